@@ -1,0 +1,103 @@
+"""The agent of one GPU node: everything wired together."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from aliquot.agent import cdi, runtime
+from aliquot.agent.handover import HandOver, Pods
+from aliquot.agent.holders import Holders
+from aliquot.agent.inventory import Publisher
+from aliquot.agent.nvml import Nvml
+from aliquot.agent.plugin import DevicePlugin
+from aliquot.agent.podresources import PodResources
+from aliquot.clock import Clock, SystemClock
+from aliquot.dialects import DIALECTS
+from aliquot.errors import BadConfig
+from aliquot.kube import NODES, PODS, Client, Informer
+from aliquot.model import Node, NodeGpus, Pod
+
+_log = structlog.get_logger()
+_TIDY_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Settings:
+    node: str
+    device_plugins: Path = Path("/var/lib/kubelet/device-plugins")
+    pod_resources: Path = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
+    runtime_endpoint: Path | None = Path("/run/containerd/containerd.sock")
+    """The container runtime to ask whether it has CDI; None where there is none, as on a hollow node."""
+    cdi_folder: Path = Path("/var/run/cdi")
+    devices: Path = Path("/dev")
+    unit_mib: int = 1024
+    dialects: Sequence[str] = ("gpushare",)
+
+
+async def run(settings: Settings, client: Client, nvml: Nvml, clock: Clock | None = None) -> None:
+    """Serve this node until cancelled. Raises BadConfig, before anything is registered, if it cannot be served."""
+    cards = await _read_cards(settings, nvml)
+    if settings.runtime_endpoint is not None:
+        await runtime.check(settings.runtime_endpoint, settings.cdi_folder)
+    folder = cdi.Folder(settings.cdi_folder, settings.devices)
+    folder.prepare()
+    await _Agent(settings, client, clock or SystemClock(), cards, folder).run()
+
+
+async def _read_cards(settings: Settings, nvml: Nvml) -> NodeGpus:
+    gpus = await asyncio.to_thread(nvml.cards)
+    if not gpus:
+        raise BadConfig("NVML lists no card on this node")
+    shown = [f"{gpu.index}: {gpu.model}, {gpu.mib} MiB, {gpu.uuid}" for gpu in gpus]
+    _log.info("cards", node=settings.node, cards=shown)
+    return NodeGpus(settings.node, gpus, settings.unit_mib)
+
+
+class _Agent:
+    def __init__(self, settings: Settings, client: Client, clock: Clock, cards: NodeGpus, folder: cdi.Folder) -> None:
+        self._folder = folder
+        self._clock = clock
+        dialects = [DIALECTS[name] for name in settings.dialects]
+        self._publisher = Publisher(client, dialects, cards)
+        here = {"fieldSelector": f"metadata.name={settings.node}"}
+        self._node: Informer[Node] = Informer(client, NODES, self._on_node, selector=here)
+        on_here = {"fieldSelector": f"spec.nodeName={settings.node}"}
+        self._mirror: Informer[Pod] = Informer(client, PODS, self._on_pod, selector=on_here)
+        self._pods = Pods(self._mirror.all)
+        holders = Holders(settings.device_plugins, PodResources(settings.pod_resources))
+        self._hand_overs = [
+            HandOver(dialect, holders, self._pods, lambda: cards, folder, client, clock) for dialect in dialects
+        ]
+        self._plugins = [
+            DevicePlugin(dialect, settings.device_plugins, cards, hand_over)
+            for dialect, hand_over in zip(dialects, self._hand_overs, strict=True)
+        ]
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._node.run())
+            tasks.create_task(self._mirror.run())
+            tasks.create_task(self._publisher.run())
+            await self._mirror.synced.wait()
+            for plugin in self._plugins:
+                tasks.create_task(plugin.serve())
+            tasks.create_task(self._tidy())
+
+    def _on_node(self, _: Node | None, new: Node | None) -> None:
+        self._publisher.see(new)
+
+    def _on_pod(self, _: Pod | None, __: Pod | None) -> None:
+        self._pods.tell()
+
+    async def _tidy(self) -> None:
+        """Remove what pods that are gone have left."""
+        while True:
+            if not self._mirror.trouble:
+                uids = {pod.metadata.uid for pod in self._pods.all()}
+                self._folder.remove_all_but(uids)
+                for hand_over in self._hand_overs:
+                    hand_over.forget_all_but(uids)
+            await self._clock.sleep(_TIDY_SECONDS)

@@ -1,0 +1,102 @@
+"""CDI specs: what the container runtime adds to a container that asks for a promised name.
+
+containerd reads the folder only when inotify tells of a write or a rename inside it, and a name whose file is replaced
+can be served with its old content. So a name is used once, its file is written beside and renamed, and whoever promised
+it waits a moment before the runtime is let go.
+"""
+
+import hashlib
+import os
+import secrets
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from aliquot.errors import Refused
+
+KIND = "aliquot.io/gpu"
+_VERSION = "0.6.0"
+_POD_UID = "aliquot.io/pod-uid"
+_PREFIX = "aliquot.io-gpu_"
+_TEMPORARY = ".aliquot-"
+_CONTROL_NODES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
+
+
+def promise(ids: Iterable[str]) -> str:
+    """A device name for an Allocate, unlike any other: the ids alone come back when they are handed out again."""
+    digest = hashlib.sha256("\n".join(sorted(ids)).encode()).hexdigest()
+    return f"{KIND}={digest[:16]}-{secrets.token_hex(4)}"
+
+
+@dataclass(frozen=True)
+class Edits:
+    """What a container gets."""
+
+    environment: Mapping[str, str]
+    minors: tuple[int, ...]
+
+
+class _SpecAnnotations(msgspec.Struct):
+    annotations: dict[str, str] = {}
+
+
+class Folder:
+    """The folder that the runtime reads; `devices` is where this machine's device nodes are."""
+
+    def __init__(self, folder: Path, devices: Path = Path("/dev")) -> None:
+        self._folder = folder
+        self._devices = devices
+
+    def prepare(self) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for left_over in self._folder.glob(f"{_TEMPORARY}*"):
+            left_over.unlink(missing_ok=True)
+
+    def write(self, promised: str, pod_uid: str, edits: Edits) -> bool:
+        """Write the spec of a promised name. Returns False if it stands there already, as after a restart."""
+        name = promised.removeprefix(f"{KIND}=")
+        path = self._folder / f"{_PREFIX}{name}.json"
+        content = msgspec.json.format(msgspec.json.encode(self._spec(name, pod_uid, edits)))
+        if path.exists() and path.read_bytes() == content:
+            return False
+        temporary = self._folder / f"{_TEMPORARY}{name}"
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.rename(path)
+        return True
+
+    def remove_all_but(self, pod_uids: Set[str]) -> int:
+        """Remove the specs of pods that are gone; returns how many."""
+        gone = [path for path in self._folder.glob(f"{_PREFIX}*.json") if _owner(path) not in pod_uids]
+        for path in gone:
+            path.unlink(missing_ok=True)
+        return len(gone)
+
+    def _spec(self, name: str, pod_uid: str, edits: Edits) -> dict[str, Any]:
+        variables = [f"{key}={value}" for key, value in sorted(edits.environment.items())]
+        return {
+            "cdiVersion": _VERSION,
+            "kind": KIND,
+            "annotations": {_POD_UID: pod_uid},
+            "devices": [{"name": name, "containerEdits": {"env": variables, "deviceNodes": self._nodes(edits)}}],
+        }
+
+    def _nodes(self, edits: Edits) -> list[dict[str, str]]:
+        cards = [f"nvidia{minor}" for minor in edits.minors]
+        for card in cards:
+            if not (self._devices / card).exists():
+                raise Refused(f"the device node {self._devices / card} is missing: is the driver loaded?")
+        names = cards + [name for name in _CONTROL_NODES if (self._devices / name).exists()]
+        return [{"path": f"/dev/{name}", "hostPath": str(self._devices / name)} for name in names]
+
+
+def _owner(path: Path) -> str:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=_SpecAnnotations).annotations.get(_POD_UID, "")
+    except (OSError, msgspec.DecodeError):
+        return ""

@@ -1,0 +1,57 @@
+"""kubelet's checkpoint of the device manager: who was given which ids, and what we answered.
+
+It is the only record that has plain init containers, and the only one from which a promise can be read back after a
+restart of the agent. Its format is kubelet's own; kubelet replaces the file as a whole, so a read is never half.
+"""
+
+import base64
+import binascii
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from google.protobuf.message import DecodeError
+
+from aliquot.agent.proto.deviceplugin_pb2 import ContainerAllocateResponse
+from aliquot.errors import BadRecord
+
+
+@dataclass(frozen=True)
+class Grant:
+    """Ids that kubelet gave to a container, and the CDI names that we promised for them."""
+
+    pod_uid: str
+    container: str
+    ids: frozenset[str]
+    promised: tuple[str, ...]
+
+
+class _Entry(msgspec.Struct):
+    pod_uid: str = msgspec.field(name="PodUID")
+    container: str = msgspec.field(name="ContainerName")
+    resource: str = msgspec.field(name="ResourceName")
+    ids: dict[str, list[str]] | None = msgspec.field(name="DeviceIDs", default=None)
+    answer: str = msgspec.field(name="AllocResp", default="")
+
+
+class _Data(msgspec.Struct):
+    entries: list[_Entry] | None = msgspec.field(name="PodDeviceEntries", default=None)
+
+
+class _Checkpoint(msgspec.Struct):
+    data: _Data = msgspec.field(name="Data")
+
+
+def read(path: Path, resource: str) -> list[Grant]:
+    """Every grant of a resource. Raises BadRecord if the file is missing or is not what we know."""
+    try:
+        checkpoint = msgspec.json.decode(path.read_bytes(), type=_Checkpoint)
+        return [_grant(entry) for entry in checkpoint.data.entries or () if entry.resource == resource]
+    except (OSError, msgspec.DecodeError, DecodeError, binascii.Error) as error:
+        raise BadRecord(f"kubelet's checkpoint {path} cannot be read: {error}") from error
+
+
+def _grant(entry: _Entry) -> Grant:
+    ids = frozenset(device for devices in (entry.ids or {}).values() for device in devices)
+    answer = ContainerAllocateResponse.FromString(base64.b64decode(entry.answer, validate=True))
+    return Grant(entry.pod_uid, entry.container, ids, tuple(device.name for device in answer.cdi_devices))

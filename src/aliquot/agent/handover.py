@@ -1,0 +1,188 @@
+"""The hand-over at PreStart: exactly the placed cards, or nothing and a reason."""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from aliquot import faults
+from aliquot.agent import cdi
+from aliquot.agent.checkpoint import Grant
+from aliquot.agent.holders import Holder, Holders
+from aliquot.clock import Clock
+from aliquot.dialects import Demand, Dialect, demand_of, placement_of
+from aliquot.errors import AliquotError, NoRoom, NotPlaced, Refused
+from aliquot.kube import PODS, Client
+from aliquot.ledger import Ledger
+from aliquot.model import NodeGpus, Placement, Pod, charges
+
+_log = structlog.get_logger()
+
+PATIENCE = 20.0
+"""How long a PreStart waits for a placement; kubelet gives it 30 s."""
+SETTLING = 0.1
+"""How long the runtime gets to hear of a new spec."""
+
+
+class Pods:
+    """The pods of this node as our mirror has them, and a way to wait for the next change."""
+
+    def __init__(self, all_pods: Callable[[], list[Pod]]) -> None:
+        self._all = all_pods
+        self._changed = asyncio.Event()
+
+    def all(self) -> list[Pod]:
+        return self._all()
+
+    def by_uid(self, uid: str) -> Pod | None:
+        return next((pod for pod in self._all() if pod.metadata.uid == uid), None)
+
+    def tell(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def change(self, seconds: float) -> None:
+        """Return at the next change, or raise TimeoutError."""
+        async with asyncio.timeout(seconds):
+            await self._changed.wait()
+
+
+class HandOver:
+    """Answers PreStart for one dialect on one node."""
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        holders: Holders,
+        pods: Pods,
+        cards: Callable[[], NodeGpus],
+        folder: cdi.Folder,
+        client: Client,
+        clock: Clock,
+    ) -> None:
+        self._dialect = dialect
+        self._holders = holders
+        self._pods = pods
+        self._cards = cards
+        self._folder = folder
+        self._client = client
+        self._clock = clock
+        self._served: set[str] = set()
+        self._marked: set[str] = set()
+
+    async def prepare(self, ids: frozenset[str]) -> None:
+        """Let a container start with its cards. Raises AliquotError with a text for the pod's event."""
+        holder = await self._holders.find(self._dialect.resource, ids)
+        pod, demand, placement = await self._wait_for_placement(holder)
+        for grant in holder.grants:
+            if grant.container not in placement.containers:
+                raise NotPlaced(f"pod {pod.key}: container {grant.container} has no part in the placement")
+        if self._write(holder.grants, pod, demand, placement):
+            await self._clock.sleep(SETTLING)
+        faults.reach("in-prestart")
+        await self._mark(pod)
+        _log.info("handed over", pod=pod.key, containers=[grant.container for grant in holder.grants])
+
+    def forget_all_but(self, uids: set[str]) -> None:
+        self._served &= uids
+        self._marked &= uids
+
+    # -- is it placed, and is there room?
+
+    async def _wait_for_placement(self, holder: Holder) -> tuple[Pod, Demand, Placement]:
+        """The mirror can be a moment behind kubelet, and some doors place late: wait before saying no."""
+        deadline = self._clock.monotonic() + PATIENCE
+        while True:
+            try:
+                return self._placed(holder)
+            except (NotPlaced, NoRoom) as refusal:
+                left = deadline - self._clock.monotonic()
+                try:
+                    await self._pods.change(left)
+                except TimeoutError:
+                    raise refusal from None
+
+    def _placed(self, holder: Holder) -> tuple[Pod, Demand, Placement]:
+        pod = self._pods.by_uid(holder.pod_uid)
+        if pod is None:
+            raise NotPlaced(f"the API server shows no pod {holder.pod or holder.pod_uid} on this node")
+        if holder.pod is not None and holder.pod != pod.key:
+            raise Refused(f"kubelet's checkpoint names pod {pod.key} and PodResources {holder.pod}")
+        demand = demand_of(pod)
+        if demand is None:
+            raise Refused(f"pod {pod.key} asks for no GPU, but kubelet gave it {self._dialect.resource}")
+        cards = self._cards()
+        placement = self._readable(pod, demand, cards)
+        self._refuse_missing_cards(placement, cards)
+        self._refuse_overcommit(pod, demand, placement, cards)
+        self._served.add(pod.metadata.uid)
+        return pod, demand, placement
+
+    def _readable(self, pod: Pod, demand: Demand, cards: NodeGpus) -> Placement:
+        try:
+            return placement_of(pod, demand, cards)
+        except NotPlaced as error:
+            raise NotPlaced(
+                f"{error}, so it gets no card: is Aliquot configured as an extender of the scheduler that bound it?"
+            ) from error
+
+    def _refuse_missing_cards(self, placement: Placement, cards: NodeGpus) -> None:
+        for part in placement.slices():
+            gpu = cards.by_uuid.get(part.uuid)
+            if gpu is None:
+                raise Refused(f"the placement names card {part.uuid}, which this node does not have")
+            if not gpu.healthy:
+                raise Refused(f"the placement names card {part.uuid}, which is not healthy")
+
+    def _refuse_overcommit(self, pod: Pod, demand: Demand, placement: Placement, cards: NodeGpus) -> None:
+        """The last line of defence: what this node has already handed over, and this pod, must fit its cards."""
+        ledger = Ledger()
+        ledger.set_cards(cards)
+        for other in self._pods.all():
+            if other.metadata.uid != pod.metadata.uid:
+                self._enter(ledger, other, cards)
+        try:
+            ledger.claim(pod.metadata.uid, placement, charges(placement, demand.request))
+        except NoRoom as error:
+            raise NoRoom(f"the placement of pod {pod.key} would over-commit this node: {error}") from error
+
+    def _enter(self, ledger: Ledger, pod: Pod, cards: NodeGpus) -> None:
+        if pod.ended or not (self._dialect.handed_over(pod) or pod.metadata.uid in self._served):
+            return
+        try:
+            demand = demand_of(pod)
+            if demand is not None:
+                placement = placement_of(pod, demand, cards)
+                ledger.adopt(pod.metadata.uid, placement, charges(placement, demand.request))
+        except AliquotError as error:
+            _log.warning("a pod of this node cannot be counted", pod=pod.key, why=str(error))
+
+    # -- hand over
+
+    def _write(self, grants: tuple[Grant, ...], pod: Pod, demand: Demand, placement: Placement) -> bool:
+        """Write every promised name of these grants; returns whether the runtime has something new to read."""
+        written = [
+            self._folder.write(promised, pod.metadata.uid, self._edits(grant.container, demand, placement))
+            for grant in grants
+            for promised in grant.promised
+        ]
+        if not written:
+            raise Refused(
+                f"pod {pod.key}: kubelet remembers no promise of ours; was another device plug-in here before?"
+            )
+        return any(written)
+
+    def _edits(self, container: str, demand: Demand, placement: Placement) -> cdi.Edits:
+        minors = tuple(sorted({part.minor for part in placement.containers[container]}))
+        environment = self._dialect.environment(demand.request, container, placement, self._cards())
+        return cdi.Edits(environment, minors)
+
+    async def _mark(self, pod: Pod) -> None:
+        """Say on the pod that its cards were handed over: once per start, in one patch that only this pod can take."""
+        uid = pod.metadata.uid
+        if uid in self._marked or self._dialect.handed_over(pod):
+            return
+        marks = self._dialect.hand_over_marks(self._clock.wall_ns())
+        body = {"metadata": {"uid": uid, "annotations": marks}}
+        await self._client.patch(PODS, pod.metadata.name, body, namespace=pod.metadata.namespace)
+        self._marked.add(uid)

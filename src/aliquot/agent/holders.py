@@ -1,0 +1,55 @@
+"""Which pod, and which of its containers, hold the ids of a PreStart call.
+
+Two witnesses: kubelet's checkpoint, which has every container and our promises, and PodResources, kubelet's public
+word. Where both speak they must agree; anything unclear is refused, and kubelet asks again.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from aliquot.agent import checkpoint
+from aliquot.agent.checkpoint import Grant
+from aliquot.agent.podresources import Holding, PodResources
+from aliquot.errors import Refused
+
+CHECKPOINT = "kubelet_internal_checkpoint"
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A pod and all its grants that share an id with the call: init and main containers can be given the same ones."""
+
+    pod_uid: str
+    pod: str | None
+    """`namespace/name` if PodResources lists it."""
+    grants: tuple[Grant, ...]
+
+
+class Holders:
+    def __init__(self, device_plugins: Path, pod_resources: PodResources) -> None:
+        self._checkpoint = device_plugins / CHECKPOINT
+        self._pod_resources = pod_resources
+
+    async def find(self, resource: str, ids: frozenset[str]) -> Holder:
+        """Raises Refused or BadRecord, with the reason."""
+        granted = [grant for grant in checkpoint.read(self._checkpoint, resource) if grant.ids & ids]
+        held = [holding for holding in await self._pod_resources.holdings(resource) if holding.ids & ids]
+        return agree(ids, granted, held)
+
+
+def agree(ids: frozenset[str], granted: list[Grant], held: list[Holding]) -> Holder:
+    """One pod that both witnesses allow, or a refusal."""
+    if not any(grant.ids == ids for grant in granted):
+        raise Refused(f"kubelet's checkpoint knows no container with just these {len(ids)} ids")
+    uids = {grant.pod_uid for grant in granted}
+    pods = {holding.pod for holding in held}
+    if len(uids) > 1 or len(pods) > 1:
+        named = ", ".join(sorted(uids | pods))
+        raise Refused(f"kubelet's records give the same ids to several pods: {named}")
+    containers = {grant.container for grant in granted}
+    strangers = {holding.container for holding in held} - containers
+    if strangers:
+        raise Refused(
+            f"PodResources names containers that kubelet's checkpoint does not: {', '.join(sorted(strangers))}"
+        )
+    return Holder(uids.pop(), pods.pop() if pods else None, tuple(granted))

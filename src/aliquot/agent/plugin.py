@@ -1,0 +1,153 @@
+"""A device plug-in: offers a dialect's ids to kubelet, promises a CDI name at Allocate, keeps it at PreStart."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import grpc
+import grpc.aio
+import structlog
+
+from aliquot import faults
+from aliquot.agent import cdi, rpc
+from aliquot.agent.handover import HandOver
+from aliquot.agent.proto import deviceplugin_pb2 as wire
+from aliquot.dialects import Dialect
+from aliquot.errors import AliquotError, BadConfig
+from aliquot.model import NodeGpus
+
+_log = structlog.get_logger()
+
+_VERSION = "v1beta1"
+_SERVICE = "v1beta1.DevicePlugin"
+_REGISTER = "/v1beta1.Registration/Register"
+_KUBELET = "kubelet.sock"
+_KUBELET_TAKES = 4 * 2**20
+"""gRPC's receive limit, which kubelet keeps: a longer device list is dropped with a line in kubelet's log."""
+_LOOK_SECONDS = 1.0
+_OPTIONS = wire.DevicePluginOptions(pre_start_required=True)
+
+
+def device_list(dialect: Dialect, cards: NodeGpus) -> wire.ListAndWatchResponse:
+    """What kubelet is offered. Raises BadConfig, with the numbers, for a list that kubelet would drop."""
+    healthy = {gpu.uuid: gpu.healthy for gpu in cards.gpus}
+    devices = [
+        wire.Device(ID=device, health="Healthy" if healthy[uuid] else "Unhealthy")
+        for device, uuid in dialect.device_ids(cards)
+    ]
+    listed = wire.ListAndWatchResponse(devices=devices)
+    if (size := listed.ByteSize()) > _KUBELET_TAKES:
+        raise BadConfig(
+            f"{dialect.resource}: the list of {len(devices)} ids is {size} bytes and kubelet takes {_KUBELET_TAKES}; "
+            f"count in a larger unit than {cards.unit_mib} MiB (--memory-unit)"
+        )
+    return listed
+
+
+class DevicePlugin:
+    """One dialect's plug-in. `serve` runs it until it is cancelled."""
+
+    def __init__(self, dialect: Dialect, folder: Path, cards: NodeGpus, hand_over: HandOver) -> None:
+        self._dialect = dialect
+        self._folder = folder
+        self._socket = folder / dialect.socket
+        self._listed = device_list(dialect, cards)
+        self._hand_over = hand_over
+        self._stopping = asyncio.Event()
+
+    async def serve(self) -> None:
+        """Serve and stay registered: kubelet forgets its plug-ins, and removes their sockets, when it restarts."""
+        while True:
+            await self._refuse_rival()
+            server = rpc.server(_SERVICE, self._methods(), self._socket)
+            self._stopping = asyncio.Event()
+            await server.start()
+            try:
+                await self._register_and_watch()
+            finally:
+                self._stopping.set()
+                await server.stop(grace=1.0)
+                self._socket.unlink(missing_ok=True)
+
+    async def _refuse_rival(self) -> None:
+        """Two plug-ins for one resource would take turns; the one that is there stays."""
+        try:
+            _, writer = await asyncio.open_unix_connection(self._socket)
+        except OSError:
+            return
+        writer.close()
+        raise BadConfig(f"another device plug-in serves {self._dialect.resource} on {self._socket}; remove it first")
+
+    async def _register_and_watch(self) -> None:
+        """Returns when kubelet has restarted or our socket has gone."""
+        kubelet = self._folder / _KUBELET
+        while (seen := _identity(kubelet)) is None or not await self._register(kubelet):
+            await asyncio.sleep(_LOOK_SECONDS)
+        _log.info("registered with kubelet", resource=self._dialect.resource, ids=len(self._listed.devices))
+        while self._socket.exists() and _identity(kubelet) == seen:
+            await asyncio.sleep(_LOOK_SECONDS)
+        _log.info("kubelet restarted, registering again", resource=self._dialect.resource)
+
+    async def _register(self, kubelet: Path) -> bool:
+        request = wire.RegisterRequest(
+            version=_VERSION, endpoint=self._dialect.socket, resource_name=self._dialect.resource, options=_OPTIONS
+        )
+        try:
+            async with rpc.channel(kubelet) as channel:
+                await rpc.call(channel, _REGISTER, request, wire.Empty, timeout=5.0)
+        except grpc.aio.AioRpcError as error:
+            _log.warning("kubelet does not take the registration yet", error=error.details())
+            return False
+        return True
+
+    # -- what kubelet calls
+
+    def _methods(self) -> dict[str, rpc.Handler]:
+        return {
+            "GetDevicePluginOptions": rpc.unary(self._options, wire.Empty),
+            "ListAndWatch": rpc.streaming(self._list_and_watch, wire.Empty),
+            "Allocate": rpc.unary(self._allocate, wire.AllocateRequest),
+            "PreStartContainer": rpc.unary(self._pre_start, wire.PreStartContainerRequest),
+        }
+
+    async def _options(self, _: wire.Empty, __: rpc.Context) -> wire.DevicePluginOptions:
+        return _OPTIONS
+
+    async def _list_and_watch(self, _: wire.Empty, __: rpc.Context) -> AsyncIterator[wire.ListAndWatchResponse]:
+        yield self._listed
+        await self._stopping.wait()
+
+    async def _allocate(self, request: wire.AllocateRequest, context: rpc.Context) -> wire.AllocateResponse:
+        """Promises a name for each container. Never refuses: an error here would fail the pod for good."""
+        context.add_done_callback(_allocated)  # type: ignore[arg-type]  # the stub wants an object of its own
+        promised = [cdi.promise(container.devices_ids) for container in request.container_requests]
+        return wire.AllocateResponse(
+            container_responses=[
+                wire.ContainerAllocateResponse(cdi_devices=[wire.CDIDevice(name=name)]) for name in promised
+            ]
+        )
+
+    async def _pre_start(
+        self, request: wire.PreStartContainerRequest, context: rpc.Context
+    ) -> wire.PreStartContainerResponse:
+        try:
+            await self._hand_over.prepare(frozenset(request.devices_ids))
+        except AliquotError as error:
+            _log.warning("refused at PreStart", why=str(error))
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+        return wire.PreStartContainerResponse()
+
+
+def _allocated(_: object) -> None:
+    faults.reach("after-allocate")
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """What changes when a socket is made anew; None while there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_ctime_ns

@@ -1,0 +1,53 @@
+"""kubelet's PodResources API: which pod holds which ids, by kubelet's public word."""
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+import grpc.aio
+
+from aliquot.agent import rpc
+from aliquot.agent.proto.podresources_pb2 import ListPodResourcesRequest, ListPodResourcesResponse
+from aliquot.errors import Refused
+
+_LIST = "/v1.PodResourcesLister/List"
+_TRIES = 5
+_PAUSE = 0.1
+
+
+@dataclass(frozen=True)
+class Holding:
+    """Ids of one resource in the hands of one container."""
+
+    pod: str
+    container: str
+    ids: frozenset[str]
+
+
+class PodResources:
+    def __init__(self, socket: Path) -> None:
+        self._socket = socket
+
+    async def holdings(self, resource: str) -> list[Holding]:
+        """Who holds ids of a resource now; plain init containers are never listed. Raises Refused without an answer."""
+        answer = await self._list()
+        return [
+            Holding(f"{pod.namespace}/{pod.name}", container.name, frozenset(devices.device_ids))
+            for pod in answer.pod_resources
+            for container in pod.containers
+            for devices in container.devices
+            if devices.resource_name == resource
+        ]
+
+    async def _list(self) -> ListPodResourcesResponse:
+        """kubelet refuses what comes too fast (100 a second, bursts of 10): ask again."""
+        async with rpc.channel(self._socket) as channel:
+            for tries_left in reversed(range(_TRIES)):
+                try:
+                    return await rpc.call(channel, _LIST, ListPodResourcesRequest(), ListPodResourcesResponse)
+                except grpc.aio.AioRpcError as error:
+                    if error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED or not tries_left:
+                        raise Refused(f"kubelet's PodResources at {self._socket}: {error.details()}") from error
+                await asyncio.sleep(_PAUSE)
+        raise AssertionError("the last try returns or raises")

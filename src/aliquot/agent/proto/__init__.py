@@ -1,0 +1,1 @@
+"""Messages generated from the .proto files beside them by `make proto`."""

@@ -1,0 +1,46 @@
+"""Does the container runtime inject CDI devices? One that does not ignores them without a word."""
+
+from pathlib import Path
+
+import grpc.aio
+import msgspec
+
+from aliquot.agent import rpc
+from aliquot.agent.proto.runtime_pb2 import StatusRequest, StatusResponse
+from aliquot.errors import BadConfig
+
+_STATUS = "/runtime.v1.RuntimeService/Status"
+
+
+class _Config(msgspec.Struct):
+    enable_cdi: bool = msgspec.field(name="enableCDI", default=False)
+    folders: list[str] | None = msgspec.field(name="cdiSpecDirs", default=None)
+
+
+async def check(endpoint: Path, folder: Path) -> None:
+    """Raises BadConfig if the runtime has no CDI, or does not read the folder that we write to."""
+    config = await _config(endpoint)
+    if not config.enable_cdi:
+        raise BadConfig(f"the container runtime at {endpoint} has CDI switched off; set enable_cdi = true (containerd)")
+    folders = config.folders or []
+    if _plain(str(folder)) not in map(_plain, folders):
+        raise BadConfig(
+            f"the container runtime at {endpoint} reads CDI specs from {', '.join(folders) or 'nowhere'}, not from "
+            f"{folder}: set --cdi-folder to one of these"
+        )
+
+
+def _plain(folder: str) -> str:
+    """/var/run is a link to /run on every machine, but seldom inside an image."""
+    return folder.rstrip("/").replace("/var/run/", "/run/", 1)
+
+
+async def _config(endpoint: Path) -> _Config:
+    try:
+        async with rpc.channel(endpoint) as channel:
+            status = await rpc.call(channel, _STATUS, StatusRequest(verbose=True), StatusResponse)
+        return msgspec.json.decode(status.info.get("config", "{}"), type=_Config)
+    except grpc.aio.AioRpcError as error:
+        raise BadConfig(f"the container runtime at {endpoint} does not answer: {error.details()}") from error
+    except msgspec.DecodeError as error:
+        raise BadConfig(f"the container runtime at {endpoint} tells its configuration in an unknown form") from error

@@ -1,0 +1,37 @@
+"""Options that several commands share."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from aliquot import logs
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+SETTINGS: dict[str, Any] = {
+    "auto_envvar_prefix": "ALIQUOT",
+    "show_default": True,
+    "help_option_names": ["-h", "--help"],
+}
+
+
+def option(*names: str, **how: Any) -> Callable[[_Command], _Command]:
+    """An option that is also an environment variable, and says so."""
+    return click.option(*names, show_envvar=True, **how)
+
+
+def folder(name: str, default: str, help: str) -> Callable[[_Command], _Command]:  # noqa: A002 - click's word
+    return option(name, default=default, type=click.Path(path_type=Path), help=help)
+
+
+def kubeconfig(command: _Command) -> _Command:
+    where = "[default: $KUBECONFIG, the pod's service account, ~/.kube/config]"
+    return option("--kubeconfig", type=click.Path(dir_okay=False), help=f"How to reach the API server.  {where}")(
+        command
+    )
+
+
+def log_level(command: _Command) -> _Command:
+    return option("--log-level", default="info", type=click.Choice(list(logs.LEVELS)), help="What to log.")(command)

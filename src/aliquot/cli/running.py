@@ -1,0 +1,40 @@
+"""Running a command until it is told to stop."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Coroutine
+from typing import Any
+
+import click
+import uvloop
+
+from aliquot.errors import AliquotError
+
+
+def run_until_stopped(work: Coroutine[Any, Any, None]) -> None:
+    """Run to the end, or until SIGTERM or SIGINT, then clean up and exit 0. An error of ours ends with its text, 1."""
+    try:
+        uvloop.run(_stoppable(work))
+    except* AliquotError as group:
+        for error in _leaves(group):
+            click.echo(f"aliquot: {error}", err=True)
+        sys.exit(1)
+
+
+async def _stoppable(work: Coroutine[Any, Any, None]) -> None:
+    task = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, task.cancel)
+    try:
+        await task
+    except asyncio.CancelledError:
+        return
+
+
+def _leaves(group: BaseExceptionGroup[AliquotError]) -> list[BaseException]:
+    found: list[BaseException] = []
+    for error in group.exceptions:
+        found += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
+    return found

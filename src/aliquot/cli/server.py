@@ -1,0 +1,55 @@
+"""`aliquot server`."""
+
+import asyncio
+
+import click
+import structlog
+
+from aliquot import logs
+from aliquot.cli.options import SETTINGS, kubeconfig, log_level, option
+from aliquot.cli.running import run_until_stopped
+from aliquot.control import ControlPlane
+from aliquot.doors import health
+from aliquot.doors.asgi import Routes
+from aliquot.doors.gpushare import GpuShareDoor
+from aliquot.doors.listener import Listener
+from aliquot.kube import Client, find
+
+_log = structlog.get_logger()
+
+
+@click.command(context_settings=SETTINGS)
+@kubeconfig
+@option("--address", default="0.0.0.0", help="The address to listen on.")
+@option(
+    "--gpushare-port",
+    default=12345,
+    type=click.IntRange(0, 65535),
+    help="The port of gpushare's routes: /gpushare-scheduler/filter, bind, inspect, and /version.",
+)
+@log_level
+def command(kubeconfig: str | None, address: str, gpushare_port: int, log_level: str) -> None:
+    """Run the control plane: answer kube-scheduler's extender calls and keep the books.
+
+    \b
+    Point kube-scheduler at it (KubeSchedulerConfiguration):
+      extenders:
+      - urlPrefix: http://ADDRESS:12345/gpushare-scheduler
+        filterVerb: filter
+        bindVerb: bind
+        nodeCacheCapable: true
+        managedResources: [{name: aliyun.com/gpu-mem, ignoredByScheduler: false}]
+
+    GET /readyz answers 200 once the mirror of the cluster is in step, and says why not before.
+    """
+    logs.configure(log_level)
+    run_until_stopped(_serve(kubeconfig, address, gpushare_port))
+
+
+async def _serve(kubeconfig: str | None, address: str, port: int) -> None:
+    async with Client(find(kubeconfig)) as client:
+        plane = ControlPlane(client)
+        routes = Routes({**GpuShareDoor(plane).routes(), **health.routes(plane)})
+        async with Listener(routes, address, port) as listener, asyncio.TaskGroup() as tasks:
+            _log.info("listening", address=address, port=listener.port, dialect="gpushare")
+            tasks.create_task(plane.run())

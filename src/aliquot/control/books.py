@@ -1,0 +1,99 @@
+"""Ledger and Fleet together, kept equal to what the cluster shows."""
+
+import structlog
+
+from aliquot.dialects import Demand, cards_of, demand_of, placement_of
+from aliquot.engine import Fleet, Judgement, judge
+from aliquot.errors import AliquotError, BadRecord
+from aliquot.ledger import Entry, Ledger, State
+from aliquot.model import Node, NodeGpus, Placement, Pod, Request, charges
+
+_log = structlog.get_logger()
+
+
+class Books:
+    """Every change of the ledger goes through here, so that the Fleet's numbers are never others."""
+
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+        self.fleet = Fleet()
+        self._cards: dict[str, NodeGpus] = {}
+
+    # -- what the cluster shows
+
+    def see_node(self, node: Node) -> bool:
+        """A node as it is now. Returns whether its cards changed; cards that cannot be read keep the last good ones."""
+        try:
+            cards = cards_of(node)
+        except BadRecord as error:
+            _log.error("a node's inventory cannot be read, keeping the last", node=node.key, error=str(error))
+            cards = self._cards.get(node.key, NodeGpus(node.key, (), unit_mib=1))
+        if self._cards.get(node.key) == cards:
+            return False
+        self._cards[node.key] = cards
+        self.ledger.set_cards(cards)
+        self._refresh(node.key)
+        return True
+
+    def lose_node(self, node: str) -> None:
+        self._cards.pop(node, None)
+        self.ledger.drop_node(node)
+        self.fleet.remove(node)
+
+    def see_pod(self, pod: Pod) -> None:
+        """A pod as it is now: bound pods hold their part until their containers have ended."""
+        if pod.ended:
+            self.forget_pod(pod.metadata.uid)
+        elif pod.spec.node_name:
+            self._see_bound(pod)
+
+    def forget_pod(self, uid: str) -> None:
+        for node in self.ledger.release(uid):
+            self._refresh(node)
+
+    def _see_bound(self, pod: Pod) -> None:
+        uid, node = pod.metadata.uid, pod.spec.node_name
+        before = self.ledger.nodes_of(uid)
+        try:
+            demand = demand_of(pod)
+            if demand is None:
+                return
+            placement = placement_of(pod, demand, self.cards(node))
+        except AliquotError as error:
+            _log.warning("a bound GPU pod holds nothing in the books", pod=pod.key, node=node, why=str(error))
+            for claimed in before - {node}:
+                self.drop_claim(uid, claimed)
+            return
+        self.ledger.adopt(uid, placement, charges(placement, demand.request))
+        for changed in before | {node}:
+            self._refresh(changed)
+
+    # -- decisions
+
+    def judge(self, demand: Demand) -> Judgement:
+        return judge(self.fleet, demand.request, demand.dialect.gpu_policy)
+
+    def cards(self, node: str) -> NodeGpus:
+        return self._cards.get(node) or NodeGpus(node, (), unit_mib=1)
+
+    def claim(self, request: Request, placement: Placement) -> Entry:
+        entry = self.ledger.claim(request.uid, placement, charges(placement, request))
+        self._refresh(placement.node)
+        return entry
+
+    def confirm(self, uid: str, node: str) -> None:
+        self.ledger.confirm(uid, node)
+
+    def is_settled(self, uid: str, node: str) -> bool:
+        """Whether the cluster has shown what became of a claim: bound, gone, or bound elsewhere."""
+        entry = self.ledger.entry(uid, node)
+        return entry is None or entry.state is State.BOUND
+
+    def drop_claim(self, uid: str, node: str) -> None:
+        self.ledger.release(uid, node)
+        self._refresh(node)
+
+    def _refresh(self, node: str) -> None:
+        cards = self._cards.get(node)
+        if cards is not None:
+            self.fleet.put(cards, self.ledger.used(node))

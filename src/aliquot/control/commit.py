@@ -1,0 +1,172 @@
+"""`commit`: the only way in which a decision reaches the API server, in one write.
+
+A part is claimed in memory, then one Binding carries the node and the placement together. The claim is given back at
+once only if the Binding was never sent or was refused. If its fate is unknown the claim stays, so that nobody else gets
+the part, until the pod is seen bound or gone, or until the API server can no longer act on it and says "not bound".
+"""
+
+import asyncio
+from dataclasses import dataclass
+from enum import Enum
+from weakref import WeakValueDictionary
+
+import structlog
+
+from aliquot import faults
+from aliquot.clock import Clock
+from aliquot.control.books import Books
+from aliquot.dialects import Demand, demand_of
+from aliquot.errors import NoRoom, Refused
+from aliquot.kube import PODS, Client, Conflict, KubeError, NoAnswer, NotFound
+from aliquot.model import Placement, Pod
+from aliquot.model.records import PLACEMENT, write_placement
+
+_log = structlog.get_logger()
+
+
+class Outcome(Enum):
+    BOUND = "bound"
+    ALREADY = "already bound as asked"
+
+
+@dataclass(frozen=True)
+class _Open:
+    """A Binding whose fate is unknown."""
+
+    pod: Pod
+    node: str
+    since: float
+
+
+class Committer:
+    """`budget` must stay below the time-out of whoever asks (kube-scheduler's extender: 5 s by default).
+
+    `act_limit` is how long an API server may still act on a request that it has accepted: its own request time-out
+    (60 s) and some.
+    """
+
+    def __init__(
+        self, client: Client, books: Books, clock: Clock, *, budget: float = 4.0, act_limit: float = 70.0
+    ) -> None:
+        self._client = client
+        self._books = books
+        self._clock = clock
+        self._budget = budget
+        self._act_limit = act_limit
+        self._one_at_a_time: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._open: dict[tuple[str, str], _Open] = {}
+
+    async def commit(self, pod: Pod, node: str) -> Outcome:
+        """Bind a pod to a node with the part that the engine chooses there.
+
+        Raises BadDemand or Refused when nothing was done, and KubeError with the API server's words; after NoAnswer the
+        pod may be bound, and asking again is safe.
+        """
+        lock = self._one_at_a_time.setdefault(pod.metadata.uid, asyncio.Lock())
+        async with lock:
+            demand = demand_of(pod)
+            if demand is None:
+                await self._client.bind(PODS, _binding(pod, node, {}), timeout=self._budget)
+                return Outcome.BOUND
+            return await self._commit(pod, node, demand)
+
+    async def _commit(self, pod: Pod, node: str, demand: Demand) -> Outcome:
+        uid = pod.metadata.uid
+        placement = self._claim(pod, node, demand)
+        faults.reach("after-claim")
+        own_keys = demand.dialect.annotations(demand.request, placement, self._books.cards(node), self._clock.wall_ns())
+        annotations = {PLACEMENT: write_placement(placement), **own_keys}
+        try:
+            await self._client.bind(PODS, _binding(pod, node, annotations), timeout=self._budget)
+        except Conflict as conflict:
+            return await self._look_closer(pod, placement, conflict)
+        except NoAnswer:
+            self._open[uid, node] = _Open(pod, node, self._clock.monotonic())
+            raise
+        except KubeError:
+            self._books.drop_claim(uid, node)
+            raise
+        faults.reach("after-binding-sent")
+        self._books.confirm(uid, node)
+        _log.info("bound", pod=pod.key, node=node, cards=sorted({part.uuid for part in placement.slices()}))
+        return Outcome.BOUND
+
+    def _claim(self, pod: Pod, node: str, demand: Demand) -> Placement:
+        """Choose and claim. A repeated call for the same pod and node keeps the part that it already has."""
+        held = self._books.ledger.entry(pod.metadata.uid, node)
+        if held is not None:
+            return held.placement
+        judgement = self._books.judge(demand)
+        placement = judgement.placement(node)
+        if placement is None:
+            reason = judgement.refusal(node)
+            assert reason is not None, "a node without a placement has a reason"
+            raise NoRoom(demand.dialect.words(reason))
+        self._books.claim(demand.request, placement)
+        return placement
+
+    async def _look_closer(self, pod: Pod, placement: Placement, conflict: Conflict) -> Outcome:
+        """The Binding was refused: because an earlier one of ours had been made, or for good?"""
+        uid, node = pod.metadata.uid, placement.node
+        try:
+            now = await self._client.get(PODS, pod.metadata.name, pod.metadata.namespace)
+        except NotFound:
+            now = None
+        except KubeError:
+            self._open[uid, node] = _Open(pod, node, self._clock.monotonic())
+            raise
+        if now is not None and _is_placed(now, uid, placement):
+            self._books.see_pod(now)
+            return Outcome.ALREADY
+        self._books.drop_claim(uid, node)
+        raise Refused(str(conflict)) from conflict
+
+    async def settle(self) -> None:
+        """Look after Bindings whose fate is unknown. One pass; called about once a second."""
+        now = self._clock.monotonic()
+        for key, open_ in list(self._open.items()):
+            if self._books.is_settled(*key):
+                del self._open[key]
+            elif now - open_.since >= self._act_limit:
+                await self._ask(key, open_)
+
+    async def _ask(self, key: tuple[str, str], open_: _Open) -> None:
+        uid, node = key
+        try:
+            pod = await self._client.get(PODS, open_.pod.metadata.name, open_.pod.metadata.namespace)
+        except NotFound:
+            pod = None
+        except KubeError as error:
+            _log.warning("cannot learn the fate of a Binding, its claim stays", pod=open_.pod.key, error=str(error))
+            return
+        del self._open[key]
+        if pod is not None and pod.metadata.uid == uid and pod.spec.node_name == node:
+            self._books.see_pod(pod)
+        else:
+            self._books.drop_claim(uid, node)
+            _log.info("a Binding was never made, its claim is given back", pod=open_.pod.key, node=node)
+
+    async def say_waiting(self, pod: Pod, why: str) -> None:
+        """Tell the pod's owner why it waits, in the condition that every tool shows. No write if it says so already."""
+        if any(c.type == "PodScheduled" and c.message == why for c in pod.status.conditions or ()):
+            return
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why}
+        body = {"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [condition]}}
+        await self._client.patch(
+            PODS, pod.metadata.name, body, namespace=pod.metadata.namespace, part="status", merge_lists=True
+        )
+
+
+def _binding(pod: Pod, node: str, annotations: dict[str, str]) -> dict[str, object]:
+    metadata = {"name": pod.metadata.name, "namespace": pod.metadata.namespace, "uid": pod.metadata.uid}
+    return {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {**metadata, "annotations": annotations},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    }
+
+
+def _is_placed(pod: Pod, uid: str, placement: Placement) -> bool:
+    same_pod = pod.metadata.uid == uid and pod.spec.node_name == placement.node
+    return same_pod and pod.metadata.annotations.get(PLACEMENT) == write_placement(placement)

@@ -1,0 +1,81 @@
+"""The control plane: follows the cluster, keeps the books, commits decisions."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable
+
+from aliquot.clock import Clock, SystemClock
+from aliquot.control.books import Books
+from aliquot.control.commit import Committer
+from aliquot.kube import NODES, PODS, Client, Informer
+from aliquot.model import Node, Pod
+
+_SETTLE_SECONDS = 1.0
+
+
+class ControlPlane:
+    """Everything that a door needs. `run` it as one task; it ends only by being cancelled."""
+
+    def __init__(self, client: Client, clock: Clock | None = None) -> None:
+        self.client = client
+        self.clock = clock or SystemClock()
+        self.books = Books()
+        self.committer = Committer(client, self.books, self.clock)
+        self.nodes: Informer[Node] = Informer(client, NODES, self._on_node)
+        self.pods: Informer[Pod] = Informer(client, PODS, self._on_pod)
+        self._by_uid: dict[str, Pod] = {}
+        self._on_nodes: defaultdict[str, set[str]] = defaultdict(set)
+        self._listeners: list[Callable[[], None]] = []
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.nodes.run())
+            tasks.create_task(self.pods.run())
+            tasks.create_task(self._settle())
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Call `listener` after every change of a pod or node that we see."""
+        self._listeners.append(listener)
+
+    def not_ready(self) -> list[str]:
+        """Why answers cannot be trusted yet; empty when both mirrors are in step with the API server."""
+        return [trouble for trouble in (self.nodes.trouble, self.pods.trouble) if trouble]
+
+    def pod_by_uid(self, uid: str) -> Pod | None:
+        return self._by_uid.get(uid)
+
+    async def _settle(self) -> None:
+        while True:
+            await self.committer.settle()
+            await self.clock.sleep(_SETTLE_SECONDS)
+
+    def _on_node(self, old: Node | None, new: Node | None) -> None:
+        if new is None:
+            assert old is not None, "an informer tells of what was or what is"
+            self.books.lose_node(old.key)
+        elif self.books.see_node(new):
+            self._see_pods_of(new.key)
+        self._tell()
+
+    def _on_pod(self, old: Pod | None, new: Pod | None) -> None:
+        if new is None:
+            assert old is not None, "an informer tells of what was or what is"
+            self._by_uid.pop(old.metadata.uid, None)
+            self._on_nodes[old.spec.node_name].discard(old.metadata.uid)
+            self.books.forget_pod(old.metadata.uid)
+        else:
+            if old is not None:
+                self._on_nodes[old.spec.node_name].discard(old.metadata.uid)
+            self._by_uid[new.metadata.uid] = new
+            self._on_nodes[new.spec.node_name].add(new.metadata.uid)
+            self.books.see_pod(new)
+        self._tell()
+
+    def _see_pods_of(self, node: str) -> None:
+        """A node's cards came or changed: read its pods' placements again, by the cards it has now."""
+        for uid in self._on_nodes[node]:
+            self.books.see_pod(self._by_uid[uid])
+
+    def _tell(self) -> None:
+        for listener in self._listeners:
+            listener()

@@ -1,0 +1,7 @@
+"""Vocabularies: each dialect is one module that declares all about itself."""
+
+from aliquot.dialects.protocol import Dialect
+from aliquot.dialects.reading import Demand, cards_of, demand_of, placement_of
+from aliquot.dialects.table import DIALECTS, dialect_of
+
+__all__ = ["DIALECTS", "Dialect", "dialect_of", "Demand", "demand_of", "cards_of", "placement_of"]

@@ -1,0 +1,137 @@
+"""gpushare's own routes: filter, bind, inspect, version, as its extender answers them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import structlog
+
+import aliquot
+from aliquot import faults
+from aliquot.control import ControlPlane
+from aliquot.dialects import demand_of
+from aliquot.doors import asgi
+from aliquot.doors.extender import (
+    BadCall,
+    BindCall,
+    FilterCall,
+    filter_answer,
+    filter_fault,
+    read_bind,
+    read_filter,
+)
+from aliquot.errors import AliquotError, BadDemand
+from aliquot.kube import PODS, NotFound
+from aliquot.ledger import Entry
+from aliquot.model import Gpu, NodeGpus, Pod
+
+_log = structlog.get_logger()
+_PREFIX = "/gpushare-scheduler"
+
+
+class GpuShareDoor:
+    def __init__(self, plane: ControlPlane) -> None:
+        self._plane = plane
+        self._books = plane.books
+
+    def routes(self) -> Mapping[tuple[str, str], asgi.Handler]:
+        return {
+            ("POST", f"{_PREFIX}/filter"): self.filter,
+            ("POST", f"{_PREFIX}/bind"): self.bind,
+            ("GET", f"{_PREFIX}/inspect"): self.inspect,
+            ("GET", f"{_PREFIX}/inspect/*"): self.inspect_node,
+            ("GET", "/version"): self.version,
+        }
+
+    # -- filter
+
+    async def filter(self, call: asgi.Call) -> asgi.Answer:
+        try:
+            asked = read_filter(call.body)
+        except BadCall as error:
+            return asgi.json(filter_fault(str(error)))
+        if missing := self._plane.not_ready():
+            return asgi.json(filter_fault(f"Aliquot is not in step with the API server: {'; '.join(missing)}"))
+        answer = filter_answer(asked, self._refusals(asked))
+        return asgi.json(answer, after=lambda: faults.reach("after-filter"))
+
+    def _refusals(self, asked: FilterCall) -> dict[str, str]:
+        """Why each refused node is refused. A bad demand is refused everywhere: an Error would be retried for ever."""
+        try:
+            demand = demand_of(asked.pod)
+        except BadDemand as error:
+            return dict.fromkeys(asked.names, str(error))
+        if demand is None:
+            return {}
+        judgement = self._books.judge(demand)
+        reasons = ((name, judgement.refusal(name)) for name in asked.names)
+        return {name: demand.dialect.words(reason) for name, reason in reasons if reason is not None}
+
+    # -- bind
+
+    async def bind(self, call: asgi.Call) -> asgi.Answer:
+        """A refusal is a 200 with its text in `Error`: kube-scheduler throws the body of any other status away."""
+        try:
+            asked = read_bind(call.body)
+            pod = await self._pod(asked)
+            if self._plane.nodes.get(asked.node) is None:
+                raise BadCall(f'node "{asked.node}" not found')
+            await self._plane.committer.commit(pod, asked.node)
+        except AliquotError as error:
+            _log.warning("not bound", why=str(error))
+            return asgi.json({"Error": str(error)})
+        return asgi.json({"Error": ""})
+
+    async def _pod(self, asked: BindCall) -> Pod:
+        """The pod that is meant, from our mirror or, if that does not know it, from the API server."""
+        pod = self._plane.pods.get(f"{asked.namespace}/{asked.name}")
+        if pod is None or pod.metadata.uid != asked.uid:
+            try:
+                pod = await self._plane.client.get(PODS, asked.name, asked.namespace)
+            except NotFound as error:
+                raise BadCall(f'pods "{asked.name}" not found') from error
+        if pod.metadata.uid != asked.uid:
+            raise BadCall(
+                f"The pod {asked.name} in ns {asked.namespace}'s uid is {pod.metadata.uid}, "
+                f"and it's not equal with expected {asked.uid}"
+            )
+        return pod
+
+    # -- inspect
+
+    async def inspect(self, _: asgi.Call) -> asgi.Answer:
+        """Every node with shared cards, by name."""
+        nodes = (self._books.cards(node.key) for node in self._plane.nodes.all())
+        shown = sorted((cards for cards in nodes if cards.gpus), key=lambda cards: cards.node)
+        return asgi.json({"nodes": [self._node(cards) for cards in shown]})
+
+    async def inspect_node(self, call: asgi.Call) -> asgi.Answer:
+        if self._plane.nodes.get(call.tail) is None:
+            return asgi.json({"nodes": [], "error": f'node "{call.tail}" not found'}, status=404)
+        return asgi.json({"nodes": [self._node(self._books.cards(call.tail))]})
+
+    def _node(self, cards: NodeGpus) -> dict[str, Any]:
+        entries = self._books.ledger.entries(cards.node)
+        devices = [self._device(cards, gpu, entries) for gpu in cards.gpus]
+        return {
+            "name": cards.node,
+            "totalGPU": sum(device["totalGPU"] for device in devices),
+            "usedGPU": sum(device["usedGPU"] for device in devices),
+            "devs": devices,
+        }
+
+    def _device(self, cards: NodeGpus, gpu: Gpu, entries: list[Entry]) -> dict[str, Any]:
+        holders = [entry for entry in entries if gpu.uuid in entry.charges]
+        used = {entry.uid: entry.charges[gpu.uuid].mib // cards.unit_mib for entry in holders}
+        return {
+            "id": gpu.index,
+            "totalGPU": cards.units(gpu),
+            "usedGPU": sum(used.values()),
+            "pods": [
+                {"name": pod.metadata.name, "namespace": pod.metadata.namespace, "usedGPU": used[uid]}
+                for uid in used
+                if (pod := self._plane.pod_by_uid(uid)) is not None and pod.spec.node_name
+            ],
+        }
+
+    async def version(self, _: asgi.Call) -> asgi.Answer:
+        return asgi.text(aliquot.__version__)

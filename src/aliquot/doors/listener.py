@@ -1,0 +1,60 @@
+"""An HTTP listener: uvicorn on httptools, started and ended with the block that owns it."""
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+
+import uvicorn
+
+from aliquot.doors.asgi import Routes
+from aliquot.errors import BadConfig
+
+_GRACE_SECONDS = 3
+
+
+class _Server(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals belong to the command, not to one of its listeners."""
+        yield
+
+
+class Listener:
+    """Raises BadConfig, naming the port, if it cannot listen. Port 0 takes any free one."""
+
+    def __init__(self, routes: Routes, address: str, port: int) -> None:
+        self._address = address
+        self.port = port
+        config = uvicorn.Config(
+            routes,
+            http="httptools",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=_GRACE_SECONDS,
+        )
+        self._server = _Server(config)
+        self._serving: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> "Listener":
+        bound = self._bind()
+        self.port = bound.getsockname()[1]
+        self._serving = asyncio.create_task(self._server.serve(sockets=[bound]))
+        return self
+
+    async def __aexit__(
+        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
+    ) -> None:
+        self._server.should_exit = True
+        if self._serving is not None:
+            await self._serving
+
+    def _bind(self) -> socket.socket:
+        try:
+            return socket.create_server((self._address, self.port), backlog=1024)
+        except OSError as error:
+            raise BadConfig(f"cannot listen on {self._address}:{self.port}: {error.strerror}") from error

@@ -1,0 +1,83 @@
+"""Our own scheduler: places pending pods itself, for `aliquot demo` and for pods that name it."""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from aliquot.control import ControlPlane
+from aliquot.dialects import demand_of
+from aliquot.errors import AliquotError, BadDemand
+from aliquot.kube import KubeError
+from aliquot.model import Pod
+
+_log = structlog.get_logger()
+
+_QUIET_SECONDS = 5.0
+"""A pod whose Binding got no answer is tried again after this long even if nothing changes."""
+
+
+class Scheduler:
+    """`serves` says whether a schedulerName is ours."""
+
+    def __init__(self, plane: ControlPlane, serves: Callable[[str], bool]) -> None:
+        self._plane = plane
+        self._serves = serves
+        self._changed = asyncio.Event()
+        plane.on_change(self._changed.set)
+
+    async def run(self) -> None:
+        await self._plane.nodes.synced.wait()
+        await self._plane.pods.synced.wait()
+        while True:
+            self._changed.clear()
+            await self.place_pending()
+            try:
+                async with asyncio.timeout(_QUIET_SECONDS):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+
+    async def place_pending(self) -> None:
+        """One pass over the pods that wait, oldest first."""
+        for pod in sorted(filter(self._is_waiting, self._plane.pods.all()), key=_age):
+            try:
+                await self._place(pod)
+            except AliquotError as error:
+                _log.warning("not placed", pod=pod.key, why=str(error))
+
+    def _is_waiting(self, pod: Pod) -> bool:
+        free = not pod.spec.node_name and not pod.metadata.deletion_timestamp and not pod.spec.scheduling_gates
+        return free and not pod.ended and self._serves(pod.spec.scheduler_name)
+
+    async def _place(self, pod: Pod) -> None:
+        node, why = self._choose(pod)
+        if node is None:
+            await self._plane.committer.say_waiting(pod, why)
+            return
+        try:
+            await self._plane.committer.commit(pod, node)
+        except KubeError as error:
+            _log.warning("binding failed, trying again", pod=pod.key, node=node, error=str(error))
+
+    def _choose(self, pod: Pod) -> tuple[str | None, str]:
+        """The node for a pod, or why there is none: the reasons counted, as kube-scheduler words it."""
+        usable = [node.key for node in self._plane.nodes.all() if node.ready and not node.spec.unschedulable]
+        try:
+            demand = demand_of(pod)
+        except BadDemand as error:
+            return None, str(error)
+        if demand is None:
+            return min(usable, default=None), "0/0 nodes are available"
+        judgement = self._plane.books.judge(demand)
+        best = judgement.best(usable)
+        if best is not None:
+            return best, ""
+        refusals = [judgement.refusal(node) for node in usable]
+        words = [demand.dialect.words(reason) for reason in refusals if reason is not None]
+        counted = ", ".join(f"{words.count(text)} {text}" for text in sorted(set(words)))
+        return None, f"0/{len(usable)} nodes are available: {counted}"
+
+
+def _age(pod: Pod) -> tuple[str, str]:
+    return pod.metadata.creation_timestamp or "", pod.key

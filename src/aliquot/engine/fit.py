@@ -1,0 +1,76 @@
+"""Which nodes can take a request, which card it would get there, and why the others cannot."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aliquot.engine.fleet import Fleet
+from aliquot.engine.policies import GPU_POLICIES
+from aliquot.model import Placement, Reason, Request, Slice, Unit
+
+_NEVER = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A request judged on the whole Fleet as it was then."""
+
+    fleet: Fleet
+    request: Request
+    fits: NDArray[np.bool_]
+    row: NDArray[np.int64]
+    left_mib: NDArray[np.int64]
+
+    def refusal(self, node: str) -> Reason | None:
+        column = self.fleet.column(node)
+        if column is None:
+            return Reason.UNKNOWN_NODE
+        if self.fits[column]:
+            return None
+        cards = self.fleet.cards(node)
+        return Reason.NO_CARD_FITS if cards and cards.gpus else Reason.NO_GPUS
+
+    def placement(self, node: str) -> Placement | None:
+        column = self.fleet.column(node)
+        if column is None or not self.fits[column]:
+            return None
+        gpu = self.fleet.gpu(column, int(self.row[column]))
+        unit_mib = int(self.fleet.unit_mib[column])
+        return Placement(
+            node=node,
+            dialect=self.request.dialect,
+            containers={
+                container.name: (
+                    Slice(gpu.uuid, gpu.index, gpu.minor, container.cores, container.memory.mib(unit_mib)),
+                )
+                for container in self.request.containers
+            },
+        )
+
+    def best(self, nodes: Iterable[str]) -> str | None:
+        """The node whose chosen card is left with the least memory; equal ones by name."""
+        fitting = [node for node in nodes if self.refusal(node) is None]
+        return min(fitting, key=lambda node: (self._left(node), node), default=None)
+
+    def _left(self, node: str) -> int:
+        column = self.fleet.column(node)
+        assert column is not None, "only nodes that fit are compared"
+        return int(self.left_mib[column])
+
+
+def judge(fleet: Fleet, request: Request, gpu_policy: str) -> Judgement:
+    """Judge a request on every card at once. Reads the Fleet, changes nothing."""
+    width = fleet.width
+    memory = request.memory
+    need_mib = memory.amount * (fleet.unit_mib[:width] if memory.unit is Unit.NODE else np.ones(width, np.int64))
+    # a card whose cores are sold out takes nobody, not even a request that names no cores
+    need_cores = max(1, request.cores)
+    free_mib = fleet.free_mib[:, :width]
+    possible = fleet.sellable[:, :width] & (free_mib >= need_mib) & (fleet.free_cores[:, :width] >= need_cores)
+    rank = np.where(possible, GPU_POLICIES[gpu_policy](fleet)[:, :width], _NEVER)
+    row = rank.argmin(axis=0)
+    left = np.take_along_axis(free_mib, row[np.newaxis], axis=0)[0] - need_mib
+    fits: NDArray[np.bool_] = np.logical_or.reduce(possible, axis=0)
+    return Judgement(fleet, request, fits, row, left)

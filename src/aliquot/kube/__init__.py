@@ -1,0 +1,24 @@
+"""Everything that talks to an API server."""
+
+from aliquot.kube.access import Access, find, from_kubeconfig
+from aliquot.kube.client import Client
+from aliquot.kube.errors import ApiError, Conflict, KubeError, NoAnswer, NotFound, NotSent
+from aliquot.kube.informer import Informer
+from aliquot.kube.resources import EVENTS, NODES, PODS
+
+__all__ = [
+    "Access",
+    "find",
+    "from_kubeconfig",
+    "Client",
+    "Informer",
+    "PODS",
+    "NODES",
+    "EVENTS",
+    "KubeError",
+    "ApiError",
+    "Conflict",
+    "NotFound",
+    "NotSent",
+    "NoAnswer",
+]

@@ -1,0 +1,95 @@
+"""An informer: a local copy of one kind of object, kept current by list and watch."""
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping
+from typing import Generic, NoReturn
+
+import structlog
+
+from aliquot.kube.client import Client
+from aliquot.kube.errors import Gone, KubeError
+from aliquot.kube.resources import Kind, Resource
+
+_log = structlog.get_logger()
+
+_FIRST_PAUSE = 0.2
+_LONGEST_PAUSE = 10.0
+
+
+class Informer(Generic[Kind]):
+    """`handler(old, new)` is called for each change, in order, and never while it is itself running.
+
+    old is None for what is new, new is None for what has gone. An object that was deleted and made again under the
+    same name between two looks comes as two calls, so that nobody takes the second for the first.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        resource: Resource[Kind],
+        handler: Callable[[Kind | None, Kind | None], None],
+        *,
+        selector: Mapping[str, str] | None = None,
+    ) -> None:
+        self._client = client
+        self._resource = resource
+        self._handler = handler
+        self._selector = selector
+        self._objects: dict[str, Kind] = {}
+        self._pause = _FIRST_PAUSE
+        self.synced = asyncio.Event()
+        self.trouble = "has not listed yet"
+        """Why the copy may be out of date; empty while a watch is open."""
+
+    def get(self, key: str) -> Kind | None:
+        return self._objects.get(key)
+
+    def all(self) -> list[Kind]:
+        return list(self._objects.values())
+
+    async def run(self) -> NoReturn:
+        """List and watch for ever. What fails is tried again after a growing, jittered pause."""
+        while True:
+            try:
+                await self._list_and_watch()
+            except Gone:
+                continue
+            except KubeError as error:
+                self.trouble = f"cannot read {self._resource.plural}: {error}"
+                _log.warning("cannot follow the API server, trying again", kind=self._resource.plural, error=str(error))
+                await asyncio.sleep(self._pause * random.uniform(0.5, 1.0))
+                self._pause = min(self._pause * 2, _LONGEST_PAUSE)
+
+    async def _list_and_watch(self) -> None:
+        listing = await self._client.list(self._resource, selector=self._selector)
+        self._replace({item.key: item for item in listing.items})
+        self._pause, self.trouble = _FIRST_PAUSE, ""
+        self.synced.set()
+        version = listing.resource_version
+        while True:
+            async for change in self._client.watch(self._resource, version, selector=self._selector):
+                version = change.resource_version
+                if change.object is not None:
+                    self._apply(change.type, change.object)
+
+    def _replace(self, listed: Mapping[str, Kind]) -> None:
+        for key in [key for key in self._objects if key not in listed]:
+            self._move(key, None)
+        for key, new in listed.items():
+            self._move(key, new)
+
+    def _apply(self, kind: str, changed: Kind) -> None:
+        self._move(changed.key, None if kind == "DELETED" else changed)
+
+    def _move(self, key: str, new: Kind | None) -> None:
+        old = self._objects.get(key)
+        if old is not None and new is not None and old.metadata.uid != new.metadata.uid:
+            self._move(key, None)
+            old = None
+        if new is None:
+            self._objects.pop(key, None)
+        else:
+            self._objects[key] = new
+        if old is not None or new is not None:
+            self._handler(old, new)

@@ -1,0 +1,5 @@
+"""Who holds which part of which card: the one place that knows."""
+
+from aliquot.ledger.ledger import Entry, Ledger, State
+
+__all__ = ["Ledger", "Entry", "State"]

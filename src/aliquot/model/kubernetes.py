@@ -1,0 +1,116 @@
+"""What we read of Kubernetes' objects: the fields we use and no others, so that decoding stays cheap."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from aliquot.model.request import Life
+
+
+class _Wire(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    pass
+
+
+class Metadata(_Wire, frozen=True):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    annotations: dict[str, str] = {}
+    labels: dict[str, str] = {}
+
+
+class Object(_Wire, frozen=True):
+    """Anything with metadata."""
+
+    metadata: Metadata
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`, or the name alone for what has no namespace."""
+        meta = self.metadata
+        return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+
+
+class Resources(_Wire, frozen=True):
+    limits: dict[str, str | int | float] | None = None
+    requests: dict[str, str | int | float] | None = None
+
+
+class Container(_Wire, frozen=True):
+    name: str
+    resources: Resources = Resources()
+    restart_policy: str | None = None
+
+
+class PodSpec(_Wire, frozen=True):
+    containers: list[Container] = []
+    init_containers: list[Container] | None = None
+    node_name: str = ""
+    scheduler_name: str = ""
+    scheduling_gates: list[dict[str, str]] | None = None
+
+
+class ContainerState(_Wire, frozen=True):
+    running: dict[str, str] | None = None
+
+
+class ContainerStatus(_Wire, frozen=True):
+    name: str = ""
+    state: ContainerState = ContainerState()
+
+
+class Condition(_Wire, frozen=True):
+    type: str = ""
+    status: str = ""
+    reason: str | None = None
+    message: str | None = None
+
+
+class PodStatus(_Wire, frozen=True):
+    phase: str = ""
+    conditions: list[Condition] | None = None
+    container_statuses: list[ContainerStatus] | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
+
+
+class Pod(Object, frozen=True):
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def ended(self) -> bool:
+        """Its containers have ended: the phase says so and no container is still on its way out."""
+        statuses = [*(self.status.container_statuses or ()), *(self.status.init_container_statuses or ())]
+        return self.status.phase in ("Succeeded", "Failed") and not any(s.state.running for s in statuses)
+
+    def containers(self) -> Iterator[tuple[Container, Life]]:
+        """Every container in the order in which kubelet starts them, with how its part counts."""
+        for container in self.spec.init_containers or ():
+            yield container, Life.SIDECAR if container.restart_policy == "Always" else Life.INIT
+        for container in self.spec.containers:
+            yield container, Life.MAIN
+
+    def limits(self, container: Container) -> dict[str, str]:
+        return {name: str(amount) for name, amount in (container.resources.limits or {}).items()}
+
+
+class NodeStatus(_Wire, frozen=True):
+    capacity: dict[str, str | int | float] | None = None
+    allocatable: dict[str, str | int | float] | None = None
+    conditions: list[Condition] | None = None
+
+
+class NodeSpec(_Wire, frozen=True):
+    unschedulable: bool = False
+
+
+class Node(Object, frozen=True):
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+    @property
+    def ready(self) -> bool:
+        return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions or ())

@@ -1,0 +1,40 @@
+"""Kubernetes quantities: `3`, `1k`, `1.5Gi`, `500m`, `1e3`."""
+
+import re
+from fractions import Fraction
+from math import ceil
+
+from aliquot.errors import BadQuantity
+
+_SUFFIXES = {
+    "n": Fraction(1, 10**9),
+    "u": Fraction(1, 10**6),
+    "m": Fraction(1, 1000),
+    "": Fraction(1),
+    **{letter: Fraction(1000**power) for power, letter in enumerate("kMGTPE", start=1)},
+    **{letter + "i": Fraction(1024**power) for power, letter in enumerate("KMGTPE", start=1)},
+}
+_QUANTITY = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(?:[eE]([+-]?\d{1,3})|([numkMGTPE]|[KMGTPE]i)?)", re.ASCII)
+_LONGEST = 64
+_LARGEST = 2**63 - 1
+
+
+def parse(text: str) -> Fraction:
+    """The exact value. Raises BadQuantity for what the API server would not take either."""
+    match = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST else None
+    if match is None:
+        raise BadQuantity(f"{text[:_LONGEST]!r} is not a Kubernetes quantity (such as 2, 1500m, 4Gi)")
+    sign, digits, exponent, suffix = match.groups()
+    scale = Fraction(10) ** int(exponent) if exponent else _SUFFIXES[suffix or ""]
+    exact = Fraction(digits) * scale
+    if exact > _LARGEST:
+        raise BadQuantity(f"{text!r} is larger than any quantity can be ({_LARGEST})")
+    return -exact if sign == "-" else exact
+
+
+def whole(text: str) -> int:
+    """The value rounded up to an integer, as Kubernetes' `Quantity.Value()` does. Negative is refused."""
+    exact = parse(text)
+    if exact < 0:
+        raise BadQuantity(f"{text!r} is negative")
+    return ceil(exact)

@@ -1,0 +1,95 @@
+"""Our own records on the wire: the placement on a pod and the inventory on a node (v1 JSON annotations)."""
+
+from typing import TypeVar
+
+import msgspec
+
+from aliquot.errors import BadRecord
+from aliquot.model.gpu import Gpu, NodeGpus
+from aliquot.model.placement import Placement, Slice
+
+PLACEMENT = "aliquot.io/placement"
+INVENTORY = "aliquot.io/inventory"
+_VERSION = 1
+
+
+class _Slice(msgspec.Struct, frozen=True):
+    uuid: str
+    index: int
+    minor: int
+    cores: int
+    mib: int
+
+
+class _Placement(msgspec.Struct, frozen=True):
+    v: int
+    node: str
+    dialect: str
+    containers: dict[str, list[_Slice]]
+
+
+class _Gpu(msgspec.Struct, frozen=True, omit_defaults=True):
+    uuid: str
+    index: int
+    minor: int
+    model: str
+    mib: int
+    numa: int | None = None
+    healthy: bool = True
+
+
+class _Inventory(msgspec.Struct, frozen=True, rename={"unit_mib": "unitMiB"}):
+    v: int
+    unit_mib: int
+    gpus: list[_Gpu]
+
+
+_Record = TypeVar("_Record", _Placement, _Inventory)
+
+
+def write_placement(placement: Placement) -> str:
+    record = _Placement(
+        v=_VERSION,
+        node=placement.node,
+        dialect=placement.dialect,
+        containers={
+            name: [_Slice(s.uuid, s.index, s.minor, s.cores, s.mib) for s in slices]
+            for name, slices in placement.containers.items()
+        },
+    )
+    return msgspec.json.encode(record).decode()
+
+
+def read_placement(text: str) -> Placement:
+    record = _read(PLACEMENT, text, _Placement)
+    return Placement(
+        node=record.node,
+        dialect=record.dialect,
+        containers={
+            name: tuple(Slice(s.uuid, s.index, s.minor, s.cores, s.mib) for s in slices)
+            for name, slices in record.containers.items()
+        },
+    )
+
+
+def write_inventory(node_gpus: NodeGpus) -> str:
+    gpus = [_Gpu(g.uuid, g.index, g.minor, g.model, g.mib, g.numa, g.healthy) for g in node_gpus.gpus]
+    return msgspec.json.encode(_Inventory(v=_VERSION, unit_mib=node_gpus.unit_mib, gpus=gpus)).decode()
+
+
+def read_inventory(node: str, text: str) -> NodeGpus:
+    record = _read(INVENTORY, text, _Inventory)
+    if record.unit_mib < 1 or any(gpu.mib < 0 for gpu in record.gpus):
+        raise BadRecord(f"{INVENTORY} has a unit or a card of no size")
+    gpus = (Gpu(g.uuid, g.index, g.minor, g.model, g.mib, g.numa, g.healthy) for g in record.gpus)
+    return NodeGpus(node, tuple(sorted(gpus, key=lambda gpu: gpu.index)), record.unit_mib)
+
+
+def _read(name: str, text: str, kind: type[_Record]) -> _Record:
+    try:
+        record = msgspec.json.decode(text, type=kind)
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        raise BadRecord(f"{name} cannot be read: {error}") from error
+    if record.v != _VERSION:
+        raise BadRecord(f"{name} has version {record.v}; this Aliquot reads version {_VERSION}")
+    return record
