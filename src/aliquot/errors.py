@@ -20,7 +20,7 @@ class AliquotError(Exception):
     """The root: catching it catches what we raise on purpose and no bug."""
 
 
-class BadInput(AliquotError):  # noqa: N818 - these names read as sentences where they are raised
+class BadInput(AliquotError):
     """Somebody handed us something we cannot read; the text names the field."""
 
 
@@ -40,7 +40,7 @@ class BadConfig(BadInput):
     """A flag, a configuration file or a kubeconfig that cannot be used."""
 
 
-class Refused(AliquotError):  # noqa: N818
+class Refused(AliquotError):
     """A placement or a hand-over that must not happen; the text says why."""
 
 

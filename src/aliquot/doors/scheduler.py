@@ -6,10 +6,11 @@ from collections.abc import Callable
 import structlog
 
 from aliquot.control import ControlPlane
-from aliquot.dialects import demand_of
+from aliquot.dialects import Dialect, demand_of
+from aliquot.engine import Judgement
 from aliquot.errors import AliquotError, BadDemand
 from aliquot.kube import KubeError
-from aliquot.model import Pod
+from aliquot.model import Node, Pod
 
 _log = structlog.get_logger()
 
@@ -62,21 +63,32 @@ class Scheduler:
 
     def _choose(self, pod: Pod) -> tuple[str | None, str]:
         """The node for a pod, or why there is none: the reasons counted, as kube-scheduler words it."""
-        usable = [node.key for node in self._plane.nodes.all() if node.ready and not node.spec.unschedulable]
+        usable = [node for node in self._plane.nodes.all() if node.ready and not node.spec.unschedulable]
         try:
             demand = demand_of(pod)
         except BadDemand as error:
             return None, str(error)
         if demand is None:
-            return min(usable, default=None), "0/0 nodes are available"
+            return min((node.key for node in usable), default=None), "no node is ready"
         judgement = self._plane.books.judge(demand)
-        best = judgement.best(usable)
-        if best is not None:
-            return best, ""
-        refusals = [judgement.refusal(node) for node in usable]
-        words = [demand.dialect.words(reason) for reason in refusals if reason is not None]
-        counted = ", ".join(f"{words.count(text)} {text}" for text in sorted(set(words)))
-        return None, f"0/{len(usable)} nodes are available: {counted}"
+        best = judgement.best(node.key for node in usable if _offers(node, demand.dialect))
+        return best, "" if best else _count([_refusal(node, demand.dialect, judgement) for node in usable])
+
+
+def _offers(node: Node, dialect: Dialect) -> bool:
+    """kubelet starts a pod without its devices, and says nothing, while no plug-in has registered their resource."""
+    return str((node.status.allocatable or {}).get(dialect.resource, "0")) != "0"
+
+
+def _refusal(node: Node, dialect: Dialect, judgement: Judgement) -> str:
+    reason = judgement.refusal(node.key)
+    return dialect.words(reason) if reason else f"kubelet offers no {dialect.resource} yet"
+
+
+def _count(refusals: list[str]) -> str:
+    """As kube-scheduler words it."""
+    counted = ", ".join(f"{refusals.count(text)} {text}" for text in sorted(set(refusals)))
+    return f"0/{len(refusals)} nodes are available: {counted or 'no node is ready'}"
 
 
 def _age(pod: Pod) -> tuple[str, str]:

@@ -27,27 +27,27 @@ class ApiError(KubeError):
         self.reason = reason
 
 
-class NotFound(ApiError):  # noqa: N818
+class NotFound(ApiError):
     pass
 
 
-class Conflict(ApiError):  # noqa: N818
+class Conflict(ApiError):
     pass
 
 
-class Gone(ApiError):  # noqa: N818
+class Gone(ApiError):
     pass
 
 
-class Unreadable(KubeError):  # noqa: N818
+class Unreadable(KubeError):
     pass
 
 
-class NotSent(KubeError):  # noqa: N818
+class NotSent(KubeError):
     pass
 
 
-class NoAnswer(KubeError):  # noqa: N818
+class NoAnswer(KubeError):
     pass
 
 

@@ -1,0 +1,82 @@
+"""`aliquot demo`."""
+
+import asyncio
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+
+from aliquot import logs
+from aliquot.cli import showing
+from aliquot.cli.options import SETTINGS, log_level
+from aliquot.cli.running import run_until_stopped
+from aliquot.cli.world import World
+from aliquot.dialects import DIALECTS, Dialect
+from aliquot.errors import AliquotError
+from aliquot.kube import PODS
+
+
+class SamplesDoNotRun(AliquotError):
+    """The demo's own pods did not all start; the text says which and why."""
+
+
+@click.command(context_settings=SETTINGS)
+@click.option(
+    "--stay/--exit",
+    default=None,
+    help="Stay and show what happens, or end when every sample pod runs.  [default: stay on a terminal, end in a pipe]",
+)
+@click.option("--seconds", default=60.0, help="How long the sample pods may take to start.")
+@click.option("--api-port", default=0, type=click.IntRange(0, 65535), help="The API server's port; 0 takes a free one.")
+@log_level
+def command(stay: bool | None, seconds: float, api_port: int, log_level: str) -> None:
+    """Run the whole product on an embedded cluster: no Kubernetes, no GPU, no root.
+
+    \b
+    Simulated: the API server, the nodes' kubelets, the GPUs and the containers.
+    Real:      Aliquot's control plane, scheduler loop, extender routes and node agents, and everything they say to
+               each other.
+
+    Real kubectl works with the kubeconfig that it prints.
+    """
+    stays = sys.stdout.isatty() if stay is None else stay
+    logs.configure("error" if log_level == "info" else log_level)
+    run_until_stopped(_demo(stays, seconds, api_port))
+
+
+async def _demo(stays: bool, seconds: float, api_port: int) -> None:
+    with tempfile.TemporaryDirectory(prefix="aliquot-") as folder:
+        async with World(Path(folder), api_port=api_port) as world:
+            showing.welcome(world)
+            for dialect in DIALECTS.values():
+                sample = dialect.sample_pod()
+                await world.client.create(PODS, sample, sample["metadata"]["namespace"])
+            try:
+                await asyncio.wait_for(_samples_run(world), seconds)
+            except TimeoutError:
+                raise SamplesDoNotRun(
+                    showing.waiting(world) or "the sample pods never reached the API server"
+                ) from None
+            showing.table(world)
+            if stays:
+                await showing.live(world)
+
+
+async def _samples_run(world: World) -> None:
+    """Returns when every sample runs on its card; ends with the world's error if that fails first."""
+    changed = asyncio.Event()
+    world.plane.on_change(changed.set)
+    while not all(_runs(world, dialect) for dialect in DIALECTS.values()):
+        changed.clear()
+        waiting = asyncio.ensure_future(changed.wait())
+        await asyncio.wait({waiting, world.life}, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if world.life.done():
+            await world.life
+
+
+def _runs(world: World, dialect: Dialect) -> bool:
+    sample = dialect.sample_pod()["metadata"]
+    pod = world.plane.pods.get(f"{sample['namespace']}/{sample['name']}")
+    return pod is not None and pod.status.phase == "Running" and dialect.handed_over(pod)

@@ -1,0 +1,113 @@
+"""What the demo shows: where to connect, which pod holds which part, and what waits."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+
+import click
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from aliquot.cli.world import World
+from aliquot.ledger import Entry
+from aliquot.model import Pod
+
+_HEADER = ("POD", "DIALECT", "STATUS", "NODE", "GPU (simulated)", "CORES", "MEMORY")
+_BAR = 24
+
+
+def welcome(world: World) -> None:
+    kubectl = f"kubectl --kubeconfig {world.kubeconfig}"
+    inspect = f"http://127.0.0.1:{world.door.port}/gpushare-scheduler/inspect"
+    click.echo(
+        "An embedded cluster with simulated GPUs; Aliquot's own parts are real.\n"
+        f"  kubeconfig   {world.kubeconfig}\n"
+        f"  API server   {world.cluster.url}\n"
+        f"  gpushare     {inspect}\n"
+        "Try, in another terminal:\n"
+        f"  {kubectl} get nodes,pods -A -o wide\n"
+        f"  {kubectl} describe pod binpack-1\n"
+        f"  {kubectl} get pods -w\n"
+        f"  curl {inspect}\n"
+    )
+
+
+def table(world: World) -> None:
+    """The pods and what they hold, in plain columns."""
+    rows = [_HEADER, *_rows(world)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADER))]
+    for row in rows:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def waiting(world: World) -> str:
+    """Which pods do not run, and why, as far as their status tells."""
+    pods = [pod for pod in world.plane.pods.all() if pod.status.phase != "Running"]
+    return "; ".join(f"pod {pod.key} is {pod.status.phase or 'Pending'}: {_why(pod)}" for pod in pods)
+
+
+async def live(world: World) -> None:
+    """Redraw until cancelled."""
+    with Live(console=Console(), auto_refresh=False) as screen:
+        while not world.life.done():
+            screen.update(_picture(world), refresh=True)
+            await asyncio.wait({world.life}, timeout=0.5)
+    await world.life
+
+
+def _picture(world: World) -> Group:
+    cards = Table(title="cards", title_justify="left", expand=False)
+    for name in ("node", "GPU", "model", "memory", "pods"):
+        cards.add_column(name)
+    for row in _cards(world):
+        cards.add_row(*row)
+    lines = waiting(world)
+    hint = Text("Ctrl-C ends the demo and removes everything.", style="dim")
+    return Group(cards, Text(f"waiting: {lines}" if lines else "nothing waits"), hint)
+
+
+def _cards(world: World) -> Iterator[Sequence[str]]:
+    for node in sorted(world.nodes):
+        cards = world.plane.books.cards(node)
+        used = world.plane.books.ledger.used(node)
+        for gpu in cards.gpus:
+            mib = used[gpu.uuid].mib if gpu.uuid in used else 0
+            filled = round(_BAR * mib / gpu.mib)
+            bar = "█" * filled + "░" * (_BAR - filled)
+            holders = [entry for entry in world.plane.books.ledger.entries(node) if gpu.uuid in entry.charges]
+            yield node, str(gpu.index), gpu.model, f"{bar} {mib}/{gpu.mib} MiB", ", ".join(_names(world, holders))
+
+
+def _names(world: World, entries: list[Entry]) -> list[str]:
+    pods = (world.plane.pod_by_uid(entry.uid) for entry in entries)
+    return sorted(pod.key for pod in pods if pod is not None)
+
+
+def _rows(world: World) -> Iterator[tuple[str, ...]]:
+    for pod in sorted(world.plane.pods.all(), key=lambda pod: pod.key):
+        node = pod.spec.node_name
+        entry = world.plane.books.ledger.entry(pod.metadata.uid, node) if node else None
+        if entry is None:
+            yield pod.key, "", pod.status.phase, node, "", "", _why(pod)
+            continue
+        cards = world.plane.books.cards(node)
+        for uuid, charge in entry.charges.items():
+            gpu = cards.by_uuid[uuid]
+            card = f"{gpu.index}: {gpu.model}, {uuid}"
+            yield (
+                pod.key,
+                entry.placement.dialect,
+                pod.status.phase,
+                node,
+                card,
+                f"{charge.cores}%" if charge.cores else "shared",
+                f"{charge.mib} MiB",
+            )
+
+
+def _why(pod: Pod) -> str:
+    for condition in pod.status.conditions or ():
+        if condition.type == "PodScheduled" and condition.status == "False":
+            return condition.message or ""
+    return "starting" if pod.spec.node_name else "not placed yet"

@@ -1,0 +1,35 @@
+"""Cards that exist only here: NVML's part for hollow nodes."""
+
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+from aliquot.model import Gpu
+
+MODELS = {"Tesla T4": 15360, "NVIDIA A10": 23028, "NVIDIA A100-SXM4-80GB": 81920}
+"""A few well-known cards and their memory in MiB, as NVML reports it."""
+
+
+class SimulatedNvml:
+    """Cards of the given models; the same node name always gives the same uuids."""
+
+    def __init__(self, node: str, models: Sequence[str]) -> None:
+        self._cards = tuple(
+            Gpu(
+                uuid=f"GPU-{uuid.uuid5(uuid.NAMESPACE_DNS, f'{index}.{node}.aliquot.io')}",
+                index=index,
+                minor=index,
+                model=model,
+                mib=MODELS[model],
+            )
+            for index, model in enumerate(models)
+        )
+
+    def cards(self) -> tuple[Gpu, ...]:
+        return self._cards
+
+    def make_device_nodes(self, folder: Path) -> None:
+        """Plain files where a real machine has device nodes, so that paths can be checked."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in ("nvidiactl", *(f"nvidia{gpu.minor}" for gpu in self._cards)):
+            (folder / name).touch()
