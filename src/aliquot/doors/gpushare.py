@@ -22,7 +22,7 @@ from aliquot.doors.extender import (
 from aliquot.errors import AliquotError, BadDemand
 from aliquot.kube import PODS, NotFound
 from aliquot.ledger import Entry
-from aliquot.model import Gpu, NodeGpus, Pod
+from aliquot.model import Gpu, NodeGpus, Pod, Reason
 
 _log = structlog.get_logger()
 _PREFIX = "/gpushare-scheduler"
@@ -62,9 +62,9 @@ class GpuShareDoor:
             return dict.fromkeys(asked.names, str(error))
         if demand is None:
             return {}
-        judgement = self._books.judge(demand)
-        reasons = ((name, judgement.refusal(name)) for name in asked.names)
-        return {name: demand.dialect.words(reason) for name, reason in reasons if reason is not None}
+        words = {reason: demand.dialect.words(reason) for reason in Reason}
+        refused = self._books.judge(demand).refusals(asked.names)
+        return {name: words[reason] for name, reason in refused.items()}
 
     # -- bind
 

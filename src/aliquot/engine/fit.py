@@ -23,14 +23,21 @@ class Judgement:
     row: NDArray[np.int64]
     left_mib: NDArray[np.int64]
 
+    def refusals(self, nodes: Iterable[str]) -> dict[str, Reason]:
+        """Why each of these nodes that cannot take the request cannot; the others are left out."""
+        # plain lists: a numpy scalar costs more than the rest of the loop
+        fits, has_cards = self.fits.tolist(), self.fleet.has_cards
+        refused: dict[str, Reason] = {}
+        for node in nodes:
+            column = self.fleet.column(node)
+            if column is None:
+                refused[node] = Reason.UNKNOWN_NODE
+            elif not fits[column]:
+                refused[node] = Reason.NO_CARD_FITS if has_cards(column) else Reason.NO_GPUS
+        return refused
+
     def refusal(self, node: str) -> Reason | None:
-        column = self.fleet.column(node)
-        if column is None:
-            return Reason.UNKNOWN_NODE
-        if self.fits[column]:
-            return None
-        cards = self.fleet.cards(node)
-        return Reason.NO_CARD_FITS if cards and cards.gpus else Reason.NO_GPUS
+        return self.refusals([node]).get(node)
 
     def placement(self, node: str) -> Placement | None:
         column = self.fleet.column(node)
@@ -51,7 +58,9 @@ class Judgement:
 
     def best(self, nodes: Iterable[str]) -> str | None:
         """The node whose chosen card is left with the least memory; equal ones by name."""
-        fitting = [node for node in nodes if self.refusal(node) is None]
+        candidates = list(nodes)
+        refused = self.refusals(candidates)
+        fitting = (node for node in candidates if node not in refused)
         return min(fitting, key=lambda node: (self._left(node), node), default=None)
 
     def _left(self, node: str) -> int:

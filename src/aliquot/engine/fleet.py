@@ -51,6 +51,10 @@ class Fleet:
         column = self._columns.get(node)
         return None if column is None else self._nodes[column]
 
+    def has_cards(self, column: int) -> bool:
+        cards = self._nodes[column]
+        return cards is not None and bool(cards.gpus)
+
     def gpu(self, column: int, row: int) -> Gpu:
         cards = self._nodes[column]
         assert cards is not None, "a removed node is never judged to fit"

@@ -1,0 +1,38 @@
+"""Runs the benchmarks of this folder: a table for people, then one line of JSON for programs."""
+
+from importlib import import_module
+from pathlib import Path
+
+import click
+import msgspec
+
+from bench.measuring import Row
+
+
+def names() -> list[str]:
+    """Every benchmark: a module of this folder that is neither the runner nor a helper."""
+    helpers = {"__init__", "__main__", "measuring"}
+    return sorted(path.stem for path in Path(__file__).parent.glob("*.py") if path.stem not in helpers)
+
+
+@click.command()
+@click.option("--only", type=click.Choice(names()), help="Run one benchmark.")
+def main(only: str | None) -> None:
+    """Run every benchmark, or one."""
+    for name in [only] if only else names():
+        rows: list[Row] = list(import_module(f"bench.{name}").run())
+        _show(name, rows)
+        click.echo(msgspec.json.encode({"bench": name, "rows": rows}))
+
+
+def _show(name: str, rows: list[Row]) -> None:
+    click.echo(f"\n{name}: ratio = peer / ours, so above 1 ours is faster")
+    table = [("case", "ours", "peer", "ratio", "unit")]
+    table += [(row.case, f"{row.ours:.3f}", f"{row.peer:.3f}", f"{row.ratio:.1f}", row.unit) for row in rows]
+    widths = [max(len(line[column]) for line in table) for column in range(5)]
+    for line in table:
+        click.echo("  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+if __name__ == "__main__":
+    main()

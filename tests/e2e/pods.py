@@ -1,0 +1,81 @@
+"""Pods of the end-to-end tests: making them, waiting for them, looking into them."""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from tests.checker import Cluster, Inside
+from tests.rig import Rig
+from tests.rig.images import BUSYBOX
+from tests.rig.waiting import wait_for
+
+GPU_MEM = "aliyun.com/gpu-mem"
+_LOOK = "env; for node in /dev/nvidia*; do stat -c 'device %n %t %T' $node; done"
+
+
+def pod(name: str, units: int = 3, **changes: Any) -> dict[str, Any]:
+    """A pod of the seed's kind: one container that asks for GPU memory. `changes` go into the pod's spec."""
+    container = {
+        "name": "main",
+        "image": BUSYBOX,
+        "imagePullPolicy": "Never",
+        "command": ["sh", "-c", "trap exit TERM; sleep 3600 & wait"],
+        "resources": {"limits": {GPU_MEM: str(units)}},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"containers": [container], "terminationGracePeriodSeconds": 1, **changes},
+    }
+
+
+def create(rig: Rig, pods: Iterable[dict[str, Any]]) -> None:
+    """All of them in one call."""
+    rig.kubectl("create", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": list(pods)}))
+
+
+def delete_all(rig: Rig) -> None:
+    rig.kubectl("delete", "pods", "--all", "--namespace=default", "--wait=true", "--timeout=60s")
+
+
+def get(rig: Rig, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(rig.kubectl("get", "pod", name, "--output=json"))
+    return found
+
+
+def wait_running(rig: Rig, names: Iterable[str], seconds: float = 90) -> None:
+    wanted = set(names)
+
+    def running() -> bool:
+        listed = json.loads(rig.kubectl("get", "pods", "--output=json"))["items"]
+        return wanted <= {item["metadata"]["name"] for item in listed if item["status"]["phase"] == "Running"}
+
+    wait_for(f"pods {', '.join(sorted(wanted))} to run", running, seconds=seconds, every=0.3)
+
+
+def look_inside(rig: Rig, name: str, container: str = "main") -> Inside:
+    """What the container sees, told by the container itself."""
+    environment: dict[str, str] = {}
+    devices: dict[str, tuple[int, int]] = {}
+    for line in rig.kubectl("exec", name, "--container", container, "--", "sh", "-c", _LOOK).splitlines():
+        if line.startswith("device "):
+            _, path, major, minor = line.split()
+            devices[path] = (int(major, 16), int(minor, 16))
+        else:
+            key, _, value = line.partition("=")
+            environment[key] = value
+    return Inside(environment, devices)
+
+
+def observe(rig: Rig) -> Cluster:
+    """The whole cluster for the checker, with a look inside every running container."""
+    pods = json.loads(rig.kubectl("get", "pods", "--all-namespaces", "--output=json"))["items"]
+    nodes = json.loads(rig.kubectl("get", "nodes", "--output=json"))["items"]
+    inside = {
+        (item["metadata"]["uid"], container["name"]): look_inside(rig, item["metadata"]["name"], container["name"])
+        for item in pods
+        if item["status"]["phase"] == "Running" and item["metadata"]["namespace"] == "default"
+        for container in item["spec"]["containers"]
+    }
+    return Cluster(pods, nodes, inside)

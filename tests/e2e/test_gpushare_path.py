@@ -1,0 +1,131 @@
+"""One gpushare pod all the way: real kube-scheduler, our filter and bind, real kubelet and containerd, our agent."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from tests.checker import findings
+from tests.e2e import pods
+from tests.rig import Rig
+from tests.rig.waiting import wait_for
+
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("aliquot")]
+
+ANNOTATIONS = {
+    "ALIYUN_COM_GPU_MEM_IDX",
+    "ALIYUN_COM_GPU_MEM_DEV",
+    "ALIYUN_COM_GPU_MEM_POD",
+    "ALIYUN_COM_GPU_MEM_ASSIGNED",
+    "ALIYUN_COM_GPU_MEM_ASSUME_TIME",
+}
+
+
+def test_a_pod_gets_exactly_the_card_that_was_chosen(rig: Rig) -> None:
+    """Also when its owner set the variables: what the CDI spec says wins."""
+    forged = [
+        {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"},
+        {"name": "ALIYUN_COM_GPU_MEM_IDX", "value": "7"},
+    ]
+    wanted = pods.pod("seed", units=3)
+    wanted["spec"]["containers"][0]["env"] = forged
+    pods.create(rig, [wanted])
+    pods.wait_running(rig, ["seed"])
+
+    running = pods.get(rig, "seed")
+    annotations = running["metadata"]["annotations"]
+    assert annotations.keys() >= ANNOTATIONS
+    assert annotations["ALIYUN_COM_GPU_MEM_ASSIGNED"] == "true"
+    ((part,),) = json.loads(annotations["aliquot.io/placement"])["containers"].values()
+
+    inside = pods.look_inside(rig, "seed")
+    card = rig.nvml.gpus[part["index"]]
+    assert part["uuid"] == card.uuid
+    assert inside.environment["NVIDIA_VISIBLE_DEVICES"] == card.uuid
+    assert inside.devices[f"/dev/nvidia{card.minor}"] == (195, card.minor)
+    assert [path for path in inside.devices if re.fullmatch(r"/dev/nvidia\d+", path)] == [f"/dev/nvidia{card.minor}"]
+    units = card.mib // 1024
+    expected = {"IDX": str(part["index"]), "POD": "3", "CONTAINER": "3", "DEV": str(units)}
+    assert {key: inside.environment[f"ALIYUN_COM_GPU_MEM_{key}"] for key in expected} == expected
+    assert findings(pods.observe(rig), ["default/seed"]) == []
+
+
+def test_ten_equal_pods_at_once_each_get_their_own_card(rig: Rig) -> None:
+    names = [f"equal-{number}" for number in range(10)]
+    pods.create(rig, [pods.pod(name, units=3) for name in names])
+    pods.wait_running(rig, names)
+    seen = pods.observe(rig)
+    assert findings(seen, [f"default/{name}" for name in names]) == []
+    used = {inside.environment["NVIDIA_VISIBLE_DEVICES"] for inside in seen.inside.values()}
+    assert used == {gpu.uuid for gpu in rig.nvml.gpus}, "ten pods of 3 fill both cards of 15"
+
+
+def test_two_containers_and_an_init_container_share_the_pods_card(rig: Rig) -> None:
+    """kubelet gives an init container's ids on to later containers, and PodResources never lists it."""
+    wanted = pods.pod("several", units=2)
+    (main,) = wanted["spec"]["containers"]
+    wanted["spec"]["containers"].append({**main, "name": "second", "resources": {"limits": {pods.GPU_MEM: "4"}}})
+    wanted["spec"]["initContainers"] = [{**main, "name": "first", "command": ["sh", "-c", "env; ls /dev/nvidia?"]}]
+    pods.create(rig, [wanted])
+    pods.wait_running(rig, ["several"])
+    assert findings(pods.observe(rig), ["default/several"]) == []
+    uuid = pods.look_inside(rig, "several", "second").environment["NVIDIA_VISIBLE_DEVICES"]
+    before = rig.kubectl("logs", "several", "--container=first")
+    assert f"NVIDIA_VISIBLE_DEVICES={uuid}\n" in before
+    assert "ALIYUN_COM_GPU_MEM_CONTAINER=2\n" in before
+    assert pods.look_inside(rig, "several", "second").environment["ALIYUN_COM_GPU_MEM_CONTAINER"] == "4"
+
+
+def test_a_pod_that_fits_no_card_waits_with_the_reason(rig: Rig) -> None:
+    """Two cards of 15 hold 30, but no single card holds 16."""
+    pods.create(rig, [pods.pod("too-large", units=16)])
+    wait_for(
+        "the reason in the pod's condition",
+        lambda: "Insufficient GPU Memory in one device" in _condition(pods.get(rig, "too-large"), "PodScheduled"),
+        seconds=30,
+    )
+
+
+def test_a_pod_that_went_past_the_scheduler_gets_no_card(rig: Rig) -> None:
+    """kubelet's counters would let it run; without a placement it gets nothing, and its status says why."""
+    pods.create(rig, [pods.pod("smuggled", units=3, nodeName=rig.node_name)])
+    wait_for("the refusal in the pod's status", lambda: "without a placement" in _waiting(rig, "smuggled"), seconds=60)
+    assert pods.get(rig, "smuggled")["status"]["phase"] == "Pending"
+
+
+def test_a_finished_pods_part_is_given_to_the_next(rig: Rig) -> None:
+    wide = [pods.pod(f"wide-{number}", units=15) for number in range(2)]
+    pods.create(rig, wide)
+    pods.wait_running(rig, ["wide-0", "wide-1"])
+    pods.create(rig, [pods.pod("next", units=15)])
+    rig.kubectl("delete", "pod", "wide-0", "--wait=true")
+    pods.wait_running(rig, ["next"])
+    assert findings(pods.observe(rig), ["default/next", "default/wide-1"]) == []
+
+
+def test_server_and_agent_have_no_more_rights_than_they_use(rig: Rig) -> None:
+    questions = {
+        ("aliquot-server", "create", "pods/binding"): True,
+        ("aliquot-server", "patch", "pods"): False,
+        ("aliquot-server", "get", "secrets"): False,
+        ("aliquot-agent", "patch", "nodes/status"): True,
+        ("aliquot-agent", "delete", "pods"): False,
+        ("aliquot-agent", "create", "pods/binding"): False,
+    }
+    answers = {}
+    for account, verb, resource in questions:
+        identity = f"--as=system:serviceaccount:aliquot-system:{account}"
+        answer = rig.kubectl("auth", "can-i", verb, resource, identity, check=False).strip()
+        answers[account, verb, resource] = answer == "yes"
+    assert answers == questions
+
+
+def _condition(pod: dict[str, Any], kind: str) -> str:
+    texts = [c.get("message", "") for c in pod["status"].get("conditions", []) if c["type"] == kind]
+    return "".join(texts)
+
+
+def _waiting(rig: Rig, name: str) -> str:
+    statuses = pods.get(rig, name)["status"].get("containerStatuses", [])
+    return "".join(status["state"].get("waiting", {}).get("message", "") for status in statuses)
