@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_CONSTRAINT := requirements/dev.txt
 export PIP_BUILD_CONSTRAINT := requirements/dev.txt
 
-.PHONY: help demo test check e2e cluster bench soak pins proto clean
+.PHONY: help demo test check e2e cluster bench soak pins proto picture clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ pins: $(DEV) ## refresh the exact versions in requirements/ from pyproject.toml
 
 proto: $(DEV) ## generate the gRPC messages of src/aliquot/agent/proto again
 	$(BIN)/python -m tests.proto
+
+picture: $(DEV) ## draw docs/demo.svg again, from a real run of the demo
+	$(BIN)/python -m tests.picture
 
 clean: ## remove .venv and caches of the tree
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist

@@ -15,6 +15,18 @@ class Clock(Protocol):
     async def sleep(self, seconds: float) -> None: ...
 
 
+async def came(event: asyncio.Event, seconds: float, clock: Clock) -> bool:
+    """Wait for an event, at most so long; returns whether it came."""
+    waiting = asyncio.ensure_future(event.wait())
+    sleeping = asyncio.ensure_future(clock.sleep(max(0.0, seconds)))
+    try:
+        await asyncio.wait({waiting, sleeping}, return_when=asyncio.FIRST_COMPLETED)
+        return event.is_set()
+    finally:
+        waiting.cancel()
+        sleeping.cancel()
+
+
 class SystemClock:
     def monotonic(self) -> float:
         return time.monotonic()

@@ -31,6 +31,10 @@ def promise(ids: Iterable[str]) -> str:
     return f"{KIND}={digest[:16]}-{secrets.token_hex(4)}"
 
 
+def is_ours(promised: str) -> bool:
+    return promised.startswith(f"{KIND}=")
+
+
 @dataclass(frozen=True)
 class Edits:
     """What a container gets."""
@@ -62,12 +66,10 @@ class Folder:
         content = msgspec.json.format(msgspec.json.encode(self._spec(name, pod_uid, edits)))
         if path.exists() and path.read_bytes() == content:
             return False
-        temporary = self._folder / f"{_TEMPORARY}{name}"
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.rename(path)
+        try:
+            _replace(path, self._folder / f"{_TEMPORARY}{name}", content)
+        except OSError as error:
+            raise Refused(f"the CDI spec {path} cannot be written: {error.strerror}") from error
         return True
 
     def remove_all_but(self, pod_uids: Set[str]) -> int:
@@ -95,8 +97,16 @@ class Folder:
         return [{"path": f"/dev/{name}", "hostPath": str(self._devices / name)} for name in names]
 
 
+def _replace(path: Path, temporary: Path, content: bytes) -> None:
+    with temporary.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.rename(path)
+
+
 def _owner(path: Path) -> str:
     try:
         return msgspec.json.decode(path.read_bytes(), type=_SpecAnnotations).annotations.get(_POD_UID, "")
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return ""

@@ -47,7 +47,7 @@ def read(path: Path, resource: str) -> list[Grant]:
     try:
         checkpoint = msgspec.json.decode(path.read_bytes(), type=_Checkpoint)
         return [_grant(entry) for entry in checkpoint.data.entries or () if entry.resource == resource]
-    except (OSError, msgspec.DecodeError, DecodeError, binascii.Error) as error:
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, DecodeError, binascii.Error) as error:
         raise BadRecord(f"kubelet's checkpoint {path} cannot be read: {error}") from error
 
 

@@ -9,7 +9,7 @@ from aliquot import faults
 from aliquot.agent import cdi
 from aliquot.agent.checkpoint import Grant
 from aliquot.agent.holders import Holder, Holders
-from aliquot.clock import Clock
+from aliquot.clock import Clock, came
 from aliquot.dialects import Demand, Dialect, demand_of, placement_of
 from aliquot.errors import AliquotError, NoRoom, NotPlaced, Refused
 from aliquot.kube import PODS, Client
@@ -41,10 +41,9 @@ class Pods:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    async def change(self, seconds: float) -> None:
-        """Return at the next change, or raise TimeoutError."""
-        async with asyncio.timeout(seconds):
-            await self._changed.wait()
+    async def change(self, seconds: float, clock: Clock) -> bool:
+        """Wait for the next change, at most so long; returns whether there was one."""
+        return await came(self._changed, seconds, clock)
 
 
 class HandOver:
@@ -95,12 +94,10 @@ class HandOver:
         while True:
             try:
                 return self._placed(holder)
-            except (NotPlaced, NoRoom) as refusal:
+            except (NotPlaced, NoRoom):
                 left = deadline - self._clock.monotonic()
-                try:
-                    await self._pods.change(left)
-                except TimeoutError:
-                    raise refusal from None
+                if not await self._pods.change(left, self._clock):
+                    raise
 
     def _placed(self, holder: Holder) -> tuple[Pod, Demand, Placement]:
         pod = self._pods.by_uid(holder.pod_uid)
@@ -165,6 +162,7 @@ class HandOver:
             self._folder.write(promised, pod.metadata.uid, self._edits(grant.container, demand, placement))
             for grant in grants
             for promised in grant.promised
+            if cdi.is_ours(promised)
         ]
         if not written:
             raise Refused(

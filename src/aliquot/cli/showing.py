@@ -51,12 +51,13 @@ async def live(world: World) -> None:
     """Redraw until cancelled."""
     with Live(console=Console(), auto_refresh=False) as screen:
         while not world.life.done():
-            screen.update(_picture(world), refresh=True)
+            screen.update(picture(world), refresh=True)
             await asyncio.wait({world.life}, timeout=0.5)
     await world.life
 
 
-def _picture(world: World) -> Group:
+def picture(world: World) -> Group:
+    """Every card with what is taken from it and by whom, and what waits."""
     cards = Table(title="cards", title_justify="left", expand=False)
     for name in ("node", "GPU", "model", "memory", "pods"):
         cards.add_column(name)

@@ -62,8 +62,7 @@ class Committer:
         Raises BadDemand or Refused when nothing was done, and KubeError with the API server's words; after NoAnswer the
         pod may be bound, and asking again is safe.
         """
-        lock = self._one_at_a_time.setdefault(pod.metadata.uid, asyncio.Lock())
-        async with lock:
+        async with self._lock(pod.metadata.uid):
             demand = demand_of(pod)
             if demand is None:
                 await self._client.bind(PODS, _binding(pod, node, {}), timeout=self._budget)
@@ -72,30 +71,32 @@ class Committer:
 
     async def _commit(self, pod: Pod, node: str, demand: Demand) -> Outcome:
         uid = pod.metadata.uid
-        placement = self._claim(pod, node, demand)
+        held = self._books.ledger.entry(uid, node)
+        placement = held.placement if held is not None else self._claim(node, demand)
         faults.reach("after-claim")
         own_keys = demand.dialect.annotations(demand.request, placement, self._books.cards(node), self._clock.wall_ns())
         annotations = {PLACEMENT: write_placement(placement), **own_keys}
         try:
             await self._client.bind(PODS, _binding(pod, node, annotations), timeout=self._budget)
         except Conflict as conflict:
-            return await self._look_closer(pod, placement, conflict)
-        except NoAnswer:
+            return await self._look_closer(pod, placement, conflict, is_new=held is None)
+        except (NoAnswer, asyncio.CancelledError):
             self._open[uid, node] = _Open(pod, node, self._clock.monotonic())
             raise
         except KubeError:
-            self._books.drop_claim(uid, node)
+            if held is None:  # an earlier Binding may have been made
+                self._books.drop_claim(uid, node)
             raise
         faults.reach("after-binding-sent")
         self._books.confirm(uid, node)
         _log.info("bound", pod=pod.key, node=node, cards=sorted({part.uuid for part in placement.slices()}))
         return Outcome.BOUND
 
-    def _claim(self, pod: Pod, node: str, demand: Demand) -> Placement:
-        """Choose and claim. A repeated call for the same pod and node keeps the part that it already has."""
-        held = self._books.ledger.entry(pod.metadata.uid, node)
-        if held is not None:
-            return held.placement
+    def _lock(self, uid: str) -> asyncio.Lock:
+        return self._one_at_a_time.setdefault(uid, asyncio.Lock())
+
+    def _claim(self, node: str, demand: Demand) -> Placement:
+        """Choose and claim."""
         judgement = self._books.judge(demand)
         placement = judgement.placement(node)
         if placement is None:
@@ -105,8 +106,8 @@ class Committer:
         self._books.claim(demand.request, placement)
         return placement
 
-    async def _look_closer(self, pod: Pod, placement: Placement, conflict: Conflict) -> Outcome:
-        """The Binding was refused: because an earlier one of ours had been made, or for good?"""
+    async def _look_closer(self, pod: Pod, placement: Placement, conflict: Conflict, *, is_new: bool) -> Outcome:
+        """The Binding was refused: because the pod is bound already, perhaps by an earlier one of ours, or for good?"""
         uid, node = pod.metadata.uid, placement.node
         try:
             now = await self._client.get(PODS, pod.metadata.name, pod.metadata.namespace)
@@ -115,10 +116,13 @@ class Committer:
         except KubeError:
             self._open[uid, node] = _Open(pod, node, self._clock.monotonic())
             raise
-        if now is not None and _is_placed(now, uid, placement):
+        lives = now is not None and now.metadata.uid == uid
+        if now is not None and lives:
             self._books.see_pod(now)
-            return Outcome.ALREADY
-        self._books.drop_claim(uid, node)
+            if _is_placed(now, placement):
+                return Outcome.ALREADY
+        if not self._books.is_settled(uid, node) and (is_new or not lives):
+            self._books.drop_claim(uid, node)
         raise Refused(str(conflict)) from conflict
 
     async def settle(self) -> None:
@@ -128,7 +132,9 @@ class Committer:
             if self._books.is_settled(*key):
                 del self._open[key]
             elif now - open_.since >= self._act_limit:
-                await self._ask(key, open_)
+                async with self._lock(open_.pod.metadata.uid):
+                    if self._open.get(key) is open_:
+                        await self._ask(key, open_)
 
     async def _ask(self, key: tuple[str, str], open_: _Open) -> None:
         uid, node = key
@@ -167,6 +173,6 @@ def _binding(pod: Pod, node: str, annotations: dict[str, str]) -> dict[str, obje
     }
 
 
-def _is_placed(pod: Pod, uid: str, placement: Placement) -> bool:
-    same_pod = pod.metadata.uid == uid and pod.spec.node_name == placement.node
-    return same_pod and pod.metadata.annotations.get(PLACEMENT) == write_placement(placement)
+def _is_placed(pod: Pod, placement: Placement) -> bool:
+    record = pod.metadata.annotations.get(PLACEMENT)
+    return pod.spec.node_name == placement.node and record == write_placement(placement)

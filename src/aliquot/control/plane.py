@@ -21,8 +21,8 @@ class ControlPlane:
         self.clock = clock or SystemClock()
         self.books = Books()
         self.committer = Committer(client, self.books, self.clock)
-        self.nodes: Informer[Node] = Informer(client, NODES, self._on_node)
-        self.pods: Informer[Pod] = Informer(client, PODS, self._on_pod)
+        self.nodes: Informer[Node] = Informer(client, NODES, self._on_node, clock=self.clock)
+        self.pods: Informer[Pod] = Informer(client, PODS, self._on_pod, clock=self.clock)
         self._by_uid: dict[str, Pod] = {}
         self._on_nodes: defaultdict[str, set[str]] = defaultdict(set)
         self._listeners: list[Callable[[], None]] = []

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aliquot.errors import BadDemand, BadQuantity
+from aliquot.errors import BadDemand, BadQuantity, BadRecord
 from aliquot.model import (
     ContainerRequest,
     Gpu,
@@ -30,6 +30,7 @@ ASSIGNED = "ALIYUN_COM_GPU_MEM_ASSIGNED"
 ASSUME_TIME = "ALIYUN_COM_GPU_MEM_ASSUME_TIME"
 
 _MOST_UNITS = 10**9
+_MOST_CARDS = 1024
 _GIB_UNITS_AT_MOST = 100
 """A node without an inventory counts in GiB if a card has at most this many units, else in MiB."""
 
@@ -74,7 +75,7 @@ class GpuShare:
             memory, count = (whole(str(status.get(name, 0))) for name in (GPU_MEM, GPU_COUNT))
         except BadQuantity:
             return None
-        if memory == 0 or count == 0:
+        if memory == 0 or not 0 < count <= _MOST_CARDS:
             return None
         units = memory // count
         unit_mib = 1024 if units <= _GIB_UNITS_AT_MOST else 1
@@ -165,5 +166,9 @@ def _index(text: str) -> int:
 
 
 def _card(placement: Placement, cards: NodeGpus) -> Gpu:
-    (uuid,) = {part.uuid for part in placement.slices()}
-    return cards.by_uuid[uuid]
+    """The one card of a placement. Raises BadRecord for a record that names none, several, or one that is gone."""
+    uuids = sorted({part.uuid for part in placement.slices()})
+    if len(uuids) != 1 or uuids[0] not in cards.by_uuid:
+        named = ", ".join(uuids) or "none"
+        raise BadRecord(f"the placement must name one card of node {cards.node}, and names {named}")
+    return cards.by_uuid[uuids[0]]

@@ -4,6 +4,7 @@ Its structs have no JSON names, so keys are Go's (`NodeNames`); older schedulers
 any case. Whole Node objects are kept as bytes and given back untouched.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -14,6 +15,9 @@ from aliquot.errors import BadInput
 from aliquot.model import Pod
 
 _T = TypeVar("_T")
+
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+"""What the API server takes as a name; anything else could lead to another path there."""
 
 
 class BadCall(BadInput):
@@ -69,6 +73,8 @@ def read_bind(body: bytes) -> BindCall:
     for name, value in zip(wanted, values, strict=True):
         if not value:
             raise BadCall(f"{name} is missing")
+        if name != "PodUID" and not _NAME.fullmatch(value):
+            raise BadCall(f"{name} {value[:64]!r} is no name of a Kubernetes object")
     return BindCall(*values)
 
 

@@ -19,7 +19,7 @@ from aliquot.doors.extender import (
     read_bind,
     read_filter,
 )
-from aliquot.errors import AliquotError, BadDemand
+from aliquot.errors import AliquotError, BadDemand, Refused
 from aliquot.kube import PODS, NotFound
 from aliquot.ledger import Entry
 from aliquot.model import Gpu, NodeGpus, Pod, Reason
@@ -42,6 +42,11 @@ class GpuShareDoor:
             ("GET", "/version"): self.version,
         }
 
+    def _out_of_step(self) -> str:
+        """Before both mirrors are whole, a part that is held can look free."""
+        missing = self._plane.not_ready()
+        return f"Aliquot is not in step with the API server: {'; '.join(missing)}" if missing else ""
+
     # -- filter
 
     async def filter(self, call: asgi.Call) -> asgi.Answer:
@@ -49,8 +54,8 @@ class GpuShareDoor:
             asked = read_filter(call.body)
         except BadCall as error:
             return asgi.json(filter_fault(str(error)))
-        if missing := self._plane.not_ready():
-            return asgi.json(filter_fault(f"Aliquot is not in step with the API server: {'; '.join(missing)}"))
+        if why := self._out_of_step():
+            return asgi.json(filter_fault(why))
         answer = filter_answer(asked, self._refusals(asked))
         return asgi.json(answer, after=lambda: faults.reach("after-filter"))
 
@@ -72,6 +77,8 @@ class GpuShareDoor:
         """A refusal is a 200 with its text in `Error`: kube-scheduler throws the body of any other status away."""
         try:
             asked = read_bind(call.body)
+            if why := self._out_of_step():
+                raise Refused(why)
             pod = await self._pod(asked)
             if self._plane.nodes.get(asked.node) is None:
                 raise BadCall(f'node "{asked.node}" not found')

@@ -12,6 +12,8 @@ from aliquot.doors.asgi import Routes
 from aliquot.errors import BadConfig
 
 _GRACE_SECONDS = 3
+_KEEP_ALIVE_SECONDS = 120
+"""Longer than Go's clients keep an idle connection: a POST on one that we just closed fails and is not repeated."""
 
 
 class _Server(uvicorn.Server):
@@ -35,6 +37,7 @@ class Listener:
             log_config=None,
             access_log=False,
             server_header=False,
+            timeout_keep_alive=_KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=_GRACE_SECONDS,
         )
         self._server = _Server(config)

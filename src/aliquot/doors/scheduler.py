@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import structlog
 
+from aliquot.clock import came
 from aliquot.control import ControlPlane
 from aliquot.dialects import Dialect, demand_of
 from aliquot.engine import Judgement
@@ -33,11 +34,7 @@ class Scheduler:
         while True:
             self._changed.clear()
             await self.place_pending()
-            try:
-                async with asyncio.timeout(_QUIET_SECONDS):
-                    await self._changed.wait()
-            except TimeoutError:
-                continue
+            await came(self._changed, _QUIET_SECONDS, self._plane.clock)
 
     async def place_pending(self) -> None:
         """One pass over the pods that wait, oldest first."""
@@ -49,7 +46,12 @@ class Scheduler:
 
     def _is_waiting(self, pod: Pod) -> bool:
         free = not pod.spec.node_name and not pod.metadata.deletion_timestamp and not pod.spec.scheduling_gates
-        return free and not pod.ended and self._serves(pod.spec.scheduler_name)
+        return free and not pod.ended and self._serves(pod.spec.scheduler_name) and not self._is_bound(pod)
+
+    def _is_bound(self, pod: Pod) -> bool:
+        """Our books can be a moment ahead of the mirror."""
+        uid = pod.metadata.uid
+        return any(self._plane.books.is_settled(uid, node) for node in self._plane.books.ledger.nodes_of(uid))
 
     async def _place(self, pod: Pod) -> None:
         node, why = self._choose(pod)
@@ -70,6 +72,9 @@ class Scheduler:
             return None, str(error)
         if demand is None:
             return min((node.key for node in usable), default=None), "no node is ready"
+        # after a Binding without an answer the same node is asked again: any other would hold a second part
+        if tried := self._plane.books.ledger.nodes_of(pod.metadata.uid) & {node.key for node in usable}:
+            return min(tried), ""
         judgement = self._plane.books.judge(demand)
         best = judgement.best(node.key for node in usable if _offers(node, demand.dialect))
         return best, "" if best else _count([_refusal(node, demand.dialect, judgement) for node in usable])

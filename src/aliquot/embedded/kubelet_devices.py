@@ -24,6 +24,7 @@ from aliquot.agent.proto import deviceplugin_pb2 as plugin_wire
 from aliquot.agent.proto import podresources_pb2 as resources_wire
 from aliquot.errors import AliquotError, Refused
 from aliquot.model import Life, Pod
+from aliquot.model.quantity import whole
 
 _Answer = TypeVar("_Answer", bound=Message)
 
@@ -65,6 +66,7 @@ class DeviceManager:
         self.changed = asyncio.Event()
         self._plugins: dict[str, _Plugin] = {}
         self._grants: list[_Grant] = []
+        self._admitting = asyncio.Lock()
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> DeviceManager:
@@ -125,12 +127,13 @@ class DeviceManager:
     async def admit(self, pod: Pod) -> None:
         """Give every container its ids. Raises AdmissionError; what was given until then stays until `release`."""
         reusable: dict[str, set[str]] = {}
-        for container, life in pod.containers():
-            for resource, amount in pod.limits(container).items():
-                if resource in self._plugins and int(amount) > 0:
-                    grant = await self._allocate(pod, container.name, life, resource, int(amount), reusable)
-                    self._grants.append(grant)
-        self._write_checkpoint()
+        async with self._admitting:
+            for container, life in pod.containers():
+                for resource, amount in pod.limits(container).items():
+                    if resource in self._plugins and (count := whole(amount)) > 0:
+                        grant = await self._allocate(pod, container.name, life, resource, count, reusable)
+                        self._grants.append(grant)
+            self._write_checkpoint()
 
     async def _allocate(
         self, pod: Pod, container: str, life: Life, resource: str, amount: int, reusable: dict[str, set[str]]

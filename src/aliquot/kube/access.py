@@ -42,12 +42,16 @@ def find(kubeconfig: str | None) -> Access:
     raise BadConfig("no way to an API server: give --kubeconfig, set KUBECONFIG, or run in a pod")
 
 
-def in_cluster() -> Access:
+def in_cluster(account: Path = _SERVICE_ACCOUNT) -> Access:
+    """By the service account of the pod that we run in. Raises BadConfig that names the missing piece."""
     host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ.get("KUBERNETES_SERVICE_PORT", "443")
-    token_file = _SERVICE_ACCOUNT / "token"
+    token_file = account / "token"
     if not token_file.exists():
         raise BadConfig(f"{token_file} is missing: does the pod set automountServiceAccountToken: false?")
-    tls = ssl.create_default_context(cafile=str(_SERVICE_ACCOUNT / "ca.crt"))
+    try:
+        tls = ssl.create_default_context(cafile=str(account / "ca.crt"))
+    except OSError as error:
+        raise BadConfig(f"{account / 'ca.crt'} cannot be used: {error}") from error
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     return Access(server, tls, token_file=token_file)
 
@@ -60,8 +64,10 @@ def from_kubeconfig(path: Path) -> Access:
         cluster = _named(config, "clusters", context["cluster"])["cluster"]
         user = _named(config, "users", context["user"]).get("user") or {}
         server = str(cluster["server"]).rstrip("/")
-    except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
+    except (OSError, yaml.YAMLError, AttributeError, KeyError, TypeError, UnicodeDecodeError) as error:
         raise BadConfig(f"kubeconfig {path} cannot be used: {type(error).__name__}: {error}") from error
+    if not server.startswith(("http://", "https://")):
+        raise BadConfig(f"kubeconfig {path}: server {server!r} must start with https:// or http://")
     if "exec" in user or "auth-provider" in user:
         raise BadConfig(
             f"kubeconfig {path}: exec and auth-provider plug-ins are not supported; use a token or certificate"

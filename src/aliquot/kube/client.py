@@ -182,7 +182,7 @@ class Client:
         timeout: aiohttp.ClientTimeout | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """The one place where foreign errors become ours."""
-        headers = {"Accept": "application/json", "Content-Type": content, **self._access.headers()}
+        headers = {"Accept": "application/json", "Content-Type": content, **self._credentials()}
         try:
             async with self._session.request(
                 method, path, params=query, data=data, headers=headers, timeout=timeout or self._timeout
@@ -196,11 +196,17 @@ class Client:
             text = str(error) or type(error).__name__
             raise errors.NoAnswer(f"{method} {path} got no answer from the API server: {text}") from error
 
+    def _credentials(self) -> dict[str, str]:
+        try:
+            return self._access.headers()
+        except (OSError, UnicodeDecodeError) as error:
+            raise errors.NotSent(f"the token cannot be read: {error}") from error
+
 
 def _decode(body: bytes | msgspec.Raw, kind: type[_Read]) -> _Read:
     try:
         return msgspec.json.decode(body, type=kind)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise errors.Unreadable(f"the API server sent what is no {kind}: {error}") from error
 
 
@@ -208,7 +214,7 @@ async def _refusal(response: aiohttp.ClientResponse) -> errors.KubeError:
     body = await response.read()
     try:
         status = msgspec.json.decode(body, type=_Status)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         status = _Status(message=body[:200].decode(errors="replace"))
     return errors.answered(response.status, status.reason or response.reason or "", status.message)
 

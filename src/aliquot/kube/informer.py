@@ -7,6 +7,7 @@ from typing import Generic, NoReturn
 
 import structlog
 
+from aliquot.clock import Clock, SystemClock
 from aliquot.kube.client import Client
 from aliquot.kube.errors import Gone, KubeError
 from aliquot.kube.resources import Kind, Resource
@@ -31,11 +32,13 @@ class Informer(Generic[Kind]):
         handler: Callable[[Kind | None, Kind | None], None],
         *,
         selector: Mapping[str, str] | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self._client = client
         self._resource = resource
         self._handler = handler
         self._selector = selector
+        self._clock = clock or SystemClock()
         self._objects: dict[str, Kind] = {}
         self._pause = _FIRST_PAUSE
         self.synced = asyncio.Event()
@@ -58,7 +61,7 @@ class Informer(Generic[Kind]):
             except KubeError as error:
                 self.trouble = f"cannot read {self._resource.plural}: {error}"
                 _log.warning("cannot follow the API server, trying again", kind=self._resource.plural, error=str(error))
-                await asyncio.sleep(self._pause * random.uniform(0.5, 1.0))
+                await self._clock.sleep(self._pause * random.uniform(0.5, 1.0))
                 self._pause = min(self._pause * 2, _LONGEST_PAUSE)
 
     async def _list_and_watch(self) -> None:

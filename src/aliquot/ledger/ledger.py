@@ -58,13 +58,17 @@ class _Books:
             else:
                 self.used[uuid] = total
 
-    def free(self, uuid: str) -> Charge:
-        """What is left of a card, never below nothing: an over-sold card is full, not bottomless."""
+    def free(self, uuid: str, *, without: str = "") -> Charge:
+        """What is left of a card, never below nothing: an over-sold card is full, not bottomless.
+
+        What the pod `without` holds is not counted.
+        """
         gpu = self.cards.by_uuid.get(uuid) if self.cards else None
         if gpu is None:
             return Charge()
         used = self.used.get(uuid, Charge())
-        return Charge(max(0, CORES - used.cores), max(0, gpu.mib - used.mib))
+        own = self.entries[without].charges.get(uuid, Charge()) if without in self.entries else Charge()
+        return Charge(max(0, CORES - used.cores + own.cores), max(0, gpu.mib - used.mib + own.mib))
 
     def oversold(self) -> Iterator[str]:
         for uuid, used in self.used.items():
@@ -89,8 +93,13 @@ class Ledger:
         books.version += 1
 
     def drop_node(self, node: str) -> None:
-        for uid in self._nodes.pop(node, _Books()).entries:
-            self._forget(uid, node)
+        """A node that is gone sells nothing more. What pods hold there stays theirs until they are gone too: a Binding
+        may be on its way, and the node may come back."""
+        books = self._nodes.get(node)
+        if books is not None:
+            books.cards = None
+            books.version += 1
+            self._tidy(node)
 
     # -- who holds what
 
@@ -99,26 +108,17 @@ class Ledger:
 
         Claiming again for the same pod and node replaces the earlier claim.
         """
-        books = self._nodes.setdefault(placement.node, _Books())
-        before = books.take_out(uid)
-        try:
-            self._refuse_overcommit(books, charges)
-        except NoRoom:
-            if before is not None:
-                books.put(before)
-            raise
-        return self._enter(books, Entry(uid, placement, dict(charges), State.CLAIMED))
+        self._refuse_overcommit(self._nodes.get(placement.node, _Books()), uid, charges)
+        return self._enter(Entry(uid, placement, dict(charges), State.CLAIMED))
 
     def adopt(self, uid: str, placement: Placement, charges: Mapping[str, Charge]) -> Entry:
         """Enter what the cluster shows as a fact. Never refused: a card sold twice by others is reported, not hidden.
 
         The pod's claims on other nodes are dropped, since it can only be bound once.
         """
-        for other in self._nodes_of.get(uid, set()) - {placement.node}:
-            self._nodes[other].take_out(uid)
-        self._nodes_of[uid] = set()
-        books = self._nodes.setdefault(placement.node, _Books())
-        return self._enter(books, Entry(uid, placement, dict(charges), State.BOUND))
+        for other in self.nodes_of(uid) - {placement.node}:
+            self._give_back(uid, other)
+        return self._enter(Entry(uid, placement, dict(charges), State.BOUND))
 
     def confirm(self, uid: str, node: str) -> None:
         """The Binding was accepted. A pod that has gone in the meantime stays gone."""
@@ -162,8 +162,8 @@ class Ledger:
 
     # -- inside
 
-    def _enter(self, books: _Books, entry: Entry) -> Entry:
-        books.put(entry)
+    def _enter(self, entry: Entry) -> Entry:
+        self._nodes.setdefault(entry.node, _Books()).put(entry)
         self._nodes_of.setdefault(entry.uid, set()).add(entry.node)
         return entry
 
@@ -171,20 +171,22 @@ class Ledger:
         books = self._nodes.get(node)
         if books is None or books.take_out(uid) is None:
             return False
-        self._forget(uid, node)
+        self._nodes_of[uid].discard(node)
+        if not self._nodes_of[uid]:
+            del self._nodes_of[uid]
+        self._tidy(node)
         return True
 
-    def _forget(self, uid: str, node: str) -> None:
-        nodes = self._nodes_of.get(uid, set())
-        nodes.discard(node)
-        if not nodes:
-            self._nodes_of.pop(uid, None)
+    def _tidy(self, node: str) -> None:
+        """Nothing is kept of a node that is gone when nobody holds anything there."""
+        if self._nodes[node].cards is None and not self._nodes[node].entries:
+            del self._nodes[node]
 
-    def _refuse_overcommit(self, books: _Books, charges: Mapping[str, Charge]) -> None:
+    def _refuse_overcommit(self, books: _Books, uid: str, charges: Mapping[str, Charge]) -> None:
         for uuid, charge in charges.items():
             if books.cards is None or uuid not in books.cards.by_uuid:
                 raise NoRoom(f"the node has no card {uuid}")
-            free = books.free(uuid)
+            free = books.free(uuid, without=uid)
             if charge.mib > free.mib or charge.cores > free.cores:
                 raise NoRoom(
                     f"card {uuid} has {free.mib} MiB and {free.cores} % of cores left, "

@@ -54,7 +54,7 @@ class PodSpec(_Wire, frozen=True):
 
 
 class ContainerState(_Wire, frozen=True):
-    running: dict[str, str] | None = None
+    running: dict[str, str | None] | None = None
 
 
 class ContainerStatus(_Wire, frozen=True):
@@ -84,7 +84,7 @@ class Pod(Object, frozen=True):
     def ended(self) -> bool:
         """Its containers have ended: the phase says so and no container is still on its way out."""
         statuses = [*(self.status.container_statuses or ()), *(self.status.init_container_statuses or ())]
-        return self.status.phase in ("Succeeded", "Failed") and not any(s.state.running for s in statuses)
+        return self.status.phase in ("Succeeded", "Failed") and all(s.state.running is None for s in statuses)
 
     def containers(self) -> Iterator[tuple[Container, Life]]:
         """Every container in the order in which kubelet starts them, with how its part counts."""

@@ -1,6 +1,6 @@
 """Our own records on the wire: the placement on a pod and the inventory on a node (v1 JSON annotations)."""
 
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 
@@ -12,13 +12,17 @@ PLACEMENT = "aliquot.io/placement"
 INVENTORY = "aliquot.io/inventory"
 _VERSION = 1
 
+_Amount = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
+"""Never negative, which would make room out of nothing, and small enough for arithmetic in 64 bits."""
+_Unit = Annotated[int, msgspec.Meta(ge=1, le=2**20)]
+
 
 class _Slice(msgspec.Struct, frozen=True):
     uuid: str
-    index: int
-    minor: int
-    cores: int
-    mib: int
+    index: _Amount
+    minor: _Amount
+    cores: _Amount
+    mib: _Amount
 
 
 class _Placement(msgspec.Struct, frozen=True):
@@ -30,17 +34,17 @@ class _Placement(msgspec.Struct, frozen=True):
 
 class _Gpu(msgspec.Struct, frozen=True, omit_defaults=True):
     uuid: str
-    index: int
-    minor: int
+    index: _Amount
+    minor: _Amount
     model: str
-    mib: int
+    mib: _Amount
     numa: int | None = None
     healthy: bool = True
 
 
 class _Inventory(msgspec.Struct, frozen=True, rename={"unit_mib": "unitMiB"}):
     v: int
-    unit_mib: int
+    unit_mib: _Unit
     gpus: list[_Gpu]
 
 
@@ -79,8 +83,10 @@ def write_inventory(node_gpus: NodeGpus) -> str:
 
 def read_inventory(node: str, text: str) -> NodeGpus:
     record = _read(INVENTORY, text, _Inventory)
-    if record.unit_mib < 1 or any(gpu.mib < 0 for gpu in record.gpus):
-        raise BadRecord(f"{INVENTORY} has a unit or a card of no size")
+    if len({gpu.uuid for gpu in record.gpus}) < len(record.gpus) or len({gpu.index for gpu in record.gpus}) < len(
+        record.gpus
+    ):
+        raise BadRecord(f"{INVENTORY} names a card twice")
     gpus = (Gpu(g.uuid, g.index, g.minor, g.model, g.mib, g.numa, g.healthy) for g in record.gpus)
     return NodeGpus(node, tuple(sorted(gpus, key=lambda gpu: gpu.index)), record.unit_mib)
 

@@ -1,0 +1,71 @@
+"""Kubernetes objects as plain dictionaries, never changed in place once stored: who changes one builds a new one."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+
+Object: TypeAlias = dict[str, Any]
+Clock: TypeAlias = Callable[[], datetime]
+Key: TypeAlias = tuple[str, str]
+"""Namespace ("" for cluster-scoped objects) and name."""
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def timestamp(moment: datetime) -> str:
+    """RFC 3339 in whole seconds, as `metav1.Time` is written."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def moment_of(text: str) -> datetime | None:
+    """The moment that a timestamp names, or None where it names none; without a zone it does not."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else None
+
+
+def dig(obj: object, *path: str) -> Any:
+    """The value at a path of keys, None where any step is missing."""
+    for step in path:
+        if not isinstance(obj, dict):
+            return None
+        obj = obj.get(step)
+    return obj
+
+
+def text_at(obj: object, *path: str) -> str:
+    value = dig(obj, *path)
+    return value if isinstance(value, str) else ""
+
+
+def key_of(obj: Object) -> Key:
+    return text_at(obj, "metadata", "namespace"), text_at(obj, "metadata", "name")
+
+
+def with_metadata(obj: Object, **changes: object) -> Object:
+    """The object with these metadata fields set; a field set to None is left out."""
+    metadata = {**obj.get("metadata", {}), **changes}
+    return {**obj, "metadata": {name: value for name, value in metadata.items() if value is not None}}
+
+
+def without_nulls(value: Any) -> Any:
+    """Kubernetes reads an explicit null as a field that is not there."""
+    if isinstance(value, dict):
+        return {name: without_nulls(inner) for name, inner in value.items() if inner is not None}
+    if isinstance(value, list):
+        return [without_nulls(inner) for inner in value]
+    return value
+
+
+def with_condition(conditions: list[Object] | None, condition: Object) -> list[Object]:
+    """The conditions with this one added, or in the place of the one of its type."""
+    kept = list(conditions or [])
+    for position, present in enumerate(kept):
+        if present.get("type") == condition["type"]:
+            kept[position] = condition
+            return kept
+    return [*kept, condition]

@@ -1,0 +1,68 @@
+"""What clients ask before they ask for objects."""
+
+import pytest
+
+from aliquot.embedded.resources import RESOURCES
+from tests.integration.embedded.client import Api
+
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz"])
+async def test_health(api: Api, path: str) -> None:
+    assert (await api.get(path)).expect(200) == b"ok"
+
+
+async def test_the_version(api: Api) -> None:
+    version = (await api.get("/version")).expect(200)
+    assert (version["major"], version["minor"]) == ("1", "37")
+    assert version["gitVersion"].startswith("v1.37.")
+
+
+async def test_groups_in_the_old_form(api: Api) -> None:
+    assert (await api.get("/api")).expect(200)["versions"] == ["v1"]
+    groups = (await api.get("/apis")).expect(200)["groups"]
+    assert {group["name"] for group in groups} == {
+        "authorization.k8s.io",
+        "coordination.k8s.io",
+        "events.k8s.io",
+        "policy",
+    }
+    group = (await api.get("/apis/coordination.k8s.io")).expect(200)
+    assert (group["kind"], group["preferredVersion"]["groupVersion"]) == ("APIGroup", "coordination.k8s.io/v1")
+
+
+async def test_resources_in_the_old_form(api: Api) -> None:
+    resources = {r["name"]: r for r in (await api.get("/api/v1")).expect(200)["resources"]}
+    assert resources["pods"]["shortNames"] == ["po"]
+    assert resources["pods"]["singularName"] == "pod"
+    assert resources["nodes"]["namespaced"] is False
+    assert resources["pods/binding"]["kind"] == "Binding"
+    assert (resources["pods/eviction"]["group"], resources["pods/eviction"]["version"]) == ("policy", "v1")
+    assert (await api.get("/apis/policy/v1")).expect(200)["resources"] == []
+
+
+async def test_aggregated_discovery_names_every_resource(api: Api) -> None:
+    found = set()
+    for path in ("/api", "/apis"):
+        answer = await api.get(path, accept=AGGREGATED)
+        assert "as=APIGroupDiscoveryList" in answer.media
+        for group in answer.expect(200)["items"]:
+            for version in group["versions"]:
+                name = group["metadata"].get("name", "")
+                found |= {(name, version["version"], r["resource"]) for r in version["resources"]}
+    assert found == {(resource.group, resource.version, resource.plural) for resource in RESOURCES}
+
+
+async def test_openapi_lets_kubectl_leave_validation_to_the_server(api: Api) -> None:
+    index = (await api.get("/openapi/v3")).expect(200)["paths"]
+    document = (await api.get(index["api/v1"]["serverRelativeURL"])).expect(200)
+    patch = document["paths"]["/api/v1/namespaces/{namespace}/pods/{name}"]["patch"]
+    assert patch["x-kubernetes-group-version-kind"] == {"group": "", "version": "v1", "kind": "Pod"}
+    assert [parameter["name"] for parameter in patch["parameters"]] == ["fieldValidation"]
+
+
+async def test_openapi_v2_is_an_empty_document(api: Api) -> None:
+    protobuf = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+    assert (await api.get("/openapi/v2", accept=protobuf)).expect(200) == b"\x0a\x032.0"
+    assert (await api.get("/openapi/v2")).expect(200)["swagger"] == "2.0"
