@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ _PODS = {
     "too-large": 81,
 }
 _WAITING = {"default/too-large"}
+_WEB_FONT = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
+"""rich asks a web host for its font; any monospace font of the reader's machine will do."""
 _TARGET = Path(__file__).parent.parent / "docs" / "demo.svg"
 
 
@@ -44,9 +47,10 @@ async def _draw() -> None:
                 while not _settled(world):
                     changed.clear()
                     await changed.wait()
-            console = Console(record=True, width=110, file=io.StringIO())
+            console = Console(record=True, width=132, file=io.StringIO())
             console.print(showing.picture(world))
-            _TARGET.write_text(console.export_svg(title="aliquot demo", theme=MONOKAI))
+            drawn = console.export_svg(title="aliquot demo", theme=MONOKAI)
+            _TARGET.write_text(_WEB_FONT.sub("", drawn))
 
 
 def _settled(world: World) -> bool:

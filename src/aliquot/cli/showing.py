@@ -58,7 +58,7 @@ async def live(world: World) -> None:
 
 def picture(world: World) -> Group:
     """Every card with what is taken from it and by whom, and what waits."""
-    cards = Table(title="cards", title_justify="left", expand=False)
+    cards = Table()
     for name in ("node", "GPU", "model", "memory", "pods"):
         cards.add_column(name)
     for row in _cards(world):

@@ -1,0 +1,54 @@
+"""One rig for all end-to-end tests of a run."""
+
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.e2e import pods
+from tests.rig import Rig, missing
+from tests.rig.aliquot import Aliquot
+
+
+@pytest.fixture(scope="session", autouse=True)
+def prerequisites() -> None:
+    """Skip on a person's machine that lacks something; in CI a skip would hide it, so fail."""
+    lacking = missing()
+    if lacking:
+        message = "the rig cannot start here: " + "; ".join(lacking)
+        if os.environ.get("CI"):
+            pytest.fail(message, pytrace=False)
+        pytest.skip(message)
+
+
+@pytest.fixture(scope="session")
+def progress(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Say something now: compiling Kubernetes for the first time takes minutes."""
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+
+    def say(text: str) -> None:
+        with capture.global_and_fixture_disabled():
+            print(f"\n[rig] {text}", end="", flush=True)
+
+    return say
+
+
+@pytest.fixture(scope="session")
+def rig(progress: Callable[[str], None]) -> Iterator[Rig]:
+    with Rig.up(progress=progress) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def started(rig: Rig) -> Aliquot:
+    aliquot = Aliquot(rig)
+    aliquot.start()
+    return aliquot
+
+
+@pytest.fixture
+def aliquot(rig: Rig, started: Aliquot) -> Iterator[Aliquot]:
+    """The server and the agent, on a cluster without pods."""
+    pods.delete_all(rig)
+    yield started
+    pods.delete_all(rig)

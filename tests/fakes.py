@@ -1,0 +1,200 @@
+"""Fakes at the seams: time, the API server, the container runtime. Nothing inside is ever patched."""
+
+import asyncio
+import heapq
+import itertools
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+from aiohttp import web
+
+from aliquot.agent import rpc
+from aliquot.agent.proto.runtime_pb2 import StatusRequest, StatusResponse
+from aliquot.embedded import EmbeddedCluster
+from aliquot.embedded.server import Server
+
+SECONDS = 10.0
+"""How long anything that must happen may take; reached only when a test fails."""
+
+
+async def until(condition: Callable[[], object], what: str = "") -> None:
+    """Return as soon as something that must happen has happened."""
+    try:
+        async with asyncio.timeout(SECONDS):
+            while not condition():
+                await asyncio.sleep(0.002)
+    except TimeoutError:
+        raise AssertionError(f"never happened: {what or condition}") from None
+
+
+class FakeClock:
+    """Time that a test moves by hand; it stands still otherwise."""
+
+    def __init__(self) -> None:
+        self._now = 1000.0
+        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+        self._order = itertools.count()
+        self.asked: list[float] = []
+        """Every length of sleep that was asked for."""
+
+    def monotonic(self) -> float:
+        return self._now
+
+    def wall_ns(self) -> int:
+        return 1_700_000_000_000_000_000 + int(self._now * 1e9)
+
+    async def sleep(self, seconds: float) -> None:
+        self.asked.append(seconds)
+        if seconds <= 0:
+            return
+        awake: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (self._now + seconds, next(self._order), awake))
+        await awake
+
+    @property
+    def sleeping(self) -> int:
+        return sum(not awake.done() for _, _, awake in self._sleepers)
+
+    async def move(self, seconds: float) -> None:
+        """Let time pass; whoever wakes up runs, and may sleep again, before it passes on."""
+        end = self._now + seconds
+        while self._sleepers and self._sleepers[0][0] <= end:
+            self._now, _, awake = heapq.heappop(self._sleepers)
+            if not awake.done():
+                awake.set_result(None)
+                await self._let_others_run()
+        self._now = end
+
+    async def _let_others_run(self) -> None:
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+
+# -- an API server behind the test's hand
+
+Next = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Fault = Callable[[web.Request, Next], Awaitable[web.StreamResponse]]
+
+
+async def cut_before(request: web.Request, _: Next) -> web.StreamResponse:
+    """The connection is cut when the request has arrived; nothing is done."""
+    return _cut(request)
+
+
+async def cut_after(request: web.Request, go_on: Next) -> web.StreamResponse:
+    """The request is carried out, and the connection cut instead of an answer."""
+    await go_on(request)
+    return _cut(request)
+
+
+def answer(status: int, **fields: Any) -> Fault:
+    """A Status instead of doing what was asked."""
+
+    async def refuse(_: web.Request, __: Next) -> web.StreamResponse:
+        body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": status, **fields}
+        return web.json_response(body, status=status)
+
+    return refuse
+
+
+def held(arrived: asyncio.Event, release: asyncio.Event) -> Fault:
+    """Says that a request has arrived, and carries it out only when told to."""
+
+    async def wait(request: web.Request, go_on: Next) -> web.StreamResponse:
+        arrived.set()
+        await release.wait()
+        return await go_on(request)
+
+    return wait
+
+
+def _cut(request: web.Request) -> web.StreamResponse:
+    assert request.transport is not None
+    request.transport.abort()
+    return web.Response()
+
+
+@dataclass(frozen=True)
+class Seen:
+    method: str
+    path: str
+    body: Any
+
+
+class ScriptedApi:
+    """The embedded API server, with a list of what was asked of it and faults for chosen requests.
+
+    A fault is used once: `api.script("POST", "pods/.*/binding", cut_after)`.
+    """
+
+    def __init__(self) -> None:
+        self.cluster = EmbeddedCluster()
+        self.registry = self.cluster.registry
+        self.store = self.cluster.store
+        self.seen: list[Seen] = []
+        self._script: list[tuple[str, re.Pattern[str], Fault]] = []
+        application = Server(self.registry).application()
+        application.middlewares.append(self._through)
+        self._runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
+
+    async def __aenter__(self) -> Self:
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.store.close()
+        await self._runner.cleanup()
+
+    @property
+    def url(self) -> str:
+        host, port, *_ = self._runner.addresses[0]
+        return f"http://{host}:{port}"
+
+    def script(self, method: str, path: str, *faults: Fault) -> None:
+        self._script += [(method, re.compile(path), fault) for fault in faults]
+
+    def writes(self) -> list[Seen]:
+        return [seen for seen in self.seen if seen.method != "GET"]
+
+    def bindings(self) -> list[Seen]:
+        return [seen for seen in self.writes() if seen.path.endswith("/binding")]
+
+    @web.middleware
+    async def _through(self, request: web.Request, handler: Next) -> web.StreamResponse:
+        body = await request.read()
+        self.seen.append(Seen(request.method, request.path, msgspec.json.decode(body) if body else None))
+        for place, (method, path, fault) in enumerate(self._script):
+            if request.method == method and path.search(request.path):
+                del self._script[place]
+                return await fault(request, handler)
+        return await handler(request)
+
+
+# -- a container runtime
+
+
+class FakeRuntime:
+    """A CRI endpoint that tells the given `info`."""
+
+    def __init__(self, socket: Path, info: dict[str, str]) -> None:
+        self._info = info
+        methods = {"Status": rpc.unary(self._status, StatusRequest)}
+        self._server = rpc.server("runtime.v1.RuntimeService", methods, socket)
+
+    async def __aenter__(self) -> Self:
+        await self._server.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._server.stop(grace=None)
+
+    async def _status(self, request: StatusRequest, _: object) -> StatusResponse:
+        return StatusResponse(info=self._info if request.verbose else {})

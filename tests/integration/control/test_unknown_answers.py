@@ -1,0 +1,194 @@
+"""A Binding without an answer: nobody else gets the part until the cluster has shown what became of it."""
+
+import asyncio
+
+import pytest
+
+from aliquot.control import Committer, Outcome
+from aliquot.errors import NoRoom
+from aliquot.kube import NoAnswer
+from aliquot.ledger import State
+from tests.factories import make_cards
+from tests.fakes import FakeClock, Fault, answer, cut_after, cut_before, held
+from tests.integration.room import Room
+
+BINDING = "/binding$"
+ACT_LIMIT = 70.0
+
+NOT_MADE = [
+    pytest.param(cut_before, id="the connection is cut"),
+    pytest.param(answer(500, message="etcd"), id="the server answers 500"),
+    pytest.param(answer(503, message="gateway"), id="a gateway answers 503"),
+    pytest.param(answer(504, message="gateway"), id="a gateway answers 504"),
+]
+
+
+async def bind_without_answer(room: Room, fault: Fault, **pod: object) -> str:
+    """Returns the UID of a pod whose Binding got no answer."""
+    made = await room.add_pod("p", 10, **pod)
+    room.api.script("POST", BINDING, fault)
+    with pytest.raises(NoAnswer):
+        await room.commit(made, "n1")
+    return made.metadata.uid
+
+
+@pytest.mark.parametrize("fault", NOT_MADE)
+async def test_the_part_of_a_binding_that_was_not_made_is_held_for_70_seconds_and_then_given_back(
+    room: Room, fault: Fault
+) -> None:
+    await room.add_node(make_cards(mib=(15360,)))
+    uid = await bind_without_answer(room, fault)
+    other = await room.add_pod("q", 10)
+
+    await room.clock.move(ACT_LIMIT - 1)
+    await room.plane.committer.settle()
+    assert room.entries()[uid].state is State.CLAIMED
+    with pytest.raises(NoRoom):
+        await room.commit(other, "n1")
+
+    await room.clock.move(1)
+    await room.plane.committer.settle()
+    assert room.used() == {}
+    await room.commit(other, "n1")
+
+
+async def test_after_70_seconds_the_api_server_itself_is_asked_once(room: Room) -> None:
+    await room.add_node()
+    await bind_without_answer(room, cut_before)
+    asked = len(room.api.seen)
+    for _ in range(3):
+        await room.clock.move(ACT_LIMIT)
+        await room.plane.committer.settle()
+    reads = [seen.path for seen in room.api.seen[asked:]]
+    assert reads == ["/api/v1/namespaces/default/pods/p"]
+
+
+async def test_a_binding_that_was_made_settles_when_the_watch_shows_it(room: Room) -> None:
+    await room.add_node(make_cards(mib=(15360,)))
+    uid = await bind_without_answer(room, cut_after)
+    await room.in_step()
+    assert room.entries()[uid].state is State.BOUND
+    await room.clock.move(ACT_LIMIT * 2)
+    await room.plane.committer.settle()
+    assert room.used() == {0: 10}
+
+
+async def test_asking_again_after_a_binding_that_was_made_finds_it(room: Room) -> None:
+    await room.add_node()
+    made = await room.add_pod()
+    room.api.script("POST", BINDING, cut_after)
+    with pytest.raises(NoAnswer):
+        await room.commit(made, "n1")
+    assert await room.commit(made, "n1") is Outcome.ALREADY
+    assert room.used() == {0: 3}
+
+
+async def test_asking_again_after_a_binding_that_was_not_made_makes_it_with_the_same_part(room: Room) -> None:
+    await room.add_node()
+    made = await room.add_pod()
+    room.api.script("POST", BINDING, cut_before)
+    with pytest.raises(NoAnswer):
+        await room.commit(made, "n1")
+    assert await room.commit(made, "n1") is Outcome.BOUND
+    first, second = (seen.body["metadata"]["annotations"]["aliquot.io/placement"] for seen in room.api.bindings())
+    assert first == second
+    assert room.used() == {0: 3}
+
+
+async def test_a_second_node_holds_a_second_claim_until_the_pod_is_seen(room: Room) -> None:
+    await room.add_node(make_cards("n1"))
+    await room.add_node(make_cards("n2"))
+    made = await room.add_pod()
+    room.api.script("POST", BINDING, cut_before, cut_before)
+    for node in ("n1", "n2"):
+        with pytest.raises(NoAnswer):
+            await room.commit(made, node)
+    assert (room.used("n1"), room.used("n2")) == ({0: 3}, {0: 3})
+    await room.commit(made, "n2")
+    await room.in_step()
+    assert (room.used("n1"), room.used("n2")) == ({}, {0: 3})
+
+
+async def test_a_second_node_s_claim_falls_when_the_first_binding_turns_out_to_be_made(room: Room) -> None:
+    await room.add_node(make_cards("n1"))
+    await room.add_node(make_cards("n2"))
+    made = await room.add_pod()
+    room.api.script("POST", BINDING, cut_after)
+    with pytest.raises(NoAnswer):
+        await room.commit(made, "n1")
+    with pytest.raises(Exception, match="already assigned"):
+        await room.commit(made, "n2")
+    await room.in_step()
+    assert (room.used("n1"), room.used("n2")) == ({0: 3}, {})
+
+
+async def test_the_claim_of_a_pod_that_is_deleted_is_given_back_at_once(room: Room) -> None:
+    await room.add_node()
+    await bind_without_answer(room, cut_before)
+    pod = room.plane.pods.get("default/p")
+    assert pod is not None
+    await room.delete_pod(pod)
+    assert room.used() == {}
+
+
+async def test_a_quorum_read_that_fails_keeps_the_claim(room: Room) -> None:
+    await room.add_node()
+    pod = await room.add_pod()
+    clock = FakeClock()
+    committer = Committer(room.client, room.plane.books, clock)
+    room.api.script("POST", BINDING, cut_before)
+    with pytest.raises(NoAnswer):
+        await committer.commit(pod, "n1")
+    await clock.move(ACT_LIMIT)
+    room.api.script("GET", "/pods/p$", answer(403, message="no"), answer(500, message="no"))
+    for _ in range(2):
+        await committer.settle()
+        assert room.entries()[pod.metadata.uid].state is State.CLAIMED
+    await committer.settle()
+    assert room.used() == {}
+
+
+async def test_a_claim_is_not_given_back_under_a_binding_that_is_being_sent_again(room: Room) -> None:
+    """The quorum read of the first and the second Binding must not cross."""
+    await room.add_node(make_cards(mib=(15360,)))
+    uid = await bind_without_answer(room, cut_before)
+    pod = room.plane.pods.get("default/p")
+    assert pod is not None
+    await room.clock.move(ACT_LIMIT - 1)
+    arrived, release = asyncio.Event(), asyncio.Event()
+    room.api.script("POST", BINDING, held(arrived, release))
+    again = asyncio.create_task(room.commit(pod, "n1"))
+    await arrived.wait()
+    await room.clock.move(1)
+    settling = asyncio.create_task(room.plane.committer.settle())
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert uid in room.entries()
+    release.set()
+    assert await again is Outcome.BOUND
+    await settling
+    await room.in_step()
+    assert room.used() == {0: 10}
+
+
+async def test_a_claim_outlives_its_node_s_object(room: Room) -> None:
+    """A node that is made anew, as kubelet does, must not sell a part whose Binding may still be made."""
+    cards = await room.add_node(make_cards(mib=(15360,)))
+    uid = await bind_without_answer(room, cut_before)
+    await room.remove_node("n1")
+    await room.plane.committer.settle()
+    await room.add_node(cards)
+    assert room.entries()[uid].state is State.CLAIMED
+    other = await room.add_pod("q", 10)
+    with pytest.raises(NoRoom):
+        await room.commit(other, "n1")
+
+
+async def test_asking_again_when_the_chosen_card_is_gone_is_refused_in_words(room: Room) -> None:
+    await room.add_node(make_cards(mib=(10240, 15360)))
+    await bind_without_answer(room, cut_before)
+    await room.change_node(make_cards(mib=()))
+    pod = room.plane.pods.get("default/p")
+    assert pod is not None
+    with pytest.raises(Exception, match="the placement must name one card of node n1"):
+        await room.commit(pod, "n1")

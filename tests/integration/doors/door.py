@@ -1,0 +1,76 @@
+"""A scheduler's side of gpushare's routes."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from aliquot.model import Pod
+from tests.factories import pod_manifest
+from tests.integration.room import Room
+
+FILTER = "/gpushare-scheduler/filter"
+BIND = "/gpushare-scheduler/bind"
+INSPECT = "/gpushare-scheduler/inspect"
+
+
+@dataclass(frozen=True)
+class Reply:
+    status: int
+    content_type: str
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        assert self.content_type == "application/json", self
+        return msgspec.json.decode(self.body)
+
+    @property
+    def text(self) -> str:
+        assert self.content_type == "text/plain", self
+        return self.body.decode()
+
+
+class Door:
+    def __init__(self, session: aiohttp.ClientSession, url: str, room: Room) -> None:
+        self._session = session
+        self._url = url
+        self.room = room
+
+    async def send(self, method: str, path: str, body: bytes | None = None) -> Reply:
+        async with self._session.request(method, self._url + path, data=body) as response:
+            return Reply(response.status, response.content_type, await response.read())
+
+    async def post(self, path: str, value: Any) -> Reply:
+        return await self.send("POST", path, msgspec.json.encode(value))
+
+    async def filter(self, gpu_mem: Any, *names: str, **args: Any) -> Any:
+        """The answer of a filter call for a pod that asks so much, on these nodes."""
+        reply = await self.post(FILTER, {"Pod": pod_manifest(gpu_mem=gpu_mem), "NodeNames": names, **args})
+        assert reply.status == 200
+        return reply.json
+
+    async def bind(self, pod: Pod, node: str = "n1", **fields: str) -> str:
+        """The `Error` of a bind call."""
+        reply = await self.post(BIND, bind_args(pod, node) | fields)
+        assert reply.status == 200
+        assert list(reply.json) == ["Error"]
+        error = reply.json["Error"]
+        assert isinstance(error, str)
+        return error
+
+    def untouched(self) -> tuple[Any, ...]:
+        """What no refused call may change: every write makes this another value."""
+        ledger, nodes = self.room.plane.books.ledger, self.room.plane.nodes.all()
+        versions = {node.key: ledger.version(node.key) for node in nodes}
+        return self.room.api.store.revision, versions, len(self.room.api.writes())
+
+
+def bind_args(pod: Pod, node: str = "n1") -> dict[str, str]:
+    return {
+        "PodName": pod.metadata.name,
+        "PodNamespace": pod.metadata.namespace,
+        "PodUID": pod.metadata.uid,
+        "Node": node,
+    }

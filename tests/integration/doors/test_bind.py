@@ -1,0 +1,90 @@
+"""gpushare's bind, as kube-scheduler calls it: always a 200, with the reason in `Error`."""
+
+import asyncio
+
+import pytest
+
+from aliquot.dialects.gpushare import IDX
+from tests.factories import make_cards
+from tests.fakes import ScriptedApi, answer, cut_after, cut_before
+from tests.integration.doors.door import Door
+
+
+@pytest.fixture
+async def one_node(door: Door) -> Door:
+    await door.room.add_node()
+    return door
+
+
+async def test_a_bound_pod_is_answered_with_an_empty_error(one_node: Door) -> None:
+    pod = await one_node.room.add_pod()
+    assert await one_node.bind(pod) == ""
+    assert one_node.room.api_pod(pod)["spec"]["nodeName"] == "n1"
+    assert len(one_node.room.api.writes()) == 1
+
+
+async def test_of_four_binds_of_10_at_once_on_two_cards_of_15_exactly_two_succeed(one_node: Door) -> None:
+    """gpushare.md 8, case 8."""
+    pods = [await one_node.room.add_pod(f"p{number}", 10) for number in range(4)]
+    errors = await asyncio.gather(*map(one_node.bind, pods))
+    assert sorted(errors) == ["", "", *["Insufficient GPU Memory in one device"] * 2]
+    bound = [pod for pod, error in zip(pods, errors, strict=True) if not error]
+    cards = {one_node.room.api_pod(pod)["metadata"]["annotations"][IDX] for pod in bound}
+    assert cards == {"0", "1"}
+    assert len(one_node.room.api.bindings()) == 2
+
+
+async def test_a_pod_that_the_mirror_does_not_know_yet_is_read_from_the_api_server(one_node: Door) -> None:
+    room = one_node.room
+    pod = await room.add_pod()
+    await room.delete_pod(pod)
+    room.api.script("GET", "/pods/p$", answer(200, metadata={"name": "p", "namespace": "default", "uid": "new"}))
+    assert "not found" in await one_node.bind(pod, PodUID="new")
+
+
+async def test_a_bind_is_refused_until_the_mirror_is_whole(scripted: ScriptedApi, one_node: Door) -> None:
+    """Nodes are listed, pods are not: what they hold would look free."""
+    pod = await one_node.room.add_pod()
+    one_node.room.plane.pods.trouble = "cannot read pods: tests"
+    before = one_node.untouched()
+    assert await one_node.bind(pod) == "Aliquot is not in step with the API server: cannot read pods: tests"
+    assert (await one_node.filter(3, "n1"))["Error"].startswith("Aliquot is not in step with the API server")
+    assert one_node.untouched() == before
+
+
+async def test_no_room_is_told_in_the_words_of_the_original(one_node: Door) -> None:
+    pod = await one_node.room.add_pod(gpu_mem=16)
+    before = one_node.untouched()
+    assert await one_node.bind(pod) == "Insufficient GPU Memory in one device"
+    assert one_node.untouched() == before
+
+
+async def test_a_demand_of_nothing_is_refused(one_node: Door) -> None:
+    pod = await one_node.room.add_pod(gpu_mem=0)
+    assert await one_node.bind(pod) == "no container of the pod asks for more than 0 of aliyun.com/gpu-mem"
+
+
+async def test_a_refused_binding_is_told_in_the_api_server_s_words_and_a_retry_works(one_node: Door) -> None:
+    """gpushare.md 8, case 9."""
+    pod = await one_node.room.add_pod()
+    one_node.room.api.script("POST", "/binding$", answer(403, message="no right to bind"))
+    assert await one_node.bind(pod) == "no right to bind"
+    assert one_node.room.used() == {}
+    assert await one_node.bind(pod) == ""
+
+
+@pytest.mark.parametrize("fault", [cut_before, cut_after], ids=["it was not made", "it was made"])
+async def test_a_binding_without_an_answer_is_an_error_and_asking_again_is_safe(one_node: Door, fault: object) -> None:
+    pod = await one_node.room.add_pod()
+    one_node.room.api.script("POST", "/binding$", fault)  # type: ignore[arg-type]
+    assert "got no answer from the API server" in await one_node.bind(pod)
+    assert await one_node.bind(pod) == ""
+    assert one_node.room.used() == {0: 3}
+
+
+async def test_nodes_with_unequal_cards_get_each_pod_where_it_fits(door: Door) -> None:
+    await door.room.add_node(make_cards(mib=(8192, 16384)))
+    for name, units, card in (("a", 10, "1"), ("b", 6, "1"), ("c", 8, "0")):
+        pod = await door.room.add_pod(name, units)
+        assert await door.bind(pod) == ""
+        assert door.room.api_pod(pod)["metadata"]["annotations"][IDX] == card

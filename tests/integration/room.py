@@ -1,0 +1,125 @@
+"""A control plane at work on an API server that the test holds in its hand."""
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from aliquot.control import ControlPlane
+from aliquot.embedded import resources
+from aliquot.embedded.deletion import DeleteRequest
+from aliquot.embedded.objects import Object, key_of
+from aliquot.kube import PODS, Client, Informer
+from aliquot.ledger import Entry
+from aliquot.model import NodeGpus, Pod
+from tests.factories import make_cards, node_manifest, pod_manifest
+from tests.fakes import FakeClock, ScriptedApi, until
+
+
+class Room:
+    """`async with Room(...)` runs the control plane; leaving it is the end of that process."""
+
+    def __init__(self, api: ScriptedApi, client: Client, clock: FakeClock) -> None:
+        self.api = api
+        self.client = client
+        self.clock = clock
+        self.plane = ControlPlane(client, clock)
+        self.commit = self.plane.committer.commit
+        self._running: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._running = asyncio.create_task(self.plane.run())
+        await self.in_step()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._running is not None
+        self._running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._running
+
+    # -- what happens in the cluster
+
+    async def add_node(self, cards: NodeGpus | None = None, **fields: Any) -> NodeGpus:
+        shown = cards or make_cards()
+        self.api.registry.create(resources.NODES, "", node_manifest(shown.node, shown, **fields))
+        await self.in_step()
+        return shown
+
+    async def add_plain_node(self, name: str, capacity: Mapping[str, str]) -> None:
+        """A node without our agent: whatever an original's plug-in left in its status."""
+        self.api.registry.create(resources.NODES, "", node_manifest(name, capacity=capacity))
+        await self.in_step()
+
+    async def change_node(self, cards: NodeGpus) -> None:
+        annotations = node_manifest(cards.node, cards)["metadata"]["annotations"]
+        self._rewrite(resources.NODES, "", cards.node, lambda node: _with_annotations(node, annotations))
+        await self.in_step()
+
+    async def remove_node(self, name: str) -> None:
+        self.api.registry.delete(resources.NODES, "", name, DeleteRequest())
+        await self.in_step()
+
+    async def add_pod(self, *args: Any, **fields: Any) -> Pod:
+        """A pod as our mirror has it."""
+        manifest = pod_manifest(*args, **fields)
+        namespace, name = manifest["metadata"]["namespace"], manifest["metadata"]["name"]
+        self.api.registry.create(resources.PODS, namespace, manifest)
+        await self.in_step()
+        pod = self.plane.pods.get(f"{namespace}/{name}")
+        assert pod is not None
+        return pod
+
+    async def report(self, pod: Pod, **status: Any) -> None:
+        """kubelet's word on a pod."""
+        await self.client.patch(
+            PODS, pod.metadata.name, {"status": status}, namespace=pod.metadata.namespace, part="status"
+        )
+        await self.in_step()
+
+    async def delete_pod(self, pod: Pod, grace: int = 0) -> None:
+        asked = DeleteRequest(grace_seconds=grace)
+        self.api.registry.delete(resources.PODS, pod.metadata.namespace, pod.metadata.name, asked)
+        await self.in_step()
+
+    async def in_step(self) -> None:
+        """Return when the control plane has seen everything that has happened."""
+        await until(self._has_seen_all, "the control plane is in step with the API server")
+
+    # -- what can be seen
+
+    def api_pod(self, pod: Pod) -> Object:
+        return self.api.registry.get(resources.PODS, pod.metadata.namespace, pod.metadata.name).obj
+
+    def used(self, node: str = "n1") -> dict[int, int]:
+        """Units in use on each card, by index, as a buyer sees them: in the Fleet as in the ledger."""
+        books = self.plane.books
+        cards = books.cards(node)
+        used = books.ledger.used(node)
+        column = books.fleet.column(node)
+        if column is not None:
+            free = [int(mib) for mib in books.fleet.free_mib[: len(cards.gpus), column]]
+            assert free == [books.ledger.free(node, gpu.uuid).mib for gpu in cards.gpus], "Fleet and ledger differ"
+        return {gpu.index: used[gpu.uuid].mib // cards.unit_mib for gpu in cards.gpus if gpu.uuid in used}
+
+    def entries(self, node: str = "n1") -> dict[str, Entry]:
+        return {entry.uid: entry for entry in self.plane.books.ledger.entries(node)}
+
+    def _has_seen_all(self) -> bool:
+        pods, nodes = self.plane.pods, self.plane.nodes
+        ready = pods.synced.is_set() and nodes.synced.is_set()
+        return ready and self._matches(pods, "pods") and self._matches(nodes, "nodes")
+
+    def _matches(self, informer: Informer[Any], collection: str) -> bool:
+        seen = {(o.metadata.namespace, o.metadata.name): o.metadata.resource_version for o in informer.all()}
+        return seen == {key_of(held.obj): str(held.revision) for held in self.api.store.snapshot(collection)}
+
+    def _rewrite(self, resource: resources.Resource, namespace: str, name: str, change: Any) -> None:
+        self.api.registry.rewrite(resource, namespace, name, change)
+
+
+def _with_annotations(obj: Object, annotations: dict[str, str]) -> Object:
+    return {**obj, "metadata": {**obj["metadata"], "annotations": annotations}}

@@ -1,0 +1,123 @@
+"""The fake NVML library: compiling it, and steering it while programs use it.
+
+The C file beside this one says what the steering file means.
+"""
+
+import dataclasses
+import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+_SOURCE = Path(__file__).with_name("fake_nvml.c")
+_SONAME = "libnvidia-ml.so.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One simulated card; `used_mib` is what it uses besides the processes listed for it."""
+
+    uuid: str
+    minor: int
+    mib: int = 15360
+    model: str = "Tesla T4"
+    used_mib: int = 0
+    util: int = 0
+    numa: int = -1
+    watts: int = 30
+    celsius: int = 40
+    state: Literal["ok", "lost", "hang"] = "ok"
+
+
+@dataclass(frozen=True, slots=True)
+class GpuProcess:
+    """A process that computes on the GPU of that index."""
+
+    gpu: int
+    pid: int
+    mib: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Xid:
+    number: int
+    gpu: int
+    code: int
+
+
+def default_gpus() -> list[Gpu]:
+    """Two cards of a small real machine."""
+    return [Gpu(f"GPU-00000000-0000-4000-8000-{minor:012x}", minor) for minor in range(2)]
+
+
+def build(folder: Path) -> Path:
+    """Compile the library into `folder`."""
+    library = folder / _SONAME
+    command = ["cc", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", f"-Wl,-soname,{_SONAME}"]
+    subprocess.run([*command, "-o", library, _SOURCE, "-lpthread"], check=True)
+    return library
+
+
+class FakeNvml:
+    """The steering file of one machine: each change is written at once, in one piece."""
+
+    def __init__(self, folder: Path, gpus: Iterable[Gpu]) -> None:
+        self._folder = folder
+        self.file = folder / "gpus.txt"
+        self._gpus = list(gpus)
+        self._processes: list[GpuProcess] = []
+        self._xids: list[_Xid] = []
+        self._write()
+
+    @property
+    def gpus(self) -> list[Gpu]:
+        return list(self._gpus)
+
+    @property
+    def processes(self) -> list[GpuProcess]:
+        return list(self._processes)
+
+    def environment(self) -> dict[str, str]:
+        """What a process needs to find this library and this file; build the library into the same folder."""
+        return {"LD_LIBRARY_PATH": str(self._folder), "FAKE_NVML_FILE": str(self.file)}
+
+    def change(self, index: int, **changes: Any) -> None:
+        """Change fields of one GPU, for example `change(0, state="lost")`."""
+        self._gpus[index] = dataclasses.replace(self._gpus[index], **changes)
+        self._write()
+
+    def replace_gpus(self, gpus: Iterable[Gpu]) -> None:
+        self._gpus = list(gpus)
+        self._write()
+
+    def replace_processes(self, processes: Iterable[GpuProcess]) -> None:
+        self._processes = list(processes)
+        self._write()
+
+    def report_xid(self, gpu: int, code: int) -> None:
+        """Let every event set that waits for this GPU report an XID error."""
+        self._xids.append(_Xid(len(self._xids) + 1, gpu, code))
+        self._write()
+
+    def _write(self) -> None:
+        lines = [
+            *(_line("gpu", gpu) for gpu in self._gpus),
+            *(_line("process", process) for process in self._processes),
+            *(_line("xid", xid) for xid in self._xids),
+        ]
+        part = self.file.with_suffix(".part")
+        part.write_text("".join(lines))
+        part.replace(self.file)
+
+
+def _line(word: str, thing: Gpu | GpuProcess | _Xid) -> str:
+    pairs = dataclasses.asdict(thing).items()
+    return " ".join([word, *(f"{key}={_quoted(value)}" for key, value in pairs)]) + "\n"
+
+
+def _quoted(value: object) -> str:
+    text = str(value)
+    if '"' in text or "\n" in text:
+        raise ValueError(f"neither a double quote nor a line break can stand in {text!r}")
+    return f'"{text}"' if " " in text else text

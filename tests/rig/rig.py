@@ -1,0 +1,265 @@
+"""The rig: a real Kubernetes of one node with simulated GPUs, as plain processes of this machine."""
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from tests.rig import cgroups, devices, images, leftovers, nvml, prerequisites, programs
+from tests.rig.certificates import Certificates
+from tests.rig.containerd import Containerd
+from tests.rig.control_plane import ControlPlane, Scheduler, SchedulerConfig
+from tests.rig.errors import RigError
+from tests.rig.kubelet import Kubelet
+from tests.rig.namespace import Namespace
+from tests.rig.network import PodNetwork
+from tests.rig.nvml import FakeNvml, Gpu
+from tests.rig.processes import Process
+from tests.rig.waiting import wait_for
+
+DEFAULT_NODE = "gpu-node"
+
+
+class Rig:
+    """A running cluster; leave the context, or call `down`, to end it without a trace.
+
+    Use it from the main thread: its processes end with the thread that started them.
+    """
+
+    @classmethod
+    def up(
+        cls,
+        *,
+        progress: Callable[[str], None] = lambda _: None,
+        node_name: str = DEFAULT_NODE,
+        labels: Mapping[str, str] | None = None,
+        gpus: Sequence[Gpu] | None = None,
+        scheduler: SchedulerConfig = "",
+    ) -> "Rig":
+        """Bring a cluster up and wait until its node is Ready.
+
+        Raises RigError, and leaves nothing behind, when a prerequisite is missing or a program fails.
+        """
+        if lacking := prerequisites.missing():
+            raise RigError("\n".join(lacking))
+        leftovers.clear()
+        found = programs.find(progress)
+        started = time.monotonic()
+        network = PodNetwork.choose()
+        note = leftovers.Note.write(network)
+        try:
+            cards = nvml.default_gpus() if gpus is None else gpus
+            rig = cls(found, note, network, node_name=node_name, labels=labels or {}, gpus=cards)
+        except BaseException:
+            note.undo()
+            raise
+        try:
+            rig._start(scheduler, progress)
+        except BaseException:
+            rig.down()
+            raise
+        progress(f"up after {time.monotonic() - started:.1f} s, in {rig.folder}")
+        return rig
+
+    def __init__(
+        self,
+        found: Mapping[str, Path],
+        note: leftovers.Note,
+        network: PodNetwork,
+        *,
+        node_name: str,
+        labels: Mapping[str, str],
+        gpus: Sequence[Gpu],
+    ) -> None:
+        """Prepare all files of a new cluster; `up` is what callers want."""
+        self._network = network
+        self._note = note
+        self._programs = found
+        self._others: list[Process] = []
+        self.folder = Path(note.folder)
+        self.node_name = node_name
+        self.dev_folder = self.folder / "dev"
+        network.add_node_address()
+        network.allow_forwarding()
+        self._certificates = Certificates(
+            self.folder / "certificates", node_name=node_name, node_address=network.node_address
+        )
+        self._control_plane = ControlPlane(self.folder, found, self._certificates)
+        self.admin_kubeconfig = self._control_plane.kubeconfig("admin")
+        self._namespace = Namespace(self.folder / "node")
+        self.containerd = Containerd(self.folder, found, self._namespace, network)
+        self.kubelet = Kubelet(
+            self.folder,
+            found["kubelet"],
+            self._certificates,
+            self._namespace,
+            network,
+            kubeconfig=self._control_plane.kubeconfig("kubelet"),
+            node_name=node_name,
+            labels=labels,
+            cgroup=note.cgroup,
+        )
+        self.nvml = FakeNvml(self._workshop("nvml"), gpus)
+
+    def _start(self, scheduler: SchedulerConfig, progress: Callable[[str], None]) -> None:
+        progress("starting etcd, kube-apiserver and containerd")
+        cgroups.create(self._note.cgroup)
+        self._control_plane.start_store()
+        self._namespace.start()
+        self.containerd.start()
+        devices.make(self.dev_folder, [gpu.minor for gpu in self.nvml.gpus])
+        nvml.build(self.folder / "nvml")
+        workshop = self._workshop("images")
+        basics = [images.pause(workshop), images.busybox()]
+        self.containerd.wait_ready()
+        self.load_images(basics)
+        self._control_plane.wait_for_apiserver()
+        progress("starting kube-controller-manager, kube-scheduler and kubelet")
+        self._control_plane.start_controllers(scheduler)
+        self.kubelet.start()
+        self._control_plane.wait_for_controllers()
+        self.kubelet.wait_ready()
+        self.wait_node_ready()
+        self._wait_for_default_account()
+
+    # what a test reaches
+
+    @property
+    def apiserver_url(self) -> str:
+        return self._control_plane.url
+
+    @property
+    def scheduler(self) -> Scheduler:
+        return self._control_plane.scheduler
+
+    @property
+    def device_plugins(self) -> Path:
+        """kubelet's device-plugins folder, as seen from outside the node."""
+        return self.kubelet.device_plugins
+
+    @property
+    def pod_resources_socket(self) -> Path:
+        return self.kubelet.pod_resources_socket
+
+    @property
+    def containerd_socket(self) -> Path:
+        return self.containerd.socket
+
+    @property
+    def cdi_folder(self) -> Path:
+        return self.containerd.cdi_folder
+
+    @property
+    def kubectl_program(self) -> Path:
+        return self._programs["kubectl"]
+
+    # what a test does
+
+    def kubectl(self, *arguments: str, input: str | None = None, check: bool = True) -> str:  # noqa: A002
+        """Run kubectl as admin and return its output; RigError with its words if it fails and `check`."""
+        done = subprocess.run(
+            [self._programs["kubectl"], f"--kubeconfig={self.admin_kubeconfig}", *arguments],
+            input=input,
+            capture_output=True,
+            text=True,
+            check=False,
+            env=os.environ | {"KUBECACHEDIR": str(self.folder / "kubectl-cache")},
+        )
+        if check and done.returncode != 0:
+            raise RigError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
+        return done.stdout
+
+    def apply(self, manifest: str | Path) -> str:
+        """Apply a manifest given as its text or as a file."""
+        text = manifest.read_text() if isinstance(manifest, Path) else manifest
+        return self.kubectl("apply", "-f", "-", input=text)
+
+    def service_account_kubeconfig(self, namespace: str, name: str) -> Path:
+        """A kubeconfig with a token of this service account, which must exist."""
+        token = self.kubectl("create", "token", name, f"--namespace={namespace}", "--duration=24h").strip()
+        path = self.folder / f"{namespace}-{name}.kubeconfig"
+        return self._certificates.kubeconfig(path, server=self.apiserver_url, token=token)
+
+    def restart_scheduler(self, config: SchedulerConfig) -> None:
+        self.scheduler.restart(config)
+
+    def load_images(self, more: Iterable[images.Image]) -> None:
+        """Give images to the node; pods use them with `imagePullPolicy: Never` or `IfNotPresent`."""
+        self.containerd.load(more, self._workshop("images"))
+
+    def process(self, name: str, argv: Sequence[str | Path], env: Mapping[str, str] | None = None) -> Process:
+        """A further process, to be started by the caller and ended with the rig; NAME.log is its log."""
+        made = Process(name, argv, log=self.folder / f"{name}.log", env=env)
+        self._others.append(made)
+        return made
+
+    def start(self, name: str, argv: Sequence[str | Path], env: Mapping[str, str] | None = None) -> Process:
+        """The same, started."""
+        made = self.process(name, argv, env)
+        made.start()
+        return made
+
+    def wait_node_ready(self) -> None:
+        wait_for(
+            f"node {self.node_name} to be Ready",
+            self._node_is_ready,
+            seconds=60,
+            processes=[self.kubelet.process, self.containerd.process],
+            every=0.25,
+        )
+
+    def down(self) -> None:
+        """End everything and undo what was changed on the machine; the second time there is nothing to do."""
+        if not self.folder.exists():
+            return
+        for process in reversed(self._others):
+            process.stop()
+        self._namespace.end()
+        for process in self._control_plane.processes:
+            process.kill()
+        if kept := os.environ.get("ALIQUOT_RIG_LOGS"):
+            _keep_logs(self.folder, Path(kept))
+        self._note.undo()
+
+    def __enter__(self) -> "Rig":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.down()
+
+    def _node_is_ready(self) -> bool:
+        answer = self.kubectl("get", "node", self.node_name, "--output=json", check=False)
+        node = json.loads(answer or "{}")
+        conditions = node.get("status", {}).get("conditions", [])
+        ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+        # the taint of a node that is not ready goes a moment later, and keeps pods away until then
+        return ready and not node["spec"].get("taints")
+
+    def _wait_for_default_account(self) -> None:
+        """Pods of the namespace "default" are refused before its service account is made."""
+        wait_for(
+            "the default service account",
+            lambda: self.kubectl("get", "serviceaccount", "default", "--output=name", check=False),
+            seconds=30,
+            processes=[self._control_plane.controller_manager],
+        )
+
+    def _workshop(self, name: str) -> Path:
+        folder = self.folder / name
+        folder.mkdir(exist_ok=True)
+        return folder
+
+
+def _keep_logs(folder: Path, kept: Path) -> None:
+    kept.mkdir(parents=True, exist_ok=True)
+    for log in folder.glob("*.log"):
+        shutil.copy(log, kept)
