@@ -106,18 +106,18 @@ def test_a_finished_pods_part_is_given_to_the_next(rig: Rig) -> None:
 
 def test_server_and_agent_have_no_more_rights_than_they_use(rig: Rig) -> None:
     questions = {
-        ("aliquot-server", "create", "pods/binding"): True,
-        ("aliquot-server", "patch", "pods"): False,
-        ("aliquot-server", "get", "secrets"): False,
-        ("aliquot-agent", "patch", "nodes/status"): True,
-        ("aliquot-agent", "delete", "pods"): False,
-        ("aliquot-agent", "create", "pods/binding"): False,
+        ("aliquot-server", "create", "pods", "binding"): True,
+        ("aliquot-server", "patch", "pods", ""): False,
+        ("aliquot-server", "get", "secrets", ""): False,
+        ("aliquot-agent", "patch", "nodes", "status"): True,
+        ("aliquot-agent", "delete", "pods", ""): False,
+        ("aliquot-agent", "create", "pods", "binding"): False,
     }
     answers = {}
-    for account, verb, resource in questions:
+    for account, verb, resource, part in questions:
         identity = f"--as=system:serviceaccount:aliquot-system:{account}"
-        answer = rig.kubectl("auth", "can-i", verb, resource, identity, check=False).strip()
-        answers[account, verb, resource] = answer == "yes"
+        words = ["auth", "can-i", verb, resource, f"--subresource={part}", identity]
+        answers[account, verb, resource, part] = rig.kubectl(*words, check=False).strip() == "yes"
     assert answers == questions
 
 

@@ -13,14 +13,19 @@ _STATUS = "/runtime.v1.RuntimeService/Status"
 
 
 class _Config(msgspec.Struct):
-    enable_cdi: bool = msgspec.field(name="enableCDI", default=False)
+    enable_cdi: bool | None = msgspec.field(name="enableCDI", default=None)
     folders: list[str] | None = msgspec.field(name="cdiSpecDirs", default=None)
+
+    @property
+    def has_cdi(self) -> bool:
+        """containerd 2.4 can no longer switch it off and does not tell; one that never had it knows no folders."""
+        return self.folders is not None if self.enable_cdi is None else self.enable_cdi
 
 
 async def check(endpoint: Path, folder: Path) -> None:
     """Raises BadConfig if the runtime has no CDI, or does not read the folder that we write to."""
     config = await _config(endpoint)
-    if not config.enable_cdi:
+    if not config.has_cdi:
         raise BadConfig(f"the container runtime at {endpoint} has CDI switched off; set enable_cdi = true (containerd)")
     folders = config.folders or []
     if _plain(str(folder)) not in map(_plain, folders):

@@ -50,7 +50,7 @@ FILTER_ARGS: list[Any] = [
     pytest.param({"Pod": pod_manifest(), "Nodes": {"items": [1]}}, "Nodes cannot be read", id="a node that is none"),
     pytest.param(
         {"Pod": pod_manifest(gpu_mem=[3]), "NodeNames": []},
-        "Pod cannot be read: Expected `str | int | float`",
+        "Pod cannot be read: Expected `int | float | str`, got `array`",
         id="a list as quantity",
     ),
     pytest.param({"Pod": pod_manifest(gpu_mem={}), "NodeNames": []}, "Pod cannot be read", id="a map as quantity"),

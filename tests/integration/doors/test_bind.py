@@ -2,11 +2,14 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
 from aliquot.dialects.gpushare import IDX
-from tests.factories import make_cards
-from tests.fakes import ScriptedApi, answer, cut_after, cut_before
+from aliquot.embedded import resources
+from aliquot.model import Pod
+from tests.factories import make_cards, pod_manifest
+from tests.fakes import Fault, answer, cut_after, cut_before
 from tests.integration.doors.door import Door
 
 
@@ -35,14 +38,13 @@ async def test_of_four_binds_of_10_at_once_on_two_cards_of_15_exactly_two_succee
 
 
 async def test_a_pod_that_the_mirror_does_not_know_yet_is_read_from_the_api_server(one_node: Door) -> None:
-    room = one_node.room
-    pod = await room.add_pod()
-    await room.delete_pod(pod)
-    room.api.script("GET", "/pods/p$", answer(200, metadata={"name": "p", "namespace": "default", "uid": "new"}))
-    assert "not found" in await one_node.bind(pod, PodUID="new")
+    created = one_node.room.api.registry.create(resources.PODS, "default", pod_manifest())
+    pod = msgspec.convert(created.obj, Pod)
+    assert one_node.room.plane.pods.get("default/p") is None
+    assert await one_node.bind(pod) == ""
 
 
-async def test_a_bind_is_refused_until_the_mirror_is_whole(scripted: ScriptedApi, one_node: Door) -> None:
+async def test_a_bind_is_refused_until_the_mirror_is_whole(one_node: Door) -> None:
     """Nodes are listed, pods are not: what they hold would look free."""
     pod = await one_node.room.add_pod()
     one_node.room.plane.pods.trouble = "cannot read pods: tests"
@@ -74,9 +76,9 @@ async def test_a_refused_binding_is_told_in_the_api_server_s_words_and_a_retry_w
 
 
 @pytest.mark.parametrize("fault", [cut_before, cut_after], ids=["it was not made", "it was made"])
-async def test_a_binding_without_an_answer_is_an_error_and_asking_again_is_safe(one_node: Door, fault: object) -> None:
+async def test_a_binding_without_an_answer_is_an_error_and_asking_again_is_safe(one_node: Door, fault: Fault) -> None:
     pod = await one_node.room.add_pod()
-    one_node.room.api.script("POST", "/binding$", fault)  # type: ignore[arg-type]
+    one_node.room.api.script("POST", "/binding$", fault)
     assert "got no answer from the API server" in await one_node.bind(pod)
     assert await one_node.bind(pod) == ""
     assert one_node.room.used() == {0: 3}

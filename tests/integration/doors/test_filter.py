@@ -133,8 +133,8 @@ async def test_init_containers_and_sidecars_count(fleet: Door) -> None:
 
 
 async def test_a_pod_that_asks_for_whole_cards_is_told_what_to_ask_for(fleet: Door) -> None:
-    limits = {"resources": {"limits": {GPU_COUNT: "1"}}}
-    pod = pod_manifest(containers=[container_manifest(gpu_mem=None, **limits)])
+    whole_card = container_manifest() | {"resources": {"limits": {GPU_COUNT: "1"}}}
+    pod = pod_manifest(containers=[whole_card])
     reply = await fleet.post(FILTER, {"Pod": pod, "NodeNames": ["n2"]})
     (why,) = reply.json["FailedNodes"].values()
     assert "ask for aliyun.com/gpu-mem alone" in why

@@ -1,0 +1,89 @@
+"""gpushare's inspect and version, and the health routes."""
+
+import aliquot
+from aliquot.dialects.gpushare import GPU_COUNT, GPU_MEM, IDX
+from tests.factories import make_cards
+from tests.fakes import cut_before
+from tests.integration.doors.door import INSPECT, Door
+
+
+async def test_every_node_with_shared_cards_is_shown_with_its_pods(door: Door) -> None:
+    await door.room.add_node(make_cards("n2", mib=(16276, 16276), unit_mib=1))
+    await door.room.add_node(make_cards("n1"))
+    await door.room.add_plain_node("cpu", {})
+    pod = await door.room.add_pod("a", 12207)
+    assert await door.bind(pod, "n2") == ""
+    await door.room.in_step()
+    reply = await door.send("GET", INSPECT)
+    empty = {"totalGPU": 15, "usedGPU": 0, "pods": []}
+    assert reply.json == {
+        "nodes": [
+            {"name": "n1", "totalGPU": 30, "usedGPU": 0, "devs": [{"id": 0, **empty}, {"id": 1, **empty}]},
+            {
+                "name": "n2",
+                "totalGPU": 32552,
+                "usedGPU": 12207,
+                "devs": [
+                    {
+                        "id": 0,
+                        "totalGPU": 16276,
+                        "usedGPU": 12207,
+                        "pods": [{"name": "a", "namespace": "default", "usedGPU": 12207}],
+                    },
+                    {"id": 1, "totalGPU": 16276, "usedGPU": 0, "pods": []},
+                ],
+            },
+        ]
+    }
+
+
+async def test_one_node_is_shown_by_its_name(door: Door) -> None:
+    await door.room.add_node(make_cards("n1", mib=(15360,)))
+    await door.room.add_node(make_cards("n2"))
+    reply = await door.send("GET", f"{INSPECT}/n1")
+    assert [node["name"] for node in reply.json["nodes"]] == ["n1"]
+
+
+async def test_a_node_without_cards_is_shown_empty(door: Door) -> None:
+    await door.room.add_plain_node("cpu", {})
+    reply = await door.send("GET", f"{INSPECT}/cpu")
+    assert reply.json == {"nodes": [{"name": "cpu", "totalGPU": 0, "usedGPU": 0, "devs": []}]}
+
+
+async def test_an_unknown_node_is_told_so(door: Door) -> None:
+    reply = await door.send("GET", f"{INSPECT}/ghost")
+    assert (reply.status, reply.json) == (404, {"nodes": [], "error": 'node "ghost" not found'})
+
+
+async def test_a_node_of_an_original_is_shown_by_its_status(door: Door) -> None:
+    await door.room.add_plain_node("old", {GPU_MEM: "30", GPU_COUNT: "2"})
+    await door.room.add_pod("p", 4, metadata={"annotations": {IDX: "1"}}, node="old")
+    (node,) = (await door.send("GET", f"{INSPECT}/old")).json["nodes"]
+    assert [(dev["totalGPU"], dev["usedGPU"]) for dev in node["devs"]] == [(15, 0), (15, 4)]
+
+
+async def test_a_claim_counts_before_its_pod_is_bound_and_is_not_listed(door: Door) -> None:
+    await door.room.add_node(make_cards(mib=(15360,)))
+    pod = await door.room.add_pod()
+    door.room.api.script("POST", "/binding$", cut_before)
+    assert await door.bind(pod) != ""
+    (node,) = (await door.send("GET", INSPECT)).json["nodes"]
+    assert (node["usedGPU"], node["devs"][0]["pods"]) == (3, [])
+
+
+async def test_the_version_is_plain_text(door: Door) -> None:
+    reply = await door.send("GET", "/version")
+    assert (reply.status, reply.text) == (200, aliquot.__version__)
+
+
+async def test_healthz_is_ok(door: Door) -> None:
+    reply = await door.send("GET", "/healthz")
+    assert (reply.status, reply.text) == (200, "ok")
+
+
+async def test_readyz_tells_why_answers_cannot_be_trusted(door: Door) -> None:
+    reply = await door.send("GET", "/readyz")
+    assert (reply.status, reply.text) == (200, "ok")
+    door.room.plane.nodes.trouble = "cannot read nodes: tests"
+    reply = await door.send("GET", "/readyz")
+    assert (reply.status, reply.text) == (503, "cannot read nodes: tests")
