@@ -33,10 +33,11 @@ async def until(condition: Callable[[], object], what: str = "") -> None:
 
 
 class FakeClock:
-    """Time that a test moves by hand; it stands still otherwise."""
+    """Time that a test moves by hand; it stands still otherwise. Sleeps no longer than `skip` pass at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, skip: float = 0.0) -> None:
         self._now = 1000.0
+        self._skip = skip
         self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
         self._order = itertools.count()
         self.asked: list[float] = []
@@ -50,7 +51,8 @@ class FakeClock:
 
     async def sleep(self, seconds: float) -> None:
         self.asked.append(seconds)
-        if seconds <= 0:
+        if seconds <= self._skip:
+            self._now += max(0.0, seconds)
             return
         awake: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._sleepers, (self._now + seconds, next(self._order), awake))

@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.rig import golang
 from tests.rig.golang import Progress
 
-_MODULES = Path(__file__).with_name("programs")
+_MODULES = Path(__file__).with_name("modules")
 
 Version = tuple[int, int, int]
 

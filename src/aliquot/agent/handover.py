@@ -103,6 +103,8 @@ class HandOver:
         pod = self._pods.by_uid(holder.pod_uid)
         if pod is None:
             raise NotPlaced(f"the API server shows no pod {holder.pod or holder.pod_uid} on this node")
+        if pod.metadata.deletion_timestamp:
+            raise Refused(f"pod {pod.key} is being deleted")
         if holder.pod is not None and holder.pod != pod.key:
             raise Refused(f"kubelet's checkpoint names pod {pod.key} and PodResources {holder.pod}")
         demand = demand_of(pod)

@@ -152,16 +152,6 @@ class Committer:
             self._books.drop_claim(uid, node)
             _log.info("a Binding was never made, its claim is given back", pod=open_.pod.key, node=node)
 
-    async def say_waiting(self, pod: Pod, why: str) -> None:
-        """Tell the pod's owner why it waits, in the condition that every tool shows. No write if it says so already."""
-        if any(c.type == "PodScheduled" and c.message == why for c in pod.status.conditions or ()):
-            return
-        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why}
-        body = {"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [condition]}}
-        await self._client.patch(
-            PODS, pod.metadata.name, body, namespace=pod.metadata.namespace, part="status", merge_lists=True
-        )
-
 
 def _binding(pod: Pod, node: str, annotations: dict[str, str]) -> dict[str, object]:
     metadata = {"name": pod.metadata.name, "namespace": pod.metadata.namespace, "uid": pod.metadata.uid}

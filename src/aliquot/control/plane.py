@@ -7,6 +7,7 @@ from collections.abc import Callable
 from aliquot.clock import Clock, SystemClock
 from aliquot.control.books import Books
 from aliquot.control.commit import Committer
+from aliquot.control.telling import Teller
 from aliquot.kube import NODES, PODS, Client, Informer
 from aliquot.model import Node, Pod
 
@@ -21,6 +22,7 @@ class ControlPlane:
         self.clock = clock or SystemClock()
         self.books = Books()
         self.committer = Committer(client, self.books, self.clock)
+        self.teller = Teller(client, self.clock)
         self.nodes: Informer[Node] = Informer(client, NODES, self._on_node, clock=self.clock)
         self.pods: Informer[Pod] = Informer(client, PODS, self._on_pod, clock=self.clock)
         self._by_uid: dict[str, Pod] = {}

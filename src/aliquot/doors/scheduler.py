@@ -10,7 +10,6 @@ from aliquot.control import ControlPlane
 from aliquot.dialects import Dialect, demand_of
 from aliquot.engine import Judgement
 from aliquot.errors import AliquotError, BadDemand
-from aliquot.kube import KubeError
 from aliquot.model import Node, Pod
 
 _log = structlog.get_logger()
@@ -56,12 +55,10 @@ class Scheduler:
     async def _place(self, pod: Pod) -> None:
         node, why = self._choose(pod)
         if node is None:
-            await self._plane.committer.say_waiting(pod, why)
+            await self._plane.teller.waits(pod, why)
             return
-        try:
-            await self._plane.committer.commit(pod, node)
-        except KubeError as error:
-            _log.warning("binding failed, trying again", pod=pod.key, node=node, error=str(error))
+        await self._plane.committer.commit(pod, node)
+        await self._plane.teller.is_bound(pod, node)
 
     def _choose(self, pod: Pod) -> tuple[str | None, str]:
         """The node for a pod, or why there is none: the reasons counted, as kube-scheduler words it."""

@@ -1,0 +1,60 @@
+"""Telling a pod's owner what became of it, where every tool shows it: in its condition and its events."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import structlog
+
+from aliquot.clock import Clock
+from aliquot.kube import EVENTS, PODS, Client, KubeError
+from aliquot.model import Pod
+
+_log = structlog.get_logger()
+_COMPONENT = "aliquot"
+
+
+class Teller:
+    """For our own scheduler: where kube-scheduler binds, it tells by itself. What cannot be told is logged, no more."""
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+
+    async def waits(self, pod: Pod, why: str) -> None:
+        """The pod waits. Writes nothing if it says so already."""
+        if any(c.type == "PodScheduled" and c.message == why for c in pod.status.conditions or ()):
+            return
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why}
+        body = {"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [condition]}}
+        meta = pod.metadata
+        try:
+            await self._client.patch(PODS, meta.name, body, namespace=meta.namespace, part="status", merge_lists=True)
+        except KubeError as error:
+            _log.warning("cannot tell why a pod waits", pod=pod.key, why=why, error=str(error))
+            return
+        await self._event(pod, "Warning", "FailedScheduling", why)
+
+    async def is_bound(self, pod: Pod, node: str) -> None:
+        await self._event(pod, "Normal", "Scheduled", f"Successfully assigned {pod.key} to {node}")
+
+    async def _event(self, pod: Pod, kind: str, reason: str, message: str) -> None:
+        moment = datetime.fromtimestamp(self._clock.wall_ns() / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        meta = pod.metadata
+        who = {"kind": "Pod", "apiVersion": "v1", "name": meta.name, "namespace": meta.namespace, "uid": meta.uid}
+        body: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"generateName": f"{meta.name}.", "namespace": meta.namespace},
+            "involvedObject": who,
+            "type": kind,
+            "reason": reason,
+            "message": message,
+            "source": {"component": _COMPONENT},
+            "firstTimestamp": moment,
+            "lastTimestamp": moment,
+            "count": 1,
+        }
+        try:
+            await self._client.create(EVENTS, body, meta.namespace)
+        except KubeError as error:
+            _log.warning("cannot write an event", pod=pod.key, reason=reason, error=str(error))

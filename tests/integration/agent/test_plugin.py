@@ -1,0 +1,132 @@
+"""The device plug-in and kubelet, over real sockets."""
+
+import asyncio
+import base64
+from pathlib import Path
+
+import grpc
+import grpc.aio
+import msgspec
+import pytest
+
+from aliquot.agent import rpc
+from aliquot.agent.proto import deviceplugin_pb2 as wire
+from aliquot.dialects.gpushare import GPU_MEM, IDX
+from aliquot.embedded.kubelet_devices import DeviceManager
+from aliquot.errors import BadConfig, Refused
+from aliquot.kube import Client
+from tests.fakes import ScriptedApi, until
+from tests.integration.agent.node import DIALECT, AgentNode
+
+
+async def test_kubelet_is_offered_one_id_per_unit(node: AgentNode) -> None:
+    assert node.kubelet.capacity() == {GPU_MEM: 30}
+
+
+async def test_the_plug_in_registers_as_the_original_and_asks_for_prestart(node: AgentNode) -> None:
+    async with rpc.channel(node.kubelet.folder / "aliyungpushare.sock") as channel:
+        options = await rpc.call(
+            channel, "/v1beta1.DevicePlugin/GetDevicePluginOptions", wire.Empty(), wire.DevicePluginOptions
+        )
+    assert (options.pre_start_required, options.get_preferred_allocation_available) == (True, False)
+
+
+async def test_allocate_never_refuses_and_never_promises_a_name_twice(node: AgentNode) -> None:
+    requests = [["GPU-n1-0-_-0"], ["GPU-n1-0-_-0"], ["never heard of"], [], ["x"] * 1000]
+    promised = []
+    async with rpc.channel(node.kubelet.folder / "aliyungpushare.sock") as channel:
+        for ids in requests:
+            request = wire.AllocateRequest(container_requests=[wire.ContainerAllocateRequest(devices_ids=ids)])
+            answer = await rpc.call(channel, "/v1beta1.DevicePlugin/Allocate", request, wire.AllocateResponse)
+            (container,) = answer.container_responses
+            assert not container.envs
+            promised += [device.name for device in container.cdi_devices]
+    assert len(set(promised)) == len(requests)
+    assert all(name.startswith("aliquot.io/gpu=") for name in promised)
+
+
+async def test_a_refusal_at_prestart_reaches_kubelet_as_text(node: AgentNode) -> None:
+    async with rpc.channel(node.kubelet.folder / "aliyungpushare.sock") as channel:
+        request = wire.PreStartContainerRequest(devices_ids=["GPU-n1-0-_-0"])
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await rpc.call(channel, "/v1beta1.DevicePlugin/PreStartContainer", request, wire.PreStartContainerResponse)
+    assert error.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert error.value.details() == "kubelet's checkpoint knows no container with just these 1 ids"
+
+
+async def test_a_checkpoint_that_cannot_be_read_refuses_in_words(node: AgentNode) -> None:
+    pod = await node.admitted()
+    (node.kubelet.folder / "kubelet_internal_checkpoint").write_bytes(b"\xff{")
+    with pytest.raises(Refused, match="kubelet's checkpoint .* cannot be read"):
+        await node.start(pod)
+
+
+async def test_an_agent_started_anew_between_allocate_and_prestart_keeps_the_promise(node: AgentNode) -> None:
+    pod = await node.admitted(card=1)
+    await node.stop_agent()
+    await until(lambda: node.kubelet.capacity() == {GPU_MEM: 0}, "kubelet sees the plug-in go")
+    await node.start_agent()
+    assert (await node.start(pod))[IDX] == "1"
+
+
+async def test_the_plug_in_registers_again_when_kubelet_restarts(
+    folder: Path, scripted: ScriptedApi, client: Client
+) -> None:
+    node = AgentNode(folder, scripted, client)
+    async with node:
+        await node.kubelet.__aexit__()
+        node.kubelet = DeviceManager(folder / "device-plugins")
+        await node.kubelet.__aenter__()
+        await until(lambda: node.kubelet.capacity() == {GPU_MEM: 30}, "the plug-in is registered again")
+        pod = await node.admitted()
+        assert (await node.start(pod))[IDX] == "0"
+
+
+async def test_the_plug_in_comes_back_when_its_socket_is_removed(node: AgentNode) -> None:
+    """A real kubelet removes every socket of its folder when it starts."""
+    socket = node.kubelet.folder / DIALECT.socket
+    before = socket.stat().st_ino
+    socket.unlink()
+    await until(lambda: socket.exists() and socket.stat().st_ino != before, "the socket is there again")
+    await until(lambda: node.kubelet.capacity() == {GPU_MEM: 30}, "the plug-in is registered again")
+
+
+async def test_a_rival_on_the_same_socket_is_named_and_left_alone(node: AgentNode) -> None:
+    with pytest.raises(BadConfig, match=f"another device plug-in serves aliyun.com/gpu-mem on .*{DIALECT.socket}"):
+        await node.plugin().serve()
+    assert node.kubelet.capacity() == {GPU_MEM: 30}
+
+
+async def test_the_socket_of_a_plug_in_that_died_is_replaced(
+    folder: Path, scripted: ScriptedApi, client: Client
+) -> None:
+    node = AgentNode(folder, scripted, client)
+    node.kubelet.folder.mkdir(parents=True)
+    server = await asyncio.start_unix_server(lambda *_: None, node.kubelet.folder / DIALECT.socket)
+    server.close()
+    await server.wait_closed()
+    assert (node.kubelet.folder / DIALECT.socket).exists()
+    async with node:
+        assert node.kubelet.capacity() == {GPU_MEM: 30}
+
+
+async def test_the_plug_in_leaves_no_socket_behind(node: AgentNode) -> None:
+    await node.stop_agent()
+    assert not (node.kubelet.folder / DIALECT.socket).exists()
+    await node.start_agent()
+
+
+async def test_a_pod_in_the_hands_of_another_plug_in_is_told_so(node: AgentNode) -> None:
+    """The checkpoint keeps the answer of whoever served the resource before: it is no promise of ours."""
+    pod = await node.admitted()
+    path = node.kubelet.folder / "kubelet_internal_checkpoint"
+    theirs = wire.ContainerAllocateResponse(cdi_devices=[wire.CDIDevice(name="nvidia.com/gpu=0")])
+    path.write_bytes(_with_answer(path.read_bytes(), theirs.SerializeToString()))
+    with pytest.raises(Refused, match="kubelet remembers no promise of ours; was another device plug-in here before"):
+        await node.start(pod)
+
+
+def _with_answer(checkpoint: bytes, answer: bytes) -> bytes:
+    data = msgspec.json.decode(checkpoint)
+    data["Data"]["PodDeviceEntries"][0]["AllocResp"] = base64.b64encode(answer).decode()
+    return msgspec.json.encode(data)

@@ -1,0 +1,50 @@
+"""The container runtime is asked whether it injects CDI devices, before anything is registered."""
+
+from pathlib import Path
+
+import pytest
+
+from aliquot.agent import runtime
+from aliquot.errors import BadConfig
+from tests.fakes import FakeRuntime
+
+CDI = Path("/var/run/cdi")
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        pytest.param('{"enableCDI":true,"cdiSpecDirs":["/etc/cdi","/var/run/cdi"]}', id="containerd 1.7 and 2.1"),
+        pytest.param('{"enableCDI":true,"cdiSpecDirs":["/run/cdi/"]}', id="the same folder by its other name"),
+        pytest.param('{"cdiSpecDirs":["/etc/cdi","/var/run/cdi"]}', id="containerd 2.4, which no longer tells"),
+    ],
+)
+async def test_a_runtime_with_cdi_is_accepted(folder: Path, config: str) -> None:
+    async with FakeRuntime(folder / "cri.sock", {"config": config}):
+        await runtime.check(folder / "cri.sock", CDI)
+
+
+@pytest.mark.parametrize(
+    ("info", "text"),
+    [
+        pytest.param({"config": '{"enableCDI":false}'}, "has CDI switched off; set enable_cdi = true", id="CDI is off"),
+        pytest.param({"config": "{}"}, "has CDI switched off", id="a runtime that knows no CDI"),
+        pytest.param({}, "has CDI switched off", id="a runtime that tells nothing"),
+        pytest.param({"config": "nonsense"}, "tells its configuration in an unknown form", id="an unknown form"),
+        pytest.param(
+            {"config": '{"enableCDI":true,"cdiSpecDirs":["/etc/cdi"]}'},
+            "reads CDI specs from /etc/cdi, not from /var/run/cdi: set --cdi-folder",
+            id="another folder",
+        ),
+        pytest.param({"config": '{"enableCDI":true}'}, "reads CDI specs from nowhere", id="no folder at all"),
+    ],
+)
+async def test_a_runtime_that_would_ignore_our_specs_is_refused(folder: Path, info: dict[str, str], text: str) -> None:
+    async with FakeRuntime(folder / "cri.sock", info):
+        with pytest.raises(BadConfig, match=text):
+            await runtime.check(folder / "cri.sock", CDI)
+
+
+async def test_a_runtime_that_is_not_there_is_named(folder: Path) -> None:
+    with pytest.raises(BadConfig, match=f"the container runtime at {folder}/cri.sock does not answer"):
+        await runtime.check(folder / "cri.sock", CDI)

@@ -1,0 +1,65 @@
+"""kubelet's checkpoint of the device manager."""
+
+from pathlib import Path
+
+import pytest
+
+from aliquot.agent import checkpoint
+from aliquot.agent.checkpoint import Grant
+from aliquot.errors import BadRecord
+
+# as kubelet 1.37 writes it; AllocResp is a ContainerAllocateResponse with one CDI device
+SAMPLE = """{"Data":{"PodDeviceEntries":[
+{"PodUID":"c1c3b3e8","ContainerName":"fetch","ResourceName":"aliyun.com/gpu-mem",
+ "DeviceIDs":{"-1":["GPU-a-_-1","GPU-a-_-0"]},"AllocResp":"KhQKEmFsaXF1b3QuaW8vZ3B1PWFiYw=="},
+{"PodUID":"c1c3b3e8","ContainerName":"main","ResourceName":"aliyun.com/gpu-mem",
+ "DeviceIDs":{"0":["GPU-a-_-0"],"1":["GPU-b-_-7"]},"AllocResp":"KhQKEmFsaXF1b3QuaW8vZ3B1PWRlZg=="},
+{"PodUID":"0e7f1f2a","ContainerName":"main","ResourceName":"nvidia.com/gpu",
+ "DeviceIDs":{"-1":["GPU-c"]},"AllocResp":"CiUKFk5WSURJQV9WSVNJQkxFX0RFVklDRVMSC0dQVS1jLS0tLS0t"},
+{"PodUID":"5b2d","ContainerName":"bare","ResourceName":"aliyun.com/gpu-mem","DeviceIDs":null,"AllocResp":""}],
+"RegisteredDevices":{"aliyun.com/gpu-mem":["GPU-a-_-0","GPU-a-_-1","GPU-b-_-7"],"nvidia.com/gpu":["GPU-c"]}},
+"Checksum":2183672312}"""
+
+
+def test_every_grant_of_a_resource_is_read_with_its_promises(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint").write_text(SAMPLE)
+    assert checkpoint.read(tmp_path / "checkpoint", "aliyun.com/gpu-mem") == [
+        Grant("c1c3b3e8", "fetch", frozenset({"GPU-a-_-0", "GPU-a-_-1"}), ("aliquot.io/gpu=abc",)),
+        Grant("c1c3b3e8", "main", frozenset({"GPU-a-_-0", "GPU-b-_-7"}), ("aliquot.io/gpu=def",)),
+        Grant("5b2d", "bare", frozenset(), ()),
+    ]
+
+
+@pytest.mark.parametrize("entries", ["null", "[]"], ids=["null", "an empty list"])
+def test_a_kubelet_without_devices_has_granted_nothing(tmp_path: Path, entries: str) -> None:
+    (tmp_path / "checkpoint").write_text(f'{{"Data":{{"PodDeviceEntries":{entries}}},"Checksum":0}}')
+    assert checkpoint.read(tmp_path / "checkpoint", "aliyun.com/gpu-mem") == []
+
+
+ENTRY = '{{"Data":{{"PodDeviceEntries":[{{"PodUID":"u","ContainerName":"c","ResourceName":"r"{more}}}]}}}}'
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(b"", id="an empty file"),
+        pytest.param(b"{", id="half a file"),
+        pytest.param(b"\xff\xfe\x00", id="no text"),
+        pytest.param(b'"\xff"', id="no UTF-8 within"),
+        pytest.param(b"{}", id="no data"),
+        pytest.param(b'{"Data":[]}', id="data of another form"),
+        pytest.param(ENTRY.format(more=',"DeviceIDs":["a"]').encode(), id="ids as before 1.20"),
+        pytest.param(ENTRY.format(more=',"AllocResp":"not base64!"').encode(), id="an answer that is no base64"),
+        pytest.param(ENTRY.format(more=',"AllocResp":"/////w=="').encode(), id="an answer that is no message"),
+    ],
+)
+def test_a_file_that_is_not_what_we_know_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "checkpoint"
+    path.write_bytes(content)
+    with pytest.raises(BadRecord, match=f"kubelet's checkpoint {path} cannot be read"):
+        checkpoint.read(path, "r")
+
+
+def test_a_missing_file_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(BadRecord, match="No such file"):
+        checkpoint.read(tmp_path / "checkpoint", "r")

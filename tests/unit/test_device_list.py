@@ -1,0 +1,63 @@
+"""The list of ids that kubelet is offered, and kubelet's limit of 4 MiB for it."""
+
+import pytest
+
+from aliquot.agent.plugin import device_list
+from aliquot.dialects import DIALECTS
+from aliquot.errors import BadConfig
+from aliquot.model import NodeGpus
+from tests.factories import make_cards, make_gpu
+
+GPUSHARE = DIALECTS["gpushare"]
+UUID = "GPU-4ffe26fe-7bda-4a5c-8b0a-1d0f3f4b6e0{}"
+"""As long as a real one: 40 characters."""
+
+
+def cards(count: int, mib: int, unit_mib: int = 1) -> NodeGpus:
+    gpus = tuple(make_gpu(index, mib=mib, uuid=UUID.format(index)) for index in range(count))
+    return NodeGpus("n1", gpus, unit_mib)
+
+
+@pytest.mark.parametrize(
+    ("count", "mib", "size"),
+    [
+        pytest.param(1, 16276, 981726, id="1 x 16276"),
+        pytest.param(4, 16276, 3926904, id="4 x 16276"),
+        pytest.param(3, 22919, 4160847, id="3 x 22919, barely"),
+    ],
+)
+def test_lists_within_kubelet_s_limit_have_the_sizes_of_the_original(count: int, mib: int, size: int) -> None:
+    """gpushare.md 5.3."""
+    listed = device_list(GPUSHARE, cards(count, mib))
+    assert (listed.ByteSize(), len(listed.devices)) == (size, count * mib)
+
+
+@pytest.mark.parametrize(
+    ("count", "mib", "size"),
+    [
+        pytest.param(5, 16276, 4908630, id="5 x 16276"),
+        pytest.param(4, 22919, 5547796, id="4 x 22919"),
+        pytest.param(1, 81920, 4986010, id="1 x 81920"),
+        pytest.param(2, 46068, 5598076, id="2 x 46068"),
+    ],
+)
+def test_lists_that_kubelet_would_drop_are_refused_with_the_numbers_and_the_way_out(
+    count: int, mib: int, size: int
+) -> None:
+    expected = (
+        f"aliyun.com/gpu-mem: the list of {count * mib} ids is {size} bytes and kubelet takes 4194304; "
+        r"count in a larger unit than 1 MiB \(--memory-unit\)"
+    )
+    with pytest.raises(BadConfig, match=expected):
+        device_list(GPUSHARE, cards(count, mib))
+    assert len(device_list(GPUSHARE, cards(count, mib, unit_mib=1024)).devices) == count * (mib // 1024)
+
+
+def test_the_ids_of_an_unhealthy_card_are_offered_as_such() -> None:
+    listed = device_list(GPUSHARE, make_cards(mib=(2048, 2048), unhealthy=[1]))
+    assert [(device.ID, device.health) for device in listed.devices] == [
+        ("GPU-n1-0-_-0", "Healthy"),
+        ("GPU-n1-0-_-1", "Healthy"),
+        ("GPU-n1-1-_-0", "Unhealthy"),
+        ("GPU-n1-1-_-1", "Unhealthy"),
+    ]
