@@ -16,7 +16,7 @@ from aiohttp import web
 from aliquot.agent import rpc
 from aliquot.agent.proto.runtime_pb2 import StatusRequest, StatusResponse
 from aliquot.embedded import EmbeddedCluster
-from aliquot.embedded.server import Server
+from aliquot.embedded.api.server import Server
 
 SECONDS = 10.0
 """How long anything that must happen may take; reached only when a test fails."""

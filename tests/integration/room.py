@@ -7,9 +7,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from aliquot.control import ControlPlane
-from aliquot.embedded import resources
-from aliquot.embedded.deletion import DeleteRequest
-from aliquot.embedded.objects import Object, key_of
+from aliquot.embedded.api import resources
+from aliquot.embedded.api.deletion import DeleteRequest
+from aliquot.embedded.api.objects import Object, key_of
 from aliquot.kube import PODS, Client, Informer
 from aliquot.ledger import Entry
 from aliquot.model import NodeGpus, Pod

@@ -1,13 +1,8 @@
-"""A Kubernetes API server in memory, for `aliquot demo` and for tests: no root, no compiler, plain HTTP on loopback.
+"""The embedded cluster of `aliquot demo` and of the tests: an API server in memory (`api`) and hollow GPU nodes.
 
-Follow a request: `server` (HTTP) -> `routes` (what the path names) -> `registry` (the API's rules, with `creation`,
-`updates`, `deletion` and each resource's `strategy`) -> `store` (memory and event log) -> `answers`, `watching`.
+What it is not: a Kubernetes. It has no controllers, no admission policies and no authentication; containers are pretence.
 """
 
-from aliquot.embedded.cluster import EmbeddedCluster
-from aliquot.embedded.registry import Registry
-from aliquot.embedded.resources import Resource
-from aliquot.embedded.statuses import ApiError
-from aliquot.embedded.store import Store
+from aliquot.embedded.api import ApiError, EmbeddedCluster
 
-__all__ = ["EmbeddedCluster", "Registry", "Store", "Resource", "ApiError"]
+__all__ = ["EmbeddedCluster", "ApiError"]

@@ -15,7 +15,7 @@ from aliquot.agent.plugin import DevicePlugin
 from aliquot.agent.podresources import PodResources
 from aliquot.dialects import DIALECTS
 from aliquot.dialects.gpushare import IDX
-from aliquot.embedded import resources
+from aliquot.embedded.api import resources
 from aliquot.embedded.kubelet_devices import DeviceManager
 from aliquot.kube import Client
 from aliquot.model import NodeGpus, Placement, Pod, Slice

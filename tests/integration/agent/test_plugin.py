@@ -57,7 +57,7 @@ async def test_a_refusal_at_prestart_reaches_kubelet_as_text(node: AgentNode) ->
 async def test_a_checkpoint_that_cannot_be_read_refuses_in_words(node: AgentNode) -> None:
     pod = await node.admitted()
     (node.kubelet.folder / "kubelet_internal_checkpoint").write_bytes(b"\xff{")
-    with pytest.raises(Refused, match="kubelet's checkpoint .* cannot be read"):
+    with pytest.raises(Refused, match=r"kubelet's checkpoint .* cannot be read"):
         await node.start(pod)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aliquot.embedded import resources
+from aliquot.embedded.api import resources
 from aliquot.errors import AliquotError
 from aliquot.kube import Access, Client
 from aliquot.ledger import State

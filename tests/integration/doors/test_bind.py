@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from aliquot.dialects.gpushare import IDX
-from aliquot.embedded import resources
+from aliquot.embedded.api import resources
 from aliquot.model import Pod
 from tests.factories import make_cards, pod_manifest
 from tests.fakes import Fault, answer, cut_after, cut_before

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from aliquot.embedded import ApiError, EmbeddedCluster
-from aliquot.embedded.deletion import DeleteRequest
-from aliquot.embedded.resources import PODS as PODS_RESOURCE
+from aliquot.embedded.api.deletion import DeleteRequest
+from aliquot.embedded.api.resources import PODS as PODS_RESOURCE
 from tests.integration.embedded.client import PODS, Api, names, pod
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from aliquot.embedded.resources import RESOURCES
+from aliquot.embedded.api.resources import RESOURCES
 from tests.integration.embedded.client import Api
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"

@@ -3,7 +3,7 @@
 import pytest
 
 from aliquot.embedded import EmbeddedCluster
-from aliquot.embedded.resources import CONFIG_MAPS as CONFIG_MAPS_RESOURCE
+from aliquot.embedded.api.resources import CONFIG_MAPS as CONFIG_MAPS_RESOURCE
 from tests.integration.embedded.client import CONFIG_MAPS, PODS, Api, config_map, names, pod
 
 

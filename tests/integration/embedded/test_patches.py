@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aliquot.embedded.patches import json_patch, merge
-from aliquot.embedded.statuses import ApiError, BadRequest, UnprocessablePatch
-from aliquot.embedded.strategic import strategic_merge
+from aliquot.embedded.api.patches import json_patch, merge
+from aliquot.embedded.api.statuses import ApiError, BadRequest, UnprocessablePatch
+from aliquot.embedded.api.strategic import strategic_merge
 from tests.integration.embedded.client import CONFIG_MAPS, PODS, Api, config_map, container, pod
 
 RFC_7386: list[tuple[Any, Any, Any]] = [

@@ -5,10 +5,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aliquot.embedded.eventlog import Change, Stored
-from aliquot.embedded.objects import Object, key_of
-from aliquot.embedded.store import Store
-from aliquot.embedded.watching import seen_through
+from aliquot.embedded.api.eventlog import Change, Stored
+from aliquot.embedded.api.objects import Object, key_of
+from aliquot.embedded.api.store import Store
+from aliquot.embedded.api.watching import seen_through
 
 COLLECTION = "things"
 writes = st.lists(

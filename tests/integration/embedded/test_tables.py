@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from aliquot.embedded.ages import age, human
-from aliquot.embedded.pod_table import PODS as POD_TABLE
-from aliquot.embedded.pod_table import status_of
+from aliquot.embedded.api.ages import age, human
+from aliquot.embedded.api.pod_table import PODS as POD_TABLE
+from aliquot.embedded.api.pod_table import status_of
 from tests.integration.embedded.client import CONFIG_MAPS, LEASES, NODES, PODS, TABLE, Api, config_map, pod
 
 NOW = datetime(2026, 5, 4, 12, 0, 0, tzinfo=UTC)

@@ -6,7 +6,7 @@ import aiohttp
 import pytest
 
 from aliquot.embedded import EmbeddedCluster
-from aliquot.embedded.resources import CONFIG_MAPS as CONFIG_MAPS_RESOURCE
+from aliquot.embedded.api.resources import CONFIG_MAPS as CONFIG_MAPS_RESOURCE
 from tests.integration.embedded.client import CONFIG_MAPS, PODS, TABLE, Api, binding, config_map, pod
 
 

@@ -1,0 +1,77 @@
+"""How a body becomes a new object: name, identity, defaults, and what is refused."""
+
+from datetime import datetime
+from random import Random
+from uuid import UUID
+
+from aliquot.embedded.api import shapes
+from aliquot.embedded.api.objects import Object, text_at, timestamp, with_metadata, without_nulls
+from aliquot.embedded.api.resources import Resource
+from aliquot.embedded.api.statuses import BadRequest, Conflict, Invalid
+from aliquot.embedded.api.validation import metadata_errors
+
+_SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+_SUFFIX_LENGTH = 5
+_LONGEST_GENERATED_BASE = 63 - _SUFFIX_LENGTH
+
+
+def readable(resource: Resource, body: Object, namespace: str) -> Object:
+    """The body as an object of this resource in this namespace. Raises BadRequest."""
+    kind, version = body.get("kind"), body.get("apiVersion")
+    if kind not in (None, "", resource.kind) or version not in (None, "", resource.api_version):
+        asked = f"{resource.kind} of {resource.api_version}"
+        raise BadRequest(f"the object provided is a {kind!r} of {version!r} and not a {asked}")
+    obj = without_nulls(body)
+    if resource.to_stored is not None:
+        obj = resource.to_stored(obj)
+    shapes.check(obj, resource.strategy.shape, resource.kind)
+    return _placed(resource, obj, namespace)
+
+
+def _placed(resource: Resource, obj: Object, namespace: str) -> Object:
+    named = text_at(obj, "metadata", "namespace")
+    if named and named != namespace:
+        raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
+    typed = {**obj, "apiVersion": resource.api_version, "kind": resource.kind}
+    return with_metadata(typed, namespace=namespace or None, managedFields=None, selfLink=None)
+
+
+def new_object(resource: Resource, obj: Object, at: datetime, random: Random) -> Object:
+    """The object as it is first stored. Raises Invalid, BadRequest."""
+    if text_at(obj, "metadata", "resourceVersion"):
+        raise BadRequest("resourceVersion should not be set on objects to be created")
+    strategy = resource.strategy
+    born = _with_identity(resource, obj, at, random)
+    complete = strategy.defaults(born)
+    errors = [*metadata_errors(complete), *strategy.errors(complete)]
+    if errors:
+        raise Invalid(resource.group, resource.kind, text_at(complete, "metadata", "name"), errors)
+    return strategy.on_create(complete)
+
+
+def _with_identity(resource: Resource, obj: Object, at: datetime, random: Random) -> Object:
+    return with_metadata(
+        obj,
+        name=_name(obj, random),
+        uid=str(UUID(int=random.getrandbits(128), version=4)),
+        creationTimestamp=timestamp(at),
+        deletionTimestamp=None,
+        deletionGracePeriodSeconds=None,
+        generation=1 if resource.strategy.counts_generations else None,
+    )
+
+
+def _name(obj: Object, random: Random) -> str | None:
+    name, base = text_at(obj, "metadata", "name"), text_at(obj, "metadata", "generateName")
+    if name or not base:
+        return name or None
+    suffix = "".join(random.choice(_SUFFIX_LETTERS) for _ in range(_SUFFIX_LENGTH))
+    return base[:_LONGEST_GENERATED_BASE] + suffix
+
+
+def refuse_other_uid(resource: Resource, current: Object, uid: str) -> None:
+    """A precondition on the identity of an object. Raises Conflict."""
+    present = text_at(current, "metadata", "uid")
+    if uid and uid != present:
+        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {present}"
+        raise Conflict(resource.group, resource.plural, text_at(current, "metadata", "name"), why)

@@ -1,0 +1,46 @@
+"""How objects leave: at once, after the kubelet's grace period, or when the last finalizer is gone."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from aliquot.embedded.api.objects import Object, dig, timestamp, with_metadata
+from aliquot.embedded.api.resources import Resource
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRequest:
+    grace_seconds: int | None = None
+    uid: str = ""
+    resource_version: str = ""
+    dry_run: bool = False
+
+
+def is_over(obj: Object) -> bool:
+    """Nothing holds the object any more: its deletion was asked for, its time is over, no finalizer is left."""
+    metadata = obj["metadata"]
+    being_deleted = "deletionTimestamp" in metadata
+    return being_deleted and not metadata.get("finalizers") and not metadata.get("deletionGracePeriodSeconds")
+
+
+def marked(resource: Resource, obj: Object, asked: int | None, at: datetime) -> Object:
+    """The object with its deletion asked for; unchanged where an earlier request ends no later than this one."""
+    grace = resource.strategy.grace(obj, asked)
+    earlier = dig(obj, "metadata", "deletionGracePeriodSeconds")
+    if "deletionTimestamp" in obj["metadata"] and earlier is not None and earlier <= grace:
+        return obj
+    end = timestamp(at + timedelta(seconds=grace))
+    generation = dig(obj, "metadata", "generation")
+    return with_metadata(
+        obj,
+        deletionTimestamp=end,
+        deletionGracePeriodSeconds=grace,
+        generation=None if generation is None else generation + 1,
+    )
+
+
+def terminating_namespace(namespace: Object, at: datetime) -> Object:
+    """A namespace is emptied before it goes."""
+    if "deletionTimestamp" in namespace["metadata"]:
+        return namespace
+    ended = {**namespace, "status": {**namespace.get("status", {}), "phase": "Terminating"}}
+    return with_metadata(ended, deletionTimestamp=timestamp(at))

@@ -1,0 +1,150 @@
+"""What clients ask before anything else: version, groups and resources, in the old and in the aggregated form."""
+
+from collections.abc import Iterable
+from functools import cache
+
+from aliquot.embedded.api.objects import Object
+from aliquot.embedded.api.resources import RESOURCES, Resource, Subresource
+
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+KUBERNETES_MINOR = 37
+
+# kubectl drain looks for this group before it evicts; the eviction itself is a subresource of pods.
+_GROUPS_OF_SUBRESOURCES = (("policy", "v1"),)
+_V1: Object = {"apiVersion": "v1"}
+
+
+def wants_aggregated(accept: str) -> bool:
+    return any("as=APIGroupDiscoveryList" in offer and "v=v2;" in f"{offer};" for offer in accept.split(","))
+
+
+def version() -> Object:
+    return {
+        "major": "1",
+        "minor": str(KUBERNETES_MINOR),
+        "gitVersion": f"v1.{KUBERNETES_MINOR}.0+aliquot",
+        "gitCommit": "",
+        "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "",
+        "compiler": "python",
+        "platform": "embedded",
+    }
+
+
+@cache
+def answer(path: str, *, aggregated: bool) -> Object | None:
+    """The document at a path, None where there is none. It is shared: do not change it."""
+    if path == "/version":
+        return version()
+    if path in ("/api", "/apis") and aggregated:
+        return _aggregated(core=path == "/api")
+    if path == "/api":
+        return {"kind": "APIVersions", "versions": ["v1"]}
+    if path == "/apis":
+        return {**_V1, "kind": "APIGroupList", "groups": [_group(name) for name in _groups()]}
+    if path.removeprefix("/apis/") in _groups():
+        return {**_V1, **_group(path.removeprefix("/apis/")), "kind": "APIGroup"}
+    return _resource_list(path)
+
+
+def _versions() -> list[tuple[str, str]]:
+    served = [(resource.group, resource.version) for resource in RESOURCES]
+    return list(dict.fromkeys([*served, *_GROUPS_OF_SUBRESOURCES]))
+
+
+def _groups() -> list[str]:
+    return list(dict.fromkeys(group for group, _ in _versions() if group))
+
+
+def _group(name: str) -> Object:
+    versions = [
+        {"groupVersion": f"{group}/{version}", "version": version} for group, version in _versions() if group == name
+    ]
+    return {"name": name, "versions": versions, "preferredVersion": versions[0]}
+
+
+def _served(group: str, version: str) -> Iterable[Resource]:
+    return (resource for resource in RESOURCES if (resource.group, resource.version) == (group, version))
+
+
+def _resource_list(path: str) -> Object | None:
+    for group, version in _versions():
+        group_version = f"{group}/{version}" if group else version
+        if path == (f"/apis/{group_version}" if group else f"/api/{version}"):
+            entries = [entry for resource in _served(group, version) for entry in _entries(resource)]
+            return {**_V1, "kind": "APIResourceList", "groupVersion": group_version, "resources": entries}
+    return None
+
+
+def _entries(resource: Resource) -> list[Object]:
+    own: Object = {
+        "name": resource.plural,
+        "singularName": resource.singular,
+        "namespaced": resource.namespaced,
+        "kind": resource.kind,
+        "verbs": list(resource.verbs),
+    }
+    if resource.short_names:
+        own["shortNames"] = list(resource.short_names)
+    if resource.categories:
+        own["categories"] = list(resource.categories)
+    return [own, *(_subresource_entry(resource, sub) for sub in resource.subresources)]
+
+
+def _subresource_entry(resource: Resource, sub: Subresource) -> Object:
+    group, version, kind = _kind_of(resource, sub)
+    entry: Object = {
+        "name": f"{resource.plural}/{sub.name}",
+        "singularName": "",
+        "namespaced": resource.namespaced,
+        "kind": kind,
+        "verbs": list(sub.verbs),
+    }
+    return {**entry, "group": group, "version": version} if sub.of else entry
+
+
+def _kind_of(resource: Resource, sub: Subresource | None = None) -> tuple[str, str, str]:
+    if sub is not None and sub.of is not None:
+        return sub.of
+    return resource.group, resource.version, resource.kind
+
+
+def _named_kind(kind: tuple[str, str, str]) -> Object:
+    return dict(zip(("group", "version", "kind"), kind, strict=True))
+
+
+def _aggregated(*, core: bool) -> Object:
+    groups: dict[str, list[Object]] = {}
+    for group, version in _versions():
+        if core is (group == ""):
+            resources = [_aggregated_entry(resource) for resource in _served(group, version)]
+            entry = {"version": version, "resources": resources, "freshness": "Current"}
+            groups.setdefault(group, []).append(entry)
+    items = [{"metadata": {"name": name} if name else {}, "versions": found} for name, found in groups.items()]
+    return {
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": "apidiscovery.k8s.io/v2",
+        "metadata": {},
+        "items": items,
+    }
+
+
+def _aggregated_entry(resource: Resource) -> Object:
+    return {
+        "resource": resource.plural,
+        "responseKind": _named_kind(_kind_of(resource)),
+        "scope": "Namespaced" if resource.namespaced else "Cluster",
+        "singularResource": resource.singular,
+        "verbs": list(resource.verbs),
+        "shortNames": list(resource.short_names),
+        "categories": list(resource.categories),
+        "subresources": [
+            {
+                "subresource": sub.name,
+                "responseKind": _named_kind(_kind_of(resource, sub)),
+                "verbs": list(sub.verbs),
+            }
+            for sub in resource.subresources
+        ],
+    }

@@ -1,0 +1,142 @@
+"""What happened to one kind of object, newest last, bounded; and cursors that read along.
+
+The log is the only queue there is: a watcher holds a position in it and nothing else. A watcher that falls so far
+behind that its position has been forgotten gets `Expired` (410), so slow watchers cost no memory.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+
+import msgspec
+
+from aliquot.embedded.api.objects import Object, with_metadata
+from aliquot.embedded.api.statuses import Expired
+
+BATCH = 256
+
+
+class Change(StrEnum):
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One version of an object: as a dictionary, and encoded once for every reader."""
+
+    obj: Object
+    revision: int
+    body: bytes
+    """JSON without `apiVersion` and `kind`, which depend on who asks and where."""
+
+
+def encoded(obj: Object, revision: int) -> Stored:
+    """The object as a version of its own."""
+    versioned = with_metadata(obj, resourceVersion=str(revision))
+    body = {name: value for name, value in versioned.items() if name not in ("apiVersion", "kind")}
+    return Stored(versioned, revision, msgspec.json.encode(body))
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    change: Change
+    stored: Stored
+    previous: Stored | None
+
+    @property
+    def revision(self) -> int:
+        return self.stored.revision
+
+
+class EventLog:
+    """The last `capacity` events."""
+
+    def __init__(self, capacity: int) -> None:
+        self._events: deque[Event] = deque()
+        self._capacity = capacity
+        self._forgotten_count = 0
+        self._forgotten_revision = 0
+        self._waiting: set[asyncio.Event] = set()
+        self.closed = False
+
+    def append(self, event: Event) -> None:
+        self._events.append(event)
+        if len(self._events) > self._capacity:
+            self._forgotten_revision = self._events.popleft().revision
+            self._forgotten_count += 1
+        self._wake()
+
+    def close(self) -> None:
+        """Ends every cursor: it yields what is left and no more."""
+        self.closed = True
+        self._wake()
+
+    def newest_first(self, since: int) -> Iterator[Event]:
+        """The events after a revision, for undoing them. Raises Expired where some are forgotten."""
+        self._refuse_forgotten(since)
+        for event in reversed(self._events):
+            if event.revision <= since:
+                return
+            yield event
+
+    def cursor(self, since: int) -> "Cursor":
+        """Reads what came after a revision and what will come. Raises Expired where some is forgotten."""
+        missed = sum(1 for _ in self.newest_first(since))
+        return Cursor(self, self._forgotten_count + len(self._events) - missed)
+
+    def read(self, position: int) -> list[Event]:
+        """A batch of events from a position. Raises Expired where it is forgotten."""
+        if position < self._forgotten_count:
+            raise Expired("too old resource version: the watcher fell behind")
+        missed = self._forgotten_count + len(self._events) - position
+        return [self._events[-back] for back in range(missed, max(0, missed - BATCH), -1)]
+
+    async def wait(self, seconds: float | None) -> None:
+        """Returns at the next event, at the end, or when the time is over."""
+        wake = asyncio.Event()
+        self._waiting.add(wake)
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await wake.wait()
+        finally:
+            self._waiting.discard(wake)
+
+    def _wake(self) -> None:
+        for wake in self._waiting:
+            wake.set()
+
+    def _refuse_forgotten(self, since: int) -> None:
+        if since < self._forgotten_revision:
+            raise Expired(f"too old resource version: {since} ({self._forgotten_revision})")
+
+
+class Cursor:
+    """A reader's place in a log."""
+
+    def __init__(self, log: EventLog, position: int) -> None:
+        self._log = log
+        self._position = position
+
+    @property
+    def ended(self) -> bool:
+        return self._log.closed
+
+    async def next(self, seconds: float | None = None) -> list[Event]:
+        """The next events, at least one, unless the time is over or the log ends. Raises Expired."""
+        events = self.ready()
+        if not events and not self.ended:
+            await self._log.wait(seconds)
+            events = self.ready()
+        return events
+
+    def ready(self) -> list[Event]:
+        """The events that are there already. Raises Expired."""
+        events = self._log.read(self._position)
+        self._position += len(events)
+        return events

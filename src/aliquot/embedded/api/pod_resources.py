@@ -1,0 +1,94 @@
+"""The resources of containers: amounts that must be quantities, and the stricter rules of extended resources."""
+
+from fractions import Fraction
+
+from aliquot.embedded.api.objects import Object
+from aliquot.embedded.api.statuses import FieldError, invalid, required
+from aliquot.errors import BadQuantity
+from aliquot.model import quantity
+
+_STANDARD = ("cpu", "memory", "ephemeral-storage")
+
+
+def is_extended(name: str) -> bool:
+    return "/" in name and not name.partition("/")[0].endswith("kubernetes.io")
+
+
+def canonical_resources(resources: Object) -> Object:
+    """Amounts as texts; what is limited but not requested is requested as it is limited."""
+    limits = {name: str(amount) for name, amount in (resources.get("limits") or {}).items()}
+    requests = {name: str(amount) for name, amount in (resources.get("requests") or {}).items()}
+    filled = dict(resources)
+    if limits:
+        filled["limits"] = limits
+    if limits or requests:
+        filled["requests"] = {**limits, **requests}
+    return filled
+
+
+def resource_errors(path: str, resources: Object) -> list[FieldError]:
+    limits, requests = resources.get("limits", {}), resources.get("requests", {})
+    found = [*amount_errors(f"{path}.limits", limits), *amount_errors(f"{path}.requests", requests)]
+    if found:
+        return found
+    for name, amount in requests.items():
+        found += _request_errors(f"{path}.requests", name, amount, limits.get(name))
+    return found
+
+
+def amount_errors(path: str, amounts: dict[str, str]) -> list[FieldError]:
+    """Errors of a map from resource name to quantity, as containers and nodes have them."""
+    found = []
+    for name, amount in amounts.items():
+        found += _name_errors(path, name)
+        found += _amount_errors(f"{path}[{name}]", name, str(amount))
+    return found
+
+
+def _name_errors(path: str, name: str) -> list[FieldError]:
+    known = "/" in name or name in (*_STANDARD, "pods", "storage") or name.startswith("hugepages-")
+    return [] if known else [invalid(f"{path}[{name}]", name, "must be a standard resource or <domain>/<name>")]
+
+
+def _amount_errors(field: str, name: str, amount: str) -> list[FieldError]:
+    try:
+        exact = quantity.parse(amount)
+    except BadQuantity as error:
+        return [invalid(field, amount, str(error))]
+    if exact < 0:
+        return [invalid(field, amount, "must be greater than or equal to 0")]
+    if is_extended(name) and exact.denominator != 1:
+        return [invalid(field, amount, "must be an integer")]
+    return []
+
+
+def _request_errors(path: str, name: str, amount: str, limit: str | None) -> list[FieldError]:
+    field = f"{path}[{name}]"
+    if limit is None:
+        if is_extended(name):
+            return [required(field, "Limit must be set for non overcommitable resources")]
+        return []
+    asked, allowed = quantity.parse(amount), quantity.parse(limit)
+    if is_extended(name) and asked != allowed:
+        return [invalid(field, amount, f"must be equal to {name} limit of {limit}")]
+    if asked > allowed:
+        return [invalid(field, amount, f"must be less than or equal to {name} limit of {limit}")]
+    return []
+
+
+def quality_of_service(pod: Object) -> str:
+    """The class that kubelet evicts by, from the processors and the memory that the containers ask for."""
+    spec = pod.get("spec", {})
+    containers = [*spec.get("initContainers", []), *spec.get("containers", [])]
+    asked = [_counted(container, "requests") for container in containers]
+    limited = [_counted(container, "limits") for container in containers]
+    if not any(asked) and not any(limited):
+        return "BestEffort"
+    guaranteed = asked == limited and all(len(amounts) == 2 for amounts in limited)
+    return "Guaranteed" if guaranteed else "Burstable"
+
+
+def _counted(container: Object, side: str) -> dict[str, Fraction]:
+    amounts = container.get("resources", {}).get(side, {})
+    counted = {name: quantity.parse(amounts[name]) for name in ("cpu", "memory") if name in amounts}
+    return {name: amount for name, amount in counted.items() if amount}

@@ -1,0 +1,151 @@
+"""The rules of the API on top of the store: what HTTP requests, the hollow nodes and tests all go through.
+
+Nothing awaits, so every method is atomic. Each raises `ApiError` for what a real API server would refuse.
+"""
+
+from collections.abc import Callable
+from random import Random
+
+from aliquot.embedded.api import deletion
+from aliquot.embedded.api.creation import new_object, readable, refuse_other_uid
+from aliquot.embedded.api.deletion import DeleteRequest
+from aliquot.embedded.api.eventlog import Stored
+from aliquot.embedded.api.objects import Clock, Object, key_of, now, text_at
+from aliquot.embedded.api.patches import Patch
+from aliquot.embedded.api.resources import BY_COLLECTION, NAMESPACES, Resource
+from aliquot.embedded.api.statuses import AlreadyExists, BadRequest, Conflict, Forbidden, NotFound
+from aliquot.embedded.api.store import Store
+from aliquot.embedded.api.updates import STALE, refuse_unconditional, successor
+
+PERMANENT_NAMESPACES = ("default", "kube-public", "kube-system")
+
+
+class Registry:
+    """Creates, reads, updates and deletes objects by the API's rules."""
+
+    def __init__(self, store: Store, clock: Clock = now, random: Random | None = None) -> None:
+        self.store = store
+        self.clock = clock
+        self._random = random or Random()
+
+    def get(self, resource: Resource, namespace: str, name: str) -> Stored:
+        stored = self.store.get(resource.collection, (namespace, name))
+        if stored is None:
+            raise NotFound(resource.group, resource.plural, name)
+        return stored
+
+    def create(self, resource: Resource, namespace: str, body: Object, *, dry_run: bool = False) -> Stored:
+        obj = readable(resource, body, namespace)
+        self._refuse_unknown_namespace(resource, namespace, text_at(obj, "metadata", "name"))
+        created = new_object(resource, obj, self.clock(), self._random)
+        if self.store.get(resource.collection, key_of(created)) is not None:
+            raise AlreadyExists(resource.group, resource.plural, text_at(created, "metadata", "name"))
+        return self._write(resource, created, dry_run)
+
+    def replace(
+        self, resource: Resource, namespace: str, name: str, body: Object, *, part: str = "", dry_run: bool = False
+    ) -> Stored:
+        """PUT: the whole object, or with `part="status"` its status."""
+        obj = readable(resource, body, namespace)
+        if text_at(obj, "metadata", "name") != name:
+            raise BadRequest(f"the name of the object does not match the name on the URL ({name})")
+        if self.store.get(resource.collection, (namespace, name)) is None and self._may_create(resource, part):
+            return self.create(resource, namespace, body, dry_run=dry_run)
+        current = self.get(resource, namespace, name)
+        refuse_other_uid(resource, current.obj, text_at(obj, "metadata", "uid"))
+        refuse_unconditional(resource, obj)
+        return self._succeed(resource, current, successor(resource, current.obj, obj, part), dry_run)
+
+    def patch(
+        self, resource: Resource, namespace: str, name: str, patch: Patch, *, part: str = "", dry_run: bool = False
+    ) -> Stored:
+        current = self.get(resource, namespace, name)
+        proposed = _in_view(resource, patch)(current.obj)
+        return self._succeed(resource, current, successor(resource, current.obj, proposed, part), dry_run)
+
+    def apply(
+        self, resource: Resource, namespace: str, name: str, body: Object, patch: Patch, *, dry_run: bool = False
+    ) -> Stored:
+        """Server-side apply as far as it goes here: merges, and creates what is missing; nobody owns fields."""
+        if self.store.get(resource.collection, (namespace, name)) is not None:
+            return self.patch(resource, namespace, name, patch, dry_run=dry_run)
+        named = {**body, "metadata": {**(body.get("metadata") or {}), "name": name}}
+        return self.create(resource, namespace, named, dry_run=dry_run)
+
+    def rewrite(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        change: Callable[[Object], Object],
+        *,
+        dry_run: bool = False,
+    ) -> Stored:
+        """A change by the server itself, which may touch what clients may not."""
+        current = self.get(resource, namespace, name)
+        return self._succeed(resource, current, change(current.obj), dry_run)
+
+    def delete(self, resource: Resource, namespace: str, name: str, request: DeleteRequest) -> Stored:
+        """The object as it is now: gone, or on its way out."""
+        current = self.get(resource, namespace, name)
+        refuse_other_uid(resource, current.obj, request.uid)
+        if request.resource_version not in ("", str(current.revision)):
+            raise Conflict(resource.group, resource.plural, name, STALE)
+        if resource is NAMESPACES:
+            return self._delete_namespace(name, current, request)
+        marked = deletion.marked(resource, current.obj, request.grace_seconds, self.clock())
+        return self._succeed(resource, current, marked, request.dry_run)
+
+    def _may_create(self, resource: Resource, part: str) -> bool:
+        return resource.strategy.created_by_update and not part
+
+    def _refuse_unknown_namespace(self, resource: Resource, namespace: str, name: str) -> None:
+        if not resource.namespaced:
+            return
+        held = self.get(NAMESPACES, "", namespace)
+        if "deletionTimestamp" in held.obj["metadata"]:
+            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+            raise Forbidden(resource.group, resource.plural, name, why)
+
+    def _succeed(self, resource: Resource, current: Stored, new: Object, dry_run: bool) -> Stored:
+        if deletion.is_over(new) and resource is not NAMESPACES:
+            return self._remove(resource, current, new, dry_run)
+        if new == current.obj:
+            return current
+        return self._write(resource, new, dry_run)
+
+    def _write(self, resource: Resource, obj: Object, dry_run: bool) -> Stored:
+        return self.store.preview(obj) if dry_run else self.store.put(resource.collection, obj)
+
+    def _remove(self, resource: Resource, current: Stored, final: Object, dry_run: bool) -> Stored:
+        if dry_run:
+            return self.store.preview(final)
+        removed = self.store.remove(resource.collection, key_of(current.obj))
+        self._end_namespace_if_empty(key_of(current.obj)[0])
+        return removed
+
+    def _delete_namespace(self, name: str, current: Stored, request: DeleteRequest) -> Stored:
+        if name in PERMANENT_NAMESPACES:
+            raise Forbidden("", "namespaces", name, "this namespace may not be deleted")
+        ending = self._write(NAMESPACES, deletion.terminating_namespace(current.obj, self.clock()), request.dry_run)
+        if request.dry_run:
+            return ending
+        for collection, (namespace, held) in list(self.store.namespaced_keys(name)):
+            self.delete(BY_COLLECTION[collection], namespace, held, DeleteRequest())
+        self._end_namespace_if_empty(name)
+        return ending
+
+    def _end_namespace_if_empty(self, name: str) -> None:
+        held = self.store.get(NAMESPACES.collection, ("", name))
+        if held is None or "deletionTimestamp" not in held.obj["metadata"]:
+            return
+        if next(iter(self.store.namespaced_keys(name)), None) is None:
+            self.store.remove(NAMESPACES.collection, ("", name))
+
+
+def _in_view(resource: Resource, patch: Patch) -> Patch:
+    """The patch, applied to the field names that its sender knows."""
+    shown, kept = resource.from_stored, resource.to_stored
+    if shown is None or kept is None:
+        return patch
+    return lambda obj: kept(patch(shown(obj)))

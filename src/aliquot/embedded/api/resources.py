@@ -1,0 +1,194 @@
+"""Everything that is served, one entry each: adding an entry adds the resource to every route and to discovery.
+
+Deployments, ReplicaSets, Jobs and the like are left out until something here expands them into pods.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from aliquot.embedded.api import events_v1, other_tables, pod_table, pods, strategies
+from aliquot.embedded.api.objects import Object
+from aliquot.embedded.api.strategy import PLAIN, Strategy
+from aliquot.embedded.api.tables import GENERIC, TableFormat
+
+VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+
+
+@dataclass(frozen=True, slots=True)
+class Subresource:
+    """`of` is the kind that its bodies have, where it is not the resource's own."""
+
+    name: str
+    verbs: tuple[str, ...]
+    of: tuple[str, str, str] | None = None
+    """Group, version and kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    plural: str
+    kind: str
+    group: str = ""
+    version: str = "v1"
+    namespaced: bool = True
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = VERBS
+    subresources: tuple[Subresource, ...] = ()
+    fields: tuple[str, ...] = ()
+    """What field selectors may name besides `metadata.name` and `metadata.namespace`."""
+    table: TableFormat = GENERIC
+    strategy: Strategy = PLAIN
+    to_stored: Callable[[Object], Object] | None = None
+    from_stored: Callable[[Object], Object] | None = None
+    """Where a second API group shows the same objects under other field names."""
+
+    @property
+    def singular(self) -> str:
+        return self.kind.lower()
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def collection(self) -> str:
+        """The store's name for these objects."""
+        return "events" if self.plural == "events" else ".".join(filter(None, (self.plural, self.group)))
+
+    @property
+    def prefix(self) -> str:
+        """The path below which the group's version is served."""
+        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+
+    def subresource(self, name: str) -> Subresource | None:
+        return next((sub for sub in self.subresources if sub.name == name), None)
+
+
+_STATUS = Subresource("status", ("get", "patch", "update"))
+_EVENT_FIELDS = (
+    *(f"involvedObject.{part}" for part in ("kind", "namespace", "name", "uid", "apiVersion")),
+    "involvedObject.resourceVersion",
+    "involvedObject.fieldPath",
+    "reason",
+    "reportingComponent",
+    "source",
+    "type",
+)
+
+PODS = Resource(
+    "pods",
+    "Pod",
+    short_names=("po",),
+    categories=("all",),
+    subresources=(
+        _STATUS,
+        Subresource("binding", ("create",), ("", "v1", "Binding")),
+        Subresource("eviction", ("create",), ("policy", "v1", "Eviction")),
+        Subresource("log", ("get",)),
+    ),
+    fields=(
+        "spec.nodeName",
+        "spec.restartPolicy",
+        "spec.schedulerName",
+        "spec.serviceAccountName",
+        "status.phase",
+        "status.podIP",
+        "status.nominatedNodeName",
+    ),
+    table=pod_table.PODS,
+    strategy=pods.STRATEGY,
+)
+NAMESPACES = Resource(
+    "namespaces",
+    "Namespace",
+    namespaced=False,
+    short_names=("ns",),
+    verbs=tuple(verb for verb in VERBS if verb != "deletecollection"),
+    subresources=(_STATUS,),
+    fields=("status.phase",),
+    table=other_tables.NAMESPACES,
+    strategy=strategies.NAMESPACE,
+)
+BINDINGS = Resource("bindings", "Binding", verbs=("create",))
+CONFIG_MAPS = Resource(
+    "configmaps",
+    "ConfigMap",
+    short_names=("cm",),
+    table=other_tables.CONFIG_MAPS,
+    strategy=strategies.CONFIG_MAP,
+)
+EVENTS = Resource(
+    "events",
+    "Event",
+    short_names=("ev",),
+    fields=_EVENT_FIELDS,
+    table=other_tables.EVENTS,
+    strategy=strategies.EVENT,
+)
+NEW_EVENTS = replace(EVENTS, group="events.k8s.io", to_stored=events_v1.to_core, from_stored=events_v1.from_core)
+NODES = Resource(
+    "nodes",
+    "Node",
+    namespaced=False,
+    short_names=("no",),
+    subresources=(_STATUS,),
+    fields=("spec.unschedulable",),
+    table=other_tables.NODES,
+    strategy=strategies.NODE,
+)
+CLAIMS = Resource(
+    "persistentvolumeclaims",
+    "PersistentVolumeClaim",
+    short_names=("pvc",),
+    subresources=(_STATUS,),
+    strategy=strategies.CLAIM,
+)
+SECRETS = Resource("secrets", "Secret", fields=("type",), strategy=strategies.SECRET)
+SERVICE_ACCOUNTS = Resource(
+    "serviceaccounts", "ServiceAccount", short_names=("sa",), strategy=strategies.SERVICE_ACCOUNT
+)
+SERVICES = Resource(
+    "services",
+    "Service",
+    short_names=("svc",),
+    categories=("all",),
+    subresources=(_STATUS,),
+    strategy=strategies.SERVICE,
+)
+ACCESS_REVIEWS = Resource(
+    "selfsubjectaccessreviews",
+    "SelfSubjectAccessReview",
+    "authorization.k8s.io",
+    namespaced=False,
+    verbs=("create",),
+)
+LEASES = Resource(
+    "leases",
+    "Lease",
+    "coordination.k8s.io",
+    table=other_tables.LEASES,
+    strategy=strategies.LEASE,
+)
+
+RESOURCES = (
+    BINDINGS,
+    CONFIG_MAPS,
+    EVENTS,
+    NAMESPACES,
+    NODES,
+    CLAIMS,
+    PODS,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    SERVICES,
+    ACCESS_REVIEWS,
+    LEASES,
+    NEW_EVENTS,
+)
+BY_PATH = {(resource.group, resource.version, resource.plural): resource for resource in RESOURCES}
+BY_COLLECTION = {resource.collection: resource for resource in reversed(RESOURCES)}
+
+
+def find(plural: str, group: str = "", version: str = "v1") -> Resource | None:
+    return BY_PATH.get((group, version, plural))

@@ -1,0 +1,44 @@
+"""Which resource a path names: `/api/v1/…` is the core group, `/apis/<group>/<version>/…` every other."""
+
+from dataclasses import dataclass
+
+from aliquot.embedded.api.resources import Resource, find
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    resource: Resource
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+
+def parse(path: str) -> Target | None:
+    """The target of a path, None where nothing is served there."""
+    match path.strip("/").split("/"):
+        case ["api", version, *rest]:
+            return _below("", version, rest)
+        case ["apis", group, version, *rest]:
+            return _below(group, version, rest)
+    return None
+
+
+def _below(group: str, version: str, rest: list[str]) -> Target | None:
+    namespace = ""
+    if len(rest) >= 3 and rest[0] == "namespaces" and find(rest[2], group, version) is not None:
+        namespace, rest = rest[1], rest[2:]
+    if not 1 <= len(rest) <= 3 or not all(rest):
+        return None
+    plural, name, subresource = [*rest, "", ""][:3]
+    resource = find(plural, group, version)
+    if resource is None or not _fits(resource, namespace, name, subresource):
+        return None
+    return Target(resource, namespace, name, subresource)
+
+
+def _fits(resource: Resource, namespace: str, name: str, subresource: str) -> bool:
+    if subresource and resource.subresource(subresource) is None:
+        return False
+    if not resource.namespaced:
+        return not namespace
+    return bool(namespace) or not name

@@ -1,0 +1,215 @@
+"""The types of the fields that we read, so that the code behind them can trust what it finds.
+
+A body of another shape is answered with 400 and the path of the field; fields that nothing here reads pass unchecked.
+"""
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from aliquot.embedded.api.objects import Object
+from aliquot.embedded.api.statuses import BadRequest
+
+Shape = TypeVar("Shape", bound=msgspec.Struct)
+_Strings = dict[str, str] | None
+_Amounts = dict[str, str | int | float] | None
+
+
+class _Shaped(msgspec.Struct, rename="camel", kw_only=True):
+    pass
+
+
+class OwnerReference(_Shaped):
+    uid: str
+    kind: str
+    name: str
+
+
+class Metadata(_Shaped):
+    name: str | None = None
+    generate_name: str | None = None
+    namespace: str | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+    generation: int | None = None
+    labels: _Strings = None
+    annotations: _Strings = None
+    finalizers: list[str] | None = None
+    owner_references: list[OwnerReference] | None = None
+
+
+class Anything(_Shaped):
+    api_version: str | None = None
+    kind: str | None = None
+    metadata: Metadata | None = None
+
+
+class WithSpecAndStatus(Anything):
+    spec: dict[str, Any] | None = None
+    status: dict[str, Any] | None = None
+
+
+class Resources(_Shaped):
+    limits: _Amounts = None
+    requests: _Amounts = None
+
+
+class Container(_Shaped):
+    name: str | None = None
+    image: str | None = None
+    restart_policy: str | None = None
+    resources: Resources | None = None
+
+
+class PodSpec(_Shaped):
+    containers: list[Container] | None = None
+    init_containers: list[Container] | None = None
+    node_name: str | None = None
+    scheduler_name: str | None = None
+    restart_policy: str | None = None
+    priority: int | None = None
+    termination_grace_period_seconds: int | None = None
+    scheduling_gates: list[dict[str, str]] | None = None
+    tolerations: list[dict[str, Any]] | None = None
+    readiness_gates: list[dict[str, str]] | None = None
+
+
+class Ended(_Shaped):
+    exit_code: int = 0
+    signal: int | None = None
+    reason: str | None = None
+    finished_at: str | None = None
+
+
+class Waiting(_Shaped):
+    reason: str | None = None
+
+
+class ContainerState(_Shaped):
+    waiting: Waiting | None = None
+    running: dict[str, Any] | None = None
+    terminated: Ended | None = None
+
+
+class ContainerStatus(_Shaped):
+    name: str
+    ready: bool | None = None
+    started: bool | None = None
+    restart_count: int | None = None
+    state: ContainerState | None = None
+    last_state: ContainerState | None = None
+
+
+class Condition(_Shaped):
+    type: str
+    status: str
+    reason: str | None = None
+
+
+class PodStatus(_Shaped):
+    phase: str | None = None
+    reason: str | None = None
+    conditions: list[Condition] | None = None
+    container_statuses: list[ContainerStatus] | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
+    pod_i_ps: list[dict[str, str]] | None = msgspec.field(default=None, name="podIPs")
+
+
+class Pod(Anything):
+    spec: PodSpec | None = None
+    status: PodStatus | None = None
+
+
+class NodeSpec(_Shaped):
+    unschedulable: bool | None = None
+    taints: list[dict[str, str]] | None = None
+
+
+class NodeStatus(_Shaped):
+    capacity: _Amounts = None
+    allocatable: _Amounts = None
+    conditions: list[Condition] | None = None
+    addresses: list[dict[str, str]] | None = None
+    node_info: dict[str, Any] | None = None
+
+
+class Node(Anything):
+    spec: NodeSpec | None = None
+    status: NodeStatus | None = None
+
+
+class Series(_Shaped):
+    count: int | None = None
+    last_observed_time: str | None = None
+
+
+class Event(Anything):
+    involved_object: dict[str, str] | None = None
+    source: dict[str, str] | None = None
+    series: Series | None = None
+    count: int | None = None
+    message: str | None = None
+    first_timestamp: str | None = None
+    last_timestamp: str | None = None
+    event_time: str | None = None
+
+
+class LeaseSpec(_Shaped):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    lease_transitions: int | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+
+
+class Lease(Anything):
+    spec: LeaseSpec | None = None
+
+
+class Data(Anything):
+    """ConfigMaps and Secrets."""
+
+    data: _Strings = None
+    binary_data: _Strings = None
+    string_data: _Strings = None
+    immutable: bool | None = None
+    type: str | None = None
+
+
+class Target(_Shaped):
+    kind: str | None = None
+    name: str | None = None
+
+
+class Binding(Anything):
+    target: Target | None = None
+
+
+class Preconditions(_Shaped):
+    uid: str | None = None
+    resource_version: str | None = None
+
+
+class DeleteOptions(_Shaped):
+    grace_period_seconds: int | None = None
+    preconditions: Preconditions | None = None
+    dry_run: list[str] | None = None
+
+
+class Eviction(Anything):
+    delete_options: DeleteOptions | None = None
+
+
+def read(obj: Any, shape: type[Shape], kind: str) -> Shape:
+    """The body in that shape. Raises BadRequest that names the field."""
+    try:
+        return msgspec.convert(obj, shape)
+    except msgspec.ValidationError as error:
+        raise BadRequest(f"the request cannot be read as {kind}: {error}") from error
+
+
+def check(obj: Object, shape: type[msgspec.Struct], kind: str) -> None:
+    """Raises BadRequest where a field has another type than we rely on."""
+    read(obj, shape, kind)

@@ -1,0 +1,173 @@
+"""The API server's refusals: each is an exception that knows its own `Status` object.
+
+ApiError
+├── NotFound, AlreadyExists, Conflict, Forbidden, Invalid     about one object of one resource
+├── BadRequest, Expired, ResourceVersionTooLarge              about the request
+└── UnsupportedMediaType, TooLarge, MethodNotAllowed, NoSuchPath, UnprocessablePatch
+"""
+
+from dataclasses import dataclass
+
+import msgspec
+
+from aliquot.embedded.api.objects import Object
+from aliquot.errors import AliquotError
+
+
+class ApiError(AliquotError):
+    """A refusal with the code, reason, message and details that a real API server would answer."""
+
+    code = 500
+    reason = "InternalError"
+
+    def __init__(self, message: str, details: Object | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details = details
+
+    def status(self) -> Object:
+        return {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+            **({"details": self.details} if self.details else {}),
+            "code": self.code,
+        }
+
+
+def _about(group: str, kind: str, name: str) -> Object:
+    fields = {"name": name, "group": group, "kind": kind}
+    return {field: value for field, value in fields.items() if value}
+
+
+def _qualified(group: str, resource: str) -> str:
+    return f"{resource}.{group}" if group else resource
+
+
+class NotFound(ApiError):
+    code, reason = 404, "NotFound"
+
+    def __init__(self, group: str, resource: str, name: str) -> None:
+        super().__init__(f'{_qualified(group, resource)} "{name}" not found', _about(group, resource, name))
+
+
+class NoSuchPath(ApiError):
+    code, reason = 404, "NotFound"
+
+    def __init__(self) -> None:
+        super().__init__("the server could not find the requested resource", {})
+
+
+class AlreadyExists(ApiError):
+    code, reason = 409, "AlreadyExists"
+
+    def __init__(self, group: str, resource: str, name: str) -> None:
+        about = _about(group, resource, name)
+        super().__init__(f'{_qualified(group, resource)} "{name}" already exists', about)
+
+
+class Conflict(ApiError):
+    code, reason = 409, "Conflict"
+
+    def __init__(self, group: str, resource: str, name: str, why: str) -> None:
+        what = f'{_qualified(group, resource)} "{name}"'
+        super().__init__(f"Operation cannot be fulfilled on {what}: {why}", _about(group, resource, name))
+
+
+class Forbidden(ApiError):
+    code, reason = 403, "Forbidden"
+
+    def __init__(self, group: str, resource: str, name: str, why: str) -> None:
+        what = f'{_qualified(group, resource)} "{name}"'
+        super().__init__(f"{what} is forbidden: {why}", _about(group, resource, name))
+
+
+class BadRequest(ApiError):
+    code, reason = 400, "BadRequest"
+
+
+class MethodNotAllowed(ApiError):
+    code, reason = 405, "MethodNotAllowed"
+
+    def __init__(self) -> None:
+        super().__init__("the server does not allow this method on the requested resource", {})
+
+
+class Expired(ApiError):
+    code, reason = 410, "Expired"
+
+
+class TooLarge(ApiError):
+    code, reason = 413, "RequestEntityTooLarge"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"Request entity too large: limit is {limit}")
+
+
+class UnsupportedMediaType(ApiError):
+    code, reason = 415, "UnsupportedMediaType"
+
+
+class ResourceVersionTooLarge(ApiError):
+    code, reason = 504, "Timeout"
+
+    def __init__(self, asked: int, current: int) -> None:
+        message = f"Too large resource version: {asked}, current: {current}"
+        cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+        super().__init__(f"Timeout: {message}", {"causes": [cause], "retryAfterSeconds": 1})
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One thing that is wrong with an object, and where."""
+
+    field: str
+    reason: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.problem}"
+
+    def cause(self) -> Object:
+        return {"reason": self.reason, "message": self.problem, "field": self.field}
+
+
+def required(field: str, detail: str = "") -> FieldError:
+    return FieldError(field, "FieldValueRequired", f"Required value{': ' if detail else ''}{detail}")
+
+
+def invalid(field: str, value: object, detail: str) -> FieldError:
+    shown = msgspec.json.encode(value).decode()
+    return FieldError(field, "FieldValueInvalid", f"Invalid value: {shown}: {detail}")
+
+
+def duplicate(field: str, value: str) -> FieldError:
+    return FieldError(field, "FieldValueDuplicate", f'Duplicate value: "{value}"')
+
+
+def forbidden(field: str, detail: str) -> FieldError:
+    return FieldError(field, "FieldValueForbidden", f"Forbidden: {detail}")
+
+
+def unsupported(field: str, value: str, supported: tuple[str, ...]) -> FieldError:
+    choices = ", ".join(f'"{choice}"' for choice in supported)
+    problem = f'Unsupported value: "{value}": supported values: {choices}'
+    return FieldError(field, "FieldValueNotSupported", problem)
+
+
+class Invalid(ApiError):
+    code, reason = 422, "Invalid"
+
+    def __init__(self, group: str, kind: str, name: str, errors: list[FieldError]) -> None:
+        listed = str(errors[0]) if len(errors) == 1 else f"[{', '.join(str(error) for error in errors)}]"
+        details = {**_about(group, kind, name), "causes": [error.cause() for error in errors]}
+        super().__init__(f'{_qualified(group, kind)} "{name}" is invalid: {listed}', details)
+
+
+class UnprocessablePatch(ApiError):
+    """A patch that is well formed but does not apply, such as a failed `test`."""
+
+    code, reason = 422, "Invalid"

@@ -1,0 +1,104 @@
+"""All objects, by collection, namespace and name, under one revision counter. It remembers; the registry rules.
+
+Every method returns at once and is atomic: nothing here awaits, so two requests never interleave within one.
+"""
+
+from collections.abc import Iterable
+
+from aliquot.embedded.api.eventlog import Change, Cursor, Event, EventLog, Stored, encoded
+from aliquot.embedded.api.objects import Key, Object, key_of
+from aliquot.embedded.api.statuses import ResourceVersionTooLarge
+
+LOG_CAPACITY = 16_384
+
+
+class _Collection:
+    def __init__(self, log_capacity: int) -> None:
+        self.objects: dict[Key, Stored] = {}
+        self.log = EventLog(log_capacity)
+
+
+class Store:
+    """Objects in memory. `collection` is a resource's storage name, such as `pods`."""
+
+    def __init__(self, log_capacity: int = LOG_CAPACITY) -> None:
+        self._log_capacity = log_capacity
+        self._collections: dict[str, _Collection] = {}
+        self._revision = 0
+        self._closed = False
+
+    @property
+    def revision(self) -> int:
+        """The newest resourceVersion that was given out."""
+        return self._revision
+
+    def get(self, collection: str, key: Key) -> Stored | None:
+        return self._of(collection).objects.get(key)
+
+    def put(self, collection: str, obj: Object) -> Stored:
+        """Adds the object, or takes the place of the one with its key."""
+        objects, key = self._of(collection).objects, key_of(obj)
+        previous = objects.get(key)
+        objects[key] = self.preview(obj)
+        self._record(collection, Change.MODIFIED if previous else Change.ADDED, objects[key], previous)
+        return objects[key]
+
+    def remove(self, collection: str, key: Key) -> Stored:
+        """Takes the object out; the answer carries the revision of its removal."""
+        previous = self._of(collection).objects.pop(key)
+        final = self.preview(previous.obj)
+        self._record(collection, Change.DELETED, final, previous)
+        return final
+
+    def preview(self, obj: Object) -> Stored:
+        """The object as it would be stored by the next write; a dry run ends here."""
+        return encoded(obj, self._revision + 1)
+
+    def snapshot(self, collection: str, at: int | None = None) -> list[Stored]:
+        """Every object in the order of its key, now or as of a revision. Raises Expired, ResourceVersionTooLarge."""
+        objects = self._of(collection).objects
+        if at is not None and at != self._revision:
+            objects = self._undone(collection, at)
+        return [objects[key] for key in sorted(objects)]
+
+    def watch(self, collection: str, since: int) -> Cursor:
+        """What happens after a revision. Raises Expired where part of it is forgotten, ResourceVersionTooLarge."""
+        if since > self._revision:
+            raise ResourceVersionTooLarge(since, self._revision)
+        return self._of(collection).log.cursor(since)
+
+    def namespaced_keys(self, namespace: str) -> Iterable[tuple[str, Key]]:
+        """Whatever lives in a namespace, with its collection."""
+        for collection, held in list(self._collections.items()):
+            for key in [key for key in held.objects if key[0] == namespace]:
+                yield collection, key
+
+    def close(self) -> None:
+        """Ends every watch, also those that begin later."""
+        self._closed = True
+        for collection in self._collections.values():
+            collection.log.close()
+
+    def _undone(self, collection: str, at: int) -> dict[Key, Stored]:
+        if at > self._revision:
+            raise ResourceVersionTooLarge(at, self._revision)
+        held = self._of(collection)
+        objects = dict(held.objects)
+        for event in held.log.newest_first(at):
+            if event.previous is None:
+                del objects[key_of(event.stored.obj)]
+            else:
+                objects[key_of(event.previous.obj)] = event.previous
+        return objects
+
+    def _record(self, collection: str, change: Change, stored: Stored, previous: Stored | None) -> None:
+        self._revision = stored.revision
+        self._of(collection).log.append(Event(change, stored, previous))
+
+    def _of(self, collection: str) -> _Collection:
+        held = self._collections.get(collection)
+        if held is None:
+            held = self._collections[collection] = _Collection(self._log_capacity)
+            if self._closed:
+                held.log.close()
+        return held

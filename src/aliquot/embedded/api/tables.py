@@ -1,0 +1,93 @@
+"""`meta.k8s.io/v1 Table`: the answers that `kubectl get` prints."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from aliquot.embedded.api.ages import age
+from aliquot.embedded.api.objects import Object, text_at
+from aliquot.embedded.api.statuses import BadRequest
+
+Cells = list[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column; with `wide` only `-o wide` shows it."""
+
+    name: str
+    description: str = ""
+    wide: bool = False
+    type: str = "string"
+
+    def definition(self) -> Object:
+        return {
+            "name": self.name,
+            "type": self.type,
+            "format": "name" if self.name == "Name" else "",
+            "description": self.description,
+            "priority": int(self.wide),
+        }
+
+
+def _no_conditions(_obj: Object) -> list[Object]:
+    return []
+
+
+@dataclass(frozen=True, slots=True)
+class TableFormat:
+    """The columns of a resource, and how an object fills them at a moment."""
+
+    columns: tuple[Column, ...]
+    cells: Callable[[Object, datetime], Cells]
+    conditions: Callable[[Object], list[Object]] = _no_conditions
+
+
+NAME = Column("Name", "The object's name.")
+AGE = Column("Age", "How long ago the object was created.")
+
+
+def name_of(obj: Object) -> str:
+    return text_at(obj, "metadata", "name")
+
+
+def age_of(obj: Object, at: datetime) -> str:
+    return age(text_at(obj, "metadata", "creationTimestamp"), at)
+
+
+GENERIC = TableFormat((NAME, AGE), lambda obj, at: [name_of(obj), age_of(obj, at)])
+
+
+def table(form: TableFormat, objects: Iterable[Object], metadata: Object, at: datetime, include: str) -> Object:
+    return {
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": metadata,
+        "columnDefinitions": [column.definition() for column in form.columns],
+        "rows": [_row(form, obj, at, include) for obj in objects],
+    }
+
+
+def _row(form: TableFormat, obj: Object, at: datetime, include: str) -> Object:
+    row = {"cells": form.cells(obj, at), "object": _included(obj, include)}
+    conditions = form.conditions(obj)
+    return {**row, "conditions": conditions} if conditions else row
+
+
+def _included(obj: Object, include: str) -> Object | None:
+    if include == "None":
+        return None
+    if include == "Object":
+        return obj
+    if include in ("", "Metadata"):
+        return partial_metadata(obj)
+    raise BadRequest(f"unrecognized includeObject value: {include!r}")
+
+
+def partial_metadata(obj: Object) -> Object:
+    return {
+        "kind": "PartialObjectMetadata",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": obj.get("metadata", {}),
+    }

@@ -1,0 +1,83 @@
+"""How a proposed object takes the place of a stored one: what is kept, what is refused."""
+
+from aliquot.embedded.api import shapes
+from aliquot.embedded.api.objects import Object, dig, text_at, with_metadata, without_nulls
+from aliquot.embedded.api.resources import Resource
+from aliquot.embedded.api.statuses import BadRequest, Conflict, Invalid, invalid
+from aliquot.embedded.api.validation import metadata_errors, metadata_update_errors
+
+STALE = "the object has been modified; please apply your changes to the latest version and try again"
+
+_SYSTEM_METADATA = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
+
+
+def successor(resource: Resource, current: Object, proposed: Object, part: str) -> Object:
+    """What is stored after the update; equal to `current` where it changes nothing. `part` is "" or "status".
+
+    Raises BadRequest, Conflict, Invalid.
+    """
+    proposed = without_nulls(proposed)
+    shapes.check(proposed, resource.strategy.shape, resource.kind)
+    _refuse_renaming(current, proposed)
+    _refuse_stale(resource, current, proposed)
+    merged = _with_kept_parts(resource, current, proposed, part)
+    complete = resource.strategy.defaults(merged)
+    _refuse_errors(resource, current, complete)
+    return _with_generation(resource, current, _with_system_metadata(current, complete))
+
+
+def refuse_unconditional(resource: Resource, proposed: Object) -> None:
+    if resource.strategy.needs_revision and not text_at(proposed, "metadata", "resourceVersion"):
+        error = invalid("metadata.resourceVersion", 0, "must be specified for an update")
+        raise Invalid(resource.group, resource.kind, text_at(proposed, "metadata", "name"), [error])
+
+
+def _refuse_renaming(current: Object, proposed: Object) -> None:
+    for field in ("name", "namespace"):
+        asked, present = text_at(proposed, "metadata", field), text_at(current, "metadata", field)
+        if asked and asked != present:
+            raise BadRequest(f"the {field} of the object ({asked}) does not match the one in the URL ({present})")
+
+
+def _refuse_stale(resource: Resource, current: Object, proposed: Object) -> None:
+    based_on = text_at(proposed, "metadata", "resourceVersion")
+    if based_on and based_on != text_at(current, "metadata", "resourceVersion"):
+        raise Conflict(resource.group, resource.plural, text_at(current, "metadata", "name"), STALE)
+
+
+def _with_kept_parts(resource: Resource, current: Object, proposed: Object, part: str) -> Object:
+    """The status changes only through its own subresource, and nothing but metadata changes beside it."""
+    typed = {**proposed, "apiVersion": current["apiVersion"], "kind": current["kind"]}
+    if part == "status":
+        kept = {name: value for name, value in current.items() if name not in ("metadata", "status")}
+        return {**kept, "metadata": proposed.get("metadata", {}), "status": proposed.get("status", {})}
+    if resource.subresource("status") is not None:
+        typed.pop("status", None)
+        if "status" in current:
+            typed["status"] = current["status"]
+    return typed
+
+
+def _refuse_errors(resource: Resource, current: Object, complete: Object) -> None:
+    named = with_metadata(complete, name=text_at(current, "metadata", "name"))
+    strategy = resource.strategy
+    errors = [
+        *metadata_errors(named),
+        *metadata_update_errors(current, named),
+        *strategy.errors(named),
+        *strategy.update_errors(current, named),
+    ]
+    if errors:
+        raise Invalid(resource.group, resource.kind, text_at(named, "metadata", "name"), errors)
+
+
+def _with_system_metadata(current: Object, complete: Object) -> Object:
+    kept = {name: dig(current, "metadata", name) for name in _SYSTEM_METADATA}
+    identity = {name: dig(current, "metadata", name) for name in ("name", "namespace", "uid", "resourceVersion")}
+    return with_metadata(complete, **identity, **kept, managedFields=None, selfLink=None)
+
+
+def _with_generation(resource: Resource, current: Object, complete: Object) -> Object:
+    if not resource.strategy.counts_generations or current.get("spec") == complete.get("spec"):
+        return complete
+    return with_metadata(complete, generation=(dig(current, "metadata", "generation") or 0) + 1)

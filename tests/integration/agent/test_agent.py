@@ -1,0 +1,136 @@
+"""The agent as a whole: what it publishes, what it tidies up, what stops it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aliquot import agent
+from aliquot.agent.inventory import Publisher
+from aliquot.dialects import DIALECTS
+from aliquot.dialects.gpushare import GPU_COUNT, GPU_MEM
+from aliquot.embedded.api import resources
+from aliquot.embedded.api.deletion import DeleteRequest
+from aliquot.embedded.kubelet_devices import DeviceManager
+from aliquot.errors import BadConfig
+from aliquot.kube import NODES, Client
+from aliquot.model import Gpu
+from aliquot.model.records import INVENTORY, read_inventory
+from tests.factories import make_cards, make_node, node_manifest
+from tests.fakes import FakeClock, FakeRuntime, ScriptedApi, answer, until
+
+CARDS = make_cards()
+
+
+class FakeNvml:
+    def __init__(self, *gpus: Gpu) -> None:
+        self._gpus = gpus
+
+    def cards(self) -> tuple[Gpu, ...]:
+        return self._gpus
+
+
+def settings(folder: Path, **fields: Any) -> agent.Settings:
+    defaults: dict[str, Any] = {
+        "node": "n1",
+        "device_plugins": folder / "device-plugins",
+        "pod_resources": folder / "pod-resources" / "kubelet.sock",
+        "runtime_endpoint": None,
+        "cdi_folder": folder / "cdi",
+        "devices": folder / "dev",
+    }
+    return agent.Settings(**defaults | fields)
+
+
+@asynccontextmanager
+async def running(folder: Path, client: Client, clock: FakeClock) -> AsyncIterator[DeviceManager]:
+    async with DeviceManager(folder / "device-plugins") as kubelet:
+        task = asyncio.create_task(agent.run(settings(folder), client, FakeNvml(*CARDS.gpus), clock))
+        await until(kubelet.capacity, "the agent is registered")
+        yield kubelet
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.fixture
+def node(scripted: ScriptedApi) -> None:
+    scripted.registry.create(resources.NODES, "", node_manifest("n1"))
+
+
+def shown(api: ScriptedApi) -> Any:
+    return api.registry.get(resources.NODES, "", "n1").obj
+
+
+@pytest.mark.usefixtures("node")
+async def test_the_agent_publishes_its_cards_and_their_number(
+    folder: Path, client: Client, scripted: ScriptedApi, clock: FakeClock
+) -> None:
+    async with running(folder, client, clock) as kubelet:
+        await until(lambda: GPU_COUNT in shown(scripted)["status"]["allocatable"])
+        assert read_inventory("n1", shown(scripted)["metadata"]["annotations"][INVENTORY]) == CARDS
+        assert shown(scripted)["status"]["capacity"][GPU_COUNT] == "2"
+        assert kubelet.capacity() == {GPU_MEM: 30}
+
+
+@pytest.mark.usefixtures("node")
+async def test_what_somebody_removes_is_written_again(
+    folder: Path, client: Client, scripted: ScriptedApi, clock: FakeClock
+) -> None:
+    """As kubelet does on a node that is made anew."""
+    async with running(folder, client, clock):
+        await until(lambda: GPU_COUNT in shown(scripted)["status"]["allocatable"])
+        await client.patch(NODES, "n1", {"metadata": {"annotations": {INVENTORY: None}}})
+        await client.patch(NODES, "n1", {"status": {"capacity": {GPU_COUNT: "0"}}}, part="status")
+        await until(lambda: INVENTORY in shown(scripted)["metadata"].get("annotations", {}))
+        await until(lambda: shown(scripted)["status"]["capacity"][GPU_COUNT] == "2")
+        scripted.registry.delete(resources.NODES, "", "n1", DeleteRequest())
+        scripted.registry.create(resources.NODES, "", node_manifest("n1"))
+        await until(lambda: INVENTORY in shown(scripted)["metadata"].get("annotations", {}))
+
+
+async def test_nothing_is_written_when_nothing_differs(client: Client, scripted: ScriptedApi) -> None:
+    publisher = Publisher(client, [DIALECTS["gpushare"]], CARDS)
+    await publisher.publish()
+    publisher.see(make_node("n1", CARDS))
+    await publisher.publish()
+    assert scripted.writes() == []
+
+
+@pytest.mark.usefixtures("node")
+async def test_a_write_that_fails_is_tried_again(client: Client, scripted: ScriptedApi) -> None:
+    publisher = Publisher(client, [DIALECTS["gpushare"]], CARDS)
+    publisher.see(make_node("n1"))
+    scripted.script("PATCH", "/nodes/n1$", answer(403, message="no"))
+    with pytest.raises(Exception, match="no"):
+        await publisher.publish()
+    await publisher.publish()
+    assert INVENTORY in shown(scripted)["metadata"]["annotations"]
+
+
+@pytest.mark.usefixtures("node")
+async def test_the_specs_of_pods_that_are_gone_are_removed(folder: Path, client: Client, clock: FakeClock) -> None:
+    left = folder / "cdi" / "aliquot.io-gpu_abc.json"
+    left.parent.mkdir()
+    left.write_text('{"annotations":{"aliquot.io/pod-uid":"gone"}}')
+    async with running(folder, client, clock):
+        await until(lambda: not left.exists(), "the spec of the last life is removed")
+        left.write_text('{"annotations":{"aliquot.io/pod-uid":"gone"}}')
+        await until(lambda: clock.sleeping)
+        await clock.move(10)
+        await until(lambda: not left.exists(), "and those of this one every 10 s")
+
+
+async def test_a_node_without_cards_is_refused(folder: Path, client: Client) -> None:
+    with pytest.raises(BadConfig, match="NVML lists no card on this node"):
+        await agent.run(settings(folder), client, FakeNvml())
+
+
+async def test_a_runtime_without_cdi_is_refused_before_anything_is_made(folder: Path, client: Client) -> None:
+    socket = folder / "cri.sock"
+    async with FakeRuntime(socket, {}):
+        with pytest.raises(BadConfig, match="has CDI switched off"):
+            await agent.run(settings(folder, runtime_endpoint=socket), client, FakeNvml(*CARDS.gpus))
+    assert sorted(path.name for path in folder.iterdir()) in ([], ["cri.sock"])

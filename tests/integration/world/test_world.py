@@ -1,0 +1,107 @@
+"""The demo's world: everything real but the API server, the kubelets, the cards and the containers."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from aliquot.cli.world import World
+from aliquot.dialects import DIALECTS
+from aliquot.dialects.gpushare import ASSIGNED, CONTAINER, DEV, IDX, POD
+from aliquot.embedded.api import resources
+from aliquot.kube import PODS
+from tests.factories import container_manifest, pod_manifest
+from tests.fakes import until
+
+SAMPLE = DIALECTS["gpushare"].sample_pod()
+
+
+@pytest.fixture
+async def world(folder: Path) -> AsyncIterator[World]:
+    async with World(folder, {"gpu-1": ("Tesla T4", "Tesla T4"), "gpu-2": ("NVIDIA A10",)}) as running:
+        yield running
+
+
+def shown(world: World, name: str) -> Any:
+    return world.cluster.registry.get(resources.PODS, "default", name).obj
+
+
+def phase(world: World, name: str) -> str:
+    return str(shown(world, name)["status"].get("phase"))
+
+
+async def run(world: World, *manifests: Any) -> None:
+    """Make pods and return when they run."""
+    for manifest in manifests:
+        await world.client.create(PODS, manifest, "default")
+    for manifest in manifests:
+        name = manifest["metadata"]["name"]
+        await until(lambda name=name: phase(world, name) == "Running", f"{name} runs")  # type: ignore[misc]
+
+
+def inside(world: World, name: str, container: str = "main") -> dict[str, str]:
+    pod = shown(world, name)
+    found = world.nodes[pod["spec"]["nodeName"]].inside[pod["metadata"]["uid"], container]
+    assert found.devices == [f"/dev/nvidia{found.environment[IDX]}", "/dev/nvidiactl"]
+    return found.environment
+
+
+async def test_the_sample_pod_runs_with_its_share_inside(world: World) -> None:
+    await run(world, SAMPLE)
+    name = SAMPLE["metadata"]["name"]
+    cards = world.plane.books.cards("gpu-1")
+    assert inside(world, name, "binpack-1") == {
+        "NVIDIA_VISIBLE_DEVICES": cards.gpus[0].uuid,
+        IDX: "0",
+        POD: "3",
+        CONTAINER: "3",
+        DEV: "15",
+    }
+    await until(lambda: shown(world, name)["metadata"]["annotations"][ASSIGNED] == "true")
+
+
+async def test_many_pods_of_a_user_each_get_the_card_that_their_annotation_names(world: World) -> None:
+    await run(world, *(pod_manifest(f"p{number}", 5) for number in range(10)))
+    found = [(shown(world, f"p{number}"), inside(world, f"p{number}")) for number in range(10)]
+    assert all(pod["metadata"]["annotations"][IDX] == environment[IDX] for pod, environment in found)
+    used = [(pod["spec"]["nodeName"], environment["NVIDIA_VISIBLE_DEVICES"]) for pod, environment in found]
+    assert sorted(used.count(card) for card in set(used)) == [3, 3, 4]
+
+
+async def test_a_pod_with_init_and_side_containers_runs(world: World) -> None:
+    containers = [container_manifest("a", 2), container_manifest("b", 3), container_manifest("plain", None)]
+    init = [container_manifest("fetch", 4), container_manifest("side", 1, restartPolicy="Always")]
+    await run(world, pod_manifest("p", containers=containers, initContainers=init))
+    shares = {name: inside(world, "p", name)[CONTAINER] for name in ("fetch", "side", "a", "b")}
+    assert shares == {"fetch": "4", "side": "1", "a": "2", "b": "3"}
+
+
+async def test_a_deleted_pod_releases_its_part_for_one_that_waits(world: World) -> None:
+    await run(world, pod_manifest("large", 22))
+    await world.client.create(PODS, pod_manifest("waits", 22), "default")
+    await until(lambda: "conditions" in shown(world, "waits")["status"])
+    (condition,) = shown(world, "waits")["status"]["conditions"]
+    assert condition["message"] == "0/2 nodes are available: 2 Insufficient GPU Memory in one device"
+    await world.client.delete(PODS, "large", "default")
+    await until(lambda: phase(world, "waits") == "Running")
+    assert world.nodes["gpu-2"].inside.keys() == {(shown(world, "waits")["metadata"]["uid"], "main")}
+    assert list(world.nodes["gpu-2"].cdi_folder.glob("*.json"))
+
+
+async def test_a_pod_that_went_around_the_scheduler_gets_no_card(world: World) -> None:
+    """The last line of defence: it waits on its node, and its status tells why."""
+    await run(world, SAMPLE)
+    await world.client.create(PODS, pod_manifest("around", "1k", node="gpu-1"), "default")
+    await until(lambda: phase(world, "around") == "Failed")
+    assert shown(world, "around")["status"]["reason"] == "UnexpectedAdmissionError"
+    assert phase(world, SAMPLE["metadata"]["name"]) == "Running"
+
+
+async def test_the_extender_s_routes_show_the_same_books(world: World) -> None:
+    await run(world, SAMPLE)
+    url = f"http://127.0.0.1:{world.door.port}"
+    async with aiohttp.ClientSession() as session, session.get(f"{url}/gpushare-scheduler/inspect") as response:
+        nodes = (await response.json())["nodes"]
+    assert [(node["name"], node["usedGPU"]) for node in nodes] == [("gpu-1", 3), ("gpu-2", 0)]
