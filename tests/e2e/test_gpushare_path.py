@@ -20,16 +20,13 @@ ANNOTATIONS = {
     "ALIYUN_COM_GPU_MEM_ASSIGNED",
     "ALIYUN_COM_GPU_MEM_ASSUME_TIME",
 }
+VARIABLES = ["NVIDIA_VISIBLE_DEVICES", *(f"ALIYUN_COM_GPU_MEM_{key}" for key in ("IDX", "POD", "CONTAINER", "DEV"))]
 
 
 def test_a_pod_gets_exactly_the_card_that_was_chosen(rig: Rig) -> None:
     """Also when its owner set the variables: what the CDI spec says wins."""
-    forged = [
-        {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"},
-        {"name": "ALIYUN_COM_GPU_MEM_IDX", "value": "7"},
-    ]
     wanted = pods.pod("seed", units=3)
-    wanted["spec"]["containers"][0]["env"] = forged
+    wanted["spec"]["containers"][0]["env"] = [{"name": name, "value": "forged"} for name in VARIABLES]
     pods.create(rig, [wanted])
     pods.wait_running(rig, ["seed"])
 

@@ -1,6 +1,6 @@
 """The embedded cluster of `aliquot demo` and of the tests: an API server in memory (`api`) and hollow GPU nodes.
 
-What it is not: a Kubernetes. It has no controllers, no admission policies and no authentication; containers are pretence.
+What it is not: a Kubernetes. It has no controllers, admission policies or authentication; containers are pretence.
 """
 
 from aliquot.embedded.api import ApiError, EmbeddedCluster

@@ -1,0 +1,31 @@
+"""What the documents promise is there."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from aliquot.dialects import DIALECTS
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
+EXAMPLES = sorted(ROOT.glob("examples/*.yaml"))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_link_to_a_file_leads_somewhere(document: Path) -> None:
+    links = re.findall(r"\]\(([^)#:]+)\)", document.read_text())
+    assert [link for link in links if not (document.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_make_target_that_is_named_exists(document: Path) -> None:
+    named = set(re.findall(r"`make ([a-z0-9]+)", document.read_text()))
+    targets = set(re.findall(r"^([a-z0-9]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert named <= targets
+
+
+def test_every_dialect_has_its_sample_as_an_example() -> None:
+    examples = {path.stem: yaml.safe_load(path.read_text()) for path in EXAMPLES}
+    assert examples == {dialect.name: dialect.sample_pod() for dialect in DIALECTS.values()}
