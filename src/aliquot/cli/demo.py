@@ -48,7 +48,7 @@ def command(stay: bool | None, seconds: float, api_port: int, log_level: str) ->
 async def _demo(stays: bool, seconds: float, api_port: int) -> None:
     with tempfile.TemporaryDirectory(prefix="aliquot-") as folder:
         async with World(Path(folder), api_port=api_port) as world:
-            showing.welcome(world)
+            showing.welcome(world, stays=stays)
             for dialect in DIALECTS.values():
                 sample = dialect.sample_pod()
                 await world.client.create(PODS, sample, sample["metadata"]["namespace"])

@@ -17,11 +17,14 @@ _HEADER = ("POD", "DIALECT", "STATUS", "NODE", "GPU (simulated)", "CORES", "MEMO
 _BAR = 24
 
 
-def welcome(world: World) -> None:
+def welcome(world: World, *, stays: bool) -> None:
+    click.echo("An embedded cluster with simulated GPUs; Aliquot's own parts are real.")
+    if not stays:
+        click.echo("It ends when every sample pod runs; with --stay, or on a terminal, it stays open for you to try.\n")
+        return
     kubectl = f"kubectl --kubeconfig {world.kubeconfig}"
     inspect = f"http://127.0.0.1:{world.door.port}/gpushare-scheduler/inspect"
     click.echo(
-        "An embedded cluster with simulated GPUs; Aliquot's own parts are real.\n"
         f"  kubeconfig   {world.kubeconfig}\n"
         f"  API server   {world.cluster.url}\n"
         f"  gpushare     {inspect}\n"
@@ -29,6 +32,7 @@ def welcome(world: World) -> None:
         f"  {kubectl} get nodes,pods -A -o wide\n"
         f"  {kubectl} describe pod binpack-1\n"
         f"  {kubectl} get pods -w\n"
+        f"  {kubectl} delete pod binpack-1\n"
         f"  curl {inspect}\n"
     )
 

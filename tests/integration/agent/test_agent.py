@@ -49,7 +49,7 @@ def settings(folder: Path, **fields: Any) -> agent.Settings:
 async def running(folder: Path, client: Client, clock: FakeClock) -> AsyncIterator[DeviceManager]:
     async with DeviceManager(folder / "device-plugins") as kubelet:
         task = asyncio.create_task(agent.run(settings(folder), client, FakeNvml(*CARDS.gpus), clock))
-        await until(kubelet.capacity, "the agent is registered")
+        await until(lambda: any(kubelet.capacity().values()), "the agent is registered")
         yield kubelet
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

@@ -60,7 +60,10 @@ async def test_the_reason_is_written_once_while_it_stays_the_same(room: Room, sc
     for _ in range(3):
         await scheduler.place_pending()
         await room.in_step()
-    assert len(room.api.writes()) == 1
+    assert [(seen.method, seen.path.rpartition("/")[2]) for seen in room.api.writes()] == [
+        ("PATCH", "status"),
+        ("POST", "events"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -81,6 +84,30 @@ async def test_a_node_that_cannot_start_the_pod_is_not_used(
     await scheduler.place_pending()
     assert node_of(room, pod) == ""
     assert why in why_waiting(room, pod)
+
+
+async def test_the_pod_s_events_tell_what_became_of_it(room: Room, scheduler: Scheduler) -> None:
+    await room.add_pod()
+    await scheduler.place_pending()
+    await room.add_node()
+    await scheduler.place_pending()
+    events = [seen.body for seen in room.api.writes() if seen.path.endswith("/events")]
+    assert [(event["type"], event["reason"], event["message"]) for event in events] == [
+        ("Warning", "FailedScheduling", "0/0 nodes are available: no node is ready"),
+        ("Normal", "Scheduled", "Successfully assigned default/p to n1"),
+    ]
+    assert {event["involvedObject"]["name"] for event in events} == {"p"}
+
+
+@pytest.mark.parametrize("path", ["/status$", "/events$"], ids=["the condition", "the event"])
+async def test_what_cannot_be_told_stops_nobody(room: Room, scheduler: Scheduler, path: str) -> None:
+    await room.add_node()
+    await room.add_pod("large", 16)
+    small = await room.add_pod("small", 1)
+    room.api.script("PATCH", path, answer(403, message="no"))
+    room.api.script("POST", path, answer(403, message="no"))
+    await scheduler.place_pending()
+    assert node_of(room, small) == "n1"
 
 
 async def test_a_pod_is_bound_as_soon_as_kubelet_offers_the_resource(running: Room) -> None:
