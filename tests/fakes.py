@@ -104,6 +104,29 @@ def answer(status: int, **fields: Any) -> Fault:
     return refuse
 
 
+def body(content: bytes, status: int = 200) -> Fault:
+    """Any bytes as an answer."""
+
+    async def send(_: web.Request, __: Next) -> web.StreamResponse:
+        return web.Response(body=content, status=status, content_type="application/json")
+
+    return send
+
+
+def stream(*pieces: bytes, then_cut: bool = False) -> Fault:
+    """A watch that sends these pieces, each for itself, and ends."""
+
+    async def send(request: web.Request, _: Next) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(request)
+        for piece in pieces:
+            await response.write(piece)
+            await asyncio.sleep(0)
+        return _cut(request) if then_cut else response
+
+    return send
+
+
 def held(arrived: asyncio.Event, release: asyncio.Event) -> Fault:
     """Says that a request has arrived, and carries it out only when told to."""
 
@@ -125,13 +148,14 @@ def _cut(request: web.Request) -> web.StreamResponse:
 class Seen:
     method: str
     path: str
+    query: str
     body: Any
 
 
 class ScriptedApi:
     """The embedded API server, with a list of what was asked of it and faults for chosen requests.
 
-    A fault is used once: `api.script("POST", "pods/.*/binding", cut_after)`.
+    A fault is used once: `api.script("POST", "pods/.*/binding", cut_after)`; the path may name the query too.
     """
 
     def __init__(self) -> None:
@@ -166,15 +190,19 @@ class ScriptedApi:
     def writes(self) -> list[Seen]:
         return [seen for seen in self.seen if seen.method != "GET"]
 
+    def queries(self, part: str) -> list[str]:
+        return [seen.query for seen in self.seen if part in seen.query]
+
     def bindings(self) -> list[Seen]:
         return [seen for seen in self.writes() if seen.path.endswith("/binding")]
 
     @web.middleware
     async def _through(self, request: web.Request, handler: Next) -> web.StreamResponse:
-        body = await request.read()
-        self.seen.append(Seen(request.method, request.path, msgspec.json.decode(body) if body else None))
+        sent = await request.read()
+        decoded = msgspec.json.decode(sent) if sent else None
+        self.seen.append(Seen(request.method, request.path, request.query_string, decoded))
         for place, (method, path, fault) in enumerate(self._script):
-            if request.method == method and path.search(request.path):
+            if request.method == method and path.search(request.path_qs):
                 del self._script[place]
                 return await fault(request, handler)
         return await handler(request)

@@ -94,7 +94,7 @@ def read_inventory(node: str, text: str) -> NodeGpus:
 def _read(name: str, text: str, kind: type[_Record]) -> _Record:
     try:
         record = msgspec.json.decode(text, type=kind)
-    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
         raise BadRecord(f"{name} cannot be read: {error}") from error
     if record.v != _VERSION:
         raise BadRecord(f"{name} has version {record.v}; this Aliquot reads version {_VERSION}")

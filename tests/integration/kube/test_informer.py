@@ -1,0 +1,160 @@
+"""The informer: a copy that follows the API server through everything that breaks."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from aliquot.embedded.api import resources
+from aliquot.embedded.api.deletion import DeleteRequest
+from aliquot.kube import NODES, Client, Informer
+from aliquot.model import Node
+from tests.factories import node_manifest
+from tests.fakes import FakeClock, Fault, ScriptedApi, answer, body, cut_before, held, stream, until
+
+LIST, WATCH = "limit=", "watch=true"
+
+
+class Follower:
+    """An informer of nodes and all that it has told."""
+
+    def __init__(self, api: ScriptedApi, client: Client, clock: FakeClock) -> None:
+        self.api = api
+        self.clock = clock
+        self.told: list[str] = []
+        self.informer: Informer[Node] = Informer(client, NODES, self._tell, clock=clock)
+
+    def _tell(self, old: Node | None, new: Node | None) -> None:
+        change = "+" if old is None else "-" if new is None else "~"
+        node = new or old
+        assert node is not None
+        assert (self.informer.get(node.key) is new) or new is None
+        self.told.append(f"{change}{node.key}")
+
+    def make(self, name: str) -> None:
+        self.api.registry.create(resources.NODES, "", node_manifest(name))
+
+    def remove(self, name: str) -> None:
+        self.api.registry.delete(resources.NODES, "", name, DeleteRequest())
+
+    async def has(self, *names: str) -> None:
+        await until(lambda: {node.key for node in self.informer.all()} == set(names), f"the copy has {names}")
+
+    async def trouble(self) -> str:
+        await until(lambda: self.informer.trouble and self.clock.sleeping, "there is trouble")
+        return self.informer.trouble
+
+
+@pytest.fixture
+async def follower(scripted: ScriptedApi, client: Client, clock: FakeClock) -> AsyncIterator[Follower]:
+    made = Follower(scripted, client, clock)
+    task = asyncio.create_task(made.informer.run())
+    yield made
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_what_is_there_and_what_happens_is_told_in_order(follower: Follower) -> None:
+    assert follower.informer.trouble == "has not listed yet"
+    follower.make("a")
+    await follower.informer.synced.wait()
+    assert follower.informer.trouble == ""
+    follower.make("b")
+    await follower.has("a", "b")
+    follower.remove("a")
+    await follower.has("b")
+    assert follower.told == ["+a", "+b", "-a"]
+
+
+BREAKS = [
+    pytest.param([stream(then_cut=True)], id="the stream is cut"),
+    pytest.param([cut_before] * 2, id="the connection is cut, and aiohttp's second one too"),
+    pytest.param([answer(500, message="tests")], id="the server fails"),
+    pytest.param([answer(429, message="tests")], id="the server is busy"),
+    pytest.param([stream(b"nonsense\n")], id="the stream is no JSON"),
+    pytest.param(
+        [stream(b'{"type":"ERROR","object":{"code":500,"message":"tests"}}\n')], id="an error comes in the stream"
+    ),
+]
+
+
+@pytest.mark.parametrize("faults", BREAKS)
+async def test_what_happens_while_the_watch_is_broken_is_told_after_the_next_list(
+    follower: Follower, faults: list[Fault]
+) -> None:
+    for name in ("kept", "deleted", "made-again"):
+        follower.make(name)
+    follower.api.script("GET", WATCH, *faults)
+    assert (await follower.trouble()).startswith("cannot read nodes: ")
+    assert follower.told == ["+deleted", "+kept", "+made-again"]
+    follower.remove("deleted")
+    follower.remove("made-again")
+    follower.make("made-again")
+    follower.make("new")
+    await follower.clock.move(1)
+    await follower.has("kept", "made-again", "new")
+    assert follower.told[3:] == ["-deleted", "~kept", "-made-again", "+made-again", "+new"]
+    await until(lambda: follower.informer.trouble == "")
+
+
+async def test_a_watch_that_the_server_ends_goes_on_where_it_was_without_a_list(follower: Follower) -> None:
+    follower.api.script("GET", WATCH, stream(), stream())
+    await follower.informer.synced.wait()
+    follower.make("a")
+    await follower.has("a")
+    lists = [seen for seen in follower.api.seen if seen.path == "/api/v1/nodes"]
+    assert len(lists) == 4
+    assert follower.clock.asked == []
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [
+        pytest.param(answer(410, message="too old"), id="as the answer"),
+        pytest.param(stream(b'{"type":"ERROR","object":{"code":410,"message":"too old"}}\n'), id="in the stream"),
+    ],
+)
+async def test_a_version_that_is_too_old_is_listed_again_at_once(follower: Follower, gone: Fault) -> None:
+    follower.make("a")
+    follower.api.script("GET", WATCH, gone)
+    await until(lambda: len(follower.api.seen) >= 4)
+    await follower.has("a")
+    assert follower.clock.asked == []
+    assert follower.told == ["+a", "~a"]
+
+
+async def test_the_pause_grows_while_the_server_is_away(follower: Follower) -> None:
+    follower.api.script("GET", LIST, *[answer(503, message="away")] * 8)
+    for _ in range(8):
+        assert await follower.trouble() == "cannot read nodes: the API server answered 503: away"
+        await follower.clock.move(10)
+    await follower.informer.synced.wait()
+    for pause, longest in zip(follower.clock.asked, (0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10, 10), strict=True):
+        assert longest / 2 <= pause <= longest
+
+
+async def test_the_pause_is_short_again_after_a_success(follower: Follower) -> None:
+    follower.api.script("GET", LIST, *[answer(503, message="away")] * 3)
+    follower.api.script("GET", WATCH, stream(then_cut=True))
+    for _ in range(4):
+        await follower.trouble()
+        await follower.clock.move(10)
+    await until(lambda: follower.informer.trouble == "")
+    assert follower.clock.asked[2] > 0.2 >= follower.clock.asked[3]
+
+
+async def test_a_list_that_cannot_be_read_is_trouble_and_keeps_what_was_known(follower: Follower) -> None:
+    follower.make("a")
+    follower.api.script("GET", WATCH, stream(then_cut=True))
+    await follower.trouble()
+    follower.api.script("GET", LIST, body(b"{}"))
+    await follower.clock.move(1)
+    assert "the API server sent what is no" in await follower.trouble()
+    assert [node.key for node in follower.informer.all()] == ["a"]
+
+
+async def test_bookmarks_move_the_version_from_which_a_watch_goes_on(follower: Follower) -> None:
+    bookmark = b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"1"}}}\n'
+    follower.api.script("GET", WATCH, stream(bookmark), held(asyncio.Event(), asyncio.Event()))
+    await until(lambda: len(follower.api.queries(WATCH)) == 2)
+    assert "resourceVersion=1&" in follower.api.queries(WATCH)[1]

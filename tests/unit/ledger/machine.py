@@ -1,0 +1,196 @@
+"""The ledger under any sequence of changes, beside a model that is too simple to be wrong.
+
+tests/unit runs it briefly, tests/soak for as long as it is told to.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from aliquot.errors import NoRoom
+from aliquot.ledger import Entry, Ledger, State
+from aliquot.model import CORES, Charge, NodeGpus, Placement, Slice
+from tests.factories import make_cards
+
+NODES = ("n1", "n2", "n3")
+UIDS = tuple(f"uid-{number}" for number in range(6))
+SIZES = (0, 1000, 4000, 8000, 16000)
+
+nodes = st.sampled_from(NODES)
+uids = st.sampled_from(UIDS)
+cards = st.lists(st.sampled_from(SIZES), max_size=3)
+parts = st.dictionaries(
+    st.integers(0, 3),
+    st.tuples(st.integers(0, CORES), st.integers(0, 16000)),
+    min_size=1,
+    max_size=2,
+)
+
+
+@dataclass(frozen=True)
+class Held:
+    """What the model knows of an entry."""
+
+    charges: Mapping[str, Charge]
+    state: State
+
+
+def taken(entries: Mapping[str, Held]) -> dict[str, Charge]:
+    """The sums, added up anew."""
+    totals: dict[str, Charge] = defaultdict(Charge)
+    for held in entries.values():
+        for uuid, charge in held.charges.items():
+            totals[uuid] += charge
+    return {uuid: total for uuid, total in totals.items() if total != Charge()}
+
+
+class LedgerMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.ledger = Ledger()
+        self.cards: dict[str, NodeGpus] = {}
+        self.held: dict[str, dict[str, Held]] = {node: {} for node in NODES}
+
+    # -- what can happen
+
+    @rule(node=nodes, mib=cards)
+    def set_cards(self, node: str, mib: list[int]) -> None:
+        self.cards[node] = make_cards(node, mib=mib)
+        self.ledger.set_cards(self.cards[node])
+
+    @rule(node=nodes)
+    def drop_node(self, node: str) -> None:
+        self.cards.pop(node, None)
+        self.ledger.drop_node(node)
+
+    @rule(uid=uids, node=nodes, wanted=parts)
+    def claim(self, uid: str, node: str, wanted: dict[int, tuple[int, int]]) -> None:
+        placement, charges = place(node, wanted)
+        before, version = self._everything(), self.ledger.version(node)
+        if self._fits(uid, node, charges):
+            self.ledger.claim(uid, placement, charges)
+            self.held[node][uid] = Held(charges, State.CLAIMED)
+            assert self.ledger.version(node) > version
+        else:
+            with pytest.raises(NoRoom):
+                self.ledger.claim(uid, placement, charges)
+            assert self._everything() == before, "a refused claim changed something"
+            assert self.ledger.version(node) == version
+
+    @rule(uid=uids, node=nodes, wanted=parts)
+    def adopt(self, uid: str, node: str, wanted: dict[int, tuple[int, int]]) -> None:
+        placement, charges = place(node, wanted)
+        self.ledger.adopt(uid, placement, charges)
+        for entries in self.held.values():
+            entries.pop(uid, None)
+        self.held[node][uid] = Held(charges, State.BOUND)
+
+    @rule(uid=uids, node=nodes)
+    def confirm(self, uid: str, node: str) -> None:
+        self.ledger.confirm(uid, node)
+        if uid in self.held[node]:
+            self.held[node][uid] = Held(self.held[node][uid].charges, State.BOUND)
+
+    @rule(uid=uids, node=nodes)
+    def release_on_one_node(self, uid: str, node: str) -> None:
+        changed = self.ledger.release(uid, node)
+        assert changed == ([node] if self.held[node].pop(uid, None) else [])
+
+    @rule(uid=uids)
+    def release_everywhere(self, uid: str) -> None:
+        expected = [node for node in NODES if self.held[node].pop(uid, None)]
+        assert self.ledger.release(uid) == expected
+
+    @precondition(lambda self: any(self.cards.values()))
+    @rule(uid=st.just("uid-passing"), node=nodes, wanted=parts)
+    def claim_and_release(self, uid: str, node: str, wanted: dict[int, tuple[int, int]]) -> None:
+        """Giving back restores exactly what was."""
+        placement, charges = place(node, wanted)
+        before = self._everything()
+        if self._fits(uid, node, charges):
+            self.ledger.claim(uid, placement, charges)
+            assert self.ledger.release(uid) == [node]
+        assert self._everything() == before
+
+    # -- what must always hold
+
+    @invariant()
+    def entries_are_those_of_the_model(self) -> None:
+        for node in NODES:
+            shown = {entry.uid: Held(entry.charges, entry.state) for entry in self.ledger.entries(node)}
+            assert shown == self.held[node]
+
+    @invariant()
+    def sums_are_those_of_the_entries(self) -> None:
+        for node in NODES:
+            assert self.ledger.used(node) == taken(self.held[node])
+
+    @invariant()
+    def free_is_what_is_left_and_never_negative(self) -> None:
+        for node in NODES:
+            used = taken(self.held[node])
+            for index in range(4):
+                uuid = f"GPU-{node}-{index}"
+                assert self.ledger.free(node, uuid) == self._free(node, uuid, used.get(uuid, Charge()))
+
+    @invariant()
+    def pods_are_found_by_their_nodes(self) -> None:
+        for uid in UIDS:
+            on = {node for node in NODES if uid in self.held[node]}
+            assert self.ledger.nodes_of(uid) == on
+            assert {node for node in NODES if self.ledger.entry(uid, node)} == on
+
+    @invariant()
+    def oversold_cards_are_reported(self) -> None:
+        expected = [
+            (node, gpu.uuid)
+            for node, has in self.cards.items()
+            for gpu in has.gpus
+            if (used := taken(self.held[node]).get(gpu.uuid, Charge())).mib > gpu.mib or used.cores > CORES
+        ]
+        assert self.ledger.oversold() == sorted(expected)
+
+    @invariant()
+    def a_ledger_rebuilt_from_the_entries_is_the_same(self) -> None:
+        rebuilt = Ledger()
+        for node in sorted(self.cards, reverse=True):
+            rebuilt.set_cards(self.cards[node])
+        for node in NODES:
+            for entry in self.ledger.entries(node):
+                if len(self.ledger.nodes_of(entry.uid)) == 1:
+                    rebuilt.adopt(entry.uid, entry.placement, entry.charges)
+        for node in NODES:
+            alone = {uid: held for uid, held in self.held[node].items() if len(self.ledger.nodes_of(uid)) == 1}
+            assert rebuilt.used(node) == taken(alone)
+
+    # -- the model
+
+    def _fits(self, uid: str, node: str, charges: Mapping[str, Charge]) -> bool:
+        """By the letter: every card is there, and what others hold and this fit on it."""
+        has = self.cards.get(node)
+        others = taken({other: held for other, held in self.held[node].items() if other != uid})
+        for uuid, charge in charges.items():
+            if has is None or uuid not in has.by_uuid:
+                return False
+            free = self._free(node, uuid, others.get(uuid, Charge()))
+            if charge.mib > free.mib or charge.cores > free.cores:
+                return False
+        return True
+
+    def _free(self, node: str, uuid: str, used: Charge) -> Charge:
+        gpu = self.cards[node].by_uuid.get(uuid) if node in self.cards else None
+        return Charge(max(0, CORES - used.cores), max(0, gpu.mib - used.mib)) if gpu else Charge()
+
+    def _everything(self) -> dict[str, tuple[list[Entry], Mapping[str, Charge]]]:
+        return {node: (self.ledger.entries(node), self.ledger.used(node)) for node in NODES}
+
+
+def place(node: str, wanted: Mapping[int, tuple[int, int]]) -> tuple[Placement, dict[str, Charge]]:
+    uuids = {index: f"GPU-{node}-{index}" for index in wanted}
+    slices = tuple(Slice(uuids[index], index, index, cores, mib) for index, (cores, mib) in wanted.items())
+    charges = {uuids[index]: Charge(cores, mib) for index, (cores, mib) in wanted.items()}
+    return Placement(node, "tests", {"main": slices}), charges

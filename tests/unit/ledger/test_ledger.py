@@ -1,0 +1,118 @@
+"""The ledger: one entry per pod and node, sums that follow, refusals that change nothing."""
+
+import pytest
+
+from aliquot.errors import NoRoom
+from aliquot.ledger import Ledger, State
+from aliquot.model import Charge
+from tests.factories import charge_of, make_cards, make_placement
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    made = Ledger()
+    for node in ("n1", "n2"):
+        made.set_cards(make_cards(node))
+    return made
+
+
+def claim(ledger: Ledger, uid: str, node: str = "n1", index: int = 0, mib: int = 3072) -> None:
+    placement = make_placement(make_cards(node), index, main=mib)
+    ledger.claim(uid, placement, charge_of(placement))
+
+
+def adopt(ledger: Ledger, uid: str, node: str = "n1", index: int = 0, mib: int = 3072) -> None:
+    placement = make_placement(make_cards(node), index, main=mib)
+    ledger.adopt(uid, placement, charge_of(placement))
+
+
+def test_a_claim_takes_its_part_and_a_release_gives_it_back(ledger: Ledger) -> None:
+    claim(ledger, "a")
+    assert ledger.used("n1") == {"GPU-n1-0": Charge(0, 3072)}
+    assert ledger.free("n1", "GPU-n1-0") == Charge(100, 12288)
+    assert ledger.release("a") == ["n1"]
+    assert ledger.used("n1") == {}
+    assert ledger.release("a") == []
+
+
+@pytest.mark.parametrize(
+    ("node", "index", "mib", "text"),
+    [
+        pytest.param("n1", 0, 12289, "has 12288 MiB and 100 % of cores left, not 12289 MiB and 0 %", id="too much"),
+        pytest.param("n3", 0, 1, "the node has no card GPU-n3-0", id="an unknown node"),
+    ],
+)
+def test_a_claim_that_does_not_fit_is_refused_with_the_numbers(
+    ledger: Ledger, node: str, index: int, mib: int, text: str
+) -> None:
+    claim(ledger, "a")
+    with pytest.raises(NoRoom, match=text):
+        claim(ledger, "b", node, index, mib)
+    assert ledger.nodes_of("b") == frozenset()
+
+
+def test_claiming_again_replaces_the_earlier_claim_and_can_grow_into_its_own_part(ledger: Ledger) -> None:
+    claim(ledger, "a", mib=15360)
+    claim(ledger, "a", mib=15359)
+    assert ledger.used("n1") == {"GPU-n1-0": Charge(0, 15359)}
+
+
+def test_a_larger_claim_that_is_refused_leaves_the_earlier_one(ledger: Ledger) -> None:
+    claim(ledger, "a", mib=1000)
+    version = ledger.version("n1")
+    with pytest.raises(NoRoom):
+        claim(ledger, "a", mib=99999)
+    assert (ledger.used("n1"), ledger.version("n1")) == ({"GPU-n1-0": Charge(0, 1000)}, version)
+
+
+def test_a_pod_is_adopted_once_and_loses_its_claims_elsewhere(ledger: Ledger) -> None:
+    claim(ledger, "a", "n1")
+    claim(ledger, "a", "n2")
+    assert ledger.nodes_of("a") == {"n1", "n2"}
+    adopt(ledger, "a", "n2")
+    assert ledger.nodes_of("a") == {"n2"}
+    assert ledger.used("n1") == {}
+
+
+def test_a_card_that_others_sold_twice_is_reported_and_has_nothing_free(ledger: Ledger) -> None:
+    adopt(ledger, "a", mib=10000)
+    adopt(ledger, "b", mib=10000)
+    assert ledger.oversold() == [("n1", "GPU-n1-0")]
+    assert ledger.free("n1", "GPU-n1-0") == Charge(100, 0)
+    ledger.release("a")
+    assert ledger.oversold() == []
+
+
+def test_a_confirmed_claim_is_bound_and_a_pod_that_has_gone_stays_gone(ledger: Ledger) -> None:
+    claim(ledger, "a")
+    ledger.confirm("a", "n1")
+    ledger.confirm("gone", "n1")
+    (entry,) = ledger.entries("n1")
+    assert entry.state is State.BOUND
+
+
+def test_what_is_held_outlives_its_card_and_its_node(ledger: Ledger) -> None:
+    claim(ledger, "a")
+    ledger.set_cards(make_cards(mib=()))
+    assert ledger.free("n1", "GPU-n1-0") == Charge()
+    ledger.drop_node("n1")
+    with pytest.raises(NoRoom):
+        claim(ledger, "b")
+    ledger.set_cards(make_cards())
+    assert ledger.free("n1", "GPU-n1-0") == Charge(100, 12288)
+
+
+def test_nothing_is_known_of_a_node_that_is_gone_and_held_by_nobody(ledger: Ledger) -> None:
+    claim(ledger, "a")
+    ledger.drop_node("n1")
+    ledger.release("a")
+    assert (ledger.version("n1"), ledger.entries("n1"), ledger.used("n1")) == (0, [], {})
+
+
+def test_every_change_of_a_node_raises_its_version_and_no_other_s(ledger: Ledger) -> None:
+    versions = [ledger.version("n1")]
+    for change in (lambda: claim(ledger, "a"), lambda: ledger.release("a"), lambda: ledger.set_cards(make_cards())):
+        change()
+        versions.append(ledger.version("n1"))
+    assert versions == sorted(set(versions))
+    assert ledger.version("n2") == 1

@@ -1,0 +1,180 @@
+"""How we find an API server: kubeconfigs and service accounts."""
+
+import base64
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+import yaml
+
+from aliquot.errors import BadConfig
+from aliquot.kube import Access, find, from_kubeconfig
+from aliquot.kube.access import in_cluster
+
+AUTHORITY = trustme.CA()
+CERTIFICATE = AUTHORITY.issue_cert("aliquot.example")
+PEM = {
+    "ca": AUTHORITY.cert_pem.bytes(),
+    "certificate": CERTIFICATE.cert_chain_pems[0].bytes(),
+    "key": CERTIFICATE.private_key_pem.bytes(),
+}
+
+
+def kubeconfig(tmp_path: Path, cluster: Any = None, user: Any = None, **fields: Any) -> Path:
+    config = {
+        "clusters": [{"name": "c", "cluster": {"server": "https://api.example:6443/"} | (cluster or {})}],
+        "users": [{"name": "u", "user": user or {}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+        **fields,
+    }
+    path = tmp_path / "kubeconfig"
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+def files(tmp_path: Path) -> None:
+    for name, content in PEM.items():
+        (tmp_path / f"{name}.pem").write_bytes(content)
+
+
+def data(name: str) -> str:
+    return base64.b64encode(PEM[name]).decode()
+
+
+def test_the_server_is_that_of_the_current_context(tmp_path: Path) -> None:
+    assert from_kubeconfig(kubeconfig(tmp_path)).server == "https://api.example:6443"
+
+
+def test_certificates_are_read_from_files_beside_the_kubeconfig(tmp_path: Path) -> None:
+    files(tmp_path)
+    user = {"client-certificate": "certificate.pem", "client-key": "key.pem"}
+    tls = from_kubeconfig(kubeconfig(tmp_path, {"certificate-authority": "ca.pem"}, user)).tls
+    assert tls is not None
+    assert tls.verify_mode is ssl.CERT_REQUIRED
+    assert len(tls.get_ca_certs()) >= 1
+
+
+def test_certificates_are_read_from_data(tmp_path: Path) -> None:
+    user = {"client-certificate-data": data("certificate"), "client-key-data": data("key")}
+    tls = from_kubeconfig(kubeconfig(tmp_path, {"certificate-authority-data": data("ca")}, user)).tls
+    assert tls is not None
+
+
+def test_verification_is_off_only_where_the_kubeconfig_says_so(tmp_path: Path) -> None:
+    tls = from_kubeconfig(kubeconfig(tmp_path, {"insecure-skip-tls-verify": True})).tls
+    assert tls is not None
+    assert (tls.verify_mode, tls.check_hostname) == (ssl.CERT_NONE, False)
+
+
+def test_plain_http_needs_no_certificates(tmp_path: Path) -> None:
+    assert from_kubeconfig(kubeconfig(tmp_path, {"server": "http://127.0.0.1:1"})) == Access("http://127.0.0.1:1")
+
+
+def test_a_token_is_sent_and_a_token_file_is_read_again_each_time(tmp_path: Path) -> None:
+    assert from_kubeconfig(kubeconfig(tmp_path, user={"token": "abc"})).headers() == {"Authorization": "Bearer abc"}
+    access = from_kubeconfig(kubeconfig(tmp_path, user={"tokenFile": "token"}))
+    for token in ("one", "two"):
+        (tmp_path / "token").write_text(f"{token}\n")
+        assert access.headers() == {"Authorization": f"Bearer {token}"}
+
+
+BROKEN: list[Any] = [
+    pytest.param({"current-context": "other"}, "contexts has no 'other'", id="a context that is not there"),
+    pytest.param({"contexts": None}, "contexts has no 'x'", id="no contexts"),
+    pytest.param({"clusters": []}, "clusters has no 'c'", id="no cluster"),
+    pytest.param({"users": []}, "users has no 'u'", id="no user"),
+    pytest.param({"clusters": [{"name": "c", "cluster": {}}]}, "KeyError: 'server'", id="no server"),
+    pytest.param({"contexts": ["x"]}, "AttributeError", id="contexts of another form"),
+    pytest.param({"cluster": {"server": "localhost:8080"}}, "must start with https:// or http://", id="no address"),
+    pytest.param({"cluster": {"certificate-authority": "gone.pem"}}, "gone.pem", id="a file that is not there"),
+    pytest.param({"cluster": {"certificate-authority-data": "!"}}, "a certificate cannot be used", id="no base64"),
+    pytest.param({"cluster": {"certificate-authority-data": "eA=="}}, "a certificate cannot be used", id="no PEM"),
+    pytest.param({"user": {"exec": {"command": "aws"}}}, "exec and auth-provider plug-ins are not", id="exec"),
+    pytest.param({"user": {"auth-provider": {"name": "gcp"}}}, "use a token or certificate", id="auth-provider"),
+]
+
+
+@pytest.mark.parametrize(("fields", "text"), BROKEN)
+def test_a_kubeconfig_that_cannot_be_used_is_refused_by_its_missing_piece(
+    tmp_path: Path, fields: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(BadConfig, match=f"kubeconfig.*{text}"):
+        from_kubeconfig(kubeconfig(tmp_path, **fields))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"- a\n", b"text", b"{", b"\xff\xfe\x00"],
+    ids=["empty", "a list", "text", "no YAML", "no text"],
+)
+def test_a_file_that_is_no_kubeconfig_is_refused_by_its_name(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "kubeconfig"
+    path.write_bytes(content)
+    with pytest.raises(BadConfig, match=f"kubeconfig {path} cannot be used"):
+        from_kubeconfig(path)
+
+
+# -- where to look
+
+
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Neither kubeconfig nor service account."""
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    return monkeypatch
+
+
+def test_a_kubeconfig_is_found_by_option_then_environment_then_home(tmp_path: Path, bare: pytest.MonkeyPatch) -> None:
+    homely = tmp_path / "home" / ".kube" / "config"
+    homely.parent.mkdir(parents=True)
+    kubeconfig(tmp_path, {"server": "http://home"}).rename(homely)
+    assert find(None).server == "http://home"
+    bare.setenv("KUBECONFIG", str(kubeconfig(tmp_path, {"server": "http://environment"})))
+    assert find(None).server == "http://environment"
+    option = tmp_path / "option"
+    kubeconfig(tmp_path, {"server": "http://option"}).rename(option)
+    assert find(str(option)).server == "http://option"
+
+
+@pytest.mark.usefixtures("bare")
+def test_without_any_way_the_ways_are_named() -> None:
+    with pytest.raises(BadConfig, match="give --kubeconfig, set KUBECONFIG, or run in a pod"):
+        find(None)
+
+
+@pytest.mark.parametrize(
+    ("host", "server"),
+    [
+        pytest.param("10.0.0.1", "https://10.0.0.1:6443", id="IPv4"),
+        pytest.param("fd00::1", "https://[fd00::1]:6443", id="IPv6"),
+    ],
+)
+def test_a_pod_uses_its_service_account_and_reads_the_token_again(
+    tmp_path: Path, bare: pytest.MonkeyPatch, host: str, server: str
+) -> None:
+    bare.setenv("KUBERNETES_SERVICE_HOST", host)
+    bare.setenv("KUBERNETES_SERVICE_PORT", "6443")
+    (tmp_path / "ca.crt").write_bytes(PEM["ca"])
+    (tmp_path / "token").write_text("first")
+    access = in_cluster(tmp_path)
+    assert access.server == server
+    assert access.tls is not None
+    (tmp_path / "token").write_text("second")
+    assert access.headers() == {"Authorization": "Bearer second"}
+
+
+@pytest.mark.parametrize(
+    ("present", "missing"), [("ca.crt", "token"), ("token", "ca.crt")], ids=["no token", "no authority"]
+)
+def test_an_account_that_is_not_mounted_is_told_so(
+    tmp_path: Path, bare: pytest.MonkeyPatch, present: str, missing: str
+) -> None:
+    bare.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    (tmp_path / present).write_bytes(PEM["ca"])
+    with pytest.raises(BadConfig, match=missing):
+        in_cluster(tmp_path)

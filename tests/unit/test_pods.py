@@ -1,0 +1,73 @@
+"""What we read of pods and nodes."""
+
+from typing import Any
+
+import pytest
+
+from aliquot.model import Life
+from tests.factories import container_manifest, make_node, make_pod
+
+RUNNING = {"state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}
+STARTING = {"state": {"running": {"startedAt": None}}}
+JUST_RUNNING: dict[str, Any] = {"state": {"running": {}}}
+TERMINATED: dict[str, Any] = {"state": {"terminated": {"exitCode": 0}}}
+WAITING: dict[str, Any] = {"state": {"waiting": {"reason": "CrashLoopBackOff"}}}
+
+ENDED: list[Any] = [
+    pytest.param("Succeeded", [], [], True, id="succeeded"),
+    pytest.param("Failed", [], [], True, id="failed"),
+    pytest.param("Failed", [TERMINATED, WAITING], [TERMINATED], True, id="failed with all containers ended"),
+    pytest.param("Failed", [TERMINATED, RUNNING], [], False, id="failed with a container on its way out"),
+    pytest.param("Failed", [STARTING], [], False, id="failed with one that runs since an unknown time"),
+    pytest.param("Failed", [JUST_RUNNING], [], False, id="failed with one that runs and tells nothing"),
+    pytest.param("Failed", [TERMINATED], [RUNNING], False, id="failed with a sidecar on its way out"),
+    pytest.param("Running", [TERMINATED], [], False, id="running, though its containers have ended"),
+    pytest.param("Pending", [], [], False, id="pending"),
+    pytest.param("Unknown", [], [], False, id="unknown"),
+    pytest.param("", [], [], False, id="without a phase"),
+]
+
+
+@pytest.mark.parametrize(("phase", "containers", "init", "ended"), ENDED)
+def test_a_pod_has_ended_when_its_phase_says_so_and_no_container_runs(
+    phase: str, containers: list[Any], init: list[Any], ended: bool
+) -> None:
+    status = {"phase": phase, "containerStatuses": containers, "initContainerStatuses": init}
+    assert make_pod(status=status).ended is ended
+
+
+def test_a_pod_that_is_being_deleted_has_not_ended() -> None:
+    pod = make_pod(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}, status={"phase": "Running"})
+    assert not pod.ended
+
+
+def test_containers_come_in_the_order_in_which_kubelet_starts_them() -> None:
+    pod = make_pod(
+        containers=[container_manifest("a"), container_manifest("b")],
+        initContainers=[container_manifest("i"), container_manifest("s", restartPolicy="Always")],
+    )
+    assert [(container.name, life) for container, life in pod.containers()] == [
+        ("i", Life.INIT),
+        ("s", Life.SIDECAR),
+        ("a", Life.MAIN),
+        ("b", Life.MAIN),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"), [("3", "3"), (3, "3"), (2.5, "2.5")], ids=["text", "an integer", "a float"]
+)
+def test_limits_are_text_however_they_were_written(amount: Any, text: str) -> None:
+    container = container_manifest() | {"resources": {"limits": {"aliyun.com/gpu-mem": amount}}}
+    pod = make_pod(containers=[container])
+    assert pod.limits(pod.spec.containers[0]) == {"aliyun.com/gpu-mem": text}
+
+
+def test_keys_have_a_namespace_where_there_is_one() -> None:
+    assert make_pod("p", namespace="ml").key == "ml/p"
+    assert make_node("n1").key == "n1"
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_a_node_is_ready_by_its_condition(ready: bool) -> None:
+    assert make_node(ready=ready).ready is ready

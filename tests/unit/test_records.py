@@ -1,0 +1,118 @@
+"""Our records on pods and nodes: what is written is read back, and nothing else is."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aliquot.errors import BadRecord
+from aliquot.model import Gpu, NodeGpus, Placement, Slice
+from aliquot.model.records import read_inventory, read_placement, write_inventory, write_placement
+from tests.factories import make_cards, make_placement
+
+texts = st.text(st.characters(codec="utf-8"), max_size=20)
+amounts = st.integers(0, 2**40)
+slices = st.builds(Slice, texts, amounts, amounts, amounts, amounts)
+placements = st.builds(
+    Placement, texts, texts, st.dictionaries(texts, st.lists(slices, max_size=3).map(tuple), max_size=3)
+)
+gpus = st.builds(Gpu, texts, amounts, amounts, texts, amounts, st.none() | st.integers(0, 8), st.booleans())
+nodes = st.builds(
+    lambda cards, unit: NodeGpus("n1", tuple(sorted(cards, key=lambda gpu: gpu.index)), unit),
+    st.lists(gpus, max_size=4, unique_by=(lambda gpu: gpu.uuid, lambda gpu: gpu.index)),
+    st.integers(1, 2**20),
+)
+
+
+@given(placements)
+def test_a_placement_is_read_as_it_was_written(placement: Placement) -> None:
+    assert read_placement(write_placement(placement)) == placement
+
+
+@given(nodes)
+def test_an_inventory_is_read_as_it_was_written(cards: NodeGpus) -> None:
+    assert read_inventory("n1", write_inventory(cards)) == cards
+
+
+def test_a_placement_is_written_as_the_wire_has_it() -> None:
+    assert write_placement(make_placement(make_cards(), 1, main=3072)) == (
+        '{"v":1,"node":"n1","dialect":"gpushare","containers":'
+        '{"main":[{"uuid":"GPU-n1-1","index":1,"minor":1,"cores":0,"mib":3072}]}}'
+    )
+
+
+def test_an_inventory_is_written_as_the_wire_has_it() -> None:
+    assert write_inventory(make_cards(mib=(15360, 8192), unhealthy=[1])) == (
+        '{"v":1,"unitMiB":1024,"gpus":['
+        '{"uuid":"GPU-n1-0","index":0,"minor":0,"model":"Tesla T4","mib":15360},'
+        '{"uuid":"GPU-n1-1","index":1,"minor":1,"model":"Tesla T4","mib":8192,"healthy":false}]}'
+    )
+
+
+def test_cards_are_ordered_by_index_and_later_fields_are_ignored() -> None:
+    card = '{{"uuid":"{0}","index":{0},"minor":0,"model":"m","mib":1,"later":true}}'
+    text = f'{{"v":1,"unitMiB":1,"gpus":[{card.format(2)},{card.format(0)}],"later":1}}'
+    assert [gpu.index for gpu in read_inventory("n1", text).gpus] == [0, 2]
+
+
+BROKEN = [
+    pytest.param("", id="nothing"),
+    pytest.param("{", id="half a record"),
+    pytest.param("null", id="null"),
+    pytest.param("[]", id="a list"),
+    pytest.param("{}", id="no fields"),
+    pytest.param("\ud800", id="no UTF-8"),
+    pytest.param("[" * 100_000, id="a hundred thousand brackets"),
+    pytest.param('{"v":1,"later":' + "[" * 100_000, id="as many in a field of later times"),
+]
+
+
+@pytest.mark.parametrize("text", BROKEN)
+def test_what_is_no_record_is_refused_by_its_name(text: str) -> None:
+    with pytest.raises(BadRecord, match=r"aliquot.io/placement"):
+        read_placement(text)
+    with pytest.raises(BadRecord, match=r"aliquot.io/inventory"):
+        read_inventory("n1", text)
+
+
+PART = '{{"uuid":"a","index":0,"minor":0,"cores":0,"mib":1{}}}'
+PLACEMENT = '{{"v":{v},"node":"n1","dialect":"d","containers":{{"c":[{part}]}}}}'
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        pytest.param(PLACEMENT.format(v=2, part=PART.format("")), "has version 2; this Aliquot", id="a later one"),
+        pytest.param(PLACEMENT.format(v='"1"', part=PART.format("")), "Expected `int`", id="a version that is text"),
+        pytest.param(PLACEMENT.format(v=1, part=PART.format(',"mib":-1')), ">= 0", id="a negative part"),
+        pytest.param(PLACEMENT.format(v=1, part=PART.format(',"cores":-1')), ">= 0", id="negative cores"),
+        pytest.param(PLACEMENT.format(v=1, part=PART.format(',"mib":1e9')), "Expected `int`", id="a float"),
+        pytest.param(PLACEMENT.format(v=1, part=PART.format(f',"mib":{2**63}')), "<= ", id="beyond 64 bits"),
+        pytest.param(PLACEMENT.format(v=1, part="{}"), "missing required field", id="a part without fields"),
+        pytest.param(PLACEMENT.format(v=1, part="7"), "Expected `object`", id="a part that is a number"),
+    ],
+)
+def test_a_placement_that_cannot_be_right_is_refused_with_the_reason(text: str, why: str) -> None:
+    with pytest.raises(BadRecord, match=f"aliquot.io/placement .*{why}"):
+        read_placement(text)
+
+
+CARD = '{"uuid":"a","index":0,"minor":0,"model":"m","mib":1}'
+OTHER_INDEX = '{"uuid":"a","index":1,"minor":0,"model":"m","mib":1}'
+OTHER_UUID = '{"uuid":"b","index":0,"minor":0,"model":"m","mib":1}'
+
+
+@pytest.mark.parametrize(
+    ("unit", "cards", "why"),
+    [
+        pytest.param("0", CARD, ">= 1", id="a unit of nothing"),
+        pytest.param("-1", CARD, ">= 1", id="a negative unit"),
+        pytest.param(str(2**62), CARD, "<= ", id="a unit beyond all memory"),
+        pytest.param("1", CARD.replace('"mib":1', '"mib":-1'), ">= 0", id="a card of negative size"),
+        pytest.param("1", CARD.replace('"mib":1', f'"mib":{10**30}'), "<= ", id="a card beyond 64 bits"),
+        pytest.param("1", f"{CARD},{OTHER_INDEX}", "names a card twice", id="one uuid twice"),
+        pytest.param("1", f"{CARD},{OTHER_UUID}", "names a card twice", id="one index twice"),
+    ],
+)
+def test_an_inventory_that_cannot_be_right_is_refused_with_the_reason(unit: str, cards: str, why: str) -> None:
+    with pytest.raises(BadRecord, match=f"aliquot.io/inventory .*{why}"):
+        read_inventory("n1", f'{{"v":1,"unitMiB":{unit},"gpus":[{cards}]}}')
