@@ -17,6 +17,7 @@ from aliquot.doors.scheduler import Scheduler
 from aliquot.embedded import EmbeddedCluster
 from aliquot.embedded.gpus import SimulatedNvml
 from aliquot.embedded.hollow import HollowNode
+from aliquot.errors import BadConfig
 from aliquot.kube import Access, Client
 
 HARDWARE: Mapping[str, Sequence[str]] = {
@@ -48,7 +49,7 @@ class World:
 
     async def __aenter__(self) -> "World":
         async with AsyncExitStack() as stack:
-            await stack.enter_async_context(self.cluster)
+            await self._listen(stack)
             self.cluster.write_kubeconfig(self.kubeconfig)
             self.client = await stack.enter_async_context(Client(Access(self.cluster.url)))
             self.plane = ControlPlane(self.client)
@@ -66,6 +67,12 @@ class World:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._stack.__aexit__(kind, error, trace)
+
+    async def _listen(self, stack: AsyncExitStack) -> None:
+        try:
+            await stack.enter_async_context(self.cluster)
+        except OSError as error:
+            raise BadConfig(f"the API server of the demo cannot listen: {error.strerror}") from error
 
     async def _live(self) -> None:
         async with asyncio.TaskGroup() as tasks:

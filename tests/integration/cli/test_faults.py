@@ -1,0 +1,39 @@
+"""Fault points: a test ends a process where it wants to see what survives."""
+
+import signal
+import sys
+
+import pytest
+
+from aliquot import faults
+from tests.integration.cli.command import run
+
+REACH = (sys.executable, "-c", "from aliquot import faults; [faults.reach(p) for p in faults.POINTS]; print('alive')")
+
+
+async def test_without_the_variable_nothing_happens() -> None:
+    ended = await run(command=REACH)
+    assert (ended.code, ended.out) == (0, "alive\n")
+
+
+async def test_a_chosen_point_ends_the_process_at_once() -> None:
+    ended = await run(command=REACH, ALIQUOT_FAULT="in-prestart")
+    assert (ended.code, ended.out) == (-signal.SIGKILL, "")
+
+
+async def test_another_point_is_passed() -> None:
+    command = (sys.executable, "-c", "from aliquot import faults; faults.reach('after-claim'); print('alive')")
+    ended = await run(command=command, ALIQUOT_FAULT="after-filter")
+    assert (ended.code, ended.out) == (0, "alive\n")
+
+
+async def test_an_unknown_point_is_refused_at_the_start_with_those_that_there_are() -> None:
+    ended = await run(command=REACH, ALIQUOT_FAULT="nowhere")
+    assert ended.code == 1
+    expected = f"ALIQUOT_FAULT=nowhere is no fault point; there are: {', '.join(faults.POINTS)}"
+    assert ended.err.strip() == expected
+
+
+@pytest.mark.parametrize("point", faults.POINTS)
+def test_points_that_are_not_chosen_cost_nothing(point: str) -> None:
+    faults.reach(point)

@@ -1,0 +1,134 @@
+"""The commands as processes: how they end, and what they say."""
+
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from aliquot.embedded.api import resources
+from tests.factories import node_manifest
+from tests.fakes import ScriptedApi
+from tests.integration.cli.command import ALIQUOT, run, started
+
+KUBECONFIG = """
+clusters: [{{name: c, cluster: {{server: "{server}"}}}}]
+users: [{{name: u, user: {{}}}}]
+contexts: [{{name: x, context: {{cluster: c, user: u}}}}]
+current-context: x
+"""
+
+
+def kubeconfig(tmp_path: Path, server: str) -> str:
+    path = tmp_path / "kubeconfig"
+    path.write_text(KUBECONFIG.format(server=server))
+    return str(path)
+
+
+FAILS: list[Any] = [
+    pytest.param(["server"], "no way to an API server: give --kubeconfig", id="a server without an API server"),
+    pytest.param(["server", "--kubeconfig", "/gone"], "kubeconfig /gone cannot be used", id="no file"),
+    pytest.param(["server", "--kubeconfig", "{odd}"], "must start with https:// or http://", id="an odd address"),
+    pytest.param(
+        ["server", "--kubeconfig", "{good}", "--address", "127.0.0.1", "--gpushare-port", "{taken}"],
+        "cannot listen on 127.0.0.1:{taken}: Address already in use",
+        id="a port that is taken",
+    ),
+    pytest.param(["agent", "--node-name", "n1"], "no way to an API server", id="an agent without an API server"),
+    pytest.param(
+        ["agent", "--node-name", "n1", "--kubeconfig", "{good}"], "NVML does not start", id="an agent without a driver"
+    ),
+    pytest.param(["demo", "--exit", "--seconds", "0"], "the sample pods never reached", id="a demo without time"),
+    pytest.param(["demo", "--exit", "--api-port", "{taken}"], "{taken}", id="a demo whose port is taken"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "text"), FAILS)
+async def test_what_cannot_run_says_so_in_one_line_and_ends_with_1(
+    tmp_path: Path, scripted: ScriptedApi, arguments: list[str], text: str
+) -> None:
+    good = kubeconfig(tmp_path, scripted.url)
+    odd = tmp_path / "odd"
+    odd.write_text(KUBECONFIG.format(server="localhost:8080"))
+    words = {"good": good, "odd": str(odd), "taken": scripted.url.rpartition(":")[2]}
+    ended = (await run(*(argument.format(**words) for argument in arguments))).clean()
+    assert ended.code == 1, ended
+    (line,) = ended.err.splitlines()
+    assert line.startswith("aliquot: ")
+    assert text.format(**words) in line
+
+
+async def test_the_demo_ends_with_a_table_when_every_sample_runs() -> None:
+    ended = (await run("demo", "--exit")).clean()
+    assert (ended.code, ended.err) == (0, "")
+    header, row = ended.out.splitlines()[-2:]
+    assert header.split() == ["POD", "DIALECT", "STATUS", "NODE", "GPU", "(simulated)", "CORES", "MEMORY"]
+    assert row.split()[:4] == ["default/binpack-1", "gpushare", "Running", "gpu-1"]
+    assert row.endswith("3072 MiB")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+async def test_a_demo_that_stays_ends_with_0_when_it_is_told_to(number: signal.Signals) -> None:
+    async with started(*ALIQUOT, "demo", "--stay") as demo:
+        await demo.says("default/binpack-1")
+        ended = (await demo.stop(number)).clean()
+    assert ended.code == 0, ended
+    kubeconfig = next(line.split()[1] for line in ended.out.splitlines() if line.startswith("  kubeconfig"))
+    assert not Path(kubeconfig).exists(), "it leaves nothing behind"
+
+
+async def test_a_server_answers_and_ends_with_0_when_it_is_told_to(tmp_path: Path, scripted: ScriptedApi) -> None:
+    scripted.registry.create(resources.NODES, "", node_manifest())
+    arguments = ["server", "--kubeconfig", kubeconfig(tmp_path, scripted.url), "--address", "127.0.0.1"]
+    async with started(*ALIQUOT, *arguments, ALIQUOT_GPUSHARE_PORT="0") as server:
+        await server.says('"port": ')
+        port = server.number('"port": ')
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+            for path in ("/healthz", "/version"):
+                async with session.get(path) as response:
+                    assert response.status == 200
+        ended = (await server.stop()).clean()
+    assert ended.code == 0, ended
+
+
+async def test_a_server_whose_api_server_is_away_lives_and_says_so_when_asked(tmp_path: Path) -> None:
+    async with ScriptedApi() as api:
+        gone = api.url
+    arguments = ["server", "--kubeconfig", kubeconfig(tmp_path, gone), "--address", "127.0.0.1"]
+    async with started(*ALIQUOT, *arguments, "--gpushare-port", "0") as server:
+        await server.says("cannot follow the API server")
+        port = server.number('"port": ')
+        async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/readyz") as response:
+            assert response.status == 503
+            assert f"the API server at {gone} cannot be reached" in await response.text()
+        ended = (await server.stop()).clean()
+    assert ended.code == 0, ended
+
+
+AGENT = """
+import sys
+from pathlib import Path
+from aliquot import agent
+from aliquot.cli.running import run_until_stopped
+from aliquot.embedded.gpus import SimulatedNvml
+from aliquot.kube import Access, Client
+
+async def serve():
+    folder = Path(sys.argv[2])
+    settings = agent.Settings("n1", folder, folder / "pods.sock", None, folder / "cdi", folder)
+    async with Client(Access(sys.argv[1])) as client:
+        await agent.run(settings, client, SimulatedNvml("n1", ["Tesla T4"]))
+
+run_until_stopped(serve())
+"""
+
+
+async def test_an_agent_ends_with_0_when_it_is_told_to(folder: Path, scripted: ScriptedApi) -> None:
+    """With simulated cards, since this machine has none; kubelet is not there yet either."""
+    scripted.registry.create(resources.NODES, "", node_manifest())
+    async with started(sys.executable, "-c", AGENT, scripted.url, str(folder)) as process:
+        await process.says("published the inventory")
+        ended = (await process.stop()).clean()
+    assert ended.code == 0, ended
