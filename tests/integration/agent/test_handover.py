@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 
+import msgspec
 import pytest
 
 from aliquot.agent.handover import PATIENCE
@@ -214,10 +215,17 @@ async def test_a_card_that_is_not_healthy_is_refused(node: AgentNode) -> None:
 async def test_a_pod_that_another_plug_in_was_asked_for_is_refused(node: AgentNode) -> None:
     """Its demand changed hands: kubelet gave ids to a pod that asks for no GPU."""
     pod = await node.admitted()
-    node.show(node.annotated(pod))
     bare = node.make("bare", None, card=None)
-    node.shown[pod.metadata.uid] = type(bare)(metadata=pod.metadata, spec=bare.spec, status=bare.status)
+    node.show(msgspec.structs.replace(pod, spec=bare.spec))
     with pytest.raises(Refused, match="asks for no GPU, but kubelet gave it aliyun"):
+        await node.start(pod)
+
+
+async def test_a_pod_that_is_being_deleted_gets_no_card(node: AgentNode) -> None:
+    pod = await node.admitted()
+    metadata = msgspec.structs.replace(pod.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
+    node.show(msgspec.structs.replace(pod, metadata=metadata))
+    with pytest.raises(Refused, match="pod default/p is being deleted"):
         await node.start(pod)
 
 

@@ -1,38 +1,15 @@
-import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import aiohttp
 import pytest
-import uvicorn
-from uvicorn.server import ServerState
 
-from aliquot.doors import health
-from aliquot.doors.asgi import Routes
-from aliquot.doors.gpushare import GpuShareDoor
 from tests.integration.doors.door import Door
+from tests.integration.doors.serving import routes_of, served
 from tests.integration.room import Room
-
-
-@asynccontextmanager
-async def served(routes: Routes) -> AsyncIterator[str]:
-    """Routes over HTTP as the Listener serves them, without its fifth of a second for ending."""
-    config = uvicorn.Config(routes, http="httptools", ws="none", lifespan="off", log_config=None, access_log=False)
-    config.load()
-    state = ServerState()
-
-    def protocol() -> asyncio.Protocol:
-        made: asyncio.Protocol = config.http_protocol_class(config=config, server_state=state, app_state={})  # type: ignore[call-arg]
-        return made
-
-    async with await asyncio.get_running_loop().create_server(protocol, "127.0.0.1", 0) as server:
-        host, port = server.sockets[0].getsockname()
-        yield f"http://{host}:{port}"
 
 
 @pytest.fixture
 async def door(room: Room) -> AsyncIterator[Door]:
     """gpushare's routes on loopback, in front of a control plane at work."""
-    routes = Routes({**GpuShareDoor(room.plane).routes(), **health.routes(room.plane)})
-    async with served(routes) as url, aiohttp.ClientSession() as session:
+    async with served(routes_of(room)) as url, aiohttp.ClientSession() as session:
         yield Door(session, url, room)
