@@ -96,19 +96,15 @@ def _rows(world: World) -> Iterator[tuple[str, ...]]:
         if entry is None:
             yield pod.key, "", pod.status.phase, node, "", "", _why(pod)
             continue
-        cards = world.plane.books.cards(node)
         for uuid, charge in entry.charges.items():
-            gpu = cards.by_uuid[uuid]
-            card = f"{gpu.index}: {gpu.model}, {uuid}"
-            yield (
-                pod.key,
-                entry.placement.dialect,
-                pod.status.phase,
-                node,
-                card,
-                f"{charge.cores}%" if charge.cores else "shared",
-                f"{charge.mib} MiB",
-            )
+            cores = f"{charge.cores}%" if charge.cores else "shared"
+            card = _card(world, node, uuid)
+            yield pod.key, entry.placement.dialect, pod.status.phase, node, card, cores, f"{charge.mib} MiB"
+
+
+def _card(world: World, node: str, uuid: str) -> str:
+    gpu = world.plane.books.cards(node).by_uuid.get(uuid)
+    return f"{gpu.index}: {gpu.model}, {uuid}" if gpu else f"{uuid} (gone)"
 
 
 def _why(pod: Pod) -> str:

@@ -57,12 +57,15 @@ class Informer(Generic[Kind]):
             try:
                 await self._list_and_watch()
             except Gone:
-                continue
+                await self._rest()
             except KubeError as error:
                 self.trouble = f"cannot read {self._resource.plural}: {error}"
                 _log.warning("cannot follow the API server, trying again", kind=self._resource.plural, error=str(error))
-                await self._clock.sleep(self._pause * random.uniform(0.5, 1.0))
-                self._pause = min(self._pause * 2, _LONGEST_PAUSE)
+                await self._rest()
+
+    async def _rest(self) -> None:
+        await self._clock.sleep(self._pause * random.uniform(0.5, 1.0))
+        self._pause = min(self._pause * 2, _LONGEST_PAUSE)
 
     async def _list_and_watch(self) -> None:
         listing = await self._client.list(self._resource, selector=self._selector)
@@ -71,10 +74,14 @@ class Informer(Generic[Kind]):
         self.synced.set()
         version = listing.resource_version
         while True:
+            heard = False
             async for change in self._client.watch(self._resource, version, selector=self._selector):
+                heard = True
                 version = change.resource_version
                 if change.object is not None:
                     self._apply(change.type, change.object)
+            if not heard:  # a server that ends every watch at once must not be asked in a tight loop
+                await self._rest()
 
     def _replace(self, listed: Mapping[str, Kind]) -> None:
         for key in [key for key in self._objects if key not in listed]:
