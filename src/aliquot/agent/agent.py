@@ -61,18 +61,18 @@ class _Agent:
         self._folder = folder
         self._clock = clock
         dialects = [DIALECTS[name] for name in settings.dialects]
-        self._publisher = Publisher(client, dialects, cards)
+        self._publisher = Publisher(client, dialects, cards, clock)
         here = {"fieldSelector": f"metadata.name={settings.node}"}
-        self._node: Informer[Node] = Informer(client, NODES, self._on_node, selector=here)
+        self._node: Informer[Node] = Informer(client, NODES, self._on_node, selector=here, clock=clock)
         on_here = {"fieldSelector": f"spec.nodeName={settings.node}"}
-        self._mirror: Informer[Pod] = Informer(client, PODS, self._on_pod, selector=on_here)
+        self._mirror: Informer[Pod] = Informer(client, PODS, self._on_pod, selector=on_here, clock=clock)
         self._pods = Pods(self._mirror.all)
-        holders = Holders(settings.device_plugins, PodResources(settings.pod_resources))
+        holders = Holders(settings.device_plugins, PodResources(settings.pod_resources, clock))
         self._hand_overs = [
-            HandOver(dialect, holders, self._pods, lambda: cards, folder, client, clock) for dialect in dialects
+            HandOver(dialect, holders, self._pods, cards, folder, client, clock) for dialect in dialects
         ]
         self._plugins = [
-            DevicePlugin(dialect, settings.device_plugins, cards, hand_over)
+            DevicePlugin(dialect, settings.device_plugins, cards, hand_over, clock)
             for dialect, hand_over in zip(dialects, self._hand_overs, strict=True)
         ]
 
@@ -93,10 +93,10 @@ class _Agent:
         self._pods.tell()
 
     async def _tidy(self) -> None:
-        """Remove what pods that are gone have left."""
+        """Remove what pods that have ended or gone have left."""
         while True:
             if not self._mirror.trouble:
-                uids = {pod.metadata.uid for pod in self._pods.all()}
+                uids = {pod.metadata.uid for pod in self._pods.all() if not pod.ended}
                 self._folder.remove_all_but(uids)
                 for hand_over in self._hand_overs:
                     hand_over.forget_all_but(uids)

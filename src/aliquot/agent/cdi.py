@@ -14,8 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import structlog
 
-from aliquot.errors import Refused
+from aliquot.errors import BadConfig, Refused
+
+_log = structlog.get_logger()
 
 KIND = "aliquot.io/gpu"
 _VERSION = "0.6.0"
@@ -55,9 +58,13 @@ class Folder:
         self._devices = devices
 
     def prepare(self) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        for left_over in self._folder.glob(f"{_TEMPORARY}*"):
-            left_over.unlink(missing_ok=True)
+        """Raises BadConfig if the folder cannot be made or written to."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            for left_over in self._folder.glob(f"{_TEMPORARY}*"):
+                left_over.unlink(missing_ok=True)
+        except OSError as error:
+            raise BadConfig(f"the CDI folder {self._folder} cannot be used: {error.strerror}") from error
 
     def write(self, promised: str, pod_uid: str, edits: Edits) -> bool:
         """Write the spec of a promised name. Returns False if it stands there already, as after a restart."""
@@ -73,11 +80,16 @@ class Folder:
         return True
 
     def remove_all_but(self, pod_uids: Set[str]) -> int:
-        """Remove the specs of pods that are gone; returns how many."""
-        gone = [path for path in self._folder.glob(f"{_PREFIX}*.json") if _owner(path) not in pod_uids]
-        for path in gone:
-            path.unlink(missing_ok=True)
-        return len(gone)
+        """Remove the specs of pods that are gone; returns how many. What cannot be read or removed stays."""
+        removed = 0
+        for path in self._folder.glob(f"{_PREFIX}*.json"):
+            try:
+                if _owner(path) not in pod_uids:
+                    path.unlink(missing_ok=True)
+                    removed += 1
+            except OSError as error:
+                _log.warning("cannot tidy up a CDI spec", path=str(path), error=error.strerror)
+        return removed
 
     def _spec(self, name: str, pod_uid: str, edits: Edits) -> dict[str, Any]:
         variables = [f"{key}={value}" for key, value in sorted(edits.environment.items())]
@@ -106,7 +118,9 @@ def _replace(path: Path, temporary: Path, content: bytes) -> None:
 
 
 def _owner(path: Path) -> str:
+    """The pod that a spec was written for; none if it is not one of ours. Raises OSError."""
+    content = path.read_bytes()
     try:
-        return msgspec.json.decode(path.read_bytes(), type=_SpecAnnotations).annotations.get(_POD_UID, "")
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return msgspec.json.decode(content, type=_SpecAnnotations).annotations.get(_POD_UID, "")
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return ""

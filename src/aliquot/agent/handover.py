@@ -10,7 +10,7 @@ from aliquot.agent import cdi
 from aliquot.agent.checkpoint import Grant
 from aliquot.agent.holders import Holder, Holders
 from aliquot.clock import Clock, came
-from aliquot.dialects import Demand, Dialect, demand_of, placement_of
+from aliquot.dialects import Demand, Dialect, Holding, demand_of, holding_of, placement_of
 from aliquot.errors import AliquotError, NoRoom, NotPlaced, Refused
 from aliquot.kube import PODS, Client
 from aliquot.ledger import Ledger
@@ -18,8 +18,10 @@ from aliquot.model import NodeGpus, Placement, Pod, charges
 
 _log = structlog.get_logger()
 
-PATIENCE = 20.0
-"""How long a PreStart waits for a placement; kubelet gives it 30 s."""
+PATIENCE = 15.0
+"""How long a PreStart waits for a placement."""
+LIMIT = 27.0
+"""How long it may take in all; kubelet gives it 30 s, and then shows its own words instead of ours."""
 SETTLING = 0.1
 """How long the runtime gets to hear of a new spec."""
 
@@ -54,7 +56,7 @@ class HandOver:
         dialect: Dialect,
         holders: Holders,
         pods: Pods,
-        cards: Callable[[], NodeGpus],
+        cards: NodeGpus,
         folder: cdi.Folder,
         client: Client,
         clock: Clock,
@@ -66,16 +68,20 @@ class HandOver:
         self._folder = folder
         self._client = client
         self._clock = clock
-        self._served: set[str] = set()
+        self._served: dict[str, Holding] = {}
         self._marked: set[str] = set()
 
     async def prepare(self, ids: frozenset[str]) -> None:
         """Let a container start with its cards. Raises AliquotError with a text for the pod's event."""
+        try:
+            async with asyncio.timeout(LIMIT):
+                await self._prepare(ids)
+        except TimeoutError:
+            raise Refused(f"kubelet or the API server did not answer within {LIMIT:g} s") from None
+
+    async def _prepare(self, ids: frozenset[str]) -> None:
         holder = await self._holders.find(self._dialect.resource, ids)
         pod, demand, placement = await self._wait_for_placement(holder)
-        for grant in holder.grants:
-            if grant.container not in placement.containers:
-                raise NotPlaced(f"pod {pod.key}: container {grant.container} has no part in the placement")
         if self._write(holder.grants, pod, demand, placement):
             await self._clock.sleep(SETTLING)
         faults.reach("in-prestart")
@@ -83,7 +89,7 @@ class HandOver:
         _log.info("handed over", pod=pod.key, containers=[grant.container for grant in holder.grants])
 
     def forget_all_but(self, uids: set[str]) -> None:
-        self._served &= uids
+        self._served = {uid: holding for uid, holding in self._served.items() if uid in uids}
         self._marked &= uids
 
     # -- is it placed, and is there room?
@@ -110,51 +116,58 @@ class HandOver:
         demand = demand_of(pod)
         if demand is None:
             raise Refused(f"pod {pod.key} asks for no GPU, but kubelet gave it {self._dialect.resource}")
-        cards = self._cards()
-        placement = self._readable(pod, demand, cards)
-        self._refuse_missing_cards(placement, cards)
-        self._refuse_overcommit(pod, demand, placement, cards)
-        self._served.add(pod.metadata.uid)
+        placement = self._readable(pod, demand)
+        for grant in holder.grants:
+            if grant.container not in placement.containers:
+                raise Refused(f"pod {pod.key}: container {grant.container} has no part in the placement")
+        self._refuse_missing_cards(placement)
+        holding = Holding(placement, charges(placement, demand.request))
+        self._refuse_overcommit(pod, holding)
+        self._served[pod.metadata.uid] = holding
         return pod, demand, placement
 
-    def _readable(self, pod: Pod, demand: Demand, cards: NodeGpus) -> Placement:
+    def _readable(self, pod: Pod, demand: Demand) -> Placement:
         try:
-            return placement_of(pod, demand, cards)
+            return placement_of(pod, demand, self._cards)
         except NotPlaced as error:
             raise NotPlaced(
                 f"{error}, so it gets no card: is Aliquot configured as an extender of the scheduler that bound it?"
             ) from error
 
-    def _refuse_missing_cards(self, placement: Placement, cards: NodeGpus) -> None:
+    def _refuse_missing_cards(self, placement: Placement) -> None:
         for part in placement.slices():
-            gpu = cards.by_uuid.get(part.uuid)
+            gpu = self._cards.by_uuid.get(part.uuid)
             if gpu is None:
                 raise Refused(f"the placement names card {part.uuid}, which this node does not have")
             if not gpu.healthy:
                 raise Refused(f"the placement names card {part.uuid}, which is not healthy")
 
-    def _refuse_overcommit(self, pod: Pod, demand: Demand, placement: Placement, cards: NodeGpus) -> None:
+    def _refuse_overcommit(self, pod: Pod, holding: Holding) -> None:
         """The last line of defence: what this node has already handed over, and this pod, must fit its cards."""
         ledger = Ledger()
-        ledger.set_cards(cards)
+        ledger.set_cards(self._cards)
         for other in self._pods.all():
-            if other.metadata.uid != pod.metadata.uid:
-                self._enter(ledger, other, cards)
+            held = None if other.metadata.uid == pod.metadata.uid else self._handed_over(other)
+            if held is not None:
+                ledger.adopt(other.metadata.uid, held.placement, held.charges)
         try:
-            ledger.claim(pod.metadata.uid, placement, charges(placement, demand.request))
+            ledger.claim(pod.metadata.uid, holding.placement, holding.charges)
         except NoRoom as error:
             raise NoRoom(f"the placement of pod {pod.key} would over-commit this node: {error}") from error
 
-    def _enter(self, ledger: Ledger, pod: Pod, cards: NodeGpus) -> None:
-        if pod.ended or not (self._dialect.handed_over(pod) or pod.metadata.uid in self._served):
-            return
+    def _handed_over(self, pod: Pod) -> Holding | None:
+        """What a pod has got from this node: as we gave it, or, from before a restart, as its marks and record say."""
+        if pod.ended:
+            return None
+        if pod.metadata.uid in self._served:
+            return self._served[pod.metadata.uid]
+        if not self._dialect.handed_over(pod):
+            return None
         try:
-            demand = demand_of(pod)
-            if demand is not None:
-                placement = placement_of(pod, demand, cards)
-                ledger.adopt(pod.metadata.uid, placement, charges(placement, demand.request))
+            return holding_of(pod, self._cards)
         except AliquotError as error:
-            _log.warning("a pod of this node cannot be counted", pod=pod.key, why=str(error))
+            _log.error("a pod of this node cannot be counted", pod=pod.key, why=str(error))
+            return None
 
     # -- hand over
 
@@ -174,7 +187,7 @@ class HandOver:
 
     def _edits(self, container: str, demand: Demand, placement: Placement) -> cdi.Edits:
         minors = tuple(sorted({part.minor for part in placement.containers[container]}))
-        environment = self._dialect.environment(demand.request, container, placement, self._cards())
+        environment = self._dialect.environment(demand.request, container, placement, self._cards)
         return cdi.Edits(environment, minors)
 
     async def _mark(self, pod: Pod) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import structlog
 
+from aliquot.clock import Clock
 from aliquot.dialects import Dialect
 from aliquot.kube import NODES, Client, KubeError
 from aliquot.model import Node, NodeGpus
@@ -17,7 +18,8 @@ _PAUSE = 2.0
 class Publisher:
     """Writes only what differs; writes again what somebody removed, such as kubelet on a node made anew."""
 
-    def __init__(self, client: Client, dialects: Sequence[Dialect], cards: NodeGpus) -> None:
+    def __init__(self, client: Client, dialects: Sequence[Dialect], cards: NodeGpus, clock: Clock) -> None:
+        self._clock = clock
         self._client = client
         self._record = write_inventory(cards)
         self._resources = {
@@ -38,7 +40,7 @@ class Publisher:
                 await self.publish()
             except KubeError as error:
                 _log.warning("cannot publish the inventory, trying again", error=str(error))
-                await asyncio.sleep(_PAUSE)
+                await self._clock.sleep(_PAUSE)
                 self._changed.set()
 
     async def publish(self) -> None:

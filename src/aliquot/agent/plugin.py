@@ -14,6 +14,7 @@ from aliquot import faults
 from aliquot.agent import cdi, rpc
 from aliquot.agent.handover import HandOver
 from aliquot.agent.proto import deviceplugin_pb2 as wire
+from aliquot.clock import Clock
 from aliquot.dialects import Dialect
 from aliquot.errors import AliquotError, BadConfig
 from aliquot.model import NodeGpus
@@ -49,7 +50,8 @@ def device_list(dialect: Dialect, cards: NodeGpus) -> wire.ListAndWatchResponse:
 class DevicePlugin:
     """One dialect's plug-in. `serve` runs it until it is cancelled."""
 
-    def __init__(self, dialect: Dialect, folder: Path, cards: NodeGpus, hand_over: HandOver) -> None:
+    def __init__(self, dialect: Dialect, folder: Path, cards: NodeGpus, hand_over: HandOver, clock: Clock) -> None:
+        self._clock = clock
         self._dialect = dialect
         self._folder = folder
         self._socket = folder / dialect.socket
@@ -64,12 +66,25 @@ class DevicePlugin:
             server = rpc.server(_SERVICE, self._methods(), self._socket)
             self._stopping = asyncio.Event()
             await server.start()
+            ours = _identity(self._socket)
             try:
-                await self._register_and_watch()
+                await self._register_and_watch(ours)
             finally:
                 self._stopping.set()
-                await server.stop(grace=1.0)
-                self._socket.unlink(missing_ok=True)
+                await self._stop(server, ours)
+
+    async def _stop(self, server: grpc.aio.Server, ours: tuple[int, int] | None) -> None:
+        """gRPC removes whatever lies at the socket's path: one that a rival has put there meanwhile is put back."""
+        rival = _identity(self._socket) not in (None, ours)
+        kept = self._socket.with_name(f".{self._socket.name}.kept")
+        if rival:
+            kept.unlink(missing_ok=True)
+            kept.hardlink_to(self._socket)
+        await server.stop(grace=1.0)
+        if rival:
+            kept.rename(self._socket)
+        else:
+            self._socket.unlink(missing_ok=True)
 
     async def _refuse_rival(self) -> None:
         """Two plug-ins for one resource would take turns; the one that is there stays."""
@@ -80,14 +95,14 @@ class DevicePlugin:
         writer.close()
         raise BadConfig(f"another device plug-in serves {self._dialect.resource} on {self._socket}; remove it first")
 
-    async def _register_and_watch(self) -> None:
-        """Returns when kubelet has restarted or our socket has gone."""
+    async def _register_and_watch(self, ours: tuple[int, int] | None) -> None:
+        """Returns when kubelet has restarted or our socket is no longer the one at its path."""
         kubelet = self._folder / _KUBELET
         while (seen := _identity(kubelet)) is None or not await self._register(kubelet):
-            await asyncio.sleep(_LOOK_SECONDS)
+            await self._clock.sleep(_LOOK_SECONDS)
         _log.info("registered with kubelet", resource=self._dialect.resource, ids=len(self._listed.devices))
-        while self._socket.exists() and _identity(kubelet) == seen:
-            await asyncio.sleep(_LOOK_SECONDS)
+        while _identity(self._socket) == ours and _identity(kubelet) == seen:
+            await self._clock.sleep(_LOOK_SECONDS)
         _log.info("kubelet restarted, registering again", resource=self._dialect.resource)
 
     async def _register(self, kubelet: Path) -> bool:

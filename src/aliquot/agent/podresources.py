@@ -1,6 +1,5 @@
 """kubelet's PodResources API: which pod holds which ids, by kubelet's public word."""
 
-import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import grpc.aio
 
 from aliquot.agent import rpc
 from aliquot.agent.proto.podresources_pb2 import ListPodResourcesRequest, ListPodResourcesResponse
+from aliquot.clock import Clock
 from aliquot.errors import Refused
 
 _LIST = "/v1.PodResourcesLister/List"
@@ -26,8 +26,9 @@ class Holding:
 
 
 class PodResources:
-    def __init__(self, socket: Path) -> None:
+    def __init__(self, socket: Path, clock: Clock) -> None:
         self._socket = socket
+        self._clock = clock
 
     async def holdings(self, resource: str) -> list[Holding]:
         """Who holds ids of a resource now; plain init containers are never listed. Raises Refused without an answer."""
@@ -49,5 +50,5 @@ class PodResources:
                 except grpc.aio.AioRpcError as error:
                     if error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED or not tries_left:
                         raise Refused(f"kubelet's PodResources at {self._socket}: {error.details()}") from error
-                await asyncio.sleep(_PAUSE)
+                await self._clock.sleep(_PAUSE)
         raise AssertionError("the last try returns or raises")

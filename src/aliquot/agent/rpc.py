@@ -11,6 +11,8 @@ import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
+from aliquot.errors import BadConfig
+
 if TYPE_CHECKING:  # these are generic for the type checker only
     Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
     Handler: TypeAlias = grpc.RpcMethodHandler[Any, Any]
@@ -61,9 +63,12 @@ def _serialize(message: Message) -> bytes:
 
 
 def server(service: str, methods: dict[str, Handler], socket: Path) -> grpc.aio.Server:
-    """A server of one service on a socket. A file that a dead server left there is replaced."""
+    """A server of one service on a socket. A file that a dead server left there is replaced. Raises BadConfig."""
     made = grpc.aio.server()
     made.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, methods),))
-    socket.unlink(missing_ok=True)
-    made.add_insecure_port(f"unix:{socket}")
+    try:
+        socket.unlink(missing_ok=True)
+        made.add_insecure_port(f"unix:{socket}")
+    except (OSError, RuntimeError) as error:
+        raise BadConfig(f"cannot serve on the socket {socket}: is its folder there, its path short enough?") from error
     return made

@@ -37,7 +37,7 @@ def main() -> None:
 
     \b
     Try it:       aliquot demo
-    In a cluster: aliquot server (one or more) and aliquot agent (one per GPU node)
+    In a cluster: aliquot server (exactly one in this version) and aliquot agent (one per GPU node)
 
     Every option of server and agent can also be given as an environment variable, shown in its --help.
     """

@@ -53,7 +53,8 @@ async def _demo(stays: bool, seconds: float, api_port: int) -> None:
                 sample = dialect.sample_pod()
                 await world.client.create(PODS, sample, sample["metadata"]["namespace"])
             try:
-                await asyncio.wait_for(_samples_run(world), seconds)
+                samples_run = world.until(lambda: all(_runs(world, dialect) for dialect in DIALECTS.values()))
+                await asyncio.wait_for(samples_run, seconds)
             except TimeoutError:
                 raise SamplesDoNotRun(
                     showing.waiting(world) or "the sample pods never reached the API server"
@@ -61,19 +62,6 @@ async def _demo(stays: bool, seconds: float, api_port: int) -> None:
             showing.table(world)
             if stays:
                 await showing.live(world)
-
-
-async def _samples_run(world: World) -> None:
-    """Returns when every sample runs on its card; ends with the world's error if that fails first."""
-    changed = asyncio.Event()
-    world.plane.on_change(changed.set)
-    while not all(_runs(world, dialect) for dialect in DIALECTS.values()):
-        changed.clear()
-        waiting = asyncio.ensure_future(changed.wait())
-        await asyncio.wait({waiting, world.life}, return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
-        if world.life.done():
-            await world.life
 
 
 def _runs(world: World, dialect: Dialect) -> bool:

@@ -20,7 +20,7 @@ _log = structlog.get_logger()
 
 @click.command(context_settings=SETTINGS)
 @kubeconfig
-@option("--address", default="0.0.0.0", help="The address to listen on.")
+@option("--address", default="127.0.0.1", help="The address to listen on; its routes have no authentication.")
 @option(
     "--gpushare-port",
     default=12345,
@@ -53,3 +53,4 @@ async def _serve(kubeconfig: str | None, address: str, port: int) -> None:
         async with Listener(routes, address, port) as listener, asyncio.TaskGroup() as tasks:
             _log.info("listening", address=address, port=listener.port, dialect="gpushare")
             tasks.create_task(plane.run())
+            tasks.create_task(listener.lives())

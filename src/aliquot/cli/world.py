@@ -2,13 +2,14 @@
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
 
 from aliquot import agent
 from aliquot.control import ControlPlane
+from aliquot.dialects import DIALECTS
 from aliquot.doors import health
 from aliquot.doors.asgi import Routes
 from aliquot.doors.gpushare import GpuShareDoor
@@ -60,8 +61,26 @@ class World:
                 self.nodes[name] = await stack.enter_async_context(node)
             self.life = asyncio.create_task(self._live())
             stack.push_async_callback(self._end)
+            await self.until(self._nodes_offer_their_cards)
             self._stack = stack.pop_all()
         return self
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for something in the cluster; ends with the world's error if that fails first."""
+        changed = asyncio.Event()
+        self.plane.on_change(changed.set)
+        while not condition():
+            changed.clear()
+            waiting = asyncio.ensure_future(changed.wait())
+            await asyncio.wait({waiting, self.life}, return_when=asyncio.FIRST_COMPLETED)
+            waiting.cancel()
+            if self.life.done():
+                await self.life
+
+    def _nodes_offer_their_cards(self) -> bool:
+        nodes = {node.key: node.status.allocatable or {} for node in self.plane.nodes.all()}
+        wanted = {dialect.resource for dialect in DIALECTS.values()}
+        return all(name in nodes and wanted <= nodes[name].keys() for name in self._hardware)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -77,6 +96,7 @@ class World:
     async def _live(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.plane.run())
+            tasks.create_task(self.door.lives())
             tasks.create_task(Scheduler(self.plane, serves=lambda _: True).run())
             for name, models in self._hardware.items():
                 tasks.create_task(self.nodes[name].run())

@@ -2,7 +2,7 @@
 
 import structlog
 
-from aliquot.dialects import Demand, cards_of, demand_of, placement_of
+from aliquot.dialects import Demand, cards_of, holding_of
 from aliquot.engine import Fleet, Judgement, judge
 from aliquot.errors import AliquotError, BadRecord
 from aliquot.ledger import Entry, Ledger, State
@@ -18,6 +18,7 @@ class Books:
         self.ledger = Ledger()
         self.fleet = Fleet()
         self._cards: dict[str, NodeGpus] = {}
+        self._oversold: dict[str, set[str]] = {}
 
     # -- what the cluster shows
 
@@ -45,26 +46,35 @@ class Books:
         if pod.ended:
             self.forget_pod(pod.metadata.uid)
         elif pod.spec.node_name:
-            self._see_bound(pod)
+            entry = self.ledger.entry(pod.metadata.uid, pod.spec.node_name)
+            # what a bound pod holds is settled: a user who rewrites its record later gains nothing
+            if entry is None or entry.state is not State.BOUND:
+                self._adopt(pod)
+
+    def see_pod_again(self, pod: Pod) -> None:
+        """A bound pod whose node's cards have changed: its placement may name one of them now."""
+        if not pod.ended:
+            self._adopt(pod)
 
     def forget_pod(self, uid: str) -> None:
         for node in self.ledger.release(uid):
             self._refresh(node)
 
-    def _see_bound(self, pod: Pod) -> None:
+    def _adopt(self, pod: Pod) -> None:
         uid, node = pod.metadata.uid, pod.spec.node_name
         before = self.ledger.nodes_of(uid)
         try:
-            demand = demand_of(pod)
-            if demand is None:
-                return
-            placement = placement_of(pod, demand, self.cards(node))
+            holding = holding_of(pod, self.cards(node))
         except AliquotError as error:
-            _log.warning("a bound GPU pod holds nothing in the books", pod=pod.key, node=node, why=str(error))
+            _log.warning("a bound GPU pod is not placed", pod=pod.key, node=node, why=str(error))
             for claimed in before - {node}:
                 self.drop_claim(uid, claimed)
             return
-        self.ledger.adopt(uid, placement, charges(placement, demand.request))
+        if holding is None:
+            return
+        if holding.doubt:
+            _log.error("a pod has a card, but which? charged on all", pod=pod.key, node=node, why=holding.doubt)
+        self.ledger.adopt(uid, holding.placement, holding.charges)
         for changed in before | {node}:
             self._refresh(changed)
 
@@ -97,3 +107,13 @@ class Books:
         cards = self._cards.get(node)
         if cards is not None:
             self.fleet.put(cards, self.ledger.used(node))
+        self._report_oversold(node)
+
+    def _report_oversold(self, node: str) -> None:
+        """Once per card: it happens only where others sold too, and lasts until one of the pods ends."""
+        oversold = set(self.ledger.oversold(node))
+        for uuid in oversold - self._oversold.get(node, set()):
+            _log.error("a card is sold beyond its size", node=node, card=uuid)
+        self._oversold[node] = oversold
+        if not oversold:
+            del self._oversold[node]

@@ -17,11 +17,12 @@ from aliquot.clock import Clock
 from aliquot.control.books import Books
 from aliquot.dialects import Demand, demand_of
 from aliquot.errors import NoRoom, Refused
-from aliquot.kube import PODS, Client, Conflict, KubeError, NoAnswer, NotFound
+from aliquot.kube import PODS, ApiError, Client, Conflict, KubeError, NotFound, NotSent
 from aliquot.model import Placement, Pod
 from aliquot.model.records import PLACEMENT, write_placement
 
 _log = structlog.get_logger()
+_FRESH_READ_SECONDS = 10.0
 
 
 class Outcome(Enum):
@@ -39,19 +40,28 @@ class _Open:
 
 
 class Committer:
-    """`budget` must stay below the time-out of whoever asks (kube-scheduler's extender: 5 s by default).
+    """`budget` is for the Binding and `look` for a read after it: together, and with a read before, they must stay
+    below the time-out of whoever asks (kube-scheduler's extender: 5 s by default).
 
     `act_limit` is how long an API server may still act on a request that it has accepted: its own request time-out
     (60 s) and some.
     """
 
     def __init__(
-        self, client: Client, books: Books, clock: Clock, *, budget: float = 4.0, act_limit: float = 70.0
+        self,
+        client: Client,
+        books: Books,
+        clock: Clock,
+        *,
+        budget: float = 2.5,
+        look: float = 1.0,
+        act_limit: float = 70.0,
     ) -> None:
         self._client = client
         self._books = books
         self._clock = clock
         self._budget = budget
+        self._look = look
         self._act_limit = act_limit
         self._one_at_a_time: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._open: dict[tuple[str, str], _Open] = {}
@@ -65,7 +75,7 @@ class Committer:
         async with self._lock(pod.metadata.uid):
             demand = demand_of(pod)
             if demand is None:
-                await self._client.bind(PODS, _binding(pod, node, {}), timeout=self._budget)
+                await self._client.bind(_binding(pod, node, {}), timeout=self._budget)
                 return Outcome.BOUND
             return await self._commit(pod, node, demand)
 
@@ -77,15 +87,15 @@ class Committer:
         own_keys = demand.dialect.annotations(demand.request, placement, self._books.cards(node), self._clock.wall_ns())
         annotations = {PLACEMENT: write_placement(placement), **own_keys}
         try:
-            await self._client.bind(PODS, _binding(pod, node, annotations), timeout=self._budget)
+            await self._client.bind(_binding(pod, node, annotations), timeout=self._budget)
         except Conflict as conflict:
             return await self._look_closer(pod, placement, conflict, is_new=held is None)
-        except (NoAnswer, asyncio.CancelledError):
-            self._open[uid, node] = _Open(pod, node, self._clock.monotonic())
-            raise
-        except KubeError:
-            if held is None:  # an earlier Binding may have been made
+        except (ApiError, NotSent):
+            if held is None:  # otherwise an earlier Binding may have been made
                 self._books.drop_claim(uid, node)
+            raise
+        except BaseException:
+            self._open[uid, node] = _Open(pod, node, self._clock.monotonic())
             raise
         faults.reach("after-binding-sent")
         self._books.confirm(uid, node)
@@ -110,20 +120,26 @@ class Committer:
         """The Binding was refused: because the pod is bound already, perhaps by an earlier one of ours, or for good?"""
         uid, node = pod.metadata.uid, placement.node
         try:
-            now = await self._client.get(PODS, pod.metadata.name, pod.metadata.namespace)
-        except NotFound:
-            now = None
-        except KubeError:
+            now = await self._still_there(pod, self._look)
+        except BaseException:
             self._open[uid, node] = _Open(pod, node, self._clock.monotonic())
             raise
-        lives = now is not None and now.metadata.uid == uid
-        if now is not None and lives:
+        if now is not None:
             self._books.see_pod(now)
             if _is_placed(now, placement):
                 return Outcome.ALREADY
-        if not self._books.is_settled(uid, node) and (is_new or not lives):
+        if not self._books.is_settled(uid, node) and (is_new or now is None):
             self._books.drop_claim(uid, node)
         raise Refused(str(conflict)) from conflict
+
+    async def _still_there(self, pod: Pod, seconds: float) -> Pod | None:
+        """A fresh read of the pod; None if it is gone, or was seen to go while we asked. Raises KubeError."""
+        uid = pod.metadata.uid
+        try:
+            now = await self._client.get(PODS, pod.metadata.name, pod.metadata.namespace, timeout=seconds)
+        except NotFound:
+            return None
+        return now if now.metadata.uid == uid and self._books.ledger.nodes_of(uid) else None
 
     async def settle(self) -> None:
         """Look after Bindings whose fate is unknown. One pass; called about once a second."""
@@ -139,14 +155,12 @@ class Committer:
     async def _ask(self, key: tuple[str, str], open_: _Open) -> None:
         uid, node = key
         try:
-            pod = await self._client.get(PODS, open_.pod.metadata.name, open_.pod.metadata.namespace)
-        except NotFound:
-            pod = None
+            pod = await self._still_there(open_.pod, _FRESH_READ_SECONDS)
         except KubeError as error:
             _log.warning("cannot learn the fate of a Binding, its claim stays", pod=open_.pod.key, error=str(error))
             return
         del self._open[key]
-        if pod is not None and pod.metadata.uid == uid and pod.spec.node_name == node:
+        if pod is not None and pod.spec.node_name == node:
             self._books.see_pod(pod)
         else:
             self._books.drop_claim(uid, node)

@@ -1,7 +1,6 @@
 """The control plane: follows the cluster, keeps the books, commits decisions."""
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Callable
 
 from aliquot.clock import Clock, SystemClock
@@ -26,7 +25,7 @@ class ControlPlane:
         self.nodes: Informer[Node] = Informer(client, NODES, self._on_node, clock=self.clock)
         self.pods: Informer[Pod] = Informer(client, PODS, self._on_pod, clock=self.clock)
         self._by_uid: dict[str, Pod] = {}
-        self._on_nodes: defaultdict[str, set[str]] = defaultdict(set)
+        self._on_nodes: dict[str, set[str]] = {}
         self._listeners: list[Callable[[], None]] = []
 
     async def run(self) -> None:
@@ -62,21 +61,27 @@ class ControlPlane:
     def _on_pod(self, old: Pod | None, new: Pod | None) -> None:
         if new is None:
             assert old is not None, "an informer tells of what was or what is"
-            self._by_uid.pop(old.metadata.uid, None)
-            self._on_nodes[old.spec.node_name].discard(old.metadata.uid)
+            self._unlist(old)
             self.books.forget_pod(old.metadata.uid)
         else:
             if old is not None:
-                self._on_nodes[old.spec.node_name].discard(old.metadata.uid)
+                self._unlist(old)
             self._by_uid[new.metadata.uid] = new
-            self._on_nodes[new.spec.node_name].add(new.metadata.uid)
+            self._on_nodes.setdefault(new.spec.node_name, set()).add(new.metadata.uid)
             self.books.see_pod(new)
         self._tell()
 
+    def _unlist(self, pod: Pod) -> None:
+        del self._by_uid[pod.metadata.uid]
+        there = self._on_nodes[pod.spec.node_name]
+        there.discard(pod.metadata.uid)
+        if not there:
+            del self._on_nodes[pod.spec.node_name]
+
     def _see_pods_of(self, node: str) -> None:
         """A node's cards came or changed: read its pods' placements again, by the cards it has now."""
-        for uid in self._on_nodes[node]:
-            self.books.see_pod(self._by_uid[uid])
+        for uid in self._on_nodes.get(node, ()):
+            self.books.see_pod_again(self._by_uid[uid])
 
     def _tell(self) -> None:
         for listener in self._listeners:

@@ -17,6 +17,7 @@ from aliquot.model import (
     Slice,
     Unit,
 )
+from aliquot.model.kubernetes import Container
 from aliquot.model.quantity import whole
 
 GPU_MEM = "aliyun.com/gpu-mem"
@@ -49,25 +50,28 @@ class GpuShare:
 
     def speaks(self, pod: Pod) -> bool:
         return any(
-            resource in pod.limits(container) for container, _ in pod.containers() for resource in (GPU_MEM, GPU_COUNT)
+            resource in container.limits for container, _ in pod.containers() for resource in (GPU_MEM, GPU_COUNT)
         )
 
     def demand(self, pod: Pod) -> Request:
         self._refuse_several_cards(pod)
-        containers = tuple(
-            ContainerRequest(container.name, cores=0, memory=Memory(units, Unit.NODE), life=life)
-            for container, life in pod.containers()
-            if (units := _units(container.name, pod.limits(container)))
-        )
-        if not containers:
-            raise BadDemand(f"no container of the pod asks for more than 0 of {GPU_MEM}")
-        request = Request(pod.metadata.uid, pod.key, self.name, containers)
+        request = self.held(pod)
         if request.memory.amount > _MOST_UNITS:
             raise BadDemand(
                 f"{GPU_MEM}: {request.memory.amount} is more than any GPU has; it counts the node's units "
                 "(GiB unless the node says MiB), so 10 GiB are written as 10"
             )
         return request
+
+    def held(self, pod: Pod) -> Request:
+        containers = tuple(
+            ContainerRequest(container.name, cores=0, memory=Memory(units, Unit.NODE), life=life)
+            for container, life in pod.containers()
+            if (units := _units(container))
+        )
+        if not containers:
+            raise BadDemand(f"no container of the pod asks for more than 0 of {GPU_MEM}")
+        return Request(pod.metadata.uid, pod.key, self.name, containers)
 
     def capacity(self, node: Node) -> NodeGpus | None:
         status = node.status.capacity or {}
@@ -91,7 +95,7 @@ class GpuShare:
             container.name: (
                 Slice(gpu.uuid, gpu.index, gpu.minor, container.cores, container.memory.mib(cards.unit_mib)),
             )
-            for container in self.demand(pod).containers
+            for container in self.held(pod).containers
         }
         return Placement(cards.node, self.name, slices)
 
@@ -148,16 +152,16 @@ class GpuShare:
         }
 
     def _refuse_several_cards(self, pod: Pod) -> None:
-        asks_count = any(GPU_COUNT in pod.limits(container) for container, _ in pod.containers())
+        asks_count = any(GPU_COUNT in container.limits for container, _ in pod.containers())
         if asks_count or GPU_COUNT in pod.metadata.labels:
             raise BadDemand(f"{GPU_COUNT} is not served by this version of Aliquot; ask for {GPU_MEM} alone")
 
 
-def _units(container: str, limits: Mapping[str, str]) -> int:
+def _units(container: Container) -> int:
     try:
-        return whole(limits.get(GPU_MEM, "0"))
+        return whole(str(container.limits.get(GPU_MEM, 0)))
     except BadQuantity as error:
-        raise BadDemand(f"container {container}, limits, {GPU_MEM}: {error}") from error
+        raise BadDemand(f"container {container.name}, limits, {GPU_MEM}: {error}") from error
 
 
 def _index(text: str) -> int:

@@ -30,6 +30,9 @@ class Dialect(Protocol):
     def demand(self, pod: Pod) -> Request:
         """What the pod asks for. Raises BadDemand with the field's name and what to write instead."""
 
+    def held(self, pod: Pod) -> Request:
+        """What a bound pod holds, counted as the original counts it: it may ask what we would not place."""
+
     def capacity(self, node: Node) -> NodeGpus | None:
         """The cards of a node that publishes no inventory, with ids `node/index`; None if it has none."""
 

@@ -26,6 +26,7 @@ from aliquot.model import Gpu, NodeGpus, Pod, Reason
 
 _log = structlog.get_logger()
 _PREFIX = "/gpushare-scheduler"
+_LOOK_SECONDS = 1.0
 
 
 class GpuShareDoor:
@@ -93,7 +94,7 @@ class GpuShareDoor:
         pod = self._plane.pods.get(f"{asked.namespace}/{asked.name}")
         if pod is None or pod.metadata.uid != asked.uid:
             try:
-                pod = await self._plane.client.get(PODS, asked.name, asked.namespace)
+                pod = await self._plane.client.get(PODS, asked.name, asked.namespace, timeout=_LOOK_SECONDS)
             except NotFound as error:
                 raise BadCall(f'pods "{asked.name}" not found') from error
         if pod.metadata.uid != asked.uid:

@@ -56,8 +56,15 @@ class Listener:
         if self._serving is not None:
             await self._serving
 
+    async def lives(self) -> None:
+        """Waits for as long as it serves, and raises if it stops by itself: run it beside what needs the listener."""
+        assert self._serving is not None, "only an entered listener serves"
+        await asyncio.shield(self._serving)
+        raise BadConfig(f"the listener on {self._address}:{self.port} has ended")
+
     def _bind(self) -> socket.socket:
+        family = socket.AF_INET6 if ":" in self._address else socket.AF_INET
         try:
-            return socket.create_server((self._address, self.port), backlog=1024)
+            return socket.create_server((self._address, self.port), family=family, backlog=1024)
         except OSError as error:
             raise BadConfig(f"cannot listen on {self._address}:{self.port}: {error.strerror}") from error

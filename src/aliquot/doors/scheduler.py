@@ -36,7 +36,9 @@ class Scheduler:
             await came(self._changed, _QUIET_SECONDS, self._plane.clock)
 
     async def place_pending(self) -> None:
-        """One pass over the pods that wait, oldest first."""
+        """One pass over the pods that wait, oldest first; none while the books may be behind the cluster."""
+        if self._plane.not_ready():
+            return
         for pod in sorted(filter(self._is_waiting, self._plane.pods.all()), key=_age):
             try:
                 await self._place(pod)

@@ -18,7 +18,8 @@ class SimulatedNvml:
             Gpu(
                 uuid=f"GPU-{uuid.uuid5(uuid.NAMESPACE_DNS, f'{index}.{node}.aliquot.io')}",
                 index=index,
-                minor=index,
+                # not the index: machines differ there, and code that mixes the two up should be seen
+                minor=len(models) - 1 - index,
                 model=model,
                 mib=MODELS[model],
             )

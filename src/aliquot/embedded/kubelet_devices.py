@@ -129,8 +129,8 @@ class DeviceManager:
         reusable: dict[str, set[str]] = {}
         async with self._admitting:
             for container, life in pod.containers():
-                for resource, amount in pod.limits(container).items():
-                    if resource in self._plugins and (count := whole(amount)) > 0:
+                for resource, amount in container.limits.items():
+                    if resource in self._plugins and (count := whole(str(amount))) > 0:
                         grant = await self._allocate(pod, container.name, life, resource, count, reusable)
                         self._grants.append(grant)
             self._write_checkpoint()

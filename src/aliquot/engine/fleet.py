@@ -3,7 +3,7 @@
 Arrays are GPU-major (row = a node's n-th card by index, column = node): one request touches few, long rows.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,10 +47,6 @@ class Fleet:
     def column(self, node: str) -> int | None:
         return self._columns.get(node)
 
-    def cards(self, node: str) -> NodeGpus | None:
-        column = self._columns.get(node)
-        return None if column is None else self._nodes[column]
-
     def has_cards(self, column: int) -> bool:
         cards = self._nodes[column]
         return cards is not None and bool(cards.gpus)
@@ -59,9 +55,6 @@ class Fleet:
         cards = self._nodes[column]
         assert cards is not None, "a removed node is never judged to fit"
         return cards.gpus[row]
-
-    def nodes(self) -> Sequence[str]:
-        return list(self._columns)
 
     @property
     def width(self) -> int:

@@ -1,5 +1,6 @@
 """A thin asynchronous Kubernetes client: aiohttp for the wire, msgspec for what we read of it."""
 
+import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ import msgspec
 
 from aliquot.kube import errors
 from aliquot.kube.access import Access
-from aliquot.kube.resources import Kind, Resource
+from aliquot.kube.resources import PODS, Kind, Resource
 from aliquot.model import Object
 
 _Read = TypeVar("_Read")
@@ -18,6 +19,12 @@ _Read = TypeVar("_Read")
 _PAGE = 500
 _WATCH_SECONDS = 300
 _SILENCE_SECONDS = _WATCH_SECONDS + 30
+_KEEP_ALIVE = {
+    socket.TCP_KEEPIDLE: 15,
+    socket.TCP_KEEPINTVL: 5,
+    socket.TCP_KEEPCNT: 3,
+    socket.TCP_USER_TIMEOUT: 30_000,
+}
 _LONGEST_WATCH_LINE = 8 * 2**20
 
 
@@ -64,7 +71,8 @@ class Client:
         self._access = access
         self._timeout = aiohttp.ClientTimeout(total=timeout, sock_connect=min(timeout, 5.0))
         self._session = aiohttp.ClientSession(
-            base_url=access.server + "/", connector=aiohttp.TCPConnector(ssl=access.tls or True, limit=0)
+            base_url=access.server + "/",
+            connector=aiohttp.TCPConnector(ssl=access.tls or True, limit=0, socket_factory=_watched_socket),
         )
 
     async def __aenter__(self) -> "Client":
@@ -78,9 +86,12 @@ class Client:
 
     # -- reading
 
-    async def get(self, resource: Resource[Kind], name: str, namespace: str = "") -> Kind:
+    async def get(
+        self, resource: Resource[Kind], name: str, namespace: str = "", *, timeout: float | None = None
+    ) -> Kind:
         """A quorum read: no resourceVersion is given, so the answer is never from a stale cache."""
-        return _decode(await self._call("GET", resource.path(namespace, name)), resource.type)
+        limit = None if timeout is None else aiohttp.ClientTimeout(total=timeout)
+        return _decode(await self._call("GET", resource.path(namespace, name), timeout=limit), resource.type)
 
     async def list(
         self, resource: Resource[Kind], *, namespace: str = "", selector: Mapping[str, str] | None = None
@@ -148,10 +159,10 @@ class Client:
         query = {} if grace is None else {"gracePeriodSeconds": str(grace)}
         await self._call("DELETE", resource.path(namespace, name), query=query)
 
-    async def bind(self, pod: Resource[Kind], binding: Mapping[str, Any], *, timeout: float) -> None:
-        """POST a Binding. NoAnswer means that it may have been made; any other error that it was not."""
+    async def bind(self, binding: Mapping[str, Any], *, timeout: float) -> None:
+        """POST a Binding. After ApiError and NotSent it was not made; after anything else it may have been."""
         metadata = binding["metadata"]
-        path = pod.path(metadata["namespace"], metadata["name"], "binding")
+        path = PODS.path(metadata["namespace"], metadata["name"], "binding")
         await self._call("POST", path, body=binding, timeout=aiohttp.ClientTimeout(total=timeout))
 
     # -- the wire
@@ -201,6 +212,18 @@ class Client:
             return self._access.headers()
         except (OSError, UnicodeDecodeError) as error:
             raise errors.NotSent(f"the token cannot be read: {error}") from error
+
+
+def _watched_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """A connection whose peer has vanished without a word fails after half a minute, not when a watch would have ended.
+
+    A watch may be silent for minutes, so only the kernel can tell silence from absence.
+    """
+    made = socket.socket(family=address[0], type=address[1], proto=address[2])
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in _KEEP_ALIVE.items():
+        made.setsockopt(socket.IPPROTO_TCP, option, value)
+    return made
 
 
 def _decode(body: bytes | msgspec.Raw, kind: type[_Read]) -> _Read:

@@ -56,7 +56,8 @@ class Informer(Generic[Kind]):
         while True:
             try:
                 await self._list_and_watch()
-            except Gone:
+            except Gone as error:
+                self.trouble = f"the copy of {self._resource.plural} is too old: {error}"
                 await self._rest()
             except KubeError as error:
                 self.trouble = f"cannot read {self._resource.plural}: {error}"
@@ -70,13 +71,13 @@ class Informer(Generic[Kind]):
     async def _list_and_watch(self) -> None:
         listing = await self._client.list(self._resource, selector=self._selector)
         self._replace({item.key: item for item in listing.items})
-        self._pause, self.trouble = _FIRST_PAUSE, ""
+        self.trouble = ""
         self.synced.set()
         version = listing.resource_version
         while True:
             heard = False
             async for change in self._client.watch(self._resource, version, selector=self._selector):
-                heard = True
+                heard, self._pause = True, _FIRST_PAUSE
                 version = change.resource_version
                 if change.object is not None:
                     self._apply(change.type, change.object)

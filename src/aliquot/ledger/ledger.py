@@ -29,7 +29,7 @@ class Entry:
         return self.placement.node
 
 
-class _Books:
+class _NodeBooks:
     """One node: its cards, its entries, and what is taken from each card."""
 
     def __init__(self) -> None:
@@ -81,14 +81,14 @@ class Ledger:
     """Changes only by claim, adopt, release and a change of a node's cards; every change is all or nothing."""
 
     def __init__(self) -> None:
-        self._nodes: dict[str, _Books] = {}
+        self._nodes: dict[str, _NodeBooks] = {}
         self._nodes_of: dict[str, set[str]] = {}
 
     # -- what nodes have
 
     def set_cards(self, cards: NodeGpus) -> None:
         """A node's cards as they are now. What is held stays held, also on a card that is gone or shrank."""
-        books = self._nodes.setdefault(cards.node, _Books())
+        books = self._nodes.setdefault(cards.node, _NodeBooks())
         books.cards = cards
         books.version += 1
 
@@ -108,7 +108,7 @@ class Ledger:
 
         Claiming again for the same pod and node replaces the earlier claim.
         """
-        self._refuse_overcommit(self._nodes.get(placement.node, _Books()), uid, charges)
+        self._refuse_overcommit(self._nodes.get(placement.node, _NodeBooks()), uid, charges)
         return self._enter(Entry(uid, placement, dict(charges), State.CLAIMED))
 
     def adopt(self, uid: str, placement: Placement, charges: Mapping[str, Charge]) -> Entry:
@@ -156,14 +156,15 @@ class Ledger:
         books = self._nodes.get(node)
         return books.version if books else 0
 
-    def oversold(self) -> list[tuple[str, str]]:
-        """(node, uuid) of every card of which more was sold than it has."""
-        return sorted((node, uuid) for node, books in self._nodes.items() for uuid in books.oversold())
+    def oversold(self, node: str) -> list[str]:
+        """The cards of a node of which more was sold than they have."""
+        books = self._nodes.get(node)
+        return sorted(books.oversold()) if books else []
 
     # -- inside
 
     def _enter(self, entry: Entry) -> Entry:
-        self._nodes.setdefault(entry.node, _Books()).put(entry)
+        self._nodes.setdefault(entry.node, _NodeBooks()).put(entry)
         self._nodes_of.setdefault(entry.uid, set()).add(entry.node)
         return entry
 
@@ -182,7 +183,7 @@ class Ledger:
         if self._nodes[node].cards is None and not self._nodes[node].entries:
             del self._nodes[node]
 
-    def _refuse_overcommit(self, books: _Books, uid: str, charges: Mapping[str, Charge]) -> None:
+    def _refuse_overcommit(self, books: _NodeBooks, uid: str, charges: Mapping[str, Charge]) -> None:
         for uuid, charge in charges.items():
             if books.cards is None or uuid not in books.cards.by_uuid:
                 raise NoRoom(f"the node has no card {uuid}")

@@ -1,6 +1,7 @@
 """What we read of Kubernetes' objects: the fields we use and no others, so that decoding stays cheap."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
 
 import msgspec
 
@@ -34,9 +35,16 @@ class Object(_Wire, frozen=True):
         return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
 
 
+Quantity: TypeAlias = str | int | float
+"""As it stands in JSON; aliquot.model.quantity reads its text."""
+
+
+class Present(_Wire, frozen=True):
+    """Something of which we only ask whether it is there."""
+
+
 class Resources(_Wire, frozen=True):
-    limits: dict[str, str | int | float] | None = None
-    requests: dict[str, str | int | float] | None = None
+    limits: dict[str, Quantity] | None = None
 
 
 class Container(_Wire, frozen=True):
@@ -44,17 +52,21 @@ class Container(_Wire, frozen=True):
     resources: Resources = Resources()
     restart_policy: str | None = None
 
+    @property
+    def limits(self) -> Mapping[str, Quantity]:
+        return self.resources.limits or {}
+
 
 class PodSpec(_Wire, frozen=True):
     containers: list[Container] = []
     init_containers: list[Container] | None = None
     node_name: str = ""
     scheduler_name: str = ""
-    scheduling_gates: list[dict[str, str]] | None = None
+    scheduling_gates: list[Present] | None = None
 
 
 class ContainerState(_Wire, frozen=True):
-    running: dict[str, str | None] | None = None
+    running: Present | None = None
 
 
 class ContainerStatus(_Wire, frozen=True):
@@ -93,13 +105,10 @@ class Pod(Object, frozen=True):
         for container in self.spec.containers:
             yield container, Life.MAIN
 
-    def limits(self, container: Container) -> dict[str, str]:
-        return {name: str(amount) for name, amount in (container.resources.limits or {}).items()}
-
 
 class NodeStatus(_Wire, frozen=True):
-    capacity: dict[str, str | int | float] | None = None
-    allocatable: dict[str, str | int | float] | None = None
+    capacity: dict[str, Quantity] | None = None
+    allocatable: dict[str, Quantity] | None = None
     conditions: list[Condition] | None = None
 
 
