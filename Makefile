@@ -55,11 +55,11 @@ clean: ## remove .venv and caches of the tree
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Aliquot needs Python 3.11 or newer; none of python3, python3.11 ... python3.14 is. Install one, or run: make $(MAKECMDGOALS) PYTHON=/path/to/python" >&2; exit 1; }
+	@echo "setting up $(VENV) (once; packages come from PyPI)"
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "'$(PYTHON) -m venv' failed; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 
 $(RUN): requirements/run.txt pyproject.toml | $(BIN)/python
-	@echo "setting up $(VENV) (once)"
-	@$(BIN)/pip install -q -r requirements/run.txt
+	@$(BIN)/pip install -q -r requirements/run.txt || { echo "pip cannot install what Aliquot needs: is PyPI, or the index that pip is configured for, reachable?" >&2; exit 1; }
 	@$(BIN)/pip install -q --no-deps -e .
 	@touch $@
 

@@ -20,13 +20,14 @@ def names() -> list[str]:
 def main(only: str | None) -> None:
     """Run every benchmark, or one."""
     for name in [only] if only else names():
-        rows: list[Row] = list(import_module(f"bench.{name}").run())
-        _show(name, rows)
+        module = import_module(f"bench.{name}")
+        rows: list[Row] = list(module.run())
+        _show(name, module.PEER, rows)
         click.echo(msgspec.json.encode({"bench": name, "rows": rows}))
 
 
-def _show(name: str, rows: list[Row]) -> None:
-    click.echo(f"\n{name}: ratio = peer / ours, so above 1 ours is faster")
+def _show(name: str, peer: str, rows: list[Row]) -> None:
+    click.echo(f"\n{name}: ratio = peer / ours, so above 1 ours is faster\npeer: {peer}")
     table = [("case", "ours", "peer", "ratio", "unit")]
     table += [(row.case, f"{row.ours:.3f}", f"{row.peer:.3f}", f"{row.ratio:.1f}", row.unit) for row in rows]
     widths = [max(len(line[column]) for line in table) for column in range(5)]

@@ -16,6 +16,8 @@ from aliquot.kube import Access, Client
 from aliquot.model import Charge, Gpu, NodeGpus
 from bench.measuring import Row, compare
 
+PEER = "the same answer by a plain Python loop and the standard library's JSON; small clusters show numpy's fixed cost"
+
 _CARDS = 8
 _CARD_UNITS = 80
 _REASON = "Insufficient GPU Memory in one device"

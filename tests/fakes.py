@@ -22,12 +22,14 @@ SECONDS = 10.0
 """How long anything that must happen may take; reached only when a test fails."""
 
 
-async def until(condition: Callable[[], object], what: str = "") -> None:
-    """Return as soon as something that must happen has happened."""
+async def until(condition: Callable[[], object], what: str = "", *, passing: "FakeClock | None" = None) -> None:
+    """Return as soon as something that must happen has happened; seconds of `passing` go by meanwhile."""
     try:
         async with asyncio.timeout(SECONDS):
             while not condition():
                 await asyncio.sleep(0.002)
+                if passing is not None:
+                    await passing.move(1)
     except TimeoutError:
         raise AssertionError(f"never happened: {what or condition}") from None
 
@@ -53,6 +55,7 @@ class FakeClock:
         self.asked.append(seconds)
         if seconds <= self._skip:
             self._now += max(0.0, seconds)
+            await asyncio.sleep(0)
             return
         awake: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._sleepers, (self._now + seconds, next(self._order), awake))

@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from aliquot.dialects import DIALECTS
+from aliquot.dialects import DIALECTS, Dialect
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
-EXAMPLES = sorted(ROOT.glob("examples/*.yaml"))
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
@@ -26,6 +25,11 @@ def test_every_make_target_that_is_named_exists(document: Path) -> None:
     assert named <= targets
 
 
-def test_every_dialect_has_its_sample_as_an_example() -> None:
-    examples = {path.stem: yaml.safe_load(path.read_text()) for path in EXAMPLES}
-    assert examples == {dialect.name: dialect.sample_pod() for dialect in DIALECTS.values()}
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=lambda dialect: dialect.name)
+def test_every_dialect_has_its_sample_as_an_example(dialect: Dialect) -> None:
+    example = ROOT / "examples" / f"{dialect.name}.yaml"
+    assert yaml.safe_load(example.read_text()) == dialect.sample_pod()
+
+
+def test_the_users_guide_shows_the_example_as_it_is() -> None:
+    assert (ROOT / "examples" / "gpushare.yaml").read_text() in (ROOT / "docs" / "use.md").read_text()

@@ -54,13 +54,17 @@ def test_containers_come_in_the_order_in_which_kubelet_starts_them() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("amount", "text"), [("3", "3"), (3, "3"), (2.5, "2.5")], ids=["text", "an integer", "a float"]
-)
-def test_limits_are_text_however_they_were_written(amount: Any, text: str) -> None:
+@pytest.mark.parametrize("amount", ["3", 3, 2.5], ids=["text", "an integer", "a float"])
+def test_limits_are_read_however_they_were_written(amount: Any) -> None:
     container = container_manifest() | {"resources": {"limits": {"aliyun.com/gpu-mem": amount}}}
     pod = make_pod(containers=[container])
-    assert pod.limits(pod.spec.containers[0]) == {"aliyun.com/gpu-mem": text}
+    assert pod.spec.containers[0].limits == {"aliyun.com/gpu-mem": amount}
+
+
+@pytest.mark.parametrize("resources", [{}, {"limits": None}, {"requests": {"cpu": 1}}], ids=["none", "null", "others"])
+def test_a_container_without_limits_has_none(resources: dict[str, Any]) -> None:
+    pod = make_pod(containers=[{"name": "main", "resources": resources}])
+    assert pod.spec.containers[0].limits == {}
 
 
 def test_keys_have_a_namespace_where_there_is_one() -> None:

@@ -36,15 +36,15 @@ def test_an_inventory_is_read_as_it_was_written(cards: NodeGpus) -> None:
 def test_a_placement_is_written_as_the_wire_has_it() -> None:
     assert write_placement(make_placement(make_cards(), 1, main=3072)) == (
         '{"v":1,"node":"n1","dialect":"gpushare","containers":'
-        '{"main":[{"uuid":"GPU-n1-1","index":1,"minor":1,"cores":0,"mib":3072}]}}'
+        '{"main":[{"uuid":"GPU-n1-1","index":1,"minor":4,"cores":0,"mib":3072}]}}'
     )
 
 
 def test_an_inventory_is_written_as_the_wire_has_it() -> None:
     assert write_inventory(make_cards(mib=(15360, 8192), unhealthy=[1])) == (
         '{"v":1,"unitMiB":1024,"gpus":['
-        '{"uuid":"GPU-n1-0","index":0,"minor":0,"model":"Tesla T4","mib":15360},'
-        '{"uuid":"GPU-n1-1","index":1,"minor":1,"model":"Tesla T4","mib":8192,"healthy":false}]}'
+        '{"uuid":"GPU-n1-0","index":0,"minor":3,"model":"Tesla T4","mib":15360},'
+        '{"uuid":"GPU-n1-1","index":1,"minor":4,"model":"Tesla T4","mib":8192,"healthy":false}]}'
     )
 
 

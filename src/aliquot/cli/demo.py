@@ -9,7 +9,7 @@ import click
 
 from aliquot import logs
 from aliquot.cli import showing
-from aliquot.cli.options import SETTINGS, log_level
+from aliquot.cli.options import SETTINGS, option
 from aliquot.cli.running import run_until_stopped
 from aliquot.cli.world import World
 from aliquot.dialects import DIALECTS, Dialect
@@ -27,9 +27,14 @@ class SamplesDoNotRun(AliquotError):
     default=None,
     help="Stay and show what happens, or end when every sample pod runs.  [default: stay on a terminal, end in a pipe]",
 )
-@click.option("--seconds", default=60.0, help="How long the sample pods may take to start.")
+@click.option(
+    "--seconds",
+    default=60.0,
+    type=click.FloatRange(min=0, min_open=True),
+    help="How long the sample pods may take to start.",
+)
 @click.option("--api-port", default=0, type=click.IntRange(0, 65535), help="The API server's port; 0 takes a free one.")
-@log_level
+@option("--log-level", default="error", type=click.Choice(list(logs.LEVELS)), help="What to log.")
 def command(stay: bool | None, seconds: float, api_port: int, log_level: str) -> None:
     """Run the whole product on an embedded cluster: no Kubernetes, no GPU, no root.
 
@@ -38,10 +43,11 @@ def command(stay: bool | None, seconds: float, api_port: int, log_level: str) ->
     Real:      Aliquot's control plane, scheduler loop, extender routes and node agents, and everything they say to
                each other.
 
-    Real kubectl works with the kubeconfig that it prints.
+    Real kubectl works with the kubeconfig that it prints, for pods, nodes and events: there are no controllers, so no
+    Deployments or Jobs. Its scheduler heeds GPU parts and nodeSelector, and serves every schedulerName.
     """
     stays = sys.stdout.isatty() if stay is None else stay
-    logs.configure("error" if log_level == "info" else log_level)
+    logs.configure(log_level)
     run_until_stopped(_demo(stays, seconds, api_port))
 
 
@@ -56,9 +62,8 @@ async def _demo(stays: bool, seconds: float, api_port: int) -> None:
                 samples_run = world.until(lambda: all(_runs(world, dialect) for dialect in DIALECTS.values()))
                 await asyncio.wait_for(samples_run, seconds)
             except TimeoutError:
-                raise SamplesDoNotRun(
-                    showing.waiting(world) or "the sample pods never reached the API server"
-                ) from None
+                why = "; ".join(showing.waiting(world))
+                raise SamplesDoNotRun(f"not every sample pod runs after {seconds:g} s: {why}") from None
             showing.table(world)
             if stays:
                 await showing.live(world)

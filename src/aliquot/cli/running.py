@@ -13,7 +13,7 @@ from aliquot.errors import AliquotError
 
 
 def run_until_stopped(work: Coroutine[Any, Any, None]) -> None:
-    """Run to the end, or until SIGTERM or SIGINT, then clean up and exit 0. An error of ours ends with its text, 1."""
+    """Run to the end, or until a signal asks to stop; clean up, exit 0. An error of ours ends with its text and 1."""
     try:
         uvloop.run(_stoppable(work))
     except* AliquotError as group:
@@ -25,7 +25,7 @@ def run_until_stopped(work: Coroutine[Any, Any, None]) -> None:
 async def _stoppable(work: Coroutine[Any, Any, None]) -> None:
     task = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, task.cancel)
     try:
         await task

@@ -38,7 +38,7 @@ def command(kubeconfig: str | None, address: str, gpushare_port: int, log_level:
         filterVerb: filter
         bindVerb: bind
         nodeCacheCapable: true
-        managedResources: [{name: aliyun.com/gpu-mem, ignoredByScheduler: false}]
+        managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}]
 
     GET /readyz answers 200 once the mirror of the cluster is in step, and says why not before.
     """

@@ -14,7 +14,8 @@ from aliquot.ledger import Entry
 from aliquot.model import Pod
 
 _HEADER = ("POD", "DIALECT", "STATUS", "NODE", "GPU (simulated)", "CORES", "MEMORY")
-_BAR = 24
+_BAR = 16
+_NAMES = 4
 
 
 def welcome(world: World, *, stays: bool) -> None:
@@ -32,6 +33,8 @@ def welcome(world: World, *, stays: bool) -> None:
         f"  {kubectl} get nodes,pods -A -o wide\n"
         f"  {kubectl} describe pod binpack-1\n"
         f"  {kubectl} get pods -w\n"
+        f"  {kubectl} logs binpack-1\n"
+        f"  {kubectl} create -f examples/gpushare-waits.yaml\n"
         f"  {kubectl} delete pod binpack-1\n"
         f"  curl {inspect}\n"
     )
@@ -45,10 +48,19 @@ def table(world: World) -> None:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
-def waiting(world: World) -> str:
-    """Which pods do not run, and why, as far as their status tells."""
-    pods = [pod for pod in world.plane.pods.all() if pod.status.phase != "Running"]
-    return "; ".join(f"pod {pod.key} is {pod.status.phase or 'Pending'}: {_why(pod)}" for pod in pods)
+def waiting(world: World) -> list[str]:
+    """Which pods do not run, and why, as far as their status tells: a line for each reason."""
+    why: dict[str, list[str]] = {}
+    for pod in sorted(world.plane.pods.all(), key=lambda pod: pod.key):
+        if pod.status.phase != "Running":
+            why.setdefault(f"{pod.status.phase or 'Pending'}: {_why(pod)}", []).append(pod.key)
+    return [f"{_some(keys)} {text}" for text, keys in why.items()]
+
+
+def _some(names: list[str]) -> str:
+    """A few names, and how many more there are."""
+    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+    return ", ".join(names[:_NAMES]) + more
 
 
 async def live(world: World) -> None:
@@ -67,9 +79,9 @@ def picture(world: World) -> Group:
         cards.add_column(name)
     for row in _cards(world):
         cards.add_row(*row)
-    lines = waiting(world)
+    lines = [Text(f"waiting: {line}") for line in waiting(world)] or [Text("nothing waits")]
     hint = Text("Ctrl-C ends the demo and removes everything.", style="dim")
-    return Group(cards, Text(f"waiting: {lines}" if lines else "nothing waits"), hint)
+    return Group(cards, *lines, hint)
 
 
 def _cards(world: World) -> Iterator[Sequence[str]]:
@@ -78,10 +90,10 @@ def _cards(world: World) -> Iterator[Sequence[str]]:
         used = world.plane.books.ledger.used(node)
         for gpu in cards.gpus:
             mib = used[gpu.uuid].mib if gpu.uuid in used else 0
-            filled = round(_BAR * mib / gpu.mib)
+            filled = min(_BAR, _BAR * mib // gpu.mib)  # rounded down: only a full card looks full
             bar = "█" * filled + "░" * (_BAR - filled)
             holders = [entry for entry in world.plane.books.ledger.entries(node) if gpu.uuid in entry.charges]
-            yield node, str(gpu.index), gpu.model, f"{bar} {mib}/{gpu.mib} MiB", ", ".join(_names(world, holders))
+            yield node, str(gpu.index), gpu.model, f"{bar} {mib}/{gpu.mib} MiB", _some(_names(world, holders))
 
 
 def _names(world: World, entries: list[Entry]) -> list[str]:
@@ -111,4 +123,7 @@ def _why(pod: Pod) -> str:
     for condition in pod.status.conditions or ():
         if condition.type == "PodScheduled" and condition.status == "False":
             return condition.message or ""
+    for status in pod.status.container_statuses or ():
+        if status.state.waiting is not None and status.state.waiting.message:
+            return status.state.waiting.message
     return "starting" if pod.spec.node_name else "not placed yet"

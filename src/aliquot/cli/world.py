@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from aliquot import agent
 from aliquot.control import ControlPlane
@@ -39,7 +40,7 @@ class World:
         gpushare_port: int = 0,
     ) -> None:
         self.kubeconfig = folder / "kubeconfig"
-        self.cluster = EmbeddedCluster(port=api_port)
+        self.cluster = EmbeddedCluster(port=api_port, logs=self._what_it_would_find)
         self.nodes: dict[str, HollowNode] = {}
         self._folder = folder
         self._hardware = hardware
@@ -76,6 +77,16 @@ class World:
             waiting.cancel()
             if self.life.done():
                 await self.life
+
+    def _what_it_would_find(self, pod: Mapping[str, Any]) -> str:
+        """`kubectl logs`: there is no process, but what one would find in its container is known."""
+        lines = ["This container is simulated. A real one would find in it:"]
+        for node in self.nodes.values():
+            for (uid, container), inside in node.inside.items():
+                if uid == pod["metadata"]["uid"]:
+                    variables = [f"{name}={value}" for name, value in sorted(inside.environment.items())]
+                    lines += [f"[{container}] {found}" for found in (*variables, *inside.devices)]
+        return "\n".join(lines) + "\n"
 
     def _nodes_offer_their_cards(self) -> bool:
         nodes = {node.key: node.status.allocatable or {} for node in self.plane.nodes.all()}

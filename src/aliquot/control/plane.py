@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
+import structlog
+
 from aliquot.clock import Clock, SystemClock
 from aliquot.control.books import Books
 from aliquot.control.commit import Committer
@@ -10,6 +12,7 @@ from aliquot.control.telling import Teller
 from aliquot.kube import NODES, PODS, Client, Informer
 from aliquot.model import Node, Pod
 
+_log = structlog.get_logger()
 _SETTLE_SECONDS = 1.0
 
 
@@ -33,6 +36,9 @@ class ControlPlane:
             tasks.create_task(self.nodes.run())
             tasks.create_task(self.pods.run())
             tasks.create_task(self._settle())
+            await self.nodes.synced.wait()
+            await self.pods.synced.wait()
+            _log.info("in step with the API server", nodes=len(self.nodes.all()), pods=len(self.pods.all()))
 
     def on_change(self, listener: Callable[[], None]) -> None:
         """Call `listener` after every change of a pod or node that we see."""
@@ -44,6 +50,9 @@ class ControlPlane:
 
     def pod_by_uid(self, uid: str) -> Pod | None:
         return self._by_uid.get(uid)
+
+    def pods_on(self, node: str) -> list[Pod]:
+        return [self._by_uid[uid] for uid in self._on_nodes.get(node, ())]
 
     async def _settle(self) -> None:
         while True:
@@ -80,8 +89,8 @@ class ControlPlane:
 
     def _see_pods_of(self, node: str) -> None:
         """A node's cards came or changed: read its pods' placements again, by the cards it has now."""
-        for uid in self._on_nodes.get(node, ()):
-            self.books.see_pod_again(self._by_uid[uid])
+        for pod in self.pods_on(node):
+            self.books.see_pod_again(pod)
 
     def _tell(self) -> None:
         for listener in self._listeners:

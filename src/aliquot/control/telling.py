@@ -1,12 +1,9 @@
 """Telling a pod's owner what became of it, where every tool shows it: in its condition and its events."""
 
-from datetime import UTC, datetime
-from typing import Any
-
 import structlog
 
 from aliquot.clock import Clock
-from aliquot.kube import EVENTS, PODS, Client, KubeError
+from aliquot.kube import EVENTS, PODS, Client, KubeError, events
 from aliquot.model import Pod
 
 _log = structlog.get_logger()
@@ -38,23 +35,10 @@ class Teller:
         await self._event(pod, "Normal", "Scheduled", f"Successfully assigned {pod.key} to {node}")
 
     async def _event(self, pod: Pod, kind: str, reason: str, message: str) -> None:
-        moment = datetime.fromtimestamp(self._clock.wall_ns() / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        meta = pod.metadata
-        who = {"kind": "Pod", "apiVersion": "v1", "name": meta.name, "namespace": meta.namespace, "uid": meta.uid}
-        body: dict[str, Any] = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"generateName": f"{meta.name}.", "namespace": meta.namespace},
-            "involvedObject": who,
-            "type": kind,
-            "reason": reason,
-            "message": message,
-            "source": {"component": _COMPONENT},
-            "firstTimestamp": moment,
-            "lastTimestamp": moment,
-            "count": 1,
-        }
+        body = events.about(
+            pod, kind=kind, reason=reason, message=message, component=_COMPONENT, wall_ns=self._clock.wall_ns()
+        )
         try:
-            await self._client.create(EVENTS, body, meta.namespace)
+            await self._client.create(EVENTS, body, pod.metadata.namespace)
         except KubeError as error:
             _log.warning("cannot write an event", pod=pod.key, reason=reason, error=str(error))

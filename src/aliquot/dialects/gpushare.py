@@ -59,7 +59,7 @@ class GpuShare:
         if request.memory.amount > _MOST_UNITS:
             raise BadDemand(
                 f"{GPU_MEM}: {request.memory.amount} is more than any GPU has; it counts the node's units "
-                "(GiB unless the node says MiB), so 10 GiB are written as 10"
+                "(GiB unless the node says MiB): write 3, not 3Gi or 3G"
             )
         return request
 
@@ -145,6 +145,8 @@ class GpuShare:
                     {
                         "name": "binpack-1",
                         "image": "docker.io/local/busybox:1",
+                        "imagePullPolicy": "IfNotPresent",
+                        "command": ["sleep", "3600"],
                         "resources": {"limits": {GPU_MEM: "3"}},
                     }
                 ]

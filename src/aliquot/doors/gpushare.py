@@ -108,11 +108,15 @@ class GpuShareDoor:
 
     async def inspect(self, _: asgi.Call) -> asgi.Answer:
         """Every node with shared cards, by name."""
+        if why := self._out_of_step():
+            return asgi.json({"nodes": [], "error": why}, status=503)
         nodes = (self._books.cards(node.key) for node in self._plane.nodes.all())
         shown = sorted((cards for cards in nodes if cards.gpus), key=lambda cards: cards.node)
         return asgi.json({"nodes": [self._node(cards) for cards in shown]})
 
     async def inspect_node(self, call: asgi.Call) -> asgi.Answer:
+        if why := self._out_of_step():
+            return asgi.json({"nodes": [], "error": why}, status=503)
         if self._plane.nodes.get(call.tail) is None:
             return asgi.json({"nodes": [], "error": f'node "{call.tail}" not found'}, status=404)
         return asgi.json({"nodes": [self._node(self._books.cards(call.tail))]})

@@ -7,10 +7,11 @@ import structlog
 
 from aliquot.clock import came
 from aliquot.control import ControlPlane
-from aliquot.dialects import Dialect, demand_of
+from aliquot.dialects import Demand, Dialect, demand_of
 from aliquot.engine import Judgement
 from aliquot.errors import AliquotError, BadDemand
 from aliquot.model import Node, Pod
+from aliquot.model.quantity import whole
 
 _log = structlog.get_logger()
 
@@ -64,7 +65,7 @@ class Scheduler:
 
     def _choose(self, pod: Pod) -> tuple[str | None, str]:
         """The node for a pod, or why there is none: the reasons counted, as kube-scheduler words it."""
-        usable = [node for node in self._plane.nodes.all() if node.ready and not node.spec.unschedulable]
+        usable = [node for node in self._plane.nodes.all() if _is_usable(node, pod)]
         try:
             demand = demand_of(pod)
         except BadDemand as error:
@@ -75,18 +76,34 @@ class Scheduler:
         if tried := self._plane.books.ledger.nodes_of(pod.metadata.uid) & {node.key for node in usable}:
             return min(tried), ""
         judgement = self._plane.books.judge(demand)
-        best = judgement.best(node.key for node in usable if _offers(node, demand.dialect))
+        best = judgement.best(node.key for node in usable if self._offers(node, demand))
         return best, "" if best else _count([_refusal(node, demand.dialect, judgement) for node in usable])
 
+    def _offers(self, node: Node, demand: Demand) -> bool:
+        """Whether kubelet has the ids left: it fails a pod for good that asks for more, and starts one without its
+        devices, saying nothing, while no plug-in has registered their resource."""
+        resource = demand.dialect.resource
+        offered = whole(str((node.status.allocatable or {}).get(resource, 0)))
+        taken = sum(_ids(pod, demand.dialect) for pod in self._plane.pods_on(node.key) if not pod.ended)
+        return offered - taken >= demand.request.memory.amount
 
-def _offers(node: Node, dialect: Dialect) -> bool:
-    """kubelet starts a pod without its devices, and says nothing, while no plug-in has registered their resource."""
-    return str((node.status.allocatable or {}).get(dialect.resource, "0")) != "0"
+
+def _is_usable(node: Node, pod: Pod) -> bool:
+    wanted = (pod.spec.node_selector or {}).items()
+    return node.ready and not node.spec.unschedulable and wanted <= node.metadata.labels.items()
+
+
+def _ids(pod: Pod, dialect: Dialect) -> int:
+    """How many ids of a dialect's resource kubelet counts for a bound pod, placed or not."""
+    try:
+        return dialect.held(pod).memory.amount if dialect.speaks(pod) else 0
+    except BadDemand:
+        return 0
 
 
 def _refusal(node: Node, dialect: Dialect, judgement: Judgement) -> str:
     reason = judgement.refusal(node.key)
-    return dialect.words(reason) if reason else f"kubelet offers no {dialect.resource} yet"
+    return dialect.words(reason) if reason else f"kubelet has too few of {dialect.resource} left to offer"
 
 
 def _count(refusals: list[str]) -> str:

@@ -3,6 +3,6 @@
 What it is not: a Kubernetes. It has no controllers, admission policies or authentication; containers are pretence.
 """
 
-from aliquot.embedded.api import ApiError, EmbeddedCluster
+from aliquot.embedded.api import EmbeddedCluster, StatusError
 
-__all__ = ["EmbeddedCluster", "ApiError"]
+__all__ = ["EmbeddedCluster", "StatusError"]

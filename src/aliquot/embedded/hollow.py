@@ -17,11 +17,12 @@ import structlog
 from aliquot.clock import Clock, SystemClock
 from aliquot.embedded.kubelet_devices import AdmissionError, DeviceManager
 from aliquot.errors import Refused
-from aliquot.kube import NODES, PODS, Client, Informer, KubeError, NotFound
+from aliquot.kube import EVENTS, NODES, PODS, Client, Informer, KubeError, NotFound, events
 from aliquot.model import Life, Pod
 
 _log = structlog.get_logger()
 _RETRY_SECONDS = 1.0
+_REFUSED = "CreateContainerConfigError"
 
 
 class _Edits(msgspec.Struct):
@@ -162,6 +163,8 @@ class HollowNode:
             await self._report(pod, "Failed", [], reason="UnexpectedAdmissionError", message=str(error))
             return
         statuses: list[dict[str, Any]] = []
+        creating = [_waiting(container.name, "ContainerCreating") for container in pod.spec.containers]
+        await self._report(pod, "Pending", creating)
         for container, life in pod.containers():
             await self._start(pod, container.name, statuses)
             if life is not Life.INIT:
@@ -178,7 +181,8 @@ class HollowNode:
                 return
             except Refused as refusal:
                 if str(refusal) != shown:
-                    await self._report(pod, "Pending", [*before, _waiting(container, str(refusal))])
+                    await self._report(pod, "Pending", [*before, _waiting(container, _REFUSED, str(refusal))])
+                    await self._tell(pod, str(refusal))
                     shown = str(refusal)
             await self._clock.sleep(_RETRY_SECONDS)
 
@@ -193,6 +197,20 @@ class HollowNode:
             inside.environment |= dict(line.split("=", 1) for line in known[name].env)
             inside.devices += [node["path"] for node in known[name].nodes]
         return inside
+
+    async def _tell(self, pod: Pod, message: str) -> None:
+        body = events.about(
+            pod,
+            kind="Warning",
+            reason="Failed",
+            message=f"Error: {message}",
+            component="hollow-kubelet",
+            wall_ns=self._clock.wall_ns(),
+        )
+        try:
+            await self._client.create(EVENTS, body, pod.metadata.namespace)
+        except KubeError as error:
+            _log.warning("cannot write an event", pod=pod.key, error=str(error))
 
     async def _report(
         self, pod: Pod, phase: str, statuses: list[dict[str, Any]], *, reason: str = "", message: str = ""
@@ -230,6 +248,6 @@ def _running(container: str) -> dict[str, Any]:
     return {"name": container, "ready": True, "started": True, "restartCount": 0, "state": state, "image": "hollow"}
 
 
-def _waiting(container: str, message: str) -> dict[str, Any]:
-    state = {"waiting": {"reason": "CreateContainerConfigError", "message": message}}
+def _waiting(container: str, reason: str, message: str = "") -> dict[str, Any]:
+    state = {"waiting": {"reason": reason, "message": message}}
     return {"name": container, "ready": False, "started": False, "restartCount": 0, "state": state, "image": "hollow"}

@@ -202,7 +202,8 @@ class Client:
                     raise await _refusal(response)
                 yield response
         except aiohttp.ClientConnectorError as error:
-            raise errors.NotSent(f"the API server at {self._access.server} cannot be reached: {error}") from error
+            why = error.os_error.strerror or str(error)
+            raise errors.NotSent(f"the API server at {self._access.server} cannot be reached: {why}") from error
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             text = str(error) or type(error).__name__
             raise errors.NoAnswer(f"{method} {path} got no answer from the API server: {text}") from error

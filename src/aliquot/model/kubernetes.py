@@ -61,12 +61,19 @@ class PodSpec(_Wire, frozen=True):
     containers: list[Container] = []
     init_containers: list[Container] | None = None
     node_name: str = ""
+    node_selector: dict[str, str] | None = None
     scheduler_name: str = ""
     scheduling_gates: list[Present] | None = None
 
 
+class Waiting(_Wire, frozen=True):
+    reason: str = ""
+    message: str = ""
+
+
 class ContainerState(_Wire, frozen=True):
     running: Present | None = None
+    waiting: Waiting | None = None
 
 
 class ContainerStatus(_Wire, frozen=True):

@@ -33,6 +33,9 @@ class AgentNode:
         self.cards = cards or make_cards()
         self.api = api
         self.clock = FakeClock(skip=1.0)
+        """Of the hand-over: short sleeps pass at once."""
+        self.looks = FakeClock()
+        """Of the plug-in, which looks for kubelet once a second."""
         self.kubelet = DeviceManager(folder / "device-plugins")
         self.cdi_folder = folder / "cdi"
         self.cdi = cdi.Folder(self.cdi_folder, folder / "dev")
@@ -58,7 +61,17 @@ class AgentNode:
 
     async def start_agent(self) -> None:
         self._serving = asyncio.create_task(self.plugin().serve())
-        await until(lambda: any(self.kubelet.capacity().values()), "the plug-in is registered")
+        await self.registered()
+
+    async def registered(self) -> None:
+        await until(lambda: any(self.kubelet.capacity().values()), "the plug-in is registered", passing=self.looks)
+
+    async def restart_agent(self, cards: NodeGpus | None = None) -> None:
+        """The agent forgets everything; the driver may show the cards in another way than before."""
+        await self.stop_agent()
+        await until(lambda: not any(self.kubelet.capacity().values()), "kubelet sees the plug-in go")
+        self.cards = cards or self.cards
+        await self.start_agent()
 
     async def stop_agent(self) -> None:
         assert self._serving is not None
@@ -68,9 +81,9 @@ class AgentNode:
 
     def plugin(self) -> DevicePlugin:
         """A device plug-in with a memory of its own, as after a start of the agent."""
-        holders = Holders(self.kubelet.folder, PodResources(self.kubelet.pod_resources))
-        self.hand_over = HandOver(DIALECT, holders, self.pods, lambda: self.cards, self.cdi, self._client, self.clock)
-        return DevicePlugin(DIALECT, self.kubelet.folder, self.cards, self.hand_over)
+        holders = Holders(self.kubelet.folder, PodResources(self.kubelet.pod_resources, self.clock))
+        self.hand_over = HandOver(DIALECT, holders, self.pods, self.cards, self.cdi, self._client, self.clock)
+        return DevicePlugin(DIALECT, self.kubelet.folder, self.cards, self.hand_over, self.looks)
 
     # -- pods
 

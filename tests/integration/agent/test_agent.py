@@ -91,8 +91,10 @@ async def test_what_somebody_removes_is_written_again(
         await until(lambda: INVENTORY in shown(scripted)["metadata"].get("annotations", {}))
 
 
-async def test_nothing_is_written_when_nothing_differs(client: Client, scripted: ScriptedApi) -> None:
-    publisher = Publisher(client, [DIALECTS["gpushare"]], CARDS)
+async def test_nothing_is_written_when_nothing_differs(
+    client: Client, scripted: ScriptedApi, clock: FakeClock
+) -> None:
+    publisher = Publisher(client, [DIALECTS["gpushare"]], CARDS, clock)
     await publisher.publish()
     publisher.see(make_node("n1", CARDS))
     await publisher.publish()
@@ -100,8 +102,8 @@ async def test_nothing_is_written_when_nothing_differs(client: Client, scripted:
 
 
 @pytest.mark.usefixtures("node")
-async def test_a_write_that_fails_is_tried_again(client: Client, scripted: ScriptedApi) -> None:
-    publisher = Publisher(client, [DIALECTS["gpushare"]], CARDS)
+async def test_a_write_that_fails_is_tried_again(client: Client, scripted: ScriptedApi, clock: FakeClock) -> None:
+    publisher = Publisher(client, [DIALECTS["gpushare"]], CARDS, clock)
     publisher.see(make_node("n1"))
     scripted.script("PATCH", "/nodes/n1$", answer(403, message="no"))
     with pytest.raises(Exception, match="no"):

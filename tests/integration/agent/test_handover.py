@@ -155,8 +155,7 @@ async def test_over_commitment_is_seen_by_an_agent_that_was_started_anew(node: A
     first = await node.admitted("first", 10)
     await node.start(first)
     node.show(node.annotated(first, **{ASSIGNED: "true"}))
-    await node.stop_agent()
-    await node.start_agent()
+    await node.restart_agent()
     second = await node.admitted("second", 10)
     starting = asyncio.create_task(node.start(second))
     await until(lambda: node.clock.sleeping)
@@ -185,7 +184,7 @@ PART = '{{"uuid":"{uuid}","index":0,"minor":0,"cores":0,"mib":3072}}'
         ),
         pytest.param(
             RECORD.format(node="n1", containers=f'"other":[{PART.format(uuid="GPU-n1-0")}]'),
-            "container main has no part in the placement",
+            "aliquot.io/placement has no part for container main",
             id="a part for another container",
         ),
         pytest.param(
@@ -207,7 +206,7 @@ async def test_a_placement_that_cannot_be_right_is_refused_at_once(node: AgentNo
 
 async def test_a_card_that_is_not_healthy_is_refused(node: AgentNode) -> None:
     pod = await node.admitted()
-    node.cards = make_cards(unhealthy=[0])
+    await node.restart_agent(make_cards(unhealthy=[0]))
     with pytest.raises(Refused, match="card GPU-n1-0, which is not healthy"):
         await node.start(pod)
 
@@ -231,7 +230,7 @@ async def test_a_pod_that_is_being_deleted_gets_no_card(node: AgentNode) -> None
 
 async def test_a_missing_device_node_is_named(node: AgentNode) -> None:
     pod = await node.admitted()
-    missing = node.cdi_folder.parent / "dev" / "nvidia0"
+    missing = node.cdi_folder.parent / "dev" / f"nvidia{node.cards.gpus[0].minor}"
     missing.unlink()
     with pytest.raises(Refused, match=f"the device node {missing} is missing: is the driver loaded"):
         await node.start(pod)

@@ -12,6 +12,7 @@ from aliquot.agent import rpc
 from aliquot.agent.podresources import Holding, PodResources
 from aliquot.agent.proto import podresources_pb2 as wire
 from aliquot.errors import Refused
+from tests.fakes import FakeClock
 
 
 class FakeLister:
@@ -43,17 +44,23 @@ class FakeLister:
         )
 
 
+@pytest.fixture
+def clock() -> FakeClock:
+    """Its pauses pass at once."""
+    return FakeClock(skip=0.1)
+
+
 LISTED = [Holding("default/p", "main", frozenset("ab"))]
 
 
-async def test_only_the_ids_of_the_resource_are_listed(folder: Path) -> None:
+async def test_only_the_ids_of_the_resource_are_listed(folder: Path, clock: FakeClock) -> None:
     async with FakeLister(folder / "kubelet.sock"):
-        assert await PodResources(folder / "kubelet.sock").holdings("aliyun.com/gpu-mem") == LISTED
+        assert await PodResources(folder / "kubelet.sock", clock).holdings("aliyun.com/gpu-mem") == LISTED
 
 
-async def test_a_kubelet_that_is_asked_too_fast_is_asked_again(folder: Path) -> None:
+async def test_a_kubelet_that_is_asked_too_fast_is_asked_again(folder: Path, clock: FakeClock) -> None:
     async with FakeLister(folder / "kubelet.sock", refusals=2, code=grpc.StatusCode.RESOURCE_EXHAUSTED):
-        assert await PodResources(folder / "kubelet.sock").holdings("aliyun.com/gpu-mem") == LISTED
+        assert await PodResources(folder / "kubelet.sock", clock).holdings("aliyun.com/gpu-mem") == LISTED
 
 
 @pytest.mark.parametrize(
@@ -63,12 +70,14 @@ async def test_a_kubelet_that_is_asked_too_fast_is_asked_again(folder: Path) -> 
         pytest.param(1, grpc.StatusCode.PERMISSION_DENIED, id="any other refusal"),
     ],
 )
-async def test_a_kubelet_that_does_not_answer_is_named(folder: Path, refusals: int, code: grpc.StatusCode) -> None:
+async def test_a_kubelet_that_does_not_answer_is_named(
+    folder: Path, clock: FakeClock, refusals: int, code: grpc.StatusCode
+) -> None:
     async with FakeLister(folder / "kubelet.sock", refusals, code):
         with pytest.raises(Refused, match=f"kubelet's PodResources at {folder}/kubelet.sock: rejected by rate limit"):
-            await PodResources(folder / "kubelet.sock").holdings("aliyun.com/gpu-mem")
+            await PodResources(folder / "kubelet.sock", clock).holdings("aliyun.com/gpu-mem")
 
 
-async def test_a_socket_that_is_not_there_is_named(folder: Path) -> None:
+async def test_a_socket_that_is_not_there_is_named(folder: Path, clock: FakeClock) -> None:
     with pytest.raises(Refused, match=f"kubelet's PodResources at {folder}/kubelet.sock"):
-        await PodResources(folder / "kubelet.sock").holdings("aliyun.com/gpu-mem")
+        await PodResources(folder / "kubelet.sock", clock).holdings("aliyun.com/gpu-mem")

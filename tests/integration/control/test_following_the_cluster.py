@@ -177,7 +177,7 @@ async def test_a_card_that_others_sold_twice_is_full_not_bottomless(room: Room) 
     await room.add_node(make_cards(mib=(15360,)))
     for name in ("a", "b"):
         await room.add_pod(name, 10, metadata={"annotations": {IDX: "0"}}, node="n1")
-    assert room.plane.books.ledger.oversold() == [("n1", "GPU-n1-0")]
+    assert room.plane.books.ledger.oversold("n1") == ["GPU-n1-0"]
     pod = await room.add_pod("p", 1)
     with pytest.raises(NoRoom):
         await room.commit(pod, "n1")

@@ -26,7 +26,7 @@ async def test_one_binding_carries_the_placement_and_the_five_annotations(room: 
     assert bound["spec"]["nodeName"] == "n1"
     annotations = dict(bound["metadata"]["annotations"])
     gpu = cards.gpus[0]
-    expected = Placement("n1", "gpushare", {"main": (Slice(gpu.uuid, 0, 0, 0, 3072),)})
+    expected = Placement("n1", "gpushare", {"main": (Slice(gpu.uuid, gpu.index, gpu.minor, 0, 3072),)})
     assert read_placement(annotations.pop(PLACEMENT)) == expected
     assert annotations == {
         IDX: "0",

@@ -8,7 +8,7 @@ import pytest
 from aliquot.control import Committer
 from aliquot.dialects.gpushare import IDX
 from aliquot.errors import NoRoom, Refused
-from aliquot.kube import PODS, Access, ApiError, Client, KubeError, NotFound, NotSent
+from aliquot.kube import Access, ApiError, Client, KubeError, NotFound, NotSent
 from aliquot.ledger import State
 from tests.factories import make_cards
 from tests.fakes import Fault, ScriptedApi, answer, cut_before, held
@@ -119,7 +119,7 @@ async def test_a_pod_bound_elsewhere_by_someone_else_holds_nothing_here(room: Ro
     await room.add_node(make_cards("n2"))
     pod = await room.add_pod()
     binding = {"metadata": {"name": "p", "namespace": "default"}, "target": {"name": "n2"}}
-    await room.client.bind(PODS, binding, timeout=5)
+    await room.client.bind(binding, timeout=5)
     with pytest.raises(Refused, match='already assigned to node "n2"'):
         await room.commit(pod, "n1")
     await room.in_step()

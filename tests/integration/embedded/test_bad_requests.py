@@ -5,6 +5,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from structlog.testing import capture_logs
 
 from aliquot.embedded import EmbeddedCluster
 from tests.integration.embedded.client import CONFIG_MAPS, JSON, LEASES, NODES, PODS, Api, config_map, pod
@@ -182,7 +183,7 @@ async def test_yaml_is_taken_where_it_is_declared(api: Api) -> None:
     (await api.raw("POST", CONFIG_MAPS, b"a: [", "application/yaml")).refused(400, "BadRequest")
 
 
-async def test_a_fault_of_our_own_is_a_status_too(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_fault_of_our_own_is_a_status_too() -> None:
     faulty = False
 
     def clock() -> datetime:
@@ -192,8 +193,9 @@ async def test_a_fault_of_our_own_is_a_status_too(caplog: pytest.LogCaptureFixtu
 
     async with EmbeddedCluster(clock=clock) as cluster, aiohttp.ClientSession() as session:
         faulty = True
-        (await Api(session, cluster.url).post(PODS, pod())).refused(500, "InternalError")
-    assert "cannot answer POST" in caplog.text
+        with capture_logs() as logs:
+            (await Api(session, cluster.url).post(PODS, pod())).refused(500, "InternalError")
+    assert [(log["event"], log["method"]) for log in logs] == [("cannot answer", "POST")]
 
 
 async def test_protobuf_asked_is_answered_with_json(api: Api) -> None:

@@ -7,7 +7,7 @@ import aiohttp
 import pytest
 import yaml
 
-from aliquot.embedded import ApiError, EmbeddedCluster
+from aliquot.embedded import EmbeddedCluster, StatusError
 from aliquot.embedded.api.deletion import DeleteRequest
 from aliquot.embedded.api.resources import PODS as PODS_RESOURCE
 from tests.integration.embedded.client import PODS, Api, names, pod
@@ -34,7 +34,7 @@ async def test_the_first_namespaces_are_there(api: Api) -> None:
 async def test_the_registry_follows_the_same_rules(cluster: EmbeddedCluster, api: Api) -> None:
     created = cluster.registry.create(PODS_RESOURCE, "default", pod())
     assert (await api.get(f"{PODS}/web")).expect(200) == created.obj
-    with pytest.raises(ApiError, match="already exists"):
+    with pytest.raises(StatusError, match="already exists"):
         cluster.registry.create(PODS_RESOURCE, "default", pod())
     cluster.registry.delete(PODS_RESOURCE, "default", "web", DeleteRequest())
     assert cluster.store.snapshot(PODS_RESOURCE.collection) == []

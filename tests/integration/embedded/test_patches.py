@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aliquot.embedded.api.patches import json_patch, merge
-from aliquot.embedded.api.statuses import ApiError, BadRequest, UnprocessablePatch
+from aliquot.embedded.api.statuses import BadRequest, StatusError, UnprocessablePatch
 from aliquot.embedded.api.strategic import strategic_merge
 from tests.integration.embedded.client import CONFIG_MAPS, PODS, Api, config_map, container, pod
 
@@ -92,7 +92,7 @@ def test_json_patches_of_the_whole_document() -> None:
     assert json_patch(DOCUMENT, [{"op": "remove", "path": ""}]) is None
 
 
-BAD_JSON_PATCHES: list[tuple[dict[str, Any], type[ApiError]]] = [
+BAD_JSON_PATCHES: list[tuple[dict[str, Any], type[StatusError]]] = [
     ({"op": "jump", "path": "/a"}, BadRequest),
     ({"op": "add", "path": "/a"}, BadRequest),
     ({"op": "add", "path": "a", "value": 1}, BadRequest),
@@ -110,7 +110,7 @@ BAD_JSON_PATCHES: list[tuple[dict[str, Any], type[ApiError]]] = [
 
 
 @pytest.mark.parametrize(("operation", "error"), BAD_JSON_PATCHES)
-def test_json_patches_that_do_not_apply(operation: dict[str, Any], error: type[ApiError]) -> None:
+def test_json_patches_that_do_not_apply(operation: dict[str, Any], error: type[StatusError]) -> None:
     with pytest.raises(error):
         json_patch(DOCUMENT, [operation])
 

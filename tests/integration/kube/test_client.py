@@ -67,14 +67,14 @@ async def test_a_connection_cut_after_the_request_is_no_answer(
     scripted.registry.create(resources.PODS, "default", pod_manifest())
     scripted.script("POST", "/binding", fault)
     with pytest.raises(NoAnswer, match="POST api/v1/namespaces/default/pods/p/binding got no answer"):
-        await client.bind(PODS, BINDING, timeout=5)
+        await client.bind(BINDING, timeout=5)
 
 
 async def test_silence_is_no_answer_after_the_time_given(scripted: ScriptedApi, client: Client) -> None:
     arrived, never = asyncio.Event(), asyncio.Event()
     scripted.script("POST", "/binding", held(arrived, never))
     with pytest.raises(NoAnswer):
-        await client.bind(PODS, BINDING, timeout=0.05)
+        await client.bind(BINDING, timeout=0.05)
     assert arrived.is_set()
 
 
@@ -144,7 +144,7 @@ CALLS: dict[str, Callable[[Client], Awaitable[Any]]] = {
     "get": lambda client: client.get(PODS, "p", "default"),
     "patch": lambda client: client.patch(PODS, "p", {}, namespace="default"),
     "delete": lambda client: client.delete(PODS, "p", "default"),
-    "bind": lambda client: client.bind(PODS, BINDING, timeout=5),
+    "bind": lambda client: client.bind(BINDING, timeout=5),
 }
 
 

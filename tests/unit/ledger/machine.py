@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from aliquot.errors import NoRoom
 from aliquot.ledger import Entry, Ledger, State
-from aliquot.model import CORES, Charge, NodeGpus, Placement, Slice
+from aliquot.model import CORES, Charge, Gpu, NodeGpus, Placement, Slice
 from tests.factories import make_cards
 
 NODES = ("n1", "n2", "n3")
@@ -146,13 +146,11 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @invariant()
     def oversold_cards_are_reported(self) -> None:
-        expected = [
-            (node, gpu.uuid)
-            for node, has in self.cards.items()
-            for gpu in has.gpus
-            if (used := taken(self.held[node]).get(gpu.uuid, Charge())).mib > gpu.mib or used.cores > CORES
-        ]
-        assert self.ledger.oversold() == sorted(expected)
+        for node in NODES:
+            used = taken(self.held[node])
+            has = self.cards[node].gpus if node in self.cards else ()
+            expected = [gpu.uuid for gpu in has if _is_oversold(gpu, used.get(gpu.uuid, Charge()))]
+            assert self.ledger.oversold(node) == sorted(expected)
 
     @invariant()
     def a_ledger_rebuilt_from_the_entries_is_the_same(self) -> None:
@@ -187,6 +185,10 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def _everything(self) -> dict[str, tuple[list[Entry], Mapping[str, Charge]]]:
         return {node: (self.ledger.entries(node), self.ledger.used(node)) for node in NODES}
+
+
+def _is_oversold(gpu: Gpu, used: Charge) -> bool:
+    return used.mib > gpu.mib or used.cores > CORES
 
 
 def place(node: str, wanted: Mapping[int, tuple[int, int]]) -> tuple[Placement, dict[str, Charge]]:

@@ -77,10 +77,10 @@ def test_a_pod_is_adopted_once_and_loses_its_claims_elsewhere(ledger: Ledger) ->
 def test_a_card_that_others_sold_twice_is_reported_and_has_nothing_free(ledger: Ledger) -> None:
     adopt(ledger, "a", mib=10000)
     adopt(ledger, "b", mib=10000)
-    assert ledger.oversold() == [("n1", "GPU-n1-0")]
+    assert (ledger.oversold("n1"), ledger.oversold("n2")) == (["GPU-n1-0"], [])
     assert ledger.free("n1", "GPU-n1-0") == Charge(100, 0)
     ledger.release("a")
-    assert ledger.oversold() == []
+    assert ledger.oversold("n1") == []
 
 
 def test_a_confirmed_claim_is_bound_and_a_pod_that_has_gone_stays_gone(ledger: Ledger) -> None:

@@ -7,7 +7,7 @@ Follow a request: `server` (HTTP) -> `routes` (what the path names) -> `registry
 from aliquot.embedded.api.cluster import EmbeddedCluster
 from aliquot.embedded.api.registry import Registry
 from aliquot.embedded.api.resources import Resource
-from aliquot.embedded.api.statuses import ApiError
+from aliquot.embedded.api.statuses import StatusError
 from aliquot.embedded.api.store import Store
 
-__all__ = ["EmbeddedCluster", "Registry", "Store", "Resource", "ApiError"]
+__all__ = ["EmbeddedCluster", "Registry", "Store", "Resource", "StatusError"]

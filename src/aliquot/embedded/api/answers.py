@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from aliquot.embedded.api.eventlog import Stored
-from aliquot.embedded.api.objects import Clock, Object
+from aliquot.embedded.api.objects import Now, Object
 from aliquot.embedded.api.resources import Resource
 from aliquot.embedded.api.tables import table
 
@@ -35,7 +35,7 @@ def wants_table(accept: str) -> bool:
 class Presenter:
     """How one request wants the objects of a resource: as they are, or as rows of a Table."""
 
-    def __init__(self, resource: Resource, *, as_table: bool, include: str, clock: Clock) -> None:
+    def __init__(self, resource: Resource, *, as_table: bool, include: str, clock: Now) -> None:
         self._resource = resource
         self._as_table = as_table
         self._include = include

@@ -1,5 +1,6 @@
 """The embedded cluster as a whole: a store, its registry, and a server on loopback."""
 
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from types import TracebackType
@@ -8,11 +9,12 @@ from typing import Self
 from aiohttp import web
 
 from aliquot.embedded.api import kubeconfig
-from aliquot.embedded.api.objects import Clock, now
+from aliquot.embedded.api.objects import Now, Object, now
 from aliquot.embedded.api.registry import PERMANENT_NAMESPACES, Registry
 from aliquot.embedded.api.resources import NAMESPACES
 from aliquot.embedded.api.server import Server
 from aliquot.embedded.api.store import LOG_CAPACITY, Store
+from aliquot.embedded.api.subresources import NO_LOGS
 
 _FIRST_NAMESPACES = (*PERMANENT_NAMESPACES, "kube-node-lease")
 _SHUTDOWN_SECONDS = 1.0
@@ -26,6 +28,7 @@ class EmbeddedCluster:
             cluster.registry.create(resources.PODS, "default", {...})
 
     Leaving the context ends every open watch at once. Objects live as long as the instance does.
+    `logs` answers `kubectl logs` for a pod.
     """
 
     def __init__(
@@ -33,15 +36,16 @@ class EmbeddedCluster:
         port: int = 0,
         host: str = "127.0.0.1",
         *,
-        clock: Clock = now,
+        clock: Now = now,
         random: Random | None = None,
         log_capacity: int = LOG_CAPACITY,
+        logs: Callable[[Object], str] = lambda _: NO_LOGS,
     ) -> None:
         self.store = Store(log_capacity)
         self.registry = Registry(self.store, clock, random)
         self._host = host
         self._port = port
-        application = Server(self.registry).application()
+        application = Server(self.registry, logs).application()
         self._runner = web.AppRunner(
             application, access_log=None, handler_cancellation=True, shutdown_timeout=_SHUTDOWN_SECONDS
         )

@@ -23,7 +23,8 @@ def answer(request: web.Request) -> web.Response | None:
 
 def _openapi_v2(accept: str) -> web.Response:
     if openapi.PROTOBUF_V2 in accept:
-        headers = {"Content-Type": openapi.PROTOBUF_V2}
+        # asked for with an @, answered with a dot, as the real server does: Go's MIME parser refuses the @
+        headers = {"Content-Type": openapi.PROTOBUF_V2.replace("@", ".")}
         return web.Response(body=openapi.EMPTY_PROTOBUF_V2, headers=headers)
     return web.Response(body=encode(openapi.document_v2()), content_type=JSON)
 

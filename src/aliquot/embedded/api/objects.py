@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 Object: TypeAlias = dict[str, Any]
-Clock: TypeAlias = Callable[[], datetime]
+Now: TypeAlias = Callable[[], datetime]
 Key: TypeAlias = tuple[str, str]
 """Namespace ("" for cluster-scoped objects) and name."""
 

@@ -1,6 +1,6 @@
 """The rules of the API on top of the store: what HTTP requests, the hollow nodes and tests all go through.
 
-Nothing awaits, so every method is atomic. Each raises `ApiError` for what a real API server would refuse.
+Nothing awaits, so every method is atomic. Each raises `StatusError` for what a real API server would refuse.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from aliquot.embedded.api import deletion
 from aliquot.embedded.api.creation import new_object, readable, refuse_other_uid
 from aliquot.embedded.api.deletion import DeleteRequest
 from aliquot.embedded.api.eventlog import Stored
-from aliquot.embedded.api.objects import Clock, Object, key_of, now, text_at
+from aliquot.embedded.api.objects import Now, Object, key_of, now, text_at
 from aliquot.embedded.api.patches import Patch
 from aliquot.embedded.api.resources import BY_COLLECTION, NAMESPACES, Resource
 from aliquot.embedded.api.statuses import AlreadyExists, BadRequest, Conflict, Forbidden, NotFound
@@ -23,7 +23,7 @@ PERMANENT_NAMESPACES = ("default", "kube-public", "kube-system")
 class Registry:
     """Creates, reads, updates and deletes objects by the API's rules."""
 
-    def __init__(self, store: Store, clock: Clock = now, random: Random | None = None) -> None:
+    def __init__(self, store: Store, clock: Now = now, random: Random | None = None) -> None:
         self.store = store
         self.clock = clock
         self._random = random or Random()

@@ -1,8 +1,9 @@
 """HTTP: one handler that finds what a path names and answers for it, always with JSON, errors as `Status` objects."""
 
-import logging
+from collections.abc import Callable
 from contextlib import aclosing, suppress
 
+import structlog
 from aiohttp import web
 
 from aliquot.embedded.api import bodies, documents, lists, routes, shapes, subresources
@@ -13,17 +14,18 @@ from aliquot.embedded.api.objects import Object, key_of, without_nulls
 from aliquot.embedded.api.patches import APPLY_PATCH, patch_of
 from aliquot.embedded.api.registry import Registry
 from aliquot.embedded.api.routes import Target
-from aliquot.embedded.api.statuses import ApiError, BadRequest, MethodNotAllowed, NoSuchPath
+from aliquot.embedded.api.statuses import BadRequest, MethodNotAllowed, NoSuchPath, StatusError
 from aliquot.embedded.api.watching import Watch, options_of
 
-_log = logging.getLogger(__name__)
+_log = structlog.get_logger()
 
 
 class Server:
     """Answers requests about a registry's objects."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, logs: Callable[[Object], str]) -> None:
         self._registry = registry
+        self._logs = logs
 
     def application(self) -> web.Application:
         application = web.Application(client_max_size=bodies.MOST_BYTES)
@@ -33,13 +35,13 @@ class Server:
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         try:
             return await self._dispatch(request)
-        except ApiError as error:
+        except StatusError as error:
             return _json(error.status(), error.code)
         except RecursionError:
             return _json(BadRequest("the body of the request is nested too deeply").status(), 400)
         except Exception:
-            _log.exception("cannot answer %s %s", request.method, request.path)
-            return _json(ApiError("Internal error occurred").status(), 500)
+            _log.exception("cannot answer", method=request.method, path=request.path)
+            return _json(StatusError("Internal error occurred").status(), 500)
 
     async def _dispatch(self, request: web.Request) -> web.StreamResponse:
         document = documents.answer(request) if request.method in ("GET", "HEAD") else None
@@ -78,8 +80,8 @@ class Server:
                     return self._object(request, target, stored)
                 return await self._update(request, target)
             case "pods", "log":
-                self._registry.get(target.resource, target.namespace, target.name)
-                return web.Response(text=subresources.NO_LOGS)
+                stored = self._registry.get(target.resource, target.namespace, target.name)
+                return web.Response(text=self._logs(stored.obj))
             case "selfsubjectaccessreviews", _:
                 review = await bodies.read_object(request)
                 return _json({**review, "status": {"allowed": True}}, 201)

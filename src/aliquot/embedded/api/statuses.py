@@ -1,6 +1,6 @@
 """The API server's refusals: each is an exception that knows its own `Status` object.
 
-ApiError
+StatusError
 ├── NotFound, AlreadyExists, Conflict, Forbidden, Invalid     about one object of one resource
 ├── BadRequest, Expired, ResourceVersionTooLarge              about the request
 └── UnsupportedMediaType, TooLarge, MethodNotAllowed, NoSuchPath, UnprocessablePatch
@@ -14,7 +14,7 @@ from aliquot.embedded.api.objects import Object
 from aliquot.errors import AliquotError
 
 
-class ApiError(AliquotError):
+class StatusError(AliquotError):
     """A refusal with the code, reason, message and details that a real API server would answer."""
 
     code = 500
@@ -47,21 +47,21 @@ def _qualified(group: str, resource: str) -> str:
     return f"{resource}.{group}" if group else resource
 
 
-class NotFound(ApiError):
+class NotFound(StatusError):
     code, reason = 404, "NotFound"
 
     def __init__(self, group: str, resource: str, name: str) -> None:
         super().__init__(f'{_qualified(group, resource)} "{name}" not found', _about(group, resource, name))
 
 
-class NoSuchPath(ApiError):
+class NoSuchPath(StatusError):
     code, reason = 404, "NotFound"
 
     def __init__(self) -> None:
         super().__init__("the server could not find the requested resource", {})
 
 
-class AlreadyExists(ApiError):
+class AlreadyExists(StatusError):
     code, reason = 409, "AlreadyExists"
 
     def __init__(self, group: str, resource: str, name: str) -> None:
@@ -69,7 +69,7 @@ class AlreadyExists(ApiError):
         super().__init__(f'{_qualified(group, resource)} "{name}" already exists', about)
 
 
-class Conflict(ApiError):
+class Conflict(StatusError):
     code, reason = 409, "Conflict"
 
     def __init__(self, group: str, resource: str, name: str, why: str) -> None:
@@ -77,7 +77,7 @@ class Conflict(ApiError):
         super().__init__(f"Operation cannot be fulfilled on {what}: {why}", _about(group, resource, name))
 
 
-class Forbidden(ApiError):
+class Forbidden(StatusError):
     code, reason = 403, "Forbidden"
 
     def __init__(self, group: str, resource: str, name: str, why: str) -> None:
@@ -85,33 +85,33 @@ class Forbidden(ApiError):
         super().__init__(f"{what} is forbidden: {why}", _about(group, resource, name))
 
 
-class BadRequest(ApiError):
+class BadRequest(StatusError):
     code, reason = 400, "BadRequest"
 
 
-class MethodNotAllowed(ApiError):
+class MethodNotAllowed(StatusError):
     code, reason = 405, "MethodNotAllowed"
 
     def __init__(self) -> None:
         super().__init__("the server does not allow this method on the requested resource", {})
 
 
-class Expired(ApiError):
+class Expired(StatusError):
     code, reason = 410, "Expired"
 
 
-class TooLarge(ApiError):
+class TooLarge(StatusError):
     code, reason = 413, "RequestEntityTooLarge"
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"Request entity too large: limit is {limit}")
 
 
-class UnsupportedMediaType(ApiError):
+class UnsupportedMediaType(StatusError):
     code, reason = 415, "UnsupportedMediaType"
 
 
-class ResourceVersionTooLarge(ApiError):
+class ResourceVersionTooLarge(StatusError):
     code, reason = 504, "Timeout"
 
     def __init__(self, asked: int, current: int) -> None:
@@ -158,7 +158,7 @@ def unsupported(field: str, value: str, supported: tuple[str, ...]) -> FieldErro
     return FieldError(field, "FieldValueNotSupported", problem)
 
 
-class Invalid(ApiError):
+class Invalid(StatusError):
     code, reason = 422, "Invalid"
 
     def __init__(self, group: str, kind: str, name: str, errors: list[FieldError]) -> None:
@@ -167,7 +167,7 @@ class Invalid(ApiError):
         super().__init__(f'{_qualified(group, kind)} "{name}" is invalid: {listed}', details)
 
 
-class UnprocessablePatch(ApiError):
+class UnprocessablePatch(StatusError):
     """A patch that is well formed but does not apply, such as a failed `test`."""
 
     code, reason = 422, "Invalid"

@@ -14,7 +14,7 @@ NO_LOGS = "Pods of the embedded cluster run no processes, so they have no logs.\
 
 
 def bind(registry: Registry, namespace: str, name: str | None, body: Object, *, dry_run: bool = False) -> Object:
-    """Puts the pod on a node, with the Binding's labels and annotations, in one write. Raises ApiError.
+    """Puts the pod on a node, with the Binding's labels and annotations, in one write. Raises StatusError.
 
     `name` is the pod in the URL, None for the namespaced `bindings` resource.
     """
@@ -28,7 +28,7 @@ def bind(registry: Registry, namespace: str, name: str | None, body: Object, *, 
 
 
 def evict(registry: Registry, namespace: str, name: str, body: Object, *, dry_run: bool = False) -> Object:
-    """Deletes the pod with its grace period; there are no disruption budgets to ask. Raises ApiError."""
+    """Deletes the pod with its grace period; there are no disruption budgets to ask. Raises StatusError."""
     _refuse_other_kind(body, "Eviction", "policy/v1", "policy/v1beta1")
     eviction = shapes.read(without_nulls(body), shapes.Eviction, "Eviction")
     _refuse_other_name(body, namespace, name)

@@ -9,7 +9,7 @@ from aliquot.embedded.api.eventlog import Change, Cursor, Event, Stored, encoded
 from aliquot.embedded.api.lists import flag, number
 from aliquot.embedded.api.resources import Resource
 from aliquot.embedded.api.selectors import Predicate
-from aliquot.embedded.api.statuses import ApiError
+from aliquot.embedded.api.statuses import StatusError
 from aliquot.embedded.api.store import Store
 
 BOOKMARK_SECONDS = 60.0
@@ -72,7 +72,7 @@ class Watch:
             yield lines  # also where there are none: the first write sends the headers
             while not cursor.ended and (left := end - loop.time()) > 0:
                 yield self._lines(await cursor.next(min(left, BOOKMARK_SECONDS)))
-        except ApiError as error:
+        except StatusError as error:
             yield frame("ERROR", encode(error.status()))
 
     def _start(self) -> tuple[Cursor, bytes]:
