@@ -34,40 +34,29 @@ class Cluster:
 
 def findings(cluster: Cluster, expected: Iterable[str] = ()) -> list[str]:
     """Everything wrong with a cluster at rest; `expected` are pods (namespace/name) that must be running."""
+    machines = {node["metadata"]["name"]: _inventory(node) for node in cluster.nodes}
     pods = [pod for pod in cluster.pods if _units(pod) and not _ended(pod)]
-    found = [*_oversold(pods, cluster.nodes), *_missing(cluster.pods, expected)]
+    found = [*_oversold(pods, machines), *_missing(cluster.pods, expected)]
     for pod in pods:
         if pod["status"].get("phase") == "Running":
-            found += [f"{_name(pod)}: {what}" for what in (*_runs_once(pod), *_right_card(pod, cluster))]
+            cards = {gpu["uuid"]: gpu for gpu in machines[pod["spec"]["nodeName"]]["gpus"]}
+            wrong = (*_runs_once(pod), *_annotations(pod, cards), *_containers(pod, cards, cluster.inside))
+            found += [f"{_name(pod)}: {what}" for what in wrong]
     return found
 
 
-def _oversold(pods: list[dict[str, Any]], nodes: list[dict[str, Any]]) -> Iterable[str]:
+def _oversold(pods: list[dict[str, Any]], machines: Mapping[str, dict[str, Any]]) -> Iterable[str]:
+    """Sizes come from what the pods ask and the nodes have; from the placement only which card it is."""
     sold: dict[tuple[str, str], int] = defaultdict(int)
     for pod in pods:
-        for uuid, mib in _held(pod).items():
-            sold[pod["spec"]["nodeName"], uuid] += mib
-    sizes = {(node["metadata"]["name"], gpu["uuid"]): gpu["mib"] for node in nodes for gpu in _cards(node)}
-    for (node, uuid), mib in sold.items():
-        if mib > sizes.get((node, uuid), 0):
-            yield f"card {uuid} of {node} has {sizes.get((node, uuid), 0)} MiB and {mib} MiB are sold"
-
-
-def _held(pod: dict[str, Any]) -> dict[str, int]:
-    """MiB per card: main containers together, init containers one at a time."""
-    record = _placement(pod)
-    if record is None or "nodeName" not in pod["spec"]:
-        return {}
-    inits = {c["name"] for c in pod["spec"].get("initContainers", []) if c.get("restartPolicy") != "Always"}
-    together: dict[str, int] = defaultdict(int)
-    alone: dict[str, int] = defaultdict(int)
-    for container, parts in record["containers"].items():
-        for part in parts:
-            if container in inits:
-                alone[part["uuid"]] = max(alone[part["uuid"]], part["mib"])
-            else:
-                together[part["uuid"]] += part["mib"]
-    return {uuid: max(together[uuid], alone[uuid]) for uuid in {*together, *alone}}
+        node = pod["spec"].get("nodeName", "")
+        if node in machines:
+            for uuid in _cards_of(pod):
+                sold[node, uuid] += _units(pod) * machines[node]["unitMiB"]
+    sizes = {(node, gpu["uuid"]): gpu["mib"] for node, machine in machines.items() for gpu in machine["gpus"]}
+    for card, mib in sold.items():
+        if mib > sizes.get(card, 0):
+            yield f"card {card[1]} of {card[0]} has {sizes.get(card, 0)} MiB and {mib} MiB are sold"
 
 
 def _missing(pods: list[dict[str, Any]], expected: Iterable[str]) -> Iterable[str]:
@@ -78,14 +67,16 @@ def _missing(pods: list[dict[str, Any]], expected: Iterable[str]) -> Iterable[st
 
 
 def _runs_once(pod: dict[str, Any]) -> Iterable[str]:
-    for status in pod["status"].get("containerStatuses", []):
-        if status["restartCount"]:
-            yield f"container {status['name']} was started {status['restartCount'] + 1} times"
-        if "running" not in status["state"]:
-            yield f"container {status['name']} does not run"
+    statuses = {status["name"]: status for status in pod["status"].get("containerStatuses", [])}
+    for container in pod["spec"]["containers"]:
+        status = statuses.get(container["name"])
+        if status is None or "running" not in status["state"]:
+            yield f"container {container['name']} does not run"
+        elif status["restartCount"]:
+            yield f"container {container['name']} was started {status['restartCount'] + 1} times"
 
 
-def _right_card(pod: dict[str, Any], cluster: Cluster) -> Iterable[str]:
+def _annotations(pod: dict[str, Any], cards: Mapping[str, dict[str, Any]]) -> Iterable[str]:
     annotations = pod["metadata"].get("annotations", {})
     record = _placement(pod)
     if record is None:
@@ -93,36 +84,46 @@ def _right_card(pod: dict[str, Any], cluster: Cluster) -> Iterable[str]:
         return
     if record["node"] != pod["spec"]["nodeName"]:
         yield f"is placed on {record['node']} and runs on {pod['spec']['nodeName']}"
-    cards = {part["uuid"]: part for parts in record["containers"].values() for part in parts}
-    if annotations.get("ALIYUN_COM_GPU_MEM_ASSIGNED") != "true":
-        yield f"ASSIGNED is {annotations.get('ALIYUN_COM_GPU_MEM_ASSIGNED')!r}"
-    if {annotations.get("ALIYUN_COM_GPU_MEM_IDX")} != {str(card["index"]) for card in cards.values()}:
-        yield f"IDX is {annotations.get('ALIYUN_COM_GPU_MEM_IDX')} and the placement names {sorted(cards)}"
-    if annotations.get("ALIYUN_COM_GPU_MEM_POD") != str(_units(pod)):
-        yield f"POD is {annotations.get('ALIYUN_COM_GPU_MEM_POD')} and the pod asks {_units(pod)}"
-    known = {gpu["uuid"] for node in cluster.nodes for gpu in _cards(node)}
-    for uuid in sorted(cards.keys() - known):
-        yield f"card {uuid} is in no inventory"
-    for container, parts in record["containers"].items():
-        inside = cluster.inside.get((pod["metadata"]["uid"], container))
-        if inside is not None:
-            yield from (f"container {container} {what}" for what in _inside(inside, parts))
+    placed = _cards_of(pod)
+    for uuid in sorted(placed - cards.keys()):
+        yield f"card {uuid} is not in its node's inventory"
+    expected = {
+        "ASSIGNED": {"true"},
+        "IDX": {str(cards[uuid]["index"]) for uuid in placed & cards.keys()},
+        "POD": {str(_units(pod))},
+    }
+    for key, wanted in expected.items():
+        if {annotations.get(f"ALIYUN_COM_GPU_MEM_{key}")} != wanted:
+            yield f"{key} is {annotations.get(f'ALIYUN_COM_GPU_MEM_{key}')!r}, not {sorted(wanted)}"
 
 
-def _inside(inside: Inside, parts: list[dict[str, Any]]) -> Iterable[str]:
+def _containers(
+    pod: dict[str, Any], cards: Mapping[str, dict[str, Any]], inside: Mapping[tuple[str, str], Inside]
+) -> Iterable[str]:
+    """What each GPU container sees is the card of its placement, and a container without GPU sees none."""
+    containers = (_placement(pod) or {}).get("containers", {})
+    for container in pod["spec"]["containers"]:
+        seen = inside.get((pod["metadata"]["uid"], container["name"]))
+        if seen is not None:
+            uuids = [part["uuid"] for part in containers.get(container["name"], [])]
+            yield from (f"container {container['name']} {what}" for what in _inside(seen, uuids, cards))
+
+
+def _inside(inside: Inside, uuids: list[str], cards: Mapping[str, dict[str, Any]]) -> Iterable[str]:
     nodes = inside.devices.values()
     minors = sorted(minor for major, minor in nodes if major == _GPU_MAJOR and minor != _CONTROL_MINOR)
-    if minors != sorted(part["minor"] for part in parts):
-        yield f"sees the cards {minors}, placed on {[part['minor'] for part in parts]}"
-    visible = inside.environment.get("NVIDIA_VISIBLE_DEVICES")
-    if visible != ",".join(part["uuid"] for part in parts):
-        yield f"has NVIDIA_VISIBLE_DEVICES={visible}"
+    placed = sorted(cards[uuid]["minor"] for uuid in uuids if uuid in cards)
+    if minors != placed:
+        yield f"sees the device nodes {minors}, and its cards are {placed}"
+    visible = inside.environment.get("NVIDIA_VISIBLE_DEVICES", "")
+    if visible != ",".join(uuids):
+        yield f"has NVIDIA_VISIBLE_DEVICES={visible}, and its cards are {uuids}"
 
 
-def _cards(node: dict[str, Any]) -> list[dict[str, Any]]:
+def _inventory(node: dict[str, Any]) -> dict[str, Any]:
     record = node["metadata"].get("annotations", {}).get("aliquot.io/inventory")
-    gpus: list[dict[str, Any]] = json.loads(record)["gpus"] if record else []
-    return gpus
+    inventory: dict[str, Any] = json.loads(record) if record else {"unitMiB": 1, "gpus": []}
+    return inventory
 
 
 def _placement(pod: dict[str, Any]) -> dict[str, Any] | None:
@@ -131,9 +132,26 @@ def _placement(pod: dict[str, Any]) -> dict[str, Any] | None:
     return placement
 
 
+def _cards_of(pod: dict[str, Any]) -> set[str]:
+    containers = (_placement(pod) or {}).get("containers", {})
+    return {part["uuid"] for parts in containers.values() for part in parts}
+
+
 def _units(pod: dict[str, Any]) -> int:
-    limits = [c.get("resources", {}).get("limits", {}) for c in pod["spec"]["containers"]]
-    return sum(int(limit.get(_RESOURCE, 0)) for limit in limits)
+    """The most that the pod's containers ask for at any one time, init containers and sidecars counted by kubelet's
+    order of starting: one moment for each init container, and one for all main containers together."""
+    moments, sidecars = [], 0
+    for container in pod["spec"].get("initContainers", []):
+        if container.get("restartPolicy") == "Always":
+            sidecars += _asks(container)
+        else:
+            moments.append(sidecars + _asks(container))
+    moments.append(sidecars + sum(_asks(container) for container in pod["spec"]["containers"]))
+    return max(moments)
+
+
+def _asks(container: dict[str, Any]) -> int:
+    return int(container.get("resources", {}).get("limits", {}).get(_RESOURCE, 0))
 
 
 def _ended(pod: dict[str, Any]) -> bool:

@@ -141,6 +141,18 @@ def held(arrived: asyncio.Event, release: asyncio.Event) -> Fault:
     return wait
 
 
+def late(done: asyncio.Event, deliver: asyncio.Event) -> Fault:
+    """The request is carried out at once, and its answer kept back until told to send it."""
+
+    async def keep(request: web.Request, go_on: Next) -> web.StreamResponse:
+        response = await go_on(request)
+        done.set()
+        await deliver.wait()
+        return response
+
+    return keep
+
+
 def _cut(request: web.Request) -> web.StreamResponse:
     assert request.transport is not None
     request.transport.abort()
@@ -167,7 +179,8 @@ class ScriptedApi:
         self.store = self.cluster.store
         self.seen: list[Seen] = []
         self._script: list[tuple[str, re.Pattern[str], Fault]] = []
-        application = Server(self.registry).application()
+        self._watches: list[web.Request] = []
+        application = Server(self.registry, lambda _: "").application()
         application.middlewares.append(self._through)
         self._runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
 
@@ -199,6 +212,12 @@ class ScriptedApi:
     def bindings(self) -> list[Seen]:
         return [seen for seen in self.writes() if seen.path.endswith("/binding")]
 
+    def cut_watches(self, plural: str) -> None:
+        """Cut every connection on which objects of this kind are watched."""
+        for request in self._watches:
+            if request.path.endswith(f"/{plural}"):
+                _cut(request)
+
     @web.middleware
     async def _through(self, request: web.Request, handler: Next) -> web.StreamResponse:
         sent = await request.read()
@@ -208,7 +227,13 @@ class ScriptedApi:
             if request.method == method and path.search(request.path_qs):
                 del self._script[place]
                 return await fault(request, handler)
-        return await handler(request)
+        if "watch" not in request.query:
+            return await handler(request)
+        self._watches.append(request)
+        try:
+            return await handler(request)
+        finally:
+            self._watches = [other for other in self._watches if other is not request]
 
 
 # -- a container runtime

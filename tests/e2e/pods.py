@@ -36,7 +36,7 @@ def create(rig: Rig, pods: Iterable[dict[str, Any]]) -> None:
 
 
 def delete_all(rig: Rig) -> None:
-    rig.kubectl("delete", "pods", "--all", "--namespace=default", "--wait=true", "--timeout=60s")
+    rig.kubectl("delete", "pods", "--all", "--namespace=default", "--grace-period=1", "--timeout=60s")
 
 
 def get(rig: Rig, name: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -84,6 +85,54 @@ def test_a_pod_that_fits_no_card_waits_with_the_reason(rig: Rig) -> None:
     )
 
 
+def test_a_pod_that_asks_for_a_count_of_cards_is_told_that_it_is_not_served(rig: Rig) -> None:
+    """kube-scheduler alone would let it run, without any card."""
+    wanted = pods.pod("count")
+    wanted["spec"]["containers"][0]["resources"] = {"limits": {"aliyun.com/gpu-count": "2"}}
+    pods.create(rig, [wanted])
+    wait_for(
+        "the reason in the pod's condition",
+        lambda: "aliyun.com/gpu-count is not served" in _condition(pods.get(rig, "count"), "PodScheduled"),
+        seconds=30,
+    )
+
+
+def test_the_shipped_example_runs(rig: Rig) -> None:
+    rig.apply(Path(__file__).parents[2] / "examples" / "gpushare.yaml")
+    pods.wait_running(rig, ["binpack-1"])
+    assert findings(pods.observe(rig), ["default/binpack-1"]) == []
+
+
+def test_a_container_that_is_started_again_gets_the_same_card(rig: Rig) -> None:
+    wanted = pods.pod("again", units=3)
+    wanted["spec"]["containers"][0]["command"] = ["sh", "-c", "trap 'exit 1' TERM; sleep 3600 & wait"]
+    pods.create(rig, [wanted])
+    pods.wait_running(rig, ["again"])
+    before = pods.look_inside(rig, "again")
+    rig.kubectl("exec", "again", "--", "kill", "1")
+    wait_for(
+        "the second start",
+        lambda: (
+            (status := pods.get(rig, "again")["status"]["containerStatuses"][0])["restartCount"] == 1
+            and "running" in status["state"]
+        ),
+        seconds=60,
+    )
+    assert pods.look_inside(rig, "again") == before
+
+
+def test_a_forged_placement_cannot_over_commit_a_card(rig: Rig) -> None:
+    """A user with a fixed nodeName and a record of their own: it claims to hold nothing, and asks for a full card."""
+    pods.create(rig, [pods.pod(f"honest-{number}", units=8) for number in range(2)])
+    pods.wait_running(rig, ["honest-0", "honest-1"])
+    part = {"uuid": rig.nvml.gpus[0].uuid, "index": 0, "minor": 0, "cores": 0, "mib": 0}
+    record = {"v": 1, "node": rig.node_name, "dialect": "gpushare", "containers": {"main": [part]}}
+    forged = pods.pod("forged", units=10, nodeName=rig.node_name)
+    forged["metadata"]["annotations"] = {"aliquot.io/placement": json.dumps(record)}
+    pods.create(rig, [forged])
+    wait_for("the refusal in the pod's status", lambda: "over-commit" in _waiting(rig, "forged"), seconds=60)
+
+
 def test_a_pod_that_went_past_the_scheduler_gets_no_card(rig: Rig) -> None:
     """kubelet's counters would let it run; without a placement it gets nothing, and its status says why."""
     pods.create(rig, [pods.pod("smuggled", units=3, nodeName=rig.node_name)])
@@ -97,6 +146,9 @@ def test_a_finished_pods_part_is_given_to_the_next(rig: Rig) -> None:
     pods.wait_running(rig, ["wide-0", "wide-1"])
     pods.create(rig, [pods.pod("next", units=15)])
     rig.kubectl("delete", "pod", "wide-0", "--wait=true")
+    # kube-scheduler asks again within milliseconds of the deletion, perhaps before our mirror has seen it; until
+    # Aliquot wakes waiting pods itself, a touch of the pod makes it ask once more
+    rig.kubectl("annotate", "pod", "next", "tests/touched=yes")
     pods.wait_running(rig, ["next"])
     assert findings(pods.observe(rig), ["default/next", "default/wide-1"]) == []
 

@@ -211,8 +211,8 @@ def test_sigkill_ends_every_process_and_down_clears_the_rest(progress: Callable[
     assert Machine.look().changes_since(before) == {}
 
 
-def test_a_warm_start_is_quick(progress: Callable[[str], None]) -> None:
-    """Told, not judged: other work on the machine decides as much."""
+def test_a_second_rig_runs_beside_the_first(progress: Callable[[str], None]) -> None:
+    """How long it takes is told, not judged: other work on the machine decides as much."""
     programs.find(progress)
     started = time.monotonic()
     with Rig.up() as second:

@@ -2,7 +2,10 @@
 
 import signal
 import sys
+import time
+from pathlib import Path
 from types import FrameType
+from typing import NoReturn
 
 import click
 
@@ -12,25 +15,22 @@ from tests.rig.errors import RigError
 from tests.rig.images import BUSYBOX
 from tests.rig.rig import Rig
 
+_EXAMPLES = Path(__file__).parents[2] / "examples"
 _TO_TRY = """
 The cluster is up. In another terminal:
 
-  export KUBECONFIG={kubeconfig}
-  alias kubectl={kubectl}
+  export KUBECONFIG={rig.admin_kubeconfig}
+  alias kubectl={rig.kubectl_program}
   kubectl get nodes,pods -A -o wide
-  kubectl run hello --image={image} --image-pull-policy=Never --command -- sh -c 'echo hello; sleep 3600'
-  kubectl logs hello
-  kubectl exec -it hello -- sh
+  kubectl create -f {examples}/gpushare.yaml
+  kubectl exec binpack-1 -- sh -c 'env | grep -e NVIDIA -e GPU; ls -l /dev/nvidia*'
+  kubectl create -f {examples}/gpushare-waits.yaml
+  kubectl describe pod waits
+  curl {aliquot.url}/gpushare-scheduler/inspect
 
-A pod with 2 GiB of a simulated GPU, placed and handed over by Aliquot:
-
-  kubectl run gpu --image={image} --image-pull-policy=Never --override-type=strategic \\
-    --overrides='{{"spec":{{"containers":[{{"name":"gpu","resources":{{"limits":{{"aliyun.com/gpu-mem":2}}}}}}]}}}}' \\
-    --command -- sleep 3600
-  kubectl exec gpu -- sh -c 'env | grep -e NVIDIA -e GPU; ls -l /dev/nvidia*'
-
-Logs of every program are in {folder}. There is no kube-proxy and no DNS: pods reach each other by address.
-The GPUs are simulated: change {steering} to change them.
+The image {image} is there; there is no registry, no kube-proxy and no DNS.
+Logs of every program, aliquot-server.log and aliquot-agent.log among them, are in {rig.folder}.
+The GPUs are simulated: {rig.nvml.file} describes them; the agent reads it when it starts.
 """
 
 
@@ -48,19 +48,12 @@ def cluster(leave: bool) -> None:
     try:
         with Rig.up(progress=_say) as rig:
             _say("starting aliquot server and agent")
-            Aliquot(rig).start()
-            _say(
-                _TO_TRY.format(
-                    kubeconfig=rig.admin_kubeconfig,
-                    kubectl=rig.kubectl_program,
-                    image=BUSYBOX,
-                    folder=rig.folder,
-                    steering=rig.nvml.file,
-                )
-            )
+            aliquot = Aliquot(rig)
+            aliquot.start()
+            _say(_TO_TRY.format(rig=rig, aliquot=aliquot, examples=_EXAMPLES, image=BUSYBOX))
             if not leave:
                 _say("Ctrl-C takes it down.")
-                signal.pause()
+                _watch_over(aliquot)
     except RigError as error:
         raise click.ClickException(str(error)) from error
 
@@ -72,6 +65,16 @@ def down() -> None:
         _say(f"cleared {note.folder}")
     for note in leftovers.every_note():
         _say(f"{note.folder} is in use by process {note.owner}: end that one")
+
+
+def _watch_over(aliquot: Aliquot) -> NoReturn:
+    """Until a signal ends it, say when one of Aliquot's processes has ended."""
+    running = [aliquot.server, aliquot.agent]
+    while True:
+        for process in [process for process in running if not process.running]:
+            _say(f"{process.name} has ended ({process.returncode}):\n{process.tail()}")
+            running.remove(process)
+        time.sleep(1)
 
 
 def _end(_number: int, _frame: FrameType | None) -> None:

@@ -16,15 +16,16 @@ from tests.rig.waiting import wait_for
 _SOCKET = "run/containerd/containerd.sock"
 _CAP_SYS_RESOURCE = 24
 
+# version 3 is what containerd 2.0 to 2.2 read; later ones translate it
 _CONFIG = """\
-version = 4
+version = 3
 root = '/var/lib/containerd'
 state = '/run/containerd'
 imports = []
 
-[plugins.'io.containerd.server.v1.grpc']
+[grpc]
   address = '/{socket}'
-[plugins.'io.containerd.server.v1.ttrpc']
+[ttrpc]
   address = '/{socket}.ttrpc'
 [plugins.'io.containerd.internal.v1.opt']
   path = '/var/lib/containerd/opt'

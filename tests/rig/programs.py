@@ -1,7 +1,7 @@
 """Where the programs of Kubernetes, containerd and etcd come from.
 
 Each is looked for in `$KUBEBUILDER_ASSETS`, then on PATH (only in a version that fits), then in the cache, where
-it is compiled once from the Go modules pinned in the folder `programs/` beside this file.
+it is compiled once from the Go modules pinned in the folder `modules/` beside this file.
 """
 
 import fcntl

@@ -6,10 +6,11 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from aliquot.agent import cdi
 from aliquot.agent.cdi import Edits, Folder
-from aliquot.errors import Refused
+from aliquot.errors import BadConfig, Refused
 
 EDITS = Edits({"B": "2", "A": "1=1"}, (1,))
 
@@ -105,8 +106,38 @@ def test_the_specs_of_pods_that_are_gone_are_removed_and_others_files_are_left(s
     folder = tmp_path / "cdi"
     for name, uid in (("a", "uid-1"), ("b", "uid-1"), ("c", "uid-2")):
         specs.write(f"aliquot.io/gpu={name}", uid, EDITS)
-    (folder / "aliquot.io-gpu_broken.json").write_bytes(b'{"annotations":{"aliquot.io/pod-uid":"\xff"}}')
     (folder / "nvidia.yaml").touch()
     (folder / "nvidia.json").touch()
-    assert specs.remove_all_but({"uid-2"}) == 3
+    assert specs.remove_all_but({"uid-2"}) == 2
     assert sorted(path.name for path in folder.iterdir()) == ["aliquot.io-gpu_c.json", "nvidia.json", "nvidia.yaml"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b"{}", b'{"annotations":7}', b'{"annotations":{"aliquot.io/pod-uid":"\xff"}}'],
+    ids=["nothing", "half", "a list", "no owner", "another form", "no UTF-8"],
+)
+def test_a_file_of_ours_whose_owner_cannot_be_told_is_removed(specs: Folder, tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "cdi" / "aliquot.io-gpu_broken.json").write_bytes(content)
+    assert specs.remove_all_but({"uid-1"}) == 1
+    assert list((tmp_path / "cdi").iterdir()) == []
+
+
+def test_what_cannot_be_read_stays_is_told_and_keeps_nothing_else_from_being_removed(
+    specs: Folder, tmp_path: Path
+) -> None:
+    odd = tmp_path / "cdi" / "aliquot.io-gpu_odd.json"
+    odd.mkdir()
+    for name in ("a", "z"):
+        specs.write(f"aliquot.io/gpu={name}", "uid-1", EDITS)
+    with capture_logs() as told:
+        assert specs.remove_all_but(set()) == 2
+    assert list((tmp_path / "cdi").iterdir()) == [odd]
+    assert [(line["event"], line["path"]) for line in told] == [("cannot tidy up a CDI spec", str(odd))]
+
+
+@pytest.mark.parametrize("place", ["file", "file/deeper"], ids=["a file in its place", "a file above it"])
+def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(BadConfig, match=f"the CDI folder {tmp_path / place} cannot be used: "):
+        Folder(tmp_path / place).prepare()

@@ -50,6 +50,8 @@ class Books:
             # what a bound pod holds is settled: a user who rewrites its record later gains nothing
             if entry is None or entry.state is not State.BOUND:
                 self._adopt(pod)
+            for claimed in self.ledger.nodes_of(pod.metadata.uid) - {pod.spec.node_name}:
+                self.drop_claim(pod.metadata.uid, claimed)
 
     def see_pod_again(self, pod: Pod) -> None:
         """A bound pod whose node's cards have changed: its placement may name one of them now."""
@@ -67,8 +69,6 @@ class Books:
             holding = holding_of(pod, self.cards(node))
         except AliquotError as error:
             _log.warning("a bound GPU pod is not placed", pod=pod.key, node=node, why=str(error))
-            for claimed in before - {node}:
-                self.drop_claim(uid, claimed)
             return
         if holding is None:
             return

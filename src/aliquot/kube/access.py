@@ -89,6 +89,8 @@ def _trusting(authority: str | None) -> ssl.SSLContext:
 
     Python 3.13 began to refuse authorities without a key identifier, which many clusters have.
     """
+    if authority == "":
+        raise ValueError("the authority is empty")
     context = ssl.create_default_context(cadata=authority)
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context
@@ -97,7 +99,7 @@ def _trusting(authority: str | None) -> ssl.SSLContext:
 def _tls(folder: Path, cluster: dict[str, Any], user: dict[str, Any]) -> ssl.SSLContext:
     try:
         authority = _pem(folder, cluster, "certificate-authority")
-        context = _trusting(authority.decode() if authority else None)
+        context = _trusting(None if authority is None else authority.decode())
         if cluster.get("insecure-skip-tls-verify"):
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE

@@ -2,14 +2,16 @@
 
 import asyncio
 import contextlib
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import msgspec
+import pytest
 
 from aliquot.agent import cdi
-from aliquot.agent.handover import HandOver, Pods
+from aliquot.agent.handover import PATIENCE, HandOver, Pods
 from aliquot.agent.holders import Holders
 from aliquot.agent.plugin import DevicePlugin
 from aliquot.agent.podresources import PodResources
@@ -17,6 +19,7 @@ from aliquot.dialects import DIALECTS
 from aliquot.dialects.gpushare import IDX
 from aliquot.embedded.api import resources
 from aliquot.embedded.kubelet_devices import DeviceManager
+from aliquot.errors import Refused
 from aliquot.kube import Client
 from aliquot.model import NodeGpus, Placement, Pod, Slice
 from aliquot.model.records import PLACEMENT, write_placement
@@ -95,13 +98,12 @@ class AgentNode:
         pod = msgspec.convert(created.obj, Pod)
         return pod if card is None else self.placed(pod, card)
 
-    def placed(self, pod: Pod, card: int) -> Pod:
-        """The same pod with our record on it."""
+    def placed(self, pod: Pod, card: int, **forged: Any) -> Pod:
+        """The same pod with our record on it, or with one that names other values for the card."""
         gpu = self.cards.by_index[card]
-        request = DIALECT.demand(pod)
         slices = {
-            c.name: (Slice(gpu.uuid, gpu.index, gpu.minor, 0, c.memory.mib(self.cards.unit_mib)),)
-            for c in request.containers
+            c.name: (replace(Slice(gpu.uuid, card, gpu.minor, 0, c.memory.mib(self.cards.unit_mib)), **forged),)
+            for c in DIALECT.demand(pod).containers
         }
         record = write_placement(Placement(self.cards.node, DIALECT.name, slices))
         return self.annotated(pod, **{PLACEMENT: record, IDX: str(card)})
@@ -134,6 +136,20 @@ class AgentNode:
 
     async def start_all(self, pod: Pod) -> dict[str, dict[str, str]]:
         return {container.name: await self.start(pod, container.name) for container, _ in pod.containers()}
+
+    async def device_nodes(self, pod: Pod, container: str = "main") -> list[str]:
+        """kubelet starts a container; returns the names of its device nodes."""
+        names = await self.kubelet.pre_start(pod, container)
+        return [Path(found["path"]).name for name in names for found in self.edits(name)["deviceNodes"]]
+
+    async def refusal(self, pod: Pod) -> str:
+        """kubelet starts a container; returns why it gets nothing, though it was waited for."""
+        starting = asyncio.create_task(self.start(pod))
+        await until(lambda: self.clock.sleeping, "the hand-over waits")
+        await self.clock.move(PATIENCE)
+        with pytest.raises(Refused) as refusal:
+            await starting
+        return str(refusal.value)
 
     def environment(self, *names: str) -> dict[str, str]:
         found: dict[str, str] = {}

@@ -19,10 +19,11 @@ from aliquot.errors import BadConfig
 from aliquot.kube import NODES, Client
 from aliquot.model import Gpu
 from aliquot.model.records import INVENTORY, read_inventory
-from tests.factories import make_cards, make_node, node_manifest
-from tests.fakes import FakeClock, FakeRuntime, ScriptedApi, answer, until
+from tests.factories import make_cards, make_node, node_manifest, pod_manifest
+from tests.fakes import FakeClock, FakeRuntime, ScriptedApi, answer, held, until
 
 CARDS = make_cards()
+TIDY_SECONDS = 10.0
 
 
 class FakeNvml:
@@ -91,9 +92,7 @@ async def test_what_somebody_removes_is_written_again(
         await until(lambda: INVENTORY in shown(scripted)["metadata"].get("annotations", {}))
 
 
-async def test_nothing_is_written_when_nothing_differs(
-    client: Client, scripted: ScriptedApi, clock: FakeClock
-) -> None:
+async def test_nothing_is_written_when_nothing_differs(client: Client, scripted: ScriptedApi, clock: FakeClock) -> None:
     publisher = Publisher(client, [DIALECTS["gpushare"]], CARDS, clock)
     await publisher.publish()
     publisher.see(make_node("n1", CARDS))
@@ -123,6 +122,88 @@ async def test_the_specs_of_pods_that_are_gone_are_removed(folder: Path, client:
         await until(lambda: clock.sleeping)
         await clock.move(10)
         await until(lambda: not left.exists(), "and those of this one every 10 s")
+
+
+def spec(folder: Path, name: str, uid: str) -> Path:
+    """A CDI spec of a pod, as a hand-over leaves it."""
+    path = folder / "cdi" / f"aliquot.io-gpu_{name}.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f'{{"annotations":{{"aliquot.io/pod-uid":"{uid}"}}}}')
+    return path
+
+
+def pod_here(api: ScriptedApi, name: str, phase: str = "Running") -> str:
+    """The UID of a pod of this node."""
+    made = api.registry.create(resources.PODS, "default", pod_manifest(name, node="n1"))
+    api.registry.rewrite(resources.PODS, "default", name, lambda pod: {**pod, "status": {"phase": phase}})
+    return str(made.obj["metadata"]["uid"])
+
+
+async def tidied(clock: FakeClock) -> None:
+    """Return when the agent has tidied up once more."""
+    before = clock.asked.count(TIDY_SECONDS)
+    await until(lambda: clock.asked.count(TIDY_SECONDS) > before, "the agent tidies up", passing=clock)
+
+
+@pytest.mark.usefixtures("node")
+async def test_the_specs_of_pods_that_have_ended_are_removed(
+    folder: Path, client: Client, scripted: ScriptedApi, clock: FakeClock
+) -> None:
+    phases = ("Pending", "Running", "Succeeded", "Failed")
+    specs = {phase: spec(folder, phase, pod_here(scripted, phase.lower(), phase)) for phase in phases}
+    async with running(folder, client, clock):
+        await tidied(clock)
+        assert [phase for phase, path in specs.items() if path.exists()] == ["Pending", "Running"]
+
+
+@pytest.mark.usefixtures("node")
+async def test_a_spec_that_cannot_be_read_is_left_and_ends_nothing(
+    folder: Path, client: Client, clock: FakeClock
+) -> None:
+    odd, gone = spec(folder, "odd", "gone"), spec(folder, "gone", "gone")
+    odd.unlink()
+    odd.mkdir()
+    async with running(folder, client, clock) as kubelet:
+        for _ in range(2):
+            await tidied(clock)
+        assert (odd.exists(), gone.exists()) == (True, False)
+        assert kubelet.capacity() == {GPU_MEM: 30}
+
+
+@pytest.mark.usefixtures("node")
+async def test_nothing_is_removed_while_the_agent_cannot_know_which_pods_there_are(
+    folder: Path, client: Client, scripted: ScriptedApi, clock: FakeClock
+) -> None:
+    async with running(folder, client, clock):
+        arrived, release = asyncio.Event(), asyncio.Event()
+        scripted.script("GET", r"/pods\?.*limit=", held(arrived, release))
+        scripted.cut_watches("pods")
+        await until(arrived.is_set, "the agent lists its pods again", passing=clock)
+        unseen = spec(folder, "unseen", pod_here(scripted, "unseen"))
+        gone = spec(folder, "gone", "gone")
+        for _ in range(2):
+            await tidied(clock)
+        assert (unseen.exists(), gone.exists()) == (True, True)
+        release.set()
+        await until(lambda: not gone.exists(), "it tidies up when it knows again", passing=clock)
+        assert unseen.exists()
+
+
+@pytest.mark.parametrize("place", ["cdi", "cdi/deeper"], ids=["a file in its place", "a file above it"])
+async def test_a_cdi_folder_that_cannot_be_used_is_named_before_anything_is_made(
+    folder: Path, client: Client, place: str
+) -> None:
+    (folder / "cdi").touch()
+    with pytest.raises(BadConfig, match=f"the CDI folder {folder / place} cannot be used: "):
+        await agent.run(settings(folder, cdi_folder=folder / place), client, FakeNvml(*CARDS.gpus))
+    assert [path.name for path in folder.iterdir()] == ["cdi"]
+
+
+async def test_a_missing_device_plugins_folder_ends_the_agent_in_words(
+    folder: Path, client: Client, clock: FakeClock
+) -> None:
+    with pytest.RaisesGroup(pytest.RaisesExc(BadConfig, match="cannot serve on the socket .*: is its folder there")):
+        await agent.run(settings(folder), client, FakeNvml(*CARDS.gpus), clock)
 
 
 async def test_a_node_without_cards_is_refused(folder: Path, client: Client) -> None:

@@ -1,5 +1,6 @@
 """The device plug-in and kubelet, over real sockets."""
 
+import asyncio
 import base64
 import socket
 from pathlib import Path
@@ -92,6 +93,38 @@ async def test_a_rival_on_the_same_socket_is_named_and_left_alone(node: AgentNod
     with pytest.raises(BadConfig, match=f"another device plug-in serves aliyun.com/gpu-mem on .*{DIALECT.socket}"):
         await node.plugin().serve()
     assert node.kubelet.capacity() == {GPU_MEM: 30}
+
+
+async def test_a_rival_that_came_with_a_restart_of_kubelet_keeps_its_socket_and_is_named(node: AgentNode) -> None:
+    """kubelet removes every socket when it starts, and whoever is first serves on the path from then on."""
+    await node.stop_agent()
+    serving = asyncio.create_task(node.plugin().serve())
+    await node.registered()
+    path = node.kubelet.folder / DIALECT.socket
+    path.unlink()
+    with socket.socket(socket.AF_UNIX) as rival:
+        rival.bind(str(path))
+        rival.listen()
+        inode = path.stat().st_ino
+        await until(serving.done, "the plug-in gives way", passing=node.looks)
+        with pytest.raises(BadConfig, match=f"another device plug-in serves {GPU_MEM} on {path}; remove it first"):
+            await serving
+        assert path.stat().st_ino == inode
+        with socket.socket(socket.AF_UNIX) as kubelet:
+            kubelet.connect(str(path))
+    assert [left.name for left in node.kubelet.folder.iterdir() if left.name.startswith(".ali")] == []
+
+
+@pytest.mark.parametrize("name", ["gone", "long" * 30], ids=["a folder that is not there", "a path too long"])
+async def test_a_folder_in_which_no_socket_can_be_is_named(
+    folder: Path, scripted: ScriptedApi, client: Client, name: str
+) -> None:
+    node = AgentNode(folder, scripted, client)
+    node.kubelet.folder = folder / name
+    if name != "gone":
+        node.kubelet.folder.mkdir()
+    with pytest.raises(BadConfig, match=f"cannot serve on the socket {folder / name}/{DIALECT.socket}"):
+        await node.plugin().serve()
 
 
 async def test_the_socket_of_a_plug_in_that_died_is_replaced(

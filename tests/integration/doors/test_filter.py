@@ -73,7 +73,7 @@ async def test_nodes_pass_by_what_their_cards_have_left(
         pytest.param(0, "no container of the pod asks for more than 0 of aliyun.com/gpu-mem", id="zero"),
         pytest.param("-1", "container main, limits, aliyun.com/gpu-mem: '-1' is negative", id="negative"),
         pytest.param("lots", "'lots' is not a Kubernetes quantity (such as 2, 1500m, 4Gi)", id="no quantity"),
-        pytest.param("10G", "so 10 GiB are written as 10", id="bytes instead of units"),
+        pytest.param("10G", "write 3, not 3Gi or 3G", id="bytes instead of units"),
         pytest.param("1e999", "'1e999' is larger than any quantity can be", id="beyond all quantities"),
         pytest.param("9" * 9999, "is not a Kubernetes quantity", id="ten thousand digits"),
     ],

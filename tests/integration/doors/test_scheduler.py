@@ -40,7 +40,7 @@ def why_waiting(room: Room, pod: Pod) -> str:
 WAITING: list[Any] = [
     pytest.param({"gpu_mem": 16}, "0/1 nodes are available: 1 Insufficient GPU Memory in one device", id="too large"),
     pytest.param({"gpu_mem": 0}, "no container of the pod asks for more than 0 of aliyun.com/gpu-mem", id="nothing"),
-    pytest.param({"gpu_mem": "10G"}, "so 10 GiB are written as 10", id="bytes instead of units"),
+    pytest.param({"gpu_mem": "10G"}, "write 3, not 3Gi or 3G", id="bytes instead of units"),
 ]
 
 
@@ -72,7 +72,9 @@ async def test_the_reason_is_written_once_while_it_stays_the_same(room: Room, sc
         pytest.param({"ready": False}, "no node is ready", id="a node that is not ready"),
         pytest.param({"spec": {"unschedulable": True}}, "no node is ready", id="a cordoned node"),
         pytest.param(
-            {"capacity": {GPU_MEM: "0"}}, "1 kubelet offers no aliyun.com/gpu-mem yet", id="no device plug-in"
+            {"capacity": {GPU_MEM: "0"}},
+            "1 kubelet has too few of aliyun.com/gpu-mem left to offer",
+            id="no device plug-in",
         ),
     ],
 )

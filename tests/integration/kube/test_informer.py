@@ -13,6 +13,7 @@ from tests.factories import node_manifest
 from tests.fakes import FakeClock, Fault, ScriptedApi, answer, body, cut_before, held, stream, until
 
 LIST, WATCH = "limit=", "watch=true"
+BOOKMARK = b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"1"}}}\n'
 
 
 class Follower:
@@ -121,11 +122,10 @@ async def test_a_watch_that_the_server_ends_goes_on_where_it_was_without_a_list(
 async def test_a_version_that_is_too_old_is_listed_again_after_a_moment(follower: Follower, gone: Fault) -> None:
     follower.make("a")
     follower.api.script("GET", WATCH, gone)
-    await until(lambda: follower.clock.sleeping)
+    assert await follower.trouble() == "the copy of nodes is too old: too old"
     await follower.clock.move(0.2)
     await until(lambda: len(follower.api.seen) >= 4)
-    await follower.has("a")
-    assert follower.informer.trouble == ""
+    await until(lambda: follower.informer.trouble == "", "the next list ends the trouble")
     assert follower.told == ["+a", "~a"]
 
 
@@ -139,14 +139,26 @@ async def test_the_pause_grows_while_the_server_is_away(follower: Follower) -> N
         assert longest / 2 <= pause <= longest
 
 
-async def test_the_pause_is_short_again_after_a_success(follower: Follower) -> None:
+async def test_the_pause_is_short_again_after_an_event(follower: Follower) -> None:
     follower.api.script("GET", LIST, *[answer(503, message="away")] * 3)
-    follower.api.script("GET", WATCH, stream(then_cut=True))
+    follower.api.script("GET", WATCH, stream(BOOKMARK, then_cut=True))
     for _ in range(4):
         await follower.trouble()
         await follower.clock.move(10)
     await until(lambda: follower.informer.trouble == "")
     assert follower.clock.asked[2] > 0.2 >= follower.clock.asked[3]
+
+
+@pytest.mark.parametrize("faults", BREAKS)
+async def test_the_pause_grows_while_lists_work_and_every_watch_fails(follower: Follower, faults: list[Fault]) -> None:
+    """A list costs the server more than a watch: it must not be asked for one five times a second for ever."""
+    follower.api.script("GET", WATCH, *faults * 6)
+    for _ in range(6):
+        await follower.trouble()
+        await follower.clock.move(10)
+    await until(lambda: follower.informer.trouble == "")
+    for pause, longest in zip(follower.clock.asked, (0.2, 0.4, 0.8, 1.6, 3.2, 6.4), strict=True):
+        assert longest / 2 <= pause <= longest
 
 
 async def test_a_list_that_cannot_be_read_is_trouble_and_keeps_what_was_known(follower: Follower) -> None:
@@ -160,7 +172,6 @@ async def test_a_list_that_cannot_be_read_is_trouble_and_keeps_what_was_known(fo
 
 
 async def test_bookmarks_move_the_version_from_which_a_watch_goes_on(follower: Follower) -> None:
-    bookmark = b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"1"}}}\n'
-    follower.api.script("GET", WATCH, stream(bookmark), held(asyncio.Event(), asyncio.Event()))
+    follower.api.script("GET", WATCH, stream(BOOKMARK), held(asyncio.Event(), asyncio.Event()))
     await until(lambda: len(follower.api.queries(WATCH)) == 2)
     assert "resourceVersion=1&" in follower.api.queries(WATCH)[1]

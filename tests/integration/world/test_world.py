@@ -43,8 +43,10 @@ async def run(world: World, *manifests: Any) -> None:
 
 def inside(world: World, name: str, container: str = "main") -> dict[str, str]:
     pod = shown(world, name)
-    found = world.nodes[pod["spec"]["nodeName"]].inside[pod["metadata"]["uid"], container]
-    assert found.devices == [f"/dev/nvidia{found.environment[IDX]}", "/dev/nvidiactl"]
+    node = pod["spec"]["nodeName"]
+    found = world.nodes[node].inside[pod["metadata"]["uid"], container]
+    gpu = world.plane.books.cards(node).by_uuid[found.environment["NVIDIA_VISIBLE_DEVICES"]]
+    assert (found.environment[IDX], found.devices) == (str(gpu.index), [f"/dev/nvidia{gpu.minor}", "/dev/nvidiactl"])
     return found.environment
 
 

@@ -47,8 +47,8 @@ class _Xid:
 
 
 def default_gpus() -> list[Gpu]:
-    """Two cards of a small real machine."""
-    return [Gpu(f"GPU-00000000-0000-4000-8000-{minor:012x}", minor) for minor in range(2)]
+    """Two cards of a small machine whose device nodes are numbered against NVML's order, as on some real ones."""
+    return [Gpu(f"GPU-00000000-0000-4000-8000-{minor:012x}", minor) for minor in (1, 0)]
 
 
 def build(folder: Path) -> Path:
