@@ -6,13 +6,14 @@ means that no card is over-sold and that every pod runs once, on the card of its
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 _RESOURCE = "aliyun.com/gpu-mem"
 _GPU_MAJOR = 195
 _CONTROL_MINOR = 255
+_NO_CARDS: dict[str, Any] = {"unitMiB": 1, "gpus": []}
 
 
 @dataclass(frozen=True)
@@ -25,11 +26,14 @@ class Inside:
 
 @dataclass
 class Cluster:
-    """Objects as the API gives them, and containers as seen from inside, by (pod UID, container)."""
+    """Objects as the API gives them, and containers as seen from inside, by (pod UID, container).
+
+    `inside` is None where containers are not real; where they are, every running one must have been looked into.
+    """
 
     pods: list[dict[str, Any]]
     nodes: list[dict[str, Any]]
-    inside: dict[tuple[str, str], Inside] = field(default_factory=dict)
+    inside: dict[tuple[str, str], Inside] | None = None
 
 
 def findings(cluster: Cluster, expected: Iterable[str] = ()) -> list[str]:
@@ -39,8 +43,10 @@ def findings(cluster: Cluster, expected: Iterable[str] = ()) -> list[str]:
     found = [*_oversold(pods, machines), *_missing(cluster.pods, expected)]
     for pod in pods:
         if pod["status"].get("phase") == "Running":
-            cards = {gpu["uuid"]: gpu for gpu in machines[pod["spec"]["nodeName"]]["gpus"]}
-            wrong = (*_runs_once(pod), *_annotations(pod, cards), *_containers(pod, cards, cluster.inside))
+            machine = machines.get(pod["spec"]["nodeName"], _NO_CARDS)
+            wrong = [*_runs_once(pod), *_annotations(pod, machine)]
+            if cluster.inside is not None:
+                wrong += _containers(pod, machine, cluster.inside)
             found += [f"{_name(pod)}: {what}" for what in wrong]
     return found
 
@@ -76,53 +82,84 @@ def _runs_once(pod: dict[str, Any]) -> Iterable[str]:
             yield f"container {container['name']} was started {status['restartCount'] + 1} times"
 
 
-def _annotations(pod: dict[str, Any], cards: Mapping[str, dict[str, Any]]) -> Iterable[str]:
-    annotations = pod["metadata"].get("annotations", {})
+def _annotations(pod: dict[str, Any], machine: dict[str, Any]) -> Iterable[str]:
     record = _placement(pod)
     if record is None:
         yield "runs without a placement"
         return
     if record["node"] != pod["spec"]["nodeName"]:
         yield f"is placed on {record['node']} and runs on {pod['spec']['nodeName']}"
+    cards = _by_uuid(machine)
     placed = _cards_of(pod)
     for uuid in sorted(placed - cards.keys()):
         yield f"card {uuid} is not in its node's inventory"
+    annotations = pod["metadata"]["annotations"]
     expected = {
-        "ASSIGNED": {"true"},
-        "IDX": {str(cards[uuid]["index"]) for uuid in placed & cards.keys()},
-        "POD": {str(_units(pod))},
+        "ASSIGNED": "true",
+        "IDX": _joined(cards, placed, lambda card: card["index"]),
+        "DEV": _joined(cards, placed, lambda card: card["mib"] // machine["unitMiB"]),
+        "POD": str(_units(pod)),
     }
     for key, wanted in expected.items():
-        if {annotations.get(f"ALIYUN_COM_GPU_MEM_{key}")} != wanted:
-            yield f"{key} is {annotations.get(f'ALIYUN_COM_GPU_MEM_{key}')!r}, not {sorted(wanted)}"
+        if annotations.get(f"ALIYUN_COM_GPU_MEM_{key}") != wanted:
+            yield f"annotation {key} is {annotations.get(f'ALIYUN_COM_GPU_MEM_{key}')!r}, not {wanted!r}"
+    if not annotations.get("ALIYUN_COM_GPU_MEM_ASSUME_TIME", "").isdigit():
+        yield "annotation ASSUME_TIME is no time"
 
 
 def _containers(
-    pod: dict[str, Any], cards: Mapping[str, dict[str, Any]], inside: Mapping[tuple[str, str], Inside]
+    pod: dict[str, Any], machine: dict[str, Any], inside: Mapping[tuple[str, str], Inside]
 ) -> Iterable[str]:
     """What each GPU container sees is the card of its placement, and a container without GPU sees none."""
-    containers = (_placement(pod) or {}).get("containers", {})
+    parts = (_placement(pod) or {}).get("containers", {})
     for container in pod["spec"]["containers"]:
-        seen = inside.get((pod["metadata"]["uid"], container["name"]))
-        if seen is not None:
-            uuids = [part["uuid"] for part in containers.get(container["name"], [])]
-            yield from (f"container {container['name']} {what}" for what in _inside(seen, uuids, cards))
+        name = container["name"]
+        seen = inside.get((pod["metadata"]["uid"], name))
+        if seen is None:
+            yield f"nobody looked into container {name}"
+            continue
+        uuids = {part["uuid"] for part in parts.get(name, [])}
+        wrong = [*_devices(seen, uuids, machine), *_variables(seen, pod, container, uuids, machine)]
+        yield from (f"container {name} {what}" for what in wrong)
 
 
-def _inside(inside: Inside, uuids: list[str], cards: Mapping[str, dict[str, Any]]) -> Iterable[str]:
+def _devices(inside: Inside, uuids: set[str], machine: dict[str, Any]) -> Iterable[str]:
     nodes = inside.devices.values()
     minors = sorted(minor for major, minor in nodes if major == _GPU_MAJOR and minor != _CONTROL_MINOR)
-    placed = sorted(cards[uuid]["minor"] for uuid in uuids if uuid in cards)
+    placed = sorted(card["minor"] for uuid, card in _by_uuid(machine).items() if uuid in uuids)
     if minors != placed:
         yield f"sees the device nodes {minors}, and its cards are {placed}"
-    visible = inside.environment.get("NVIDIA_VISIBLE_DEVICES", "")
-    if visible != ",".join(uuids):
-        yield f"has NVIDIA_VISIBLE_DEVICES={visible}, and its cards are {uuids}"
+
+
+def _variables(
+    inside: Inside, pod: dict[str, Any], container: dict[str, Any], uuids: set[str], machine: dict[str, Any]
+) -> Iterable[str]:
+    if not _asks(container):
+        return
+    cards = _by_uuid(machine)
+    expected = {
+        "NVIDIA_VISIBLE_DEVICES": ",".join(sorted(uuids)),
+        "ALIYUN_COM_GPU_MEM_IDX": _joined(cards, uuids, lambda card: card["index"]),
+        "ALIYUN_COM_GPU_MEM_DEV": _joined(cards, uuids, lambda card: card["mib"] // machine["unitMiB"]),
+        "ALIYUN_COM_GPU_MEM_POD": str(_units(pod)),
+        "ALIYUN_COM_GPU_MEM_CONTAINER": str(_asks(container)),
+    }
+    for name, wanted in expected.items():
+        if inside.environment.get(name) != wanted:
+            yield f"has {name}={inside.environment.get(name)}, not {wanted}"
+
+
+def _by_uuid(machine: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {gpu["uuid"]: gpu for gpu in machine["gpus"]}
+
+
+def _joined(cards: Mapping[str, dict[str, Any]], uuids: set[str], what: Callable[[dict[str, Any]], int]) -> str:
+    return ",".join(str(what(cards[uuid])) for uuid in sorted(uuids & cards.keys()))
 
 
 def _inventory(node: dict[str, Any]) -> dict[str, Any]:
     record = node["metadata"].get("annotations", {}).get("aliquot.io/inventory")
-    inventory: dict[str, Any] = json.loads(record) if record else {"unitMiB": 1, "gpus": []}
+    inventory: dict[str, Any] = json.loads(record) if record else _NO_CARDS
     return inventory
 
 

@@ -14,7 +14,7 @@ _LOOK = "env; for node in /dev/nvidia*; do stat -c 'device %n %t %T' $node; done
 
 
 def pod(name: str, units: int = 3, **changes: Any) -> dict[str, Any]:
-    """A pod of the seed's kind: one container that asks for GPU memory. `changes` go into the pod's spec."""
+    """A pod as gpushare's users write it: one container that asks for GPU memory. `changes` go into the pod's spec."""
     container = {
         "name": "main",
         "image": BUSYBOX,

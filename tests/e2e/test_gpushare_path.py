@@ -26,18 +26,18 @@ VARIABLES = ["NVIDIA_VISIBLE_DEVICES", *(f"ALIYUN_COM_GPU_MEM_{key}" for key in 
 
 def test_a_pod_gets_exactly_the_card_that_was_chosen(rig: Rig) -> None:
     """Also when its owner set the variables: what the CDI spec says wins."""
-    wanted = pods.pod("seed", units=3)
+    wanted = pods.pod("plain", units=3)
     wanted["spec"]["containers"][0]["env"] = [{"name": name, "value": "forged"} for name in VARIABLES]
     pods.create(rig, [wanted])
-    pods.wait_running(rig, ["seed"])
+    pods.wait_running(rig, ["plain"])
 
-    running = pods.get(rig, "seed")
+    running = pods.get(rig, "plain")
     annotations = running["metadata"]["annotations"]
     assert annotations.keys() >= ANNOTATIONS
     assert annotations["ALIYUN_COM_GPU_MEM_ASSIGNED"] == "true"
     ((part,),) = json.loads(annotations["aliquot.io/placement"])["containers"].values()
 
-    inside = pods.look_inside(rig, "seed")
+    inside = pods.look_inside(rig, "plain")
     card = rig.nvml.gpus[part["index"]]
     assert part["uuid"] == card.uuid
     assert inside.environment["NVIDIA_VISIBLE_DEVICES"] == card.uuid
@@ -46,7 +46,7 @@ def test_a_pod_gets_exactly_the_card_that_was_chosen(rig: Rig) -> None:
     units = card.mib // 1024
     expected = {"IDX": str(part["index"]), "POD": "3", "CONTAINER": "3", "DEV": str(units)}
     assert {key: inside.environment[f"ALIYUN_COM_GPU_MEM_{key}"] for key in expected} == expected
-    assert findings(pods.observe(rig), ["default/seed"]) == []
+    assert findings(pods.observe(rig), ["default/plain"]) == []
 
 
 def test_ten_equal_pods_at_once_each_get_their_own_card(rig: Rig) -> None:
@@ -55,6 +55,7 @@ def test_ten_equal_pods_at_once_each_get_their_own_card(rig: Rig) -> None:
     pods.wait_running(rig, names)
     seen = pods.observe(rig)
     assert findings(seen, [f"default/{name}" for name in names]) == []
+    assert seen.inside is not None
     used = {inside.environment["NVIDIA_VISIBLE_DEVICES"] for inside in seen.inside.values()}
     assert used == {gpu.uuid for gpu in rig.nvml.gpus}, "ten pods of 3 fill both cards of 15"
 

@@ -73,6 +73,12 @@ class Room:
         assert pod is not None
         return pod
 
+    async def annotate(self, pod: Pod, **annotations: str) -> None:
+        """Somebody writes on a pod."""
+        body = {"metadata": {"annotations": annotations}}
+        await self.client.patch(PODS, pod.metadata.name, body, namespace=pod.metadata.namespace)
+        await self.in_step()
+
     async def report(self, pod: Pod, **status: Any) -> None:
         """kubelet's word on a pod."""
         await self.client.patch(

@@ -125,6 +125,10 @@ def cache_folder() -> Path:
 
 def _ready(source: Source, name: str) -> Path | None:
     assets = os.environ.get("KUBEBUILDER_ASSETS")
+    if assets and not Path(assets).is_dir():
+        raise RigError(
+            f"KUBEBUILDER_ASSETS={assets} is no folder: correct it, or unset it to have the programs compiled"
+        )
     if assets and (Path(assets) / name).is_file():
         return (Path(assets) / name).resolve()
     on_path = shutil.which(name)

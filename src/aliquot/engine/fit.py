@@ -81,5 +81,5 @@ def judge(fleet: Fleet, request: Request, gpu_policy: str) -> Judgement:
     rank = np.where(possible, GPU_POLICIES[gpu_policy](fleet)[:, :width], _NEVER)
     row = rank.argmin(axis=0)
     left = np.take_along_axis(free_mib, row[np.newaxis], axis=0)[0] - need_mib
-    fits: NDArray[np.bool_] = np.logical_or.reduce(possible, axis=0)
+    fits = np.asarray(possible.any(axis=0), dtype=np.bool_)
     return Judgement(fleet, request, fits, row, left)

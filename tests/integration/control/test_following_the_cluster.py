@@ -1,14 +1,18 @@
 """The books follow what the cluster shows: who is bound, who ended, which cards a node has."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
-from aliquot.dialects.gpushare import GPU_COUNT, GPU_MEM, IDX, POD
+from aliquot.dialects.gpushare import ASSIGNED, GPU_COUNT, GPU_MEM, IDX, POD
 from aliquot.errors import NoRoom
-from aliquot.kube import NODES
-from aliquot.model.records import INVENTORY, PLACEMENT
-from tests.factories import make_cards
+from aliquot.kube import NODES, Client
+from aliquot.model import Placement, Pod, Slice
+from aliquot.model.records import INVENTORY, PLACEMENT, write_placement
+from tests.factories import container_manifest, make_cards
+from tests.fakes import FakeClock
 from tests.integration.room import Room
 
 RUNNING = [{"name": "main", "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}]
@@ -58,25 +62,57 @@ async def test_sixty_pods_of_one_name_in_quick_succession_are_counted_once(room:
     assert room.used() == {0: 1}
 
 
+def record(*, container: str = "main", dialect: str = "gpushare", **part: Any) -> str:
+    """Our record of a part of n1's first card, with other values where a test names them."""
+    slices = {container: (replace(Slice("GPU-n1-0", 0, 3, 0, 3072), **part),)}
+    return write_placement(Placement("n1", dialect, slices))
+
+
+GARBAGE: list[Any] = [
+    pytest.param({}, id="no record"),
+    pytest.param({IDX: "7"}, id="an index that the node does not have"),
+    pytest.param({IDX: "-1"}, id="the original's mark of failure"),
+    pytest.param({IDX: "x"}, id="an index that is none"),
+    pytest.param({PLACEMENT: "{"}, id="a record that cannot be read"),
+    pytest.param({PLACEMENT: "{", IDX: "0"}, id="a record that cannot be read beside an index"),
+    pytest.param({PLACEMENT: record(mib=-9999)}, id="a record with a negative part"),
+    pytest.param({PLACEMENT: record(dialect="hami")}, id="a record of another dialect"),
+    pytest.param({PLACEMENT: record(container="other")}, id="a record without its container"),
+    pytest.param(
+        {PLACEMENT: '{"v":1,"node":"n9","dialect":"gpushare","containers":{}}'}, id="a record for another node"
+    ),
+]
+
+
+@pytest.mark.parametrize("annotations", GARBAGE)
+async def test_a_bound_pod_that_never_got_a_card_holds_nothing_without_a_good_record(
+    room: Room, annotations: dict[str, str]
+) -> None:
+    await room.add_node()
+    await room.add_pod(metadata={"annotations": annotations | {ASSIGNED: "false"}}, node="n1")
+    assert room.used() == {}
+
+
+@pytest.mark.parametrize("annotations", GARBAGE)
+async def test_a_pod_that_got_an_unknown_card_is_charged_on_every_card(room: Room, annotations: dict[str, str]) -> None:
+    """Whichever card it has must not be sold again."""
+    await room.add_node()
+    await room.add_pod(metadata={"annotations": annotations | {ASSIGNED: "true"}}, node="n1")
+    assert room.used() == {0: 3, 1: 3}
+    with pytest.raises(NoRoom):
+        await room.commit(await room.add_pod("large", 13), "n1")
+    await room.commit(await room.add_pod("fits", 12), "n1")
+
+
 ADOPTED: list[Any] = [
     pytest.param({IDX: "1", POD: "3"}, {1: 3}, id="a pod that the original placed is adopted"),
     pytest.param({IDX: "1", POD: "77"}, {1: 3}, id="it is charged what it asks for, whatever the annotation says"),
-    pytest.param({}, {}, id="a pod bound by someone else without a placement holds nothing"),
-    pytest.param({IDX: "7"}, {}, id="an index that the node does not have holds nothing"),
-    pytest.param({IDX: "-1"}, {}, id="the original's mark of failure holds nothing"),
-    pytest.param({IDX: "x"}, {}, id="an index that is none holds nothing"),
-    pytest.param({PLACEMENT: "{"}, {}, id="a record that cannot be read holds nothing"),
-    pytest.param(
-        {PLACEMENT: '{"v":1,"node":"n9","dialect":"gpushare","containers":{}}'}, {}, id="a record for another node"
-    ),
-    pytest.param(
-        {
-            PLACEMENT: '{"v":1,"node":"n1","dialect":"gpushare","containers":'
-            '{"main":[{"uuid":"GPU-n1-0","index":0,"minor":0,"cores":0,"mib":-9999}]}}'
-        },
-        {},
-        id="a record with a negative part makes no room",
-    ),
+    pytest.param({PLACEMENT: record()}, {0: 3}, id="a pod that we placed is adopted"),
+    pytest.param({PLACEMENT: record(), IDX: "1"}, {0: 3}, id="our record wins over the original's"),
+    pytest.param({PLACEMENT: record(mib=0)}, {0: 3}, id="a part of nothing counts as what it asks for"),
+    pytest.param({PLACEMENT: record(mib=1)}, {0: 3}, id="a part too small counts as what it asks for"),
+    pytest.param({PLACEMENT: record(mib=5120)}, {0: 5}, id="a part too large counts as it is"),
+    pytest.param({PLACEMENT: record(index=1, minor=9)}, {0: 3}, id="the uuid alone says which card it is"),
 ]
 
 
@@ -87,6 +123,50 @@ async def test_bound_pods_are_adopted_by_what_is_written_on_them(
     await room.add_node()
     await room.add_pod(metadata={"annotations": annotations}, node="n1")
     assert room.used() == used
+
+
+async def test_a_pod_of_the_original_that_also_names_a_number_of_cards_is_adopted_by_its_memory(room: Room) -> None:
+    """The original counts gpu-mem alone; we would not place such a pod, but it has its part."""
+    await room.add_node()
+    limits = {"resources": {"limits": {GPU_MEM: "3", GPU_COUNT: "1"}}}
+    await room.add_pod(
+        containers=[container_manifest() | limits], metadata={"annotations": {IDX: "1", ASSIGNED: "true"}}, node="n1"
+    )
+    assert room.used() == {1: 3}
+
+
+REWRITTEN: list[Any] = [
+    pytest.param({PLACEMENT: record(uuid="GPU-n1-1", mib=0), IDX: "1"}, id="another card"),
+    pytest.param({PLACEMENT: "{"}, id="a record that cannot be read"),
+    pytest.param({PLACEMENT: "{", ASSIGNED: "true"}, id="the same with the mark of a hand-over"),
+    pytest.param({PLACEMENT: record(mib=15360)}, id="a larger part"),
+]
+
+
+@pytest.mark.parametrize("annotations", REWRITTEN)
+async def test_a_record_that_is_rewritten_on_a_bound_pod_changes_nothing(
+    room: Room, annotations: dict[str, str]
+) -> None:
+    await room.add_node()
+    ours = await room.add_pod("ours")
+    await room.commit(ours, "n1")
+    theirs = await room.add_pod("theirs", metadata={"annotations": {IDX: "0"}}, node="n1")
+    for pod in (ours, theirs):
+        await room.annotate(pod, **annotations)
+    assert room.used() == {0: 6}
+
+
+async def test_a_server_started_anew_charges_a_pod_on_every_card_when_its_record_was_destroyed(
+    room: Room, client: Client, clock: FakeClock
+) -> None:
+    await room.add_node()
+    for name, mark in (("has-a-card", "true"), ("waits-for-one", "false")):
+        pod = await room.add_pod(name)
+        await room.commit(pod, "n1")
+        await room.annotate(pod, **{PLACEMENT: "{", ASSIGNED: mark})
+    assert room.used() == {0: 6}
+    async with Room(room.api, client, clock) as anew:
+        assert anew.used() == {0: 3, 1: 3}
 
 
 async def test_a_placement_on_an_unbound_pod_is_not_trusted(room: Room) -> None:
@@ -108,6 +188,24 @@ async def test_a_node_s_ids_are_mapped_anew_when_its_inventory_appears(room: Roo
     await room.change_node(make_cards("old"))
     assert list(room.plane.books.ledger.used("old")) == ["GPU-old-1"]
     assert room.used("old") == {1: 3}
+
+
+async def test_what_was_placed_by_a_node_s_capacity_stays_sold_when_its_inventory_appears(
+    room: Room, client: Client, clock: FakeClock
+) -> None:
+    """Our own record names `old/0` then: the card that got a uuid meanwhile must not be sold again."""
+    await room.add_plain_node("old", {GPU_MEM: "30", GPU_COUNT: "2"})
+    for name in ("a", "b"):
+        await room.commit(await room.add_pod(name, 15), "old")
+    assert sorted(room.plane.books.ledger.used("old")) == ["old/0", "old/1"]
+    await room.change_node(make_cards("old"))
+    late = await room.add_pod("late", 15)
+    async with Room(room.api, client, clock) as anew:
+        for seen in (room, anew):
+            assert sorted(seen.plane.books.ledger.used("old")) == ["GPU-old-0", "GPU-old-1"]
+            assert seen.used("old") == {0: 15, 1: 15}
+            with pytest.raises(NoRoom):
+                await seen.commit(late, "old")
 
 
 async def test_a_pod_seen_before_its_node_counts_when_the_node_comes(room: Room) -> None:
@@ -181,3 +279,26 @@ async def test_a_card_that_others_sold_twice_is_full_not_bottomless(room: Room) 
     pod = await room.add_pod("p", 1)
     with pytest.raises(NoRoom):
         await room.commit(pod, "n1")
+
+
+async def test_a_card_that_is_sold_beyond_its_size_is_reported_once_until_it_was_healed(room: Room) -> None:
+    await room.add_node(make_cards(mib=(15360,)))
+
+    async def sell(*names: str) -> list[Pod]:
+        return [await room.add_pod(name, 10, metadata={"annotations": {IDX: "0"}}, node="n1") for name in names]
+
+    reported = []
+    with capture_logs() as told:
+        for names in (("a", "b"), ("c", "d"), ("e",)):
+            pods = await sell(*names)
+            reported.append([line["card"] for line in told if line["event"] == "a card is sold beyond its size"])
+            told.clear()
+            if "d" in names:
+                for pod in [*(await sell("x")), *pods]:
+                    await room.delete_pod(pod)
+                first = room.plane.pods.get("default/a")
+                assert first is not None
+                await room.delete_pod(first)
+                assert room.used() == {0: 10}
+                assert told == []
+    assert reported == [["GPU-n1-0"], [], ["GPU-n1-0"]]

@@ -3,15 +3,18 @@
 import asyncio
 import contextlib
 
+import msgspec
 import pytest
 
-from aliquot.control import Committer
+from aliquot.control import Books, Committer, Outcome
 from aliquot.dialects.gpushare import IDX
+from aliquot.embedded.api import resources
 from aliquot.errors import NoRoom, Refused
-from aliquot.kube import Access, ApiError, Client, KubeError, NotFound, NotSent
+from aliquot.kube import Access, ApiError, Client, KubeError, NoAnswer, NotFound, NotSent
 from aliquot.ledger import State
-from tests.factories import make_cards
-from tests.fakes import Fault, ScriptedApi, answer, cut_before, held
+from aliquot.model import Pod
+from tests.factories import make_cards, make_node, pod_manifest
+from tests.fakes import FakeClock, Fault, ScriptedApi, answer, cut_before, held
 from tests.integration.room import Room
 
 BINDING = "/binding$"
@@ -126,6 +129,20 @@ async def test_a_pod_bound_elsewhere_by_someone_else_holds_nothing_here(room: Ro
     assert (room.used("n1"), room.used("n2")) == ({}, {})
 
 
+async def test_a_claim_falls_when_the_pod_is_seen_elsewhere_without_a_placement(room: Room) -> None:
+    for node in ("n1", "n2"):
+        await room.add_node(make_cards(node))
+    pod = await room.add_pod()
+    room.api.script("POST", BINDING, cut_before)
+    with pytest.raises(NoAnswer):
+        await room.commit(pod, "n1")
+    assert room.used("n1") == {0: 3}
+    binding = {"metadata": {"name": "p", "namespace": "default"}, "target": {"name": "n2"}}
+    await room.client.bind(binding, timeout=5)
+    await room.in_step()
+    assert (room.used("n1"), room.used("n2")) == ({}, {})
+
+
 async def test_a_pod_that_the_original_placed_keeps_its_part_when_it_is_bound_again(room: Room) -> None:
     await room.add_node()
     pod = await room.add_pod(metadata={"annotations": {IDX: "1"}}, node="n1")
@@ -133,6 +150,19 @@ async def test_a_pod_that_the_original_placed_keeps_its_part_when_it_is_bound_ag
     with pytest.raises(Refused, match="already assigned"):
         await room.commit(pod, "n1")
     assert room.used() == {1: 3}
+
+
+async def test_a_binding_that_was_answered_is_settled_before_the_watch_shows_it(
+    client: Client, scripted: ScriptedApi, clock: FakeClock
+) -> None:
+    """These books see nothing of the cluster but what they are told here."""
+    books = Books()
+    books.see_node(make_node("n1", make_cards()))
+    created = scripted.registry.create(resources.PODS, "default", pod_manifest())
+    pod = msgspec.convert(created.obj, Pod)
+    assert await Committer(client, books, clock).commit(pod, "n1") is Outcome.BOUND
+    assert books.is_settled(pod.metadata.uid, "n1")
+    assert books.ledger.nodes_of(pod.metadata.uid) == {"n1"}
 
 
 async def test_two_calls_for_one_pod_at_once_make_one_claim(room: Room) -> None:

@@ -1,15 +1,19 @@
 """A Binding without an answer: nobody else gets the part until the cluster has shown what became of it."""
 
 import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
 
 from aliquot.control import Committer, Outcome
-from aliquot.errors import NoRoom
-from aliquot.kube import NoAnswer
+from aliquot.embedded.api import resources
+from aliquot.errors import NoRoom, Refused
+from aliquot.kube import Access, ApiError, Client, NoAnswer
+from aliquot.kube.errors import Unreadable
 from aliquot.ledger import State
 from tests.factories import make_cards
-from tests.fakes import FakeClock, Fault, answer, cut_after, cut_before, held
+from tests.fakes import SECONDS, FakeClock, Fault, answer, body, cut_after, cut_before, held, late
 from tests.integration.room import Room
 
 BINDING = "/binding$"
@@ -192,3 +196,132 @@ async def test_asking_again_when_the_chosen_card_is_gone_is_refused_in_words(roo
     assert pod is not None
     with pytest.raises(Exception, match="the placement must name one card of node n1"):
         await room.commit(pod, "n1")
+
+
+# -- what happens while we ask
+
+
+async def test_a_pod_that_goes_while_a_refusal_is_looked_into_stays_gone(room: Room) -> None:
+    """The fresh read says "bound here", but it is older than the end of the pod that the watch has shown."""
+    await room.add_node()
+    pod = await room.add_pod()
+    await room.commit(pod, "n1")
+    done, deliver = asyncio.Event(), asyncio.Event()
+    room.api.script("GET", "/pods/p$", late(done, deliver))
+    again = asyncio.create_task(room.commit(pod, "n1"))
+    await done.wait()
+    await room.delete_pod(pod)
+    assert room.used() == {}
+    deliver.set()
+    with pytest.raises(Refused, match="already assigned"):
+        await again
+    assert room.used() == {}
+
+
+async def test_a_pod_that_goes_while_the_fate_of_its_binding_is_asked_for_stays_gone(room: Room) -> None:
+    """The Binding was made late, and the pod deleted, both seen while the answer was on its way."""
+    await room.add_node()
+    pod = await room.add_pod()
+    clock = FakeClock()
+    committer = Committer(room.client, room.plane.books, clock)
+    room.api.script("POST", BINDING, cut_before)
+    with pytest.raises(NoAnswer):
+        await committer.commit(pod, "n1")
+    await clock.move(ACT_LIMIT)
+    done, deliver = asyncio.Event(), asyncio.Event()
+    room.api.script("GET", "/pods/p$", late(done, deliver))
+    room.api.registry.rewrite(resources.PODS, "default", "p", _bound_as(room.api.bindings()[0].body))
+    settling = asyncio.create_task(committer.settle())
+    await done.wait()
+    await room.in_step()
+    await room.delete_pod(pod)
+    assert room.used() == {}
+    deliver.set()
+    await settling
+    assert room.used() == {}
+
+
+def _bound_as(binding: Any) -> Callable[[Any], Any]:
+    def change(pod: Any) -> Any:
+        metadata = pod["metadata"] | {"annotations": binding["metadata"]["annotations"]}
+        return pod | {"metadata": metadata, "spec": pod["spec"] | {"nodeName": binding["target"]["name"]}}
+
+    return change
+
+
+class BrokenClient(Client):
+    """Binds nothing, and raises what it is told to."""
+
+    def __init__(self, access: Access, error: type[BaseException]) -> None:
+        super().__init__(access)
+        self._error = error
+
+    async def bind(self, binding: Mapping[str, Any], *, timeout: float) -> None:
+        raise self._error(f"no {binding['kind']} within {timeout} s")
+
+
+@pytest.mark.parametrize("error", [RuntimeError, ValueError, Unreadable, asyncio.CancelledError])
+async def test_whatever_a_binding_ends_with_its_claim_is_kept_and_looked_after(
+    room: Room, error: type[BaseException]
+) -> None:
+    await room.add_node()
+    pod = await room.add_pod()
+    clock = FakeClock()
+    async with BrokenClient(Access(room.api.url), error) as client:
+        committer = Committer(client, room.plane.books, clock)
+        with pytest.raises(error):
+            await committer.commit(pod, "n1")
+        assert room.entries()[pod.metadata.uid].state is State.CLAIMED
+        await clock.move(ACT_LIMIT - 1)
+        await committer.settle()
+        assert room.used() == {0: 3}
+        await clock.move(1)
+        await committer.settle()
+        assert room.used() == {}
+
+
+LOOKS: list[Any] = [
+    pytest.param(answer(500, message="etcd"), NoAnswer, id="the server fails"),
+    pytest.param(answer(403, message="not you"), ApiError, id="it is forbidden"),
+    pytest.param(body(b"{"), Unreadable, id="the answer cannot be read"),
+]
+
+
+@pytest.mark.parametrize(("fault", "error"), LOOKS)
+async def test_a_conflict_that_cannot_be_looked_into_keeps_the_claim_until_the_api_server_says_not_bound(
+    room: Room, fault: Fault, error: type[Exception]
+) -> None:
+    await room.add_node()
+    pod = await room.add_pod()
+    room.api.script("POST", BINDING, answer(409, message="busy"))
+    room.api.script("GET", "/pods/p$", fault)
+    with pytest.raises(error):
+        await room.commit(pod, "n1")
+    assert room.entries()[pod.metadata.uid].state is State.CLAIMED
+    await room.clock.move(ACT_LIMIT)
+    await room.plane.committer.settle()
+    assert room.used() == {}
+
+
+async def test_a_look_takes_no_longer_than_it_may(room: Room) -> None:
+    """The scheduler waits for our answer, and would take its absence for a failure of ours."""
+    await room.add_node()
+    pod = await room.add_pod()
+    committer = Committer(room.client, room.plane.books, room.clock, look=0.05)
+    room.api.script("POST", BINDING, answer(409, message="busy"))
+    room.api.script("GET", "/pods/p$", held(asyncio.Event(), asyncio.Event()))
+    async with asyncio.timeout(SECONDS / 2):
+        with pytest.raises(NoAnswer):
+            await committer.commit(pod, "n1")
+    assert room.used() == {0: 3}
+
+
+async def test_a_binding_takes_no_longer_than_it_may(room: Room) -> None:
+    await room.add_node()
+    pod = await room.add_pod()
+    committer = Committer(room.client, room.plane.books, room.clock, budget=0.05)
+    room.api.script("POST", BINDING, held(asyncio.Event(), asyncio.Event()))
+    async with asyncio.timeout(SECONDS / 2):
+        with pytest.raises(NoAnswer):
+            await committer.commit(pod, "n1")
+    assert room.used() == {0: 3}
