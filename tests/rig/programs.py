@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.rig import golang
+from tests.rig.errors import RigError
 from tests.rig.golang import Progress
 
 _MODULES = Path(__file__).with_name("modules")

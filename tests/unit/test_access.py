@@ -44,6 +44,14 @@ def data(name: str) -> str:
     return base64.b64encode(PEM[name]).decode()
 
 
+def assert_trusts_only_the_cluster(tls: ssl.SSLContext | None) -> None:
+    """Its own authority and no other, with every check but the one that many clusters' authorities do not pass."""
+    assert tls is not None
+    assert len(tls.get_ca_certs()) == 1
+    assert (tls.verify_mode, tls.check_hostname) == (ssl.CERT_REQUIRED, True)
+    assert not tls.verify_flags & ssl.VERIFY_X509_STRICT
+
+
 def test_the_server_is_that_of_the_current_context(tmp_path: Path) -> None:
     assert from_kubeconfig(kubeconfig(tmp_path)).server == "https://api.example:6443"
 
@@ -52,15 +60,20 @@ def test_certificates_are_read_from_files_beside_the_kubeconfig(tmp_path: Path) 
     files(tmp_path)
     user = {"client-certificate": "certificate.pem", "client-key": "key.pem"}
     tls = from_kubeconfig(kubeconfig(tmp_path, {"certificate-authority": "ca.pem"}, user)).tls
-    assert tls is not None
-    assert tls.verify_mode is ssl.CERT_REQUIRED
-    assert len(tls.get_ca_certs()) >= 1
+    assert_trusts_only_the_cluster(tls)
 
 
 def test_certificates_are_read_from_data(tmp_path: Path) -> None:
     user = {"client-certificate-data": data("certificate"), "client-key-data": data("key")}
     tls = from_kubeconfig(kubeconfig(tmp_path, {"certificate-authority-data": data("ca")}, user)).tls
+    assert_trusts_only_the_cluster(tls)
+
+
+def test_without_an_authority_the_machine_s_are_trusted_and_everything_is_checked(tmp_path: Path) -> None:
+    tls = from_kubeconfig(kubeconfig(tmp_path)).tls
     assert tls is not None
+    assert (tls.verify_mode, tls.check_hostname) == (ssl.CERT_REQUIRED, True)
+    assert tls.cert_store_stats() == ssl.create_default_context().cert_store_stats()
 
 
 def test_verification_is_off_only_where_the_kubeconfig_says_so(tmp_path: Path) -> None:
@@ -92,6 +105,7 @@ BROKEN: list[Any] = [
     pytest.param({"cluster": {"certificate-authority": "gone.pem"}}, "gone.pem", id="a file that is not there"),
     pytest.param({"cluster": {"certificate-authority-data": "!"}}, "a certificate cannot be used", id="no base64"),
     pytest.param({"cluster": {"certificate-authority-data": "eA=="}}, "a certificate cannot be used", id="no PEM"),
+    pytest.param({"cluster": {"certificate-authority-data": ""}}, "the authority is empty", id="an empty authority"),
     pytest.param({"user": {"exec": {"command": "aws"}}}, "exec and auth-provider plug-ins are not", id="exec"),
     pytest.param({"user": {"auth-provider": {"name": "gcp"}}}, "use a token or certificate", id="auth-provider"),
 ]
@@ -163,7 +177,7 @@ def test_a_pod_uses_its_service_account_and_reads_the_token_again(
     (tmp_path / "token").write_text("first")
     access = in_cluster(tmp_path)
     assert access.server == server
-    assert access.tls is not None
+    assert_trusts_only_the_cluster(access.tls)
     (tmp_path / "token").write_text("second")
     assert access.headers() == {"Authorization": "Bearer second"}
 
@@ -177,4 +191,15 @@ def test_an_account_that_is_not_mounted_is_told_so(
     bare.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     (tmp_path / present).write_bytes(PEM["ca"])
     with pytest.raises(BadConfig, match=missing):
+        in_cluster(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"", b"text", b"\xff"], ids=["nothing", "no PEM", "no text"])
+def test_an_authority_that_is_none_is_told_so_and_no_other_is_trusted_instead(
+    tmp_path: Path, bare: pytest.MonkeyPatch, content: bytes
+) -> None:
+    bare.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    (tmp_path / "token").write_text("token")
+    (tmp_path / "ca.crt").write_bytes(content)
+    with pytest.raises(BadConfig, match=f"{tmp_path}/ca.crt cannot be used"):
         in_cluster(tmp_path)

@@ -10,6 +10,7 @@ from tests.factories import container_manifest, make_node, make_pod
 RUNNING = {"state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}
 STARTING = {"state": {"running": {"startedAt": None}}}
 JUST_RUNNING: dict[str, Any] = {"state": {"running": {}}}
+RUNNING_LATER: dict[str, Any] = {"state": {"running": {"startedAt": None, "attempt": 2, "resized": {"cpu": ["1"]}}}}
 TERMINATED: dict[str, Any] = {"state": {"terminated": {"exitCode": 0}}}
 WAITING: dict[str, Any] = {"state": {"waiting": {"reason": "CrashLoopBackOff"}}}
 
@@ -20,6 +21,7 @@ ENDED: list[Any] = [
     pytest.param("Failed", [TERMINATED, RUNNING], [], False, id="failed with a container on its way out"),
     pytest.param("Failed", [STARTING], [], False, id="failed with one that runs since an unknown time"),
     pytest.param("Failed", [JUST_RUNNING], [], False, id="failed with one that runs and tells nothing"),
+    pytest.param("Failed", [RUNNING_LATER], [], False, id="failed with one of which a later version tells more"),
     pytest.param("Failed", [TERMINATED], [RUNNING], False, id="failed with a sidecar on its way out"),
     pytest.param("Running", [TERMINATED], [], False, id="running, though its containers have ended"),
     pytest.param("Pending", [], [], False, id="pending"),
@@ -65,6 +67,19 @@ def test_limits_are_read_however_they_were_written(amount: Any) -> None:
 def test_a_container_without_limits_has_none(resources: dict[str, Any]) -> None:
     pod = make_pod(containers=[{"name": "main", "resources": resources}])
     assert pod.spec.containers[0].limits == {}
+
+
+@pytest.mark.parametrize(
+    ("gates", "is_gated"),
+    [
+        pytest.param([{"name": "a.example/gate"}], True, id="a gate"),
+        pytest.param([{"name": "a.example/gate", "since": 7, "by": {"kind": ["User"]}}], True, id="one that says more"),
+        pytest.param([], False, id="none"),
+        pytest.param(None, False, id="null"),
+    ],
+)
+def test_scheduling_gates_are_seen_whatever_later_versions_write_in_them(gates: Any, is_gated: bool) -> None:
+    assert bool(make_pod(schedulingGates=gates).spec.scheduling_gates) is is_gated
 
 
 def test_keys_have_a_namespace_where_there_is_one() -> None:

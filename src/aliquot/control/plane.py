@@ -33,10 +33,11 @@ class ControlPlane:
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.nodes.run())
-            tasks.create_task(self.pods.run())
             tasks.create_task(self._settle())
+            tasks.create_task(self.nodes.run())
             await self.nodes.synced.wait()
+            # pods after nodes: where a pod is placed is read by the cards of its node
+            tasks.create_task(self.pods.run())
             await self.pods.synced.wait()
             _log.info("in step with the API server", nodes=len(self.nodes.all()), pods=len(self.pods.all()))
 

@@ -40,7 +40,9 @@ FAILS: list[Any] = [
     pytest.param(
         ["agent", "--node-name", "n1", "--kubeconfig", "{good}"], "NVML does not start", id="an agent without a driver"
     ),
-    pytest.param(["demo", "--exit", "--seconds", "1e-9"], "the sample pods never reached", id="a demo without time"),
+    pytest.param(
+        ["demo", "--exit", "--seconds", "1e-9"], "not every sample pod runs after 1e-09 s", id="a demo without time"
+    ),
     pytest.param(["demo", "--exit", "--api-port", "{taken}"], "{taken}", id="a demo whose port is taken"),
 ]
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from aliquot.dialects.gpushare import IDX
 from aliquot.errors import AliquotError
 from aliquot.kube import PODS
 from tests.factories import make_cards
@@ -33,10 +34,11 @@ async def come_and_go(room: Room, name: str) -> None:
     for pod in bound:
         await room.commit(pod, name)
     more = [
-        await room.add_pod(f"{name}-more", 10, metadata={"annotations": {"ALIYUN_COM_GPU_MEM_IDX": "0"}}, node=name)
+        await room.add_pod(f"{name}-more", 10, metadata={"annotations": {IDX: "0"}}, node=name),
+        await room.add_pod(f"{name}-waits", 16),
+        await room.add_pod(f"{name}-ghost", node=f"ghost-{name}"),
+        await room.add_pod(f"{name}-open", 2),
     ]
-    more += [await room.add_pod(f"{name}-waits", 16), await room.add_pod(f"{name}-ghost", node=f"ghost-{name}")]
-    more.append(await room.add_pod(f"{name}-open", 2))
     room.api.script("POST", "/binding$", answer(409, message="busy"), cut_before)
     for _ in range(2):
         with pytest.raises(AliquotError):

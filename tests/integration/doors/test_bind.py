@@ -6,11 +6,14 @@ import msgspec
 import pytest
 
 from aliquot.dialects.gpushare import IDX
+from aliquot.doors import asgi
+from aliquot.doors.gpushare import GpuShareDoor
 from aliquot.embedded.api import resources
+from aliquot.embedded.api.deletion import DeleteRequest
 from aliquot.model import Pod
 from tests.factories import make_cards, pod_manifest
 from tests.fakes import Fault, answer, cut_after, cut_before
-from tests.integration.doors.door import Door
+from tests.integration.doors.door import Door, bind_args
 
 
 @pytest.fixture
@@ -42,6 +45,21 @@ async def test_a_pod_that_the_mirror_does_not_know_yet_is_read_from_the_api_serv
     pod = msgspec.convert(created.obj, Pod)
     assert one_node.room.plane.pods.get("default/p") is None
     assert await one_node.bind(pod) == ""
+
+
+async def test_a_pod_made_again_under_its_name_is_read_from_the_api_server_while_the_mirror_has_the_first(
+    one_node: Door,
+) -> None:
+    """The handler is called without HTTP before it, which would give the mirror time to follow."""
+    room = one_node.room
+    first = await room.add_pod()
+    room.api.registry.delete(resources.PODS, "default", "p", DeleteRequest(grace_seconds=0))
+    second = msgspec.convert(room.api.registry.create(resources.PODS, "default", pod_manifest()).obj, Pod)
+    assert room.plane.pods.get("default/p") == first
+    reply = await GpuShareDoor(room.plane).bind(asgi.Call(body=msgspec.json.encode(bind_args(second))))
+    assert msgspec.json.decode(reply.body) == {"Error": ""}
+    await room.in_step()
+    assert list(room.entries()) == [second.metadata.uid]
 
 
 async def test_no_room_is_told_in_the_words_of_the_original(one_node: Door) -> None:

@@ -11,7 +11,7 @@ from aliquot.doors.scheduler import Scheduler
 from aliquot.kube import NODES
 from aliquot.model import Pod
 from tests.factories import make_cards
-from tests.fakes import answer, cut_after, cut_before, until
+from tests.fakes import answer, cut_after, cut_before, held, until
 from tests.integration.room import Room
 
 
@@ -212,3 +212,21 @@ async def test_a_binding_that_fails_is_tried_again_after_a_quiet_time(running: R
     await until(lambda: running.clock.sleeping >= 2)
     await running.clock.move(5)
     await until(lambda: node_of(running, pod) == "n1")
+
+
+@pytest.mark.parametrize("plural", ["pods", "nodes"])
+async def test_nothing_is_placed_while_the_books_may_be_behind_the_cluster(
+    room: Room, scheduler: Scheduler, plural: str
+) -> None:
+    await room.add_node()
+    pod = await room.add_pod()
+    arrived, release = asyncio.Event(), asyncio.Event()
+    room.api.script("GET", rf"/{plural}\?limit=", held(arrived, release))
+    room.api.cut_watches(plural)
+    await until(arrived.is_set, "the control plane lists again", passing=room.clock)
+    await scheduler.place_pending()
+    assert room.api.writes() == []
+    release.set()
+    await until(lambda: not room.plane.not_ready())
+    await scheduler.place_pending()
+    assert node_of(room, pod) == "n1"
