@@ -16,7 +16,7 @@ from aliquot.dialects.gpushare import GPU_MEM, IDX
 from aliquot.embedded.kubelet_devices import DeviceManager
 from aliquot.errors import BadConfig, Refused
 from aliquot.kube import Client
-from tests.fakes import ScriptedApi, until
+from tests.fakes import SECONDS, ScriptedApi, until
 from tests.integration.agent.node import DIALECT, AgentNode
 
 
@@ -91,7 +91,7 @@ async def test_the_plug_in_comes_back_when_its_socket_is_removed(node: AgentNode
 
 async def test_a_rival_on_the_same_socket_is_named_and_left_alone(node: AgentNode) -> None:
     with pytest.raises(BadConfig, match=f"another device plug-in serves aliyun.com/gpu-mem on .*{DIALECT.socket}"):
-        await node.plugin().serve()
+        await asyncio.wait_for(node.plugin().serve(), SECONDS)
     assert node.kubelet.capacity() == {GPU_MEM: 30}
 
 
@@ -124,7 +124,7 @@ async def test_a_folder_in_which_no_socket_can_be_is_named(
     if name != "gone":
         node.kubelet.folder.mkdir()
     with pytest.raises(BadConfig, match=f"cannot serve on the socket {folder / name}/{DIALECT.socket}"):
-        await node.plugin().serve()
+        await asyncio.wait_for(node.plugin().serve(), SECONDS)
 
 
 async def test_the_socket_of_a_plug_in_that_died_is_replaced(

@@ -58,9 +58,12 @@ def has_ipv6() -> bool:
 
 @pytest.mark.skipif(not has_ipv6(), reason="this machine has no ::1")
 async def test_an_ipv6_address_is_listened_on() -> None:
-    async with Listener(Routes(), "::1", 0) as listener, aiohttp.ClientSession() as session:
-        async with session.get(f"http://[::1]:{listener.port}") as response:
-            assert response.status == 404
+    async with (
+        Listener(Routes(), "::1", 0) as listener,
+        aiohttp.ClientSession() as session,
+        session.get(f"http://[::1]:{listener.port}") as response,
+    ):
+        assert response.status == 404
 
 
 async def test_a_port_in_use_is_named() -> None:

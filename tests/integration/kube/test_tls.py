@@ -2,7 +2,7 @@
 
 import datetime
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ OURS, OTHERS = trustme.CA(), trustme.CA()
 
 @asynccontextmanager
 async def server(tls: ssl.SSLContext) -> AsyncIterator[str]:
-    """An API server with one node; returns its port."""
+    """An API server with one node; gives its port."""
 
     async def node(_: web.Request) -> web.Response:
         return web.json_response({"metadata": {"name": "n1"}})
@@ -33,8 +33,10 @@ async def server(tls: ssl.SSLContext) -> AsyncIterator[str]:
     runner = web.AppRunner(application, access_log=None)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
-    yield str(runner.addresses[0][1])
-    await runner.cleanup()
+    try:
+        yield str(runner.addresses[0][1])
+    finally:
+        await runner.cleanup()
 
 
 def issued(authority: trustme.CA, *names: str) -> ssl.SSLContext:
@@ -67,18 +69,17 @@ async def test_a_server_of_the_cluster_s_authority_is_trusted(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("context", "host"),
+    ("authority", "name"),
     [
-        pytest.param(lambda: issued(OTHERS, "127.0.0.1"), "127.0.0.1", id="an authority that is not the cluster's"),
-        pytest.param(lambda: issued(OURS, "api.example"), "127.0.0.1", id="a certificate for another host"),
+        pytest.param(OTHERS, "127.0.0.1", id="an authority that is not the cluster's"),
+        pytest.param(OURS, "api.example", id="a certificate for another host"),
     ],
 )
-async def test_any_other_server_is_sent_nothing(
-    tmp_path: Path, context: Callable[[], ssl.SSLContext], host: str
-) -> None:
-    async with server(context()) as port:
-        with pytest.raises(NotSent, match=rf"the API server at https://{host}:{port} cannot be reached: .*certificate"):
-            await node_read(tmp_path, host, port, OURS.cert_pem.bytes())
+async def test_any_other_server_is_sent_nothing(tmp_path: Path, authority: trustme.CA, name: str) -> None:
+    async with server(issued(authority, name)) as port:
+        text = f"the API server at https://127.0.0.1:{port} cannot be reached: .*certificate"
+        with pytest.raises(NotSent, match=text):
+            await node_read(tmp_path, "127.0.0.1", port, OURS.cert_pem.bytes())
 
 
 async def test_an_authority_without_key_identifiers_is_trusted(tmp_path: Path) -> None:
