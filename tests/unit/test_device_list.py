@@ -27,7 +27,7 @@ def cards(count: int, mib: int, unit_mib: int = 1) -> NodeGpus:
     ],
 )
 def test_lists_within_kubelet_s_limit_have_the_sizes_of_the_original(count: int, mib: int, size: int) -> None:
-    """gpushare.md 5.3."""
+    """As the original gpushare does it."""
     listed = device_list(GPUSHARE, cards(count, mib))
     assert (listed.ByteSize(), len(listed.devices)) == (size, count * mib)
 

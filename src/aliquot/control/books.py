@@ -46,17 +46,18 @@ class Books:
         if pod.ended:
             self.forget_pod(pod.metadata.uid)
         elif pod.spec.node_name:
-            entry = self.ledger.entry(pod.metadata.uid, pod.spec.node_name)
-            # what a bound pod holds is settled: a user who rewrites its record later gains nothing
-            if entry is None or entry.state is not State.BOUND:
+            if not self._is_at_home(pod):
                 self._adopt(pod)
             for claimed in self.ledger.nodes_of(pod.metadata.uid) - {pod.spec.node_name}:
                 self.drop_claim(pod.metadata.uid, claimed)
 
-    def see_pod_again(self, pod: Pod) -> None:
-        """A bound pod whose node's cards have changed: its placement may name one of them now."""
-        if not pod.ended:
-            self._adopt(pod)
+    def _is_at_home(self, pod: Pod) -> bool:
+        """Whether what a bound pod holds is settled: on cards that its node has. Then its record is not read again, so
+        a user who rewrites it gains nothing."""
+        entry = self.ledger.entry(pod.metadata.uid, pod.spec.node_name)
+        if entry is None or entry.state is not State.BOUND or not entry.placement.containers:
+            return False
+        return entry.charges.keys() <= self.cards(pod.spec.node_name).by_uuid.keys()
 
     def forget_pod(self, uid: str) -> None:
         for node in self.ledger.release(uid):
@@ -65,6 +66,8 @@ class Books:
     def _adopt(self, pod: Pod) -> None:
         uid, node = pod.metadata.uid, pod.spec.node_name
         before = self.ledger.nodes_of(uid)
+        if not self.cards(node).gpus:
+            return  # without cards nothing can be held; they may come, and then the pod is seen again
         try:
             holding = holding_of(pod, self.cards(node))
         except AliquotError as error:
@@ -72,7 +75,7 @@ class Books:
             return
         if holding is None:
             return
-        if holding.doubt:
+        if holding.doubt and self.ledger.entry(uid, node) is None:
             _log.error("a pod has a card, but which? charged on all", pod=pod.key, node=node, why=holding.doubt)
         self.ledger.adopt(uid, holding.placement, holding.charges)
         for changed in before | {node}:

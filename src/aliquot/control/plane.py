@@ -91,7 +91,7 @@ class ControlPlane:
     def _see_pods_of(self, node: str) -> None:
         """A node's cards came or changed: read its pods' placements again, by the cards it has now."""
         for pod in self.pods_on(node):
-            self.books.see_pod_again(pod)
+            self.books.see_pod(pod)
 
     def _tell(self) -> None:
         for listener in self._listeners:

@@ -357,11 +357,12 @@ async def test_a_missing_device_node_is_named(node: AgentNode) -> None:
         await node.start(pod)
 
 
-async def test_a_folder_that_cannot_be_written_is_named(node: AgentNode) -> None:
+async def test_a_folder_that_cannot_be_written_is_named_and_the_pod_is_not_marked(node: AgentNode) -> None:
     pod = await node.admitted()
     node.cdi_folder.rmdir()
     with pytest.raises(Refused, match="cannot be written: No such file or directory"):
         await node.start(pod)
+    assert node.patches() == [], "marked is only what was handed over"
 
 
 async def test_a_pod_that_the_original_placed_is_served_by_its_own_annotation(node: AgentNode) -> None:

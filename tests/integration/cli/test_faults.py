@@ -35,5 +35,5 @@ async def test_an_unknown_point_is_refused_at_the_start_with_those_that_there_ar
 
 
 @pytest.mark.parametrize("point", faults.POINTS)
-def test_points_that_are_not_chosen_cost_nothing(point: str) -> None:
+def test_points_that_are_not_chosen_let_the_process_live(point: str) -> None:
     faults.reach(point)

@@ -85,7 +85,7 @@ async def test_a_bad_demand_is_refused_without_a_write(room: Room) -> None:
 
 
 async def test_gpus_fill_up_best_fit_first_as_the_original_chooses_them(room: Room) -> None:
-    """gpushare.md 3.3: free 12207, 8138, 4069, 16276."""
+    """As the original gpushare does it: free 12207, 8138, 4069, 16276."""
     await room.add_node(make_cards(mib=(12207, 8138, 4069, 16276), unit_mib=1))
     chosen = []
     for name, amount in (("a", 8138), ("b", 16276), ("c", 4069), ("d", 1)):

@@ -104,7 +104,7 @@ def test_an_inventory_that_cannot_be_read_is_not_replaced_by_a_guess() -> None:
     ],
 )
 def test_the_five_annotations_are_those_of_the_original(cards: NodeGpus, index: int, units: int, dev: str) -> None:
-    """gpushare.md 4.1."""
+    """As the original gpushare does it."""
     written = GPUSHARE.annotations(make_request(units), make_placement(cards, index), cards, 1_700_000_000_123_456_789)
     assert written == {
         "ALIYUN_COM_GPU_MEM_IDX": str(index),
@@ -116,14 +116,14 @@ def test_the_five_annotations_are_those_of_the_original(cards: NodeGpus, index: 
 
 
 def test_the_marks_of_the_hand_over_are_those_of_the_original() -> None:
-    """gpushare.md 4.2."""
+    """As the original gpushare does it."""
     assert GPUSHARE.hand_over_marks(17) == {ASSIGNED: "true", ASSUME_TIME: "17"}
     assert GPUSHARE.handed_over(make_pod(metadata={"annotations": {ASSIGNED: "true"}}))
     assert not GPUSHARE.handed_over(make_pod(metadata={"annotations": {ASSIGNED: "false"}}))
 
 
 def test_a_container_finds_the_original_s_environment_with_the_card_s_uuid() -> None:
-    """gpushare.md 4.3; the uuid is what the NVIDIA runtime cannot misread."""
+    """As the original gpushare does it; the uuid is what the NVIDIA runtime cannot misread."""
     cards = make_cards()
     request = make_request(3, 4)
     assert GPUSHARE.environment(request, "c1", make_placement(cards, 1, c0=3072, c1=4096), cards) == {
@@ -153,7 +153,7 @@ UNITS = {16276: 15, 32510: 31, 24187: 23, 22919: 22, 12196: 11, 11178: 10, 11019
 
 @pytest.mark.parametrize(("mib", "units"), UNITS.items(), ids=[f"{mib} MiB" for mib in UNITS])
 def test_a_card_sells_whole_units(mib: int, units: int) -> None:
-    """gpushare.md 2."""
+    """As the original gpushare does it."""
     assert len(GPUSHARE.device_ids(make_cards(mib=(mib,)))) == units
 
 

@@ -76,7 +76,7 @@ def test_every_node_is_judged_as_a_plain_search_judges_it(
     assert judgement.best([cards.node for cards, _ in nodes]) == best
 
 
-# -- scenarios of the original (gpushare.md 3.3 and 8)
+# -- scenarios of the original gpushare
 
 
 def test_cards_are_chosen_in_the_order_of_the_original() -> None:
