@@ -97,6 +97,7 @@ class Client:
         self, resource: Resource[Kind], *, namespace: str = "", selector: Mapping[str, str] | None = None
     ) -> Listing[Kind]:
         """All objects, page by page, and the resourceVersion from which a watch goes on."""
+        # msgspec makes a decoder of a generic that is filled in only here, which the type checker cannot follow
         page_of = _Page[resource.type]  # type: ignore[name-defined]
         items: list[Kind] = []
         token = ""

@@ -12,6 +12,7 @@ from aliquot.errors import NoRoom, Refused
 from aliquot.kube import Access, ApiError, Client, NoAnswer
 from aliquot.kube.errors import Unreadable
 from aliquot.ledger import State
+from aliquot.model import Pod
 from tests.factories import make_cards
 from tests.fakes import SECONDS, FakeClock, Fault, answer, body, cut_after, cut_before, held, late
 from tests.integration.room import Room
@@ -34,6 +35,19 @@ async def bind_without_answer(room: Room, fault: Fault, **pod: object) -> str:
     with pytest.raises(NoAnswer):
         await room.commit(made, "n1")
     return made.metadata.uid
+
+
+async def a_fate_that_is_due(room: Room) -> tuple[Pod, Committer]:
+    """A pod whose Binding was never made, and a committer of its own that asks at the next `settle`."""
+    await room.add_node()
+    pod = await room.add_pod()
+    clock = FakeClock()
+    committer = Committer(room.client, room.plane.books, clock)
+    room.api.script("POST", BINDING, cut_before)
+    with pytest.raises(NoAnswer):
+        await committer.commit(pod, "n1")
+    await clock.move(ACT_LIMIT)
+    return pod, committer
 
 
 @pytest.mark.parametrize("fault", NOT_MADE)
@@ -136,14 +150,7 @@ async def test_the_claim_of_a_pod_that_is_deleted_is_given_back_at_once(room: Ro
 
 
 async def test_a_quorum_read_that_fails_keeps_the_claim(room: Room) -> None:
-    await room.add_node()
-    pod = await room.add_pod()
-    clock = FakeClock()
-    committer = Committer(room.client, room.plane.books, clock)
-    room.api.script("POST", BINDING, cut_before)
-    with pytest.raises(NoAnswer):
-        await committer.commit(pod, "n1")
-    await clock.move(ACT_LIMIT)
+    pod, committer = await a_fate_that_is_due(room)
     room.api.script("GET", "/pods/p$", answer(403, message="no"), answer(500, message="no"))
     for _ in range(2):
         await committer.settle()
@@ -220,14 +227,7 @@ async def test_a_pod_that_goes_while_a_refusal_is_looked_into_stays_gone(room: R
 
 async def test_a_pod_that_goes_while_the_fate_of_its_binding_is_asked_for_stays_gone(room: Room) -> None:
     """The Binding was made late, and the pod deleted, both seen while the answer was on its way."""
-    await room.add_node()
-    pod = await room.add_pod()
-    clock = FakeClock()
-    committer = Committer(room.client, room.plane.books, clock)
-    room.api.script("POST", BINDING, cut_before)
-    with pytest.raises(NoAnswer):
-        await committer.commit(pod, "n1")
-    await clock.move(ACT_LIMIT)
+    pod, committer = await a_fate_that_is_due(room)
     done, deliver = asyncio.Event(), asyncio.Event()
     room.api.script("GET", "/pods/p$", late(done, deliver))
     room.api.registry.rewrite(resources.PODS, "default", "p", _bound_as(room.api.bindings()[0].body))
