@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 
-from aliquot.dialects.gpushare import GPU_COUNT, GPU_MEM
 from aliquot.model import (
     Charge,
     ContainerRequest,
@@ -15,6 +14,7 @@ from aliquot.model import (
     Memory,
     Node,
     NodeGpus,
+    Part,
     Placement,
     Pod,
     Request,
@@ -25,6 +25,8 @@ from aliquot.model import (
 from aliquot.model.records import INVENTORY, write_inventory
 
 NODE = "n1"
+GPU_MEM = "aliyun.com/gpu-mem"
+GPU_COUNT = "aliyun.com/gpu-count"
 T4 = 15360
 """MiB of a Tesla T4: 15 units of a GiB."""
 
@@ -68,10 +70,12 @@ def make_request(
     """One container per amount; main containers unless `lives` says otherwise."""
     amounts = units or (3,)
     containers = tuple(
-        ContainerRequest(f"c{place}", cores, Memory(amount, unit), lives[place] if lives else Life.MAIN)
+        ContainerRequest(
+            f"c{place}", Part(cores=cores, memory=Memory(amount, unit)), lives[place] if lives else Life.MAIN
+        )
         for place, amount in enumerate(amounts)
     )
-    return Request(uid or make_uid(), "default/p", "gpushare", containers)
+    return Request(uid or make_uid(), "default/p", "gpushare", containers, together=True)
 
 
 def make_placement(cards: NodeGpus, index: int = 0, **mib: int) -> Placement:

@@ -3,12 +3,12 @@
 import pytest
 
 from aliquot.agent.plugin import device_list
-from aliquot.dialects import DIALECTS
+from aliquot.dialects import standard_dialects
 from aliquot.errors import BadConfig
 from aliquot.model import NodeGpus
 from tests.factories import make_cards, make_gpu
 
-GPUSHARE = DIALECTS["gpushare"]
+GPUSHARE = standard_dialects()["gpushare"]
 UUID = "GPU-4ffe26fe-7bda-4a5c-8b0a-1d0f3f4b6e0{}"
 """As long as a real one: 40 characters."""
 

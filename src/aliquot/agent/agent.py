@@ -15,7 +15,7 @@ from aliquot.agent.nvml import Nvml
 from aliquot.agent.plugin import DevicePlugin
 from aliquot.agent.podresources import PodResources
 from aliquot.clock import Clock, SystemClock
-from aliquot.dialects import DIALECTS
+from aliquot.dialects import Dialects, standard_dialects
 from aliquot.errors import BadConfig
 from aliquot.kube import NODES, PODS, Client, Informer
 from aliquot.model import Node, NodeGpus, Pod
@@ -37,14 +37,16 @@ class Settings:
     dialects: Sequence[str] = ("gpushare",)
 
 
-async def run(settings: Settings, client: Client, nvml: Nvml, clock: Clock | None = None) -> None:
+async def run(
+    settings: Settings, client: Client, nvml: Nvml, clock: Clock | None = None, dialects: Dialects | None = None
+) -> None:
     """Serve this node until cancelled. Raises BadConfig, before anything is registered, if it cannot be served."""
     cards = await _read_cards(settings, nvml)
     if settings.runtime_endpoint is not None:
         await runtime.check(settings.runtime_endpoint, settings.cdi_folder)
     folder = cdi.Folder(settings.cdi_folder, settings.devices)
     folder.prepare()
-    await _Agent(settings, client, clock or SystemClock(), cards, folder).run()
+    await _Agent(settings, dialects or standard_dialects(), client, clock or SystemClock(), cards, folder).run()
 
 
 async def _read_cards(settings: Settings, nvml: Nvml) -> NodeGpus:
@@ -57,11 +59,19 @@ async def _read_cards(settings: Settings, nvml: Nvml) -> NodeGpus:
 
 
 class _Agent:
-    def __init__(self, settings: Settings, client: Client, clock: Clock, cards: NodeGpus, folder: cdi.Folder) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        dialects: Dialects,
+        client: Client,
+        clock: Clock,
+        cards: NodeGpus,
+        folder: cdi.Folder,
+    ) -> None:
         self._folder = folder
         self._clock = clock
-        dialects = [DIALECTS[name] for name in settings.dialects]
-        self._publisher = Publisher(client, dialects, cards, clock)
+        served = [dialects[name] for name in settings.dialects]
+        self._publisher = Publisher(client, served, cards, clock)
         here = {"fieldSelector": f"metadata.name={settings.node}"}
         self._node: Informer[Node] = Informer(client, NODES, self._on_node, selector=here, clock=clock)
         on_here = {"fieldSelector": f"spec.nodeName={settings.node}"}
@@ -69,11 +79,11 @@ class _Agent:
         self._pods = Pods(self._mirror.all)
         holders = Holders(settings.device_plugins, PodResources(settings.pod_resources, clock))
         self._hand_overs = [
-            HandOver(dialect, holders, self._pods, cards, folder, client, clock) for dialect in dialects
+            HandOver(dialect, dialects, holders, self._pods, cards, folder, client, clock) for dialect in served
         ]
         self._plugins = [
             DevicePlugin(dialect, settings.device_plugins, cards, hand_over, clock)
-            for dialect, hand_over in zip(dialects, self._hand_overs, strict=True)
+            for dialect, hand_over in zip(served, self._hand_overs, strict=True)
         ]
 
     async def run(self) -> None:

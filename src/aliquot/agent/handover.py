@@ -10,10 +10,10 @@ from aliquot.agent import cdi
 from aliquot.agent.checkpoint import Grant
 from aliquot.agent.holders import Holder, Holders
 from aliquot.clock import Clock, came
-from aliquot.dialects import Demand, Dialect, Holding, demand_of, holding_of, placement_of
+from aliquot.dialects import Demand, Dialect, Dialects, Holding, demand_of, holding_of, placement_of
 from aliquot.errors import AliquotError, NoRoom, NotPlaced, Refused
 from aliquot.kube import PODS, Client
-from aliquot.ledger import Ledger
+from aliquot.ledger import Ledger, Owner
 from aliquot.model import NodeGpus, Placement, Pod, charges
 
 _log = structlog.get_logger()
@@ -54,6 +54,7 @@ class HandOver:
     def __init__(
         self,
         dialect: Dialect,
+        dialects: Dialects,
         holders: Holders,
         pods: Pods,
         cards: NodeGpus,
@@ -62,6 +63,7 @@ class HandOver:
         clock: Clock,
     ) -> None:
         self._dialect = dialect
+        self._dialects = dialects
         self._holders = holders
         self._pods = pods
         self._cards = cards
@@ -113,7 +115,7 @@ class HandOver:
             raise Refused(f"pod {pod.key} is being deleted")
         if holder.pod is not None and holder.pod != pod.key:
             raise Refused(f"kubelet's checkpoint names pod {pod.key} and PodResources {holder.pod}")
-        demand = demand_of(pod)
+        demand = demand_of(pod, self._dialects)
         if demand is None:
             raise Refused(f"pod {pod.key} asks for no GPU, but kubelet gave it {self._dialect.resource}")
         placement = self._readable(pod, demand)
@@ -149,9 +151,9 @@ class HandOver:
         for other in self._pods.all():
             held = None if other.metadata.uid == pod.metadata.uid else self._handed_over(other)
             if held is not None:
-                ledger.adopt(other.metadata.uid, held.placement, held.charges)
+                ledger.adopt(Owner(other.metadata.uid, other.key), held.placement, held.charges)
         try:
-            ledger.claim(pod.metadata.uid, holding.placement, holding.charges)
+            ledger.claim(Owner(pod.metadata.uid, pod.key), holding.placement, holding.charges)
         except NoRoom as error:
             raise NoRoom(f"the placement of pod {pod.key} would over-commit this node: {error}") from error
 
@@ -164,7 +166,7 @@ class HandOver:
         if not self._dialect.handed_over(pod):
             return None
         try:
-            return holding_of(pod, self._cards)
+            return holding_of(pod, self._cards, self._dialects)
         except AliquotError as error:
             _log.error("a pod of this node cannot be counted", pod=pod.key, why=str(error))
             return None

@@ -36,7 +36,7 @@ def device_list(dialect: Dialect, cards: NodeGpus) -> wire.ListAndWatchResponse:
     healthy = {gpu.uuid: gpu.healthy for gpu in cards.gpus}
     devices = [
         wire.Device(ID=device, health="Healthy" if healthy[uuid] else "Unhealthy")
-        for device, uuid in dialect.device_ids(cards)
+        for device, uuid in dialect.device_ids(dialect.resource, cards)
     ]
     listed = wire.ListAndWatchResponse(devices=devices)
     if (size := listed.ByteSize()) > _KUBELET_TAKES:

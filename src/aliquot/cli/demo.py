@@ -12,7 +12,7 @@ from aliquot.cli import showing
 from aliquot.cli.options import SETTINGS, option
 from aliquot.cli.running import run_until_stopped
 from aliquot.cli.world import World
-from aliquot.dialects import DIALECTS, Dialect
+from aliquot.dialects import Dialect
 from aliquot.errors import AliquotError
 from aliquot.kube import PODS
 
@@ -55,11 +55,11 @@ async def _demo(stays: bool, seconds: float, api_port: int) -> None:
     with tempfile.TemporaryDirectory(prefix="aliquot-") as folder:
         async with World(Path(folder), api_port=api_port) as world:
             showing.welcome(world, stays=stays)
-            for dialect in DIALECTS.values():
+            for dialect in world.dialects:
                 sample = dialect.sample_pod()
                 await world.client.create(PODS, sample, sample["metadata"]["namespace"])
             try:
-                samples_run = world.until(lambda: all(_runs(world, dialect) for dialect in DIALECTS.values()))
+                samples_run = world.until(lambda: all(_runs(world, dialect) for dialect in world.dialects))
                 await asyncio.wait_for(samples_run, seconds)
             except TimeoutError:
                 why = "; ".join(showing.waiting(world))

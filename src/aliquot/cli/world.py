@@ -10,7 +10,7 @@ from typing import Any
 
 from aliquot import agent
 from aliquot.control import ControlPlane
-from aliquot.dialects import DIALECTS
+from aliquot.dialects import standard_dialects
 from aliquot.doors import health
 from aliquot.doors.asgi import Routes
 from aliquot.doors.gpushare import GpuShareDoor
@@ -42,6 +42,8 @@ class World:
         self.kubeconfig = folder / "kubeconfig"
         self.cluster = EmbeddedCluster(port=api_port, logs=self._what_it_would_find)
         self.nodes: dict[str, HollowNode] = {}
+        self.dialects = [standard_dialects()[name] for name in agent.Settings.dialects]
+        """Those that the agents of its nodes serve."""
         self._folder = folder
         self._hardware = hardware
         self._gpushare_port = gpushare_port
@@ -90,7 +92,7 @@ class World:
 
     def _nodes_offer_their_cards(self) -> bool:
         nodes = {node.key: node.status.allocatable or {} for node in self.plane.nodes.all()}
-        wanted = {dialect.resource for dialect in DIALECTS.values()}
+        wanted = {dialect.resource for dialect in self.dialects}
         return all(name in nodes and wanted <= nodes[name].keys() for name in self._hardware)
 
     async def __aexit__(

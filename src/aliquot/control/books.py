@@ -2,10 +2,10 @@
 
 import structlog
 
-from aliquot.dialects import Demand, cards_of, holding_of
+from aliquot.dialects import Demand, Dialects, cards_of, demand_of, holding_of, standard_dialects
 from aliquot.engine import Fleet, Judgement, judge
 from aliquot.errors import AliquotError, BadRecord
-from aliquot.ledger import Entry, Ledger, State
+from aliquot.ledger import Entry, Owner, Ledger, State
 from aliquot.model import Node, NodeGpus, Placement, Pod, Request, charges
 
 _log = structlog.get_logger()
@@ -14,7 +14,8 @@ _log = structlog.get_logger()
 class Books:
     """Every change of the ledger goes through here, so that the Fleet's numbers are never others."""
 
-    def __init__(self) -> None:
+    def __init__(self, dialects: Dialects | None = None) -> None:
+        self.dialects = dialects or standard_dialects()
         self.ledger = Ledger()
         self.fleet = Fleet()
         self._cards: dict[str, NodeGpus] = {}
@@ -25,7 +26,7 @@ class Books:
     def see_node(self, node: Node) -> bool:
         """A node as it is now. Returns whether its cards changed; cards that cannot be read keep the last good ones."""
         try:
-            cards = cards_of(node)
+            cards = cards_of(node, self.dialects)
         except BadRecord as error:
             _log.error("a node's inventory cannot be read, keeping the last", node=node.key, error=str(error))
             cards = self._cards.get(node.key, NodeGpus(node.key, (), unit_mib=1))
@@ -69,7 +70,7 @@ class Books:
         if not self.cards(node).gpus:
             return  # without cards nothing can be held; they may come, and then the pod is seen again
         try:
-            holding = holding_of(pod, self.cards(node))
+            holding = holding_of(pod, self.cards(node), self.dialects)
         except AliquotError as error:
             _log.warning("a bound GPU pod is not placed", pod=pod.key, node=node, why=str(error))
             return
@@ -77,11 +78,15 @@ class Books:
             return
         if holding.doubt and self.ledger.entry(uid, node) is None:
             _log.error("a pod has a card, but which? charged on all", pod=pod.key, node=node, why=holding.doubt)
-        self.ledger.adopt(uid, holding.placement, holding.charges)
+        self.ledger.adopt(_owner(pod), holding.placement, holding.charges)
         for changed in before | {node}:
             self._refresh(changed)
 
     # -- decisions
+
+    def demand_of(self, pod: Pod) -> Demand | None:
+        """What a pod asks for; None without GPU. Raises BadDemand."""
+        return demand_of(pod, self.dialects)
 
     def judge(self, demand: Demand) -> Judgement:
         return judge(self.fleet, demand.request, demand.dialect.gpu_policy)
@@ -90,7 +95,8 @@ class Books:
         return self._cards.get(node) or NodeGpus(node, (), unit_mib=1)
 
     def claim(self, request: Request, placement: Placement) -> Entry:
-        entry = self.ledger.claim(request.uid, placement, charges(placement, request))
+        owner = Owner(request.uid, request.pod, request.priority)
+        entry = self.ledger.claim(owner, placement, charges(placement, request))
         self._refresh(placement.node)
         return entry
 
@@ -120,3 +126,7 @@ class Books:
         self._oversold[node] = oversold
         if not oversold:
             del self._oversold[node]
+
+
+def _owner(pod: Pod) -> Owner:
+    return Owner(pod.metadata.uid, pod.key, pod.spec.priority or 0)

@@ -15,7 +15,7 @@ import structlog
 from aliquot import faults
 from aliquot.clock import Clock
 from aliquot.control.books import Books
-from aliquot.dialects import Demand, demand_of
+from aliquot.dialects import Demand
 from aliquot.errors import NoRoom, Refused
 from aliquot.kube import PODS, ApiError, Client, Conflict, KubeError, NotFound, NotSent
 from aliquot.model import Placement, Pod
@@ -73,7 +73,7 @@ class Committer:
         pod may be bound, and asking again is safe.
         """
         async with self._lock(pod.metadata.uid):
-            demand = demand_of(pod)
+            demand = self._books.demand_of(pod)
             if demand is None:
                 await self._client.bind(_binding(pod, node, {}), timeout=self._budget)
                 return Outcome.BOUND

@@ -9,6 +9,7 @@ from aliquot.clock import Clock, SystemClock
 from aliquot.control.books import Books
 from aliquot.control.commit import Committer
 from aliquot.control.telling import Teller
+from aliquot.dialects import Dialects
 from aliquot.kube import NODES, PODS, Client, Informer
 from aliquot.model import Node, Pod
 
@@ -19,10 +20,10 @@ _SETTLE_SECONDS = 1.0
 class ControlPlane:
     """Everything that a door needs. `run` it as one task; it ends only by being cancelled."""
 
-    def __init__(self, client: Client, clock: Clock | None = None) -> None:
+    def __init__(self, client: Client, clock: Clock | None = None, dialects: Dialects | None = None) -> None:
         self.client = client
         self.clock = clock or SystemClock()
-        self.books = Books()
+        self.books = Books(dialects)
         self.committer = Committer(client, self.books, self.clock)
         self.teller = Teller(client, self.clock)
         self.nodes: Informer[Node] = Informer(client, NODES, self._on_node, clock=self.clock)

@@ -3,25 +3,23 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aliquot.errors import BadDemand, BadQuantity, BadRecord
+from aliquot.dialects.protocol import Dialect, Resource, capacity_of, card_at, card_numbers, equal_cards, limit
+from aliquot.errors import BadDemand, BadRecord
 from aliquot.model import (
     ContainerRequest,
     Gpu,
     Memory,
     Node,
     NodeGpus,
+    Part,
     Placement,
     Pod,
     Reason,
     Request,
-    Slice,
     Unit,
+    cut,
+    peak,
 )
-from aliquot.model.kubernetes import Container
-from aliquot.model.quantity import whole
-
-GPU_MEM = "aliyun.com/gpu-mem"
-GPU_COUNT = "aliyun.com/gpu-count"
 
 IDX = "ALIYUN_COM_GPU_MEM_IDX"
 DEV = "ALIYUN_COM_GPU_MEM_DEV"
@@ -31,7 +29,6 @@ ASSIGNED = "ALIYUN_COM_GPU_MEM_ASSIGNED"
 ASSUME_TIME = "ALIYUN_COM_GPU_MEM_ASSUME_TIME"
 
 _MOST_UNITS = 10**9
-_MOST_CARDS = 1024
 _GIB_UNITS_AT_MOST = 100
 """A node without an inventory counts in GiB if a card has at most this many units, else in MiB."""
 
@@ -42,59 +39,64 @@ _WORDS = {
 }
 
 
-class GpuShare:
+class GpuShare(Dialect):
     name = "gpushare"
-    resource = GPU_MEM
-    socket = "aliyungpushare.sock"
+    standard_prefix = "aliyun.com"
+    node_labels = {"gpushare": "true"}
     gpu_policy = "tightest"
 
-    def speaks(self, pod: Pod) -> bool:
-        return any(
-            resource in container.limits for container, _ in pod.containers() for resource in (GPU_MEM, GPU_COUNT)
+    @property
+    def gpu_mem(self) -> str:
+        return f"{self.prefix}/gpu-mem"
+
+    @property
+    def gpu_count(self) -> str:
+        return f"{self.prefix}/gpu-count"
+
+    @property
+    def resources(self) -> Sequence[Resource]:
+        return (
+            Resource(self.gpu_mem, "a node unit of memory: GiB, unless the node says MiB", "aliyungpushare.sock"),
+            Resource(self.gpu_count, "a card"),
         )
+
+    @property
+    def placement_keys(self) -> Sequence[str]:
+        return (IDX, DEV, POD, ASSIGNED, ASSUME_TIME)
 
     def demand(self, pod: Pod) -> Request:
         self._refuse_several_cards(pod)
         request = self.held(pod)
-        if request.memory.amount > _MOST_UNITS:
+        if _units(request) > _MOST_UNITS:
             raise BadDemand(
-                f"{GPU_MEM}: {request.memory.amount} is more than any GPU has; it counts the node's units "
+                f"{self.gpu_mem}: {_units(request)} is more than any GPU has; it counts the node's units "
                 "(GiB unless the node says MiB): write 3, not 3Gi or 3G"
             )
         return request
 
     def held(self, pod: Pod) -> Request:
         containers = tuple(
-            ContainerRequest(container.name, cores=0, memory=Memory(units, Unit.NODE), life=life)
+            ContainerRequest(container.name, Part(memory=Memory(units, Unit.NODE)), life)
             for container, life in pod.containers()
-            if (units := _units(container))
+            if (units := limit(container, self.gpu_mem))
         )
         if not containers:
-            raise BadDemand(f"no container of the pod asks for more than 0 of {GPU_MEM}")
-        return Request(pod.metadata.uid, pod.key, self.name, containers)
+            raise BadDemand(f"no container of the pod asks for more than 0 of {self.gpu_mem}")
+        return Request(pod.metadata.uid, pod.key, self.name, containers, together=True, priority=pod.spec.priority or 0)
 
     def capacity(self, node: Node) -> NodeGpus | None:
-        status = node.status.capacity or {}
-        try:
-            memory, count = (whole(str(status.get(name, 0))) for name in (GPU_MEM, GPU_COUNT))
-        except BadQuantity:
-            return None
-        if memory == 0 or not 0 < count <= _MOST_CARDS:
-            return None
-        units = memory // count
+        memory, count = capacity_of(node, self.gpu_mem), capacity_of(node, self.gpu_count)
+        units = memory // count if count else 0
         unit_mib = 1024 if units <= _GIB_UNITS_AT_MOST else 1
-        name = node.metadata.name
-        gpus = (Gpu(f"{name}/{index}", index, index, "unknown", units * unit_mib) for index in range(count))
-        return NodeGpus(name, tuple(gpus), unit_mib)
+        return equal_cards(node, count, units * unit_mib, unit_mib)
 
     def read_back(self, pod: Pod, cards: NodeGpus) -> Placement | None:
-        gpu = cards.by_index.get(_index(pod.metadata.annotations.get(IDX, "")))
-        if gpu is None:
+        text = pod.metadata.annotations.get(IDX)
+        if text is None:
             return None
+        gpus = [card_at(IDX, index, cards) for index in card_numbers(IDX, text)]
         slices = {
-            container.name: (
-                Slice(gpu.uuid, gpu.index, gpu.minor, container.cores, container.memory.mib(cards.unit_mib)),
-            )
+            container.name: tuple(cut(container.part, gpu, cards.unit_mib) for gpu in gpus)
             for container in self.held(pod).containers
         }
         return Placement(cards.node, self.name, slices)
@@ -104,7 +106,7 @@ class GpuShare:
         return {
             IDX: str(gpu.index),
             DEV: str(cards.units(gpu)),
-            POD: str(request.memory.amount),
+            POD: str(_units(request)),
             ASSIGNED: "false",
             ASSUME_TIME: str(now_ns),
         }
@@ -116,13 +118,13 @@ class GpuShare:
         return {ASSIGNED: "true", ASSUME_TIME: str(now_ns)}
 
     def words(self, reason: Reason) -> str:
-        return _WORDS[reason]
+        return _WORDS.get(reason, reason.value)
 
-    def device_ids(self, cards: NodeGpus) -> Sequence[tuple[str, str]]:
+    def device_ids(self, resource: str, cards: NodeGpus) -> Sequence[tuple[str, str]]:
         return [(f"{gpu.uuid}-_-{unit}", gpu.uuid) for gpu in cards.gpus for unit in range(cards.units(gpu))]
 
     def node_resources(self, cards: NodeGpus) -> Mapping[str, int]:
-        return {GPU_COUNT: len(cards.gpus)}
+        return {self.gpu_count: len(cards.gpus)}
 
     def environment(self, request: Request, container: str, placement: Placement, cards: NodeGpus) -> Mapping[str, str]:
         gpu = _card(placement, cards)
@@ -130,8 +132,8 @@ class GpuShare:
         return {
             "NVIDIA_VISIBLE_DEVICES": gpu.uuid,
             IDX: str(gpu.index),
-            POD: str(request.memory.amount),
-            CONTAINER: str(own.memory.amount),
+            POD: str(_units(request)),
+            CONTAINER: str(own.part.memory.amount),
             DEV: str(cards.units(gpu)),
         }
 
@@ -147,28 +149,21 @@ class GpuShare:
                         "image": "docker.io/local/busybox:1",
                         "imagePullPolicy": "IfNotPresent",
                         "command": ["sleep", "3600"],
-                        "resources": {"limits": {GPU_MEM: "3"}},
+                        "resources": {"limits": {self.gpu_mem: "3"}},
                     }
                 ]
             },
         }
 
     def _refuse_several_cards(self, pod: Pod) -> None:
-        asks_count = any(GPU_COUNT in container.limits for container, _ in pod.containers())
-        if asks_count or GPU_COUNT in pod.metadata.labels:
-            raise BadDemand(f"{GPU_COUNT} is not served by this version of Aliquot; ask for {GPU_MEM} alone")
+        asks_count = any(self.gpu_count in container.limits for container, _ in pod.containers())
+        if asks_count or self.gpu_count in pod.metadata.labels:
+            raise BadDemand(f"{self.gpu_count} is not served by this version of Aliquot; ask for {self.gpu_mem} alone")
 
 
-def _units(container: Container) -> int:
-    try:
-        return whole(str(container.limits.get(GPU_MEM, 0)))
-    except BadQuantity as error:
-        raise BadDemand(f"container {container.name}, limits, {GPU_MEM}: {error}") from error
-
-
-def _index(text: str) -> int:
-    """The index in an annotation; -1, which no card has, if it is none."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
+def _units(request: Request) -> int:
+    """What the pod holds at most, in node units."""
+    return peak((container.life, container.part.memory.amount) for container in request.containers)
 
 
 def _card(placement: Placement, cards: NodeGpus) -> Gpu:

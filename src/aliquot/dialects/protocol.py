@@ -1,70 +1,186 @@
-"""What a dialect declares. Agent, control plane, doors and demo read it and know no vendor's name themselves."""
+"""What a dialect declares. Agent, control plane, doors and demo read it and know no vendor's name themselves.
 
+A dialect is a subclass in one module: what it must say is abstract, the rest has defaults that fit most vocabularies.
+"""
+
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from aliquot.model import Node, NodeGpus, Placement, Pod, Reason, Request
+from aliquot.errors import BadConfig, BadDemand, BadQuantity, BadRecord
+from aliquot.model import Container, Gpu, Node, NodeGpus, Placement, Pod, Reason, Request, Wishes
+from aliquot.model.quantity import whole
 
 
-class Dialect(Protocol):
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """An extended resource of a dialect: its name, what 1 of it means, and the socket of its device plug-in, if it has
+    one."""
+
+    name: str
+    unit: str
+    socket: str = ""
+
+
+class Dialect(ABC):
+    name: ClassVar[str]
+    standard_prefix: ClassVar[str]
+    """Of its resources and annotations; a cluster may configure another."""
+    node_labels: ClassVar[Mapping[str, str]] = {}
+    """Labels by which the original marks its nodes; `dialect.aliquot.io/<name>=true` always works."""
+    node_policy: ClassVar[str] = "binpack"
+    gpu_policy: ClassVar[str] = "binpack"
+    """The default policies, by their names in the engine's tables."""
+
+    def __init__(self, prefix: str = "") -> None:
+        self.prefix = prefix or self.standard_prefix
+        if not self.prefix.isascii() or not self.prefix.replace(".", "").replace("-", "").isalnum():
+            raise BadConfig(f"prefix of dialect {self.name}: {prefix!r} is not the first half of a resource name")
+
+    # -- names
+
     @property
-    def name(self) -> str: ...
+    @abstractmethod
+    def resources(self) -> Sequence[Resource]:
+        """Every resource by which a pod speaks this dialect. The first one carries the devices."""
 
     @property
     def resource(self) -> str:
-        """The extended resource that the node's device plug-in serves."""
+        """The extended resource whose device plug-in hands out the cards."""
+        return self.resources[0].name
 
     @property
     def socket(self) -> str:
-        """File name of the device plug-in's socket, as the original's."""
+        """File name of that device plug-in's socket, as the original's."""
+        return self.resources[0].socket
 
     @property
-    def gpu_policy(self) -> str:
-        """The default policy for the choice of a card, by its name in the engine's table."""
+    @abstractmethod
+    def placement_keys(self) -> Sequence[str]:
+        """The annotations and labels that say where a pod was put; one that ends in `*` stands for all that begin so.
+        Users may not write them."""
 
     # -- reading what is asked and what there is
 
     def speaks(self, pod: Pod) -> bool:
         """Whether the pod names a resource of this dialect."""
+        return any(
+            resource.name in container.limits for container, _ in pod.containers() for resource in self.resources
+        )
 
+    @abstractmethod
     def demand(self, pod: Pod) -> Request:
         """What the pod asks for. Raises BadDemand with the field's name and what to write instead."""
 
     def held(self, pod: Pod) -> Request:
         """What a bound pod holds, counted as the original counts it: it may ask what we would not place."""
+        return self.demand(pod)
+
+    def wishes(self, pod: Pod) -> Wishes:
+        """What the dialect's own annotations and labels wish, also on pods of other dialects. Raises BadDemand."""
+        return Wishes()
 
     def capacity(self, node: Node) -> NodeGpus | None:
         """The cards of a node that publishes no inventory, with ids `node/index`; None if it has none."""
+        return None
 
+    @abstractmethod
     def read_back(self, pod: Pod, cards: NodeGpus) -> Placement | None:
-        """The placement in the dialect's own annotations of a bound pod, as its original wrote them."""
+        """The placement in the dialect's own annotations of a bound pod, as its original wrote them.
+
+        Raises BadRecord for keys that are there and cannot be read."""
 
     # -- writing
 
+    @abstractmethod
     def annotations(self, request: Request, placement: Placement, cards: NodeGpus, now_ns: int) -> Mapping[str, str]:
         """The dialect's own keys beside `aliquot.io/placement`, exactly as its original writes them at bind."""
 
+    def labels(self, request: Request, placement: Placement, cards: NodeGpus) -> Mapping[str, str]:
+        """Labels that the original writes beside the annotations."""
+        return {}
+
     def handed_over(self, pod: Pod) -> bool:
-        """Whether the pod already carries the marks of its hand-over."""
+        """Whether the node has given the pod its cards. Without marks of the dialect's own: whether it has run."""
+        return pod.started
 
     def hand_over_marks(self, now_ns: int) -> Mapping[str, str]:
         """The keys that change when the node has handed the cards to the pod."""
+        return {}
 
     def words(self, reason: Reason) -> str:
         """A refusal in the original's words, without node names or changing numbers."""
+        return reason.value
 
     # -- on the node
 
-    def device_ids(self, cards: NodeGpus) -> Sequence[tuple[str, str]]:
-        """Every (id, uuid) that the device plug-in offers. kubelet hands them out mixed: they only count."""
+    @abstractmethod
+    def device_ids(self, resource: str, cards: NodeGpus) -> Sequence[tuple[str, str]]:
+        """Every (id, uuid) that the device plug-in of one resource offers. kubelet hands them out mixed: they only
+        count."""
 
     def node_resources(self, cards: NodeGpus) -> Mapping[str, int]:
         """Further resources of the node's status that no device plug-in serves."""
+        return {}
 
     def environment(self, request: Request, container: str, placement: Placement, cards: NodeGpus) -> Mapping[str, str]:
         """What the container finds in its environment, beside the device nodes."""
+        return {"NVIDIA_VISIBLE_DEVICES": ",".join(part.uuid for part in placement.containers[container])}
 
     # -- showing
 
+    @abstractmethod
     def sample_pod(self) -> Mapping[str, Any]:
         """A pod manifest that a user of this dialect would write."""
+
+
+# -- what most dialects need to read
+
+
+def limit(container: Container, resource: str) -> int:
+    """How much of a resource a container asks for. Raises BadDemand that names both."""
+    try:
+        return whole(str(container.limits.get(resource, 0)))
+    except BadQuantity as error:
+        raise BadDemand(f"container {container.name}, limits, {resource}: {error}") from error
+
+
+def capacity_of(node: Node, resource: str) -> int:
+    """How much of a resource a node has; 0 if it has none or says nonsense."""
+    try:
+        return whole(str((node.status.capacity or {}).get(resource, 0)))
+    except BadQuantity:
+        return 0
+
+
+MOST_CARDS = 1024
+"""No node has more; a status that says so is nonsense."""
+
+
+def equal_cards(node: Node, count: int, mib: int, unit_mib: int = 1, model: str = "unknown") -> NodeGpus | None:
+    """A node whose original plug-in tells only how many cards there are and how large each is."""
+    if not 0 < count <= MOST_CARDS or mib <= 0:
+        return None
+    name = node.metadata.name
+    gpus = (Gpu(f"{name}/{index}", index, index, model, mib) for index in range(count))
+    return NodeGpus(name, tuple(gpus), unit_mib)
+
+
+def card_numbers(key: str, text: str) -> tuple[int, ...]:
+    """Card indexes in an annotation, `0` or `0,3`. Raises BadRecord that names the key."""
+    numbers = tuple(_number(item) for item in text.split(","))
+    if min(numbers) < 0 or len(set(numbers)) < len(numbers):
+        raise BadRecord(f"{key}: {text[:64]!r} is not a list of different card numbers")
+    return numbers
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
+
+
+def card_at(key: str, index: int, cards: NodeGpus) -> Gpu:
+    gpu = cards.by_index.get(index)
+    if gpu is None:
+        raise BadRecord(f"{key} names card {index}, which node {cards.node} does not have")
+    return gpu

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from aliquot.dialects.protocol import Dialect
-from aliquot.dialects.table import DIALECTS, dialect_of
+from aliquot.dialects.table import Dialects
 from aliquot.errors import BadRecord, NotPlaced, Refused
-from aliquot.model import Charge, Gpu, Node, NodeGpus, Placement, Pod, Request, Slice, charges
+from aliquot.model import Charge, Gpu, Node, NodeGpus, Part, Placement, Pod, Request, Slice, charges, cut
 from aliquot.model.records import INVENTORY, PLACEMENT, read_inventory, read_placement
 
 
@@ -31,25 +31,33 @@ class Holding:
     doubt: str = ""
 
 
-def demand_of(pod: Pod) -> Demand | None:
-    """What a pod asks for; None without GPU. Raises BadDemand."""
-    dialect = dialect_of(pod)
-    return Demand(dialect, dialect.demand(pod)) if dialect else None
+def demand_of(pod: Pod, dialects: Dialects) -> Demand | None:
+    """What a pod asks for; None without GPU. Raises BadDemand.
+
+    Its wishes may be said in the words of any dialect."""
+    dialect = dialects.of(pod)
+    if dialect is None:
+        return None
+    request = dialect.demand(pod)
+    wishes = request.wishes
+    for other in dialects.values():
+        wishes &= other.wishes(pod)
+    return Demand(dialect, replace(request, wishes=wishes))
 
 
-def cards_of(node: Node) -> NodeGpus:
+def cards_of(node: Node, dialects: Dialects) -> NodeGpus:
     """A node's cards: as its agent published them, else as an original's plug-in left them in its status."""
     inventory = node.metadata.annotations.get(INVENTORY)
     if inventory is not None:
         return read_inventory(node.metadata.name, inventory)
-    seen = (dialect.capacity(node) for dialect in DIALECTS.values())
+    seen = (dialect.capacity(node) for dialect in dialects.values())
     return next((cards for cards in seen if cards), NodeGpus(node.metadata.name, (), unit_mib=1))
 
 
-def holding_of(pod: Pod, cards: NodeGpus) -> Holding | None:
+def holding_of(pod: Pod, cards: NodeGpus, dialects: Dialects) -> Holding | None:
     """What a bound pod holds; None without GPU. Raises BadDemand, and NotPlaced or BadRecord for a pod that has got
     nothing yet."""
-    dialect = dialect_of(pod)
+    dialect = dialects.of(pod)
     if dialect is None:
         return None
     request = dialect.held(pod)
@@ -58,10 +66,15 @@ def holding_of(pod: Pod, cards: NodeGpus) -> Holding | None:
     except (BadRecord, Refused) as error:
         if not dialect.handed_over(pod):
             raise
-        everywhere = Charge(request.cores, request.memory.mib(cards.unit_mib))
         unknown = Placement(cards.node, dialect.name, {})
-        return Holding(unknown, {gpu.uuid: everywhere for gpu in cards.gpus}, str(error))
+        return Holding(unknown, {gpu.uuid: _all_on(gpu, request, cards) for gpu in cards.gpus}, str(error))
     return Holding(placement, charges(placement, request))
+
+
+def _all_on(gpu: Gpu, request: Request, cards: NodeGpus) -> Charge:
+    """Every container of a request on one card."""
+    parts = {container.name: (cut(container.part, gpu, cards.unit_mib),) for container in request.containers}
+    return charges(Placement(cards.node, request.dialect, parts), request)[gpu.uuid]
 
 
 def placement_of(pod: Pod, demand: Demand, cards: NodeGpus) -> Placement:
@@ -101,14 +114,19 @@ def _moved(part: Slice, gpu: Gpu) -> Slice:
 
 
 def _as_demanded(placement: Placement, request: Request, cards: NodeGpus) -> Placement:
-    """Every container holds at least what it asks for, whatever the record says: users can write records."""
+    """Every container holds what it asks for, whatever the record says: users can write records."""
     containers = dict(placement.containers)
     for container in request.containers:
-        parts = containers.get(container.name)
-        if not parts:
-            raise BadRecord(f"{PLACEMENT} has no part for container {container.name}")
-        short_mib = max(0, container.memory.mib(cards.unit_mib) - sum(part.mib for part in parts))
-        short_cores = max(0, container.cores - sum(part.cores for part in parts))
-        first = replace(parts[0], mib=parts[0].mib + short_mib, cores=parts[0].cores + short_cores)
-        containers[container.name] = (first, *parts[1:])
+        parts = containers.get(container.name, ())
+        if len({part.uuid for part in parts}) < container.part.cards:
+            raise BadRecord(
+                f"{PLACEMENT} names {len(parts)} cards for container {container.name}, "
+                f"which asks for {container.part.cards}"
+            )
+        containers[container.name] = tuple(_as_asked(part, container.part, cards) for part in parts)
     return replace(placement, containers=containers)
+
+
+def _as_asked(given: Slice, part: Part, cards: NodeGpus) -> Slice:
+    gpu = cards.by_uuid.get(given.uuid)
+    return cut(part, gpu, cards.unit_mib) if gpu else given

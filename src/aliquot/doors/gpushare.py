@@ -8,7 +8,6 @@ import structlog
 import aliquot
 from aliquot import faults
 from aliquot.control import ControlPlane
-from aliquot.dialects import demand_of
 from aliquot.doors import asgi
 from aliquot.doors.extender import (
     BadCall,
@@ -63,7 +62,7 @@ class GpuShareDoor:
     def _refusals(self, asked: FilterCall) -> dict[str, str]:
         """Why each refused node is refused. A bad demand is refused everywhere: an Error would be retried for ever."""
         try:
-            demand = demand_of(asked.pod)
+            demand = self._plane.books.demand_of(asked.pod)
         except BadDemand as error:
             return dict.fromkeys(asked.names, str(error))
         if demand is None:

@@ -7,9 +7,9 @@ import structlog
 
 from aliquot.clock import came
 from aliquot.control import ControlPlane
-from aliquot.dialects import Demand, Dialect, demand_of
+from aliquot.dialects import Dialect
 from aliquot.engine import Judgement
-from aliquot.errors import AliquotError, BadDemand
+from aliquot.errors import AliquotError, BadDemand, BadQuantity
 from aliquot.model import Node, Pod
 from aliquot.model.quantity import whole
 
@@ -67,7 +67,7 @@ class Scheduler:
         """The node for a pod, or why there is none: the reasons counted, as kube-scheduler words it."""
         usable = [node for node in self._plane.nodes.all() if _is_usable(node, pod)]
         try:
-            demand = demand_of(pod)
+            demand = self._plane.books.demand_of(pod)
         except BadDemand as error:
             return None, str(error)
         if demand is None:
@@ -76,16 +76,15 @@ class Scheduler:
         if tried := self._plane.books.ledger.nodes_of(pod.metadata.uid) & {node.key for node in usable}:
             return min(tried), ""
         judgement = self._plane.books.judge(demand)
-        best = judgement.best(node.key for node in usable if self._offers(node, demand))
+        best = judgement.best(node.key for node in usable if self._offers(node, pod, demand.dialect.resource))
         return best, "" if best else _count([_refusal(node, demand.dialect, judgement) for node in usable])
 
-    def _offers(self, node: Node, demand: Demand) -> bool:
+    def _offers(self, node: Node, pod: Pod, resource: str) -> bool:
         """Whether kubelet has the ids left: it fails a pod for good that asks for more, and starts one without its
         devices, saying nothing, while no plug-in has registered their resource."""
-        resource = demand.dialect.resource
         offered = whole(str((node.status.allocatable or {}).get(resource, 0)))
-        taken = sum(_ids(pod, demand.dialect) for pod in self._plane.pods_on(node.key) if not pod.ended)
-        return offered - taken >= demand.request.memory.amount
+        taken = sum(_ids(other, resource) for other in self._plane.pods_on(node.key) if not other.ended)
+        return offered - taken >= pod.asks(resource)
 
 
 def _is_usable(node: Node, pod: Pod) -> bool:
@@ -93,11 +92,11 @@ def _is_usable(node: Node, pod: Pod) -> bool:
     return node.ready and not node.spec.unschedulable and wanted <= node.metadata.labels.items()
 
 
-def _ids(pod: Pod, dialect: Dialect) -> int:
-    """How many ids of a dialect's resource kubelet counts for a bound pod, placed or not."""
+def _ids(pod: Pod, resource: str) -> int:
+    """How many ids of a resource kubelet counts for a bound pod, placed or not."""
     try:
-        return dialect.held(pod).memory.amount if dialect.speaks(pod) else 0
-    except BadDemand:
+        return pod.asks(resource)
+    except BadQuantity:
         return 0
 
 

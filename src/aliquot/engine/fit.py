@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from aliquot.engine.fleet import Fleet
 from aliquot.engine.policies import GPU_POLICIES
-from aliquot.model import Placement, Reason, Request, Slice, Unit
+from aliquot.model import Placement, Reason, Request, Unit, cut, peak
 
 _NEVER = np.iinfo(np.int64).max
 
@@ -48,12 +48,7 @@ class Judgement:
         return Placement(
             node=node,
             dialect=self.request.dialect,
-            containers={
-                container.name: (
-                    Slice(gpu.uuid, gpu.index, gpu.minor, container.cores, container.memory.mib(unit_mib)),
-                )
-                for container in self.request.containers
-            },
+            containers={container.name: (cut(container.part, gpu, unit_mib),) for container in self.request.containers},
         )
 
     def best(self, nodes: Iterable[str]) -> str | None:
@@ -72,10 +67,11 @@ class Judgement:
 def judge(fleet: Fleet, request: Request, gpu_policy: str) -> Judgement:
     """Judge a request on every card at once. Reads the Fleet, changes nothing."""
     width = fleet.width
-    memory = request.memory
-    need_mib = memory.amount * (fleet.unit_mib[:width] if memory.unit is Unit.NODE else np.ones(width, np.int64))
+    amount = peak((container.life, container.part.memory.amount) for container in request.containers)
+    unit = request.containers[0].part.memory.unit
+    need_mib = amount * (fleet.unit_mib[:width] if unit is Unit.NODE else np.ones(width, np.int64))
     # a card whose cores are sold out takes nobody, not even a request that names no cores
-    need_cores = max(1, request.cores)
+    need_cores = max(1, peak((container.life, container.part.cores) for container in request.containers))
     free_mib = fleet.free_mib[:, :width]
     possible = fleet.sellable[:, :width] & (free_mib >= need_mib) & (fleet.free_cores[:, :width] >= need_cores)
     rank = np.where(possible, GPU_POLICIES[gpu_policy](fleet)[:, :width], _NEVER)

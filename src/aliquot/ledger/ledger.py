@@ -7,9 +7,11 @@ again elsewhere: both stay charged until the cluster shows which one holds.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from math import inf
 
 from aliquot.errors import NoRoom
-from aliquot.model import CORES, Charge, NodeGpus, Placement
+from aliquot.model import Charge, NodeGpus, Placement
+from aliquot.model.selling import conflict, is_oversold, left_of
 
 
 class State(Enum):
@@ -17,12 +19,33 @@ class State(Enum):
     BOUND = "bound"
 
 
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A pod, as far as the books care: its UID is its identity, the rest is for quotas, preemption and people."""
+
+    uid: str
+    pod: str = ""
+    priority: int = 0
+
+    @property
+    def namespace(self) -> str:
+        return self.pod.partition("/")[0]
+
+
 @dataclass(frozen=True)
 class Entry:
-    uid: str
+    """`since` is when the part was taken; a claim with `until` is given back then unless it is bound before."""
+
+    owner: Owner
     placement: Placement
     charges: Mapping[str, Charge]
     state: State
+    since: float = 0.0
+    until: float = inf
+
+    @property
+    def uid(self) -> str:
+        return self.owner.uid
 
     @property
     def node(self) -> str:
@@ -52,28 +75,27 @@ class _NodeBooks:
     def _add(self, charges: Mapping[str, Charge], sign: int) -> None:
         self.version += 1
         for uuid, charge in charges.items():
-            total = self.used.get(uuid, Charge()) + Charge(sign * charge.cores, sign * charge.mib)
+            before = self.used.get(uuid, Charge())
+            total = before + charge if sign > 0 else before - charge
             if total == Charge():
                 self.used.pop(uuid, None)
             else:
                 self.used[uuid] = total
 
-    def free(self, uuid: str, *, without: str = "") -> Charge:
-        """What is left of a card, never below nothing: an over-sold card is full, not bottomless.
-
-        What the pod `without` holds is not counted.
-        """
-        gpu = self.cards.by_uuid.get(uuid) if self.cards else None
-        if gpu is None:
-            return Charge()
-        used = self.used.get(uuid, Charge())
+    def held(self, uuid: str, *, without: str = "") -> Charge:
+        """What is taken of a card; what the pod `without` holds is not counted."""
         own = self.entries[without].charges.get(uuid, Charge()) if without in self.entries else Charge()
-        return Charge(max(0, CORES - used.cores + own.cores), max(0, gpu.mib - used.mib + own.mib))
+        return self.used.get(uuid, Charge()) - own
+
+    def free(self, uuid: str) -> Charge:
+        """What is left of a card, never below nothing: an over-sold card is full, not bottomless."""
+        gpu = self.cards.by_uuid.get(uuid) if self.cards else None
+        return left_of(gpu, self.used.get(uuid, Charge())) if gpu else Charge()
 
     def oversold(self) -> Iterator[str]:
         for uuid, used in self.used.items():
             gpu = self.cards.by_uuid.get(uuid) if self.cards else None
-            if gpu is not None and (used.mib > gpu.mib or used.cores > CORES):
+            if gpu is not None and is_oversold(gpu, used):
                 yield uuid
 
 
@@ -103,33 +125,53 @@ class Ledger:
 
     # -- who holds what
 
-    def claim(self, uid: str, placement: Placement, charges: Mapping[str, Charge]) -> Entry:
+    def claim(
+        self,
+        owner: Owner,
+        placement: Placement,
+        charges: Mapping[str, Charge],
+        *,
+        since: float = 0.0,
+        until: float = inf,
+    ) -> Entry:
         """Take the parts for a pod that is about to be bound. Raises NoRoom, and changes nothing, if one does not fit.
 
-        Claiming again for the same pod and node replaces the earlier claim.
+        Claiming again for the same pod and node replaces the earlier claim; what is bound stays as it is.
         """
-        self._refuse_overcommit(self._nodes.get(placement.node, _NodeBooks()), uid, charges)
-        return self._enter(Entry(uid, placement, dict(charges), State.CLAIMED))
+        bound = self.entry(owner.uid, placement.node)
+        if bound is not None and bound.state is State.BOUND:
+            return bound
+        self._refuse_overcommit(self._nodes.get(placement.node, _NodeBooks()), owner.uid, charges)
+        return self._enter(Entry(owner, placement, dict(charges), State.CLAIMED, since, until))
 
-    def adopt(self, uid: str, placement: Placement, charges: Mapping[str, Charge]) -> Entry:
+    def adopt(
+        self, owner: Owner, placement: Placement, charges: Mapping[str, Charge], *, since: float = 0.0
+    ) -> Entry:
         """Enter what the cluster shows as a fact. Never refused: a card sold twice by others is reported, not hidden.
 
         The pod's claims on other nodes are dropped, since it can only be bound once.
         """
-        for other in self.nodes_of(uid) - {placement.node}:
-            self._give_back(uid, other)
-        return self._enter(Entry(uid, placement, dict(charges), State.BOUND))
+        for other in self.nodes_of(owner.uid) - {placement.node}:
+            self._give_back(owner.uid, other)
+        return self._enter(Entry(owner, placement, dict(charges), State.BOUND, since))
 
     def confirm(self, uid: str, node: str) -> None:
         """The Binding was accepted. A pod that has gone in the meantime stays gone."""
         entry = self.entry(uid, node)
         if entry is not None:
-            self._nodes[node].entries[uid] = replace(entry, state=State.BOUND)
+            self._nodes[node].entries[uid] = replace(entry, state=State.BOUND, until=inf)
 
     def release(self, uid: str, node: str | None = None) -> list[str]:
         """Give back what a pod holds, on one node or on all. Returns the nodes that changed."""
         nodes = sorted(self._nodes_of.get(uid, ())) if node is None else [node]
         return [name for name in nodes if self._give_back(uid, name)]
+
+    def expire(self, now: float) -> list[Entry]:
+        """Give back every claim whose time has come. Returns them; what is bound never expires."""
+        late = [entry for books in self._nodes.values() for entry in books.entries.values() if entry.until <= now]
+        for entry in late:
+            self._give_back(entry.uid, entry.node)
+        return late
 
     # -- questions
 
@@ -187,9 +229,6 @@ class Ledger:
         for uuid, charge in charges.items():
             if books.cards is None or uuid not in books.cards.by_uuid:
                 raise NoRoom(f"the node has no card {uuid}")
-            free = books.free(uuid, without=uid)
-            if charge.mib > free.mib or charge.cores > free.cores:
-                raise NoRoom(
-                    f"card {uuid} has {free.mib} MiB and {free.cores} % of cores left, "
-                    f"not {charge.mib} MiB and {charge.cores} %"
-                )
+            gpu, others = books.cards.by_uuid[uuid], books.held(uuid, without=uid)
+            if why := conflict(gpu, others, charge):
+                raise NoRoom(f"card {uuid} {why}")

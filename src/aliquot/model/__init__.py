@@ -1,26 +1,40 @@
 """The one internal model: pure values that every other room speaks in."""
 
-from aliquot.model.gpu import CORES, Gpu, NodeGpus
-from aliquot.model.kubernetes import Node, Object, Pod
-from aliquot.model.placement import Charge, Placement, Slice, charges
+from aliquot.model.charge import Charge, Life, peak, peak_charge
+from aliquot.model.gpu import CORES, Gpu, Link, Mode, NodeGpus
+from aliquot.model.kubernetes import Container, Node, Object, Pod
+from aliquot.model.placement import Placement, Slice, charges, cut
 from aliquot.model.reasons import Reason
-from aliquot.model.request import ContainerRequest, Life, Memory, Request, Unit
+from aliquot.model.request import ContainerRequest, Memory, Part, Request, Unit
+from aliquot.model.wishes import ANY_MIG, ModelWish, Topology, Wishes, is_model
 
 __all__ = [
     "CORES",
     "Gpu",
+    "Link",
+    "Mode",
     "NodeGpus",
     "Memory",
     "Unit",
+    "Part",
     "Life",
     "ContainerRequest",
     "Request",
+    "Wishes",
+    "ModelWish",
+    "is_model",
+    "Topology",
+    "ANY_MIG",
     "Slice",
+    "cut",
     "Placement",
     "Charge",
     "charges",
+    "peak",
+    "peak_charge",
     "Reason",
     "Object",
     "Pod",
+    "Container",
     "Node",
 ]

@@ -2,15 +2,37 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from functools import cached_property
 
 CORES = 100
-"""A card's cores are counted in percent."""
+"""A card's cores are counted in percent; so are those of a MIG instance, of the instance."""
+
+
+class Mode(Enum):
+    """How a card may be shared. A card has one mode at a time: MPS would break neighbours that do not use it."""
+
+    ANY = "any"  # the first pod on an empty card decides
+    EXCLUSIVE = "exclusive"
+    TIME_SLICED = "time-sliced"
+    MPS = "mps"
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """How well a card reaches another one, on the scale of `aliquot.model.links`."""
+
+    uuid: str
+    score: int
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One card. Its identity is the uuid; index (NVML's order) and minor (the device node) can differ."""
+    """One card, or one static MIG instance. Its identity is the uuid; index (NVML's order) and minor (the device node)
+    can differ.
+
+    `slots` is into how many MPS parts the card is cut; `parent` and `profile` (such as 1g.5gb) make it an instance.
+    """
 
     uuid: str
     index: int
@@ -19,15 +41,28 @@ class Gpu:
     mib: int
     numa: int | None = None
     healthy: bool = True
+    cordoned: bool = False
+    slots: int = 0
+    mode: Mode = Mode.ANY
+    parent: str = ""
+    profile: str = ""
+    links: tuple[Link, ...] = ()
 
 
 @dataclass(frozen=True)
 class NodeGpus:
-    """The cards of one node, by ascending index, and how many MiB one unit of its memory resources is."""
+    """The cards of one node, by ascending index, and how many MiB one unit of its memory resources is.
+
+    `dialects` are those that the node serves, empty if it does not say; `model` and `pool` are what its labels call its
+    cards, for quotas.
+    """
 
     node: str
     gpus: tuple[Gpu, ...]
     unit_mib: int
+    dialects: frozenset[str] = frozenset()
+    model: str = ""
+    pool: str = ""
 
     @cached_property
     def by_uuid(self) -> Mapping[str, Gpu]:
@@ -36,6 +71,18 @@ class NodeGpus:
     @cached_property
     def by_index(self) -> Mapping[int, Gpu]:
         return {gpu.index: gpu for gpu in self.gpus}
+
+    @cached_property
+    def parents(self) -> frozenset[str]:
+        """Cards that are cut into instances: these are sold in their place."""
+        return frozenset(gpu.parent for gpu in self.gpus if gpu.parent)
+
+    def sells(self, gpu: Gpu) -> bool:
+        """Whether anything of a card may be sold now."""
+        return gpu.healthy and not gpu.cordoned and gpu.uuid not in self.parents
+
+    def serves(self, dialect: str) -> bool:
+        return not self.dialects or dialect in self.dialects
 
     def units(self, gpu: Gpu) -> int:
         """Whole units of memory that a card can sell."""

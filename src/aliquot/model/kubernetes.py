@@ -5,7 +5,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from aliquot.model.request import Life
+from aliquot.model.charge import Life, peak
+from aliquot.model.quantity import whole
 
 
 class _Wire(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
@@ -64,6 +65,7 @@ class PodSpec(_Wire, frozen=True):
     node_selector: dict[str, str] | None = None
     scheduler_name: str = ""
     scheduling_gates: list[Present] | None = None
+    priority: int | None = None
 
 
 class Waiting(_Wire, frozen=True):
@@ -73,6 +75,7 @@ class Waiting(_Wire, frozen=True):
 
 class ContainerState(_Wire, frozen=True):
     running: Present | None = None
+    terminated: Present | None = None
     waiting: Waiting | None = None
 
 
@@ -105,12 +108,22 @@ class Pod(Object, frozen=True):
         statuses = [*(self.status.container_statuses or ()), *(self.status.init_container_statuses or ())]
         return self.status.phase in ("Succeeded", "Failed") and all(s.state.running is None for s in statuses)
 
+    @property
+    def started(self) -> bool:
+        """A container of it runs, or has run."""
+        statuses = [*(self.status.container_statuses or ()), *(self.status.init_container_statuses or ())]
+        return any(s.state.running is not None or s.state.terminated is not None for s in statuses)
+
     def containers(self) -> Iterator[tuple[Container, Life]]:
         """Every container in the order in which kubelet starts them, with how its part counts."""
         for container in self.spec.init_containers or ():
             yield container, Life.SIDECAR if container.restart_policy == "Always" else Life.INIT
         for container in self.spec.containers:
             yield container, Life.MAIN
+
+    def asks(self, resource: str) -> int:
+        """How much of an extended resource Kubernetes counts for the pod. Raises BadQuantity."""
+        return peak((life, whole(str(container.limits.get(resource, 0)))) for container, life in self.containers())
 
 
 class NodeStatus(_Wire, frozen=True):

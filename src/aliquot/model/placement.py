@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from aliquot.model.request import Life, Request, peak
+from aliquot.model.charge import Charge, Life, peak_charge
+from aliquot.model.gpu import Gpu
+from aliquot.model.request import Part, Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +17,17 @@ class Slice:
     minor: int
     cores: int
     mib: int
+    slots: int = 0
+
+    @property
+    def charge(self) -> Charge:
+        return Charge(self.cores, self.mib, self.slots, shares=0 if self.slots else 1)
+
+
+def cut(part: Part, gpu: Gpu, unit_mib: int) -> Slice:
+    """What a container gets of one card for its part."""
+    charge = part.on(gpu, unit_mib)
+    return Slice(gpu.uuid, gpu.index, gpu.minor, charge.cores, charge.mib, charge.slots)
 
 
 @dataclass(frozen=True)
@@ -28,17 +41,6 @@ class Placement:
             yield from slices
 
 
-@dataclass(frozen=True, slots=True)
-class Charge:
-    """What a pod takes from one card."""
-
-    cores: int = 0
-    mib: int = 0
-
-    def __add__(self, other: "Charge") -> "Charge":
-        return Charge(self.cores + other.cores, self.mib + other.mib)
-
-
 def charges(placement: Placement, request: Request) -> dict[str, Charge]:
     """What a placed pod takes from each card, by uuid: init containers count as max, the rest as sum.
 
@@ -47,11 +49,8 @@ def charges(placement: Placement, request: Request) -> dict[str, Charge]:
     lives = {container.name: container.life for container in request.containers}
     ordered = [name for name in lives if name in placement.containers]
     ordered += [name for name in placement.containers if name not in lives]
-    cores: dict[str, list[tuple[Life, int]]] = {}
-    mib: dict[str, list[tuple[Life, int]]] = {}
+    held: dict[str, list[tuple[Life, Charge]]] = {}
     for name in ordered:
         for part in placement.containers[name]:
-            life = lives.get(name, Life.MAIN)
-            cores.setdefault(part.uuid, []).append((life, part.cores))
-            mib.setdefault(part.uuid, []).append((life, part.mib))
-    return {uuid: Charge(peak(cores[uuid]), peak(mib[uuid])) for uuid in cores}
+            held.setdefault(part.uuid, []).append((lives.get(name, Life.MAIN), part.charge))
+    return {uuid: peak_charge(parts) for uuid, parts in held.items()}

@@ -6,4 +6,22 @@ from enum import Enum
 class Reason(Enum):
     UNKNOWN_NODE = "unknown node"
     NO_GPUS = "the node has no GPU that Aliquot shares"
-    NO_CARD_FITS = "no single healthy GPU has that much left"
+    NOT_SERVED = "the node does not serve this kind of GPU request"
+    WRONG_POOL = "the namespace's GPU quota does not include the node's pool"
+    OVER_QUOTA = "the namespace's GPU quota for the node's model is used up"
+    WRONG_MODEL = "no GPU of the wanted model"
+    WRONG_CARD = "no GPU that the pod's wishes allow"
+    NOT_SELLABLE = "every GPU that would do is unhealthy or cordoned"
+    WRONG_MODE = "every GPU that would do is shared in another way"
+    TOO_LARGE = "more than the node's GPUs have even when empty"
+    NO_TOPOLOGY = "not enough connected GPUs"
+    NO_CARD_FITS = "not enough room on the node's GPUs now"
+    SEARCH_LIMIT = "search limit: too many ways to try, a placement may exist"
+
+    @property
+    def may_change(self) -> bool:
+        """Whether the end of other pods can make the node fit."""
+        return self in _ROOM
+
+
+_ROOM = {Reason.NO_CARD_FITS, Reason.NO_TOPOLOGY, Reason.WRONG_MODE, Reason.OVER_QUOTA, Reason.SEARCH_LIMIT}

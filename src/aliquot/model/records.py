@@ -5,7 +5,7 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from aliquot.errors import BadRecord
-from aliquot.model.gpu import Gpu, NodeGpus
+from aliquot.model.gpu import Gpu, Link, Mode, NodeGpus
 from aliquot.model.placement import Placement, Slice
 
 PLACEMENT = "aliquot.io/placement"
@@ -17,12 +17,13 @@ _Amount = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 _Unit = Annotated[int, msgspec.Meta(ge=1, le=2**20)]
 
 
-class _Slice(msgspec.Struct, frozen=True):
+class _Slice(msgspec.Struct, frozen=True, omit_defaults=True):
     uuid: str
     index: _Amount
     minor: _Amount
     cores: _Amount
     mib: _Amount
+    slots: _Amount = 0
 
 
 class _Placement(msgspec.Struct, frozen=True):
@@ -40,6 +41,13 @@ class _Gpu(msgspec.Struct, frozen=True, omit_defaults=True):
     mib: _Amount
     numa: int | None = None
     healthy: bool = True
+    cordoned: bool = False
+    slots: _Amount = 0
+    mode: Mode = Mode.ANY
+    parent: str = ""
+    profile: str = ""
+    links: dict[str, _Amount] = {}
+    """uuid of another card of the node -> how well it is reached."""
 
 
 class _Inventory(msgspec.Struct, frozen=True, rename={"unit_mib": "unitMiB"}):
@@ -47,6 +55,8 @@ class _Inventory(msgspec.Struct, frozen=True, rename={"unit_mib": "unitMiB"}):
     unit_mib: _Unit
     gpus: list[_Gpu]
 
+
+_PLAIN = tuple(name for name in _Gpu.__struct_fields__ if name != "links")
 
 _Record = TypeVar("_Record", _Placement, _Inventory)
 
@@ -57,7 +67,7 @@ def write_placement(placement: Placement) -> str:
         node=placement.node,
         dialect=placement.dialect,
         containers={
-            name: [_Slice(s.uuid, s.index, s.minor, s.cores, s.mib) for s in slices]
+            name: [_Slice(s.uuid, s.index, s.minor, s.cores, s.mib, s.slots) for s in slices]
             for name, slices in placement.containers.items()
         },
     )
@@ -70,15 +80,25 @@ def read_placement(text: str) -> Placement:
         node=record.node,
         dialect=record.dialect,
         containers={
-            name: tuple(Slice(s.uuid, s.index, s.minor, s.cores, s.mib) for s in slices)
+            name: tuple(Slice(s.uuid, s.index, s.minor, s.cores, s.mib, s.slots) for s in slices)
             for name, slices in record.containers.items()
         },
     )
 
 
 def write_inventory(node_gpus: NodeGpus) -> str:
-    gpus = [_Gpu(g.uuid, g.index, g.minor, g.model, g.mib, g.numa, g.healthy) for g in node_gpus.gpus]
+    gpus = [_written(gpu) for gpu in node_gpus.gpus]
     return msgspec.json.encode(_Inventory(v=_VERSION, unit_mib=node_gpus.unit_mib, gpus=gpus)).decode()
+
+
+def _written(gpu: Gpu) -> _Gpu:
+    links = {link.uuid: link.score for link in gpu.links}
+    return _Gpu(**{name: getattr(gpu, name) for name in _PLAIN}, links=links)
+
+
+def _read_gpu(record: _Gpu) -> Gpu:
+    links = tuple(Link(uuid, score) for uuid, score in sorted(record.links.items()))
+    return Gpu(**{name: getattr(record, name) for name in _PLAIN}, links=links)
 
 
 def read_inventory(node: str, text: str) -> NodeGpus:
@@ -87,7 +107,7 @@ def read_inventory(node: str, text: str) -> NodeGpus:
         record.gpus
     ):
         raise BadRecord(f"{INVENTORY} names a card twice")
-    gpus = (Gpu(g.uuid, g.index, g.minor, g.model, g.mib, g.numa, g.healthy) for g in record.gpus)
+    gpus = map(_read_gpu, record.gpus)
     return NodeGpus(node, tuple(sorted(gpus, key=lambda gpu: gpu.index)), record.unit_mib)
 
 

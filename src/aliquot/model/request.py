@@ -1,74 +1,89 @@
 """What a pod asks for, said without any vendor's words."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
-from functools import cached_property
+
+from aliquot.model.charge import Charge, Life
+from aliquot.model.gpu import CORES, Gpu
+from aliquot.model.wishes import Wishes
 
 
 class Unit(Enum):
     MIB = "MiB"
     NODE = "node units"
+    PERCENT = "percent of the card"
+    SLOT = "MPS slots of the card"
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """An amount of GPU memory; what one node unit is, only the node can tell."""
+    """An amount of GPU memory; what one node unit is, only the node can tell, and what a percent is, only the card."""
 
-    amount: int
-    unit: Unit
+    amount: int = 0
+    unit: Unit = Unit.MIB
 
-    def mib(self, unit_mib: int) -> int:
-        return self.amount if self.unit is Unit.MIB else self.amount * unit_mib
+    def mib(self, gpu: Gpu, unit_mib: int) -> int:
+        """Rounded down where a card does not divide, so that parts of 100 percent in all fit on it."""
+        match self.unit:
+            case Unit.MIB:
+                return self.amount
+            case Unit.NODE:
+                return self.amount * unit_mib
+            case Unit.PERCENT:
+                return self.amount * gpu.mib // 100
+            case Unit.SLOT:
+                return self.amount * gpu.mib // gpu.slots if gpu.slots else gpu.mib + 1
 
 
-class Life(Enum):
-    """When a container runs, which decides how its part counts."""
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The same part of each of `cards` different cards.
 
-    MAIN = "main"
-    SIDECAR = "sidecar"
-    INIT = "init"
+    `slots` makes it an MPS part; cores that it does not name then follow from the slots. The limits are how far a
+    container may burst beyond its part while the card is idle; nobody pays for them.
+    """
+
+    cards: int = 1
+    cores: int = 0
+    memory: Memory = Memory()
+    whole: bool = False
+    slots: int = 0
+    cores_limit: int | None = None
+    memory_limit: Memory | None = None
+
+    def on(self, gpu: Gpu, unit_mib: int) -> Charge:
+        """What one card of the part costs on this card."""
+        if self.whole:
+            return Charge(CORES, gpu.mib, shares=1)
+        mib = self.memory.mib(gpu, unit_mib)
+        if not self.slots:
+            return Charge(self.cores, mib, shares=1)
+        cores = self.cores or self.slots * CORES // max(1, gpu.slots)
+        return Charge(cores, mib, slots=self.slots)
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerRequest:
     name: str
-    cores: int
-    memory: Memory
+    part: Part
     life: Life = Life.MAIN
 
 
 @dataclass(frozen=True)
 class Request:
-    """All GPU containers of one pod, in the order in which they start; they share one card."""
+    """All GPU containers of one pod, in the order in which they start.
+
+    `together`: they share the same cards, instead of each getting its own choice. `pod` is `namespace/name`.
+    """
 
     uid: str
     pod: str
     dialect: str
     containers: tuple[ContainerRequest, ...]
+    together: bool = False
+    priority: int = 0
+    wishes: Wishes = field(default_factory=Wishes)
 
-    @cached_property
-    def cores(self) -> int:
-        return peak((container.life, container.cores) for container in self.containers)
-
-    @cached_property
-    def memory(self) -> Memory:
-        """The most that the pod holds at any time. A dialect asks in one unit, so the sizes compare."""
-        (unit,) = {container.memory.unit for container in self.containers}
-        return Memory(peak((c.life, c.memory.amount) for c in self.containers), unit)
-
-
-def peak(parts: Iterable[tuple[Life, int]]) -> int:
-    """The most that containers hold at any time: init containers one after another, the rest together.
-
-    A sidecar runs beside every init container that starts after it, as Kubernetes counts it.
-    """
-    main = sidecars = highest_init = 0
-    for life, size in parts:
-        if life is Life.SIDECAR:
-            sidecars += size
-        elif life is Life.INIT:
-            highest_init = max(highest_init, sidecars + size)
-        else:
-            main += size
-    return max(main + sidecars, highest_init)
+    @property
+    def namespace(self) -> str:
+        return self.pod.partition("/")[0]

@@ -15,18 +15,18 @@ from aliquot.agent.handover import PATIENCE, HandOver, Pods
 from aliquot.agent.holders import Holders
 from aliquot.agent.plugin import DevicePlugin
 from aliquot.agent.podresources import PodResources
-from aliquot.dialects import DIALECTS
+from aliquot.dialects import standard_dialects
 from aliquot.dialects.gpushare import IDX
 from aliquot.embedded.api import resources
 from aliquot.embedded.kubelet_devices import DeviceManager
 from aliquot.errors import Refused
 from aliquot.kube import Client
-from aliquot.model import NodeGpus, Placement, Pod, Slice
+from aliquot.model import NodeGpus, Placement, Pod, cut
 from aliquot.model.records import PLACEMENT, write_placement
 from tests.factories import make_cards, pod_manifest
 from tests.fakes import FakeClock, ScriptedApi, until
 
-DIALECT = DIALECTS["gpushare"]
+DIALECT = standard_dialects()["gpushare"]
 
 
 class AgentNode:
@@ -85,7 +85,9 @@ class AgentNode:
     def plugin(self) -> DevicePlugin:
         """A device plug-in with a memory of its own, as after a start of the agent."""
         holders = Holders(self.kubelet.folder, PodResources(self.kubelet.pod_resources, self.clock))
-        self.hand_over = HandOver(DIALECT, holders, self.pods, self.cards, self.cdi, self._client, self.clock)
+        self.hand_over = HandOver(
+            DIALECT, standard_dialects(), holders, self.pods, self.cards, self.cdi, self._client, self.clock
+        )
         return DevicePlugin(DIALECT, self.kubelet.folder, self.cards, self.hand_over, self.looks)
 
     # -- pods
@@ -102,8 +104,7 @@ class AgentNode:
         """The same pod with our record on it, or with one that names other values for the card."""
         gpu = self.cards.by_index[card]
         slices = {
-            c.name: (replace(Slice(gpu.uuid, card, gpu.minor, 0, c.memory.mib(self.cards.unit_mib)), **forged),)
-            for c in DIALECT.demand(pod).containers
+            c.name: (replace(cut(c.part, gpu, self.cards.unit_mib), **forged),) for c in DIALECT.demand(pod).containers
         }
         record = write_placement(Placement(self.cards.node, DIALECT.name, slices))
         return self.annotated(pod, **{PLACEMENT: record, IDX: str(card)})

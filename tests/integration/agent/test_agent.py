@@ -10,8 +10,7 @@ import pytest
 
 from aliquot import agent
 from aliquot.agent.inventory import Publisher
-from aliquot.dialects import DIALECTS
-from aliquot.dialects.gpushare import GPU_COUNT, GPU_MEM
+from aliquot.dialects import standard_dialects
 from aliquot.embedded.api import resources
 from aliquot.embedded.api.deletion import DeleteRequest
 from aliquot.embedded.kubelet_devices import DeviceManager
@@ -19,7 +18,7 @@ from aliquot.errors import BadConfig
 from aliquot.kube import NODES, Client
 from aliquot.model import Gpu
 from aliquot.model.records import INVENTORY, read_inventory
-from tests.factories import make_cards, make_node, node_manifest, pod_manifest
+from tests.factories import GPU_COUNT, GPU_MEM, make_cards, make_node, node_manifest, pod_manifest
 from tests.fakes import FakeClock, FakeRuntime, ScriptedApi, answer, held, until
 
 CARDS = make_cards()
@@ -93,7 +92,7 @@ async def test_what_somebody_removes_is_written_again(
 
 
 async def test_nothing_is_written_when_nothing_differs(client: Client, scripted: ScriptedApi, clock: FakeClock) -> None:
-    publisher = Publisher(client, [DIALECTS["gpushare"]], CARDS, clock)
+    publisher = Publisher(client, [standard_dialects()["gpushare"]], CARDS, clock)
     await publisher.publish()
     publisher.see(make_node("n1", CARDS))
     await publisher.publish()
@@ -102,7 +101,7 @@ async def test_nothing_is_written_when_nothing_differs(client: Client, scripted:
 
 @pytest.mark.usefixtures("node")
 async def test_a_write_that_fails_is_tried_again(client: Client, scripted: ScriptedApi, clock: FakeClock) -> None:
-    publisher = Publisher(client, [DIALECTS["gpushare"]], CARDS, clock)
+    publisher = Publisher(client, [standard_dialects()["gpushare"]], CARDS, clock)
     publisher.see(make_node("n1"))
     scripted.script("PATCH", "/nodes/n1$", answer(403, message="no"))
     with pytest.raises(Exception, match="no"):

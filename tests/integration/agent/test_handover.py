@@ -284,7 +284,7 @@ PART = '{{"uuid":"{uuid}","index":0,"minor":0,"cores":0,"mib":3072}}'
         ),
         pytest.param(
             RECORD.format(node="n1", containers=f'"other":[{PART.format(uuid="GPU-n1-0")}]'),
-            "aliquot.io/placement has no part for container main",
+            "aliquot.io/placement names 0 cards for container main",
             id="a part for another container",
         ),
         pytest.param(
@@ -294,7 +294,7 @@ PART = '{{"uuid":"{uuid}","index":0,"minor":0,"cores":0,"mib":3072}}'
         ),
         pytest.param(
             RECORD.format(node="n1", containers='"main":[]'),
-            "aliquot.io/placement has no part for container main",
+            "aliquot.io/placement names 0 cards for container main",
             id="no part for the container",
         ),
         pytest.param(

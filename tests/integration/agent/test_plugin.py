@@ -12,10 +12,11 @@ import pytest
 
 from aliquot.agent import rpc
 from aliquot.agent.proto import deviceplugin_pb2 as wire
-from aliquot.dialects.gpushare import GPU_MEM, IDX
+from aliquot.dialects.gpushare import IDX
 from aliquot.embedded.kubelet_devices import DeviceManager
 from aliquot.errors import BadConfig, Refused
 from aliquot.kube import Client
+from tests.factories import GPU_MEM
 from tests.fakes import SECONDS, ScriptedApi, until
 from tests.integration.agent.node import DIALECT, AgentNode
 

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from aliquot.dialects.gpushare import ASSIGNED, GPU_COUNT, GPU_MEM, IDX, POD
+from aliquot.dialects.gpushare import ASSIGNED, IDX, POD
 from aliquot.errors import NoRoom
 from aliquot.kube import NODES, Client
 from aliquot.model import Placement, Pod, Slice
 from aliquot.model.records import INVENTORY, PLACEMENT, write_placement
-from tests.factories import container_manifest, make_cards
+from tests.factories import GPU_COUNT, GPU_MEM, container_manifest, make_cards
 from tests.fakes import FakeClock
 from tests.integration.room import Room
 
@@ -111,7 +111,7 @@ ADOPTED: list[Any] = [
     pytest.param({PLACEMENT: record(), IDX: "1"}, {0: 3}, id="our record wins over the original's"),
     pytest.param({PLACEMENT: record(mib=0)}, {0: 3}, id="a part of nothing counts as what it asks for"),
     pytest.param({PLACEMENT: record(mib=1)}, {0: 3}, id="a part too small counts as what it asks for"),
-    pytest.param({PLACEMENT: record(mib=5120)}, {0: 5}, id="a part too large counts as it is"),
+    pytest.param({PLACEMENT: record(mib=5120)}, {0: 3}, id="a part too large counts as what it asks for"),
     pytest.param({PLACEMENT: record(index=1, minor=9)}, {0: 3}, id="the uuid alone says which card it is"),
 ]
 

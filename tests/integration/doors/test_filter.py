@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from aliquot.dialects.gpushare import GPU_COUNT, GPU_MEM, IDX
-from tests.factories import container_manifest, make_cards, node_manifest, pod_manifest
+from aliquot.dialects.gpushare import IDX
+from tests.factories import GPU_COUNT, GPU_MEM, container_manifest, make_cards, node_manifest, pod_manifest
 from tests.integration.doors.door import FILTER, Door
 
 NO_ROOM = "Insufficient GPU Memory in one device"

@@ -1,8 +1,8 @@
 """gpushare's inspect and version, and the health routes."""
 
 import aliquot
-from aliquot.dialects.gpushare import GPU_COUNT, GPU_MEM, IDX
-from tests.factories import make_cards
+from aliquot.dialects.gpushare import IDX
+from tests.factories import GPU_COUNT, GPU_MEM, make_cards
 from tests.fakes import cut_before
 from tests.integration.doors.door import INSPECT, Door
 

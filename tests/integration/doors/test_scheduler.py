@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from aliquot.dialects.gpushare import GPU_MEM, IDX
+from aliquot.dialects.gpushare import IDX
 from aliquot.doors.scheduler import Scheduler
 from aliquot.kube import NODES
 from aliquot.model import Pod
-from tests.factories import make_cards
+from tests.factories import GPU_MEM, make_cards
 from tests.fakes import answer, cut_after, cut_before, held, until
 from tests.integration.room import Room
 

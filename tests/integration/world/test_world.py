@@ -8,14 +8,14 @@ import aiohttp
 import pytest
 
 from aliquot.cli.world import World
-from aliquot.dialects import DIALECTS
+from aliquot.dialects import standard_dialects
 from aliquot.dialects.gpushare import ASSIGNED, CONTAINER, DEV, IDX, POD
 from aliquot.embedded.api import resources
 from aliquot.kube import PODS
 from tests.factories import container_manifest, pod_manifest
 from tests.fakes import until
 
-SAMPLE = DIALECTS["gpushare"].sample_pod()
+SAMPLE = standard_dialects()["gpushare"].sample_pod()
 
 
 @pytest.fixture

@@ -5,20 +5,30 @@ from typing import Any
 import msgspec
 import pytest
 
-from aliquot.dialects import DIALECTS, cards_of, demand_of
-from aliquot.dialects.gpushare import ASSIGNED, ASSUME_TIME, CONTAINER, DEV, GPU_COUNT, GPU_MEM, IDX, POD
+from aliquot.dialects import cards_of, demand_of, standard_dialects
+from aliquot.dialects.gpushare import ASSIGNED, ASSUME_TIME, CONTAINER, DEV, IDX, POD
 from aliquot.errors import BadDemand, BadRecord
 from aliquot.model import Life, Memory, NodeGpus, Pod, Reason, Unit
 from aliquot.model.records import INVENTORY
-from tests.factories import container_manifest, make_cards, make_node, make_placement, make_pod, make_request
+from tests.factories import (
+    GPU_COUNT,
+    GPU_MEM,
+    container_manifest,
+    make_cards,
+    make_node,
+    make_placement,
+    make_pod,
+    make_request,
+)
 
+DIALECTS = standard_dialects()
 GPUSHARE = DIALECTS["gpushare"]
 
 # -- demand
 
 
 def test_a_pod_without_gpu_speaks_no_dialect() -> None:
-    assert demand_of(make_pod(gpu_mem=None)) is None
+    assert demand_of(make_pod(gpu_mem=None), DIALECTS) is None
 
 
 def test_a_demand_counts_node_units_and_no_cores_for_each_gpu_container() -> None:
@@ -28,7 +38,7 @@ def test_a_demand_counts_node_units_and_no_cores_for_each_gpu_container() -> Non
     )
     request = GPUSHARE.demand(pod)
     assert (request.uid, request.pod, request.dialect) == (pod.metadata.uid, "default/p", "gpushare")
-    assert [(c.name, c.memory, c.cores, c.life) for c in request.containers] == [
+    assert [(c.name, c.part.memory, c.part.cores, c.life) for c in request.containers] == [
         ("i", Memory(2, Unit.NODE), 0, Life.INIT),
         ("s", Memory(1000, Unit.NODE), 0, Life.SIDECAR),
         ("a", Memory(2, Unit.NODE), 0, Life.MAIN),
@@ -50,7 +60,7 @@ BAD: list[Any] = [
 @pytest.mark.parametrize(("pod", "text"), BAD)
 def test_a_bad_demand_is_refused_with_the_field_and_what_to_write_instead(pod: dict[str, Any], text: str) -> None:
     with pytest.raises(BadDemand, match=text):
-        demand_of(make_pod(**pod))
+        demand_of(make_pod(**pod), DIALECTS)
 
 
 # -- capacity of nodes without our agent
@@ -77,19 +87,19 @@ CAPACITY: list[Any] = [
 def test_a_node_without_inventory_is_read_by_its_status(
     capacity: dict[str, Any], unit_mib: int, units: list[int]
 ) -> None:
-    cards = cards_of(make_node("old", capacity=capacity))
+    cards = cards_of(make_node("old", capacity=capacity), DIALECTS)
     assert (cards.unit_mib, [cards.units(gpu) for gpu in cards.gpus]) == (unit_mib, units)
     assert [gpu.uuid for gpu in cards.gpus] == [f"old/{index}" for index in range(len(units))]
 
 
 def test_an_inventory_wins_over_the_status() -> None:
     published = make_cards(mib=(1024,))
-    assert cards_of(make_node("n1", published, capacity={GPU_MEM: "99", GPU_COUNT: "9"})) == published
+    assert cards_of(make_node("n1", published, capacity={GPU_MEM: "99", GPU_COUNT: "9"}), DIALECTS) == published
 
 
 def test_an_inventory_that_cannot_be_read_is_not_replaced_by_a_guess() -> None:
     with pytest.raises(BadRecord):
-        cards_of(make_node("n1", annotations={INVENTORY: "{"}, capacity={GPU_MEM: "30", GPU_COUNT: "2"}))
+        cards_of(make_node("n1", annotations={INVENTORY: "{"}, capacity={GPU_MEM: "30", GPU_COUNT: "2"}), DIALECTS)
 
 
 # -- what is written at bind and at the hand-over
@@ -140,7 +150,7 @@ def test_a_container_finds_the_original_s_environment_with_the_card_s_uuid() -> 
 
 def test_ids_are_those_of_the_original() -> None:
     cards = make_cards(mib=(2048, 3071))
-    assert GPUSHARE.device_ids(cards) == [
+    assert GPUSHARE.device_ids(GPU_MEM, cards) == [
         ("GPU-n1-0-_-0", "GPU-n1-0"),
         ("GPU-n1-0-_-1", "GPU-n1-0"),
         ("GPU-n1-1-_-0", "GPU-n1-1"),
@@ -154,7 +164,7 @@ UNITS = {16276: 15, 32510: 31, 24187: 23, 22919: 22, 12196: 11, 11178: 10, 11019
 @pytest.mark.parametrize(("mib", "units"), UNITS.items(), ids=[f"{mib} MiB" for mib in UNITS])
 def test_a_card_sells_whole_units(mib: int, units: int) -> None:
     """As the original gpushare does it."""
-    assert len(GPUSHARE.device_ids(make_cards(mib=(mib,)))) == units
+    assert len(GPUSHARE.device_ids(GPU_MEM, make_cards(mib=(mib,)))) == units
 
 
 def test_the_number_of_cards_is_a_resource_of_the_node() -> None:
@@ -178,10 +188,12 @@ def test_the_number_of_cards_is_a_resource_of_the_node() -> None:
 )
 def test_an_original_s_annotation_is_read_back(index: str, uuid: str | None) -> None:
     cards = make_cards()
-    placement = GPUSHARE.read_back(make_pod(metadata={"annotations": {IDX: index}}, node="n1"), cards)
+    pod = make_pod(metadata={"annotations": {IDX: index}}, node="n1")
     if uuid is None:
-        assert placement is None
+        with pytest.raises(BadRecord, match=IDX):
+            GPUSHARE.read_back(pod, cards)
     else:
+        placement = GPUSHARE.read_back(pod, cards)
         assert placement is not None
         assert [(part.uuid, part.mib) for part in placement.slices()] == [(uuid, 3072)]
 
@@ -205,6 +217,6 @@ def test_every_reason_has_words_without_numbers(reason: Reason) -> None:
 
 
 def test_the_sample_pod_is_one_that_the_dialect_takes() -> None:
-    demand = demand_of(msgspec.convert(GPUSHARE.sample_pod(), Pod))
+    demand = demand_of(msgspec.convert(GPUSHARE.sample_pod(), Pod), DIALECTS)
     assert demand is not None
-    assert demand.request.memory == Memory(3, Unit.NODE)
+    assert [container.part.memory for container in demand.request.containers] == [Memory(3, Unit.NODE)]

@@ -6,15 +6,16 @@ tests/unit runs it briefly, tests/soak for as long as it is told to.
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from aliquot.errors import NoRoom
-from aliquot.ledger import Entry, Ledger, State
+from aliquot.ledger import Entry, Ledger, Owner, State
 from aliquot.model import CORES, Charge, Gpu, NodeGpus, Placement, Slice
-from tests.factories import make_cards
+from tests.factories import make_gpu
 
 NODES = ("n1", "n2", "n3")
 UIDS = tuple(f"uid-{number}" for number in range(6))
@@ -22,13 +23,21 @@ SIZES = (0, 1000, 4000, 8000, 16000)
 
 nodes = st.sampled_from(NODES)
 uids = st.sampled_from(UIDS)
-cards = st.lists(st.sampled_from(SIZES), max_size=3)
-parts = st.dictionaries(
+cards = st.lists(st.tuples(st.sampled_from(SIZES), st.sampled_from((0, 3))), max_size=3)
+"""MiB and MPS slots of each card."""
+Wanted = Mapping[int, Charge]
+parts: st.SearchStrategy[Wanted] = st.dictionaries(
     st.integers(0, 3),
-    st.tuples(st.integers(0, CORES), st.integers(0, 16000)),
+    st.builds(
+        lambda cores, mib, slots: Charge(cores, mib, slots, shares=0 if slots else 1),
+        st.integers(0, CORES),
+        st.integers(0, 16000),
+        st.integers(0, 2),
+    ),
     min_size=1,
     max_size=2,
 )
+deadlines = st.sampled_from((inf, 5.0, 20.0))
 
 
 @dataclass(frozen=True)
@@ -37,6 +46,7 @@ class Held:
 
     charges: Mapping[str, Charge]
     state: State
+    until: float = inf
 
 
 def taken(entries: Mapping[str, Held]) -> dict[str, Charge]:
@@ -52,14 +62,16 @@ class LedgerMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.ledger = Ledger()
+        self.now = 0.0
         self.cards: dict[str, NodeGpus] = {}
         self.held: dict[str, dict[str, Held]] = {node: {} for node in NODES}
 
     # -- what can happen
 
-    @rule(node=nodes, mib=cards)
-    def set_cards(self, node: str, mib: list[int]) -> None:
-        self.cards[node] = make_cards(node, mib=mib)
+    @rule(node=nodes, sizes=cards)
+    def set_cards(self, node: str, sizes: list[tuple[int, int]]) -> None:
+        gpus = (make_gpu(index, node, mib=mib, slots=slots) for index, (mib, slots) in enumerate(sizes))
+        self.cards[node] = NodeGpus(node, tuple(gpus), unit_mib=1024)
         self.ledger.set_cards(self.cards[node])
 
     @rule(node=nodes)
@@ -67,24 +79,37 @@ class LedgerMachine(RuleBasedStateMachine):
         self.cards.pop(node, None)
         self.ledger.drop_node(node)
 
-    @rule(uid=uids, node=nodes, wanted=parts)
-    def claim(self, uid: str, node: str, wanted: dict[int, tuple[int, int]]) -> None:
+    @rule(uid=uids, node=nodes, wanted=parts, lasts=deadlines)
+    def claim(self, uid: str, node: str, wanted: Wanted, lasts: float) -> None:
         placement, charges = place(node, wanted)
         before, version = self._everything(), self.ledger.version(node)
-        if self._fits(uid, node, charges):
-            self.ledger.claim(uid, placement, charges)
-            self.held[node][uid] = Held(charges, State.CLAIMED)
+        held, until = self.held[node].get(uid), self.now + lasts
+        if held is not None and held.state is State.BOUND:
+            self.ledger.claim(Owner(uid), placement, charges, until=until)
+            assert self._everything() == before, "a claim changed what is bound"
+        elif self._fits(uid, node, charges):
+            self.ledger.claim(Owner(uid), placement, charges, until=until)
+            self.held[node][uid] = Held(charges, State.CLAIMED, until)
             assert self.ledger.version(node) > version
+            assert not self._oversold_by(node, charges), "a claim over-allocated a card"
         else:
             with pytest.raises(NoRoom):
-                self.ledger.claim(uid, placement, charges)
+                self.ledger.claim(Owner(uid), placement, charges, until=until)
             assert self._everything() == before, "a refused claim changed something"
             assert self.ledger.version(node) == version
 
+    @rule(seconds=st.sampled_from((1.0, 5.0, 10.0)))
+    def expire(self, seconds: float) -> None:
+        self.now += seconds
+        late = {(uid, node) for node in NODES for uid, held in self.held[node].items() if held.until <= self.now}
+        assert {(entry.uid, entry.node) for entry in self.ledger.expire(self.now)} == late
+        for uid, node in late:
+            del self.held[node][uid]
+
     @rule(uid=uids, node=nodes, wanted=parts)
-    def adopt(self, uid: str, node: str, wanted: dict[int, tuple[int, int]]) -> None:
+    def adopt(self, uid: str, node: str, wanted: Wanted) -> None:
         placement, charges = place(node, wanted)
-        self.ledger.adopt(uid, placement, charges)
+        self.ledger.adopt(Owner(uid), placement, charges)
         for entries in self.held.values():
             entries.pop(uid, None)
         self.held[node][uid] = Held(charges, State.BOUND)
@@ -107,12 +132,12 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: any(self.cards.values()))
     @rule(uid=st.just("uid-passing"), node=nodes, wanted=parts)
-    def claim_and_release(self, uid: str, node: str, wanted: dict[int, tuple[int, int]]) -> None:
+    def claim_and_release(self, uid: str, node: str, wanted: Wanted) -> None:
         """Giving back restores exactly what was."""
         placement, charges = place(node, wanted)
         before = self._everything()
         if self._fits(uid, node, charges):
-            self.ledger.claim(uid, placement, charges)
+            self.ledger.claim(Owner(uid), placement, charges)
             assert self.ledger.release(uid) == [node]
         assert self._everything() == before
 
@@ -121,7 +146,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @invariant()
     def entries_are_those_of_the_model(self) -> None:
         for node in NODES:
-            shown = {entry.uid: Held(entry.charges, entry.state) for entry in self.ledger.entries(node)}
+            shown = {entry.uid: Held(entry.charges, entry.state, entry.until) for entry in self.ledger.entries(node)}
             assert shown == self.held[node]
 
     @invariant()
@@ -160,7 +185,7 @@ class LedgerMachine(RuleBasedStateMachine):
         for node in NODES:
             for entry in self.ledger.entries(node):
                 if len(self.ledger.nodes_of(entry.uid)) == 1:
-                    rebuilt.adopt(entry.uid, entry.placement, entry.charges)
+                    rebuilt.adopt(entry.owner, entry.placement, entry.charges)
         for node in NODES:
             alone = {uid: held for uid, held in self.held[node].items() if len(self.ledger.nodes_of(uid)) == 1}
             assert rebuilt.used(node) == taken(alone)
@@ -174,25 +199,35 @@ class LedgerMachine(RuleBasedStateMachine):
         for uuid, charge in charges.items():
             if has is None or uuid not in has.by_uuid:
                 return False
-            free = self._free(node, uuid, others.get(uuid, Charge()))
-            if charge.mib > free.mib or charge.cores > free.cores:
+            used = others.get(uuid, Charge())
+            free = self._free(node, uuid, used)
+            if charge.mib > free.mib or charge.cores > free.cores or charge.slots > free.slots or not free.cores:
+                return False
+            if (charge.slots and used.shares) or (charge.shares and used.slots):
                 return False
         return True
 
+    def _oversold_by(self, node: str, charges: Mapping[str, Charge]) -> list[str]:
+        """Cards of a claim that were not over-sold without it."""
+        used = taken(self.held[node])
+        return [uuid for uuid in charges if _is_oversold(self.cards[node].by_uuid[uuid], used[uuid])]
+
     def _free(self, node: str, uuid: str, used: Charge) -> Charge:
         gpu = self.cards[node].by_uuid.get(uuid) if node in self.cards else None
-        return Charge(max(0, CORES - used.cores), max(0, gpu.mib - used.mib)) if gpu else Charge()
+        if gpu is None:
+            return Charge()
+        return Charge(max(0, CORES - used.cores), max(0, gpu.mib - used.mib), max(0, gpu.slots - used.slots))
 
     def _everything(self) -> dict[str, tuple[list[Entry], Mapping[str, Charge]]]:
         return {node: (self.ledger.entries(node), self.ledger.used(node)) for node in NODES}
 
 
 def _is_oversold(gpu: Gpu, used: Charge) -> bool:
-    return used.mib > gpu.mib or used.cores > CORES
+    beyond = used.mib > gpu.mib or used.cores > CORES or used.slots > gpu.slots
+    return beyond or (used.slots > 0 and used.shares > 0)
 
 
-def place(node: str, wanted: Mapping[int, tuple[int, int]]) -> tuple[Placement, dict[str, Charge]]:
-    uuids = {index: f"GPU-{node}-{index}" for index in wanted}
-    slices = tuple(Slice(uuids[index], index, index, cores, mib) for index, (cores, mib) in wanted.items())
-    charges = {uuids[index]: Charge(cores, mib) for index, (cores, mib) in wanted.items()}
+def place(node: str, wanted: Wanted) -> tuple[Placement, dict[str, Charge]]:
+    charges = {f"GPU-{node}-{index}": charge for index, charge in wanted.items()}
+    slices = tuple(Slice(uuid, 0, 0, charge.cores, charge.mib, charge.slots) for uuid, charge in charges.items())
     return Placement(node, "tests", {"main": slices}), charges

@@ -1,11 +1,13 @@
 """The ledger: one entry per pod and node, sums that follow, refusals that change nothing."""
 
+from typing import Any
+
 import pytest
 
 from aliquot.errors import NoRoom
-from aliquot.ledger import Ledger, State
-from aliquot.model import Charge
-from tests.factories import charge_of, make_cards, make_placement
+from aliquot.ledger import Ledger, Owner, State
+from aliquot.model import Charge, NodeGpus
+from tests.factories import charge_of, make_cards, make_gpu, make_placement
 
 
 @pytest.fixture
@@ -18,17 +20,17 @@ def ledger() -> Ledger:
 
 def claim(ledger: Ledger, uid: str, node: str = "n1", index: int = 0, mib: int = 3072) -> None:
     placement = make_placement(make_cards(node), index, main=mib)
-    ledger.claim(uid, placement, charge_of(placement))
+    ledger.claim(Owner(uid), placement, charge_of(placement))
 
 
 def adopt(ledger: Ledger, uid: str, node: str = "n1", index: int = 0, mib: int = 3072) -> None:
     placement = make_placement(make_cards(node), index, main=mib)
-    ledger.adopt(uid, placement, charge_of(placement))
+    ledger.adopt(Owner(uid), placement, charge_of(placement))
 
 
 def test_a_claim_takes_its_part_and_a_release_gives_it_back(ledger: Ledger) -> None:
     claim(ledger, "a")
-    assert ledger.used("n1") == {"GPU-n1-0": Charge(0, 3072)}
+    assert ledger.used("n1") == {"GPU-n1-0": Charge(0, 3072, shares=1)}
     assert ledger.free("n1", "GPU-n1-0") == Charge(100, 12288)
     assert ledger.release("a") == ["n1"]
     assert ledger.used("n1") == {}
@@ -54,7 +56,7 @@ def test_a_claim_that_does_not_fit_is_refused_with_the_numbers(
 def test_claiming_again_replaces_the_earlier_claim_and_can_grow_into_its_own_part(ledger: Ledger) -> None:
     claim(ledger, "a", mib=15360)
     claim(ledger, "a", mib=15359)
-    assert ledger.used("n1") == {"GPU-n1-0": Charge(0, 15359)}
+    assert ledger.used("n1") == {"GPU-n1-0": Charge(0, 15359, shares=1)}
 
 
 def test_a_larger_claim_that_is_refused_leaves_the_earlier_one(ledger: Ledger) -> None:
@@ -62,7 +64,7 @@ def test_a_larger_claim_that_is_refused_leaves_the_earlier_one(ledger: Ledger) -
     version = ledger.version("n1")
     with pytest.raises(NoRoom):
         claim(ledger, "a", mib=99999)
-    assert (ledger.used("n1"), ledger.version("n1")) == ({"GPU-n1-0": Charge(0, 1000)}, version)
+    assert (ledger.used("n1"), ledger.version("n1")) == ({"GPU-n1-0": Charge(0, 1000, shares=1)}, version)
 
 
 def test_a_pod_is_adopted_once_and_loses_its_claims_elsewhere(ledger: Ledger) -> None:
@@ -116,3 +118,46 @@ def test_every_change_of_a_node_raises_its_version_and_no_other_s(ledger: Ledger
         versions.append(ledger.version("n1"))
     assert versions == sorted(set(versions))
     assert ledger.version("n2") == 1
+
+
+def test_a_claim_expires_at_its_time_and_what_is_bound_never(ledger: Ledger) -> None:
+    for uid, index in (("late", 0), ("bound", 0), ("later", 1)):
+        placement = make_placement(make_cards("n1"), index)
+        ledger.claim(Owner(uid), placement, charge_of(placement), until=10 if uid != "later" else 20)
+    ledger.confirm("bound", "n1")
+    assert ledger.expire(9.9) == []
+    assert [entry.uid for entry in ledger.expire(10)] == ["late"]
+    assert sorted(entry.uid for entry in ledger.entries("n1")) == ["bound", "later"]
+
+
+def test_a_pod_of_the_same_name_with_a_new_uid_is_another(ledger: Ledger) -> None:
+    placement = make_placement(make_cards("n1"))
+    for uid in ("old", "old", "new"):
+        ledger.adopt(Owner(uid, "default/p"), placement, charge_of(placement))
+    assert [entry.uid for entry in ledger.entries("n1")] == ["old", "new"]
+    assert ledger.used("n1") == {"GPU-n1-0": Charge(0, 6144, shares=2)}
+
+
+MODES: list[Any] = [
+    pytest.param(Charge(mib=1, slots=1), Charge(mib=1, shares=1), "is shared by MPS now", id="a slice beside MPS"),
+    pytest.param(Charge(mib=1, shares=1), Charge(mib=1, slots=1), "is shared without MPS now", id="MPS beside a slice"),
+    pytest.param(Charge(mib=1, slots=2), Charge(mib=1, slots=2), "has 1 MPS slots left, not 2", id="too many slots"),
+    pytest.param(Charge(cores=100), Charge(mib=1, shares=1), "0 % of cores left", id="cores sold out"),
+    pytest.param(Charge(mib=1, slots=2), Charge(mib=1, slots=1), "", id="the last slot"),
+]
+
+
+@pytest.mark.parametrize(("held", "asked", "text"), MODES)
+def test_a_card_has_one_mode_at_a_time_and_as_many_slots_as_it_was_cut_into(
+    held: Charge, asked: Charge, text: str
+) -> None:
+    ledger = Ledger()
+    cards = NodeGpus("n1", (make_gpu(slots=3),), 1024)
+    ledger.set_cards(cards)
+    placement = make_placement(cards)
+    ledger.claim(Owner("a"), placement, {"GPU-n1-0": held})
+    if text:
+        with pytest.raises(NoRoom, match=text):
+            ledger.claim(Owner("b"), placement, {"GPU-n1-0": asked})
+    else:
+        ledger.claim(Owner("b"), placement, {"GPU-n1-0": asked})

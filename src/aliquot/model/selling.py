@@ -1,0 +1,37 @@
+"""When a card is full: the one rule that engine, ledger and agent share."""
+
+from aliquot.model.charge import Charge
+from aliquot.model.gpu import CORES, Gpu, Mode
+
+
+def left_of(gpu: Gpu, used: Charge) -> Charge:
+    """What is left of a card, never below nothing. `shares` has no limit, so none are left or taken."""
+    return Charge(max(0, CORES - used.cores), max(0, gpu.mib - used.mib), max(0, gpu.slots - used.slots))
+
+
+def is_oversold(gpu: Gpu, used: Charge) -> bool:
+    """More was sold than the card has, or in two modes at once."""
+    beyond = used.cores > CORES or used.mib > gpu.mib or used.slots > gpu.slots
+    return beyond or bool(used.slots and used.shares)
+
+
+def conflict(gpu: Gpu, used: Charge, asked: Charge) -> str:
+    """Why a part cannot be taken of a card of which `used` is taken; "" if it can.
+
+    A card whose cores are sold out takes nobody, not even who names no cores."""
+    if asked.slots and used.shares:
+        return "is shared without MPS now"
+    if asked.shares and used.slots:
+        return "is shared by MPS now"
+    left = left_of(gpu, used)
+    if asked.slots and gpu.mode not in (Mode.ANY, Mode.MPS):
+        return f"is {gpu.mode.value}, not for MPS"
+    if asked.shares and gpu.mode is Mode.MPS:
+        return "is for MPS only"
+    if asked.shares and gpu.mode is Mode.EXCLUSIVE and asked != Charge(CORES, gpu.mib, shares=asked.shares):
+        return "is only given whole"
+    if asked.slots > left.slots:
+        return f"has {left.slots} MPS slots left, not {asked.slots}"
+    if asked.mib > left.mib or asked.cores > left.cores or not left.cores:
+        return f"has {left.mib} MiB and {left.cores} % of cores left, not {asked.mib} MiB and {asked.cores} %"
+    return ""
