@@ -8,6 +8,8 @@ import msgspec
 
 from bench.measuring import Row
 
+_RATIO = "ratio = peer / ours, so above 1 ours is faster"
+
 
 def names() -> list[str]:
     """Every benchmark: a module of this folder that is neither the runner nor a helper."""
@@ -22,12 +24,12 @@ def main(only: str | None) -> None:
     for name in [only] if only else names():
         module = import_module(f"bench.{name}")
         rows: list[Row] = list(module.run())
-        _show(name, module.PEER, rows)
+        _show(name, getattr(module, "RATIO", _RATIO), module.PEER, rows)
         click.echo(msgspec.json.encode({"bench": name, "rows": rows}))
 
 
-def _show(name: str, peer: str, rows: list[Row]) -> None:
-    click.echo(f"\n{name}: ratio = peer / ours, so above 1 ours is faster\npeer: {peer}")
+def _show(name: str, ratio: str, peer: str, rows: list[Row]) -> None:
+    click.echo(f"\n{name}: {ratio}\npeer: {peer}")
     table = [("case", "ours", "peer", "ratio", "unit")]
     table += [(row.case, f"{row.ours:.3f}", f"{row.peer:.3f}", f"{row.ratio:.1f}", row.unit) for row in rows]
     widths = [max(len(line[column]) for line in table) for column in range(5)]

@@ -1,7 +1,8 @@
 """How benchmarks measure: ours and the peer in turns, so that a noisy machine is noisy for both."""
 
+import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -24,6 +25,18 @@ def compare(case: str, ours: Callable[[], object], peer: Callable[[], object], *
     middle = rounds // 2
     a, b = sorted(mine)[middle], sorted(theirs)[middle]
     return Row(case, a * 1000, b * 1000, b / a, "ms CPU")
+
+
+def medians(works: Sequence[tuple[Callable[[], object], int]], *, turns: int = 10) -> list[float]:
+    """The median wall time of each in seconds, each called so many times in all; in turns, as above."""
+    times: list[list[float]] = [[] for _ in works]
+    for _ in range(turns):
+        for taken, (work, calls) in zip(times, works, strict=True):
+            for _ in range(max(1, calls // turns)):
+                start = time.perf_counter()
+                work()
+                taken.append(time.perf_counter() - start)
+    return [statistics.median(taken) for taken in times]
 
 
 def _cpu(work: Callable[[], object]) -> float:

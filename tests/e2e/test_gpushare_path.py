@@ -86,14 +86,13 @@ def test_a_pod_that_fits_no_card_waits_with_the_reason(rig: Rig) -> None:
     )
 
 
-def test_a_pod_that_asks_for_a_count_of_cards_is_told_that_it_is_not_served(rig: Rig) -> None:
-    """kube-scheduler alone would let it run, without any card."""
-    wanted = pods.pod("count")
-    wanted["spec"]["containers"][0]["resources"] = {"limits": {"aliyun.com/gpu-count": "2"}}
+def test_a_pod_whose_memory_does_not_divide_among_its_cards_is_told_what_to_ask_for(rig: Rig) -> None:
+    wanted = pods.pod("count", units=3)
+    wanted["metadata"]["labels"] = {"aliyun.com/gpu-count": "2"}
     pods.create(rig, [wanted])
     wait_for(
         "the reason in the pod's condition",
-        lambda: "aliyun.com/gpu-count is not served" in _condition(pods.get(rig, "count"), "PodScheduled"),
+        lambda: "ask for 2 or 4 units" in _condition(pods.get(rig, "count"), "PodScheduled"),
         seconds=30,
     )
 

@@ -9,7 +9,7 @@ import yaml
 from aliquot.dialects import Dialect, standard_dialects
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
+DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

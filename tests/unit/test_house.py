@@ -50,4 +50,5 @@ def test_make_lists_its_targets() -> None:
 
 def test_the_long_versions_are_not_part_of_make_test() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    assert project["tool"]["pytest"]["ini_options"]["testpaths"] == ["tests/unit", "tests/integration"]
+    testpaths = project["tool"]["pytest"]["ini_options"]["testpaths"]
+    assert testpaths == ["tests/unit", "tests/integration", "tests/vectors"]

@@ -122,7 +122,7 @@ class HandOver:
         for grant in holder.grants:
             if grant.container not in placement.containers:
                 raise Refused(f"pod {pod.key}: container {grant.container} has no part in the placement")
-        self._refuse_missing_cards(placement)
+        self._refuse_sick_cards(placement)
         holding = Holding(placement, charges(placement, demand.request))
         self._refuse_overcommit(pod, holding)
         self._served[pod.metadata.uid] = holding
@@ -136,12 +136,9 @@ class HandOver:
                 f"{error}, so it gets no card: is Aliquot configured as an extender of the scheduler that bound it?"
             ) from error
 
-    def _refuse_missing_cards(self, placement: Placement) -> None:
+    def _refuse_sick_cards(self, placement: Placement) -> None:
         for part in placement.slices():
-            gpu = self._cards.by_uuid.get(part.uuid)
-            if gpu is None:
-                raise Refused(f"the placement names card {part.uuid}, which this node does not have")
-            if not gpu.healthy:
+            if not self._cards.by_uuid[part.uuid].healthy:
                 raise Refused(f"the placement names card {part.uuid}, which is not healthy")
 
     def _refuse_overcommit(self, pod: Pod, holding: Holding) -> None:
@@ -176,7 +173,7 @@ class HandOver:
     def _write(self, grants: tuple[Grant, ...], pod: Pod, demand: Demand, placement: Placement) -> bool:
         """Write every promised name of these grants; returns whether the runtime has something new to read."""
         written = [
-            self._folder.write(promised, pod.metadata.uid, self._edits(grant.container, demand, placement))
+            self._folder.write(promised, pod.metadata.uid, self._edits(pod, grant.container, demand, placement))
             for grant in grants
             for promised in grant.promised
             if cdi.is_ours(promised)
@@ -187,9 +184,9 @@ class HandOver:
             )
         return any(written)
 
-    def _edits(self, container: str, demand: Demand, placement: Placement) -> cdi.Edits:
+    def _edits(self, pod: Pod, container: str, demand: Demand, placement: Placement) -> cdi.Edits:
         minors = tuple(sorted({part.minor for part in placement.containers[container]}))
-        environment = self._dialect.environment(demand.request, container, placement, self._cards)
+        environment = self._dialect.environment(pod, demand.request, container, placement, self._cards)
         return cdi.Edits(environment, minors)
 
     async def _mark(self, pod: Pod) -> None:

@@ -1,25 +1,50 @@
-"""Ledger and Fleet together, kept equal to what the cluster shows."""
+"""Ledger, Fleet and quotas together, kept equal to what the cluster shows."""
+
+from dataclasses import replace
+from math import inf
 
 import structlog
 
-from aliquot.dialects import Demand, Dialects, cards_of, demand_of, holding_of, standard_dialects
-from aliquot.engine import Fleet, Judgement, judge
+from aliquot.dialects import Demand, Dialects, Holding, cards_of, demand_of, holding_of, standard_dialects
+from aliquot.engine import (
+    Census,
+    Decision,
+    Explanation,
+    Fleet,
+    Holder,
+    Judgement,
+    NodeState,
+    Preemption,
+    Quotas,
+    Usage,
+    check_policies,
+    decide,
+    explain,
+    judge,
+    preempt,
+)
 from aliquot.errors import AliquotError, BadRecord
-from aliquot.ledger import Entry, Owner, Ledger, State
-from aliquot.model import Node, NodeGpus, Placement, Pod, Request, charges
+from aliquot.ledger import Entry, Ledger, Owner, State
+from aliquot.model import Node, NodeGpus, Part, Placement, Pod, Request, charges
+from aliquot.model.records import PLACEMENT
 
 _log = structlog.get_logger()
 
 
 class Books:
-    """Every change of the ledger goes through here, so that the Fleet's numbers are never others."""
+    """Every change of the ledger goes through here, so that the Fleet's numbers and the quotas' are never others."""
 
     def __init__(self, dialects: Dialects | None = None) -> None:
         self.dialects = dialects or standard_dialects()
         self.ledger = Ledger()
         self.fleet = Fleet()
+        self.quotas = Quotas()
+        self._usage = Usage()
+        self._census = Census()
         self._cards: dict[str, NodeGpus] = {}
         self._oversold: dict[str, set[str]] = {}
+        self._provisional: set[str] = set()
+        """Pods that an original placed: until it has handed their cards over, it may correct its record."""
 
     # -- what the cluster shows
 
@@ -34,12 +59,16 @@ class Books:
             return False
         self._cards[node.key] = cards
         self.ledger.set_cards(cards)
+        self._census.put(cards)
+        for entry in self.ledger.entries(node.key):
+            self._count(entry)
         self._refresh(node.key)
         return True
 
     def lose_node(self, node: str) -> None:
         self._cards.pop(node, None)
         self.ledger.drop_node(node)
+        self._census.remove(node)
         self.fleet.remove(node)
 
     def see_pod(self, pod: Pod) -> None:
@@ -58,11 +87,21 @@ class Books:
         entry = self.ledger.entry(pod.metadata.uid, pod.spec.node_name)
         if entry is None or entry.state is not State.BOUND or not entry.placement.containers:
             return False
+        if pod.metadata.uid in self._provisional:
+            return False
         return entry.charges.keys() <= self.cards(pod.spec.node_name).by_uuid.keys()
 
     def forget_pod(self, uid: str) -> None:
+        self._provisional.discard(uid)
         for node in self.ledger.release(uid):
-            self._refresh(node)
+            self._uncount(uid, node)
+
+    def expire(self, now: float) -> list[Entry]:
+        """Give back every claim whose time has come."""
+        late = self.ledger.expire(now)
+        for entry in late:
+            self._uncount(entry.uid, entry.node)
+        return late
 
     def _adopt(self, pod: Pod) -> None:
         uid, node = pod.metadata.uid, pod.spec.node_name
@@ -76,27 +115,87 @@ class Books:
             return
         if holding is None:
             return
-        if holding.doubt and self.ledger.entry(uid, node) is None:
+        if holding.unnamed:
+            holding = self._any_cards(pod, holding)
+        held = self.ledger.entry(uid, node)
+        if holding.doubt and held is not None and held.placement.containers:
+            return  # a card went away under the pod: what it held before is known, and stays
+        if holding.doubt and held is None:
             _log.error("a pod has a card, but which? charged on all", pod=pod.key, node=node, why=holding.doubt)
-        self.ledger.adopt(_owner(pod), holding.placement, holding.charges)
-        for changed in before | {node}:
-            self._refresh(changed)
+        self._note_if_provisional(pod, holding.placement.dialect)
+        self._count(self.ledger.adopt(_owner(pod), holding.placement, holding.charges))
+        self._refresh(node)
+        for other in before - {node}:
+            self._uncount(uid, other)
+
+    def _note_if_provisional(self, pod: Pod, dialect: str) -> None:
+        if PLACEMENT in pod.metadata.annotations or self.dialects[dialect].handed_over(pod):
+            self._provisional.discard(pod.metadata.uid)
+        else:
+            self._provisional.add(pod.metadata.uid)
+
+    def _any_cards(self, pod: Pod, holding: Holding) -> Holding:
+        """A pod that got whole cards from kubelet, which alone knows which: as many empty ones count as its."""
+        node, dialect = pod.spec.node_name, self.dialects[holding.placement.dialect]
+        request = dialect.held(pod)
+        held = self.ledger.entry(pod.metadata.uid, node)
+        placement = held.placement if held else judge(self.fleet, request).placement(node)
+        if placement is None:
+            everything = {gpu.uuid: Part(whole=True).on(gpu, 1) for gpu in self.cards(node).gpus}
+            return replace(holding, charges=everything, doubt=f"{holding.unnamed} cards are not free")
+        return Holding(placement, charges(placement, request))
 
     # -- decisions
 
     def demand_of(self, pod: Pod) -> Demand | None:
-        """What a pod asks for; None without GPU. Raises BadDemand."""
-        return demand_of(pod, self.dialects)
+        """What a pod asks for; None without GPU. Raises BadDemand, also for a policy that there is not."""
+        demand = demand_of(pod, self.dialects)
+        if demand is not None:
+            check_policies(demand.request.wishes)
+        return demand
 
     def judge(self, demand: Demand) -> Judgement:
-        return judge(self.fleet, demand.request, demand.dialect.gpu_policy)
+        """Every node judged for a demand, with its namespace's quota."""
+        request, wishes, dialect = demand.request, demand.request.wishes, demand.dialect
+        quota = self._quota(request)
+        return judge(
+            self.fleet,
+            request,
+            wishes.gpu_policy or dialect.gpu_policy,
+            wishes.node_policy or dialect.node_policy,
+            vetoes=quota.vetoes,
+            banned_models=quota.banned_models,
+        )
+
+    def explain(self, demand: Demand) -> Explanation:
+        """Why a demand fits or does not, on every node, and what would make it fit."""
+        holders = {node: self.holders(node) for node in self._cards}
+        return explain(self._states(), demand.request, self._quota(demand.request), holders)
+
+    def preempt(self, demand: Demand) -> Preemption | None:
+        """The cheapest pods of lower priority whose end makes a demand fit somewhere."""
+        quota = self._quota(demand.request)
+        states = {node: quota.permits(state) for node, state in self._states().items()}
+        return preempt(states, demand.request, {node: self.holders(node) for node in states})
+
+    def holders(self, node: str) -> list[Holder]:
+        entries = self.ledger.entries(node)
+        return [Holder(entry.uid, entry.owner.pod, entry.owner.priority, entry.charges) for entry in entries]
+
+    def _quota(self, request: Request) -> Decision:
+        return decide(self.quotas, self._usage, self._census, request)
+
+    def _states(self) -> dict[str, NodeState]:
+        return {node: NodeState(cards, self.ledger.used(node)) for node, cards in self._cards.items()}
 
     def cards(self, node: str) -> NodeGpus:
         return self._cards.get(node) or NodeGpus(node, (), unit_mib=1)
 
-    def claim(self, request: Request, placement: Placement) -> Entry:
+    def claim(self, request: Request, placement: Placement, *, until: float = inf) -> Entry:
+        """Take the parts; with `until`, only for so long unless the pod is bound before. Raises NoRoom."""
         owner = Owner(request.uid, request.pod, request.priority)
-        entry = self.ledger.claim(owner, placement, charges(placement, request))
+        entry = self.ledger.claim(owner, placement, charges(placement, request), until=until)
+        self._count(entry)
         self._refresh(placement.node)
         return entry
 
@@ -110,12 +209,21 @@ class Books:
 
     def drop_claim(self, uid: str, node: str) -> None:
         self.ledger.release(uid, node)
+        self._uncount(uid, node)
+
+    # -- inside
+
+    def _count(self, entry: Entry) -> None:
+        self._usage.add(entry.uid, entry.owner.namespace, self.cards(entry.node), entry.charges)
+
+    def _uncount(self, uid: str, node: str) -> None:
+        self._usage.remove(uid, node)
         self._refresh(node)
 
     def _refresh(self, node: str) -> None:
         cards = self._cards.get(node)
         if cards is not None:
-            self.fleet.put(cards, self.ledger.used(node))
+            self.fleet.put(cards, self.ledger.used(node), self.ledger.entries(node))
         self._report_oversold(node)
 
     def _report_oversold(self, node: str) -> None:

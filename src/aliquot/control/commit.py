@@ -6,6 +6,7 @@ the part, until the pod is seen bound or gone, or until the API server can no lo
 """
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from weakref import WeakValueDictionary
@@ -75,7 +76,7 @@ class Committer:
         async with self._lock(pod.metadata.uid):
             demand = self._books.demand_of(pod)
             if demand is None:
-                await self._client.bind(_binding(pod, node, {}), timeout=self._budget)
+                await self._client.bind(_binding(pod, node), timeout=self._budget)
                 return Outcome.BOUND
             return await self._commit(pod, node, demand)
 
@@ -84,10 +85,9 @@ class Committer:
         held = self._books.ledger.entry(uid, node)
         placement = held.placement if held is not None else self._claim(node, demand)
         faults.reach("after-claim")
-        own_keys = demand.dialect.annotations(demand.request, placement, self._books.cards(node), self._clock.wall_ns())
-        annotations = {PLACEMENT: write_placement(placement), **own_keys}
+        binding = _binding(pod, node, **self._keys(pod, demand, placement))
         try:
-            await self._client.bind(_binding(pod, node, annotations), timeout=self._budget)
+            await self._client.bind(binding, timeout=self._budget)
         except Conflict as conflict:
             return await self._look_closer(pod, placement, conflict, is_new=held is None)
         except (ApiError, NotSent):
@@ -101,6 +101,13 @@ class Committer:
         self._books.confirm(uid, node)
         _log.info("bound", pod=pod.key, node=node, cards=sorted({part.uuid for part in placement.slices()}))
         return Outcome.BOUND
+
+    def _keys(self, pod: Pod, demand: Demand, placement: Placement) -> dict[str, Mapping[str, str]]:
+        """What is written on the pod: our record, and beside it what the dialect's original writes."""
+        dialect, cards = demand.dialect, self._books.cards(placement.node)
+        own = dialect.annotations(pod, demand.request, placement, cards, self._clock.wall_ns())
+        labels = dialect.labels(pod, demand.request, placement, cards)
+        return {"annotations": {PLACEMENT: write_placement(placement), **own}} | ({"labels": labels} if labels else {})
 
     def _lock(self, uid: str) -> asyncio.Lock:
         return self._one_at_a_time.setdefault(uid, asyncio.Lock())
@@ -167,12 +174,12 @@ class Committer:
             _log.info("a Binding was never made, its claim is given back", pod=open_.pod.key, node=node)
 
 
-def _binding(pod: Pod, node: str, annotations: dict[str, str]) -> dict[str, object]:
+def _binding(pod: Pod, node: str, **keys: Mapping[str, str]) -> dict[str, object]:
     metadata = {"name": pod.metadata.name, "namespace": pod.metadata.namespace, "uid": pod.metadata.uid}
     return {
         "apiVersion": "v1",
         "kind": "Binding",
-        "metadata": {**metadata, "annotations": annotations},
+        "metadata": {**metadata, **keys},
         "target": {"apiVersion": "v1", "kind": "Node", "name": node},
     }
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from aliquot.errors import BadConfig, BadDemand, BadQuantity, BadRecord
-from aliquot.model import Container, Gpu, Node, NodeGpus, Placement, Pod, Reason, Request, Wishes
+from aliquot.model import Container, Gpu, Node, NodeGpus, Placement, Pod, Reason, Request, Wishes, cut
 from aliquot.model.quantity import whole
 
 
@@ -32,6 +32,11 @@ class Dialect(ABC):
     node_policy: ClassVar[str] = "binpack"
     gpu_policy: ClassVar[str] = "binpack"
     """The default policies, by their names in the engine's tables."""
+    model_labels: ClassVar[Sequence[str]] = ()
+    pool_labels: ClassVar[Sequence[str]] = ()
+    """Node labels that name the model and the pool of a node's cards for quotas; the first that is there counts."""
+    names_cards: ClassVar[bool] = True
+    """Whether a pod's record says which cards it has; where kubelet alone knows, the pod counts by their number."""
 
     def __init__(self, prefix: str = "") -> None:
         self.prefix = prefix or self.standard_prefix
@@ -77,6 +82,11 @@ class Dialect(ABC):
         """What a bound pod holds, counted as the original counts it: it may ask what we would not place."""
         return self.demand(pod)
 
+    def demand_can_change(self, pod: Pod) -> bool:
+        """Whether a part of the demand is in annotations or labels, which users may rewrite on a running pod. Its
+        record then says at least as much as the demand."""
+        return False
+
     def wishes(self, pod: Pod) -> Wishes:
         """What the dialect's own annotations and labels wish, also on pods of other dialects. Raises BadDemand."""
         return Wishes()
@@ -94,10 +104,12 @@ class Dialect(ABC):
     # -- writing
 
     @abstractmethod
-    def annotations(self, request: Request, placement: Placement, cards: NodeGpus, now_ns: int) -> Mapping[str, str]:
+    def annotations(
+        self, pod: Pod, request: Request, placement: Placement, cards: NodeGpus, now_ns: int
+    ) -> Mapping[str, str]:
         """The dialect's own keys beside `aliquot.io/placement`, exactly as its original writes them at bind."""
 
-    def labels(self, request: Request, placement: Placement, cards: NodeGpus) -> Mapping[str, str]:
+    def labels(self, pod: Pod, request: Request, placement: Placement, cards: NodeGpus) -> Mapping[str, str]:
         """Labels that the original writes beside the annotations."""
         return {}
 
@@ -124,7 +136,9 @@ class Dialect(ABC):
         """Further resources of the node's status that no device plug-in serves."""
         return {}
 
-    def environment(self, request: Request, container: str, placement: Placement, cards: NodeGpus) -> Mapping[str, str]:
+    def environment(
+        self, pod: Pod, request: Request, container: str, placement: Placement, cards: NodeGpus
+    ) -> Mapping[str, str]:
         """What the container finds in its environment, beside the device nodes."""
         return {"NVIDIA_VISIBLE_DEVICES": ",".join(part.uuid for part in placement.containers[container])}
 
@@ -144,6 +158,20 @@ def limit(container: Container, resource: str) -> int:
         return whole(str(container.limits.get(resource, 0)))
     except BadQuantity as error:
         raise BadDemand(f"container {container.name}, limits, {resource}: {error}") from error
+
+
+def places(pod: Pod) -> Mapping[str, int]:
+    """Where each container stands in its own list of the pod's spec, by name."""
+    lists = (pod.spec.init_containers or (), pod.spec.containers)
+    return {container.name: place for containers in lists for place, container in enumerate(containers)}
+
+
+def cards_asked(container: Container, resource: str) -> int:
+    """How many cards a container asks for. Raises BadDemand, also for more than any node has."""
+    count = limit(container, resource)
+    if count > MOST_CARDS:
+        raise BadDemand(f"container {container.name}, limits, {resource}: {count} is absurd; it counts cards: write 1")
+    return count
 
 
 def capacity_of(node: Node, resource: str) -> int:
@@ -184,3 +212,19 @@ def card_at(key: str, index: int, cards: NodeGpus) -> Gpu:
     if gpu is None:
         raise BadRecord(f"{key} names card {index}, which node {cards.node} does not have")
     return gpu
+
+
+def card_called(key: str, uuid: str, cards: NodeGpus) -> Gpu:
+    gpu = cards.by_uuid.get(uuid)
+    if gpu is None:
+        raise BadRecord(f"{key} names card {uuid[:64]!r}, which node {cards.node} does not have")
+    return gpu
+
+
+def placed_on(request: Request, gpus: Mapping[str, Sequence[Gpu]], cards: NodeGpus) -> Placement:
+    """The placement in which each container has what it asks for of each of its cards."""
+    slices = {
+        container.name: tuple(cut(container.part, gpu, cards.unit_mib) for gpu in gpus[container.name])
+        for container in request.containers
+    }
+    return Placement(cards.node, request.dialect, slices)

@@ -1,13 +1,17 @@
 """Reading pods and nodes in whatever dialect they speak."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from aliquot.dialects.aliquot import Aliquot
 from aliquot.dialects.protocol import Dialect
 from aliquot.dialects.table import Dialects
 from aliquot.errors import BadRecord, NotPlaced, Refused
-from aliquot.model import Charge, Gpu, Node, NodeGpus, Part, Placement, Pod, Request, Slice, charges, cut
+from aliquot.model import CORES, Charge, Gpu, Node, NodeGpus, Placement, Pod, Request, Slice, Wishes, charges, cut, peak
 from aliquot.model.records import INVENTORY, PLACEMENT, read_inventory, read_placement
+
+SERVES = "dialect.aliquot.io/"
+"""Node labels `dialect.aliquot.io/<name>=true` decide which dialects a node serves."""
 
 
 @dataclass(frozen=True)
@@ -23,35 +27,69 @@ class Holding:
     """What a bound pod holds of its node's cards.
 
     Where it cannot be told which card that is, `doubt` says why, and the pod is charged on every card: whichever it
-    has must not be sold again.
+    has must not be sold again. `unnamed` is how many whole cards it has got from kubelet of which no record can tell
+    which they are; nothing is charged for them here.
     """
 
     placement: Placement
     charges: Mapping[str, Charge]
     doubt: str = ""
+    unnamed: int = 0
 
 
 def demand_of(pod: Pod, dialects: Dialects) -> Demand | None:
     """What a pod asks for; None without GPU. Raises BadDemand.
 
-    Its wishes may be said in the words of any dialect."""
+    Its wishes may be said in the words of any dialect. Where one alone can hold, ours come first, then those of the
+    pod's own dialect.
+    """
     dialect = dialects.of(pod)
     if dialect is None:
         return None
     request = dialect.demand(pod)
-    wishes = request.wishes
-    for other in dialects.values():
-        wishes &= other.wishes(pod)
+    ours = [other for other in dialects.values() if other.name == Aliquot.name]
+    wishes = Wishes()
+    for speaker in dict.fromkeys((*ours, dialect, *dialects.values())):
+        own = request.wishes & speaker.wishes(pod) if speaker is dialect else speaker.wishes(pod)
+        wishes &= own
     return Demand(dialect, replace(request, wishes=wishes))
+
+
+# -- nodes
 
 
 def cards_of(node: Node, dialects: Dialects) -> NodeGpus:
     """A node's cards: as its agent published them, else as an original's plug-in left them in its status."""
+    served = _served(node, dialects)
+    model = _first_label(node, (label for dialect in dialects.values() for label in dialect.model_labels))
+    pool = _first_label(node, (label for dialect in dialects.values() for label in dialect.pool_labels))
+    found = _cards(node, dialects, served)
+    return replace(found, dialects=served or found.dialects, model=model, pool=pool)
+
+
+def _served(node: Node, dialects: Dialects) -> frozenset[str]:
+    """The dialects that a node serves: as our labels say, else as the originals' do; empty if none says anything."""
+    labels = node.metadata.labels
+    named = {key.removeprefix(SERVES) for key, value in labels.items() if key.startswith(SERVES) and value == "true"}
+    if named:
+        return frozenset(named)
+    marked = (dialect for dialect in dialects.values() if dialect.node_labels)
+    return frozenset(dialect.name for dialect in marked if dialect.node_labels.items() <= labels.items())
+
+
+def _first_label(node: Node, keys: Iterable[str]) -> str:
+    return next((node.metadata.labels[key] for key in keys if node.metadata.labels.get(key)), "")
+
+
+def _cards(node: Node, dialects: Dialects, served: frozenset[str]) -> NodeGpus:
     inventory = node.metadata.annotations.get(INVENTORY)
     if inventory is not None:
         return read_inventory(node.metadata.name, inventory)
-    seen = (dialect.capacity(node) for dialect in dialects.values())
+    seen = (dialect.capacity(node) for dialect in sorted(dialects.values(), key=lambda d: d.name not in served))
     return next((cards for cards in seen if cards), NodeGpus(node.metadata.name, (), unit_mib=1))
+
+
+# -- what bound pods hold
 
 
 def holding_of(pod: Pod, cards: NodeGpus, dialects: Dialects) -> Holding | None:
@@ -64,9 +102,11 @@ def holding_of(pod: Pod, cards: NodeGpus, dialects: Dialects) -> Holding | None:
     try:
         placement = placement_of(pod, Demand(dialect, request), cards)
     except (BadRecord, Refused) as error:
+        unknown = Placement(cards.node, dialect.name, {})
+        if not dialect.names_cards:
+            return Holding(unknown, {}, unnamed=peak((asked.life, asked.part.cards) for asked in request.containers))
         if not dialect.handed_over(pod):
             raise
-        unknown = Placement(cards.node, dialect.name, {})
         return Holding(unknown, {gpu.uuid: _all_on(gpu, request, cards) for gpu in cards.gpus}, str(error))
     return Holding(placement, charges(placement, request))
 
@@ -80,53 +120,67 @@ def _all_on(gpu: Gpu, request: Request, cards: NodeGpus) -> Charge:
 def placement_of(pod: Pod, demand: Demand, cards: NodeGpus) -> Placement:
     """Where a bound pod was put: our record, else its dialect's. Raises NotPlaced or BadRecord.
 
-    The record says which card; how large the part is, and where the card's device node is, is never taken from it.
+    The record says which cards; where their device nodes are is never taken from it, and how large the parts are only
+    where the demand is no firmer than the record.
     """
     record = pod.metadata.annotations.get(PLACEMENT)
-    placement = read_placement(record) if record is not None else demand.dialect.read_back(pod, cards)
+    if record is None:
+        placement = demand.dialect.read_back(pod, cards)
+        key = f"the record of dialect {demand.dialect.name}"
+    else:
+        placement, key = read_placement(record), PLACEMENT
     if placement is None:
         raise NotPlaced(f"pod {pod.key} is on node {pod.spec.node_name} without a placement")
     if placement.node != pod.spec.node_name:
-        raise BadRecord(f"{PLACEMENT} names node {placement.node}, but the pod is bound to {pod.spec.node_name}")
+        raise BadRecord(f"{key} names node {placement.node}, but the pod is bound to {pod.spec.node_name}")
     if placement.dialect != demand.dialect.name:
-        raise BadRecord(f"{PLACEMENT} is of dialect {placement.dialect}, but the pod speaks {demand.dialect.name}")
-    return _as_demanded(_on_known_cards(placement, cards), demand.request, cards)
+        raise BadRecord(f"{key} is of dialect {placement.dialect}, but the pod speaks {demand.dialect.name}")
+    known = _on_known_cards(placement, key, cards)
+    can_change = record is not None and demand.dialect.demand_can_change(pod)
+    return _as_demanded(known, demand.request, cards, key, can_change=can_change)
 
 
-def _on_known_cards(placement: Placement, cards: NodeGpus) -> Placement:
+def _on_known_cards(placement: Placement, key: str, cards: NodeGpus) -> Placement:
     """The same cards as the node has them now; ids from the time before its inventory become real ones."""
-    known = {
-        name: tuple(_on_known_card(part, placement.node, cards) for part in parts)
-        for name, parts in placement.containers.items()
-    }
+    known = {}
+    for name, parts in placement.containers.items():
+        known[name] = tuple(_on_known_card(part, key, cards) for part in parts)
+        if len({part.uuid for part in known[name]}) < len(parts):
+            raise BadRecord(f"{key} names a card twice for container {name}")
     return replace(placement, containers=known)
 
 
-def _on_known_card(part: Slice, node: str, cards: NodeGpus) -> Slice:
+def _on_known_card(part: Slice, key: str, cards: NodeGpus) -> Slice:
     gpu = cards.by_uuid.get(part.uuid)
-    if gpu is None and part.uuid == f"{node}/{part.index}":
+    if gpu is None and part.uuid == f"{cards.node}/{part.index}":
         gpu = cards.by_index.get(part.index)
-    return _moved(part, gpu) if gpu else part
-
-
-def _moved(part: Slice, gpu: Gpu) -> Slice:
+    if gpu is None:
+        raise BadRecord(f"{key} names card {part.uuid[:64]}, which node {cards.node} does not have")
     return replace(part, uuid=gpu.uuid, index=gpu.index, minor=gpu.minor)
 
 
-def _as_demanded(placement: Placement, request: Request, cards: NodeGpus) -> Placement:
-    """Every container holds what it asks for, whatever the record says: users can write records."""
+def _as_demanded(placement: Placement, request: Request, cards: NodeGpus, key: str, *, can_change: bool) -> Placement:
+    """Every container holds what it asks for, whatever the record says: users can write records. Of a demand that can
+    change as easily, the larger one of the two counts."""
     containers = dict(placement.containers)
-    for container in request.containers:
-        parts = containers.get(container.name, ())
-        if len({part.uuid for part in parts}) < container.part.cards:
-            raise BadRecord(
-                f"{PLACEMENT} names {len(parts)} cards for container {container.name}, "
-                f"which asks for {container.part.cards}"
-            )
-        containers[container.name] = tuple(_as_asked(part, container.part, cards) for part in parts)
+    for asked in request.containers:
+        parts, wanted = containers.get(asked.name, ()), asked.part.cards
+        too_many = len(parts) > wanted and key == PLACEMENT  # originals know best what they gave
+        if not parts or ((len(parts) < wanted or too_many) and not can_change):
+            raise BadRecord(f"{key} names {len(parts)} cards for container {asked.name}, which asks for {wanted}")
+        gpus = [cards.by_uuid[part.uuid] for part in parts]
+        cuts = [cut(asked.part, gpu, cards.unit_mib) for gpu in gpus]
+        containers[asked.name] = tuple(map(_larger, parts, cuts, gpus) if can_change else cuts)
     return replace(placement, containers=containers)
 
 
-def _as_asked(given: Slice, part: Part, cards: NodeGpus) -> Slice:
-    gpu = cards.by_uuid.get(given.uuid)
-    return cut(part, gpu, cards.unit_mib) if gpu else given
+def _larger(recorded: Slice, asked: Slice, gpu: Gpu) -> Slice:
+    """The card was handed over in the record's mode. Neither a forged record nor a new demand is more than the card."""
+    same_mode = bool(recorded.slots) == bool(asked.slots)
+    other = asked if same_mode else recorded
+    return replace(
+        recorded,
+        cores=min(max(recorded.cores, other.cores), CORES),
+        mib=min(max(recorded.mib, other.mib), gpu.mib),
+        slots=min(max(recorded.slots, other.slots), gpu.slots),
+    )

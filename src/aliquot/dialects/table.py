@@ -4,14 +4,28 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.metadata import entry_points
 
+from aliquot.dialects.aliquot import Aliquot
+from aliquot.dialects.elastic import Elastic
 from aliquot.dialects.gpushare import GpuShare
+from aliquot.dialects.hami import Hami
+from aliquot.dialects.keti import Keti
+from aliquot.dialects.nvidia import Nvidia
 from aliquot.dialects.protocol import Dialect
+from aliquot.dialects.tencent import Tencent
 from aliquot.errors import BadConfig, BadDemand
 from aliquot.model import Pod
 
 ENTRY_POINTS = "aliquot.dialects"
 
-_OURS: tuple[type[Dialect], ...] = (GpuShare,)
+_OURS: tuple[type[Dialect], ...] = (
+    Aliquot,
+    GpuShare,
+    Tencent,
+    Elastic,
+    Keti,
+    Nvidia,
+    Hami,
+)
 
 
 class Dialects(Mapping[str, Dialect]):
@@ -52,6 +66,7 @@ def standard_dialects() -> Dialects:
 
 
 def _installed() -> Iterator[type[Dialect]]:
+    names = {ours.name for ours in _OURS}
     for entry in entry_points(group=ENTRY_POINTS):
         try:
             kind = entry.load()
@@ -59,6 +74,10 @@ def _installed() -> Iterator[type[Dialect]]:
             raise BadConfig(f"entry point {entry.value} of {ENTRY_POINTS} cannot be loaded: {error}") from error
         if not (isinstance(kind, type) and issubclass(kind, Dialect)):
             raise BadConfig(f"entry point {entry.value} of {ENTRY_POINTS} is no subclass of Dialect")
-        if kind.name in {ours.name for ours in _OURS}:
+        missing = [word for word in ("name", "standard_prefix") if not hasattr(kind, word)]
+        if missing := sorted((*missing, *kind.__abstractmethods__)):
+            raise BadConfig(f"entry point {entry.value} of {ENTRY_POINTS} does not say {', '.join(missing)}")
+        if kind.name in names:
             raise BadConfig(f"entry point {entry.value}: dialect {kind.name} exists already; choose another name")
+        names.add(kind.name)
         yield kind

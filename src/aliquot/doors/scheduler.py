@@ -76,15 +76,18 @@ class Scheduler:
         if tried := self._plane.books.ledger.nodes_of(pod.metadata.uid) & {node.key for node in usable}:
             return min(tried), ""
         judgement = self._plane.books.judge(demand)
-        best = judgement.best(node.key for node in usable if self._offers(node, pod, demand.dialect.resource))
+        best = judgement.best(node.key for node in usable if self._offers(node, pod, demand.dialect))
         return best, "" if best else _count([_refusal(node, demand.dialect, judgement) for node in usable])
 
-    def _offers(self, node: Node, pod: Pod, resource: str) -> bool:
+    def _offers(self, node: Node, pod: Pod, dialect: Dialect) -> bool:
         """Whether kubelet has the ids left: it fails a pod for good that asks for more, and starts one without its
         devices, saying nothing, while no plug-in has registered their resource."""
+        asked = {resource.name: _ids(pod, resource.name) for resource in dialect.resources if resource.socket}
+        return any(asked.values()) and all(self._ids_left(node, name) >= count for name, count in asked.items())
+
+    def _ids_left(self, node: Node, resource: str) -> int:
         offered = whole(str((node.status.allocatable or {}).get(resource, 0)))
-        taken = sum(_ids(other, resource) for other in self._plane.pods_on(node.key) if not other.ended)
-        return offered - taken >= pod.asks(resource)
+        return offered - sum(_ids(other, resource) for other in self._plane.pods_on(node.key) if not other.ended)
 
 
 def _is_usable(node: Node, pod: Pod) -> bool:
@@ -93,7 +96,7 @@ def _is_usable(node: Node, pod: Pod) -> bool:
 
 
 def _ids(pod: Pod, resource: str) -> int:
-    """How many ids of a resource kubelet counts for a bound pod, placed or not."""
+    """How many ids of a resource kubelet counts for a pod, placed or not."""
     try:
         return pod.asks(resource)
     except BadQuantity:

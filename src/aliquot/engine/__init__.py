@@ -1,6 +1,33 @@
 """The engine: a decision is a pure function of the Fleet and a request."""
 
-from aliquot.engine.fit import Judgement, judge
+from aliquot.engine.explain import Explanation, explain
 from aliquot.engine.fleet import Fleet
+from aliquot.engine.holder import Holder
+from aliquot.engine.judge import Judgement, check_policies, judge
+from aliquot.engine.preempt import Preemption, Victims, complete, preempt
+from aliquot.engine.quota import Decision, decide
+from aliquot.engine.quota_map import Quotas
+from aliquot.engine.state import NodeState
+from aliquot.engine.usage import Census, Usage
+from aliquot.engine.view import Settings
 
-__all__ = ["Fleet", "Judgement", "judge"]
+__all__ = [
+    "Fleet",
+    "NodeState",
+    "Settings",
+    "Judgement",
+    "judge",
+    "check_policies",
+    "Quotas",
+    "Usage",
+    "Census",
+    "Decision",
+    "decide",
+    "Explanation",
+    "explain",
+    "Holder",
+    "Preemption",
+    "Victims",
+    "preempt",
+    "complete",
+]

@@ -1,83 +1,368 @@
 """The Fleet: every card of every node as arrays, so that one request is judged on all of them at once.
 
-Arrays are GPU-major (row = a node's n-th card by index, column = node): one request touches few, long rows.
+Arrays are GPU-major (row = a node's n-th card by index, column = node): one request touches few, long rows. They are
+written in place and only by `put`, `remove` and `set_load`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aliquot.model import CORES, Charge, Gpu, NodeGpus
+from aliquot.engine.state import NodeState
+from aliquot.engine.topology import Wiring, wiring_of
+from aliquot.model import CORES, Charge, Gpu, Mode, NodeGpus
+from aliquot.model.selling import left_of
 
+_NOTHING = Charge()
 _FIRST_NODES = 64
 _FIRST_CARDS = 8
 
+_PER_CARD: Mapping[str, tuple[type, Any]] = {
+    "free_mib": (np.int64, 0),
+    "free_cores": (np.int64, 0),
+    "free_slots": (np.int64, 0),
+    "left": (np.int64, 0),
+    "mib": (np.int64, 0),
+    "slots": (np.int64, 0),
+    "shares": (np.int64, 0),
+    "model_id": (np.int64, 0),
+    "profile_id": (np.int64, 0),
+    "numa": (np.int64, -1),
+    "has": (np.bool_, False),
+    "sellable": (np.bool_, False),
+    "for_shared": (np.bool_, False),
+    "for_whole": (np.bool_, False),
+    "for_slots": (np.bool_, False),
+    "open_shared": (np.bool_, False),
+    "open_whole": (np.bool_, False),
+    "open_slots": (np.bool_, False),
+    "load": (np.float64, np.nan),
+    "load_at": (np.float64, np.nan),
+    "placed_since": (np.float64, 0.0),
+}
+_PER_NODE: Mapping[str, tuple[type, Any]] = {
+    "unit_mib": (np.int64, 1),
+    "wiring_id": (np.int64, 0),
+    "node_mib": (np.int64, 0),
+    "node_free_mib": (np.int64, 0),
+    "node_free_cores": (np.int64, 0),
+    "node_cards": (np.int64, 0),
+    "per_node_mib": (np.float64, 0.0),
+    "per_node_cores": (np.float64, 0.0),
+    "size": (np.int64, 0),
+}
+"""Name, type, and what stands where no card or no node is."""
+
+
+class Placed(Protocol):
+    """What the Fleet wants to know of a ledger's entry."""
+
+    @property
+    def since(self) -> float: ...
+    @property
+    def charges(self) -> Mapping[str, Charge]: ...
+
 
 class Fleet:
+    """Attributes are the arrays, sliced to the columns in use. Where no card is, nothing is open and nothing free.
+
+    A vacant column (its name is "") has no card at all.
+    """
+
+    free_mib: NDArray[np.int64]
+    free_cores: NDArray[np.int64]
+    free_slots: NDArray[np.int64]
+    left: NDArray[np.int64]
+    """Memory and cores in one number, see `left_share`."""
+    mib: NDArray[np.int64]
+    slots: NDArray[np.int64]
+    shares: NDArray[np.int64]
+    """Parts that share the card without MPS now."""
+    model_id: NDArray[np.int64]
+    """Place in `models`."""
+    profile_id: NDArray[np.int64]
+    """Place in `profiles`; 0 is a card that is no MIG instance."""
+    numa: NDArray[np.int64]
+    """-1 where unknown."""
+    has: NDArray[np.bool_]
+    sellable: NDArray[np.bool_]
+    for_shared: NDArray[np.bool_]
+    for_whole: NDArray[np.bool_]
+    for_slots: NDArray[np.bool_]
+    """Sellable cards whose mode allows parts of this kind."""
+    open_shared: NDArray[np.bool_]
+    open_whole: NDArray[np.bool_]
+    open_slots: NDArray[np.bool_]
+    """Those that take one now, as far as neighbours go: of `open_whole` nothing is taken, the others have cores left
+    and nobody who shares them in another way."""
+    load: NDArray[np.float64]
+    """Measured busy share, 0 to 1; NaN if none."""
+    load_at: NDArray[np.float64]
+    placed_since: NDArray[np.float64]
+    """Share of the card that was placed after the sample."""
+    unit_mib: NDArray[np.int64]
+    wiring_id: NDArray[np.int64]
+    """Nodes with the same number are wired alike."""
+    node_mib: NDArray[np.int64]
+    node_free_mib: NDArray[np.int64]
+    node_free_cores: NDArray[np.int64]
+    node_cards: NDArray[np.int64]
+    """Sums over the sellable cards of a node."""
+    per_node_mib: NDArray[np.float64]
+    per_node_cores: NDArray[np.float64]
+    """One through the sums of a node's MiB and cores, 0 if it has none: shares of nodes by one multiplication."""
+    size: NDArray[np.int64]
+    """MiB of each of a node's sellable cards, -1 if they differ."""
+
     def __init__(self) -> None:
+        self.names: list[str] = []
+        self.models: list[str] = []
+        self.profiles: list[str] = [""]
         self._columns: dict[str, int] = {}
         self._vacant: list[int] = []
-        self._nodes: list[NodeGpus | None] = []
-        self.free_mib: NDArray[np.int64] = np.zeros((_FIRST_CARDS, _FIRST_NODES), np.int64)
-        self.free_cores: NDArray[np.int64] = np.zeros((_FIRST_CARDS, _FIRST_NODES), np.int64)
-        self.sellable: NDArray[np.bool_] = np.zeros((_FIRST_CARDS, _FIRST_NODES), np.bool_)
-        self.unit_mib: NDArray[np.int64] = np.ones(_FIRST_NODES, np.int64)
+        self._states: list[NodeState | None] = []
+        self._placed: list[tuple[Placed, ...]] = []
+        self._model_ids: dict[str, int] = {}
+        self._profile_ids: dict[str, int] = {"": 0}
+        self._wirings: list[Wiring] = []
+        self._wiring_ids: dict[Wiring, int] = {}
+        self._places: dict[str, set[tuple[int, int]]] = {}
+        self._serves: dict[str, NDArray[np.bool_]] = {}
+        self._name_order: NDArray[np.int64] | None = None
+        self._base: dict[str, NDArray[Any]] = {
+            **{name: np.full((_FIRST_CARDS, _FIRST_NODES), fill, kind) for name, (kind, fill) in _PER_CARD.items()},
+            **{name: np.full(_FIRST_NODES, fill, kind) for name, (kind, fill) in _PER_NODE.items()},
+        }
+        self._expose()
 
-    def put(self, cards: NodeGpus, used: Mapping[str, Charge]) -> None:
-        """A node as it is now: its cards less what is used of them."""
+    # -- writing
+
+    def put(self, cards: NodeGpus, used: Mapping[str, Charge], placed: Iterable[Placed] = ()) -> None:
+        """A node as it is now: its cards, what is used of them, and who was placed when."""
         column = self._column(cards.node)
         self._make_room(len(cards.gpus), column + 1)
-        self._nodes[column] = cards
-        self.unit_mib[column] = cards.unit_mib
-        self.sellable[:, column] = False
-        for row, gpu in enumerate(cards.gpus):
-            charge = used.get(gpu.uuid, Charge())
-            self.sellable[row, column] = gpu.healthy
-            self.free_mib[row, column] = max(0, gpu.mib - charge.mib)
-            self.free_cores[row, column] = max(0, CORES - charge.cores)
+        before = self._states[column]
+        if before is None or before.cards != cards:
+            self._put_cards(column, before, cards)
+        self._states[column] = NodeState(cards, dict(used))
+        self._placed[column] = tuple(placed)
+        self._put_used(column, cards, used)
+        self._put_sums(column)
+        self._put_placed(column)
 
     def remove(self, node: str) -> None:
         column = self._columns.pop(node, None)
-        if column is not None:
-            self._nodes[column] = None
-            self.sellable[:, column] = False
-            self._vacant.append(column)
+        if column is None:
+            return
+        self._clear(column)
+        self._states[column] = None
+        self._placed[column] = ()
+        self.names[column] = ""
+        self._vacant.append(column)
+        self._name_order = None
+        for mask in self._serves.values():
+            mask[column] = False
+
+    def set_load(self, node: str, load: Mapping[str, tuple[float, float]]) -> None:
+        """How busy each card was and when that was measured, by uuid; cards that are left out have no sample."""
+        state, column = self.state(node), self._columns.get(node)
+        if state is None or column is None:
+            return
+        for row, gpu in enumerate(state.cards.gpus):
+            self.load[row, column], self.load_at[row, column] = load.get(gpu.uuid, (np.nan, np.nan))
+        self._put_placed(column)
+
+    # -- reading
+
+    @property
+    def width(self) -> int:
+        """Columns in use or vacant; those behind hold nothing."""
+        return len(self.names)
+
+    @property
+    def rows(self) -> int:
+        return int(self.has.shape[0])
 
     def column(self, node: str) -> int | None:
         return self._columns.get(node)
 
-    def has_cards(self, column: int) -> bool:
-        cards = self._nodes[column]
-        return cards is not None and bool(cards.gpus)
+    def state(self, node: str) -> NodeState | None:
+        column = self._columns.get(node)
+        return None if column is None else self._states[column]
 
-    def gpu(self, column: int, row: int) -> Gpu:
-        cards = self._nodes[column]
-        assert cards is not None, "a removed node is never judged to fit"
-        return cards.gpus[row]
+    def state_at(self, column: int) -> NodeState:
+        state = self._states[column]
+        assert state is not None, "a vacant column holds no node"
+        return state
 
     @property
-    def width(self) -> int:
-        """Columns in use; those behind hold nothing."""
-        return len(self._nodes)
+    def card_mib(self) -> NDArray[np.int64]:
+        """The memory of each sellable card: [width] where every node's cards are alike, else [rows, width]."""
+        return self.mib if (self.size < 0).any() else self.size
+
+    def gpu(self, column: int, row: int) -> Gpu:
+        return self.state_at(column).cards.gpus[row]
+
+    def places_of(self, uuid: str) -> Iterable[tuple[int, int]]:
+        """(row, column) of a card, also if two nodes claim to have it."""
+        return self._places.get(uuid, ())
+
+    def wiring(self, column: int) -> Wiring:
+        return self._wirings[int(self.wiring_id[column])]
+
+    def topology(self, column: int) -> NDArray[np.int64] | None:
+        """Pair scores of a node's cards, [cards, cards]; None if it tells none."""
+        wiring = self.wiring(column)
+        return wiring.matrix if wiring.known else None
+
+    def serves(self, dialect: str) -> NDArray[np.bool_]:
+        """[width]: nodes that take pods of a dialect."""
+        mask = self._serves.get(dialect)
+        if mask is None:
+            mask = self._serves[dialect] = np.zeros(self._base["unit_mib"].shape, np.bool_)
+            for column, state in enumerate(self._states):
+                mask[column] = state is not None and state.cards.serves(dialect)
+        return mask[: self.width]
+
+    @property
+    def name_order(self) -> NDArray[np.int64]:
+        """[width]: the place of each column's name among all names."""
+        if self._name_order is None:
+            order = np.empty(self.width, np.int64)
+            order[sorted(range(self.width), key=self.names.__getitem__)] = np.arange(self.width)
+            self._name_order = order
+        return self._name_order
+
+    # -- inside
+
+    def _put_cards(self, column: int, before: NodeState | None, cards: NodeGpus) -> None:
+        loads = self._loads(column, before)
+        self._clear(column)
+        self.unit_mib[column] = cards.unit_mib
+        wiring = wiring_of(cards.gpus)
+        if wiring not in self._wiring_ids:
+            self._wiring_ids[wiring] = len(self._wirings)
+            self._wirings.append(wiring)
+        self.wiring_id[column] = self._wiring_ids[wiring]
+        for row, gpu in enumerate(cards.gpus):
+            self._places.setdefault(gpu.uuid, set()).add((row, column))
+            sells = cards.sells(gpu)
+            self.has[row, column] = True
+            self.sellable[row, column] = sells
+            self.for_shared[row, column] = sells and gpu.mode in (Mode.ANY, Mode.TIME_SLICED)
+            self.for_whole[row, column] = sells and gpu.mode is not Mode.MPS
+            self.for_slots[row, column] = sells and gpu.mode in (Mode.ANY, Mode.MPS)
+            self.mib[row, column] = gpu.mib
+            self.slots[row, column] = gpu.slots
+            self.model_id[row, column] = _number(gpu.model, self.models, self._model_ids)
+            self.profile_id[row, column] = _number(gpu.profile, self.profiles, self._profile_ids)
+            self.numa[row, column] = -1 if gpu.numa is None else gpu.numa
+            self.load[row, column], self.load_at[row, column] = loads.get(gpu.uuid, (np.nan, np.nan))
+        sizes = {gpu.mib for gpu in cards.gpus if cards.sells(gpu)}
+        self.size[column] = sizes.pop() if len(sizes) == 1 else -bool(sizes)
+        for dialect, mask in self._serves.items():
+            mask[column] = cards.serves(dialect)
+
+    def _put_used(self, column: int, cards: NodeGpus, used: Mapping[str, Charge]) -> None:
+        at = np.s_[: len(cards.gpus), column]
+        taken = [used.get(gpu.uuid, _NOTHING) for gpu in cards.gpus]
+        left = [left_of(gpu, charge) for gpu, charge in zip(cards.gpus, taken, strict=True)]
+        self.free_mib[at] = [card.mib for card in left]
+        self.free_cores[at] = [card.cores for card in left]
+        self.free_slots[at] = [card.slots for card in left]
+        self.shares[at] = [charge.shares for charge in taken]
+        self.left[at] = left_share(self.free_mib[at], self.free_cores[at], self.mib[at])
+        has_cores = self.free_cores[at] > 0
+        no_slots = np.array([not charge.slots for charge in taken], np.bool_)
+        untouched = (self.free_cores[at] == CORES) & (self.free_mib[at] == self.mib[at])
+        self.open_shared[at] = self.for_shared[at] & has_cores & no_slots
+        self.open_whole[at] = self.for_whole[at] & untouched & no_slots
+        self.open_slots[at] = self.for_slots[at] & has_cores & (self.shares[at] == 0)
+
+    def _put_sums(self, column: int) -> None:
+        sells = self.sellable[:, column]
+        mib, count = int(self.mib[sells, column].sum()), int(np.count_nonzero(sells))
+        self.node_mib[column] = mib
+        self.node_free_mib[column] = self.free_mib[sells, column].sum()
+        self.node_free_cores[column] = self.free_cores[sells, column].sum()
+        self.node_cards[column] = count
+        self.per_node_mib[column] = 1 / mib if mib else 0.0
+        self.per_node_cores[column] = 1 / (count * CORES) if count else 0.0
+
+    def _put_placed(self, column: int) -> None:
+        state = self.state_at(column)
+        for row, gpu in enumerate(state.cards.gpus):
+            at = self.load_at[row, column]
+            later = (entry.charges.get(gpu.uuid) for entry in self._placed[column] if entry.since > at)
+            self.placed_since[row, column] = sum(_share(charge, gpu) for charge in later if charge)
+
+    def _loads(self, column: int, before: NodeState | None) -> dict[str, tuple[float, float]]:
+        if before is None:
+            return {}
+        return {
+            gpu.uuid: (float(self.load[row, column]), float(self.load_at[row, column]))
+            for row, gpu in enumerate(before.cards.gpus)
+        }
+
+    def _clear(self, column: int) -> None:
+        state = self._states[column]
+        for row, gpu in enumerate(state.cards.gpus) if state is not None else ():
+            self._places[gpu.uuid].discard((row, column))
+            if not self._places[gpu.uuid]:
+                del self._places[gpu.uuid]
+        for name, (_, fill) in _PER_CARD.items():
+            self._base[name][:, column] = fill
+        for name, (_, fill) in _PER_NODE.items():
+            self._base[name][column] = fill
 
     def _column(self, node: str) -> int:
         if node not in self._columns:
+            self._name_order = None
             if self._vacant:
-                self._columns[node] = self._vacant.pop()
+                column = self._vacant.pop()
+                self.names[column] = node
             else:
-                self._columns[node] = len(self._nodes)
-                self._nodes.append(None)
+                column = len(self.names)
+                self.names.append(node)
+                self._states.append(None)
+                self._placed.append(())
+            self._columns[node] = column
         return self._columns[node]
 
     def _make_room(self, cards: int, nodes: int) -> None:
-        have_cards, have_nodes = self.sellable.shape
+        have_cards, have_nodes = self._base["has"].shape
         more_cards = max(0, cards - have_cards)
         more_nodes = have_nodes if nodes > have_nodes else 0
-        if not more_cards and not more_nodes:
-            return
-        grow = ((0, more_cards), (0, more_nodes))
-        self.free_mib = np.pad(self.free_mib, grow)
-        self.free_cores = np.pad(self.free_cores, grow)
-        self.sellable = np.pad(self.sellable, grow)
-        self.unit_mib = np.pad(self.unit_mib, (0, more_nodes), constant_values=1)
+        if more_cards or more_nodes:
+            for name, (_, fill) in _PER_CARD.items():
+                self._base[name] = np.pad(self._base[name], ((0, more_cards), (0, more_nodes)), constant_values=fill)
+            for name, (_, fill) in _PER_NODE.items():
+                self._base[name] = np.pad(self._base[name], (0, more_nodes), constant_values=fill)
+            self._serves = {dialect: np.pad(mask, (0, more_nodes)) for dialect, mask in self._serves.items()}
+        if self.has.shape != (have_cards + more_cards, self.width):
+            self._expose()
+
+    def _expose(self) -> None:
+        for name in _PER_CARD:
+            setattr(self, name, self._base[name][:, : self.width])
+        for name in _PER_NODE:
+            setattr(self, name, self._base[name][: self.width])
+
+
+def left_share(free_mib: NDArray[np.int64], free_cores: NDArray[np.int64], mib: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How much of a card is left: its share of memory and its share of cores, in millionths, added up."""
+    return np.asarray(free_mib * 1_000_000 // np.maximum(mib, 1) + free_cores * (1_000_000 // CORES))
+
+
+def _number(name: str, names: list[str], numbers: dict[str, int]) -> int:
+    if name not in numbers:
+        numbers[name] = len(names)
+        names.append(name)
+    return numbers[name]
+
+
+def _share(charge: Charge, gpu: Gpu) -> float:
+    """How busy a part will make a card, as far as its size tells: its cores, or its memory if it names none."""
+    return charge.cores / CORES if charge.cores else charge.mib / max(1, gpu.mib)

@@ -1,5 +1,5 @@
 """Who holds which part of which card: the one place that knows."""
 
-from aliquot.ledger.ledger import Entry, Owner, Ledger, State
+from aliquot.ledger.ledger import Entry, Ledger, Owner, State
 
 __all__ = ["Ledger", "Entry", "Owner", "State"]

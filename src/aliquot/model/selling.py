@@ -19,6 +19,8 @@ def conflict(gpu: Gpu, used: Charge, asked: Charge) -> str:
     """Why a part cannot be taken of a card of which `used` is taken; "" if it can.
 
     A card whose cores are sold out takes nobody, not even who names no cores."""
+    if asked.slots and asked.shares:
+        return "cannot be shared with and without MPS at once"
     if asked.slots and used.shares:
         return "is shared without MPS now"
     if asked.shares and used.slots:

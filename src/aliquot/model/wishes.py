@@ -3,11 +3,20 @@
 import re
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 
 ANY_MIG = "any"
 
-_WORD = re.compile(r"[a-z]+\d+[a-z]*|[a-z0-9]+")
+_WORD = re.compile(r"[a-z0-9]+")
+_GLUED = (
+    (re.compile(r"\b([rg]tx)(?=[a-z]?\d)"), r"\1 "),  # rtx3090
+    (re.compile(r"(?<=\d)(ti|super|d)\b"), r" \1"),  # 3080ti
+    (re.compile(r"\b(\d+) ?gi?b?\b"), r"\1gb"),  # 40g, 40 GB
+    (re.compile(r"\bmax-q\b"), "maxq"),
+)
 _SAY_NOTHING = frozenset(("nvidia", "tesla", "geforce", "quadro", "gpu"))
+_ANOTHER_MODEL = frozenset(("ti", "super", "d", "ada", "blackwell", "laptop", "mobile", "maxq", "mig"))
+"""Words that make another card of the same number: they are never added for somebody who did not write them."""
 
 
 class Topology(Enum):
@@ -22,8 +31,8 @@ class Topology(Enum):
 class ModelWish:
     """Any of these models, or with `avoid` none of them.
 
-    Names are forgiving: "a100" is any "NVIDIA A100-SXM4-40GB", but "T4" is no "T400". With `substring` a name matches
-    anywhere, as HAMi has it.
+    Names are forgiving: "a100" and "A100 40GB" are an "NVIDIA A100-SXM4-40GB", but "T4" is no "T400" and "RTX 3080" no
+    "RTX 3080 Ti". With `substring` a name matches anywhere, as HAMi has it.
     """
 
     names: tuple[str, ...]
@@ -37,14 +46,20 @@ class ModelWish:
         return name.casefold() in model.casefold() if self.substring else is_model(name, model)
 
 
+@lru_cache(4096)
 def is_model(name: str, model: str) -> bool:
-    """Whether a model is what a user calls so: the name's words appear in the model's, in order, side by side."""
+    """Whether a model is what a user calls so: as NVML spells it, or by some of its words, whatever stands between."""
+    if name.strip().casefold() == model.strip().casefold() != "":
+        return True
     wanted, has = _words(name), _words(model)
-    return bool(wanted) and any(has[at : at + len(wanted)] == wanted for at in range(len(has) - len(wanted) + 1))
+    return bool(wanted) and wanted <= has and has & _ANOTHER_MODEL <= wanted
 
 
-def _words(name: str) -> list[str]:
-    return [word for word in _WORD.findall(name.casefold()) if word not in _SAY_NOTHING]
+def _words(name: str) -> frozenset[str]:
+    text = name.casefold()
+    for pattern, plain in _GLUED:
+        text = pattern.sub(plain, text)
+    return frozenset(_WORD.findall(text)) - _SAY_NOTHING
 
 
 @dataclass(frozen=True)

@@ -279,7 +279,7 @@ PART = '{{"uuid":"{uuid}","index":0,"minor":0,"cores":0,"mib":3072}}'
         ),
         pytest.param(
             RECORD.format(node="n1", containers=f'"main":[{PART.format(uuid="GPU-gone")}]'),
-            "the placement names card GPU-gone, which this node does not have",
+            "aliquot.io/placement names card GPU-gone, which node n1 does not have",
             id="a card that the node does not have",
         ),
         pytest.param(
@@ -301,7 +301,7 @@ PART = '{{"uuid":"{uuid}","index":0,"minor":0,"cores":0,"mib":3072}}'
             RECORD.format(
                 node="n1", containers=f'"main":[{PART.format(uuid="GPU-n1-0")},{PART.format(uuid="GPU-n1-1")}]'
             ),
-            "the placement must name one card of node n1, and names GPU-n1-0, GPU-n1-1",
+            "aliquot.io/placement names 2 cards for container main, which asks for 1",
             id="two cards in a dialect of one",
         ),
     ],

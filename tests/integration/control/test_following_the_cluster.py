@@ -150,7 +150,7 @@ async def test_a_record_that_is_rewritten_on_a_bound_pod_changes_nothing(
     await room.add_node()
     ours = await room.add_pod("ours")
     await room.commit(ours, "n1")
-    theirs = await room.add_pod("theirs", metadata={"annotations": {IDX: "0"}}, node="n1")
+    theirs = await room.add_pod("theirs", metadata={"annotations": {IDX: "0", ASSIGNED: "true"}}, node="n1")
     for pod in (ours, theirs):
         await room.annotate(pod, **annotations)
     assert room.used() == {0: 6}

@@ -201,7 +201,7 @@ async def test_asking_again_when_the_chosen_card_is_gone_is_refused_in_words(roo
     await room.change_node(make_cards(mib=()))
     pod = room.plane.pods.get("default/p")
     assert pod is not None
-    with pytest.raises(Exception, match="the placement must name one card of node n1"):
+    with pytest.raises(Exception, match="the placement must name 1 of the cards of node n1"):
         await room.commit(pod, "n1")
 
 

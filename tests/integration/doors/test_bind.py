@@ -71,7 +71,9 @@ async def test_no_room_is_told_in_the_words_of_the_original(one_node: Door) -> N
 
 async def test_a_demand_of_nothing_is_refused(one_node: Door) -> None:
     pod = await one_node.room.add_pod(gpu_mem=0)
-    assert await one_node.bind(pod) == "no container of the pod asks for more than 0 of aliyun.com/gpu-mem"
+    assert await one_node.bind(pod) == (
+        "no container of the pod asks for more than 0 of aliyun.com/gpu-mem or aliyun.com/gpu-count"
+    )
 
 
 async def test_a_refused_binding_is_told_in_the_api_server_s_words_and_a_retry_works(one_node: Door) -> None:

@@ -132,9 +132,8 @@ async def test_init_containers_and_sidecars_count(fleet: Door) -> None:
         assert reply.json["NodeNames"] == passed
 
 
-async def test_a_pod_that_asks_for_whole_cards_is_told_what_to_ask_for(fleet: Door) -> None:
-    whole_card = container_manifest() | {"resources": {"limits": {GPU_COUNT: "1"}}}
-    pod = pod_manifest(containers=[whole_card])
+async def test_a_pod_whose_memory_does_not_divide_among_its_cards_is_told_what_to_ask_for(fleet: Door) -> None:
+    pod = pod_manifest(gpu_mem=3, metadata={"labels": {GPU_COUNT: "2"}})
     reply = await fleet.post(FILTER, {"Pod": pod, "NodeNames": ["n2"]})
     (why,) = reply.json["FailedNodes"].values()
-    assert "ask for aliyun.com/gpu-mem alone" in why
+    assert "ask for 2 or 4 units" in why

@@ -45,15 +45,12 @@ def test_a_demand_counts_node_units_and_no_cores_for_each_gpu_container() -> Non
     ]
 
 
-ONLY_COUNT = {"resources": {"limits": {GPU_COUNT: "1"}}}
 BAD: list[Any] = [
     pytest.param({"gpu_mem": 0}, f"no container of the pod asks for more than 0 of {GPU_MEM}", id="nothing"),
     pytest.param({"gpu_mem": "x"}, f"container main, limits, {GPU_MEM}: 'x' is not a Kubernetes quantity", id="a word"),
     pytest.param({"gpu_mem": "-3"}, f"container main, limits, {GPU_MEM}: '-3' is negative", id="less than nothing"),
     pytest.param({"gpu_mem": "16Gi"}, "write 3, not 3Gi or 3G", id="bytes instead of units"),
     pytest.param({"gpu_mem": "1000000001"}, "is more than any GPU has", id="more than any GPU has"),
-    pytest.param({"containers": [container_manifest() | ONLY_COUNT]}, f"ask for {GPU_MEM} alone", id="whole cards"),
-    pytest.param({"metadata": {"labels": {GPU_COUNT: "2"}}}, f"{GPU_COUNT} is not served", id="cards by label"),
 ]
 
 
@@ -115,7 +112,9 @@ def test_an_inventory_that_cannot_be_read_is_not_replaced_by_a_guess() -> None:
 )
 def test_the_five_annotations_are_those_of_the_original(cards: NodeGpus, index: int, units: int, dev: str) -> None:
     """As the original gpushare does it."""
-    written = GPUSHARE.annotations(make_request(units), make_placement(cards, index), cards, 1_700_000_000_123_456_789)
+    placement = make_placement(cards, index, c0=units * cards.unit_mib)
+    pod = make_pod(containers=[container_manifest("c0", units)])
+    written = GPUSHARE.annotations(pod, GPUSHARE.demand(pod), placement, cards, 1_700_000_000_123_456_789)
     assert written == {
         "ALIYUN_COM_GPU_MEM_IDX": str(index),
         "ALIYUN_COM_GPU_MEM_DEV": dev,
@@ -135,8 +134,9 @@ def test_the_marks_of_the_hand_over_are_those_of_the_original() -> None:
 def test_a_container_finds_the_original_s_environment_with_the_card_s_uuid() -> None:
     """As the original gpushare does it; the uuid is what the NVIDIA runtime cannot misread."""
     cards = make_cards()
-    request = make_request(3, 4)
-    assert GPUSHARE.environment(request, "c1", make_placement(cards, 1, c0=3072, c1=4096), cards) == {
+    pod = make_pod(containers=[container_manifest("c0", 3), container_manifest("c1", 4)])
+    placement = make_placement(cards, 1, c0=3072, c1=4096)
+    assert GPUSHARE.environment(pod, GPUSHARE.demand(pod), "c1", placement, cards) == {
         "NVIDIA_VISIBLE_DEVICES": "GPU-n1-1",
         IDX: "1",
         POD: "7",
@@ -203,7 +203,7 @@ def test_what_is_written_is_read_back() -> None:
     containers = [container_manifest("a", 2), container_manifest("b", 3)]
     pod = make_pod(containers=containers)
     placement = make_placement(cards, 1, a=2048, b=3072)
-    written = dict(GPUSHARE.annotations(GPUSHARE.demand(pod), placement, cards, 0))
+    written = dict(GPUSHARE.annotations(pod, GPUSHARE.demand(pod), placement, cards, 0))
     bound = make_pod(containers=containers, node="n1", metadata={"annotations": written})
     assert GPUSHARE.read_back(bound, cards) == placement
 

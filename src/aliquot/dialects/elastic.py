@@ -1,0 +1,328 @@
+"""elastic: percent of cards, or cores and MiB; `elastic-gpu/gpu-percent`, `elasticgpu.io/gpu-core` and `gpu-memory`.
+
+The original changed its names four times. Each generation is a family here: a pod speaks one of them, and its keys are
+written in the same. The two families with sockets are served; the older ones and the misspelt one are read.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from aliquot.dialects.percent import whole_cards
+from aliquot.dialects.protocol import Dialect, Resource, capacity_of, card_at, card_numbers, equal_cards, limit
+from aliquot.errors import BadDemand, BadRecord
+from aliquot.model import (
+    CORES,
+    Container,
+    ContainerRequest,
+    Gpu,
+    Memory,
+    Node,
+    NodeGpus,
+    Part,
+    Placement,
+    Pod,
+    Reason,
+    Request,
+    Unit,
+    cut,
+)
+
+_MOST_MEMORY = 10**8
+_LONGEST_KEY = 63
+"""Of what stands behind the slash; the API server takes no more."""
+_NOTIONAL_MIB = 100
+"""The size of a card of which nothing but percents is known: one for each."""
+_GIB_UNITS_AT_MOST = 100
+_WITHOUT_GPU = "-1"
+
+_NO_ROOM = "no enough resource to allocate"
+_WORDS = {
+    Reason.NO_CARD_FITS: _NO_ROOM,
+    Reason.TOO_LARGE: f"{_NO_ROOM}: {Reason.TOO_LARGE.value}",
+    Reason.NOT_SELLABLE: f"{_NO_ROOM}: {Reason.NOT_SELLABLE.value}",
+    Reason.NO_GPUS: "no gpu available on node",
+    Reason.UNKNOWN_NODE: "elastic gpu scheduler get node failed",
+}
+
+
+@dataclass(frozen=True)
+class Family(ABC):
+    """One generation of names.
+
+    `assumed` is annotation and label of a placed pod; `container`, followed by a container's name, the annotation of
+    its cards. `unwritten` is what the original takes for that annotation if it is missing, "" if it takes nothing.
+    """
+
+    prefix: str
+    assumed: str
+    container: str
+    unwritten: str = ""
+    marks_others: ClassVar[bool] = False
+    """Whether a container without GPU is marked as such."""
+    knows_memory: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def resources(self) -> tuple[Resource, ...]: ...
+
+    @abstractmethod
+    def part(self, container: Container) -> Part | None:
+        """What a container gets, as the original counts it; None without GPU."""
+
+    @abstractmethod
+    def check(self, container: Container) -> None:
+        """Raises BadDemand for what the original counts otherwise than a user means it, or never places."""
+
+    @abstractmethod
+    def cards(self, node: Node) -> NodeGpus | None: ...
+
+    @abstractmethod
+    def ids(self, resource: str, gpu: Gpu, unit_mib: int) -> Iterator[str]: ...
+
+    def asked_by(self, pod: Pod) -> bool:
+        names = [resource.name for resource in self.resources]
+        return any(limit(container, name) for container, _ in pod.containers() for name in names)
+
+    def key(self, container: str) -> str:
+        return f"{self.container}{container}"
+
+    def has_room_for(self, container: str) -> bool:
+        return len(self.key(container).partition("/")[2]) <= _LONGEST_KEY
+
+
+class Percents(Family):
+    marks_others = True
+    knows_memory = False
+
+    @property
+    def gpu_percent(self) -> str:
+        return f"{self.prefix}/gpu-percent"
+
+    @property
+    def resources(self) -> tuple[Resource, ...]:
+        unit = "a percent of a card's cores and memory; 100 is a whole card"
+        return (Resource(self.gpu_percent, unit, f"{self.prefix}.sock"),)
+
+    def part(self, container: Container) -> Part | None:
+        percent = limit(container, self.gpu_percent)
+        if percent >= CORES:
+            return Part(cards=percent // CORES, whole=True)
+        return Part(cores=percent, memory=Memory(percent, Unit.PERCENT)) if percent else None
+
+    def check(self, container: Container) -> None:
+        if (percent := limit(container, self.gpu_percent)) > CORES:
+            whole_cards(f"container {container.name}, limits, {self.gpu_percent}", percent)
+
+    def cards(self, node: Node) -> NodeGpus | None:
+        return equal_cards(node, capacity_of(node, self.gpu_percent) // CORES, _NOTIONAL_MIB)
+
+    def ids(self, resource: str, gpu: Gpu, unit_mib: int) -> Iterator[str]:
+        return (f"nano-{gpu.index}-{number:02d}" for number in range(CORES))
+
+
+@dataclass(frozen=True)
+class CoresAndMemory(Family):
+    unit: Unit = Unit.MIB
+
+    @property
+    def gpu_core(self) -> str:
+        return f"{self.prefix}/gpu-core"
+
+    @property
+    def gpu_memory(self) -> str:
+        return f"{self.prefix}/gpu-memory"
+
+    @property
+    def resources(self) -> tuple[Resource, ...]:
+        memory = "a MiB of memory" if self.unit is Unit.MIB else "a node unit of memory: GiB, unless the node says MiB"
+        return (
+            Resource(self.gpu_core, "a percent of a card's cores; 100 is a whole card", "elastic-gpushare-core.sock"),
+            Resource(self.gpu_memory, memory, "elastic-gpushare-mem.sock"),
+        )
+
+    def part(self, container: Container) -> Part | None:
+        cores, memory = limit(container, self.gpu_core), limit(container, self.gpu_memory)
+        if cores >= CORES:
+            return Part(cards=cores // CORES, whole=True)
+        held = Memory(min(memory, _MOST_MEMORY), self.unit)
+        return Part(cores=cores, memory=held) if cores or memory else None
+
+    def check(self, container: Container) -> None:
+        where = f"container {container.name}, limits"
+        if (cores := limit(container, self.gpu_core)) > CORES:
+            whole_cards(f"{where}, {self.gpu_core}", cores)
+        if (memory := limit(container, self.gpu_memory)) > _MOST_MEMORY:
+            raise BadDemand(
+                f"{where}, {self.gpu_memory}: {memory} is more than any GPU has; it counts {self.unit.value}: "
+                "write 4096, not 4Gi or 4096M"
+            )
+
+    def cards(self, node: Node) -> NodeGpus | None:
+        count = capacity_of(node, self.gpu_core) // CORES
+        units = capacity_of(node, self.gpu_memory) // count if count else 0
+        in_gib = self.unit is Unit.NODE and units <= _GIB_UNITS_AT_MOST
+        unit_mib = 1024 if in_gib else 1
+        # kubelet drops a list of ids that is too long, and the node then offers cores alone: its cards are still there
+        return equal_cards(node, count, units * unit_mib or _NOTIONAL_MIB, unit_mib)
+
+    def ids(self, resource: str, gpu: Gpu, unit_mib: int) -> Iterator[str]:
+        units = gpu.mib // unit_mib if self.unit is Unit.NODE else gpu.mib
+        return (f"{gpu.index}-{number:02d}" for number in range(CORES if resource == self.gpu_core else units))
+
+
+def _percents(prefix: str, unwritten: str = "") -> Family:
+    return Percents(prefix, f"{prefix}/assume", f"{prefix}/container-", unwritten)
+
+
+def _cores_and_memory(prefix: str, keys: str = "") -> Family:
+    keys = keys or prefix
+    return CoresAndMemory(prefix, f"{keys}/assumed", f"{keys}/container-")
+
+
+_SERVED = (_percents("elastic-gpu"), _cores_and_memory("elasticgpu.io"))
+_READ = (
+    _cores_and_memory("elasticgpu.com", keys="elasticgpu.io"),
+    _percents("nano-gpu", unwritten="0"),
+    CoresAndMemory("nano-gpu.io", "nano-gpu.io/gpu", "nano-gpu.io/gpu-", unit=Unit.NODE),
+)
+
+
+def _named(prefix: str) -> tuple[Family, ...]:
+    """The families of a configured prefix: those that are known by it, else new ones of both kinds."""
+    known = tuple(family for family in (*_SERVED, *_READ) if family.prefix == prefix)
+    return known or (_percents(prefix), _cores_and_memory(prefix))
+
+
+class Elastic(Dialect):
+    name = "elastic"
+    standard_prefix = "elastic-gpu"
+
+    def __init__(self, prefix: str = "") -> None:
+        super().__init__(prefix)
+        self._served = _SERVED if self.prefix == self.standard_prefix else _named(self.prefix)
+        others = tuple(family for family in (*_SERVED, *_READ) if family not in self._served)
+        self._families = (*self._served, *others)
+        served = (resource for family in self._served for resource in family.resources)
+        read = (replace(resource, socket="") for family in others for resource in family.resources)
+        self._resources = (*served, *read)
+
+    # -- names
+
+    @property
+    def resources(self) -> Sequence[Resource]:
+        """The first one that a container asks for carries its devices."""
+        return self._resources
+
+    @property
+    def placement_keys(self) -> Sequence[str]:
+        keys = (key for family in self._families for key in (family.assumed, family.key("*")))
+        return tuple(dict.fromkeys(keys))
+
+    # -- reading
+
+    def demand(self, pod: Pod) -> Request:
+        families = self._spoken(pod)
+        if len(families) > 1:
+            names = ", ".join(resource.name for family in families for resource in family.resources)
+            raise BadDemand(f"the pod asks in several generations of names ({names}); use one of them")
+        request = self._request(pod, families[0])
+        for container, _ in pod.containers():
+            families[0].check(container)
+        for asking in request.containers:
+            _refuse_long_name(asking.name, families[0])
+        return request
+
+    def held(self, pod: Pod) -> Request:
+        return self._request(pod, self._spoken(pod)[0])
+
+    def _spoken(self, pod: Pod) -> list[Family]:
+        families = [family for family in self._families if family.asked_by(pod)]
+        if not families:
+            names = " or ".join(resource.name for family in self._served for resource in family.resources)
+            raise BadDemand(f"no container of the pod asks for more than 0 of {names}")
+        return families
+
+    def _request(self, pod: Pod, family: Family) -> Request:
+        parts = [(container.name, family.part(container), life) for container, life in pod.containers()]
+        asking = tuple(ContainerRequest(name, part, life) for name, part, life in parts if part is not None)
+        return Request(pod.metadata.uid, pod.key, self.name, asking, priority=pod.spec.priority or 0)
+
+    def capacity(self, node: Node) -> NodeGpus | None:
+        seen = (family.cards(node) for family in sorted(self._families, key=lambda family: not family.knows_memory))
+        return next((cards for cards in seen if cards), None)
+
+    def read_back(self, pod: Pod, cards: NodeGpus) -> Placement | None:
+        """In the pod's own family, else in any: for a while the original's scheduler wrote other keys than its agent
+        read. The numbers are indexes."""
+        meta = pod.metadata
+        request, own = self.held(pod), self._spoken(pod)[0]
+        assumed = (family for family in (own, *self._families) if family.assumed in {**meta.labels, **meta.annotations})
+        family = next(assumed, None)
+        if family is None:
+            return None
+        slices = {}
+        for container in request.containers:
+            key = family.key(container.name)
+            text = meta.annotations.get(key, family.unwritten)
+            if not text:
+                raise BadRecord(f"{key} is missing, but container {container.name} asks for {own.resources[0].name}")
+            gpus = [card_at(key, index, cards) for index in card_numbers(key, text)]
+            slices[container.name] = tuple(cut(container.part, gpu, cards.unit_mib) for gpu in gpus)
+        return Placement(cards.node, self.name, slices)
+
+    # -- writing
+
+    def annotations(
+        self, pod: Pod, request: Request, placement: Placement, cards: NodeGpus, now_ns: int
+    ) -> Mapping[str, str]:
+        family = self._spoken(pod)[0]
+        indexes = {
+            family.key(name): ",".join(map(str, sorted(part.index for part in parts)))
+            for name, parts in placement.containers.items()
+        }
+        asking = {asked.name for asked in request.containers}
+        without = [c.name for c in pod.spec.containers if c.name not in asking] if family.marks_others else ()
+        others = {family.key(name): _WITHOUT_GPU for name in without if family.has_room_for(name)}
+        return {**others, **indexes, family.assumed: "true"}
+
+    def labels(self, pod: Pod, request: Request, placement: Placement, cards: NodeGpus) -> Mapping[str, str]:
+        return {self._spoken(pod)[0].assumed: "true"}
+
+    def words(self, reason: Reason) -> str:
+        return _WORDS.get(reason, reason.value)
+
+    # -- on the node
+
+    def device_ids(self, resource: str, cards: NodeGpus) -> Sequence[tuple[str, str]]:
+        (family,) = (f for f in self._families if resource in [known.name for known in f.resources])
+        return [(number, gpu.uuid) for gpu in cards.gpus for number in family.ids(resource, gpu, cards.unit_mib)]
+
+    # -- showing
+
+    def sample_pod(self) -> Mapping[str, Any]:
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "cuda-gpu-test", "namespace": "default", "labels": {"app": "gpu-test"}},
+            "spec": {
+                "containers": [
+                    {
+                        "name": "cuda",
+                        "image": "docker.io/local/busybox:1",
+                        "imagePullPolicy": "IfNotPresent",
+                        "command": ["sleep", "100000"],
+                        "resources": {"limits": {self.resource: "20"}},
+                    }
+                ]
+            },
+        }
+
+
+def _refuse_long_name(container: str, family: Family) -> None:
+    if not family.has_room_for(container):
+        raise BadDemand(
+            f"container {container}: its name is too long for the annotation {family.key('<name>')}; use at most "
+            f"{_LONGEST_KEY - len(family.key('').partition('/')[2])} letters"
+        )

@@ -1,0 +1,338 @@
+"""hami: parts of one or several cards by memory and cores, `nvidia.com/gpu` with `gpumem` and `gpucores`."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aliquot.dialects.hami_records import (
+    ALLOCATED,
+    CORDON,
+    REGISTER,
+    SCORES,
+    TO_ALLOCATE,
+    read_devices,
+    read_register,
+    write_devices,
+)
+from aliquot.dialects.nvidia import Nvidia, asks_any, names_parts
+from aliquot.dialects.protocol import Dialect, Resource, card_called, cards_asked, limit, placed_on
+from aliquot.errors import BadDemand
+from aliquot.model import (
+    CORES,
+    Container,
+    ContainerRequest,
+    Gpu,
+    Memory,
+    ModelWish,
+    Node,
+    NodeGpus,
+    Part,
+    Placement,
+    Pod,
+    Reason,
+    Request,
+    Topology,
+    Unit,
+    Wishes,
+)
+
+NODE = "hami.io/vgpu-node"
+TIME = "hami.io/vgpu-time"
+MIG_ALLOCATIONS = "hami.io/vgpu-mig-allocations"
+PHASE = "hami.io/bind-phase"
+BIND_TIME = "hami.io/bind-time"
+
+USE_TYPE = "nvidia.com/use-gputype"
+AVOID_TYPE = "nvidia.com/nouse-gputype"
+USE_UUID = "nvidia.com/use-gpuuuid"
+AVOID_UUID = "nvidia.com/nouse-gpuuuid"
+NUMA_BIND = "nvidia.com/numa-bind"
+MODE = "nvidia.com/vgpu-mode"
+NODE_POLICY = "hami.io/node-scheduler-policy"
+GPU_POLICY = "hami.io/gpu-scheduler-policy"
+"""Wishes. HAMi keeps these names whatever its resources are called."""
+
+SHARES = 10
+"""How many ids a card has."""
+_MOST_MIB = 2**24
+_LONGEST_LABEL = 63
+_TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
+_FALSE = frozenset(("0", "f", "F", "false", "FALSE", "False"))
+_NODE_POLICIES = {"binpack": "binpack", "spread": "spread"}
+_GPU_POLICIES = {**_NODE_POLICIES, "topology-aware": "topology", "numa": "topology"}
+
+_WORDS = {
+    Reason.WRONG_MODEL: "CardTypeMismatch",
+    Reason.WRONG_CARD: "CardUuidMismatch",
+    Reason.NOT_SELLABLE: "CardNotHealth",
+    Reason.WRONG_MODE: "ModeNotFit",
+    Reason.NO_TOPOLOGY: "NumaNotFit",
+    Reason.OVER_QUOTA: "ResourceQuotaNotFit",
+    Reason.TOO_LARGE: "NodeInsufficientDevice",
+    Reason.NO_CARD_FITS: "NodeUnfitPod",
+}
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What one container writes; None where it writes nothing."""
+
+    cards: int
+    mib: int
+    percent: int
+    cores: int | None
+
+
+class Hami(Dialect):
+    name = "hami"
+    standard_prefix = "nvidia.com"
+    gpu_policy = "spread"
+
+    # -- names
+
+    @property
+    def gpu(self) -> str:
+        return f"{self.prefix}/gpu"
+
+    @property
+    def gpumem(self) -> str:
+        return f"{self.prefix}/gpumem"
+
+    @property
+    def gpumem_percentage(self) -> str:
+        return f"{self.prefix}/gpumem-percentage"
+
+    @property
+    def gpucores(self) -> str:
+        return f"{self.prefix}/gpucores"
+
+    @property
+    def priority(self) -> str:
+        return f"{self.prefix}/priority"
+
+    @property
+    def resources(self) -> Sequence[Resource]:
+        return (
+            Resource(self.gpu, "a part of a card, as large as the others say", "nvidia-gpu.sock"),
+            Resource(self.gpumem, "a MiB of each card"),
+            Resource(self.gpumem_percentage, "a percent of each card's memory"),
+            Resource(self.gpucores, "a percent of each card's cores"),
+            Resource(self.priority, "0 is high, 1 is low, among those who share a card"),
+        )
+
+    @property
+    def placement_keys(self) -> Sequence[str]:
+        return (NODE, TIME, TO_ALLOCATE, ALLOCATED, MIG_ALLOCATIONS, PHASE, BIND_TIME)
+
+    # -- reading
+
+    def speaks(self, pod: Pod) -> bool:
+        """Below NVIDIA's own prefix only a pod that names parts of cards; whole ones are nvidia's there."""
+        ours = {resource.name for resource in self.resources} - {self.priority}
+        is_named = names_parts(pod, self.prefix) or self.prefix != Nvidia.standard_prefix
+        return is_named and asks_any(pod, lambda name: name in ours or self._is_mig(name))
+
+    def _is_mig(self, resource: str) -> bool:
+        return resource.startswith(f"{self.prefix}/mig-")
+
+    def demand(self, pod: Pod) -> Request:
+        for container, _ in pod.containers():
+            self._check(container)
+        return self.held(pod)
+
+    def held(self, pod: Pod) -> Request:
+        containers = tuple(
+            ContainerRequest(container.name, part, life)
+            for container, life in pod.containers()
+            if (part := _part(self._asked(container))).cards
+        )
+        if not containers:
+            raise BadDemand(f"no container of the pod asks for more than 0 of {self.gpu}")
+        return Request(pod.metadata.uid, pod.key, self.name, containers, priority=pod.spec.priority or 0)
+
+    def _asked(self, container: Container) -> _Asked:
+        parts = (self.gpumem, self.gpumem_percentage, self.gpucores)
+        is_counted = self.gpu in container.limits or not any(limit(container, part) for part in parts)
+        return _Asked(
+            cards_asked(container, self.gpu) if is_counted else 1,
+            limit(container, self.gpumem),
+            limit(container, self.gpumem_percentage),
+            limit(container, self.gpucores) if self.gpucores in container.limits else None,
+        )
+
+    def _check(self, container: Container) -> None:
+        """Raises BadDemand for what HAMi would bend into something else or never start."""
+        asked = self._asked(container)
+
+        def refuse(resource: str, why: str) -> BadDemand:
+            return BadDemand(f"container {container.name}, limits, {resource}: {why}")
+
+        if mig := next((name for name in container.limits if self._is_mig(name)), ""):
+            raise refuse(mig, f"MIG instances are whole; leave {self.gpumem} and {self.gpucores} out of the pod")
+        if asked.mib > _MOST_MIB:
+            raise refuse(self.gpumem, f"{asked.mib} is more than any GPU has; it counts MiB: write 3000, not 3Gi or 3G")
+        if asked.percent > 100:
+            raise refuse(self.gpumem_percentage, f"{asked.percent} is not a percentage; write 1 to 100")
+        if asked.mib and asked.percent:
+            raise refuse(self.gpumem_percentage, f"{self.gpumem} says how much memory; leave one of the two out")
+        if asked.cores is not None and asked.cores > CORES:
+            raise refuse(
+                self.gpucores, f"{asked.cores} is more than a card has; write 1 to 100, and more cards as {self.gpu}"
+            )
+        if not asked.cards and (asked.mib or asked.percent or asked.cores):
+            raise refuse(self.gpu, "0 cards with a part of each; write 1, or leave the other fields out")
+        if limit(container, self.priority) > 1:
+            raise refuse(self.priority, "write 0 for high or 1 for low")
+
+    def wishes(self, pod: Pod) -> Wishes:
+        written = pod.metadata.annotations
+        _refuse_modes(written)
+        use, avoid = (tuple(map(_as_nvml, _words(written, key))) for key in (USE_TYPE, AVOID_TYPE))
+        models = (ModelWish(use, substring=True), ModelWish(avoid, avoid=True, substring=True))
+        return Wishes(
+            models=tuple(wish for wish in models if wish.names),
+            only_uuids=frozenset(uuids) if (uuids := _words(written, USE_UUID)) else None,
+            not_uuids=frozenset(_words(written, AVOID_UUID)),
+            topology=Topology.NUMA if _is_true(written, NUMA_BIND) else Topology.ANY,
+            node_policy=_policy(written, NODE_POLICY, _NODE_POLICIES),
+            gpu_policy=_policy(written, GPU_POLICY, _GPU_POLICIES),
+        )
+
+    def capacity(self, node: Node) -> NodeGpus | None:
+        """As HAMi's plug-in registers the cards, with their real uuids. Raises BadRecord."""
+        written = node.metadata.annotations
+        if REGISTER not in written:
+            return None
+        gpus = read_register(written[REGISTER], written.get(SCORES, ""), _words(written, CORDON))
+        return NodeGpus(node.metadata.name, gpus, 1, frozenset((self.name,))) if gpus else None
+
+    def read_back(self, pod: Pod, cards: NodeGpus) -> Placement | None:
+        request = self.held(pod)
+        found = read_devices(pod, request, cards)
+        return placed_on(request, found, cards) if found is not None else None
+
+    # -- writing
+
+    def annotations(
+        self, pod: Pod, request: Request, placement: Placement, cards: NodeGpus, now_ns: int
+    ) -> Mapping[str, str]:
+        sizes = {own.name: _sizes(own.part, placement, own.name, cards) for own in request.containers}
+        devices, seconds = write_devices(pod, request, sizes), str(now_ns // 10**9)
+        return {
+            NODE: placement.node,
+            TIME: seconds,
+            TO_ALLOCATE: devices,
+            ALLOCATED: devices,
+            PHASE: "allocating",
+            BIND_TIME: seconds,
+        }
+
+    def labels(self, pod: Pod, request: Request, placement: Placement, cards: NodeGpus) -> Mapping[str, str]:
+        """A node's name may be longer than a label's value: then the API server would refuse all of it."""
+        return {NODE: placement.node} if len(placement.node) <= _LONGEST_LABEL else {}
+
+    def handed_over(self, pod: Pod) -> bool:
+        return pod.metadata.annotations.get(PHASE) == "success"
+
+    def hand_over_marks(self, now_ns: int) -> Mapping[str, str]:
+        """HAMi strikes each container off the list as it is served."""
+        return {PHASE: "success", TO_ALLOCATE: ";;"}
+
+    def words(self, reason: Reason) -> str:
+        return f"{_WORDS[reason]}: {reason.value}" if reason in _WORDS else reason.value
+
+    # -- on the node
+
+    def device_ids(self, resource: str, cards: NodeGpus) -> Sequence[tuple[str, str]]:
+        offered = (gpu for gpu in cards.gpus if not gpu.parent and gpu.uuid not in cards.parents)
+        return [(f"{gpu.uuid}-{share}", gpu.uuid) for gpu in offered for share in range(SHARES)]
+
+    def environment(
+        self, pod: Pod, request: Request, container: str, placement: Placement, cards: NodeGpus
+    ) -> Mapping[str, str]:
+        """What HAMi-core obeys where it is preloaded."""
+        (own,) = (c for c in request.containers if c.name == container)
+        given = _sizes(own.part, placement, container, cards)
+        priority = {c.name: limit(c, self.priority) for c, _ in pod.containers() if self.priority in c.limits}
+        return {
+            **super().environment(pod, request, container, placement, cards),
+            **{f"CUDA_DEVICE_MEMORY_LIMIT_{place}": f"{mib}m" for place, (_, mib) in enumerate(given)},
+            "CUDA_DEVICE_SM_LIMIT": str(own.part.cores),
+            **({"CUDA_TASK_PRIORITY": str(priority[container])} if container in priority else {}),
+        }
+
+    # -- showing
+
+    def sample_pod(self) -> Mapping[str, Any]:
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "gpu-part", "namespace": "default"},
+            "spec": {
+                "containers": [
+                    {
+                        "name": "cuda",
+                        "image": "docker.io/local/busybox:1",
+                        "imagePullPolicy": "IfNotPresent",
+                        "command": ["sleep", "3600"],
+                        "resources": {"limits": {self.gpu: "1", self.gpumem: "3000", self.gpucores: "30"}},
+                    }
+                ]
+            },
+        }
+
+
+def _part(asked: _Asked) -> Part:
+    """No word on memory is all of it; all of it without a word on cores is the whole card, and so are all cores."""
+    percent = min(asked.percent, 100) or 100
+    memory = Memory(asked.mib) if asked.mib else Memory(percent, Unit.PERCENT)
+    default = CORES if memory == Memory(100, Unit.PERCENT) else 0
+    cores = default if asked.cores is None else min(asked.cores, CORES)
+    return Part(asked.cards, cores, memory, whole=cores == CORES)
+
+
+def _sizes(part: Part, placement: Placement, container: str, cards: NodeGpus) -> list[tuple[Gpu, int]]:
+    """The container's cards and the memory that it may use of each: of a whole card perhaps less than all."""
+    gpus = [card_called("the placement", given.uuid, cards) for given in placement.containers[container]]
+    return [(gpu, part.memory.mib(gpu, cards.unit_mib)) for gpu in gpus]
+
+
+# -- wishes
+
+
+def _words(written: Mapping[str, str], key: str) -> tuple[str, ...]:
+    """The items of a comma list; nothing where it is not there or empty, as HAMi has it."""
+    return tuple(word for item in written.get(key, "").split(",") if (word := item.strip()))
+
+
+def _as_nvml(name: str) -> str:
+    """HAMi puts its vendor's name before models that do not begin with it; NVML's name has none there."""
+    return "" if name.casefold() == "nvidia" else re.sub("^nvidia-", "", name, flags=re.IGNORECASE)
+
+
+def _refuse_modes(written: Mapping[str, str]) -> None:
+    modes = _words(written, MODE)
+    if modes and "hami-core" not in modes:
+        raise BadDemand(
+            f"annotation {MODE}: {written[MODE][:64]!r} is not served; write hami-core or leave it out. For a MIG "
+            "instance ask for nvidia.com/mig-1g.5gb (or another profile), for MPS for keti.com/mpsgpu"
+        )
+
+
+def _is_true(written: Mapping[str, str], key: str) -> bool:
+    text = written.get(key, "").strip()
+    if text not in _TRUE | _FALSE | {""}:
+        raise BadDemand(f"annotation {key}: {text[:64]!r} is neither true nor false")
+    return text in _TRUE
+
+
+def _policy(written: Mapping[str, str], key: str, names: Mapping[str, str]) -> str:
+    """The first of the list that says which card is better; topology wins, as it does in HAMi."""
+    words = _words(written, key)
+    if "mutex" in words:
+        raise BadDemand(f"annotation {key}: mutex is not served; for a card of your own ask for gpucores: 100")
+    if unknown := [word for word in words if word not in names]:
+        raise BadDemand(f"annotation {key}: {unknown[0][:64]!r} is no policy; write {', '.join(names)}")
+    chosen = "topology-aware" if "topology-aware" in words else next(iter(words), "")
+    return names.get(chosen, "")

@@ -1,0 +1,150 @@
+"""HAMi's records: the cards of a node, and the cards of a pod."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Annotated, TypeVar
+
+import msgspec
+
+from aliquot.dialects.protocol import MOST_CARDS, card_called
+from aliquot.errors import BadRecord
+from aliquot.model import Gpu, Link, Mode, NodeGpus, Pod, Request
+
+REGISTER = "hami.io/node-nvidia-register"
+SCORES = "hami.io/node-nvidia-score"
+CORDON = "hami.io/device-cordon"
+
+"""On nodes: the cards, how well they reach each other, and those that take no new pods."""
+
+TO_ALLOCATE = "hami.io/vgpu-devices-to-allocate"
+ALLOCATED = "hami.io/vgpu-devices-allocated"
+"""On pods: each container's cards, `uuid,NVIDIA,mib,cores:`, then `;`. The first shrinks as they are handed over."""
+
+_FIELDS = ("id", "count", "devmem", "devcore", "type", "numa", "health", "index", "mode")
+_SHORT_FIELDS = 7
+"""The oldest text ends with the health."""
+_TYPE = "NVIDIA"
+
+_Size = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
+
+
+class _Card(msgspec.Struct, frozen=True):
+    """HAMi leaves out what is 0, empty or false."""
+
+    id: Annotated[str, msgspec.Meta(min_length=1)]
+    devmem: _Size
+    type: str = ""
+    numa: int = 0
+    health: bool = False
+    index: Annotated[int, msgspec.Meta(ge=0, le=MOST_CARDS)] = 0
+    mode: str = "hami-core"
+
+
+class _Scores(msgspec.Struct, frozen=True):
+    uuid: str
+    score: dict[str, Annotated[int, msgspec.Meta(ge=0, le=2**31)]] = {}
+
+
+_Record = TypeVar("_Record", list[_Card], list[_Scores])
+
+# -- nodes
+
+
+def read_register(register: str, scores: str, cordoned: Collection[str]) -> tuple[Gpu, ...]:
+    """The cards by ascending index; a card that HAMi cuts into MIG instances is cordoned. Raises BadRecord."""
+    found = _from_json(REGISTER, register, list[_Card]) if register.lstrip().startswith("[") else _from_text(register)
+    if len({card.id for card in found}) < len(found) or len(found) > MOST_CARDS:
+        raise BadRecord(f"{REGISTER} names a card twice, or more than {MOST_CARDS} cards")
+    links = _links(_from_json(SCORES, scores, list[_Scores])) if scores else {}
+    # older versions number no cards: then they count as they stand
+    is_numbered = len({card.index for card in found}) == len(found)
+    numbered = enumerate(found)
+    gpus = [_gpu(card, card.index if is_numbered else place, links, cordoned) for place, card in numbered]
+    return tuple(sorted(gpus, key=lambda gpu: gpu.index))
+
+
+def _gpu(card: _Card, index: int, links: dict[str, tuple[Link, ...]], cordoned: Collection[str]) -> Gpu:
+    return Gpu(
+        uuid=card.id,
+        index=index,
+        minor=index,
+        # HAMi puts its vendor's name before models that do not begin with it
+        model=card.type.removeprefix("NVIDIA-") or "unknown",
+        mib=card.devmem,
+        numa=card.numa if card.numa >= 0 else None,
+        healthy=card.health,
+        cordoned=card.id in cordoned or card.mode == "mig",
+        mode=Mode.MPS if card.mode == "mps" else Mode.TIME_SLICED,
+        links=links.get(card.id, ()),
+    )
+
+
+def _links(scores: Sequence[_Scores]) -> dict[str, tuple[Link, ...]]:
+    return {
+        card.uuid: tuple(Link(uuid, score) for uuid, score in sorted(card.score.items()) if uuid != card.uuid)
+        for card in scores
+    }
+
+
+def _from_text(text: str) -> list[_Card]:
+    """`uuid,count,devmem,devcore,type,numa,health[,index,mode]:` for each card."""
+    return [_card_from(entry) for entry in text.split(":") if entry.strip()]
+
+
+def _card_from(entry: str) -> _Card:
+    values = entry.strip().split(",")
+    if len(values) not in (_SHORT_FIELDS, len(_FIELDS)):
+        raise BadRecord(f"{REGISTER}: {entry[:80]!r} has {len(values)} fields, not 7 or 9")
+    fields = dict(zip(_FIELDS, values, strict=False))
+    try:
+        return msgspec.convert(fields, _Card, strict=False)
+    except msgspec.ValidationError as error:
+        raise BadRecord(f"{REGISTER}: {entry[:80]!r}: {error}") from error
+
+
+def _from_json(key: str, text: str, kind: type[_Record]) -> _Record:
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
+        raise BadRecord(f"{key} cannot be read: {error}") from error
+
+
+# -- pods
+
+
+def write_devices(pod: Pod, request: Request, sizes: Mapping[str, Sequence[tuple[Gpu, int]]]) -> str:
+    """`sizes` is, by container, how many MiB it may use of each of its cards."""
+    entries = {
+        asked.name: "".join(f"{gpu.uuid},{_TYPE},{mib},{asked.part.cores}:" for gpu, mib in sizes[asked.name])
+        for asked in request.containers
+    }
+    return "".join(f"{entries.get(container.name, '')};" for container, _ in pod.containers())
+
+
+def read_devices(pod: Pod, request: Request, cards: NodeGpus) -> Mapping[str, Sequence[Gpu]] | None:
+    """Every container's cards; None for a pod without such a record. Sizes follow from the demand. Raises BadRecord."""
+    key = next((key for key in (ALLOCATED, TO_ALLOCATE) if key in pod.metadata.annotations), None)
+    if key is None:
+        return None
+    entries = pod.metadata.annotations[key].removesuffix(";").split(";")
+    names = [container.name for container, _ in pod.containers()]
+    if len(entries) > len(names):
+        raise BadRecord(f"{key} has {len(entries)} entries, but the pod has {len(names)} containers")
+    if len(entries) <= len(pod.spec.containers):  # before version 2.10 there was no place for init containers
+        names = [container.name for container in pod.spec.containers]
+    entry_of = dict(zip(names, entries, strict=False))
+    found = {}
+    for container in request.containers:
+        gpus = _cards_in(key, entry_of.get(container.name, ""), cards)
+        if len(gpus) != container.part.cards:
+            wants = f"container {container.name}, which asks for {container.part.cards}"
+            raise BadRecord(f"{key} names {len(gpus)} cards for {wants}")
+        found[container.name] = gpus
+    return found
+
+
+def _cards_in(key: str, entry: str, cards: NodeGpus) -> list[Gpu]:
+    """`uuid[...]` is an instance that an older HAMi made of the card."""
+    devices = [device.split(",") for device in entry.split(":") if device]
+    if any(len(device) < 4 for device in devices):
+        raise BadRecord(f"{key}: {entry[:80]!r} is not a list of uuid,type,memory,cores")
+    return [card_called(key, device[0].partition("[")[0], cards) for device in devices]

@@ -1,0 +1,216 @@
+"""nvidia: whole cards, `nvidia.com/gpu`, and static MIG instances, `nvidia.com/mig-<profile>`; models by annotation."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from aliquot.dialects.hami_records import ALLOCATED, REGISTER, TO_ALLOCATE, read_devices
+from aliquot.dialects.protocol import Dialect, Resource, capacity_of, cards_asked, equal_cards, placed_on
+from aliquot.errors import BadDemand
+from aliquot.model import (
+    Container,
+    ContainerRequest,
+    ModelWish,
+    Node,
+    NodeGpus,
+    Part,
+    Placement,
+    Pod,
+    Request,
+    Wishes,
+)
+
+PARTS = ("gpumem", "gpumem-percentage", "gpucores")
+"""Names below the prefix that ask for a part of each card: a pod with one of them speaks hami."""
+
+MIG_PROFILES = (
+    *("1g.5gb", "1g.5gb+me", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"),
+    *("1g.10gb+me", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb"),
+    *("1g.6gb", "1g.6gb+me", "2g.12gb", "2g.12gb+me", "4g.24gb"),
+    *("1g.12gb", "1g.12gb+me", "1g.24gb", "2g.24gb", "3g.48gb", "4g.48gb", "7g.96gb"),
+    *("1g.18gb", "1g.18gb+me", "1g.35gb", "2g.35gb", "3g.71gb", "4g.71gb", "7g.141gb"),
+    *("1g.23gb", "1g.23gb+me", "1g.45gb", "2g.45gb", "3g.90gb", "4g.90gb", "7g.180gb"),
+)
+"""Of A100, A30, H100, H200 and B200. A pod may ask for others; these are declared, so that schedulers can be told."""
+_PROFILE = re.compile(r"((?:\d+c\.)?\d+g\.\d+gb)(?:\.([a-z.]+))?")
+
+_UNKNOWN_MIB = 1
+"""Nothing says how large the card is: it can only be sold whole."""
+
+
+class Nvidia(Dialect):
+    name = "nvidia"
+    standard_prefix = "nvidia.com"
+    node_labels = {"nodeinfo": "gpu"}
+    node_policy = "free-count"
+    names_cards = False
+
+    # -- names
+
+    @property
+    def gpu(self) -> str:
+        return f"{self.prefix}/gpu"
+
+    @property
+    def gpu_model(self) -> str:
+        """Annotation: which models will do."""
+        return f"{self.prefix}/gpu.model"
+
+    def mig(self, profile: str) -> str:
+        """The resource of a profile; NVIDIA's plug-in writes its `+` as a dot."""
+        return f"{self.prefix}/mig-{profile.replace('+', '.')}"
+
+    @property
+    def resources(self) -> Sequence[Resource]:
+        return (
+            Resource(self.gpu, "a whole card", "nvidia-gpu.sock"),
+            *(
+                Resource(self.mig(profile), f"a whole MIG instance {profile}", f"nvidia-mig-{profile}.sock")
+                for profile in MIG_PROFILES
+            ),
+        )
+
+    @property
+    def placement_keys(self) -> Sequence[str]:
+        return (ALLOCATED, TO_ALLOCATE)
+
+    # -- reading
+
+    def speaks(self, pod: Pod) -> bool:
+        """Whole cards or instances, and no parts of cards."""
+        return not names_parts(pod, self.prefix) and asks_any(pod, lambda name: name == self.gpu or self._is_mig(name))
+
+    def _is_mig(self, resource: str) -> bool:
+        return resource.startswith(self.mig(""))
+
+    def demand(self, pod: Pod) -> Request:
+        profiles = {profile for container, _ in pod.containers() for profile in self._profiles(container)}
+        if len(profiles) > 1:
+            raise BadDemand(
+                f"the pod asks for {', '.join(self.mig(profile) for profile in sorted(profiles))}; "
+                "one pod can have instances of one profile only"
+            )
+        if profiles and any(cards_asked(container, self.gpu) for container, _ in pod.containers()):
+            raise BadDemand(
+                f"{self.gpu}: the pod also asks for {self.mig(*profiles)}; "
+                "one pod can have whole cards or MIG instances, not both"
+            )
+        return replace(self.held(pod), wishes=Wishes(mig="".join(profiles)))
+
+    def held(self, pod: Pod) -> Request:
+        containers = tuple(
+            ContainerRequest(container.name, Part(cards=count, whole=True), life)
+            for container, life in pod.containers()
+            if (count := self._cards(container))
+        )
+        if not containers:
+            raise BadDemand(f"no container of the pod asks for more than 0 of {self.gpu}")
+        return Request(pod.metadata.uid, pod.key, self.name, containers, priority=pod.spec.priority or 0)
+
+    def _cards(self, container: Container) -> int:
+        resources = [self.gpu, *(self.mig(profile) for profile in self._profiles(container))]
+        return sum(cards_asked(container, resource) for resource in resources)
+
+    def _profiles(self, container: Container) -> Sequence[str]:
+        """The MIG profiles that a container asks for. Raises BadDemand for what is none."""
+        names = [name for name in container.limits if self._is_mig(name) and cards_asked(container, name)]
+        return [self._profile(container, name) for name in names]
+
+    def _profile(self, container: Container, resource: str) -> str:
+        match = _PROFILE.fullmatch(resource.removeprefix(self.mig("")))
+        if match is None:
+            raise BadDemand(
+                f"container {container.name}, limits, {resource[:80]}: no MIG profile is called so; "
+                f"write it as in {self.mig('1g.5gb')}"
+            )
+        size, extras = match.groups()
+        return f"{size}+{extras}" if extras else size
+
+    def wishes(self, pod: Pod) -> Wishes:
+        text = pod.metadata.annotations.get(self.gpu_model)
+        if text is None:
+            return Wishes()
+        names = tuple(name.strip() for name in text.split(",") if any(letter.isalnum() for letter in name))
+        if not names:
+            raise BadDemand(
+                f"annotation {self.gpu_model}: {text[:64]!r} names no model; write one, such as A100, or several: "
+                "A100,V100; or leave the annotation out"
+            )
+        return Wishes(models=(ModelWish(names),))
+
+    def capacity(self, node: Node) -> NodeGpus | None:
+        """As NVIDIA's plug-in and its feature discovery tell it. Such a node hands out whole cards and nothing else."""
+        if REGISTER in node.metadata.annotations:
+            return None  # what it offers are HAMi's shares
+        labels = node.metadata.labels
+        model = labels.get(f"{self.prefix}/gpu.product", "").removesuffix("-SHARED") or "unknown"
+        mib = _number(labels.get(f"{self.prefix}/gpu.memory", "")) or _UNKNOWN_MIB
+        replicas = _number(labels.get(f"{self.prefix}/gpu.replicas", "")) or 1
+        cards = equal_cards(node, capacity_of(node, self.gpu) // replicas, mib, model=model)
+        return replace(cards, dialects=frozenset((self.name,))) if cards else None
+
+    def read_back(self, pod: Pod, cards: NodeGpus) -> Placement | None:
+        """The original writes nothing: which cards a pod has, kubelet alone knows. HAMi places such pods too, and
+        tells."""
+        request = self.held(pod)
+        found = read_devices(pod, request, cards)
+        return placed_on(request, found, cards) if found is not None else None
+
+    # -- writing
+
+    def annotations(
+        self, pod: Pod, request: Request, placement: Placement, cards: NodeGpus, now_ns: int
+    ) -> Mapping[str, str]:
+        return {}
+
+    # -- on the node
+
+    def device_ids(self, resource: str, cards: NodeGpus) -> Sequence[tuple[str, str]]:
+        offered = [gpu for gpu in cards.gpus if gpu.uuid not in cards.parents]
+        if resource == self.gpu:
+            return [(gpu.uuid, gpu.uuid) for gpu in offered if not gpu.parent]
+        return [(gpu.uuid, gpu.uuid) for gpu in offered if gpu.parent and self.mig(gpu.profile) == resource]
+
+    # -- showing
+
+    def sample_pod(self) -> Mapping[str, Any]:
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": "one-whole-gpu",
+                "namespace": "default",
+                "annotations": {self.gpu_model: "Tesla T4,A10,A100"},
+            },
+            "spec": {
+                "containers": [
+                    {
+                        "name": "cuda",
+                        "image": "docker.io/local/busybox:1",
+                        "imagePullPolicy": "IfNotPresent",
+                        "command": ["sleep", "3600"],
+                        "resources": {"limits": {self.gpu: "1"}},
+                    }
+                ]
+            },
+        }
+
+
+def names_parts(pod: Pod, prefix: str) -> bool:
+    """Whether a pod names a part of a card: then it speaks hami, not nvidia."""
+    names = {f"{prefix}/{part}" for part in PARTS}
+    return any(not names.isdisjoint(container.limits) for container, _ in pod.containers())
+
+
+def asks_any(pod: Pod, is_ours: Callable[[str], bool]) -> bool:
+    """Whether a pod asks for more than 0 of any such resource: charts write `nvidia.com/gpu: 0` for "no GPU"."""
+    return any(
+        is_ours(name) and str(amount) != "0"
+        for container, _ in pod.containers()
+        for name, amount in container.limits.items()
+    )
+
+
+def _number(label: str) -> int:
+    return int(label) if label.isascii() and label.isdigit() and len(label) < 10 else 0

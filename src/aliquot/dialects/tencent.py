@@ -1,0 +1,259 @@
+"""tencent: parts of one card by cores and memory, or whole cards; `tencent.com/vcuda-core` and `vcuda-memory`."""
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+from aliquot.dialects.percent import whole_cards
+from aliquot.dialects.protocol import Dialect, Resource, capacity_of, card_numbers, equal_cards, limit, places
+from aliquot.errors import BadDemand, BadRecord
+from aliquot.model import (
+    CORES,
+    Container,
+    ContainerRequest,
+    Gpu,
+    Memory,
+    Node,
+    NodeGpus,
+    Part,
+    Placement,
+    Pod,
+    Reason,
+    Request,
+    cut,
+)
+
+BLOCK_MIB = 256
+_BLOCK_BYTES = BLOCK_MIB * 2**20
+_MOST_BLOCKS = 100_000
+_NO_MATCH = "pod does not match with this node"
+_QUOTA = "ExceedsGPUQuota"
+
+_WORDS = {
+    Reason.NO_GPUS: "no GPU device",
+    Reason.NO_CARD_FITS: f"{_NO_MATCH}: {Reason.NO_CARD_FITS.value}",
+    Reason.TOO_LARGE: f"{_NO_MATCH}: {Reason.TOO_LARGE.value}",
+    Reason.NOT_SELLABLE: f"{_NO_MATCH}: {Reason.NOT_SELLABLE.value}",
+    Reason.WRONG_POOL: f"{_QUOTA}: {Reason.WRONG_POOL.value}",
+    Reason.OVER_QUOTA: f"{_QUOTA}: {Reason.OVER_QUOTA.value}",
+}
+
+
+class Tencent(Dialect):
+    name = "tencent"
+    standard_prefix = "tencent.com"
+    node_labels = {"nvidia-device-enable": "enable"}
+    node_policy = "admission"
+    gpu_policy = "admission"
+    model_labels = ("gaia.tencent.com/gpu-model", "tkestack.io/gpu-model")
+    pool_labels = ("gaia.tencent.com/gpu-pool", "tkestack.io/gpu-pool")
+
+    # -- names
+
+    @property
+    def vcuda_core(self) -> str:
+        return f"{self.prefix}/vcuda-core"
+
+    @property
+    def vcuda_memory(self) -> str:
+        return f"{self.prefix}/vcuda-memory"
+
+    @property
+    def core_limit(self) -> str:
+        """Annotation: how far the pod's containers may burst while their card is idle, in percent."""
+        return f"{self.prefix}/vcuda-core-limit"
+
+    @property
+    def predicate_node(self) -> str:
+        return f"{self.prefix}/predicate-node"
+
+    @property
+    def predicate_time(self) -> str:
+        return f"{self.prefix}/predicate-time"
+
+    @property
+    def gpu_assigned(self) -> str:
+        return f"{self.prefix}/gpu-assigned"
+
+    def predicate_index(self, place: int | str) -> str:
+        """Annotation: the cards of the container at this place of `spec.containers`."""
+        return f"{self.prefix}/predicate-gpu-idx-{place}"
+
+    @property
+    def resources(self) -> Sequence[Resource]:
+        return (
+            Resource(self.vcuda_core, "a percent of a card's cores; 100 is a whole card", "vcore.sock"),
+            Resource(self.vcuda_memory, f"a block of {BLOCK_MIB} MiB", "vmemory.sock"),
+        )
+
+    @property
+    def placement_keys(self) -> Sequence[str]:
+        return (self.predicate_index("*"), self.predicate_node, self.predicate_time, self.gpu_assigned)
+
+    # -- reading
+
+    def demand(self, pod: Pod) -> Request:
+        self._refuse_init_containers(pod)
+        burst = self._burst(pod)
+        return self._request(pod, lambda container: self._asked(container, burst))
+
+    def held(self, pod: Pod) -> Request:
+        return self._request(pod, self._counted)
+
+    def _request(self, pod: Pod, part_of: Callable[[Container], Part | None]) -> Request:
+        asked = tuple(
+            ContainerRequest(container.name, part)
+            for container in pod.spec.containers
+            if (part := part_of(container)) is not None
+        )
+        if not asked:
+            raise BadDemand(f"no container of the pod asks for more than 0 of {self.vcuda_core}")
+        return Request(pod.metadata.uid, pod.key, self.name, asked, priority=pod.spec.priority or 0)
+
+    def _asked(self, container: Container, burst: int | None) -> Part | None:
+        """What a container asks for. Raises BadDemand for what the original would let pass and never start."""
+        cores, blocks = limit(container, self.vcuda_core), limit(container, self.vcuda_memory)
+        core_field = f"container {container.name}, limits, {self.vcuda_core}"
+        memory_field = f"container {container.name}, limits, {self.vcuda_memory}"
+        if blocks > _MOST_BLOCKS:
+            raise BadDemand(
+                f"{memory_field}: {blocks} is more than any GPU has; it counts blocks of {BLOCK_MIB} MiB: "
+                "for 8 GiB write 32, not 8Gi"
+            )
+        if blocks and not cores:
+            raise BadDemand(
+                f"{memory_field}: memory alone gets no card; write {self.vcuda_core} beside it, "
+                f"1 to {CORES - 1} for a part of a card or {CORES} for all of it"
+            )
+        if cores >= CORES:
+            return Part(cards=whole_cards(core_field, cores), whole=True)
+        if cores and not blocks:
+            raise BadDemand(
+                f"{core_field}: {cores} is a part of a card and needs memory; write {self.vcuda_memory} "
+                f"of at least 1 beside it (blocks of {BLOCK_MIB} MiB), or {CORES} for the whole card"
+            )
+        if burst is not None and cores > burst:
+            raise BadDemand(
+                f"annotation {self.core_limit}: {burst} is below the {cores} that container {container.name} asks of "
+                f"{self.vcuda_core}; write {cores} to {CORES}, or leave it out"
+            )
+        return Part(cores=cores, memory=Memory(blocks * BLOCK_MIB), cores_limit=burst) if cores else None
+
+    def _counted(self, container: Container) -> Part | None:
+        """What a container of a bound pod holds, as the original counts it: what is beyond whole cards is dropped."""
+        cores, blocks = limit(container, self.vcuda_core), limit(container, self.vcuda_memory)
+        if cores >= CORES:
+            return Part(cards=cores // CORES, whole=True)
+        held = min(blocks, _MOST_BLOCKS) * BLOCK_MIB
+        return Part(cores=cores, memory=Memory(held)) if cores and blocks else None
+
+    def _burst(self, pod: Pod) -> int | None:
+        text = pod.metadata.annotations.get(self.core_limit)
+        if text is None:
+            return None
+        if not (text.isascii() and text.isdigit() and len(text) <= 3 and 1 <= int(text) <= CORES):
+            raise BadDemand(f"annotation {self.core_limit}: {text[:64]!r} is not an integer from 1 to {CORES}")
+        return int(text)
+
+    def _refuse_init_containers(self, pod: Pod) -> None:
+        """The original's annotations have no place for them, and its node agent never starts such a pod."""
+        for container in pod.spec.init_containers or ():
+            for resource in self.resources:
+                if limit(container, resource.name):
+                    raise BadDemand(
+                        f"init container {container.name}, limits, {resource.name}: only spec.containers may ask for "
+                        "it; move the GPU work into a container there"
+                    )
+
+    def capacity(self, node: Node) -> NodeGpus | None:
+        count = capacity_of(node, self.vcuda_core) // CORES
+        blocks = capacity_of(node, self.vcuda_memory) // count if count else 0
+        labels = node.metadata.labels
+        model = next((labels[label] for label in self.model_labels if label in labels), "unknown")
+        return equal_cards(node, count, blocks * BLOCK_MIB, model=model)
+
+    def read_back(self, pod: Pod, cards: NodeGpus) -> Placement | None:
+        """Both of the original's programs write this key; the one on the node reads it, and corrects it, as minors."""
+        written = pod.metadata.annotations
+        if not any(self.predicate_index(place) in written for place in range(len(pod.spec.containers))):
+            return None
+        place, slices = places(pod), {}
+        for container in self.held(pod).containers:
+            key = self.predicate_index(place[container.name])
+            if key not in written:
+                raise BadRecord(f"{key} is missing, but container {container.name} asks for {self.vcuda_core}")
+            gpus = [_card(key, minor, cards) for minor in card_numbers(key, written[key])]
+            slices[container.name] = tuple(cut(container.part, gpu, cards.unit_mib) for gpu in gpus)
+        return Placement(cards.node, self.name, slices)
+
+    # -- writing
+
+    def annotations(
+        self, pod: Pod, request: Request, placement: Placement, cards: NodeGpus, now_ns: int
+    ) -> Mapping[str, str]:
+        place = places(pod)
+        minors = {
+            self.predicate_index(place[asked.name]): sorted(part.minor for part in placement.containers[asked.name])
+            for asked in request.containers
+        }
+        return {
+            **{key: ",".join(map(str, numbers)) for key, numbers in minors.items()},
+            self.predicate_node: placement.node,
+            self.predicate_time: str(now_ns),
+            self.gpu_assigned: "false",
+        }
+
+    def handed_over(self, pod: Pod) -> bool:
+        return pod.metadata.annotations.get(self.gpu_assigned) == "true"
+
+    def hand_over_marks(self, now_ns: int) -> Mapping[str, str]:
+        return {self.gpu_assigned: "true"}
+
+    def words(self, reason: Reason) -> str:
+        return _WORDS.get(reason, reason.value)
+
+    # -- on the node
+
+    def device_ids(self, resource: str, cards: NodeGpus) -> Sequence[tuple[str, str]]:
+        if resource == self.vcuda_core:
+            uuids = [gpu.uuid for gpu in cards.gpus for _ in range(CORES)]
+            return [(f"{resource}-{number}", uuid) for number, uuid in enumerate(uuids)]
+        blocks = enumerate(_block_starts(cards))
+        return [(f"{resource}-{_BLOCK_BYTES}-{number}", uuid) for number, uuid in blocks]
+
+    # -- showing
+
+    def sample_pod(self) -> Mapping[str, Any]:
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "vcuda", "namespace": "default"},
+            "spec": {
+                "containers": [
+                    {
+                        "name": "nvidia",
+                        "image": "docker.io/local/busybox:1",
+                        "imagePullPolicy": "IfNotPresent",
+                        "command": ["sleep", "3600"],
+                        "resources": {"limits": {self.vcuda_core: "50", self.vcuda_memory: "30"}},
+                    }
+                ]
+            },
+        }
+
+
+def _card(key: str, minor: int, cards: NodeGpus) -> Gpu:
+    """MIG instances have their parent's minor, and are never meant."""
+    gpu = next((gpu for gpu in cards.gpus if gpu.minor == minor and not gpu.parent), None)
+    if gpu is None:
+        raise BadRecord(f"{key} names /dev/nvidia{minor}, which node {cards.node} does not have")
+    return gpu
+
+
+def _block_starts(cards: NodeGpus) -> list[str]:
+    """The card in which each block begins. As in the original the node's memory is divided, not each card's: kubelet
+    counts one block more now and then, which is never sold."""
+    ends = list(accumulate(gpu.mib for gpu in cards.gpus))
+    blocks = ends[-1] // BLOCK_MIB if ends else 0
+    return [cards.gpus[bisect_right(ends, number * BLOCK_MIB)].uuid for number in range(blocks)]

@@ -1,0 +1,21 @@
+"""Unhealthy cards as gpushare's users report them: ConfigMap `kube-system/unhealthy-gpu-<node>`, key `gpus`: "0,2"."""
+
+from dataclasses import replace
+
+from aliquot.model import NodeGpus
+
+NAMESPACE = "kube-system"
+NAME_PREFIX = "unhealthy-gpu-"
+KEY = "gpus"
+
+
+def unhealthy_cards(text: str) -> frozenset[int]:
+    """The indexes in the value. What is no index is left out: it must not take a healthy card away."""
+    items = (item.strip() for item in text.split(","))
+    return frozenset(int(item) for item in items if item.isascii() and item.isdigit() and len(item) < 10)
+
+
+def without(cards: NodeGpus, indexes: frozenset[int]) -> NodeGpus:
+    """The same node with these cards unhealthy: nothing new is placed there, what runs goes on."""
+    gpus = tuple(replace(gpu, healthy=gpu.healthy and gpu.index not in indexes) for gpu in cards.gpus)
+    return replace(cards, gpus=gpus)

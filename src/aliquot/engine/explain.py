@@ -1,0 +1,206 @@
+"""Why a request fits or does not, summed up for a whole cluster."""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from aliquot.engine.findings import card_obstacle, node_reason
+from aliquot.engine.holder import Holder
+from aliquot.engine.quota import Decision
+from aliquot.engine.relax import Relaxation, relaxations
+from aliquot.engine.state import NodeState
+from aliquot.engine.whatif import card_shape, emptied, is_search_needed, label_shape, shape
+from aliquot.model import Charge, Gpu, Part, Reason, Request, Unit
+from aliquot.model.selling import left_of
+
+_MOST_NOTES = 6
+_BY_SIZE = frozenset((None, Reason.TOO_LARGE, Reason.WRONG_MODE, Reason.NO_CARD_FITS))
+"""What refuses a card that the pod may have."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Nodes with the same fate; `reason` None: the pod fits there. `detail` has the numbers, if there are any."""
+
+    reason: Reason | None
+    nodes: tuple[str, ...]
+    detail: str = ""
+
+    def text(self) -> str:
+        nodes = "1 node" if len(self.nodes) == 1 else f"{len(self.nodes):,} nodes"
+        verdict = self.reason.value if self.reason else "the pod fits"
+        return f"{nodes}: {verdict}" + (f" ({self.detail})" if self.detail else "")
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Groups: first where the pod fits, then the largest. Relaxations are sought only if it fits nowhere."""
+
+    request: Request
+    groups: tuple[Group, ...]
+    relaxations: tuple[Relaxation, ...] = ()
+
+    @property
+    def fits(self) -> bool:
+        return any(group.reason is None for group in self.groups)
+
+    def text(self) -> str:
+        lines = [f"{self.request.pod} needs {needs_text(self.request)}"]
+        lines += [f"  {group.text()}" for group in self.groups] or ["  there is no node"]
+        if self.relaxations:
+            lines += ["It fits", *(f"  {relaxation.text}" for relaxation in self.relaxations)]
+        return "\n".join(lines)
+
+
+def explain(
+    states: Mapping[str, NodeState],
+    request: Request,
+    decision: Decision | None = None,
+    holders: Mapping[str, Sequence[Holder]] | None = None,
+) -> Explanation:
+    """The fate of a request on every node, grouped, and what would make it fit. `holders`, by node, are the pods whose
+    end could be waited for."""
+    survey = _Survey(request, decision)
+    for node, state in states.items():
+        survey.add(node, state)
+    nearest = () if None in survey.tallies else tuple(relaxations(states, request, decision, holders or {}))
+    return Explanation(request, tuple(survey.groups()), nearest)
+
+
+@dataclass(frozen=True)
+class _Card:
+    """What is worth telling of a card; the same for all cards of a shape."""
+
+    left: Charge
+    size: int
+    refused: Reason | None
+    fate: Hashable
+    """What it adds to the fate of its node."""
+
+
+class _Survey:
+    """Looks at every node, and once at those that are alike."""
+
+    def __init__(self, request: Request, decision: Decision | None) -> None:
+        self.request = request
+        self.decision = decision
+        self.tallies: dict[Reason | None, _Tally] = {}
+        self._cards: dict[Hashable, _Card] = {}
+        self._reasons: dict[Hashable, Reason | None] = {}
+        self._notes: dict[Hashable, frozenset[str]] = {}
+        self._by_search = is_search_needed(request)
+
+    def add(self, node: str, state: NodeState) -> None:
+        labels = label_shape(state)
+        cards = [self._card(labels, state, gpu) for gpu in state.cards.gpus]
+        key = (
+            shape(state, self.request)
+            if self._by_search
+            else (labels, frozenset(Counter(c.fate for c in cards).items()))
+        )
+        if key not in self._reasons:
+            self._reasons[key] = node_reason(state, self.request, self.decision)
+            self._notes[key] = frozenset(_notes(state, self._reasons[key], self.decision))
+        self.tallies.setdefault(self._reasons[key], _Tally()).add(node, cards, self._notes[key])
+
+    def groups(self) -> list[Group]:
+        """First where the pod fits, then the largest."""
+        groups = [
+            Group(reason, tuple(sorted(tally.nodes)), tally.detail(reason, self.request))
+            for reason, tally in self.tallies.items()
+        ]
+        return sorted(groups, key=lambda group: (group.reason is not None, -len(group.nodes), group.nodes))
+
+    def _card(self, labels: Hashable, state: NodeState, gpu: Gpu) -> _Card:
+        key = (labels, card_shape(state, gpu, self.request))
+        card = self._cards.get(key)
+        if card is None:
+            card = self._cards[key] = self._look(state, gpu)
+        return card
+
+    def _look(self, state: NodeState, gpu: Gpu) -> _Card:
+        found, used = card_obstacle(state, gpu, self.request, self.decision), state.taken(gpu)
+        refused = found.reason if found else None
+        empty = card_shape(emptied(state), gpu, self.request)
+        return _Card(left_of(gpu, used), gpu.mib, refused, (empty, refused, used.slots > 0, used.shares > 0))
+
+
+def _notes(state: NodeState, reason: Reason | None, decision: Decision | None) -> Iterable[str]:
+    cards = state.cards
+    if reason is Reason.NOT_SERVED:
+        yield from cards.dialects
+    elif reason is Reason.WRONG_POOL:
+        yield cards.pool or "no pool"
+    elif reason is Reason.WRONG_MODEL:
+        yield from (gpu.model for gpu in cards.gpus)
+    elif reason is Reason.OVER_QUOTA and decision is not None:
+        yield from filter(None, (decision.why(cards, gpu) for gpu in cards.gpus))
+
+
+class _Tally:
+    """The nodes of one group and what is best among them."""
+
+    def __init__(self) -> None:
+        self.nodes: list[str] = []
+        self.cards = self.open_cards = self.mib = self.cores = self.size = 0
+        self.notes: set[str] = set()
+
+    def add(self, node: str, cards: Sequence[_Card], notes: frozenset[str]) -> None:
+        self.nodes.append(node)
+        self.notes |= notes
+        had = [card for card in cards if card.refused in _BY_SIZE]
+        self.cards = max(self.cards, len(had))
+        self.open_cards = max(self.open_cards, sum(card.refused is None for card in had))
+        for card in had:
+            self.mib = max(self.mib, card.left.mib)
+            self.cores = max(self.cores, card.left.cores)
+            self.size = max(self.size, card.size)
+
+    def detail(self, reason: Reason | None, request: Request) -> str:
+        match reason:
+            case Reason.NOT_SERVED:
+                return f"they serve {self._noted()}"
+            case Reason.WRONG_POOL | Reason.WRONG_MODEL | Reason.OVER_QUOTA:
+                return self._noted()
+            case Reason.NO_CARD_FITS | Reason.NO_TOPOLOGY:
+                return self._room(request)
+            case Reason.TOO_LARGE:
+                return f"the largest card has {self.size:,} MiB, a node at most {_cards(self.cards)} for the pod"
+            case _:
+                return ""
+
+    def _room(self, request: Request) -> str:
+        cores = f" and {self.cores} % of cores" if any(c.part.cores for c in request.containers) else ""
+        freest = f"the freest card has {self.mib:,} MiB{cores} left"
+        most = max(container.part.cards for container in request.containers)
+        return freest if most == 1 else f"{freest}, at most {self.open_cards} of {most} cards have room on one node"
+
+    def _noted(self) -> str:
+        notes = sorted(self.notes)
+        more = [f"{len(notes) - _MOST_NOTES} more"] if len(notes) > _MOST_NOTES else []
+        return "; ".join(notes[:_MOST_NOTES] + more)
+
+
+def needs_text(request: Request) -> str:
+    """What a pod asks for, in a line."""
+    parts = [_part_text(container.part) for container in request.containers]
+    if len(parts) == 1:
+        return parts[0]
+    named = (f"{container.name}: {text}" for container, text in zip(request.containers, parts, strict=True))
+    return "; ".join(named) + (", all on the same cards" if request.together else "")
+
+
+def _part_text(part: Part) -> str:
+    if part.whole:
+        return "1 whole card" if part.cards == 1 else f"{part.cards} whole cards"
+    sizes = [f"{part.memory.amount:,} {_UNITS[part.memory.unit]}"] if part.memory.amount else []
+    sizes += [f"{part.cores} % of cores"] if part.cores else []
+    sizes += [f"{part.slots} MPS slots"] if part.slots else []
+    return f"{' and '.join(sizes) or 'a part'} of {_cards(part.cards)}"
+
+
+_UNITS = {Unit.MIB: "MiB", Unit.NODE: "units of memory", Unit.PERCENT: "% of memory", Unit.SLOT: "slots of memory"}
+
+
+def _cards(count: int) -> str:
+    return "1 card" if count == 1 else f"{count} cards"

@@ -1,0 +1,134 @@
+"""Why a pod fits on one node or does not, card by card."""
+
+from dataclasses import dataclass, replace
+
+from aliquot.engine.obstacles import Obstacle, unwanted
+from aliquot.engine.percard import no_room_for_pod
+from aliquot.engine.puzzle import puzzle_of
+from aliquot.engine.quota import Decision
+from aliquot.engine.search import search
+from aliquot.engine.state import NodeState
+from aliquot.engine.whatif import emptied, fits, is_search_needed
+from aliquot.model import CORES, Charge, Gpu, Mode, Reason, Request, Topology
+from aliquot.model.selling import left_of
+
+
+@dataclass(frozen=True)
+class CardFinding:
+    """A card, what is left of it, and what keeps it from taking the pod's part; `reason` None: nothing does.
+
+    For a pod whose containers choose their cards apart, a card fits if it can take one of them.
+    """
+
+    gpu: Gpu
+    left: Charge
+    reason: Reason | None = None
+    obstacle: str = ""
+
+    @property
+    def fits(self) -> bool:
+        return self.reason is None
+
+    def text(self) -> str:
+        state = self.obstacle or f"can take it: {self.left.mib:,} MiB and {self.left.cores} % of cores left"
+        return f"GPU {self.gpu.index} ({self.gpu.model}, {self.gpu.mib:,} MiB) {state}"
+
+
+@dataclass(frozen=True)
+class NodeFinding:
+    """A node and its cards; `reason` None: the whole pod fits."""
+
+    node: str
+    reason: Reason | None
+    cards: tuple[CardFinding, ...]
+
+    @property
+    def fits(self) -> bool:
+        return self.reason is None
+
+    def text(self) -> str:
+        verdict = self.reason.value if self.reason else "the pod fits"
+        return "\n".join([f"{self.node}: {verdict}", *(f"  {card.text()}" for card in self.cards)])
+
+
+def explain_node(state: NodeState, request: Request, decision: Decision | None = None) -> NodeFinding:
+    """Every card of a node with its numbers."""
+    cards = []
+    for gpu in state.cards.gpus:
+        found, left = card_obstacle(state, gpu, request, decision), left_of(gpu, state.taken(gpu))
+        cards.append(CardFinding(gpu, left, found.reason, found.text) if found else CardFinding(gpu, left))
+    return NodeFinding(state.cards.node, node_reason(state, request, decision), tuple(cards))
+
+
+def card_obstacle(state: NodeState, gpu: Gpu, request: Request, decision: Decision | None = None) -> Obstacle | None:
+    """What keeps a card from taking the pod's part, its wishes and its quota counted."""
+    return unwanted(state, gpu, request) or _by_quota(state, gpu, decision) or no_room_for_pod(state, gpu, request)
+
+
+def _by_quota(state: NodeState, gpu: Gpu, decision: Decision | None) -> Obstacle | None:
+    if decision is None:
+        return None
+    if reason := decision.refuses_node(state.cards):
+        pool = state.cards.pool
+        return Obstacle(reason, f"is in pool {pool}" if pool else "is on a node without a pool")
+    reason = decision.refuses_card(state.cards, gpu)
+    return Obstacle(reason, f"is not left to the namespace: {decision.why(state.cards, gpu)}") if reason else None
+
+
+def node_reason(state: NodeState, request: Request, decision: Decision | None = None) -> Reason | None:
+    """Why the whole pod does not fit on a node; None if it does. The judgement of all nodes gives the same reason."""
+    cards = state.cards
+    if not cards.gpus:
+        return Reason.NO_GPUS
+    if not cards.serves(request.dialect):
+        return Reason.NOT_SERVED
+    if decision and (refused := decision.refuses_node(cards)):
+        return refused
+    permitted = decision.permits(state) if decision else state
+    if fits(permitted, request):
+        return None
+    if is_search_needed(request) and search(puzzle_of(permitted, request), together=request.together).limited:
+        return Reason.SEARCH_LIMIT
+    return _no_card(state, request, decision) or _no_room(permitted, request)
+
+
+def _no_card(state: NodeState, request: Request, decision: Decision | None) -> Reason | None:
+    """Why not even one card is for this pod, however empty it were."""
+    cards, wishes = state.cards, request.wishes
+    left = [gpu for gpu in cards.gpus if wishes.allows_model(gpu.model)]
+    if not left:
+        return Reason.WRONG_MODEL
+    left = [gpu for gpu in left if not (decision and decision.refuses_card(cards, gpu))]
+    if not left:
+        return Reason.OVER_QUOTA
+    left = [gpu for gpu in left if wishes.allows_uuid(gpu.uuid) and wishes.allows_instance(gpu.profile)]
+    if not left:
+        return Reason.WRONG_CARD
+    return None if any(map(cards.sells, left)) else Reason.NOT_SELLABLE
+
+
+def _no_room(state: NodeState, request: Request) -> Reason:
+    """Some cards would do, but they are too few, too small, too full, or shared in another way."""
+    gpus = [gpu for gpu in state.cards.gpus if unwanted(state, gpu, request) is None]
+    asked = [[(gpu, c.part.on(gpu, state.cards.unit_mib)) for gpu in gpus] for c in request.containers]
+    if not all(any(_mode_allows(gpu, charge) for gpu, charge in ways) for ways in asked):
+        return Reason.WRONG_MODE
+    anyhow = replace(request, wishes=replace(request.wishes, topology=Topology.ANY))
+    if not fits(emptied(state), anyhow):
+        return Reason.TOO_LARGE
+    if not all(any(_modes_meet(state.taken(gpu), charge) for gpu, charge in ways) for ways in asked):
+        return Reason.WRONG_MODE
+    if anyhow != request and (fits(state, anyhow) or not fits(emptied(state), request)):
+        return Reason.NO_TOPOLOGY
+    return Reason.NO_CARD_FITS
+
+
+def _mode_allows(gpu: Gpu, asked: Charge) -> bool:
+    if asked.slots:
+        return gpu.slots > 0 and gpu.mode in (Mode.ANY, Mode.MPS)
+    is_whole = asked.cores == CORES and asked.mib == gpu.mib
+    return gpu.mode in (Mode.ANY, Mode.TIME_SLICED) or (is_whole and gpu.mode is not Mode.MPS)
+
+
+def _modes_meet(used: Charge, asked: Charge) -> bool:
+    return not used.shares if asked.slots else not used.slots

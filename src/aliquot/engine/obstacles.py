@@ -1,0 +1,62 @@
+"""Why one card cannot take one card's part: the plain rule that the arrays agree with, in words with numbers."""
+
+from dataclasses import dataclass
+
+from aliquot.engine.state import NodeState
+from aliquot.model import Charge, Gpu, Part, Reason, Request
+from aliquot.model.selling import conflict
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """`text` follows the card's name and tells the numbers."""
+
+    reason: Reason
+    text: str
+
+
+def obstacle(state: NodeState, gpu: Gpu, part: Part, request: Request) -> Obstacle | None:
+    """What keeps a card from taking one card's part of a container alone; None if nothing does."""
+    return unwanted(state, gpu, request) or no_room(state, gpu, part)
+
+
+def unwanted(state: NodeState, gpu: Gpu, request: Request) -> Obstacle | None:
+    """What no part would change: the card is not for this pod, or not for sale."""
+    cards, wishes = state.cards, request.wishes
+    if not cards.serves(request.dialect):
+        served = ", ".join(sorted(cards.dialects))
+        return Obstacle(Reason.NOT_SERVED, f"is on a node that serves {served}, not {request.dialect}")
+    if not wishes.allows_model(gpu.model):
+        return Obstacle(Reason.WRONG_MODEL, f"is a {gpu.model}")
+    if not wishes.allows_uuid(gpu.uuid):
+        return Obstacle(Reason.WRONG_CARD, f"is not one that the pod may use: {gpu.uuid}")
+    if not wishes.allows_instance(gpu.profile):
+        is_what = f"is a MIG instance {gpu.profile}" if gpu.profile else "is no MIG instance"
+        return Obstacle(Reason.WRONG_CARD, f"{is_what}, {wishes.mig or 'a card'} is wanted")
+    if not cards.sells(gpu):
+        return Obstacle(Reason.NOT_SELLABLE, _why_not_sold(gpu))
+    return None
+
+
+def _why_not_sold(gpu: Gpu) -> str:
+    if not gpu.healthy:
+        return "is unhealthy"
+    return "is cordoned" if gpu.cordoned else "is cut into MIG instances"
+
+
+def no_room(state: NodeState, gpu: Gpu, part: Part) -> Obstacle | None:
+    asked = part.on(gpu, state.cards.unit_mib)
+    if why := conflict(gpu, Charge(), asked):
+        return Obstacle(_mode_or(Reason.TOO_LARGE, gpu, asked), why)
+    used = state.taken(gpu)
+    if why := conflict(gpu, used, asked):
+        other_mode = (asked.slots and used.shares) or (asked.shares and used.slots)
+        return Obstacle(Reason.WRONG_MODE if other_mode else Reason.NO_CARD_FITS, why)
+    return None
+
+
+def _mode_or(reason: Reason, gpu: Gpu, asked: Charge) -> Reason:
+    """An empty card that refuses even the least part of this kind is sold in another mode."""
+    least = Charge(slots=1) if asked.slots else Charge(shares=1)
+    by_mode = conflict(gpu, Charge(), least)
+    return Reason.WRONG_MODE if by_mode else reason

@@ -1,0 +1,248 @@
+"""Whether containers can be packed on cards, decided for certain: an exact programme over the cards, one after another.
+
+What still has to be placed is a vector: how many cards each container still wants. Each card turns every vector reached
+so far into new ones, by each largest set of containers that it can hold. Vectors that no rest of the cards can serve
+are dropped: for any weights of the containers, what is left may not weigh more than the rest of the cards can hold.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aliquot.engine.puzzle import Puzzle
+
+MOST_CONTAINERS = 12
+_NARROW, _WIDE = 2_000, 3_000_000
+"""Vectors kept per card: few find most packings fast, many decide."""
+_CHUNK = 1 << 21
+_ROUNDS = 120
+_SLIGHT = 1e-6
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Per card the containers it holds, as bits; None if no packing was found, `limited` if one may exist."""
+
+    members: Sequence[int] | None
+    limited: bool = False
+
+
+def pack(puzzle: Puzzle) -> Packed:
+    """Topology is left out: the caller looks at it."""
+    if len(puzzle.wants) > MOST_CONTAINERS:
+        return Packed(None, limited=True)
+    programme = _Programme(puzzle)
+    if programme.is_hopeless():
+        return Packed(None)
+    found = programme.run(_NARROW)
+    return programme.run(_WIDE) if found.limited else found
+
+
+class _Programme:
+    def __init__(self, puzzle: Puzzle) -> None:
+        self.puzzle = puzzle
+        self.classes = _classes(puzzle)
+        # equal containers are served in turns, those that want most first: only the first of a class are ever taken
+        self.order = [one for alike in self.classes for one in sorted(alike, key=lambda one: -puzzle.wants[one])]
+        self.wants = np.array([puzzle.wants[one] for one in self.order], np.int16)
+        self.sets = (np.arange(1 << len(self.order))[:, np.newaxis] >> np.arange(len(self.order))) & 1
+        self.holds = _holding(puzzle, self.order, self.sets) & self._in_turns()
+        largest = [np.flatnonzero(self._is_largest(holds)) for holds in self.holds]
+        self.cards = sorted(range(len(puzzle.free)), key=lambda card: (len(largest[card]), largest[card].tolist()))
+        self.steps = [self.sets[largest[card]].astype(np.int16) for card in self.cards]
+        self.weights = self._weights()
+
+    # -- sets of containers
+
+    def _spans(self) -> Iterator[slice]:
+        """Where each class stands in the order."""
+        start = 0
+        for alike in self.classes:
+            yield slice(start, start + len(alike))
+            start += len(alike)
+
+    def _in_turns(self) -> NDArray[np.bool_]:
+        fair = np.ones(len(self.sets), np.bool_)
+        for span in self._spans():
+            fair &= (np.diff(self.sets[:, span], axis=1) <= 0).all(axis=1)
+        return fair
+
+    def _is_largest(self, holds: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        largest = holds.copy()
+        numbers = np.arange(len(self.sets))
+        for one in range(len(self.order)):
+            largest &= (self.sets[:, one] == 1) | ~holds[numbers | 1 << one]
+        return largest
+
+    # -- bounds
+
+    def _weights(self) -> NDArray[np.float64]:
+        """Weights under which the cards are tight: each container alone, all alike, and by the price of their needs."""
+        count = len(self.order)
+        weights = [*np.eye(count), np.ones(count)]
+        for start in self._sizes():
+            weights += self._priced(start)
+        return np.array(weights)
+
+    def _sizes(self) -> Iterator[NDArray[np.float64]]:
+        yield np.ones(len(self.order))
+        for measure in range(3):
+            sizes = np.array([min(size[measure] for size in self.puzzle.needs[one]) for one in self.order], np.float64)
+            if sizes.any():
+                yield sizes / sizes.max()
+
+    def _priced(self, weights: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+        """Prices go up for containers of which the cards hold too few, down for the others."""
+        best, best_slack = weights, np.inf
+        for turn in range(_ROUNDS):
+            values = np.where(self.holds, self.sets @ weights, -1.0)
+            chosen = values.argmax(axis=1)
+            wanted = float(weights @ self.wants)
+            slack = float(values[np.arange(len(chosen)), chosen].sum()) / wanted - 1.0 if wanted else np.inf
+            if slack < best_slack:
+                best, best_slack = weights, slack
+            if slack < -_SLIGHT:
+                break
+            surplus = self.sets[chosen].sum(axis=0) - self.wants
+            weights = np.maximum(0.0, weights - weights.mean() * surplus / (2.0 + turn) / max(1, self.wants.max()) * 2)
+            for span in self._spans():
+                weights[span] = weights[span].mean()
+            if not weights.any():
+                break
+        return [best]
+
+    def _can_hold(self) -> NDArray[np.float64]:
+        """[cards + 1, weights]: how much the cards from here on can hold."""
+        values = self.sets @ self.weights.T
+        most = np.array([values[self.holds[card]].max(axis=0) for card in self.cards])
+        rest = np.zeros((len(self.cards) + 1, len(self.weights)))
+        rest[:-1] = most[::-1].cumsum(axis=0)[::-1]
+        return rest
+
+    def is_hopeless(self) -> bool:
+        rest = self._can_hold()[0]
+        return bool((self.weights @ self.wants > rest * (1 + _SLIGHT) + _SLIGHT).any())
+
+    # -- the programme
+
+    def run(self, width: int) -> Packed:
+        weights = self.weights.T.astype(np.float32)
+        rest = self._can_hold() * (1 + _SLIGHT) + _SLIGHT
+        rest32 = np.nextafter(rest.astype(np.float32), np.float32(np.inf)) * np.float32(1 + 1e-5)
+        radix = np.concatenate(([1], np.cumprod(self.wants[:-1].astype(np.int64) + 1)))
+        states = self.wants[np.newaxis]
+        history: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
+        limited = False
+        for layer, steps in enumerate(self.steps):
+            states, came_from, by_step, cut = self._advance(states, steps, weights, rest32[layer + 1], radix, width)
+            limited |= cut
+            if not len(states):
+                return Packed(None, limited)
+            history.append((came_from, by_step))
+            if not states[0].any():
+                return Packed(self._replay(history))
+        return Packed(None, limited)
+
+    def _advance(
+        self,
+        states: NDArray[np.int16],
+        steps: NDArray[np.int16],
+        weights: NDArray[np.float32],
+        rest: NDArray[np.float32],
+        radix: NDArray[np.int64],
+        width: int,
+    ) -> tuple[NDArray[np.int16], NDArray[np.int64], NDArray[np.int64], bool]:
+        """Every vector that the next card leads to: the vectors, whence, by which set, and whether some were cut."""
+        per_chunk = max(1, _CHUNK // len(steps))
+        parts = [
+            self._expand(states[start : start + per_chunk], start, steps, weights, rest, radix)
+            for start in range(0, len(states), per_chunk)
+        ]
+        keys, reached, came_from, by_step, tight = (np.concatenate(column) for column in zip(*parts, strict=True))
+        if len(parts) > 1:
+            _, first = np.unique(keys, return_index=True)
+            reached, came_from, by_step, tight = reached[first], came_from[first], by_step[first], tight[first]
+        cut = len(reached) > width
+        best = np.argsort(tight, kind="stable")[:width] if cut else np.argsort(tight, kind="stable")
+        return reached[best], came_from[best], by_step[best], cut
+
+    def _expand(
+        self,
+        states: NDArray[np.int16],
+        offset: int,
+        steps: NDArray[np.int16],
+        weights: NDArray[np.float32],
+        rest: NDArray[np.float32],
+        radix: NDArray[np.int64],
+    ) -> tuple[NDArray[np.int64], NDArray[np.int16], NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
+        count = len(self.order)
+        reached = np.maximum(states[:, np.newaxis] - steps[np.newaxis], 0).reshape(-1, count)
+        for span in self._spans():
+            if span.stop - span.start > 1:
+                reached[:, span] = -np.sort(-reached[:, span], axis=1)
+        weighed = reached.astype(np.float32) @ weights
+        alive = np.flatnonzero((weighed <= rest).all(axis=1))
+        reached = reached[alive]
+        keys = reached.astype(np.int64) @ radix
+        _, first = np.unique(keys, return_index=True)
+        alive, reached, keys = alive[first], reached[first], keys[first]
+        tight = (weighed[alive] / np.maximum(rest, np.float32(_SLIGHT))).max(axis=1)
+        return keys, reached, alive // len(steps) + offset, alive % len(steps), tight
+
+    def _replay(self, history: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]]) -> Sequence[int]:
+        """The way to the first vector of the last card, as containers per card."""
+        taken: list[int] = []
+        at = 0
+        for came_from, by_step in reversed(history):
+            taken.append(int(by_step[at]))
+            at = int(came_from[at])
+        taken.reverse()
+        left = dict(zip(self.order, self.wants.tolist(), strict=True))
+        members = [0] * len(self.puzzle.free)
+        for layer, step in enumerate(taken):
+            card = self.cards[layer]
+            for span, alike in zip(self._spans(), self.classes, strict=True):
+                count = int(self.steps[layer][step, span].sum())
+                for one in sorted(alike, key=lambda one: -left[one])[:count]:
+                    if left[one]:
+                        left[one] -= 1
+                        members[card] |= 1 << one
+        return members
+
+
+def _classes(puzzle: Puzzle) -> list[list[int]]:
+    """Containers that only differ in how many cards they want."""
+    classes: dict[object, list[int]] = {}
+    for one, life in enumerate(puzzle.lives):
+        key = (tuple(puzzle.needs[one]), puzzle.allowed[one], life, puzzle.beside[one])
+        classes.setdefault(key, []).append(one)
+    return list(classes.values())
+
+
+def _holding(puzzle: Puzzle, order: Sequence[int], sets: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """[cards, sets]: which sets of containers each card can hold."""
+    place = {one: at for at, one in enumerate(order)}
+    needs = np.array([puzzle.needs[one] for one in order], np.float64)
+    free = np.array(puzzle.free, np.float64)
+    allowed = np.array([[puzzle.allowed[one] >> card & 1 for card in range(len(free))] for one in order], np.bool_)
+    holds = ~((sets @ ~allowed) > 0).T
+    by_slots = np.array([puzzle.by_slots >> one & 1 for one in order], np.bool_)
+    holds &= ~((sets[:, by_slots].any(axis=1)) & (sets[:, ~by_slots].any(axis=1)))
+    for phase, members in _phases(puzzle):
+        among = np.zeros(len(order), np.int64)
+        among[[place[one] for one in members]] = 1
+        sums = np.einsum("so,ocm->csm", (sets * among).astype(np.float64), needs)
+        fits = (sums <= free[:, np.newaxis]).all(axis=2)
+        holds &= fits if phase is None else fits | (sets[:, place[phase]] == 0)
+    return holds
+
+
+def _phases(puzzle: Puzzle) -> Iterator[tuple[int | None, list[int]]]:
+    """Who runs at the same time: the init container it is about, if any, and everybody in it."""
+    everyone = range(len(puzzle.wants))
+    yield None, [one for one in everyone if puzzle.running >> one & 1]
+    for one in everyone:
+        if not puzzle.running >> one & 1:
+            yield one, [other for other in everyone if (puzzle.beside[one] | 1 << one) >> other & 1]

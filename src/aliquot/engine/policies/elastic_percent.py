@@ -1,0 +1,107 @@
+"""The raters of elastic-gpu's scheduler 0.3, which knew percent of one card: the largest demand first, on the fullest
+or the emptiest card. Greed misses ways that exist; the complete search finds them."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from aliquot.engine.policies.trial import Trial
+from aliquot.engine.state import NodeState
+from aliquot.engine.view import Floats, GpuPolicy, Ints, NodePolicy, Outcome, Ranks, Settings, View
+from aliquot.model import CORES, Gpu, Part, Request, Unit
+
+
+class _PercentCards(GpuPolicy):
+    _spread: ClassVar[bool]
+
+    def rank(self, view: View) -> Ranks:
+        """For pods that `arrange` leaves alone."""
+        free = _percent_free(view.free_mib, view.free_cores, view.fleet.mib)
+        return -free if self._spread else free
+
+    def arrange(  # the originals heed no settings
+        self,
+        state: NodeState,
+        request: Request,
+        settings: Settings,  # noqa: ARG002
+    ) -> dict[str, tuple[Gpu, ...]] | None:
+        if request.together or not all(_is_percent(container.part) for container in request.containers):
+            return None
+        trial = Trial(state, request)
+        demands = [CORES if container.part.whole else container.part.cores for container in request.containers]
+        indexes = choose([_percent_left(trial, gpu) for gpu in trial.cards], demands, spread=self._spread)
+        if indexes is None:
+            return None
+        return {c.name: (trial.cards[place],) for c, place in zip(request.containers, indexes, strict=True)}
+
+
+def _is_percent(part: Part) -> bool:
+    """One card of which a positive percentage is asked, in cores and memory alike."""
+    if part.cards != 1:
+        return False
+    return part.whole or (part.memory.unit is Unit.PERCENT and part.memory.amount == part.cores > 0)
+
+
+def _percent_left(trial: Trial, gpu: Gpu) -> int:
+    left = trial.left(gpu)
+    return min(left.cores, CORES * left.mib // max(1, gpu.mib))
+
+
+def _percent_free(free_mib: Ints, free_cores: Ints, mib: Ints) -> Ints:
+    return np.minimum(free_cores, CORES * free_mib // np.maximum(mib, 1))
+
+
+def choose(free: Sequence[int], demands: Sequence[int], *, spread: bool) -> list[int] | None:
+    """A card for each demand, -1 for a demand of nothing; None if greed finds no way."""
+    left, chosen = list(free), [-1] * len(demands)
+    for place in ascending(demands)[::-1]:
+        if not demands[place]:
+            continue
+        fitting = [card for card in ascending(left) if left[card] >= demands[place]]
+        if not fitting:
+            return None
+        chosen[place] = fitting[-1 if spread else 0]
+        left[chosen[place]] -= demands[place]
+    return chosen
+
+
+def ascending(numbers: Sequence[int]) -> list[int]:
+    """Their places, smallest first; equal ones stay in order."""
+    return sorted(range(len(numbers)), key=numbers.__getitem__)
+
+
+class PercentBinpackCards(_PercentCards):
+    name = "elastic-0.3-binpack"
+    _spread = False
+
+
+class PercentSpreadCards(_PercentCards):
+    name = "elastic-0.3-spread"
+    _spread = True
+
+
+class PercentBinpackNodes(NodePolicy):
+    name = "elastic-0.3-binpack"
+
+    def score(self, outcome: Outcome) -> Floats:
+        """By what is free before the pod comes."""
+        free, cards = _node_percents(outcome)
+        used = CORES * cards - free.sum(axis=0)
+        return np.asarray(used // np.maximum(cards, 1) - cards, np.float64)
+
+
+class PercentSpreadNodes(NodePolicy):
+    name = "elastic-0.3-spread"
+
+    def score(self, outcome: Outcome) -> Floats:
+        """By what is free before the pod comes: untouched cards count most."""
+        free, cards = _node_percents(outcome)
+        untouched = (free == CORES).sum(axis=0)
+        return np.asarray(100 * untouched + free.sum(axis=0) // 10 - cards, np.float64)
+
+
+def _node_percents(outcome: Outcome) -> tuple[Ints, Ints]:
+    fleet = outcome.fleet
+    free = _percent_free(outcome.before_mib, outcome.before_cores, fleet.mib)
+    return np.where(fleet.has, free, 0), fleet.has.sum(axis=0)

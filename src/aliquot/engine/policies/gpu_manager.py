@@ -1,0 +1,132 @@
+"""gpu-manager's choice on a node: a tree of how cards hang together over PCIe, and three ways to walk it.
+
+A part of a card goes to the fullest card that takes it (share); one whole card comes from the fullest branch that has
+one (fragment); several come from the closest branch that has enough (link). NVLinks are not looked at. Equal branches:
+the one with the lowest card.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from aliquot.engine.policies.trial import Trial
+from aliquot.engine.state import NodeState
+from aliquot.engine.topology import Wiring, wiring_of
+from aliquot.engine.view import GpuPolicy, Ranks, Settings, View
+from aliquot.model import Gpu, Part, Request
+from aliquot.model.links import Pcie, pcie
+
+BLOCK_MIB = 256
+
+
+class TreeCards(GpuPolicy):
+    name = "gpu-manager"
+
+    def rank(self, view: View) -> Ranks:
+        """The share order, for nodes and pods that `arrange` leaves alone."""
+        return (view.free_cores << 32) + view.free_mib // BLOCK_MIB
+
+    def arrange(  # the originals heed no settings
+        self,
+        state: NodeState,
+        request: Request,
+        settings: Settings,  # noqa: ARG002
+    ) -> dict[str, tuple[Gpu, ...]] | None:
+        if request.together:
+            return None
+        trial, root, chosen = Trial(state, request), tree(wiring_of(state.cards.gpus)), {}
+        for container in request.containers:
+            gpus = _choose(trial, root, state.cards.gpus, container.part)
+            if not gpus:
+                return None
+            trial.put(gpus, container.part)
+            chosen[container.name] = gpus
+        return chosen
+
+
+def _choose(trial: Trial, root: "Branch", gpus: Sequence[Gpu], part: Part) -> tuple[Gpu, ...]:
+    """Empty if it finds none."""
+    if not part.whole:
+        return next(((gpu,) for gpu in share_order(trial) if trial.takes(gpu, part)), ()) if part.cards == 1 else ()
+    free = {row for row, gpu in enumerate(gpus) if gpu in trial.cards and trial.takes(gpu, part)}
+    rows = fragment(root, free) if part.cards == 1 else link(root, free, part.cards)
+    return tuple(gpus[row] for row in rows)
+
+
+def share_order(trial: Trial) -> list[Gpu]:
+    """Fewest free cores, least free memory in blocks, fewest neighbours, lowest index."""
+    return sorted(
+        trial.cards,
+        key=lambda gpu: (
+            trial.left(gpu).cores,
+            trial.left(gpu).mib // BLOCK_MIB,
+            trial.parts_on(gpu),
+            gpu.index,
+        ),
+    )
+
+
+@dataclass
+class Branch:
+    """Cards (rows) that are joined at this closeness or a closer one. The root is as far as can be."""
+
+    closeness: int
+    rows: frozenset[int]
+    branches: list["Branch"] = field(default_factory=list)
+
+    def available(self, free: set[int]) -> int:
+        return len(self.rows & free)
+
+    def walk(self) -> Iterator["Branch"]:
+        yield self
+        for branch in self.branches:
+            yield from branch.walk()
+
+
+def tree(wiring: Wiring) -> Branch:
+    """Levels from the root down; a level that joins nothing new is left out."""
+    root = Branch(-1, frozenset(range(len(wiring.scores))))
+    for level in sorted(set(Pcie) - {Pcie.UNKNOWN, Pcie.SAME_BOARD}):
+        for rows in _joined(wiring, level):
+            parent = min((branch for branch in root.walk() if rows <= branch.rows), key=lambda branch: len(branch.rows))
+            if any(_closeness(wiring, one, other) == level for one in rows for other in rows if one < other):
+                parent.branches.append(Branch(level, rows))
+    return root
+
+
+def _joined(wiring: Wiring, level: int) -> Iterator[frozenset[int]]:
+    """Groups of at least two cards that reach each other at this closeness or a closer one."""
+    rest = set(range(len(wiring.scores)))
+    while rest:
+        group = frontier = {min(rest)}
+        while frontier:
+            frontier = {row for row in rest - group if any(_closeness(wiring, row, near) >= level for near in frontier)}
+            group = group | frontier
+        rest -= group
+        if len(group) > 1:
+            yield frozenset(group)
+
+
+def _closeness(wiring: Wiring, one: int, other: int) -> Pcie:
+    return min(pcie(wiring.scores[one][other]), Pcie.ONE_SWITCH)  # two cards of one board share its switch
+
+
+def fragment(root: Branch, free: set[int], count: int = 1) -> list[int]:
+    """Down into the branch with the least available that still has enough."""
+    branch = root
+    while below := [child for child in branch.branches if child.available(free) >= count]:
+        branch = min(below, key=lambda child: (child.available(free), min(child.rows)))
+    return _lowest(branch, free, count)
+
+
+def link(root: Branch, free: set[int], count: int) -> list[int]:
+    """The closest branch that has enough, of equally close ones the one with the least available."""
+    enough = [branch for branch in root.walk() if branch.available(free) >= count]
+    if not enough:
+        return []
+    best = min(enough, key=lambda branch: (-branch.closeness, branch.available(free), min(branch.rows)))
+    return _lowest(best, free, count)
+
+
+def _lowest(branch: Branch, free: set[int], count: int) -> list[int]:
+    rows = sorted(branch.rows & free)
+    return rows[:count] if len(rows) >= count else []

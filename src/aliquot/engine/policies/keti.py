@@ -1,0 +1,97 @@
+"""KETI GPU-Scheduler's scores: three stages for a card, four for a node, and how they are put together.
+
+Every stage is divided by the number of stages and rounded before the sum, so a card reaches 99 and a node 100. The
+cards' stages are policies on the Fleet; the node's need CPU, memory and storage, which only a scheduler of pods knows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import floor
+
+import numpy as np
+
+from aliquot.engine.view import Floats, GpuPolicy, Ints, NodePolicy, Outcome, Ranks, View
+
+CARD_STAGES = 3
+NODE_STAGES = 4
+
+
+class KetiCards(GpuPolicy):
+    name = "keti"
+
+    def rank(self, view: View) -> Ranks:
+        return -_on_view(view)
+
+
+class KetiNodes(NodePolicy):
+    """The cards' half of a node's total."""
+
+    name = "keti"
+
+    def score(self, outcome: Outcome) -> Floats:
+        chosen = [np.take_along_axis(_on_view(view), rows, axis=0) for view, rows in outcome.views]
+        return np.asarray(np.floor(np.concatenate(chosen).mean(axis=0) + 0.5), np.float64)
+
+
+def _on_view(view: View) -> Ints:
+    fleet = view.fleet
+    parts = fleet.shares + fleet.slots - fleet.free_slots
+    return card_scores(view.free_mib, fleet.mib, int(fleet.mib.max(initial=0)), parts)
+
+
+def card_scores(free: Ints, total: Ints, largest: int, pods: Ints) -> Ints:
+    """More free memory, absolute (against the largest card of the cluster) and relative, and fewer pods."""
+    usage = np.floor(free * 100.0 / max(1, largest) / CARD_STAGES + 0.5)
+    utilization = np.floor(free * 100.0 / np.maximum(total, 1) / CARD_STAGES + 0.5)
+    least_pods = 100 - 10 * pods
+    scores = usage + utilization + np.trunc(least_pods / CARD_STAGES)
+    return np.where(least_pods < 0, 0, scores).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What a pod asks of a node, or what a node has for pods, beside GPUs."""
+
+    cpu_milli: int
+    memory: int
+    storage: int
+
+    def measures(self) -> tuple[int, int, int]:
+        return self.cpu_milli, self.memory, self.storage
+
+
+def node_score(asked: Size, has: Size, affinity: Sequence[int] = (), avoided: bool = False) -> int:
+    """`affinity` are the weights of the preferred terms that match; `avoided`: a taint PreferNoSchedule is not
+    tolerated."""
+    mean_weight = sum(affinity) / len(affinity) if affinity else 0.0
+    stages = (_least_requested(asked, has), _balanced(asked, has), mean_weight, 0.0 if avoided else 100.0)
+    return sum(_round(stage / NODE_STAGES) for stage in stages)
+
+
+def _least_requested(asked: Size, has: Size) -> float:
+    pairs = list(zip(asked.measures(), has.measures(), strict=True))
+    if any(not total or total < wanted for wanted, total in pairs):
+        return 0.0
+    return sum((total - wanted) / total * weight for (wanted, total), weight in zip(pairs, (40, 40, 20), strict=True))
+
+
+def _balanced(asked: Size, has: Size) -> float:
+    shares = [wanted / total if total else 1.0 for wanted, total in zip(asked.measures(), has.measures(), strict=True)]
+    if max(shares) >= 1:
+        return 0.0
+    mean = sum(shares) / len(shares)
+    return (1 - sum((share - mean) ** 2 for share in shares) / len(shares)) * 100
+
+
+def node_card_score(scores: Sequence[int]) -> int:
+    """Of a node, from its chosen cards'."""
+    return _round(sum(scores) / len(scores))
+
+
+def total(node: int, card: int, node_weight: float, card_weight: float) -> int:
+    return _round(node * node_weight + card * card_weight)
+
+
+def _round(value: float) -> int:
+    """Halves go up; nothing here is negative."""
+    return floor(value + 0.5)

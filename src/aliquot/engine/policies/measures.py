@@ -1,0 +1,36 @@
+"""In which measures a request is counted: the memory that it names, the cores that it names, or both."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from aliquot.engine.view import Floats, Ints, Outcome, View
+from aliquot.model import Part
+
+
+def counts_memory(parts: Iterable[Part]) -> bool:
+    return any(part.whole or part.memory.amount for part in parts) or not counts_cores(parts)
+
+
+def counts_cores(parts: Iterable[Part]) -> bool:
+    return any(part.cores or part.slots for part in parts)
+
+
+def left_on_cards(view: View) -> Ints:
+    """What is left of each card now, in one number."""
+    if not counts_cores((view.part,)):
+        return view.free_mib
+    if not counts_memory((view.part,)):
+        return view.free_cores
+    return view.left
+
+
+def left_on_nodes(outcome: Outcome) -> Floats:
+    """Which share of each node's sellable cards is left when the pod is there; memory and cores add up."""
+    fleet, parts = outcome.fleet, [container.part for container in outcome.request.containers]
+    left = np.zeros(fleet.width)
+    if counts_memory(parts):
+        left = (fleet.node_free_mib - outcome.taken_mib) * fleet.per_node_mib
+    if counts_cores(parts):
+        left += (fleet.node_free_cores - outcome.taken_cores) * fleet.per_node_cores
+    return left

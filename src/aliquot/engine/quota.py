@@ -1,0 +1,175 @@
+"""What a namespace's quota leaves to a request: which models, which node pools, with the numbers."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from math import ceil
+
+from aliquot.engine.quota_map import Measure, NamespaceQuota, Quotas
+from aliquot.engine.state import NodeState
+from aliquot.engine.usage import Amount, Census, Kind, Shelf, Usage, amount_of, kind_of
+from aliquot.engine.whatif import closed
+from aliquot.model import Gpu, NodeGpus, Reason, Request, is_model, peak
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One limit of a namespace, and what a request would add if it got this kind of card."""
+
+    model: str
+    measure: Measure
+    used: Fraction
+    needs: Fraction
+    limit: int
+
+    @property
+    def missing(self) -> int:
+        """By how much the limit would have to grow for the request; 0 if it need not."""
+        return max(0, ceil(self.used + self.needs - self.limit))
+
+    def text(self) -> str:
+        used, needs = _number(self.used), _number(self.needs)
+        return f"{self.model}: {used} of {self.limit:,} {self.measure.value} used, the pod needs {needs}"
+
+    def grant(self) -> str:
+        """What is missing, as `+1 card of M40`."""
+        what = {Measure.CARDS: "card" if self.missing == 1 else "cards"}.get(self.measure, self.measure.value)
+        return f"+{self.missing:,} {what} of {self.model}"
+
+
+def _number(exact: Fraction) -> str:
+    return f"{int(exact):,}" if exact.denominator == 1 else f"{float(exact):,.2f}"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a namespace's quota leaves to a request. Without `quota` everything is allowed."""
+
+    request: Request
+    quota: NamespaceQuota | None
+    used: Mapping[Kind, Amount]
+    census: Census
+    _verdicts: dict[tuple[Kind, int, int, int], tuple[Line, ...]] = field(default_factory=dict, repr=False)
+
+    def lines(self, cards: NodeGpus, gpu: Gpu) -> tuple[Line, ...]:
+        """Every limit that counts for a card. None at all: the quota does not name its model."""
+        return self._lines(kind_of(cards, gpu), gpu, cards.unit_mib)
+
+    def refuses(self, cards: NodeGpus, gpu: Gpu) -> Reason | None:
+        return self.refuses_node(cards) or self.refuses_card(cards, gpu)
+
+    def refuses_card(self, cards: NodeGpus, gpu: Gpu) -> Reason | None:
+        return self._refuses(kind_of(cards, gpu), gpu, cards.unit_mib)
+
+    def refuses_node(self, cards: NodeGpus) -> Reason | None:
+        return self._refuses_pool(cards.pool)
+
+    def why(self, cards: NodeGpus, gpu: Gpu) -> str:
+        """Why a card is refused, with the numbers; "" if it is not."""
+        if self.refuses_card(cards, gpu) is None:
+            return ""
+        lines = self.lines(cards, gpu)
+        return "; ".join(line.text() for line in lines if line.missing) if lines else self._names_only()
+
+    def permits(self, state: NodeState) -> NodeState:
+        """The node as far as the quota opens it: the other cards are closed."""
+        if self.quota is None:
+            return state
+        return closed(state, {gpu.uuid for gpu in state.cards.gpus if self.refuses(state.cards, gpu)})
+
+    @cached_property
+    def banned_models(self) -> Mapping[str, Reason]:
+        """Models of which the request may have no card, whatever the node."""
+        allowed = {kind.model for shelf in self._shelves() for kind, refused in self._cards(shelf) if not refused}
+        seen = {kind.model for shelf in self._shelves() for kind, _ in self._cards(shelf)}
+        return dict.fromkeys(seen - allowed, Reason.OVER_QUOTA)
+
+    @cached_property
+    def vetoes(self) -> Mapping[str, Reason]:
+        """Nodes that the request may not use, by name: the wrong pool, or cards that only this node's label or their
+        size bans. (Where such a card sits beside one that is allowed, the node goes with it: no quota is passed.)"""
+        vetoed: dict[str, Reason] = {}
+        for shelf in self._shelves():
+            reason = self._refuses_pool(shelf.pool)
+            if reason is None and {kind.model for kind, no in self._cards(shelf) if no} - self.banned_models.keys():
+                reason = Reason.OVER_QUOTA
+            if reason is not None:
+                vetoed.update(dict.fromkeys(self.census.nodes[shelf], reason))
+        return vetoed
+
+    def _shelves(self) -> Iterable[Shelf]:
+        return self.census.nodes if self.quota else ()
+
+    def _cards(self, shelf: Shelf) -> Iterable[tuple[Kind, Reason | None]]:
+        """The cards that the request could use at all, and whether the quota refuses them."""
+        for kind, gpu in shelf.gpus:
+            if self.request.wishes.allows_instance(gpu.profile):
+                yield kind, self._refuses(kind, gpu, shelf.unit_mib)
+
+    def _refuses_pool(self, pool: str) -> Reason | None:
+        if self.quota is None or not self.quota.pools or pool in self.quota.pools:
+            return None
+        return Reason.WRONG_POOL
+
+    def _refuses(self, kind: Kind, gpu: Gpu, unit_mib: int) -> Reason | None:
+        if self.quota is None:
+            return None
+        lines = self._lines(kind, gpu, unit_mib)
+        return None if lines and not any(line.missing for line in lines) else Reason.OVER_QUOTA
+
+    def _lines(self, kind: Kind, gpu: Gpu, unit_mib: int) -> tuple[Line, ...]:
+        key = (kind, gpu.mib, gpu.slots, unit_mib)
+        if key not in self._verdicts:
+            self._verdicts[key] = tuple(self._lines_of(kind, gpu, unit_mib)) if self.quota else ()
+        return self._verdicts[key]
+
+    def _lines_of(self, kind: Kind, gpu: Gpu, unit_mib: int) -> list[Line]:
+        assert self.quota is not None, "asked only where there is a quota"
+        needs = _needs(self.request, gpu, unit_mib)
+        return [
+            Line(name, measure, self._used(name, measure), _in(measure, needs, kind), limit)
+            for measure, limits in self.quota.limits.items()
+            for name, limit in limits.items()
+            if _names(name, kind)
+        ]
+
+    def _used(self, name: str, measure: Measure) -> Fraction:
+        counted = (_in(measure, amount, kind) for kind, amount in self.used.items() if _names(name, kind))
+        return sum(counted, Fraction())
+
+    def _names_only(self) -> str:
+        models = self.quota.models if self.quota else []
+        return f"the quota is for {', '.join(models)} only" if models else "the quota names no model"
+
+
+def decide(quotas: Quotas, usage: Usage, census: Census, request: Request, without: Collection[str] = ()) -> Decision:
+    """What the quota leaves to a request. What its own pod already holds is not counted, nor the pods `without`."""
+    quota = quotas.entries.get(request.namespace)
+    used = usage.of(request.namespace, {request.uid, *without}) if quota else {}
+    return Decision(request, quota, used, census)
+
+
+def _names(name: str, kind: Kind) -> bool:
+    return name == kind.label or is_model(name, kind.model)
+
+
+def _needs(request: Request, gpu: Gpu, unit_mib: int) -> Amount:
+    """What the pod takes if all of it gets such cards; init containers count as max, as far as they share cards with
+    the others."""
+    parts = [(c.life, c.part.cards, amount_of(gpu, c.part.on(gpu, unit_mib))) for c in request.containers]
+    return Amount(
+        peak((life, cards * amount.card_parts) for life, cards, amount in parts),
+        peak((life, cards * amount.core_parts) for life, cards, amount in parts),
+        peak((life, cards * amount.mib) for life, cards, amount in parts),
+    )
+
+
+def _in(measure: Measure, amount: Amount, kind: Kind) -> Fraction:
+    match measure:
+        case Measure.CARDS:
+            return amount.cards(kind)
+        case Measure.CORES:
+            return amount.cores(kind)
+        case Measure.MEMORY:
+            return Fraction(amount.mib)

@@ -1,0 +1,138 @@
+"""The quotas of a cluster as gpu-admission's ConfigMap holds them: read strictly, and never lost to a bad edit."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, NoReturn
+
+from aliquot.errors import BadConfig, BadQuantity
+from aliquot.model.quantity import whole
+
+_MOST = 2**40
+_MIB = 2**20
+
+
+class Measure(Enum):
+    """What a quota counts; the value stands in sentences."""
+
+    CARDS = "cards"
+    MEMORY = "MiB"
+    CORES = "% of cores"
+
+
+FIELDS = {Measure.CARDS: "quota", Measure.MEMORY: "memory", Measure.CORES: "cores"}
+"""The keys of a namespace's entry; beside them there is `pool`."""
+
+
+@dataclass(frozen=True)
+class NamespaceQuota:
+    """Limits by the model's name, for each measure; `pools` are the node pools it may use, any if empty."""
+
+    limits: Mapping[Measure, Mapping[str, int]] = field(default_factory=dict)
+    pools: frozenset[str] = frozenset()
+
+    @property
+    def models(self) -> list[str]:
+        return sorted({name for limits in self.limits.values() for name in limits})
+
+
+class _Object(tuple[tuple[str, Any], ...]):
+    """A JSON object with its keys as written, so that one that is there twice is seen."""
+
+
+def read_quotas(text: str | bytes) -> Mapping[str, NamespaceQuota]:
+    """The value of the ConfigMap's key `gpu_quota`. Raises BadConfig that names the namespace and the field."""
+    try:
+        document = json.loads(text, object_pairs_hook=_Object, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
+        raise BadConfig(f"gpu_quota is not JSON: {error}") from error
+    return {namespace: _entry(namespace, value) for namespace, value in _pairs("gpu_quota", document)}
+
+
+def _no_number(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no number")
+
+
+def _pairs(where: str, value: Any) -> _Object:
+    if not isinstance(value, _Object):
+        raise BadConfig(f"{where}: {_shown(value)} is not an object {{...}}")
+    seen: set[str] = set()
+    for key, _ in value:
+        if not key:
+            raise BadConfig(f"{where} has an empty name")
+        if key in seen:
+            raise BadConfig(f"{where} names {_shown(key)} twice")
+        seen.add(key)
+    return value
+
+
+def _entry(namespace: str, value: Any) -> NamespaceQuota:
+    where = f"gpu_quota, namespace {_shown(namespace)}"
+    fields = dict(_pairs(where, value))
+    known = {*FIELDS.values(), "pool"}
+    for name in fields:
+        if name not in known:
+            raise BadConfig(f"{where}: {_shown(name)} is not one of {', '.join(sorted(known))}")
+    limits = {measure: _limits(measure, f"{where}, {name}", fields.get(name)) for measure, name in FIELDS.items()}
+    return NamespaceQuota(limits, _pools(f"{where}, pool", fields.get("pool")))
+
+
+def _limits(measure: Measure, where: str, value: Any) -> Mapping[str, int]:
+    if value is None:
+        return {}
+    read: Callable[[str, Any], int] = _mib if measure is Measure.MEMORY else _count
+    return {model: read(f"{where}, {_shown(model)}", limit) for model, limit in _pairs(where, value)}
+
+
+def _count(where: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise BadConfig(f"{where}: {_shown(value)} is not a whole number")
+    if not 0 <= value <= _MOST:
+        raise BadConfig(f"{where}: {_shown(value)} is not between 0 and {_MOST}")
+    return value
+
+
+def _mib(where: str, value: Any) -> int:
+    if not isinstance(value, str):
+        return _count(where, value)
+    try:
+        size = whole(value)
+    except BadQuantity as error:
+        raise BadConfig(f"{where}: {error}") from error
+    if 0 < size < _MIB:
+        raise BadConfig(f"{where}: {_shown(value)} is less than 1 MiB; write 640Gi, or MiB as a plain number")
+    return _count(where, size // _MIB)
+
+
+def _pools(where: str, value: Any) -> frozenset[str]:
+    if value is None:
+        return frozenset()
+    if not isinstance(value, list) or not all(isinstance(pool, str) and pool for pool in value):
+        raise BadConfig(f"{where}: {_shown(value)} is not a list of names")
+    if len(set(value)) < len(value):
+        raise BadConfig(f"{where} names a pool twice")
+    return frozenset(value)
+
+
+def _shown(value: Any) -> str:
+    return repr(dict(value) if isinstance(value, _Object) else value)[:64]
+
+
+class Quotas:
+    """The quotas in force: the last map that could be read. No map, no quotas."""
+
+    def __init__(self) -> None:
+        self.entries: Mapping[str, NamespaceQuota] = {}
+        self.trouble = ""
+        """Why the newest map is not the one in force; "" if it is."""
+
+    def read(self, text: str | bytes | None) -> None:
+        """The map as it is now, None if there is none. Never raises: a bad map changes nothing but `trouble`."""
+        try:
+            self.entries = {} if text is None else read_quotas(text)
+        except BadConfig as error:
+            kept = "the last good one stays in force" if self.entries else "no quota is in force"
+            self.trouble = f"{error}; {kept}"
+        else:
+            self.trouble = ""

@@ -1,0 +1,260 @@
+"""The nearest changes that would make a request fit. Each was tried before it is said.
+
+The work is bounded: of nodes that make no difference one is tried, of the others those with the freest cards.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from itertools import islice
+
+from aliquot.engine.holder import Holder, freed, largest_gone, without
+from aliquot.engine.quota import Decision
+from aliquot.engine.state import NodeState
+from aliquot.engine.whatif import closed, distinct, fits, freest, opened
+from aliquot.model import ContainerRequest, Gpu, Part, Request, Topology, Unit
+
+_MOST_NODES = 400
+_MOST_HOPEFUL = 64
+"""Nodes on which one pod after the other is tried."""
+_MOST_SAID = 3
+"""Pods or cards that are named."""
+
+
+class Change(Enum):
+    """What would have to change."""
+
+    MEMORY = "memory"
+    CORES = "cores"
+    CARDS = "cards"
+    MODEL = "model"
+    WISH = "wish"
+    POD_ENDS = "pod ends"
+    CARD = "card"
+    QUOTA = "quota"
+
+
+@dataclass(frozen=True)
+class Relaxation:
+    """`text` goes on after "It fits"; `node` is one where it would; `amount` is the number in the text, if any."""
+
+    change: Change
+    text: str
+    node: str
+    amount: int | None = None
+
+
+def relaxations(
+    states: Mapping[str, NodeState],
+    request: Request,
+    decision: Decision | None = None,
+    holders: Mapping[str, Sequence[Holder]] | None = None,
+) -> Iterator[Relaxation]:
+    """For a request that fits nowhere."""
+    permitted = {node: decision.permits(state) if decision else state for node, state in states.items()}
+    nodes = distinct(permitted.values(), request)[:_MOST_NODES]
+    yield from _smaller(nodes, request)
+    yield from _other_wishes(permitted, request)
+    yield from _after_a_pod(permitted, request, holders or {})
+    yield from _with_a_card(nodes, states, request, decision)
+    if decision is not None:
+        yield from _more_quota(states, request, decision)
+
+
+# -- asking for less
+
+
+def _smaller(nodes: Sequence[NodeState], request: Request) -> Iterator[Relaxation]:
+    for place, container in enumerate(request.containers):
+        who = "" if len(request.containers) == 1 else f"container {container.name}: "
+        for change, largest, resize, words in _sizes(container.part):
+            if largest > 1 and (found := _largest(nodes, request, place, largest - 1, resize)):
+                amount, node = found
+                yield Relaxation(change, f"if {who}{words.format(amount=amount)}", node, amount)
+    yield from _fewer_cards(nodes, request)
+
+
+_Resize = Callable[[Part, int], Part]
+
+_MEMORY = {
+    Unit.MIB: "memory <= {amount:,} MiB",
+    Unit.NODE: "memory <= {amount:,} units",
+    Unit.PERCENT: "memory <= {amount} % of a card",
+    Unit.SLOT: "memory <= {amount} slots",
+}
+
+
+def _sizes(part: Part) -> Iterator[tuple[Change, int, _Resize, str]]:
+    """What of a part could be smaller: how large it is, how to change it, how to say it."""
+    if part.whole:
+        return
+    if part.memory.unit is Unit.PERCENT and part.memory.amount == part.cores:
+        yield Change.MEMORY, part.cores, _with_share, "memory and cores <= {amount} % of a card"
+    if part.slots:
+        yield Change.CORES, part.slots, _with_slots, "MPS slots <= {amount}"
+    yield Change.MEMORY, part.memory.amount, _with_memory, _MEMORY[part.memory.unit]
+    yield Change.CORES, part.cores, _with_cores, "cores <= {amount} %"
+
+
+def _with_memory(part: Part, amount: int) -> Part:
+    return replace(part, memory=replace(part.memory, amount=amount))
+
+
+def _with_cores(part: Part, amount: int) -> Part:
+    return replace(part, cores=amount)
+
+
+def _with_share(part: Part, amount: int) -> Part:
+    return _with_cores(_with_memory(part, amount), amount)
+
+
+def _with_slots(part: Part, amount: int) -> Part:
+    smaller = replace(part, slots=amount)
+    return _with_memory(smaller, amount) if part.memory.unit is Unit.SLOT else smaller
+
+
+def _largest(
+    nodes: Sequence[NodeState], request: Request, place: int, most: int, resize: _Resize
+) -> tuple[int, str] | None:
+    """The largest size that fits anywhere, and where. Most nodes are asked once: whether they can do better."""
+    best, where = 0, ""
+    for state in nodes:
+        low, high = best, most
+        if best == most or not fits(state, _resized(request, place, resize, best + 1)):
+            continue
+        low += 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            if fits(state, _resized(request, place, resize, middle)):
+                low = middle
+            else:
+                high = middle - 1
+        best, where = low, state.cards.node
+    return (best, where) if best else None
+
+
+def _resized(request: Request, place: int, resize: _Resize, amount: int) -> Request:
+    containers = list(request.containers)
+    containers[place] = replace(containers[place], part=resize(containers[place].part, amount))
+    return replace(request, containers=tuple(containers))
+
+
+def _fewer_cards(nodes: Sequence[NodeState], request: Request) -> Iterator[Relaxation]:
+    """One container at a time; those that share their cards all at once."""
+    for containers in [request.containers] if request.together else [(one,) for one in request.containers]:
+        wanted = max(container.part.cards for container in containers)
+        for count in range(wanted - 1, 0, -1):
+            fewer = replace(request, containers=tuple(_with_cards(c, containers, count) for c in request.containers))
+            state = _first(nodes, fewer)
+            if state is not None:
+                who = "" if len(containers) == len(request.containers) else f" for container {containers[0].name}"
+                cards = "1 card" if count == 1 else f"{count} cards"
+                yield Relaxation(Change.CARDS, f"with {cards} instead of {wanted}{who}", state.cards.node, count)
+                break
+
+
+def _with_cards(one: ContainerRequest, changing: Sequence[ContainerRequest], count: int) -> ContainerRequest:
+    return replace(one, part=replace(one.part, cards=min(count, one.part.cards))) if one in changing else one
+
+
+def _first(nodes: Sequence[NodeState], request: Request) -> NodeState | None:
+    return next((state for state in nodes if fits(state, request)), None)
+
+
+# -- wishing for less
+
+
+def _other_wishes(states: Mapping[str, NodeState], request: Request) -> Iterator[Relaxation]:
+    wishes = request.wishes
+    if wishes.models:
+        yield from _on_other_models(states, replace(request, wishes=replace(wishes, models=())))
+    dropped = {
+        "without the wish for certain cards": replace(wishes, only_uuids=None, not_uuids=frozenset()),
+        f"without the wish for {wishes.topology.value} neighbours": replace(wishes, topology=Topology.ANY),
+        "without the wish for a MIG instance": replace(wishes, mig=""),
+    }
+    for text, fewer in dropped.items():
+        if fewer != wishes:
+            easier = replace(request, wishes=fewer)
+            state = _first(distinct(states.values(), easier)[:_MOST_NODES], easier)
+            if state is not None:
+                yield Relaxation(Change.WISH, text, state.cards.node)
+
+
+def _on_other_models(states: Mapping[str, NodeState], request: Request) -> Iterator[Relaxation]:
+    nodes = distinct(states.values(), request)[:_MOST_NODES]
+    for model in sorted({gpu.model for state in nodes for gpu in state.cards.gpus}):
+        having = (state for state in nodes if any(gpu.model == model for gpu in state.cards.gpus))
+        state = _first([_only(state, model) for state in having], request)
+        if state is not None:
+            yield Relaxation(Change.MODEL, f"on {model}", state.cards.node)
+
+
+def _only(state: NodeState, model: str) -> NodeState:
+    return closed(state, {gpu.uuid for gpu in state.cards.gpus if gpu.model != model})
+
+
+# -- waiting
+
+
+def _after_a_pod(
+    states: Mapping[str, NodeState], request: Request, holders: Mapping[str, Sequence[Holder]]
+) -> Iterator[Relaxation]:
+    """The pods that give back least, one at a time."""
+    held = sorted((node for node in states if holders.get(node)), key=lambda node: freest(states[node]), reverse=True)
+    hopeful = (node for node in held[:_MOST_NODES] if fits(largest_gone(states[node], holders[node], 1), request))
+    found: list[tuple[tuple[int, int], str, str]] = []
+    for node in islice(hopeful, _MOST_HOPEFUL):
+        for holder in sorted(holders[node], key=lambda one: (freed([one]), one.pod)):
+            if holder.uid != request.uid and fits(without(states[node], [holder]), request):
+                found.append((freed([holder]), holder.pod, node))
+                break
+    for _, pod, node in sorted(found)[:_MOST_SAID]:
+        yield Relaxation(Change.POD_ENDS, f"when pod {pod} ends (on {node})", node)
+
+
+def _with_a_card(
+    nodes: Sequence[NodeState], states: Mapping[str, NodeState], request: Request, decision: Decision | None
+) -> Iterator[Relaxation]:
+    """One card that is unhealthy or cordoned, at a time. What the quota closes stays closed."""
+    found = (
+        (permitted, gpu)
+        for permitted in nodes
+        for gpu in states[permitted.cards.node].cards.gpus
+        if (not gpu.healthy or gpu.cordoned)
+        and not (decision and decision.refuses(permitted.cards, gpu))
+        and fits(opened(permitted, {gpu.uuid}), request)
+    )
+    for permitted, gpu in islice(found, _MOST_SAID):
+        want = " and ".join(["healthy"] * (not gpu.healthy) + ["uncordoned"] * gpu.cordoned)
+        node = permitted.cards.node
+        yield Relaxation(Change.CARD, f"when card {gpu.uuid} is {want} (on {node})", node)
+
+
+# -- more quota
+
+
+def _more_quota(states: Mapping[str, NodeState], request: Request, decision: Decision) -> Iterator[Relaxation]:
+    """For each kind of card that the quota refuses: whether the pod would fit there, and what is missing for it."""
+    said: set[str] = set()
+    for state in distinct(states.values(), request)[:_MOST_NODES]:
+        missing = {gpu.uuid: _missing(state, gpu, decision) for gpu in state.cards.gpus}
+        for text in sorted(set(missing.values()) - said - {""}):
+            others = {uuid for uuid, other in missing.items() if other not in ("", text)}
+            if fits(closed(state, others), request):
+                said.add(text)
+                yield Relaxation(Change.QUOTA, text, state.cards.node)
+
+
+def _missing(state: NodeState, gpu: Gpu, decision: Decision) -> str:
+    """What the quota would have to grant for a card; "" if it does."""
+    cards, namespace = state.cards, decision.request.namespace
+    grants = []
+    if decision.refuses_node(cards):
+        grants.append(f"if the quota of {namespace} is for {f'pool {cards.pool}' if cards.pool else 'every pool'} too")
+    if decision.refuses_card(cards, gpu):
+        lines = decision.lines(cards, gpu)
+        grants += [f"with quota {line.grant()}" for line in lines if line.missing]
+        if not lines:
+            grants.append(f"if the quota of {namespace} is for {cards.model or gpu.model} too")
+    return " and ".join(grants)

@@ -1,0 +1,248 @@
+"""The cards of one node for a whole pod: a complete search, so that no pod is refused that would fit.
+
+First a dive: container by container, the largest first, cards in the policy's order, stepping back where it gets stuck.
+Nearly always that ends at once. Where it does not end in time, `packing` decides whether there is a way at all.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
+
+from aliquot.engine.packing import pack
+from aliquot.engine.puzzle import Cards, Puzzle, bits, puzzle_of
+from aliquot.engine.state import NodeState
+from aliquot.engine.topology import allows
+from aliquot.model import Gpu, Life, Request, Topology
+
+_DIVE = 1_500
+_LONG_DIVE = 60_000
+"""Steps."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """Per container its cards; None if there is no way, or, if `limited`, if none was found in time."""
+
+    cards: Sequence[Cards] | None
+    limited: bool = False
+
+
+def arrange(
+    state: NodeState, request: Request, rank: Callable[[Gpu], Any] | None = None
+) -> Mapping[str, tuple[Gpu, ...]] | None:
+    """The cards of each container by its name; None if the pod does not fit. Low ranks are preferred, then low rows."""
+    gpus = state.cards.gpus
+    ranks = [rank(gpu) for gpu in gpus] if rank else None
+    found = search(puzzle_of(state, request), together=request.together, ranks=ranks)
+    if found.cards is None:
+        return None
+    names = (container.name for container in request.containers)
+    return {name: tuple(gpus[row] for row in rows) for name, rows in zip(names, found.cards, strict=True)}
+
+
+def search(puzzle: Puzzle, *, together: bool = False, ranks: Sequence[Any] | None = None) -> Found:
+    rows = range(len(puzzle.free))
+    order = sorted(rows, key=lambda row: (ranks[row], row)) if ranks is not None else list(rows)
+    if together:
+        return _search_together(puzzle, order)
+    if any(allowed.bit_count() < want for allowed, want in zip(puzzle.allowed, puzzle.wants, strict=True)):
+        return Found(None)
+    found = _dive(puzzle, order, _DIVE)
+    return _decide(puzzle, order) if found.limited else found
+
+
+def _search_together(puzzle: Puzzle, order: Sequence[int]) -> Found:
+    everyone = (1 << len(puzzle.wants)) - 1
+    allowed = sum(1 << row for row in order if puzzle.holds(row, everyone))
+    merged = replace(
+        puzzle,
+        wants=[max(puzzle.wants)],
+        needs=[[(0, 0, 0)] * len(order)],
+        allowed=[allowed],
+        lives=[Life.MAIN],
+        _holds={},
+    )
+    found = search(merged, ranks=[order.index(row) for row in range(len(order))])
+    if found.cards is None:
+        return found
+    (cards,) = found.cards
+    return Found([cards[:want] for want in puzzle.wants])
+
+
+def works(puzzle: Puzzle, cards: Sequence[Cards]) -> bool:
+    """Whether these cards are a way."""
+    members = [0] * len(puzzle.free)
+    for one, (rows, want) in enumerate(zip(cards, puzzle.wants, strict=True)):
+        if len(set(rows)) != want or len(rows) != want:
+            return False
+        for row in rows:
+            members[row] |= 1 << one
+    if puzzle.topology is not Topology.ANY and not _is_connected(puzzle, cards):
+        return False
+    return all(puzzle.holds(row, here) for row, here in enumerate(members) if here)
+
+
+# -- the dive
+
+
+def _dive(puzzle: Puzzle, order: Sequence[int], steps: int) -> Found:
+    dive = _Dive(puzzle, order, steps)
+    if dive.place(0):
+        return Found([tuple(sorted(cards)) for cards in dive.chosen])
+    return Found(None, limited=dive.steps < 0)
+
+
+class _Dive:
+    def __init__(self, puzzle: Puzzle, order: Sequence[int], steps: int) -> None:
+        self.puzzle = puzzle
+        self.order = order
+        self.steps = steps
+        self.members = [0] * len(order)
+        self.chosen: list[Cards] = [()] * len(puzzle.wants)
+        self.sequence = sorted(range(len(puzzle.wants)), key=self._size, reverse=True)
+
+    def _size(self, one: int) -> tuple[bool, float, int]:
+        """Init containers come last: what the pod pays for anyway is theirs."""
+        puzzle = self.puzzle
+        shares = (
+            sum(size / max(1, free) for size, free in zip(puzzle.needs[one][row], puzzle.free[row], strict=True))
+            for row in bits(puzzle.allowed[one])
+        )
+        return bool(puzzle.running >> one & 1), max(shares, default=0.0), puzzle.wants[one]
+
+    def place(self, at: int) -> bool:
+        if at == len(self.sequence):
+            return True
+        one = self.sequence[at]
+        for cards in self._sets(one):
+            self.steps -= 1
+            if self.steps < 0:
+                return False
+            for row in cards:
+                self.members[row] |= 1 << one
+            self.chosen[one] = cards
+            if all(self._has_room(later) for later in self.sequence[at + 1 :]) and self.place(at + 1):
+                return True
+            for row in cards:
+                self.members[row] ^= 1 << one
+        return False
+
+    def _sets(self, one: int) -> Iterator[Cards]:
+        puzzle, want = self.puzzle, self.puzzle.wants[one]
+        rows = self._possible(one)
+        if not puzzle.running >> one & 1:
+            rows.sort(key=lambda row: not self.members[row])
+        if want == 1 or puzzle.topology is Topology.ANY or puzzle.wiring is None:
+            yield from combinations(rows, want)
+            return
+        for cards in self._connected(rows, want):
+            if allows(puzzle.wiring, cards, puzzle.topology):
+                yield cards
+
+    def _connected(self, rows: Sequence[int], want: int) -> Iterator[Cards]:
+        """The group with the best cards first."""
+        groups = [[row for row in rows if group >> row & 1] for group in self.puzzle.groups]
+        for group in sorted(groups, key=lambda group: [rows.index(row) for row in group[:want]]):
+            yield from combinations(group, want)
+
+    def _possible(self, one: int) -> list[int]:
+        holds, members, bit = self.puzzle.holds, self.members, 1 << one
+        return [row for row in self.order if holds(row, members[row] | bit)]
+
+    def _has_room(self, one: int) -> bool:
+        holds, members, bit = self.puzzle.holds, self.members, 1 << one
+        left = self.puzzle.wants[one]
+        for row in self.order:
+            if holds(row, members[row] | bit):
+                left -= 1
+                if not left:
+                    return True
+        return left <= 0
+
+
+# -- the decision
+
+
+def _decide(puzzle: Puzzle, order: Sequence[int]) -> Found:
+    if puzzle.topology is Topology.ANY or max(puzzle.wants) == 1:
+        packed = pack(puzzle)
+        return Found(None if packed.members is None else _by_container(puzzle, packed.members), packed.limited)
+    found = _pack_groups(puzzle)
+    if found.cards is None or _is_connected(puzzle, found.cards):
+        return found
+    # groups are only as good as their worst link: try the sets themselves
+    return _dive(puzzle, order, _LONG_DIVE)
+
+
+def _by_container(puzzle: Puzzle, members: Sequence[int]) -> list[Cards]:
+    return [tuple(row for row, here in enumerate(members) if here >> one & 1) for one in range(len(puzzle.wants))]
+
+
+def _is_connected(puzzle: Puzzle, cards: Sequence[Cards]) -> bool:
+    assert puzzle.wiring is not None, "only a wish for topology asks"
+    return all(allows(puzzle.wiring, rows, puzzle.topology) for rows in cards)
+
+
+def _pack_groups(puzzle: Puzzle) -> Found:
+    """Every container within one group of cards."""
+    failed: set[tuple[int, int]] = set()
+    packed: dict[tuple[int, int], Found] = {}
+    groups = puzzle.groups
+    limited = False
+
+    def fill(at: int, left: int) -> list[tuple[int, Found]] | None:
+        nonlocal limited
+        if not left:
+            return []
+        if at == len(groups) or (at, left) in failed:
+            return None
+        able = left & _able(puzzle, groups[at])
+        for inside in _subsets(able):
+            key = (groups[at], inside)
+            if key not in packed:
+                packed[key] = _pack_inside(puzzle, groups[at], inside)
+            limited |= packed[key].limited
+            if packed[key].cards is not None and (rest := fill(at + 1, left & ~inside)) is not None:
+                return [(inside, packed[key]), *rest]
+        failed.add((at, left))
+        return None
+
+    filled = fill(0, (1 << len(puzzle.wants)) - 1)
+    if filled is None:
+        return Found(None, limited)
+    cards: list[Cards] = [()] * len(puzzle.wants)
+    for inside, found in filled:
+        for one in bits(inside):
+            assert found.cards is not None, "only packed groups are filled"
+            cards[one] = found.cards[one]
+    return Found(cards)
+
+
+def _able(puzzle: Puzzle, group: int) -> int:
+    return sum(1 << one for one, want in enumerate(puzzle.wants) if (puzzle.allowed[one] & group).bit_count() >= want)
+
+
+def _subsets(members: int) -> list[int]:
+    """The largest first."""
+    subsets, subset = [], members
+    while True:
+        subsets.append(subset)
+        if not subset:
+            break
+        subset = (subset - 1) & members
+    return sorted(subsets, key=int.bit_count, reverse=True)
+
+
+def _pack_inside(puzzle: Puzzle, group: int, inside: int) -> Found:
+    if not inside:
+        return Found([()] * len(puzzle.wants))
+    return search(
+        replace(
+            puzzle,
+            wants=[want if inside >> one & 1 else 0 for one, want in enumerate(puzzle.wants)],
+            allowed=[allowed & group if inside >> one & 1 else 0 for one, allowed in enumerate(puzzle.allowed)],
+            topology=Topology.ANY,
+            _holds={},
+        )
+    )

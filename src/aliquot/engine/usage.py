@@ -1,0 +1,158 @@
+"""Who uses how much of which kind of card, kept up to date entry by entry: no decision has to count 40,000 pods.
+
+Sums are integers: what is taken out again leaves exactly what was there before.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from aliquot.model import CORES, Charge, Gpu, NodeGpus
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Cards that count alike: `label` is what the node's label calls them, `of_mib` the memory of the whole card (a MIG
+    instance is a part of one)."""
+
+    label: str
+    model: str
+    of_mib: int
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """What is used of one kind, in parts of a card's memory: `card_parts / (100 x of_mib)` are cards,
+    `core_parts / of_mib` percent of cores."""
+
+    card_parts: int = 0
+    core_parts: int = 0
+    mib: int = 0
+
+    def __add__(self, other: "Amount") -> "Amount":
+        return Amount(self.card_parts + other.card_parts, self.core_parts + other.core_parts, self.mib + other.mib)
+
+    def __sub__(self, other: "Amount") -> "Amount":
+        return Amount(self.card_parts - other.card_parts, self.core_parts - other.core_parts, self.mib - other.mib)
+
+    def cards(self, kind: Kind) -> Fraction:
+        return Fraction(self.card_parts, CORES * kind.of_mib)
+
+    def cores(self, kind: Kind) -> Fraction:
+        return Fraction(self.core_parts, kind.of_mib)
+
+
+def kind_of(cards: NodeGpus, gpu: Gpu) -> Kind:
+    whole = cards.by_uuid.get(gpu.parent, gpu)
+    return Kind(cards.model, gpu.model, max(1, whole.mib))
+
+
+def amount_of(gpu: Gpu, charge: Charge) -> Amount:
+    """A part counts by its cores, or, if it names none, by its share of the card's memory."""
+    core_parts = charge.cores * gpu.mib
+    return Amount(core_parts or charge.mib * CORES, core_parts, charge.mib)
+
+
+_UNKNOWN_CARD = 1
+"""Size of a card that the node does not have (any more): what is held of it counts as all of it."""
+
+
+def _held(cards: NodeGpus, charges: Mapping[str, Charge]) -> Iterable[tuple[Kind, Amount]]:
+    for uuid, charge in charges.items():
+        gpu = cards.by_uuid.get(uuid)
+        if gpu is None or not gpu.mib:
+            yield Kind(cards.model, "", _UNKNOWN_CARD), Amount(CORES, charge.cores, charge.mib)
+        else:
+            yield kind_of(cards, gpu), amount_of(gpu, charge)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    namespace: str
+    amounts: tuple[tuple[Kind, Amount], ...]
+
+
+class Usage:
+    """Sums per namespace and kind over everything that is claimed or bound."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, dict[Kind, Amount]] = {}
+        self._held: dict[str, dict[str, _Held]] = {}
+
+    def add(self, uid: str, namespace: str, cards: NodeGpus, charges: Mapping[str, Charge]) -> None:
+        """What a pod holds on a node, claimed or bound; what it was known to hold there before is replaced."""
+        self.remove(uid, cards.node)
+        held = _Held(namespace, tuple(_held(cards, charges)))
+        self._held.setdefault(uid, {})[cards.node] = held
+        sums = self._sums.setdefault(namespace, {})
+        for kind, amount in held.amounts:
+            sums[kind] = sums.get(kind, Amount()) + amount
+
+    def remove(self, uid: str, node: str) -> None:
+        """The pod holds nothing on this node any more. Nothing happens if it did not."""
+        held = self._held.get(uid, {}).pop(node, None)
+        if held is None:
+            return
+        if not self._held[uid]:
+            del self._held[uid]
+        sums = self._sums[held.namespace]
+        for kind, amount in held.amounts:
+            sums[kind] -= amount
+            if sums[kind] == Amount():
+                del sums[kind]
+        if not sums:
+            del self._sums[held.namespace]
+
+    def of(self, namespace: str, without: Collection[str] = ()) -> Mapping[Kind, Amount]:
+        """What a namespace uses of each kind, not counting the pods `without` (by UID)."""
+        sums = dict(self._sums.get(namespace, {}))
+        for uid in frozenset(without):
+            for held in self._held.get(uid, {}).values():
+                if held.namespace == namespace:
+                    for kind, amount in held.amounts:
+                        sums[kind] -= amount
+        return {kind: amount for kind, amount in sums.items() if amount != Amount()}
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """Nodes that a quota cannot tell apart: the same labels and the same kinds of cards.
+
+    Of equal cards one stands for all.
+    """
+
+    label: str
+    pool: str
+    unit_mib: int
+    gpus: frozenset[tuple[Kind, Gpu]]
+
+
+class Census:
+    """Which nodes stand on which shelf. A cluster has thousands of nodes and a handful of shelves."""
+
+    def __init__(self) -> None:
+        self._shelf_of: dict[str, Shelf] = {}
+        self.nodes: dict[Shelf, set[str]] = {}
+
+    def put(self, cards: NodeGpus) -> None:
+        self.remove(cards.node)
+        shelf = shelf_of(cards)
+        self._shelf_of[cards.node] = shelf
+        self.nodes.setdefault(shelf, set()).add(cards.node)
+
+    def remove(self, node: str) -> None:
+        shelf = self._shelf_of.pop(node, None)
+        if shelf is not None:
+            self.nodes[shelf].discard(node)
+            if not self.nodes[shelf]:
+                del self.nodes[shelf]
+
+
+def shelf_of(cards: NodeGpus) -> Shelf:
+    gpus = frozenset((kind_of(cards, gpu), _alike(gpu)) for gpu in cards.gpus if gpu.uuid not in cards.parents)
+    return Shelf(cards.model, cards.pool, cards.unit_mib, gpus)
+
+
+def _alike(gpu: Gpu) -> Gpu:
+    """A card without what makes it this one."""
+    return Gpu("", 0, 0, gpu.model, gpu.mib, slots=gpu.slots, parent="-" if gpu.parent else "", profile=gpu.profile)

@@ -1,0 +1,110 @@
+"""Nodes as they might be, and which of them make no difference to a request."""
+
+from collections.abc import Collection, Hashable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from aliquot.engine.obstacles import unwanted
+from aliquot.engine.percard import no_room_for_pod
+from aliquot.engine.search import arrange
+from aliquot.engine.state import NodeState
+from aliquot.model import Gpu, Request, Topology
+
+
+def fits(state: NodeState, request: Request) -> bool:
+    """Whether `arrange` finds a way; most requests need no search for that."""
+    if is_search_needed(request):
+        return arrange(state, request) is not None
+    left = max(container.part.cards for container in request.containers)
+    for gpu in state.cards.gpus:
+        if unwanted(state, gpu, request) is None and no_room_for_pod(state, gpu, request) is None:
+            left -= 1
+            if not left:
+                return True
+    return False
+
+
+def is_search_needed(request: Request) -> bool:
+    """For one container, or several on the same cards, enough cards are a way, unless they have to be connected."""
+    apart = len(request.containers) > 1 and not request.together
+    return apart or request.wishes.topology is not Topology.ANY
+
+
+def closed(state: NodeState, uuids: Collection[str]) -> NodeState:
+    """The node if it sold nothing of these cards."""
+    return _changed(state, {gpu.uuid: replace(gpu, cordoned=True) for gpu in state.cards.gpus if gpu.uuid in uuids})
+
+
+def opened(state: NodeState, uuids: Collection[str]) -> NodeState:
+    """The node if these cards were healthy and not cordoned."""
+    return _changed(
+        state, {gpu.uuid: replace(gpu, healthy=True, cordoned=False) for gpu in state.cards.gpus if gpu.uuid in uuids}
+    )
+
+
+def emptied(state: NodeState) -> NodeState:
+    """The node if nobody held anything there."""
+    return replace(state, used={})
+
+
+def _changed(state: NodeState, gpus: Mapping[str, Gpu]) -> NodeState:
+    if not gpus:
+        return state
+    cards = state.cards
+    return replace(state, cards=replace(cards, gpus=tuple(gpus.get(gpu.uuid, gpu) for gpu in cards.gpus)))
+
+
+def shape(state: NodeState, request: Request) -> Hashable:
+    """Equal for nodes on which the request has the same fate, card by card."""
+    shapes = [card_shape(state, gpu, request) for gpu in state.cards.gpus]
+    if request.wishes.topology is Topology.ANY:
+        shapes.sort()
+    return label_shape(state), *shapes
+
+
+def label_shape(state: NodeState) -> Hashable:
+    """What counts of a node beside its cards."""
+    cards = state.cards
+    return cards.model, cards.pool, cards.unit_mib, cards.dialects
+
+
+def card_shape(state: NodeState, gpu: Gpu, request: Request) -> tuple[Any, ...]:
+    """Equal for cards of nodes with the same labels that take the same of the request."""
+    used, wishes = state.taken(gpu), request.wishes
+    wired = () if wishes.topology is Topology.ANY else (gpu.index, gpu.numa, _links(state, gpu))
+    return (
+        gpu.model,
+        gpu.mib,
+        gpu.slots,
+        gpu.mode.value,
+        gpu.profile,
+        gpu.healthy,
+        gpu.cordoned,
+        gpu.uuid in state.cards.parents,
+        wishes.allows_uuid(gpu.uuid),
+        used.cores,
+        used.mib,
+        used.slots,
+        used.shares,
+        wired,
+    )
+
+
+def _links(state: NodeState, gpu: Gpu) -> tuple[tuple[int, int], ...]:
+    by_uuid = state.cards.by_uuid
+    return tuple((by_uuid[link.uuid].index, link.score) for link in gpu.links if link.uuid in by_uuid)
+
+
+def distinct(states: Iterable[NodeState], request: Request) -> list[NodeState]:
+    """One node of each shape, those with the freest card first."""
+    of_shape: dict[Hashable, NodeState] = {}
+    for state in states:
+        of_shape.setdefault(shape(state, request), state)
+    return sorted(of_shape.values(), key=freest, reverse=True)
+
+
+def freest(state: NodeState) -> tuple[int, int]:
+    """What is left of the card with the most memory left, and the most cores that are left of any."""
+    sold = [(gpu, state.taken(gpu)) for gpu in state.cards.gpus if state.cards.sells(gpu)]
+    mib = max((gpu.mib - used.mib for gpu, used in sold), default=0)
+    return max(0, mib), max(0, max((100 - used.cores for _, used in sold), default=0))

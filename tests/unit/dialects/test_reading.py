@@ -1,0 +1,374 @@
+"""Reading pods and nodes in whatever dialect they speak: what a node serves, whose wish wins, what a pod holds."""
+
+# ruff: noqa: ARG002 - a dialect is told more than each one needs
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import pytest
+
+from aliquot.dialects import Demand, Dialect, Dialects, Resource, cards_of, demand_of, holding_of, placement_of
+from aliquot.dialects.aliquot import Aliquot
+from aliquot.dialects.gpushare import ASSIGNED, IDX, GpuShare
+from aliquot.dialects.protocol import equal_cards
+from aliquot.dialects.tencent import Tencent
+from aliquot.errors import BadDemand, BadRecord, NotPlaced
+from aliquot.model import (
+    Charge,
+    ContainerRequest,
+    Gpu,
+    ModelWish,
+    Node,
+    NodeGpus,
+    Part,
+    Placement,
+    Pod,
+    Request,
+    Slice,
+    Topology,
+    Wishes,
+    cut,
+)
+from aliquot.model.records import PLACEMENT, write_placement
+from tests.factories import container_manifest, make_cards, make_gpu, make_node, make_pod
+
+RUNNING = {"phase": "Running", "containerStatuses": [{"name": "main", "state": {"running": {}}}]}
+
+
+class Plain(Dialect):
+    """Whole cards that kubelet alone hands out, and a few wishes of its own."""
+
+    name = "plain"
+    standard_prefix = "plain.example"
+    node_labels: ClassVar[Mapping[str, str]] = {"plain": "yes"}
+    model_labels = ("plain.example/model",)
+    pool_labels = ("plain.example/pool", "plain.example/old-pool")
+    names_cards = False
+
+    @property
+    def resources(self) -> Sequence[Resource]:
+        return (Resource(f"{self.prefix}/card", "a card"),)
+
+    @property
+    def placement_keys(self) -> Sequence[str]:
+        return ()
+
+    def demand(self, pod: Pod) -> Request:
+        parts = [
+            ContainerRequest(container.name, Part(int(container.limits[self.resource]), whole=True), life)
+            for container, life in pod.containers()
+            if self.resource in container.limits
+        ]
+        return Request(pod.metadata.uid, pod.key, self.name, tuple(parts), wishes=Wishes(node_policy="by-demand"))
+
+    def wishes(self, pod: Pod) -> Wishes:
+        said = pod.metadata.annotations.get("plain.example/policy")
+        return Wishes(models=(ModelWish(("T4",)),), gpu_policy=said, topology=Topology.NUMA) if said else Wishes()
+
+    def capacity(self, node: Node) -> NodeGpus | None:
+        return equal_cards(node, 3, 1000) if "plain.example/card" in (node.status.capacity or {}) else None
+
+    def read_back(self, pod: Pod, cards: NodeGpus) -> Placement | None:
+        return None
+
+    def annotations(
+        self, pod: Pod, request: Request, placement: Placement, cards: NodeGpus, now_ns: int
+    ) -> Mapping[str, str]:
+        return {}
+
+    def device_ids(self, resource: str, cards: NodeGpus) -> Sequence[tuple[str, str]]:
+        return [(gpu.uuid, gpu.uuid) for gpu in cards.gpus]
+
+    def sample_pod(self) -> Mapping[str, Any]:
+        return {}
+
+
+DIALECTS = Dialects({"gpushare": GpuShare(), "plain": Plain(), "aliquot": Aliquot()})
+BOTH = {"aliyun.com/gpu-mem": "30", "aliyun.com/gpu-count": "2", "plain.example/card": "3"}
+
+
+def labelled(labels: Mapping[str, str], **fields: Any) -> Node:
+    return make_node("n1", metadata={"name": "n1", "labels": labels}, **fields)
+
+
+# -- nodes
+
+SERVED: list[Any] = [
+    pytest.param({}, set(), id="no label: it does not say"),
+    pytest.param({"dialect.aliquot.io/gpushare": "true"}, {"gpushare"}, id="our label"),
+    pytest.param(
+        {"dialect.aliquot.io/gpushare": "true", "dialect.aliquot.io/aliquot": "true"},
+        {"gpushare", "aliquot"},
+        id="two of them",
+    ),
+    pytest.param({"gpushare": "true"}, {"gpushare"}, id="the original's label"),
+    pytest.param({"gpushare": "true", "plain": "yes"}, {"gpushare", "plain"}, id="the labels of two originals"),
+    pytest.param({"gpushare": "false"}, set(), id="an original's label with another value"),
+    pytest.param({"gpushare": "true", "dialect.aliquot.io/plain": "true"}, {"plain"}, id="ours decides alone"),
+    pytest.param({"gpushare": "true", "dialect.aliquot.io/plain": "false"}, {"gpushare"}, id="ours is no no"),
+    pytest.param({"dialect.aliquot.io/theirs": "true"}, {"theirs"}, id="one that this process does not speak"),
+]
+
+
+@pytest.mark.parametrize("inventory", [True, False], ids=["with an inventory", "without"])
+@pytest.mark.parametrize(("labels", "served"), SERVED)
+def test_labels_say_which_dialects_a_node_serves(labels: dict[str, str], served: set[str], inventory: bool) -> None:
+    node = make_node("n1", make_cards() if inventory else None)
+    metadata = {"name": "n1", "labels": labels, "annotations": node.metadata.annotations}
+    assert cards_of(make_node("n1", metadata=metadata), DIALECTS).dialects == served
+
+
+QUOTA_LABELS: list[Any] = [
+    pytest.param({}, ("", ""), id="none"),
+    pytest.param({"gaia.tencent.com/gpu-model": "A100", "gaia.tencent.com/gpu-pool": "p"}, ("A100", "p"), id="gaia"),
+    pytest.param({"tkestack.io/gpu-model": "T4", "tkestack.io/gpu-pool": "q"}, ("T4", "q"), id="tkestack"),
+    pytest.param({"tkestack.io/gpu-pool": "q", "gaia.tencent.com/gpu-model": "A100"}, ("A100", "q"), id="one of each"),
+    pytest.param({"tkestack.io/gpu-model": "T4", "gaia.tencent.com/gpu-model": "A100"}, ("A100", ""), id="both: gaia"),
+    pytest.param({"tkestack.io/gpu-model": "T4", "gaia.tencent.com/gpu-model": ""}, ("T4", ""), id="an empty one"),
+    pytest.param({"plain.example/old-pool": "o", "tkestack.io/gpu-model": "T4"}, ("T4", "o"), id="of two dialects"),
+]
+
+
+@pytest.mark.parametrize(("labels", "expected"), QUOTA_LABELS)
+def test_labels_that_dialects_declare_name_model_and_pool(labels: dict[str, str], expected: tuple[str, str]) -> None:
+    cards = cards_of(labelled(labels), Dialects({"plain": Plain(), "tencent": Tencent()}))
+    assert (cards.model, cards.pool) == expected
+
+
+def test_where_two_dialects_name_the_model_the_first_of_the_table_counts() -> None:
+    node = labelled({"plain.example/model": "T4", "tkestack.io/gpu-model": "A100"})
+    table: dict[str, Dialect] = {"tencent": Tencent(), "plain": Plain()}
+    assert cards_of(node, Dialects(table)).model == "A100"
+    assert cards_of(node, Dialects(dict(reversed(table.items())))).model == "T4"
+
+
+def test_labels_of_a_dialect_that_is_not_spoken_name_nothing() -> None:
+    assert cards_of(labelled({"tkestack.io/gpu-model": "A100"}), Dialects({"plain": Plain()})).model == ""
+
+
+@pytest.mark.parametrize(
+    ("labels", "count"),
+    [
+        pytest.param({}, 2, id="nobody is named: the first of the table"),
+        pytest.param({"plain": "yes"}, 3, id="the one that the node's labels name comes first"),
+        pytest.param({"dialect.aliquot.io/plain": "true", "gpushare": "true"}, 3, id="ours before the original's"),
+        pytest.param({"dialect.aliquot.io/aliquot": "true"}, 2, id="one that knows no capacity"),
+    ],
+)
+def test_a_node_s_own_dialect_tells_its_capacity(labels: dict[str, str], count: int) -> None:
+    assert len(cards_of(labelled(labels, capacity=BOTH), DIALECTS).gpus) == count
+
+
+# -- wishes
+
+
+def wishes(annotations: Mapping[str, str], resource: str) -> Wishes:
+    containers = [container_manifest(gpu_mem=None, resources={"limits": {resource: "1"}})]
+    demand = demand_of(make_pod(containers=containers, metadata={"annotations": annotations}), DIALECTS)
+    assert demand is not None
+    return demand.request.wishes
+
+
+OURS = {"aliquot.io/gpu-policy": "spread", "aliquot.io/model": "A100"}
+THEIRS = {"plain.example/policy": "packed"}
+
+
+@pytest.mark.parametrize("resource", ["aliyun.com/gpu-mem", "plain.example/card", "aliquot.io/gpu"])
+def test_where_one_wish_alone_can_hold_ours_wins_and_the_rest_add_up(resource: str) -> None:
+    merged = wishes(OURS | THEIRS, resource)
+    assert (merged.gpu_policy, merged.topology) == ("spread", Topology.NUMA)
+    assert merged.models == (ModelWish(("A100",)), ModelWish(("T4",)))
+
+
+def test_what_a_demand_itself_wishes_comes_before_other_dialects() -> None:
+    assert wishes(THEIRS, "plain.example/card").node_policy == "by-demand"
+    assert wishes({"aliquot.io/node-policy": "spread"}, "plain.example/card").node_policy == "spread"
+    assert wishes(THEIRS, "aliyun.com/gpu-mem") == Wishes(
+        models=(ModelWish(("T4",)),), gpu_policy="packed", topology=Topology.NUMA
+    )
+
+
+def test_the_pod_s_own_dialect_comes_before_those_that_stand_before_it_in_the_table() -> None:
+    class Eager(Plain):
+        name = "eager"
+        standard_prefix = "eager.example"
+
+        def wishes(self, pod: Pod) -> Wishes:
+            return Wishes(gpu_policy="eager")
+
+    dialects = Dialects({"eager": Eager(), **DIALECTS})
+    containers = [container_manifest(gpu_mem=None, resources={"limits": {"plain.example/card": "1"}})]
+    demand = demand_of(make_pod(containers=containers, metadata={"annotations": THEIRS}), dialects)
+    assert demand is not None
+    assert demand.request.wishes.gpu_policy == "packed"
+
+
+# -- what a bound pod holds
+
+
+def record(cards: NodeGpus, *indexes: int, **fields: Any) -> dict[str, str]:
+    part = Part(cores=10)
+    slices = tuple(cut(part, cards.by_index[index], cards.unit_mib) for index in indexes)
+    defaults: dict[str, Any] = {"node": cards.node, "dialect": "aliquot", "containers": {"main": slices}}
+    return {PLACEMENT: write_placement(Placement(**defaults | fields))}
+
+
+def aliquot_pod(annotations: Mapping[str, str], cards: int = 1, **fields: Any) -> Pod:
+    containers = [container_manifest(gpu_mem=None, resources={"limits": {"aliquot.io/gpu": str(cards)}})]
+    said = {"aliquot.io/cores": "10", **annotations}
+    return make_pod(containers=containers, metadata={"annotations": said}, node="n1", **fields)
+
+
+def test_our_record_comes_before_the_dialect_s_own() -> None:
+    slices = {"main": (cut(Part(), make_gpu(0), 1024),)}
+    ours = {PLACEMENT: write_placement(Placement("n1", "gpushare", slices))}
+    held = holding_of(make_pod(metadata={"annotations": ours | {IDX: "1"}}, node="n1"), make_cards(), DIALECTS)
+    assert held is not None
+    assert held.charges == {"GPU-n1-0": Charge(0, 3072, shares=1)}
+
+
+def test_without_our_record_the_dialect_s_own_is_read() -> None:
+    held = holding_of(make_pod(metadata={"annotations": {IDX: "1"}}, node="n1"), make_cards(), DIALECTS)
+    assert held is not None
+    assert (held.charges, held.doubt, held.unnamed) == ({"GPU-n1-1": Charge(0, 3072, shares=1)}, "", 0)
+
+
+def test_a_pod_without_gpu_holds_nothing() -> None:
+    assert holding_of(make_pod(gpu_mem=None, node="n1"), make_cards(), DIALECTS) is None
+
+
+GPU_0 = Slice("GPU-n1-0", 0, 3, 10, 0)
+BAD_RECORDS: list[Any] = [
+    pytest.param({"node": "n9"}, f"{PLACEMENT} names node n9, but the pod is bound to n1", id="another node"),
+    pytest.param({"dialect": "x"}, f"{PLACEMENT} is of dialect x, but the pod speaks aliquot", id="another dialect"),
+    pytest.param(
+        {"containers": {"main": (Slice("GPU-gone", 0, 0, 10, 0),)}},
+        f"{PLACEMENT} names card GPU-gone, which node n1 does not have",
+        id="a card that has vanished",
+    ),
+    pytest.param(
+        {"containers": {"main": (Slice("n2/0", 0, 0, 10, 0),)}}, f"{PLACEMENT} names card n2/0", id="another's card"
+    ),
+    pytest.param(
+        {"containers": {"main": (GPU_0, GPU_0)}}, f"{PLACEMENT} names a card twice for container main", id="twice"
+    ),
+    pytest.param(
+        {"containers": {"main": (GPU_0, Slice("n1/0", 0, 0, 10, 0))}},
+        f"{PLACEMENT} names a card twice for container main",
+        id="twice, by two names",
+    ),
+    pytest.param({"containers": {"main": ()}}, f"{PLACEMENT} names 0 cards for container main", id="no card"),
+    pytest.param({"containers": {"other": (GPU_0,)}}, f"{PLACEMENT} names 0 cards for container main", id="no part"),
+]
+
+
+@pytest.mark.parametrize(("fields", "text"), BAD_RECORDS)
+def test_a_record_that_cannot_be_is_refused_by_its_key(fields: dict[str, Any], text: str) -> None:
+    cards = make_cards()
+    with pytest.raises(BadRecord, match=text):
+        holding_of(aliquot_pod(record(cards, 0, **fields)), cards, DIALECTS)
+
+
+@pytest.mark.parametrize(("fields", "text"), BAD_RECORDS)
+def test_a_pod_that_runs_with_such_a_record_is_charged_on_every_card(fields: dict[str, Any], text: str) -> None:
+    cards = make_cards()
+    held = holding_of(aliquot_pod(record(cards, 0, **fields), status=RUNNING), cards, DIALECTS)
+    assert held is not None
+    assert held.charges == dict.fromkeys(cards.by_uuid, Charge(10, 0, shares=1))
+    assert text.removeprefix(f"{PLACEMENT} ") in held.doubt
+    assert (held.placement.containers, held.unnamed) == ({}, 0)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_record_of_ours_names_as_many_cards_as_the_spec_asks_for(count: int) -> None:
+    """The memory of a gpushare pod without a label is in its spec, which nobody can change."""
+    cards = make_cards(mib=(15360,) * 4)
+    slices = {"main": tuple(cut(Part(), gpu, 1024) for gpu in cards.gpus[:count])}
+    ours = {PLACEMENT: write_placement(Placement("n1", "gpushare", slices))}
+    bound = make_pod(
+        containers=[container_manifest(gpu_mem=None, resources={"limits": {"aliyun.com/gpu-count": "2"}})],
+        metadata={"annotations": ours},
+        node="n1",
+    )
+    with pytest.raises(BadRecord, match=f"names {count} cards for container main, which asks for 2"):
+        holding_of(bound, cards, DIALECTS)
+
+
+def test_ids_from_before_the_inventory_become_the_real_ones() -> None:
+    bound = aliquot_pod(record(make_cards(), 0, containers={"main": (Slice("n1/1", 1, 1, 10, 0),)}))
+    held = holding_of(bound, make_cards(), DIALECTS)
+    assert held is not None
+    assert held.placement.containers["main"] == (Slice("GPU-n1-1", 1, 4, 10, 0),)
+
+
+def test_a_pod_that_has_got_nothing_yet_holds_nothing() -> None:
+    with pytest.raises(NotPlaced, match="pod default/p is on node n1 without a placement"):
+        holding_of(aliquot_pod({}), make_cards(), DIALECTS)
+
+
+def test_a_pod_that_runs_without_a_record_is_charged_on_every_card() -> None:
+    held = holding_of(aliquot_pod({}, status=RUNNING), make_cards(), DIALECTS)
+    assert held is not None
+    assert held.charges == {"GPU-n1-0": Charge(10, shares=1), "GPU-n1-1": Charge(10, shares=1)}
+    assert "without a placement" in held.doubt
+
+
+# -- pods whose cards kubelet alone knows
+
+
+def plain_pod(*counts: int, annotations: Mapping[str, str] | None = None, **fields: Any) -> Pod:
+    containers = [
+        container_manifest(f"c{place}", None, resources={"limits": {"plain.example/card": str(count)}})
+        for place, count in enumerate(counts)
+    ]
+    return make_pod(containers=containers, metadata={"annotations": annotations or {}}, node="n1", **fields)
+
+
+@pytest.mark.parametrize("status", [{"phase": "Pending"}, RUNNING], ids=["pending", "running"])
+@pytest.mark.parametrize("annotations", [{}, {PLACEMENT: "{"}], ids=["no record", "a bad record"])
+def test_cards_that_nobody_names_are_counted_not_charged(annotations: dict[str, str], status: dict[str, Any]) -> None:
+    held = holding_of(plain_pod(2, 1, annotations=annotations, status=status), make_cards(), DIALECTS)
+    assert held is not None
+    assert (held.unnamed, held.charges, held.placement.containers) == (3, {}, {})
+
+
+def test_an_init_container_gives_its_unnamed_cards_back() -> None:
+    init = [container_manifest("i", None, resources={"limits": {"plain.example/card": "4"}})]
+    held = holding_of(plain_pod(2, 1, initContainers=init), make_cards(), DIALECTS)
+    assert held is not None
+    assert held.unnamed == 4
+
+
+def test_once_they_are_named_they_are_charged() -> None:
+    cards = make_cards()
+    slices = {"c0": tuple(cut(Part(whole=True), gpu, 1024) for gpu in cards.gpus)}
+    ours = {PLACEMENT: write_placement(Placement("n1", "plain", slices))}
+    held = holding_of(plain_pod(2, annotations=ours), cards, DIALECTS)
+    assert held is not None
+    assert (held.unnamed, held.charges) == (0, dict.fromkeys(cards.by_uuid, Charge(100, 15360, shares=1)))
+
+
+# -- odds and ends
+
+
+def test_a_placement_of_the_original_may_name_more_cards_than_it_should() -> None:
+    bound = make_pod(metadata={"annotations": {IDX: "0,1", ASSIGNED: "true"}}, node="n1")
+    held = holding_of(bound, make_cards(), DIALECTS)
+    assert held is not None
+    assert held.charges == {"GPU-n1-0": Charge(0, 3072, shares=1), "GPU-n1-1": Charge(0, 3072, shares=1)}
+
+
+def test_no_forged_size_is_larger_than_the_card() -> None:
+    cards = NodeGpus("n1", (Gpu("GPU-1", 0, 0, "T4", 15360),), 1024)
+    forged = {PLACEMENT: write_placement(Placement("n1", "aliquot", {"main": (Slice("GPU-1", 0, 0, 9999, 2**40, 9),)}))}
+    bound = aliquot_pod(forged)
+    demand = demand_of(bound, DIALECTS)
+    assert demand is not None
+    (part,) = placement_of(bound, Demand(demand.dialect, demand.request), cards).slices()
+    assert part.charge == Charge(100, 15360, shares=1)
+
+
+def test_two_dialects_in_one_pod_are_refused() -> None:
+    both = {"resources": {"limits": {"aliyun.com/gpu-mem": "1", "plain.example/card": "1"}}}
+    with pytest.raises(BadDemand, match=r"several dialects \(gpushare, plain\)"):
+        demand_of(make_pod(containers=[container_manifest(gpu_mem=None) | both]), DIALECTS)

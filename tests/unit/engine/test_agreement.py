@@ -1,0 +1,93 @@
+"""The arrays, the search and the plain rule say the same of any node and any request."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aliquot.engine import Fleet, judge
+from aliquot.engine.obstacles import obstacle
+from aliquot.engine.room import Room, need_of, takes, wanted
+from aliquot.engine.search import arrange
+from aliquot.engine.state import NodeState
+from aliquot.model import Part, Reason, Request
+from aliquot.model.selling import conflict
+from tests.unit.engine import plain
+from tests.unit.engine.shapes import node_states, parts, requests
+
+pairs = st.tuples(node_states("n0"), node_states("n1"))
+
+
+def fleet_of(*states: NodeState) -> Fleet:
+    fleet = Fleet()
+    for state in states:
+        fleet.put(state.cards, state.used)
+    return fleet
+
+
+@settings(max_examples=10000)
+@given(node_states(), requests())
+def test_the_search_finds_a_way_exactly_if_there_is_one(state: NodeState, request: Request) -> None:
+    way = arrange(state, request)
+    assert (way is not None) is plain.fits(state, request)
+    assert way is None or plain.is_sound(state, request, way)
+
+
+@settings(max_examples=10000)
+@given(pairs, requests(), st.sampled_from(["binpack", "spread", "tightest", "topology,binpack"]))
+def test_the_judgement_fits_exactly_where_there_is_a_way(
+    states: tuple[NodeState, ...], request: Request, policy: str
+) -> None:
+    judgement = judge(fleet_of(*states), request, policy)
+    for state in states:
+        placement = judgement.placement(state.cards.node)
+        assert (placement is not None) is plain.fits(state, request)
+        assert (judgement.refusal(state.cards.node) is None) is (placement is not None)
+        assert placement is None or plain.is_sound(state, request, plain.way_of(state, placement))
+
+
+@given(pairs, requests(most=1))
+def test_a_card_is_possible_exactly_if_it_has_no_obstacle(states: tuple[NodeState, ...], request: Request) -> None:
+    fleet, part = fleet_of(*states), request.containers[0].part
+    possible = takes(fleet, Room.now(fleet), need_of(fleet, part)) & fleet.serves(request.dialect)
+    allowed = wanted(fleet, request)
+    if allowed is not None:
+        possible &= allowed
+    for column, state in enumerate(states):
+        for row, gpu in enumerate(state.cards.gpus):
+            assert possible[row, column] == (obstacle(state, gpu, part, request) is None)
+        assert not possible[len(state.cards.gpus) :, column].any()
+
+
+@given(node_states(), parts())
+def test_a_wanted_card_has_an_obstacle_exactly_if_selling_conflicts(state: NodeState, part: Part) -> None:
+    request = Request("u", "default/p", "aliquot", ())
+    for gpu in state.cards.gpus:
+        if plain.is_wanted(state.cards, gpu, request):
+            found = obstacle(state, gpu, part, request)
+            why = conflict(gpu, state.taken(gpu), plain.part_of(state, gpu, part))
+            assert (found is not None) is bool(why)
+
+
+@given(pairs, requests())
+def test_only_what_other_pods_hold_can_change_is_said_to_change(
+    states: tuple[NodeState, ...], request: Request
+) -> None:
+    judgement = judge(fleet_of(*states), request)
+    for state in states:
+        reason = judgement.refusal(state.cards.node)
+        empty = NodeState(state.cards, {})
+        if reason in (Reason.NO_CARD_FITS, Reason.OVER_QUOTA):
+            assert plain.fits(empty, request)
+        elif reason not in (None, Reason.WRONG_MODE, Reason.NO_TOPOLOGY):
+            assert not plain.fits(empty, request)
+
+
+@given(pairs, requests())
+def test_the_best_node_is_the_one_with_the_highest_score_and_the_smallest_name(
+    states: tuple[NodeState, ...], request: Request
+) -> None:
+    judgement = judge(fleet_of(*states), request)
+    names = [state.cards.node for state in states]
+    scores = judgement.scores(names)
+    assert scores.keys() == {name for name in names if judgement.refusal(name) is None}
+    expected = min(scores, key=lambda name: (-scores[name], name), default=None)
+    assert judgement.best(names) == judgement.best() == expected

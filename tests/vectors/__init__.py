@@ -1,0 +1,1 @@
+"""Cases that the original systems decide in a known way, as data: `pytest -m vectors`."""
