@@ -1,5 +1,6 @@
 """Fixtures that every room uses."""
 
+import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -18,6 +19,13 @@ settings.register_profile(
     database=None,
     max_examples=60,
     suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile(
+    "soak",
+    deadline=None,
+    database=None,
+    max_examples=int(os.environ.get("ALIQUOT_SOAK_EXAMPLES", "2000")),
+    suppress_health_check=list(HealthCheck),
 )
 settings.load_profile("house")
 

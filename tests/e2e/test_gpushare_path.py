@@ -21,6 +21,7 @@ ANNOTATIONS = {
     "ALIYUN_COM_GPU_MEM_ASSIGNED",
     "ALIYUN_COM_GPU_MEM_ASSUME_TIME",
 }
+GPU_COUNT = "aliyun.com/gpu-count"
 VARIABLES = ["NVIDIA_VISIBLE_DEVICES", *(f"ALIYUN_COM_GPU_MEM_{key}" for key in ("IDX", "POD", "CONTAINER", "DEV"))]
 
 
@@ -47,6 +48,44 @@ def test_a_pod_gets_exactly_the_card_that_was_chosen(rig: Rig) -> None:
     expected = {"IDX": str(part["index"]), "POD": "3", "CONTAINER": "3", "DEV": str(units)}
     assert {key: inside.environment[f"ALIYUN_COM_GPU_MEM_{key}"] for key in expected} == expected
     assert findings(pods.observe(rig), ["default/plain"]) == []
+
+
+def test_a_pod_that_asks_for_the_number_of_cards_gets_exactly_one_whole_card(rig: Rig) -> None:
+    wanted = pods.pod("whole")
+    wanted["spec"]["containers"][0]["resources"]["limits"] = {GPU_COUNT: "1"}
+    pods.create(rig, [wanted])
+    pods.wait_running(rig, ["whole"])
+
+    ((part,),) = json.loads(pods.get(rig, "whole")["metadata"]["annotations"]["aliquot.io/placement"])[
+        "containers"
+    ].values()
+    card = rig.nvml.gpus[part["index"]]
+    units = str(card.mib // 1024)
+    inside = pods.look_inside(rig, "whole")
+    assert (part["uuid"], part["mib"]) == (card.uuid, card.mib)
+    assert [path for path in inside.devices if re.fullmatch(r"/dev/nvidia\d+", path)] == [f"/dev/nvidia{card.minor}"]
+    assert inside.environment["NVIDIA_VISIBLE_DEVICES"] == card.uuid
+    expected = {"IDX": str(part["index"]), "POD": units, "CONTAINER": units, "DEV": units}
+    assert {key: inside.environment[f"ALIYUN_COM_GPU_MEM_{key}"] for key in expected} == expected
+
+
+def test_a_container_that_asks_for_memory_and_number_finds_its_devices_once(rig: Rig) -> None:
+    """kubelet asks both plug-ins, in an order of its own, and the runtime gets two names."""
+    wanted = pods.pod("both")
+    wanted["spec"]["containers"][0]["resources"]["limits"] = {pods.GPU_MEM: "4", GPU_COUNT: "2"}
+    pods.create(rig, [wanted])
+    pods.wait_running(rig, ["both"])
+    inside = pods.look_inside(rig, "both")
+    assert inside.environment["NVIDIA_VISIBLE_DEVICES"] == ",".join(gpu.uuid for gpu in rig.nvml.gpus)
+    assert inside.environment["ALIYUN_COM_GPU_MEM_CONTAINER"] == "2"
+    seen = sorted(path for path in inside.devices if re.fullmatch(r"/dev/nvidia\d+", path))
+    assert seen == sorted(f"/dev/nvidia{gpu.minor}" for gpu in rig.nvml.gpus)
+
+
+def test_the_node_offers_the_number_of_its_cards_beside_their_memory(rig: Rig) -> None:
+    """Readers of gpushare's nodes divide one by the other."""
+    status = json.loads(rig.kubectl("get", "node", rig.node_name, "--output=json"))["status"]
+    assert [status[side][GPU_COUNT] for side in ("capacity", "allocatable")] == [str(len(rig.nvml.gpus))] * 2
 
 
 def test_ten_equal_pods_at_once_each_get_their_own_card(rig: Rig) -> None:
@@ -158,7 +197,8 @@ def test_server_and_agent_have_no_more_rights_than_they_use(rig: Rig) -> None:
         ("aliquot-server", "create", "pods", "binding"): True,
         ("aliquot-server", "patch", "pods", ""): False,
         ("aliquot-server", "get", "secrets", ""): False,
-        ("aliquot-agent", "patch", "nodes", "status"): True,
+        ("aliquot-agent", "patch", "nodes", ""): True,
+        ("aliquot-agent", "patch", "nodes", "status"): False,
         ("aliquot-agent", "delete", "pods", ""): False,
         ("aliquot-agent", "create", "pods", "binding"): False,
     }

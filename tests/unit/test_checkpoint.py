@@ -7,6 +7,7 @@ import pytest
 from aliquot.agent import checkpoint
 from aliquot.agent.checkpoint import Grant
 from aliquot.errors import BadRecord
+from tests.factories import GPU_MEM
 
 # as kubelet 1.37 writes it; AllocResp is a ContainerAllocateResponse with one CDI device
 SAMPLE = """{"Data":{"PodDeviceEntries":[
@@ -23,17 +24,17 @@ SAMPLE = """{"Data":{"PodDeviceEntries":[
 
 def test_every_grant_of_a_resource_is_read_with_its_promises(tmp_path: Path) -> None:
     (tmp_path / "checkpoint").write_text(SAMPLE)
-    assert checkpoint.read(tmp_path / "checkpoint", "aliyun.com/gpu-mem") == [
-        Grant("c1c3b3e8", "fetch", frozenset({"GPU-a-_-0", "GPU-a-_-1"}), ("aliquot.io/gpu=abc",)),
-        Grant("c1c3b3e8", "main", frozenset({"GPU-a-_-0", "GPU-b-_-7"}), ("aliquot.io/gpu=def",)),
-        Grant("5b2d", "bare", frozenset(), ()),
+    assert checkpoint.read(tmp_path / "checkpoint", {GPU_MEM}) == [
+        Grant("c1c3b3e8", "fetch", GPU_MEM, frozenset({"GPU-a-_-0", "GPU-a-_-1"}), ("aliquot.io/gpu=abc",)),
+        Grant("c1c3b3e8", "main", GPU_MEM, frozenset({"GPU-a-_-0", "GPU-b-_-7"}), ("aliquot.io/gpu=def",)),
+        Grant("5b2d", "bare", GPU_MEM, frozenset(), ()),
     ]
 
 
 @pytest.mark.parametrize("entries", ["null", "[]"], ids=["null", "an empty list"])
 def test_a_kubelet_without_devices_has_granted_nothing(tmp_path: Path, entries: str) -> None:
     (tmp_path / "checkpoint").write_text(f'{{"Data":{{"PodDeviceEntries":{entries}}},"Checksum":0}}')
-    assert checkpoint.read(tmp_path / "checkpoint", "aliyun.com/gpu-mem") == []
+    assert checkpoint.read(tmp_path / "checkpoint", {GPU_MEM}) == []
 
 
 ENTRY = '{{"Data":{{"PodDeviceEntries":[{{"PodUID":"u","ContainerName":"c","ResourceName":"r"{more}}}]}}}}'
@@ -57,9 +58,9 @@ def test_a_file_that_is_not_what_we_know_is_refused_by_name(tmp_path: Path, cont
     path = tmp_path / "checkpoint"
     path.write_bytes(content)
     with pytest.raises(BadRecord, match=f"kubelet's checkpoint {path} cannot be read"):
-        checkpoint.read(path, "r")
+        checkpoint.read(path, {"r"})
 
 
 def test_a_missing_file_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(BadRecord, match="No such file"):
-        checkpoint.read(tmp_path / "checkpoint", "r")
+        checkpoint.read(tmp_path / "checkpoint", {"r"})

@@ -1,12 +1,13 @@
 """The list of ids that kubelet is offered, and kubelet's limit of 4 MiB for it."""
 
 import pytest
+from structlog.testing import capture_logs
 
-from aliquot.agent.plugin import device_list
-from aliquot.dialects import standard_dialects
+from aliquot.agent.plugin import device_list, offered
+from aliquot.dialects import Dialect, standard_dialects
 from aliquot.errors import BadConfig
 from aliquot.model import NodeGpus
-from tests.factories import make_cards, make_gpu
+from tests.factories import GPU_MEM, make_cards, make_gpu
 
 GPUSHARE = standard_dialects()["gpushare"]
 UUID = "GPU-4ffe26fe-7bda-4a5c-8b0a-1d0f3f4b6e0{}"
@@ -28,7 +29,7 @@ def cards(count: int, mib: int, unit_mib: int = 1) -> NodeGpus:
 )
 def test_lists_within_kubelet_s_limit_have_the_sizes_of_the_original(count: int, mib: int, size: int) -> None:
     """As the original gpushare does it."""
-    listed = device_list(GPUSHARE, cards(count, mib))
+    listed = device_list(GPUSHARE, GPU_MEM, cards(count, mib))
     assert (listed.ByteSize(), len(listed.devices)) == (size, count * mib)
 
 
@@ -49,15 +50,50 @@ def test_lists_that_kubelet_would_drop_are_refused_with_the_numbers_and_the_way_
         r"count in a larger unit than 1 MiB \(--memory-unit\)"
     )
     with pytest.raises(BadConfig, match=expected):
-        device_list(GPUSHARE, cards(count, mib))
-    assert len(device_list(GPUSHARE, cards(count, mib, unit_mib=1024)).devices) == count * (mib // 1024)
+        device_list(GPUSHARE, GPU_MEM, cards(count, mib))
+    assert len(device_list(GPUSHARE, GPU_MEM, cards(count, mib, unit_mib=1024)).devices) == count * (mib // 1024)
 
 
 def test_the_ids_of_an_unhealthy_card_are_offered_as_such() -> None:
-    listed = device_list(GPUSHARE, make_cards(mib=(2048, 2048), unhealthy=[1]))
+    listed = device_list(GPUSHARE, GPU_MEM, make_cards(mib=(2048, 2048), unhealthy=[1]))
     assert [(device.ID, device.health) for device in listed.devices] == [
         ("GPU-n1-0-_-0", "Healthy"),
         ("GPU-n1-0-_-1", "Healthy"),
         ("GPU-n1-1-_-0", "Unhealthy"),
         ("GPU-n1-1-_-1", "Unhealthy"),
     ]
+
+
+# -- which resources a node offers
+
+
+ELASTIC = standard_dialects()["elastic"]
+
+
+def offers(dialect: Dialect, node: NodeGpus) -> dict[str, int]:
+    return {resource.name: len(listed.devices) for resource, listed in offered(dialect, node)}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "expected"),
+    [
+        pytest.param("gpushare", {"aliyun.com/gpu-mem": 30, "aliyun.com/gpu-count": 2}, id="every resource"),
+        pytest.param("hami", {"nvidia.com/gpu": 20}, id="none that has no socket"),
+        pytest.param("nvidia", {"nvidia.com/gpu": 2}, id="none of which the node has nothing"),
+    ],
+)
+def test_a_node_offers_what_it_has(dialect: str, expected: dict[str, int]) -> None:
+    assert offers(standard_dialects()[dialect], make_cards()) == expected
+
+
+def test_a_further_resource_that_kubelet_would_drop_is_left_out_with_a_word_in_the_log() -> None:
+    with capture_logs() as told:
+        assert offers(ELASTIC, cards(8, 81920)) == {"elastic-gpu/gpu-percent": 800, "elasticgpu.io/gpu-core": 800}
+    (line,) = told
+    assert (line["event"], line["resource"]) == ("a resource is not offered on this node", "elasticgpu.io/gpu-memory")
+    assert line["why"].endswith("the list of 655360 ids is 13018400 bytes and kubelet takes 4194304")
+
+
+def test_a_first_resource_that_kubelet_would_drop_is_refused() -> None:
+    with pytest.raises(BadConfig, match=r"aliyun.com/gpu-mem: the list of 81920 ids"):
+        offers(GPUSHARE, cards(1, 81920))

@@ -11,7 +11,7 @@ from aliquot.errors import Refused
 
 
 def grant(*ids: str, pod: str = "uid-1", container: str = "main") -> Grant:
-    return Grant(pod, container, frozenset(ids), (f"aliquot.io/gpu={container}",))
+    return Grant(pod, container, "r", frozenset(ids), (f"aliquot.io/gpu={container}",))
 
 
 def holding(*ids: str, pod: str = "default/p", container: str = "main") -> Holding:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
@@ -12,10 +12,10 @@ from aliquot.agent.handover import HandOver, Pods
 from aliquot.agent.holders import Holders
 from aliquot.agent.inventory import Publisher
 from aliquot.agent.nvml import Nvml
-from aliquot.agent.plugin import DevicePlugin
+from aliquot.agent.plugin import DevicePlugin, offered
 from aliquot.agent.podresources import PodResources
 from aliquot.clock import Clock, SystemClock
-from aliquot.dialects import Dialects, standard_dialects
+from aliquot.dialects import Dialect, Dialects, standard_dialects
 from aliquot.errors import BadConfig
 from aliquot.kube import NODES, PODS, Client, Informer
 from aliquot.model import Node, NodeGpus, Pod
@@ -41,27 +41,47 @@ async def run(
     settings: Settings, client: Client, nvml: Nvml, clock: Clock | None = None, dialects: Dialects | None = None
 ) -> None:
     """Serve this node until cancelled. Raises BadConfig, before anything is registered, if it cannot be served."""
-    cards = await _read_cards(settings, nvml)
+    known = dialects or standard_dialects()
+    served = _served(settings.dialects, known)
+    cards = await _read_cards(settings, nvml, max(dialect.slots for dialect in served))
     if settings.runtime_endpoint is not None:
         await runtime.check(settings.runtime_endpoint, settings.cdi_folder)
     folder = cdi.Folder(settings.cdi_folder, settings.devices)
     folder.prepare()
-    await _Agent(settings, dialects or standard_dialects(), client, clock or SystemClock(), cards, folder).run()
+    await _Agent(settings, served, known, client, clock or SystemClock(), cards, folder).run()
 
 
-async def _read_cards(settings: Settings, nvml: Nvml) -> NodeGpus:
+def _served(names: Sequence[str], dialects: Dialects) -> Sequence[Dialect]:
+    """The dialects of these names. Raises BadConfig for one that is not there, and for two that share a resource."""
+    if unknown := set(names) - set(dialects):
+        known = ", ".join(dialects)
+        raise BadConfig(f"--dialect: no dialect is called {', '.join(sorted(unknown))}; there are {known}")
+    served = [dialects[name] for name in dict.fromkeys(names)]
+    if not served:
+        raise BadConfig("--dialect: name at least one dialect to serve")
+    owners: dict[str, Dialect] = {}
+    for dialect in served:
+        for resource in dialect.resources:
+            if (other := owners.setdefault(resource.name, dialect)) is not dialect:
+                both = f"{other.name} and {dialect.name}"
+                raise BadConfig(f"--dialect: {both} both use {resource.name}; a node can serve only one of them")
+    return served
+
+
+async def _read_cards(settings: Settings, nvml: Nvml, slots: int) -> NodeGpus:
     gpus = await asyncio.to_thread(nvml.cards)
     if not gpus:
         raise BadConfig("NVML lists no card on this node")
     shown = [f"{gpu.index}: {gpu.model}, {gpu.mib} MiB, {gpu.uuid}" for gpu in gpus]
     _log.info("cards", node=settings.node, cards=shown)
-    return NodeGpus(settings.node, gpus, settings.unit_mib)
+    return NodeGpus(settings.node, tuple(replace(gpu, slots=gpu.slots or slots) for gpu in gpus), settings.unit_mib)
 
 
 class _Agent:
     def __init__(
         self,
         settings: Settings,
+        served: Sequence[Dialect],
         dialects: Dialects,
         client: Client,
         clock: Clock,
@@ -70,20 +90,18 @@ class _Agent:
     ) -> None:
         self._folder = folder
         self._clock = clock
-        served = [dialects[name] for name in settings.dialects]
-        self._publisher = Publisher(client, served, cards, clock)
+        self._publisher = Publisher(client, cards, clock)
         here = {"fieldSelector": f"metadata.name={settings.node}"}
         self._node: Informer[Node] = Informer(client, NODES, self._on_node, selector=here, clock=clock)
         on_here = {"fieldSelector": f"spec.nodeName={settings.node}"}
         self._mirror: Informer[Pod] = Informer(client, PODS, self._on_pod, selector=on_here, clock=clock)
         self._pods = Pods(self._mirror.all)
         holders = Holders(settings.device_plugins, PodResources(settings.pod_resources, clock))
-        self._hand_overs = [
-            HandOver(dialect, dialects, holders, self._pods, cards, folder, client, clock) for dialect in served
-        ]
+        self._hand_over = HandOver(served, dialects, holders, self._pods, cards, folder, client, clock)
         self._plugins = [
-            DevicePlugin(dialect, settings.device_plugins, cards, hand_over, clock)
-            for dialect, hand_over in zip(served, self._hand_overs, strict=True)
+            DevicePlugin(resource, listed, settings.device_plugins, self._hand_over, clock)
+            for dialect in served
+            for resource, listed in offered(dialect, cards)
         ]
 
     async def run(self) -> None:
@@ -108,6 +126,5 @@ class _Agent:
             if not self._mirror.trouble:
                 uids = {pod.metadata.uid for pod in self._pods.all() if not pod.ended}
                 self._folder.remove_all_but(uids)
-                for hand_over in self._hand_overs:
-                    hand_over.forget_all_but(uids)
+                self._hand_over.forget_all_but(uids)
             await self._clock.sleep(_TIDY_SECONDS)

@@ -40,7 +40,7 @@ def is_ours(promised: str) -> bool:
 
 @dataclass(frozen=True)
 class Edits:
-    """What a container gets."""
+    """What a container gets; without cards no device at all, not even those that all cards share."""
 
     environment: Mapping[str, str]
     minors: tuple[int, ...]
@@ -101,6 +101,8 @@ class Folder:
         }
 
     def _nodes(self, edits: Edits) -> list[dict[str, str]]:
+        if not edits.minors:
+            return []
         cards = [f"nvidia{minor}" for minor in edits.minors]
         for card in cards:
             if not (self._devices / card).exists():

@@ -6,6 +6,7 @@ restart of the agent. Its format is kubelet's own; kubelet replaces the file as 
 
 import base64
 import binascii
+from collections.abc import Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,10 +19,11 @@ from aliquot.errors import BadRecord
 
 @dataclass(frozen=True)
 class Grant:
-    """Ids that kubelet gave to a container, and the CDI names that we promised for them."""
+    """Ids of a resource that kubelet gave to a container, and the CDI names that we promised for them."""
 
     pod_uid: str
     container: str
+    resource: str
     ids: frozenset[str]
     promised: tuple[str, ...]
 
@@ -42,11 +44,11 @@ class _Checkpoint(msgspec.Struct):
     data: _Data = msgspec.field(name="Data")
 
 
-def read(path: Path, resource: str) -> list[Grant]:
-    """Every grant of a resource. Raises BadRecord if the file is missing or is not what we know."""
+def read(path: Path, resources: Set[str]) -> list[Grant]:
+    """Every grant of these resources. Raises BadRecord if the file is missing or is not what we know."""
     try:
         checkpoint = msgspec.json.decode(path.read_bytes(), type=_Checkpoint)
-        return [_grant(entry) for entry in checkpoint.data.entries or () if entry.resource == resource]
+        return [_grant(entry) for entry in checkpoint.data.entries or () if entry.resource in resources]
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, DecodeError, binascii.Error) as error:
         raise BadRecord(f"kubelet's checkpoint {path} cannot be read: {error}") from error
 
@@ -54,4 +56,5 @@ def read(path: Path, resource: str) -> list[Grant]:
 def _grant(entry: _Entry) -> Grant:
     ids = frozenset(device for devices in (entry.ids or {}).values() for device in devices)
     answer = ContainerAllocateResponse.FromString(base64.b64decode(entry.answer, validate=True))
-    return Grant(entry.pod_uid, entry.container, ids, tuple(device.name for device in answer.cdi_devices))
+    promised = tuple(device.name for device in answer.cdi_devices)
+    return Grant(entry.pod_uid, entry.container, entry.resource, ids, promised)

@@ -1,7 +1,8 @@
 """The hand-over at PreStart: exactly the placed cards, or nothing and a reason."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import structlog
 
@@ -24,6 +25,8 @@ LIMIT = 27.0
 """How long it may take in all; kubelet gives it 30 s, and then shows its own words instead of ours."""
 SETTLING = 0.1
 """How long the runtime gets to hear of a new spec."""
+ALSO_ASKED = "ALIQUOT_ALSO_ASKED"
+"""What a resource brings into a container whose devices come with another one."""
 
 
 class Pods:
@@ -48,12 +51,28 @@ class Pods:
         return await came(self._changed, seconds, clock)
 
 
+@dataclass(frozen=True)
+class _Offer:
+    """A resource that kubelet may give to containers."""
+
+    resource: str
+    dialect: Dialect
+    before: frozenset[str]
+    """Resources of the dialect that carry a container's devices in its place."""
+
+
+def _offers(dialect: Dialect) -> Iterator[_Offer]:
+    names = [resource.name for resource in dialect.resources]
+    for place, name in enumerate(names):
+        yield _Offer(name, dialect, frozenset(names[:place]))
+
+
 class HandOver:
-    """Answers PreStart for one dialect on one node."""
+    """Answers PreStart for every resource of the dialects that this node serves: they share cards and books."""
 
     def __init__(
         self,
-        dialect: Dialect,
+        served: Sequence[Dialect],
         dialects: Dialects,
         holders: Holders,
         pods: Pods,
@@ -62,7 +81,7 @@ class HandOver:
         client: Client,
         clock: Clock,
     ) -> None:
-        self._dialect = dialect
+        self._offers = {offer.resource: offer for dialect in served for offer in _offers(dialect)}
         self._dialects = dialects
         self._holders = holders
         self._pods = pods
@@ -73,22 +92,24 @@ class HandOver:
         self._served: dict[str, Holding] = {}
         self._marked: set[str] = set()
 
-    async def prepare(self, ids: frozenset[str]) -> None:
+    async def prepare(self, resource: str, ids: frozenset[str]) -> None:
         """Let a container start with its cards. Raises AliquotError with a text for the pod's event."""
         try:
             async with asyncio.timeout(LIMIT):
-                await self._prepare(ids)
+                await self._prepare(self._offers[resource], ids)
         except TimeoutError:
             raise Refused(f"kubelet or the API server did not answer within {LIMIT:g} s") from None
 
-    async def _prepare(self, ids: frozenset[str]) -> None:
-        holder = await self._holders.find(self._dialect.resource, ids)
-        pod, demand, placement = await self._wait_for_placement(holder)
-        if self._write(holder.grants, pod, demand, placement):
+    async def _prepare(self, offer: _Offer, ids: frozenset[str]) -> None:
+        holder = await self._holders.find(offer.resource, ids, offer.before)
+        pod, demand, placement = await self._wait_for_placement(holder, offer)
+        if self._write(holder, pod, demand, placement):
             await self._clock.sleep(SETTLING)
         faults.reach("in-prestart")
-        await self._mark(pod)
-        _log.info("handed over", pod=pod.key, containers=[grant.container for grant in holder.grants])
+        await self._mark(pod, offer.dialect)
+        _log.info(
+            "handed over", pod=pod.key, resource=offer.resource, containers=[grant.container for grant in holder.grants]
+        )
 
     def forget_all_but(self, uids: set[str]) -> None:
         self._served = {uid: holding for uid, holding in self._served.items() if uid in uids}
@@ -96,18 +117,18 @@ class HandOver:
 
     # -- is it placed, and is there room?
 
-    async def _wait_for_placement(self, holder: Holder) -> tuple[Pod, Demand, Placement]:
+    async def _wait_for_placement(self, holder: Holder, offer: _Offer) -> tuple[Pod, Demand, Placement]:
         """The mirror can be a moment behind kubelet, and some doors place late: wait before saying no."""
         deadline = self._clock.monotonic() + PATIENCE
         while True:
             try:
-                return self._placed(holder)
+                return self._placed(holder, offer)
             except (NotPlaced, NoRoom):
                 left = deadline - self._clock.monotonic()
                 if not await self._pods.change(left, self._clock):
                     raise
 
-    def _placed(self, holder: Holder) -> tuple[Pod, Demand, Placement]:
+    def _placed(self, holder: Holder, offer: _Offer) -> tuple[Pod, Demand, Placement]:
         pod = self._pods.by_uid(holder.pod_uid)
         if pod is None:
             raise NotPlaced(f"the API server shows no pod {holder.pod or holder.pod_uid} on this node")
@@ -117,7 +138,12 @@ class HandOver:
             raise Refused(f"kubelet's checkpoint names pod {pod.key} and PodResources {holder.pod}")
         demand = demand_of(pod, self._dialects)
         if demand is None:
-            raise Refused(f"pod {pod.key} asks for no GPU, but kubelet gave it {self._dialect.resource}")
+            raise Refused(f"pod {pod.key} asks for no GPU, but kubelet gave it {offer.resource}")
+        if demand.dialect.name != offer.dialect.name:
+            raise Refused(
+                f"pod {pod.key} speaks {demand.dialect.name}, but {offer.resource} is served here for "
+                f"{offer.dialect.name} (--dialect)"
+            )
         placement = self._readable(pod, demand)
         for grant in holder.grants:
             if grant.container not in placement.containers:
@@ -160,9 +186,10 @@ class HandOver:
             return None
         if pod.metadata.uid in self._served:
             return self._served[pod.metadata.uid]
-        if not self._dialect.handed_over(pod):
-            return None
         try:
+            dialect = self._dialects.of(pod)
+            if dialect is None or not dialect.handed_over(pod):
+                return None
             return holding_of(pod, self._cards, self._dialects)
         except AliquotError as error:
             _log.error("a pod of this node cannot be counted", pod=pod.key, why=str(error))
@@ -170,11 +197,11 @@ class HandOver:
 
     # -- hand over
 
-    def _write(self, grants: tuple[Grant, ...], pod: Pod, demand: Demand, placement: Placement) -> bool:
-        """Write every promised name of these grants; returns whether the runtime has something new to read."""
+    def _write(self, holder: Holder, pod: Pod, demand: Demand, placement: Placement) -> bool:
+        """Write every promised name of the grants; returns whether the runtime has something new to read."""
         written = [
-            self._folder.write(promised, pod.metadata.uid, self._edits(pod, grant.container, demand, placement))
-            for grant in grants
+            self._folder.write(promised, holder.pod_uid, self._edits(grant, holder, pod, demand, placement))
+            for grant in holder.grants
             for promised in grant.promised
             if cdi.is_ours(promised)
         ]
@@ -184,17 +211,19 @@ class HandOver:
             )
         return any(written)
 
-    def _edits(self, pod: Pod, container: str, demand: Demand, placement: Placement) -> cdi.Edits:
-        minors = tuple(sorted({part.minor for part in placement.containers[container]}))
-        environment = self._dialect.environment(pod, demand.request, container, placement, self._cards)
+    def _edits(self, grant: Grant, holder: Holder, pod: Pod, demand: Demand, placement: Placement) -> cdi.Edits:
+        if grant.container in holder.carried:
+            return cdi.Edits({ALSO_ASKED: grant.resource}, ())  # a spec must not be empty
+        minors = tuple(sorted({part.minor for part in placement.containers[grant.container]}))
+        environment = demand.dialect.environment(pod, demand.request, grant.container, placement, self._cards)
         return cdi.Edits(environment, minors)
 
-    async def _mark(self, pod: Pod) -> None:
+    async def _mark(self, pod: Pod, dialect: Dialect) -> None:
         """Say on the pod that its cards were handed over: once per start, in one patch that only this pod can take."""
         uid = pod.metadata.uid
-        if uid in self._marked or self._dialect.handed_over(pod):
+        if uid in self._marked or dialect.handed_over(pod):
             return
-        marks = self._dialect.hand_over_marks(self._clock.wall_ns())
-        body = {"metadata": {"uid": uid, "annotations": marks}}
-        await self._client.patch(PODS, pod.metadata.name, body, namespace=pod.metadata.namespace)
+        if marks := dialect.hand_over_marks(self._clock.wall_ns()):
+            body = {"metadata": {"uid": uid, "annotations": marks}}
+            await self._client.patch(PODS, pod.metadata.name, body, namespace=pod.metadata.namespace)
         self._marked.add(uid)

@@ -4,7 +4,8 @@ Two witnesses: kubelet's checkpoint, which has every container and our promises,
 word. Where both speak they must agree; anything unclear is refused, and kubelet asks again.
 """
 
-from dataclasses import dataclass
+from collections.abc import Set
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aliquot.agent import checkpoint
@@ -23,6 +24,8 @@ class Holder:
     pod: str | None
     """`namespace/name` if PodResources lists it."""
     grants: tuple[Grant, ...]
+    carried: frozenset[str] = frozenset()
+    """Its containers that get their devices with another resource."""
 
 
 class Holders:
@@ -30,11 +33,15 @@ class Holders:
         self._checkpoint = device_plugins / CHECKPOINT
         self._pod_resources = pod_resources
 
-    async def find(self, resource: str, ids: frozenset[str]) -> Holder:
-        """Raises Refused or BadRecord, with the reason."""
-        granted = [grant for grant in checkpoint.read(self._checkpoint, resource) if grant.ids & ids]
+    async def find(self, resource: str, ids: frozenset[str], before: Set[str] = frozenset()) -> Holder:
+        """The pod with these ids of a resource. Containers that kubelet has given one of the resources `before` it get
+        their devices with that one. Raises Refused or BadRecord, with the reason."""
+        grants = checkpoint.read(self._checkpoint, before | {resource})
+        granted = [grant for grant in grants if grant.resource == resource and grant.ids & ids]
         held = [holding for holding in await self._pod_resources.holdings(resource) if holding.ids & ids]
-        return agree(ids, granted, held)
+        holder = agree(ids, granted, held)
+        earlier = (grant for grant in grants if grant.pod_uid == holder.pod_uid and grant.resource in before)
+        return replace(holder, carried=frozenset(grant.container for grant in earlier))
 
 
 def agree(ids: frozenset[str], granted: list[Grant], held: list[Holding]) -> Holder:

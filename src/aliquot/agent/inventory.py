@@ -1,12 +1,10 @@
 """The node's inventory: what its agent publishes on the Node object, and keeps there."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
 
 import structlog
 
 from aliquot.clock import Clock
-from aliquot.dialects import Dialect
 from aliquot.kube import NODES, Client, KubeError
 from aliquot.model import Node, NodeGpus
 from aliquot.model.records import INVENTORY, write_inventory
@@ -18,13 +16,10 @@ _PAUSE = 2.0
 class Publisher:
     """Writes only what differs; writes again what somebody removed, such as kubelet on a node made anew."""
 
-    def __init__(self, client: Client, dialects: Sequence[Dialect], cards: NodeGpus, clock: Clock) -> None:
+    def __init__(self, client: Client, cards: NodeGpus, clock: Clock) -> None:
         self._clock = clock
         self._client = client
         self._record = write_inventory(cards)
-        self._resources = {
-            name: str(count) for dialect in dialects for name, count in dialect.node_resources(cards).items()
-        }
         self._seen: Node | None = None
         self._changed = asyncio.Event()
 
@@ -46,18 +41,6 @@ class Publisher:
     async def publish(self) -> None:
         """One pass over the node as we see it."""
         node = self._seen
-        if node is None:
-            return
-        if node.metadata.annotations.get(INVENTORY) != self._record:
+        if node is not None and node.metadata.annotations.get(INVENTORY) != self._record:
             await self._client.patch(NODES, node.key, {"metadata": {"annotations": {INVENTORY: self._record}}})
             _log.info("published the inventory", node=node.key)
-        if missing := self._missing(node):
-            both = {"capacity": missing, "allocatable": missing}
-            await self._client.patch(NODES, node.key, {"status": both}, part="status")
-
-    def _missing(self, node: Node) -> Mapping[str, str]:
-        """kubelet copies capacity to allocatable itself, but only at its next report."""
-        have = [node.status.capacity or {}, node.status.allocatable or {}]
-        return {
-            name: count for name, count in self._resources.items() if any(str(part.get(name)) != count for part in have)
-        }

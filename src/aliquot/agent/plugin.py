@@ -1,9 +1,10 @@
-"""A device plug-in: offers a dialect's ids to kubelet, promises a CDI name at Allocate, keeps it at PreStart."""
+"""A device plug-in: offers the ids of a resource to kubelet, promises a CDI name at Allocate, keeps it at PreStart."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
@@ -15,7 +16,7 @@ from aliquot.agent import cdi, rpc
 from aliquot.agent.handover import HandOver
 from aliquot.agent.proto import deviceplugin_pb2 as wire
 from aliquot.clock import Clock
-from aliquot.dialects import Dialect
+from aliquot.dialects import Dialect, Resource
 from aliquot.errors import AliquotError, BadConfig
 from aliquot.model import NodeGpus
 
@@ -31,31 +32,51 @@ _LOOK_SECONDS = 1.0
 _OPTIONS = wire.DevicePluginOptions(pre_start_required=True)
 
 
-def device_list(dialect: Dialect, cards: NodeGpus) -> wire.ListAndWatchResponse:
-    """What kubelet is offered. Raises BadConfig, with the numbers, for a list that kubelet would drop."""
+def offered(dialect: Dialect, cards: NodeGpus) -> Iterator[tuple[Resource, wire.ListAndWatchResponse]]:
+    """The resources of a dialect that kubelet is offered here. The first one must be; a further one is left out if this
+    node has none of it, or, with a word in the log, more than kubelet can be told. Raises BadConfig."""
+    served = [resource for resource in dialect.resources if resource.socket]
+    for resource in served:
+        try:
+            listed = device_list(dialect, resource.name, cards)
+        except BadConfig as error:
+            if resource is served[0]:
+                raise
+            _log.error("a resource is not offered on this node", resource=resource.name, why=str(error))
+            continue
+        if listed.devices or resource is served[0]:
+            yield resource, listed
+
+
+def device_list(dialect: Dialect, resource: str, cards: NodeGpus) -> wire.ListAndWatchResponse:
+    """What kubelet is told of a resource. Raises BadConfig, with the numbers, for a list that kubelet would drop."""
     healthy = {gpu.uuid: gpu.healthy for gpu in cards.gpus}
     devices = [
         wire.Device(ID=device, health="Healthy" if healthy[uuid] else "Unhealthy")
-        for device, uuid in dialect.device_ids(dialect.resource, cards)
+        for device, uuid in dialect.device_ids(resource, cards)
     ]
     listed = wire.ListAndWatchResponse(devices=devices)
     if (size := listed.ByteSize()) > _KUBELET_TAKES:
+        fewer = dialect.device_ids(resource, replace(cards, unit_mib=2 * cards.unit_mib))
+        way_out = f"; count in a larger unit than {cards.unit_mib} MiB (--memory-unit)"
         raise BadConfig(
-            f"{dialect.resource}: the list of {len(devices)} ids is {size} bytes and kubelet takes {_KUBELET_TAKES}; "
-            f"count in a larger unit than {cards.unit_mib} MiB (--memory-unit)"
+            f"{resource}: the list of {len(devices)} ids is {size} bytes and kubelet takes {_KUBELET_TAKES}"
+            f"{way_out if len(fewer) < len(devices) else ''}"
         )
     return listed
 
 
 class DevicePlugin:
-    """One dialect's plug-in. `serve` runs it until it is cancelled."""
+    """The plug-in of one resource. `serve` runs it until it is cancelled."""
 
-    def __init__(self, dialect: Dialect, folder: Path, cards: NodeGpus, hand_over: HandOver, clock: Clock) -> None:
+    def __init__(
+        self, resource: Resource, listed: wire.ListAndWatchResponse, folder: Path, hand_over: HandOver, clock: Clock
+    ) -> None:
         self._clock = clock
-        self._dialect = dialect
+        self._resource = resource.name
         self._folder = folder
-        self._socket = folder / dialect.socket
-        self._listed = device_list(dialect, cards)
+        self._socket = folder / resource.socket
+        self._listed = listed
         self._hand_over = hand_over
         self._stopping = asyncio.Event()
 
@@ -93,21 +114,21 @@ class DevicePlugin:
         except OSError:
             return
         writer.close()
-        raise BadConfig(f"another device plug-in serves {self._dialect.resource} on {self._socket}; remove it first")
+        raise BadConfig(f"another device plug-in serves {self._resource} on {self._socket}; remove it first")
 
     async def _register_and_watch(self, ours: tuple[int, int] | None) -> None:
         """Returns when kubelet has restarted or our socket is no longer the one at its path."""
         kubelet = self._folder / _KUBELET
         while (seen := _identity(kubelet)) is None or not await self._register(kubelet):
             await self._clock.sleep(_LOOK_SECONDS)
-        _log.info("registered with kubelet", resource=self._dialect.resource, ids=len(self._listed.devices))
+        _log.info("registered with kubelet", resource=self._resource, ids=len(self._listed.devices))
         while _identity(self._socket) == ours and _identity(kubelet) == seen:
             await self._clock.sleep(_LOOK_SECONDS)
-        _log.info("kubelet restarted, registering again", resource=self._dialect.resource)
+        _log.info("kubelet restarted, registering again", resource=self._resource)
 
     async def _register(self, kubelet: Path) -> bool:
         request = wire.RegisterRequest(
-            version=_VERSION, endpoint=self._dialect.socket, resource_name=self._dialect.resource, options=_OPTIONS
+            version=_VERSION, endpoint=self._socket.name, resource_name=self._resource, options=_OPTIONS
         )
         try:
             async with rpc.channel(kubelet) as channel:
@@ -148,7 +169,7 @@ class DevicePlugin:
         self, request: wire.PreStartContainerRequest, context: rpc.Context
     ) -> wire.PreStartContainerResponse:
         try:
-            await self._hand_over.prepare(frozenset(request.devices_ids))
+            await self._hand_over.prepare(self._resource, frozenset(request.devices_ids))
         except AliquotError as error:
             _log.warning("refused at PreStart", why=str(error))
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))

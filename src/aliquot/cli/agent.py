@@ -18,6 +18,13 @@ _UNITS = {"MiB": 1, "GiB": 1024}
 @kubeconfig
 @option("--node-name", required=True, envvar=["ALIQUOT_NODE_NAME", "NODE_NAME"], help="The name of this node.")
 @option(
+    "--dialect",
+    metavar="NAME",
+    multiple=True,
+    default=Settings.dialects,
+    help="A vocabulary in which this node's cards are offered, such as gpushare or tencent; may be repeated.",
+)
+@option(
     "--memory-unit",
     default="GiB",
     type=click.Choice(list(_UNITS)),
@@ -36,6 +43,7 @@ _UNITS = {"MiB": 1, "GiB": 1024}
 def command(
     kubeconfig: str | None,
     node_name: str,
+    dialect: tuple[str, ...],
     memory_unit: str,
     device_plugins: Path,
     pod_resources: Path,
@@ -58,6 +66,7 @@ def command(
         cdi_folder=cdi_folder,
         devices=dev_folder,
         unit_mib=_UNITS[memory_unit],
+        dialects=dialect,
     )
     run_until_stopped(_serve(settings, kubeconfig))
 

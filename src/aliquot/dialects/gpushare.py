@@ -72,6 +72,7 @@ class GpuShare(Dialect):
     name = "gpushare"
     standard_prefix = "aliyun.com"
     node_labels = {"gpushare": "true"}
+    node_policy = "tightest"
     gpu_policy = "tightest"
 
     @property
@@ -169,12 +170,10 @@ class GpuShare(Dialect):
         return _WORDS.get(reason, reason.value)
 
     def device_ids(self, resource: str, cards: NodeGpus) -> Sequence[tuple[str, str]]:
+        offered = [gpu for gpu in cards.gpus if not gpu.parent and gpu.uuid not in cards.parents]
         if resource == self.gpu_count:
-            return [(gpu.uuid, gpu.uuid) for gpu in cards.gpus]
-        return [(f"{gpu.uuid}-_-{unit}", gpu.uuid) for gpu in cards.gpus for unit in range(cards.units(gpu))]
-
-    def node_resources(self, cards: NodeGpus) -> Mapping[str, int]:
-        return {self.gpu_count: len(cards.gpus)}
+            return [(gpu.uuid, gpu.uuid) for gpu in offered]
+        return [(f"{gpu.uuid}-_-{unit}", gpu.uuid) for gpu in offered for unit in range(cards.units(gpu))]
 
     def environment(
         self, pod: Pod, request: Request, container: str, placement: Placement, cards: NodeGpus

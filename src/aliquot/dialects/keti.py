@@ -31,6 +31,7 @@ class Keti(Dialect):
     standard_prefix = "keti.com"
     node_policy = "keti"
     gpu_policy = "keti"
+    slots = SLOTS
 
     # -- names
 

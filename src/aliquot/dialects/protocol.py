@@ -15,8 +15,8 @@ from aliquot.model.quantity import whole
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """An extended resource of a dialect: its name, what 1 of it means, and the socket of its device plug-in, if it has
-    one."""
+    """An extended resource of a dialect: its name, what 1 of it means, and the file name of its device plug-in's socket
+    as the original's; without one it is not offered to kubelet."""
 
     name: str
     unit: str
@@ -37,6 +37,8 @@ class Dialect(ABC):
     """Node labels that name the model and the pool of a node's cards for quotas; the first that is there counts."""
     names_cards: ClassVar[bool] = True
     """Whether a pod's record says which cards it has; where kubelet alone knows, the pod counts by their number."""
+    slots: ClassVar[int] = 0
+    """Into how many MPS parts the cards of a node that serves it are cut."""
 
     def __init__(self, prefix: str = "") -> None:
         self.prefix = prefix or self.standard_prefix
@@ -48,17 +50,13 @@ class Dialect(ABC):
     @property
     @abstractmethod
     def resources(self) -> Sequence[Resource]:
-        """Every resource by which a pod speaks this dialect. The first one carries the devices."""
+        """Every resource by which a pod speaks this dialect. Those with a socket are offered to kubelet, and the first
+        of these that a container asks for brings its devices."""
 
     @property
     def resource(self) -> str:
-        """The extended resource whose device plug-in hands out the cards."""
+        """The resource that every node of the dialect offers."""
         return self.resources[0].name
-
-    @property
-    def socket(self) -> str:
-        """File name of that device plug-in's socket, as the original's."""
-        return self.resources[0].socket
 
     @property
     @abstractmethod
@@ -131,10 +129,6 @@ class Dialect(ABC):
     def device_ids(self, resource: str, cards: NodeGpus) -> Sequence[tuple[str, str]]:
         """Every (id, uuid) that the device plug-in of one resource offers. kubelet hands them out mixed: they only
         count."""
-
-    def node_resources(self, cards: NodeGpus) -> Mapping[str, int]:
-        """Further resources of the node's status that no device plug-in serves."""
-        return {}
 
     def environment(
         self, pod: Pod, request: Request, container: str, placement: Placement, cards: NodeGpus

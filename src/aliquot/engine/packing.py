@@ -5,19 +5,27 @@ so far into new ones, by each largest set of containers that it can hold. Vector
 are dropped: for any weights of the containers, what is left may not weigh more than the rest of the cards can hold.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aliquot.engine.puzzle import Puzzle
 
-MOST_CONTAINERS = 12
-_NARROW, _WIDE = 2_000, 3_000_000
+_MOST_CONTAINERS = 12
+_MOST_VECTORS = 1 << 62
+"""Beyond these there are too many sets to list, and vectors to number."""
+_WIDTHS = (400, 3_000, 20_000, 1_000_000)
 """Vectors kept per card: few find most packings fast, many decide."""
+_MOST_WORK = 40_000_000
+"""Vectors made in all before it is given up."""
 _CHUNK = 1 << 21
 _ROUNDS = 120
+_CROWD = 400
+_SAMPLES = 3
+_MOST_WEIGHTS = 80
 _SLIGHT = 1e-6
 
 
@@ -31,13 +39,16 @@ class Packed:
 
 def pack(puzzle: Puzzle) -> Packed:
     """Topology is left out: the caller looks at it."""
-    if len(puzzle.wants) > MOST_CONTAINERS:
+    if len(puzzle.wants) > _MOST_CONTAINERS or prod(want + 1 for want in puzzle.wants) > _MOST_VECTORS:
         return Packed(None, limited=True)
     programme = _Programme(puzzle)
     if programme.is_hopeless():
         return Packed(None)
-    found = programme.run(_NARROW)
-    return programme.run(_WIDE) if found.limited else found
+    for width in _WIDTHS:
+        found = programme.run(width)
+        if not found.limited:
+            return found
+    return found
 
 
 class _Programme:
@@ -47,12 +58,16 @@ class _Programme:
         # equal containers are served in turns, those that want most first: only the first of a class are ever taken
         self.order = [one for alike in self.classes for one in sorted(alike, key=lambda one: -puzzle.wants[one])]
         self.wants = np.array([puzzle.wants[one] for one in self.order], np.int16)
+        self.radix = np.concatenate(([1], np.cumprod(self.wants[:-1].astype(np.int64) + 1)))
         self.sets = (np.arange(1 << len(self.order))[:, np.newaxis] >> np.arange(len(self.order))) & 1
         self.holds = _holding(puzzle, self.order, self.sets) & self._in_turns()
         largest = [np.flatnonzero(self._is_largest(holds)) for holds in self.holds]
         self.cards = sorted(range(len(puzzle.free)), key=lambda card: (len(largest[card]), largest[card].tolist()))
         self.steps = [self.sets[largest[card]].astype(np.int16) for card in self.cards]
-        self.weights = self._weights()
+        self.weights = np.zeros((len(self.order), 0), np.float32)
+        self.rest = np.zeros((len(self.cards) + 1, 0), np.float32)
+        """How much the cards from each layer on can hold, under each of the weights."""
+        self._add_weights(self._first_weights())
 
     # -- sets of containers
 
@@ -78,69 +93,79 @@ class _Programme:
 
     # -- bounds
 
-    def _weights(self) -> NDArray[np.float64]:
+    def _first_weights(self) -> Iterator[NDArray[np.float64]]:
         """Weights under which the cards are tight: each container alone, all alike, and by the price of their needs."""
-        count = len(self.order)
-        weights = [*np.eye(count), np.ones(count)]
-        for start in self._sizes():
-            weights += self._priced(start)
-        return np.array(weights)
-
-    def _sizes(self) -> Iterator[NDArray[np.float64]]:
+        yield from np.eye(len(self.order))
         yield np.ones(len(self.order))
+        yield self._priced(np.ones(len(self.order)), self.wants, 0)
         for measure in range(3):
             sizes = np.array([min(size[measure] for size in self.puzzle.needs[one]) for one in self.order], np.float64)
             if sizes.any():
-                yield sizes / sizes.max()
+                yield self._priced(sizes / sizes.max(), self.wants, 0)
 
-    def _priced(self, weights: NDArray[np.float64]) -> list[NDArray[np.float64]]:
-        """Prices go up for containers of which the cards hold too few, down for the others."""
-        best, best_slack = weights, np.inf
+    def _priced(self, weights: NDArray[np.float64], wants: NDArray[np.int16], layer: int) -> NDArray[np.float64]:
+        """The weights under which what is wanted comes closest to, or passes, what the cards from `layer` on can hold:
+        prices go up for containers of which they hold too few, down for the others."""
+        holds = self.holds[self.cards[layer:]]
+        best, least_slack = weights, np.inf
         for turn in range(_ROUNDS):
-            values = np.where(self.holds, self.sets @ weights, -1.0)
+            values = np.where(holds, self.sets @ weights, -1.0)
             chosen = values.argmax(axis=1)
-            wanted = float(weights @ self.wants)
+            wanted = float(weights @ wants)
             slack = float(values[np.arange(len(chosen)), chosen].sum()) / wanted - 1.0 if wanted else np.inf
-            if slack < best_slack:
-                best, best_slack = weights, slack
+            if slack < least_slack:
+                best, least_slack = weights, slack
             if slack < -_SLIGHT:
                 break
-            surplus = self.sets[chosen].sum(axis=0) - self.wants
-            weights = np.maximum(0.0, weights - weights.mean() * surplus / (2.0 + turn) / max(1, self.wants.max()) * 2)
+            surplus = self.sets[chosen].sum(axis=0) - wants
+            weights = np.maximum(0.0, weights - 2 * weights.mean() * surplus / (2.0 + turn) / max(1, wants.max()))
             for span in self._spans():
                 weights[span] = weights[span].mean()
             if not weights.any():
                 break
-        return [best]
+        return best
 
-    def _can_hold(self) -> NDArray[np.float64]:
-        """[cards + 1, weights]: how much the cards from here on can hold."""
-        values = self.sets @ self.weights.T
+    def _add_weights(self, weights: Iterable[NDArray[np.float64]]) -> None:
+        added = np.array(list(weights)).T
+        values = self.sets @ added
         most = np.array([values[self.holds[card]].max(axis=0) for card in self.cards])
-        rest = np.zeros((len(self.cards) + 1, len(self.weights)))
+        rest = np.zeros((len(self.cards) + 1, added.shape[1]))
         rest[:-1] = most[::-1].cumsum(axis=0)[::-1]
-        return rest
+        self.weights = np.hstack((self.weights, added.astype(np.float32)))
+        # a bit more than exact, so that rounding never drops a way
+        self.rest = np.hstack(
+            (self.rest, (rest * (1 + _SLIGHT) + _SLIGHT).astype(np.float32) * np.float32(1 + _SLIGHT))
+        )
+
+    def _learn(self, states: NDArray[np.int16], layer: int) -> None:
+        """Weights that tell apart the vectors that are left: priced for a few of them."""
+        if self.weights.shape[1] < _MOST_WEIGHTS:
+            some = states[np.linspace(0, len(states) - 1, _SAMPLES).astype(np.int64)]
+            tightest = ((some @ self.weights) / self.rest[layer]).argmax(axis=1)
+            starts = self.weights.T[tightest].astype(np.float64)
+            self._add_weights(self._priced(start, wants, layer) for start, wants in zip(starts, some, strict=True))
 
     def is_hopeless(self) -> bool:
-        rest = self._can_hold()[0]
-        return bool((self.weights @ self.wants > rest * (1 + _SLIGHT) + _SLIGHT).any())
+        return bool((self.wants @ self.weights > self.rest[0]).any())
 
     # -- the programme
 
     def run(self, width: int) -> Packed:
-        weights = self.weights.T.astype(np.float32)
-        rest = self._can_hold() * (1 + _SLIGHT) + _SLIGHT
-        rest32 = np.nextafter(rest.astype(np.float32), np.float32(np.inf)) * np.float32(1 + 1e-5)
-        radix = np.concatenate(([1], np.cumprod(self.wants[:-1].astype(np.int64) + 1)))
         states = self.wants[np.newaxis]
-        history: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
+        history: list[tuple[NDArray[np.int32], NDArray[np.int16]]] = []
         limited = False
+        work = 0
         for layer, steps in enumerate(self.steps):
-            states, came_from, by_step, cut = self._advance(states, steps, weights, rest32[layer + 1], radix, width)
+            work += len(states) * len(steps)
+            if work > _MOST_WORK:
+                return Packed(None, limited=True)
+            if len(states) > _CROWD:
+                self._learn(states, layer)
+            states, came_from, by_step, cut = self._advance(states, steps, self.rest[layer + 1], width)
             limited |= cut
             if not len(states):
                 return Packed(None, limited)
-            history.append((came_from, by_step))
+            history.append((came_from.astype(np.int32), by_step.astype(np.int16)))
             if not states[0].any():
                 return Packed(self._replay(history))
         return Packed(None, limited)
@@ -149,15 +174,13 @@ class _Programme:
         self,
         states: NDArray[np.int16],
         steps: NDArray[np.int16],
-        weights: NDArray[np.float32],
         rest: NDArray[np.float32],
-        radix: NDArray[np.int64],
         width: int,
     ) -> tuple[NDArray[np.int16], NDArray[np.int64], NDArray[np.int64], bool]:
         """Every vector that the next card leads to: the vectors, whence, by which set, and whether some were cut."""
         per_chunk = max(1, _CHUNK // len(steps))
         parts = [
-            self._expand(states[start : start + per_chunk], start, steps, weights, rest, radix)
+            self._expand(states[start : start + per_chunk], start, steps, rest)
             for start in range(0, len(states), per_chunk)
         ]
         keys, reached, came_from, by_step, tight = (np.concatenate(column) for column in zip(*parts, strict=True))
@@ -173,25 +196,23 @@ class _Programme:
         states: NDArray[np.int16],
         offset: int,
         steps: NDArray[np.int16],
-        weights: NDArray[np.float32],
         rest: NDArray[np.float32],
-        radix: NDArray[np.int64],
     ) -> tuple[NDArray[np.int64], NDArray[np.int16], NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
         count = len(self.order)
         reached = np.maximum(states[:, np.newaxis] - steps[np.newaxis], 0).reshape(-1, count)
         for span in self._spans():
             if span.stop - span.start > 1:
                 reached[:, span] = -np.sort(-reached[:, span], axis=1)
-        weighed = reached.astype(np.float32) @ weights
+        weighed = reached.astype(np.float32) @ self.weights
         alive = np.flatnonzero((weighed <= rest).all(axis=1))
         reached = reached[alive]
-        keys = reached.astype(np.int64) @ radix
+        keys = reached.astype(np.int64) @ self.radix
         _, first = np.unique(keys, return_index=True)
         alive, reached, keys = alive[first], reached[first], keys[first]
         tight = (weighed[alive] / np.maximum(rest, np.float32(_SLIGHT))).max(axis=1)
         return keys, reached, alive // len(steps) + offset, alive % len(steps), tight
 
-    def _replay(self, history: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]]) -> Sequence[int]:
+    def _replay(self, history: Sequence[tuple[NDArray[np.int32], NDArray[np.int16]]]) -> Sequence[int]:
         """The way to the first vector of the last card, as containers per card."""
         taken: list[int] = []
         at = 0

@@ -1,6 +1,6 @@
 """What a namespace's quota leaves to a request: which models, which node pools, with the numbers."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -143,10 +143,10 @@ class Decision:
         return f"the quota is for {', '.join(models)} only" if models else "the quota names no model"
 
 
-def decide(quotas: Quotas, usage: Usage, census: Census, request: Request, without: Collection[str] = ()) -> Decision:
-    """What the quota leaves to a request. What its own pod already holds is not counted, nor the pods `without`."""
+def decide(quotas: Quotas, usage: Usage, census: Census, request: Request) -> Decision:
+    """What the quota leaves to a request. What its own pod already holds is not counted."""
     quota = quotas.entries.get(request.namespace)
-    used = usage.of(request.namespace, {request.uid, *without}) if quota else {}
+    used = usage.of(request.namespace, without=request.uid) if quota else {}
     return Decision(request, quota, used, census)
 
 

@@ -16,8 +16,8 @@ from aliquot.engine.topology import allows
 from aliquot.model import Gpu, Life, Request, Topology
 
 _DIVE = 1_500
-_LONG_DIVE = 60_000
-"""Steps."""
+_LONG_DIVE = 10_000
+"""Steps, before something else is tried and before it is given up."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,9 @@ class _Dive:
 def _decide(puzzle: Puzzle, order: Sequence[int]) -> Found:
     if puzzle.topology is Topology.ANY or max(puzzle.wants) == 1:
         packed = pack(puzzle)
-        return Found(None if packed.members is None else _by_container(puzzle, packed.members), packed.limited)
+        if packed.limited:
+            return _dive(puzzle, order, _LONG_DIVE)
+        return Found(None if packed.members is None else _by_container(puzzle, packed.members))
     found = _pack_groups(puzzle)
     if found.cards is None or _is_connected(puzzle, found.cards):
         return found
@@ -197,8 +199,10 @@ def _pack_groups(puzzle: Puzzle) -> Found:
             return []
         if at == len(groups) or (at, left) in failed:
             return None
-        able = left & _able(puzzle, groups[at])
-        for inside in _subsets(able):
+        after = sum(groups[at + 1 :])
+        for inside in _subsets(left & _able(puzzle, groups[at])):
+            if not _has_size(puzzle, groups[at], inside) or not _has_size(puzzle, after, left & ~inside):
+                continue
             key = (groups[at], inside)
             if key not in packed:
                 packed[key] = _pack_inside(puzzle, groups[at], inside)
@@ -221,6 +225,19 @@ def _pack_groups(puzzle: Puzzle) -> Found:
 
 def _able(puzzle: Puzzle, group: int) -> int:
     return sum(1 << one for one, want in enumerate(puzzle.wants) if (puzzle.allowed[one] & group).bit_count() >= want)
+
+
+def _has_size(puzzle: Puzzle, cards: int, members: int) -> bool:
+    """Whether cards have as much in all as containers need in all, if they all run at once."""
+    rows = bits(cards)
+    running = bits(members & puzzle.running)
+    if not rows:
+        return not members
+    return all(
+        sum(puzzle.wants[one] * min(puzzle.needs[one][row][measure] for row in rows) for one in running)
+        <= sum(puzzle.free[row][measure] for row in rows)
+        for measure in range(3)
+    )
 
 
 def _subsets(members: int) -> list[int]:

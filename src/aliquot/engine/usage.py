@@ -3,7 +3,7 @@
 Sums are integers: what is taken out again leaves exactly what was there before.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -82,7 +82,10 @@ class Usage:
     def add(self, uid: str, namespace: str, cards: NodeGpus, charges: Mapping[str, Charge]) -> None:
         """What a pod holds on a node, claimed or bound; what it was known to hold there before is replaced."""
         self.remove(uid, cards.node)
-        held = _Held(namespace, tuple(_held(cards, charges)))
+        counted = tuple((kind, amount) for kind, amount in _held(cards, charges) if amount != Amount())
+        if not counted:
+            return
+        held = _Held(namespace, counted)
         self._held.setdefault(uid, {})[cards.node] = held
         sums = self._sums.setdefault(namespace, {})
         for kind, amount in held.amounts:
@@ -103,14 +106,12 @@ class Usage:
         if not sums:
             del self._sums[held.namespace]
 
-    def of(self, namespace: str, without: Collection[str] = ()) -> Mapping[Kind, Amount]:
-        """What a namespace uses of each kind, not counting the pods `without` (by UID)."""
+    def of(self, namespace: str, without: str = "") -> Mapping[Kind, Amount]:
+        """What a namespace uses of each kind, not counting the pod `without`, by its UID."""
         sums = dict(self._sums.get(namespace, {}))
-        for uid in frozenset(without):
-            for held in self._held.get(uid, {}).values():
-                if held.namespace == namespace:
-                    for kind, amount in held.amounts:
-                        sums[kind] -= amount
+        for held in self._held.get(without, {}).values():
+            for kind, amount in held.amounts if held.namespace == namespace else ():
+                sums[kind] -= amount
         return {kind: amount for kind, amount in sums.items() if amount != Amount()}
 
 

@@ -1,7 +1,7 @@
-"""A GPU node: kubelet's device manager on real sockets, and the agent's device plug-in beside it."""
+"""A GPU node: kubelet's device manager on real sockets, and the agent's device plug-ins beside it."""
 
 import asyncio
-import contextlib
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -10,12 +10,13 @@ from typing import Any, Self
 import msgspec
 import pytest
 
-from aliquot.agent import cdi
+from aliquot.agent import cdi, checkpoint, rpc
 from aliquot.agent.handover import PATIENCE, HandOver, Pods
-from aliquot.agent.holders import Holders
-from aliquot.agent.plugin import DevicePlugin
+from aliquot.agent.holders import CHECKPOINT, Holders
+from aliquot.agent.plugin import DevicePlugin, offered
 from aliquot.agent.podresources import PodResources
-from aliquot.dialects import standard_dialects
+from aliquot.agent.proto import deviceplugin_pb2 as wire
+from aliquot.dialects import Dialect, Resource, standard_dialects
 from aliquot.dialects.gpushare import IDX
 from aliquot.embedded.api import resources
 from aliquot.embedded.kubelet_devices import DeviceManager
@@ -32,20 +33,28 @@ DIALECT = standard_dialects()["gpushare"]
 class AgentNode:
     """What the API server shows on the node is what the test has `show`n: the mirror is in its hand."""
 
-    def __init__(self, folder: Path, api: ScriptedApi, client: Client, cards: NodeGpus | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        api: ScriptedApi,
+        client: Client,
+        cards: NodeGpus | None = None,
+        dialects: Sequence[Dialect] = (DIALECT,),
+    ) -> None:
         self.cards = cards or make_cards()
+        self.dialects = dialects
         self.api = api
         self.clock = FakeClock(skip=1.0)
         """Of the hand-over: short sleeps pass at once."""
         self.looks = FakeClock()
-        """Of the plug-in, which looks for kubelet once a second."""
+        """Of the plug-ins, which look for kubelet once a second."""
         self.kubelet = DeviceManager(folder / "device-plugins")
         self.cdi_folder = folder / "cdi"
         self.cdi = cdi.Folder(self.cdi_folder, folder / "dev")
         self.shown: dict[str, Pod] = {}
         self.pods = Pods(lambda: list(self.shown.values()))
         self._client = client
-        self._serving: asyncio.Task[None] | None = None
+        self._serving: list[asyncio.Task[None]] = []
         (folder / "dev").mkdir()
         for gpu in self.cards.gpus:
             (folder / "dev" / f"nvidia{gpu.minor}").touch()
@@ -63,11 +72,17 @@ class AgentNode:
         await self.kubelet.__aexit__()
 
     async def start_agent(self) -> None:
-        self._serving = asyncio.create_task(self.plugin().serve())
+        plugins = self.plugins()
+        self._serving = [asyncio.create_task(plugin.serve()) for plugin in plugins]
         await self.registered()
 
     async def registered(self) -> None:
-        await until(lambda: any(self.kubelet.capacity().values()), "the plug-in is registered", passing=self.looks)
+        names = [resource.name for dialect in self.dialects for resource, _ in offered(dialect, self.cards)]
+        await until(
+            lambda: all(self.kubelet.capacity().get(name) for name in names),
+            "the plug-ins are registered",
+            passing=self.looks,
+        )
 
     async def restart_agent(self, cards: NodeGpus | None = None) -> None:
         """The agent forgets everything; the driver may show the cards in another way than before."""
@@ -77,37 +92,42 @@ class AgentNode:
         await self.start_agent()
 
     async def stop_agent(self) -> None:
-        assert self._serving is not None
-        self._serving.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._serving
+        for serving in self._serving:
+            serving.cancel()
+        await asyncio.gather(*self._serving, return_exceptions=True)
 
-    def plugin(self) -> DevicePlugin:
-        """A device plug-in with a memory of its own, as after a start of the agent."""
+    def plugins(self) -> list[DevicePlugin]:
+        """Device plug-ins with a memory of their own, as after a start of the agent."""
         holders = Holders(self.kubelet.folder, PodResources(self.kubelet.pod_resources, self.clock))
         self.hand_over = HandOver(
-            DIALECT, standard_dialects(), holders, self.pods, self.cards, self.cdi, self._client, self.clock
+            self.dialects, standard_dialects(), holders, self.pods, self.cards, self.cdi, self._client, self.clock
         )
-        return DevicePlugin(DIALECT, self.kubelet.folder, self.cards, self.hand_over, self.looks)
+        return [
+            DevicePlugin(resource, listed, self.kubelet.folder, self.hand_over, self.looks)
+            for dialect in self.dialects
+            for resource, listed in offered(dialect, self.cards)
+        ]
 
     # -- pods
 
-    def make(self, name: str = "p", gpu_mem: Any = 3, *, card: int | None = 0, **fields: Any) -> Pod:
-        """A bound pod, placed on a card or, with None, not placed at all; not shown yet."""
+    def make(self, name: str = "p", gpu_mem: Any = 3, *, card: int | Sequence[int] | None = 0, **fields: Any) -> Pod:
+        """A bound pod, placed on a card, on several or, with None, not placed at all; not shown yet."""
         manifest = pod_manifest(name, gpu_mem, node=self.cards.node, **fields)
         manifest["metadata"].setdefault("annotations", {})
         created = self.api.registry.create(resources.PODS, "default", manifest)
         pod = msgspec.convert(created.obj, Pod)
-        return pod if card is None else self.placed(pod, card)
+        return pod if card is None else self.placed(pod, *([card] if isinstance(card, int) else card))
 
-    def placed(self, pod: Pod, card: int, **forged: Any) -> Pod:
-        """The same pod with our record on it, or with one that names other values for the card."""
-        gpu = self.cards.by_index[card]
+    def placed(self, pod: Pod, *cards: int, **forged: Any) -> Pod:
+        """The same pod with our record on it, or with one that names other values for the cards."""
+        (dialect,) = (dialect for dialect in self.dialects if dialect.speaks(pod))
+        gpus = [self.cards.by_index[card] for card in cards]
         slices = {
-            c.name: (replace(cut(c.part, gpu, self.cards.unit_mib), **forged),) for c in DIALECT.demand(pod).containers
+            c.name: tuple(replace(cut(c.part, gpu, self.cards.unit_mib), **forged) for gpu in gpus)
+            for c in dialect.demand(pod).containers
         }
-        record = write_placement(Placement(self.cards.node, DIALECT.name, slices))
-        return self.annotated(pod, **{PLACEMENT: record, IDX: str(card)})
+        record = write_placement(Placement(self.cards.node, dialect.name, slices))
+        return self.annotated(pod, **{PLACEMENT: record, IDX: ",".join(map(str, cards))})
 
     def annotated(self, pod: Pod, **annotations: str) -> Pod:
         def change(obj: dict[str, Any]) -> dict[str, Any]:
@@ -134,6 +154,14 @@ class AgentNode:
         """kubelet starts a container; returns the environment that its CDI names give it."""
         names = await self.kubelet.pre_start(pod, container)
         return self.environment(*names)
+
+    async def pre_start(self, pod: Pod, resource: Resource, container: str = "main") -> None:
+        """kubelet calls the plug-in of one resource, and no other yet."""
+        grants = checkpoint.read(self.kubelet.folder / CHECKPOINT, {resource.name})
+        (ids,) = (grant.ids for grant in grants if (grant.pod_uid, grant.container) == (pod.metadata.uid, container))
+        request = wire.PreStartContainerRequest(devices_ids=ids)
+        async with rpc.channel(self.kubelet.folder / resource.socket) as channel:
+            await rpc.call(channel, "/v1beta1.DevicePlugin/PreStartContainer", request, wire.PreStartContainerResponse)
 
     async def start_all(self, pod: Pod) -> dict[str, dict[str, str]]:
         return {container.name: await self.start(pod, container.name) for container, _ in pod.containers()}

@@ -10,7 +10,6 @@ import pytest
 
 from aliquot import agent
 from aliquot.agent.inventory import Publisher
-from aliquot.dialects import standard_dialects
 from aliquot.embedded.api import resources
 from aliquot.embedded.api.deletion import DeleteRequest
 from aliquot.embedded.kubelet_devices import DeviceManager
@@ -22,6 +21,7 @@ from tests.factories import GPU_COUNT, GPU_MEM, make_cards, make_node, node_mani
 from tests.fakes import FakeClock, FakeRuntime, ScriptedApi, answer, held, until
 
 CARDS = make_cards()
+OFFERED = {GPU_MEM: 30, GPU_COUNT: 2}
 TIDY_SECONDS = 10.0
 
 
@@ -46,10 +46,12 @@ def settings(folder: Path, **fields: Any) -> agent.Settings:
 
 
 @asynccontextmanager
-async def running(folder: Path, client: Client, clock: FakeClock) -> AsyncIterator[DeviceManager]:
+async def running(
+    folder: Path, client: Client, clock: FakeClock, offers: dict[str, int] = OFFERED, **fields: Any
+) -> AsyncIterator[DeviceManager]:
     async with DeviceManager(folder / "device-plugins") as kubelet:
-        task = asyncio.create_task(agent.run(settings(folder), client, FakeNvml(*CARDS.gpus), clock))
-        await until(lambda: any(kubelet.capacity().values()), "the agent is registered")
+        task = asyncio.create_task(agent.run(settings(folder, **fields), client, FakeNvml(*CARDS.gpus), clock))
+        await until(lambda: kubelet.capacity().items() >= offers.items(), "the agent is registered")
         yield kubelet
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -69,10 +71,10 @@ async def test_the_agent_publishes_its_cards_and_their_number(
     folder: Path, client: Client, scripted: ScriptedApi, clock: FakeClock
 ) -> None:
     async with running(folder, client, clock) as kubelet:
-        await until(lambda: GPU_COUNT in shown(scripted)["status"]["allocatable"])
+        await until(lambda: INVENTORY in shown(scripted)["metadata"].get("annotations", {}))
         assert read_inventory("n1", shown(scripted)["metadata"]["annotations"][INVENTORY]) == CARDS
-        assert shown(scripted)["status"]["capacity"][GPU_COUNT] == "2"
-        assert kubelet.capacity() == {GPU_MEM: 30}
+        assert kubelet.capacity() == OFFERED
+        assert [seen.path for seen in scripted.writes()] == ["/api/v1/nodes/n1"], "kubelet alone writes the status"
 
 
 @pytest.mark.usefixtures("node")
@@ -81,18 +83,49 @@ async def test_what_somebody_removes_is_written_again(
 ) -> None:
     """As kubelet does on a node that is made anew."""
     async with running(folder, client, clock):
-        await until(lambda: GPU_COUNT in shown(scripted)["status"]["allocatable"])
-        await client.patch(NODES, "n1", {"metadata": {"annotations": {INVENTORY: None}}})
-        await client.patch(NODES, "n1", {"status": {"capacity": {GPU_COUNT: "0"}}}, part="status")
         await until(lambda: INVENTORY in shown(scripted)["metadata"].get("annotations", {}))
-        await until(lambda: shown(scripted)["status"]["capacity"][GPU_COUNT] == "2")
+        await client.patch(NODES, "n1", {"metadata": {"annotations": {INVENTORY: None}}})
+        await until(lambda: INVENTORY in shown(scripted)["metadata"].get("annotations", {}))
         scripted.registry.delete(resources.NODES, "", "n1", DeleteRequest())
         scripted.registry.create(resources.NODES, "", node_manifest("n1"))
         await until(lambda: INVENTORY in shown(scripted)["metadata"].get("annotations", {}))
 
 
+@pytest.mark.usefixtures("node")
+async def test_an_agent_serves_every_resource_of_the_dialects_that_it_is_told(
+    folder: Path, client: Client, scripted: ScriptedApi, clock: FakeClock
+) -> None:
+    """keti's cards are cut into slots, which the inventory tells."""
+    offers = {"keti.com/mpsgpu": 20, "tencent.com/vcuda-core": 200, "tencent.com/vcuda-memory": 120}
+    async with running(folder, client, clock, offers, dialects=("tencent", "keti", "tencent")) as kubelet:
+        assert kubelet.capacity() == offers
+        await until(lambda: INVENTORY in shown(scripted)["metadata"].get("annotations", {}))
+        inventory = read_inventory("n1", shown(scripted)["metadata"]["annotations"][INVENTORY])
+        assert [gpu.slots for gpu in inventory.gpus] == [10, 10]
+
+
+@pytest.mark.parametrize(
+    ("dialects", "text"),
+    [
+        pytest.param(["nobody"], "no dialect is called nobody; there are aliquot, gpushare", id="an unknown one"),
+        pytest.param([], "name at least one dialect to serve", id="none"),
+        pytest.param(
+            ["hami", "nvidia"],
+            "hami and nvidia both use nvidia.com/gpu; a node can serve only one of them",
+            id="two that share a resource",
+        ),
+    ],
+)
+async def test_dialects_that_cannot_be_served_are_named_before_anything_is_made(
+    folder: Path, client: Client, dialects: list[str], text: str
+) -> None:
+    with pytest.raises(BadConfig, match=f"--dialect: {text}"):
+        await agent.run(settings(folder, dialects=dialects), client, FakeNvml(*CARDS.gpus))
+    assert list(folder.iterdir()) == []
+
+
 async def test_nothing_is_written_when_nothing_differs(client: Client, scripted: ScriptedApi, clock: FakeClock) -> None:
-    publisher = Publisher(client, [standard_dialects()["gpushare"]], CARDS, clock)
+    publisher = Publisher(client, CARDS, clock)
     await publisher.publish()
     publisher.see(make_node("n1", CARDS))
     await publisher.publish()
@@ -101,7 +134,7 @@ async def test_nothing_is_written_when_nothing_differs(client: Client, scripted:
 
 @pytest.mark.usefixtures("node")
 async def test_a_write_that_fails_is_tried_again(client: Client, scripted: ScriptedApi, clock: FakeClock) -> None:
-    publisher = Publisher(client, [standard_dialects()["gpushare"]], CARDS, clock)
+    publisher = Publisher(client, CARDS, clock)
     publisher.see(make_node("n1"))
     scripted.script("PATCH", "/nodes/n1$", answer(403, message="no"))
     with pytest.raises(Exception, match="no"):
@@ -166,7 +199,7 @@ async def test_a_spec_that_cannot_be_read_is_left_and_ends_nothing(
         for _ in range(2):
             await tidied(clock)
         assert (odd.exists(), gone.exists()) == (True, False)
-        assert kubelet.capacity() == {GPU_MEM: 30}
+        assert kubelet.capacity() == OFFERED
 
 
 @pytest.mark.usefixtures("node")
@@ -201,7 +234,8 @@ async def test_a_cdi_folder_that_cannot_be_used_is_named_before_anything_is_made
 async def test_a_missing_device_plugins_folder_ends_the_agent_in_words(
     folder: Path, client: Client, clock: FakeClock
 ) -> None:
-    with pytest.RaisesGroup(pytest.RaisesExc(BadConfig, match="cannot serve on the socket .*: is its folder there")):
+    failed = pytest.RaisesExc(BadConfig, match="cannot serve on the socket .*: is its folder there")
+    with pytest.RaisesGroup(failed, failed):
         await agent.run(settings(folder), client, FakeNvml(*CARDS.gpus), clock)
 
 

@@ -16,17 +16,19 @@ from aliquot.dialects.gpushare import IDX
 from aliquot.embedded.kubelet_devices import DeviceManager
 from aliquot.errors import BadConfig, Refused
 from aliquot.kube import Client
-from tests.factories import GPU_MEM
+from tests.factories import GPU_COUNT, GPU_MEM
 from tests.fakes import SECONDS, ScriptedApi, until
 from tests.integration.agent.node import DIALECT, AgentNode
 
+SOCKET = DIALECT.resources[0].socket
+
 
 async def test_kubelet_is_offered_one_id_per_unit(node: AgentNode) -> None:
-    assert node.kubelet.capacity() == {GPU_MEM: 30}
+    assert node.kubelet.capacity() == {GPU_MEM: 30, GPU_COUNT: 2}
 
 
 async def test_the_plug_in_registers_as_the_original_and_asks_for_prestart(node: AgentNode) -> None:
-    async with rpc.channel(node.kubelet.folder / "aliyungpushare.sock") as channel:
+    async with rpc.channel(node.kubelet.folder / SOCKET) as channel:
         options = await rpc.call(
             channel, "/v1beta1.DevicePlugin/GetDevicePluginOptions", wire.Empty(), wire.DevicePluginOptions
         )
@@ -36,7 +38,7 @@ async def test_the_plug_in_registers_as_the_original_and_asks_for_prestart(node:
 async def test_allocate_never_refuses_and_never_promises_a_name_twice(node: AgentNode) -> None:
     requests = [["GPU-n1-0-_-0"], ["GPU-n1-0-_-0"], ["never heard of"], [], ["x"] * 1000]
     promised = []
-    async with rpc.channel(node.kubelet.folder / "aliyungpushare.sock") as channel:
+    async with rpc.channel(node.kubelet.folder / SOCKET) as channel:
         for ids in requests:
             request = wire.AllocateRequest(container_requests=[wire.ContainerAllocateRequest(devices_ids=ids)])
             answer = await rpc.call(channel, "/v1beta1.DevicePlugin/Allocate", request, wire.AllocateResponse)
@@ -48,7 +50,7 @@ async def test_allocate_never_refuses_and_never_promises_a_name_twice(node: Agen
 
 
 async def test_a_refusal_at_prestart_reaches_kubelet_as_text(node: AgentNode) -> None:
-    async with rpc.channel(node.kubelet.folder / "aliyungpushare.sock") as channel:
+    async with rpc.channel(node.kubelet.folder / SOCKET) as channel:
         request = wire.PreStartContainerRequest(devices_ids=["GPU-n1-0-_-0"])
         with pytest.raises(grpc.aio.AioRpcError) as error:
             await rpc.call(channel, "/v1beta1.DevicePlugin/PreStartContainer", request, wire.PreStartContainerResponse)
@@ -84,24 +86,24 @@ async def test_the_plug_in_registers_again_when_kubelet_restarts(
 
 async def test_the_plug_in_comes_back_when_its_socket_is_removed(node: AgentNode) -> None:
     """A real kubelet removes every socket of its folder when it starts."""
-    path = node.kubelet.folder / DIALECT.socket
+    path = node.kubelet.folder / SOCKET
     path.unlink()
     await until(path.exists, "the socket is there again", passing=node.looks)
     await node.registered()
 
 
 async def test_a_rival_on_the_same_socket_is_named_and_left_alone(node: AgentNode) -> None:
-    with pytest.raises(BadConfig, match=f"another device plug-in serves aliyun.com/gpu-mem on .*{DIALECT.socket}"):
-        await asyncio.wait_for(node.plugin().serve(), SECONDS)
-    assert node.kubelet.capacity() == {GPU_MEM: 30}
+    with pytest.raises(BadConfig, match=f"another device plug-in serves aliyun.com/gpu-mem on .*{SOCKET}"):
+        await asyncio.wait_for(node.plugins()[0].serve(), SECONDS)
+    assert node.kubelet.capacity() == {GPU_MEM: 30, GPU_COUNT: 2}
 
 
 async def test_a_rival_that_came_with_a_restart_of_kubelet_keeps_its_socket_and_is_named(node: AgentNode) -> None:
     """kubelet removes every socket when it starts, and whoever is first serves on the path from then on."""
     await node.stop_agent()
-    serving = asyncio.create_task(node.plugin().serve())
-    await node.registered()
-    path = node.kubelet.folder / DIALECT.socket
+    serving = asyncio.create_task(node.plugins()[0].serve())
+    await until(lambda: node.kubelet.capacity()[GPU_MEM], "the plug-in is registered", passing=node.looks)
+    path = node.kubelet.folder / SOCKET
     path.unlink()
     with socket.socket(socket.AF_UNIX) as rival:
         rival.bind(str(path))
@@ -124,8 +126,8 @@ async def test_a_folder_in_which_no_socket_can_be_is_named(
     node.kubelet.folder = folder / name
     if name != "gone":
         node.kubelet.folder.mkdir()
-    with pytest.raises(BadConfig, match=f"cannot serve on the socket {folder / name}/{DIALECT.socket}"):
-        await asyncio.wait_for(node.plugin().serve(), SECONDS)
+    with pytest.raises(BadConfig, match=f"cannot serve on the socket {folder / name}/{SOCKET}"):
+        await asyncio.wait_for(node.plugins()[0].serve(), SECONDS)
 
 
 async def test_the_socket_of_a_plug_in_that_died_is_replaced(
@@ -134,14 +136,14 @@ async def test_the_socket_of_a_plug_in_that_died_is_replaced(
     node = AgentNode(folder, scripted, client)
     node.kubelet.folder.mkdir(parents=True)
     with socket.socket(socket.AF_UNIX) as dead:  # asyncio would remove the file since Python 3.13
-        dead.bind(str(node.kubelet.folder / DIALECT.socket))
+        dead.bind(str(node.kubelet.folder / SOCKET))
     async with node:
-        assert node.kubelet.capacity() == {GPU_MEM: 30}
+        assert node.kubelet.capacity() == {GPU_MEM: 30, GPU_COUNT: 2}
 
 
 async def test_the_plug_in_leaves_no_socket_behind(node: AgentNode) -> None:
     await node.stop_agent()
-    assert not (node.kubelet.folder / DIALECT.socket).exists()
+    assert not (node.kubelet.folder / SOCKET).exists()
     await node.start_agent()
 
 

@@ -41,6 +41,11 @@ FAILS: list[Any] = [
         ["agent", "--node-name", "n1", "--kubeconfig", "{good}"], "NVML does not start", id="an agent without a driver"
     ),
     pytest.param(
+        ["agent", "--node-name", "n1", "--kubeconfig", "{good}", "--dialect", "gpushare", "--dialect", "nobody"],
+        "--dialect: no dialect is called nobody; there are aliquot, gpushare",
+        id="an agent with an unknown dialect",
+    ),
+    pytest.param(
         ["demo", "--exit", "--seconds", "1e-9"], "not every sample pod runs after 1e-09 s", id="a demo without time"
     ),
     pytest.param(["demo", "--exit", "--api-port", "{taken}"], "{taken}", id="a demo whose port is taken"),

@@ -460,7 +460,7 @@ def test_no_other_dialect_speaks_for_its_pods(prefix: str) -> None:
 
 
 def test_the_socket_of_the_first_generation_in_percent_is_the_original_s() -> None:
-    assert Elastic("nano-gpu").socket == "nano-gpu.sock"
+    assert Elastic("nano-gpu").resources[0].socket == "nano-gpu.sock"
 
 
 @pytest.mark.parametrize("reason", list(Reason))

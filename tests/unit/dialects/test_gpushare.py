@@ -1,5 +1,6 @@
 """gpushare's words: what it asks for, what it writes, what its containers find."""
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -15,10 +16,10 @@ from tests.factories import (
     GPU_MEM,
     container_manifest,
     make_cards,
+    make_gpu,
     make_node,
     make_placement,
     make_pod,
-    make_request,
 )
 
 DIALECTS = standard_dialects()
@@ -167,8 +168,16 @@ def test_a_card_sells_whole_units(mib: int, units: int) -> None:
     assert len(GPUSHARE.device_ids(GPU_MEM, make_cards(mib=(mib,)))) == units
 
 
-def test_the_number_of_cards_is_a_resource_of_the_node() -> None:
-    assert GPUSHARE.node_resources(make_cards()) == {"aliyun.com/gpu-count": 2}
+def test_the_number_of_cards_has_an_id_per_card() -> None:
+    expected = [("GPU-n1-0", "GPU-n1-0"), ("GPU-n1-1", "GPU-n1-1")]
+    assert GPUSHARE.device_ids(GPU_COUNT, make_cards()) == expected
+
+
+@pytest.mark.parametrize(("resource", "ids"), [(GPU_MEM, 15), (GPU_COUNT, 1)])
+def test_a_card_that_is_cut_into_instances_is_not_offered_nor_are_these(resource: str, ids: int) -> None:
+    instance = make_gpu(2, uuid="MIG-1", parent="GPU-n1-1", profile="1g.5gb")
+    cards = make_cards()
+    assert len(GPUSHARE.device_ids(resource, replace(cards, gpus=(*cards.gpus, instance)))) == ids
 
 
 # -- reading back

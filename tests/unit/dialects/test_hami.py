@@ -324,7 +324,7 @@ def test_ids_are_those_of_the_original() -> None:
     ids = HAMI.device_ids(GPU, make_cards())
     assert ids[:2] == [("GPU-n1-0-0", "GPU-n1-0"), ("GPU-n1-0-1", "GPU-n1-0")]
     assert len(ids) == 20
-    assert HAMI.socket == "nvidia-gpu.sock"
+    assert HAMI.resources[0].socket == "nvidia-gpu.sock"
 
 
 # -- reading back

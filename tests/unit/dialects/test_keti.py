@@ -147,7 +147,7 @@ def test_ids_are_those_of_the_original(slots: int, ids: int) -> None:
 
 
 def test_the_socket_is_the_original_s() -> None:
-    assert KETI.socket == "nvidia-keti-mpsgpu.sock"
+    assert KETI.resources[0].socket == "nvidia-keti-mpsgpu.sock"
 
 
 @pytest.mark.parametrize(

@@ -259,7 +259,7 @@ def test_ids_are_uuids(resource: str, ids: list[str]) -> None:
 
 
 def test_every_resource_has_the_plug_in_s_socket() -> None:
-    assert NVIDIA.socket == "nvidia-gpu.sock"
+    assert NVIDIA.resources[0].socket == "nvidia-gpu.sock"
     assert [r.socket for r in NVIDIA.resources if r.name == MIG] == ["nvidia-mig-1g.5gb.sock"]
     assert len({r.name for r in NVIDIA.resources}) == len(NVIDIA.resources)
 

@@ -23,7 +23,7 @@ def fleet_of(*states: NodeState) -> Fleet:
     return fleet
 
 
-@settings(max_examples=10000)
+@settings(max_examples=120)
 @given(node_states(), requests())
 def test_the_search_finds_a_way_exactly_if_there_is_one(state: NodeState, request: Request) -> None:
     way = arrange(state, request)
@@ -31,7 +31,7 @@ def test_the_search_finds_a_way_exactly_if_there_is_one(state: NodeState, reques
     assert way is None or plain.is_sound(state, request, way)
 
 
-@settings(max_examples=10000)
+@settings(max_examples=120)
 @given(pairs, requests(), st.sampled_from(["binpack", "spread", "tightest", "topology,binpack"]))
 def test_the_judgement_fits_exactly_where_there_is_a_way(
     states: tuple[NodeState, ...], request: Request, policy: str

@@ -1,5 +1,6 @@
 """judge() against a plain search that is too simple to be wrong."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,7 +8,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aliquot.engine import Fleet, judge
-from aliquot.model import CORES, Charge, Gpu, NodeGpus, Reason, Request, Unit
+from aliquot.errors import BadDemand
+from aliquot.model import (
+    CORES,
+    Charge,
+    ContainerRequest,
+    Gpu,
+    Life,
+    Memory,
+    Mode,
+    ModelWish,
+    NodeGpus,
+    Part,
+    Placement,
+    Reason,
+    Request,
+    Topology,
+    Unit,
+    Wishes,
+)
+from aliquot.model import charges as charges_of
 from tests.factories import make_cards, make_gpu, make_request
 
 Used = dict[str, Charge]
@@ -42,38 +62,36 @@ def build(shape: dict[str, Any]) -> list[tuple[NodeGpus, Used]]:
 
 def search(cards: NodeGpus, used: Used, request: Request) -> Gpu | None:
     """The healthy card with the least memory that still suffices; of equal ones the first."""
-    need = request.memory.mib(cards.unit_mib)
+    part = request.containers[0].part
     best: Gpu | None = None
     for gpu in cards.gpus:
+        need = part.memory.mib(gpu, cards.unit_mib)
         free_mib = max(0, gpu.mib - used[gpu.uuid].mib)
         free_cores = max(0, CORES - used[gpu.uuid].cores)
-        suffices = gpu.healthy and free_mib >= need and free_cores >= max(1, request.cores)
+        suffices = gpu.healthy and free_mib >= need and free_cores >= max(1, part.cores)
         if suffices and (best is None or free_mib < max(0, best.mib - used[best.uuid].mib)):
             best = gpu
     return best
 
 
-@given(fleets, st.integers(1, 12), st.sampled_from([0, 0, 1, 30, 100]), st.sampled_from(list(Unit)))
+@given(fleets, st.integers(1, 12), st.sampled_from([0, 0, 1, 30, 100]), st.sampled_from([Unit.MIB, Unit.NODE]))
 def test_every_node_is_judged_as_a_plain_search_judges_it(
     shape: dict[str, Any], amount: int, cores: int, unit: Unit
 ) -> None:
     nodes = build(shape)
     request = make_request(amount, cores=cores, unit=unit)
     judgement = judge(fleet_of(*nodes), request, "tightest")
-    left = {}
     for cards, used in nodes:
         gpu = search(cards, used, request)
         placement = judgement.placement(cards.node)
         if gpu is None:
             assert placement is None
-            assert judgement.refusal(cards.node) is (Reason.NO_CARD_FITS if cards.gpus else Reason.NO_GPUS)
+            assert judgement.refusal(cards.node) is not None
+            assert (judgement.refusal(cards.node) is Reason.NO_GPUS) is (not cards.gpus)
         else:
             assert placement is not None
             assert judgement.refusal(cards.node) is None
             assert {part.uuid for part in placement.slices()} == {gpu.uuid}
-            left[cards.node] = gpu.mib - used[gpu.uuid].mib - request.memory.mib(cards.unit_mib)
-    best = min(left, key=lambda node: (left[node], node), default=None)
-    assert judgement.best([cards.node for cards, _ in nodes]) == best
 
 
 # -- scenarios of the original gpushare
@@ -135,3 +153,193 @@ def test_an_empty_fleet_takes_nobody() -> None:
     judgement = judge(Fleet(), make_request(), "tightest")
     assert judgement.best([]) is None
     assert judgement.refusal("n1") is Reason.UNKNOWN_NODE
+
+
+# -- the best node
+
+
+def test_the_best_node_is_the_fullest_of_those_that_are_asked_for() -> None:
+    nodes = [(make_cards(name), {f"GPU-{name}-0": Charge(0, held, shares=1)}) for name, held in HELD.items()]
+    judgement = judge(fleet_of(*nodes), make_request(5), "tightest")
+    assert judgement.best() == "full"
+    assert judgement.best(["empty", "half", "ghost"]) == "half"
+    assert judgement.best(["ghost"]) is None
+    assert set(judgement.scores([*HELD, "ghost"])) == set(HELD)
+
+
+HELD = {"empty": 0, "half": 7168, "full": 10240}
+
+
+def test_equal_nodes_go_by_name() -> None:
+    nodes = [(make_cards(name), dict[str, Charge]()) for name in ("b", "a", "c")]
+    assert judge(fleet_of(*nodes), make_request(5)).best() == "a"
+
+
+def test_where_the_first_policy_sees_no_difference_the_next_decides() -> None:
+    cards = make_cards(mib=(30720, 15360, 15360))
+    used = {"GPU-n1-2": Charge(0, 1024, shares=1)}
+    request = make_request(5)
+    chosen = {
+        policy: [
+            part.index for part in (judge(fleet_of((cards, used)), request, policy).placement("n1") or EMPTY).slices()
+        ]
+        for policy in ("topology", "topology,tightest", "topology, spread")
+    }
+    assert chosen == {"topology": [0], "topology,tightest": [2], "topology, spread": [0]}
+
+
+EMPTY = Placement("n1", "gpushare", {})
+
+
+@pytest.mark.parametrize(
+    ("policies", "words"),
+    [
+        pytest.param(("fullest", "binpack"), ["aliquot.io/gpu-policy", "'fullest'", "binpack, "], id="GPU policy"),
+        pytest.param(("binpack", "topology,"), ["aliquot.io/node-policy", "''", "spread"], id="node policy"),
+    ],
+)
+def test_a_policy_that_there_is_not_is_named_with_those_that_there_are(
+    policies: tuple[str, str], words: list[str]
+) -> None:
+    with pytest.raises(BadDemand) as error:
+        judge(Fleet(), make_request(), *policies)
+    assert all(word in str(error.value) for word in words)
+
+
+# -- reasons
+
+
+A100 = "NVIDIA A100-SXM4-40GB"
+
+
+def one_card(**fields: Any) -> NodeGpus:
+    return NodeGpus("n1", (make_gpu(**fields),), 1024)
+
+
+def wishing(request: Request, **wishes: Any) -> Request:
+    return replace(request, wishes=Wishes(**wishes))
+
+
+TWO_CARDS = replace(make_request(), containers=(ContainerRequest("c", Part(cards=2, memory=Memory(1))),))
+SLOT = replace(make_request(), containers=(ContainerRequest("c", Part(slots=1, memory=Memory(1, Unit.SLOT))),))
+
+
+@pytest.mark.parametrize(
+    ("cards", "used", "request_", "reason"),
+    [
+        pytest.param(make_cards(mib=()), {}, make_request(), Reason.NO_GPUS, id="no cards"),
+        pytest.param(
+            replace(make_cards(), dialects=frozenset({"tencent"})), {}, make_request(), Reason.NOT_SERVED, id="dialect"
+        ),
+        pytest.param(
+            make_cards(), {}, wishing(make_request(), models=(ModelWish(("A100",)),)), Reason.WRONG_MODEL, id="model"
+        ),
+        pytest.param(
+            make_cards(), {}, wishing(make_request(), only_uuids=frozenset({"GPU-x"})), Reason.WRONG_CARD, id="uuid"
+        ),
+        pytest.param(make_cards(), {}, wishing(make_request(), mig="1g.5gb"), Reason.WRONG_CARD, id="no instance"),
+        pytest.param(one_card(profile="1g.5gb"), {}, make_request(), Reason.WRONG_CARD, id="only an instance"),
+        pytest.param(one_card(healthy=False), {}, make_request(), Reason.NOT_SELLABLE, id="unhealthy"),
+        pytest.param(one_card(cordoned=True), {}, make_request(), Reason.NOT_SELLABLE, id="cordoned"),
+        pytest.param(one_card(mode=Mode.EXCLUSIVE), {}, make_request(), Reason.WRONG_MODE, id="only whole"),
+        pytest.param(one_card(mode=Mode.MPS, slots=4), {}, make_request(), Reason.WRONG_MODE, id="only MPS"),
+        pytest.param(one_card(), {}, SLOT, Reason.WRONG_MODE, id="no slots"),
+        pytest.param(
+            one_card(slots=4),
+            {"GPU-n1-0": Charge(0, 1, shares=1)},
+            SLOT,
+            Reason.WRONG_MODE,
+            id="shared without MPS now",
+        ),
+        pytest.param(
+            one_card(slots=4), {"GPU-n1-0": Charge(25, 1, slots=1)}, make_request(), Reason.WRONG_MODE, id="by MPS now"
+        ),
+        pytest.param(make_cards(), {}, make_request(16), Reason.TOO_LARGE, id="larger than a card"),
+        pytest.param(one_card(), {}, TWO_CARDS, Reason.TOO_LARGE, id="more cards than there are"),
+        pytest.param(
+            make_cards(),
+            {},
+            wishing(TWO_CARDS, topology=Topology.NVLINK),
+            Reason.NO_TOPOLOGY,
+            id="not connected",
+        ),
+        pytest.param(
+            make_cards(mib=(15360,)),
+            {"GPU-n1-0": Charge(0, 15000, shares=1)},
+            make_request(),
+            Reason.NO_CARD_FITS,
+            id="full",
+        ),
+    ],
+)
+def test_a_refusal_gives_the_most_telling_reason(
+    cards: NodeGpus, used: Used, request_: Request, reason: Reason
+) -> None:
+    assert judge(fleet_of((cards, used)), request_).refusals(["n1"]) == {"n1": reason}
+
+
+def test_a_search_that_was_given_up_is_not_called_full() -> None:
+    parts = [Part(memory=Memory(5001 + 7 * place), cores=place % 7) for place in range(40)]
+    containers = tuple(ContainerRequest(f"c{place}", part) for place, part in enumerate(parts))
+    request = Request("u", "default/p", "aliquot", containers)
+    judgement = judge(fleet_of((make_cards(mib=[10000] * 39), {})), request)
+    assert judgement.refusal("n1") is Reason.SEARCH_LIMIT
+
+
+def test_a_veto_outweighs_room() -> None:
+    nodes = fleet_of((make_cards("a"), {}), (make_cards("b"), {}))
+    judgement = judge(nodes, make_request(), vetoes={"a": Reason.WRONG_POOL, "ghost": Reason.WRONG_POOL})
+    assert judgement.refusals(["a", "b"]) == {"a": Reason.WRONG_POOL}
+    assert (judgement.placement("a"), judgement.best()) == (None, "b")
+
+
+def test_cards_of_a_banned_model_are_left_alone() -> None:
+    mixed = NodeGpus("mixed", (make_gpu(0, "mixed"), make_gpu(1, "mixed", model=A100)), 1024)
+    judgement = judge(
+        fleet_of((make_cards(), {}), (mixed, {})), make_request(), banned_models={"Tesla T4": Reason.OVER_QUOTA}
+    )
+    assert judgement.refusals(["n1", "mixed"]) == {"n1": Reason.OVER_QUOTA}
+    placement = judgement.placement("mixed")
+    assert placement is not None
+    assert [part.index for part in placement.slices()] == [1]
+
+
+# -- several containers on many nodes
+
+
+def test_containers_are_placed_apart_where_one_card_has_no_room_for_both() -> None:
+    nodes = [(make_cards(f"n{number}", mib=(15360, 15360)), dict[str, Charge]()) for number in range(3)]
+    parts = {"a": Part(memory=Memory(10000)), "b": Part(memory=Memory(9000)), "c": Part(memory=Memory(6000))}
+    request = Request("u", "p", "aliquot", tuple(ContainerRequest(name, part) for name, part in parts.items()))
+    placement = judge(fleet_of(*nodes), request).placement("n1")
+    assert placement is not None
+    assert {name: [part.index for part in slices] for name, slices in placement.containers.items()} == {
+        "a": [0],
+        "b": [1],
+        "c": [1],
+    }
+
+
+def test_a_node_on_which_greed_fails_is_searched() -> None:
+    """The largest first on the fullest card leaves 20 + 30 for 30 + 30."""
+    used = {"GPU-n1-0": Charge(20, 0, shares=1), "GPU-n1-1": Charge(10, 0, shares=1)}
+    parts = (Part(cores=60), Part(cores=50), Part(cores=30), Part(cores=30))
+    request = Request("u", "p", "aliquot", tuple(ContainerRequest(f"c{n}", part) for n, part in enumerate(parts)))
+    judgement = judge(fleet_of((make_cards(), used)), request)
+    assert judgement.refusal("n1") is None
+    placement = judgement.placement("n1")
+    assert placement is not None
+    held = charges_of(placement, request)
+    assert {uuid: charge.cores for uuid, charge in held.items()} == {"GPU-n1-0": 80, "GPU-n1-1": 90}
+    assert [rows.ravel().tolist() for _, rows in judgement.outcome.views] == [
+        [part.index for part in placement.containers[f"c{n}"]] for n in range(4)
+    ]
+
+
+def test_what_a_pod_takes_of_a_node_counts_init_containers_as_max() -> None:
+    lives = (Life.SIDECAR, Life.INIT, Life.MAIN)
+    parts = zip(lives, (1000, 9000, 4000), strict=True)
+    containers = (ContainerRequest(life.value, Part(memory=Memory(mib)), life) for life, mib in parts)
+    judgement = judge(fleet_of((make_cards(mib=(15360,)), {})), Request("u", "p", "aliquot", tuple(containers)))
+    outcome = judgement.outcome
+    assert (outcome.taken_mib.tolist(), outcome.after_mib[0].tolist()) == ([10000], [5360])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from aliquot.engine.quota import Decision, decide
 from aliquot.engine.quota_map import Quotas
 from aliquot.engine.usage import Census, Usage, kind_of
-from aliquot.model import Charge, ContainerRequest, Gpu, Life, Memory, NodeGpus, Part, Reason, Request, Unit, Wishes
+from aliquot.model import Charge, ContainerRequest, Life, Memory, NodeGpus, Part, Reason, Request, Unit, Wishes
 from tests.factories import T4, make_gpu
 
 M40 = 12288
@@ -37,14 +37,17 @@ class Cluster:
         self.usage.add(uid, namespace, cards, {gpu.uuid: c for gpu, c in zip(cards.gpus, charges, strict=False)})
         return self
 
-    def decide(self, *parts: Part, namespace: str = "foo", uid: str = "new", **fields: Any) -> Decision:
+    def decide(self, *parts: Part, uid: str = "new", lives: Sequence[Life] = (), **fields: Any) -> Decision:
         quotas, census = Quotas(), Census()
         quotas.read(None if self.quota is None else json.dumps(self.quota))
         assert not quotas.trouble
         for cards in self.nodes:
             census.put(cards)
-        containers = tuple(ContainerRequest(f"c{place}", part) for place, part in enumerate(parts))
-        request = Request(uid, f"{namespace}/p", "tencent", containers, **fields)
+        containers = tuple(
+            ContainerRequest(f"c{place}", part, life)
+            for place, (part, life) in enumerate(zip(parts, lives or [Life.MAIN] * len(parts), strict=True))
+        )
+        request = Request(uid, "foo/p", "tencent", containers, **fields)
         return decide(quotas, self.usage, census, request)
 
 
@@ -134,14 +137,10 @@ def test_a_mig_instance_counts_as_its_part_of_the_card() -> None:
     assert (line.used, line.needs, line.missing) == (Fraction(1, 4), Fraction(1, 4), 0)
 
 
-def test_init_containers_count_as_max() -> None:
-    cluster = Cluster(by_cards(M40=1), TWO)
-    decision = cluster.decide(cores(60), cores(60))
-    parts = decision.request.containers
-    first = replace(parts[0], life=Life.INIT)
-    assert decision.banned_models
-    request = replace(decision.request, containers=(first, parts[1]))
-    assert "Tesla M40" not in replace(decision, request=request, _verdicts={}).banned_models
+@pytest.mark.parametrize(("life", "banned"), [(Life.MAIN, True), (Life.SIDECAR, True), (Life.INIT, False)])
+def test_init_containers_count_as_max_and_the_rest_as_sum(life: Life, banned: bool) -> None:
+    decision = Cluster(by_cards(M40=1), TWO).decide(cores(60), cores(60), lives=(life, Life.MAIN))
+    assert ("Tesla M40" in decision.banned_models) is banned
 
 
 def test_what_the_pod_holds_already_is_not_counted_twice() -> None:
@@ -153,14 +152,6 @@ def test_what_the_pod_holds_already_is_not_counted_twice() -> None:
 def test_other_namespaces_do_not_count() -> None:
     cluster = Cluster(by_cards(M40=1, P100=1), TWO).hold("x", 0, FULL, namespace="bar")
     assert cluster.decide(WHOLE).banned_models == {}
-
-
-def test_pods_that_would_end_can_be_left_out() -> None:
-    cluster = Cluster(by_cards(M40=1, P100=1), TWO).hold("x", 0, FULL)
-    decision = cluster.decide(WHOLE)
-    quotas = Quotas()
-    quotas.read(json.dumps(cluster.quota))
-    assert decide(quotas, cluster.usage, decision.census, decision.request, without=["x"]).banned_models == {}
 
 
 def test_a_card_that_is_gone_counts_as_a_card_of_the_nodes_label() -> None:
@@ -280,7 +271,7 @@ def test_the_sums_equal_a_recount_after_any_history(steps: list[Any]) -> None:
         }
         assert counted == recount(held, namespace)
         others = {key: value for key, value in held.items() if key[0] != "u1"}
-        assert {kind for kind in usage.of(namespace, ["u1"]) if kind.model} == {
+        assert {kind for kind in usage.of(namespace, without="u1") if kind.model} == {
             kind for kind in recount(others, namespace) if not isinstance(kind, tuple)
         }
 
@@ -300,4 +291,13 @@ def test_equal_nodes_stand_on_one_shelf() -> None:
         census.put(node(f"n{number}", *("Tesla M40",) * 8))
     (shelf,) = census.nodes
     assert len(shelf.gpus) == 1
-    assert isinstance(next(iter(shelf.gpus))[1], Gpu)
+    assert len(census.nodes[shelf]) == 100
+
+
+def test_a_pod_that_takes_nothing_leaves_the_sums_alone() -> None:
+    usage = Usage()
+    usage.add("idle", "foo", TWO[0], {TWO[0].gpus[0].uuid: Charge(shares=1)})
+    usage.add("busy", "foo", TWO[0], {TWO[0].gpus[0].uuid: FULL})
+    usage.remove("busy", "a")
+    usage.remove("idle", "a")
+    assert usage.of("foo") == {}

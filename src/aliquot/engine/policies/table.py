@@ -109,6 +109,7 @@ NODE_POLICIES: PolicyTable[NodePolicy] = PolicyTable(
         elastic_first.FirstBinpackNodes,
         elastic_first.FirstSpreadNodes,
         elastic_first.FirstRandomNodes,
+        tightest.TightestNodes,
         free_count.FreeCountNodes,
         keti.KetiNodes,
     ),

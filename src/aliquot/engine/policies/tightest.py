@@ -1,6 +1,11 @@
-"""The smallest sufficient card, as gpushare has it: least memory free, then lowest index. It looks at nothing else."""
+"""The smallest sufficient card, as gpushare has it: least memory free, then lowest index. It looks at nothing else.
 
-from aliquot.engine.view import GpuPolicy, Ranks, View
+gpushare leaves the node to kube-scheduler; where the choice is ours, the node with the smallest such card follows.
+"""
+
+import numpy as np
+
+from aliquot.engine.view import Floats, GpuPolicy, NodePolicy, Outcome, Ranks, View
 
 
 class TightestCard(GpuPolicy):
@@ -8,3 +13,14 @@ class TightestCard(GpuPolicy):
 
     def rank(self, view: View) -> Ranks:
         return view.free_mib
+
+
+class TightestNodes(NodePolicy):
+    name = "tightest"
+
+    def score(self, outcome: Outcome) -> Floats:
+        """The less memory the chosen cards are left with, the better."""
+        left = np.zeros(outcome.fleet.width)
+        for _, rows in outcome.views:
+            left -= np.take_along_axis(outcome.after_mib, rows, axis=0).sum(axis=0)
+        return left

@@ -1,0 +1,179 @@
+"""A dialect with several resources: each has its plug-in, and a container gets its devices exactly once."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aliquot.agent.handover import ALSO_ASKED
+from aliquot.dialects import standard_dialects
+from aliquot.dialects.gpushare import CONTAINER, DEV, IDX, POD
+from aliquot.errors import Refused
+from aliquot.kube import Client
+from aliquot.model import Pod
+from tests.factories import GPU_COUNT, GPU_MEM, container_manifest, make_cards
+from tests.fakes import ScriptedApi
+from tests.integration.agent.node import DIALECT, AgentNode
+
+MEMORY, COUNT = DIALECT.resources
+BOTH = {GPU_MEM: "8", GPU_COUNT: "2"}
+TWO_CARDS = {"NVIDIA_VISIBLE_DEVICES": "GPU-n1-0,GPU-n1-1", IDX: "0,1", POD: "8", CONTAINER: "4", DEV: "15"}
+ORDERS: list[Any] = [
+    pytest.param(BOTH, id="memory first"),
+    pytest.param(dict(reversed(BOTH.items())), id="count first"),
+]
+
+
+def asking(limits: dict[str, str], name: str = "main", **fields: Any) -> dict[str, Any]:
+    return container_manifest(name, None, resources={"limits": limits}, **fields)
+
+
+def count(cards: int, name: str = "main") -> dict[str, Any]:
+    return asking({GPU_COUNT: str(cards)}, name)
+
+
+def devices(node: AgentNode, names: list[str]) -> list[str]:
+    return [Path(found["path"]).name for name in names for found in node.edits(name)["deviceNodes"]]
+
+
+async def begin(node: AgentNode, pod: Pod, container: str = "main") -> tuple[dict[str, str], list[str]]:
+    """Start a container; returns the environment and the device nodes that all its CDI names give it."""
+    names = await node.kubelet.pre_start(pod, container)
+    return node.environment(*names), devices(node, names)
+
+
+# -- whole cards
+
+
+async def test_a_container_that_asks_for_the_number_of_cards_alone_finds_its_whole_card(node: AgentNode) -> None:
+    pod = await node.admitted(containers=[count(1)], card=1)
+    environment, found = await begin(node, pod)
+    assert environment == {"NVIDIA_VISIBLE_DEVICES": "GPU-n1-1", IDX: "1", POD: "15", CONTAINER: "15", DEV: "15"}
+    assert found == ["nvidia4"]
+    assert len(node.patches()) == 1
+
+
+async def test_a_container_that_asks_for_two_cards_finds_both(node: AgentNode) -> None:
+    pod = await node.admitted(containers=[count(2)], card=(0, 1))
+    environment, found = await begin(node, pod)
+    assert environment == {**TWO_CARDS, POD: "30", CONTAINER: "15"}
+    assert found == ["nvidia3", "nvidia4"]
+
+
+async def test_init_and_main_container_with_the_same_id_each_find_the_card(node: AgentNode) -> None:
+    pod = await node.admitted(containers=[count(1)], initContainers=[count(1, "fetch")], card=1)
+    assert {name: found[IDX] for name, found in (await node.start_all(pod)).items()} == {"fetch": "1", "main": "1"}
+
+
+async def test_a_whole_card_without_a_placement_is_not_handed_over(node: AgentNode) -> None:
+    pod = await node.admitted(containers=[count(1)], card=None)
+    assert "without a placement, so it gets no card" in await node.refusal(pod)
+    assert list(node.cdi_folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("restart", [False, True], ids=["at once", "after a restart of the agent"])
+async def test_parts_and_whole_cards_are_in_the_same_books(node: AgentNode, restart: bool) -> None:
+    part = await node.admitted("part", 1, card=0)
+    await node.start(part)
+    whole = await node.admitted("whole", containers=[count(1)], card=1)
+    await node.start(whole)
+    if restart:
+        for pod in (part, whole):
+            node.show(node.annotated(pod, ALIYUN_COM_GPU_MEM_ASSIGNED="true"))
+        await node.restart_agent()
+    late_part = await node.admitted("late-part", 1, card=1)
+    assert "would over-commit this node: card GPU-n1-1" in await node.refusal(late_part)
+    late_whole = await node.admitted("late-whole", containers=[count(1)], card=0)
+    assert "would over-commit this node: card GPU-n1-0" in await node.refusal(late_whole)
+
+
+# -- both in one container
+
+
+@pytest.mark.parametrize("limits", ORDERS)
+async def test_a_container_that_asks_for_both_finds_its_devices_once_whichever_is_prepared_first(
+    node: AgentNode, limits: dict[str, str]
+) -> None:
+    (node.cdi_folder.parent / "dev" / "nvidiactl").touch()
+    pod = await node.admitted(containers=[asking(limits)], card=(0, 1))
+    environment, found = await begin(node, pod)
+    assert environment == {**TWO_CARDS, ALSO_ASKED: GPU_COUNT}
+    assert found == ["nvidia3", "nvidia4", "nvidiactl"]
+    assert len(await node.kubelet.pre_start(pod, "main")) == 2
+    assert len(node.patches()) == 1, "marked once"
+
+
+@pytest.mark.parametrize("limits", ORDERS)
+async def test_an_agent_started_anew_before_the_start_keeps_both_promises(
+    node: AgentNode, limits: dict[str, str]
+) -> None:
+    pod = await node.admitted(containers=[asking(limits)], card=(0, 1))
+    await node.restart_agent()
+    assert await begin(node, pod) == ({**TWO_CARDS, ALSO_ASKED: GPU_COUNT}, ["nvidia3", "nvidia4"])
+
+
+@pytest.mark.parametrize("first", [MEMORY, COUNT], ids=lambda resource: resource.name)
+async def test_an_agent_started_anew_between_the_two_prestarts_gives_the_devices_once(
+    node: AgentNode, first: Any
+) -> None:
+    pod = await node.admitted(containers=[asking(BOTH)], card=(0, 1))
+    await node.pre_start(pod, first)
+    (only,) = node.cdi_folder.iterdir()
+    await node.restart_agent()
+    assert await begin(node, pod) == ({**TWO_CARDS, ALSO_ASKED: GPU_COUNT}, ["nvidia3", "nvidia4"])
+    assert only in node.cdi_folder.iterdir(), "the first promise is kept"
+
+
+async def test_each_container_has_its_own_carrier(node: AgentNode) -> None:
+    """One asks for both, its neighbour for memory alone."""
+    containers = [asking(BOTH), asking({GPU_MEM: "2"}, "side")]
+    pod = await node.admitted(containers=containers, card=(0, 1))
+    assert await begin(node, pod) == ({**TWO_CARDS, POD: "10", ALSO_ASKED: GPU_COUNT}, ["nvidia3", "nvidia4"])
+    assert await begin(node, pod, "side") == ({**TWO_CARDS, POD: "10", CONTAINER: "1"}, ["nvidia3", "nvidia4"])
+
+
+async def test_a_refused_container_gets_neither(node: AgentNode) -> None:
+    pod = await node.admitted(containers=[asking(BOTH)], card=None)
+    assert "without a placement" in await node.refusal(pod)
+    assert list(node.cdi_folder.iterdir()) == []
+
+
+async def test_the_label_gives_several_cards_with_memory_alone(node: AgentNode) -> None:
+    pod = await node.admitted(gpu_mem=8, metadata={"labels": {GPU_COUNT: "2"}}, card=(0, 1))
+    assert await begin(node, pod) == (TWO_CARDS, ["nvidia3", "nvidia4"])
+
+
+# -- several dialects on one node
+
+
+@pytest.fixture
+async def mixed(folder: Path, scripted: ScriptedApi, client: Client) -> AsyncIterator[AgentNode]:
+    dialects = [standard_dialects()[name] for name in ("gpushare", "elastic", "nvidia")]
+    async with AgentNode(folder, scripted, client, make_cards(), dialects) as running:
+        yield running
+
+
+async def test_a_dialect_without_marks_writes_nothing_to_the_pod(mixed: AgentNode) -> None:
+    limits = {"elasticgpu.io/gpu-memory": "4096", "elasticgpu.io/gpu-core": "20"}
+    pod = await mixed.admitted(containers=[asking(limits)], card=1)
+    environment, found = await begin(mixed, pod)
+    assert environment["NVIDIA_VISIBLE_DEVICES"] == "GPU-n1-1"
+    assert environment[ALSO_ASKED] == "elasticgpu.io/gpu-memory"
+    assert found == ["nvidia4"]
+    assert mixed.patches() == []
+
+
+async def test_dialects_that_share_a_node_share_its_books(mixed: AgentNode) -> None:
+    await mixed.start(await mixed.admitted("first", containers=[asking({"nvidia.com/gpu": "1"})], card=0))
+    second = await mixed.admitted("second", 3, card=0)
+    assert "would over-commit this node: card GPU-n1-0" in await mixed.refusal(second)
+    assert await mixed.start(await mixed.admitted("third", 3, card=1))
+
+
+async def test_a_pod_in_the_words_of_a_dialect_that_the_node_does_not_serve_is_refused(mixed: AgentNode) -> None:
+    """Its resource is offered, but for another dialect: kubelet's count of it means something else."""
+    limits = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000"}
+    pod = await mixed.admitted(containers=[asking(limits)], card=None)
+    with pytest.raises(Refused, match=r"speaks hami, but nvidia.com/gpu is served here for nvidia"):
+        await mixed.start(pod)

@@ -1,0 +1,104 @@
+"""What is said of one card that cannot take one part."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from aliquot.engine.obstacles import Obstacle, obstacle
+from aliquot.engine.state import NodeState
+from aliquot.model import Charge, Memory, Mode, ModelWish, NodeGpus, Part, Reason, Request, Unit, Wishes
+from tests.factories import make_gpu
+from tests.states import pod, shared, whole
+
+PART = shared(20, 5000)
+
+
+def said(
+    part: Part = PART,
+    used: Charge | None = None,
+    dialects: frozenset[str] = frozenset(),
+    wishes: Wishes | None = None,
+    **gpu: Any,
+) -> Obstacle | None:
+    card = make_gpu(**gpu)
+    cards = NodeGpus("n1", (card,), 1024, dialects)
+    request: Request = replace(pod(part), wishes=wishes or Wishes())
+    return obstacle(NodeState(cards, {} if used is None else {card.uuid: used}), card, part, request)
+
+
+def test_a_card_with_room_has_no_obstacle() -> None:
+    assert said() is None
+    assert said(used=Charge(80, 10360, shares=1)) is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason", "text"),
+    [
+        pytest.param(
+            {"dialects": frozenset({"keti", "hami"})},
+            Reason.NOT_SERVED,
+            "is on a node that serves hami, keti, not aliquot",
+            id="dialect",
+        ),
+        pytest.param(
+            {"wishes": Wishes(models=(ModelWish(("A100",)),))}, Reason.WRONG_MODEL, "is a Tesla T4", id="model"
+        ),
+        pytest.param(
+            {"wishes": Wishes(not_uuids=frozenset({"GPU-n1-0"}))},
+            Reason.WRONG_CARD,
+            "is not one that the pod may use: GPU-n1-0",
+            id="uuid",
+        ),
+        pytest.param(
+            {"wishes": Wishes(mig="1g.5gb")},
+            Reason.WRONG_CARD,
+            "is no MIG instance, 1g.5gb is wanted",
+            id="no instance",
+        ),
+        pytest.param(
+            {"profile": "2g.10gb"}, Reason.WRONG_CARD, "is a MIG instance 2g.10gb, a card is wanted", id="an instance"
+        ),
+        pytest.param({"healthy": False}, Reason.NOT_SELLABLE, "is unhealthy", id="unhealthy"),
+        pytest.param({"cordoned": True}, Reason.NOT_SELLABLE, "is cordoned", id="cordoned"),
+        pytest.param({"mode": Mode.EXCLUSIVE}, Reason.WRONG_MODE, "is only given whole", id="exclusive"),
+        pytest.param({"mode": Mode.MPS, "slots": 4, "part": whole()}, Reason.WRONG_MODE, "is for MPS only", id="MPS"),
+        pytest.param(
+            {"part": Part(slots=1, memory=Memory(1, Unit.SLOT))},
+            Reason.WRONG_MODE,
+            "has 0 MPS slots left, not 1",
+            id="no slots",
+        ),
+        pytest.param(
+            {"part": shared(0, 20000)},
+            Reason.TOO_LARGE,
+            "has 15360 MiB and 100 % of cores left, not 20000 MiB and 0 %",
+            id="larger than the card",
+        ),
+        pytest.param(
+            {"used": Charge(25, 1000, slots=1), "slots": 4}, Reason.WRONG_MODE, "is shared by MPS now", id="MPS now"
+        ),
+        pytest.param(
+            {"used": Charge(90, 0, shares=1)},
+            Reason.NO_CARD_FITS,
+            "has 15360 MiB and 10 % of cores left, not 5000 MiB and 20 %",
+            id="cores",
+        ),
+        pytest.param(
+            {"used": Charge(100, 0, shares=1), "part": shared(0, 1)},
+            Reason.NO_CARD_FITS,
+            "has 15360 MiB and 0 % of cores left, not 1 MiB and 0 %",
+            id="cores are sold out",
+        ),
+    ],
+)
+def test_an_obstacle_is_named_with_its_numbers(asked: dict[str, Any], reason: Reason, text: str) -> None:
+    assert said(**asked) == Obstacle(reason, text)
+
+
+def test_a_card_that_is_cut_into_instances_is_not_sold_itself() -> None:
+    card, instance = make_gpu(0), make_gpu(1, parent="GPU-n1-0", profile="1g.5gb")
+    state = NodeState(NodeGpus("n1", (card, instance), 1024), {})
+    assert obstacle(state, card, PART, pod(PART)) == Obstacle(Reason.NOT_SELLABLE, "is cut into MIG instances")
+    wished = replace(pod(PART), wishes=Wishes(mig="any"))
+    assert obstacle(state, instance, PART, wished) is None
