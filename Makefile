@@ -37,8 +37,9 @@ cluster: $(DEV) ## bring up the real Kubernetes of `make e2e` for a person (root
 bench: $(DEV) ## every benchmark, with ratios against a peer; ONLY=name runs one
 	@$(BIN)/python -m bench $(if $(ONLY),--only $(ONLY))
 
-soak: $(DEV) ## the long versions of the property tests; EXAMPLES= and MINUTES= set the length
-	ALIQUOT_SOAK_EXAMPLES=$(or $(EXAMPLES),20000) ALIQUOT_SOAK_MINUTES=$(or $(MINUTES),10) $(BIN)/pytest tests/soak $(ARGS)
+soak: $(DEV) ## the property tests for hours; EXAMPLES= per property, MINUTES= per history test, PROPERTIES= files
+	ALIQUOT_SOAK_EXAMPLES=$(or $(EXAMPLES),100000) ALIQUOT_SOAK_MINUTES=$(or $(MINUTES),60) $(BIN)/pytest -s tests/soak $(ARGS)
+	ALIQUOT_SOAK_EXAMPLES=$(or $(EXAMPLES),100000) $(BIN)/pytest --hypothesis-profile=soak -m hypothesis $(or $(PROPERTIES),tests/unit/dialects tests/unit/engine) $(ARGS)
 
 pins: $(DEV) ## refresh the exact versions in requirements/ from pyproject.toml
 	$(BIN)/uv pip compile -q --upgrade --universal --python-version 3.11 --no-annotate --no-header pyproject.toml -o requirements/run.txt
