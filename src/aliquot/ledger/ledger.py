@@ -144,9 +144,7 @@ class Ledger:
         self._refuse_overcommit(self._nodes.get(placement.node, _NodeBooks()), owner.uid, charges)
         return self._enter(Entry(owner, placement, dict(charges), State.CLAIMED, since, until))
 
-    def adopt(
-        self, owner: Owner, placement: Placement, charges: Mapping[str, Charge], *, since: float = 0.0
-    ) -> Entry:
+    def adopt(self, owner: Owner, placement: Placement, charges: Mapping[str, Charge], *, since: float = 0.0) -> Entry:
         """Enter what the cluster shows as a fact. Never refused: a card sold twice by others is reported, not hidden.
 
         The pod's claims on other nodes are dropped, since it can only be bound once.
