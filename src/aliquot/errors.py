@@ -4,7 +4,7 @@ AliquotError
 ├── BadInput            somebody handed us something we cannot read; the text names the field
 │   ├── BadQuantity     a Kubernetes quantity that is not one, or that is absurd
 │   ├── BadDemand       a pod's GPU demand that its dialect does not allow
-│   ├── BadRecord       an annotation of ours (placement, inventory) that cannot be read back
+│   ├── BadRecord       a record (placement, inventory), ours or an original's, that cannot be read back
 │   └── BadConfig       a flag, a file or a kubeconfig
 ├── Refused             a placement or a hand-over that must not happen; the text says why
 │   ├── NoRoom          the part does not fit
@@ -33,7 +33,7 @@ class BadDemand(BadInput):
 
 
 class BadRecord(BadInput):
-    """An annotation of ours that cannot be read back."""
+    """A record of ours or of an original program, on a pod or a node, that cannot be read back."""
 
 
 class BadConfig(BadInput):

@@ -73,3 +73,19 @@ print(cards.dialects, holding_of(msgspec.convert(pod, Pod), cards, standard_dial
 """
     printed = run(folder, "-c", script)
     assert printed == "frozenset({'acme'}) {'n1/1': Charge(cores=30, mib=4608, slots=0, shares=1)}\n"
+
+
+def test_the_page_s_dialect_keeps_a_pod_s_priority_and_offers_no_card_that_is_cut_into_instances(folder: Path) -> None:
+    script = """
+import msgspec
+from aliquot.dialects import standard_dialects
+from aliquot.model import Gpu, NodeGpus, Pod
+acme = standard_dialects()["acme"]
+pod = dict(acme.sample_pod())
+pod["spec"] |= {"priority": 7}
+whole, cut_up = Gpu("GPU-0", 0, 0, "A100", 40960), Gpu("GPU-1", 1, 1, "A100", 40960)
+instance = Gpu("MIG-0", 2, 1, "A100", 4864, parent="GPU-1", profile="1g.5gb")
+ids = acme.device_ids(acme.resource, NodeGpus("n1", (whole, cut_up, instance), 1))
+print(acme.demand(msgspec.convert(pod, Pod)).priority, {uuid for _, uuid in ids})
+"""
+    assert run(folder, "-c", script) == "7 {'GPU-0'}\n"

@@ -7,7 +7,7 @@ import pytest
 from aliquot.engine.policies import GPU_POLICIES
 from aliquot.engine.policies.elastic_percent import ascending, choose
 from aliquot.engine.search import arrange
-from aliquot.engine.view import Settings
+from aliquot.engine.view import PodPolicy
 from aliquot.model import Charge, Part
 from aliquot.model.selling import conflict
 from tests.factories import NODE, make_gpu
@@ -108,6 +108,12 @@ def test_cards_are_sorted_by_what_is_free() -> None:
     assert ascending([80, 100, 30, 50]) == [2, 3, 0, 1]
 
 
+def original(name: str) -> PodPolicy:
+    policy = GPU_POLICIES[name]
+    assert isinstance(policy, PodPolicy)
+    return policy
+
+
 @pytest.mark.parametrize(("free", "demands", "binpack", "spread"), CHOICES)
 def test_the_policies_choose_so_on_a_node(
     free: list[int], demands: list[int], binpack: list[int] | None, spread: list[int] | None
@@ -116,7 +122,7 @@ def test_the_policies_choose_so_on_a_node(
     request = pod(*(percent(demand) for demand in demands if demand))
     for name, chosen in (("elastic-0.3-binpack", binpack), ("elastic-0.3-spread", spread)):
         expected = None if chosen is None else [(index,) for index in chosen if index >= 0]
-        assert indexes(GPU_POLICIES[name].arrange(state, request, Settings())) == expected
+        assert indexes(original(name).arrange(state, request)) == expected
 
 
 @pytest.mark.parametrize(
@@ -129,7 +135,7 @@ def test_the_policies_choose_so_on_a_node(
 def test_where_greed_finds_no_way_the_search_does(policy: str, free: list[int], demands: list[int]) -> None:
     state = node_state([100] * len(free), [(left, left) for left in free])
     request = pod(*map(percent, demands))
-    assert GPU_POLICIES[policy].arrange(state, request, Settings()) is None
+    assert original(policy).arrange(state, request) is None
     assert arrange(state, request) is not None
 
 

@@ -54,12 +54,12 @@ def used(books: Books, node: str = "n1") -> dict[str, int]:
     return {uuid: charge.mib for uuid, charge in books.ledger.used(node).items()}
 
 
-def test_case_6_a_bind_of_nothing_is_refused() -> None:
+def test_a_bind_of_nothing_is_refused() -> None:
     with pytest.raises(BadDemand, match="asks for more than 0"):
         place(books_with(CARD), 0)
 
 
-def test_case_8_of_four_binds_of_10_on_two_cards_of_15_two_succeed() -> None:
+def test_of_four_binds_of_10_on_two_cards_of_15_two_succeed() -> None:
     books = Books()
     see(books, make_cards(mib=(15, 15), unit_mib=1))
     assert [place(books, 10) for _ in range(2)] == [0, 1]
@@ -68,7 +68,7 @@ def test_case_8_of_four_binds_of_10_on_two_cards_of_15_two_succeed() -> None:
             place(books, 10)
 
 
-def test_case_10_the_best_fitting_card_is_taken_in_the_documented_sequence() -> None:
+def test_the_best_fitting_card_is_taken_in_the_documented_sequence() -> None:
     books = books_with(12207, 8138, 4069, CARD)
     assert [place(books, mib) for mib in (8138, 16276, 4069, 1)] == [1, 3, 2, 0]
 
@@ -82,11 +82,11 @@ def test_two_halves_are_no_whole_and_one_whole_is() -> None:
 @pytest.mark.parametrize(
     ("unhealthy", "index"),
     [
-        pytest.param("0", None, id="case 11: the only card with room is unhealthy"),
-        pytest.param("1,2", 0, id="case 11: others are"),
-        pytest.param("", 0, id="case 12: an empty value takes no card away"),
-        pytest.param("x", 0, id="case 12: nor does a word"),
-        pytest.param(" ,0x0,-0,\u0660,", 0, id="case 12: nor what only looks like a number"),
+        pytest.param("0", None, id="the only card with room is unhealthy"),
+        pytest.param("1,2", 0, id="others are"),
+        pytest.param("", 0, id="an empty value takes no card away"),
+        pytest.param("x", 0, id="nor does a word"),
+        pytest.param(" ,0x0,-0,\u0660,", 0, id="nor what only looks like a number"),
         pytest.param("1, 0 ", None, id="spaces around an index are forgiven"),
     ],
 )
@@ -114,9 +114,7 @@ STOPPING: dict[str, Any] = {"phase": "Succeeded", "containerStatuses": [{"name":
         pytest.param(True, ENDED, 0, id="has ended and is being deleted"),
     ],
 )
-def test_case_13_memory_comes_back_when_the_containers_have_ended(
-    deleted: bool, status: dict[str, Any], held: int
-) -> None:
+def test_memory_comes_back_when_the_containers_have_ended(deleted: bool, status: dict[str, Any], held: int) -> None:
     books = books_with(CARD)
     pod = bound(100, 0, status=RUNNING)
     books.see_pod(pod)
@@ -126,7 +124,7 @@ def test_case_13_memory_comes_back_when_the_containers_have_ended(
     assert sum(used(books).values()) == held
 
 
-def test_case_13_memory_comes_back_when_the_pod_is_gone() -> None:
+def test_memory_comes_back_when_the_pod_is_gone() -> None:
     books = books_with(CARD)
     pod = bound(100, 0, status=RUNNING)
     books.see_pod(pod)
@@ -134,7 +132,7 @@ def test_case_13_memory_comes_back_when_the_pod_is_gone() -> None:
     assert used(books) == {}
 
 
-def test_case_14_a_card_used_beyond_its_size_has_nothing_free() -> None:
+def test_a_card_used_beyond_its_size_has_nothing_free() -> None:
     books = books_with(CARD)
     for mib in (20000, CARD):
         books.see_pod(bound(mib, 0))
@@ -147,12 +145,12 @@ def test_case_14_a_card_used_beyond_its_size_has_nothing_free() -> None:
     ("mib", "fits"),
     [
         pytest.param((CARD, CARD), (8000, CARD), id="as before"),
-        pytest.param((CARD,), (8000,), id="case 15: the node loses a card"),
-        pytest.param((4000, 4000), (4000, 4000), id="case 15: its cards are smaller"),
-        pytest.param((), (), id="case 15: it loses all"),
+        pytest.param((CARD,), (8000,), id="the node loses a card"),
+        pytest.param((4000, 4000), (4000, 4000), id="its cards are smaller"),
+        pytest.param((), (), id="it loses all"),
     ],
 )
-def test_case_15_the_node_is_followed(mib: Sequence[int], fits: Sequence[int]) -> None:
+def test_the_node_is_followed(mib: Sequence[int], fits: Sequence[int]) -> None:
     books = Books()
     see(books, make_cards(mib=(CARD, CARD), unit_mib=1))
     see(books, make_cards(mib=mib, unit_mib=1))
@@ -162,14 +160,14 @@ def test_case_15_the_node_is_followed(mib: Sequence[int], fits: Sequence[int]) -
         place(books, CARD)
 
 
-def test_case_15_a_node_that_is_gone_takes_nobody() -> None:
+def test_a_node_that_is_gone_takes_nobody() -> None:
     books = books_with(CARD)
     books.lose_node("n1")
     with pytest.raises(NoRoom, match="UNKNOWN_NODE"):
         place(books, 1)
 
 
-def test_case_16_a_pod_on_a_missing_node_is_skipped_until_the_node_comes() -> None:
+def test_a_pod_on_a_missing_node_is_skipped_until_the_node_comes() -> None:
     books = Books()
     pod = bound(100, 0)
     books.see_pod(pod)
@@ -179,7 +177,7 @@ def test_case_16_a_pod_on_a_missing_node_is_skipped_until_the_node_comes() -> No
     assert used(books) == {"GPU-n1-0": 100}
 
 
-def test_case_17_a_name_that_is_made_again_sixty_times_is_one_pod() -> None:
+def test_a_name_that_is_made_again_sixty_times_is_one_pod() -> None:
     books = books_with(CARD)
     for _ in range(60):
         pod = bound(100, 0)

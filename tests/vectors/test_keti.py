@@ -1,11 +1,16 @@
 """KETI GPU-Scheduler: the scores of cards and nodes, and which node they lead to."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from aliquot.engine.policies.keti import Size, card_scores, node_card_score, node_score, total
+from aliquot.engine import Fleet, judge
+from aliquot.engine.policies.keti import Size, card_scores, node_score, total
+from aliquot.model import Charge, NodeGpus
+from tests.factories import make_gpu
+from tests.states import pod, shared
 
 pytestmark = pytest.mark.vectors
 
@@ -55,7 +60,18 @@ def test_a_card_is_scored_in_three_stages(free: int, size: int, largest: int, po
     ("cards", "score"), [pytest.param((98, 65), 82, id="two"), pytest.param((98, 65, 33), 65, id="three")]
 )
 def test_several_cards_count_as_their_mean(cards: Sequence[int], score: int) -> None:
-    assert node_card_score(cards) == score
+    size, largest = 96 * 1024, 100 * 1024
+    left = {98: size, 65: 52 * 1024, 33: 4506}
+    gpus = tuple(make_gpu(index, mib=size) for index in range(3))
+    used = {gpu.uuid: Charge(0, size - mib, shares=1) for gpu, mib in zip(gpus, left.values(), strict=True) if mib < size}
+    fleet = Fleet()
+    fleet.put(NodeGpus("n1", gpus, 1), used)
+    fleet.put(NodeGpus("large", (make_gpu(0, "large", mib=largest),), 1), {})
+    pods = np.array([used.get(gpu.uuid, Charge()).shares for gpu in gpus])
+    free = np.array(list(left.values()))
+    assert card_scores(free, np.full(3, size), largest, pods).tolist() == list(left)
+    judgement = judge(fleet, pod(replace(shared(0, 1024), cards=len(cards))), "keti", "keti")
+    assert judgement.scores(["n1"]) == {"n1": score}
 
 
 @pytest.mark.parametrize(

@@ -155,6 +155,9 @@ class HandOver:
         return pod, demand, placement
 
     def _readable(self, pod: Pod, demand: Demand) -> Placement:
+        """Its placement; once the pod has its cards, a record that is rewritten does not give it others."""
+        if served := self._served.get(pod.metadata.uid):
+            return served.placement
         try:
             return placement_of(pod, demand, self._cards)
         except NotPlaced as error:
@@ -223,7 +226,7 @@ class HandOver:
         uid = pod.metadata.uid
         if uid in self._marked or dialect.handed_over(pod):
             return
-        if marks := dialect.hand_over_marks(self._clock.wall_ns()):
+        if marks := dialect.hand_over_marks(pod, self._clock.wall_ns()):
             body = {"metadata": {"uid": uid, "annotations": marks}}
             await self._client.patch(PODS, pod.metadata.name, body, namespace=pod.metadata.namespace)
         self._marked.add(uid)

@@ -22,7 +22,8 @@ _UNITS = {"MiB": 1, "GiB": 1024}
     metavar="NAME",
     multiple=True,
     default=Settings.dialects,
-    help="A vocabulary in which this node's cards are offered, such as gpushare or tencent; may be repeated.",
+    help="A vocabulary in which the cards are offered (gpushare, tencent, elastic, keti, nvidia, hami, aliquot, "
+    "or one of your own); may be repeated.",
 )
 @option(
     "--memory-unit",

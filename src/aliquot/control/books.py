@@ -139,7 +139,8 @@ class Books:
         node, dialect = pod.spec.node_name, self.dialects[holding.placement.dialect]
         request = dialect.held(pod)
         held = self.ledger.entry(pod.metadata.uid, node)
-        placement = held.placement if held else judge(self.fleet, request).placement(node)
+        known = held is not None and bool(held.placement.containers)
+        placement = held.placement if held and known else judge(self.fleet, request).placement(node)
         if placement is None:
             everything = {gpu.uuid: Part(whole=True).on(gpu, 1) for gpu in self.cards(node).gpus}
             return replace(holding, charges=everything, doubt=f"{holding.unnamed} cards are not free")
@@ -151,20 +152,24 @@ class Books:
         """What a pod asks for; None without GPU. Raises BadDemand, also for a policy that there is not."""
         demand = demand_of(pod, self.dialects)
         if demand is not None:
-            check_policies(demand.request.wishes)
+            wishes = demand.request.wishes
+            check_policies(
+                wishes.gpu_policy,
+                wishes.node_policy,
+                gpu_field="aliquot.io/gpu-policy",
+                node_field="aliquot.io/node-policy",
+            )
         return demand
 
     def judge(self, demand: Demand) -> Judgement:
         """Every node judged for a demand, with its namespace's quota."""
         request, wishes, dialect = demand.request, demand.request.wishes, demand.dialect
-        quota = self._quota(request)
         return judge(
             self.fleet,
             request,
             wishes.gpu_policy or dialect.gpu_policy,
             wishes.node_policy or dialect.node_policy,
-            vetoes=quota.vetoes,
-            banned_models=quota.banned_models,
+            decision=self._quota(request),
         )
 
     def explain(self, demand: Demand) -> Explanation:

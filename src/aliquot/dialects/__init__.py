@@ -1,12 +1,40 @@
-"""Vocabularies: each dialect is one module that declares all about itself."""
+"""Vocabularies: each dialect is one module that declares all about itself.
 
-from aliquot.dialects.protocol import Dialect, Resource
+What a dialect of your own needs is here; docs/extend.md builds one.
+"""
+
+from aliquot.dialects.protocol import (
+    Dialect,
+    Resource,
+    capacity_of,
+    card_at,
+    card_called,
+    card_numbers,
+    cards_asked,
+    equal_cards,
+    limit,
+    placed_on,
+    places,
+    plain_number,
+    sample,
+)
 from aliquot.dialects.reading import Demand, Holding, cards_of, demand_of, holding_of, placement_of
 from aliquot.dialects.table import Dialects, make_dialects, standard_dialects
 
 __all__ = [
     "Dialect",
     "Resource",
+    "limit",
+    "cards_asked",
+    "places",
+    "plain_number",
+    "capacity_of",
+    "equal_cards",
+    "card_numbers",
+    "card_at",
+    "card_called",
+    "placed_on",
+    "sample",
     "Dialects",
     "make_dialects",
     "standard_dialects",

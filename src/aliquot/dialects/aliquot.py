@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from math import ceil
 from typing import Any, NamedTuple, TypeVar
 
-from aliquot.dialects.protocol import Dialect, Resource, cards_asked
+from aliquot.dialects.protocol import Dialect, Resource, cards_asked, plain_number, sample
 from aliquot.errors import BadDemand, BadQuantity
 from aliquot.model import (
     ANY_MIG,
@@ -107,14 +107,12 @@ class Aliquot(Dialect):
         return True
 
     def _request(self, pod: Pod, part: Callable[[int, _Sizes], Part]) -> Request:
-        containers = tuple(
+        containers = (
             ContainerRequest(container.name, part(cards, self._sizes(pod, container.name)), life)
             for container, life in pod.containers()
             if (cards := cards_asked(container, self.gpu))
         )
-        if not containers:
-            raise BadDemand(f"no container of the pod asks for more than 0 of {self.gpu}")
-        return Request(pod.metadata.uid, pod.key, self.name, containers, priority=pod.spec.priority or 0)
+        return self.request(pod, containers)
 
     def _said(self, pod: Pod, word: str) -> _Said | None:
         key = f"{self.prefix}/{word}"
@@ -229,26 +227,8 @@ class Aliquot(Dialect):
         }
 
     def sample_pod(self) -> Mapping[str, Any]:
-        return {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {
-                "name": "quarter",
-                "namespace": "default",
-                "annotations": {f"{self.prefix}/cores": "25", f"{self.prefix}/memory": "4Gi"},
-            },
-            "spec": {
-                "containers": [
-                    {
-                        "name": "main",
-                        "image": "docker.io/local/busybox:1",
-                        "imagePullPolicy": "IfNotPresent",
-                        "command": ["sleep", "3600"],
-                        "resources": {"limits": {self.gpu: "1"}},
-                    }
-                ]
-            },
-        }
+        annotations = {f"{self.prefix}/cores": "25", f"{self.prefix}/memory": "4Gi"}
+        return sample("quarter", {self.gpu: "1"}, annotations=annotations)
 
 
 # -- reading the values
@@ -270,27 +250,23 @@ def _sharing(said: _Sizes) -> str:
 
 
 def _percent(said: _Said) -> int:
-    number = _number(said.text)
+    number = plain_number(said.text)
     if number is None or number > CORES:
         raise said.wrong(f"is not a whole number of percent from 0 to {CORES}, such as 25")
     return number
 
 
 def _slots(said: _Said) -> int:
-    number = _number(said.text)
+    number = plain_number(said.text)
     if not number or number > _MOST_SLOTS:
         raise said.wrong(f"is not a number of MPS slots from 1 to {_MOST_SLOTS}")
     return number
 
 
-def _number(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
-
-
 def _memory(said: _Said) -> Memory:
     """A quantity, rounded up to MiB, or a percentage of the card."""
     if said.text.endswith("%"):
-        percent = _number(said.text.removesuffix("%"))
+        percent = plain_number(said.text.removesuffix("%"))
         if percent is None or percent > 100:
             raise said.wrong("is not a whole percentage of the card from 0% to 100%, such as 25%")
         return Memory(percent, Unit.PERCENT)

@@ -10,7 +10,17 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from aliquot.dialects.percent import whole_cards
-from aliquot.dialects.protocol import Dialect, Resource, capacity_of, card_at, card_numbers, equal_cards, limit
+from aliquot.dialects.protocol import (
+    Dialect,
+    Resource,
+    capacity_of,
+    card_at,
+    card_numbers,
+    equal_cards,
+    limit,
+    placed_on,
+    sample,
+)
 from aliquot.errors import BadDemand, BadRecord
 from aliquot.model import (
     CORES,
@@ -26,7 +36,6 @@ from aliquot.model import (
     Reason,
     Request,
     Unit,
-    cut,
 )
 
 _MOST_MEMORY = 10**8
@@ -216,6 +225,10 @@ class Elastic(Dialect):
         return self._resources
 
     @property
+    def card_resources(self) -> Sequence[str]:
+        return [resource.name for family in self._served for resource in family.resources]
+
+    @property
     def placement_keys(self) -> Sequence[str]:
         keys = (key for family in self._families for key in (family.assumed, family.key("*")))
         return tuple(dict.fromkeys(keys))
@@ -237,17 +250,17 @@ class Elastic(Dialect):
     def held(self, pod: Pod) -> Request:
         return self._request(pod, self._spoken(pod)[0])
 
-    def _spoken(self, pod: Pod) -> list[Family]:
-        families = [family for family in self._families if family.asked_by(pod)]
-        if not families:
-            names = " or ".join(resource.name for family in self._served for resource in family.resources)
-            raise BadDemand(f"no container of the pod asks for more than 0 of {names}")
-        return families
+    def _spoken(self, pod: Pod) -> Sequence[Family]:
+        """The families that the pod asks in; one that is served if it asks for nothing."""
+        return [family for family in self._families if family.asked_by(pod)] or self._served[:1]
 
     def _request(self, pod: Pod, family: Family) -> Request:
-        parts = [(container.name, family.part(container), life) for container, life in pod.containers()]
-        asking = tuple(ContainerRequest(name, part, life) for name, part, life in parts if part is not None)
-        return Request(pod.metadata.uid, pod.key, self.name, asking, priority=pod.spec.priority or 0)
+        containers = (
+            ContainerRequest(container.name, part, life)
+            for container, life in pod.containers()
+            if (part := family.part(container)) is not None
+        )
+        return self.request(pod, containers)
 
     def capacity(self, node: Node) -> NodeGpus | None:
         seen = (family.cards(node) for family in sorted(self._families, key=lambda family: not family.knows_memory))
@@ -262,15 +275,14 @@ class Elastic(Dialect):
         family = next(assumed, None)
         if family is None:
             return None
-        slices = {}
+        found = {}
         for container in request.containers:
             key = family.key(container.name)
             text = meta.annotations.get(key, family.unwritten)
             if not text:
                 raise BadRecord(f"{key} is missing, but container {container.name} asks for {own.resources[0].name}")
-            gpus = [card_at(key, index, cards) for index in card_numbers(key, text)]
-            slices[container.name] = tuple(cut(container.part, gpu, cards.unit_mib) for gpu in gpus)
-        return Placement(cards.node, self.name, slices)
+            found[container.name] = [card_at(key, index, cards) for index in card_numbers(key, text)]
+        return placed_on(request, found, cards)
 
     # -- writing
 
@@ -297,27 +309,13 @@ class Elastic(Dialect):
 
     def device_ids(self, resource: str, cards: NodeGpus) -> Sequence[tuple[str, str]]:
         (family,) = (f for f in self._families if resource in [known.name for known in f.resources])
-        return [(number, gpu.uuid) for gpu in cards.gpus for number in family.ids(resource, gpu, cards.unit_mib)]
+        return [(number, gpu.uuid) for gpu in cards.offered for number in family.ids(resource, gpu, cards.unit_mib)]
 
     # -- showing
 
     def sample_pod(self) -> Mapping[str, Any]:
-        return {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": "cuda-gpu-test", "namespace": "default", "labels": {"app": "gpu-test"}},
-            "spec": {
-                "containers": [
-                    {
-                        "name": "cuda",
-                        "image": "docker.io/local/busybox:1",
-                        "imagePullPolicy": "IfNotPresent",
-                        "command": ["sleep", "100000"],
-                        "resources": {"limits": {self.resource: "20"}},
-                    }
-                ]
-            },
-        }
+        labels = {"app": "gpu-test"}
+        return sample("cuda-gpu-test", {self.resource: "20"}, container="cuda", labels=labels, seconds=100_000)
 
 
 def _refuse_long_name(container: str, family: Family) -> None:

@@ -14,9 +14,10 @@ from aliquot.dialects.hami_records import (
     read_devices,
     read_register,
     write_devices,
+    write_served,
 )
 from aliquot.dialects.nvidia import Nvidia, asks_any, names_parts
-from aliquot.dialects.protocol import Dialect, Resource, card_called, cards_asked, limit, placed_on
+from aliquot.dialects.protocol import Dialect, Resource, card_called, cards_asked, limit, sample
 from aliquot.errors import BadDemand
 from aliquot.model import (
     CORES,
@@ -142,14 +143,12 @@ class Hami(Dialect):
         return self.held(pod)
 
     def held(self, pod: Pod) -> Request:
-        containers = tuple(
+        containers = (
             ContainerRequest(container.name, part, life)
             for container, life in pod.containers()
             if (part := _part(self._asked(container))).cards
         )
-        if not containers:
-            raise BadDemand(f"no container of the pod asks for more than 0 of {self.gpu}")
-        return Request(pod.metadata.uid, pod.key, self.name, containers, priority=pod.spec.priority or 0)
+        return self.request(pod, containers)
 
     def _asked(self, container: Container) -> _Asked:
         parts = (self.gpumem, self.gpumem_percentage, self.gpucores)
@@ -208,9 +207,7 @@ class Hami(Dialect):
         return NodeGpus(node.metadata.name, gpus, 1, frozenset((self.name,))) if gpus else None
 
     def read_back(self, pod: Pod, cards: NodeGpus) -> Placement | None:
-        request = self.held(pod)
-        found = read_devices(pod, request, cards)
-        return placed_on(request, found, cards) if found is not None else None
+        return read_devices(pod, self.held(pod), cards)
 
     # -- writing
 
@@ -235,9 +232,8 @@ class Hami(Dialect):
     def handed_over(self, pod: Pod) -> bool:
         return pod.metadata.annotations.get(PHASE) == "success"
 
-    def hand_over_marks(self, now_ns: int) -> Mapping[str, str]:
-        """HAMi strikes each container off the list as it is served."""
-        return {PHASE: "success", TO_ALLOCATE: ";;"}
+    def hand_over_marks(self, pod: Pod, now_ns: int) -> Mapping[str, str]:
+        return {PHASE: "success", TO_ALLOCATE: write_served(pod, self.held(pod))}
 
     def words(self, reason: Reason) -> str:
         return f"{_WORDS[reason]}: {reason.value}" if reason in _WORDS else reason.value
@@ -245,8 +241,7 @@ class Hami(Dialect):
     # -- on the node
 
     def device_ids(self, resource: str, cards: NodeGpus) -> Sequence[tuple[str, str]]:
-        offered = (gpu for gpu in cards.gpus if not gpu.parent and gpu.uuid not in cards.parents)
-        return [(f"{gpu.uuid}-{share}", gpu.uuid) for gpu in offered for share in range(SHARES)]
+        return [(f"{gpu.uuid}-{share}", gpu.uuid) for gpu in cards.offered for share in range(SHARES)]
 
     def environment(
         self, pod: Pod, request: Request, container: str, placement: Placement, cards: NodeGpus
@@ -265,22 +260,7 @@ class Hami(Dialect):
     # -- showing
 
     def sample_pod(self) -> Mapping[str, Any]:
-        return {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": "gpu-part", "namespace": "default"},
-            "spec": {
-                "containers": [
-                    {
-                        "name": "cuda",
-                        "image": "docker.io/local/busybox:1",
-                        "imagePullPolicy": "IfNotPresent",
-                        "command": ["sleep", "3600"],
-                        "resources": {"limits": {self.gpu: "1", self.gpumem: "3000", self.gpucores: "30"}},
-                    }
-                ]
-            },
-        }
+        return sample("gpu-part", {self.gpu: "1", self.gpumem: "3000", self.gpucores: "30"}, container="cuda")
 
 
 def _part(asked: _Asked) -> Part:

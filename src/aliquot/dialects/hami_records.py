@@ -5,19 +5,18 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
-from aliquot.dialects.protocol import MOST_CARDS, card_called
+from aliquot.dialects.protocol import MOST_CARDS, card_called, placed_on
 from aliquot.errors import BadRecord
-from aliquot.model import Gpu, Link, Mode, NodeGpus, Pod, Request
+from aliquot.model import Gpu, Link, Mode, NodeGpus, Placement, Pod, Request
 
 REGISTER = "hami.io/node-nvidia-register"
 SCORES = "hami.io/node-nvidia-score"
 CORDON = "hami.io/device-cordon"
-
 """On nodes: the cards, how well they reach each other, and those that take no new pods."""
 
 TO_ALLOCATE = "hami.io/vgpu-devices-to-allocate"
 ALLOCATED = "hami.io/vgpu-devices-allocated"
-"""On pods: each container's cards, `uuid,NVIDIA,mib,cores:`, then `;`. The first shrinks as they are handed over."""
+"""On pods: each container's cards, `uuid,NVIDIA,mib,cores:`, then `;`. The first empties as they are handed over."""
 
 _FIELDS = ("id", "count", "devmem", "devcore", "type", "numa", "health", "index", "mode")
 _SHORT_FIELDS = 7
@@ -120,8 +119,15 @@ def write_devices(pod: Pod, request: Request, sizes: Mapping[str, Sequence[tuple
     return "".join(f"{entries.get(container.name, '')};" for container, _ in pod.containers())
 
 
-def read_devices(pod: Pod, request: Request, cards: NodeGpus) -> Mapping[str, Sequence[Gpu]] | None:
-    """Every container's cards; None for a pod without such a record. Sizes follow from the demand. Raises BadRecord."""
+def write_served(pod: Pod, request: Request) -> str:
+    """What HAMi leaves of TO_ALLOCATE when all containers have their cards: an empty place for each, and one more for
+    each that was served, since it reads what stands behind the last `;` as a place too."""
+    return ";" * (len(list(pod.containers())) + len(request.containers))
+
+
+def read_devices(pod: Pod, request: Request, cards: NodeGpus) -> Placement | None:
+    """Every container on its cards; None for a pod without such a record. Sizes follow from the request. Raises
+    BadRecord."""
     key = next((key for key in (ALLOCATED, TO_ALLOCATE) if key in pod.metadata.annotations), None)
     if key is None:
         return None
@@ -139,7 +145,7 @@ def read_devices(pod: Pod, request: Request, cards: NodeGpus) -> Mapping[str, Se
             wants = f"container {container.name}, which asks for {container.part.cards}"
             raise BadRecord(f"{key} names {len(gpus)} cards for {wants}")
         found[container.name] = gpus
-    return found
+    return placed_on(request, found, cards)
 
 
 def _cards_in(key: str, entry: str, cards: NodeGpus) -> list[Gpu]:

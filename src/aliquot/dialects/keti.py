@@ -7,7 +7,7 @@ from itertools import islice
 from math import ceil
 from typing import Any
 
-from aliquot.dialects.protocol import Dialect, Resource, card_called, cards_asked, placed_on
+from aliquot.dialects.protocol import Dialect, Resource, card_called, cards_asked, placed_on, sample
 from aliquot.errors import BadDemand, BadQuantity, BadRecord
 from aliquot.model import ContainerRequest, Gpu, Life, Memory, NodeGpus, Part, Placement, Pod, Request, Unit
 from aliquot.model.quantity import parse
@@ -66,14 +66,12 @@ class Keti(Dialect):
         return True  # also where an annotation was taken away
 
     def _request(self, pod: Pod, part: Part) -> Request:
-        containers = tuple(
+        containers = (
             ContainerRequest(container.name, replace(part, cards=count), life)
             for container, life in pod.containers()
             if (count := cards_asked(container, self.mpsgpu))
         )
-        if not containers:
-            raise BadDemand(f"no container of the pod asks for more than 0 of {self.mpsgpu}")
-        return Request(pod.metadata.uid, pod.key, self.name, containers, priority=pod.spec.priority or 0)
+        return self.request(pod, containers)
 
     def read_back(self, pod: Pod, cards: NodeGpus) -> Placement | None:
         """Each container has its own cards, in order. The original ignores init containers when it counts and gives
@@ -104,8 +102,7 @@ class Keti(Dialect):
     # -- on the node
 
     def device_ids(self, resource: str, cards: NodeGpus) -> Sequence[tuple[str, str]]:
-        offered = (gpu for gpu in cards.gpus if not gpu.parent and gpu.uuid not in cards.parents)
-        return [(f"{gpu.uuid}-{slot}", gpu.uuid) for gpu in offered for slot in range(gpu.slots or SLOTS)]
+        return [(f"{gpu.uuid}-{slot}", gpu.uuid) for gpu in cards.offered for slot in range(gpu.slots or SLOTS)]
 
     def environment(
         self, pod: Pod, request: Request, container: str, placement: Placement, cards: NodeGpus
@@ -122,27 +119,18 @@ class Keti(Dialect):
 
     def sample_pod(self) -> Mapping[str, Any]:
         size = {"cpu": "250m", "memory": "6400Mi"}
-        return {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": "nbody-benchmark-mps-test", "namespace": "userpod"},
-            "spec": {
-                "hostIPC": True,
-                "schedulerName": "gpu-scheduler",
-                "containers": [
-                    {
-                        "name": "nbody1",
-                        "image": "docker.io/local/busybox:1",
-                        "imagePullPolicy": "IfNotPresent",
-                        "command": ["sleep", "3600"],
-                        "resources": {"limits": {self.mpsgpu: 1, **size}, "requests": size},
-                        "volumeMounts": [{"name": "nvidia-mps", "mountPath": "/tmp/nvidia-mps"}],
-                    }
-                ],
-                "volumes": [{"name": "nvidia-mps", "hostPath": {"path": "/tmp/nvidia-mps"}}],
-                "restartPolicy": "Never",
-            },
+        pod = sample("nbody-benchmark-mps-test", {self.mpsgpu: 1, **size}, container="nbody1", namespace="userpod")
+        (container,) = pod["spec"]["containers"]
+        container["resources"]["requests"] = size
+        container["volumeMounts"] = [{"name": "nvidia-mps", "mountPath": "/tmp/nvidia-mps"}]
+        volumes = [{"name": "nvidia-mps", "hostPath": {"path": "/tmp/nvidia-mps"}}]
+        pod["spec"] |= {
+            "hostIPC": True,
+            "schedulerName": "gpu-scheduler",
+            "volumes": volumes,
+            "restartPolicy": "Never",
         }
+        return pod
 
 
 def _part(request: Fraction | None, limit: Fraction | None) -> Part:

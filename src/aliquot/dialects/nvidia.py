@@ -6,7 +6,15 @@ from dataclasses import replace
 from typing import Any
 
 from aliquot.dialects.hami_records import ALLOCATED, REGISTER, TO_ALLOCATE, read_devices
-from aliquot.dialects.protocol import Dialect, Resource, capacity_of, cards_asked, equal_cards, placed_on
+from aliquot.dialects.protocol import (
+    Dialect,
+    Resource,
+    capacity_of,
+    cards_asked,
+    equal_cards,
+    plain_number,
+    sample,
+)
 from aliquot.errors import BadDemand
 from aliquot.model import (
     Container,
@@ -34,6 +42,9 @@ MIG_PROFILES = (
 )
 """Of A100, A30, H100, H200 and B200. A pod may ask for others; these are declared, so that schedulers can be told."""
 _PROFILE = re.compile(r"((?:\d+c\.)?\d+g\.\d+gb)(?:\.([a-z.]+))?")
+
+_WHOLE = ""
+"""The kind of whole cards; every other kind is a MIG profile."""
 
 _UNKNOWN_MIB = 1
 """Nothing says how large the card is: it can only be sold whole."""
@@ -79,45 +90,47 @@ class Nvidia(Dialect):
 
     def speaks(self, pod: Pod) -> bool:
         """Whole cards or instances, and no parts of cards."""
-        return not names_parts(pod, self.prefix) and asks_any(pod, lambda name: name == self.gpu or self._is_mig(name))
+        return not names_parts(pod, self.prefix) and asks_any(pod, self._is_ours)
 
-    def _is_mig(self, resource: str) -> bool:
-        return resource.startswith(self.mig(""))
+    def _is_ours(self, resource: str) -> bool:
+        return resource == self.gpu or resource.startswith(self.mig(""))
 
     def demand(self, pod: Pod) -> Request:
-        profiles = {profile for container, _ in pod.containers() for profile in self._profiles(container)}
+        kinds = self._kinds(pod)
+        profiles = sorted(kinds - {_WHOLE})
         if len(profiles) > 1:
             raise BadDemand(
-                f"the pod asks for {', '.join(self.mig(profile) for profile in sorted(profiles))}; "
-                "one pod can have instances of one profile only"
+                f"the pod asks for {', '.join(map(self.mig, profiles))}; one pod can have instances of one profile only"
             )
-        if profiles and any(cards_asked(container, self.gpu) for container, _ in pod.containers()):
+        if len(kinds) > 1:
             raise BadDemand(
                 f"{self.gpu}: the pod also asks for {self.mig(*profiles)}; "
                 "one pod can have whole cards or MIG instances, not both"
             )
-        return replace(self.held(pod), wishes=Wishes(mig="".join(profiles)))
+        return self.held(pod)
 
     def held(self, pod: Pod) -> Request:
-        containers = tuple(
+        containers = (
             ContainerRequest(container.name, Part(cards=count, whole=True), life)
             for container, life in pod.containers()
-            if (count := self._cards(container))
+            if (count := sum(self._cards(container).values()))
         )
-        if not containers:
-            raise BadDemand(f"no container of the pod asks for more than 0 of {self.gpu}")
-        return Request(pod.metadata.uid, pod.key, self.name, containers, priority=pod.spec.priority or 0)
+        request, kinds = self.request(pod, containers), self._kinds(pod)
+        # a request is for one kind: of a pod that has several, no card can be said to be its own
+        wishes = Wishes(mig="".join(kinds)) if len(kinds) == 1 else Wishes(only_uuids=frozenset())
+        return replace(request, wishes=wishes)
 
-    def _cards(self, container: Container) -> int:
-        resources = [self.gpu, *(self.mig(profile) for profile in self._profiles(container))]
-        return sum(cards_asked(container, resource) for resource in resources)
+    def _kinds(self, pod: Pod) -> set[str]:
+        return {kind for container, _ in pod.containers() for kind in self._cards(container)}
 
-    def _profiles(self, container: Container) -> Sequence[str]:
-        """The MIG profiles that a container asks for. Raises BadDemand for what is none."""
-        names = [name for name in container.limits if self._is_mig(name) and cards_asked(container, name)]
-        return [self._profile(container, name) for name in names]
+    def _cards(self, container: Container) -> Mapping[str, int]:
+        """How many cards or instances a container asks for, by their kind. Raises BadDemand."""
+        asked = {name: cards_asked(container, name) for name in container.limits if self._is_ours(name)}
+        return {self._kind(container, name): count for name, count in asked.items() if count}
 
-    def _profile(self, container: Container, resource: str) -> str:
+    def _kind(self, container: Container, resource: str) -> str:
+        if resource == self.gpu:
+            return _WHOLE
         match = _PROFILE.fullmatch(resource.removeprefix(self.mig("")))
         if match is None:
             raise BadDemand(
@@ -145,17 +158,15 @@ class Nvidia(Dialect):
             return None  # what it offers are HAMi's shares
         labels = node.metadata.labels
         model = labels.get(f"{self.prefix}/gpu.product", "").removesuffix("-SHARED") or "unknown"
-        mib = _number(labels.get(f"{self.prefix}/gpu.memory", "")) or _UNKNOWN_MIB
-        replicas = _number(labels.get(f"{self.prefix}/gpu.replicas", "")) or 1
+        mib = plain_number(labels.get(f"{self.prefix}/gpu.memory", "")) or _UNKNOWN_MIB
+        replicas = plain_number(labels.get(f"{self.prefix}/gpu.replicas", "")) or 1
         cards = equal_cards(node, capacity_of(node, self.gpu) // replicas, mib, model=model)
         return replace(cards, dialects=frozenset((self.name,))) if cards else None
 
     def read_back(self, pod: Pod, cards: NodeGpus) -> Placement | None:
         """The original writes nothing: which cards a pod has, kubelet alone knows. HAMi places such pods too, and
         tells."""
-        request = self.held(pod)
-        found = read_devices(pod, request, cards)
-        return placed_on(request, found, cards) if found is not None else None
+        return read_devices(pod, self.held(pod), cards)
 
     # -- writing
 
@@ -167,34 +178,15 @@ class Nvidia(Dialect):
     # -- on the node
 
     def device_ids(self, resource: str, cards: NodeGpus) -> Sequence[tuple[str, str]]:
-        offered = [gpu for gpu in cards.gpus if gpu.uuid not in cards.parents]
         if resource == self.gpu:
-            return [(gpu.uuid, gpu.uuid) for gpu in offered if not gpu.parent]
-        return [(gpu.uuid, gpu.uuid) for gpu in offered if gpu.parent and self.mig(gpu.profile) == resource]
+            return [(gpu.uuid, gpu.uuid) for gpu in cards.offered]
+        return [(gpu.uuid, gpu.uuid) for gpu in cards.gpus if gpu.parent and self.mig(gpu.profile) == resource]
 
     # -- showing
 
     def sample_pod(self) -> Mapping[str, Any]:
-        return {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {
-                "name": "one-whole-gpu",
-                "namespace": "default",
-                "annotations": {self.gpu_model: "Tesla T4,A10,A100"},
-            },
-            "spec": {
-                "containers": [
-                    {
-                        "name": "cuda",
-                        "image": "docker.io/local/busybox:1",
-                        "imagePullPolicy": "IfNotPresent",
-                        "command": ["sleep", "3600"],
-                        "resources": {"limits": {self.gpu: "1"}},
-                    }
-                ]
-            },
-        }
+        annotations = {self.gpu_model: "Tesla T4,A10,A100"}
+        return sample("one-whole-gpu", {self.gpu: "1"}, container="cuda", annotations=annotations)
 
 
 def names_parts(pod: Pod, prefix: str) -> bool:
@@ -210,7 +202,3 @@ def asks_any(pod: Pod, is_ours: Callable[[str], bool]) -> bool:
         for container, _ in pod.containers()
         for name, amount in container.limits.items()
     )
-
-
-def _number(label: str) -> int:
-    return int(label) if label.isascii() and label.isdigit() and len(label) < 10 else 0

@@ -4,12 +4,24 @@ A dialect is a subclass in one module: what it must say is abstract, the rest ha
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from aliquot.errors import BadConfig, BadDemand, BadQuantity, BadRecord
-from aliquot.model import Container, Gpu, Node, NodeGpus, Placement, Pod, Reason, Request, Wishes, cut
+from aliquot.model import (
+    Container,
+    ContainerRequest,
+    Gpu,
+    Node,
+    NodeGpus,
+    Placement,
+    Pod,
+    Reason,
+    Request,
+    Wishes,
+    cut,
+)
 from aliquot.model.quantity import whole
 
 
@@ -59,6 +71,11 @@ class Dialect(ABC):
         return self.resources[0].name
 
     @property
+    def card_resources(self) -> Sequence[str]:
+        """The resources each of which gets a container cards; a pod that asks for none of them is told their names."""
+        return (self.resource,)
+
+    @property
     @abstractmethod
     def placement_keys(self) -> Sequence[str]:
         """The annotations and labels that say where a pod was put; one that ends in `*` stands for all that begin so.
@@ -75,6 +92,13 @@ class Dialect(ABC):
     @abstractmethod
     def demand(self, pod: Pod) -> Request:
         """What the pod asks for. Raises BadDemand with the field's name and what to write instead."""
+
+    def request(self, pod: Pod, containers: Iterable[ContainerRequest], *, together: bool = False) -> Request:
+        """What these containers of the pod ask for. Raises BadDemand if there are none."""
+        asking = tuple(containers)
+        if not asking:
+            raise BadDemand(f"no container of the pod asks for more than 0 of {' or '.join(self.card_resources)}")
+        return Request(pod.metadata.uid, pod.key, self.name, asking, together, pod.spec.priority or 0)
 
     def held(self, pod: Pod) -> Request:
         """What a bound pod holds, counted as the original counts it: it may ask what we would not place."""
@@ -115,7 +139,7 @@ class Dialect(ABC):
         """Whether the node has given the pod its cards. Without marks of the dialect's own: whether it has run."""
         return pod.started
 
-    def hand_over_marks(self, now_ns: int) -> Mapping[str, str]:
+    def hand_over_marks(self, pod: Pod, now_ns: int) -> Mapping[str, str]:
         """The keys that change when the node has handed the cards to the pod."""
         return {}
 
@@ -168,6 +192,11 @@ def cards_asked(container: Container, resource: str) -> int:
     return count
 
 
+def plain_number(text: str) -> int | None:
+    """A number in plain digits, as annotations and labels hold it; None for anything else, or an absurd one."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+
+
 def capacity_of(node: Node, resource: str) -> int:
     """How much of a resource a node has; 0 if it has none or says nonsense."""
     try:
@@ -191,14 +220,11 @@ def equal_cards(node: Node, count: int, mib: int, unit_mib: int = 1, model: str 
 
 def card_numbers(key: str, text: str) -> tuple[int, ...]:
     """Card indexes in an annotation, `0` or `0,3`. Raises BadRecord that names the key."""
-    numbers = tuple(_number(item) for item in text.split(","))
-    if min(numbers) < 0 or len(set(numbers)) < len(numbers):
+    items = text.split(",")
+    numbers = tuple(number for item in items if (number := plain_number(item)) is not None)
+    if len(set(numbers)) < len(items):
         raise BadRecord(f"{key}: {text[:64]!r} is not a list of different card numbers")
     return numbers
-
-
-def _number(text: str) -> int:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
 
 
 def card_at(key: str, index: int, cards: NodeGpus) -> Gpu:
@@ -222,3 +248,36 @@ def placed_on(request: Request, gpus: Mapping[str, Sequence[Gpu]], cards: NodeGp
         for container in request.containers
     }
     return Placement(cards.node, request.dialect, slices)
+
+
+# -- showing
+
+
+def sample(
+    name: str,
+    limits: Mapping[str, Any],
+    *,
+    container: str = "main",
+    namespace: str = "default",
+    annotations: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    seconds: int = 3600,
+) -> dict[str, Any]:
+    """A pod manifest with one container, which sleeps for a while."""
+    more = {"labels": labels, "annotations": annotations}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace, **{key: value for key, value in more.items() if value}},
+        "spec": {
+            "containers": [
+                {
+                    "name": container,
+                    "image": "docker.io/local/busybox:1",
+                    "imagePullPolicy": "IfNotPresent",
+                    "command": ["sleep", str(seconds)],
+                    "resources": {"limits": dict(limits)},
+                }
+            ]
+        },
+    }

@@ -104,11 +104,17 @@ def holding_of(pod: Pod, cards: NodeGpus, dialects: Dialects) -> Holding | None:
     except (BadRecord, Refused) as error:
         unknown = Placement(cards.node, dialect.name, {})
         if not dialect.names_cards:
-            return Holding(unknown, {}, unnamed=peak((asked.life, asked.part.cards) for asked in request.containers))
+            return Holding(unknown, {}, unnamed=_unnamed(request, cards))
         if not dialect.handed_over(pod):
             raise
         return Holding(unknown, {gpu.uuid: _all_on(gpu, request, cards) for gpu in cards.gpus}, str(error))
     return Holding(placement, charges(placement, request))
+
+
+def _unnamed(request: Request, cards: NodeGpus) -> int:
+    if request.wishes.mig and not cards.parents:
+        return 0  # the node does not tell of its instances: the pod has none of the cards that it tells of
+    return peak((asked.life, asked.part.cards) for asked in request.containers)
 
 
 def _all_on(gpu: Gpu, request: Request, cards: NodeGpus) -> Charge:

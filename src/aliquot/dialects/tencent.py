@@ -6,7 +6,18 @@ from itertools import accumulate
 from typing import Any
 
 from aliquot.dialects.percent import whole_cards
-from aliquot.dialects.protocol import Dialect, Resource, capacity_of, card_numbers, equal_cards, limit, places
+from aliquot.dialects.protocol import (
+    Dialect,
+    Resource,
+    capacity_of,
+    card_numbers,
+    equal_cards,
+    limit,
+    placed_on,
+    places,
+    plain_number,
+    sample,
+)
 from aliquot.errors import BadDemand, BadRecord
 from aliquot.model import (
     CORES,
@@ -21,7 +32,6 @@ from aliquot.model import (
     Pod,
     Reason,
     Request,
-    cut,
 )
 
 BLOCK_MIB = 256
@@ -102,14 +112,12 @@ class Tencent(Dialect):
         return self._request(pod, self._counted)
 
     def _request(self, pod: Pod, part_of: Callable[[Container], Part | None]) -> Request:
-        asked = tuple(
+        asked = (
             ContainerRequest(container.name, part)
             for container in pod.spec.containers
             if (part := part_of(container)) is not None
         )
-        if not asked:
-            raise BadDemand(f"no container of the pod asks for more than 0 of {self.vcuda_core}")
-        return Request(pod.metadata.uid, pod.key, self.name, asked, priority=pod.spec.priority or 0)
+        return self.request(pod, asked)
 
     def _asked(self, container: Container, burst: int | None) -> Part | None:
         """What a container asks for. Raises BadDemand for what the original would let pass and never start."""
@@ -152,9 +160,10 @@ class Tencent(Dialect):
         text = pod.metadata.annotations.get(self.core_limit)
         if text is None:
             return None
-        if not (text.isascii() and text.isdigit() and len(text) <= 3 and 1 <= int(text) <= CORES):
+        burst = plain_number(text)
+        if burst is None or not 1 <= burst <= CORES:
             raise BadDemand(f"annotation {self.core_limit}: {text[:64]!r} is not an integer from 1 to {CORES}")
-        return int(text)
+        return burst
 
     def _refuse_init_containers(self, pod: Pod) -> None:
         """The original's annotations have no place for them, and its node agent never starts such a pod."""
@@ -178,14 +187,13 @@ class Tencent(Dialect):
         written = pod.metadata.annotations
         if not any(self.predicate_index(place) in written for place in range(len(pod.spec.containers))):
             return None
-        place, slices = places(pod), {}
-        for container in self.held(pod).containers:
+        request, place, found = self.held(pod), places(pod), {}
+        for container in request.containers:
             key = self.predicate_index(place[container.name])
             if key not in written:
                 raise BadRecord(f"{key} is missing, but container {container.name} asks for {self.vcuda_core}")
-            gpus = [_card(key, minor, cards) for minor in card_numbers(key, written[key])]
-            slices[container.name] = tuple(cut(container.part, gpu, cards.unit_mib) for gpu in gpus)
-        return Placement(cards.node, self.name, slices)
+            found[container.name] = [_card(key, minor, cards) for minor in card_numbers(key, written[key])]
+        return placed_on(request, found, cards)
 
     # -- writing
 
@@ -207,7 +215,7 @@ class Tencent(Dialect):
     def handed_over(self, pod: Pod) -> bool:
         return pod.metadata.annotations.get(self.gpu_assigned) == "true"
 
-    def hand_over_marks(self, now_ns: int) -> Mapping[str, str]:
+    def hand_over_marks(self, pod: Pod, now_ns: int) -> Mapping[str, str]:
         return {self.gpu_assigned: "true"}
 
     def words(self, reason: Reason) -> str:
@@ -217,30 +225,15 @@ class Tencent(Dialect):
 
     def device_ids(self, resource: str, cards: NodeGpus) -> Sequence[tuple[str, str]]:
         if resource == self.vcuda_core:
-            uuids = [gpu.uuid for gpu in cards.gpus for _ in range(CORES)]
+            uuids = [gpu.uuid for gpu in cards.offered for _ in range(CORES)]
             return [(f"{resource}-{number}", uuid) for number, uuid in enumerate(uuids)]
-        blocks = enumerate(_block_starts(cards))
+        blocks = enumerate(_block_starts(cards.offered))
         return [(f"{resource}-{_BLOCK_BYTES}-{number}", uuid) for number, uuid in blocks]
 
     # -- showing
 
     def sample_pod(self) -> Mapping[str, Any]:
-        return {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": "vcuda", "namespace": "default"},
-            "spec": {
-                "containers": [
-                    {
-                        "name": "nvidia",
-                        "image": "docker.io/local/busybox:1",
-                        "imagePullPolicy": "IfNotPresent",
-                        "command": ["sleep", "3600"],
-                        "resources": {"limits": {self.vcuda_core: "50", self.vcuda_memory: "30"}},
-                    }
-                ]
-            },
-        }
+        return sample("vcuda", {self.vcuda_core: "50", self.vcuda_memory: "30"}, container="nvidia")
 
 
 def _card(key: str, minor: int, cards: NodeGpus) -> Gpu:
@@ -251,9 +244,9 @@ def _card(key: str, minor: int, cards: NodeGpus) -> Gpu:
     return gpu
 
 
-def _block_starts(cards: NodeGpus) -> list[str]:
+def _block_starts(gpus: Sequence[Gpu]) -> list[str]:
     """The card in which each block begins. As in the original the node's memory is divided, not each card's: kubelet
     counts one block more now and then, which is never sold."""
-    ends = list(accumulate(gpu.mib for gpu in cards.gpus))
+    ends = list(accumulate(gpu.mib for gpu in gpus))
     blocks = ends[-1] // BLOCK_MIB if ends else 0
-    return [cards.gpus[bisect_right(ends, number * BLOCK_MIB)].uuid for number in range(blocks)]
+    return [gpus[bisect_right(ends, number * BLOCK_MIB)].uuid for number in range(blocks)]

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from aliquot.dialects.protocol import plain_number
 from aliquot.model import NodeGpus
 
 NAMESPACE = "kube-system"
@@ -11,8 +12,8 @@ KEY = "gpus"
 
 def unhealthy_cards(text: str) -> frozenset[int]:
     """The indexes in the value. What is no index is left out: it must not take a healthy card away."""
-    items = (item.strip() for item in text.split(","))
-    return frozenset(int(item) for item in items if item.isascii() and item.isdigit() and len(item) < 10)
+    numbers = (plain_number(item.strip()) for item in text.split(","))
+    return frozenset(number for number in numbers if number is not None)
 
 
 def without(cards: NodeGpus, indexes: frozenset[int]) -> NodeGpus:

@@ -77,13 +77,13 @@ class Scheduler:
             return min(tried), ""
         judgement = self._plane.books.judge(demand)
         best = judgement.best(node.key for node in usable if self._offers(node, pod, demand.dialect))
-        return best, "" if best else _count([_refusal(node, demand.dialect, judgement) for node in usable])
+        return best, "" if best else _count([_refusal(node, pod, demand.dialect, judgement) for node in usable])
 
     def _offers(self, node: Node, pod: Pod, dialect: Dialect) -> bool:
         """Whether kubelet has the ids left: it fails a pod for good that asks for more, and starts one without its
         devices, saying nothing, while no plug-in has registered their resource."""
-        asked = {resource.name: _ids(pod, resource.name) for resource in dialect.resources if resource.socket}
-        return any(asked.values()) and all(self._ids_left(node, name) >= count for name, count in asked.items())
+        asked = _asked_ids(pod, dialect)
+        return bool(asked) and all(self._ids_left(node, name) >= count for name, count in asked.items())
 
     def _ids_left(self, node: Node, resource: str) -> int:
         offered = whole(str((node.status.allocatable or {}).get(resource, 0)))
@@ -103,9 +103,18 @@ def _ids(pod: Pod, resource: str) -> int:
         return 0
 
 
-def _refusal(node: Node, dialect: Dialect, judgement: Judgement) -> str:
-    reason = judgement.refusal(node.key)
-    return dialect.words(reason) if reason else f"kubelet has too few of {dialect.resource} left to offer"
+def _asked_ids(pod: Pod, dialect: Dialect) -> dict[str, int]:
+    """The resources with a device plug-in of which a pod asks anything."""
+    asked = {resource.name: _ids(pod, resource.name) for resource in dialect.resources if resource.socket}
+    return {name: count for name, count in asked.items() if count}
+
+
+def _refusal(node: Node, pod: Pod, dialect: Dialect, judgement: Judgement) -> str:
+    if reason := judgement.refusal(node.key):
+        return dialect.words(reason)
+    if asked := _asked_ids(pod, dialect):
+        return f"kubelet has too few of {' or '.join(sorted(asked))} left to offer"
+    return f"no device plug-in hands out what the pod asks for; ask for {dialect.resource}"
 
 
 def _count(refusals: list[str]) -> str:

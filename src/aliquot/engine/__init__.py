@@ -1,5 +1,6 @@
 """The engine: a decision is a pure function of the Fleet and a request."""
 
+from aliquot.engine.arrays import Bools, Floats, Ints, Ranks
 from aliquot.engine.explain import Explanation, explain
 from aliquot.engine.fleet import Fleet
 from aliquot.engine.holder import Holder
@@ -9,7 +10,7 @@ from aliquot.engine.quota import Decision, decide
 from aliquot.engine.quota_map import Quotas
 from aliquot.engine.state import NodeState
 from aliquot.engine.usage import Census, Usage
-from aliquot.engine.view import Settings
+from aliquot.engine.view import GpuPolicy, NodePolicy, Outcome, PodPolicy, Settings, View
 
 __all__ = [
     "Fleet",
@@ -30,4 +31,13 @@ __all__ = [
     "Victims",
     "preempt",
     "complete",
+    "GpuPolicy",
+    "PodPolicy",
+    "NodePolicy",
+    "View",
+    "Outcome",
+    "Ints",
+    "Floats",
+    "Bools",
+    "Ranks",
 ]

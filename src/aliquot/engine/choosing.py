@@ -1,4 +1,4 @@
-"""Policies by name, alone or one after another, and the cards that ranks choose."""
+"""Policies by name, alone or one after another."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,23 +6,22 @@ from typing import TypeVar
 
 import numpy as np
 
-from aliquot.engine.state import NodeState
-from aliquot.engine.view import Bools, Floats, GpuPolicy, Ints, NodePolicy, Outcome, Ranks, Settings, View
-from aliquot.errors import BadDemand
-from aliquot.model import Gpu, Request
+from aliquot.engine.arrays import Floats, Ints, Ranks
+from aliquot.engine.view import GpuPolicy, NodePolicy, Outcome, PodPolicy, View
+from aliquot.errors import BadDemand, BadInput
 
 _Policy = TypeVar("_Policy", GpuPolicy, NodePolicy)
 
-_LAST = np.iinfo(np.int64).max
 
-
-def policy(table: Mapping[str, _Policy], names: str, field: str = "policy") -> tuple[_Policy, ...]:
+def policy(
+    table: Mapping[str, _Policy], names: str, field: str, error: type[BadInput] = BadDemand
+) -> tuple[_Policy, ...]:
     """The policies of `topology,binpack`: where the first sees no difference, the next decides. `field` is where the
-    names stand. Raises BadDemand."""
+    names stand. Raises `error` for one that there is not."""
     found = []
     for name in names.split(","):
         if (known := table.get(name.strip())) is None:
-            raise BadDemand(f"{field}: {name.strip()[:64]!r} is no policy; there are {', '.join(sorted(table))}")
+            raise error(f"{field}: {name.strip()[:64]!r} is no policy; there are {', '.join(sorted(table))}")
         found.append(known)
     return tuple(found)
 
@@ -38,15 +37,9 @@ class CardChoice:
         return ranks[0] if len(ranks) == 1 else _one_after_another(ranks, view.possible.shape)
 
     @property
-    def arranges(self) -> bool:
-        """Whether a policy places whole pods in its own way."""
-        return any(type(each).arrange is not GpuPolicy.arrange for each in self.policies)
-
-    def arrange(self, state: NodeState, request: Request, settings: Settings) -> Mapping[str, tuple[Gpu, ...]] | None:
-        for each in self.policies:
-            if (cards := each.arrange(state, request, settings)) is not None:
-                return cards
-        return None
+    def originals(self) -> Sequence[PodPolicy]:
+        """Those that place whole pods in their own way."""
+        return [each for each in self.policies if isinstance(each, PodPolicy)]
 
 
 def score(policies: Sequence[NodePolicy], outcome: Outcome) -> Floats:
@@ -65,15 +58,3 @@ def _one_after_another(numbers: Sequence[Ranks], shape: tuple[int, ...]) -> Ints
         # dense again, so that the next one has room
         combined = np.unique(combined, return_inverse=True)[1].reshape(shape)
     return combined
-
-
-def masked(possible: Bools, ranks: Ranks) -> Ranks:
-    """Ranks in which cards that are not possible come last."""
-    return np.where(possible, ranks, _LAST if ranks.dtype.kind in "iu" else np.inf)
-
-
-def lowest(keys: Ranks, count: int) -> Ints:
-    """[count, width]: the rows of the lowest keys of each column, equal ones from the top."""
-    if count == 1:
-        return np.asarray(keys.argmin(axis=0)[np.newaxis])
-    return np.asarray(np.argsort(keys.T, axis=1, kind="stable")[:, :count].T)

@@ -4,13 +4,11 @@ from dataclasses import dataclass, replace
 
 from aliquot.engine.obstacles import Obstacle, unwanted
 from aliquot.engine.percard import no_room_for_pod
-from aliquot.engine.puzzle import puzzle_of
 from aliquot.engine.quota import Decision
-from aliquot.engine.search import search
 from aliquot.engine.state import NodeState
-from aliquot.engine.whatif import emptied, fits, is_search_needed
-from aliquot.model import CORES, Charge, Gpu, Mode, Reason, Request, Topology
-from aliquot.model.selling import left_of
+from aliquot.engine.whatif import emptied, fits, look
+from aliquot.model import Charge, Gpu, Reason, Request, Topology
+from aliquot.model.selling import left_of, mode_allows, modes_meet
 
 
 @dataclass(frozen=True)
@@ -85,9 +83,10 @@ def node_reason(state: NodeState, request: Request, decision: Decision | None = 
     if decision and (refused := decision.refuses_node(cards)):
         return refused
     permitted = decision.permits(state) if decision else state
-    if fits(permitted, request):
+    found = look(permitted, request)
+    if found.fits:
         return None
-    if is_search_needed(request) and search(puzzle_of(permitted, request), together=request.together).limited:
+    if found.limited:
         return Reason.SEARCH_LIMIT
     return _no_card(state, request, decision) or _no_room(permitted, request)
 
@@ -111,24 +110,13 @@ def _no_room(state: NodeState, request: Request) -> Reason:
     """Some cards would do, but they are too few, too small, too full, or shared in another way."""
     gpus = [gpu for gpu in state.cards.gpus if unwanted(state, gpu, request) is None]
     asked = [[(gpu, c.part.on(gpu, state.cards.unit_mib)) for gpu in gpus] for c in request.containers]
-    if not all(any(_mode_allows(gpu, charge) for gpu, charge in ways) for ways in asked):
+    if not all(any(mode_allows(gpu, charge) for gpu, charge in ways) for ways in asked):
         return Reason.WRONG_MODE
     anyhow = replace(request, wishes=replace(request.wishes, topology=Topology.ANY))
     if not fits(emptied(state), anyhow):
         return Reason.TOO_LARGE
-    if not all(any(_modes_meet(state.taken(gpu), charge) for gpu, charge in ways) for ways in asked):
+    if not all(any(modes_meet(state.taken(gpu), charge) for gpu, charge in ways) for ways in asked):
         return Reason.WRONG_MODE
     if anyhow != request and (fits(state, anyhow) or not fits(emptied(state), request)):
         return Reason.NO_TOPOLOGY
     return Reason.NO_CARD_FITS
-
-
-def _mode_allows(gpu: Gpu, asked: Charge) -> bool:
-    if asked.slots:
-        return gpu.slots > 0 and gpu.mode in (Mode.ANY, Mode.MPS)
-    is_whole = asked.cores == CORES and asked.mib == gpu.mib
-    return gpu.mode in (Mode.ANY, Mode.TIME_SLICED) or (is_whole and gpu.mode is not Mode.MPS)
-
-
-def _modes_meet(used: Charge, asked: Charge) -> bool:
-    return not used.shares if asked.slots else not used.slots

@@ -5,15 +5,18 @@ written in place and only by `put`, `remove` and `set_load`.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aliquot.engine.state import NodeState
 from aliquot.engine.topology import Wiring, wiring_of
-from aliquot.model import CORES, Charge, Gpu, Mode, NodeGpus
-from aliquot.model.selling import left_of
+from aliquot.engine.usage import CardType, card_type
+from aliquot.model import CORES, Charge, Gpu, NodeGpus
+from aliquot.model.selling import left_of, mode_allows
+
+_Name = TypeVar("_Name")
 
 _NOTHING = Charge()
 _FIRST_NODES = 64
@@ -27,8 +30,10 @@ _PER_CARD: Mapping[str, tuple[type, Any]] = {
     "mib": (np.int64, 0),
     "slots": (np.int64, 0),
     "shares": (np.int64, 0),
+    "used_slots": (np.int64, 0),
     "model_id": (np.int64, 0),
     "profile_id": (np.int64, 0),
+    "type_id": (np.int64, 0),
     "numa": (np.int64, -1),
     "has": (np.bool_, False),
     "sellable": (np.bool_, False),
@@ -80,10 +85,14 @@ class Fleet:
     slots: NDArray[np.int64]
     shares: NDArray[np.int64]
     """Parts that share the card without MPS now."""
+    used_slots: NDArray[np.int64]
+    """MPS slots that are taken, also of a card that has none any more."""
     model_id: NDArray[np.int64]
     """Place in `models`."""
     profile_id: NDArray[np.int64]
     """Place in `profiles`; 0 is a card that is no MIG instance."""
+    type_id: NDArray[np.int64]
+    """Place in `types`: cards that quotas count alike."""
     numa: NDArray[np.int64]
     """-1 where unknown."""
     has: NDArray[np.bool_]
@@ -120,12 +129,14 @@ class Fleet:
         self.names: list[str] = []
         self.models: list[str] = []
         self.profiles: list[str] = [""]
+        self.types: list[CardType] = []
         self._columns: dict[str, int] = {}
         self._vacant: list[int] = []
         self._states: list[NodeState | None] = []
         self._placed: list[tuple[Placed, ...]] = []
         self._model_ids: dict[str, int] = {}
         self._profile_ids: dict[str, int] = {"": 0}
+        self._type_ids: dict[CardType, int] = {}
         self._wirings: list[Wiring] = []
         self._wiring_ids: dict[Wiring, int] = {}
         self._places: dict[str, set[tuple[int, int]]] = {}
@@ -202,20 +213,12 @@ class Fleet:
         """The memory of each sellable card: [width] where every node's cards are alike, else [rows, width]."""
         return self.mib if (self.size < 0).any() else self.size
 
-    def gpu(self, column: int, row: int) -> Gpu:
-        return self.state_at(column).cards.gpus[row]
-
     def places_of(self, uuid: str) -> Iterable[tuple[int, int]]:
         """(row, column) of a card, also if two nodes claim to have it."""
         return self._places.get(uuid, ())
 
     def wiring(self, column: int) -> Wiring:
         return self._wirings[int(self.wiring_id[column])]
-
-    def topology(self, column: int) -> NDArray[np.int64] | None:
-        """Pair scores of a node's cards, [cards, cards]; None if it tells none."""
-        wiring = self.wiring(column)
-        return wiring.matrix if wiring.known else None
 
     def serves(self, dialect: str) -> NDArray[np.bool_]:
         """[width]: nodes that take pods of a dialect."""
@@ -251,13 +254,14 @@ class Fleet:
             sells = cards.sells(gpu)
             self.has[row, column] = True
             self.sellable[row, column] = sells
-            self.for_shared[row, column] = sells and gpu.mode in (Mode.ANY, Mode.TIME_SLICED)
-            self.for_whole[row, column] = sells and gpu.mode is not Mode.MPS
-            self.for_slots[row, column] = sells and gpu.mode in (Mode.ANY, Mode.MPS)
+            self.for_shared[row, column] = sells and mode_allows(gpu, Charge(shares=1))
+            self.for_whole[row, column] = sells and mode_allows(gpu, Charge(CORES, gpu.mib, shares=1))
+            self.for_slots[row, column] = sells and mode_allows(gpu, Charge(slots=1))
             self.mib[row, column] = gpu.mib
             self.slots[row, column] = gpu.slots
             self.model_id[row, column] = _number(gpu.model, self.models, self._model_ids)
             self.profile_id[row, column] = _number(gpu.profile, self.profiles, self._profile_ids)
+            self.type_id[row, column] = _number(card_type(cards, gpu), self.types, self._type_ids)
             self.numa[row, column] = -1 if gpu.numa is None else gpu.numa
             self.load[row, column], self.load_at[row, column] = loads.get(gpu.uuid, (np.nan, np.nan))
         sizes = {gpu.mib for gpu in cards.gpus if cards.sells(gpu)}
@@ -273,9 +277,10 @@ class Fleet:
         self.free_cores[at] = [card.cores for card in left]
         self.free_slots[at] = [card.slots for card in left]
         self.shares[at] = [charge.shares for charge in taken]
+        self.used_slots[at] = [charge.slots for charge in taken]
         self.left[at] = left_share(self.free_mib[at], self.free_cores[at], self.mib[at])
         has_cores = self.free_cores[at] > 0
-        no_slots = np.array([not charge.slots for charge in taken], np.bool_)
+        no_slots = self.used_slots[at] == 0
         untouched = (self.free_cores[at] == CORES) & (self.free_mib[at] == self.mib[at])
         self.open_shared[at] = self.for_shared[at] & has_cores & no_slots
         self.open_whole[at] = self.for_whole[at] & untouched & no_slots
@@ -356,7 +361,7 @@ def left_share(free_mib: NDArray[np.int64], free_cores: NDArray[np.int64], mib: 
     return np.asarray(free_mib * 1_000_000 // np.maximum(mib, 1) + free_cores * (1_000_000 // CORES))
 
 
-def _number(name: str, names: list[str], numbers: dict[str, int]) -> int:
+def _number(name: _Name, names: list[_Name], numbers: dict[_Name, int]) -> int:
     if name not in numbers:
         numbers[name] = len(names)
         names.append(name)

@@ -1,7 +1,7 @@
 """Who holds what on a node, as far as preemption and explanations care."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from aliquot.engine.state import NodeState
 from aliquot.model import Charge
@@ -19,11 +19,9 @@ class Holder:
 
 def without(state: NodeState, holders: Iterable[Holder]) -> NodeState:
     """The node when these pods have ended. A card that was sold twice stays as full as the others make it."""
-    used = dict(state.used)
     for holder in holders:
-        for uuid, charge in holder.charges.items():
-            used[uuid] = used.get(uuid, Charge()) - charge
-    return replace(state, used=used)
+        state = state.minus(holder.charges)
+    return state
 
 
 def freed(holders: Iterable[Holder]) -> tuple[int, int]:

@@ -1,27 +1,31 @@
 """Which nodes can take a request, which cards it would get there, which node is best, and why the others cannot."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cached_property
 
 import numpy as np
 
+from aliquot.engine.arrays import Bools, Floats
 from aliquot.engine.choosing import CardChoice, policy, score
 from aliquot.engine.fleet import Fleet
-from aliquot.engine.plan import Plan, Question, plan
+from aliquot.engine.plan import Plan, plan
 from aliquot.engine.policies import GPU_POLICIES, NODE_POLICIES
+from aliquot.engine.question import Question
+from aliquot.engine.quota import Decision
 from aliquot.engine.refusing import Refusing
 from aliquot.engine.room import Room, wanted
-from aliquot.engine.view import Bools, Floats, NodePolicy, Outcome, Settings
-from aliquot.model import Placement, Reason, Request, Wishes, cut
+from aliquot.engine.view import NodePolicy, Outcome, Settings
+from aliquot.errors import BadDemand, BadInput
+from aliquot.model import Placement, Reason, Request, cut
 
 
 class Judgement:
     """A request judged on the whole Fleet as it is now; ask it before the Fleet changes."""
 
-    def __init__(self, question: Question, node_policies: Iterable[NodePolicy], refusing: Refusing) -> None:
-        self.fleet = question.fleet
-        self.request = question.request
-        self.settings = question.settings
+    def __init__(self, refusing: Refusing, node_policies: Iterable[NodePolicy]) -> None:
+        self.fleet = refusing.question.fleet
+        self.request = refusing.question.request
+        self.settings = refusing.question.settings
         self.fits: Bools = refusing.plan.fits
         self._plan: Plan = refusing.plan
         self._node_policies = tuple(node_policies)
@@ -91,16 +95,15 @@ class Judgement:
         return mask
 
 
-GPU_POLICY = "aliquot.io/gpu-policy"
-NODE_POLICY = "aliquot.io/node-policy"
-
-
-def check_policies(wishes: Wishes) -> None:
-    """Raises BadDemand for a policy that there is not."""
-    if wishes.gpu_policy:
-        policy(GPU_POLICIES, wishes.gpu_policy, GPU_POLICY)
-    if wishes.node_policy:
-        policy(NODE_POLICIES, wishes.node_policy, NODE_POLICY)
+def check_policies(gpu: str, node: str, *, gpu_field: str, node_field: str, error: type[BadInput] = BadDemand) -> None:
+    """Raises `error` for a policy that there is not, naming the field in which it stands; "" names none. Loads what
+    other packages bring, and raises BadConfig if that cannot be used."""
+    GPU_POLICIES.load()
+    NODE_POLICIES.load()
+    if gpu:
+        policy(GPU_POLICIES, gpu, gpu_field, error)
+    if node:
+        policy(NODE_POLICIES, node, node_field, error)
 
 
 def judge(
@@ -110,29 +113,25 @@ def judge(
     node_policy: str = "binpack",
     settings: Settings | None = None,
     *,
-    vetoes: Mapping[str, Reason] | None = None,
-    banned_models: Mapping[str, Reason] | None = None,
+    decision: Decision | None = None,
 ) -> Judgement:
     """Judge a request on every card at once. Reads the Fleet, changes nothing.
 
-    Policies may be several, `topology,binpack`. `vetoes` are nodes and `banned_models` models of cards that are out
-    of question whatever their room, with the reason. Raises BadDemand for a policy that there is not.
+    Policies may be several, `topology,binpack`; `decision` is what the namespace's quota leaves to the request. Raises
+    BadDemand for a policy that there is not.
     """
-    columns = {column: reason for node, reason in (vetoes or {}).items() if (column := fleet.column(node)) is not None}
+    wrong_pools = decision.refused_nodes(fleet) if decision else None
+    over_quota = decision.refused_cards(fleet) if decision else None
     nodes = fleet.serves(request.dialect)
-    if columns:
-        nodes = nodes.copy()
-        nodes[list(columns)] = False
-    banned_models = banned_models or {}
     question = Question(
         fleet=fleet,
         request=request,
         room=Room.now(fleet),
-        allowed=wanted(fleet, request, banned_models),
-        nodes=nodes,
-        choice=CardChoice(policy(GPU_POLICIES, gpu_policy, GPU_POLICY)),
+        allowed=wanted(fleet, request, over_quota),
+        nodes=nodes if wrong_pools is None else nodes & ~wrong_pools,
+        choice=CardChoice(policy(GPU_POLICIES, gpu_policy, "GPU policy")),
         settings=settings or Settings(),
         topology=request.wishes.topology,
     )
-    refusing = Refusing(question, plan(question), columns, banned_models)
-    return Judgement(question, policy(NODE_POLICIES, node_policy, NODE_POLICY), refusing)
+    node_policies = policy(NODE_POLICIES, node_policy, "node policy")
+    return Judgement(Refusing(question, plan(question), wrong_pools, over_quota), node_policies)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from aliquot.engine.state import NodeState
 from aliquot.model import Charge, Gpu, Part, Reason, Request
-from aliquot.model.selling import conflict
+from aliquot.model.selling import conflict, mode_allows, modes_meet
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +47,8 @@ def _why_not_sold(gpu: Gpu) -> str:
 def no_room(state: NodeState, gpu: Gpu, part: Part) -> Obstacle | None:
     asked = part.on(gpu, state.cards.unit_mib)
     if why := conflict(gpu, Charge(), asked):
-        return Obstacle(_mode_or(Reason.TOO_LARGE, gpu, asked), why)
+        return Obstacle(Reason.TOO_LARGE if mode_allows(gpu, asked) else Reason.WRONG_MODE, why)
     used = state.taken(gpu)
     if why := conflict(gpu, used, asked):
-        other_mode = (asked.slots and used.shares) or (asked.shares and used.slots)
-        return Obstacle(Reason.WRONG_MODE if other_mode else Reason.NO_CARD_FITS, why)
+        return Obstacle(Reason.NO_CARD_FITS if modes_meet(used, asked) else Reason.WRONG_MODE, why)
     return None
-
-
-def _mode_or(reason: Reason, gpu: Gpu, asked: Charge) -> Reason:
-    """An empty card that refuses even the least part of this kind is sold in another mode."""
-    least = Charge(slots=1) if asked.slots else Charge(shares=1)
-    by_mode = conflict(gpu, Charge(), least)
-    return Reason.WRONG_MODE if by_mode else reason

@@ -13,13 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aliquot.engine.puzzle import Puzzle
+from aliquot.engine.repair import mend
 
 _MOST_CONTAINERS = 12
 _MOST_VECTORS = 1 << 62
 """Beyond these there are too many sets to list, and vectors to number."""
 _WIDTHS = (400, 3_000, 20_000, 1_000_000)
 """Vectors kept per card: few find most packings fast, many decide."""
-_MOST_WORK = 40_000_000
+_MOST_WORK = 20_000_000
 """Vectors made in all before it is given up."""
 _CHUNK = 1 << 21
 _ROUNDS = 120
@@ -44,10 +45,13 @@ def pack(puzzle: Puzzle) -> Packed:
     programme = _Programme(puzzle)
     if programme.is_hopeless():
         return Packed(None)
-    for width in _WIDTHS:
-        found = programme.run(width)
+    found = programme.run(_WIDTHS[0])
+    if found.limited and (members := programme.mend()) is not None:
+        return Packed(members)
+    for width in _WIDTHS[1:]:
         if not found.limited:
-            return found
+            break
+        found = programme.run(width)
     return found
 
 
@@ -60,7 +64,8 @@ class _Programme:
         self.wants = np.array([puzzle.wants[one] for one in self.order], np.int16)
         self.radix = np.concatenate(([1], np.cumprod(self.wants[:-1].astype(np.int64) + 1)))
         self.sets = (np.arange(1 << len(self.order))[:, np.newaxis] >> np.arange(len(self.order))) & 1
-        self.holds = _holding(puzzle, self.order, self.sets) & self._in_turns()
+        self.overload = _overload(puzzle, self.order, self.sets)
+        self.holds = (self.overload == 0) & self._in_turns()
         largest = [np.flatnonzero(self._is_largest(holds)) for holds in self.holds]
         self.cards = sorted(range(len(puzzle.free)), key=lambda card: (len(largest[card]), largest[card].tolist()))
         self.steps = [self.sets[largest[card]].astype(np.int16) for card in self.cards]
@@ -149,6 +154,12 @@ class _Programme:
         return bool((self.wants @ self.weights > self.rest[0]).any())
 
     # -- the programme
+
+    def mend(self) -> Sequence[int] | None:
+        mended = mend(self.overload.tolist(), self.wants.tolist())
+        if mended is None:
+            return None
+        return [sum(1 << one for place, one in enumerate(self.order) if here >> place & 1) for here in mended]
 
     def run(self, width: int) -> Packed:
         states = self.wants[np.newaxis]
@@ -242,22 +253,22 @@ def _classes(puzzle: Puzzle) -> list[list[int]]:
     return list(classes.values())
 
 
-def _holding(puzzle: Puzzle, order: Sequence[int], sets: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """[cards, sets]: which sets of containers each card can hold."""
+def _overload(puzzle: Puzzle, order: Sequence[int], sets: NDArray[np.int64]) -> NDArray[np.float64]:
+    """[cards, sets]: by how much of a card each set of containers is too much for each card; 0 where it holds it."""
     place = {one: at for at, one in enumerate(order)}
     needs = np.array([puzzle.needs[one] for one in order], np.float64)
     free = np.array(puzzle.free, np.float64)
-    allowed = np.array([[puzzle.allowed[one] >> card & 1 for card in range(len(free))] for one in order], np.bool_)
-    holds = ~((sets @ ~allowed) > 0).T
+    refused = np.array([[~puzzle.allowed[one] >> card & 1 for card in range(len(free))] for one in order], np.float64)
+    overload = (sets @ refused).T
     by_slots = np.array([puzzle.by_slots >> one & 1 for one in order], np.bool_)
-    holds &= ~((sets[:, by_slots].any(axis=1)) & (sets[:, ~by_slots].any(axis=1)))
-    for phase, members in _phases(puzzle):
+    overload += sets[:, by_slots].any(axis=1) & sets[:, ~by_slots].any(axis=1)
+    for about, members in _phases(puzzle):
         among = np.zeros(len(order), np.int64)
         among[[place[one] for one in members]] = 1
         sums = np.einsum("so,ocm->csm", (sets * among).astype(np.float64), needs)
-        fits = (sums <= free[:, np.newaxis]).all(axis=2)
-        holds &= fits if phase is None else fits | (sets[:, place[phase]] == 0)
-    return holds
+        beyond = (np.maximum(0.0, sums - free[:, np.newaxis]) / np.maximum(1.0, free.mean(axis=0))).sum(axis=2)
+        overload += beyond if about is None else beyond * sets[:, place[about]]
+    return overload
 
 
 def _phases(puzzle: Puzzle) -> Iterator[tuple[int | None, list[int]]]:

@@ -4,61 +4,25 @@ One container, and containers that share their cards, need no search: the k best
 several containers greed comes first, on all nodes at once; only where it fails on a node that might do is searched.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 
-from aliquot.engine.choosing import CardChoice, lowest, masked
-from aliquot.engine.fleet import Fleet
-from aliquot.engine.puzzle import Cards, Puzzle, Size, puzzle_of
-from aliquot.engine.room import Need, Room, need_of, takes, together
-from aliquot.engine.search import Found, search, works
-from aliquot.engine.topology import allowed_sets, best_set
-from aliquot.engine.view import Bools, Ints, Ranks, Settings, View
-from aliquot.model import Life, Part, Request, Topology
+from aliquot.engine.arrays import Bools, Ints, Ranks, enough, lowest, masked
+from aliquot.engine.greedy import Greedy
+from aliquot.engine.originals import Originals
+from aliquot.engine.puzzle import Cards, Puzzle, Size
+from aliquot.engine.question import Question
+from aliquot.engine.room import need_of, takes, together
+from aliquot.engine.search import Found, search
+from aliquot.engine.view import View
+from aliquot.model import Life, Topology
 
 
-@dataclass(frozen=True)
-class Question:
-    """What a plan is made for. `allowed` are cards [rows, width] and `nodes` columns that the pod may use."""
-
-    fleet: Fleet
-    request: Request
-    room: Room
-    allowed: Bools | None
-    nodes: Bools
-    choice: CardChoice | None = None
-    """None: any cards will do."""
-    settings: Settings = field(default_factory=Settings)
-    topology: Topology = Topology.ANY
-
-    def view(self, part: Part, need: Need, room: Room, possible: Bools) -> View:
-        return View(
-            fleet=self.fleet,
-            request=self.request,
-            part=part,
-            settings=self.settings,
-            possible=possible,
-            need_mib=need.mib,
-            need_cores=need.cores,
-            free_mib=room.free_mib,
-            free_cores=room.free_cores,
-        )
-
-    def possible(self, room: Room, need: Need) -> Bools:
-        possible = takes(self.fleet, room, need)
-        possible &= self.nodes
-        if self.allowed is not None:
-            possible &= self.allowed
-        return possible
-
-    def rank(self, view: View) -> Ranks:
-        return np.zeros(1, np.int64) if self.choice is None else self.choice.rank(view)
-
-
-class Plan:
+class Plan(ABC):
     """Rows are worked out when they are asked for."""
 
     fits: Bools
@@ -70,47 +34,29 @@ class Plan:
     def __init__(self, question: Question) -> None:
         self.question = question
         self.limited = np.zeros(question.fleet.width, np.bool_)
+        self._originals = Originals(question)
 
     def rows_at(self, column: int) -> Sequence[Cards]:
         """Per view the rows of a column that fits."""
-        return self._original(column) or self._own_rows_at(column)
+        return self._originals.rows_at(column) or self._own_rows_at(column)
 
     @cached_property
     def rows(self) -> Sequence[Ints]:
         """Per view the rows, [count, width]; columns that do not fit hold anything."""
-        if not self._asks_originals:
+        if not self._originals.policies:
             return self._own_rows
         rows = [own.copy() for own in self._own_rows]
         for column in np.flatnonzero(self.fits).tolist():
-            for into, cards in zip(rows, self._original(column) or (), strict=False):
+            for into, cards in zip(rows, self._originals.rows_at(column) or (), strict=False):
                 into[:, column] = cards
         return rows
 
-    def _own_rows_at(self, column: int) -> Sequence[Cards]:
-        raise NotImplementedError
+    @abstractmethod
+    def _own_rows_at(self, column: int) -> Sequence[Cards]: ...
 
     @property
-    def _own_rows(self) -> Sequence[Ints]:
-        raise NotImplementedError
-
-    @property
-    def _asks_originals(self) -> bool:
-        choice = self.question.choice
-        return choice is not None and choice.arranges and not self.question.request.together
-
-    def _original(self, column: int) -> Sequence[Cards] | None:
-        """The cards as an original would choose them, if they are a way at all."""
-        question = self.question
-        if not self._asks_originals or question.choice is None:
-            return None
-        state = question.fleet.state_at(column)
-        cards = question.choice.arrange(state, question.request, question.settings)
-        if cards is None:
-            return None
-        rows = {gpu.uuid: row for row, gpu in enumerate(state.cards.gpus)}
-        chosen = [tuple(rows[gpu.uuid] for gpu in cards[one.name]) for one in question.request.containers]
-        possible = (question.allowed is None or question.allowed[row, column] for each in chosen for row in each)
-        return chosen if all(possible) and works(puzzle_of(state, question.request), chosen) else None
+    @abstractmethod
+    def _own_rows(self) -> Sequence[Ints]: ...
 
 
 def plan(question: Question) -> Plan:
@@ -138,49 +84,24 @@ class PlanForOne(Plan):
         self.views = [self.view]
         self.lives = [Life.MAIN]
         self.ranks = question.rank(self.view)
-        self.fits = _enough(possible, part.cards)
-        self._connected = question.topology is not Topology.ANY and part.cards > 1
-        if self._connected:
-            self.fits = self.fits.copy()
-            for column in np.flatnonzero(self.fits).tolist():
-                rows = tuple(np.flatnonzero(possible[:, column]).tolist())
-                wiring = question.fleet.wiring(column)
-                self.fits[column] = bool(best_set(wiring, rows, part.cards, question.topology))
+        self.fits = enough(possible, part.cards)
+        self._connected_rows: Ints | None = None
+        if question.is_connected(part):
+            self._connected_rows, self.fits = question.connected(self.view, self.ranks, self.fits)
 
     def _own_rows_at(self, column: int) -> Sequence[Cards]:
-        if self._connected:
-            return [tuple(self._own_rows[0][:, column].tolist())]
+        if self._connected_rows is not None:
+            return [tuple(sorted(self._connected_rows[:, column].tolist()))]
         possible, full = self.view.possible[:, column].tolist(), self.ranks.shape == self.view.possible.shape
         ranks = (self.ranks if full else np.broadcast_to(self.ranks, self.view.possible.shape))[:, column].tolist()
         rows = sorted((row for row, here in enumerate(possible) if here), key=ranks.__getitem__)
         return [tuple(sorted(rows[: self.view.count]))]
 
     @cached_property
-    def keys(self) -> Ranks:
-        return masked(self.view.possible, self.ranks)
-
-    @cached_property
     def _own_rows(self) -> Sequence[Ints]:
-        if self._connected:
-            return [self._connected_rows()]
-        return [lowest(self.keys, self.view.count)]
-
-    def _connected_rows(self) -> Ints:
-        """Of the sets that are connected as wished the one with the lowest ranks."""
-        question, view = self.question, self.view
-        chosen = lowest(self.keys, view.count)
-        for column in np.flatnonzero(self.fits).tolist():
-            keys = self.keys[:, column].tolist()
-            rows = tuple(np.flatnonzero(view.possible[:, column]).tolist())
-            sets = allowed_sets(question.fleet.wiring(column), rows, view.count, question.topology)
-            chosen[:, column] = min(sets, key=lambda rows: (sorted(keys[row] for row in rows), rows))
-        return chosen
-
-
-def _enough(possible: Bools, count: int) -> Bools:
-    if count == 1:
-        return np.asarray(np.logical_or.reduce(possible, axis=0))
-    return np.asarray(np.add.reduce(possible, axis=0, dtype=np.int16) >= count)
+        if self._connected_rows is not None:
+            return [self._connected_rows]
+        return [lowest(masked(self.view.possible, self.ranks), self.view.count)]
 
 
 class PlanForMany(Plan):
@@ -194,11 +115,10 @@ class PlanForMany(Plan):
         self._needs = [need_of(question.fleet, part) for part in self._parts]
         self._alone = [question.possible(question.room, need) for need in self._needs]
         self._searched: dict[int, Sequence[Cards]] = {}
-        greedy = _Greedy(question, self._parts, self._needs, self.lives)
+        greedy = Greedy(question, self._parts, self._needs, self.lives)
         self.views = greedy.views
         self._greedy_rows = greedy.rows
-        connected = question.topology is not Topology.ANY and max(part.cards for part in self._parts) > 1
-        self.fits = np.zeros(question.fleet.width, np.bool_) if connected else greedy.fits
+        self.fits = greedy.fits
         self._search(np.flatnonzero(self._may_fit() & ~self.fits).tolist())
 
     def _own_rows_at(self, column: int) -> Sequence[Cards]:
@@ -218,15 +138,16 @@ class PlanForMany(Plan):
         question, room = self.question, self.question.room
         may = np.ones(question.fleet.width, np.bool_)
         useful = np.zeros(question.fleet.has.shape, np.bool_)
-        mib, cores = np.zeros((2, question.fleet.width), np.int64)
+        mib, cores = list[Ints](), list[Ints]()
+        running = [part.cards for part, life in zip(self._parts, self.lives, strict=True) if life is not Life.INIT]
         for part, need, life, possible in zip(self._parts, self._needs, self.lives, self._alone, strict=True):
-            may &= _enough(possible, part.cards)
+            may &= enough(possible, part.cards)
             if life is not Life.INIT:
                 useful |= possible
-                mib += part.cards * _least(need.mib, possible)
-                cores += part.cards * _least(need.cores, possible)
-        may &= np.where(useful, room.free_mib, 0).sum(axis=0) >= mib
-        may &= np.where(useful, room.free_cores, 0).sum(axis=0) >= cores
+                mib.append(_least(need.mib, possible))
+                cores.append(_least(need.cores, possible))
+        may &= _is_enough(np.where(useful, room.free_mib, 0), running, mib)
+        may &= _is_enough(np.where(useful, room.free_cores, 0), running, cores)
         return may
 
     def _search(self, columns: Sequence[int]) -> None:
@@ -286,62 +207,20 @@ def _sizes(mib: Ints, cores: Ints, slots: Ints, cards: int, column: int) -> Iter
     )
 
 
+def _is_enough(free: Ints, counts: Sequence[int], sizes: Sequence[Ints]) -> Bools:
+    """Whether the cards have as much as all need, and room for as many parts of each size as there are of it and of
+    larger ones."""
+    total = sum((count * size for count, size in zip(counts, sizes, strict=True)), np.asarray(0))
+    fits = np.asarray(free.sum(axis=0) >= total)
+    for size in sizes:
+        larger = sum((count * (other >= size) for count, other in zip(counts, sizes, strict=True)), np.asarray(0))
+        fits &= ((free // np.maximum(size, 1)).sum(axis=0) >= larger) | (size == 0)
+    return fits
+
+
 def _least(need: Ints, possible: Bools) -> Ints:
     """[width] or less: what a card's part costs at least."""
     if need.ndim < 2:
         return need
     least = np.where(possible, need, np.iinfo(np.int64).max).min(axis=0)
     return np.where(possible.any(axis=0), least, 0)
-
-
-class _Greedy:
-    """Container after container, the largest first, each on its best cards."""
-
-    def __init__(self, question: Question, parts: Sequence[Part], needs: Sequence[Need], lives: Sequence[Life]) -> None:
-        self.question = question
-        shape = question.fleet.has.shape
-        self.held = np.zeros((3, *shape), np.int64)
-        self.sidecars: dict[int, Ints] = {}
-        self.used = {kind: np.zeros(shape, np.bool_) for kind in (True, False)}
-        self.fits = np.ones(question.fleet.width, np.bool_)
-        views: dict[int, View] = {}
-        rows: dict[int, Ints] = {}
-        for one in sorted(range(len(parts)), key=lambda one: _largest_first(lives[one], parts[one])):
-            room = question.room.less(*self._beside(one, lives[one]))
-            possible = question.possible(room, needs[one])
-            possible &= ~self.used[not needs[one].is_share]
-            views[one] = question.view(parts[one], needs[one], room, possible)
-            rows[one] = self._rows(views[one], lives[one])
-            self.fits &= _enough(possible, parts[one].cards)
-            self._take(one, lives[one], needs[one], rows[one])
-        self.views = [views[one] for one in range(len(parts))]
-        self.rows = [rows[one] for one in range(len(parts))]
-
-    def _beside(self, one: int, life: Life) -> Ints:
-        """What runs at the same time: for an init container the sidecars that start before it."""
-        if life is not Life.INIT:
-            return self.held
-        return np.asarray(sum((held for other, held in self.sidecars.items() if other < one), np.zeros_like(self.held)))
-
-    def _rows(self, view: View, life: Life) -> Ints:
-        ranks = np.broadcast_to(self.question.rank(view), view.possible.shape)
-        if life is Life.INIT:
-            unpaid = ~(self.used[True] | self.used[False])
-            return np.lexsort((ranks, unpaid, ~view.possible), axis=0)[: view.count]
-        return lowest(masked(view.possible, ranks), view.count)
-
-    def _take(self, one: int, life: Life, need: Need, rows: Ints) -> None:
-        np.put_along_axis(self.used[need.is_share], rows, True, axis=0)
-        if life is Life.INIT:
-            return
-        part = np.zeros_like(self.held)
-        for measure, cost in enumerate((need.mib, need.cores, np.asarray(need.slots))):
-            each = np.take_along_axis(np.broadcast_to(cost, self.used[True].shape), rows, axis=0)
-            np.put_along_axis(part[measure], rows, each, axis=0)
-        self.held = self.held + part
-        if life is Life.SIDECAR:
-            self.sidecars[one] = part
-
-
-def _largest_first(life: Life, part: Part) -> tuple[bool, bool, int, int, int]:
-    return life is Life.INIT, not part.whole, -part.memory.amount, -max(part.cores, part.slots), -part.cards

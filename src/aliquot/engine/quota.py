@@ -1,14 +1,17 @@
 """What a namespace's quota leaves to a request: which models, which node pools, with the numbers."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
 from math import ceil
 
+import numpy as np
+
+from aliquot.engine.arrays import Bools
+from aliquot.engine.fleet import Fleet
 from aliquot.engine.quota_map import Measure, NamespaceQuota, Quotas
 from aliquot.engine.state import NodeState
-from aliquot.engine.usage import Amount, Census, Kind, Shelf, Usage, amount_of, kind_of
+from aliquot.engine.usage import Amount, Census, Kind, Usage, amount_of, kind_of
 from aliquot.engine.whatif import closed
 from aliquot.model import Gpu, NodeGpus, Reason, Request, is_model, peak
 
@@ -78,34 +81,22 @@ class Decision:
             return state
         return closed(state, {gpu.uuid for gpu in state.cards.gpus if self.refuses(state.cards, gpu)})
 
-    @cached_property
-    def banned_models(self) -> Mapping[str, Reason]:
-        """Models of which the request may have no card, whatever the node."""
-        allowed = {kind.model for shelf in self._shelves() for kind, refused in self._cards(shelf) if not refused}
-        seen = {kind.model for shelf in self._shelves() for kind, _ in self._cards(shelf)}
-        return dict.fromkeys(seen - allowed, Reason.OVER_QUOTA)
+    def refused_cards(self, fleet: Fleet) -> Bools | None:
+        """[rows, width]: the cards that `refuses_card` refuses; None if there are none."""
+        if self.quota is None:
+            return None
+        refused = [self._refuses(kind.kind, kind.gpu, kind.unit_mib) is not None for kind in fleet.types]
+        return np.array([*refused, False], np.bool_)[fleet.type_id] & fleet.has if any(refused) else None
 
-    @cached_property
-    def vetoes(self) -> Mapping[str, Reason]:
-        """Nodes that the request may not use, by name: the wrong pool, or cards that only this node's label or their
-        size bans. (Where such a card sits beside one that is allowed, the node goes with it: no quota is passed.)"""
-        vetoed: dict[str, Reason] = {}
-        for shelf in self._shelves():
-            reason = self._refuses_pool(shelf.pool)
-            if reason is None and {kind.model for kind, no in self._cards(shelf) if no} - self.banned_models.keys():
-                reason = Reason.OVER_QUOTA
-            if reason is not None:
-                vetoed.update(dict.fromkeys(self.census.nodes[shelf], reason))
-        return vetoed
-
-    def _shelves(self) -> Iterable[Shelf]:
-        return self.census.nodes if self.quota else ()
-
-    def _cards(self, shelf: Shelf) -> Iterable[tuple[Kind, Reason | None]]:
-        """The cards that the request could use at all, and whether the quota refuses them."""
-        for kind, gpu in shelf.gpus:
-            if self.request.wishes.allows_instance(gpu.profile):
-                yield kind, self._refuses(kind, gpu, shelf.unit_mib)
+    def refused_nodes(self, fleet: Fleet) -> Bools | None:
+        """[width]: the nodes that `refuses_node` refuses; None if there are none."""
+        pools = [pool for pool in self.census.nodes if self._refuses_pool(pool)]
+        if not pools:
+            return None
+        columns = (fleet.column(node) for pool in pools for node in self.census.nodes[pool])
+        refused = np.zeros(fleet.width, np.bool_)
+        refused[[column for column in columns if column is not None]] = True
+        return refused
 
     def _refuses_pool(self, pool: str) -> Reason | None:
         if self.quota is None or not self.quota.pools or pool in self.quota.pools:

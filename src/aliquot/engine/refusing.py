@@ -1,25 +1,25 @@
 """Why a request does not fit on a node: the most telling reason, for every node at once."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from aliquot.engine.plan import Plan, Question, plan
+from aliquot.engine.arrays import Bools
+from aliquot.engine.plan import Plan, plan
+from aliquot.engine.question import Question
 from aliquot.engine.room import Need, Room, need_of, wanted_cards, wanted_models
-from aliquot.engine.view import Bools
 from aliquot.model import CORES, Reason, Topology
 
 
 @dataclass(frozen=True)
 class Refusing:
-    """`vetoes` are columns, `banned_models` models of cards that something else than room speaks against."""
+    """`wrong_pools` are columns and `over_quota` cards that the namespace's quota refuses."""
 
     question: Question
     plan: Plan
-    vetoes: Mapping[int, Reason]
-    banned_models: Mapping[str, Reason]
+    wrong_pools: Bools | None = None
+    over_quota: Bools | None = None
 
     @cached_property
     def reasons(self) -> list[Reason | None]:
@@ -39,8 +39,8 @@ class Refusing:
         for need in needs:
             reasons[~(useful & self._mode_allows(need)).any(axis=0)] = Reason.WRONG_MODE
         self._blame_cards(reasons)
-        for column, reason in self.vetoes.items():
-            reasons[column] = reason
+        if self.wrong_pools is not None:
+            reasons[self.wrong_pools] = Reason.WRONG_POOL
         reasons[~fleet.serves(request.dialect)] = Reason.NOT_SERVED
         reasons[~fleet.has.any(axis=0)] = Reason.NO_GPUS
         reasons[self.plan.limited] = Reason.SEARCH_LIMIT
@@ -56,12 +56,12 @@ class Refusing:
     def _modes_meet(self, need: Need) -> Bools:
         """Cards on which nobody shares in another way."""
         fleet = self.question.fleet
-        return np.asarray(fleet.free_slots == fleet.slots if need.is_share else fleet.shares == 0)
+        return np.asarray((fleet.used_slots if need.is_share else fleet.shares) == 0)
 
     def _mode_allows(self, need: Need) -> Bools:
         fleet = self.question.fleet
         if not need.is_share:
-            return fleet.for_slots & (fleet.slots > 0)
+            return fleet.for_slots
         if need.whole:
             return fleet.for_whole
         as_whole = (need.mib == fleet.mib) & (need.cores == CORES)
@@ -71,14 +71,9 @@ class Refusing:
         fleet, request = self.question.fleet, self.question.request
         models, cards = wanted_models(fleet, request), wanted_cards(fleet, request)
         of_model = fleet.has if models is None else fleet.has & models
-        unbanned = of_model
-        if self.banned_models:
-            banned = np.array([*(name in self.banned_models for name in fleet.models), False])[fleet.model_id]
-            unbanned = of_model & ~banned
-        wished = unbanned if cards is None else unbanned & cards
+        granted = of_model if self.over_quota is None else of_model & ~self.over_quota
+        wished = granted if cards is None else granted & cards
         reasons[~(wished & fleet.sellable).any(axis=0)] = Reason.NOT_SELLABLE
         reasons[~wished.any(axis=0)] = Reason.WRONG_CARD
-        for column in np.flatnonzero(of_model.any(axis=0) & ~unbanned.any(axis=0)).tolist():
-            row = int(of_model[:, column].argmax())
-            reasons[column] = self.banned_models[fleet.models[fleet.model_id[row, column]]]
+        reasons[~granted.any(axis=0)] = Reason.OVER_QUOTA
         reasons[~of_model.any(axis=0)] = Reason.WRONG_MODEL

@@ -5,13 +5,10 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from aliquot.engine.arrays import Bools, Ints
 from aliquot.engine.fleet import Fleet
 from aliquot.model import CORES, Life, Part, Request, Unit
-
-Ints: TypeAlias = NDArray[np.int64]
-Bools: TypeAlias = NDArray[np.bool_]
 
 _MOST = 1 << 60
 _MOST_FACTOR = 1 << 20
@@ -145,20 +142,19 @@ def takes(fleet: Fleet, room: Room, need: Need) -> Bools:
     return fits
 
 
-def wanted(fleet: Fleet, request: Request, banned: Iterable[str] = ()) -> Bools | None:
-    """[rows, width]: cards that the pod's wishes allow, without those of `banned` models; None if all of them are."""
-    allowed: Bools | None = None
-    for mask in (wanted_models(fleet, request, banned), wanted_cards(fleet, request)):
+def wanted(fleet: Fleet, request: Request, banned: Bools | None = None) -> Bools | None:
+    """[rows, width]: cards that the pod's wishes allow, without the `banned` ones; None if all of them are."""
+    allowed = None if banned is None else ~banned
+    for mask in (wanted_models(fleet, request), wanted_cards(fleet, request)):
         if mask is not None:
             allowed = mask if allowed is None else allowed & mask
     return allowed
 
 
-def wanted_models(fleet: Fleet, request: Request, banned: Iterable[str] = ()) -> Bools | None:
-    banned = frozenset(banned)
-    if not banned and not request.wishes.models:
+def wanted_models(fleet: Fleet, request: Request) -> Bools | None:
+    if not request.wishes.models:
         return None
-    allows = [name not in banned and request.wishes.allows_model(name) for name in fleet.models]
+    allows = [request.wishes.allows_model(name) for name in fleet.models]
     return np.array([*allows, False], np.bool_)[fleet.model_id]
 
 

@@ -116,44 +116,34 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
-    """Nodes that a quota cannot tell apart: the same labels and the same kinds of cards.
+class CardType:
+    """Cards that a quota cannot tell apart; `gpu` stands for all of them."""
 
-    Of equal cards one stands for all.
-    """
-
-    label: str
-    pool: str
+    kind: Kind
+    gpu: Gpu
     unit_mib: int
-    gpus: frozenset[tuple[Kind, Gpu]]
+
+
+def card_type(cards: NodeGpus, gpu: Gpu) -> CardType:
+    alike = Gpu("", 0, 0, gpu.model, gpu.mib, slots=gpu.slots)
+    return CardType(kind_of(cards, gpu), alike, cards.unit_mib)
 
 
 class Census:
-    """Which nodes stand on which shelf. A cluster has thousands of nodes and a handful of shelves."""
+    """Which nodes are in which pool."""
 
     def __init__(self) -> None:
-        self._shelf_of: dict[str, Shelf] = {}
-        self.nodes: dict[Shelf, set[str]] = {}
+        self._pool_of: dict[str, str] = {}
+        self.nodes: dict[str, set[str]] = {}
 
     def put(self, cards: NodeGpus) -> None:
         self.remove(cards.node)
-        shelf = shelf_of(cards)
-        self._shelf_of[cards.node] = shelf
-        self.nodes.setdefault(shelf, set()).add(cards.node)
+        self._pool_of[cards.node] = cards.pool
+        self.nodes.setdefault(cards.pool, set()).add(cards.node)
 
     def remove(self, node: str) -> None:
-        shelf = self._shelf_of.pop(node, None)
-        if shelf is not None:
-            self.nodes[shelf].discard(node)
-            if not self.nodes[shelf]:
-                del self.nodes[shelf]
-
-
-def shelf_of(cards: NodeGpus) -> Shelf:
-    gpus = frozenset((kind_of(cards, gpu), _alike(gpu)) for gpu in cards.gpus if gpu.uuid not in cards.parents)
-    return Shelf(cards.model, cards.pool, cards.unit_mib, gpus)
-
-
-def _alike(gpu: Gpu) -> Gpu:
-    """A card without what makes it this one."""
-    return Gpu("", 0, 0, gpu.model, gpu.mib, slots=gpu.slots, parent="-" if gpu.parent else "", profile=gpu.profile)
+        pool = self._pool_of.pop(node, None)
+        if pool is not None:
+            self.nodes[pool].discard(node)
+            if not self.nodes[pool]:
+                del self.nodes[pool]

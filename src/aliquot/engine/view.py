@@ -8,22 +8,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from aliquot.engine.arrays import Bools, Floats, Ints, Ranks
 from aliquot.engine.fleet import Fleet, left_share
 from aliquot.engine.state import NodeState
 from aliquot.model import Gpu, Life, Part, Request
 
 if TYPE_CHECKING:
     from aliquot.engine.workload import Workload
-
-Ints: TypeAlias = NDArray[np.int64]
-Floats: TypeAlias = NDArray[np.float64]
-Bools: TypeAlias = NDArray[np.bool_]
-Ranks: TypeAlias = NDArray[np.int64 | np.float64]
 
 
 @dataclass(frozen=True)
@@ -35,7 +30,6 @@ class Settings:
     """A measured load older than this many seconds says nothing."""
     workload: "Workload | None" = None
     """The shapes of pods to expect."""
-    weights: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -152,15 +146,20 @@ class GpuPolicy(ABC):
         """A number per card, broadcastable to [rows, width]: the lowest wins, equal ones go to the lowest row. Cards
         that are not possible are ignored, whatever their rank. NaN is not allowed."""
 
-    def arrange(
-        self,
-        state: NodeState,  # noqa: ARG002
-        request: Request,  # noqa: ARG002
-        settings: Settings,  # noqa: ARG002
-    ) -> Mapping[str, tuple[Gpu, ...]] | None:
-        """The whole pod's cards on one node by container name, for originals that choose for the pod at once. None
-        leaves the choice to the search, which finds a way if there is one."""
-        return None
+
+class PodPolicy(GpuPolicy):
+    """One that places whole pods in its own way, for originals that choose for the pod at once; `rank` is for what
+    `arrange` leaves alone."""
+
+    @abstractmethod
+    def arrange(self, state: NodeState, request: Request) -> Mapping[str, tuple[Gpu, ...]] | None:
+        """The whole pod's cards on one node by container name. None leaves the choice to the search, which finds a way
+        if there is one. Of nodes that differ only in names one is asked."""
+
+    def steps(self, cards: int, request: Request) -> int:
+        """How much work `arrange` is on a node of so many cards, in microseconds or so. What one decision can afford is
+        limited; beyond that the search chooses."""
+        return 300 + 10 * cards * len(request.containers)
 
 
 class NodePolicy(ABC):

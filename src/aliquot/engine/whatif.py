@@ -1,27 +1,42 @@
 """Nodes as they might be, and which of them make no difference to a request."""
 
 from collections.abc import Collection, Hashable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from aliquot.engine.obstacles import unwanted
 from aliquot.engine.percard import no_room_for_pod
-from aliquot.engine.search import arrange
+from aliquot.engine.puzzle import puzzle_of
+from aliquot.engine.search import search
 from aliquot.engine.state import NodeState
 from aliquot.model import Gpu, Request, Topology
+from aliquot.model.selling import left_of
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    fits: bool
+    limited: bool = False
+    """It was not found out: the search was given up."""
 
 
 def fits(state: NodeState, request: Request) -> bool:
-    """Whether `arrange` finds a way; most requests need no search for that."""
+    """Whether a way is found."""
+    return look(state, request).fits
+
+
+def look(state: NodeState, request: Request) -> Look:
+    """Most requests need no search."""
     if is_search_needed(request):
-        return arrange(state, request) is not None
+        found = search(puzzle_of(state, request), together=request.together)
+        return Look(found.cards is not None, found.cards is None and found.limited)
     left = max(container.part.cards for container in request.containers)
     for gpu in state.cards.gpus:
         if unwanted(state, gpu, request) is None and no_room_for_pod(state, gpu, request) is None:
             left -= 1
             if not left:
-                return True
-    return False
+                return Look(True)
+    return Look(False)
 
 
 def is_search_needed(request: Request) -> bool:
@@ -105,6 +120,5 @@ def distinct(states: Iterable[NodeState], request: Request) -> list[NodeState]:
 
 def freest(state: NodeState) -> tuple[int, int]:
     """What is left of the card with the most memory left, and the most cores that are left of any."""
-    sold = [(gpu, state.taken(gpu)) for gpu in state.cards.gpus if state.cards.sells(gpu)]
-    mib = max((gpu.mib - used.mib for gpu, used in sold), default=0)
-    return max(0, mib), max(0, max((100 - used.cores for _, used in sold), default=0))
+    left = [left_of(gpu, state.taken(gpu)) for gpu in state.cards.gpus if state.cards.sells(gpu)]
+    return max((card.mib for card in left), default=0), max((card.cores for card in left), default=0)

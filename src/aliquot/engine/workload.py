@@ -54,5 +54,6 @@ COMMON = Workload(
         Shape(4, 1000, 15),
     )
 )
-"""Used where a cluster names none: what 8,152 pods of the public openb trace ask of their GPUs (near sizes are counted
-together, pods without GPU left out)."""
+"""Used where a cluster names none, from the default list of the public openb trace: of its 8,152 pods 7,064 ask for
+GPUs. The five sizes that are near a more common one are counted with it (460 as 470, 370 as 320, 220 as 230, 550 as
+590, 110 as 160 thousandths); the 47 pods with yet other sizes are left out."""

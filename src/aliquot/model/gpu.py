@@ -77,6 +77,11 @@ class NodeGpus:
         """Cards that are cut into instances: these are sold in their place."""
         return frozenset(gpu.parent for gpu in self.gpus if gpu.parent)
 
+    @cached_property
+    def offered(self) -> tuple[Gpu, ...]:
+        """Cards that kubelet may count for a dialect without MIG: neither instances nor what is cut into them."""
+        return tuple(gpu for gpu in self.gpus if not gpu.parent and gpu.uuid not in self.parents)
+
     def sells(self, gpu: Gpu) -> bool:
         """Whether anything of a card may be sold now."""
         return gpu.healthy and not gpu.cordoned and gpu.uuid not in self.parents

@@ -17,11 +17,3 @@ class Reason(Enum):
     NO_TOPOLOGY = "not enough connected GPUs"
     NO_CARD_FITS = "not enough room on the node's GPUs now"
     SEARCH_LIMIT = "search limit: too many ways to try, a placement may exist"
-
-    @property
-    def may_change(self) -> bool:
-        """Whether the end of other pods can make the node fit."""
-        return self in _ROOM
-
-
-_ROOM = {Reason.NO_CARD_FITS, Reason.NO_TOPOLOGY, Reason.WRONG_MODE, Reason.OVER_QUOTA, Reason.SEARCH_LIMIT}

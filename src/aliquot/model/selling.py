@@ -1,4 +1,9 @@
-"""When a card is full: the one rule that engine, ledger and agent share."""
+"""When a card is full: the one rule that engine, ledger and agent share.
+
+The engine has it a second time, for all cards at once: `Fleet` keeps which cards are open for which kind of part,
+`engine.room.takes` compares sizes, `engine.refusing` names the mode. tests/unit/engine/test_agreement.py keeps them
+equal, and test_explain.py the reasons.
+"""
 
 from aliquot.model.charge import Charge
 from aliquot.model.gpu import CORES, Gpu, Mode
@@ -15,23 +20,39 @@ def is_oversold(gpu: Gpu, used: Charge) -> bool:
     return beyond or bool(used.slots and used.shares)
 
 
+def mode_allows(gpu: Gpu, asked: Charge) -> bool:
+    """Whether a card is ever sold in this way, were it empty and large enough."""
+    return not _against_mode(gpu, asked)
+
+
+def _against_mode(gpu: Gpu, asked: Charge) -> str:
+    if asked.slots and gpu.mode not in (Mode.ANY, Mode.MPS):
+        return f"is {gpu.mode.value}, not for MPS"
+    if asked.slots and not gpu.slots:
+        return "is not cut into MPS slots"
+    if asked.shares and gpu.mode is Mode.MPS:
+        return "is for MPS only"
+    if asked.shares and gpu.mode is Mode.EXCLUSIVE and asked != Charge(CORES, gpu.mib, shares=asked.shares):
+        return "is only given whole"
+    return ""
+
+
+def modes_meet(used: Charge, asked: Charge) -> bool:
+    """Whether what is taken of a card is not shared in another way than is asked for."""
+    return not (asked.slots and used.shares) and not (asked.shares and used.slots)
+
+
 def conflict(gpu: Gpu, used: Charge, asked: Charge) -> str:
     """Why a part cannot be taken of a card of which `used` is taken; "" if it can.
 
     A card whose cores are sold out takes nobody, not even who names no cores."""
     if asked.slots and asked.shares:
         return "cannot be shared with and without MPS at once"
-    if asked.slots and used.shares:
-        return "is shared without MPS now"
-    if asked.shares and used.slots:
-        return "is shared by MPS now"
+    if not modes_meet(used, asked):
+        return "is shared without MPS now" if asked.slots else "is shared by MPS now"
+    if why := _against_mode(gpu, asked):
+        return why
     left = left_of(gpu, used)
-    if asked.slots and gpu.mode not in (Mode.ANY, Mode.MPS):
-        return f"is {gpu.mode.value}, not for MPS"
-    if asked.shares and gpu.mode is Mode.MPS:
-        return "is for MPS only"
-    if asked.shares and gpu.mode is Mode.EXCLUSIVE and asked != Charge(CORES, gpu.mib, shares=asked.shares):
-        return "is only given whole"
     if asked.slots > left.slots:
         return f"has {left.slots} MPS slots left, not {asked.slots}"
     if asked.mib > left.mib or asked.cores > left.cores or not left.cores:

@@ -232,6 +232,7 @@ async def test_a_record_that_is_rewritten_after_the_hand_over_changes_nothing(no
     node.show(node.placed(first, 1, mib=0))
     assert "would over-commit" in await node.refusal(await node.admitted("second", 10, card=0))
     assert await node.start(await node.admitted("third", 10, card=1))
+    assert (await node.start(first))["NVIDIA_VISIBLE_DEVICES"] == "GPU-n1-0", "a container that starts again"
 
 
 GARBAGE: list[Any] = [

@@ -155,9 +155,11 @@ def test_whole_cards_that_nobody_names_count_by_their_number() -> None:
     books.see_pod(nvidia(2, node="n1"))
     full = Charge(100, 15360, shares=1)
     assert books.ledger.used("n1") == {"GPU-n1-0": full, "GPU-n1-1": full}
-    books.see_pod(nvidia(2, node="n1"))
-    assert books.ledger.oversold("n1") == ["GPU-n1-0", "GPU-n1-1"], "more than there are: no card is left to sell"
-    assert books.judge(demand(books)).refusal("n1") is not None
+    too_many = nvidia(2, node="n1")
+    for _ in range(2):  # each time that it is seen
+        books.see_pod(too_many)
+        assert books.ledger.oversold("n1") == ["GPU-n1-0", "GPU-n1-1"], "more than there are: no card is left to sell"
+        assert books.judge(demand(books)).refusal("n1") is not None
 
 
 def test_a_card_that_goes_away_under_a_pod_is_not_charged_on_the_others() -> None:
@@ -192,3 +194,28 @@ def test_a_card_that_is_cordoned_takes_nobody_and_keeps_its_pods() -> None:
     see(books, replace(cards.gpus[0], cordoned=True))
     assert books.judge(demand(books)).refusal("n1") is Reason.NOT_SELLABLE
     assert books.ledger.used("n1") == {"GPU-n1-0": Charge(0, 3072, shares=1)}
+
+
+@pytest.mark.parametrize(
+    ("limits", "held"),
+    [
+        pytest.param({"mig-1g.5gb": "1"}, ["MIG-0"], id="an instance"),
+        pytest.param({"mig-2g.10gb": "1"}, ["MIG-2"], id="one of another profile"),
+        pytest.param({"gpu": "1"}, ["GPU-n1-0"], id="a card"),
+        pytest.param(
+            {"mig-1g.5gb": "1", "mig-2g.10gb": "1"},
+            ["GPU-n1-0", "GPU-n1-1", "MIG-0", "MIG-1", "MIG-2"],
+            id="two profiles: any of them",
+        ),
+    ],
+)
+def test_mig_instances_that_nobody_names_count_as_instances(limits: dict[str, str], held: list[str]) -> None:
+    books = Books()
+    instances = [
+        make_gpu(2 + place, uuid=f"MIG-{place}", parent="GPU-n1-1", profile=profile, mib=4864)
+        for place, profile in enumerate(["1g.5gb", "1g.5gb", "2g.10gb"])
+    ]
+    see(books, make_gpu(0), make_gpu(1), *instances)
+    asked = {"limits": {f"nvidia.com/{name}": count for name, count in limits.items()}}
+    books.see_pod(make_pod(containers=[{"name": "main", "resources": asked}], node="n1"))
+    assert sorted(books.ledger.used("n1")) == held

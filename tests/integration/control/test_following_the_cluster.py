@@ -51,7 +51,7 @@ async def test_a_deleted_pod_holds_nothing(room: Room) -> None:
 
 
 async def test_sixty_pods_of_one_name_in_quick_succession_are_counted_once(room: Room) -> None:
-    """Case 17 of the original gpushare: the original counted 53 of them."""
+    """The original gpushare counted 53 of them."""
     await room.add_node()
     for _ in range(60):
         pod = await room.add_pod("again", 1)
@@ -273,7 +273,7 @@ async def test_an_inventory_that_cannot_be_read_keeps_the_last_good_one(room: Ro
 
 
 async def test_a_card_that_others_sold_twice_is_full_not_bottomless(room: Room) -> None:
-    """Case 14 of the original gpushare: the original accepted anything there."""
+    """The original gpushare accepted anything there."""
     await room.add_node(make_cards(mib=(15360,)))
     for name in ("a", "b"):
         await room.add_pod(name, 10, metadata={"annotations": {IDX: "0"}}, node="n1")

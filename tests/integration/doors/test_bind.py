@@ -30,7 +30,7 @@ async def test_a_bound_pod_is_answered_with_an_empty_error(one_node: Door) -> No
 
 
 async def test_of_four_binds_of_10_at_once_on_two_cards_of_15_exactly_two_succeed(one_node: Door) -> None:
-    """Case 8 of the original gpushare."""
+    """As the original gpushare does it."""
     pods = [await one_node.room.add_pod(f"p{number}", 10) for number in range(4)]
     errors = await asyncio.gather(*map(one_node.bind, pods))
     assert sorted(errors) == ["", "", *["Insufficient GPU Memory in one device"] * 2]
@@ -77,7 +77,7 @@ async def test_a_demand_of_nothing_is_refused(one_node: Door) -> None:
 
 
 async def test_a_refused_binding_is_told_in_the_api_server_s_words_and_a_retry_works(one_node: Door) -> None:
-    """Case 9 of the original gpushare."""
+    """As the original gpushare does it."""
     pod = await one_node.room.add_pod()
     one_node.room.api.script("POST", "/binding$", answer(403, message="no right to bind"))
     assert await one_node.bind(pod) == "no right to bind"

@@ -17,7 +17,7 @@ KEYS = ["Nodes", "NodeNames", "FailedNodes", "FailedAndUnresolvableNodes", "Erro
 
 @pytest.fixture
 async def fleet(door: Door) -> Door:
-    """Case 1 of the original gpushare: n1 has 4069 left on each card, n2 has 8138 on its first."""
+    """As the original gpushare does it: n1 has 4069 left on each card, n2 has 8138 on its first."""
     for name, mib in (("n1", (16276, 16276)), ("n2", (8138, 4069))):
         await door.room.add_node(make_cards(name, mib=mib, unit_mib=1))
     for index in ("0", "1"):

@@ -10,7 +10,7 @@ from aliquot.dialects.gpushare import IDX
 from aliquot.doors.scheduler import Scheduler
 from aliquot.kube import NODES
 from aliquot.model import Pod
-from tests.factories import GPU_MEM, make_cards
+from tests.factories import GPU_MEM, container_manifest, make_cards
 from tests.fakes import answer, cut_after, cut_before, held, until
 from tests.integration.room import Room
 
@@ -230,3 +230,31 @@ async def test_nothing_is_placed_while_the_books_may_be_behind_the_cluster(
     await until(lambda: not room.plane.not_ready())
     await scheduler.place_pending()
     assert node_of(room, pod) == "n1"
+
+
+def limits(**amounts: str) -> list[dict[str, Any]]:
+    return [container_manifest(gpu_mem=None, resources={"limits": amounts})]
+
+
+async def test_a_resource_that_a_pod_does_not_ask_for_does_not_matter(room: Room, scheduler: Scheduler) -> None:
+    """A node whose plug-in for whole cards is not there, and that still counts an old pod against it."""
+    cards = make_cards()
+    await room.add_node(cards, capacity={"aliyun.com/gpu-count": "0"})
+    await room.add_pod("old", node="n1", containers=limits(**{"aliyun.com/gpu-count": "1"}))
+    pod = await room.add_pod("new")
+    await scheduler.place_pending()
+    assert node_of(room, pod) == "n1"
+
+
+async def test_a_pod_is_told_which_resource_kubelet_has_too_few_of(room: Room, scheduler: Scheduler) -> None:
+    await room.add_node(capacity={"aliyun.com/gpu-count": "0"})
+    pod = await room.add_pod(containers=limits(**{"aliyun.com/gpu-count": "1"}))
+    await scheduler.place_pending()
+    assert "1 kubelet has too few of aliyun.com/gpu-count left to offer" in why_waiting(room, pod)
+
+
+async def test_a_pod_that_no_plug_in_can_serve_is_told_what_to_ask_for(room: Room, scheduler: Scheduler) -> None:
+    await room.add_node()
+    pod = await room.add_pod(containers=limits(**{"nvidia.com/gpumem": "1000"}))
+    await scheduler.place_pending()
+    assert "ask for nvidia.com/gpu" in why_waiting(room, pod)

@@ -249,7 +249,7 @@ def test_without_marks_of_its_own_a_pod_has_its_cards_when_it_runs() -> None:
     running = {"containerStatuses": [{"name": "c0", "state": {"running": {}}}]}
     assert ELASTIC.handed_over(pod_of(percents(20), status=running))
     assert not ELASTIC.handed_over(pod_of(percents(20)))
-    assert ELASTIC.hand_over_marks(1) == {}
+    assert ELASTIC.hand_over_marks(pod_of(percents(20)), 1) == {}
 
 
 def test_a_container_finds_the_uuids_of_its_cards() -> None:

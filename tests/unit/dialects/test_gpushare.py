@@ -1,6 +1,5 @@
 """gpushare's words: what it asks for, what it writes, what its containers find."""
 
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -16,7 +15,6 @@ from tests.factories import (
     GPU_MEM,
     container_manifest,
     make_cards,
-    make_gpu,
     make_node,
     make_placement,
     make_pod,
@@ -127,7 +125,7 @@ def test_the_five_annotations_are_those_of_the_original(cards: NodeGpus, index: 
 
 def test_the_marks_of_the_hand_over_are_those_of_the_original() -> None:
     """As the original gpushare does it."""
-    assert GPUSHARE.hand_over_marks(17) == {ASSIGNED: "true", ASSUME_TIME: "17"}
+    assert GPUSHARE.hand_over_marks(make_pod(), 17) == {ASSIGNED: "true", ASSUME_TIME: "17"}
     assert GPUSHARE.handed_over(make_pod(metadata={"annotations": {ASSIGNED: "true"}}))
     assert not GPUSHARE.handed_over(make_pod(metadata={"annotations": {ASSIGNED: "false"}}))
 
@@ -171,13 +169,6 @@ def test_a_card_sells_whole_units(mib: int, units: int) -> None:
 def test_the_number_of_cards_has_an_id_per_card() -> None:
     expected = [("GPU-n1-0", "GPU-n1-0"), ("GPU-n1-1", "GPU-n1-1")]
     assert GPUSHARE.device_ids(GPU_COUNT, make_cards()) == expected
-
-
-@pytest.mark.parametrize(("resource", "ids"), [(GPU_MEM, 15), (GPU_COUNT, 1)])
-def test_a_card_that_is_cut_into_instances_is_not_offered_nor_are_these(resource: str, ids: int) -> None:
-    instance = make_gpu(2, uuid="MIG-1", parent="GPU-n1-1", profile="1g.5gb")
-    cards = make_cards()
-    assert len(GPUSHARE.device_ids(resource, replace(cards, gpus=(*cards.gpus, instance)))) == ids
 
 
 # -- reading back

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aliquot.dialects import Demand, demand_of, placement_of, standard_dialects
-from aliquot.dialects.gpushare import ALLOCATION, ASSIGNED, ASSUME_TIME, CONTAINER, DEV, IDX, POD
+from aliquot.dialects.gpushare import ASSIGNED, ASSUME_TIME, CONTAINER, DEV, IDX, POD
+from aliquot.dialects.gpushare_records import ALLOCATION
 from aliquot.errors import AliquotError, BadDemand, BadRecord
 from aliquot.model import Charge, Memory, NodeGpus, Part, Placement, Pod, Request, Unit, charges, cut
 from aliquot.model.records import PLACEMENT, write_placement

@@ -284,10 +284,24 @@ def test_a_node_s_name_that_is_no_label_is_left_out_of_the_labels() -> None:
     assert HAMI.labels(pod, request, placed(request.containers, [[0]], cards), cards) == {}
 
 
+@pytest.mark.parametrize(
+    ("containers", "left"),
+    [
+        pytest.param([{MEM: 5}], ";;", id="one container"),
+        pytest.param([{MEM: 5}, {MEM: 5}], ";;;;", id="two"),
+        pytest.param([{}, {MEM: 5}, {}], ";;;;", id="one of three"),
+    ],
+)
+def test_the_list_of_cards_to_hand_over_is_left_as_the_original_leaves_it(
+    containers: list[dict[str, Any]], left: str
+) -> None:
+    """As HAMi 2.10 does it: at each container it writes the list anew, with one place more."""
+    assert HAMI.hand_over_marks(pod_of(*containers), 17)[TO_ALLOCATE] == left
+
+
 def test_the_marks_of_the_hand_over_are_those_of_the_original() -> None:
-    """As HAMi 2.10 does it."""
-    marks = HAMI.hand_over_marks(17)
-    assert marks == {"hami.io/bind-phase": "success", TO_ALLOCATE: ";;"}
+    marks = HAMI.hand_over_marks(pod_of({MEM: 5}), 17)
+    assert marks.keys() == {"hami.io/bind-phase", TO_ALLOCATE}
     assert HAMI.handed_over(pod_of({MEM: 5}, annotations=marks))
     assert not HAMI.handed_over(pod_of({MEM: 5}, annotations={"hami.io/bind-phase": "allocating"}))
 
@@ -299,7 +313,7 @@ def test_every_key_that_is_written_is_one_that_users_may_not_write() -> None:
     written = {
         **HAMI.annotations(pod, request, placement, cards, 0),
         **HAMI.labels(pod, request, placement, cards),
-        **HAMI.hand_over_marks(0),
+        **HAMI.hand_over_marks(pod, 0),
     }
     assert written.keys() <= set(HAMI.placement_keys)
 

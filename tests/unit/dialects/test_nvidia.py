@@ -14,7 +14,7 @@ from aliquot.dialects.hami import Hami
 from aliquot.dialects.nvidia import Nvidia
 from aliquot.dialects.reading import Demand
 from aliquot.errors import BadDemand, BadRecord, NotPlaced
-from aliquot.model import ContainerRequest, Gpu, Life, ModelWish, NodeGpus, Part, Placement, Pod, cut, is_model
+from aliquot.model import ContainerRequest, Gpu, Life, ModelWish, NodeGpus, Part, Placement, Pod, Wishes, cut, is_model
 from aliquot.model.records import PLACEMENT, write_placement
 from tests.factories import container_manifest, make_cards, make_gpu, make_node, make_pod
 
@@ -313,6 +313,26 @@ def test_a_record_of_hami_s_that_cannot_be_read_is_named() -> None:
 def test_a_pod_of_the_original_with_cards_and_instances_is_counted_as_it_is() -> None:
     (container,) = NVIDIA.held(pod_of({GPU: 1, MIG: 2, "nvidia.com/mig-7g.40gb": 1})).containers
     assert container.part == Part(4, whole=True)
+
+
+@pytest.mark.parametrize(
+    ("limits", "wishes"),
+    [
+        pytest.param({GPU: 1}, Wishes(), id="whole cards"),
+        pytest.param({MIG: 2}, Wishes(mig="1g.5gb"), id="instances"),
+        pytest.param({GPU: 0, MIG: 2}, Wishes(mig="1g.5gb"), id="and 0 cards"),
+        pytest.param({GPU: 1, MIG: 2}, Wishes(only_uuids=frozenset()), id="both: no card can be told"),
+        pytest.param({MIG: 1, "nvidia.com/mig-7g.40gb": 1}, Wishes(only_uuids=frozenset()), id="two profiles"),
+    ],
+)
+def test_what_a_bound_pod_holds_is_of_the_kind_that_it_asks_for(limits: dict[str, int], wishes: Wishes) -> None:
+    assert NVIDIA.held(pod_of(limits)).wishes == wishes
+
+
+def test_a_pod_with_instances_has_none_of_the_cards_of_a_node_that_does_not_tell_of_its_instances() -> None:
+    holding = holding_of(pod_of({MIG: 1}, node="n1"), make_cards(), DIALECTS)
+    assert holding is not None
+    assert (holding.unnamed, holding.charges, holding.doubt) == (0, {}, "")
 
 
 # -- showing

@@ -186,7 +186,7 @@ def test_the_annotations_are_those_of_the_original_with_minors_by_place_of_the_c
 
 
 def test_the_mark_of_the_hand_over_is_that_of_the_original() -> None:
-    assert TENCENT.hand_over_marks(17) == {ASSIGNED: "true"}
+    assert TENCENT.hand_over_marks(pod_of(asking("a", 50, 4)), 17) == {ASSIGNED: "true"}
     assert TENCENT.handed_over(pod_of(asking("a", 50, 4), annotations={ASSIGNED: "true"}))
     assert not TENCENT.handed_over(pod_of(asking("a", 50, 4), annotations={ASSIGNED: "false"}))
 
@@ -196,7 +196,7 @@ def test_every_key_that_is_written_is_guarded() -> None:
     pod = pod_of(asking("a", 50, 4))
     written = {
         *TENCENT.annotations(pod, TENCENT.demand(pod), placed(pod, cards, a=[0]), cards, 0),
-        *TENCENT.hand_over_marks(0),
+        *TENCENT.hand_over_marks(pod, 0),
     }
     assert all(any(key.startswith(own.rstrip("*")) for own in TENCENT.placement_keys) for key in written)
     assert LIMIT not in TENCENT.placement_keys
@@ -358,7 +358,8 @@ def test_another_prefix_names_everything() -> None:
     assert request.containers[0].part.cores_limit == 60
     cards = make_cards()
     placement = Placement("n1", "tencent", {"a": (cut(request.containers[0].part, cards.gpus[0], 1),)})
-    names = [*other.annotations(pod, request, placement, cards, 0), *other.placement_keys, *other.hand_over_marks(0)]
+    written = [*other.annotations(pod, request, placement, cards, 0), *other.hand_over_marks(pod, 0)]
+    names = [*written, *other.placement_keys]
     assert {name.partition("/")[0] for name in names} == {"example.com"}
     assert other.device_ids("example.com/vcuda-memory", cards)[0][0] == "example.com/vcuda-memory-268435456-0"
     assert other.capacity(make_node(capacity={"example.com/vcuda-core": 100, "example.com/vcuda-memory": 4}))

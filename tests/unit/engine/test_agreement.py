@@ -1,6 +1,6 @@
 """The arrays, the search and the plain rule say the same of any node and any request."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aliquot.engine import Fleet, judge
@@ -8,10 +8,9 @@ from aliquot.engine.obstacles import obstacle
 from aliquot.engine.room import Room, need_of, takes, wanted
 from aliquot.engine.search import arrange
 from aliquot.engine.state import NodeState
-from aliquot.model import Part, Reason, Request
-from aliquot.model.selling import conflict
+from aliquot.model import Reason, Request
 from tests.unit.engine import plain
-from tests.unit.engine.shapes import node_states, parts, requests
+from tests.unit.engine.shapes import node_states, requests
 
 pairs = st.tuples(node_states("n0"), node_states("n1"))
 
@@ -23,7 +22,6 @@ def fleet_of(*states: NodeState) -> Fleet:
     return fleet
 
 
-@settings(max_examples=120)
 @given(node_states(), requests())
 def test_the_search_finds_a_way_exactly_if_there_is_one(state: NodeState, request: Request) -> None:
     way = arrange(state, request)
@@ -31,7 +29,6 @@ def test_the_search_finds_a_way_exactly_if_there_is_one(state: NodeState, reques
     assert way is None or plain.is_sound(state, request, way)
 
 
-@settings(max_examples=120)
 @given(pairs, requests(), st.sampled_from(["binpack", "spread", "tightest", "topology,binpack"]))
 def test_the_judgement_fits_exactly_where_there_is_a_way(
     states: tuple[NodeState, ...], request: Request, policy: str
@@ -55,16 +52,6 @@ def test_a_card_is_possible_exactly_if_it_has_no_obstacle(states: tuple[NodeStat
         for row, gpu in enumerate(state.cards.gpus):
             assert possible[row, column] == (obstacle(state, gpu, part, request) is None)
         assert not possible[len(state.cards.gpus) :, column].any()
-
-
-@given(node_states(), parts())
-def test_a_wanted_card_has_an_obstacle_exactly_if_selling_conflicts(state: NodeState, part: Part) -> None:
-    request = Request("u", "default/p", "aliquot", ())
-    for gpu in state.cards.gpus:
-        if plain.is_wanted(state.cards, gpu, request):
-            found = obstacle(state, gpu, part, request)
-            why = conflict(gpu, state.taken(gpu), plain.part_of(state, gpu, part))
-            assert (found is not None) is bool(why)
 
 
 @given(pairs, requests())

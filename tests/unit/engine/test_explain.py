@@ -485,26 +485,35 @@ def fits_alone(state: NodeState, gpu: Gpu, asked: Request) -> bool:
     return arrange(only, replace(asked, containers=parts)) is not None
 
 
-@given(CLUSTERS, requests(), st.sampled_from((None, {"T4": 1}, {"A100": 1, "T4": 0}, {"M": 1})), st.booleans())
+QUOTAS = st.sampled_from(
+    (
+        None,
+        {"quota": {"T4": 1}},
+        {"quota": {"A100": 1, "T4": 0}},
+        {"quota": {"M": 1}},
+        {"quota": {"T4": 2, "A100": 9}, "pool": ["a"]},
+        {"memory": {"T4": 8, "A100": 13}},
+        {"memory": {"T4": 12}, "cores": {"T4": 200}},
+        {"cores": {"M": 50, "A100": 100}, "pool": ["a", ""]},
+    )
+)
+
+
+@given(CLUSTERS, requests(), QUOTAS)
 def test_explain_gives_the_reasons_of_the_judgement(
-    states: Sequence[NodeState], asked: Request, cards: Mapping[str, int] | None, pool: bool
+    states: Sequence[NodeState], asked: Request, entry: Mapping[str, Any] | None
 ) -> None:
     fleet = Fleet()
     for state in states:
         fleet.put(state.cards, state.used)
-    decision = quota(states, asked, {"quota": cards, "pool": ["a"] if pool else []}) if cards else None
-    judged = judge(
-        fleet,
-        asked,
-        vetoes=decision.vetoes if decision else None,
-        banned_models=decision.banned_models if decision else None,
-    )
+    decision = quota(states, asked, entry) if entry else None
+    judged = judge(fleet, asked, decision=decision)
     for state in states:
-        name = state.cards.node
-        if decision and decision.vetoes.get(name) is Reason.OVER_QUOTA:
-            assert judged.refusal(name) is not None
-        else:
-            assert judged.refusal(name) is node_reason(state, asked, decision)
+        assert judged.refusal(state.cards.node) is node_reason(state, asked, decision)
+        placement = judged.placement(state.cards.node)
+        for part in placement.slices() if placement and decision else ():
+            assert decision is not None
+            assert decision.refuses(state.cards, state.cards.by_uuid[part.uuid]) is None
 
 
 @given(CLUSTERS, requests())

@@ -143,10 +143,8 @@ def test_nodes_that_are_wired_alike_share_one_wiring() -> None:
         fleet.put(state.cards, {})
     fleet.put(make_cards("c"), {})
     assert fleet.wiring_id[0] == fleet.wiring_id[1] != fleet.wiring_id[2]
-    scores = fleet.topology(0)
-    assert scores is not None
-    assert scores.tolist() == [[0, 150], [150, 0]]
-    assert fleet.topology(2) is None
+    assert fleet.wiring(0).scores == ((0, 150), (150, 0))
+    assert not fleet.wiring(2).known
 
 
 def test_models_are_numbered_and_dialects_masked_also_for_nodes_that_come_later() -> None:

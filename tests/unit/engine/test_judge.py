@@ -286,24 +286,6 @@ def test_a_search_that_was_given_up_is_not_called_full() -> None:
     assert judgement.refusal("n1") is Reason.SEARCH_LIMIT
 
 
-def test_a_veto_outweighs_room() -> None:
-    nodes = fleet_of((make_cards("a"), {}), (make_cards("b"), {}))
-    judgement = judge(nodes, make_request(), vetoes={"a": Reason.WRONG_POOL, "ghost": Reason.WRONG_POOL})
-    assert judgement.refusals(["a", "b"]) == {"a": Reason.WRONG_POOL}
-    assert (judgement.placement("a"), judgement.best()) == (None, "b")
-
-
-def test_cards_of_a_banned_model_are_left_alone() -> None:
-    mixed = NodeGpus("mixed", (make_gpu(0, "mixed"), make_gpu(1, "mixed", model=A100)), 1024)
-    judgement = judge(
-        fleet_of((make_cards(), {}), (mixed, {})), make_request(), banned_models={"Tesla T4": Reason.OVER_QUOTA}
-    )
-    assert judgement.refusals(["n1", "mixed"]) == {"n1": Reason.OVER_QUOTA}
-    placement = judgement.placement("mixed")
-    assert placement is not None
-    assert [part.index for part in placement.slices()] == [1]
-
-
 # -- several containers on many nodes
 
 

@@ -66,7 +66,7 @@ def test_a_card_with_room_has_no_obstacle() -> None:
         pytest.param(
             {"part": Part(slots=1, memory=Memory(1, Unit.SLOT))},
             Reason.WRONG_MODE,
-            "has 0 MPS slots left, not 1",
+            "is not cut into MPS slots",
             id="no slots",
         ),
         pytest.param(

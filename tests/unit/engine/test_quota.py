@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aliquot.engine import Fleet, Judgement, judge
 from aliquot.engine.quota import Decision, decide
 from aliquot.engine.quota_map import Quotas
 from aliquot.engine.usage import Census, Usage, kind_of
@@ -50,6 +51,17 @@ class Cluster:
         request = Request(uid, "foo/p", "tencent", containers, **fields)
         return decide(quotas, self.usage, census, request)
 
+    def judge(self, *parts: Part, gpu_policy: str = "binpack", **fields: Any) -> Judgement:
+        fleet, decision = Fleet(), self.decide(*parts, **fields)
+        for cards in self.nodes:
+            fleet.put(cards, {})
+        return judge(fleet, decision.request, gpu_policy, decision=decision)
+
+    def refused(self, *parts: Part, **fields: Any) -> set[str]:
+        """Models of cards that the quota refuses."""
+        decision, pairs = self.decide(*parts, **fields), ((cards, gpu) for cards in self.nodes for gpu in cards.gpus)
+        return {gpu.model for cards, gpu in pairs if decision.refuses_card(cards, gpu)}
+
 
 def cores(percent: int, mib: int = 0) -> Part:
     return Part(cores=percent, memory=Memory(mib))
@@ -80,9 +92,7 @@ TWO = (node("a", "Tesla M40", "Tesla M40"), node("b", "Tesla P100-PCIE-16GB"))
     ],
 )
 def test_models_that_the_quota_does_not_allow_are_banned(quota: Mapping[str, Any], banned: set[str]) -> None:
-    decision = Cluster(quota, TWO).decide(WHOLE)
-    assert decision.banned_models == dict.fromkeys(banned, Reason.OVER_QUOTA)
-    assert decision.vetoes == {}
+    assert Cluster(quota, TWO).refused(WHOLE) == banned
 
 
 @pytest.mark.parametrize(
@@ -103,21 +113,20 @@ def test_what_is_used_and_what_is_asked_are_counted_in_cards(held: list[Charge],
     cluster = Cluster(by_cards(M40=2), TWO).hold("x", 0, *held)
     decision = cluster.decide(asked)
     assert decision.why(TWO[0], TWO[0].gpus[0]) == text
-    assert ("Tesla M40" in decision.banned_models) == bool(text)
+    assert ("Tesla M40" in cluster.refused(asked)) == bool(text)
 
 
 def test_a_part_is_counted_on_the_real_card() -> None:
     """12 GiB are a whole M40 but half of a card of twice its size."""
     nodes = (node("a", "Tesla M40"), node("b", "Tesla M40 24GB", mib=2 * M40))
     quota = {"foo": {"quota": {"Tesla M40": 1}}}
-    decision = Cluster(quota, nodes).hold("x", 1, Charge(50, M40)).decide(Part(memory=Memory(12, Unit.NODE)))
-    assert decision.banned_models == {"Tesla M40": Reason.OVER_QUOTA}
+    cluster = Cluster(quota, nodes).hold("x", 1, Charge(50, M40))
+    assert cluster.refused(Part(memory=Memory(12, Unit.NODE))) == {"Tesla M40"}
 
 
 def test_a_percent_counts_the_same_on_every_card() -> None:
     nodes = (node("a", "Tesla M40"), node("b", "Tesla M40 24GB", mib=2 * M40))
-    decision = Cluster(by_cards(M40=1), nodes).decide(Part(memory=Memory(100, Unit.PERCENT)))
-    assert decision.banned_models == {}
+    assert Cluster(by_cards(M40=1), nodes).refused(Part(memory=Memory(100, Unit.PERCENT))) == set()
 
 
 def test_mps_slots_count_as_their_share_of_the_card() -> None:
@@ -139,19 +148,19 @@ def test_a_mig_instance_counts_as_its_part_of_the_card() -> None:
 
 @pytest.mark.parametrize(("life", "banned"), [(Life.MAIN, True), (Life.SIDECAR, True), (Life.INIT, False)])
 def test_init_containers_count_as_max_and_the_rest_as_sum(life: Life, banned: bool) -> None:
-    decision = Cluster(by_cards(M40=1), TWO).decide(cores(60), cores(60), lives=(life, Life.MAIN))
-    assert ("Tesla M40" in decision.banned_models) is banned
+    refused = Cluster(by_cards(M40=1), TWO).refused(cores(60), cores(60), lives=(life, Life.MAIN))
+    assert ("Tesla M40" in refused) is banned
 
 
 def test_what_the_pod_holds_already_is_not_counted_twice() -> None:
     cluster = Cluster(by_cards(M40=1, P100=1), TWO).hold("new", 0, FULL)
-    assert cluster.decide(WHOLE, uid="new").banned_models == {}
-    assert cluster.decide(WHOLE, uid="other").banned_models == {"Tesla M40": Reason.OVER_QUOTA}
+    assert cluster.refused(WHOLE, uid="new") == set()
+    assert cluster.refused(WHOLE, uid="other") == {"Tesla M40"}
 
 
 def test_other_namespaces_do_not_count() -> None:
     cluster = Cluster(by_cards(M40=1, P100=1), TWO).hold("x", 0, FULL, namespace="bar")
-    assert cluster.decide(WHOLE).banned_models == {}
+    assert cluster.refused(WHOLE) == set()
 
 
 def test_a_card_that_is_gone_counts_as_a_card_of_the_nodes_label() -> None:
@@ -176,11 +185,17 @@ def test_a_quota_names_a_card_by_the_label_or_by_its_model(label: str, model: st
     assert (decision.refuses_card(cards, cards.gpus[0]) is None) is allowed
 
 
-def test_a_model_that_only_some_labels_allow_is_vetoed_by_node() -> None:
-    named, unnamed = node("a", "X", label="M40"), node("b", "X")
-    decision = Cluster(by_cards(M40=1), (named, unnamed)).decide(WHOLE)
-    assert decision.banned_models == {}
-    assert decision.vetoes == {"b": Reason.OVER_QUOTA}
+def test_a_model_that_only_some_labels_allow_is_refused_on_the_other_nodes() -> None:
+    cluster = Cluster(by_cards(M40=1), (node("a", "X", label="M40"), node("b", "X")))
+    assert cluster.judge(WHOLE).refusals(["a", "b"]) == {"b": Reason.OVER_QUOTA}
+
+
+def test_a_card_that_the_quota_refuses_does_not_take_its_neighbours_with_it() -> None:
+    small, large = make_gpu(0, model="Tesla M40", mib=M40), make_gpu(1, model="Tesla M40", mib=2 * M40)
+    cluster = Cluster({"foo": {"memory": {"M40": "12Gi"}}}, (NodeGpus("n1", (large, small), 1024),))
+    placement = cluster.judge(WHOLE, gpu_policy="spread").placement("n1")
+    assert placement is not None
+    assert [part.uuid for part in placement.slices()] == [small.uuid]
 
 
 def test_two_names_of_one_card_both_limit_it() -> None:
@@ -198,11 +213,11 @@ def test_two_names_of_one_card_both_limit_it() -> None:
         pytest.param(["public", "wx"], {"none"}, id="several"),
     ],
 )
-def test_pools_veto_nodes(pools: list[str], vetoed: set[str]) -> None:
+def test_nodes_of_other_pools_are_refused(pools: list[str], vetoed: set[str]) -> None:
     nodes = (node("public", "M40", pool="public"), node("wx", "M40", pool="wx"), node("none", "M40"))
-    decision = Cluster({"foo": {"quota": {"M40": 9}, "pool": pools}}, nodes).decide(WHOLE)
-    assert decision.vetoes == dict.fromkeys(vetoed, Reason.WRONG_POOL)
-    assert {cards.node for cards in nodes if decision.refuses_node(cards)} == vetoed
+    cluster = Cluster({"foo": {"quota": {"M40": 9}, "pool": pools}}, nodes)
+    assert cluster.judge(WHOLE).refusals(["public", "wx", "none"]) == dict.fromkeys(vetoed, Reason.WRONG_POOL)
+    assert {cards.node for cards in nodes if cluster.decide(WHOLE).refuses_node(cards)} == vetoed
 
 
 def test_a_quota_that_does_not_name_the_model_says_which_it_names() -> None:
@@ -214,8 +229,9 @@ def test_instances_do_not_decide_about_whole_cards() -> None:
     card = make_gpu(0, model="A100", mib=40960)
     instance = replace(card, uuid="MIG-1", index=1, mib=10240, parent="GPU-elsewhere", profile="2g.10gb")
     cards = NodeGpus("n1", (card, instance), 1024)
-    decision = Cluster({"foo": {"memory": {"A100": 20480}}}, (cards,)).decide(WHOLE)
-    assert decision.banned_models == {"A100": Reason.OVER_QUOTA}
+    cluster = Cluster({"foo": {"memory": {"A100": 20480}}}, (cards,))
+    assert cluster.judge(WHOLE).refusals(["n1"]) == {"n1": Reason.WRONG_CARD}
+    assert cluster.decide(WHOLE).refuses_card(cards, card) is Reason.OVER_QUOTA
 
 
 # -- the sums
@@ -280,18 +296,10 @@ def test_a_node_that_is_gone_leaves_the_census() -> None:
     census = Census()
     census.put(TWO[0])
     census.put(replace(TWO[0], pool="x"))
+    assert census.nodes == {"x": {"a"}}
     census.remove("a")
     census.remove("a")
     assert census.nodes == {}
-
-
-def test_equal_nodes_stand_on_one_shelf() -> None:
-    census = Census()
-    for number in range(100):
-        census.put(node(f"n{number}", *("Tesla M40",) * 8))
-    (shelf,) = census.nodes
-    assert len(shelf.gpus) == 1
-    assert len(census.nodes[shelf]) == 100
 
 
 def test_a_pod_that_takes_nothing_leaves_the_sums_alone() -> None:

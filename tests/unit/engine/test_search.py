@@ -220,6 +220,18 @@ def test_a_packing_that_misses_by_one_unit_is_refused_for_certain(seed: int) -> 
     assert search(puzzle(free, wants, needs)) == Found(None, limited=False)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_cards_that_must_each_take_as_many_containers_as_they_can_are_filled(seed: int) -> None:
+    """Four of eight nearly equal parts on each of sixteen equal cards, 3 % to spare: no bound shows the way."""
+    chance = random.Random(seed)
+    needs = [(chance.randrange(100, 130), 0, 0) for _ in range(8)]
+    size = sum(need[0] for need in needs) * 8 * 103 // 1600
+    crowd = puzzle([(size, 100, 0)] * 16, [8] * 8, needs)
+    found = search(crowd)
+    assert found.cards is not None
+    assert works(crowd, found.cards)
+
+
 def test_parts_that_fit_only_by_total_size_are_refused_for_certain() -> None:
     """Three of eight different, nearly equal parts fit on no card, though all cards together have room for all."""
     needs = [(3400 + 10 * place, 0, 0) for place in range(8)]

@@ -2,19 +2,18 @@
 
 import numpy as np
 
-from aliquot.engine.view import Floats, GpuPolicy, NodePolicy, Outcome, Ranks, View
+from aliquot.engine.arrays import Floats, Ints, Ranks
+from aliquot.engine.view import GpuPolicy, NodePolicy, Outcome, View
 
 BLOCK_MIB = 256
 """It counts memory in blocks."""
-
-_MEMORY_BITS = 32
 
 
 class AdmissionCards(GpuPolicy):
     name = "admission"
 
     def rank(self, view: View) -> Ranks:
-        return (view.free_cores << _MEMORY_BITS) + view.free_mib // BLOCK_MIB
+        return ascending(view.free_cores, view.free_mib)
 
 
 class AdmissionNodes(NodePolicy):
@@ -23,5 +22,9 @@ class AdmissionNodes(NodePolicy):
     def score(self, outcome: Outcome) -> Floats:
         """By what is free before the pod comes."""
         fleet = outcome.fleet
-        free = (fleet.node_free_cores << _MEMORY_BITS) + fleet.node_free_mib // BLOCK_MIB
-        return -free.astype(np.float64)
+        return -ascending(fleet.node_free_cores, fleet.node_free_mib).astype(np.float64)
+
+
+def ascending(cores: Ints, mib: Ints) -> Ints:
+    """One number that compares as (cores, blocks) would."""
+    return (cores << 32) + mib // BLOCK_MIB

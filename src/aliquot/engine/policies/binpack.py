@@ -1,7 +1,8 @@
 """Fill up: the fullest card that still takes it, on the fullest node that still takes it."""
 
+from aliquot.engine.arrays import Floats, Ranks
 from aliquot.engine.policies.measures import left_on_cards, left_on_nodes
-from aliquot.engine.view import Floats, GpuPolicy, NodePolicy, Outcome, Ranks, View
+from aliquot.engine.view import GpuPolicy, NodePolicy, Outcome, View
 
 
 class BinpackCards(GpuPolicy):

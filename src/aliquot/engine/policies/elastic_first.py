@@ -5,8 +5,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from aliquot.engine.arrays import Floats, Ints, Ranks
 from aliquot.engine.policies.random import lots_of_cards
-from aliquot.engine.view import Floats, GpuPolicy, Ints, NodePolicy, Outcome, Ranks, View
+from aliquot.engine.view import GpuPolicy, NodePolicy, Outcome, View
 from aliquot.model import CORES
 
 

@@ -6,13 +6,14 @@ from typing import ClassVar
 
 import numpy as np
 
+from aliquot.engine.arrays import Floats, Ints, Ranks
 from aliquot.engine.policies.trial import Trial
 from aliquot.engine.state import NodeState
-from aliquot.engine.view import Floats, GpuPolicy, Ints, NodePolicy, Outcome, Ranks, Settings, View
+from aliquot.engine.view import NodePolicy, Outcome, PodPolicy, View
 from aliquot.model import CORES, Gpu, Part, Request, Unit
 
 
-class _PercentCards(GpuPolicy):
+class _PercentCards(PodPolicy):
     _spread: ClassVar[bool]
 
     def rank(self, view: View) -> Ranks:
@@ -20,12 +21,7 @@ class _PercentCards(GpuPolicy):
         free = _percent_free(view.free_mib, view.free_cores, view.fleet.mib)
         return -free if self._spread else free
 
-    def arrange(  # the originals heed no settings
-        self,
-        state: NodeState,
-        request: Request,
-        settings: Settings,  # noqa: ARG002
-    ) -> dict[str, tuple[Gpu, ...]] | None:
+    def arrange(self, state: NodeState, request: Request) -> dict[str, tuple[Gpu, ...]] | None:
         if request.together or not all(_is_percent(container.part) for container in request.containers):
             return None
         trial = Trial(state, request)

@@ -2,85 +2,123 @@
 the last of equal ways wins."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
+from aliquot.engine.arrays import Bools, Floats, Ints, Ranks
 from aliquot.engine.policies.trial import Trial
 from aliquot.engine.state import NodeState
-from aliquot.engine.view import Bools, Floats, GpuPolicy, Ints, NodePolicy, Outcome, Ranks, Settings, View
-from aliquot.model import ContainerRequest, Gpu, Part, Request
+from aliquot.engine.view import NodePolicy, Outcome, PodPolicy, View
+from aliquot.model import Charge, ContainerRequest, Gpu, Part, Request
 
 MOST_WAYS = 1 << 16
 """Beyond so many ways a pod is left to our own search: the original has no limit and takes its time."""
 
 
-class _TradeCards(GpuPolicy):
+class _TradeCards(PodPolicy):
+    @staticmethod
     @abstractmethod
-    def rate(self, span: int, rated: int) -> int:
-        """`span`: how far the cards are apart in memory and cores; `rated`: cards that hold a container of one card."""
+    def rate(span: Ints, rated: Ints) -> Ints:
+        """Each way. `span`: how far the cards are apart in memory and cores; `rated`: cards that hold a container of
+        one card."""
 
     def rank(self, view: View) -> Ranks:
         """For pods that `arrange` leaves alone: among equal ways the highest card wins."""
         return -np.arange(view.fleet.rows)[:, np.newaxis]
 
-    def arrange(  # the originals heed no settings
-        self,
-        state: NodeState,
-        request: Request,
-        settings: Settings,  # noqa: ARG002
-    ) -> dict[str, tuple[Gpu, ...]] | None:
+    def arrange(self, state: NodeState, request: Request) -> dict[str, tuple[Gpu, ...]] | None:
         if request.together or any(c.part.cards > 1 and not c.part.whole for c in request.containers):
             return None
-        if len(state.cards.gpus) ** sum(not c.part.whole for c in request.containers) > MOST_WAYS:
+        if _most_ways(len(state.cards.gpus), request) > MOST_WAYS:
             return None
-        ways = _Ways(state, request, self.rate)
-        ways.walk(request.containers)
-        return ways.best
+        ways = _Ways(state, request)
+        for container in request.containers:
+            ways.put(container)
+        if not ways.count:
+            return None
+        scores = self.rate(ways.span, ways.rated)
+        return ways.cards(int(np.flatnonzero(scores == scores.max())[-1]))
+
+    def steps(self, cards: int, request: Request) -> int:
+        return 500 + _most_ways(cards, request)
+
+
+def _most_ways(cards: int, request: Request) -> int:
+    """Whole cards are not tried in several ways: the first free ones are taken."""
+    return int(max(1, cards) ** sum(not c.part.whole for c in request.containers))
 
 
 class _Ways:
-    """Depth first over the containers in order and the cards by index."""
+    """Every way to put the containers so far: in the order of the containers, and of the cards by index. Arrays are
+    [..., cards, ways]."""
 
-    def __init__(self, state: NodeState, request: Request, rate: Callable[[int, int], int]) -> None:
-        self._trial = Trial(state, request)
-        self._gpus = state.cards.gpus
-        self._rate = rate
-        self._chosen: dict[str, tuple[Gpu, ...]] = {}
-        self._best_score = 0
-        self.best: dict[str, tuple[Gpu, ...]] | None = None
-
-    def walk(self, containers: Sequence[ContainerRequest]) -> None:
-        if not containers:
-            self._judge()
-            return
-        (container, *later), trial = containers, self._trial
-        for gpus in self._choices(container.part):
-            trial.put(gpus, container.part)
-            self._chosen[container.name] = gpus
-            self.walk(later)
-            trial.take_back(gpus, container.part)
-
-    def _choices(self, part: Part) -> list[tuple[Gpu, ...]]:
-        """Whole cards are not tried in several ways: the first free ones are taken."""
-        taking = [gpu for gpu in self._trial.cards if self._trial.takes(gpu, part)]
-        if not part.whole:
-            return [(gpu,) for gpu in taking]
-        return [tuple(taking[: part.cards])] if len(taking) >= part.cards else []
-
-    def _judge(self) -> None:
+    def __init__(self, state: NodeState, request: Request) -> None:
+        self._trial, self._gpus, self._unit_mib = Trial(state, request), state.cards.gpus, state.cards.unit_mib
         left = [self._trial.left(gpu) for gpu in self._gpus]
-        mib, cores = [charge.mib for charge in left], [charge.cores for charge in left]
-        rated = {gpus[0] for gpus in self._chosen.values() if len(gpus) == 1}
-        score = self._rate(max(mib) + max(cores) - min(mib) - min(cores), len(rated))
-        if score >= self._best_score:
-            self._best_score, self.best = score, dict(self._chosen)
+        self._left = _sizes(left)[:, :, np.newaxis]
+        self._by_share, self._by_slots, self._rated = np.zeros((3, len(left), 1), np.bool_)
+        self._chosen: dict[str, Ints] = {}
+
+    @property
+    def count(self) -> int:
+        return int(self._left.shape[2])
+
+    @property
+    def span(self) -> Ints:
+        mib, cores, _ = self._left
+        return np.asarray(mib.max(axis=0) - mib.min(axis=0) + cores.max(axis=0) - cores.min(axis=0))
+
+    @property
+    def rated(self) -> Ints:
+        return np.asarray(self._rated.sum(axis=0))
+
+    def cards(self, way: int) -> dict[str, tuple[Gpu, ...]]:
+        return {name: tuple(self._gpus[row] for row in rows[:, way].tolist()) for name, rows in self._chosen.items()}
+
+    def put(self, container: ContainerRequest) -> None:
+        part = container.part
+        costs = _sizes([part.on(gpu, self._unit_mib) for gpu in self._gpus])
+        takes = (self._left >= np.maximum(costs, _LEAST)[:, :, np.newaxis]).all(axis=0)
+        takes &= self._alone(part)[:, np.newaxis]
+        takes &= ~(self._by_share if part.slots else self._by_slots)
+        ways, rows = self._choices(takes, part)
+        self._left, self._rated = self._left[:, :, ways], self._rated[:, ways]
+        self._by_share, self._by_slots = self._by_share[:, ways], self._by_slots[:, ways]
+        self._chosen = {name: chosen[:, ways] for name, chosen in self._chosen.items()} | {container.name: rows}
+        here = rows, np.arange(len(ways))
+        self._left[:, *here] -= costs[:, rows]
+        (self._by_slots if part.slots else self._by_share)[here] = True
+        if part.cards == 1:
+            self._rated[here] = True
+
+    def _alone(self, part: Part) -> Bools:
+        """What nothing that the pod itself puts can change."""
+        return np.array([gpu in self._trial.cards and self._trial.takes(gpu, part) for gpu in self._gpus], np.bool_)
+
+    def _choices(self, takes: Bools, part: Part) -> tuple[Ints, Ints]:
+        """The ways that go on, and the rows that each takes."""
+        if not part.whole:
+            ways, rows = takes.T.nonzero()
+            return ways, rows[np.newaxis]
+        (ways,) = (takes.sum(axis=0) >= part.cards).nonzero()
+        return ways, np.argsort(~takes[:, ways], axis=0, kind="stable")[: part.cards]
+
+
+_LEAST = np.array([[0], [1], [0]])
+"""A card whose cores are sold out takes nobody."""
+
+
+def _sizes(charges: Sequence[Charge]) -> Ints:
+    """[MiB, cores, slots] x cards"""
+    return np.array([(charge.mib, charge.cores, charge.slots) for charge in charges], np.int64).reshape(-1, 3).T
 
 
 class TradeBinpackCards(_TradeCards):
     name = "elastic-binpack"
 
-    def rate(self, span: int, rated: int) -> int:
+    @staticmethod
+    def rate(span: Ints, rated: Ints) -> Ints:
         return span // 2 // (rated + 1) * 100
 
 
@@ -89,8 +127,9 @@ class TradeSpreadCards(_TradeCards):
 
     name = "elastic-spread"
 
-    def rate(self, span: int, rated: int) -> int:  # noqa: ARG002
-        return 0
+    @staticmethod
+    def rate(span: Ints, rated: Ints) -> Ints:  # noqa: ARG004
+        return np.zeros_like(span)
 
 
 class TradeBinpackNodes(NodePolicy):
@@ -102,7 +141,7 @@ class TradeBinpackNodes(NodePolicy):
             if view.count == 1:
                 np.put_along_axis(rated, rows, True, axis=0)
         span = _span(outcome.after_mib, outcome.fleet.has) + _span(outcome.after_cores, outcome.fleet.has)
-        return np.asarray(span // 2 // (rated.sum(axis=0) + 1) * 100, np.float64)
+        return TradeBinpackCards.rate(span, rated.sum(axis=0)).astype(np.float64)
 
 
 def _span(left: Ints, has: Bools) -> Ints:

@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from aliquot.engine.arrays import Bools, Floats, Ints, Ranks
 from aliquot.engine.fleet import Fleet
 from aliquot.engine.policies.measures import counts_cores, counts_memory
-from aliquot.engine.view import Bools, Floats, GpuPolicy, Ints, NodePolicy, Outcome, Ranks, View
+from aliquot.engine.view import GpuPolicy, NodePolicy, Outcome, View
 from aliquot.engine.workload import COMMON, WHOLE, Workload
 from aliquot.model import CORES, Part, is_model
 
@@ -105,7 +106,6 @@ def _idle(fleet: Fleet, free_mib: Ints, free_cores: Ints, parts: tuple[Part, ...
 
 
 def _rounded(grown: Ints, workload: Workload) -> Ints:
-    """From 0 to 100, 50 where nothing changes. Rounding is part of the policy: within a point the first fit wins, which
-    packs better than the exact measure does."""
+    """From 0 to 100, 50 where nothing changes, rounded as its authors round: within a point the first fit wins."""
     cards = grown / (workload.weight * WHOLE)
     return np.floor(100.0 / (1.0 + np.exp(np.clip(cards, -700.0, 700.0)))).astype(np.int64)

@@ -2,8 +2,9 @@
 
 import numpy as np
 
+from aliquot.engine.arrays import Floats
 from aliquot.engine.room import wanted_models
-from aliquot.engine.view import Floats, NodePolicy, Outcome
+from aliquot.engine.view import NodePolicy, Outcome
 
 
 class FreeCountNodes(NodePolicy):

@@ -7,30 +7,26 @@ the one with the lowest card.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
+from aliquot.engine.arrays import Ranks
+from aliquot.engine.policies.admission import BLOCK_MIB, ascending
 from aliquot.engine.policies.trial import Trial
 from aliquot.engine.state import NodeState
 from aliquot.engine.topology import Wiring, wiring_of
-from aliquot.engine.view import GpuPolicy, Ranks, Settings, View
+from aliquot.engine.view import PodPolicy, View
 from aliquot.model import Gpu, Part, Request
 from aliquot.model.links import Pcie, pcie
 
-BLOCK_MIB = 256
 
-
-class TreeCards(GpuPolicy):
+class TreeCards(PodPolicy):
     name = "gpu-manager"
 
     def rank(self, view: View) -> Ranks:
         """The share order, for nodes and pods that `arrange` leaves alone."""
-        return (view.free_cores << 32) + view.free_mib // BLOCK_MIB
+        return ascending(view.free_cores, view.free_mib)
 
-    def arrange(  # the originals heed no settings
-        self,
-        state: NodeState,
-        request: Request,
-        settings: Settings,  # noqa: ARG002
-    ) -> dict[str, tuple[Gpu, ...]] | None:
+    def arrange(self, state: NodeState, request: Request) -> dict[str, tuple[Gpu, ...]] | None:
         if request.together:
             return None
         trial, root, chosen = Trial(state, request), tree(wiring_of(state.cards.gpus)), {}
@@ -82,6 +78,7 @@ class Branch:
             yield from branch.walk()
 
 
+@lru_cache(256)
 def tree(wiring: Wiring) -> Branch:
     """Levels from the root down; a level that joins nothing new is left out."""
     root = Branch(-1, frozenset(range(len(wiring.scores))))

@@ -6,11 +6,11 @@ cards' stages are policies on the Fleet; the node's need CPU, memory and storage
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import floor
 
 import numpy as np
 
-from aliquot.engine.view import Floats, GpuPolicy, Ints, NodePolicy, Outcome, Ranks, View
+from aliquot.engine.arrays import Floats, Ints, Ranks
+from aliquot.engine.view import GpuPolicy, NodePolicy, Outcome, View
 
 CARD_STAGES = 3
 NODE_STAGES = 4
@@ -30,22 +30,31 @@ class KetiNodes(NodePolicy):
 
     def score(self, outcome: Outcome) -> Floats:
         chosen = [np.take_along_axis(_on_view(view), rows, axis=0) for view, rows in outcome.views]
-        return np.asarray(np.floor(np.concatenate(chosen).mean(axis=0) + 0.5), np.float64)
+        return node_card_scores(np.concatenate(chosen))
 
 
 def _on_view(view: View) -> Ints:
     fleet = view.fleet
-    parts = fleet.shares + fleet.slots - fleet.free_slots
-    return card_scores(view.free_mib, fleet.mib, int(fleet.mib.max(initial=0)), parts)
+    return card_scores(view.free_mib, fleet.mib, int(fleet.mib.max(initial=0)), fleet.shares + fleet.used_slots)
 
 
 def card_scores(free: Ints, total: Ints, largest: int, pods: Ints) -> Ints:
     """More free memory, absolute (against the largest card of the cluster) and relative, and fewer pods."""
-    usage = np.floor(free * 100.0 / max(1, largest) / CARD_STAGES + 0.5)
-    utilization = np.floor(free * 100.0 / np.maximum(total, 1) / CARD_STAGES + 0.5)
+    usage = _rounded(free * 100.0 / max(1, largest) / CARD_STAGES)
+    utilization = _rounded(free * 100.0 / np.maximum(total, 1) / CARD_STAGES)
     least_pods = 100 - 10 * pods
     scores = usage + utilization + np.trunc(least_pods / CARD_STAGES)
     return np.where(least_pods < 0, 0, scores).astype(np.int64)
+
+
+def node_card_scores(chosen: Ints) -> Floats:
+    """Of each node, [width], from its chosen cards', [cards, width]."""
+    return _rounded(chosen.mean(axis=0))
+
+
+def _rounded(values: Floats) -> Floats:
+    """Halves go up; nothing here is negative."""
+    return np.asarray(np.floor(values + 0.5), np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +92,9 @@ def _balanced(asked: Size, has: Size) -> float:
     return (1 - sum((share - mean) ** 2 for share in shares) / len(shares)) * 100
 
 
-def node_card_score(scores: Sequence[int]) -> int:
-    """Of a node, from its chosen cards'."""
-    return _round(sum(scores) / len(scores))
-
-
 def total(node: int, card: int, node_weight: float, card_weight: float) -> int:
     return _round(node * node_weight + card * card_weight)
 
 
 def _round(value: float) -> int:
-    """Halves go up; nothing here is negative."""
-    return floor(value + 0.5)
+    return int(_rounded(np.asarray(value)))

@@ -5,8 +5,9 @@ Heat is never rewarded, in no policy.
 
 import numpy as np
 
+from aliquot.engine.arrays import Floats, Ranks
 from aliquot.engine.fleet import Fleet
-from aliquot.engine.view import Floats, GpuPolicy, NodePolicy, Outcome, Ranks, Settings, View
+from aliquot.engine.view import GpuPolicy, NodePolicy, Outcome, Settings, View
 
 NEUTRAL = 0.5
 """What a card without a fresh sample counts as: neither hot nor cold."""

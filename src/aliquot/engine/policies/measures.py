@@ -4,7 +4,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from aliquot.engine.view import Floats, Ints, Outcome, View
+from aliquot.engine.arrays import Floats, Ints
+from aliquot.engine.view import Outcome, View
 from aliquot.model import Part
 
 

@@ -6,8 +6,9 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
+from aliquot.engine.arrays import Floats, Ints, Ranks
 from aliquot.engine.fleet import Fleet
-from aliquot.engine.view import Floats, GpuPolicy, Ints, NodePolicy, Outcome, Ranks, View
+from aliquot.engine.view import GpuPolicy, NodePolicy, Outcome, View
 
 
 class RandomCards(GpuPolicy):

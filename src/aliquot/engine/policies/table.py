@@ -47,6 +47,10 @@ class PolicyTable(Mapping[str, Policy], Generic[Policy]):
     def __len__(self) -> int:
         return len(self._policies)
 
+    def load(self) -> None:
+        """Look at other packages now, so that one that cannot be used is found at start and not in a decision."""
+        assert self._policies, "our own are always there"
+
     @cached_property
     def _policies(self) -> dict[str, Policy]:
         policies = {policy.name: policy() for policy in self._ours}

@@ -5,7 +5,8 @@ gpushare leaves the node to kube-scheduler; where the choice is ours, the node w
 
 import numpy as np
 
-from aliquot.engine.view import Floats, GpuPolicy, NodePolicy, Outcome, Ranks, View
+from aliquot.engine.arrays import Floats, Ranks
+from aliquot.engine.view import GpuPolicy, NodePolicy, Outcome, View
 
 
 class TightestCard(GpuPolicy):

@@ -3,12 +3,18 @@ others stay together."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import comb
 
 import numpy as np
 
+from aliquot.engine.arrays import Bools, Floats, Ints, Ranks, alike
+from aliquot.engine.card_sets import MOST_SETS, best_score, best_set, connected, set_score
 from aliquot.engine.fleet import Fleet
-from aliquot.engine.topology import Wiring, best_score, best_set, set_score
-from aliquot.engine.view import Bools, Floats, GpuPolicy, Ints, NodePolicy, Outcome, Ranks, View
+from aliquot.engine.topology import Wiring
+from aliquot.engine.view import GpuPolicy, NodePolicy, Outcome, View
+
+_MOST_SETS = 16 * MOST_SETS
+"""Sets that one decision looks at; then it is content with good ones."""
 
 
 class WellConnectedCards(GpuPolicy):
@@ -17,11 +23,26 @@ class WellConnectedCards(GpuPolicy):
     def rank(self, view: View) -> Ranks:
         if view.count == 1:
             return _worth(view.fleet, view.possible)
-        ranks = np.ones(view.possible.shape, np.int64)
-        for alike in _alike(view.fleet, view.possible, view.possible.sum(axis=0) >= view.count):
-            best = best_set(alike.wiring, alike.rows, view.count, view.request.wishes.topology)
-            ranks[np.array(best, np.int64)[:, np.newaxis], alike.columns] = 0
+        fleet, topology = view.fleet, view.request.wishes.topology
+        ranks, left = np.ones(view.possible.shape, np.int64), _MOST_SETS
+        for nodes in _alike(fleet, view.possible, view.possible.sum(axis=0) >= view.count):
+            left -= min(MOST_SETS, comb(len(nodes.rows), view.count))
+            if left < 0:
+                break
+            best = best_set(nodes.wiring, nodes.rows, view.count, topology)
+            ranks[np.array(best, np.int64)[:, np.newaxis], nodes.columns] = 0
+        if left < 0:
+            _rank_the_rest(ranks, view)
         return ranks
+
+
+def _rank_the_rest(ranks: Ints, view: View) -> None:
+    """Good sets, where looking for the best ones would take too long."""
+    rest = np.asarray(ranks.all(axis=0) & (view.possible.sum(axis=0) >= view.count))
+    for nodes in _alike(view.fleet, np.zeros_like(view.possible), rest):
+        possible = view.possible[: len(nodes.wiring.scores), nodes.columns]
+        rows, found = connected(nodes.wiring, view.request.wishes.topology, possible, view.count)
+        ranks[rows[:, found], nodes.columns[found]] = 0
 
 
 class WellConnectedNodes(NodePolicy):
@@ -38,9 +59,9 @@ class WellConnectedNodes(NodePolicy):
         scores = np.zeros(outcome.fleet.width)
         chosen = np.zeros(view.possible.shape, np.bool_)
         np.put_along_axis(chosen, rows, True, axis=0)
-        for alike in _alike(outcome.fleet, chosen, outcome.fits):
-            best = best_score(alike.wiring, view.count)
-            scores[alike.columns] = set_score(alike.wiring, alike.rows) / best if best else 0.0
+        for nodes in _alike(outcome.fleet, chosen, outcome.fits):
+            best = best_score(nodes.wiring, view.count)
+            scores[nodes.columns] = set_score(nodes.wiring, nodes.rows) / best if best else 0.0
         return scores
 
 
@@ -61,31 +82,20 @@ class _Alike:
 
 
 def _alike(fleet: Fleet, marked: Bools, wanted: Bools) -> Iterator[_Alike]:
-    """The wanted columns, those that are alike together: a cluster has thousands of nodes but few kinds."""
+    """The wanted columns, those that are alike together."""
     (columns,) = np.nonzero(wanted)
-    if not len(columns):
-        return
-    keys = np.vstack((fleet.wiring_id[columns], marked[:, columns]))
-    for group in _groups(keys.astype(np.int64)):
+    for group in alike(np.vstack((fleet.wiring_id[columns], marked[:, columns])).astype(np.int64)):
         first = int(columns[group[0]])
         rows = tuple(np.nonzero(marked[:, first])[0].tolist())
         yield _Alike(fleet.wiring(first), rows, columns[group])
-
-
-def _groups(keys: Ints) -> list[Ints]:
-    """Places of equal columns."""
-    whole = np.ascontiguousarray(keys.T).view(f"V{8 * keys.shape[0]}").ravel()
-    _, inverse = np.unique(whole, return_inverse=True)
-    order = np.argsort(inverse, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(inverse[order])) + 1)
 
 
 def _worth(fleet: Fleet, others: Bools) -> Ints:
     """What each card's links to these others are worth."""
     worth = np.zeros(others.shape, np.int64)
     nothing = np.zeros(others.shape, np.bool_)
-    for alike in _alike(fleet, nothing, np.asarray(fleet.has.any(axis=0))):
-        cards = len(alike.wiring.scores)
-        if alike.wiring.known:
-            worth[:cards, alike.columns] = alike.wiring.matrix @ others[:cards, alike.columns]
+    for nodes in _alike(fleet, nothing, np.asarray(fleet.has.any(axis=0))):
+        cards = len(nodes.wiring.scores)
+        if nodes.wiring.known:
+            worth[:cards, nodes.columns] = nodes.wiring.matrix @ others[:cards, nodes.columns]
     return worth

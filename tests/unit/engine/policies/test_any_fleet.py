@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from aliquot.engine.choosing import CardChoice
 from aliquot.engine.fleet import Fleet
-from aliquot.engine.plan import Question, plan
+from aliquot.engine.plan import Plan, plan
 from aliquot.engine.policies import GPU_POLICIES, NODE_POLICIES
 from aliquot.engine.policies.fragmentation import fragments
+from aliquot.engine.question import Question
 from aliquot.engine.room import Room, wanted
 from aliquot.engine.view import Outcome, Settings
 from aliquot.engine.workload import Shape, Workload
@@ -95,6 +96,10 @@ def test_every_rank_and_every_score_is_a_finite_number(fleet: Fleet, request: Re
         for view in planned.views:
             ranks = np.broadcast_to(policy.rank(view), fleet.has.shape)
             assert np.isfinite(ranks).all(), name
+        check_scores(fleet, request, planned)
+
+
+def check_scores(fleet: Fleet, request: Request, planned: Plan) -> None:
     outcome = Outcome(
         fleet, request, Settings(now=NOW), planned.fits, planned.views, planned.lives, lambda: planned.rows
     )
@@ -102,6 +107,15 @@ def test_every_rank_and_every_score_is_a_finite_number(fleet: Fleet, request: Re
         scores = node_policy.score(outcome)
         assert scores.shape == (fleet.width,), name
         assert np.isfinite(scores[planned.fits]).all(), name
+
+
+@given(fleets(), requests())
+def test_where_a_pod_would_go_is_the_same_asked_for_one_node_and_for_all(fleet: Fleet, request: Request) -> None:
+    for name in GPU_POLICIES:
+        planned = plan(question(fleet, request, name))
+        for column in np.flatnonzero(planned.fits).tolist():
+            at_once = [sorted(rows[:, column].tolist()) for rows in planned.rows]
+            assert [sorted(rows) for rows in planned.rows_at(column)] == at_once, name
 
 
 @given(fleets(), requests())
@@ -151,7 +165,7 @@ def test_the_fragmentation_measure_is_the_sum_of_its_definition(
     expected = []
     for column in range(fleet.width):
         rows = np.nonzero(fleet.has[:, column])[0].tolist()
-        shares = [(int(idle[row, column]), fleet.gpu(column, row).model) for row in rows]
+        shares = [(int(idle[row, column]), fleet.state_at(column).cards.gpus[row].model) for row in rows]
         expected.append(sum(shape.weight * _fragment(shape, shares) for shape in shapes))
     assert fragments(fleet, idle, Workload(tuple(shapes))).tolist() == expected
 

@@ -6,12 +6,12 @@ import pytest
 
 from aliquot.engine.policies import PolicyTable
 from aliquot.engine.policies.binpack import BinpackCards
-from aliquot.engine.view import GpuPolicy
+from aliquot.engine import GpuPolicy
 from aliquot.errors import BadConfig
 
 GROUP = "aliquot.gpu_policies"
 GOOD = """
-from aliquot.engine.view import GpuPolicy
+from aliquot.engine import GpuPolicy
 
 class Last(GpuPolicy):
     name = "last"

@@ -2,16 +2,16 @@
 
 from dataclasses import replace
 from itertools import combinations
-from math import comb
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aliquot.engine.policies import NODE_POLICIES
+from aliquot.engine.policies import GPU_POLICIES, NODE_POLICIES
 from aliquot.engine.state import NodeState
-from aliquot.engine.topology import Wiring, allowed_sets, allows, best_score, best_set, set_score, wiring_of
+from aliquot.engine.card_sets import best_score, best_set, connected, set_score
+from aliquot.engine.topology import Wiring, allows, wiring_of
 from aliquot.model import Link, NodeGpus, Topology, Wishes
 from aliquot.model.links import NVLINK, Pcie
 from tests.factories import NODE, make_gpu
@@ -116,18 +116,56 @@ def test_the_best_set_is_the_best_of_all_allowed_ones(wired: Wiring, count: int,
 
 
 @given(wirings(), st.integers(1, 5), st.sampled_from(Topology))
-def test_allowed_sets_are_all_of_them_best_first(wired: Wiring, count: int, topology: Topology) -> None:
+def test_a_grown_set_is_there_exactly_if_any_is(wired: Wiring, count: int, topology: Topology) -> None:
     rows = tuple(range(len(wired.scores)))
-    found = list(allowed_sets(wired, rows, count, topology))
-    assert sorted(found) == [one for one in combinations(rows, count) if allows(wired, one, topology)]
-    scores = [set_score(wired, one) for one in found]
-    assert scores == sorted(scores, reverse=True)
+    grown = best_set(wired, rows, count, topology, 0)
+    assert bool(grown) is bool(best_set(wired, rows, count, topology))
+    assert allows(wired, grown, topology)
 
 
-def test_sixteen_cards_are_enumerated() -> None:
+@given(wirings(), st.integers(1, 4), st.sampled_from(Topology), st.data())
+def test_connected_cards_are_found_on_many_nodes_at_once(
+    wired: Wiring, count: int, topology: Topology, data: st.DataObject
+) -> None:
+    cards, nodes = len(wired.scores), 5
+    draw = st.lists(st.lists(st.booleans(), min_size=nodes, max_size=nodes), min_size=cards, max_size=cards)
+    numbers = st.lists(st.integers(0, 9), min_size=nodes, max_size=nodes)
+    possible = np.array(data.draw(draw), np.bool_)
+    keys = np.array(data.draw(st.lists(numbers, min_size=cards, max_size=cards)), np.int64)
+    by_links, _ = connected(wired, topology, possible, count)
+    rows, found = connected(wired, topology, possible, count, keys)
+    for node in range(nodes):
+        here = [row for row in range(cards) if possible[row, node]]
+        every = [one for one in combinations(here, count) if allows(wired, one, topology)]
+        assert found[node] == bool(every)
+        if every:
+            assert tuple(sorted(rows[:, node].tolist())) in every
+            assert tuple(sorted(by_links[:, node].tolist())) in every
+        if every and topology is not Topology.NVLINK:
+            lowest = min(sorted(keys[row, node] for row in one) for one in every)
+            assert sorted(keys[row, node] for row in rows[:, node]) == lowest
+
+
+def test_sets_of_sixteen_cards_are_all_looked_at() -> None:
     wired = wiring(groups((10, [range(16)]), (110, [range(0, 16, 2)])), 16)
-    assert len(list(allowed_sets(wired, tuple(range(16)), 8, Topology.ANY))) == comb(16, 8)
     assert best_set(wired, tuple(range(16)), 8) == tuple(range(0, 16, 2))
+
+
+def test_on_many_nodes_good_sets_are_enough() -> None:
+    """Every node has other cards left, so that looking at all sets of all nodes would take long."""
+    states = [
+        node_state([1024] * 16, [(100, 1024 - (row == number) - (row == 0)) for row in range(16)], node=f"n{number}")
+        for number in range(1, 16)
+    ]
+    other = [
+        node_state(
+            [1024] * 16, [(100, 1024 - (row in (one, number))) for row in range(16)], node=f"m{number}-{one}"
+        )
+        for number, one in combinations(range(16), 2)
+    ]
+    fleet = fleet_of(*states, *other)
+    ranks = GPU_POLICIES["topology"].rank(view_of(fleet, pod(whole(6))))
+    assert (ranks == 0).sum(axis=0).tolist() == [6] * fleet.width
 
 
 @pytest.mark.parametrize("topology", Topology)

@@ -1,0 +1,76 @@
+"""Where an original would put a pod, asked node by node: once for nodes that are alike, and only as long as a decision
+can afford it."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from aliquot.engine.puzzle import Cards, puzzle_of
+from aliquot.engine.question import Question
+from aliquot.engine.search import works
+from aliquot.engine.state import NodeState
+from aliquot.model import Gpu
+
+_MOST_STEPS = 100_000
+"""Per decision, see `PodPolicy.steps`."""
+
+_FATE = (
+    "free_mib",
+    "free_cores",
+    "free_slots",
+    "used_slots",
+    "shares",
+    "mib",
+    "slots",
+    "model_id",
+    "profile_id",
+    "sellable",
+    "for_shared",
+    "for_whole",
+    "for_slots",
+)
+"""What counts of a card, beside how it is connected and whether the pod may use it."""
+
+
+class Originals:
+    """Answers are remembered, so that the same question gives the same cards again."""
+
+    def __init__(self, question: Question) -> None:
+        self.question = question
+        choice = question.choice
+        self.policies = choice.originals if choice and not question.request.together else []
+        self._left = _MOST_STEPS
+        self._known: dict[bytes, Sequence[Cards] | None] = {}
+
+    def rows_at(self, column: int) -> Sequence[Cards] | None:
+        """Per container the rows; None if no original places the pod here, or not in a way that works."""
+        if not self.policies:
+            return None
+        key = self._key(column)
+        if key not in self._known:
+            self._known[key] = self._ask(column)
+        return self._known[key]
+
+    def _key(self, column: int) -> bytes:
+        fleet, allowed = self.question.fleet, self.question.allowed
+        cards = [getattr(fleet, name)[:, column] for name in _FATE]
+        cards += [] if allowed is None else [allowed[:, column]]
+        return np.concatenate([*cards, fleet.unit_mib[column, None], fleet.wiring_id[column, None]]).tobytes()
+
+    def _ask(self, column: int) -> Sequence[Cards] | None:
+        state, request = self.question.fleet.state_at(column), self.question.request
+        for policy in self.policies:
+            steps = policy.steps(len(state.cards.gpus), request)
+            if steps <= self._left:
+                self._left -= steps
+                if (cards := policy.arrange(state, request)) is not None:
+                    return self._checked(column, state, cards)
+        return None
+
+    def _checked(self, column: int, state: NodeState, cards: Mapping[str, tuple[Gpu, ...]]) -> Sequence[Cards] | None:
+        request, allowed = self.question.request, self.question.allowed
+        rows = {gpu.uuid: row for row, gpu in enumerate(state.cards.gpus)}
+        chosen = [tuple(rows[gpu.uuid] for gpu in cards[one.name]) for one in request.containers]
+        if allowed is not None and not all(allowed[row, column] for each in chosen for row in each):
+            return None
+        return chosen if works(puzzle_of(state, request), chosen) else None

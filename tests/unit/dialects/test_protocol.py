@@ -1,0 +1,73 @@
+"""What every dialect has of its base: requests, sample pods, plain numbers, and the cards that are offered."""
+
+from dataclasses import replace
+
+import pytest
+
+from aliquot.dialects import Dialect, plain_number, sample, standard_dialects
+from aliquot.errors import BadDemand
+from aliquot.model import ContainerRequest, NodeGpus, Part
+from tests.factories import make_cards, make_gpu, make_pod
+
+DIALECTS = standard_dialects()
+SERVED = [
+    pytest.param(dialect, resource.name, id=resource.name)
+    for dialect in DIALECTS.values()
+    for resource in dialect.resources
+    if resource.socket
+]
+
+
+def cut_up() -> NodeGpus:
+    """A card, and one that is cut into an instance."""
+    cards = make_cards(mib=(1024, 1024))
+    instance = make_gpu(2, uuid="MIG-1", parent="GPU-n1-1", profile="1g.5gb", mib=512)
+    return replace(cards, gpus=(*cards.gpus, instance))
+
+
+def test_a_request_is_the_pod_s_with_its_priority() -> None:
+    pod = make_pod(priority=7)
+    asked = ContainerRequest("main", Part(cores=10))
+    for dialect in DIALECTS.values():
+        request = dialect.request(pod, iter([asked]), together=True)
+        assert (request.uid, request.pod, request.dialect) == (pod.metadata.uid, "default/p", dialect.name)
+        assert (request.containers, request.together, request.priority) == ((asked,), True, 7)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
+def test_a_pod_that_asks_for_nothing_is_told_what_to_ask_for(dialect: Dialect) -> None:
+    with pytest.raises(BadDemand, match=f"no container of the pod asks for more than 0 of {dialect.resource}"):
+        dialect.request(make_pod(), ())
+
+
+@pytest.mark.parametrize(("dialect", "resource"), SERVED)
+def test_a_card_that_is_cut_into_instances_is_not_offered_and_these_only_where_they_can_be_asked_for(
+    dialect: Dialect, resource: str
+) -> None:
+    offered = {uuid for _, uuid in dialect.device_ids(resource, cut_up())}
+    instances = {"MIG-1"} if dialect.name == "aliquot" or resource == "nvidia.com/mig-1g.5gb" else set()
+    cards = set() if resource.startswith("nvidia.com/mig-") else {"GPU-n1-0"}
+    assert offered == cards | instances
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        pytest.param("0", 0, id="zero"),
+        pytest.param("007", 7, id="leading zeros"),
+        pytest.param("999999999", 999999999, id="the largest"),
+        pytest.param("1000000000", None, id="absurd"),
+        pytest.param("", None, id="empty"),
+        pytest.param("-1", None, id="a sign"),
+        pytest.param(" 1", None, id="a space"),
+        pytest.param("1e3", None, id="an exponent"),
+        pytest.param("\u0663", None, id="digits of another script"),
+    ],
+)
+def test_a_plain_number_has_digits_only(text: str, number: int | None) -> None:
+    assert plain_number(text) == number
+
+
+def test_a_sample_pod_has_no_labels_or_annotations_unless_they_are_given() -> None:
+    assert sample("a", {"x/y": "1"})["metadata"] == {"name": "a", "namespace": "default"}
+    assert sample("a", {"x/y": "1"}, labels={"b": "c"})["metadata"]["labels"] == {"b": "c"}
