@@ -1,24 +1,40 @@
 """One decision: is there room on every card of every node, how good is each, and which node and cards are the best.
 
 Clusters are half full, a quarter of their nodes empty. The shared request asks 20 % of cores and 20 GiB of one card,
-the whole one a card, the last one eight whole cards of one node.
+the whole one a card, the last one eight whole cards of one node. The hard ones are what a user can ask by annotation:
+connected cards on large nodes, or an original that tries every way.
 """
 
 import random
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from aliquot.engine import Fleet, judge
-from aliquot.model import CORES, Charge, ContainerRequest, Gpu, Memory, NodeGpus, Part, Placement, Request
+from aliquot.model import (
+    CORES,
+    Charge,
+    ContainerRequest,
+    Gpu,
+    Link,
+    Memory,
+    NodeGpus,
+    Part,
+    Placement,
+    Request,
+    Topology,
+    Wishes,
+)
+from aliquot.model.links import NVLINK
 from bench.measuring import Row, medians
 
 PEER = (
     "pass: one numpy.greater_equal over the Fleet's free memory, median of 1,000; loop: the same decision by a plain "
-    "Python loop; growth: the number of nodes"
+    "Python loop; growth: the number of nodes; easy: a shared request on the same nodes"
 )
 RATIO = (
-    "ratio = ours / peer for pass (so many passes cost as much as one decision), "
+    "ratio = ours / peer for pass and easy (so many of these cost as much as one decision), "
     "peer / ours for loop (so many times faster) and growth (so many times less than in proportion)"
 )
 
@@ -49,6 +65,69 @@ def run() -> Iterable[Row]:
     for name in _PARTS:
         growth = costs[name, most] / costs[name, least]
         yield Row(f"{least} to {most} nodes {name} growth", growth, most / least, most / least / growth, "times")
+    for case, hard in hard_cases().items():
+        easy = replace(hard, part=_PARTS["shared"], containers=1, topology=Topology.ANY, policy="binpack")
+        ours, peer = medians([(hard.decide, 10), (easy.decide, 10)])
+        yield Row(f"{case} easy", ours * 1e6, peer * 1e6, ours / peer, "us")
+
+
+@dataclass(frozen=True)
+class Hard:
+    fleet: Fleet
+    part: Part
+    containers: int = 1
+    topology: Topology = Topology.ANY
+    policy: str = "binpack"
+
+    def decide(self) -> Placement | None:
+        containers = (
+            ContainerRequest(f"c{place}", replace(self.part, cores=self.part.cores + place))
+            for place in range(self.containers)
+        )
+        wishes = Wishes(topology=self.topology)
+        request = Request("u", "default/p", "aliquot", tuple(containers), wishes=wishes)
+        judgement = judge(self.fleet, request, self.policy, self.policy)
+        judgement.refusals(self.fleet.names)
+        best = judgement.best()
+        return None if best is None else judgement.placement(best)
+
+
+def hard_cases() -> dict[str, Hard]:
+    eight, small = Part(cards=8, cores=20, memory=Memory(1024)), Part(cores=20, memory=Memory(1024))
+    numa, nvlink = Topology.NUMA, Topology.NVLINK
+    return {
+        "100 nodes of 16 cards, 8 of one NUMA node": Hard(_wired(100, 16), eight, topology=numa),
+        "100 nodes of 16 cards, 8 well connected": Hard(_wired(100, 16), eight, policy="topology"),
+        "1 node of 24 cards, 8 of one NUMA node": Hard(_wired(1, 24), eight, topology=numa),
+        "1 node of 24 cards, 8 joined by NVLinks": Hard(_wired(1, 24), eight, topology=nvlink),
+        "10 nodes, 4 containers, elastic-binpack": Hard(_wired(10, 8), small, containers=4, policy="elastic-binpack"),
+        "10 nodes, 5 containers, elastic-binpack": Hard(_wired(10, 8), small, containers=5, policy="elastic-binpack"),
+        "1000 nodes, 2 containers, elastic-binpack": Hard(_wired(1000, 8), small, 2, policy="elastic-binpack"),
+        "1000 nodes, 8 large containers": Hard(_wired(1000, 8), Part(cores=61, memory=Memory(30000)), containers=8),
+    }
+
+
+def _wired(nodes: int, cards: int) -> Fleet:
+    """Two NUMA nodes, and a ring of NVLinks; no two nodes alike."""
+    fleet, chance = Fleet(), random.Random(1)
+    for number in range(nodes):
+        name = f"node-{number:04}"
+        gpus = tuple(
+            Gpu(
+                f"{name}/{card}",
+                card,
+                card,
+                "NVIDIA A100-SXM4-80GB",
+                _MIB,
+                numa=card * 2 // cards,
+                links=(Link(f"{name}/{(card + 1) % cards}", NVLINK),),
+            )
+            for card in range(cards)
+        )
+        taken = {gpu.uuid: chance.choice((0, 0, 0, 3, 5)) for gpu in gpus}
+        charges = {uuid: Charge(10 * tenths, tenths * _MIB // 10, shares=1) for uuid, tenths in taken.items() if tenths}
+        fleet.put(NodeGpus(name, gpus, 1024), charges)
+    return fleet
 
 
 def _measure(fleet: Fleet, used: _Used, part: Part) -> list[float]:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aliquot.errors import BadDemand
 from aliquot.model import Charge, Life, Memory, Part, Placement, Slice, Unit, charges, peak
 from tests.factories import make_cards, make_gpu, make_placement, make_request
 
@@ -83,6 +84,20 @@ PARTS: list[Any] = [
 @pytest.mark.parametrize(("part", "charge"), PARTS)
 def test_a_part_costs_each_card(part: Part, charge: Charge) -> None:
     assert part.on(make_gpu(mib=15360, slots=10), unit_mib=1024) == charge
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        pytest.param({"cards": 0}, id="no card"),
+        pytest.param({"cores": -1}, id="cores"),
+        pytest.param({"memory": Memory(-1)}, id="memory"),
+        pytest.param({"slots": -1}, id="slots"),
+    ],
+)
+def test_no_part_is_of_no_card_or_less_than_nothing(part: dict[str, Any]) -> None:
+    with pytest.raises(BadDemand, match="at least one card, and nothing below 0"):
+        Part(**part)
 
 
 CHARGED: list[Any] = [

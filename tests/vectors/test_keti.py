@@ -63,7 +63,9 @@ def test_several_cards_count_as_their_mean(cards: Sequence[int], score: int) -> 
     size, largest = 96 * 1024, 100 * 1024
     left = {98: size, 65: 52 * 1024, 33: 4506}
     gpus = tuple(make_gpu(index, mib=size) for index in range(3))
-    used = {gpu.uuid: Charge(0, size - mib, shares=1) for gpu, mib in zip(gpus, left.values(), strict=True) if mib < size}
+    used = {
+        gpu.uuid: Charge(0, size - mib, shares=1) for gpu, mib in zip(gpus, left.values(), strict=True) if mib < size
+    }
     fleet = Fleet()
     fleet.put(NodeGpus("n1", gpus, 1), used)
     fleet.put(NodeGpus("large", (make_gpu(0, "large", mib=largest),), 1), {})

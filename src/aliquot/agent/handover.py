@@ -190,8 +190,7 @@ class HandOver:
         if pod.metadata.uid in self._served:
             return self._served[pod.metadata.uid]
         try:
-            dialect = self._dialects.of(pod)
-            if dialect is None or not dialect.handed_over(pod):
+            if not any(dialect.handed_over(pod) for dialect in self._dialects.spoken_by(pod)):
                 return None
             return holding_of(pod, self._cards, self._dialects)
         except AliquotError as error:
@@ -224,7 +223,7 @@ class HandOver:
     async def _mark(self, pod: Pod, dialect: Dialect) -> None:
         """Say on the pod that its cards were handed over: once per start, in one patch that only this pod can take."""
         uid = pod.metadata.uid
-        if uid in self._marked or dialect.handed_over(pod):
+        if uid in self._marked or dialect.is_marked(pod):
             return
         if marks := dialect.hand_over_marks(pod, self._clock.wall_ns()):
             body = {"metadata": {"uid": uid, "annotations": marks}}

@@ -118,10 +118,13 @@ class Books:
         if holding.unnamed:
             holding = self._any_cards(pod, holding)
         held = self.ledger.entry(uid, node)
-        if holding.doubt and held is not None and held.placement.containers:
+        if holding.doubt and not holding.placement.containers and held is not None and held.placement.containers:
+            self.ledger.confirm(uid, node)
             return  # a card went away under the pod: what it held before is known, and stays
         if holding.doubt and held is None:
-            _log.error("a pod has a card, but which? charged on all", pod=pod.key, node=node, why=holding.doubt)
+            _log.error(
+                "a pod has a card, but which? charged on all it may be", pod=pod.key, node=node, why=holding.doubt
+            )
         self._note_if_provisional(pod, holding.placement.dialect)
         self._count(self.ledger.adopt(_owner(pod), holding.placement, holding.charges))
         self._refresh(node)

@@ -30,7 +30,7 @@ from aliquot.model import (
     Wishes,
 )
 from aliquot.model.quantity import parse
-from aliquot.model.records import PLACEMENT
+from aliquot.model.records import MOST_MIB, PLACEMENT
 
 IDS_PER_CARD = 64
 """So many containers can share a card at most."""
@@ -49,7 +49,6 @@ _WORDS_OF_MODE = {
 }
 
 _MIB = 2**20
-_MOST_MIB = 2**24
 _MOST_SLOTS = 1024
 _MOST_NAMES = 64
 _MIG = re.compile(r"(\dc\.)?\dg\.\d{1,4}gb(\+[a-z.]{1,16})?", re.ASCII)
@@ -182,9 +181,25 @@ class Aliquot(Dialect):
                         f"{_nearest(f'{domain}/', name, containers)}"
                     )
 
+    def _refuse_other_keys(self, pod: Pod) -> None:
+        """On a pod of another dialect only wishes are ours; how large its parts are, its own words say."""
+        for key in pod.metadata.annotations:
+            domain, _, name = key.partition("/")
+            word = name if domain == self.prefix else domain.removesuffix(f".{self.prefix}")
+            if word == domain or (domain == self.prefix and word in (*_WISHES, *_WRITTEN_BY_US)):
+                continue
+            if word in (*_SIZES, "together"):
+                raise BadDemand(
+                    f"annotation {key} is for pods that ask for {self.gpu}; this pod's own resources say how much it "
+                    "gets, so leave it out"
+                )
+            raise BadDemand(f"annotation {key} is unknown; {_nearest(f'{self.prefix}/', word, _WISHES)}")
+
     # -- wishes, on pods of every dialect
 
     def wishes(self, pod: Pod) -> Wishes:
+        if not self.speaks(pod):
+            self._refuse_other_keys(pod)
         said = {word: said for word in _WISHES if (said := self._said(pod, word))}
         models = (
             ModelWish(_names(said[word]), avoid=word == "not-model") for word in ("model", "not-model") if word in said
@@ -279,7 +294,7 @@ def _memory(said: _Said) -> Memory:
         raise said.wrong("is negative")
     if 0 < amount < _MIB:
         raise said.wrong("is less than 1 MiB: it counts bytes unless it has a suffix, such as 4Gi or 512Mi")
-    if mib > _MOST_MIB:
+    if mib > MOST_MIB:
         raise said.wrong("is more than any GPU has")
     return Memory(mib)
 

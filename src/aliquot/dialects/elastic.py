@@ -248,17 +248,17 @@ class Elastic(Dialect):
         return request
 
     def held(self, pod: Pod) -> Request:
-        return self._request(pod, self._spoken(pod)[0])
+        return self._request(pod, *self._spoken(pod))
 
     def _spoken(self, pod: Pod) -> Sequence[Family]:
         """The families that the pod asks in; one that is served if it asks for nothing."""
         return [family for family in self._families if family.asked_by(pod)] or self._served[:1]
 
-    def _request(self, pod: Pod, family: Family) -> Request:
+    def _request(self, pod: Pod, *families: Family) -> Request:
         containers = (
-            ContainerRequest(container.name, part, life)
+            ContainerRequest(container.name, _together(parts), life)
             for container, life in pod.containers()
-            if (part := family.part(container)) is not None
+            if (parts := [part for family in families if (part := family.part(container)) is not None])
         )
         return self.request(pod, containers)
 
@@ -270,19 +270,20 @@ class Elastic(Dialect):
         """In the pod's own family, else in any: for a while the original's scheduler wrote other keys than its agent
         read. The numbers are indexes."""
         meta = pod.metadata
-        request, own = self.held(pod), self._spoken(pod)[0]
-        assumed = (family for family in (own, *self._families) if family.assumed in {**meta.labels, **meta.annotations})
-        family = next(assumed, None)
-        if family is None:
+        request, spoken = self.held(pod), self._spoken(pod)
+        known = [family for family in self._families if family.assumed in {**meta.labels, **meta.annotations}]
+        if not known:
             return None
-        found = {}
-        for container in request.containers:
-            key = family.key(container.name)
+        found: dict[str, dict[int, Gpu]] = {asked.name: {} for asked in request.containers}
+        asking = ((own, asker) for own in spoken for asker, _ in pod.containers() if own.part(asker) is not None)
+        for own, asker in asking:
+            family = own if own in known else known[0]
+            key = family.key(asker.name)
             text = meta.annotations.get(key, family.unwritten)
             if not text:
-                raise BadRecord(f"{key} is missing, but container {container.name} asks for {own.resources[0].name}")
-            found[container.name] = [card_at(key, index, cards) for index in card_numbers(key, text)]
-        return placed_on(request, found, cards)
+                raise BadRecord(f"{key} is missing, but container {asker.name} asks for {own.resources[0].name}")
+            found[asker.name] |= {index: card_at(key, index, cards) for index in card_numbers(key, text)}
+        return placed_on(request, {name: list(gpus.values()) for name, gpus in found.items()}, cards)
 
     # -- writing
 
@@ -316,6 +317,11 @@ class Elastic(Dialect):
     def sample_pod(self) -> Mapping[str, Any]:
         labels = {"app": "gpu-test"}
         return sample("cuda-gpu-test", {self.resource: "20"}, container="cuda", labels=labels, seconds=100_000)
+
+
+def _together(parts: Sequence[Part]) -> Part:
+    """What a container has that asks in several generations of names, as only others let it: all of its cards."""
+    return parts[0] if len(parts) == 1 else Part(max(part.cards for part in parts), whole=True)
 
 
 def _refuse_long_name(container: str, family: Family) -> None:

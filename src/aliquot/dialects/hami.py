@@ -16,8 +16,8 @@ from aliquot.dialects.hami_records import (
     write_devices,
     write_served,
 )
-from aliquot.dialects.nvidia import Nvidia, asks_any, names_parts
-from aliquot.dialects.protocol import Dialect, Resource, card_called, cards_asked, limit, sample
+from aliquot.dialects.nvidia import Nvidia, check_priority, names_parts
+from aliquot.dialects.protocol import Dialect, Resource, asks_any, card_called, cards_asked, limit, sample
 from aliquot.errors import BadDemand
 from aliquot.model import (
     CORES,
@@ -37,6 +37,7 @@ from aliquot.model import (
     Unit,
     Wishes,
 )
+from aliquot.model.records import MOST_MIB
 
 NODE = "hami.io/vgpu-node"
 TIME = "hami.io/vgpu-time"
@@ -56,7 +57,6 @@ GPU_POLICY = "hami.io/gpu-scheduler-policy"
 
 SHARES = 10
 """How many ids a card has."""
-_MOST_MIB = 2**24
 _LONGEST_LABEL = 63
 _TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
 _FALSE = frozenset(("0", "f", "F", "false", "FALSE", "False"))
@@ -134,6 +134,9 @@ class Hami(Dialect):
         is_named = names_parts(pod, self.prefix) or self.prefix != Nvidia.standard_prefix
         return is_named and asks_any(pod, lambda name: name in ours or self._is_mig(name))
 
+    def mentions(self, pod: Pod) -> bool:
+        return False  # charts write 0 for "no GPU"
+
     def _is_mig(self, resource: str) -> bool:
         return resource.startswith(f"{self.prefix}/mig-")
 
@@ -146,7 +149,7 @@ class Hami(Dialect):
         containers = (
             ContainerRequest(container.name, part, life)
             for container, life in pod.containers()
-            if (part := _part(self._asked(container))).cards
+            if (part := _part(self._asked(container))) is not None
         )
         return self.request(pod, containers)
 
@@ -169,7 +172,7 @@ class Hami(Dialect):
 
         if mig := next((name for name in container.limits if self._is_mig(name)), ""):
             raise refuse(mig, f"MIG instances are whole; leave {self.gpumem} and {self.gpucores} out of the pod")
-        if asked.mib > _MOST_MIB:
+        if asked.mib > MOST_MIB:
             raise refuse(self.gpumem, f"{asked.mib} is more than any GPU has; it counts MiB: write 3000, not 3Gi or 3G")
         if asked.percent > 100:
             raise refuse(self.gpumem_percentage, f"{asked.percent} is not a percentage; write 1 to 100")
@@ -181,8 +184,9 @@ class Hami(Dialect):
             )
         if not asked.cards and (asked.mib or asked.percent or asked.cores):
             raise refuse(self.gpu, "0 cards with a part of each; write 1, or leave the other fields out")
-        if limit(container, self.priority) > 1:
-            raise refuse(self.priority, "write 0 for high or 1 for low")
+        check_priority(container, self.priority)
+        if self.gpu not in container.limits and (asked.mib or asked.percent or asked.cores):
+            raise refuse(self.gpu, "kubelet hands out what is counted there and nothing else; write 1 beside the parts")
 
     def wishes(self, pod: Pod) -> Wishes:
         written = pod.metadata.annotations
@@ -229,7 +233,7 @@ class Hami(Dialect):
         """A node's name may be longer than a label's value: then the API server would refuse all of it."""
         return {NODE: placement.node} if len(placement.node) <= _LONGEST_LABEL else {}
 
-    def handed_over(self, pod: Pod) -> bool:
+    def is_marked(self, pod: Pod) -> bool:
         return pod.metadata.annotations.get(PHASE) == "success"
 
     def hand_over_marks(self, pod: Pod, now_ns: int) -> Mapping[str, str]:
@@ -263,10 +267,12 @@ class Hami(Dialect):
         return sample("gpu-part", {self.gpu: "1", self.gpumem: "3000", self.gpucores: "30"}, container="cuda")
 
 
-def _part(asked: _Asked) -> Part:
+def _part(asked: _Asked) -> Part | None:
     """No word on memory is all of it; all of it without a word on cores is the whole card, and so are all cores."""
+    if not asked.cards:
+        return None
     percent = min(asked.percent, 100) or 100
-    memory = Memory(asked.mib) if asked.mib else Memory(percent, Unit.PERCENT)
+    memory = Memory(min(asked.mib, MOST_MIB)) if asked.mib else Memory(percent, Unit.PERCENT)
     default = CORES if memory == Memory(100, Unit.PERCENT) else 0
     cores = default if asked.cores is None else min(asked.cores, CORES)
     return Part(asked.cards, cores, memory, whole=cores == CORES)

@@ -8,6 +8,7 @@ import msgspec
 from aliquot.dialects.protocol import MOST_CARDS, card_called, placed_on
 from aliquot.errors import BadRecord
 from aliquot.model import Gpu, Link, Mode, NodeGpus, Placement, Pod, Request
+from aliquot.model.records import MOST_MIB
 
 REGISTER = "hami.io/node-nvidia-register"
 SCORES = "hami.io/node-nvidia-score"
@@ -23,7 +24,7 @@ _SHORT_FIELDS = 7
 """The oldest text ends with the health."""
 _TYPE = "NVIDIA"
 
-_Size = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
+_Size = Annotated[int, msgspec.Meta(ge=1, le=MOST_MIB)]
 
 
 class _Card(msgspec.Struct, frozen=True):

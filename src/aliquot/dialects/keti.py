@@ -11,6 +11,7 @@ from aliquot.dialects.protocol import Dialect, Resource, card_called, cards_aske
 from aliquot.errors import BadDemand, BadQuantity, BadRecord
 from aliquot.model import ContainerRequest, Gpu, Life, Memory, NodeGpus, Part, Placement, Pod, Request, Unit
 from aliquot.model.quantity import parse
+from aliquot.model.records import MOST_MIB
 
 UUID = "UUID"
 """Annotation: the uuids of the pod's cards, one container after the other."""
@@ -23,7 +24,6 @@ PINNED_LIMIT = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 SLOTS = 10
 """Into how many parts the original cuts a card."""
 _MIB = 2**20
-_MOST_MIB = 2**24
 
 
 class Keti(Dialect):
@@ -79,7 +79,7 @@ class Keti(Dialect):
         text = pod.metadata.annotations.get(UUID)
         if text is None:
             return None
-        gpus = [card_called(UUID, uuid.strip(), cards) for uuid in text.split(",")]
+        gpus = [card_called(UUID, uuid, cards) for item in text.split(",") if (uuid := item.strip())]
         request = self.held(pod)
         containers = request.containers
         if len(gpus) == _cards(containers):
@@ -153,8 +153,8 @@ def _bytes(pod: Pod, annotation: str) -> Fraction | None:
         size = parse(text)
     except BadQuantity as error:
         raise BadDemand(f"annotation {annotation}: {error}") from error
-    if not _MIB <= size <= _MOST_MIB * _MIB:
-        much = "more than any GPU has" if size > _MIB else "less than 1Mi"
+    if not _MIB <= size <= MOST_MIB * _MIB:
+        much = "more than any GPU has" if size > _MIB else "negative" if size < 0 else "less than 1Mi"
         raise BadDemand(f"annotation {annotation}: {text} is {much}; it counts bytes: write 4Gi or 4000Mi")
     return size
 

@@ -1,7 +1,7 @@
 """nvidia: whole cards, `nvidia.com/gpu`, and static MIG instances, `nvidia.com/mig-<profile>`; models by annotation."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,9 +9,11 @@ from aliquot.dialects.hami_records import ALLOCATED, REGISTER, TO_ALLOCATE, read
 from aliquot.dialects.protocol import (
     Dialect,
     Resource,
+    asks_any,
     capacity_of,
     cards_asked,
     equal_cards,
+    limit,
     plain_number,
     sample,
 )
@@ -92,10 +94,15 @@ class Nvidia(Dialect):
         """Whole cards or instances, and no parts of cards."""
         return not names_parts(pod, self.prefix) and asks_any(pod, self._is_ours)
 
+    def mentions(self, pod: Pod) -> bool:
+        return False  # charts write 0 for "no GPU"
+
     def _is_ours(self, resource: str) -> bool:
         return resource == self.gpu or resource.startswith(self.mig(""))
 
     def demand(self, pod: Pod) -> Request:
+        for container, _ in pod.containers():
+            check_priority(container, f"{self.prefix}/priority")
         kinds = self._kinds(pod)
         profiles = sorted(kinds - {_WHOLE})
         if len(profiles) > 1:
@@ -195,10 +202,7 @@ def names_parts(pod: Pod, prefix: str) -> bool:
     return any(not names.isdisjoint(container.limits) for container, _ in pod.containers())
 
 
-def asks_any(pod: Pod, is_ours: Callable[[str], bool]) -> bool:
-    """Whether a pod asks for more than 0 of any such resource: charts write `nvidia.com/gpu: 0` for "no GPU"."""
-    return any(
-        is_ours(name) and str(amount) != "0"
-        for container, _ in pod.containers()
-        for name, amount in container.limits.items()
-    )
+def check_priority(container: Container, resource: str) -> None:
+    """HAMi's word, which goes with whole cards too. Raises BadDemand for what HAMi-core does not know."""
+    if limit(container, resource) > 1:
+        raise BadDemand(f"container {container.name}, limits, {resource}: write 0 for high or 1 for low")

@@ -3,8 +3,9 @@
 A dialect is a subclass in one module: what it must say is abstract, the rest has defaults that fit most vocabularies.
 """
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -22,7 +23,12 @@ from aliquot.model import (
     Wishes,
     cut,
 )
+from aliquot.model.kubernetes import Quantity
 from aliquot.model.quantity import whole
+from aliquot.model.records import MOST_MIB
+
+_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
+_LONGEST_PREFIX = 253
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +60,11 @@ class Dialect(ABC):
 
     def __init__(self, prefix: str = "") -> None:
         self.prefix = prefix or self.standard_prefix
-        if not self.prefix.isascii() or not self.prefix.replace(".", "").replace("-", "").isalnum():
-            raise BadConfig(f"prefix of dialect {self.name}: {prefix!r} is not the first half of a resource name")
+        if len(self.prefix) > _LONGEST_PREFIX or not _PREFIX.fullmatch(self.prefix):
+            raise BadConfig(
+                f"prefix of dialect {self.name}: {prefix[:64]!r} is not the first half of a resource name; "
+                f"write a domain in small letters, such as example.com, of at most {_LONGEST_PREFIX} letters"
+            )
 
     # -- names
 
@@ -84,10 +93,19 @@ class Dialect(ABC):
     # -- reading what is asked and what there is
 
     def speaks(self, pod: Pod) -> bool:
-        """Whether the pod names a resource of this dialect."""
-        return any(
-            resource.name in container.limits for container, _ in pod.containers() for resource in self.resources
-        )
+        """Whether the pod asks for more than 0 of a resource of this dialect."""
+        names = {resource.name for resource in self.resources}
+        return asks_any(pod, lambda resource: resource in names)
+
+    def mentions(self, pod: Pod) -> bool:
+        """Whether a pod that asks for nothing means this dialect, and is to be told so: it names 0 of a resource."""
+        return bool(self._named(pod))
+
+    def _named(self, pod: Pod) -> Mapping[str, Quantity]:
+        """The resources of this dialect that the pod's containers name, and what the last of them writes."""
+        names = {resource.name for resource in self.resources}
+        written = (item for container, _ in pod.containers() for item in container.limits.items())
+        return {name: amount for name, amount in written if name in names}
 
     @abstractmethod
     def demand(self, pod: Pod) -> Request:
@@ -97,7 +115,11 @@ class Dialect(ABC):
         """What these containers of the pod ask for. Raises BadDemand if there are none."""
         asking = tuple(containers)
         if not asking:
-            raise BadDemand(f"no container of the pod asks for more than 0 of {' or '.join(self.card_resources)}")
+            written = ", ".join(f"{name}: {amount}" for name, amount in self._named(pod).items())
+            raise BadDemand(
+                f"no container of the pod asks for more than 0 of {' or '.join(self.card_resources)}"
+                f"{'; it writes ' if written else ''}{written}"
+            )
         return Request(pod.metadata.uid, pod.key, self.name, asking, together, pod.spec.priority or 0)
 
     def held(self, pod: Pod) -> Request:
@@ -108,6 +130,11 @@ class Dialect(ABC):
         """Whether a part of the demand is in annotations or labels, which users may rewrite on a running pod. Its
         record then says at least as much as the demand."""
         return False
+
+    def by_spec(self, pod: Pod) -> Request | None:
+        """The most that a bound pod can have of one card, by its spec alone, which nobody can rewrite; None if that may
+        be all of the card."""
+        return None if self.demand_can_change(pod) else self.held(pod)
 
     def wishes(self, pod: Pod) -> Wishes:
         """What the dialect's own annotations and labels wish, also on pods of other dialects. Raises BadDemand."""
@@ -136,8 +163,13 @@ class Dialect(ABC):
         return {}
 
     def handed_over(self, pod: Pod) -> bool:
-        """Whether the node has given the pod its cards. Without marks of the dialect's own: whether it has run."""
-        return pod.started
+        """Whether the node has given the pod its cards: a container runs with them, whatever became of the mark, which
+        users can take away."""
+        return _has_run(pod) or self.is_marked(pod)
+
+    def is_marked(self, pod: Pod) -> bool:
+        """Whether the dialect's own mark of a hand-over is on the pod; never in a dialect without one."""
+        return False
 
     def hand_over_marks(self, pod: Pod, now_ns: int) -> Mapping[str, str]:
         """The keys that change when the node has handed the cards to the pod."""
@@ -168,6 +200,34 @@ class Dialect(ABC):
 
 
 # -- what most dialects need to read
+
+
+def asks_any(pod: Pod, is_ours: Callable[[str], bool]) -> bool:
+    """Whether a pod asks for more than 0 of any such resource. What cannot be read is asked for: somebody must say
+    so."""
+    return any(
+        is_ours(name) and _is_more_than_none(amount)
+        for container, _ in pod.containers()
+        for name, amount in container.limits.items()
+    )
+
+
+def _is_more_than_none(amount: Quantity) -> bool:
+    try:
+        return whole(str(amount)) > 0
+    except BadQuantity:
+        return True
+
+
+def _has_run(pod: Pod) -> bool:
+    """Whether a container that may have cards runs or has run. One that names no extended resource has none: it may run
+    before the others have got theirs."""
+    without = {own.name for own, _ in pod.containers() if not any("/" in name for name in own.limits)}
+    statuses = (*(pod.status.container_statuses or ()), *(pod.status.init_container_statuses or ()))
+    return any(
+        status.name not in without and (status.state.running is not None or status.state.terminated is not None)
+        for status in statuses
+    )
 
 
 def limit(container: Container, resource: str) -> int:
@@ -211,7 +271,7 @@ MOST_CARDS = 1024
 
 def equal_cards(node: Node, count: int, mib: int, unit_mib: int = 1, model: str = "unknown") -> NodeGpus | None:
     """A node whose original plug-in tells only how many cards there are and how large each is."""
-    if not 0 < count <= MOST_CARDS or mib <= 0:
+    if not 0 < count <= MOST_CARDS or not 0 < mib <= MOST_MIB:
         return None
     name = node.metadata.name
     gpus = (Gpu(f"{name}/{index}", index, index, model, mib) for index in range(count))

@@ -1,13 +1,29 @@
 """Reading pods and nodes in whatever dialect they speak."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from aliquot.dialects.aliquot import Aliquot
 from aliquot.dialects.protocol import Dialect
 from aliquot.dialects.table import Dialects
-from aliquot.errors import BadRecord, NotPlaced, Refused
-from aliquot.model import CORES, Charge, Gpu, Node, NodeGpus, Placement, Pod, Request, Slice, Wishes, charges, cut, peak
+from aliquot.errors import BadDemand, BadRecord, NotPlaced
+from aliquot.model import (
+    CORES,
+    Charge,
+    Gpu,
+    Node,
+    NodeGpus,
+    Part,
+    Placement,
+    Pod,
+    Request,
+    Slice,
+    Wishes,
+    charges,
+    cut,
+    peak,
+)
 from aliquot.model.records import INVENTORY, PLACEMENT, read_inventory, read_placement
 
 SERVES = "dialect.aliquot.io/"
@@ -26,8 +42,8 @@ class Demand:
 class Holding:
     """What a bound pod holds of its node's cards.
 
-    Where it cannot be told which card that is, `doubt` says why, and the pod is charged on every card: whichever it
-    has must not be sold again. `unnamed` is how many whole cards it has got from kubelet of which no record can tell
+    Where it cannot be told which card that is, `doubt` says why, and the pod is charged on every card that it may have:
+    whichever it has must not be sold again. `unnamed` is how many whole cards it has got from kubelet of which no record can tell
     which they are; nothing is charged for them here.
     """
 
@@ -95,20 +111,52 @@ def _cards(node: Node, dialects: Dialects, served: frozenset[str]) -> NodeGpus:
 def holding_of(pod: Pod, cards: NodeGpus, dialects: Dialects) -> Holding | None:
     """What a bound pod holds; None without GPU. Raises BadDemand, and NotPlaced or BadRecord for a pod that has got
     nothing yet."""
-    dialect = dialects.of(pod)
-    if dialect is None:
-        return None
+    speaking = dialects.spoken_by(pod)
+    if not any(dialect.handed_over(pod) for dialect in speaking[1:] and speaking):
+        dialect = dialects.of(pod)
+        return _holding(pod, cards, dialect) if dialect else None
+    names = ", ".join(dialect.name for dialect in speaking)
+    return _in_doubt(pod, speaking, cards, f"the pod has got resources of several dialects ({names})")
+
+
+def _holding(pod: Pod, cards: NodeGpus, dialect: Dialect) -> Holding:
     request = dialect.held(pod)
+    demand = Demand(dialect, request)
     try:
-        placement = placement_of(pod, Demand(dialect, request), cards)
-    except (BadRecord, Refused) as error:
-        unknown = Placement(cards.node, dialect.name, {})
-        if not dialect.names_cards:
-            return Holding(unknown, {}, unnamed=_unnamed(request, cards))
+        placement = placement_of(pod, demand, cards)
+    except (BadRecord, NotPlaced) as error:
+        is_broken = isinstance(error, BadRecord) and dialect.handed_over(pod)
+        if not dialect.names_cards and not is_broken:
+            return Holding(Placement(cards.node, dialect.name, {}), {}, unnamed=_unnamed(request, cards))
         if not dialect.handed_over(pod):
             raise
-        return Holding(unknown, {gpu.uuid: _all_on(gpu, request, cards) for gpu in cards.gpus}, str(error))
-    return Holding(placement, charges(placement, request))
+        return _in_doubt(pod, [dialect], cards, str(error))
+    held, other = charges(placement, request), _other_record(pod, demand, cards)
+    if other is None or {part.uuid for part in other.slices()} == held.keys():
+        return Holding(placement, held)
+    both = _most_of_both(held, charges(other, request))
+    return Holding(placement, both, f"{PLACEMENT} and the record of dialect {dialect.name} name different cards")
+
+
+def _other_record(pod: Pod, demand: Demand, cards: NodeGpus) -> Placement | None:
+    """What an original wrote on a pod that also has our record. We write both alike; an original may correct its own,
+    and users may write either."""
+    if PLACEMENT not in pod.metadata.annotations:
+        return None
+    with suppress(BadRecord):
+        return _by_original(pod, demand, cards)
+    return None
+
+
+def _most_of_both(one: Mapping[str, Charge], other: Mapping[str, Charge]) -> Mapping[str, Charge]:
+    none = Charge()
+    return {uuid: _most(one.get(uuid, none), other.get(uuid, none)) for uuid in {**one, **other}}
+
+
+def _most(one: Charge, other: Charge) -> Charge:
+    return Charge(
+        max(one.cores, other.cores), max(one.mib, other.mib), max(one.slots, other.slots), max(one.shares, other.shares)
+    )
 
 
 def _unnamed(request: Request, cards: NodeGpus) -> int:
@@ -117,10 +165,31 @@ def _unnamed(request: Request, cards: NodeGpus) -> int:
     return peak((asked.life, asked.part.cards) for asked in request.containers)
 
 
-def _all_on(gpu: Gpu, request: Request, cards: NodeGpus) -> Charge:
-    """Every container of a request on one card."""
-    parts = {container.name: (cut(container.part, gpu, cards.unit_mib),) for container in request.containers}
-    return charges(Placement(cards.node, request.dialect, parts), request)[gpu.uuid]
+def _in_doubt(pod: Pod, speaking: Sequence[Dialect], cards: NodeGpus, why: str) -> Holding:
+    """Charged on every card with all that the pod can have of it in these dialects."""
+    everywhere = dict.fromkeys(cards.by_uuid, Charge())
+    for dialect in speaking:
+        with suppress(BadDemand):  # in this one of several it asks for what nobody gives
+            for gpu in cards.gpus:
+                everywhere[gpu.uuid] += _at_most(pod, dialect, gpu, cards)
+    charged = {uuid: _within(charge, cards.by_uuid[uuid]) for uuid, charge in everywhere.items()}
+    return Holding(Placement(cards.node, speaking[0].name, {}), charged, why)
+
+
+def _at_most(pod: Pod, dialect: Dialect, gpu: Gpu, cards: NodeGpus) -> Charge:
+    """All that a pod can have of one card."""
+    request = dialect.by_spec(pod)
+    if request is not None:
+        parts = {container.name: (cut(container.part, gpu, cards.unit_mib),) for container in request.containers}
+        return charges(Placement(cards.node, request.dialect, parts), request)[gpu.uuid]
+    by_mps = any(asked.part.slots for asked in dialect.held(pod).containers)
+    return Charge(CORES, gpu.mib, slots=gpu.slots) if by_mps and gpu.slots else Part(whole=True).on(gpu, cards.unit_mib)
+
+
+def _within(charge: Charge, gpu: Gpu) -> Charge:
+    """No more than the card has."""
+    slots = min(charge.slots, gpu.slots) if gpu.slots else charge.slots
+    return Charge(min(charge.cores, CORES), min(charge.mib, gpu.mib), slots, charge.shares)
 
 
 def placement_of(pod: Pod, demand: Demand, cards: NodeGpus) -> Placement:
@@ -130,19 +199,27 @@ def placement_of(pod: Pod, demand: Demand, cards: NodeGpus) -> Placement:
     where the demand is no firmer than the record.
     """
     record = pod.metadata.annotations.get(PLACEMENT)
-    if record is None:
-        placement = demand.dialect.read_back(pod, cards)
-        key = f"the record of dialect {demand.dialect.name}"
-    else:
-        placement, key = read_placement(record), PLACEMENT
+    if record is not None:
+        return _checked(pod, demand, read_placement(record), PLACEMENT, cards)
+    placement = _by_original(pod, demand, cards)
     if placement is None:
         raise NotPlaced(f"pod {pod.key} is on node {pod.spec.node_name} without a placement")
+    return placement
+
+
+def _by_original(pod: Pod, demand: Demand, cards: NodeGpus) -> Placement | None:
+    placement = demand.dialect.read_back(pod, cards)
+    key = f"the record of dialect {demand.dialect.name}"
+    return None if placement is None else _checked(pod, demand, placement, key, cards)
+
+
+def _checked(pod: Pod, demand: Demand, placement: Placement, key: str, cards: NodeGpus) -> Placement:
     if placement.node != pod.spec.node_name:
         raise BadRecord(f"{key} names node {placement.node}, but the pod is bound to {pod.spec.node_name}")
     if placement.dialect != demand.dialect.name:
         raise BadRecord(f"{key} is of dialect {placement.dialect}, but the pod speaks {demand.dialect.name}")
     known = _on_known_cards(placement, key, cards)
-    can_change = record is not None and demand.dialect.demand_can_change(pod)
+    can_change = demand.dialect.demand_can_change(pod)
     return _as_demanded(known, demand.request, cards, key, can_change=can_change)
 
 
@@ -172,7 +249,7 @@ def _as_demanded(placement: Placement, request: Request, cards: NodeGpus, key: s
     for asked in request.containers:
         parts, wanted = containers.get(asked.name, ()), asked.part.cards
         too_many = len(parts) > wanted and key == PLACEMENT  # originals know best what they gave
-        if not parts or ((len(parts) < wanted or too_many) and not can_change):
+        if not parts or len(parts) < wanted or too_many:
             raise BadRecord(f"{key} names {len(parts)} cards for container {asked.name}, which asks for {wanted}")
         gpus = [cards.by_uuid[part.uuid] for part in parts]
         cuts = [cut(asked.part, gpu, cards.unit_mib) for gpu in gpus]

@@ -1,6 +1,6 @@
 """The table of dialects: those of this package, and those that other packages bring as entry points."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.metadata import entry_points
 
@@ -17,7 +17,7 @@ from aliquot.model import Pod
 
 ENTRY_POINTS = "aliquot.dialects"
 
-_OURS: tuple[type[Dialect], ...] = (
+OURS: tuple[type[Dialect], ...] = (
     Aliquot,
     GpuShare,
     Tencent,
@@ -26,6 +26,8 @@ _OURS: tuple[type[Dialect], ...] = (
     Nvidia,
     Hami,
 )
+_MAY_SHARE = {Nvidia.name, Hami.name}
+"""Below NVIDIA's own prefix: a pod speaks one of the two, never both."""
 
 
 class Dialects(Mapping[str, Dialect]):
@@ -45,19 +47,41 @@ class Dialects(Mapping[str, Dialect]):
 
     def of(self, pod: Pod) -> Dialect | None:
         """The dialect whose resources a pod asks for; None for a pod without GPU. Two in one pod are refused."""
-        speaking = [dialect for dialect in self._dialects.values() if dialect.speaks(pod)]
+        speaking = self.spoken_by(pod)
         if len(speaking) > 1:
             names = ", ".join(dialect.name for dialect in speaking)
             raise BadDemand(f"the pod asks for resources of several dialects ({names}); use one of them")
         return speaking[0] if speaking else None
 
+    def spoken_by(self, pod: Pod) -> Sequence[Dialect]:
+        """The dialects in which a pod asks for something; of one that asks for 0 of everything, the first that it
+        names."""
+        speaking = [dialect for dialect in self._dialects.values() if dialect.speaks(pod)]
+        return speaking or [dialect for dialect in self._dialects.values() if dialect.mentions(pod)][:1]
+
 
 def make_dialects(prefixes: Mapping[str, str] | None = None) -> Dialects:
     """Every dialect that is installed, each with its configured or its standard prefix. Raises BadConfig."""
-    kinds = {kind.name: kind for kind in (*_OURS, *_installed())}
+    kinds = {kind.name: kind for kind in (*OURS, *_installed())}
     if unknown := set(prefixes or {}) - set(kinds):
         raise BadConfig(f"prefixes: no dialect is called {', '.join(sorted(unknown))}; there are {', '.join(kinds)}")
-    return Dialects({name: kind((prefixes or {}).get(name, "")) for name, kind in kinds.items()})
+    dialects = {name: kind((prefixes or {}).get(name, "")) for name, kind in kinds.items()}
+    _refuse_shared_resources(dialects.values())
+    return Dialects(dialects)
+
+
+def _refuse_shared_resources(dialects: Iterable[Dialect]) -> None:
+    """A pod that asked for such a resource would speak two dialects, and could never be placed."""
+    owners: dict[str, Dialect] = {}
+    for dialect in dialects:
+        for resource in dialect.resources:
+            other = owners.setdefault(resource.name, dialect)
+            may_share = {other.name, dialect.name} == _MAY_SHARE and dialect.prefix == Nvidia.standard_prefix
+            if other is not dialect and not may_share:
+                raise BadConfig(
+                    f"prefixes: dialects {other.name} and {dialect.name} would both have the resource {resource.name}; "
+                    "give one of them another prefix"
+                )
 
 
 @cache
@@ -66,7 +90,7 @@ def standard_dialects() -> Dialects:
 
 
 def _installed() -> Iterator[type[Dialect]]:
-    names = {ours.name for ours in _OURS}
+    names = {ours.name for ours in OURS}
     for entry in entry_points(group=ENTRY_POINTS):
         try:
             kind = entry.load()

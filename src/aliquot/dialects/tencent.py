@@ -212,7 +212,7 @@ class Tencent(Dialect):
             self.gpu_assigned: "false",
         }
 
-    def handed_over(self, pod: Pod) -> bool:
+    def is_marked(self, pod: Pod) -> bool:
         return pod.metadata.annotations.get(self.gpu_assigned) == "true"
 
     def hand_over_marks(self, pod: Pod, now_ns: int) -> Mapping[str, str]:

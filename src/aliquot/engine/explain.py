@@ -10,7 +10,7 @@ from aliquot.engine.quota import Decision
 from aliquot.engine.relax import Relaxation, relaxations
 from aliquot.engine.state import NodeState
 from aliquot.engine.whatif import card_shape, emptied, is_search_needed, label_shape, shape
-from aliquot.model import Charge, Gpu, Part, Reason, Request, Unit
+from aliquot.model import Charge, Gpu, Part, Reason, Request, Topology, Unit
 from aliquot.model.selling import left_of
 
 _MOST_NOTES = 6
@@ -88,14 +88,14 @@ class _Survey:
         self._cards: dict[Hashable, _Card] = {}
         self._reasons: dict[Hashable, Reason | None] = {}
         self._notes: dict[Hashable, frozenset[str]] = {}
-        self._by_search = is_search_needed(request)
+        self._by_shape = is_search_needed(request) or request.wishes.topology is not Topology.ANY
 
     def add(self, node: str, state: NodeState) -> None:
         labels = label_shape(state)
         cards = [self._card(labels, state, gpu) for gpu in state.cards.gpus]
         key = (
             shape(state, self.request)
-            if self._by_search
+            if self._by_shape
             else (labels, frozenset(Counter(c.fate for c in cards).items()))
         )
         if key not in self._reasons:

@@ -14,6 +14,7 @@ from aliquot.engine.question import Question
 from aliquot.engine.quota import Decision
 from aliquot.engine.refusing import Refusing
 from aliquot.engine.room import Room, wanted
+from aliquot.engine.topology import in_reach
 from aliquot.engine.view import NodePolicy, Outcome, Settings
 from aliquot.errors import BadDemand, BadInput
 from aliquot.model import Placement, Reason, Request, cut
@@ -52,7 +53,8 @@ class Judgement:
         cards, containers = self.fleet.state_at(column).cards, self.request.containers
         chosen = self._plan.rows_at(column)
         if self.request.together:
-            chosen = [chosen[0][: container.part.cards] for container in containers]
+            shared = in_reach(self.fleet.wiring(column), chosen[0], self.request.wishes.topology)
+            chosen = [tuple(sorted(shared[: container.part.cards])) for container in containers]
         return Placement(
             node=node,
             dialect=self.request.dialect,

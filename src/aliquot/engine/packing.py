@@ -40,9 +40,9 @@ class Packed:
 
 def pack(puzzle: Puzzle) -> Packed:
     """Topology is left out: the caller looks at it."""
-    if len(puzzle.wants) > _MOST_CONTAINERS or prod(want + 1 for want in puzzle.wants) > _MOST_VECTORS:
+    if is_too_large(puzzle):
         return Packed(None, limited=True)
-    programme = _Programme(puzzle)
+    programme = Programme(puzzle)
     if programme.is_hopeless():
         return Packed(None)
     found = programme.run(_WIDTHS[0])
@@ -55,7 +55,13 @@ def pack(puzzle: Puzzle) -> Packed:
     return found
 
 
-class _Programme:
+def is_too_large(puzzle: Puzzle) -> bool:
+    return len(puzzle.wants) > _MOST_CONTAINERS or prod(want + 1 for want in puzzle.wants) > _MOST_VECTORS
+
+
+class Programme:
+    """Which sets of containers each card holds, under which weights that is tight, and the ways from card to card."""
+
     def __init__(self, puzzle: Puzzle) -> None:
         self.puzzle = puzzle
         self.classes = _classes(puzzle)
@@ -99,8 +105,14 @@ class _Programme:
     # -- bounds
 
     def _first_weights(self) -> Iterator[NDArray[np.float64]]:
-        """Weights under which the cards are tight: each container alone, all alike, and by the price of their needs."""
-        yield from np.eye(len(self.order))
+        """Weights under which the cards are tight: each class alone, all alike, and by the price of their needs.
+
+        Equal containers must weigh the same: which of them a card is said to hold is only a matter of turns.
+        """
+        for span in self._spans():
+            alone = np.zeros(len(self.order))
+            alone[span] = 1.0
+            yield alone
         yield np.ones(len(self.order))
         yield self._priced(np.ones(len(self.order)), self.wants, 0)
         for measure in range(3):
@@ -157,9 +169,11 @@ class _Programme:
 
     def mend(self) -> Sequence[int] | None:
         mended = mend(self.overload.tolist(), self.wants.tolist())
-        if mended is None:
-            return None
-        return [sum(1 << one for place, one in enumerate(self.order) if here >> place & 1) for here in mended]
+        return None if mended is None else self.in_puzzle(mended)
+
+    def in_puzzle(self, members: Sequence[int]) -> Sequence[int]:
+        """Containers by the puzzle's numbers, which were by the programme's order."""
+        return [sum(1 << one for place, one in enumerate(self.order) if here >> place & 1) for here in members]
 
     def run(self, width: int) -> Packed:
         states = self.wants[np.newaxis]
@@ -245,10 +259,11 @@ class _Programme:
 
 
 def _classes(puzzle: Puzzle) -> list[list[int]]:
-    """Containers that only differ in how many cards they want."""
+    """Containers that only differ in how many cards they want: sidecars also run beside the same init containers."""
     classes: dict[object, list[int]] = {}
     for one, life in enumerate(puzzle.lives):
-        key = (tuple(puzzle.needs[one]), puzzle.allowed[one], life, puzzle.beside[one])
+        runs_beside = tuple(init for init, sidecars in enumerate(puzzle.beside) if sidecars >> one & 1)
+        key = (tuple(puzzle.needs[one]), puzzle.allowed[one], life, puzzle.beside[one], runs_beside)
         classes.setdefault(key, []).append(one)
     return list(classes.values())
 

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property, reduce
+from itertools import combinations
+from operator import or_
 from typing import TypeAlias
 
 from aliquot.engine.obstacles import no_room, unwanted
 from aliquot.engine.state import NodeState
-from aliquot.engine.topology import Wiring, allows, wiring_of
+from aliquot.engine.topology import Wiring, wiring_of
 from aliquot.model import Life, Request, Topology
 from aliquot.model.selling import left_of
 
@@ -83,9 +85,13 @@ class Puzzle:
         return mib >= 0 and cores >= 0 and slots >= 0
 
     @property
-    def groups(self) -> Sequence[int]:
-        """Sets of cards outside of which no container of several cards can be connected; all cards for no wish."""
-        return _groups(self.topology, self.wiring, len(self.free))
+    def is_picky(self) -> bool:
+        """Whether some container may not have just any of the cards that hold it: they must be connected."""
+        useful = bits(reduce(or_, self.allowed, 0))
+        return max(self.wants, default=0) > 1 and not all(
+            self.wiring is None or self.wiring.joins(one, other, self.topology)
+            for one, other in combinations(useful, 2)
+        )
 
 
 def bits(members: int) -> list[int]:
@@ -95,33 +101,6 @@ def bits(members: int) -> list[int]:
         found.append(lowest.bit_length() - 1)
         members ^= lowest
     return found
-
-
-@lru_cache(1024)
-def _groups(topology: Topology, wiring: Wiring | None, cards: int) -> Sequence[int]:
-    every = (1 << cards) - 1
-    if topology is Topology.ANY or wiring is None:
-        return [every]
-    neighbours = [
-        sum(1 << other for other in range(cards) if other != row and allows(wiring, (row, other), topology))
-        for row in range(cards)
-    ]
-    groups, left = [], every
-    while left:
-        group = reached = left & -left
-        while reached:
-            reached = _around(reached, neighbours) & ~group
-            group |= reached
-        groups.append(group)
-        left &= ~group
-    return groups
-
-
-def _around(rows: int, neighbours: Sequence[int]) -> int:
-    around = 0
-    for row in bits(rows):
-        around |= neighbours[row]
-    return around
 
 
 def puzzle_of(state: NodeState, request: Request) -> Puzzle:

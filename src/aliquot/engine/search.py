@@ -1,7 +1,8 @@
 """The cards of one node for a whole pod: a complete search, so that no pod is refused that would fit.
 
 First a dive: container by container, the largest first, cards in the policy's order, stepping back where it gets stuck.
-Nearly always that ends at once. Where it does not end in time, `packing` decides whether there is a way at all.
+Nearly always that ends at once. Where it does not end in time, `packing` decides whether there is a way at all, or
+`connected`, if the cards of a container must be connected.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,10 +10,11 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
+from aliquot.engine.connected import connect
 from aliquot.engine.packing import pack
 from aliquot.engine.puzzle import Cards, Puzzle, bits, puzzle_of
 from aliquot.engine.state import NodeState
-from aliquot.engine.topology import allows
+from aliquot.engine.topology import allows, connected_sets, in_reach
 from aliquot.model import Gpu, Life, Request, Topology
 
 _DIVE = 1_500
@@ -41,14 +43,16 @@ def arrange(
     return {name: tuple(gpus[row] for row in rows) for name, rows in zip(names, found.cards, strict=True)}
 
 
-def search(puzzle: Puzzle, *, together: bool = False, ranks: Sequence[Any] | None = None) -> Found:
+def search(
+    puzzle: Puzzle, *, together: bool = False, ranks: Sequence[Any] | None = None, dive_steps: int = _DIVE
+) -> Found:
     rows = range(len(puzzle.free))
     order = sorted(rows, key=lambda row: (ranks[row], row)) if ranks is not None else list(rows)
     if together:
         return _search_together(puzzle, order)
     if any(allowed.bit_count() < want for allowed, want in zip(puzzle.allowed, puzzle.wants, strict=True)):
         return Found(None)
-    found = _dive(puzzle, order, _DIVE)
+    found = _dive(puzzle, order, dive_steps)
     return _decide(puzzle, order) if found.limited else found
 
 
@@ -67,7 +71,9 @@ def _search_together(puzzle: Puzzle, order: Sequence[int]) -> Found:
     if found.cards is None:
         return found
     (cards,) = found.cards
-    return Found([cards[:want] for want in puzzle.wants])
+    if puzzle.wiring is not None:
+        cards = in_reach(puzzle.wiring, cards, puzzle.topology)
+    return Found([tuple(sorted(cards[:want])) for want in puzzle.wants])
 
 
 def works(puzzle: Puzzle, cards: Sequence[Cards]) -> bool:
@@ -135,16 +141,8 @@ class _Dive:
             rows.sort(key=lambda row: not self.members[row])
         if want == 1 or puzzle.topology is Topology.ANY or puzzle.wiring is None:
             yield from combinations(rows, want)
-            return
-        for cards in self._connected(rows, want):
-            if allows(puzzle.wiring, cards, puzzle.topology):
-                yield cards
-
-    def _connected(self, rows: Sequence[int], want: int) -> Iterator[Cards]:
-        """The group with the best cards first."""
-        groups = [[row for row in rows if group >> row & 1] for group in self.puzzle.groups]
-        for group in sorted(groups, key=lambda group: [rows.index(row) for row in group[:want]]):
-            yield from combinations(group, want)
+        else:
+            yield from connected_sets(puzzle.wiring, puzzle.topology, rows, want)
 
     def _possible(self, one: int) -> list[int]:
         holds, members, bit = self.puzzle.holds, self.members, 1 << one
@@ -165,16 +163,10 @@ class _Dive:
 
 
 def _decide(puzzle: Puzzle, order: Sequence[int]) -> Found:
-    if puzzle.topology is Topology.ANY or max(puzzle.wants) == 1:
-        packed = pack(puzzle)
-        if packed.limited:
-            return _dive(puzzle, order, _LONG_DIVE)
-        return Found(None if packed.members is None else _by_container(puzzle, packed.members))
-    found = _pack_groups(puzzle)
-    if found.cards is None or _is_connected(puzzle, found.cards):
-        return found
-    # groups are only as good as their worst link: try the sets themselves
-    return _dive(puzzle, order, _LONG_DIVE)
+    packed = connect(puzzle) if puzzle.is_picky else pack(puzzle)
+    if packed.limited:
+        return _dive(puzzle, order, _LONG_DIVE)
+    return Found(None if packed.members is None else _by_container(puzzle, packed.members))
 
 
 def _by_container(puzzle: Puzzle, members: Sequence[int]) -> list[Cards]:
@@ -184,82 +176,3 @@ def _by_container(puzzle: Puzzle, members: Sequence[int]) -> list[Cards]:
 def _is_connected(puzzle: Puzzle, cards: Sequence[Cards]) -> bool:
     assert puzzle.wiring is not None, "only a wish for topology asks"
     return all(allows(puzzle.wiring, rows, puzzle.topology) for rows in cards)
-
-
-def _pack_groups(puzzle: Puzzle) -> Found:
-    """Every container within one group of cards."""
-    failed: set[tuple[int, int]] = set()
-    packed: dict[tuple[int, int], Found] = {}
-    groups = puzzle.groups
-    limited = False
-
-    def fill(at: int, left: int) -> list[tuple[int, Found]] | None:
-        nonlocal limited
-        if not left:
-            return []
-        if at == len(groups) or (at, left) in failed:
-            return None
-        after = sum(groups[at + 1 :])
-        for inside in _subsets(left & _able(puzzle, groups[at])):
-            if not _has_size(puzzle, groups[at], inside) or not _has_size(puzzle, after, left & ~inside):
-                continue
-            key = (groups[at], inside)
-            if key not in packed:
-                packed[key] = _pack_inside(puzzle, groups[at], inside)
-            limited |= packed[key].limited
-            if packed[key].cards is not None and (rest := fill(at + 1, left & ~inside)) is not None:
-                return [(inside, packed[key]), *rest]
-        failed.add((at, left))
-        return None
-
-    filled = fill(0, (1 << len(puzzle.wants)) - 1)
-    if filled is None:
-        return Found(None, limited)
-    cards: list[Cards] = [()] * len(puzzle.wants)
-    for inside, found in filled:
-        for one in bits(inside):
-            assert found.cards is not None, "only packed groups are filled"
-            cards[one] = found.cards[one]
-    return Found(cards)
-
-
-def _able(puzzle: Puzzle, group: int) -> int:
-    return sum(1 << one for one, want in enumerate(puzzle.wants) if (puzzle.allowed[one] & group).bit_count() >= want)
-
-
-def _has_size(puzzle: Puzzle, cards: int, members: int) -> bool:
-    """Whether cards have as much in all as containers need in all, if they all run at once."""
-    rows = bits(cards)
-    running = bits(members & puzzle.running)
-    if not rows:
-        return not members
-    return all(
-        sum(puzzle.wants[one] * min(puzzle.needs[one][row][measure] for row in rows) for one in running)
-        <= sum(puzzle.free[row][measure] for row in rows)
-        for measure in range(3)
-    )
-
-
-def _subsets(members: int) -> list[int]:
-    """The largest first."""
-    subsets, subset = [], members
-    while True:
-        subsets.append(subset)
-        if not subset:
-            break
-        subset = (subset - 1) & members
-    return sorted(subsets, key=int.bit_count, reverse=True)
-
-
-def _pack_inside(puzzle: Puzzle, group: int, inside: int) -> Found:
-    if not inside:
-        return Found([()] * len(puzzle.wants))
-    return search(
-        replace(
-            puzzle,
-            wants=[want if inside >> one & 1 else 0 for one, want in enumerate(puzzle.wants)],
-            allowed=[allowed & group if inside >> one & 1 else 0 for one, allowed in enumerate(puzzle.allowed)],
-            topology=Topology.ANY,
-            _holds={},
-        )
-    )

@@ -3,7 +3,7 @@
 Everything depends on a node's wiring alone, so it is computed once per wiring and shared by all nodes built alike.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
@@ -91,6 +91,42 @@ def groups(wiring: Wiring, rows: Sequence[int], topology: Topology) -> list[list
             added = added ^ lowest | reached
         found.append([row for row in rows if group >> row & 1])
     return found
+
+
+def in_reach(wiring: Wiring, rows: Sequence[int], topology: Topology) -> tuple[int, ...]:
+    """A connected set in an order in which its first cards are connected too, however few are taken."""
+    return next(connected_sets(wiring, topology, rows, len(rows)))
+
+
+def connected_sets(wiring: Wiring, topology: Topology, rows: Sequence[int], count: int) -> Iterator[tuple[int, ...]]:
+    """Every connected set of `count` of the rows once, grown from the first rows: each by the first next to it."""
+    joined = _neighbours(wiring, topology)
+    near = [_bits(place for place, other in enumerate(rows) if joined[row] >> other & 1) for row in rows]
+
+    def reach(start: int, within: int) -> int:
+        reached = added = start
+        while added:
+            lowest = added & -added
+            new = near[lowest.bit_length() - 1] & within & ~reached
+            reached |= new
+            added = added ^ lowest | new
+        return reached
+
+    def grow(grown: tuple[int, ...], members: int, beside: int, left: int) -> Iterator[tuple[int, ...]]:
+        """`left` are the places that may still be added, `beside` those of them next to what is grown."""
+        if len(grown) == count:
+            yield tuple(rows[place] for place in grown)
+            return
+        while beside and reach(members, left).bit_count() >= count:
+            first = beside & -beside
+            place = first.bit_length() - 1
+            beside, left = beside ^ first, left ^ first
+            yield from grow((*grown, place), members | first, (beside | near[place]) & left, left)
+
+    every = (1 << len(rows)) - 1
+    for place in range(len(rows)):
+        left = every >> place + 1 << place + 1
+        yield from grow((place,), 1 << place, near[place] & left, left)
 
 
 @lru_cache(_REMEMBERED)

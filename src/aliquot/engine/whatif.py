@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from aliquot.engine.obstacles import unwanted
@@ -9,6 +10,7 @@ from aliquot.engine.percard import no_room_for_pod
 from aliquot.engine.puzzle import puzzle_of
 from aliquot.engine.search import search
 from aliquot.engine.state import NodeState
+from aliquot.engine.topology import groups, wiring_of
 from aliquot.model import Gpu, Request, Topology
 from aliquot.model.selling import left_of
 
@@ -26,23 +28,23 @@ def fits(state: NodeState, request: Request) -> bool:
 
 
 def look(state: NodeState, request: Request) -> Look:
-    """Most requests need no search."""
+    """For one container, or several on the same cards, enough cards that reach each other are a way."""
     if is_search_needed(request):
         found = search(puzzle_of(state, request), together=request.together)
         return Look(found.cards is not None, found.cards is None and found.limited)
-    left = max(container.part.cards for container in request.containers)
-    for gpu in state.cards.gpus:
-        if unwanted(state, gpu, request) is None and no_room_for_pod(state, gpu, request) is None:
-            left -= 1
-            if not left:
-                return Look(True)
-    return Look(False)
+    count, topology = max(container.part.cards for container in request.containers), request.wishes.topology
+    possible = (row for row, gpu in enumerate(state.cards.gpus) if _takes(state, gpu, request))
+    if topology is Topology.ANY or count == 1:
+        return Look(len(list(islice(possible, count))) == count)
+    return Look(any(len(group) >= count for group in groups(wiring_of(state.cards.gpus), list(possible), topology)))
+
+
+def _takes(state: NodeState, gpu: Gpu, request: Request) -> bool:
+    return unwanted(state, gpu, request) is None and no_room_for_pod(state, gpu, request) is None
 
 
 def is_search_needed(request: Request) -> bool:
-    """For one container, or several on the same cards, enough cards are a way, unless they have to be connected."""
-    apart = len(request.containers) > 1 and not request.together
-    return apart or request.wishes.topology is not Topology.ANY
+    return len(request.containers) > 1 and not request.together
 
 
 def closed(state: NodeState, uuids: Collection[str]) -> NodeState:

@@ -11,9 +11,12 @@ from aliquot.model.placement import Placement, Slice
 PLACEMENT = "aliquot.io/placement"
 INVENTORY = "aliquot.io/inventory"
 _VERSION = 1
+MOST_MIB = 2**24
+"""No card has more memory; a record that says so is nonsense."""
 
 _Amount = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 """Never negative, which would make room out of nothing, and small enough for arithmetic in 64 bits."""
+_Mib = Annotated[int, msgspec.Meta(ge=0, le=MOST_MIB)]
 _Unit = Annotated[int, msgspec.Meta(ge=1, le=2**20)]
 
 
@@ -22,7 +25,7 @@ class _Slice(msgspec.Struct, frozen=True, omit_defaults=True):
     index: _Amount
     minor: _Amount
     cores: _Amount
-    mib: _Amount
+    mib: _Mib
     slots: _Amount = 0
 
 
@@ -38,7 +41,7 @@ class _Gpu(msgspec.Struct, frozen=True, omit_defaults=True):
     index: _Amount
     minor: _Amount
     model: str
-    mib: _Amount
+    mib: _Mib
     numa: int | None = None
     healthy: bool = True
     cordoned: bool = False

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from enum import Enum
 
+from aliquot.errors import BadDemand
 from aliquot.model.charge import Charge, Life
 from aliquot.model.gpu import CORES, Gpu
 from aliquot.model.wishes import Wishes
@@ -50,6 +51,13 @@ class Part:
     slots: int = 0
     cores_limit: int | None = None
     memory_limit: Memory | None = None
+
+    def __post_init__(self) -> None:
+        if self.cards < 1 or min(self.cores, self.memory.amount, self.slots) < 0:
+            raise BadDemand(
+                f"a part of {self.cards} cards, {self.cores} % of cores, {self.memory.amount} {self.memory.unit.value} "
+                f"and {self.slots} slots: it needs at least one card, and nothing below 0"
+            )
 
     def on(self, gpu: Gpu, unit_mib: int) -> Charge:
         """What one card of the part costs on this card."""

@@ -10,8 +10,11 @@ from aliquot.model.gpu import CORES, Gpu, Mode
 
 
 def left_of(gpu: Gpu, used: Charge) -> Charge:
-    """What is left of a card, never below nothing. `shares` has no limit, so none are left or taken."""
-    return Charge(max(0, CORES - used.cores), max(0, gpu.mib - used.mib), max(0, gpu.slots - used.slots))
+    """What is left of a card; nothing at all of one that was sold beyond its size, so that nobody makes it worse.
+    `shares` has no limit, so none are left or taken."""
+    if is_oversold(gpu, used):
+        return Charge()
+    return Charge(CORES - used.cores, gpu.mib - used.mib, gpu.slots - used.slots)
 
 
 def is_oversold(gpu: Gpu, used: Charge) -> bool:

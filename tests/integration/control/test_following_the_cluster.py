@@ -50,6 +50,7 @@ async def test_a_deleted_pod_holds_nothing(room: Room) -> None:
     assert room.used() == {}
 
 
+@pytest.mark.vectors
 async def test_sixty_pods_of_one_name_in_quick_succession_are_counted_once(room: Room) -> None:
     """The original gpushare counted 53 of them."""
     await room.add_node()

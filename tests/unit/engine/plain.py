@@ -1,12 +1,11 @@
-"""Fitting, written down as plainly as possible: every way is tried. Slow, and too simple to be wrong."""
+"""Fitting, written down as plainly as possible: every way is tried, every rule stands here once more. It shares no rule
+with the engine or the model, only their words (cards, parts, placements); it is slow, and too simple to be wrong."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, product
 
 from aliquot.engine.state import NodeState
-from aliquot.engine.topology import allows, wiring_of
-from aliquot.model import Charge, Gpu, NodeGpus, Part, Placement, Request, Slice, charges
-from aliquot.model.selling import conflict
+from aliquot.model import Charge, Gpu, Life, Mode, NodeGpus, Part, Placement, Request, Topology, Unit
 
 Way = Mapping[str, tuple[Gpu, ...]]
 
@@ -25,55 +24,122 @@ def ways(state: NodeState, request: Request) -> Iterator[Way]:
         yield dict(zip(names, way, strict=True))
 
 
+def fits(state: NodeState, request: Request) -> bool:
+    return any(is_sound(state, request, way) for way in ways(state, request))
+
+
 def is_sound(state: NodeState, request: Request, way: Way) -> bool:
     """Whether a way keeps every rule."""
-    rows = {gpu.uuid: row for row, gpu in enumerate(state.cards.gpus)}
-    wiring = wiring_of(state.cards.gpus)
+    if request.together and len(set(way.values())) > 1:
+        return False
     for container in request.containers:
         cards = way[container.name]
         if len({gpu.uuid for gpu in cards}) != container.part.cards:
             return False
-        if not allows(wiring, [rows[gpu.uuid] for gpu in cards], request.wishes.topology):
-            return False
         if not all(is_wanted(state.cards, gpu, request) for gpu in cards):
             return False
-        if any(conflict(gpu, state.taken(gpu), part_of(state, gpu, container.part)) for gpu in cards):
+        if not is_connected(cards, request.wishes.topology):
             return False
-    if request.together and len(set(way.values())) > 1:
-        return False
-    held = charges(placement_of(state, request, way), request)
-    return not any(conflict(state.cards.by_uuid[uuid], state.used.get(uuid, Charge()), held[uuid]) for uuid in held)
-
-
-def is_wanted(cards: NodeGpus, gpu: Gpu, request: Request) -> bool:
-    wishes = request.wishes
-    return (
-        cards.serves(request.dialect)
-        and cards.sells(gpu)
-        and wishes.allows_model(gpu.model)
-        and wishes.allows_uuid(gpu.uuid)
-        and wishes.allows_instance(gpu.profile)
-    )
-
-
-def part_of(state: NodeState, gpu: Gpu, part: Part) -> Charge:
-    return part.on(gpu, state.cards.unit_mib)
-
-
-def placement_of(state: NodeState, request: Request, way: Way) -> Placement:
-    slices = {}
-    for container in request.containers:
-        parts = [(gpu, part_of(state, gpu, container.part)) for gpu in way[container.name]]
-        slices[container.name] = tuple(
-            Slice(gpu.uuid, gpu.index, gpu.minor, charge.cores, charge.mib, charge.slots) for gpu, charge in parts
-        )
-    return Placement(state.cards.node, request.dialect, slices)
+    for gpu in state.cards.gpus:
+        here = [
+            (one.life, cost(one.part, gpu, state.cards.unit_mib)) for one in request.containers if gpu in way[one.name]
+        ]
+        if here and not takes(gpu, state.used.get(gpu.uuid, Charge()), here):
+            return False
+    return True
 
 
 def way_of(state: NodeState, placement: Placement) -> Way:
-    by_uuid = state.cards.by_uuid
+    by_uuid = {gpu.uuid: gpu for gpu in state.cards.gpus}
     return {name: tuple(by_uuid[part.uuid] for part in slices) for name, slices in placement.containers.items()}
 
 
-def fits(state: NodeState, request: Request) -> bool:
-    return any(is_sound(state, request, way) for way in ways(state, request))
+# -- the rules
+
+
+def is_wanted(cards: NodeGpus, gpu: Gpu, request: Request) -> bool:
+    """For sale, and what the pod wishes."""
+    wishes = request.wishes
+    if cards.dialects and request.dialect not in cards.dialects:
+        return False
+    if not gpu.healthy or gpu.cordoned or any(other.parent == gpu.uuid for other in cards.gpus):
+        return False
+    for wish in wishes.models:  # the names that tests use are parts of the models' names
+        if any(name.lower() in gpu.model.lower() for name in wish.names) is wish.avoid:
+            return False
+    if gpu.uuid in wishes.not_uuids or (wishes.only_uuids is not None and gpu.uuid not in wishes.only_uuids):
+        return False
+    if gpu.profile:
+        return wishes.mig in ("any", gpu.profile)
+    return wishes.mig == ""
+
+
+def is_connected(cards: Sequence[Gpu], topology: Topology) -> bool:
+    if len(cards) == 1 or topology is Topology.ANY:
+        return True
+    if topology is Topology.NUMA:
+        return cards[0].numa is not None and len({gpu.numa for gpu in cards}) == 1
+    reached = {cards[0].uuid}
+    for _ in cards:
+        reached |= {
+            gpu.uuid for gpu in cards if any(has_nvlink(gpu, other) for other in cards if other.uuid in reached)
+        }
+    return len(reached) == len(cards)
+
+
+def has_nvlink(one: Gpu, other: Gpu) -> bool:
+    """Either side may tell it. Links of 100 and more are NVLinks."""
+    told = [link.score for link in one.links if link.uuid == other.uuid]
+    told += [link.score for link in other.links if link.uuid == one.uuid]
+    return any(score >= 100 for score in told)
+
+
+def cost(part: Part, gpu: Gpu, unit_mib: int) -> Charge:
+    """What one card of a part costs."""
+    if part.whole:
+        return Charge(cores=100, mib=gpu.mib, shares=1)
+    amount = part.memory.amount
+    if part.memory.unit is Unit.MIB:
+        mib = amount
+    elif part.memory.unit is Unit.NODE:
+        mib = amount * unit_mib
+    elif part.memory.unit is Unit.PERCENT:
+        mib = gpu.mib * amount // 100
+    else:
+        mib = gpu.mib * amount // gpu.slots if gpu.slots else gpu.mib + 1
+    if not part.slots:
+        return Charge(cores=part.cores, mib=mib, shares=1)
+    return Charge(cores=part.cores or 100 * part.slots // max(1, gpu.slots), mib=mib, slots=part.slots)
+
+
+def takes(gpu: Gpu, used: Charge, here: Sequence[tuple[Life, Charge]]) -> bool:
+    """Whether a card can hold these parts of one pod beside what is taken of it."""
+    by_mps = {part.slots > 0 for _, part in here}
+    by_mps |= {True} if used.slots else set()
+    by_mps |= {False} if used.shares else set()
+    if len(by_mps) > 1:
+        return False  # with and without MPS at once
+    if by_mps == {True} and gpu.mode not in (Mode.ANY, Mode.MPS):
+        return False
+    if by_mps == {False} and gpu.mode is Mode.MPS:
+        return False
+    if gpu.mode is Mode.EXCLUSIVE and any(part.cores != 100 or part.mib != gpu.mib for _, part in here):
+        return False
+    if used.cores >= 100:
+        return False  # sold out, also for who names no cores
+    for at_once in moments(here):
+        if used.cores + sum(part.cores for part in at_once) > 100:
+            return False
+        if sum(part.mib for part in at_once) > max(0, gpu.mib - used.mib):
+            return False
+        if sum(part.slots for part in at_once) > max(0, gpu.slots - used.slots):
+            return False
+    return True
+
+
+def moments(here: Sequence[tuple[Life, Charge]]) -> Iterator[list[Charge]]:
+    """What runs at the same time: every init container beside the sidecars before it, then all others."""
+    for place, (life, part) in enumerate(here):
+        if life is Life.INIT:
+            yield [part, *(other for kind, other in here[:place] if kind is Life.SIDECAR)]
+    yield [part for life, part in here if life is not Life.INIT]

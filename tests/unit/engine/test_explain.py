@@ -424,7 +424,6 @@ def node_states(draw: st.DrawFn, name: str) -> NodeState:
     served = draw(st.sampled_from((frozenset[str](), frozenset(["gpushare"]), frozenset(["hami"]))))
     labels = {"model": draw(st.sampled_from(("", "M"))), "pool": draw(st.sampled_from(("", "a", "b")))}
     used = {gpu.uuid: draw(CHARGES) for gpu in gpus}
-    used = {gpu.uuid: used[gpu.uuid] for gpu in gpus if gpu.slots or not used[gpu.uuid].slots}
     return NodeState(NodeGpus(name, tuple(gpus), draw(st.sampled_from((1, GIB))), served, **labels), used)
 
 
@@ -492,8 +491,8 @@ QUOTAS = st.sampled_from(
         {"quota": {"A100": 1, "T4": 0}},
         {"quota": {"M": 1}},
         {"quota": {"T4": 2, "A100": 9}, "pool": ["a"]},
-        {"memory": {"T4": 8, "A100": 13}},
-        {"memory": {"T4": 12}, "cores": {"T4": 200}},
+        {"memory": {"T4": "4Gi", "A100": "8Gi"}},
+        {"memory": {"T4": "8Gi"}, "cores": {"T4": 200}},
         {"cores": {"M": 50, "A100": 100}, "pool": ["a", ""]},
     )
 )
@@ -550,6 +549,17 @@ def test_the_largest_memory_that_fits_is_named(states: Sequence[NodeState], aske
 
     largest = max((size for size in range(1, amount) if fitting(size)), default=None)
     assert named == ([] if fitting(amount) or largest is None else [largest])
+
+
+def test_connected_cards_of_a_large_node_are_explained_as_they_are_judged() -> None:
+    """A ring of 24 cards with gaps, too many sets to try: the longest stretch decides."""
+    links = [{"links": (Link(make_gpu((place + 1) % 24, "n1").uuid, 150),)} for place in range(24)]
+    state = node("n1", *links, used=[14 if place % 9 == 0 else 0 for place in range(24)])
+    fleet = Fleet()
+    fleet.put(state.cards, state.used)
+    for cards, reason in ((8, None), (9, Reason.NO_TOPOLOGY)):
+        asked = request(replace(gib(8), cards=cards), topology=Topology.NVLINK)
+        assert node_reason(state, asked) is judge(fleet, asked).refusal("n1") is reason
 
 
 def test_five_thousand_nodes_are_summed_up() -> None:

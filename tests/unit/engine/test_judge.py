@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aliquot.engine import Fleet, judge
-from aliquot.errors import BadDemand
+from aliquot.engine import Fleet, check_policies, judge
+from aliquot.errors import BadConfig, BadDemand, BadInput
 from aliquot.model import (
     CORES,
     Charge,
@@ -194,8 +194,8 @@ EMPTY = Placement("n1", "gpushare", {})
 @pytest.mark.parametrize(
     ("policies", "words"),
     [
-        pytest.param(("fullest", "binpack"), ["aliquot.io/gpu-policy", "'fullest'", "binpack, "], id="GPU policy"),
-        pytest.param(("binpack", "topology,"), ["aliquot.io/node-policy", "''", "spread"], id="node policy"),
+        pytest.param(("fullest", "binpack"), ["GPU policy: ", "'fullest'", "binpack, "], id="GPU policy"),
+        pytest.param(("binpack", "topology,"), ["node policy: ", "''", "spread"], id="node policy"),
     ],
 )
 def test_a_policy_that_there_is_not_is_named_with_those_that_there_are(
@@ -204,6 +204,21 @@ def test_a_policy_that_there_is_not_is_named_with_those_that_there_are(
     with pytest.raises(BadDemand) as error:
         judge(Fleet(), make_request(), *policies)
     assert all(word in str(error.value) for word in words)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "node", "field"),
+    [
+        pytest.param("fullest", "", "field of cards", id="GPU policy"),
+        pytest.param("binpack", "topology,none", "field of nodes", id="node policy"),
+    ],
+)
+@pytest.mark.parametrize("error", [BadDemand, BadConfig])
+def test_names_of_policies_are_checked_where_they_stand(gpu: str, node: str, field: str, error: type[BadInput]) -> None:
+    with pytest.raises(error, match=f"^{field}: "):
+        check_policies(gpu, node, gpu_field="field of cards", node_field="field of nodes", error=error)
+    check_policies("", "", gpu_field="", node_field="")
+    check_policies("topology,binpack", "spread", gpu_field="", node_field="")
 
 
 # -- reasons
@@ -279,11 +294,21 @@ def test_a_refusal_gives_the_most_telling_reason(
 
 
 def test_a_search_that_was_given_up_is_not_called_full() -> None:
-    parts = [Part(memory=Memory(5001 + 7 * place), cores=place % 7) for place in range(40)]
+    """Three thirds of a card each, but not equal ones: nobody knows whether there is a way."""
+    odd = [place * place * 37 % 211 - 105 for place in range(39)]
+    odd[-1] -= sum(odd)
+    parts = [Part(memory=Memory(3333 + 7 * more), cores=place % 7) for place, more in enumerate(odd)]
     containers = tuple(ContainerRequest(f"c{place}", part) for place, part in enumerate(parts))
     request = Request("u", "default/p", "aliquot", containers)
-    judgement = judge(fleet_of((make_cards(mib=[10000] * 39), {})), request)
+    judgement = judge(fleet_of((make_cards(mib=[10000] * 13), {})), request)
     assert judgement.refusal("n1") is Reason.SEARCH_LIMIT
+
+
+def test_more_large_parts_than_cards_are_too_many_without_a_search() -> None:
+    parts = [Part(memory=Memory(5001 + 7 * place), cores=place % 7) for place in range(40)]
+    containers = tuple(ContainerRequest(f"c{place}", part) for place, part in enumerate(parts))
+    judgement = judge(fleet_of((make_cards(mib=[10000] * 39), {})), Request("u", "default/p", "aliquot", containers))
+    assert judgement.refusal("n1") is Reason.TOO_LARGE
 
 
 # -- several containers on many nodes

@@ -208,15 +208,15 @@ class LedgerMachine(RuleBasedStateMachine):
         return True
 
     def _oversold_by(self, node: str, charges: Mapping[str, Charge]) -> list[str]:
-        """Cards of a claim that were not over-sold without it."""
+        """Cards of a claim that are over-sold."""
         used = taken(self.held[node])
         return [uuid for uuid in charges if _is_oversold(self.cards[node].by_uuid[uuid], used[uuid])]
 
     def _free(self, node: str, uuid: str, used: Charge) -> Charge:
         gpu = self.cards[node].by_uuid.get(uuid) if node in self.cards else None
-        if gpu is None:
+        if gpu is None or _is_oversold(gpu, used):
             return Charge()
-        return Charge(max(0, CORES - used.cores), max(0, gpu.mib - used.mib), max(0, gpu.slots - used.slots))
+        return Charge(CORES - used.cores, gpu.mib - used.mib, gpu.slots - used.slots)
 
     def _everything(self) -> dict[str, tuple[list[Entry], Mapping[str, Charge]]]:
         return {node: (self.ledger.entries(node), self.ledger.used(node)) for node in NODES}

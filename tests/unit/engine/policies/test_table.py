@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from aliquot.engine import GpuPolicy
 from aliquot.engine.policies import PolicyTable
 from aliquot.engine.policies.binpack import BinpackCards
-from aliquot.engine import GpuPolicy
 from aliquot.errors import BadConfig
 
 GROUP = "aliquot.gpu_policies"

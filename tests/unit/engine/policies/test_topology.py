@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aliquot.engine.card_sets import best_score, best_set, connected, set_score
 from aliquot.engine.policies import GPU_POLICIES, NODE_POLICIES
 from aliquot.engine.state import NodeState
-from aliquot.engine.card_sets import best_score, best_set, connected, set_score
 from aliquot.engine.topology import Wiring, allows, wiring_of
 from aliquot.model import Link, NodeGpus, Topology, Wishes
 from aliquot.model.links import NVLINK, Pcie
@@ -158,9 +158,7 @@ def test_on_many_nodes_good_sets_are_enough() -> None:
         for number in range(1, 16)
     ]
     other = [
-        node_state(
-            [1024] * 16, [(100, 1024 - (row in (one, number))) for row in range(16)], node=f"m{number}-{one}"
-        )
+        node_state([1024] * 16, [(100, 1024 - (row in (one, number))) for row in range(16)], node=f"m{number}-{one}")
         for number, one in combinations(range(16), 2)
     ]
     fleet = fleet_of(*states, *other)
