@@ -9,6 +9,6 @@ from tests.soak.length import in_rounds
 def test_no_part_is_sold_twice_and_books_built_anew_are_the_same() -> None:
     done = in_rounds(
         lambda how: run_state_machine_as_test(ClusterMachine, settings=how),
-        stateful_step_count=10,
+        stateful_step_count=6,
     )
     print(f"{done} histories")

@@ -6,16 +6,17 @@ from hypothesis import strategies as st
 
 from aliquot.errors import BadRecord
 from aliquot.model import Gpu, NodeGpus, Placement, Slice
-from aliquot.model.records import read_inventory, read_placement, write_inventory, write_placement
+from aliquot.model.records import MOST_MIB, read_inventory, read_placement, write_inventory, write_placement
 from tests.factories import make_cards, make_placement
 
 texts = st.text(st.characters(codec="utf-8"), max_size=20)
 amounts = st.integers(0, 2**40)
-slices = st.builds(Slice, texts, amounts, amounts, amounts, amounts)
+sizes = st.integers(0, MOST_MIB)
+slices = st.builds(Slice, texts, amounts, amounts, amounts, sizes)
 placements = st.builds(
     Placement, texts, texts, st.dictionaries(texts, st.lists(slices, max_size=3).map(tuple), max_size=3)
 )
-gpus = st.builds(Gpu, texts, amounts, amounts, texts, amounts, st.none() | st.integers(0, 8), st.booleans())
+gpus = st.builds(Gpu, texts, amounts, amounts, texts, sizes, st.none() | st.integers(0, 8), st.booleans())
 nodes = st.builds(
     lambda cards, unit: NodeGpus("n1", tuple(sorted(cards, key=lambda gpu: gpu.index)), unit),
     st.lists(gpus, max_size=4, unique_by=(lambda gpu: gpu.uuid, lambda gpu: gpu.index)),

@@ -5,7 +5,7 @@ from math import inf
 
 import structlog
 
-from aliquot.dialects import Demand, Dialects, Holding, cards_of, demand_of, holding_of, standard_dialects
+from aliquot.dialects import Demand, Dialect, Dialects, Holding, cards_of, demand_of, holding_of, standard_dialects
 from aliquot.engine import (
     Census,
     Decision,
@@ -23,9 +23,9 @@ from aliquot.engine import (
     judge,
     preempt,
 )
-from aliquot.errors import AliquotError, BadRecord
+from aliquot.errors import AliquotError, BadConfig, BadRecord, NoRoom
 from aliquot.ledger import Entry, Ledger, Owner, State
-from aliquot.model import Node, NodeGpus, Part, Placement, Pod, Request, charges
+from aliquot.model import Node, NodeGpus, Part, Placement, Pod, Reason, Request, charges
 from aliquot.model.records import PLACEMENT
 
 _log = structlog.get_logger()
@@ -35,7 +35,10 @@ class Books:
     """Every change of the ledger goes through here, so that the Fleet's numbers and the quotas' are never others."""
 
     def __init__(self, dialects: Dialects | None = None) -> None:
+        """Raises BadConfig for a private policy that cannot be used, or a dialect whose default is none."""
         self.dialects = dialects or standard_dialects()
+        for dialect in self.dialects.values():
+            _check_defaults(dialect)
         self.ledger = Ledger()
         self.fleet = Fleet()
         self.quotas = Quotas()
@@ -155,12 +158,9 @@ class Books:
         """What a pod asks for; None without GPU. Raises BadDemand, also for a policy that there is not."""
         demand = demand_of(pod, self.dialects)
         if demand is not None:
-            wishes = demand.request.wishes
+            wishes, ours = demand.request.wishes, _our_prefix(self.dialects)
             check_policies(
-                wishes.gpu_policy,
-                wishes.node_policy,
-                gpu_field="aliquot.io/gpu-policy",
-                node_field="aliquot.io/node-policy",
+                wishes.gpu_policy, wishes.node_policy, gpu_field=f"{ours}/gpu-policy", node_field=f"{ours}/node-policy"
             )
         return demand
 
@@ -201,8 +201,10 @@ class Books:
 
     def claim(self, request: Request, placement: Placement, *, until: float = inf) -> Entry:
         """Take the parts; with `until`, only for so long unless the pod is bound before. Raises NoRoom."""
-        owner = Owner(request.uid, request.pod, request.priority)
-        entry = self.ledger.claim(owner, placement, charges(placement, request), until=until)
+        owner, taken = Owner(request.uid, request.pod, request.priority), charges(placement, request)
+        if why := self._quota(request).exceeded(self.cards(placement.node), taken):
+            raise NoRoom(f"{Reason.OVER_QUOTA.value}: {why}")
+        entry = self.ledger.claim(owner, placement, taken, until=until)
         self._count(entry)
         self._refresh(placement.node)
         return entry
@@ -242,6 +244,21 @@ class Books:
         self._oversold[node] = oversold
         if not oversold:
             del self._oversold[node]
+
+
+def _our_prefix(dialects: Dialects) -> str:
+    ours = dialects.get("aliquot")
+    return ours.prefix if ours else "aliquot.io"
+
+
+def _check_defaults(dialect: Dialect) -> None:
+    check_policies(
+        dialect.gpu_policy,
+        dialect.node_policy,
+        gpu_field=f"dialect {dialect.name}, gpu_policy",
+        node_field=f"dialect {dialect.name}, node_policy",
+        error=BadConfig,
+    )
 
 
 def _owner(pod: Pod) -> Owner:

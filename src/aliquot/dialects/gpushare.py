@@ -5,14 +5,18 @@ much of which card.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import ceil
 from typing import Any
 
 from aliquot.dialects.gpushare_records import (
     ALLOCATION,
     ALLOCATION_ASSIGNED,
+    IDX,
     MOST_UNITS,
     SEVERAL_CARDS,
     cards_given,
+    cards_recorded,
     deal,
     indexes,
     read_allocation,
@@ -29,7 +33,6 @@ from aliquot.dialects.protocol import (
     card_numbers,
     equal_cards,
     limit,
-    placed_on,
     places,
     plain_number,
     sample,
@@ -38,6 +41,7 @@ from aliquot.errors import BadDemand
 from aliquot.model import (
     Container,
     ContainerRequest,
+    Gpu,
     Life,
     Memory,
     Node,
@@ -47,12 +51,13 @@ from aliquot.model import (
     Pod,
     Reason,
     Request,
+    Slice,
     Unit,
+    cut,
     peak,
 )
 from aliquot.model.records import PLACEMENT
 
-IDX = "ALIYUN_COM_GPU_MEM_IDX"
 DEV = "ALIYUN_COM_GPU_MEM_DEV"
 POD = "ALIYUN_COM_GPU_MEM_POD"
 CONTAINER = "ALIYUN_COM_GPU_MEM_CONTAINER"
@@ -116,24 +121,24 @@ class GpuShare(Dialect):
             )
             return self._refuse_too_much(self.request(pod, parts, together=True))
         self._check_cards(pod, {count for *_, count in asking if count})
-        wholes = (
-            ContainerRequest(container.name, Part(count, whole=True), life)
-            for container, life, _, count in asking
-            if count
-        )
-        return self.request(pod, wholes)
+        return self._whole(pod)
 
     def held(self, pod: Pod) -> Request:
-        if not self._is_on_the_one_card_of_the_original(pod):
-            try:
-                return self.demand(pod)
-            except BadDemand:
-                if not self._names_memory(pod):
-                    raise
-        return self._all_on_one_card(pod)
+        """The memory and whole cards of the limits, which nobody can rewrite. On how many cards the memory is, the
+        limits say, or where a label does, the record: more cards of less each must not free what the pod has."""
+        if not self._asks_memory(pod):
+            return self._whole(pod)
+        if self._is_on_the_one_card_of_the_original(pod):
+            return self._shared(pod, 1)
+        labelled = cards_recorded(pod) if self.gpu_count in pod.metadata.labels else 1
+        return self._shared(pod, self._cards_by_limits(pod) or labelled)
 
     def demand_can_change(self, pod: Pod) -> bool:
-        return self.gpu_count in pod.metadata.labels
+        return self.gpu_count in pod.metadata.labels and self._asks_memory(pod) and not self._cards_by_limits(pod)
+
+    def by_spec(self, pod: Pod) -> Request:
+        """All memory may be on one card, whatever a label says."""
+        return self._shared(pod, 1) if self._asks_memory(pod) else self._whole(pod)
 
     def capacity(self, node: Node) -> NodeGpus | None:
         memory, count = capacity_of(node, self.gpu_mem), capacity_of(node, self.gpu_count)
@@ -150,11 +155,13 @@ class GpuShare(Dialect):
         else:
             return None
         request = self.held(pod)
-        dealt, place, found = deal(request, numbers), places(pod), {}
-        for container in request.containers:
-            own = by_place.get(place[container.name]) if container.life is Life.MAIN else None
-            found[container.name] = [card_at(key, number, cards) for number in own or dealt[container.name]]
-        return placed_on(request, found, cards)
+        dealt, place, slices = deal(request, numbers), places(pod), {}
+        for asked in request.containers:
+            own = by_place.get(place[asked.name]) if asked.life is Life.MAIN else None
+            units = own or dict.fromkeys(dealt[asked.name], 0)
+            gpus = {number: card_at(key, number, cards) for number in units}
+            slices[asked.name] = tuple(_given(asked.part, gpus[number], units[number], cards) for number in units)
+        return Placement(cards.node, self.name, slices)
 
     def annotations(
         self, pod: Pod, request: Request, placement: Placement, cards: NodeGpus, now_ns: int
@@ -170,7 +177,7 @@ class GpuShare(Dialect):
         }
         return written if len(gpus) == 1 else written | {ALLOCATION: write_allocation(pod, request, given, cards)}
 
-    def handed_over(self, pod: Pod) -> bool:
+    def is_marked(self, pod: Pod) -> bool:
         return "true" in (pod.metadata.annotations.get(ASSIGNED), pod.metadata.annotations.get(ALLOCATION_ASSIGNED))
 
     def hand_over_marks(self, pod: Pod, now_ns: int) -> Mapping[str, str]:
@@ -257,18 +264,39 @@ class GpuShare(Dialect):
         annotations = pod.metadata.annotations
         if PLACEMENT in annotations or read_allocation(annotations.get(ALLOCATION, "")):
             return False
-        return self._names_memory(pod) and "," not in annotations.get(IDX, ",")
+        return self._asks_memory(pod) and "," not in annotations.get(IDX, ",")
 
-    def _names_memory(self, pod: Pod) -> bool:
-        return any(self.gpu_mem in container.limits for container, _ in pod.containers())
+    # -- what the limits say
 
-    def _all_on_one_card(self, pod: Pod) -> Request:
+    def _asks_memory(self, pod: Pod) -> bool:
+        return any(limit(container, self.gpu_mem) for container, _ in pod.containers())
+
+    def _cards_by_limits(self, pod: Pod) -> int:
+        """The number of cards that containers name beside their memory; 0 if none does."""
+        sharing = (container for container, _ in pod.containers() if limit(container, self.gpu_mem))
+        return min(max(limit(container, self.gpu_count) for container in sharing), MOST_CARDS)
+
+    def _shared(self, pod: Pod, cards: int) -> Request:
         parts = (
-            _share(container, life, units)
+            _share(container, life, ceil(min(units, MOST_UNITS) / cards), cards)
             for container, life in pod.containers()
             if (units := limit(container, self.gpu_mem))
         )
         return self.request(pod, parts, together=True)
+
+    def _whole(self, pod: Pod) -> Request:
+        parts = (
+            ContainerRequest(container.name, Part(count, whole=True), life)
+            for container, life in pod.containers()
+            if (count := limit(container, self.gpu_count))
+        )
+        return self.request(pod, parts)
+
+
+def _given(part: Part, gpu: Gpu, units: int, cards: NodeGpus) -> Slice:
+    """What a record says that a container has of a card, and no less than its part."""
+    asked = cut(part, gpu, cards.unit_mib)
+    return replace(asked, mib=max(asked.mib, min(units * cards.unit_mib, gpu.mib)))
 
 
 def _share(container: Container, life: Life, units: int, cards: int = 1) -> ContainerRequest:

@@ -5,10 +5,12 @@ from typing import Annotated
 
 import msgspec
 
-from aliquot.dialects.protocol import places
+from aliquot.dialects.protocol import card_numbers, places
 from aliquot.errors import BadRecord
 from aliquot.model import Gpu, Life, NodeGpus, Part, Placement, Pod, Request, peak
+from aliquot.model.records import PLACEMENT, read_placement
 
+IDX = "ALIYUN_COM_GPU_MEM_IDX"
 SEVERAL_CARDS = "scheduler.framework.gpushare."
 ALLOCATION = f"{SEVERAL_CARDS}allocation"
 """`{"<container index>":{"<gpu index>":<units>}}`, on pods that have several cards."""
@@ -21,14 +23,27 @@ _Number = Annotated[int, msgspec.Meta(ge=0, le=MOST_UNITS)]
 # -- records of several cards
 
 
-def read_allocation(text: str) -> Mapping[int, Sequence[int]]:
-    """The cards of each main container by its place; empty for a text that is no such record."""
+def read_allocation(text: str) -> Mapping[int, Mapping[int, int]]:
+    """The units of each main container, by its place, on each of its cards; empty for a text that is no such record."""
     try:
         record = msgspec.json.decode(text, type=dict[_Number, dict[_Number, _Number]])
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
         return {}
-    cards = {place: tuple(sorted(index for index, units in own.items() if units)) for place, own in record.items()}
+    cards = {place: {index: own[index] for index in sorted(own) if own[index]} for place, own in record.items()}
     return {place: own for place, own in cards.items() if own}
+
+
+def cards_recorded(pod: Pod) -> int:
+    """On how many cards a pod is, as our record says, else the originals'; 1 if none can be read."""
+    annotations = pod.metadata.annotations
+    try:
+        if PLACEMENT in annotations:
+            return len({part.uuid for part in read_placement(annotations[PLACEMENT]).slices()}) or 1
+        if by_place := read_allocation(annotations.get(ALLOCATION, "")):
+            return len({number for own in by_place.values() for number in own})
+        return len(card_numbers(IDX, annotations.get(IDX, "")))
+    except BadRecord:
+        return 1
 
 
 def deal(request: Request, numbers: Sequence[int]) -> Mapping[str, Sequence[int]]:

@@ -185,8 +185,11 @@ class Hami(Dialect):
         if not asked.cards and (asked.mib or asked.percent or asked.cores):
             raise refuse(self.gpu, "0 cards with a part of each; write 1, or leave the other fields out")
         check_priority(container, self.priority)
-        if self.gpu not in container.limits and (asked.mib or asked.percent or asked.cores):
-            raise refuse(self.gpu, "kubelet hands out what is counted there and nothing else; write 1 beside the parts")
+        parts = (self.gpumem, self.gpumem_percentage, self.gpucores)
+        if self.gpu not in container.limits and (part := next((p for p in parts if limit(container, p)), "")):
+            raise refuse(
+                part, f"kubelet hands out what {self.gpu} counts and nothing else; write {self.gpu}: 1 beside it"
+            )
 
     def wishes(self, pod: Pod) -> Wishes:
         written = pod.metadata.annotations

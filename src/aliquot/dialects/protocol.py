@@ -115,7 +115,8 @@ class Dialect(ABC):
         """What these containers of the pod ask for. Raises BadDemand if there are none."""
         asking = tuple(containers)
         if not asking:
-            written = ", ".join(f"{name}: {amount}" for name, amount in self._named(pod).items())
+            others = {name: amount for name, amount in self._named(pod).items() if name not in self.card_resources}
+            written = ", ".join(f"{name}: {amount}" for name, amount in others.items())
             raise BadDemand(
                 f"no container of the pod asks for more than 0 of {' or '.join(self.card_resources)}"
                 f"{'; it writes ' if written else ''}{written}"

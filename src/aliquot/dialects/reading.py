@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from aliquot.dialects.aliquot import Aliquot
 from aliquot.dialects.protocol import Dialect
 from aliquot.dialects.table import Dialects
@@ -43,8 +45,8 @@ class Holding:
     """What a bound pod holds of its node's cards.
 
     Where it cannot be told which card that is, `doubt` says why, and the pod is charged on every card that it may have:
-    whichever it has must not be sold again. `unnamed` is how many whole cards it has got from kubelet of which no record can tell
-    which they are; nothing is charged for them here.
+    whichever it has must not be sold again. `unnamed` is how many whole cards it has got from kubelet of which no
+    record can tell which they are; nothing is charged for them here.
     """
 
     placement: Placement
@@ -112,18 +114,17 @@ def holding_of(pod: Pod, cards: NodeGpus, dialects: Dialects) -> Holding | None:
     """What a bound pod holds; None without GPU. Raises BadDemand, and NotPlaced or BadRecord for a pod that has got
     nothing yet."""
     speaking = dialects.spoken_by(pod)
-    if not any(dialect.handed_over(pod) for dialect in speaking[1:] and speaking):
-        dialect = dialects.of(pod)
-        return _holding(pod, cards, dialect) if dialect else None
-    names = ", ".join(dialect.name for dialect in speaking)
-    return _in_doubt(pod, speaking, cards, f"the pod has got resources of several dialects ({names})")
+    if len(speaking) > 1 and any(dialect.handed_over(pod) for dialect in speaking):
+        names = ", ".join(dialect.name for dialect in speaking)
+        return _in_doubt(pod, speaking, cards, f"the pod has got resources of several dialects ({names})")
+    dialect = dialects.of(pod)
+    return _holding(pod, cards, dialect) if dialect else None
 
 
 def _holding(pod: Pod, cards: NodeGpus, dialect: Dialect) -> Holding:
     request = dialect.held(pod)
-    demand = Demand(dialect, request)
     try:
-        placement = placement_of(pod, demand, cards)
+        placement = placement_of(pod, Demand(dialect, request), cards)
     except (BadRecord, NotPlaced) as error:
         is_broken = isinstance(error, BadRecord) and dialect.handed_over(pod)
         if not dialect.names_cards and not is_broken:
@@ -131,21 +132,24 @@ def _holding(pod: Pod, cards: NodeGpus, dialect: Dialect) -> Holding:
         if not dialect.handed_over(pod):
             raise
         return _in_doubt(pod, [dialect], cards, str(error))
-    held, other = charges(placement, request), _other_record(pod, demand, cards)
+    held, other = charges(placement, request), _other_record(pod, dialect, cards)
     if other is None or {part.uuid for part in other.slices()} == held.keys():
         return Holding(placement, held)
     both = _most_of_both(held, charges(other, request))
     return Holding(placement, both, f"{PLACEMENT} and the record of dialect {dialect.name} name different cards")
 
 
-def _other_record(pod: Pod, demand: Demand, cards: NodeGpus) -> Placement | None:
+def _other_record(pod: Pod, dialect: Dialect, cards: NodeGpus) -> Placement | None:
     """What an original wrote on a pod that also has our record. We write both alike; an original may correct its own,
     and users may write either."""
-    if PLACEMENT not in pod.metadata.annotations:
+    annotations = dict(pod.metadata.annotations)
+    if annotations.pop(PLACEMENT, None) is None:
         return None
-    with suppress(BadRecord):
-        return _by_original(pod, demand, cards)
-    return None
+    alone = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=annotations))
+    try:
+        return placement_of(alone, Demand(dialect, dialect.held(alone)), cards)
+    except (BadRecord, NotPlaced):
+        return None
 
 
 def _most_of_both(one: Mapping[str, Charge], other: Mapping[str, Charge]) -> Mapping[str, Charge]:
@@ -199,21 +203,13 @@ def placement_of(pod: Pod, demand: Demand, cards: NodeGpus) -> Placement:
     where the demand is no firmer than the record.
     """
     record = pod.metadata.annotations.get(PLACEMENT)
-    if record is not None:
-        return _checked(pod, demand, read_placement(record), PLACEMENT, cards)
-    placement = _by_original(pod, demand, cards)
+    if record is None:
+        placement = demand.dialect.read_back(pod, cards)
+        key = f"the record of dialect {demand.dialect.name}"
+    else:
+        placement, key = read_placement(record), PLACEMENT
     if placement is None:
         raise NotPlaced(f"pod {pod.key} is on node {pod.spec.node_name} without a placement")
-    return placement
-
-
-def _by_original(pod: Pod, demand: Demand, cards: NodeGpus) -> Placement | None:
-    placement = demand.dialect.read_back(pod, cards)
-    key = f"the record of dialect {demand.dialect.name}"
-    return None if placement is None else _checked(pod, demand, placement, key, cards)
-
-
-def _checked(pod: Pod, demand: Demand, placement: Placement, key: str, cards: NodeGpus) -> Placement:
     if placement.node != pod.spec.node_name:
         raise BadRecord(f"{key} names node {placement.node}, but the pod is bound to {pod.spec.node_name}")
     if placement.dialect != demand.dialect.name:

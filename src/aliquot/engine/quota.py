@@ -11,9 +11,9 @@ from aliquot.engine.arrays import Bools
 from aliquot.engine.fleet import Fleet
 from aliquot.engine.quota_map import Measure, NamespaceQuota, Quotas
 from aliquot.engine.state import NodeState
-from aliquot.engine.usage import Amount, Census, Kind, Usage, amount_of, kind_of
+from aliquot.engine.usage import Amount, Census, Kind, Usage, amount_of, amounts_of, kind_of
 from aliquot.engine.whatif import closed
-from aliquot.model import Gpu, NodeGpus, Reason, Request, is_model, peak
+from aliquot.model import Charge, Gpu, NodeGpus, Reason, Request, is_model, peak
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +74,20 @@ class Decision:
             return ""
         lines = self.lines(cards, gpu)
         return "; ".join(line.text() for line in lines if line.missing) if lines else self._names_only()
+
+    def exceeded(self, cards: NodeGpus, charges: Mapping[str, Charge]) -> str:
+        """Which limit a placement would pass, with the numbers; "" if none. An init container that got a card of its
+        own counts here, where before it was taken for one that shares the others'."""
+        if self.quota is None:
+            return ""
+        added = list(amounts_of(cards, charges))
+        for measure, limits in self.quota.limits.items():
+            for name, limit in limits.items():
+                needs = sum((_in(measure, amount, kind) for kind, amount in added if _names(name, kind)), Fraction())
+                line = Line(name, measure, self._used(name, measure), needs, limit)
+                if needs and line.missing:
+                    return line.text()
+        return ""
 
     def permits(self, state: NodeState) -> NodeState:
         """The node as far as the quota opens it: the other cards are closed."""

@@ -57,7 +57,7 @@ _UNKNOWN_CARD = 1
 """Size of a card that the node does not have (any more): what is held of it counts as all of it."""
 
 
-def _held(cards: NodeGpus, charges: Mapping[str, Charge]) -> Iterable[tuple[Kind, Amount]]:
+def amounts_of(cards: NodeGpus, charges: Mapping[str, Charge]) -> Iterable[tuple[Kind, Amount]]:
     for uuid, charge in charges.items():
         gpu = cards.by_uuid.get(uuid)
         if gpu is None or not gpu.mib:
@@ -82,7 +82,7 @@ class Usage:
     def add(self, uid: str, namespace: str, cards: NodeGpus, charges: Mapping[str, Charge]) -> None:
         """What a pod holds on a node, claimed or bound; what it was known to hold there before is replaced."""
         self.remove(uid, cards.node)
-        counted = tuple((kind, amount) for kind, amount in _held(cards, charges) if amount != Amount())
+        counted = tuple((kind, amount) for kind, amount in amounts_of(cards, charges) if amount != Amount())
         if not counted:
             return
         held = _Held(namespace, counted)

@@ -11,6 +11,8 @@ import pytest
 from aliquot.agent.handover import PATIENCE
 from aliquot.dialects.gpushare import ASSIGNED, ASSUME_TIME, CONTAINER, DEV, IDX, POD
 from aliquot.errors import Refused
+from aliquot.model import Pod
+from aliquot.model.kubernetes import PodStatus
 from aliquot.model.records import PLACEMENT
 from tests.factories import container_manifest, make_cards
 from tests.fakes import answer, until
@@ -370,3 +372,38 @@ async def test_a_pod_that_the_original_placed_is_served_by_its_own_annotation(no
     pod = await node.admitted(card=None)
     node.show(node.annotated(pod, **{IDX: "1"}))
     assert (await node.start(pod))["NVIDIA_VISIBLE_DEVICES"] == "GPU-n1-1"
+
+
+# -- what a user writes on a running pod
+
+
+def runs(pod: Pod) -> Pod:
+    """kubelet has reported that its container runs."""
+    return msgspec.structs.replace(
+        pod, status=msgspec.convert({"containerStatuses": [{"name": "main", "state": {"running": {}}}]}, PodStatus)
+    )
+
+
+@pytest.mark.parametrize("mark", ["", "false"])
+async def test_a_pod_that_runs_counts_after_a_restart_though_its_mark_is_wiped(node: AgentNode, mark: str) -> None:
+    first = await node.admitted("first", 10)
+    await node.start(first)
+    node.show(runs(node.annotated(first, **{ASSIGNED: mark})))
+    await node.restart_agent()
+    second = await node.admitted("second", 10)
+    assert "would over-commit this node: card GPU-n1-0 has 5120 MiB" in await node.refusal(second)
+
+
+async def test_a_pod_that_runs_with_two_dialects_counts_on_every_card(node: AgentNode) -> None:
+    limits = {"aliyun.com/gpu-mem": "10", "tencent.com/vcuda-core": "50", "tencent.com/vcuda-memory": "1"}
+    node.show(runs(node.make("odd", containers=[{"name": "main", "resources": {"limits": limits}}], card=None)))
+    assert "would over-commit this node" in await node.refusal(await node.admitted("second", 10, card=1))
+
+
+async def test_a_pod_is_marked_though_an_init_container_without_gpu_has_run_before(node: AgentNode) -> None:
+    pod = await node.admitted(initContainers=[container_manifest("fetch", None)])
+    status = {"initContainerStatuses": [{"name": "fetch", "state": {"terminated": {}}}]}
+    node.show(msgspec.structs.replace(pod, status=msgspec.convert(status, PodStatus)))
+    await node.start(pod)
+    (patch,) = node.patches()
+    assert patch["metadata"]["annotations"][ASSIGNED] == "true"

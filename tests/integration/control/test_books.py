@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from aliquot.control.books import Books
-from aliquot.dialects import Demand
-from aliquot.errors import BadDemand
+from aliquot.dialects import Demand, Dialects, standard_dialects
+from aliquot.dialects.gpushare import GpuShare
+from aliquot.errors import BadConfig, BadDemand, NoRoom
 from aliquot.model import Charge, Gpu, NodeGpus, Pod, Reason
 from aliquot.model.records import INVENTORY, PLACEMENT, write_inventory, write_placement
-from tests.factories import make_gpu, make_node, make_pod
+from tests.factories import container_manifest, make_gpu, make_node, make_pod
 
 POOL = {"tkestack.io/gpu-pool": "public"}
 
@@ -37,6 +38,10 @@ def claim(books: Books, *args: Any, **fields: Any) -> Demand:
     assert placement is not None
     books.claim(asked.request, placement)
     return asked
+
+
+def native(name: str) -> dict[str, Any]:
+    return container_manifest(name, None, resources={"limits": {"aliquot.io/gpu": "1"}})
 
 
 def nvidia(count: int, **fields: Any) -> Pod:
@@ -75,6 +80,22 @@ def test_a_quota_counts_what_is_claimed_and_gives_it_back_when_the_claim_is_drop
     assert books.judge(first).refusal("n1") is None, "a pod's own claim counts against it"
     books.drop_claim(first.request.uid, "n1")
     assert books.judge(demand(books)).refusal("n1") is None
+
+
+def test_an_init_container_on_a_card_of_its_own_does_not_pass_the_quota() -> None:
+    books = Books()
+    see(books)
+    for index, cores in ((0, 40), (1, 10)):
+        taken = {"aliquot.io/cores": str(cores), "aliquot.io/uuid": f"GPU-n1-{index}"}
+        claim(books, namespace="others", containers=[native("main")], metadata={"annotations": taken})
+    books.quotas.read('{"default": {"cores": {"T4": 80}}}')
+    sizes = {"cores.aliquot.io/main": "60", "cores.aliquot.io/init": "80", "aliquot.io/gpu-policy": "binpack"}
+    asked = demand(books, containers=[native("main")], initContainers=[native("init")], metadata={"annotations": sizes})
+    placement = books.judge(asked).placement("n1")
+    assert placement is not None
+    assert len({part.uuid for part in placement.slices()}) == 2, "the case is about two cards"
+    with pytest.raises(NoRoom, match="T4: 0 of 80 % of cores used, the pod needs 140"):
+        books.claim(asked.request, placement)
 
 
 def test_a_claim_that_expires_is_free_again_for_cards_and_quota() -> None:
@@ -121,6 +142,14 @@ def test_a_pod_chooses_its_policies_by_annotation() -> None:
 def test_a_policy_that_is_none_is_a_bad_demand_that_names_the_annotation(key: str) -> None:
     with pytest.raises(BadDemand, match=f"{key}: 'best' is no policy; there are .*binpack"):
         Books().demand_of(make_pod(metadata={"annotations": {key: "best"}}))
+
+
+def test_a_dialect_whose_default_policy_is_none_stops_the_start() -> None:
+    class Misspelt(GpuShare):
+        gpu_policy = "tihgtest"
+
+    with pytest.raises(BadConfig, match="dialect gpushare, gpu_policy: 'tihgtest' is no policy"):
+        Books(Dialects({**standard_dialects(), "gpushare": Misspelt()}))
 
 
 # -- explanations and preemption
@@ -219,3 +248,128 @@ def test_mig_instances_that_nobody_names_count_as_instances(limits: dict[str, st
     asked = {"limits": {f"nvidia.com/{name}": count for name, count in limits.items()}}
     books.see_pod(make_pod(containers=[{"name": "main", "resources": asked}], node="n1"))
     assert sorted(books.ledger.used("n1")) == held
+
+
+# -- what runs is charged, whatever its owner writes on it after the fact
+
+FULL = Charge(100, 16384, shares=1)
+RUNNING = {"phase": "Running", "containerStatuses": [{"name": "main", "state": {"running": {}}}]}
+ON_0 = (
+    '{"v":1,"node":"n1","dialect":"%s","containers":{"main":[{"uuid":"GPU-0","index":0,"minor":0,"cores":0,"mib":1}]}}'
+)
+ON_BOTH = (
+    '{"v":1,"node":"n1","dialect":"%s","containers":{"main":['
+    '{"uuid":"GPU-0","index":0,"minor":0,"cores":100,"mib":16384},'
+    '{"uuid":"GPU-1","index":1,"minor":1,"cores":100,"mib":16384}]}}'
+)
+
+
+def used_after_a_restart(
+    limits: dict[str, str], annotations: dict[str, str], labels: dict[str, str] | None = None
+) -> dict[str, Charge]:
+    """What fresh books charge for one pod that runs."""
+    books = Books()
+    see(books, *(make_gpu(index, uuid=f"GPU-{index}", minor=index, mib=16384, slots=10) for index in range(2)))
+    metadata = {"annotations": annotations, "labels": labels or {}}
+    container = {"name": "main", "resources": {"limits": limits}}
+    books.see_pod(make_pod(containers=[container], metadata=metadata, node="n1", status=RUNNING))
+    return dict(books.ledger.used("n1"))
+
+
+def everywhere(charge: Charge) -> dict[str, Charge]:
+    return {"GPU-0": charge, "GPU-1": charge}
+
+
+MEM, COUNT, CORE, BLOCKS = (
+    "aliyun.com/gpu-mem",
+    "aliyun.com/gpu-count",
+    "tencent.com/vcuda-core",
+    "tencent.com/vcuda-memory",
+)
+TENCENT = {CORE: "50", BLOCKS: "4"}
+HAMI = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000"}
+FOUR = Charge(0, 4096, shares=1)
+REWRITTEN: list[Any] = [
+    pytest.param({MEM: "4"}, {}, {}, everywhere(FOUR), id="gpushare: all keys are gone"),
+    pytest.param({MEM: "4"}, {"ALIYUN_COM_GPU_MEM_ASSIGNED": "false"}, {}, everywhere(FOUR), id="gpushare: no mark"),
+    pytest.param(TENCENT, {}, {}, everywhere(Charge(50, 1024, shares=1)), id="tencent: all keys are gone"),
+    pytest.param(HAMI, {}, {}, everywhere(Charge(0, 3000, shares=1)), id="hami: all keys are gone"),
+    pytest.param(
+        HAMI, {"hami.io/bind-phase": "failed"}, {}, everywhere(Charge(0, 3000, shares=1)), id="hami: another phase"
+    ),
+    pytest.param(
+        {COUNT: "2"}, {PLACEMENT: ON_BOTH % "gpushare"}, {COUNT: "x"}, everywhere(FULL), id="label: no number"
+    ),
+    pytest.param({COUNT: "2"}, {PLACEMENT: ON_BOTH % "gpushare"}, {COUNT: "1"}, everywhere(FULL), id="label: fewer"),
+    pytest.param(
+        {COUNT: "2"}, {PLACEMENT: ON_0 % "gpushare"}, {COUNT: "1"}, everywhere(FULL), id="and a record of one"
+    ),
+    pytest.param({MEM: "8"}, {PLACEMENT: "junk"}, {COUNT: "8"}, everywhere(Charge(0, 8192, shares=1)), id="divided"),
+    pytest.param(
+        {MEM: "8"}, {PLACEMENT: ON_0 % "gpushare"}, {COUNT: "8"}, {"GPU-0": Charge(0, 8192, shares=1)}, id="one"
+    ),
+    pytest.param({"nvidia.com/gpu": "1"}, {PLACEMENT: "junk"}, {}, everywhere(FULL), id="nvidia: a broken record"),
+    pytest.param(
+        {"aliquot.io/gpu": "1"},
+        {PLACEMENT: "junk", "aliquot.io/cores": "1"},
+        {},
+        everywhere(FULL),
+        id="aliquot: shrunk",
+    ),
+    pytest.param(
+        {"aliquot.io/gpu": "2"}, {PLACEMENT: ON_0 % "aliquot"}, {}, everywhere(FULL), id="aliquot: one card of two"
+    ),
+    pytest.param(
+        {"keti.com/mpsgpu": "1"}, {"GPUrequest": "1Mi"}, {}, everywhere(Charge(100, 16384, slots=10)), id="keti: shrunk"
+    ),
+    pytest.param(
+        {MEM: "4", CORE: "50", BLOCKS: "4"}, {}, {}, everywhere(Charge(50, 5120, shares=2)), id="two dialects at once"
+    ),
+    pytest.param({MEM: "4", CORE: "0"}, {"ALIYUN_COM_GPU_MEM_IDX": "1"}, {}, {"GPU-1": FOUR}, id="none of the second"),
+    pytest.param(
+        {MEM: "4"},
+        {"ALIYUN_COM_GPU_MEM_IDX": "1", PLACEMENT: ON_0 % "gpushare"},
+        {},
+        everywhere(FOUR),
+        id="a forged one",
+    ),
+]
+
+
+@pytest.mark.parametrize(("limits", "annotations", "labels", "used"), REWRITTEN)
+def test_a_running_pod_is_never_charged_less_than_it_may_have(
+    limits: dict[str, str], annotations: dict[str, str], labels: dict[str, str], used: dict[str, Charge]
+) -> None:
+    assert used_after_a_restart(limits, annotations, labels) == used
+
+
+def test_a_mark_that_is_taken_away_does_not_make_a_record_provisional_again() -> None:
+    books = Books()
+    see(books)
+    for index in ("0", "1"):
+        annotations = {"ALIYUN_COM_GPU_MEM_IDX": index, "ALIYUN_COM_GPU_MEM_ASSIGNED": "false"}
+        books.see_pod(make_pod(uid="a", node="n1", metadata={"annotations": annotations}, status=RUNNING))
+        assert list(books.ledger.used("n1")) == ["GPU-n1-0"]
+
+
+def test_a_claim_of_a_pod_that_comes_back_with_a_broken_record_is_kept_for_good() -> None:
+    books = Books()
+    see(books)
+    asked = demand(books)
+    placement = books.judge(asked).placement("n1")
+    assert placement is not None
+    books.claim(asked.request, placement, until=10.0)
+    held = books.ledger.used("n1")
+    books.see_pod(
+        make_pod(uid=asked.request.uid, node="n1", metadata={"annotations": {PLACEMENT: "junk"}}, status=RUNNING)
+    )
+    assert books.is_settled(asked.request.uid, "n1")
+    assert books.expire(10.0) == []
+    assert books.ledger.used("n1") == held
+
+
+def test_a_node_that_names_an_absurd_capacity_has_no_cards() -> None:
+    books = Books()
+    capacity = {CORE: "100", BLOCKS: "9223372036854775807"}
+    books.see_node(make_node("n1", capacity=capacity))
+    assert books.cards("n1").gpus == ()

@@ -109,7 +109,7 @@ ADOPTED: list[Any] = [
     pytest.param({IDX: "1", POD: "3"}, {1: 3}, id="a pod that the original placed is adopted"),
     pytest.param({IDX: "1", POD: "77"}, {1: 3}, id="it is charged what it asks for, whatever the annotation says"),
     pytest.param({PLACEMENT: record()}, {0: 3}, id="a pod that we placed is adopted"),
-    pytest.param({PLACEMENT: record(), IDX: "1"}, {0: 3}, id="our record wins over the original's"),
+    pytest.param({PLACEMENT: record(), IDX: "1"}, {0: 3, 1: 3}, id="two records that disagree: both count"),
     pytest.param({PLACEMENT: record(mib=0)}, {0: 3}, id="a part of nothing counts as what it asks for"),
     pytest.param({PLACEMENT: record(mib=1)}, {0: 3}, id="a part too small counts as what it asks for"),
     pytest.param({PLACEMENT: record(mib=5120)}, {0: 3}, id="a part too large counts as what it asks for"),

@@ -255,6 +255,6 @@ async def test_a_pod_is_told_which_resource_kubelet_has_too_few_of(room: Room, s
 
 async def test_a_pod_that_no_plug_in_can_serve_is_told_what_to_ask_for(room: Room, scheduler: Scheduler) -> None:
     await room.add_node()
-    pod = await room.add_pod(containers=limits(**{"nvidia.com/gpumem": "1000"}))
+    pod = await room.add_pod(containers=limits(**{"nano-gpu/gpu-percent": "20"}))
     await scheduler.place_pending()
-    assert "ask for nvidia.com/gpu" in why_waiting(room, pod)
+    assert "ask for elastic-gpu/gpu-percent" in why_waiting(room, pod)

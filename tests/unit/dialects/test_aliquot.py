@@ -161,9 +161,33 @@ def test_annotations_say_what_the_pod_wishes(words: dict[str, str], expected: Wi
 
 
 def test_wishes_are_read_on_pods_of_other_dialects_too() -> None:
-    demand = demand_of(make_pod(metadata={"annotations": named({"model": "A100", "unheard-of": "x"})}), DIALECTS)
+    demand = demand_of(
+        make_pod(metadata={"annotations": named({"model": "A100", "epoch": "7", "woken": "now"})}), DIALECTS
+    )
     assert demand is not None
     assert (demand.dialect.name, demand.request.wishes) == ("gpushare", Wishes(models=(ModelWish(("A100",)),)))
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        pytest.param("aliquot.io/modle", "aliquot.io/modle is unknown; do you mean aliquot.io/model", id="misspelt"),
+        pytest.param("aliquot.io/x", "aliquot.io/x is unknown; known are aliquot.io/{model, ", id="nothing near"),
+        pytest.param("aliquot.io/cores", "is for pods that ask for aliquot.io/gpu", id="a size"),
+        pytest.param("aliquot.io/together", "is for pods that ask for aliquot.io/gpu", id="together"),
+        pytest.param("memory.aliquot.io/main", "is for pods that ask for aliquot.io/gpu", id="a container's size"),
+        pytest.param("modle.aliquot.io/main", "do you mean aliquot.io/model", id="a wish for a container"),
+        pytest.param("model.aliquot.io/main", "do you mean aliquot.io/model", id="one that is spelt well"),
+    ],
+)
+def test_on_pods_of_other_dialects_only_wishes_are_ours(key: str, text: str) -> None:
+    with pytest.raises(BadDemand, match=f"annotation {key}.*{text}"):
+        demand_of(make_pod(metadata={"annotations": {key: "1"}}), DIALECTS)
+
+
+@pytest.mark.parametrize("key", ["notaliquot.io/modle", "modle", "aliquot.io.example/modle"])
+def test_keys_of_others_are_left_alone(key: str) -> None:
+    assert demand_of(make_pod(metadata={"annotations": {key: "1"}}), DIALECTS)
 
 
 # -- what is refused

@@ -366,6 +366,41 @@ def test_a_pod_that_the_original_placed_is_adopted() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("keys", "held"),
+    [
+        pytest.param({"elastic-gpu": "0", "elasticgpu.io": "0"}, ["GPU-n1-0"], id="on one card"),
+        pytest.param({"elastic-gpu": "0", "elasticgpu.io": "1"}, ["GPU-n1-0", "GPU-n1-1"], id="on two"),
+    ],
+)
+def test_a_container_that_others_let_ask_in_two_generations_holds_all_of_its_cards(
+    keys: dict[str, str], held: list[str]
+) -> None:
+    limits = {"elastic-gpu/gpu-percent": 20, "elasticgpu.io/gpu-core": 30, "elasticgpu.io/gpu-memory": 100}
+    annotations = {KEYS[prefix][0]: "true" for prefix in keys} | {f"{KEYS[p][1]}c0": text for p, text in keys.items()}
+    holding = holding_of(pod_of([asking("c0", limits)], annotations, node="n1"), make_cards(), standard_dialects())
+    assert holding is not None
+    assert holding.charges == dict.fromkeys(held, Charge(100, 15360, shares=1))
+
+
+def test_containers_of_two_generations_hold_their_own() -> None:
+    containers = [asking("c0", {"elastic-gpu/gpu-percent": 20}), asking("c1", {"elasticgpu.io/gpu-core": 30})]
+    annotations = {KEYS[prefix][0]: "true" for prefix in ("elastic-gpu", "elasticgpu.io")}
+    annotations |= {"elastic-gpu/container-c0": "0", "elasticgpu.io/container-c1": "0"}
+    holding = holding_of(pod_of(containers, annotations, node="n1"), make_cards(), standard_dialects())
+    assert holding is not None
+    assert holding.charges == {"GPU-n1-0": Charge(50, 3072, shares=2)}
+
+
+@pytest.mark.parametrize(
+    ("units", "unit_mib"), [pytest.param(100, 1024, id="100 units are GiB"), pytest.param(101, 1, id="101 are MiB")]
+)
+def test_the_unit_of_a_node_of_the_oldest_generation_follows_from_its_size(units: int, unit_mib: int) -> None:
+    cards = ELASTIC.capacity(make_node(capacity={"nano-gpu.io/gpu-core": 100, "nano-gpu.io/gpu-memory": units}))
+    assert cards is not None
+    assert (cards.unit_mib, cards.gpus[0].mib) == (unit_mib, units * unit_mib)
+
+
 SIZES = (15360, 16276, 40960, 81920)
 Choice = tuple[int, int, list[int]]
 """Percent, MiB and the indexes of the cards of one container; no card for one without GPU."""

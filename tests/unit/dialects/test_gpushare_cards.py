@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aliquot.dialects import Demand, demand_of, placement_of, standard_dialects
+from aliquot.dialects import Demand, demand_of, holding_of, placement_of, standard_dialects
 from aliquot.dialects.gpushare import ASSIGNED, ASSUME_TIME, CONTAINER, DEV, IDX, POD
 from aliquot.dialects.gpushare_records import ALLOCATION
 from aliquot.errors import AliquotError, BadDemand, BadRecord
@@ -243,7 +243,9 @@ def gib(amount: int, shares: int = 1) -> Charge:
 READ: list[Any] = [
     pytest.param({ALLOCATION: '{"0":{"1":4,"3":4}}'}, {1: gib(4), 3: gib(4)}, id="an allocation"),
     pytest.param({ALLOCATION: '{"0":{"1":4,"3":4}}', IDX: "0,1"}, {1: gib(4), 3: gib(4)}, id="it wins over the index"),
-    pytest.param({ALLOCATION: '{"0":{"1":99,"3":1}}'}, {1: gib(4), 3: gib(4)}, id="sizes follow from the demand"),
+    pytest.param(
+        {ALLOCATION: '{"0":{"1":99,"3":1}}'}, {1: gib(15), 3: gib(4)}, id="the larger one of record and demand"
+    ),
     pytest.param({ALLOCATION: '{"0":{"1":4,"2":0,"3":4}}'}, {1: gib(4), 3: gib(4)}, id="nothing of a card is nothing"),
     pytest.param({ALLOCATION: "{", IDX: "0,1"}, {0: gib(4), 1: gib(4)}, id="bad JSON: the index"),
     pytest.param({ALLOCATION: '{"0":{"x":4}}', IDX: "0,1"}, {0: gib(4), 1: gib(4)}, id="a card in words: the index"),
@@ -251,6 +253,8 @@ READ: list[Any] = [
     pytest.param({ALLOCATION: "{}", IDX: "0,1"}, {0: gib(4), 1: gib(4)}, id="an empty one: the index"),
     pytest.param({ALLOCATION: '{"0":{"-1":4}}', IDX: "0,1"}, {0: gib(4), 1: gib(4)}, id="negative: the index"),
     pytest.param({IDX: "0,1"}, {0: gib(4), 1: gib(4)}, id="a list of indexes"),
+    pytest.param({ALLOCATION: '{"0":{"1":8}}'}, {1: gib(8)}, id="an allocation of one card"),
+    pytest.param({ALLOCATION: '{"0":{"1":8}}', IDX: "1"}, {1: gib(8)}, id="an allocation beside a single index"),
     pytest.param({IDX: "2"}, {2: gib(8)}, id="one index: the original, which knows no number of cards"),
 ]
 
@@ -268,7 +272,6 @@ def test_a_pod_that_others_placed_on_several_cards_is_read_back(
         pytest.param({ALLOCATION: '{"0":{"1":4,"9":4}}'}, f"{ALLOCATION} names card 9", id="an allocation"),
         pytest.param({IDX: "0,9"}, f"{IDX} names card 9", id="a list"),
         pytest.param({IDX: "0,0"}, f"{IDX}: '0,0' is not a list of different", id="a card twice"),
-        pytest.param({ALLOCATION: '{"0":{"1":8}}'}, "names 1 cards for container main, which asks for 2", id="too few"),
     ],
 )
 def test_a_record_that_cannot_be_is_refused_by_its_key(annotations: dict[str, str], text: str) -> None:
@@ -314,6 +317,54 @@ def test_a_running_pod_that_rewrites_its_label_holds_at_least_what_it_got(label:
     held = charged(pod(label=label, annotations={PLACEMENT: record}, node="n1"))
     assert held.keys() == {0, 1}
     assert all(charge.mib >= 4096 for charge in held.values())
+
+
+@pytest.mark.parametrize("label", ["4", "8"])
+def test_a_label_that_was_rewritten_does_not_divide_what_ack_has_placed(label: str) -> None:
+    record = {ALLOCATION: '{"0":{"1":1,"3":1}}'}
+    assert charged(pod(label=label, annotations=record, node="n1")) == {1: gib(4), 3: gib(4)}
+
+
+@pytest.mark.parametrize("label", [None, "x", "1", "2", "7"])
+@pytest.mark.parametrize("mem", [None, 0])
+def test_a_running_pod_keeps_its_whole_cards_whatever_a_label_says(label: str | None, mem: int | None) -> None:
+    containers = [asking(mem=mem, count=2)]
+    record = write_placement(placed(GPUSHARE.demand(pod(*containers)), FOUR, main=(0, 1)))
+    for annotations in ({PLACEMENT: record}, {ALLOCATION: '{"0":{"0":15,"1":15}}'}):
+        held = charged(pod(*containers, label=label, annotations=annotations, node="n1"))
+        assert held == dict.fromkeys((0, 1), Charge(100, 15360, shares=1))
+
+
+def test_a_label_does_not_let_a_record_name_fewer_cards_than_the_limits() -> None:
+    record = write_placement(make_placement(FOUR, 0, main=1))
+    for containers in ([asking(count=2)], [asking(mem=8, count=2)]):
+        with pytest.raises(BadRecord, match="names 1 cards for container main, which asks for 2"):
+            charged(pod(*containers, label="1", annotations={PLACEMENT: record}, node="n1"))
+
+
+def test_one_whole_card_of_a_single_index_is_read_back() -> None:
+    for containers in ([asking(count=1)], [asking(mem=0, count=1)]):
+        bound = pod(*containers, annotations={IDX: "3"}, node="n1")
+        assert charged(bound) == {3: Charge(100, 15360, shares=1)}
+
+
+@pytest.mark.parametrize(
+    ("containers", "label", "charge"),
+    [
+        pytest.param([asking(mem=8)], "8", gib(8), id="a label divides nothing"),
+        pytest.param([asking(mem=8)], None, gib(8), id="memory"),
+        pytest.param([asking(mem=8, count=2)], None, gib(8), id="nor do the limits: all of it may be on one card"),
+        pytest.param([asking(count=2)], "x", Charge(100, 15360, shares=1), id="whole cards"),
+        pytest.param([asking("main", mem=9), asking("b", mem=9)], None, gib(15, 2), id="no more than the card has"),
+    ],
+)
+def test_a_running_pod_without_a_record_is_charged_by_its_limits_on_every_card(
+    containers: list[dict[str, Any]], label: str | None, charge: Charge
+) -> None:
+    running = {"phase": "Running", "containerStatuses": [{"name": "main", "state": {"running": {}}}]}
+    held = holding_of(pod(*containers, label=label, node="n1", status=running), make_cards(), DIALECTS)
+    assert held is not None
+    assert held.charges == dict.fromkeys(make_cards().by_uuid, charge)
 
 
 # -- everything that can be asked

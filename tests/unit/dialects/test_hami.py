@@ -68,8 +68,6 @@ PARTS: list[Any] = [
     pytest.param({GPU: 2, MEM: "3000", CORES: "30"}, Part(2, 30, Memory(3000)), id="memory and cores of two cards"),
     pytest.param({GPU: 1, PERCENT: 50}, Part(1, 0, Memory(50, Unit.PERCENT)), id="a percentage"),
     pytest.param({GPU: 1, CORES: 30}, Part(1, 30, ALL), id="cores: all memory"),
-    pytest.param({MEM: 3000}, Part(1, 0, Memory(3000)), id="no count: one card"),
-    pytest.param({CORES: 30}, Part(1, 30, ALL), id="only cores: all memory of one card"),
     pytest.param({GPU: 1, PERCENT: 100}, Part(1, 100, ALL, whole=True), id="all memory, no word on cores: whole"),
     pytest.param({GPU: 1, PERCENT: 100, CORES: 0}, Part(1, 0, ALL), id="all memory, but no cores"),
     pytest.param({GPU: 1, PERCENT: 100, CORES: 40}, Part(1, 40, ALL), id="all memory, some cores"),
@@ -90,7 +88,11 @@ def test_a_container_gets_that_part_of_each_card(limits: dict[str, Any], part: P
 def test_containers_have_parts_of_their_own() -> None:
     pod = make_pod(
         containers=[asking({GPU: 1, MEM: 1}, "a"), asking({}, "plain"), asking({GPU: 1}, "whole")],
-        initContainers=[asking({}, "first"), asking({MEM: 2}, "i"), asking({MEM: 3}, "s", restartPolicy="Always")],
+        initContainers=[
+            asking({}, "first"),
+            asking({GPU: 1, MEM: 2}, "i"),
+            asking({GPU: 1, MEM: 3}, "s", restartPolicy="Always"),
+        ],
     )
     assert HAMI.demand(pod).containers == (
         ContainerRequest("i", Part(memory=Memory(2)), Life.INIT),
@@ -115,6 +117,8 @@ BAD: list[Any] = [
     pytest.param({CORES: 200}, f"{CORES}: 200 is more than a card has; .* more cards as {GPU}", id="200 cores"),
     pytest.param({MEM: 5, PRIORITY: 7}, f"{PRIORITY}: write 0 for high or 1 for low", id="a third priority"),
     pytest.param({GPU: "1Gi", MEM: 5}, f"{GPU}: 1073741824 is absurd; it counts cards", id="more cards than any node"),
+    pytest.param({MEM: 5}, f"{MEM}: kubelet hands out what {GPU} counts .* write {GPU}: 1 beside it", id="no count"),
+    pytest.param({CORES: 5}, f"{CORES}: kubelet .* write {GPU}: 1 beside it", id="only cores"),
     pytest.param(
         {MEM: 5, "nvidia.com/mig-1g.5gb": 1}, "mig-1g.5gb: MIG instances are whole", id="a part of an instance"
     ),
@@ -140,6 +144,9 @@ def test_none_of_it_is_no_demand_for_a_gpu() -> None:
         pytest.param({GPU: 1, CORES: 200}, Part(1, 100, ALL, whole=True), id="cores are clamped"),
         pytest.param({GPU: 1, PERCENT: 300, CORES: 1}, Part(1, 1, ALL), id="percent are clamped"),
         pytest.param({GPU: 1, MEM: 5, PERCENT: 5}, Part(1, 0, Memory(5)), id="MiB win"),
+        pytest.param({MEM: 3000}, Part(1, 0, Memory(3000)), id="no count: one card"),
+        pytest.param({CORES: 30}, Part(1, 30, ALL), id="only cores: all memory of one card"),
+        pytest.param({GPU: 1, MEM: "9E"}, Part(1, 0, Memory(2**24)), id="absurd memory is bounded"),
     ],
 )
 def test_a_running_pod_holds_what_hami_made_of_its_demand(limits: dict[str, Any], part: Part) -> None:
@@ -151,7 +158,9 @@ def test_under_a_prefix_of_its_own_whole_cards_are_hami_s_too() -> None:
     whole = pod_of({"vgpu.example/gpu": 2})
     assert own.speaks(whole)
     assert own.demand(whole).containers[0].part == Part(2, 100, ALL, whole=True)
-    assert own.demand(pod_of({"vgpu.example/gpumem": 7})).containers[0].part == Part(1, 0, Memory(7))
+    assert own.demand(pod_of({"vgpu.example/gpu": 1, "vgpu.example/gpumem": 7})).containers[0].part == Part(
+        1, 0, Memory(7)
+    )
     assert not own.speaks(pod_of({GPU: 1, MEM: 3000}))
     assert [resource.name for resource in own.resources][:2] == ["vgpu.example/gpu", "vgpu.example/gpumem"]
 
@@ -249,16 +258,20 @@ DEVICES: list[Any] = [
         "GPU-n1-1,NVIDIA,3000,30:GPU-n1-0,NVIDIA,3000,30:;",
         id="two cards",
     ),
-    pytest.param(pod_of({}, {MEM: 5}, {}), [[1]], ";GPU-n1-1,NVIDIA,5,0:;;", id="containers without GPU have a place"),
     pytest.param(
-        pod_of({MEM: 5}, inits=[{}, {MEM: 7}]),
+        pod_of({}, {GPU: 1, MEM: 5}, {}), [[1]], ";GPU-n1-1,NVIDIA,5,0:;;", id="containers without GPU have a place"
+    ),
+    pytest.param(
+        pod_of({GPU: 1, MEM: 5}, inits=[{}, {GPU: 1, MEM: 7}]),
         [[1], [0]],
         ";GPU-n1-1,NVIDIA,7,0:;GPU-n1-0,NVIDIA,5,0:;",
         id="init containers come first",
     ),
-    pytest.param(pod_of({PERCENT: 50}), [[0]], f"GPU-n1-0,NVIDIA,{T4 // 2},0:;", id="percent become MiB"),
-    pytest.param(pod_of({PERCENT: 100}), [[0]], f"GPU-n1-0,NVIDIA,{T4},100:;", id="a whole card"),
-    pytest.param(pod_of({MEM: 3000, CORES: 100}), [[0]], "GPU-n1-0,NVIDIA,3000,100:;", id="all cores, some memory"),
+    pytest.param(pod_of({GPU: 1, PERCENT: 50}), [[0]], f"GPU-n1-0,NVIDIA,{T4 // 2},0:;", id="percent become MiB"),
+    pytest.param(pod_of({GPU: 1, PERCENT: 100}), [[0]], f"GPU-n1-0,NVIDIA,{T4},100:;", id="a whole card"),
+    pytest.param(
+        pod_of({GPU: 1, MEM: 3000, CORES: 100}), [[0]], "GPU-n1-0,NVIDIA,3000,100:;", id="all cores, some memory"
+    ),
 ]
 
 
@@ -279,7 +292,7 @@ def test_the_annotations_are_those_of_the_original(pod: Pod, indexes: list[list[
 
 
 def test_a_node_s_name_that_is_no_label_is_left_out_of_the_labels() -> None:
-    cards, pod = make_cards("n" * 64), pod_of({MEM: 5})
+    cards, pod = make_cards("n" * 64), pod_of({GPU: 1, MEM: 5})
     request = HAMI.demand(pod)
     assert HAMI.labels(pod, request, placed(request.containers, [[0]], cards), cards) == {}
 
@@ -287,9 +300,9 @@ def test_a_node_s_name_that_is_no_label_is_left_out_of_the_labels() -> None:
 @pytest.mark.parametrize(
     ("containers", "left"),
     [
-        pytest.param([{MEM: 5}], ";;", id="one container"),
-        pytest.param([{MEM: 5}, {MEM: 5}], ";;;;", id="two"),
-        pytest.param([{}, {MEM: 5}, {}], ";;;;", id="one of three"),
+        pytest.param([{GPU: 1, MEM: 5}], ";;", id="one container"),
+        pytest.param([{GPU: 1, MEM: 5}, {GPU: 1, MEM: 5}], ";;;;", id="two"),
+        pytest.param([{}, {GPU: 1, MEM: 5}, {}], ";;;;", id="one of three"),
     ],
 )
 def test_the_list_of_cards_to_hand_over_is_left_as_the_original_leaves_it(
@@ -300,14 +313,14 @@ def test_the_list_of_cards_to_hand_over_is_left_as_the_original_leaves_it(
 
 
 def test_the_marks_of_the_hand_over_are_those_of_the_original() -> None:
-    marks = HAMI.hand_over_marks(pod_of({MEM: 5}), 17)
+    marks = HAMI.hand_over_marks(pod_of({GPU: 1, MEM: 5}), 17)
     assert marks.keys() == {"hami.io/bind-phase", TO_ALLOCATE}
-    assert HAMI.handed_over(pod_of({MEM: 5}, annotations=marks))
-    assert not HAMI.handed_over(pod_of({MEM: 5}, annotations={"hami.io/bind-phase": "allocating"}))
+    assert HAMI.handed_over(pod_of({GPU: 1, MEM: 5}, annotations=marks))
+    assert not HAMI.handed_over(pod_of({GPU: 1, MEM: 5}, annotations={"hami.io/bind-phase": "allocating"}))
 
 
 def test_every_key_that_is_written_is_one_that_users_may_not_write() -> None:
-    cards, pod = make_cards(), pod_of({MEM: 5})
+    cards, pod = make_cards(), pod_of({GPU: 1, MEM: 5})
     request = HAMI.demand(pod)
     placement = placed(request.containers, [[0]], cards)
     written = {
@@ -320,7 +333,7 @@ def test_every_key_that_is_written_is_one_that_users_may_not_write() -> None:
 
 def test_a_container_finds_what_hami_core_obeys() -> None:
     cards = make_cards(unit_mib=1)
-    pod = pod_of({GPU: 2, MEM: 3000, CORES: 30, PRIORITY: 1}, {MEM: 5})
+    pod = pod_of({GPU: 2, MEM: 3000, CORES: 30, PRIORITY: 1}, {GPU: 1, MEM: 5})
     request = HAMI.demand(pod)
     placement = placed(request.containers, [[1, 0], [0]], cards)
     assert HAMI.environment(pod, request, "c0", placement, cards) == {
@@ -365,7 +378,7 @@ READ: list[Any] = [
 def test_an_original_s_record_is_read_back(
     annotations: dict[str, str], expected: dict[str, list[str]] | str | None
 ) -> None:
-    pod = pod_of({MEM: 5}, annotations=annotations, node="n1")
+    pod = pod_of({GPU: 1, MEM: 5}, annotations=annotations, node="n1")
     if isinstance(expected, str):
         with pytest.raises(BadRecord, match=expected):
             HAMI.read_back(pod, make_cards(unit_mib=1))
@@ -377,7 +390,7 @@ def test_an_original_s_record_is_read_back(
 
 
 def test_a_record_from_before_hami_counted_init_containers_is_read_back() -> None:
-    pod = pod_of({}, {MEM: 5}, inits=[{}], annotations={ALLOCATED: ";GPU-n1-1,NVIDIA,5,0:;"}, node="n1")
+    pod = pod_of({}, {GPU: 1, MEM: 5}, inits=[{}], annotations={ALLOCATED: ";GPU-n1-1,NVIDIA,5,0:;"}, node="n1")
     placement = HAMI.read_back(pod, make_cards(unit_mib=1))
     assert placement is not None
     assert [part.uuid for part in placement.containers["c1"]] == ["GPU-n1-1"]
@@ -387,7 +400,7 @@ LIMITS = st.one_of(
     st.just({}),
     st.builds(
         lambda cards, memory, cores: {**cards, **memory, **cores},
-        st.sampled_from([{}, {GPU: "1"}, {GPU: "2"}]),
+        st.sampled_from([{GPU: "1"}, {GPU: "2"}]),
         st.sampled_from([{MEM: "1"}, {MEM: "3000"}, {PERCENT: "7"}, {PERCENT: "100"}]),
         st.sampled_from([{}, {CORES: "0"}, {CORES: "33"}, {CORES: "100"}]),
     ),
@@ -398,7 +411,7 @@ LIMITS = st.one_of(
 def placed_pods(draw: st.DrawFn) -> tuple[Pod, Placement, NodeGpus]:
     cards = make_cards(mib=draw(st.lists(st.integers(3000, 81920), min_size=2, max_size=4)), unit_mib=1)
     mains, inits = draw(st.lists(LIMITS, max_size=3)), draw(st.lists(LIMITS, max_size=2))
-    pod = pod_of({MEM: "5"}, *mains, inits=inits, node="n1")
+    pod = pod_of({GPU: 1, MEM: "5"}, *mains, inits=inits, node="n1")
     containers = HAMI.demand(pod).containers
     indexes = [draw(st.permutations(range(len(cards.gpus))))[: c.part.cards] for c in containers]
     return pod, placed(containers, indexes, cards), cards

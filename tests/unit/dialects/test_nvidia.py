@@ -68,6 +68,7 @@ def test_mig_instances_are_asked_for_by_profile(resource: str, profile: str) -> 
 
 BAD: list[Any] = [
     pytest.param({GPU: "x"}, {}, f"container main, limits, {GPU}: 'x' is not a Kubernetes quantity", id="a word"),
+    pytest.param({GPU: 1, "nvidia.com/priority": 5}, {}, "priority: write 0 for high or 1 for low", id="a priority"),
     pytest.param({GPU: "-1"}, {}, f"container main, limits, {GPU}: '-1' is negative", id="less than nothing"),
     pytest.param({GPU: "1Gi"}, {}, f"{GPU}: 1073741824 is absurd; it counts cards: write 1", id="more than any node"),
     pytest.param({GPU: 1, MIG: 1}, {}, f"{GPU}: the pod also asks for {MIG}", id="cards and instances"),
@@ -86,9 +87,10 @@ def test_a_bad_demand_is_refused_with_the_field_and_what_to_write_instead(
         demand_of(pod_of(limits, annotations), DIALECTS)
 
 
-def test_none_of_it_is_no_demand_for_a_gpu() -> None:
+@pytest.mark.parametrize("none", ["0", "0.0", "0k", 0])
+def test_none_of_it_is_no_demand_for_a_gpu(none: Any) -> None:
     """As charts write it, and as the original takes it."""
-    pod = pod_of({GPU: "0"})
+    pod = pod_of({GPU: none})
     assert demand_of(pod, DIALECTS) is None
     with pytest.raises(BadDemand, match=f"more than 0 of {GPU}"):
         NVIDIA.demand(pod)

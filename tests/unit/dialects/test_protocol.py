@@ -2,14 +2,16 @@
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
-from aliquot.dialects import Dialect, plain_number, sample, standard_dialects
+from aliquot.dialects import Dialect, equal_cards, plain_number, sample, standard_dialects
+from aliquot.dialects.table import OURS
 from aliquot.errors import BadDemand
-from aliquot.model import ContainerRequest, NodeGpus, Part
-from tests.factories import make_cards, make_gpu, make_pod
+from aliquot.model import ContainerRequest, NodeGpus, Part, Pod
+from tests.factories import make_cards, make_gpu, make_node, make_pod
 
-DIALECTS = standard_dialects()
+DIALECTS = {kind.name: standard_dialects()[kind.name] for kind in OURS}
 SERVED = [
     pytest.param(dialect, resource.name, id=resource.name)
     for dialect in DIALECTS.values()
@@ -48,6 +50,32 @@ def test_a_card_that_is_cut_into_instances_is_not_offered_and_these_only_where_t
     instances = {"MIG-1"} if dialect.name == "aliquot" or resource == "nvidia.com/mig-1g.5gb" else set()
     cards = set() if resource.startswith("nvidia.com/mig-") else {"GPU-n1-0"}
     assert offered == cards | instances
+
+
+@pytest.mark.parametrize(
+    ("mib", "count"),
+    [
+        pytest.param(0, 0, id="nothing"),
+        pytest.param(1, 2, id="the least"),
+        pytest.param(2**24, 2, id="the most"),
+        pytest.param(2**24 + 1, 0, id="more than any card has"),
+    ],
+)
+def test_cards_of_an_absurd_size_are_none(mib: int, count: int) -> None:
+    cards = equal_cards(make_node(), 2, mib)
+    assert len(cards.gpus if cards else ()) == count
+
+
+@pytest.mark.parametrize("name", ["gpushare", "tencent", "hami", "elastic", "keti", "aliquot", "nvidia"])
+@pytest.mark.parametrize("state", ["running", "terminated"])
+def test_a_pod_that_runs_has_its_cards_whatever_became_of_the_mark(name: str, state: str) -> None:
+    dialect = DIALECTS[name]
+    manifest = {**dialect.sample_pod(), "status": {}}
+    assert not dialect.handed_over(msgspec.convert(manifest, Pod))
+    (container,) = manifest["spec"]["containers"]
+    statuses = [{"name": container["name"], "state": {state: {}}}]
+    for kind in ("containerStatuses", "initContainerStatuses"):
+        assert dialect.handed_over(msgspec.convert({**manifest, "status": {kind: statuses}}, Pod))
 
 
 @pytest.mark.parametrize(

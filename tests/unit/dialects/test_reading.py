@@ -3,6 +3,7 @@
 # ruff: noqa: ARG002 - a dialect is told more than each one needs
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from aliquot.dialects import Demand, Dialect, Dialects, Resource, cards_of, demand_of, holding_of, placement_of
 from aliquot.dialects.aliquot import Aliquot
 from aliquot.dialects.gpushare import ASSIGNED, IDX, GpuShare
+from aliquot.dialects.keti import Keti
 from aliquot.dialects.protocol import equal_cards
 from aliquot.dialects.tencent import Tencent
 from aliquot.errors import BadDemand, BadRecord, NotPlaced
@@ -219,12 +221,53 @@ def aliquot_pod(annotations: Mapping[str, str], cards: int = 1, **fields: Any) -
     return make_pod(containers=containers, metadata={"annotations": said}, node="n1", **fields)
 
 
-def test_our_record_comes_before_the_dialect_s_own() -> None:
-    slices = {"main": (cut(Part(), make_gpu(0), 1024),)}
-    ours = {PLACEMENT: write_placement(Placement("n1", "gpushare", slices))}
-    held = holding_of(make_pod(metadata={"annotations": ours | {IDX: "1"}}, node="n1"), make_cards(), DIALECTS)
+def shared(*indexes: int, **forged: Any) -> dict[str, str]:
+    """Our record on a gpushare pod."""
+    slices = tuple(replace(cut(Part(), make_gpu(index), 1024), **forged) for index in indexes)
+    return {PLACEMENT: write_placement(Placement("n1", "gpushare", {"main": slices}))}
+
+
+THREE = Charge(0, 3072, shares=1)
+TWO_RECORDS: list[Any] = [
+    pytest.param(shared(0) | {IDX: "0"}, ["GPU-n1-0"], "", id="they agree, as we write them"),
+    pytest.param(shared(0) | {IDX: "1"}, ["GPU-n1-0", "GPU-n1-1"], "name different cards", id="they do not"),
+    pytest.param(shared(0, uuid="n1/0") | {IDX: "0"}, ["GPU-n1-0"], "", id="the name from before the inventory"),
+    pytest.param(shared(0, minor=9, index=1) | {IDX: "0"}, ["GPU-n1-0"], "", id="wrong numbers beside the uuid"),
+    pytest.param(shared(0) | {IDX: "9"}, ["GPU-n1-0"], "", id="the original's cannot be read"),
+    pytest.param(shared(0), ["GPU-n1-0"], "", id="ours alone"),
+]
+
+
+@pytest.mark.parametrize(("annotations", "held_on", "doubt"), TWO_RECORDS)
+def test_of_two_records_that_name_different_cards_both_are_charged(
+    annotations: dict[str, str], held_on: list[str], doubt: str
+) -> None:
+    held = holding_of(make_pod(metadata={"annotations": annotations}, node="n1"), make_cards(), DIALECTS)
     assert held is not None
-    assert held.charges == {"GPU-n1-0": Charge(0, 3072, shares=1)}
+    assert held.charges == dict.fromkeys(held_on, THREE)
+    assert doubt in held.doubt
+    assert bool(doubt) is bool(held.doubt)
+    assert [part.uuid for part in held.placement.slices()] == ["GPU-n1-0"], "our record says where the pod is shown"
+
+
+def test_what_an_original_put_on_one_card_is_not_made_less_by_a_label_and_a_record_of_ours() -> None:
+    metadata = {"annotations": shared(0, 1) | {IDX: "0"}, "labels": {"aliyun.com/gpu-count": "2"}}
+    held = holding_of(make_pod(gpu_mem=8, metadata=metadata, node="n1"), make_cards(), DIALECTS)
+    assert held is not None
+    assert held.charges == {"GPU-n1-0": Charge(0, 8192, shares=1), "GPU-n1-1": Charge(0, 4096, shares=1)}
+
+
+def test_a_card_of_both_records_is_charged_with_the_larger_part_of_each_measure() -> None:
+    """gpu-manager has corrected where two whole cards are: one of the two is another one."""
+    cards = make_cards(mib=(15360,) * 3)
+    slices = tuple(cut(Part(whole=True), gpu, 1024) for gpu in cards.gpus[:2])
+    written = {PLACEMENT: write_placement(Placement("n1", "tencent", {"main": slices}))}
+    corrected = written | {"tencent.com/predicate-gpu-idx-0": "4,5", "tencent.com/gpu-assigned": "true"}
+    containers = [container_manifest(gpu_mem=None, resources={"limits": {"tencent.com/vcuda-core": "200"}})]
+    pod = make_pod(containers=containers, metadata={"annotations": corrected}, node="n1")
+    held = holding_of(pod, cards, Dialects({"tencent": Tencent()}))
+    assert held is not None
+    assert held.charges == dict.fromkeys(cards.by_uuid, Charge(100, 15360, shares=1))
 
 
 def test_without_our_record_the_dialect_s_own_is_read() -> None:
@@ -274,7 +317,10 @@ def test_a_pod_that_runs_with_such_a_record_is_charged_on_every_card(fields: dic
     cards = make_cards()
     held = holding_of(aliquot_pod(record(cards, 0, **fields), status=RUNNING), cards, DIALECTS)
     assert held is not None
-    assert held.charges == dict.fromkeys(cards.by_uuid, Charge(10, 0, shares=1))
+    whole = Charge(100, 15360, shares=1)
+    assert held.charges == dict.fromkeys(cards.by_uuid, whole), (
+        "what its annotations ask for now, it may have rewritten"
+    )
     assert text.removeprefix(f"{PLACEMENT} ") in held.doubt
     assert (held.placement.containers, held.unnamed) == ({}, 0)
 
@@ -309,7 +355,7 @@ def test_a_pod_that_has_got_nothing_yet_holds_nothing() -> None:
 def test_a_pod_that_runs_without_a_record_is_charged_on_every_card() -> None:
     held = holding_of(aliquot_pod({}, status=RUNNING), make_cards(), DIALECTS)
     assert held is not None
-    assert held.charges == {"GPU-n1-0": Charge(10, shares=1), "GPU-n1-1": Charge(10, shares=1)}
+    assert held.charges == dict.fromkeys(make_cards().by_uuid, Charge(100, 15360, shares=1))
     assert "without a placement" in held.doubt
 
 
@@ -324,12 +370,28 @@ def plain_pod(*counts: int, annotations: Mapping[str, str] | None = None, **fiel
     return make_pod(containers=containers, metadata={"annotations": annotations or {}}, node="n1", **fields)
 
 
-@pytest.mark.parametrize("status", [{"phase": "Pending"}, RUNNING], ids=["pending", "running"])
-@pytest.mark.parametrize("annotations", [{}, {PLACEMENT: "{"}], ids=["no record", "a bad record"])
+HAS_RUN = {"phase": "Running", "containerStatuses": [{"name": "c0", "state": {"running": {}}}]}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "status"),
+    [
+        pytest.param({}, {"phase": "Pending"}, id="no record, pending"),
+        pytest.param({}, HAS_RUN, id="no record, running"),
+        pytest.param({PLACEMENT: "{"}, {"phase": "Pending"}, id="a bad record, pending"),
+    ],
+)
 def test_cards_that_nobody_names_are_counted_not_charged(annotations: dict[str, str], status: dict[str, Any]) -> None:
     held = holding_of(plain_pod(2, 1, annotations=annotations, status=status), make_cards(), DIALECTS)
     assert held is not None
     assert (held.unnamed, held.charges, held.placement.containers) == (3, {}, {})
+
+
+def test_a_record_that_was_broken_does_not_make_the_cards_others() -> None:
+    held = holding_of(plain_pod(1, annotations={PLACEMENT: "junk"}, status=HAS_RUN), make_cards(), DIALECTS)
+    assert held is not None
+    assert (held.unnamed, held.charges) == (0, dict.fromkeys(make_cards().by_uuid, Charge(100, 15360, shares=1)))
+    assert "cannot be read" in held.doubt
 
 
 def test_an_init_container_gives_its_unnamed_cards_back() -> None:
@@ -360,12 +422,73 @@ def test_a_placement_of_the_original_may_name_more_cards_than_it_should() -> Non
 
 def test_no_forged_size_is_larger_than_the_card() -> None:
     cards = NodeGpus("n1", (Gpu("GPU-1", 0, 0, "T4", 15360),), 1024)
-    forged = {PLACEMENT: write_placement(Placement("n1", "aliquot", {"main": (Slice("GPU-1", 0, 0, 9999, 2**40, 9),)}))}
+    forged = {PLACEMENT: write_placement(Placement("n1", "aliquot", {"main": (Slice("GPU-1", 0, 0, 9999, 2**24, 9),)}))}
     bound = aliquot_pod(forged)
     demand = demand_of(bound, DIALECTS)
     assert demand is not None
     (part,) = placement_of(bound, Demand(demand.dialect, demand.request), cards).slices()
     assert part.charge == Charge(100, 15360, shares=1)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "asked", "counts"),
+    [
+        pytest.param(5, 2, 5, id="the record's"),
+        pytest.param(2, 5, 5, id="the demand's"),
+        pytest.param(99, 2, 10, id="no more than the card has"),
+    ],
+)
+def test_the_larger_number_of_slots_counts(recorded: int, asked: int, counts: int) -> None:
+    cards = NodeGpus("n1", (Gpu("GPU-1", 0, 0, "T4", 15360, slots=10),), 1024)
+    written = write_placement(Placement("n1", "aliquot", {"main": (Slice("GPU-1", 0, 0, 0, 0, recorded),)}))
+    bound = aliquot_pod({PLACEMENT: written, "aliquot.io/slots": str(asked)})
+    held = holding_of(bound, cards, DIALECTS)
+    assert held is not None
+    assert held.charges["GPU-1"].slots == counts
+
+
+def test_a_container_that_can_have_no_card_says_nothing_of_a_hand_over() -> None:
+    """An init container without GPU runs while the others still wait for their placement."""
+    status = {"phase": "Pending", "initContainerStatuses": [{"name": "fetch", "state": {"running": {}}}]}
+    waiting = make_pod(initContainers=[container_manifest("fetch", None)], node="n1", status=status)
+    with pytest.raises(NotPlaced):
+        holding_of(waiting, make_cards(), DIALECTS)
+
+
+BOTH_DIALECTS = {"resources": {"limits": {"aliyun.com/gpu-mem": "3", "aliquot.io/gpu": "1"}}}
+
+
+def test_a_pod_that_runs_with_two_dialects_is_charged_for_both_on_every_card() -> None:
+    """Whoever let it in: it has what it asks for, and nobody can say where."""
+    containers = [{"name": "main", "resources": {"limits": {"aliyun.com/gpu-mem": "3", "keti.com/mpsgpu": "1"}}}]
+    metadata = {"annotations": {IDX: "0", "UUID": "GPU-n1-1"}}
+    dialects = Dialects({"gpushare": GpuShare(), "tencent": Tencent(), "keti": Keti()})
+    pod = make_pod(containers=containers, metadata=metadata, node="n1", status=RUNNING)
+    held = holding_of(pod, make_cards(), dialects)
+    assert held is not None
+    assert held.charges == dict.fromkeys(make_cards().by_uuid, Charge(100, 15360, shares=2))
+    assert "several dialects (gpushare, keti)" in held.doubt
+
+
+def test_one_that_has_got_nothing_is_charged_nothing() -> None:
+    pod = make_pod(containers=[{"name": "main", **BOTH_DIALECTS}], node="n1")
+    with pytest.raises(BadDemand, match="several dialects"):
+        holding_of(pod, make_cards(), DIALECTS)
+
+
+def test_a_dialect_in_which_it_gets_no_card_adds_nothing() -> None:
+    limits = {"aliyun.com/gpu-mem": "3", "tencent.com/vcuda-memory": "8"}
+    pod = make_pod(containers=[{"name": "main", "resources": {"limits": limits}}], node="n1", status=RUNNING)
+    held = holding_of(pod, make_cards(), Dialects({"gpushare": GpuShare(), "tencent": Tencent()}))
+    assert held is not None
+    assert held.charges == dict.fromkeys(make_cards().by_uuid, THREE)
+
+
+def test_none_of_a_dialect_is_not_a_second_one() -> None:
+    limits = {"resources": {"limits": {"aliyun.com/gpu-mem": "3", "plain.example/card": "0"}}}
+    demand = demand_of(make_pod(containers=[{"name": "main", **limits}]), DIALECTS)
+    assert demand is not None
+    assert demand.dialect.name == "gpushare"
 
 
 def test_two_dialects_in_one_pod_are_refused() -> None:

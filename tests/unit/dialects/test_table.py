@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from aliquot.dialects import Dialect, make_dialects, standard_dialects
+from aliquot.dialects.table import OURS
 from aliquot.errors import BadConfig
 
+OUR_DIALECTS = [standard_dialects()[kind.name] for kind in OURS]
 ROOT = Path(__file__).parents[3]
 Bring = Callable[[str], None]
 
@@ -45,6 +47,8 @@ def test_a_dialect_of_another_package_is_found(bring: Bring) -> None:
     bring(WHOLE)
     assert make_dialects()["theirs"].resource == "theirs.example/gpu-mem"
     assert make_dialects({"theirs": "other.example"})["theirs"].resource == "other.example/gpu-mem"
+    with pytest.raises(BadConfig, match="gpushare and theirs would both have the resource aliyun.com/gpu-mem"):
+        make_dialects({"theirs": "aliyun.com"})
 
 
 @pytest.mark.parametrize(
@@ -78,13 +82,37 @@ def test_a_prefix_for_a_dialect_that_is_not_there_is_refused() -> None:
         make_dialects({"nobody": "x.example"})
 
 
-@pytest.mark.parametrize("prefix", ["a/b", "a b", "\u00e4.example", "x.example/"])
+@pytest.mark.parametrize(
+    "prefix", ["a/b", "a b", "\u00e4.example", "x.example/", ".", "-", "a..b", "a-.b", "-a", "A.example", "x" * 254]
+)
 def test_a_prefix_that_makes_no_resource_name_is_refused(prefix: str) -> None:
     with pytest.raises(BadConfig, match="prefix of dialect gpushare"):
         make_dialects({"gpushare": prefix})
 
 
-@pytest.mark.parametrize("dialect", standard_dialects().values(), ids=lambda dialect: dialect.name)
+def test_the_longest_prefix_is_taken() -> None:
+    assert make_dialects({"gpushare": "x" * 253})["gpushare"].prefix == "x" * 253
+
+
+@pytest.mark.parametrize(
+    ("prefixes", "text"),
+    [
+        pytest.param(
+            {"aliquot": "nvidia.com"}, "aliquot and nvidia would both have the resource nvidia.com/gpu", id="another's"
+        ),
+        pytest.param({"nvidia": "x.example", "hami": "x.example"}, "nvidia and hami .* x.example/gpu", id="a new one"),
+    ],
+)
+def test_a_prefix_that_gives_two_dialects_one_resource_is_refused(prefixes: dict[str, str], text: str) -> None:
+    with pytest.raises(BadConfig, match=text):
+        make_dialects(prefixes)
+
+
+def test_dialects_may_share_a_prefix_but_no_resource() -> None:
+    assert make_dialects({"gpushare": "x.example", "tencent": "x.example", "hami": "y.example"})
+
+
+@pytest.mark.parametrize("dialect", OUR_DIALECTS, ids=lambda dialect: dialect.name)
 def test_every_dialect_declares_itself(dialect: Dialect) -> None:
     assert dialect.resources
     assert dialect.resource == dialect.resources[0].name
@@ -93,12 +121,12 @@ def test_every_dialect_declares_itself(dialect: Dialect) -> None:
 
 
 def test_no_two_resources_use_one_socket() -> None:
-    resources = [resource for dialect in standard_dialects().values() for resource in dialect.resources]
+    resources = [resource for dialect in OUR_DIALECTS for resource in dialect.resources]
     served = {(resource.name, resource.socket) for resource in resources if resource.socket}
     assert len({socket for _, socket in served}) == len(served)
 
 
-@pytest.mark.parametrize("dialect", standard_dialects().values(), ids=lambda dialect: dialect.name)
+@pytest.mark.parametrize("dialect", OUR_DIALECTS, ids=lambda dialect: dialect.name)
 def test_every_dialect_is_in_the_overview_and_has_a_page_that_shows_its_example(dialect: Dialect) -> None:
     overview = (ROOT / "docs" / "dialects" / "README.md").read_text()
     assert f"[{dialect.name}]({dialect.name}.md)" in overview

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aliquot.dialects import holding_of, standard_dialects
+from aliquot.dialects import demand_of, holding_of, standard_dialects
 from aliquot.dialects.tencent import Tencent
 from aliquot.errors import BadDemand, BadRecord
 from aliquot.model import Charge, ContainerRequest, Life, Memory, NodeGpus, Part, Placement, Pod, Reason, charges, cut
@@ -189,6 +189,11 @@ def test_the_mark_of_the_hand_over_is_that_of_the_original() -> None:
     assert TENCENT.hand_over_marks(pod_of(asking("a", 50, 4)), 17) == {ASSIGNED: "true"}
     assert TENCENT.handed_over(pod_of(asking("a", 50, 4), annotations={ASSIGNED: "true"}))
     assert not TENCENT.handed_over(pod_of(asking("a", 50, 4), annotations={ASSIGNED: "false"}))
+
+
+def test_the_field_that_was_written_is_named_where_it_asks_for_nothing() -> None:
+    with pytest.raises(BadDemand, match=f"more than 0 of {CORE}; it writes {MEMORY}: 0"):
+        demand_of(pod_of(asking("a", None, 0)), standard_dialects())
 
 
 def test_every_key_that_is_written_is_guarded() -> None:

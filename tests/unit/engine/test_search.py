@@ -2,14 +2,11 @@
 up."""
 
 import random
-from collections.abc import Callable, Sequence
-from itertools import combinations, product
+from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from aliquot.engine.packing import pack
+from aliquot.engine import Fleet, judge
 from aliquot.engine.puzzle import Puzzle, puzzle_of
 from aliquot.engine.search import Found, arrange, search, works
 from aliquot.engine.state import NodeState
@@ -156,6 +153,27 @@ def test_cards_of_one_container_are_joined_by_nvlink() -> None:
     assert arrange(state, three) is None
 
 
+def test_links_that_only_one_side_tells_of_join() -> None:
+    gpus = (make_gpu(0, mib=100, links=(Link(make_gpu(1).uuid, 150),)), make_gpu(1, mib=100))
+    state = NodeState(NodeGpus("n1", gpus, 1), {})
+    request = pod(Part(cards=2, memory=Memory(1)))
+    joined = Request("u", "p", "aliquot", request.containers, wishes=Wishes(topology=Topology.NVLINK))
+    assert indexes(arrange(state, joined)) == [(0, 1)]
+
+
+def test_containers_that_share_connected_cards_each_get_connected_ones() -> None:
+    """The first and the second card are only joined by the third."""
+    state = node_state([100] * 3, pairs=groups((150, [[0, 2], [1, 2]])))
+    containers = pod(Part(cards=3, memory=Memory(10)), Part(cards=2, memory=Memory(10))).containers
+    request = Request("u", "p", "gpushare", containers, together=True, wishes=Wishes(topology=Topology.NVLINK))
+    assert indexes(arrange(state, request)) == [(0, 1, 2), (0, 2)]
+    fleet = Fleet()
+    fleet.put(state.cards, state.used)
+    placement = judge(fleet, request).placement("n1")
+    assert placement is not None
+    assert [[part.index for part in slices] for slices in placement.containers.values()] == [[0, 1, 2], [0, 2]]
+
+
 @pytest.mark.parametrize("numa_nodes", [1, 2, 4])
 def test_eight_containers_of_cards_of_one_numa_node_are_packed_on_sixteen_cards(numa_nodes: int) -> None:
     """Each pair of containers fills its cards to the last MiB."""
@@ -250,44 +268,3 @@ def test_beyond_the_bound_what_greed_finds_is_still_found() -> None:
     found = search(crowd)
     assert found.cards is not None
     assert works(crowd, found.cards)
-
-
-# -- the exact programme against every way there is
-
-small_sizes = st.tuples(st.integers(0, 6), st.integers(0, 6), st.just(0))
-
-
-@st.composite
-def puzzles(draw: st.DrawFn) -> Puzzle:
-    free = draw(st.lists(small_sizes, min_size=1, max_size=4))
-    count = draw(st.integers(1, 4))
-    wants = [draw(st.integers(1, len(free))) for _ in range(count)]
-    needs = [draw(st.tuples(st.integers(0, 4), st.integers(0, 4), st.just(0))) for _ in range(count)]
-    lives = [draw(st.sampled_from([Life.MAIN, Life.MAIN, *Life])) for _ in range(count)]
-    made = puzzle(free, wants, needs)
-    return Puzzle(made.free, made.wants, made.needs, made.allowed, lives)
-
-
-def try_everything(puzzle: Puzzle) -> bool:
-    rows = range(len(puzzle.free))
-    return any(works(puzzle, way) for way in product(*(combinations(rows, want) for want in puzzle.wants)))
-
-
-@pytest.mark.parametrize(
-    "decide",
-    [
-        pytest.param(lambda puzzle: pack(puzzle).members is not None, id="programme"),
-        pytest.param(lambda puzzle: search(puzzle).cards is not None, id="search"),
-    ],
-)
-@given(puzzle=puzzles())
-def test_a_packing_is_found_exactly_if_there_is_one(decide: Callable[[Puzzle], bool], puzzle: Puzzle) -> None:
-    assert decide(puzzle) is try_everything(puzzle)
-
-
-def test_links_that_only_one_side_tells_of_join() -> None:
-    gpus = (make_gpu(0, mib=100, links=(Link(make_gpu(1).uuid, 150),)), make_gpu(1, mib=100))
-    state = NodeState(NodeGpus("n1", gpus, 1), {})
-    request = pod(Part(cards=2, memory=Memory(1)))
-    joined = Request("u", "p", "aliquot", request.containers, wishes=Wishes(topology=Topology.NVLINK))
-    assert indexes(arrange(state, joined)) == [(0, 1)]

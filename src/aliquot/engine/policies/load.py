@@ -32,7 +32,7 @@ class CoolestNodes(NodePolicy):
 
 def estimate(fleet: Fleet, settings: Settings) -> Floats:
     """How busy each card is now: measured, plus what was placed after the sample."""
-    # written so that NaN, a sample without a time and a time without a sample are all stale
-    fresh = np.isfinite(fleet.load) & (settings.now - fleet.load_at <= settings.stale_after)
+    # written so that NaN, a sample without a time, a time without a sample and one from the future are all stale
+    fresh = np.isfinite(fleet.load) & (np.abs(settings.now - fleet.load_at) <= settings.stale_after)
     busy = np.clip(np.where(fresh, fleet.load, NEUTRAL), 0.0, 1.0)
     return busy + np.where(fresh, np.maximum(fleet.placed_since, 0.0), 0.0)

@@ -21,7 +21,9 @@ class TightestNodes(NodePolicy):
 
     def score(self, outcome: Outcome) -> Floats:
         """The less memory the chosen cards are left with, the better."""
-        left = np.zeros(outcome.fleet.width)
-        for _, rows in outcome.views:
-            left -= np.take_along_axis(outcome.after_mib, rows, axis=0).sum(axis=0)
-        return left
+        if len(outcome.views) == 1:  # without an array of every card
+            ((view, rows),) = outcome.views
+            free = np.take_along_axis(view.free_mib, rows, axis=0).sum(axis=0)
+            return np.asarray(outcome.taken_mib - free, np.float64)
+        left = [np.take_along_axis(outcome.after_mib, rows, axis=0).sum(axis=0) for _, rows in outcome.views]
+        return np.asarray(-np.sum(left, axis=0), np.float64)

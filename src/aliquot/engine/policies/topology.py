@@ -29,11 +29,22 @@ class WellConnectedCards(GpuPolicy):
             left -= min(MOST_SETS, comb(len(nodes.rows), view.count))
             if left < 0:
                 break
+            if _is_even(nodes.wiring, nodes.rows):
+                ranks[np.array(nodes.rows, np.int64)[:, np.newaxis], nodes.columns] = 0
+                continue  # any set is as good: the next policy decides
             best = best_set(nodes.wiring, nodes.rows, view.count, topology)
             ranks[np.array(best, np.int64)[:, np.newaxis], nodes.columns] = 0
         if left < 0:
             _rank_the_rest(ranks, view)
         return ranks
+
+
+def _is_even(wiring: Wiring, rows: tuple[int, ...]) -> bool:
+    """Whether every pair of these cards is connected alike, or nothing is known of them."""
+    if not wiring.known:
+        return True
+    among = wiring.matrix[np.ix_(rows, rows)][~np.eye(len(rows), dtype=np.bool_)]
+    return bool((among == among[:1]).all())
 
 
 def _rank_the_rest(ranks: Ints, view: View) -> None:

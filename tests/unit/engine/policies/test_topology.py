@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aliquot.engine import judge
 from aliquot.engine.card_sets import best_score, best_set, connected, set_score
 from aliquot.engine.policies import GPU_POLICIES, NODE_POLICIES
 from aliquot.engine.state import NodeState
 from aliquot.engine.topology import Wiring, allows, wiring_of
-from aliquot.model import Link, NodeGpus, Topology, Wishes
+from aliquot.model import Link, Memory, NodeGpus, Part, Topology, Wishes
 from aliquot.model.links import NVLINK, Pcie
 from tests.factories import NODE, make_gpu
 from tests.states import groups, node_state, pod, shared, whole
@@ -151,14 +152,27 @@ def test_sets_of_sixteen_cards_are_all_looked_at() -> None:
     assert best_set(wired, tuple(range(16)), 8) == tuple(range(0, 16, 2))
 
 
+HALVES = groups((20, [range(16)]), (50, [range(8), range(8, 16)]))
+
+
 def test_on_many_nodes_good_sets_are_enough() -> None:
     """Every node has other cards left, so that looking at all sets of all nodes would take long."""
     states = [
-        node_state([1024] * 16, [(100, 1024 - (row == number) - (row == 0)) for row in range(16)], node=f"n{number}")
+        node_state(
+            [1024] * 16,
+            [(100, 1024 - (row == number) - (row == 0)) for row in range(16)],
+            node=f"n{number}",
+            pairs=HALVES,
+        )
         for number in range(1, 16)
     ]
     other = [
-        node_state([1024] * 16, [(100, 1024 - (row in (one, number))) for row in range(16)], node=f"m{number}-{one}")
+        node_state(
+            [1024] * 16,
+            [(100, 1024 - (row in (one, number))) for row in range(16)],
+            node=f"m{number}-{one}",
+            pairs=HALVES,
+        )
         for number, one in combinations(range(16), 2)
     ]
     fleet = fleet_of(*states, *other)
@@ -217,3 +231,11 @@ def test_a_best_score_is_that_of_an_empty_node() -> None:
     assert best_score(wiring(QUADS), 4) == 6 * 220
     assert best_score(wiring({}), 4) == 0
     assert np.array_equal(wiring(QUADS).matrix, wiring(QUADS).matrix.T)
+
+
+def test_where_all_sets_are_alike_the_next_policy_decides() -> None:
+    state = node_state([1024] * 4, [(100, 1024), (100, 1024), (50, 512), (50, 512)])
+    for policy in ("binpack", "topology,binpack"):
+        placement = judge(fleet_of(state), pod(Part(cards=2, cores=10, memory=Memory(100))), policy).placement("n1")
+        assert placement is not None
+        assert sorted(part.index for part in placement.slices()) == [2, 3]
