@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from aliquot.engine.one_node.search import arrange
 from aliquot.engine.policies import GPU_POLICIES
 from aliquot.engine.policies.elastic_percent import ascending, choose
-from aliquot.engine.search import arrange
 from aliquot.engine.view import PodPolicy
 from aliquot.model import Charge, Part
 from aliquot.model.selling import conflict

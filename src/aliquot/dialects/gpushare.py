@@ -12,11 +12,9 @@ from typing import Any
 from aliquot.dialects.gpushare_records import (
     ALLOCATION,
     ALLOCATION_ASSIGNED,
-    IDX,
     MOST_UNITS,
     SEVERAL_CARDS,
     cards_given,
-    cards_recorded,
     deal,
     indexes,
     read_allocation,
@@ -37,7 +35,7 @@ from aliquot.dialects.protocol import (
     plain_number,
     sample,
 )
-from aliquot.errors import BadDemand
+from aliquot.errors import BadDemand, BadRecord
 from aliquot.model import (
     Container,
     ContainerRequest,
@@ -56,8 +54,9 @@ from aliquot.model import (
     cut,
     peak,
 )
-from aliquot.model.records import PLACEMENT
+from aliquot.model.records import PLACEMENT, read_placement
 
+IDX = "ALIYUN_COM_GPU_MEM_IDX"
 DEV = "ALIYUN_COM_GPU_MEM_DEV"
 POD = "ALIYUN_COM_GPU_MEM_POD"
 CONTAINER = "ALIYUN_COM_GPU_MEM_CONTAINER"
@@ -130,7 +129,7 @@ class GpuShare(Dialect):
             return self._whole(pod)
         if self._is_on_the_one_card_of_the_original(pod):
             return self._shared(pod, 1)
-        labelled = cards_recorded(pod) if self.gpu_count in pod.metadata.labels else 1
+        labelled = _cards_recorded(pod) if self.gpu_count in pod.metadata.labels else 1
         return self._shared(pod, self._cards_by_limits(pod) or labelled)
 
     def demand_can_change(self, pod: Pod) -> bool:
@@ -291,6 +290,19 @@ class GpuShare(Dialect):
             if (count := limit(container, self.gpu_count))
         )
         return self.request(pod, parts)
+
+
+def _cards_recorded(pod: Pod) -> int:
+    """On how many cards a pod is, as our record says, else the originals'; 1 if none can be read."""
+    annotations = pod.metadata.annotations
+    try:
+        if PLACEMENT in annotations:
+            return len({part.uuid for part in read_placement(annotations[PLACEMENT]).slices()}) or 1
+        if by_place := read_allocation(annotations.get(ALLOCATION, "")):
+            return len({number for own in by_place.values() for number in own})
+        return len(card_numbers(IDX, annotations.get(IDX, "")))
+    except BadRecord:
+        return 1
 
 
 def _given(part: Part, gpu: Gpu, units: int, cards: NodeGpus) -> Slice:

@@ -5,12 +5,10 @@ from typing import Annotated
 
 import msgspec
 
-from aliquot.dialects.protocol import card_numbers, places
+from aliquot.dialects.protocol import places
 from aliquot.errors import BadRecord
 from aliquot.model import Gpu, Life, NodeGpus, Part, Placement, Pod, Request, peak
-from aliquot.model.records import PLACEMENT, read_placement
 
-IDX = "ALIYUN_COM_GPU_MEM_IDX"
 SEVERAL_CARDS = "scheduler.framework.gpushare."
 ALLOCATION = f"{SEVERAL_CARDS}allocation"
 """`{"<container index>":{"<gpu index>":<units>}}`, on pods that have several cards."""
@@ -31,19 +29,6 @@ def read_allocation(text: str) -> Mapping[int, Mapping[int, int]]:
         return {}
     cards = {place: {index: own[index] for index in sorted(own) if own[index]} for place, own in record.items()}
     return {place: own for place, own in cards.items() if own}
-
-
-def cards_recorded(pod: Pod) -> int:
-    """On how many cards a pod is, as our record says, else the originals'; 1 if none can be read."""
-    annotations = pod.metadata.annotations
-    try:
-        if PLACEMENT in annotations:
-            return len({part.uuid for part in read_placement(annotations[PLACEMENT]).slices()}) or 1
-        if by_place := read_allocation(annotations.get(ALLOCATION, "")):
-            return len({number for own in by_place.values() for number in own})
-        return len(card_numbers(IDX, annotations.get(IDX, "")))
-    except BadRecord:
-        return 1
 
 
 def deal(request: Request, numbers: Sequence[int]) -> Mapping[str, Sequence[int]]:

@@ -166,7 +166,7 @@ class Dialect(ABC):
     def handed_over(self, pod: Pod) -> bool:
         """Whether the node has given the pod its cards: a container runs with them, whatever became of the mark, which
         users can take away."""
-        return _has_run(pod) or self.is_marked(pod)
+        return pod.started or self.is_marked(pod)
 
     def is_marked(self, pod: Pod) -> bool:
         """Whether the dialect's own mark of a hand-over is on the pod; never in a dialect without one."""
@@ -218,17 +218,6 @@ def _is_more_than_none(amount: Quantity) -> bool:
         return whole(str(amount)) > 0
     except BadQuantity:
         return True
-
-
-def _has_run(pod: Pod) -> bool:
-    """Whether a container that may have cards runs or has run. One that names no extended resource has none: it may run
-    before the others have got theirs."""
-    without = {own.name for own, _ in pod.containers() if not any("/" in name for name in own.limits)}
-    statuses = (*(pod.status.container_statuses or ()), *(pod.status.init_container_statuses or ()))
-    return any(
-        status.name not in without and (status.state.running is not None or status.state.terminated is not None)
-        for status in statuses
-    )
 
 
 def limit(container: Container, resource: str) -> int:

@@ -1,16 +1,16 @@
 """The engine: a decision is a pure function of the Fleet and a request."""
 
 from aliquot.engine.arrays import Bools, Floats, Ints, Ranks
-from aliquot.engine.explain import Explanation, explain
 from aliquot.engine.fleet import Fleet
 from aliquot.engine.holder import Holder
 from aliquot.engine.judge import Judgement, check_policies, judge
 from aliquot.engine.preempt import Preemption, Victims, complete, preempt
-from aliquot.engine.quota import Decision, decide
-from aliquot.engine.quota_map import Quotas
+from aliquot.engine.quotas.quota import Decision, decide
+from aliquot.engine.quotas.quota_map import Quotas
+from aliquot.engine.quotas.usage import Census, Usage
 from aliquot.engine.state import NodeState
-from aliquot.engine.usage import Census, Usage
 from aliquot.engine.view import GpuPolicy, NodePolicy, Outcome, PodPolicy, Settings, View
+from aliquot.engine.why.explain import Explanation, explain
 
 __all__ = [
     "Fleet",

@@ -10,9 +10,9 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from aliquot.engine.quotas.usage import CardType, card_type
 from aliquot.engine.state import NodeState
 from aliquot.engine.topology import Wiring, wiring_of
-from aliquot.engine.usage import CardType, card_type
 from aliquot.model import CORES, Charge, Gpu, NodeGpus
 from aliquot.model.selling import left_of, mode_allows
 

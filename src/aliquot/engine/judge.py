@@ -5,15 +5,15 @@ from functools import cached_property
 
 import numpy as np
 
+from aliquot.engine.all_nodes.choosing import CardChoice, policy, score
+from aliquot.engine.all_nodes.plan import Plan, plan
+from aliquot.engine.all_nodes.question import Question
+from aliquot.engine.all_nodes.refusing import Refusing
+from aliquot.engine.all_nodes.room import Room, wanted
 from aliquot.engine.arrays import Bools, Floats
-from aliquot.engine.choosing import CardChoice, policy, score
 from aliquot.engine.fleet import Fleet
-from aliquot.engine.plan import Plan, plan
 from aliquot.engine.policies import GPU_POLICIES, NODE_POLICIES
-from aliquot.engine.question import Question
-from aliquot.engine.quota import Decision
-from aliquot.engine.refusing import Refusing
-from aliquot.engine.room import Room, wanted
+from aliquot.engine.quotas.quota import Decision
 from aliquot.engine.topology import in_reach
 from aliquot.engine.view import NodePolicy, Outcome, Settings
 from aliquot.errors import BadDemand, BadInput

@@ -10,9 +10,9 @@ from itertools import combinations
 from math import ceil, comb, inf
 
 from aliquot.engine.holder import Holder, freed, largest, largest_gone, without
-from aliquot.engine.obstacles import no_room, unwanted
 from aliquot.engine.state import NodeState
-from aliquot.engine.whatif import closed, fits
+from aliquot.engine.why.obstacles import no_room, unwanted
+from aliquot.engine.why.whatif import closed, fits
 from aliquot.model import Gpu, Request
 
 _MOST_HOLDERS = 64

@@ -110,9 +110,12 @@ class Pod(Object, frozen=True):
 
     @property
     def started(self) -> bool:
-        """A container of it runs, or has run."""
+        """A container that may have cards runs, or has run. One that names no extended resource has none: it may run
+        before the others have got theirs."""
+        without = {own.name for own, _ in self.containers() if not any("/" in name for name in own.limits)}
         statuses = [*(self.status.container_statuses or ()), *(self.status.init_container_statuses or ())]
-        return any(s.state.running is not None or s.state.terminated is not None for s in statuses)
+        own = (s.state for s in statuses if s.name not in without)
+        return any(state.running is not None or state.terminated is not None for state in own)
 
     def containers(self) -> Iterator[tuple[Container, Life]]:
         """Every container in the order in which kubelet starts them, with how its part counts."""

@@ -1,8 +1,8 @@
 """When a card is full: the one rule that engine, ledger and agent share.
 
 The engine has it a second time, for all cards at once: `Fleet` keeps which cards are open for which kind of part,
-`engine.room.takes` compares sizes, `engine.refusing` names the mode. tests/unit/engine/test_agreement.py keeps them
-equal, and test_explain.py the reasons.
+`engine.all_nodes.room` compares sizes, `engine.all_nodes.refusing` names the mode. tests/unit/engine/test_agreement.py
+keeps them equal, and test_explain.py the reasons.
 """
 
 from aliquot.model.charge import Charge

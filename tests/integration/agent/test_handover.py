@@ -396,7 +396,7 @@ async def test_a_pod_that_runs_counts_after_a_restart_though_its_mark_is_wiped(n
 
 async def test_a_pod_that_runs_with_two_dialects_counts_on_every_card(node: AgentNode) -> None:
     limits = {"aliyun.com/gpu-mem": "10", "tencent.com/vcuda-core": "50", "tencent.com/vcuda-memory": "1"}
-    node.show(runs(node.make("odd", containers=[{"name": "main", "resources": {"limits": limits}}], card=None)))
+    node.show(runs(node.make("odd", containers=[container_manifest(resources={"limits": limits})], card=None)))
     assert "would over-commit this node" in await node.refusal(await node.admitted("second", 10, card=1))
 
 

@@ -171,8 +171,8 @@ def test_wishes_are_read_on_pods_of_other_dialects_too() -> None:
 @pytest.mark.parametrize(
     ("key", "text"),
     [
-        pytest.param("aliquot.io/modle", "aliquot.io/modle is unknown; do you mean aliquot.io/model", id="misspelt"),
-        pytest.param("aliquot.io/x", "aliquot.io/x is unknown; known are aliquot.io/{model, ", id="nothing near"),
+        pytest.param("aliquot.io/modle", "is unknown; do you mean aliquot.io/model", id="misspelt"),
+        pytest.param("aliquot.io/x", "is unknown; known are aliquot.io/{model, ", id="nothing near"),
         pytest.param("aliquot.io/cores", "is for pods that ask for aliquot.io/gpu", id="a size"),
         pytest.param("aliquot.io/together", "is for pods that ask for aliquot.io/gpu", id="together"),
         pytest.param("memory.aliquot.io/main", "is for pods that ask for aliquot.io/gpu", id="a container's size"),

@@ -4,10 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aliquot.engine import Fleet, judge
-from aliquot.engine.obstacles import obstacle
-from aliquot.engine.room import Room, need_of, takes, wanted
-from aliquot.engine.search import arrange
+from aliquot.engine.all_nodes.room import Room, need_of, takes, wanted
+from aliquot.engine.one_node.search import arrange
 from aliquot.engine.state import NodeState
+from aliquot.engine.why.obstacles import obstacle
 from aliquot.model import Reason, Request
 from tests.unit.engine import plain
 from tests.unit.engine.shapes import node_states, requests

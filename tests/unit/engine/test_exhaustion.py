@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from aliquot.engine import Fleet, judge
-from aliquot.engine.search import arrange
+from aliquot.engine.one_node.search import arrange
 from aliquot.engine.state import NodeState
 from aliquot.model import Charge, ContainerRequest, Life, Memory, NodeGpus, Part, Request
 from tests.factories import make_gpu

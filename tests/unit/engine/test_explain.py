@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aliquot.engine.explain import Explanation, explain
-from aliquot.engine.findings import explain_node, node_reason
 from aliquot.engine.fleet import Fleet
 from aliquot.engine.holder import Holder
 from aliquot.engine.judge import judge
-from aliquot.engine.obstacles import obstacle
-from aliquot.engine.quota import Decision, decide
-from aliquot.engine.quota_map import Quotas
-from aliquot.engine.relax import Change
-from aliquot.engine.search import arrange
+from aliquot.engine.one_node.search import arrange
+from aliquot.engine.quotas.quota import Decision, decide
+from aliquot.engine.quotas.quota_map import Quotas
+from aliquot.engine.quotas.usage import Census, Usage
 from aliquot.engine.state import NodeState
-from aliquot.engine.usage import Census, Usage
-from aliquot.engine.whatif import fits, opened
+from aliquot.engine.why.explain import Explanation, explain
+from aliquot.engine.why.findings import explain_node, node_reason
+from aliquot.engine.why.obstacles import obstacle
+from aliquot.engine.why.relax import Change
+from aliquot.engine.why.whatif import fits, opened
 from aliquot.model import (
     Charge,
     ContainerRequest,

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from aliquot.engine.obstacles import Obstacle, obstacle
 from aliquot.engine.state import NodeState
+from aliquot.engine.why.obstacles import Obstacle, obstacle
 from aliquot.model import Charge, Memory, Mode, ModelWish, NodeGpus, Part, Reason, Request, Unit, Wishes
 from tests.factories import make_gpu
 from tests.states import pod, shared, whole

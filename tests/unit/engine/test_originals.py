@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from aliquot.engine import Fleet, PodPolicy, Ranks, Settings, View
-from aliquot.engine.choosing import CardChoice
-from aliquot.engine.originals import Originals
-from aliquot.engine.question import Question
-from aliquot.engine.room import Room, wanted
+from aliquot.engine.all_nodes.choosing import CardChoice
+from aliquot.engine.all_nodes.originals import Originals
+from aliquot.engine.all_nodes.question import Question
+from aliquot.engine.all_nodes.room import Room, wanted
 from aliquot.engine.state import NodeState
 from aliquot.model import Gpu, Request
 from tests.states import node_state, pod, shared

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aliquot.engine.packing import pack
-from aliquot.engine.puzzle import Puzzle, Size
-from aliquot.engine.search import search
+from aliquot.engine.one_node.packing import pack
+from aliquot.engine.one_node.puzzle import Puzzle, Size
+from aliquot.engine.one_node.search import search
 from aliquot.engine.topology import Wiring
 from aliquot.model import Life, Topology
 from aliquot.model.links import NVLINK

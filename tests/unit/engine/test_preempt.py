@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from aliquot.engine.holder import Holder, freed, without
 from aliquot.engine.preempt import cheapest, complete, preempt
 from aliquot.engine.state import NodeState
-from aliquot.engine.whatif import fits
+from aliquot.engine.why.whatif import fits
 from aliquot.model import Charge, ContainerRequest, Memory, NodeGpus, Part, Request, Unit
 from tests.factories import T4, make_cards, make_gpu
 

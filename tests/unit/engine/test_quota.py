@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aliquot.engine import Fleet, Judgement, judge
-from aliquot.engine.quota import Decision, decide
-from aliquot.engine.quota_map import Quotas
-from aliquot.engine.usage import Census, Usage, kind_of
+from aliquot.engine.quotas.quota import Decision, decide
+from aliquot.engine.quotas.quota_map import Quotas
+from aliquot.engine.quotas.usage import Census, Usage, kind_of
 from aliquot.model import Charge, ContainerRequest, Life, Memory, NodeGpus, Part, Reason, Request, Unit, Wishes
 from tests.factories import T4, make_gpu
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aliquot.engine.quota_map import Measure, NamespaceQuota, Quotas, read_quotas
+from aliquot.engine.quotas.quota_map import Measure, NamespaceQuota, Quotas, read_quotas
 from aliquot.errors import BadConfig
 
 GOOD = '{"foo": {"quota": {"M40": 8}, "pool": ["public"]}}'

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from aliquot.engine import Fleet, judge
-from aliquot.engine.puzzle import Puzzle, puzzle_of
-from aliquot.engine.search import Found, arrange, search, works
+from aliquot.engine.one_node.puzzle import Puzzle, puzzle_of
+from aliquot.engine.one_node.search import Found, arrange, search, works
 from aliquot.engine.state import NodeState
 from aliquot.model import Charge, ContainerRequest, Life, Link, Memory, NodeGpus, Part, Request, Topology, Wishes
 from tests.factories import make_gpu

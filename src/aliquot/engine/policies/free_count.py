@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from aliquot.engine.all_nodes.room import wanted_models
 from aliquot.engine.arrays import Floats
-from aliquot.engine.room import wanted_models
 from aliquot.engine.view import NodePolicy, Outcome
 
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from aliquot.engine.obstacles import no_room, unwanted
 from aliquot.engine.state import NodeState
+from aliquot.engine.why.obstacles import no_room, unwanted
 from aliquot.model import Charge, Gpu, Part, Request
 from aliquot.model.selling import left_of
 

@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aliquot.engine.choosing import CardChoice
+from aliquot.engine.all_nodes.choosing import CardChoice
+from aliquot.engine.all_nodes.plan import Plan, plan
+from aliquot.engine.all_nodes.question import Question
+from aliquot.engine.all_nodes.room import Room, wanted
 from aliquot.engine.fleet import Fleet
-from aliquot.engine.plan import Plan, plan
 from aliquot.engine.policies import GPU_POLICIES, NODE_POLICIES
 from aliquot.engine.policies.fragmentation import fragments
-from aliquot.engine.question import Question
-from aliquot.engine.room import Room, wanted
 from aliquot.engine.view import Outcome, Settings
 from aliquot.engine.workload import Shape, Workload
 from aliquot.model import Charge, ContainerRequest, Gpu, Life, Link, Memory, Mode, NodeGpus, Part, Request, Unit, Wishes

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from aliquot.engine.all_nodes.room import Room, need_of, takes, wanted
 from aliquot.engine.fleet import Fleet
 from aliquot.engine.policies import GPU_POLICIES
-from aliquot.engine.room import Room, need_of, takes, wanted
 from aliquot.engine.state import NodeState
 from aliquot.engine.view import Outcome, Settings, View
 from aliquot.model import Request

@@ -12,8 +12,8 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from aliquot.engine.puzzle import Puzzle
-from aliquot.engine.repair import mend
+from aliquot.engine.one_node.puzzle import Puzzle
+from aliquot.engine.one_node.repair import mend
 
 _MOST_CONTAINERS = 12
 _MOST_VECTORS = 1 << 62

@@ -5,10 +5,10 @@ from functools import cached_property
 
 import numpy as np
 
+from aliquot.engine.all_nodes.plan import Plan, plan
+from aliquot.engine.all_nodes.question import Question
+from aliquot.engine.all_nodes.room import Need, Room, need_of, wanted_cards, wanted_models
 from aliquot.engine.arrays import Bools
-from aliquot.engine.plan import Plan, plan
-from aliquot.engine.question import Question
-from aliquot.engine.room import Need, Room, need_of, wanted_cards, wanted_models
 from aliquot.model import CORES, Reason, Topology
 
 

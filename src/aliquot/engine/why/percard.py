@@ -1,7 +1,7 @@
 """One card and a whole pod: what keeps the card from taking the pod's part of it."""
 
-from aliquot.engine.obstacles import Obstacle, no_room
 from aliquot.engine.state import NodeState
+from aliquot.engine.why.obstacles import Obstacle, no_room
 from aliquot.model import Charge, Gpu, Reason, Request, peak_charge
 from aliquot.model.selling import conflict
 

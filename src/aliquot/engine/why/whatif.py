@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from aliquot.engine.obstacles import unwanted
-from aliquot.engine.percard import no_room_for_pod
-from aliquot.engine.puzzle import puzzle_of
-from aliquot.engine.search import search
+from aliquot.engine.one_node.puzzle import puzzle_of
+from aliquot.engine.one_node.search import search
 from aliquot.engine.state import NodeState
 from aliquot.engine.topology import groups, wiring_of
+from aliquot.engine.why.obstacles import unwanted
+from aliquot.engine.why.percard import no_room_for_pod
 from aliquot.model import Gpu, Request, Topology
 from aliquot.model.selling import left_of
 

@@ -11,13 +11,13 @@ from functools import cached_property
 
 import numpy as np
 
+from aliquot.engine.all_nodes.greedy import Greedy
+from aliquot.engine.all_nodes.originals import Originals
+from aliquot.engine.all_nodes.question import Question
+from aliquot.engine.all_nodes.room import need_of, takes, together
 from aliquot.engine.arrays import Bools, Ints, Ranks, enough, lowest, masked
-from aliquot.engine.greedy import Greedy
-from aliquot.engine.originals import Originals
-from aliquot.engine.puzzle import Cards, Puzzle, Size
-from aliquot.engine.question import Question
-from aliquot.engine.room import need_of, takes, together
-from aliquot.engine.search import Found, search
+from aliquot.engine.one_node.puzzle import Cards, Puzzle, Size
+from aliquot.engine.one_node.search import Found, search
 from aliquot.engine.view import View
 from aliquot.model import Life, Topology
 

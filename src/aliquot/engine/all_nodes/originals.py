@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from aliquot.engine.puzzle import Cards, puzzle_of
-from aliquot.engine.question import Question
-from aliquot.engine.search import works
+from aliquot.engine.all_nodes.question import Question
+from aliquot.engine.one_node.puzzle import Cards, puzzle_of
+from aliquot.engine.one_node.search import works
 from aliquot.engine.state import NodeState
 from aliquot.model import Gpu
 

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, replace
 
-from aliquot.engine.obstacles import Obstacle, unwanted
-from aliquot.engine.percard import no_room_for_pod
-from aliquot.engine.quota import Decision
+from aliquot.engine.quotas.quota import Decision
 from aliquot.engine.state import NodeState
-from aliquot.engine.whatif import emptied, fits, look
+from aliquot.engine.why.obstacles import Obstacle, unwanted
+from aliquot.engine.why.percard import no_room_for_pod
+from aliquot.engine.why.whatif import emptied, fits, look
 from aliquot.model import Charge, Gpu, Reason, Request, Topology
 from aliquot.model.selling import left_of, mode_allows, modes_meet
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
-from aliquot.engine.connected import connect
-from aliquot.engine.packing import pack
-from aliquot.engine.puzzle import Cards, Puzzle, bits, puzzle_of
+from aliquot.engine.one_node.connected import connect
+from aliquot.engine.one_node.packing import pack
+from aliquot.engine.one_node.puzzle import Cards, Puzzle, bits, puzzle_of
 from aliquot.engine.state import NodeState
 from aliquot.engine.topology import allows, connected_sets, in_reach
 from aliquot.model import Gpu, Life, Request, Topology

@@ -9,10 +9,10 @@ import numpy as np
 
 from aliquot.engine.arrays import Bools
 from aliquot.engine.fleet import Fleet
-from aliquot.engine.quota_map import Measure, NamespaceQuota, Quotas
+from aliquot.engine.quotas.quota_map import Measure, NamespaceQuota, Quotas
+from aliquot.engine.quotas.usage import Amount, Census, Kind, Usage, amount_of, amounts_of, kind_of
 from aliquot.engine.state import NodeState
-from aliquot.engine.usage import Amount, Census, Kind, Usage, amount_of, amounts_of, kind_of
-from aliquot.engine.whatif import closed
+from aliquot.engine.why.whatif import closed
 from aliquot.model import Charge, Gpu, NodeGpus, Reason, Request, is_model, peak
 
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from aliquot.engine.all_nodes.question import Question
+from aliquot.engine.all_nodes.room import Need
 from aliquot.engine.arrays import Bools, Ints, Ranks, enough, lowest, masked
-from aliquot.engine.question import Question
-from aliquot.engine.room import Need
 from aliquot.engine.view import View
 from aliquot.model import Life, Part
 

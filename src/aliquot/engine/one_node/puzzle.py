@@ -7,9 +7,9 @@ from itertools import combinations
 from operator import or_
 from typing import TypeAlias
 
-from aliquot.engine.obstacles import no_room, unwanted
 from aliquot.engine.state import NodeState
 from aliquot.engine.topology import Wiring, wiring_of
+from aliquot.engine.why.obstacles import no_room, unwanted
 from aliquot.model import Life, Request, Topology
 from aliquot.model.selling import left_of
 

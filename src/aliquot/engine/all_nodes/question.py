@@ -4,11 +4,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from aliquot.engine.all_nodes.choosing import CardChoice
+from aliquot.engine.all_nodes.room import Need, Room, takes
 from aliquot.engine.arrays import Bools, Ints, Ranks, lowest, masked
 from aliquot.engine.card_sets import connected
-from aliquot.engine.choosing import CardChoice
 from aliquot.engine.fleet import Fleet
-from aliquot.engine.room import Need, Room, takes
 from aliquot.engine.view import Settings, View
 from aliquot.model import Part, Request, Topology
 

@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from aliquot.engine.findings import card_obstacle, node_reason
 from aliquot.engine.holder import Holder
-from aliquot.engine.quota import Decision
-from aliquot.engine.relax import Relaxation, relaxations
+from aliquot.engine.quotas.quota import Decision
 from aliquot.engine.state import NodeState
-from aliquot.engine.whatif import card_shape, emptied, is_search_needed, label_shape, shape
+from aliquot.engine.why.findings import card_obstacle, node_reason
+from aliquot.engine.why.relax import Relaxation, relaxations
+from aliquot.engine.why.whatif import card_shape, emptied, is_search_needed, label_shape, shape
 from aliquot.model import Charge, Gpu, Part, Reason, Request, Topology, Unit
 from aliquot.model.selling import left_of
 

@@ -9,9 +9,9 @@ from enum import Enum
 from itertools import islice
 
 from aliquot.engine.holder import Holder, freed, largest_gone, without
-from aliquot.engine.quota import Decision
+from aliquot.engine.quotas.quota import Decision
 from aliquot.engine.state import NodeState
-from aliquot.engine.whatif import closed, distinct, fits, freest, opened
+from aliquot.engine.why.whatif import closed, distinct, fits, freest, opened
 from aliquot.model import ContainerRequest, Gpu, Part, Request, Topology, Unit
 
 _MOST_NODES = 400

@@ -13,8 +13,8 @@ from functools import lru_cache
 import numpy as np
 
 from aliquot.engine.arrays import Bools, Ints
-from aliquot.engine.packing import Packed, Programme, is_too_large
-from aliquot.engine.puzzle import Puzzle
+from aliquot.engine.one_node.packing import Packed, Programme, is_too_large
+from aliquot.engine.one_node.puzzle import Puzzle
 from aliquot.engine.topology import Wiring
 from aliquot.model import Topology
 

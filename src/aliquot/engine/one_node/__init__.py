@@ -1,0 +1,1 @@
+"""One node, one pod: a complete search for the cards of every container."""
