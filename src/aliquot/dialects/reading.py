@@ -132,11 +132,11 @@ def _holding(pod: Pod, cards: NodeGpus, dialect: Dialect) -> Holding:
         if not dialect.handed_over(pod):
             raise
         return _in_doubt(pod, [dialect], cards, str(error))
-    held, other = charges(placement, request), _other_record(pod, dialect, cards)
-    if other is None or {part.uuid for part in other.slices()} == held.keys():
-        return Holding(placement, held)
-    both = _most_of_both(held, charges(other, request))
-    return Holding(placement, both, f"{PLACEMENT} and the record of dialect {dialect.name} name different cards")
+    ours = charges(placement, request)
+    other = _other_record(pod, dialect, cards)
+    theirs = charges(other, request) if other else {}
+    why = f"{PLACEMENT} and the record of dialect {dialect.name} name different cards"
+    return Holding(placement, _both(ours, theirs, cards), "" if theirs.keys() <= ours.keys() else why)
 
 
 def _other_record(pod: Pod, dialect: Dialect, cards: NodeGpus) -> Placement | None:
@@ -152,15 +152,16 @@ def _other_record(pod: Pod, dialect: Dialect, cards: NodeGpus) -> Placement | No
         return None
 
 
-def _most_of_both(one: Mapping[str, Charge], other: Mapping[str, Charge]) -> Mapping[str, Charge]:
-    none = Charge()
-    return {uuid: _most(one.get(uuid, none), other.get(uuid, none)) for uuid in {**one, **other}}
-
-
-def _most(one: Charge, other: Charge) -> Charge:
-    return Charge(
-        max(one.cores, other.cores), max(one.mib, other.mib), max(one.slots, other.slots), max(one.shares, other.shares)
-    )
+def _both(ours: Mapping[str, Charge], theirs: Mapping[str, Charge], cards: NodeGpus) -> Mapping[str, Charge]:
+    """The cards of two records; of a card in both the larger part."""
+    both = dict(ours)
+    for uuid, charge in theirs.items():
+        other = _within(charge, cards.by_uuid[uuid])
+        own = ours.get(uuid, other)
+        both[uuid] = replace(
+            own, cores=max(own.cores, other.cores), mib=max(own.mib, other.mib), slots=max(own.slots, other.slots)
+        )
+    return both
 
 
 def _unnamed(request: Request, cards: NodeGpus) -> int:

@@ -254,7 +254,7 @@ READ: list[Any] = [
     pytest.param({ALLOCATION: '{"0":{"-1":4}}', IDX: "0,1"}, {0: gib(4), 1: gib(4)}, id="negative: the index"),
     pytest.param({IDX: "0,1"}, {0: gib(4), 1: gib(4)}, id="a list of indexes"),
     pytest.param({ALLOCATION: '{"0":{"1":8}}'}, {1: gib(8)}, id="an allocation of one card"),
-    pytest.param({ALLOCATION: '{"0":{"1":8}}', IDX: "1"}, {1: gib(8)}, id="an allocation beside a single index"),
+    pytest.param({ALLOCATION: '{"0":{"1":4,"3":4}}', IDX: "1"}, {1: gib(4), 3: gib(4)}, id="and over a single index"),
     pytest.param({IDX: "2"}, {2: gib(8)}, id="one index: the original, which knows no number of cards"),
 ]
 
@@ -365,6 +365,18 @@ def test_a_running_pod_without_a_record_is_charged_by_its_limits_on_every_card(
     held = holding_of(pod(*containers, label=label, node="n1", status=running), make_cards(), DIALECTS)
     assert held is not None
     assert held.charges == dict.fromkeys(make_cards().by_uuid, charge)
+
+
+def test_what_we_write_twice_on_a_pod_with_a_sidecar_is_charged_once() -> None:
+    """The allocation has no place for sidecars: which of the cards is theirs, our own record says."""
+    side = [asking("s", count=1, restartPolicy="Always")]
+    asked = pod(asking("a", count=1), initContainers=side)
+    request = GPUSHARE.demand(asked)
+    placement = placed(request, FOUR, s=(1,), a=(0,))
+    written = {**GPUSHARE.annotations(asked, request, placement, FOUR, 0), PLACEMENT: write_placement(placement)}
+    held = holding_of(pod(asking("a", count=1), initContainers=side, annotations=written, node="n1"), FOUR, DIALECTS)
+    assert held is not None
+    assert (held.charges, held.doubt) == (charges(placement, request), "")
 
 
 # -- everything that can be asked
