@@ -4,8 +4,8 @@ Clusters are half full, a quarter of their nodes empty. The shared request asks 
 the whole one a card, the last one eight whole cards of one node. The hard ones are what a user can ask by annotation:
 connected cards on large nodes, or an original that tries every way.
 
-What is left of each card and node is kept up to date in place, as in the server; which cards a pod gets is worked out for
-the winning node.
+What is left of each card and node is kept up to date in place, as in the server; which cards a pod gets is worked out
+for the winning node.
 """
 
 import random
