@@ -1,5 +1,7 @@
-"""Hours of histories would print millions of lines: only errors are worth reading."""
+"""Hours of histories would print millions of lines."""
 
-from aliquot import logs
+import logging
 
-logs.configure("critical")
+import structlog
+
+structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
