@@ -12,7 +12,7 @@ _RATIO = "ratio = peer / ours, so above 1 ours is faster"
 
 
 def names() -> list[str]:
-    """Every benchmark: a module of this folder that is neither the runner nor a helper."""
+    """Every benchmark: a module of this folder that is neither the runner nor what it measures with."""
     helpers = {"__init__", "__main__", "measuring"}
     return sorted(path.stem for path in Path(__file__).parent.glob("*.py") if path.stem not in helpers)
 
