@@ -199,6 +199,11 @@ class Fleet:
     def column(self, node: str) -> int | None:
         return self._columns.get(node)
 
+    @property
+    def columns(self) -> Mapping[str, int]:
+        """Of every node, for who asks for thousands."""
+        return self._columns
+
     def state(self, node: str) -> NodeState | None:
         column = self._columns.get(node)
         return None if column is None else self._states[column]

@@ -34,10 +34,9 @@ class Judgement:
 
     def refusals(self, nodes: Iterable[str]) -> dict[str, Reason]:
         """Why each of these nodes that cannot take the request cannot; the others are left out."""
-        reasons, column_of = self._refusing.reasons, self.fleet.column
+        names, reasons = list(nodes), self._refusing.reasons
         refused: dict[str, Reason] = {}
-        for node in nodes:
-            column = column_of(node)
+        for node, column in zip(names, map(self.fleet.columns.get, names), strict=True):
             reason = Reason.UNKNOWN_NODE if column is None else reasons[column]
             if reason is not None:
                 refused[node] = reason
