@@ -7,7 +7,7 @@ import click
 from aliquot import logs
 from aliquot.agent import Settings, run
 from aliquot.agent.nvml import NvidiaMl
-from aliquot.cli.options import SETTINGS, folder, kubeconfig, log_level, option
+from aliquot.cli.options import SETTINGS, dialects_with, folder, kubeconfig, log_level, option, prefix
 from aliquot.cli.running import run_until_stopped
 from aliquot.kube import Client, find
 
@@ -25,6 +25,7 @@ _UNITS = {"MiB": 1, "GiB": 1024}
     help="A vocabulary in which the cards are offered (gpushare, tencent, elastic, keti, nvidia, hami, aliquot, "
     "or one of your own); may be repeated.",
 )
+@prefix
 @option(
     "--memory-unit",
     default="GiB",
@@ -45,6 +46,7 @@ def command(
     kubeconfig: str | None,
     node_name: str,
     dialect: tuple[str, ...],
+    prefix: tuple[str, ...],
     memory_unit: str,
     device_plugins: Path,
     pod_resources: Path,
@@ -69,9 +71,10 @@ def command(
         unit_mib=_UNITS[memory_unit],
         dialects=dialect,
     )
-    run_until_stopped(_serve(settings, kubeconfig))
+    run_until_stopped(_serve(settings, kubeconfig, prefix))
 
 
-async def _serve(settings: Settings, kubeconfig: str | None) -> None:
+async def _serve(settings: Settings, kubeconfig: str | None, prefixes: tuple[str, ...]) -> None:
+    dialects = dialects_with(prefixes)
     async with Client(find(kubeconfig)) as client:
-        await run(settings, client, NvidiaMl())
+        await run(settings, client, NvidiaMl(), dialects=dialects)

@@ -1,12 +1,14 @@
 """Options that several commands share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from aliquot import logs
+from aliquot.dialects import Dialects, make_dialects
+from aliquot.errors import BadConfig
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -31,6 +33,22 @@ def kubeconfig(command: _Command) -> _Command:
     return option("--kubeconfig", type=click.Path(dir_okay=False), help=f"How to reach the API server.  {where}")(
         command
     )
+
+
+def prefix(command: _Command) -> _Command:
+    help_text = "Another prefix for a dialect's names, such as tencent=gpu.example.com; may be repeated."
+    return option("--prefix", metavar="DIALECT=PREFIX", multiple=True, help=help_text)(command)
+
+
+def dialects_with(prefixes: Sequence[str]) -> Dialects:
+    """The dialects, each with the prefix that an option gives it. Raises BadConfig."""
+    given: dict[str, str] = {}
+    for text in prefixes:
+        name, equals, value = text.partition("=")
+        if not (name and equals and value) or name in given:
+            raise BadConfig(f"--prefix {text}: write DIALECT=PREFIX, once per dialect")
+        given[name] = value
+    return make_dialects(given)
 
 
 def log_level(command: _Command) -> _Command:

@@ -6,7 +6,7 @@ import click
 import structlog
 
 from aliquot import logs
-from aliquot.cli.options import SETTINGS, kubeconfig, log_level, option
+from aliquot.cli.options import SETTINGS, dialects_with, kubeconfig, log_level, option, prefix
 from aliquot.cli.running import run_until_stopped
 from aliquot.control import ControlPlane
 from aliquot.doors import health
@@ -27,8 +27,9 @@ _log = structlog.get_logger()
     type=click.IntRange(0, 65535),
     help="The port of gpushare's routes: /gpushare-scheduler/filter, bind, inspect, and /version.",
 )
+@prefix
 @log_level
-def command(kubeconfig: str | None, address: str, gpushare_port: int, log_level: str) -> None:
+def command(kubeconfig: str | None, address: str, gpushare_port: int, prefix: tuple[str, ...], log_level: str) -> None:
     """Run the control plane: answer kube-scheduler's extender calls and keep the books.
 
     \b
@@ -43,12 +44,13 @@ def command(kubeconfig: str | None, address: str, gpushare_port: int, log_level:
     GET /readyz answers 200 once the mirror of the cluster is in step, and says why not before.
     """
     logs.configure(log_level)
-    run_until_stopped(_serve(kubeconfig, address, gpushare_port))
+    run_until_stopped(_serve(kubeconfig, address, gpushare_port, prefix))
 
 
-async def _serve(kubeconfig: str | None, address: str, port: int) -> None:
+async def _serve(kubeconfig: str | None, address: str, port: int, prefixes: tuple[str, ...]) -> None:
+    dialects = dialects_with(prefixes)
     async with Client(find(kubeconfig)) as client:
-        plane = ControlPlane(client)
+        plane = ControlPlane(client, dialects=dialects)
         routes = Routes({**GpuShareDoor(plane).routes(), **health.routes(plane)})
         async with Listener(routes, address, port) as listener, asyncio.TaskGroup() as tasks:
             _log.info("listening", address=address, port=listener.port, dialect="gpushare")

@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from aliquot.embedded.api import resources
-from tests.factories import node_manifest
+from tests.factories import container_manifest, make_cards, node_manifest, pod_manifest
 from tests.fakes import ScriptedApi
 from tests.integration.cli.command import ALIQUOT, run, started
 
@@ -46,6 +46,16 @@ FAILS: list[Any] = [
         id="an agent with an unknown dialect",
     ),
     pytest.param(
+        ["server", "--kubeconfig", "{good}", "--prefix", "tencent"],
+        "--prefix tencent: write DIALECT=PREFIX",
+        id="a prefix for nobody",
+    ),
+    pytest.param(
+        ["agent", "--node-name", "n1", "--kubeconfig", "{good}", "--prefix", "nobody=example.com"],
+        "no dialect is called nobody",
+        id="a prefix for a dialect that there is not",
+    ),
+    pytest.param(
         ["demo", "--exit", "--seconds", "1e-9"], "not every sample pod runs after 1e-09 s", id="a demo without time"
     ),
     pytest.param(["demo", "--exit", "--api-port", "{taken}"], "{taken}", id="a demo whose port is taken"),
@@ -65,6 +75,26 @@ async def test_what_cannot_run_says_so_in_one_line_and_ends_with_1(
     (line,) = ended.err.splitlines()
     assert line.startswith("aliquot: ")
     assert text.format(**words) in line
+
+
+async def test_a_server_reads_pods_in_the_prefix_that_it_is_given(tmp_path: Path, scripted: ScriptedApi) -> None:
+    scripted.registry.create(resources.NODES, "", node_manifest(cards=make_cards()))
+    arguments = ["server", "--kubeconfig", kubeconfig(tmp_path, scripted.url), "--gpushare-port", "0"]
+    async with started(*ALIQUOT, *arguments, ALIQUOT_PREFIX="gpushare=gpu.example.com") as server:
+        await server.says("in step")
+        port = server.number('"port": ')
+        refused = []
+        for resource in ("gpu.example.com/gpu-mem", "aliyun.com/gpu-mem"):
+            pod = pod_manifest(containers=[container_manifest(gpu_mem=None, resources={"limits": {resource: "99"}})])
+            async with (
+                aiohttp.ClientSession() as session,
+                session.post(
+                    f"http://127.0.0.1:{port}/gpushare-scheduler/filter", json={"Pod": pod, "NodeNames": ["n1"]}
+                ) as response,
+            ):
+                refused.append(bool((await response.json())["FailedNodes"]))
+        await server.stop()
+    assert refused == [True, False], "only the configured name is a GPU request"
 
 
 async def test_the_demo_ends_with_a_table_when_every_sample_runs() -> None:
