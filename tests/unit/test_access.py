@@ -94,6 +94,61 @@ def test_a_token_is_sent_and_a_token_file_is_read_again_each_time(tmp_path: Path
         assert access.headers() == {"Authorization": f"Bearer {token}"}
 
 
+def test_another_context_can_be_chosen(tmp_path: Path) -> None:
+    clusters = [{"name": name, "cluster": {"server": f"http://{name}"}} for name in ("c", "d")]
+    contexts = [{"name": name, "context": {"cluster": name, "user": "u"}} for name in ("c", "d")]
+    path = kubeconfig(tmp_path, clusters=clusters, contexts=contexts, **{"current-context": "c"})
+    assert from_kubeconfig(path).server == "http://c"
+    assert from_kubeconfig(path, context="d").server == "http://d"
+    assert find(str(path), "d").server == "http://d"
+    with pytest.raises(BadConfig, match="contexts has no 'e'"):
+        from_kubeconfig(path, context="e")
+
+
+def test_of_several_kubeconfigs_the_first_that_names_a_thing_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And relative paths begin where the file lies that names them."""
+    first, second = tmp_path / "one", tmp_path / "two"
+    for folder in (first, second):
+        folder.mkdir()
+        (folder / "token").write_text(folder.name)
+    one = kubeconfig(first, {"server": "http://one"}, {}, contexts=None, users=None, **{"current-context": ""})
+    two = kubeconfig(second, {"server": "http://two"}, {"tokenFile": "token"})
+    monkeypatch.setenv("KUBECONFIG", f"{one}:{tmp_path / 'not-there'}:{two}")
+    access = find(None)
+    assert access.server == "http://one"
+    assert access.headers() == {"Authorization": "Bearer two"}
+
+
+def test_a_server_may_have_another_name_in_its_certificate(tmp_path: Path) -> None:
+    assert from_kubeconfig(kubeconfig(tmp_path, {"tls-server-name": "api"})).server_name == "api"
+
+
+V1 = "client.authentication.k8s.io/v1"
+BROKEN_PLUGINS: list[Any] = [
+    pytest.param({"apiVersion": V1}, "exec needs a command", id="no command"),
+    pytest.param({"apiVersion": f"{V1}alpha1", "command": "sh"}, "v1alpha1', not", id="an old version"),
+    pytest.param({"command": "sh"}, "exec.apiVersion is None", id="no version"),
+    pytest.param({"apiVersion": V1, "command": "sh", "interactiveMode": "Always"}, "nobody is there", id="a dialogue"),
+    pytest.param({"apiVersion": V1, "command": "sh", "env": [{"name": "A"}]}, "exec.env", id="half a variable"),
+    pytest.param({"apiVersion": V1, "command": "./gone"}, "exec.command ./gone is not there", id="no file"),
+    pytest.param(
+        {"apiVersion": V1, "command": "no-such-program", "installHint": "get it"},
+        "no-such-program is not there or cannot be run: get it",
+        id="no program, with a hint",
+    ),
+]
+
+
+@pytest.mark.parametrize(("section", "text"), BROKEN_PLUGINS)
+def test_an_exec_plug_in_that_cannot_be_used_is_refused_by_its_field(
+    tmp_path: Path, section: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(BadConfig, match=f"kubeconfig .*{text}"):
+        from_kubeconfig(kubeconfig(tmp_path, user={"exec": section}))
+
+
 BROKEN: list[Any] = [
     pytest.param({"current-context": "other"}, "contexts has no 'other'", id="a context that is not there"),
     pytest.param({"contexts": None}, "contexts has no 'x'", id="no contexts"),
@@ -106,8 +161,10 @@ BROKEN: list[Any] = [
     pytest.param({"cluster": {"certificate-authority-data": "!"}}, "a certificate cannot be used", id="no base64"),
     pytest.param({"cluster": {"certificate-authority-data": "eA=="}}, "a certificate cannot be used", id="no PEM"),
     pytest.param({"cluster": {"certificate-authority-data": ""}}, "the authority is empty", id="an empty authority"),
-    pytest.param({"user": {"exec": {"command": "aws"}}}, "exec and auth-provider plug-ins are not", id="exec"),
-    pytest.param({"user": {"auth-provider": {"name": "gcp"}}}, "use a token or certificate", id="auth-provider"),
+    pytest.param({"user": {"auth-provider": {"name": "gcp"}}}, "use exec, a token or a cert", id="auth-provider"),
+    pytest.param({"user": {"as": "admin"}}, "as is not supported", id="impersonation"),
+    pytest.param({"cluster": {"proxy-url": "http://p"}}, "proxy-url is not supported", id="proxy"),
+    pytest.param({"user": {"client-key-data": data("key")}}, "belong together", id="a key without a certificate"),
 ]
 
 

@@ -44,6 +44,7 @@ _UNITS = {"MiB": 1, "GiB": 1024}
 @log_level
 def command(
     kubeconfig: str | None,
+    context: str,
     node_name: str,
     dialect: tuple[str, ...],
     prefix: tuple[str, ...],
@@ -71,10 +72,10 @@ def command(
         unit_mib=_UNITS[memory_unit],
         dialects=dialect,
     )
-    run_until_stopped(_serve(settings, kubeconfig, prefix))
+    run_until_stopped(_serve(settings, kubeconfig, context, prefix))
 
 
-async def _serve(settings: Settings, kubeconfig: str | None, prefixes: tuple[str, ...]) -> None:
+async def _serve(settings: Settings, kubeconfig: str | None, context: str, prefixes: tuple[str, ...]) -> None:
     dialects = dialects_with(prefixes)
-    async with Client(find(kubeconfig)) as client:
+    async with Client(find(kubeconfig, context)) as client:
         await run(settings, client, NvidiaMl(), dialects=dialects)

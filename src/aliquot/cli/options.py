@@ -30,9 +30,9 @@ def folder(name: str, default: str, help: str) -> Callable[[_Command], _Command]
 
 def kubeconfig(command: _Command) -> _Command:
     where = "[default: $KUBECONFIG, the pod's service account, ~/.kube/config]"
-    return option("--kubeconfig", type=click.Path(dir_okay=False), help=f"How to reach the API server.  {where}")(
-        command
-    )
+    path = option("--kubeconfig", type=click.Path(dir_okay=False), help=f"How to reach the API server.  {where}")
+    context = option("--context", default="", help="The kubeconfig's context.  [default: its current one]")
+    return path(context(command))
 
 
 def prefix(command: _Command) -> _Command:

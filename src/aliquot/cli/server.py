@@ -29,7 +29,14 @@ _log = structlog.get_logger()
 )
 @prefix
 @log_level
-def command(kubeconfig: str | None, address: str, gpushare_port: int, prefix: tuple[str, ...], log_level: str) -> None:
+def command(
+    kubeconfig: str | None,
+    context: str,
+    address: str,
+    gpushare_port: int,
+    prefix: tuple[str, ...],
+    log_level: str,
+) -> None:
     """Run the control plane: answer kube-scheduler's extender calls and keep the books.
 
     \b
@@ -44,12 +51,14 @@ def command(kubeconfig: str | None, address: str, gpushare_port: int, prefix: tu
     GET /readyz answers 200 once the mirror of the cluster is in step, and says why not before.
     """
     logs.configure(log_level)
-    run_until_stopped(_serve(kubeconfig, address, gpushare_port, prefix))
+    run_until_stopped(_serve(kubeconfig, context, address, gpushare_port, prefix))
 
 
-async def _serve(kubeconfig: str | None, address: str, port: int, prefixes: tuple[str, ...]) -> None:
+async def _serve(
+    kubeconfig: str | None, context: str, address: str, port: int, prefixes: tuple[str, ...]
+) -> None:
     dialects = dialects_with(prefixes)
-    async with Client(find(kubeconfig)) as client:
+    async with Client(find(kubeconfig, context)) as client:
         plane = ControlPlane(client, dialects=dialects)
         routes = Routes({**GpuShareDoor(plane).routes(), **health.routes(plane)})
         async with Listener(routes, address, port) as listener, asyncio.TaskGroup() as tasks:

@@ -11,7 +11,18 @@ from typing import Any
 import yaml
 
 from aliquot.errors import BadConfig
+from aliquot.kube.plugin import Credential, ExecPlugin
+from aliquot.kube.plugin import read as read_plugin
 
+_NOT_FOR_USERS = {
+    "auth-provider": "use exec, a token or a certificate",
+    "username": "use exec, a token or a certificate",
+    "as": "use a user of its own",
+    "as-uid": "use a user of its own",
+    "as-groups": "use a user of its own",
+    "as-user-extra": "use a user of its own",
+}
+_NOT_FOR_CLUSTERS = {"proxy-url": "the API server must be reached directly"}
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
@@ -23,22 +34,35 @@ class Access:
     tls: ssl.SSLContext | None = None
     token: str | None = None
     token_file: Path | None = None
+    plugin: ExecPlugin | None = None
+    server_name: str | None = None
+    """The name that the server's certificate has, where it is not the address's."""
 
-    def headers(self) -> dict[str, str]:
+    def headers(self, credential: Credential | None = None) -> dict[str, str]:
+        """With what a plug-in gave, where there is one."""
         token = self.token_file.read_text().strip() if self.token_file else self.token
+        token = token or (credential.token if credential else None)
         return {"Authorization": f"Bearer {token}"} if token else {}
 
+    def present(self, credential: Credential) -> None:
+        """Use a plug-in's certificate for every connection made from now on. Raises ValueError and ssl.SSLError."""
+        if self.tls is None:
+            raise ValueError("a certificate needs a server with https")
+        _load_client_certificate(self.tls, credential.certificate)
 
-def find(kubeconfig: str | None) -> Access:
+
+def find(kubeconfig: str | None, context: str = "") -> Access:
     """By the path given, else $KUBECONFIG, else the pod's service account, else ~/.kube/config."""
-    path = kubeconfig or os.environ.get("KUBECONFIG")
-    if path:
-        return from_kubeconfig(Path(path))
-    if os.environ.get("KUBERNETES_SERVICE_HOST"):
+    if kubeconfig:
+        return from_kubeconfig(Path(kubeconfig), context=context)
+    listed = [Path(path) for path in os.environ.get("KUBECONFIG", "").split(os.pathsep) if path]
+    if listed:
+        return from_kubeconfig(*listed, context=context)
+    if os.environ.get("KUBERNETES_SERVICE_HOST") and not context:
         return in_cluster()
     home = Path.home() / ".kube" / "config"
     if home.exists():
-        return from_kubeconfig(home)
+        return from_kubeconfig(home, context=context)
     raise BadConfig("no way to an API server: give --kubeconfig, set KUBECONFIG, or run in a pod")
 
 
@@ -56,32 +80,54 @@ def in_cluster(account: Path = _SERVICE_ACCOUNT) -> Access:
     return Access(server, tls, token_file=token_file)
 
 
-def from_kubeconfig(path: Path) -> Access:
-    """The current context of a kubeconfig file. Raises BadConfig that names the missing piece."""
+def from_kubeconfig(*paths: Path, context: str = "") -> Access:
+    """A context, or else the current one, of kubeconfig files; of what several files have, the first one's counts.
+
+    Raises BadConfig that names the missing piece.
+    """
+    shown = os.pathsep.join(map(str, paths))
     try:
-        config = yaml.safe_load(path.read_text())
-        context = _named(config, "contexts", config["current-context"])["context"]
-        cluster = _named(config, "clusters", context["cluster"])["cluster"]
-        user = _named(config, "users", context["user"]).get("user") or {}
+        files = _read(paths)
+        chosen = context or next(filter(None, (config.get("current-context") for _, config in files)), "")
+        where = _named(files, "contexts", chosen)[1]["context"]
+        cluster_folder, cluster_entry = _named(files, "clusters", where["cluster"])
+        user_folder, user_entry = _named(files, "users", where["user"])
+        cluster, user = cluster_entry["cluster"], user_entry.get("user") or {}
         server = str(cluster["server"]).rstrip("/")
+        _refuse_unknown(cluster, _NOT_FOR_CLUSTERS)
+        _refuse_unknown(user, _NOT_FOR_USERS)
+        plugin = read_plugin(user["exec"], user_folder, {**cluster, "server": server}) if "exec" in user else None
     except (OSError, yaml.YAMLError, AttributeError, KeyError, TypeError, UnicodeDecodeError) as error:
-        raise BadConfig(f"kubeconfig {path} cannot be used: {type(error).__name__}: {error}") from error
+        raise BadConfig(f"kubeconfig {shown} cannot be used: {type(error).__name__}: {error}") from error
+    except BadConfig as error:
+        raise BadConfig(f"kubeconfig {shown}: {error}") from error
     if not server.startswith(("http://", "https://")):
-        raise BadConfig(f"kubeconfig {path}: server {server!r} must start with https:// or http://")
-    if "exec" in user or "auth-provider" in user:
-        raise BadConfig(
-            f"kubeconfig {path}: exec and auth-provider plug-ins are not supported; use a token or certificate"
-        )
-    tls = _tls(path.parent, cluster, user) if server.startswith("https:") else None
-    token_file = path.parent / user["tokenFile"] if "tokenFile" in user else None
-    return Access(server, tls, user.get("token"), token_file)
+        raise BadConfig(f"kubeconfig {shown}: server {server!r} must start with https:// or http://")
+    tls = _tls(cluster_folder, cluster, user_folder, user) if server.startswith("https:") else None
+    token_file = user_folder / user["tokenFile"] if "tokenFile" in user else None
+    return Access(server, tls, user.get("token"), token_file, plugin, cluster.get("tls-server-name"))
 
 
-def _named(config: dict[str, Any], section: str, name: str) -> dict[str, Any]:
-    for entry in config.get(section) or ():
-        if entry.get("name") == name:
-            return dict(entry)
+def _read(paths: tuple[Path, ...]) -> list[tuple[Path, dict[str, Any]]]:
+    """Each file's folder and content; of several, those that are not there are left out, as kubectl does it."""
+    there = [path for path in paths if path.exists()] if len(paths) > 1 else paths
+    return [(path.parent, yaml.safe_load(path.read_text())) for path in there]
+
+
+def _named(files: list[tuple[Path, dict[str, Any]]], section: str, name: str) -> tuple[Path, dict[str, Any]]:
+    """The entry, and the folder from which its relative paths are meant."""
+    for folder, config in files:
+        for entry in config.get(section) or ():
+            if entry.get("name") == name:
+                return folder, dict(entry)
     raise KeyError(f"{section} has no {name!r}")
+
+
+def _refuse_unknown(section: dict[str, Any], fields: dict[str, str]) -> None:
+    """To leave one out without a word would be another user, or another way, than the file says."""
+    for field, instead in fields.items():
+        if section.get(field):
+            raise BadConfig(f"{field} is not supported; {instead}")
 
 
 def _trusting(authority: str | None) -> ssl.SSLContext:
@@ -96,14 +142,16 @@ def _trusting(authority: str | None) -> ssl.SSLContext:
     return context
 
 
-def _tls(folder: Path, cluster: dict[str, Any], user: dict[str, Any]) -> ssl.SSLContext:
+def _tls(folder: Path, cluster: dict[str, Any], user_folder: Path, user: dict[str, Any]) -> ssl.SSLContext:
     try:
         authority = _pem(folder, cluster, "certificate-authority")
         context = _trusting(None if authority is None else authority.decode())
         if cluster.get("insecure-skip-tls-verify"):
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
-        certificate, key = (_pem(folder, user, name) for name in ("client-certificate", "client-key"))
+        certificate, key = (_pem(user_folder, user, name) for name in ("client-certificate", "client-key"))
+        if bool(certificate) != bool(key):
+            raise ValueError("client-certificate and client-key belong together")
         if certificate and key:
             _load_client_certificate(context, certificate + b"\n" + key)
     except (OSError, ValueError, ssl.SSLError) as error:

@@ -1,8 +1,9 @@
 """A thin asynchronous Kubernetes client: aiohttp for the wire, msgspec for what we read of it."""
 
+import asyncio
 import socket
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -11,12 +12,15 @@ import msgspec
 
 from aliquot.kube import errors
 from aliquot.kube.access import Access
+from aliquot.kube.plugin import Credential
 from aliquot.kube.resources import PODS, Kind, Resource
 from aliquot.model import Object
 
 _Read = TypeVar("_Read")
 
 _PAGE = 500
+_FIRST_REFUSAL = 400
+_UNAUTHORIZED = 401
 _WATCH_SECONDS = 300
 _SILENCE_SECONDS = _WATCH_SECONDS + 30
 _KEEP_ALIVE = {
@@ -70,10 +74,13 @@ class Client:
     def __init__(self, access: Access, *, timeout: float = 10.0) -> None:
         self._access = access
         self._timeout = aiohttp.ClientTimeout(total=timeout, sock_connect=min(timeout, 5.0))
-        self._session = aiohttp.ClientSession(
-            base_url=access.server + "/",
-            connector=aiohttp.TCPConnector(ssl=access.tls or True, limit=0, socket_factory=_watched_socket),
-        )
+        self._session = self._new_session()
+        self._former: aiohttp.ClientSession | None = None
+        self._certificate = b""
+
+    def _new_session(self) -> aiohttp.ClientSession:
+        connector = aiohttp.TCPConnector(ssl=self._access.tls or True, limit=0, socket_factory=_watched_socket)
+        return aiohttp.ClientSession(base_url=self._access.server + "/", connector=connector)
 
     async def __aenter__(self) -> "Client":
         return self
@@ -83,6 +90,10 @@ class Client:
 
     async def close(self) -> None:
         await self._session.close()
+        if self._former is not None:
+            await self._former.close()
+        if self._access.plugin is not None:
+            await self._access.plugin.close()
 
     # -- reading
 
@@ -194,12 +205,32 @@ class Client:
         timeout: aiohttp.ClientTimeout | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """The one place where foreign errors become ours."""
-        headers = {"Accept": "application/json", "Content-Type": content, **self._credentials()}
+        headers = {"Accept": "application/json", "Content-Type": content}
+        limit = timeout or self._timeout
+        credential = await self._credential(limit)
         try:
-            async with self._session.request(
-                method, path, params=query, data=data, headers=headers, timeout=timeout or self._timeout
-            ) as response:
-                if response.status >= 400:
+            async with AsyncExitStack() as stack:
+
+                async def send() -> aiohttp.ClientResponse:
+                    return await stack.enter_async_context(
+                        self._session.request(
+                            method,
+                            path,
+                            params=query,
+                            data=data,
+                            headers={**headers, **self._identity(credential)},
+                            timeout=limit,
+                            server_hostname=self._access.server_name,
+                        )
+                    )
+
+                response = await send()
+                if response.status == _UNAUTHORIZED and credential is not None and self._access.plugin is not None:
+                    response.release()
+                    self._access.plugin.forget(credential)
+                    credential = await self._credential(limit)
+                    response = await send()
+                if response.status >= _FIRST_REFUSAL:
                     raise await _refusal(response)
                 yield response
         except aiohttp.ClientConnectorError as error:
@@ -209,9 +240,34 @@ class Client:
             text = str(error) or type(error).__name__
             raise errors.NoAnswer(f"{method} {path} got no answer from the API server: {text}") from error
 
-    def _credentials(self) -> dict[str, str]:
+    async def _credential(self, limit: aiohttp.ClientTimeout) -> Credential | None:
+        """What the plug-in gives, its certificate in use."""
+        if self._access.plugin is None:
+            return None
         try:
-            return self._access.headers()
+            async with asyncio.timeout(limit.total):
+                credential = await self._access.plugin.credential()
+        except TimeoutError as error:
+            raise errors.NotSent("the kubeconfig's exec plug-in is still running") from error
+        if credential.certificate and credential.certificate != self._certificate:
+            await self._change_certificate(credential)
+        return credential
+
+    async def _change_certificate(self, credential: Credential) -> None:
+        """A connection keeps the certificate that it began with, so new ones are made; what runs on the old ones may
+        end there, until the certificate changes once more."""
+        try:
+            self._access.present(credential)
+        except (OSError, ValueError) as error:
+            raise errors.NotSent(f"the exec plug-in's certificate cannot be used: {error}") from error
+        self._certificate = credential.certificate
+        ended, self._former, self._session = self._former, self._session, self._new_session()
+        if ended is not None:
+            await ended.close()
+
+    def _identity(self, credential: Credential | None) -> dict[str, str]:
+        try:
+            return self._access.headers(credential)
         except (OSError, UnicodeDecodeError) as error:
             raise errors.NotSent(f"the token cannot be read: {error}") from error
 
