@@ -2,7 +2,7 @@
 
 from aliquot.kube.access import Access, find, from_kubeconfig
 from aliquot.kube.client import Client
-from aliquot.kube.errors import ApiError, Conflict, KubeError, NoAnswer, NotFound, NotSent
+from aliquot.kube.errors import ApiError, Conflict, KubeError, NoAnswer, NotFound, NotSent, TooManyRequests
 from aliquot.kube.informer import Informer
 from aliquot.kube.resources import EVENTS, NODES, PODS
 
@@ -20,5 +20,6 @@ __all__ = [
     "Conflict",
     "NotFound",
     "NotSent",
+    "TooManyRequests",
     "NoAnswer",
 ]

@@ -1,46 +1,26 @@
 """A thin asynchronous Kubernetes client: aiohttp for the wire, msgspec for what we read of it."""
 
-import asyncio
-import socket
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
-import aiohttp
 import msgspec
 
-from aliquot.kube import errors
+from aliquot.clock import Clock, SystemClock
 from aliquot.kube.access import Access
-from aliquot.kube.plugin import Credential
 from aliquot.kube.resources import PODS, Kind, Resource
+from aliquot.kube.wire import Wire, decode, failure
 from aliquot.model import Object
 
-_Read = TypeVar("_Read")
-
 _PAGE = 500
-_FIRST_REFUSAL = 400
-_UNAUTHORIZED = 401
 _WATCH_SECONDS = 300
 _SILENCE_SECONDS = _WATCH_SECONDS + 30
-_KEEP_ALIVE = {
-    socket.TCP_KEEPIDLE: 15,
-    socket.TCP_KEEPINTVL: 5,
-    socket.TCP_KEEPCNT: 3,
-    socket.TCP_USER_TIMEOUT: 30_000,
-}
-_LONGEST_WATCH_LINE = 8 * 2**20
 
 
 class _PageMetadata(msgspec.Struct, rename="camel"):
     resource_version: str = ""
     continue_: str = msgspec.field(name="continue", default="")
-
-
-class _Status(msgspec.Struct):
-    code: int = 0
-    reason: str = ""
-    message: str = ""
 
 
 class _Event(msgspec.Struct):
@@ -69,18 +49,16 @@ class Change(Generic[Kind]):
 
 
 class Client:
-    """Raises only errors of aliquot.kube.errors. Close it, or use it as a context manager."""
+    """Raises only errors of aliquot.kube.errors. Close it, or use it as a context manager.
 
-    def __init__(self, access: Access, *, timeout: float = 10.0) -> None:
-        self._access = access
-        self._timeout = aiohttp.ClientTimeout(total=timeout, sock_connect=min(timeout, 5.0))
-        self._session = self._new_session()
-        self._former: aiohttp.ClientSession | None = None
-        self._certificate = b""
+    `silence` is after how many seconds without a word a watch counts as dead.
+    """
 
-    def _new_session(self) -> aiohttp.ClientSession:
-        connector = aiohttp.TCPConnector(ssl=self._access.tls or True, limit=0, socket_factory=_watched_socket)
-        return aiohttp.ClientSession(base_url=self._access.server + "/", connector=connector)
+    def __init__(
+        self, access: Access, *, timeout: float = 10.0, silence: float = _SILENCE_SECONDS, clock: Clock | None = None
+    ) -> None:
+        self._wire = Wire(access, timeout, clock or SystemClock())
+        self._silence = silence
 
     async def __aenter__(self) -> "Client":
         return self
@@ -89,11 +67,7 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        await self._session.close()
-        if self._former is not None:
-            await self._former.close()
-        if self._access.plugin is not None:
-            await self._access.plugin.close()
+        await self._wire.close()
 
     # -- reading
 
@@ -101,8 +75,7 @@ class Client:
         self, resource: Resource[Kind], name: str, namespace: str = "", *, timeout: float | None = None
     ) -> Kind:
         """A quorum read: no resourceVersion is given, so the answer is never from a stale cache."""
-        limit = None if timeout is None else aiohttp.ClientTimeout(total=timeout)
-        return _decode(await self._call("GET", resource.path(namespace, name), timeout=limit), resource.type)
+        return decode(await self._wire.read(resource.path(namespace, name), seconds=timeout), resource.type)
 
     async def list(
         self, resource: Resource[Kind], *, namespace: str = "", selector: Mapping[str, str] | None = None
@@ -114,7 +87,7 @@ class Client:
         token = ""
         while True:
             query = {**(selector or {}), "limit": str(_PAGE)} | ({"continue": token} if token else {})
-            page = _decode(await self._call("GET", resource.path(namespace), query=query), page_of)
+            page = decode(await self._wire.read(resource.path(namespace), query), page_of)
             items += page.items
             token = page.metadata.continue_
             if not token:
@@ -136,19 +109,30 @@ class Client:
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(_WATCH_SECONDS),
         }
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=5.0, sock_read=_SILENCE_SECONDS)
-        async with self._answer("GET", resource.path(namespace), query=query, timeout=timeout) as response:
-            async for line in _lines(response):
-                event = _decode(line, _Event)
+        async with aclosing(self._wire.lines(resource.path(namespace), query, silence=self._silence)) as lines:
+            async for line in lines:
+                event = decode(line, _Event)
                 if event.type == "ERROR":
-                    status = _decode(event.object, _Status)
-                    raise errors.answered(status.code, status.reason, status.message)
+                    raise failure(event.object)
                 yield _change(event, resource.type)
 
     # -- writing
 
     async def create(self, resource: Resource[Kind], body: Mapping[str, Any], namespace: str = "") -> Kind:
-        return _decode(await self._call("POST", resource.path(namespace), body=body), resource.type)
+        return decode(await self._wire.call("POST", resource.path(namespace), body=body), resource.type)
+
+    async def replace(
+        self,
+        resource: Resource[Kind],
+        name: str,
+        body: Mapping[str, Any],
+        namespace: str = "",
+        *,
+        timeout: float | None = None,
+    ) -> Kind:
+        """PUT. With a resourceVersion in its metadata it is made only if nobody was faster: Conflict otherwise."""
+        answer = await self._wire.call("PUT", resource.path(namespace, name), body=body, seconds=timeout)
+        return decode(answer, resource.type)
 
     async def patch(
         self,
@@ -159,166 +143,87 @@ class Client:
         namespace: str = "",
         part: str = "",
         merge_lists: bool = False,
+        uid: str = "",
+        version: str = "",
     ) -> None:
         """A JSON merge patch of an object, or of its `part` such as `status`.
 
-        With `merge_lists` a strategic merge patch, which merges lists such as conditions by their key.
+        With `merge_lists` a strategic merge patch, which merges lists such as conditions by their key. Only the object
+        with this `uid` takes it (Invalid otherwise), and only in this `version` (Conflict otherwise).
         """
         content = f"application/{'strategic-' if merge_lists else ''}merge-patch+json"
-        await self._call("PATCH", resource.path(namespace, name, part), body=body, content=content)
+        path = resource.path(namespace, name, part)
+        await self._wire.call("PATCH", path, body=_only_for(body, uid, version), content=content)
 
-    async def delete(self, resource: Resource[Kind], name: str, namespace: str = "", grace: int | None = None) -> None:
-        query = {} if grace is None else {"gracePeriodSeconds": str(grace)}
-        await self._call("DELETE", resource.path(namespace, name), query=query)
+    async def apply(
+        self,
+        resource: Resource[Kind],
+        body: Mapping[str, Any],
+        *,
+        manager: str,
+        namespace: str = "",
+        part: str = "",
+        force: bool = False,
+        uid: str = "",
+        version: str = "",
+    ) -> Kind:
+        """Server-side apply of a whole wish, with apiVersion, kind and name: makes the object if there is none.
 
-    async def bind(self, binding: Mapping[str, Any], *, timeout: float) -> None:
+        Raises Conflict where another manager owns a field, unless with `force`.
+        """
+        path = resource.path(namespace, str(body["metadata"]["name"]), part)
+        query = {"fieldManager": manager} | ({"force": "true"} if force else {})
+        content = "application/apply-patch+yaml"
+        sent = _only_for(body, uid, version)
+        return decode(await self._wire.call("PATCH", path, query=query, body=sent, content=content), resource.type)
+
+    async def delete(
+        self,
+        resource: Resource[Kind],
+        name: str,
+        namespace: str = "",
+        grace: int | None = None,
+        *,
+        uid: str = "",
+        version: str = "",
+    ) -> None:
+        """Only the object with this `uid`, and only in this `version`: Conflict otherwise."""
+        await self._wire.call("DELETE", resource.path(namespace, name), body=_deletion(grace, uid, version))
+
+    async def evict(self, name: str, namespace: str, *, grace: int | None = None, uid: str = "") -> None:
+        """Delete a pod if its disruption budgets allow it; TooManyRequests if they do not."""
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": _deletion(grace, uid, ""),
+        }
+        await self._wire.call("POST", PODS.path(namespace, name, "eviction"), body=eviction)
+
+    async def bind(self, binding: Mapping[str, Any], *, timeout: float, dry_run: bool = False) -> None:
         """POST a Binding. After ApiError and NotSent it was not made; after anything else it may have been."""
         metadata = binding["metadata"]
         path = PODS.path(metadata["namespace"], metadata["name"], "binding")
-        await self._call("POST", path, body=binding, timeout=aiohttp.ClientTimeout(total=timeout))
-
-    # -- the wire
-
-    async def _call(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: Mapping[str, Any] | None = None,
-        content: str = "application/json",
-        timeout: aiohttp.ClientTimeout | None = None,
-    ) -> bytes:
-        data = None if body is None else msgspec.json.encode(body)
-        async with self._answer(method, path, query=query, data=data, content=content, timeout=timeout) as response:
-            return await response.read()
-
-    @asynccontextmanager
-    async def _answer(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        data: bytes | None = None,
-        content: str = "application/json",
-        timeout: aiohttp.ClientTimeout | None = None,
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """The one place where foreign errors become ours."""
-        headers = {"Accept": "application/json", "Content-Type": content}
-        limit = timeout or self._timeout
-        credential = await self._credential(limit)
-        try:
-            async with AsyncExitStack() as stack:
-
-                async def send() -> aiohttp.ClientResponse:
-                    return await stack.enter_async_context(
-                        self._session.request(
-                            method,
-                            path,
-                            params=query,
-                            data=data,
-                            headers={**headers, **self._identity(credential)},
-                            timeout=limit,
-                            server_hostname=self._access.server_name,
-                        )
-                    )
-
-                response = await send()
-                if response.status == _UNAUTHORIZED and credential is not None and self._access.plugin is not None:
-                    response.release()
-                    self._access.plugin.forget(credential)
-                    credential = await self._credential(limit)
-                    response = await send()
-                if response.status >= _FIRST_REFUSAL:
-                    raise await _refusal(response)
-                yield response
-        except aiohttp.ClientConnectorError as error:
-            why = error.os_error.strerror or str(error)
-            raise errors.NotSent(f"the API server at {self._access.server} cannot be reached: {why}") from error
-        except (TimeoutError, aiohttp.ClientError, OSError) as error:
-            text = str(error) or type(error).__name__
-            raise errors.NoAnswer(f"{method} {path} got no answer from the API server: {text}") from error
-
-    async def _credential(self, limit: aiohttp.ClientTimeout) -> Credential | None:
-        """What the plug-in gives, its certificate in use."""
-        if self._access.plugin is None:
-            return None
-        try:
-            async with asyncio.timeout(limit.total):
-                credential = await self._access.plugin.credential()
-        except TimeoutError as error:
-            raise errors.NotSent("the kubeconfig's exec plug-in is still running") from error
-        if credential.certificate and credential.certificate != self._certificate:
-            await self._change_certificate(credential)
-        return credential
-
-    async def _change_certificate(self, credential: Credential) -> None:
-        """A connection keeps the certificate that it began with, so new ones are made; what runs on the old ones may
-        end there, until the certificate changes once more."""
-        try:
-            self._access.present(credential)
-        except (OSError, ValueError) as error:
-            raise errors.NotSent(f"the exec plug-in's certificate cannot be used: {error}") from error
-        self._certificate = credential.certificate
-        ended, self._former, self._session = self._former, self._session, self._new_session()
-        if ended is not None:
-            await ended.close()
-
-    def _identity(self, credential: Credential | None) -> dict[str, str]:
-        try:
-            return self._access.headers(credential)
-        except (OSError, UnicodeDecodeError) as error:
-            raise errors.NotSent(f"the token cannot be read: {error}") from error
+        query = {"dryRun": "All"} if dry_run else None
+        await self._wire.call("POST", path, query=query, body=binding, seconds=timeout)
 
 
-def _watched_socket(address: aiohttp.AddrInfoType) -> socket.socket:
-    """A connection whose peer has vanished without a word fails after half a minute, not when a watch would have ended.
-
-    A watch may be silent for minutes, so only the kernel can tell silence from absence.
-    """
-    made = socket.socket(family=address[0], type=address[1], proto=address[2])
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in _KEEP_ALIVE.items():
-        made.setsockopt(socket.IPPROTO_TCP, option, value)
-    return made
+def _only_for(body: Mapping[str, Any], uid: str, version: str) -> Mapping[str, Any]:
+    wanted = {name: value for name, value in (("uid", uid), ("resourceVersion", version)) if value}
+    return {**body, "metadata": {**(body.get("metadata") or {}), **wanted}} if wanted else body
 
 
-def _decode(body: bytes | msgspec.Raw, kind: type[_Read]) -> _Read:
-    try:
-        return msgspec.json.decode(body, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise errors.Unreadable(f"the API server sent what is no {kind}: {error}") from error
-
-
-async def _refusal(response: aiohttp.ClientResponse) -> errors.KubeError:
-    body = await response.read()
-    try:
-        status = msgspec.json.decode(body, type=_Status)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        status = _Status(message=body[:200].decode(errors="replace"))
-    return errors.answered(response.status, status.reason or response.reason or "", status.message)
-
-
-async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-    """The lines of a stream, however long: aiohttp's own reader gives up at 128 KiB."""
-    pieces: list[bytes] = []
-    size = 0
-    async for chunk in response.content.iter_any():
-        *complete, rest = chunk.split(b"\n")
-        for piece in complete:
-            yield b"".join((*pieces, piece))
-            pieces, size = [], 0
-        if rest:
-            pieces.append(rest)
-            size += len(rest)
-        if size > _LONGEST_WATCH_LINE:
-            raise errors.NoAnswer("the API server sent a watch event without end")
+def _deletion(grace: int | None, uid: str, version: str) -> dict[str, Any]:
+    conditions = {name: value for name, value in (("uid", uid), ("resourceVersion", version)) if value}
+    options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+    if grace is not None:
+        options["gracePeriodSeconds"] = grace
+    return options | ({"preconditions": conditions} if conditions else {})
 
 
 def _change(event: _Event, kind: type[Kind]) -> Change[Kind]:
     if event.type == "BOOKMARK":
-        bookmark = _decode(event.object, Object)
+        bookmark = decode(event.object, Object)
         return Change(event.type, None, bookmark.metadata.resource_version)
-    changed = _decode(event.object, kind)
+    changed = decode(event.object, kind)
     return Change(event.type, changed, changed.metadata.resource_version)

@@ -23,6 +23,7 @@ async def test_groups_in_the_old_form(api: Api) -> None:
     assert (await api.get("/api")).expect(200)["versions"] == ["v1"]
     groups = (await api.get("/apis")).expect(200)["groups"]
     assert {group["name"] for group in groups} == {
+        "authentication.k8s.io",
         "authorization.k8s.io",
         "coordination.k8s.io",
         "events.k8s.io",

@@ -1,34 +1,46 @@
 """The client: every way in which an answer can go wrong becomes one of our errors."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from aiohttp import web
 
 from aliquot.embedded.api import resources
 from aliquot.kube import NODES, PODS, Access, ApiError, Client, Conflict, KubeError, NoAnswer, NotFound, NotSent
-from aliquot.kube.errors import Gone, Unreadable
+from aliquot.kube.errors import (
+    AlreadyExists,
+    BadRequest,
+    Forbidden,
+    Gone,
+    Invalid,
+    TooManyRequests,
+    Unauthorized,
+    Unreadable,
+)
 from tests.factories import node_manifest, pod_manifest
-from tests.fakes import Fault, ScriptedApi, answer, body, cut_after, cut_before, held, stream
+from tests.fakes import FakeClock, Fault, Next, ScriptedApi, answer, body, cut_after, cut_before, held, stream
 
 BINDING = {"metadata": {"name": "p", "namespace": "default"}, "target": {"name": "n1"}}
 
 ERRORS: list[Any] = [
-    pytest.param(answer(400, message="why"), ApiError, 400, id="400"),
-    pytest.param(answer(401, message="why"), ApiError, 401, id="401"),
-    pytest.param(answer(403, message="why"), ApiError, 403, id="403"),
+    pytest.param(answer(400, message="why"), BadRequest, 400, id="400"),
+    pytest.param(answer(401, message="why"), Unauthorized, 401, id="401"),
+    pytest.param(answer(403, message="why"), Forbidden, 403, id="403"),
     pytest.param(answer(404, message="why"), NotFound, 404, id="404"),
     pytest.param(answer(409, message="why"), Conflict, 409, id="409"),
+    pytest.param(answer(409, message="why", reason="AlreadyExists"), AlreadyExists, 409, id="409 at a creation"),
     pytest.param(answer(410, message="why"), Gone, 410, id="410"),
-    pytest.param(answer(422, message="why"), ApiError, 422, id="422"),
-    pytest.param(answer(429, message="why"), ApiError, 429, id="429"),
+    pytest.param(answer(413, message="why"), ApiError, 413, id="any other"),
+    pytest.param(answer(422, message="why"), Invalid, 422, id="422"),
+    pytest.param(answer(429, message="why"), TooManyRequests, 429, id="429"),
     pytest.param(answer(500, message="why"), NoAnswer, None, id="500: it may have been done"),
     pytest.param(answer(503, message="why"), NoAnswer, None, id="503: it may have been done"),
     pytest.param(body(b"why, in plain text", 404), NotFound, 404, id="404 without a Status"),
-    pytest.param(body(b"why \xff", 400), ApiError, 400, id="400 with no UTF-8"),
+    pytest.param(body(b"why \xff", 400), BadRequest, 400, id="400 with no UTF-8"),
 ]
 
 
@@ -157,11 +169,158 @@ async def test_what_is_not_there_is_not_found(client: Client, call: Callable[[Cl
 async def test_a_patch_with_another_uid_is_refused(scripted: ScriptedApi, client: Client) -> None:
     """As the real API server does: the patch can only be taken by the pod that was meant."""
     scripted.registry.create(resources.PODS, "default", pod_manifest())
-    with pytest.raises(ApiError, match="field is immutable"):
-        await client.patch(PODS, "p", {"metadata": {"uid": "other"}}, namespace="default")
+    for merge_lists in (False, True):
+        with pytest.raises(Invalid, match="field is immutable"):
+            await client.patch(PODS, "p", {}, namespace="default", merge_lists=merge_lists, uid="other")
+
+
+LABELS = {"metadata": {"labels": {"a": "1"}}}
+
+
+async def test_a_patch_of_another_version_is_a_conflict(scripted: ScriptedApi, client: Client) -> None:
+    pod = await client.create(PODS, pod_manifest(), "default")
+    read: Any = {"uid": pod.metadata.uid, "version": pod.metadata.resource_version}
+    await client.patch(PODS, "p", LABELS, namespace="default", **read)
+    for merge_lists in (False, True):
+        with pytest.raises(Conflict, match="the object has been modified"):
+            await client.patch(PODS, "p", LABELS, namespace="default", merge_lists=merge_lists, **read)
+    sent = {"labels": {"a": "1"}, "uid": read["uid"], "resourceVersion": read["version"]}
+    assert scripted.seen[1].body["metadata"] == sent
+
+
+async def test_a_wish_is_applied_and_makes_what_is_missing(scripted: ScriptedApi, client: Client) -> None:
+    wish = {"apiVersion": "v1", "kind": "Node", **LABELS}
+    wish["metadata"] = {"name": "n1", **LABELS["metadata"]}
+    made = await client.apply(NODES, wish, manager="aliquot")
+    assert made.metadata.labels == {"a": "1"}
+    again = await client.apply(NODES, wish, manager="aliquot", force=True, uid=made.metadata.uid)
+    assert again.metadata.uid == made.metadata.uid
+    assert [seen.query for seen in scripted.seen] == ["fieldManager=aliquot", "fieldManager=aliquot&force=true"]
+    scripted.script("PATCH", "/nodes/n1", answer(409, reason="Conflict", message="owned by another"))
+    with pytest.raises(Conflict, match="owned by another"):
+        await client.apply(NODES, wish, manager="aliquot", version=again.metadata.resource_version)
+
+
+async def test_what_is_replaced_must_be_what_was_read(scripted: ScriptedApi, client: Client) -> None:
+    scripted.registry.create(resources.NODES, "", node_manifest("n1"))
+    read = await client.get(NODES, "n1")
+    for expected in (None, Conflict):
+        body = node_manifest("n1")
+        body["metadata"] |= {"resourceVersion": read.metadata.resource_version, **LABELS["metadata"]}
+        if expected is None:
+            assert (await client.replace(NODES, "n1", body)).metadata.labels == {"a": "1"}
+        else:
+            with pytest.raises(expected):
+                await client.replace(NODES, "n1", body)
+
+
+async def test_only_the_object_that_was_meant_is_deleted(scripted: ScriptedApi, client: Client) -> None:
+    pod = await client.create(PODS, pod_manifest(), "default")
+    others: Any = ({"uid": "other"}, {"version": "1"})
+    for other in others:
+        with pytest.raises(Conflict):
+            await client.delete(PODS, "p", "default", **other)
+    meta = pod.metadata
+    await client.delete(PODS, "p", "default", grace=0, uid=meta.uid, version=meta.resource_version)
+    assert scripted.store.snapshot("pods") == []
+
+
+async def test_a_pod_is_evicted_if_it_is_the_one_and_its_budgets_allow_it(
+    scripted: ScriptedApi, client: Client
+) -> None:
+    pod = await client.create(PODS, pod_manifest(), "default")
+    with pytest.raises(Conflict):
+        await client.evict("p", "default", uid="other")
+    scripted.script("POST", "/pods/p/eviction", answer(429, message="it would violate the pod's disruption budget"))
+    with pytest.raises(TooManyRequests, match="disruption budget"):
+        await client.evict("p", "default", uid=pod.metadata.uid)
+    await client.evict("p", "default", uid=pod.metadata.uid, grace=0)
+    assert scripted.store.snapshot("pods") == []
+
+
+async def test_a_binding_can_be_tried_without_being_made(client: Client) -> None:
+    await client.create(PODS, pod_manifest(), "default")
+    await client.bind(BINDING, timeout=5, dry_run=True)
+    assert (await client.get(PODS, "p", "default")).spec.node_name == ""
+
+
+# -- a server that is busy
+
+
+def busy(status: int, seconds: str) -> Fault:
+    async def refuse(_: web.Request, __: Next) -> web.StreamResponse:
+        return web.json_response({"message": "busy"}, status=status, headers={"Retry-After": seconds})
+
+    return refuse
+
+
+BUSY: list[Any] = [
+    pytest.param(busy(429, "2"), id="429"),
+    pytest.param(busy(503, "2"), id="503"),
+    pytest.param(answer(429, message="busy", details={"retryAfterSeconds": 2}), id="in the Status"),
+]
+
+
+@pytest.fixture
+async def patient(scripted: ScriptedApi) -> AsyncIterator[tuple[Client, FakeClock]]:
+    clock = FakeClock(skip=60)
+    async with Client(Access(scripted.url), timeout=10, clock=clock) as opened:
+        yield opened, clock
+
+
+@pytest.mark.parametrize("fault", BUSY)
+async def test_a_read_waits_as_long_as_a_busy_server_asks_and_a_little_more(
+    scripted: ScriptedApi, patient: tuple[Client, FakeClock], fault: Fault
+) -> None:
+    client, clock = patient
+    scripted.registry.create(resources.NODES, "", node_manifest("n1"))
+    scripted.script("GET", "/nodes", fault, fault)
+    assert (await client.get(NODES, "n1")).key == "n1"
+    assert len(clock.asked) == 2
+    assert all(2 <= pause <= 2.5 for pause in clock.asked)
+    scripted.script("GET", "/nodes", fault)
+    assert len((await client.list(NODES)).items) == 1
+
+
+@pytest.mark.parametrize(
+    ("seconds", "pauses"),
+    [
+        pytest.param("1", 4, id="five tries"),
+        pytest.param("4", 2, id="not beyond the time for one call"),
+        pytest.param("3600", 0, id="never an hour"),
+        pytest.param("Wed, 21 Oct 2026 07:28:00 GMT", 0, id="no trust in other clocks"),
+    ],
+)
+async def test_a_read_gives_up_on_a_server_that_stays_busy(
+    scripted: ScriptedApi, patient: tuple[Client, FakeClock], seconds: str, pauses: int
+) -> None:
+    client, clock = patient
+    scripted.script("GET", "/nodes/n1", *[busy(429, seconds)] * 9)
+    with pytest.raises(TooManyRequests, match="busy"):
+        await client.get(NODES, "n1")
+    assert len(clock.asked) == pauses
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_a_write_is_never_sent_twice_and_tells_when_to_ask_again(
+    scripted: ScriptedApi, patient: tuple[Client, FakeClock], status: int
+) -> None:
+    client, clock = patient
+    scripted.script("POST", "/binding", busy(status, "1"))
+    with pytest.raises(KubeError) as raised:
+        await client.bind(BINDING, timeout=5)
+    assert raised.value.retry_after == 1
+    assert (len(scripted.seen), clock.asked) == (1, [])
 
 
 # -- watching
+
+
+async def test_a_watch_that_says_nothing_for_too_long_is_dead(scripted: ScriptedApi) -> None:
+    scripted.script("GET", "watch=true", held(asyncio.Event(), asyncio.Event()))
+    async with Client(Access(scripted.url), silence=0.05) as client:
+        with pytest.raises(NoAnswer):
+            await watched(client)
 
 
 def line(kind: str, name: str = "n1", version: int = 7, **fields: Any) -> bytes:

@@ -163,6 +163,8 @@ ACCESS_REVIEWS = Resource(
     namespaced=False,
     verbs=("create",),
 )
+OTHERS_ACCESS_REVIEWS = replace(ACCESS_REVIEWS, plural="subjectaccessreviews", kind="SubjectAccessReview")
+TOKEN_REVIEWS = Resource("tokenreviews", "TokenReview", "authentication.k8s.io", namespaced=False, verbs=("create",))
 LEASES = Resource(
     "leases",
     "Lease",
@@ -182,7 +184,9 @@ RESOURCES = (
     SECRETS,
     SERVICE_ACCOUNTS,
     SERVICES,
+    TOKEN_REVIEWS,
     ACCESS_REVIEWS,
+    OTHERS_ACCESS_REVIEWS,
     LEASES,
     NEW_EVENTS,
 )

@@ -1,0 +1,237 @@
+"""HTTP with an API server: who we are, how long we wait, and every foreign error turned into one of ours."""
+
+import asyncio
+import random
+import socket
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, TypeVar
+
+import aiohttp
+import msgspec
+
+from aliquot.clock import Clock
+from aliquot.kube import errors
+from aliquot.kube.access import Access
+from aliquot.kube.plugin import Credential
+
+_Read = TypeVar("_Read")
+
+JSON = "application/json"
+
+_FIRST_REFUSAL = 400
+_UNAUTHORIZED = 401
+_MOST_TRIES = 5
+_SPREAD = 0.25
+"""Those who were told the same moment come back over so much more of it."""
+_KEEP_ALIVE = {
+    socket.TCP_KEEPIDLE: 15,
+    socket.TCP_KEEPINTVL: 5,
+    socket.TCP_KEEPCNT: 3,
+    socket.TCP_USER_TIMEOUT: 30_000,
+}
+_LONGEST_WATCH_LINE = 8 * 2**20
+
+
+class _Details(msgspec.Struct, rename="camel"):
+    retry_after_seconds: int = 0
+
+
+class _Status(msgspec.Struct):
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+    details: _Details | None = None
+
+
+class Wire:
+    """Raises only errors of aliquot.kube.errors."""
+
+    def __init__(self, access: Access, timeout: float, clock: Clock) -> None:
+        self._access = access
+        self._timeout = aiohttp.ClientTimeout(total=timeout, sock_connect=min(timeout, 5.0))
+        self._clock = clock
+        self._session = self._new_session()
+        self._former: aiohttp.ClientSession | None = None
+        self._certificate = b""
+
+    async def close(self) -> None:
+        await self._session.close()
+        if self._former is not None:
+            await self._former.close()
+        if self._access.plugin is not None:
+            await self._access.plugin.close()
+
+    async def read(self, path: str, query: Mapping[str, str] | None = None, *, seconds: float | None = None) -> bytes:
+        """GET. A server that is busy and says for how long is asked again, as long as the time for one call lasts."""
+        end = self._clock.monotonic() + (seconds or self._timeout.total or 0.0)
+        for attempt in range(1, _MOST_TRIES + 1):
+            try:
+                return await self.call("GET", path, query=query, seconds=seconds)
+            except errors.KubeError as error:
+                if error.retry_after is None or attempt == _MOST_TRIES:
+                    raise
+                pause = error.retry_after * random.uniform(1.0, 1.0 + _SPREAD)
+                if self._clock.monotonic() + pause >= end:
+                    raise
+            await self._clock.sleep(pause)
+        raise AssertionError("the last try answers or raises")
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        content: str = JSON,
+        seconds: float | None = None,
+    ) -> bytes:
+        """One request and its whole answer. Nothing is sent twice: of a write nobody knows whether it was made."""
+        data = None if body is None else msgspec.json.encode(body)
+        limit = self._timeout if seconds is None else aiohttp.ClientTimeout(total=seconds)
+        async with self._answer(method, path, query, data, content, limit) as response:
+            return await response.read()
+
+    async def lines(self, path: str, query: Mapping[str, str], *, silence: float) -> AsyncGenerator[bytes, None]:
+        """The lines of a GET without end, until the server ends it or says nothing for so long."""
+        limit = aiohttp.ClientTimeout(total=None, sock_connect=5.0, sock_read=silence)
+        async with self._answer("GET", path, query, None, JSON, limit) as response:
+            async for line in _lines(response):
+                yield line
+
+    @asynccontextmanager
+    async def _answer(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        data: bytes | None,
+        content: str,
+        limit: aiohttp.ClientTimeout,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """The one place where foreign errors become ours."""
+        credential = await self._credential(limit)
+        try:
+            async with AsyncExitStack() as stack:
+
+                async def send() -> aiohttp.ClientResponse:
+                    return await stack.enter_async_context(
+                        self._session.request(
+                            method,
+                            path,
+                            params=query,
+                            data=data,
+                            headers={"Accept": JSON, "Content-Type": content, **self._identity(credential)},
+                            timeout=limit,
+                            server_hostname=self._access.server_name,
+                        )
+                    )
+
+                response = await send()
+                if response.status == _UNAUTHORIZED and credential is not None and self._access.plugin is not None:
+                    response.release()
+                    self._access.plugin.forget(credential)
+                    credential = await self._credential(limit)
+                    response = await send()
+                if response.status >= _FIRST_REFUSAL:
+                    raise await _refusal(response)
+                yield response
+        except aiohttp.ClientConnectorError as error:
+            why = error.os_error.strerror or str(error)
+            raise errors.NotSent(f"the API server at {self._access.server} cannot be reached: {why}") from error
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            text = str(error) or type(error).__name__
+            raise errors.NoAnswer(f"{method} {path} got no answer from the API server: {text}") from error
+
+    async def _credential(self, limit: aiohttp.ClientTimeout) -> Credential | None:
+        """What the plug-in gives, its certificate in use."""
+        if self._access.plugin is None:
+            return None
+        try:
+            async with asyncio.timeout(limit.total):
+                credential = await self._access.plugin.credential()
+        except TimeoutError as error:
+            raise errors.NotSent("the kubeconfig's exec plug-in is still running") from error
+        if credential.certificate and credential.certificate != self._certificate:
+            await self._change_certificate(credential)
+        return credential
+
+    async def _change_certificate(self, credential: Credential) -> None:
+        """A connection keeps the certificate that it began with, so new ones are made; what runs on the old ones may
+        end there, until the certificate changes once more."""
+        try:
+            self._access.present(credential)
+        except (OSError, ValueError) as error:
+            raise errors.NotSent(f"the exec plug-in's certificate cannot be used: {error}") from error
+        self._certificate = credential.certificate
+        ended, self._former, self._session = self._former, self._session, self._new_session()
+        if ended is not None:
+            await ended.close()
+
+    def _new_session(self) -> aiohttp.ClientSession:
+        connector = aiohttp.TCPConnector(ssl=self._access.tls or True, limit=0, socket_factory=_watched_socket)
+        return aiohttp.ClientSession(base_url=self._access.server + "/", connector=connector)
+
+    def _identity(self, credential: Credential | None) -> dict[str, str]:
+        try:
+            return self._access.headers(credential)
+        except (OSError, UnicodeDecodeError) as error:
+            raise errors.NotSent(f"the token cannot be read: {error}") from error
+
+
+def decode(body: bytes | msgspec.Raw, kind: type[_Read]) -> _Read:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise errors.Unreadable(f"the API server sent what is no {kind}: {error}") from error
+
+
+def failure(body: msgspec.Raw) -> errors.KubeError:
+    """The error for a Status in a stream."""
+    status = decode(body, _Status)
+    return errors.answered(status.code, status.reason, status.message, _told(status))
+
+
+async def _refusal(response: aiohttp.ClientResponse) -> errors.KubeError:
+    body = await response.read()
+    try:
+        status = msgspec.json.decode(body, type=_Status)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        status = _Status(message=body[:200].decode(errors="replace"))
+    header = response.headers.get("Retry-After", "")
+    # the other form of the header is a date, which would mean to trust the server's clock
+    wait = float(header) if header.isascii() and header.isdigit() else _told(status)
+    return errors.answered(response.status, status.reason or response.reason or "", status.message, wait)
+
+
+def _told(status: _Status) -> float | None:
+    return float(status.details.retry_after_seconds) if status.details and status.details.retry_after_seconds else None
+
+
+def _watched_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """A connection whose peer has vanished without a word fails after half a minute, not when a watch would have ended.
+
+    A watch may be silent for minutes, so only the kernel can tell silence from absence.
+    """
+    made = socket.socket(family=address[0], type=address[1], proto=address[2])
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in _KEEP_ALIVE.items():
+        made.setsockopt(socket.IPPROTO_TCP, option, value)
+    return made
+
+
+async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    """The lines of a stream, however long: aiohttp's own reader gives up at 128 KiB."""
+    pieces: list[bytes] = []
+    size = 0
+    async for chunk in response.content.iter_any():
+        *complete, rest = chunk.split(b"\n")
+        for piece in complete:
+            yield b"".join((*pieces, piece))
+            pieces, size = [], 0
+        if rest:
+            pieces.append(rest)
+            size += len(rest)
+        if size > _LONGEST_WATCH_LINE:
+            raise errors.NoAnswer("the API server sent a watch event without end")
