@@ -4,7 +4,8 @@ from aliquot.kube.access import Access, find, from_kubeconfig
 from aliquot.kube.client import Client
 from aliquot.kube.errors import ApiError, Conflict, KubeError, NoAnswer, NotFound, NotSent, TooManyRequests
 from aliquot.kube.informer import Informer
-from aliquot.kube.resources import EVENTS, NODES, PODS
+from aliquot.kube.leases import Elector, Terms
+from aliquot.kube.resources import EVENTS, LEASES, NODES, PODS
 
 __all__ = [
     "Access",
@@ -12,9 +13,12 @@ __all__ = [
     "from_kubeconfig",
     "Client",
     "Informer",
+    "Elector",
+    "Terms",
     "PODS",
     "NODES",
     "EVENTS",
+    "LEASES",
     "KubeError",
     "ApiError",
     "Conflict",

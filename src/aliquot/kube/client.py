@@ -121,19 +121,6 @@ class Client:
     async def create(self, resource: Resource[Kind], body: Mapping[str, Any], namespace: str = "") -> Kind:
         return decode(await self._wire.call("POST", resource.path(namespace), body=body), resource.type)
 
-    async def replace(
-        self,
-        resource: Resource[Kind],
-        name: str,
-        body: Mapping[str, Any],
-        namespace: str = "",
-        *,
-        timeout: float | None = None,
-    ) -> Kind:
-        """PUT. With a resourceVersion in its metadata it is made only if nobody was faster: Conflict otherwise."""
-        answer = await self._wire.call("PUT", resource.path(namespace, name), body=body, seconds=timeout)
-        return decode(answer, resource.type)
-
     async def patch(
         self,
         resource: Resource[Kind],
@@ -145,7 +132,7 @@ class Client:
         merge_lists: bool = False,
         uid: str = "",
         version: str = "",
-    ) -> None:
+    ) -> Kind:
         """A JSON merge patch of an object, or of its `part` such as `status`.
 
         With `merge_lists` a strategic merge patch, which merges lists such as conditions by their key. Only the object
@@ -153,7 +140,8 @@ class Client:
         """
         content = f"application/{'strategic-' if merge_lists else ''}merge-patch+json"
         path = resource.path(namespace, name, part)
-        await self._wire.call("PATCH", path, body=_only_for(body, uid, version), content=content)
+        answer = await self._wire.call("PATCH", path, body=_only_for(body, uid, version), content=content)
+        return decode(answer, resource.type)
 
     async def apply(
         self,

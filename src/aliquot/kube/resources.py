@@ -3,7 +3,22 @@
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+import msgspec
+
 from aliquot.model import Node, Object, Pod
+
+
+class LeaseSpec(msgspec.Struct, rename="camel", frozen=True):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int | None = None
+
+
+class Lease(Object, frozen=True):
+    spec: LeaseSpec = LeaseSpec()
+
 
 Kind = TypeVar("Kind", bound=Object)
 
@@ -24,3 +39,4 @@ class Resource(Generic[Kind]):
 PODS = Resource("api/v1", "pods", Pod, namespaced=True)
 NODES = Resource("api/v1", "nodes", Node, namespaced=False)
 EVENTS = Resource("api/v1", "events", Object, namespaced=True)
+LEASES = Resource("apis/coordination.k8s.io/v1", "leases", Lease, namespaced=True)

@@ -201,19 +201,6 @@ async def test_a_wish_is_applied_and_makes_what_is_missing(scripted: ScriptedApi
         await client.apply(NODES, wish, manager="aliquot", version=again.metadata.resource_version)
 
 
-async def test_what_is_replaced_must_be_what_was_read(scripted: ScriptedApi, client: Client) -> None:
-    scripted.registry.create(resources.NODES, "", node_manifest("n1"))
-    read = await client.get(NODES, "n1")
-    for expected in (None, Conflict):
-        body = node_manifest("n1")
-        body["metadata"] |= {"resourceVersion": read.metadata.resource_version, **LABELS["metadata"]}
-        if expected is None:
-            assert (await client.replace(NODES, "n1", body)).metadata.labels == {"a": "1"}
-        else:
-            with pytest.raises(expected):
-                await client.replace(NODES, "n1", body)
-
-
 async def test_only_the_object_that_was_meant_is_deleted(scripted: ScriptedApi, client: Client) -> None:
     pod = await client.create(PODS, pod_manifest(), "default")
     others: Any = ({"uid": "other"}, {"version": "1"})
