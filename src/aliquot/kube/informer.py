@@ -16,6 +16,7 @@ _log = structlog.get_logger()
 
 _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 10.0
+_LONGEST_WISH = 60.0
 
 
 class Informer(Generic[Kind]):
@@ -23,6 +24,9 @@ class Informer(Generic[Kind]):
 
     old is None for what is new, new is None for what has gone. An object that was deleted and made again under the
     same name between two looks comes as two calls, so that nobody takes the second for the first.
+
+    Besides by its key, an object is found by its UID and by what each of `indexes` says of it, such as its node; an
+    empty word puts it nowhere. The indexes are in step when the handler is called.
     """
 
     def __init__(
@@ -32,6 +36,7 @@ class Informer(Generic[Kind]):
         handler: Callable[[Kind | None, Kind | None], None],
         *,
         selector: Mapping[str, str] | None = None,
+        indexes: Mapping[str, Callable[[Kind], str]] | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._client = client
@@ -40,6 +45,9 @@ class Informer(Generic[Kind]):
         self._selector = selector
         self._clock = clock or SystemClock()
         self._objects: dict[str, Kind] = {}
+        self._by_uid: dict[str, Kind] = {}
+        self._indexes = dict(indexes or {})
+        self._indexed: dict[str, dict[str, dict[str, Kind]]] = {name: {} for name in self._indexes}
         self._pause = _FIRST_PAUSE
         self.synced = asyncio.Event()
         self.trouble = "has not listed yet"
@@ -50,6 +58,13 @@ class Informer(Generic[Kind]):
 
     def all(self) -> list[Kind]:
         return list(self._objects.values())
+
+    def with_uid(self, uid: str) -> Kind | None:
+        return self._by_uid.get(uid)
+
+    def having(self, index: str, word: str) -> list[Kind]:
+        """The objects of which an index says this."""
+        return list(self._indexed[index].get(word, {}).values())
 
     async def run(self) -> NoReturn:
         """List and watch for ever. What fails is tried again after a growing, jittered pause."""
@@ -62,10 +77,11 @@ class Informer(Generic[Kind]):
             except KubeError as error:
                 self.trouble = f"cannot read {self._resource.plural}: {error}"
                 _log.warning("cannot follow the API server, trying again", kind=self._resource.plural, error=str(error))
-                await self._rest()
+                await self._rest(error.retry_after or 0.0)
 
-    async def _rest(self) -> None:
-        await self._clock.sleep(self._pause * random.uniform(0.5, 1.0))
+    async def _rest(self, at_least: float = 0.0) -> None:
+        """As long as a busy server asks, within reason, and a jittered pause that grows."""
+        await self._clock.sleep(min(at_least, _LONGEST_WISH) + self._pause * random.uniform(0.5, 1.0))
         self._pause = min(self._pause * 2, _LONGEST_PAUSE)
 
     async def _list_and_watch(self) -> None:
@@ -98,9 +114,27 @@ class Informer(Generic[Kind]):
         if old is not None and new is not None and old.metadata.uid != new.metadata.uid:
             self._move(key, None)
             old = None
-        if new is None:
-            self._objects.pop(key, None)
-        else:
-            self._objects[key] = new
+        if old is not None:
+            self._take_out(key, old)
+        if new is not None:
+            self._put_in(key, new)
         if old is not None or new is not None:
             self._handler(old, new)
+
+    def _put_in(self, key: str, new: Kind) -> None:
+        self._objects[key] = self._by_uid[new.metadata.uid] = new
+        for name, word_of in self._indexes.items():
+            word = word_of(new)
+            if word:
+                self._indexed[name].setdefault(word, {})[key] = new
+
+    def _take_out(self, key: str, old: Kind) -> None:
+        del self._objects[key]
+        self._by_uid.pop(old.metadata.uid, None)
+        for name, word_of in self._indexes.items():
+            word = word_of(old)
+            if word:
+                held = self._indexed[name][word]
+                del held[key]
+                if not held:
+                    del self._indexed[name][word]

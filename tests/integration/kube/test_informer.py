@@ -7,9 +7,9 @@ import pytest
 
 from aliquot.embedded.api import resources
 from aliquot.embedded.api.deletion import DeleteRequest
-from aliquot.kube import NODES, Client, Informer
-from aliquot.model import Node
-from tests.factories import node_manifest
+from aliquot.kube import NODES, PODS, Access, Client, Informer
+from aliquot.model import Node, Pod
+from tests.factories import node_manifest, pod_manifest
 from tests.fakes import FakeClock, Fault, ScriptedApi, answer, body, cut_before, held, stream, until
 
 LIST, WATCH = "limit=", "watch=true"
@@ -175,3 +175,88 @@ async def test_bookmarks_move_the_version_from_which_a_watch_goes_on(follower: F
     follower.api.script("GET", WATCH, stream(BOOKMARK), held(asyncio.Event(), asyncio.Event()))
     await until(lambda: len(follower.api.queries(WATCH)) == 2)
     assert "resourceVersion=1&" in follower.api.queries(WATCH)[1]
+
+
+# -- indexes
+
+
+@pytest.fixture
+async def pods(client: Client, clock: FakeClock) -> AsyncIterator[Informer[Pod]]:
+    def look(old: Pod | None, new: Pod | None) -> None:
+        """The indexes are in step with what is told."""
+        if new is not None:
+            assert made.with_uid(new.metadata.uid) is new
+            assert new in made.having("node", new.spec.node_name) or not new.spec.node_name
+        elif old is not None:
+            assert made.with_uid(old.metadata.uid) is None
+
+    by_node = {"node": lambda pod: pod.spec.node_name, "phase": lambda pod: pod.status.phase}
+    made: Informer[Pod] = Informer(client, PODS, look, indexes=by_node, clock=clock)
+    task = asyncio.create_task(made.run())
+    await made.synced.wait()
+    yield made
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def keys(found: list[Pod]) -> set[str]:
+    return {pod.key for pod in found}
+
+
+async def test_objects_are_found_by_uid_and_by_index_as_they_move(
+    pods: Informer[Pod], scripted: ScriptedApi, client: Client
+) -> None:
+    for name, node in (("a", "n1"), ("b", "n1"), ("c", "")):
+        scripted.registry.create(resources.PODS, "default", pod_manifest(name, node=node))
+    await until(lambda: len(pods.all()) == 3)
+    assert keys(pods.having("node", "n1")) == {"default/a", "default/b"}
+    assert pods.having("node", "") == []
+    await client.bind({"metadata": {"name": "c", "namespace": "default"}, "target": {"name": "n2"}}, timeout=5)
+    await until(lambda: pods.having("node", "n2"))
+    c = pods.having("node", "n2")[0]
+    assert pods.with_uid(c.metadata.uid) is c is pods.get("default/c")
+    for name in ("a", "b", "c"):
+        await client.delete(PODS, name, "default", grace=0)
+    await until(lambda: not pods.all())
+    assert pods.having("node", "n1") == pods.having("node", "n2") == []
+    assert pods.with_uid(c.metadata.uid) is None
+
+
+async def test_indexes_follow_a_new_list_and_a_pod_made_again_under_its_name(
+    pods: Informer[Pod], scripted: ScriptedApi, client: Client, clock: FakeClock
+) -> None:
+    for name in ("a", "b"):
+        scripted.registry.create(resources.PODS, "default", pod_manifest(name, node="n1"))
+    await until(lambda: len(pods.all()) == 2)
+    old = pods.get("default/a")
+    assert old is not None
+    scripted.script("GET", WATCH, answer(410, message="too old"))
+    scripted.cut_watches("pods")
+    for name in ("a", "b"):
+        await client.delete(PODS, name, "default", grace=0)
+    scripted.registry.create(resources.PODS, "default", pod_manifest("a", node="n2"))
+    await until(lambda: pods.having("node", "n2"), passing=clock)
+    assert pods.having("node", "n1") == []
+    assert pods.with_uid(old.metadata.uid) is None
+    assert keys(pods.all()) == {"default/a"}
+
+
+async def test_a_busy_server_is_left_alone_as_long_as_it_asks(follower: Follower) -> None:
+    follower.api.script("GET", WATCH, answer(429, message="busy", details={"retryAfterSeconds": 7}))
+    assert await follower.trouble() == "cannot read nodes: busy"
+    assert 7.1 <= follower.clock.asked[0] <= 7.2
+    await follower.clock.move(8)
+    await until(lambda: follower.informer.trouble == "")
+
+
+async def test_a_watch_that_falls_silent_is_opened_again(scripted: ScriptedApi, clock: FakeClock) -> None:
+    scripted.script("GET", WATCH, held(asyncio.Event(), asyncio.Event()))
+    async with Client(Access(scripted.url), silence=0.2) as client:
+        follower = Follower(scripted, client, clock)
+        task = asyncio.create_task(follower.informer.run())
+        assert "got no answer" in await follower.trouble()
+        follower.make("a")
+        await until(lambda: follower.told, passing=clock)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert follower.told[0] == "+a"
