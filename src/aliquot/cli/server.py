@@ -54,9 +54,7 @@ def command(
     run_until_stopped(_serve(kubeconfig, context, address, gpushare_port, prefix))
 
 
-async def _serve(
-    kubeconfig: str | None, context: str, address: str, port: int, prefixes: tuple[str, ...]
-) -> None:
+async def _serve(kubeconfig: str | None, context: str, address: str, port: int, prefixes: tuple[str, ...]) -> None:
     dialects = dialects_with(prefixes)
     async with Client(find(kubeconfig, context)) as client:
         plane = ControlPlane(client, dialects=dialects)

@@ -256,8 +256,8 @@ class BrokenClient(Client):
         super().__init__(access)
         self._error = error
 
-    async def bind(self, binding: Mapping[str, Any], *, timeout: float) -> None:
-        raise self._error(f"no {binding['kind']} within {timeout} s")
+    async def bind(self, binding: Mapping[str, Any], *, timeout: float, dry_run: bool = False) -> None:
+        raise self._error(f"no {binding['kind']} within {timeout} s, {dry_run=}")
 
 
 @pytest.mark.parametrize("error", [RuntimeError, ValueError, Unreadable, asyncio.CancelledError])
