@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -259,10 +260,13 @@ async def leader(election: Election) -> AsyncIterator[Leader]:
 
 
 async def test_a_leader_renews_and_gives_back_when_it_is_stopped(election: Election, leader: Leader) -> None:
-    for renewal in range(1, 6):
-        await until(lambda count=renewal: election.renewals() == count and election.clock.sleeping == 1)  # type: ignore[misc]
-        await election.clock.move(2.4)
-    await until(lambda: election.renewals() == 6 and election.clock.sleeping == 1)
+    def rests_after(renewals: int) -> bool:
+        """A pause is shorter than any time that a try may take."""
+        return election.renewals() == renewals and election.clock.sleeping == 1 and election.clock.asked[-1] <= 2.4
+
+    for count in range(1, 7):
+        await until(partial(rests_after, count), f"renewal {count}")
+        await election.clock.move(2.4 if count < 6 else 0)
     assert election.a.holds()
     leader.task.cancel()
     await asyncio.gather(leader.task, return_exceptions=True)
