@@ -8,7 +8,8 @@ AliquotError
 │   └── BadConfig       a flag, a file or a kubeconfig
 ├── Refused             a placement or a hand-over that must not happen; the text says why
 │   ├── NoRoom          the part does not fit
-│   └── NotPlaced       a container without a placement gets nothing
+│   ├── NotPlaced       a container without a placement gets nothing
+│   └── NotLeading      another server holds the Lease, or nobody does: only its holder commits
 └── KubeError           the API server said no, or did not answer (aliquot.kube.errors)
 
 Foreign errors (aiohttp, msgspec, grpc, pynvml) are translated at one boundary each, with `raise ... from`.
@@ -50,3 +51,7 @@ class NoRoom(Refused):
 
 class NotPlaced(Refused):
     """A container without a placement gets nothing."""
+
+
+class NotLeading(Refused):
+    """Only the holder of the Lease commits, and that is not this server, or not any more."""

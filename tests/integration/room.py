@@ -3,10 +3,11 @@
 import asyncio
 import contextlib
 from collections.abc import Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
-from aliquot.control import ControlPlane
+from aliquot.control import Books, Committer, ControlPlane, ControlSettings, Leadership
 from aliquot.embedded.api import resources
 from aliquot.embedded.api.deletion import DeleteRequest
 from aliquot.embedded.api.objects import Object, key_of
@@ -17,6 +18,16 @@ from tests.factories import make_cards, node_manifest, pod_manifest
 from tests.fakes import FakeClock, ScriptedApi, until
 
 
+def alone(client: Client, books: Books, clock: FakeClock, **settings: Any) -> Committer:
+    """A committer of a server that is the only one."""
+    chosen = replace(ControlSettings(alone=True), **settings)
+    return Committer(client, books, clock, Leadership(client, clock, chosen, _nothing), chosen)
+
+
+async def _nothing() -> None:
+    pass
+
+
 class Room:
     """`async with Room(...)` runs the control plane; leaving it is the end of that process."""
 
@@ -24,7 +35,7 @@ class Room:
         self.api = api
         self.client = client
         self.clock = clock
-        self.plane = ControlPlane(client, clock)
+        self.plane = ControlPlane(client, clock, settings=ControlSettings(alone=True))
         self.commit = self.plane.committer.commit
         self._running: asyncio.Task[None] | None = None
 
@@ -40,6 +51,10 @@ class Room:
         self._running.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._running
+
+    def committer(self, client: Client | None = None, clock: FakeClock | None = None, **settings: Any) -> Committer:
+        """Another committer on the same books."""
+        return alone(client or self.client, self.plane.books, clock or self.clock, **settings)
 
     # -- what happens in the cluster
 

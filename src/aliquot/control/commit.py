@@ -13,14 +13,17 @@ from weakref import WeakValueDictionary
 
 import structlog
 
-from aliquot import faults
+from aliquot import faults, metrics
 from aliquot.clock import Clock
 from aliquot.control.books import Books
+from aliquot.control.leadership import Leadership
+from aliquot.control.settings import ControlSettings
+from aliquot.control.term import NEVER, is_stale
 from aliquot.dialects import Demand
-from aliquot.errors import NoRoom, Refused
+from aliquot.errors import BadInput, NoRoom, NotLeading, Refused
 from aliquot.kube import PODS, ApiError, Client, Conflict, KubeError, NotFound, NotSent
 from aliquot.model import Placement, Pod
-from aliquot.model.records import PLACEMENT, write_placement
+from aliquot.model.records import EPOCH, PLACEMENT, write_placement
 
 _log = structlog.get_logger()
 _FRESH_READ_SECONDS = 10.0
@@ -41,31 +44,23 @@ class _Open:
 
 
 class Committer:
-    """`budget` is for the Binding and `look` for a read after it: together, and with a read before, they must stay
-    below the time-out of whoever asks (kube-scheduler's extender: 5 s by default).
-
-    `act_limit` is how long an API server may still act on a request that it has accepted: its own request time-out
-    (60 s) and some.
-    """
+    """Commits only while `leadership` says that we may, and writes its epoch."""
 
     def __init__(
-        self,
-        client: Client,
-        books: Books,
-        clock: Clock,
-        *,
-        budget: float = 2.5,
-        look: float = 1.0,
-        act_limit: float = 70.0,
+        self, client: Client, books: Books, clock: Clock, leadership: Leadership, settings: ControlSettings
     ) -> None:
         self._client = client
         self._books = books
         self._clock = clock
-        self._budget = budget
-        self._look = look
-        self._act_limit = act_limit
+        self._leadership = leadership
+        self.settings = settings
         self._one_at_a_time: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._open: dict[tuple[str, str], _Open] = {}
+
+    @property
+    def open(self) -> int:
+        """How many Bindings have an unknown fate."""
+        return len(self._open)
 
     async def commit(self, pod: Pod, node: str) -> Outcome:
         """Bind a pod to a node with the part that the engine chooses there.
@@ -73,26 +68,41 @@ class Committer:
         Raises BadDemand or Refused when nothing was done, and KubeError with the API server's words; after NoAnswer the
         pod may be bound, and asking again is safe.
         """
+        with metrics.COMMIT_SECONDS.time():
+            try:
+                outcome = await self._commit_alone(pod, node)
+            except BaseException as error:
+                metrics.COMMITS.labels(_outcome(error)).inc()
+                raise
+        metrics.COMMITS.labels(outcome.name.lower()).inc()
+        return outcome
+
+    async def _commit_alone(self, pod: Pod, node: str) -> Outcome:
+        """One commit of a pod at a time."""
         async with self._lock(pod.metadata.uid):
             demand = self._books.demand_of(pod)
             if demand is None:
-                await self._client.bind(_binding(pod, node), timeout=self._budget)
+                self._leadership.require()
+                await self._client.bind(_binding(pod, node), timeout=self.settings.budget)
                 return Outcome.BOUND
             return await self._commit(pod, node, demand)
 
     async def _commit(self, pod: Pod, node: str, demand: Demand) -> Outcome:
-        uid = pod.metadata.uid
+        uid, epoch = pod.metadata.uid, self._leadership.require()
         held = self._books.ledger.entry(uid, node)
         placement = held.placement if held is not None else self._claim(node, demand)
         faults.reach("after-claim")
-        binding = _binding(pod, node, **self._keys(pod, demand, placement))
+        binding = _binding(pod, node, **self._keys(pod, demand, placement, epoch))
         try:
-            await self._client.bind(binding, timeout=self._budget)
+            await self._client.bind(binding, timeout=self.settings.budget)
         except Conflict as conflict:
             return await self._look_closer(pod, placement, conflict, is_new=held is None)
-        except (ApiError, NotSent):
+        except (ApiError, NotSent) as error:
             if held is None:  # otherwise an earlier Binding may have been made
                 self._books.drop_claim(uid, node)
+            if is_stale(error):
+                self._leadership.depose()
+                raise NotLeading(str(error)) from error
             raise
         except BaseException:
             self._open[uid, node] = _Open(pod, node, self._clock.monotonic())
@@ -102,12 +112,14 @@ class Committer:
         _log.info("bound", pod=pod.key, node=node, cards=sorted({part.uuid for part in placement.slices()}))
         return Outcome.BOUND
 
-    def _keys(self, pod: Pod, demand: Demand, placement: Placement) -> dict[str, Mapping[str, str]]:
-        """What is written on the pod: our record, and beside it what the dialect's original writes."""
+    def _keys(self, pod: Pod, demand: Demand, placement: Placement, epoch: int) -> dict[str, Mapping[str, str]]:
+        """What is written on the pod: our record and term, and beside it what the dialect's original writes."""
         dialect, cards = demand.dialect, self._books.cards(placement.node)
         own = dialect.annotations(pod, demand.request, placement, cards, self._clock.wall_ns())
         labels = dialect.labels(pod, demand.request, placement, cards)
-        return {"annotations": {PLACEMENT: write_placement(placement), **own}} | ({"labels": labels} if labels else {})
+        term = {} if epoch == NEVER else {EPOCH: str(epoch)}
+        annotations = {PLACEMENT: write_placement(placement), **term, **own}
+        return {"annotations": annotations} | ({"labels": labels} if labels else {})
 
     def _lock(self, uid: str) -> asyncio.Lock:
         return self._one_at_a_time.setdefault(uid, asyncio.Lock())
@@ -127,7 +139,7 @@ class Committer:
         """The Binding was refused: because the pod is bound already, perhaps by an earlier one of ours, or for good?"""
         uid, node = pod.metadata.uid, placement.node
         try:
-            now = await self._still_there(pod, self._look)
+            now = await self._still_there(pod, self.settings.look)
         except BaseException:
             self._open[uid, node] = _Open(pod, node, self._clock.monotonic())
             raise
@@ -154,7 +166,7 @@ class Committer:
         for key, open_ in list(self._open.items()):
             if self._books.is_settled(*key):
                 del self._open[key]
-            elif now - open_.since >= self._act_limit:
+            elif now - open_.since >= self.settings.act_limit:
                 async with self._lock(open_.pod.metadata.uid):
                     if self._open.get(key) is open_:
                         await self._ask(key, open_)
@@ -172,6 +184,17 @@ class Committer:
         else:
             self._books.drop_claim(uid, node)
             _log.info("a Binding was never made, its claim is given back", pod=open_.pod.key, node=node)
+
+
+def _outcome(error: BaseException) -> str:
+    match error:
+        case NotLeading():
+            return "not_leading"
+        case Refused() | BadInput():
+            return "refused"
+        case ApiError() | NotSent():
+            return "not_made"
+    return "unknown"
 
 
 def _binding(pod: Pod, node: str, **keys: Mapping[str, str]) -> dict[str, object]:

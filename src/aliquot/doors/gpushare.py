@@ -44,8 +44,12 @@ class GpuShareDoor:
 
     def _out_of_step(self) -> str:
         """Before both mirrors are whole, a part that is held can look free."""
-        missing = self._plane.not_ready()
+        missing = self._plane.out_of_step()
         return f"Aliquot is not in step with the API server: {'; '.join(missing)}" if missing else ""
+
+    def _not_ready(self) -> str:
+        """Showing needs a mirror, deciding also somebody who may commit."""
+        return self._out_of_step() or self._plane.leadership.no_holder()
 
     # -- filter
 
@@ -54,7 +58,7 @@ class GpuShareDoor:
             asked = read_filter(call.body)
         except BadCall as error:
             return asgi.json(filter_fault(str(error)))
-        if why := self._out_of_step():
+        if why := self._not_ready():
             return asgi.json(filter_fault(why))
         answer = filter_answer(asked, self._refusals(asked))
         return asgi.json(answer, after=lambda: faults.reach("after-filter"))
@@ -77,7 +81,7 @@ class GpuShareDoor:
         """A refusal is a 200 with its text in `Error`: kube-scheduler throws the body of any other status away."""
         try:
             asked = read_bind(call.body)
-            if why := self._out_of_step():
+            if why := self._not_ready():
                 raise Refused(why)
             pod = await self._pod(asked)
             if self._plane.nodes.get(asked.node) is None:

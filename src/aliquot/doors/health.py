@@ -12,6 +12,6 @@ def routes(plane: ControlPlane) -> Mapping[tuple[str, str], asgi.Handler]:
 
     async def readyz(_: asgi.Call) -> asgi.Answer:
         trouble = plane.not_ready()
-        return asgi.text("\n".join(trouble), 503) if trouble else asgi.text("ok")
+        return asgi.text("\n".join(trouble), 503) if trouble else asgi.text("\n".join(("ok", *plane.notes())))
 
     return {("GET", "/healthz"): healthz, ("GET", "/readyz"): readyz}

@@ -9,7 +9,7 @@ from aliquot.clock import came
 from aliquot.control import ControlPlane
 from aliquot.dialects import Dialect
 from aliquot.engine import Judgement
-from aliquot.errors import AliquotError, BadDemand, BadQuantity
+from aliquot.errors import AliquotError, BadDemand, BadQuantity, NotLeading
 from aliquot.model import Node, Pod
 from aliquot.model.quantity import whole
 
@@ -37,12 +37,16 @@ class Scheduler:
             await came(self._changed, _QUIET_SECONDS, self._plane.clock)
 
     async def place_pending(self) -> None:
-        """One pass over the pods that wait, oldest first; none while the books may be behind the cluster."""
-        if self._plane.not_ready():
+        """One pass over the pods that wait, oldest first; none while the books may be behind the cluster, or while
+        another server leads."""
+        if self._plane.not_ready() or not self._plane.leadership.may_commit:
             return
         for pod in sorted(filter(self._is_waiting, self._plane.pods.all()), key=_age):
             try:
                 await self._place(pod)
+            except NotLeading as error:
+                _log.warning("not placed", pod=pod.key, why=str(error))
+                return
             except AliquotError as error:
                 _log.warning("not placed", pod=pod.key, why=str(error))
 

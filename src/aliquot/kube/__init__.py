@@ -2,10 +2,20 @@
 
 from aliquot.kube.access import Access, find, from_kubeconfig
 from aliquot.kube.client import Client
-from aliquot.kube.errors import ApiError, Conflict, KubeError, NoAnswer, NotFound, NotSent, TooManyRequests
+from aliquot.kube.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    Invalid,
+    KubeError,
+    NoAnswer,
+    NotFound,
+    NotSent,
+    TooManyRequests,
+)
 from aliquot.kube.informer import Informer
 from aliquot.kube.leases import Elector, Terms
-from aliquot.kube.resources import EVENTS, LEASES, NODES, PODS
+from aliquot.kube.resources import CONFIG_MAPS, EVENTS, LEASES, NODES, PODS, ConfigMap
 
 __all__ = [
     "Access",
@@ -18,10 +28,14 @@ __all__ = [
     "PODS",
     "NODES",
     "EVENTS",
+    "CONFIG_MAPS",
+    "ConfigMap",
     "LEASES",
     "KubeError",
     "ApiError",
+    "AlreadyExists",
     "Conflict",
+    "Invalid",
     "NotFound",
     "NotSent",
     "TooManyRequests",

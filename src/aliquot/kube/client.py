@@ -9,6 +9,7 @@ import msgspec
 
 from aliquot.clock import Clock, SystemClock
 from aliquot.kube.access import Access
+from aliquot.kube.errors import ApiError
 from aliquot.kube.resources import PODS, Kind, Resource
 from aliquot.kube.wire import Wire, decode, failure
 from aliquot.model import Object
@@ -68,6 +69,13 @@ class Client:
 
     async def close(self) -> None:
         await self._wire.close()
+
+    async def reach(self, *, timeout: float) -> None:
+        """Ask something small, to learn whether the server answers at all. Raises NotSent or NoAnswer."""
+        try:
+            await self._wire.call("GET", "version", seconds=timeout)
+        except ApiError:
+            return  # a refusal is an answer
 
     # -- reading
 

@@ -35,6 +35,7 @@ class Informer(Generic[Kind]):
         resource: Resource[Kind],
         handler: Callable[[Kind | None, Kind | None], None],
         *,
+        namespace: str = "",
         selector: Mapping[str, str] | None = None,
         indexes: Mapping[str, Callable[[Kind], str]] | None = None,
         clock: Clock | None = None,
@@ -42,6 +43,7 @@ class Informer(Generic[Kind]):
         self._client = client
         self._resource = resource
         self._handler = handler
+        self._namespace = namespace
         self._selector = selector
         self._clock = clock or SystemClock()
         self._objects: dict[str, Kind] = {}
@@ -49,6 +51,8 @@ class Informer(Generic[Kind]):
         self._indexes = dict(indexes or {})
         self._indexed: dict[str, dict[str, dict[str, Kind]]] = {name: {} for name in self._indexes}
         self._pause = _FIRST_PAUSE
+        self._asked = asyncio.Event()
+        self._waiting: list[asyncio.Future[None]] = []
         self.synced = asyncio.Event()
         self.trouble = "has not listed yet"
         """Why the copy may be out of date; empty while a watch is open."""
@@ -65,6 +69,13 @@ class Informer(Generic[Kind]):
     def having(self, index: str, word: str) -> list[Kind]:
         """The objects of which an index says this."""
         return list(self._indexed[index].get(word, {}).values())
+
+    async def refresh(self) -> None:
+        """List again; returns when the copy holds all that the API server held when this was called."""
+        listed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(listed)
+        self._asked.set()
+        await listed
 
     async def run(self) -> NoReturn:
         """List and watch for ever. What fails is tried again after a growing, jittered pause."""
@@ -85,14 +96,37 @@ class Informer(Generic[Kind]):
         self._pause = min(self._pause * 2, _LONGEST_PAUSE)
 
     async def _list_and_watch(self) -> None:
-        listing = await self._client.list(self._resource, selector=self._selector)
+        """Returns when somebody wants a fresh list."""
+        watching = asyncio.ensure_future(self._watch(await self._list()))
+        asked = asyncio.ensure_future(self._asked.wait())
+        try:
+            await asyncio.wait({watching, asked}, return_when=asyncio.FIRST_COMPLETED)
+            if watching.done():
+                watching.result()
+        finally:
+            asked.cancel()
+            watching.cancel()
+            await asyncio.gather(asked, watching, return_exceptions=True)
+
+    async def _list(self) -> str:
+        """The version from which to watch."""
+        self._asked.clear()
+        answered = len(self._waiting)
+        listing = await self._client.list(self._resource, namespace=self._namespace, selector=self._selector)
         self._replace({item.key: item for item in listing.items})
         self.trouble = ""
         self.synced.set()
-        version = listing.resource_version
+        for listed in self._waiting[:answered]:
+            if not listed.done():
+                listed.set_result(None)
+        del self._waiting[:answered]
+        return listing.resource_version
+
+    async def _watch(self, version: str) -> NoReturn:
         while True:
             heard = False
-            async for change in self._client.watch(self._resource, version, selector=self._selector):
+            changes = self._client.watch(self._resource, version, namespace=self._namespace, selector=self._selector)
+            async for change in changes:
                 heard, self._pause = True, _FIRST_PAUSE
                 version = change.resource_version
                 if change.object is not None:

@@ -10,7 +10,7 @@ import math
 import os
 import random
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NoReturn
@@ -72,6 +72,11 @@ class Elector:
         """Of the Lease as it was last seen; empty if there is none."""
         self._seen: LeaseSpec | None = None
         self._seen_at = -math.inf
+        self._seen_annotations: Mapping[str, str] = {}
+        self.trouble = ""
+        """Why the last attempt failed; empty if it did not."""
+        self.annotations: Mapping[str, str] = {}
+        """What we write on the Lease when we take it, such as where the holder can be reached."""
 
     def holds(self) -> bool:
         return self._clock.monotonic() < self._until
@@ -84,6 +89,11 @@ class Elector:
         if self._seen is None or self._ran_out(self._seen):
             return ""
         return self._seen.holder_identity or ""
+
+    @property
+    def holders_annotations(self) -> Mapping[str, str]:
+        """What the holder wrote on the Lease; nothing if nobody holds it."""
+        return self._seen_annotations if self.holder else {}
 
     async def run(self, lead: Callable[[], Coroutine[Any, Any, None]]) -> NoReturn:
         """Take the Lease when it is free and call `lead`, which is cancelled when the Lease is lost.
@@ -130,7 +140,9 @@ class Elector:
             if not trying.done():
                 raise NoAnswer(f"no answer within {seconds:g} s")
             trying.result()
+            self.trouble = ""
         except KubeError as error:
+            self.trouble = str(error)
             _log.warning("cannot take or renew the Lease, trying again", lease=self._name, error=str(error))
         finally:
             trying.cancel()
@@ -179,6 +191,7 @@ class Elector:
 
     def _see(self, lease: Lease) -> None:
         self._version = lease.metadata.resource_version
+        self._seen_annotations = lease.metadata.annotations
         if lease.spec != self._seen:
             self._seen, self._seen_at = lease.spec, self._clock.monotonic()
 
@@ -202,15 +215,14 @@ class Elector:
             spec |= {"acquireTime": now, "leaseTransitions": transitions}
         if self._version:
             return await self._patch(spec)
-        metadata = {"name": self._name, "namespace": self._namespace}
+        metadata = {"name": self._name, "namespace": self._namespace, "annotations": self.annotations}
         body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
         return await self._client.create(LEASES, body, self._namespace)
 
     async def _patch(self, spec: dict[str, Any]) -> Lease:
         """A patch and not a PUT: labels and whatever else others wrote there stay."""
-        return await self._client.patch(
-            LEASES, self._name, {"spec": spec}, namespace=self._namespace, version=self._version
-        )
+        body = {"metadata": {"annotations": self.annotations}, "spec": spec} if self.annotations else {"spec": spec}
+        return await self._client.patch(LEASES, self._name, body, namespace=self._namespace, version=self._version)
 
     def _left(self) -> float:
         return max(0.0, self._until - self._clock.monotonic())

@@ -20,6 +20,10 @@ class Lease(Object, frozen=True):
     spec: LeaseSpec = LeaseSpec()
 
 
+class ConfigMap(Object, frozen=True):
+    data: dict[str, str] | None = None
+
+
 Kind = TypeVar("Kind", bound=Object)
 
 
@@ -38,5 +42,6 @@ class Resource(Generic[Kind]):
 
 PODS = Resource("api/v1", "pods", Pod, namespaced=True)
 NODES = Resource("api/v1", "nodes", Node, namespaced=False)
+CONFIG_MAPS = Resource("api/v1", "configmaps", ConfigMap, namespaced=True)
 EVENTS = Resource("api/v1", "events", Object, namespaced=True)
 LEASES = Resource("apis/coordination.k8s.io/v1", "leases", Lease, namespaced=True)

@@ -10,6 +10,8 @@ from aliquot.model.placement import Placement, Slice
 
 PLACEMENT = "aliquot.io/placement"
 INVENTORY = "aliquot.io/inventory"
+EPOCH = "aliquot.io/epoch"
+"""The number of the term of leadership in which a placement was written; the API server refuses another than now's."""
 _VERSION = 1
 MOST_MIB = 2**24
 """No card has more memory; a record that says so is nonsense."""

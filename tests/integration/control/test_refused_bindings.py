@@ -6,7 +6,7 @@ import contextlib
 import msgspec
 import pytest
 
-from aliquot.control import Books, Committer, Outcome
+from aliquot.control import Books, Outcome
 from aliquot.dialects.gpushare import IDX
 from aliquot.embedded.api import resources
 from aliquot.errors import NoRoom, Refused
@@ -15,7 +15,7 @@ from aliquot.ledger import State
 from aliquot.model import Pod
 from tests.factories import make_cards, make_node, pod_manifest
 from tests.fakes import FakeClock, Fault, ScriptedApi, answer, cut_before, held
-from tests.integration.room import Room
+from tests.integration.room import Room, alone
 
 BINDING = "/binding$"
 
@@ -49,7 +49,7 @@ async def test_an_api_server_that_cannot_be_reached_gives_the_part_back_at_once(
         access = Access(api.url)
     async with Client(access) as nowhere:
         with pytest.raises(NotSent):
-            await Committer(nowhere, room.plane.books, room.clock).commit(pod, "n1")
+            await room.committer(nowhere).commit(pod, "n1")
     assert room.used() == {}
 
 
@@ -160,7 +160,7 @@ async def test_a_binding_that_was_answered_is_settled_before_the_watch_shows_it(
     books.see_node(make_node("n1", make_cards()))
     created = scripted.registry.create(resources.PODS, "default", pod_manifest())
     pod = msgspec.convert(created.obj, Pod)
-    assert await Committer(client, books, clock).commit(pod, "n1") is Outcome.BOUND
+    assert await alone(client, books, clock).commit(pod, "n1") is Outcome.BOUND
     assert books.is_settled(pod.metadata.uid, "n1")
     assert books.ledger.nodes_of(pod.metadata.uid) == {"n1"}
 

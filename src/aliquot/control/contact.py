@@ -1,0 +1,28 @@
+"""Whether the API server answers, known within seconds: an open watch can be silent for minutes."""
+
+from typing import NoReturn
+
+from aliquot.clock import Clock
+from aliquot.kube import Client, KubeError
+
+_EACH_SECONDS = 1.0
+_ANSWER_SECONDS = 2.0
+
+
+class Contact:
+    """Together the two times stay well below the 5 s within which a loss must show."""
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self.trouble = "has not reached the API server yet"
+
+    async def run(self) -> NoReturn:
+        while True:
+            try:
+                await self._client.reach(timeout=_ANSWER_SECONDS)
+            except KubeError as error:
+                self.trouble = str(error)
+            else:
+                self.trouble = ""
+            await self._clock.sleep(_EACH_SECONDS)

@@ -1,0 +1,54 @@
+"""What the server must be allowed to do, and what it can still do with less, such as an original's account has."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aliquot.control.settings import ControlSettings
+from aliquot.kube import Client
+from aliquot.kube.reviews import Action, may_we
+
+
+@dataclass(frozen=True)
+class Right:
+    action: Action
+    without: str
+    """What is lost if we may not."""
+
+    def __str__(self) -> str:
+        action = self.action
+        resource = "/".join(filter(None, (action.resource, action.subresource)))
+        where = f" in namespace {action.namespace}" if action.namespace else ""
+        return f"may not {action.verb} {resource}{where}: {self.without}"
+
+    def rule(self) -> str:
+        """The rule of RBAC that gives it, in one line of YAML."""
+        action = self.action
+        resource = "/".join(filter(None, (action.resource, action.subresource)))
+        return f'- {{apiGroups: ["{action.group}"], resources: [{resource}], verbs: [{action.verb}]}}'
+
+
+_ALONE = "runs as a single server, without Lease and epoch: a second one would not know of it"
+_LATE = "pods that another scheduler bound get no placement"
+_EVENTS = "pods are not told why they wait"
+
+
+def for_replicas(settings: ControlSettings) -> list[Right]:
+    """Without one of these there is no leadership."""
+    group, namespace = "coordination.k8s.io", settings.namespace
+    leases = [Action(verb, "leases", group, namespace=namespace) for verb in ("get", "create", "patch")]
+    terms = [Action(verb, "configmaps", namespace=namespace) for verb in ("get", "create", "patch")]
+    return [Right(action, _ALONE) for action in (*leases, *terms)]
+
+
+def for_helping() -> list[Right]:
+    """Without one of these something smaller is lost."""
+    return [
+        Right(Action("patch", "pods"), _LATE),
+        Right(Action("patch", "pods", subresource="status"), _LATE),
+        Right(Action("create", "events"), _EVENTS),
+    ]
+
+
+async def missing(client: Client, rights: Sequence[Right]) -> list[Right]:
+    """Those that we do not have. Raises KubeError."""
+    return [right for right in rights if not (await may_we(client, right.action)).allowed]

@@ -1,0 +1,37 @@
+"""What can be set about the control plane; the command's configuration fills it in."""
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from aliquot.kube import Terms
+
+
+class Mode(Enum):
+    ACTIVE = "active"
+    OBSERVE = "observe"
+    """Reads, shows and says what it would have done; writes nothing."""
+
+
+@dataclass(frozen=True)
+class ControlSettings:
+    """Times are in seconds.
+
+    `budget` is for a Binding and `look` for a read after it: together, and with a read before, they must stay below the
+    time-out of whoever asks (kube-scheduler's extender: 5 s by default). `act_limit` is how long an API server may
+    still act on a request that it has accepted: its own request time-out (60 s) and some.
+    """
+
+    mode: Mode = Mode.ACTIVE
+    alone: bool = False
+    """By choice the only server: no Lease and no epoch."""
+    namespace: str = "aliquot-system"
+    lease: str = "aliquot-server"
+    epoch: str = "aliquot-epoch"
+    terms: Terms = field(default_factory=Terms)
+    identity: str = ""
+    """Of this process; empty makes one that no other process has."""
+    budget: float = 2.5
+    look: float = 1.0
+    act_limit: float = 70.0
+    audit_seconds: float = 60.0
+    late_seconds: float = 30.0

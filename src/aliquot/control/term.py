@@ -1,0 +1,103 @@
+"""A term of leadership: a number in a ConfigMap that the API server itself compares with what we write.
+
+A new leader raises it, and waits until the API server has noticed; from then on whatever a former leader still sends is
+refused, however late it wakes.
+"""
+
+from typing import Any
+
+import structlog
+
+from aliquot.clock import Clock
+from aliquot.control.policies import STALE_EPOCH
+from aliquot.control.settings import ControlSettings
+from aliquot.errors import BadRecord
+from aliquot.kube import CONFIG_MAPS, AlreadyExists, ApiError, Client, ConfigMap, Conflict, KubeError, NotFound
+from aliquot.model.records import EPOCH, PLACEMENT
+
+_log = structlog.get_logger()
+
+_KEY = "epoch"
+_PROBE = "aliquot-epoch-probe"
+_PROBE_SECONDS = 2.0
+_PAUSE = 0.1
+NEVER = 0
+"""No term has this number."""
+
+
+def is_stale(error: KubeError) -> bool:
+    """Whether the API server refused a write because another server leads by now."""
+    return STALE_EPOCH in str(error)
+
+
+class Term:
+    def __init__(self, client: Client, clock: Clock, settings: ControlSettings) -> None:
+        self._client = client
+        self._clock = clock
+        self._namespace, self._name = settings.namespace, settings.epoch
+
+    async def begin(self) -> int:
+        """Raise the number; returns when the API server heeds it. Raises KubeError, and BadRecord."""
+        epoch = await self._raise()
+        while await self._is_refused(epoch):
+            await self._clock.sleep(_PAUSE)
+        return epoch
+
+    async def is_fenced(self) -> bool:
+        """Whether the API server refuses other numbers at all: without its policy it takes any. Raises KubeError."""
+        return await self._is_refused(NEVER)
+
+    async def _raise(self) -> int:
+        """By compare-and-swap: of two that try at once, one gets a higher number than the other."""
+        while True:
+            try:
+                return await self._raise_once()
+            except Conflict:
+                _log.info("another server raised the epoch at the same moment, trying again")
+
+    async def _raise_once(self) -> int:
+        try:
+            now = await self._client.get(CONFIG_MAPS, self._name, self._namespace)
+        except NotFound:
+            return await self._create()
+        epoch = self._read(now) + 1
+        body = {"data": {_KEY: str(epoch)}}
+        version = now.metadata.resource_version
+        await self._client.patch(CONFIG_MAPS, self._name, body, namespace=self._namespace, version=version)
+        return epoch
+
+    async def _create(self) -> int:
+        metadata = {"name": self._name, "namespace": self._namespace}
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {_KEY: "1"}}
+        try:
+            await self._client.create(CONFIG_MAPS, body, self._namespace)
+        except AlreadyExists:
+            return await self._raise_once()
+        return 1
+
+    def _read(self, found: ConfigMap) -> int:
+        text = (found.data or {}).get(_KEY, "")
+        if not (text.isascii() and text.isdigit()):
+            raise BadRecord(f"ConfigMap {self._namespace}/{self._name}, {_KEY}: {text[:40]!r} is no number")
+        return int(text)
+
+    async def _is_refused(self, epoch: int) -> bool:
+        """Ask with a Binding that changes nothing, for a pod that does not exist."""
+        try:
+            await self._client.bind(self._probe(epoch), timeout=_PROBE_SECONDS, dry_run=True)
+        except NotFound:
+            return False
+        except ApiError as error:
+            if is_stale(error):
+                return True
+            raise
+        return False
+
+    def _probe(self, epoch: int) -> dict[str, Any]:
+        annotations = {EPOCH: str(epoch), PLACEMENT: "{}"}
+        return {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": _PROBE, "namespace": self._namespace, "annotations": annotations},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": _PROBE},
+        }

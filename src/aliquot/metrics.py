@@ -1,0 +1,88 @@
+"""Every metric of the control plane, one object each; `/metrics` shows them all.
+
+Whoever does a thing counts it here. What is a state and not a happening (how many nodes, which role) is read from the
+control plane when `/metrics` is asked, so that nobody has to keep it up to date.
+
+A name, its kind and its help are the documentation: the table in docs/configuration.md is compared with this file.
+"""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
+
+REGISTRY = CollectorRegistry()
+
+_FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+"""Seconds. kube-scheduler waits 5 s for an extender by default, so nothing beyond matters."""
+
+# -- the process
+
+BUILD = Info("aliquot_build", "The version that runs.", registry=REGISTRY)
+CONFIG_VALID = Gauge(
+    "aliquot_config_valid",
+    "1 while the configuration's source can be used, 0 while the last good one is kept.",
+    registry=REGISTRY,
+)
+CONFIG_RELOADS = Counter(
+    "aliquot_config_reloads", "Changes of the configuration that were seen.", ["outcome"], registry=REGISTRY
+)
+CONFIG_RESTART = Gauge("aliquot_config_restart_needed", "Keys whose new value waits for a restart.", registry=REGISTRY)
+
+# -- replicas
+
+ROLE = Gauge(
+    "aliquot_role", "1 for what this server is: leading, following, alone or observing.", ["role"], registry=REGISTRY
+)
+EPOCH = Gauge(
+    "aliquot_epoch", "The epoch that this server writes into what it commits; 0 without one.", registry=REGISTRY
+)
+TERMS = Counter(
+    "aliquot_lease_terms", "How often this server began or ended to hold the Lease.", ["change"], registry=REGISTRY
+)
+FORWARDED = Counter(
+    "aliquot_forwarded", "Calls passed on to the holder of the Lease.", ["verb", "outcome"], registry=REGISTRY
+)
+
+# -- following the cluster
+
+MIRROR_OBJECTS = Gauge("aliquot_mirror_objects", "Objects of the cluster in memory.", ["kind"], registry=REGISTRY)
+MIRROR_SYNCED = Gauge(
+    "aliquot_mirror_synced", "1 while the copy is in step with the API server.", ["kind"], registry=REGISTRY
+)
+MIRROR_LAG = Gauge(
+    "aliquot_mirror_behind_seconds",
+    "For how long the copy has been out of step; 0 while it is in step.",
+    ["kind"],
+    registry=REGISTRY,
+)
+API_REQUESTS = Counter(
+    "aliquot_api_requests",
+    "Requests to the API server, by method and the code of the answer.",
+    ["method", "code"],
+    registry=REGISTRY,
+)
+
+# -- deciding and committing
+
+DECISIONS = Counter("aliquot_decisions", "Answers to schedulers.", ["verb", "dialect", "outcome"], registry=REGISTRY)
+DECISION_SECONDS = Histogram(
+    "aliquot_decision_seconds", "How long an answer to a scheduler took.", ["verb"], buckets=_FAST, registry=REGISTRY
+)
+REFUSALS = Counter(
+    "aliquot_refusals", "Nodes refused in answers to schedulers, by reason.", ["reason"], registry=REGISTRY
+)
+COMMITS = Counter(
+    "aliquot_commits", "Placements that were to be written, by what became of them.", ["outcome"], registry=REGISTRY
+)
+COMMIT_SECONDS = Histogram("aliquot_commit_seconds", "How long a commit took.", buckets=_FAST, registry=REGISTRY)
+OPEN_BINDINGS = Gauge(
+    "aliquot_open_bindings",
+    "Bindings without an answer, whose parts are kept until their fate is known.",
+    registry=REGISTRY,
+)
+LATE = Counter(
+    "aliquot_late_placements", "Pods placed after another scheduler bound them.", ["outcome"], registry=REGISTRY
+)
+
+# -- looking after the books
+
+AUDITS = Counter("aliquot_audits", "Comparisons of the books with the API server.", ["outcome"], registry=REGISTRY)
+DRIFT = Counter("aliquot_audit_drift", "Differences that an audit found and repaired.", ["kind"], registry=REGISTRY)
