@@ -36,6 +36,23 @@ class Cluster:
     inside: dict[tuple[str, str], Inside] | None = None
 
 
+def unplaced(cluster: Cluster, expected: Iterable[str]) -> list[str]:
+    """What is wrong where nodes are only objects and nothing runs: pods that are not there, not bound, or bound without
+    a card of their node; and cards that are sold beyond their size."""
+    machines = {node["metadata"]["name"]: _inventory(node) for node in cluster.nodes}
+    pods = {_name(pod): pod for pod in cluster.pods}
+    found = list(_oversold([pod for pod in cluster.pods if _units(pod)], machines))
+    for name in expected:
+        pod = pods.get(name)
+        node = pod["spec"].get("nodeName", "") if pod else ""
+        if pod is None or not node:
+            found.append(f"{name} is {'not bound' if pod else 'lost'}")
+        else:
+            machine = machines.get(node, _NO_CARDS)
+            found += [f"{name}: {what}" for what in _annotations(pod, machine, assigned="false")]
+    return found
+
+
 def findings(cluster: Cluster, expected: Iterable[str] = ()) -> list[str]:
     """Everything wrong with a cluster at rest; `expected` are pods (namespace/name) that must be running."""
     machines = {node["metadata"]["name"]: _inventory(node) for node in cluster.nodes}
@@ -44,7 +61,7 @@ def findings(cluster: Cluster, expected: Iterable[str] = ()) -> list[str]:
     for pod in pods:
         if pod["status"].get("phase") == "Running":
             machine = machines.get(pod["spec"]["nodeName"], _NO_CARDS)
-            wrong = [*_runs_once(pod), *_annotations(pod, machine)]
+            wrong = [*_runs_once(pod), *_annotations(pod, machine, assigned="true")]
             if cluster.inside is not None:
                 wrong += _containers(pod, machine, cluster.inside)
             found += [f"{_name(pod)}: {what}" for what in wrong]
@@ -82,7 +99,7 @@ def _runs_once(pod: dict[str, Any]) -> Iterable[str]:
             yield f"container {container['name']} was started {status['restartCount'] + 1} times"
 
 
-def _annotations(pod: dict[str, Any], machine: dict[str, Any]) -> Iterable[str]:
+def _annotations(pod: dict[str, Any], machine: dict[str, Any], *, assigned: str) -> Iterable[str]:
     record = _placement(pod)
     if record is None:
         yield "runs without a placement"
@@ -95,7 +112,7 @@ def _annotations(pod: dict[str, Any], machine: dict[str, Any]) -> Iterable[str]:
         yield f"card {uuid} is not in its node's inventory"
     annotations = pod["metadata"]["annotations"]
     expected = {
-        "ASSIGNED": "true",
+        "ASSIGNED": assigned,
         "IDX": _joined(cards, placed, lambda card: card["index"]),
         "DEV": _joined(cards, placed, lambda card: card["mib"] // machine["unitMiB"]),
         "POD": str(_units(pod)),

@@ -1,6 +1,7 @@
 """An informer: a local copy of one kind of object, kept current by list and watch."""
 
 import asyncio
+import math
 import random
 from collections.abc import Callable, Mapping
 from typing import Generic, NoReturn
@@ -9,7 +10,7 @@ import structlog
 
 from aliquot.clock import Clock, SystemClock
 from aliquot.kube.client import Client
-from aliquot.kube.errors import Gone, KubeError
+from aliquot.kube.errors import Gone, KubeError, NoAnswer
 from aliquot.kube.resources import Kind, Resource
 
 _log = structlog.get_logger()
@@ -17,6 +18,7 @@ _log = structlog.get_logger()
 _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 10.0
 _LONGEST_WISH = 60.0
+_A_WHILE = 0.5
 
 
 class Informer(Generic[Kind]):
@@ -56,6 +58,8 @@ class Informer(Generic[Kind]):
         self.synced = asyncio.Event()
         self.trouble = "has not listed yet"
         """Why the copy may be out of date; empty while a watch is open."""
+        self.heard_at = -math.inf
+        """When the API server said something last; even of a quiet kind it sends a bookmark each minute."""
 
     def get(self, key: str) -> Kind | None:
         return self._objects.get(key)
@@ -114,7 +118,7 @@ class Informer(Generic[Kind]):
         answered = len(self._waiting)
         listing = await self._client.list(self._resource, namespace=self._namespace, selector=self._selector)
         self._replace({item.key: item for item in listing.items})
-        self.trouble = ""
+        self.trouble, self.heard_at = "", self._clock.monotonic()
         self.synced.set()
         for listed in self._waiting[:answered]:
             if not listed.done():
@@ -123,15 +127,22 @@ class Informer(Generic[Kind]):
         return listing.resource_version
 
     async def _watch(self, version: str) -> NoReturn:
+        """A watch that ends, or is cut, after it was open for a while goes on where it was."""
         while True:
-            heard = False
+            heard, began = False, self._clock.monotonic()
             changes = self._client.watch(self._resource, version, namespace=self._namespace, selector=self._selector)
-            async for change in changes:
-                heard, self._pause = True, _FIRST_PAUSE
-                version = change.resource_version
-                if change.object is not None:
-                    self._apply(change.type, change.object)
-            if not heard:  # a server that ends every watch at once must not be asked in a tight loop
+            try:
+                async for change in changes:
+                    heard, self.heard_at = True, self._clock.monotonic()
+                    version = change.resource_version
+                    if change.object is not None:
+                        self._apply(change.type, change.object)
+            except NoAnswer:
+                if not heard and self._clock.monotonic() - began < _A_WHILE:
+                    raise
+            if heard or self._clock.monotonic() - began >= _A_WHILE:
+                self._pause = _FIRST_PAUSE
+            else:  # a server that ends every watch at once must not be asked in a tight loop
                 await self._rest()
 
     def _replace(self, listed: Mapping[str, Kind]) -> None:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import aiohttp
 import msgspec
 
+from aliquot import metrics
 from aliquot.clock import Clock
 from aliquot.kube import errors
 from aliquot.kube.access import Access
@@ -134,14 +135,17 @@ class Wire:
                     self._access.plugin.forget(credential)
                     credential = await self._credential(limit)
                     response = await send()
+                metrics.API_REQUESTS.labels(method, str(response.status)).inc()
                 if response.status >= _FIRST_REFUSAL:
                     raise await _refusal(response)
                 yield response
         except aiohttp.ClientConnectorError as error:
             why = error.os_error.strerror or str(error)
+            metrics.API_REQUESTS.labels(method, "not sent").inc()
             raise errors.NotSent(f"the API server at {self._access.server} cannot be reached: {why}") from error
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             text = str(error) or type(error).__name__
+            metrics.API_REQUESTS.labels(method, "no answer").inc()
             raise errors.NoAnswer(f"{method} {path} got no answer from the API server: {text}") from error
 
     async def _credential(self, limit: aiohttp.ClientTimeout) -> Credential | None:

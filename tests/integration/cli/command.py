@@ -8,8 +8,9 @@ import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
-from tests.fakes import SECONDS
+from tests.fakes import SECONDS, until
 
 ALIQUOT = (sys.executable, "-c", "from aliquot.cli import main; main(prog_name='aliquot')")
 LONGEST = 6 * SECONDS
@@ -44,6 +45,11 @@ class Process:
     def number(self, before: str) -> int:
         """The number that followed this text."""
         return int(re.search(f"{before}([0-9]+)", self._seen)[1])  # type: ignore[index]
+
+    async def is_stopped(self) -> None:
+        """Return when the kernel says that it stands still."""
+        status = Path(f"/proc/{self._process.pid}/stat")
+        await until(lambda: status.read_text().rsplit(")", 1)[1].split()[0] == "T", "the process is stopped")
 
     async def stop(self, number: signal.Signals = signal.SIGTERM) -> Ended:
         self._process.send_signal(number)
@@ -82,4 +88,4 @@ async def run(*arguments: str, command: tuple[str, ...] = ALIQUOT, **environment
 def _environment(more: Mapping[str, str]) -> dict[str, str]:
     ours = ("ALIQUOT_", "KUBE", "NODE_NAME")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-    return kept | {"HOME": "/nonexistent", "PYTHONUNBUFFERED": "1"} | dict(more)
+    return kept | {"HOME": "/nonexistent", "PYTHONUNBUFFERED": "1", "ALIQUOT_NATIVE_PORT": "0"} | dict(more)

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from aliquot import faults
-from tests.integration.cli.command import run
+from tests.integration.cli.command import run, started
 
 REACH = (sys.executable, "-c", "from aliquot import faults; [faults.reach(p) for p in faults.POINTS]; print('alive')")
 
@@ -30,8 +30,14 @@ async def test_another_point_is_passed() -> None:
 async def test_an_unknown_point_is_refused_at_the_start_with_those_that_there_are() -> None:
     ended = await run(command=REACH, ALIQUOT_FAULT="nowhere")
     assert ended.code == 1
-    expected = f"ALIQUOT_FAULT=nowhere is no fault point; there are: {', '.join(faults.POINTS)}"
-    assert ended.err.strip() == expected
+    assert ended.err.startswith(f"ALIQUOT_FAULT=nowhere is no fault point; there are: {', '.join(faults.POINTS)}")
+
+
+async def test_a_process_can_be_stopped_at_a_point_and_goes_on_when_it_is_continued() -> None:
+    async with started(*REACH, ALIQUOT_FAULT="after-claim:stop") as process:
+        await process.is_stopped()
+        ended = await process.stop(signal.SIGCONT)
+    assert (ended.code, ended.out) == (0, "alive\n")
 
 
 @pytest.mark.parametrize("point", faults.POINTS)

@@ -104,12 +104,23 @@ async def test_a_watch_that_the_server_ends_goes_on_where_it_was_without_a_list(
     await follower.informer.synced.wait()
     for _ in range(2):
         await until(lambda: follower.clock.sleeping)
-        await follower.clock.move(1)
+        await follower.clock.move(0.4)
     follower.make("a")
     await follower.has("a")
     lists = [seen for seen in follower.api.seen if seen.path == "/api/v1/nodes"]
     assert len(lists) == 4
     assert follower.informer.trouble == ""
+
+
+async def test_a_watch_that_is_cut_goes_on_where_it_was_without_a_list_and_without_trouble(follower: Follower) -> None:
+    follower.api.script("GET", WATCH, stream(BOOKMARK, then_cut=True))
+    follower.make("a")
+    await follower.has("a")
+    await until(lambda: len(follower.api.seen) == 3, "the watch is opened again")
+    follower.make("b")
+    await follower.has("a", "b")
+    assert [seen.query.count("watch=true") for seen in follower.api.seen] == [0, 1, 1]
+    assert (follower.informer.trouble, follower.clock.asked) == ("", [])
 
 
 @pytest.mark.parametrize(
@@ -141,7 +152,7 @@ async def test_the_pause_grows_while_the_server_is_away(follower: Follower) -> N
 
 async def test_the_pause_is_short_again_after_an_event(follower: Follower) -> None:
     follower.api.script("GET", LIST, *[answer(503, message="away")] * 3)
-    follower.api.script("GET", WATCH, stream(BOOKMARK, then_cut=True))
+    follower.api.script("GET", WATCH, stream(BOOKMARK, then_cut=True), answer(503, message="away"))
     for _ in range(4):
         await follower.trouble()
         await follower.clock.move(10)

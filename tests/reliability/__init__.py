@@ -1,0 +1,1 @@
+"""What the reliability tests share: servers as processes, a scheduler that calls them, load, and a verdict."""

@@ -1,0 +1,93 @@
+"""`aliquot server` processes that a test kills, stops and starts again."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_COMMAND = (Path(sys.executable).with_name("aliquot"), "server")
+SHORT_LEASE = {"LEASE_DURATION": "2", "LEASE_RENEW": "1.5", "LEASE_RETRY": "0.4"}
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+@dataclass
+class Server:
+    """One replica, always at the same port; its log is kept for whoever looks for the cause of a failure."""
+
+    name: str
+    kubeconfig: Path
+    folder: Path
+    settings: Mapping[str, str]
+    port: int = field(default_factory=free_port)
+    native_port: int = field(default_factory=free_port)
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/gpushare-scheduler"
+
+    @property
+    def native(self) -> str:
+        return f"http://127.0.0.1:{self.native_port}"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / f"{self.name}.log"
+
+    def start(self, *, fault: str = "") -> None:
+        keys = {"KUBECONFIG": str(self.kubeconfig), "GPUSHARE_PORT": self.port, "NATIVE_PORT": self.native_port}
+        ours = {f"ALIQUOT_{name}": str(value) for name, value in {**keys, **self.settings}.items()}
+        foreign = {name: value for name, value in os.environ.items() if not name.startswith(("ALIQUOT_", "KUBE"))}
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                _COMMAND,
+                env={**foreign, **ours} | ({"ALIQUOT_FAULT": fault} if fault else {}),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def send(self, number: signal.Signals) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    async def kill(self) -> None:
+        """At once, with nothing said to anybody."""
+        self.send(signal.SIGKILL)
+        await self.ended()
+
+    async def ended(self) -> int:
+        assert self.process is not None
+        return await asyncio.to_thread(self.process.wait, 30)
+
+    def is_stopped(self) -> bool:
+        assert self.process is not None
+        return Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T"
+
+
+@contextlib.contextmanager
+def replicas(
+    count: int, kubeconfig: Path, folder: Path, settings: Mapping[str, str] | None = None
+) -> Iterator[list[Server]]:
+    """Started; none of them outlives the block."""
+    made = [Server(f"server-{number}", kubeconfig, folder, settings or SHORT_LEASE) for number in range(count)]
+    try:
+        for server in made:
+            server.start()
+        yield made
+    finally:
+        for server in made:
+            if server.process is not None and server.process.poll() is None:
+                server.process.kill()
+                server.process.wait()
