@@ -46,12 +46,12 @@ async def weather(folder: Path, *, pods: int, outage: float) -> Outcome:
         return Outcome(pods, took, dict(cluster.faults.counts), verdict(cluster, names))
 
 
-def fill(cluster: EmbeddedCluster, count: int) -> list[str]:
-    """Nodes, and pods that wait; returns the pods' names."""
+def fill(cluster: EmbeddedCluster, count: int, *, pods: int | None = None) -> list[str]:
+    """Nodes for so many pods, and these pods, or fewer, which wait; returns their names."""
     cluster.registry.create(resources.NAMESPACES, "", {"metadata": {"name": "aliquot-system"}})
     for node in load.nodes(load.nodes_for(count)):
         cluster.registry.create(resources.NODES, "", node)
-    return add_pods(cluster, count)
+    return add_pods(cluster, count if pods is None else pods)
 
 
 def add_pods(cluster: EmbeddedCluster, count: int, prefix: str = "load") -> list[str]:

@@ -1,0 +1,97 @@
+"""SIGKILL of whoever leads, at random moments while pods are bound, again and again."""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aliquot.embedded import EmbeddedCluster
+from aliquot.embedded.api import resources
+from aliquot.embedded.api.deletion import DeleteRequest
+from aliquot.embedded.api.faults import Faults
+from aliquot.kube import Access
+from tests.reliability.scheduler import Scheduler
+from tests.reliability.servers import Server, replicas
+from tests.reliability.storm import LONGEST, add_pods, fill, verdict
+
+_EACH_ROUND = 20
+_LIVE = 60
+"""So many pods stay; older ones are deleted, so that parts are released and sold again."""
+_LATENCY = Faults(latency=(0.0, 0.03))
+"""Long enough for a Binding to be on its way when the kill comes."""
+
+
+@dataclass
+class Outcome:
+    kills: int = 0
+    pods: int = 0
+    gaps: list[float] = field(default_factory=list)
+    """Seconds from each kill to the next accepted Binding."""
+    findings: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        gaps = sorted(self.gaps)
+        middle, worst = gaps[len(gaps) // 2], gaps[-1]
+        found = "; ".join(self.findings) or "nothing is wrong"
+        return f"{self.kills} kills, {self.pods} pods, gap median {middle:.1f} s, longest {worst:.1f} s: {found}"
+
+
+async def kill_leaders(
+    folder: Path, count: int, *, seed: int = 0, progress: Callable[[str], None] = lambda _: None
+) -> Outcome:
+    chance, outcome = random.Random(seed), Outcome()
+    async with EmbeddedCluster() as cluster:
+        names = fill(cluster, _LIVE + _EACH_ROUND, pods=0)
+        cluster.write_kubeconfig(folder / "kubeconfig")
+        cluster.faults.set(_LATENCY)
+        with replicas(2, folder / "kubeconfig", folder) as servers:
+            urls = [server.url for server in servers]
+            async with Scheduler(Access(cluster.url), urls) as scheduler:
+                for _ in range(count):
+                    names += add_pods(cluster, _EACH_ROUND, f"round-{outcome.kills:04}")
+                    await _round(cluster, servers, scheduler, chance, outcome)
+                    outcome.findings += verdict(cluster, names)
+                    names = _forget_some(cluster, names, chance)
+                    progress(f"{outcome.kills} of {count} kills")
+                    if outcome.findings:
+                        break
+    return outcome
+
+
+async def _round(
+    cluster: EmbeddedCluster, servers: list[Server], scheduler: Scheduler, chance: random.Random, outcome: Outcome
+) -> None:
+    before = scheduler.bound
+    await scheduler.until_bound(before + chance.randint(1, _EACH_ROUND - 2), LONGEST)
+    await asyncio.sleep(chance.uniform(0.0, 0.05))  # any moment is as good as another
+    leader = await holder(cluster, servers)
+    await leader.kill()
+    killed = time.monotonic()
+    leader.start()
+    await scheduler.until_bound(before + _EACH_ROUND, LONGEST)
+    later = [moment for moment in scheduler.accepted.values() if moment > killed]
+    outcome.kills += 1
+    outcome.pods += _EACH_ROUND
+    outcome.gaps.append(min(later) - killed if later else 0.0)
+
+
+async def holder(cluster: EmbeddedCluster, servers: list[Server]) -> Server:
+    """Who holds the Lease; an identity has the process id in it."""
+    async with asyncio.timeout(LONGEST):
+        while True:
+            stored = cluster.store.get(resources.LEASES.collection, ("aliquot-system", "aliquot-server"))
+            held_by = (stored.obj["spec"].get("holderIdentity") or "") if stored else ""
+            for server in servers:
+                if server.process is not None and f"_{server.process.pid}_" in held_by:
+                    return server
+            await asyncio.sleep(0.05)
+
+
+def _forget_some(cluster: EmbeddedCluster, names: list[str], chance: random.Random) -> list[str]:
+    gone = set(chance.sample(names, max(0, len(names) - _LIVE)))
+    for name in gone:
+        namespace, _, pod = name.partition("/")
+        cluster.registry.delete(resources.PODS, namespace, pod, DeleteRequest(grace_seconds=0))
+    return [name for name in names if name not in gone]
