@@ -19,11 +19,12 @@ def names() -> list[str]:
 
 @click.command()
 @click.option("--only", type=click.Choice(names()), help="Run one benchmark.")
-def main(only: str | None) -> None:
+@click.option("--quick", is_flag=True, help="Smaller sizes where a benchmark has them: shows that it works, no more.")
+def main(only: str | None, quick: bool) -> None:
     """Run every benchmark, or one."""
     for name in [only] if only else names():
         module = import_module(f"bench.{name}")
-        rows: list[Row] = list(module.run())
+        rows: list[Row] = list(module.run(quick=True) if quick and hasattr(module, "QUICK") else module.run())
         _show(name, getattr(module, "RATIO", _RATIO), module.PEER, rows)
         click.echo(msgspec.json.encode({"bench": name, "rows": rows}))
 

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 
 from aliquot.kube import Access, Client
 from tests.fakes import FakeClock, ScriptedApi
+from tests.real import ApiServer, Real
 
 settings.register_profile(
     "house",
@@ -43,9 +44,34 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(made)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--real-api", action="store_true", help="run on a real kube-apiserver, not on the embedded one")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "embedded_only(reason): cannot be said of a real API server, and why")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--real-api"):
+        chosen = [item for item in items if not item.get_closest_marker("embedded_only")]
+        config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
+        items[:] = chosen
+
+
+@pytest.fixture(scope="session")
+def real_api(request: pytest.FixtureRequest) -> Iterator[ApiServer | None]:
+    """One kube-apiserver for the run, if it was asked for."""
+    if not request.config.getoption("--real-api"):
+        yield None
+        return
+    with ApiServer.up() as running:
+        yield running
+
+
 @pytest.fixture
-async def scripted() -> AsyncIterator[ScriptedApi]:
-    async with ScriptedApi() as running:
+async def scripted(real_api: ApiServer | None) -> AsyncIterator[ScriptedApi]:
+    async with ScriptedApi(Real(real_api.url) if real_api else None) as running:
         yield running
 
 

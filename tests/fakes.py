@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import msgspec
 from aiohttp import web
@@ -16,20 +16,35 @@ from aiohttp import web
 from aliquot.agent import rpc
 from aliquot.agent.proto.runtime_pb2 import StatusRequest, StatusResponse
 from aliquot.embedded import EmbeddedCluster
-from aliquot.embedded.api.server import Server
+from aliquot.embedded.api.front import Front
+from aliquot.embedded.api.registry import Registry
+from aliquot.embedded.api.store import Store
 
 SECONDS = 10.0
+_IDLE_LOOKS = 3
 """How long anything that must happen may take; reached only when a test fails."""
 
 
-async def until(condition: Callable[[], object], what: str = "", *, passing: "FakeClock | None" = None) -> None:
-    """Return as soon as something that must happen has happened; seconds of `passing` go by meanwhile."""
+async def until(
+    condition: Callable[[], object],
+    what: str = "",
+    *,
+    passing: "FakeClock | None" = None,
+    between_calls_of: "ScriptedApi | None" = None,
+) -> None:
+    """Return as soon as something that must happen has happened; seconds of `passing` go by meanwhile.
+
+    No time goes by while an API server works on a call: otherwise a busy machine looks like a silent server.
+    """
+    idle = 0
     try:
         async with asyncio.timeout(SECONDS):
             while not condition():
                 await asyncio.sleep(0.002)
-                if passing is not None:
+                idle = 0 if between_calls_of is not None and between_calls_of.busy else idle + 1
+                if passing is not None and (between_calls_of is None or idle >= _IDLE_LOOKS):
                     await passing.move(1)
+                    idle = 0
     except TimeoutError:
         raise AssertionError(f"never happened: {what or condition}") from None
 
@@ -167,20 +182,47 @@ class Seen:
     body: Any
 
 
+class Behind(Protocol):
+    """The API server that a ScriptedApi stands before: reached by HTTP, and by hand at once."""
+
+    @property
+    def registry(self) -> Registry: ...
+
+    @property
+    def store(self) -> Store: ...
+
+    def application(self) -> web.Application: ...
+
+    def close(self) -> None: ...
+
+
+class Embedded:
+    def __init__(self) -> None:
+        self.cluster = EmbeddedCluster()
+        self.registry, self.store = self.cluster.registry, self.cluster.store
+
+    def application(self) -> web.Application:
+        return Front(self.registry, lambda _: "", self.cluster.users).application()
+
+    def close(self) -> None:
+        self.store.close()
+
+
 class ScriptedApi:
-    """The embedded API server, with a list of what was asked of it and faults for chosen requests.
+    """An API server, with a list of what was asked of it and faults for chosen requests.
 
     A fault is used once: `api.script("POST", "pods/.*/binding", cut_after)`; the path may name the query too.
     """
 
-    def __init__(self) -> None:
-        self.cluster = EmbeddedCluster()
-        self.registry = self.cluster.registry
-        self.store = self.cluster.store
+    def __init__(self, behind: Behind | None = None) -> None:
+        self.behind = behind or Embedded()
+        self.registry, self.store = self.behind.registry, self.behind.store
         self.seen: list[Seen] = []
+        self.busy = 0
+        """How many calls it works on now, watches not counted."""
         self._script: list[tuple[str, re.Pattern[str], Fault]] = []
         self._watches: list[web.Request] = []
-        application = Server(self.registry, lambda _: "").application()
+        application = self.behind.application()
         application.middlewares.append(self._through)
         self._runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
 
@@ -192,7 +234,7 @@ class ScriptedApi:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.store.close()
+        self.behind.close()
         await self._runner.cleanup()
 
     @property
@@ -223,6 +265,15 @@ class ScriptedApi:
         sent = await request.read()
         decoded = msgspec.json.decode(sent) if sent else None
         self.seen.append(Seen(request.method, request.path, request.query_string, decoded))
+        if "watch" in request.query:
+            return await self._perhaps_fail(request, handler)
+        self.busy += 1
+        try:
+            return await self._perhaps_fail(request, handler)
+        finally:
+            self.busy -= 1
+
+    async def _perhaps_fail(self, request: web.Request, handler: Next) -> web.StreamResponse:
         for place, (method, path, fault) in enumerate(self._script):
             if request.method == method and path.search(request.path_qs):
                 del self._script[place]

@@ -6,9 +6,19 @@ control plane when `/metrics` is asked, so that nobody has to keep it up to date
 A name, its kind and its help are the documentation: the table in docs/configuration.md is compared with this file.
 """
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Info,
+    ProcessCollector,
+    disable_created_metrics,
+)
 
+disable_created_metrics()  # type: ignore[no-untyped-call]
 REGISTRY = CollectorRegistry()
+ProcessCollector(registry=REGISTRY)
 
 _FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 """Seconds. kube-scheduler waits 5 s for an extender by default, so nothing beyond matters."""
@@ -25,6 +35,8 @@ CONFIG_RELOADS = Counter(
     "aliquot_config_reloads", "Changes of the configuration that were seen.", ["outcome"], registry=REGISTRY
 )
 CONFIG_RESTART = Gauge("aliquot_config_restart_needed", "Keys whose new value waits for a restart.", registry=REGISTRY)
+
+READY = Gauge("aliquot_ready", "1 while /readyz answers 200.", registry=REGISTRY)
 
 # -- replicas
 
@@ -47,9 +59,9 @@ MIRROR_OBJECTS = Gauge("aliquot_mirror_objects", "Objects of the cluster in memo
 MIRROR_SYNCED = Gauge(
     "aliquot_mirror_synced", "1 while the copy is in step with the API server.", ["kind"], registry=REGISTRY
 )
-MIRROR_LAG = Gauge(
-    "aliquot_mirror_behind_seconds",
-    "For how long the copy has been out of step; 0 while it is in step.",
+MIRROR_SILENCE = Gauge(
+    "aliquot_mirror_silence_seconds",
+    "Since when the API server has said nothing of a kind; its bookmarks come about once a minute.",
     ["kind"],
     registry=REGISTRY,
 )

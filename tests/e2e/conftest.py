@@ -33,9 +33,33 @@ def progress(request: pytest.FixtureRequest) -> Callable[[str], None]:
     return say
 
 
+KEEPER = """
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: keeper}
+spec:
+  paramKind: {apiVersion: v1, kind: ConfigMap}
+  matchConstraints:
+    resourceRules: [{apiGroups: [keeper.test], apiVersions: [v1], operations: [CREATE], resources: [nothing]}]
+  validations: [{expression: "true"}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: keeper}
+spec:
+  policyName: keeper
+  validationActions: [Deny]
+  paramRef: {name: nothing, namespace: default, parameterNotFoundAction: Allow}
+"""
+"""When the last binding with a ConfigMap as its parameter is deleted, kube-apiserver stops its copy of ConfigMaps, and
+a later policy reads that stopped copy for ever (docs/admission.md). This one matches nothing and stays, so that tests
+can apply and delete policies as they like."""
+
+
 @pytest.fixture(scope="session")
 def rig(progress: Callable[[str], None]) -> Iterator[Rig]:
     with Rig.up(progress=progress) as running:
+        running.apply(KEEPER)
         yield running
 
 

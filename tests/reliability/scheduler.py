@@ -26,7 +26,8 @@ class Scheduler:
 
     def __init__(self, access: Access, urls: Sequence[str], *, seed: int = 0) -> None:
         self._access = access
-        self._urls = urls
+        self.urls = list(urls)
+        """Whom it asks; as a Service does, a test takes out who does not answer."""
         self._random = random.Random(seed)
         self._queue: asyncio.Queue[str] = asyncio.Queue()
         self._queued: set[str] = set()
@@ -41,7 +42,8 @@ class Scheduler:
         self._session = aiohttp.ClientSession(timeout=_TIME_OUT)
         self._pods: Informer[Pod] = Informer(self._client, PODS, self._on_pod)
         self._nodes: Informer[Node] = Informer(self._client, NODES, lambda _, __: None)
-        self._tasks = [asyncio.create_task(informer.run()) for informer in (self._pods, self._nodes)]
+        self._tasks: list[asyncio.Task[None]] = [asyncio.create_task(self._pods.run())]
+        self._tasks.append(asyncio.create_task(self._nodes.run()))
         await self._nodes.synced.wait()
         self._tasks += [asyncio.create_task(self._work()) for _ in range(_AT_ONCE)]
         return self
@@ -109,7 +111,7 @@ class Scheduler:
         return True
 
     async def _call(self, verb: str, body: dict[str, Any]) -> dict[str, Any]:
-        async with self._session.post(f"{self._random.choice(self._urls)}/{verb}", json=body) as response:
+        async with self._session.post(f"{self._random.choice(self.urls)}/{verb}", json=body) as response:
             answer: dict[str, Any] = await response.json(content_type=None)
         if answer.get("Error"):
             self.answers.append(answer["Error"])

@@ -15,7 +15,7 @@ from tests.reliability.scheduler import Scheduler
 from tests.reliability.servers import replicas
 
 WEATHER = Faults(conflicts=0.10, errors=0.05, lost_answers=0.05, drop_watches_each=1.0, seed=1)
-LONGEST = 300.0
+LONGEST = 600.0
 
 
 @dataclass(frozen=True)

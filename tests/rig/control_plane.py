@@ -22,7 +22,15 @@ SchedulerConfig = Mapping[str, Any] | str
 class ControlPlane:
     """Started in two steps, because the second needs the first to answer."""
 
-    def __init__(self, folder: Path, programs: Mapping[str, Path], certificates: Certificates) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        programs: Mapping[str, Path],
+        certificates: Certificates,
+        *,
+        apiserver: Mapping[str, object] | None = None,
+    ) -> None:
+        """`apiserver` has flags of its own for kube-apiserver."""
         self._folder = folder
         self._programs = programs
         self._certificates = certificates
@@ -30,7 +38,7 @@ class ControlPlane:
         self.etcd_url = f"http://{LOOPBACK}:{ports[0]}"
         self.url = f"https://{LOOPBACK}:{ports[2]}"
         self.etcd = self._process("etcd", self._etcd_flags(ports[1]))
-        self.apiserver = self._process("kube-apiserver", self._apiserver_flags(ports[2]))
+        self.apiserver = self._process("kube-apiserver", self._apiserver_flags(ports[2]) | dict(apiserver or {}))
         self.controller_manager = self._process("kube-controller-manager", self._controller_manager_flags(ports[3]))
         self._controller_manager_url = f"https://{LOOPBACK}:{ports[3]}"
         self.scheduler = Scheduler(self, ports[4])

@@ -30,7 +30,13 @@ def test_every_make_target_that_is_named_exists(document: Path) -> None:
 @pytest.mark.parametrize("dialect", OUR_DIALECTS, ids=lambda dialect: dialect.name)
 def test_every_dialect_has_its_sample_as_an_example(dialect: Dialect) -> None:
     example = ROOT / "examples" / f"{dialect.name}.yaml"
-    assert yaml.safe_load(example.read_text()) == dialect.sample_pod()
+    assert yaml.safe_load(example.read_text()) == dialect.sample_workload()
+
+
+@pytest.mark.parametrize("dialect", OUR_DIALECTS, ids=lambda dialect: dialect.name)
+def test_every_dialect_s_page_begins_with_its_example(dialect: Dialect) -> None:
+    example = (ROOT / "examples" / f"{dialect.name}.yaml").read_text()
+    assert example in (ROOT / "docs" / "dialects" / f"{dialect.name}.md").read_text()
 
 
 def test_the_users_guide_shows_the_example_as_it_is() -> None:

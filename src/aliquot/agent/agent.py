@@ -1,7 +1,7 @@
 """The agent of one GPU node: everything wired together."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from aliquot.clock import Clock, SystemClock
 from aliquot.dialects import Dialect, Dialects, standard_dialects
 from aliquot.errors import BadConfig
 from aliquot.kube import NODES, PODS, Client, Informer
-from aliquot.model import Node, NodeGpus, Pod
+from aliquot.model import Gpu, Node, NodeGpus, Pod
 
 _log = structlog.get_logger()
 _TIDY_SECONDS = 10.0
@@ -42,8 +42,8 @@ async def run(
 ) -> None:
     """Serve this node until cancelled. Raises BadConfig, before anything is registered, if it cannot be served."""
     known = dialects or standard_dialects()
-    served = _served(settings.dialects, known)
-    cards = await _read_cards(settings, nvml, max(dialect.slots for dialect in served))
+    served = served_dialects(settings.dialects, known)
+    cards = node_cards(settings.node, await _read_cards(settings, nvml), served, settings.unit_mib)
     if settings.runtime_endpoint is not None:
         await runtime.check(settings.runtime_endpoint, settings.cdi_folder)
     folder = cdi.Folder(settings.cdi_folder, settings.devices)
@@ -51,7 +51,7 @@ async def run(
     await _Agent(settings, served, known, client, clock or SystemClock(), cards, folder).run()
 
 
-def _served(names: Sequence[str], dialects: Dialects) -> Sequence[Dialect]:
+def served_dialects(names: Sequence[str], dialects: Dialects) -> Sequence[Dialect]:
     """The dialects of these names. Raises BadConfig for one that is not there, and for two that share a resource."""
     if unknown := set(names) - set(dialects):
         known = ", ".join(dialects)
@@ -68,13 +68,19 @@ def _served(names: Sequence[str], dialects: Dialects) -> Sequence[Dialect]:
     return served
 
 
-async def _read_cards(settings: Settings, nvml: Nvml, slots: int) -> NodeGpus:
+async def _read_cards(settings: Settings, nvml: Nvml) -> Sequence[Gpu]:
     gpus = await asyncio.to_thread(nvml.cards)
     if not gpus:
         raise BadConfig("NVML lists no card on this node")
     shown = [f"{gpu.index}: {gpu.model}, {gpu.mib} MiB, {gpu.uuid}" for gpu in gpus]
     _log.info("cards", node=settings.node, cards=shown)
-    return NodeGpus(settings.node, tuple(replace(gpu, slots=gpu.slots or slots) for gpu in gpus), settings.unit_mib)
+    return gpus
+
+
+def node_cards(node: str, gpus: Iterable[Gpu], served: Sequence[Dialect], unit_mib: int) -> NodeGpus:
+    """A node's cards as it publishes them: cut into as many MPS parts as the dialects that it serves ask for."""
+    slots = max(dialect.slots for dialect in served)
+    return NodeGpus(node, tuple(replace(gpu, slots=gpu.slots or slots) for gpu in gpus), unit_mib)
 
 
 class _Agent:

@@ -1,15 +1,16 @@
 """The hand-over at PreStart: exactly the placed cards, or nothing and a reason."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
+from typing import Protocol
 
 import structlog
 
 from aliquot import faults
 from aliquot.agent import cdi
 from aliquot.agent.checkpoint import Grant
-from aliquot.agent.holders import Holder, Holders
+from aliquot.agent.holders import Holder
 from aliquot.clock import Clock, came
 from aliquot.dialects import Demand, Dialect, Dialects, Holding, demand_of, holding_of, placement_of
 from aliquot.errors import AliquotError, NoRoom, NotPlaced, Refused
@@ -51,6 +52,18 @@ class Pods:
         return await came(self._changed, seconds, clock)
 
 
+class FindsHolder(Protocol):
+    """Who knows what kubelet gave to whom: `holders.Holders`."""
+
+    async def find(self, resource: str, ids: frozenset[str], before: Set[str] = frozenset()) -> Holder: ...
+
+
+class WritesSpecs(Protocol):
+    """Who tells the container runtime: `cdi.Folder`."""
+
+    def write(self, promised: str, pod_uid: str, edits: cdi.Edits) -> bool: ...
+
+
 @dataclass(frozen=True)
 class _Offer:
     """A resource that kubelet may give to containers."""
@@ -74,10 +87,10 @@ class HandOver:
         self,
         served: Sequence[Dialect],
         dialects: Dialects,
-        holders: Holders,
+        holders: FindsHolder,
         pods: Pods,
         cards: NodeGpus,
-        folder: cdi.Folder,
+        folder: WritesSpecs,
         client: Client,
         clock: Clock,
     ) -> None:

@@ -9,6 +9,8 @@ import aliquot
 _COMMANDS = {
     "server": "the control plane: answers schedulers and keeps the books",
     "agent": "the agent of one GPU node: offers its cards and hands them over",
+    "policies": "prints the admission policies that guard placements, for kubectl",
+    "replay": "makes the decisions of a decision log again and compares",
     "demo": "everything on an embedded cluster: no Kubernetes, no GPU, no root",
 }
 
@@ -37,7 +39,7 @@ def main() -> None:
 
     \b
     Try it:       aliquot demo
-    In a cluster: aliquot server (exactly one in this version) and aliquot agent (one per GPU node)
+    In a cluster: aliquot server (one or more) and aliquot agent (one per GPU node)
 
     Every option of server and agent can also be given as an environment variable, shown in its --help.
     """

@@ -15,6 +15,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 SETTINGS: dict[str, Any] = {
     "auto_envvar_prefix": "ALIQUOT",
     "show_default": True,
+    "max_content_width": 110,
     "help_option_names": ["-h", "--help"],
 }
 
@@ -42,13 +43,18 @@ def prefix(command: _Command) -> _Command:
 
 def dialects_with(prefixes: Sequence[str]) -> Dialects:
     """The dialects, each with the prefix that an option gives it. Raises BadConfig."""
+    return make_dialects(pairs("--prefix", prefixes, "DIALECT=PREFIX"))
+
+
+def pairs(origin: str, texts: Sequence[str], wanted: str) -> dict[str, str]:
+    """What a flag or a variable says as NAME=VALUE, once per name. Raises BadConfig."""
     given: dict[str, str] = {}
-    for text in prefixes:
+    for text in texts:
         name, equals, value = text.partition("=")
         if not (name and equals and value) or name in given:
-            raise BadConfig(f"--prefix {text}: write DIALECT=PREFIX, once per dialect")
+            raise BadConfig(f"{origin} {text}: write {wanted}, once per {wanted.partition('=')[0].lower()}")
         given[name] = value
-    return make_dialects(given)
+    return given
 
 
 def log_level(command: _Command) -> _Command:

@@ -11,9 +11,14 @@ import uvloop
 
 from aliquot.errors import AliquotError
 
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
 
 def run_until_stopped(work: Coroutine[Any, Any, None]) -> None:
-    """Run to the end, or until a signal asks to stop; clean up, exit 0. An error of ours ends with its text and 1."""
+    """Run to the end, or until a signal asks to stop; clean up, exit 0. An error of ours ends with its text and 1.
+
+    Who sends a second signal does not want to wait: it ends the process at once.
+    """
     try:
         uvloop.run(_stoppable(work))
     except* AliquotError as group:
@@ -25,8 +30,15 @@ def run_until_stopped(work: Coroutine[Any, Any, None]) -> None:
 async def _stoppable(work: Coroutine[Any, Any, None]) -> None:
     task = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        loop.add_signal_handler(number, task.cancel)
+
+    def stop() -> None:
+        for number in _SIGNALS:
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)
+        task.cancel()
+
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, stop)
     try:
         await task
     except asyncio.CancelledError:

@@ -1,42 +1,46 @@
 """`aliquot server`."""
 
 import asyncio
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
+from pathlib import Path
+from typing import Any
 
 import click
 import structlog
 
 from aliquot import logs
-from aliquot.cli.options import SETTINGS, dialects_with, kubeconfig, log_level, option, prefix
+from aliquot.cli.configured import Configured, given, keys
+from aliquot.cli.options import SETTINGS, option
 from aliquot.cli.running import run_until_stopped
-from aliquot.control import ControlPlane
-from aliquot.doors import health
+from aliquot.config import Configuration, File, Given, Live, Map, Nothing, meaning, showing
+from aliquot.control import ControlPlane, Mode
+from aliquot.control.decisions import DecisionLog
+from aliquot.doors import health, metrics
 from aliquot.doors.asgi import Routes
+from aliquot.doors.forwarding import Forwarder
 from aliquot.doors.gpushare import GpuShareDoor
 from aliquot.doors.listener import Listener
+from aliquot.doors.observing import Observer
+from aliquot.errors import BadConfig
 from aliquot.kube import Client, find
 
 _log = structlog.get_logger()
 
+_NATIVE = "native"
 
-@click.command(context_settings=SETTINGS)
-@kubeconfig
-@option("--address", default="127.0.0.1", help="The address to listen on; its routes have no authentication.")
+
+@keys
+@click.command(cls=Configured, context_settings=SETTINGS)
+@option("--config", metavar="FILE", help="A YAML file with the keys below; changes are seen within a second or two.")
 @option(
-    "--gpushare-port",
-    default=12345,
-    type=click.IntRange(0, 65535),
-    help="The port of gpushare's routes: /gpushare-scheduler/filter, bind, inspect, and /version.",
+    "--config-map", metavar="NAMESPACE/NAME", help="A ConfigMap whose entry config.yaml is such a file, watched live."
 )
-@prefix
-@log_level
-def command(
-    kubeconfig: str | None,
-    context: str,
-    address: str,
-    gpushare_port: int,
-    prefix: tuple[str, ...],
-    log_level: str,
-) -> None:
+@click.option(
+    "--check-config", is_flag=True, help="Check it, print what is in effect and who said so, and end: 0 good, 1 not."
+)
+@click.pass_context
+def command(ctx: click.Context, /, config: str | None, config_map: str | None, check_config: bool, **_: Any) -> None:
     """Run the control plane: answer kube-scheduler's extender calls and keep the books.
 
     \b
@@ -48,18 +52,88 @@ def command(
         nodeCacheCapable: true
         managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}]
 
-    GET /readyz answers 200 once the mirror of the cluster is in step, and says why not before.
+    GET :9400/readyz answers 200 when its answers can be trusted, and says why not otherwise; /metrics is there, too.
+    Any number of servers may run: one holds the Lease and decides, the others pass calls on to it.
+
+    Every option is also an environment variable and a key of the configuration file. A flag counts before a variable,
+    that before the file or ConfigMap, and that before the default. docs/configuration.md lists all keys.
     """
-    logs.configure(log_level)
-    run_until_stopped(_serve(kubeconfig, context, address, gpushare_port, prefix))
+    run_until_stopped(_start(ctx, config, config_map, check_only=check_config))
 
 
-async def _serve(kubeconfig: str | None, context: str, address: str, port: int, prefixes: tuple[str, ...]) -> None:
-    dialects = dialects_with(prefixes)
-    async with Client(find(kubeconfig, context)) as client:
-        plane = ControlPlane(client, dialects=dialects)
-        routes = Routes({**GpuShareDoor(plane).routes(), **health.routes(plane)})
-        async with Listener(routes, address, port) as listener, asyncio.TaskGroup() as tasks:
-            _log.info("listening", address=address, port=listener.port, dialect="gpushare")
+async def _start(ctx: click.Context, config: str | None, config_map: str | None, *, check_only: bool) -> None:
+    if config and config_map:
+        raise BadConfig("--config and --config-map are two places for one configuration; give one of them")
+    said = given(ctx)
+    async with AsyncExitStack() as stack:
+
+        async def client(kubeconfig: str, context: str) -> Client:
+            return await stack.enter_async_context(Client(find(kubeconfig or None, context)))
+
+        if config_map:
+            logs.configure()
+            reaching = await client(*_given_access(said))
+            live = await Live.start(Map(config_map, reaching), said)
+        else:
+            live = await Live.start(File(config) if config else Nothing(), said)
+        if check_only:
+            click.echo(showing.effective(live.effective))
+            return
+        kubernetes = live.tree.kubernetes
+        await _serve(live, reaching if config_map else await client(kubernetes.kubeconfig, kubernetes.context))
+
+
+def _given_access(said: Mapping[str, Given]) -> tuple[str, str]:
+    """How to reach a ConfigMap: only flags and variables can tell."""
+    kubeconfig, context = (said.get(f"kubernetes.{name}", Given("", "")) for name in ("kubeconfig", "context"))
+    return str(kubeconfig.value), str(context.value)
+
+
+async def _serve(live: Live, client: Client) -> None:
+    """Told to stop, it goes back the way it came: no more calls, those in flight to their end, the Lease given back."""
+    tree = live.tree
+    logs.configure(tree.log.level)
+    dialects = meaning.dialects(tree)
+    plane = ControlPlane(client, dialects=dialects, settings=meaning.control_settings(tree))
+
+    def apply(changed: Configuration) -> None:
+        meaning.set_policies(dialects, changed)
+        logs.configure(changed.log.level)
+        plane.change(meaning.control_settings(changed))
+
+    live.on_change(apply)
+    with _decision_log(tree, plane):
+        async with asyncio.TaskGroup() as tasks, Forwarder(plane) as forwarder, AsyncExitStack() as stack:
+            listeners = await _listeners(live, plane, forwarder, stack)
+            ports = {name: listener.port for name, listener in listeners.items()}
+            plane.leadership.tell_doors(meaning.doors(tree, ports))
             tasks.create_task(plane.run())
-            tasks.create_task(listener.lives())
+            tasks.create_task(live.run())
+            if plane.settings.mode is Mode.OBSERVE:
+                tasks.create_task(Observer(plane).run())
+            async with asyncio.TaskGroup() as living:
+                for listener in listeners.values():
+                    living.create_task(listener.lives())
+
+
+def _decision_log(tree: Configuration, plane: ControlPlane) -> AbstractContextManager[object]:
+    wanted = tree.decision_log
+    return DecisionLog(Path(wanted.file), plane.books, most_mb=wanted.mb) if wanted.file else nullcontext()
+
+
+async def _listeners(
+    live: Live, plane: ControlPlane, forwarder: Forwarder, stack: AsyncExitStack
+) -> dict[str, Listener]:
+    """Every door open, by name."""
+    tree = live.tree
+    doors = {}
+    if tree.doors.gpushare.enabled:
+        doors[GpuShareDoor.name] = (GpuShareDoor(plane, forwarder).routes(), tree.doors.gpushare.port)
+    doors[_NATIVE] = (metrics.routes(plane), tree.doors.native.port)
+    listeners: dict[str, Listener] = {}
+    for name, (routes, port) in doors.items():
+        whole = Routes({**routes, **health.routes(plane, live.notes)})
+        listener = Listener(whole, tree.listen.address, port, grace=tree.listen.grace)
+        listeners[name] = await stack.enter_async_context(listener)
+        _log.info("listening", door=name, address=tree.listen.address, port=listener.port)
+    return listeners

@@ -1,4 +1,5 @@
-"""The demo's world: an embedded cluster, hollow nodes with the real agent, the control plane and our own scheduler."""
+"""The demo's world: an embedded cluster, hollow nodes with and without the real agent, the control plane and our own
+scheduler."""
 
 import asyncio
 import contextlib
@@ -9,6 +10,10 @@ from types import TracebackType
 from typing import Any
 
 from aliquot import agent
+from aliquot.cli import namespaces
+from aliquot.cli.hardware import Machine, plan
+from aliquot.cli.news import News
+from aliquot.cli.samples import Sample
 from aliquot.control import ControlPlane
 from aliquot.dialects import standard_dialects
 from aliquot.doors import health
@@ -18,14 +23,13 @@ from aliquot.doors.listener import Listener
 from aliquot.doors.scheduler import Scheduler
 from aliquot.embedded import EmbeddedCluster
 from aliquot.embedded.gpus import SimulatedNvml
-from aliquot.embedded.hollow import HollowNode
-from aliquot.errors import BadConfig
+from aliquot.embedded.nodes import AgentDevices, HollowNodes
+from aliquot.errors import AliquotError, BadConfig
 from aliquot.kube import Access, Client
 
-HARDWARE: Mapping[str, Sequence[str]] = {
-    "gpu-1": ("Tesla T4", "Tesla T4"),
-    "gpu-2": ("NVIDIA A100-SXM4-80GB",),
-}
+
+class NotStarted(AliquotError):
+    """The demo's world did not come up; the text says what is missing."""
 
 
 class World:
@@ -34,19 +38,21 @@ class World:
     def __init__(
         self,
         folder: Path,
-        hardware: Mapping[str, Sequence[str]] = HARDWARE,
+        machines: Sequence[Machine] | None = None,
         *,
         api_port: int = 0,
         gpushare_port: int = 0,
+        patience: float = 60.0,
     ) -> None:
         self.kubeconfig = folder / "kubeconfig"
         self.cluster = EmbeddedCluster(port=api_port, logs=self._what_it_would_find)
-        self.nodes: dict[str, HollowNode] = {}
-        self.dialects = [standard_dialects()[name] for name in agent.Settings.dialects]
-        """Those that the agents of its nodes serve."""
+        self.dialects = standard_dialects()
+        self.machines = {machine.name: machine for machine in machines or plan(self.dialects)}
+        served = {name for machine in self.machines.values() for name in machine.dialects}
+        self.samples = [Sample(dialect) for dialect in self.dialects.values() if dialect.name in served]
         self._folder = folder
-        self._hardware = hardware
-        self._gpushare_port = gpushare_port
+        self._api_port, self._gpushare_port = api_port, gpushare_port
+        self._patience = patience
         self._stack = AsyncExitStack()
         self.life: asyncio.Task[None]
         """Ends only if something fails, and then with its error."""
@@ -57,14 +63,15 @@ class World:
             self.cluster.write_kubeconfig(self.kubeconfig)
             self.client = await stack.enter_async_context(Client(Access(self.cluster.url)))
             self.plane = ControlPlane(self.client)
+            await namespaces.ensure(self.client, self.plane.settings.namespace)
+            self.news = News(self.client)
             routes = Routes({**GpuShareDoor(self.plane).routes(), **health.routes(self.plane)})
             self.door = await stack.enter_async_context(Listener(routes, "127.0.0.1", self._gpushare_port))
-            for name in self._hardware:
-                node = HollowNode(name, self.client, self._folder / name, labels={"gpushare": "true"})
-                self.nodes[name] = await stack.enter_async_context(node)
-            self.life = asyncio.create_task(self._live())
+            self.nodes = await stack.enter_async_context(HollowNodes(self.client, dialects=self.dialects))
+            agents = [await self._add(machine) for machine in self.machines.values()]
+            self.life = asyncio.create_task(self._live([settings for settings in agents if settings]))
             stack.push_async_callback(self._end)
-            await self.until(self._nodes_offer_their_cards)
+            await self._until_ready()
             self._stack = stack.pop_all()
         return self
 
@@ -84,16 +91,28 @@ class World:
         """`kubectl logs`: there is no process, but what one would find in its container is known."""
         lines = ["This container is simulated. A real one would find in it:"]
         for node in self.nodes.values():
-            for (uid, container), inside in node.inside.items():
+            for (uid, container), inside in node.kubelet.inside.items():
                 if uid == pod["metadata"]["uid"]:
                     variables = [f"{name}={value}" for name, value in sorted(inside.environment.items())]
                     lines += [f"[{container}] {found}" for found in (*variables, *inside.devices)]
         return "\n".join(lines) + "\n"
 
-    def _nodes_offer_their_cards(self) -> bool:
+    async def _until_ready(self) -> None:
+        try:
+            await asyncio.wait_for(self.until(lambda: not self._missing()), self._patience)
+        except TimeoutError:
+            raise NotStarted(f"not ready after {self._patience:g} s: {'; '.join(self._missing())}") from None
+
+    def _missing(self) -> list[str]:
+        """What the control plane lacks to commit, and nodes that do not offer their cards yet."""
         nodes = {node.key: node.status.allocatable or {} for node in self.plane.nodes.all()}
-        wanted = {dialect.resource for dialect in self.dialects}
-        return all(name in nodes and wanted <= nodes[name].keys() for name in self._hardware)
+        silent = [
+            f"{name} does not offer its cards"
+            for name, machine in self.machines.items()
+            if not {self.dialects[served].resource for served in machine.dialects} <= nodes.get(name, {}).keys()
+            or not self.plane.books.cards(name).gpus
+        ]
+        return self.plane.not_ready() + silent
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -104,33 +123,43 @@ class World:
         try:
             await stack.enter_async_context(self.cluster)
         except OSError as error:
-            raise BadConfig(f"the API server of the demo cannot listen: {error.strerror}") from error
+            where = f"127.0.0.1:{self._api_port}"
+            raise BadConfig(f"the API server of the demo cannot listen on {where}: {error.strerror}") from error
 
-    async def _live(self) -> None:
+    async def _live(self, agents: Sequence[tuple[agent.Settings, SimulatedNvml]]) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.plane.run())
             tasks.create_task(self.door.lives())
             tasks.create_task(Scheduler(self.plane, serves=lambda _: True).run())
-            for name, models in self._hardware.items():
-                tasks.create_task(self.nodes[name].run())
-                tasks.create_task(self._run_agent(name, models))
+            tasks.create_task(self.news.run())
+            tasks.create_task(self.nodes.run())
+            for settings, nvml in agents:
+                tasks.create_task(agent.run(settings, self.client, nvml))
 
-    async def _run_agent(self, name: str, models: Sequence[str]) -> None:
-        nvml = SimulatedNvml(name, models)
-        devices = self._folder / name / "dev"
-        nvml.make_device_nodes(devices)
-        node = self.nodes[name]
-        settings = agent.Settings(
-            node=name,
-            device_plugins=node.devices.folder,
-            pod_resources=node.devices.pod_resources,
-            runtime_endpoint=None,
-            cdi_folder=node.cdi_folder,
-            devices=devices,
-        )
-        await agent.run(settings, self.client, nvml)
+    async def _add(self, machine: Machine) -> tuple[agent.Settings, SimulatedNvml] | None:
+        """Make a machine's node; returns what its agent needs if it has one."""
+        nvml = SimulatedNvml(machine.name, machine.models)
+        if not machine.has_agent:
+            await self.nodes.add_simulated(machine.name, nvml.cards(), machine.dialects)
+            return None
+        folder = self._folder / machine.name
+        devices = await self.nodes.add_with_agent(machine.name, folder, machine.dialects)
+        nvml.make_device_nodes(folder / "dev")
+        return _agent_settings(machine, devices, folder / "dev"), nvml
 
     async def _end(self) -> None:
         self.life.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self.life
+
+
+def _agent_settings(machine: Machine, devices: AgentDevices, device_nodes: Path) -> agent.Settings:
+    return agent.Settings(
+        node=machine.name,
+        device_plugins=devices.manager.folder,
+        pod_resources=devices.manager.pod_resources,
+        runtime_endpoint=None,
+        cdi_folder=devices.cdi_folder,
+        devices=device_nodes,
+        dialects=machine.dialects,
+    )

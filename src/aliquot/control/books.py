@@ -1,53 +1,68 @@
-"""Ledger, Fleet and quotas together, kept equal to what the cluster shows."""
+"""The books: what the cluster shows and what is claimed in it, and every question about that."""
 
-from dataclasses import replace
 from math import inf
 
 import structlog
 
-from aliquot.dialects import Demand, Dialect, Dialects, Holding, cards_of, demand_of, holding_of, standard_dialects
+from aliquot.control.adoption import Adoption
+from aliquot.control.happenings import (
+    Claimed,
+    Confirmed,
+    Decided,
+    Dropped,
+    Expired,
+    NodeLost,
+    NodeSeen,
+    PodForgotten,
+    PodSeen,
+    QuotasRead,
+    Recorder,
+    Recounted,
+    Snapshot,
+    verdict_of,
+)
+from aliquot.control.tally import Tally
+from aliquot.dialects import Demand, Dialect, Dialects, cards_of, demand_of, standard_dialects
 from aliquot.engine import (
-    Census,
     Decision,
     Explanation,
-    Fleet,
     Holder,
     Judgement,
+    NodeFinding,
     NodeState,
     Preemption,
     Quotas,
-    Usage,
     check_policies,
     decide,
     explain,
+    explain_node,
     judge,
     preempt,
 )
-from aliquot.errors import AliquotError, BadConfig, BadRecord, NoRoom
-from aliquot.ledger import Entry, Ledger, Owner, State
-from aliquot.model import Node, NodeGpus, Part, Placement, Pod, Reason, Request, charges
-from aliquot.model.records import PLACEMENT
+from aliquot.errors import BadConfig, BadRecord, NoRoom
+from aliquot.ledger import Entry, Owner, State
+from aliquot.model import Node, NodeGpus, Placement, Pod, Reason, Request, charges
 
 _log = structlog.get_logger()
 
 
 class Books:
-    """Every change of the ledger goes through here, so that the Fleet's numbers and the quotas' are never others."""
+    """Whatever changes them goes through here, one call after another; so it can be recorded, and done again."""
 
     def __init__(self, dialects: Dialects | None = None) -> None:
         """Raises BadConfig for a private policy that cannot be used, or a dialect whose default is none."""
         self.dialects = dialects or standard_dialects()
         for dialect in self.dialects.values():
             _check_defaults(dialect)
-        self.ledger = Ledger()
-        self.fleet = Fleet()
+        self.tally = Tally()
+        self.ledger = self.tally.ledger
+        self.fleet = self.tally.fleet
         self.quotas = Quotas()
-        self._usage = Usage()
-        self._census = Census()
-        self._cards: dict[str, NodeGpus] = {}
-        self._oversold: dict[str, set[str]] = {}
-        self._provisional: set[str] = set()
-        """Pods that an original placed: until it has handed their cards over, it may correct its record."""
+        self.adoption = Adoption(self.tally, self.dialects)
+        self.unplaced = self.adoption.unplaced
+        self.recorder: Recorder | None = None
+        """Is told of everything that these books are told and asked, if it changes anything or decides something."""
+        self._quota_text: str | None = None
 
     # -- what the cluster shows
 
@@ -57,102 +72,52 @@ class Books:
             cards = cards_of(node, self.dialects)
         except BadRecord as error:
             _log.error("a node's inventory cannot be read, keeping the last", node=node.key, error=str(error))
-            cards = self._cards.get(node.key, NodeGpus(node.key, (), unit_mib=1))
-        if self._cards.get(node.key) == cards:
-            return False
-        self._cards[node.key] = cards
-        self.ledger.set_cards(cards)
-        self._census.put(cards)
-        for entry in self.ledger.entries(node.key):
-            self._count(entry)
-        self._refresh(node.key)
-        return True
+            cards = self.cards(node.key)
+        is_news = self.tally.put_cards(cards)
+        if self.recorder is not None and is_news:
+            self.recorder.record(NodeSeen(node))
+        return is_news
 
     def lose_node(self, node: str) -> None:
-        self._cards.pop(node, None)
-        self.ledger.drop_node(node)
-        self._census.remove(node)
-        self.fleet.remove(node)
+        self.tally.drop_node(node)
+        if self.recorder is not None:
+            self.recorder.record(NodeLost(node))
 
     def see_pod(self, pod: Pod) -> None:
         """A pod as it is now: bound pods hold their part until their containers have ended."""
+        before = self.ledger.changes
         if pod.ended:
-            self.forget_pod(pod.metadata.uid)
+            self.adoption.forget(pod.metadata.uid)
         elif pod.spec.node_name:
-            if not self._is_at_home(pod):
-                self._adopt(pod)
-            for claimed in self.ledger.nodes_of(pod.metadata.uid) - {pod.spec.node_name}:
-                self.drop_claim(pod.metadata.uid, claimed)
-
-    def _is_at_home(self, pod: Pod) -> bool:
-        """Whether what a bound pod holds is settled: on cards that its node has. Then its record is not read again, so
-        a user who rewrites it gains nothing."""
-        entry = self.ledger.entry(pod.metadata.uid, pod.spec.node_name)
-        if entry is None or entry.state is not State.BOUND or not entry.placement.containers:
-            return False
-        if pod.metadata.uid in self._provisional:
-            return False
-        return entry.charges.keys() <= self.cards(pod.spec.node_name).by_uuid.keys()
+            self.adoption.see(pod)
+        if self.recorder is not None and self.ledger.changes != before:
+            self.recorder.record(PodSeen(pod))
 
     def forget_pod(self, uid: str) -> None:
-        self._provisional.discard(uid)
-        for node in self.ledger.release(uid):
-            self._uncount(uid, node)
+        before = self.ledger.changes
+        self.adoption.forget(uid)
+        if self.recorder is not None and self.ledger.changes != before:
+            self.recorder.record(PodForgotten(uid))
 
     def expire(self, now: float) -> list[Entry]:
         """Give back every claim whose time has come."""
-        late = self.ledger.expire(now)
-        for entry in late:
-            self._uncount(entry.uid, entry.node)
+        late = self.tally.expire(now)
+        if self.recorder is not None and late:
+            self.recorder.record(Expired(now))
         return late
 
-    def _adopt(self, pod: Pod) -> None:
-        uid, node = pod.metadata.uid, pod.spec.node_name
-        before = self.ledger.nodes_of(uid)
-        if not self.cards(node).gpus:
-            return  # without cards nothing can be held; they may come, and then the pod is seen again
-        try:
-            holding = holding_of(pod, self.cards(node), self.dialects)
-        except AliquotError as error:
-            _log.warning("a bound GPU pod is not placed", pod=pod.key, node=node, why=str(error))
-            return
-        if holding is None:
-            return
-        if holding.unnamed:
-            holding = self._any_cards(pod, holding)
-        held = self.ledger.entry(uid, node)
-        if holding.doubt and not holding.placement.containers and held is not None and held.placement.containers:
-            self.ledger.confirm(uid, node)
-            return  # a card went away under the pod: what it held before is known, and stays
-        if holding.doubt and held is None:
-            _log.error(
-                "a pod has a card, but which? charged on all it may be", pod=pod.key, node=node, why=holding.doubt
-            )
-        self._note_if_provisional(pod, holding.placement.dialect)
-        self._count(self.ledger.adopt(_owner(pod), holding.placement, holding.charges))
-        self._refresh(node)
-        for other in before - {node}:
-            self._uncount(uid, other)
+    def read_quotas(self, text: str | None) -> None:
+        """The quotas as they are now, None if there are none; what cannot be read changes only `quotas.trouble`."""
+        self.quotas.read(text)
+        if not self.quotas.trouble and text != self._quota_text:
+            self._quota_text = text
+            if self.recorder is not None:
+                self.recorder.record(QuotasRead(text))
 
-    def _note_if_provisional(self, pod: Pod, dialect: str) -> None:
-        if PLACEMENT in pod.metadata.annotations or self.dialects[dialect].handed_over(pod):
-            self._provisional.discard(pod.metadata.uid)
-        else:
-            self._provisional.add(pod.metadata.uid)
+    # -- questions
 
-    def _any_cards(self, pod: Pod, holding: Holding) -> Holding:
-        """A pod that got whole cards from kubelet, which alone knows which: as many empty ones count as its."""
-        node, dialect = pod.spec.node_name, self.dialects[holding.placement.dialect]
-        request = dialect.held(pod)
-        held = self.ledger.entry(pod.metadata.uid, node)
-        known = held is not None and bool(held.placement.containers)
-        placement = held.placement if held and known else judge(self.fleet, request).placement(node)
-        if placement is None:
-            everything = {gpu.uuid: Part(whole=True).on(gpu, 1) for gpu in self.cards(node).gpus}
-            return replace(holding, charges=everything, doubt=f"{holding.unnamed} cards are not free")
-        return Holding(placement, charges(placement, request))
-
-    # -- decisions
+    def cards(self, node: str) -> NodeGpus:
+        return self.tally.cards(node)
 
     def demand_of(self, pod: Pod) -> Demand | None:
         """What a pod asks for; None without GPU. Raises BadDemand, also for a policy that there is not."""
@@ -167,23 +132,28 @@ class Books:
     def judge(self, demand: Demand) -> Judgement:
         """Every node judged for a demand, with its namespace's quota."""
         request, wishes, dialect = demand.request, demand.request.wishes, demand.dialect
-        return judge(
-            self.fleet,
-            request,
-            wishes.gpu_policy or dialect.gpu_policy,
-            wishes.node_policy or dialect.node_policy,
-            decision=self._quota(request),
-        )
+        gpu_policy = wishes.gpu_policy or dialect.gpu_policy
+        node_policy = wishes.node_policy or dialect.node_policy
+        judgement = judge(self.fleet, request, gpu_policy, node_policy, decision=self._quota(request))
+        if self.recorder is not None:
+            self.recorder.record(Decided(request, gpu_policy, node_policy, verdict_of(judgement)))
+        return judgement
 
     def explain(self, demand: Demand) -> Explanation:
         """Why a demand fits or does not, on every node, and what would make it fit."""
-        holders = {node: self.holders(node) for node in self._cards}
-        return explain(self._states(), demand.request, self._quota(demand.request), holders)
+        states = self.tally.states()
+        holders = {node: self.holders(node) for node in states}
+        return explain(states, demand.request, self._quota(demand.request), holders)
+
+    def explain_node(self, demand: Demand, node: str) -> NodeFinding:
+        """The same for one node, card by card."""
+        state = NodeState(self.cards(node), self.ledger.used(node))
+        return explain_node(state, demand.request, self._quota(demand.request))
 
     def preempt(self, demand: Demand) -> Preemption | None:
         """The cheapest pods of lower priority whose end makes a demand fit somewhere."""
         quota = self._quota(demand.request)
-        states = {node: quota.permits(state) for node, state in self._states().items()}
+        states = {node: quota.permits(state) for node, state in self.tally.states().items()}
         return preempt(states, demand.request, {node: self.holders(node) for node in states})
 
     def holders(self, node: str) -> list[Holder]:
@@ -191,26 +161,35 @@ class Books:
         return [Holder(entry.uid, entry.owner.pod, entry.owner.priority, entry.charges) for entry in entries]
 
     def _quota(self, request: Request) -> Decision:
-        return decide(self.quotas, self._usage, self._census, request)
+        return decide(self.quotas, self.tally.usage, self.tally.census, request)
 
-    def _states(self) -> dict[str, NodeState]:
-        return {node: NodeState(cards, self.ledger.used(node)) for node, cards in self._cards.items()}
-
-    def cards(self, node: str) -> NodeGpus:
-        return self._cards.get(node) or NodeGpus(node, (), unit_mib=1)
+    # -- claims
 
     def claim(self, request: Request, placement: Placement, *, until: float = inf) -> Entry:
         """Take the parts; with `until`, only for so long unless the pod is bound before. Raises NoRoom."""
+        try:
+            entry = self._claim(request, placement, until)
+        except NoRoom as refused:
+            self._record_claim(request, placement, until, str(refused))
+            raise
+        self._record_claim(request, placement, until)
+        return entry
+
+    def _claim(self, request: Request, placement: Placement, until: float) -> Entry:
         owner, taken = Owner(request.uid, request.pod, request.priority), charges(placement, request)
         if why := self._quota(request).exceeded(self.cards(placement.node), taken):
             raise NoRoom(f"{Reason.OVER_QUOTA.value}: {why}")
-        entry = self.ledger.claim(owner, placement, taken, until=until)
-        self._count(entry)
-        self._refresh(placement.node)
-        return entry
+        return self.tally.claim(owner, placement, taken, until)
+
+    def _record_claim(self, request: Request, placement: Placement, until: float, refused: str = "") -> None:
+        if self.recorder is not None:
+            self.recorder.record(Claimed(request, placement, None if until == inf else until, refused))
 
     def confirm(self, uid: str, node: str) -> None:
+        before = self.ledger.changes
         self.ledger.confirm(uid, node)
+        if self.recorder is not None and self.ledger.changes != before:
+            self.recorder.record(Confirmed(uid, node))
 
     def is_settled(self, uid: str, node: str) -> bool:
         """Whether the cluster has shown what became of a claim: bound, gone, or bound elsewhere."""
@@ -218,32 +197,38 @@ class Books:
         return entry is None or entry.state is State.BOUND
 
     def drop_claim(self, uid: str, node: str) -> None:
-        self.ledger.release(uid, node)
-        self._uncount(uid, node)
+        """Give back a claim. What the cluster has shown as bound meanwhile stays."""
+        if not self.is_settled(uid, node):
+            self.release(uid, node)
 
-    # -- inside
+    def release(self, uid: str, node: str) -> None:
+        """Give back what a pod holds on one node, bound or not."""
+        before = self.ledger.changes
+        self.tally.release(uid, node)
+        if self.recorder is not None and self.ledger.changes != before:
+            self.recorder.record(Dropped(uid, node))
 
-    def _count(self, entry: Entry) -> None:
-        self._usage.add(entry.uid, entry.owner.namespace, self.cards(entry.node), entry.charges)
+    # -- the books themselves
 
-    def _uncount(self, uid: str, node: str) -> None:
-        self._usage.remove(uid, node)
-        self._refresh(node)
+    def snapshot(self) -> Snapshot:
+        """All that these books know."""
+        cards = [self.cards(node) for node in self.tally.nodes]
+        return Snapshot(cards, self.ledger.all(), frozenset(self.adoption.provisional), self._quota_text)
 
-    def _refresh(self, node: str) -> None:
-        cards = self._cards.get(node)
-        if cards is not None:
-            self.fleet.put(cards, self.ledger.used(node), self.ledger.entries(node))
-        self._report_oversold(node)
+    def restore(self, snapshot: Snapshot) -> None:
+        """Make empty books know what others knew."""
+        self.read_quotas(snapshot.quotas)
+        self.tally.restore(snapshot.cards, snapshot.entries)
+        self.adoption.provisional |= snapshot.provisional
 
-    def _report_oversold(self, node: str) -> None:
-        """Once per card: it happens only where others sold too, and lasts until one of the pods ends."""
-        oversold = set(self.ledger.oversold(node))
-        for uuid in oversold - self._oversold.get(node, set()):
-            _log.error("a card is sold beyond its size", node=node, card=uuid)
-        self._oversold[node] = oversold
-        if not oversold:
-            del self._oversold[node]
+    def recount(self, node: str = "") -> None:
+        """Count anew what is taken on a node; without one, what namespaces use."""
+        if node:
+            self.tally.recount(node)
+        else:
+            self.tally.recount_quotas()
+        if self.recorder is not None:
+            self.recorder.record(Recounted(node))
 
 
 def _our_prefix(dialects: Dialects) -> str:
@@ -259,7 +244,3 @@ def _check_defaults(dialect: Dialect) -> None:
         node_field=f"dialect {dialect.name}, node_policy",
         error=BadConfig,
     )
-
-
-def _owner(pod: Pod) -> Owner:
-    return Owner(pod.metadata.uid, pod.key, pod.spec.priority or 0)

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from math import inf
 from weakref import WeakValueDictionary
 
 import structlog
@@ -16,14 +17,15 @@ import structlog
 from aliquot import faults, metrics
 from aliquot.clock import Clock
 from aliquot.control.books import Books
+from aliquot.control.keys import keys_of
 from aliquot.control.leadership import Leadership
 from aliquot.control.settings import ControlSettings
-from aliquot.control.term import NEVER, is_stale
+from aliquot.control.term import is_stale
 from aliquot.dialects import Demand
 from aliquot.errors import BadInput, NoRoom, NotLeading, Refused
 from aliquot.kube import PODS, ApiError, Client, Conflict, KubeError, NotFound, NotSent
 from aliquot.model import Placement, Pod
-from aliquot.model.records import EPOCH, PLACEMENT, write_placement
+from aliquot.model.records import PLACEMENT, write_placement
 
 _log = structlog.get_logger()
 _FRESH_READ_SECONDS = 10.0
@@ -62,6 +64,11 @@ class Committer:
         """How many Bindings have an unknown fate."""
         return len(self._open)
 
+    def is_open(self, uid: str, node: str) -> bool:
+        """Whether a commit of this pod is under way, or its Binding to this node has an unknown fate."""
+        lock = self._one_at_a_time.get(uid)
+        return (uid, node) in self._open or (lock is not None and lock.locked())
+
     async def commit(self, pod: Pod, node: str) -> Outcome:
         """Bind a pod to a node with the part that the engine chooses there.
 
@@ -90,9 +97,14 @@ class Committer:
     async def _commit(self, pod: Pod, node: str, demand: Demand) -> Outcome:
         uid, epoch = pod.metadata.uid, self._leadership.require()
         held = self._books.ledger.entry(uid, node)
-        placement = held.placement if held is not None else self._claim(node, demand)
+        if held is not None and held.until < inf:  # kept for the pod for a while, before anything was sent
+            placement = self._books.claim(demand.request, held.placement).placement
+            held = None
+        else:
+            placement = held.placement if held is not None else self._claim(node, demand)
         faults.reach("after-claim")
-        binding = _binding(pod, node, **self._keys(pod, demand, placement, epoch))
+        keys = keys_of(pod, demand, placement, self._books, epoch=epoch, now_ns=self._clock.wall_ns())
+        binding = _binding(pod, node, **keys)
         try:
             await self._client.bind(binding, timeout=self.settings.budget)
         except Conflict as conflict:
@@ -111,15 +123,6 @@ class Committer:
         self._books.confirm(uid, node)
         _log.info("bound", pod=pod.key, node=node, cards=sorted({part.uuid for part in placement.slices()}))
         return Outcome.BOUND
-
-    def _keys(self, pod: Pod, demand: Demand, placement: Placement, epoch: int) -> dict[str, Mapping[str, str]]:
-        """What is written on the pod: our record and term, and beside it what the dialect's original writes."""
-        dialect, cards = demand.dialect, self._books.cards(placement.node)
-        own = dialect.annotations(pod, demand.request, placement, cards, self._clock.wall_ns())
-        labels = dialect.labels(pod, demand.request, placement, cards)
-        term = {} if epoch == NEVER else {EPOCH: str(epoch)}
-        annotations = {PLACEMENT: write_placement(placement), **term, **own}
-        return {"annotations": annotations} | ({"labels": labels} if labels else {})
 
     def _lock(self, uid: str) -> asyncio.Lock:
         return self._one_at_a_time.setdefault(uid, asyncio.Lock())

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
+from typing import TypeVar
 
 import msgspec
 import structlog
@@ -15,11 +16,19 @@ from aliquot.control.term import NEVER, Term
 from aliquot.errors import BadRecord, NotLeading
 from aliquot.kube import Client, Elector, KubeError
 from aliquot.kube.leases import identity
+from aliquot.model.admission import FENCING
 
 _log = structlog.get_logger()
 
+_Answer = TypeVar("_Answer")
+
 _DOORS = "aliquot.io/doors"
-_RETRY_SECONDS = 2.0
+_PAUSE_SECONDS = 0.1
+_STUCK_SECONDS = 10.0
+_STUCK = (
+    "the API server goes on comparing with an older epoch, as it does when policies were deleted and made again while "
+    f"it ran: restart kube-apiserver, or lead unfenced with: kubectl delete validatingadmissionpolicybinding {FENCING}"
+)
 _NOT_FENCED = (
     "no admission policy checks the epoch (install deploy/policies.yaml; Kubernetes 1.30 or later): "
     "only the agents notice what a paused leader writes late"
@@ -47,7 +56,7 @@ class Leadership:
         self._elector = Elector(
             client, settings.lease, settings.namespace, self._identity, terms=settings.terms, clock=clock
         )
-        self._term = Term(client, clock, settings)
+        self._term = Term(client, settings)
         self._epoch = NEVER
         self._deposed = asyncio.Event()
         self._is_alone = settings.alone
@@ -100,7 +109,7 @@ class Leadership:
             case Role.ALONE:
                 return NEVER
             case Role.OBSERVING:
-                raise NotLeading("this server only observes")
+                raise NotLeading("this server is in observe mode: it reads, and writes nothing")
         raise NotLeading(self.no_holder() or f"this server does not lead, {self.holder} does")
 
     def no_holder(self) -> str:
@@ -136,20 +145,28 @@ class Leadership:
         await self._elector.run(self._lead)
 
     async def _has_too_few_rights(self) -> bool:
+        needed, useful = rights.for_replicas(self._settings), rights.for_helping()
+        missing = [right for right in (*needed, *useful) if not await self._has(right)]
+        self.missing = [str(right) for right in missing]
+        for right in missing:
+            _log.warning("a right is missing", why=str(right), rule_to_add=right.rule())
+        return any(right in needed for right in missing)
+
+    async def _has(self, right: rights.Right) -> bool:
+        return await self._insist(lambda: right.is_given(self._client), "ask for our rights")
+
+    async def _insist(self, what: Callable[[], Awaitable[_Answer]], name: str) -> _Answer:
+        """Ask until there is an answer, and say meanwhile what is in the way."""
         while True:
             try:
-                needed = await rights.missing(self._client, rights.for_replicas(self._settings))
-                useful = await rights.missing(self._client, rights.for_helping())
-            except KubeError as error:
-                self._trouble = f"cannot ask for our rights: {error}"
-                _log.warning("cannot ask for our rights, trying again", error=str(error))
-                await self._clock.sleep(_RETRY_SECONDS)
-                continue
-            self._trouble = ""
-            self.missing = [str(right) for right in (*needed, *useful)]
-            for right in (*needed, *useful):
-                _log.warning("a right is missing", why=str(right), rule_to_add=right.rule())
-            return bool(needed)
+                answer = await what()
+            except (KubeError, BadRecord) as error:
+                self._trouble = f"cannot {name}: {error}"
+                _log.warning(f"cannot {name}, trying again", error=str(error))
+                await self._clock.sleep(self._settings.terms.retry)
+            else:
+                self._trouble = ""
+                return answer
 
     async def _lead(self) -> None:
         """One term. Returns when the API server says that it is over."""
@@ -161,23 +178,24 @@ class Leadership:
             self._end_term()
 
     async def _take_over(self) -> None:
-        while True:
-            try:
-                epoch = await self._term.begin()
-                fenced = await self._term.is_fenced()
-                await self._refresh()
-            except (KubeError, BadRecord) as error:
-                self._trouble = str(error)
-                _log.warning("cannot begin a term, trying again", error=str(error))
-                await self._clock.sleep(_RETRY_SECONDS)
-                continue
-            break
-        self._trouble = ""
-        self._note_fencing(fenced)
+        epoch = await self._insist(self._term.raise_epoch, "raise the epoch")
+        await self._until_in_force(epoch)
+        self._note_fencing(await self._insist(self._term.is_fenced, "see whether the epoch is checked"))
+        await self._refresh()
         self._epoch = epoch
         metrics.TERMS.labels("began").inc()
         self.changed.set()
-        _log.info("leads", epoch=epoch, identity=self._identity, fenced=fenced)
+        _log.info("leads", epoch=epoch, identity=self._identity)
+
+    async def _until_in_force(self, epoch: int) -> None:
+        """The API server notices within a second, unless its own copy of ConfigMaps has stopped for good."""
+        due = self._clock.monotonic() + _STUCK_SECONDS
+        while await self._insist(lambda: self._term.is_refused(epoch), "see the epoch in force"):
+            if self._clock.monotonic() >= due:
+                self._trouble = _STUCK
+                _log.error("cannot lead, trying on", epoch=epoch, why=_STUCK)
+                due += _STUCK_SECONDS
+            await self._clock.sleep(_PAUSE_SECONDS)
 
     def _note_fencing(self, fenced: bool) -> None:
         self.missing = [text for text in self.missing if text != _NOT_FENCED] + ([] if fenced else [_NOT_FENCED])

@@ -7,9 +7,12 @@ import structlog
 
 from aliquot import metrics
 from aliquot.clock import Clock, SystemClock
+from aliquot.control.audit import Audit
 from aliquot.control.books import Books
 from aliquot.control.commit import Committer
 from aliquot.control.contact import Contact
+from aliquot.control.labels import Labeller
+from aliquot.control.late import LatePlacer
 from aliquot.control.leadership import Leadership
 from aliquot.control.settings import ControlSettings
 from aliquot.control.telling import Teller
@@ -42,6 +45,19 @@ class ControlPlane:
         self.nodes: Informer[Node] = Informer(client, NODES, self._on_node, clock=self.clock)
         on_nodes = {_BY_NODE: lambda pod: pod.spec.node_name}
         self.pods: Informer[Pod] = Informer(client, PODS, self._on_pod, indexes=on_nodes, clock=self.clock)
+        self.late = LatePlacer(
+            client, self.books, self.nodes.get, self.leadership, self.teller, self.clock, self.settings
+        )
+        self.audit = Audit(
+            client,
+            self.books,
+            self.nodes,
+            self.pods,
+            pods_on=self.pods_on,
+            is_open=self._is_open,
+            clock=self.clock,
+        )
+        self._labeller = Labeller(client, self.books, self.pods, self.leadership, self.clock)
         self._contact = Contact(client, self.clock)
         self._listeners: list[Callable[[], None]] = []
 
@@ -57,6 +73,13 @@ class ControlPlane:
             _log.info("in step with the API server", nodes=len(self.nodes.all()), pods=len(self.pods.all()))
             tasks.create_task(self.leadership.run())
             tasks.create_task(self._tell_of_leadership())
+            tasks.create_task(self.late.run())
+            tasks.create_task(self.audit.run(lambda: self.settings.audit_seconds))
+            tasks.create_task(self._labeller.run(lambda: self.settings.audit_seconds))
+
+    def change(self, settings: ControlSettings) -> None:
+        """New times for a running control plane; roles and names stay as they were at the start."""
+        self.settings = self.committer.settings = self.late.settings = settings
 
     def on_change(self, listener: Callable[[], None]) -> None:
         """Call `listener` after every change of a pod or node that we see, and of our own role."""
@@ -80,6 +103,9 @@ class ControlPlane:
 
     def pods_on(self, node: str) -> list[Pod]:
         return self.pods.having(_BY_NODE, node)
+
+    def _is_open(self, uid: str, node: str) -> bool:
+        return self.committer.is_open(uid, node) or self.late.is_open(uid, node)
 
     async def _refresh(self) -> None:
         """Nodes first: where a pod is placed is read by the cards of its node."""

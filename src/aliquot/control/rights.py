@@ -1,6 +1,5 @@
 """What the server must be allowed to do, and what it can still do with less, such as an original's account has."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aliquot.control.settings import ControlSettings
@@ -20,6 +19,10 @@ class Right:
         where = f" in namespace {action.namespace}" if action.namespace else ""
         return f"may not {action.verb} {resource}{where}: {self.without}"
 
+    async def is_given(self, client: Client) -> bool:
+        """Raises KubeError."""
+        return (await may_we(client, self.action)).allowed
+
     def rule(self) -> str:
         """The rule of RBAC that gives it, in one line of YAML."""
         action = self.action
@@ -35,9 +38,14 @@ _EVENTS = "pods are not told why they wait"
 def for_replicas(settings: ControlSettings) -> list[Right]:
     """Without one of these there is no leadership."""
     group, namespace = "coordination.k8s.io", settings.namespace
-    leases = [Action(verb, "leases", group, namespace=namespace) for verb in ("get", "create", "patch")]
-    terms = [Action(verb, "configmaps", namespace=namespace) for verb in ("get", "create", "patch")]
-    return [Right(action, _ALONE) for action in (*leases, *terms)]
+    creations = [
+        Action("create", "leases", group, namespace=namespace),
+        Action("create", "configmaps", namespace=namespace),
+    ]
+    # the others can be given by name, and are in our own Role
+    leases = [Action(verb, "leases", group, namespace=namespace, name=settings.lease) for verb in ("get", "patch")]
+    terms = [Action(verb, "configmaps", namespace=namespace, name=settings.epoch) for verb in ("get", "patch")]
+    return [Right(action, _ALONE) for action in (*creations, *leases, *terms)]
 
 
 def for_helping() -> list[Right]:
@@ -47,8 +55,3 @@ def for_helping() -> list[Right]:
         Right(Action("patch", "pods", subresource="status"), _LATE),
         Right(Action("create", "events"), _EVENTS),
     ]
-
-
-async def missing(client: Client, rights: Sequence[Right]) -> list[Right]:
-    """Those that we do not have. Raises KubeError."""
-    return [right for right in rights if not (await may_we(client, right.action)).allowed]

@@ -10,8 +10,12 @@ _log = structlog.get_logger()
 _COMPONENT = "aliquot"
 
 
+NO_ROOM = "AliquotNoRoom"
+"""The reason in an event and in the status of a pod that was bound where it does not fit."""
+
+
 class Teller:
-    """For our own scheduler: where kube-scheduler binds, it tells by itself. What cannot be told is logged, no more."""
+    """Where kube-scheduler binds, it tells the rest by itself. What cannot be told is logged, no more."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
@@ -33,6 +37,25 @@ class Teller:
 
     async def is_bound(self, pod: Pod, node: str) -> None:
         await self._event(pod, "Normal", "Scheduled", f"Successfully assigned {pod.key} to {node}")
+
+    async def has_no_room(self, pod: Pod, why: str) -> None:
+        """The pod was bound to a node where it does not fit, and fails: its controller makes another. Only if it is as
+        we have seen it: whatever changed it may have placed it."""
+        meta = pod.metadata
+        await self._event(pod, "Warning", NO_ROOM, why)
+        body = {"status": {"phase": "Failed", "reason": NO_ROOM, "message": why}}
+        try:
+            await self._client.patch(
+                PODS,
+                meta.name,
+                body,
+                namespace=meta.namespace,
+                part="status",
+                uid=meta.uid,
+                version=meta.resource_version,
+            )
+        except KubeError as error:
+            _log.warning("cannot fail a pod without room", pod=pod.key, why=why, error=str(error))
 
     async def _event(self, pod: Pod, kind: str, reason: str, message: str) -> None:
         body = events.about(

@@ -8,19 +8,16 @@ from typing import Any
 
 import structlog
 
-from aliquot.clock import Clock
-from aliquot.control.policies import STALE_EPOCH
 from aliquot.control.settings import ControlSettings
 from aliquot.errors import BadRecord
 from aliquot.kube import CONFIG_MAPS, AlreadyExists, ApiError, Client, ConfigMap, Conflict, KubeError, NotFound
+from aliquot.model.admission import EPOCH_KEY, STALE_EPOCH
 from aliquot.model.records import EPOCH, PLACEMENT
 
 _log = structlog.get_logger()
 
-_KEY = "epoch"
 _PROBE = "aliquot-epoch-probe"
 _PROBE_SECONDS = 2.0
-_PAUSE = 0.1
 NEVER = 0
 """No term has this number."""
 
@@ -31,24 +28,19 @@ def is_stale(error: KubeError) -> bool:
 
 
 class Term:
-    def __init__(self, client: Client, clock: Clock, settings: ControlSettings) -> None:
+    def __init__(self, client: Client, settings: ControlSettings) -> None:
         self._client = client
-        self._clock = clock
         self._namespace, self._name = settings.namespace, settings.epoch
-
-    async def begin(self) -> int:
-        """Raise the number; returns when the API server heeds it. Raises KubeError, and BadRecord."""
-        epoch = await self._raise()
-        while await self._is_refused(epoch):
-            await self._clock.sleep(_PAUSE)
-        return epoch
 
     async def is_fenced(self) -> bool:
         """Whether the API server refuses other numbers at all: without its policy it takes any. Raises KubeError."""
-        return await self._is_refused(NEVER)
+        return await self.is_refused(NEVER)
 
-    async def _raise(self) -> int:
-        """By compare-and-swap: of two that try at once, one gets a higher number than the other."""
+    async def raise_epoch(self) -> int:
+        """The new number, by compare-and-swap: of two that try at once, one gets a higher one than the other.
+
+        Raises KubeError, and BadRecord for a number that is none.
+        """
         while True:
             try:
                 return await self._raise_once()
@@ -61,14 +53,14 @@ class Term:
         except NotFound:
             return await self._create()
         epoch = self._read(now) + 1
-        body = {"data": {_KEY: str(epoch)}}
+        body = {"data": {EPOCH_KEY: str(epoch)}}
         version = now.metadata.resource_version
         await self._client.patch(CONFIG_MAPS, self._name, body, namespace=self._namespace, version=version)
         return epoch
 
     async def _create(self) -> int:
         metadata = {"name": self._name, "namespace": self._namespace}
-        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {_KEY: "1"}}
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {EPOCH_KEY: "1"}}
         try:
             await self._client.create(CONFIG_MAPS, body, self._namespace)
         except AlreadyExists:
@@ -76,13 +68,14 @@ class Term:
         return 1
 
     def _read(self, found: ConfigMap) -> int:
-        text = (found.data or {}).get(_KEY, "")
+        text = (found.data or {}).get(EPOCH_KEY, str(NEVER))
         if not (text.isascii() and text.isdigit()):
-            raise BadRecord(f"ConfigMap {self._namespace}/{self._name}, {_KEY}: {text[:40]!r} is no number")
+            raise BadRecord(f"ConfigMap {self._namespace}/{self._name}, {EPOCH_KEY}: {text[:40]!r} is no number")
         return int(text)
 
-    async def _is_refused(self, epoch: int) -> bool:
-        """Ask with a Binding that changes nothing, for a pod that does not exist."""
+    async def is_refused(self, epoch: int) -> bool:
+        """Whether the API server refuses Bindings of this term; asked with one that changes nothing, for a pod that is
+        not there. Raises KubeError."""
         try:
             await self._client.bind(self._probe(epoch), timeout=_PROBE_SECONDS, dry_run=True)
         except NotFound:

@@ -85,6 +85,11 @@ class Aliquot(Dialect):
     def placement_keys(self) -> Sequence[str]:
         return ()
 
+    @property
+    def size_keys(self) -> Sequence[str]:
+        of_pod = (f"{self.prefix}/{word}" for word in (*_SIZES, "together"))
+        return (*of_pod, *(f"{word}.{self.prefix}/*" for word in _SIZES))
+
     # -- demand
 
     def demand(self, pod: Pod) -> Request:

@@ -21,6 +21,7 @@ from aliquot.dialects.protocol import (
     placed_on,
     sample,
 )
+from aliquot.dialects.sample_workloads import deployment_of
 from aliquot.errors import BadDemand, BadRecord
 from aliquot.model import (
     CORES,
@@ -317,6 +318,9 @@ class Elastic(Dialect):
     def sample_pod(self) -> Mapping[str, Any]:
         labels = {"app": "gpu-test"}
         return sample("cuda-gpu-test", {self.resource: "20"}, container="cuda", labels=labels, seconds=100_000)
+
+    def sample_workload(self) -> Mapping[str, Any]:
+        return deployment_of(self.sample_pod())
 
 
 def _together(parts: Sequence[Part]) -> Part:

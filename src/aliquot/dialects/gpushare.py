@@ -103,6 +103,10 @@ class GpuShare(Dialect):
         return (IDX, DEV, POD, ASSIGNED, ASSUME_TIME, f"{SEVERAL_CARDS}*")
 
     @property
+    def size_keys(self) -> Sequence[str]:
+        return (self.gpu_count,)
+
+    @property
     def card_resources(self) -> Sequence[str]:
         return (self.gpu_mem, self.gpu_count)
 

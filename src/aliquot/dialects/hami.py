@@ -126,6 +126,10 @@ class Hami(Dialect):
     def placement_keys(self) -> Sequence[str]:
         return (NODE, TIME, TO_ALLOCATE, ALLOCATED, MIG_ALLOCATIONS, PHASE, BIND_TIME)
 
+    @property
+    def guarded_resources(self) -> Sequence[str]:
+        return (*(resource.name for resource in self.resources), f"{self.prefix}/mig-*")
+
     # -- reading
 
     def speaks(self, pod: Pod) -> bool:

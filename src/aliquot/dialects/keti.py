@@ -8,6 +8,7 @@ from math import ceil
 from typing import Any
 
 from aliquot.dialects.protocol import Dialect, Resource, card_called, cards_asked, placed_on, sample
+from aliquot.dialects.sample_workloads import job_of
 from aliquot.errors import BadDemand, BadQuantity, BadRecord
 from aliquot.model import ContainerRequest, Gpu, Life, Memory, NodeGpus, Part, Placement, Pod, Request, Unit
 from aliquot.model.quantity import parse
@@ -46,6 +47,10 @@ class Keti(Dialect):
     @property
     def placement_keys(self) -> Sequence[str]:
         return (UUID,)
+
+    @property
+    def size_keys(self) -> Sequence[str]:
+        return (REQUEST, LIMIT)
 
     # -- reading
 
@@ -131,6 +136,9 @@ class Keti(Dialect):
             "restartPolicy": "Never",
         }
         return pod
+
+    def sample_workload(self) -> Mapping[str, Any]:
+        return job_of(self.sample_pod())
 
 
 def _part(request: Fraction | None, limit: Fraction | None) -> Part:

@@ -88,6 +88,10 @@ class Nvidia(Dialect):
     def placement_keys(self) -> Sequence[str]:
         return (ALLOCATED, TO_ALLOCATE)
 
+    @property
+    def guarded_resources(self) -> Sequence[str]:
+        return (self.gpu, self.mig("*"))
+
     # -- reading
 
     def speaks(self, pod: Pod) -> bool:

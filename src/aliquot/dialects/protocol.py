@@ -47,8 +47,8 @@ class Dialect(ABC):
     """Of its resources and annotations; a cluster may configure another."""
     node_labels: ClassVar[Mapping[str, str]] = {}
     """Labels by which the original marks its nodes; `dialect.aliquot.io/<name>=true` always works."""
-    node_policy: ClassVar[str] = "binpack"
-    gpu_policy: ClassVar[str] = "binpack"
+    node_policy: str = "binpack"
+    gpu_policy: str = "binpack"
     """The default policies, by their names in the engine's tables."""
     model_labels: ClassVar[Sequence[str]] = ()
     pool_labels: ClassVar[Sequence[str]] = ()
@@ -89,6 +89,18 @@ class Dialect(ABC):
     def placement_keys(self) -> Sequence[str]:
         """The annotations and labels that say where a pod was put; one that ends in `*` stands for all that begin so.
         Users may not write them."""
+
+    @property
+    def size_keys(self) -> Sequence[str]:
+        """The annotations and labels in which users say how much a pod gets, written alike. Users may not change them
+        once the pod is bound."""
+        return ()
+
+    @property
+    def guarded_resources(self) -> Sequence[str]:
+        """The resources, written alike, that make a pod one whose keys are guarded; there is no other knowledge of
+        the dialect where they are compared, in the API server."""
+        return [resource.name for resource in self.resources]
 
     # -- reading what is asked and what there is
 
@@ -198,6 +210,11 @@ class Dialect(ABC):
     @abstractmethod
     def sample_pod(self) -> Mapping[str, Any]:
         """A pod manifest that a user of this dialect would write."""
+
+    def sample_workload(self) -> Mapping[str, Any]:
+        """What the original's guide has its users write for such a pod: the pod itself, or a Deployment or Job of it.
+        """
+        return self.sample_pod()
 
 
 # -- what most dialects need to read

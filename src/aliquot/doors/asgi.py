@@ -31,10 +31,12 @@ class Answer:
 
 @dataclass(frozen=True)
 class Call:
-    """A request: what its path's last piece named, and its body."""
+    """A request: what its path's last piece named, its body, its whole path, and its headers in lower case."""
 
     tail: str = ""
     body: bytes = b""
+    path: str = ""
+    headers: Mapping[bytes, bytes] = field(default_factory=dict)
 
 
 Handler = Callable[[Call], Awaitable[Answer]]
@@ -70,14 +72,14 @@ class Routes:
         for name, rest in ((path, ""), (f"{parent}/*", tail)):
             handler = self.table.get((scope["method"], name))
             if handler is not None:
-                return await self._handle(handler, rest, receive)
+                return await self._handle(handler, rest, scope, receive)
             if any(known == name for _, known in self.table):
                 return text("Method Not Allowed", 405)
         return text("404 page not found", 404)
 
-    async def _handle(self, handler: Handler, tail: str, receive: Receive) -> Answer:
+    async def _handle(self, handler: Handler, tail: str, scope: Scope, receive: Receive) -> Answer:
         try:
-            return await handler(Call(tail, await _body(receive)))
+            return await handler(Call(tail, await _body(receive), scope["path"], dict(scope.get("headers", ()))))
         except TooLarge as error:
             return text(str(error), 413)
 

@@ -1,12 +1,13 @@
 """gpushare's own routes: filter, bind, inspect, version, as its extender answers them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import groupby
 from typing import Any
 
 import structlog
 
 import aliquot
-from aliquot import faults
+from aliquot import faults, metrics
 from aliquot.control import ControlPlane
 from aliquot.doors import asgi
 from aliquot.doors.extender import (
@@ -18,6 +19,8 @@ from aliquot.doors.extender import (
     read_bind,
     read_filter,
 )
+from aliquot.doors.forwarding import Forwarder
+from aliquot.doors.metrics import timed
 from aliquot.errors import AliquotError, BadDemand, Refused
 from aliquot.kube import PODS, NotFound
 from aliquot.ledger import Entry
@@ -25,18 +28,29 @@ from aliquot.model import Gpu, NodeGpus, Pod, Reason
 
 _log = structlog.get_logger()
 _PREFIX = "/gpushare-scheduler"
-_LOOK_SECONDS = 1.0
+
+
+_REFUSALS = {reason: metrics.REFUSALS.labels(reason.name.lower()) for reason in Reason}
 
 
 class GpuShareDoor:
-    def __init__(self, plane: ControlPlane) -> None:
+    """With a forwarder, a server that does not hold the Lease passes decisions on to the one that does."""
+
+    name = "gpushare"
+
+    def __init__(self, plane: ControlPlane, forwarder: Forwarder | None = None) -> None:
         self._plane = plane
         self._books = plane.books
+        self._forwarder = forwarder
 
     def routes(self) -> Mapping[tuple[str, str], asgi.Handler]:
+        filter_, bind = timed("filter", self.filter, self._plane.clock), timed("bind", self.bind, self._plane.clock)
+        if self._forwarder is not None:
+            filter_ = self._forwarder.to_holder(self.name, "filter", filter_, _filter_fault)
+            bind = self._forwarder.to_holder(self.name, "bind", bind, _bind_answer)
         return {
-            ("POST", f"{_PREFIX}/filter"): self.filter,
-            ("POST", f"{_PREFIX}/bind"): self.bind,
+            ("POST", f"{_PREFIX}/filter"): filter_,
+            ("POST", f"{_PREFIX}/bind"): bind,
             ("GET", f"{_PREFIX}/inspect"): self.inspect,
             ("GET", f"{_PREFIX}/inspect/*"): self.inspect_node,
             ("GET", "/version"): self.version,
@@ -57,23 +71,32 @@ class GpuShareDoor:
         try:
             asked = read_filter(call.body)
         except BadCall as error:
-            return asgi.json(filter_fault(str(error)))
+            return self._fault(str(error))
         if why := self._not_ready():
-            return asgi.json(filter_fault(why))
-        answer = filter_answer(asked, self._refusals(asked))
-        return asgi.json(answer, after=lambda: faults.reach("after-filter"))
+            return self._fault(why)
+        dialect, refused = self._refusals(asked)
+        outcome = "fits" if len(refused) < len(asked.names) else "fits nowhere"
+        metrics.DECISIONS.labels("filter", dialect, outcome).inc()
+        return asgi.json(filter_answer(asked, refused), after=lambda: faults.reach("after-filter"))
 
-    def _refusals(self, asked: FilterCall) -> dict[str, str]:
-        """Why each refused node is refused. A bad demand is refused everywhere: an Error would be retried for ever."""
+    def _fault(self, why: str) -> asgi.Answer:
+        metrics.DECISIONS.labels("filter", "", "fault").inc()
+        return _filter_fault(why)
+
+    def _refusals(self, asked: FilterCall) -> tuple[str, dict[str, str]]:
+        """The pod's dialect, and why each refused node is refused. A bad demand is refused everywhere: an Error would
+        be retried for ever."""
         try:
             demand = self._plane.books.demand_of(asked.pod)
         except BadDemand as error:
-            return dict.fromkeys(asked.names, str(error))
+            metrics.REFUSALS.labels("bad_demand").inc(len(asked.names))
+            return "", dict.fromkeys(asked.names, str(error))
         if demand is None:
-            return {}
+            return "", {}
         words = {reason: demand.dialect.words(reason) for reason in Reason}
         refused = self._books.judge(demand).refusals(asked.names)
-        return {name: words[reason] for name, reason in refused.items()}
+        _count(refused.values())
+        return demand.dialect.name, {name: words[reason] for name, reason in refused.items()}
 
     # -- bind
 
@@ -88,16 +111,19 @@ class GpuShareDoor:
                 raise BadCall(f'node "{asked.node}" not found')
             await self._plane.committer.commit(pod, asked.node)
         except AliquotError as error:
+            metrics.DECISIONS.labels("bind", "", "refused").inc()
             _log.warning("not bound", why=str(error))
-            return asgi.json({"Error": str(error)})
-        return asgi.json({"Error": ""})
+            return _bind_answer(str(error))
+        held = self._books.ledger.entry(asked.uid, asked.node)
+        metrics.DECISIONS.labels("bind", held.placement.dialect if held else "", "bound").inc()
+        return _bind_answer("")
 
     async def _pod(self, asked: BindCall) -> Pod:
         """The pod that is meant, from our mirror or, if that does not know it, from the API server."""
         pod = self._plane.pods.get(f"{asked.namespace}/{asked.name}")
         if pod is None or pod.metadata.uid != asked.uid:
             try:
-                pod = await self._plane.client.get(PODS, asked.name, asked.namespace, timeout=_LOOK_SECONDS)
+                pod = await self._plane.client.get(PODS, asked.name, asked.namespace, timeout=self._plane.settings.look)
             except NotFound as error:
                 raise BadCall(f'pods "{asked.name}" not found') from error
         if pod.metadata.uid != asked.uid:
@@ -150,3 +176,17 @@ class GpuShareDoor:
 
     async def version(self, _: asgi.Call) -> asgi.Answer:
         return asgi.text(aliquot.__version__)
+
+
+def _count(refusals: Iterable[Reason]) -> None:
+    """In runs: thousands of nodes are refused in one answer, mostly for one reason, and to hash an Enum is slow."""
+    for reason, run in groupby(refusals):
+        _REFUSALS[reason].inc(len(list(run)))
+
+
+def _filter_fault(why: str) -> asgi.Answer:
+    return asgi.json(filter_fault(why))
+
+
+def _bind_answer(why: str) -> asgi.Answer:
+    return asgi.json({"Error": why})

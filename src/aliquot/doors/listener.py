@@ -1,6 +1,7 @@
 """An HTTP listener: uvicorn on httptools, started and ended with the block that owns it."""
 
 import asyncio
+import math
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ import uvicorn
 from aliquot.doors.asgi import Routes
 from aliquot.errors import BadConfig
 
-_GRACE_SECONDS = 3
+_GRACE_SECONDS = 3.0
 _KEEP_ALIVE_SECONDS = 120
 """Longer than Go's clients keep an idle connection: a POST on one that we just closed fails and is not repeated."""
 
@@ -24,9 +25,12 @@ class _Server(uvicorn.Server):
 
 
 class Listener:
-    """Raises BadConfig, naming the port, if it cannot listen. Port 0 takes any free one."""
+    """Raises BadConfig, naming the port, if it cannot listen. Port 0 takes any free one.
 
-    def __init__(self, routes: Routes, address: str, port: int) -> None:
+    When its block ends it takes no more calls, and waits `grace` seconds for those in flight.
+    """
+
+    def __init__(self, routes: Routes, address: str, port: int, *, grace: float = _GRACE_SECONDS) -> None:
         self._address = address
         self.port = port
         config = uvicorn.Config(
@@ -38,7 +42,7 @@ class Listener:
             access_log=False,
             server_header=False,
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-            timeout_graceful_shutdown=_GRACE_SECONDS,
+            timeout_graceful_shutdown=math.ceil(grace),
         )
         self._server = _Server(config)
         self._serving: asyncio.Task[None] | None = None

@@ -60,14 +60,14 @@ class Scheduler:
         return any(self._plane.books.is_settled(uid, node) for node in self._plane.books.ledger.nodes_of(uid))
 
     async def _place(self, pod: Pod) -> None:
-        node, why = self._choose(pod)
+        node, why = self.choose(pod)
         if node is None:
             await self._plane.teller.waits(pod, why)
             return
         await self._plane.committer.commit(pod, node)
         await self._plane.teller.is_bound(pod, node)
 
-    def _choose(self, pod: Pod) -> tuple[str | None, str]:
+    def choose(self, pod: Pod) -> tuple[str | None, str]:
         """The node for a pod, or why there is none: the reasons counted, as kube-scheduler words it."""
         usable = [node for node in self._plane.nodes.all() if _is_usable(node, pod)]
         try:

@@ -4,16 +4,26 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
+from aliquot.errors import BadConfig
 from aliquot.model import Gpu
 
-MODELS = {"Tesla T4": 15360, "NVIDIA A10": 23028, "NVIDIA A100-SXM4-80GB": 81920}
+MODELS = {
+    "Tesla T4": 15360,
+    "Tesla V100-SXM2-32GB": 32768,
+    "NVIDIA A10": 23028,
+    "NVIDIA A100-SXM4-40GB": 40960,
+    "NVIDIA A100-SXM4-80GB": 81920,
+    "NVIDIA H100 80GB HBM3": 81559,
+}
 """A few well-known cards and their memory in MiB, as NVML reports it."""
 
 
 class SimulatedNvml:
-    """Cards of the given models; the same node name always gives the same uuids."""
+    """Cards of the given models, in any mix; the same node name always gives the same uuids. Raises BadConfig."""
 
     def __init__(self, node: str, models: Sequence[str]) -> None:
+        if unknown := sorted(set(models) - MODELS.keys()):
+            raise BadConfig(f"no simulated card is called {', '.join(unknown)}; there are {', '.join(MODELS)}")
         self._cards = tuple(
             Gpu(
                 uuid=f"GPU-{uuid.uuid5(uuid.NAMESPACE_DNS, f'{index}.{node}.aliquot.io')}",

@@ -10,7 +10,8 @@ from aliquot.engine.quotas.quota_map import Quotas
 from aliquot.engine.quotas.usage import Census, Usage
 from aliquot.engine.state import NodeState
 from aliquot.engine.view import GpuPolicy, NodePolicy, Outcome, PodPolicy, Settings, View
-from aliquot.engine.why.explain import Explanation, explain
+from aliquot.engine.why.explain import Explanation, explain, needs_text
+from aliquot.engine.why.findings import NodeFinding, explain_node
 
 __all__ = [
     "Fleet",
@@ -26,6 +27,9 @@ __all__ = [
     "decide",
     "Explanation",
     "explain",
+    "NodeFinding",
+    "explain_node",
+    "needs_text",
     "Holder",
     "Preemption",
     "Victims",

@@ -213,6 +213,16 @@ class Fleet:
         assert state is not None, "a vacant column holds no node"
         return state
 
+    def shows(self, cards: NodeGpus, used: Mapping[str, Charge]) -> bool:
+        """Whether a node stands here with these cards, and with so much of them free."""
+        column, state = self._columns.get(cards.node), self.state(cards.node)
+        if column is None or state is None or state.cards != cards or state.used != used:
+            return False
+        at = np.s_[: len(cards.gpus), column]
+        left = [left_of(gpu, used.get(gpu.uuid, _NOTHING)) for gpu in cards.gpus]
+        shown = zip(self.free_cores[at].tolist(), self.free_mib[at].tolist(), self.free_slots[at].tolist(), strict=True)
+        return list(shown) == [(card.cores, card.mib, card.slots) for card in left]
+
     @property
     def card_mib(self) -> NDArray[np.int64]:
         """The memory of each sellable card: [width] where every node's cards are alike, else [rows, width]."""

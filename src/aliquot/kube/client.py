@@ -9,14 +9,16 @@ import msgspec
 
 from aliquot.clock import Clock, SystemClock
 from aliquot.kube.access import Access
-from aliquot.kube.errors import ApiError
+from aliquot.kube.errors import ApiError, Gone, Unreadable
 from aliquot.kube.resources import PODS, Kind, Resource
-from aliquot.kube.wire import Wire, decode, failure
+from aliquot.kube.wire import Answered, Wire, decode, failure
 from aliquot.model import Object
 
 _PAGE = 500
-_WATCH_SECONDS = 300
+_WATCH_SECONDS = 120
+_OBJECTS = ("ADDED", "MODIFIED", "DELETED")
 _SILENCE_SECONDS = _WATCH_SECONDS + 30
+"""Bookmarks come each minute, and a server without them has ended the watch by then."""
 
 
 class _PageMetadata(msgspec.Struct, rename="camel"):
@@ -24,7 +26,14 @@ class _PageMetadata(msgspec.Struct, rename="camel"):
     continue_: str = msgspec.field(name="continue", default="")
 
 
-class _Event(msgspec.Struct):
+class _Event(msgspec.Struct, Generic[Kind]):
+    type: str
+    object: Kind
+
+
+class _Signal(msgspec.Struct):
+    """An event that carries no object of the watched kind."""
+
     type: str
     object: msgspec.Raw
 
@@ -52,13 +61,19 @@ class Change(Generic[Kind]):
 class Client:
     """Raises only errors of aliquot.kube.errors. Close it, or use it as a context manager.
 
-    `silence` is after how many seconds without a word a watch counts as dead.
+    `silence` is after how many seconds without a word a watch counts as dead; `answered` is told of every request.
     """
 
     def __init__(
-        self, access: Access, *, timeout: float = 10.0, silence: float = _SILENCE_SECONDS, clock: Clock | None = None
+        self,
+        access: Access,
+        *,
+        timeout: float = 10.0,
+        silence: float = _SILENCE_SECONDS,
+        answered: Answered | None = None,
+        clock: Clock | None = None,
     ) -> None:
-        self._wire = Wire(access, timeout, clock or SystemClock())
+        self._wire = Wire(access, timeout, clock or SystemClock(), answered)
         self._silence = silence
 
     async def __aenter__(self) -> "Client":
@@ -88,18 +103,43 @@ class Client:
     async def list(
         self, resource: Resource[Kind], *, namespace: str = "", selector: Mapping[str, str] | None = None
     ) -> Listing[Kind]:
-        """All objects, page by page, and the resourceVersion from which a watch goes on."""
+        """All objects, and the resourceVersion from which a watch goes on.
+
+        On a busy server pages may grow too old before the last is read. They are read again, and then all at once.
+        """
+        for limit in (_PAGE, _PAGE, None):
+            items: list[Kind] = []
+            try:
+                async for page in self.pages(resource, namespace=namespace, selector=selector, limit=limit):
+                    items += page.items
+            except Gone:
+                if limit is None:
+                    raise
+            else:
+                break
+        return Listing(items, page.resource_version)
+
+    async def pages(
+        self,
+        resource: Resource[Kind],
+        *,
+        namespace: str = "",
+        selector: Mapping[str, str] | None = None,
+        limit: int | None = _PAGE,
+    ) -> AsyncIterator[Listing[Kind]]:
+        """All objects as they were when the first page was asked for, page by page. At least one page comes.
+
+        Raises Gone in the middle when that moment is too long ago.
+        """
         # msgspec makes a decoder of a generic that is filled in only here, which the type checker cannot follow
         page_of = _Page[resource.type]  # type: ignore[name-defined]
-        items: list[Kind] = []
-        token = ""
+        query = {**(selector or {})} | ({"limit": str(limit)} if limit else {})
         while True:
-            query = {**(selector or {}), "limit": str(_PAGE)} | ({"continue": token} if token else {})
             page = decode(await self._wire.read(resource.path(namespace), query), page_of)
-            items += page.items
-            token = page.metadata.continue_
-            if not token:
-                return Listing(items, page.metadata.resource_version)
+            yield Listing(page.items, page.metadata.resource_version)
+            if not page.metadata.continue_:
+                return
+            query["continue"] = page.metadata.continue_
 
     async def watch(
         self,
@@ -117,12 +157,10 @@ class Client:
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(_WATCH_SECONDS),
         }
+        event_of = _Event[resource.type]  # type: ignore[name-defined]
         async with aclosing(self._wire.lines(resource.path(namespace), query, silence=self._silence)) as lines:
             async for line in lines:
-                event = decode(line, _Event)
-                if event.type == "ERROR":
-                    raise failure(event.object)
-                yield _change(event, resource.type)
+                yield _change(line, event_of)
 
     # -- writing
 
@@ -217,9 +255,16 @@ def _deletion(grace: int | None, uid: str, version: str) -> dict[str, Any]:
     return options | ({"preconditions": conditions} if conditions else {})
 
 
-def _change(event: _Event, kind: type[Kind]) -> Change[Kind]:
-    if event.type == "BOOKMARK":
-        bookmark = decode(event.object, Object)
-        return Change(event.type, None, bookmark.metadata.resource_version)
-    changed = decode(event.object, kind)
-    return Change(event.type, changed, changed.metadata.resource_version)
+def _change(line: bytes, event_of: type[_Event[Kind]]) -> Change[Kind]:
+    """Read in one go, for nearly every event is about an object; raises the error that an ERROR tells of."""
+    try:
+        event = decode(line, event_of)
+        if event.type in _OBJECTS:
+            return Change(event.type, event.object, event.object.metadata.resource_version)
+    except Unreadable:
+        if decode(line, _Signal).type in _OBJECTS:
+            raise
+    signal = decode(line, _Signal)
+    if signal.type == "BOOKMARK":  # an object with nothing but a version: of a pod, containers are null there
+        return Change(signal.type, None, decode(signal.object, Object).metadata.resource_version)
+    raise failure(signal.object)

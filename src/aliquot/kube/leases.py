@@ -160,7 +160,9 @@ class Elector:
             written = await self._write()
         except AlreadyExists:
             return
-        except (Conflict, NotFound):
+        except (Conflict, NotFound) as error:
+            if isinstance(error, NotFound) and not self._version:
+                raise  # there is no such namespace
             await self._look()
             if self._seen is not None and self._seen.holder_identity != self._identity:
                 self._until = -math.inf

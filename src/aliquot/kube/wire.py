@@ -3,8 +3,8 @@
 import asyncio
 import random
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
 import aiohttp
@@ -15,10 +15,14 @@ from aliquot.clock import Clock
 from aliquot.kube import errors
 from aliquot.kube.access import Access
 from aliquot.kube.plugin import Credential
+from aliquot.kube.stream import Silence, lines
 
 _Read = TypeVar("_Read")
 
 JSON = "application/json"
+
+Answered = Callable[[str, int, float], None]
+"""Told of each request: its method, the code of its answer (0 if there was none) and the seconds until then."""
 
 _FIRST_REFUSAL = 400
 _UNAUTHORIZED = 401
@@ -31,7 +35,8 @@ _KEEP_ALIVE = {
     socket.TCP_KEEPCNT: 3,
     socket.TCP_USER_TIMEOUT: 30_000,
 }
-_LONGEST_WATCH_LINE = 8 * 2**20
+_FIRST_WORD_SECONDS = 30.0
+"""A watch is answered at once, if only by its headers."""
 
 
 class _Details(msgspec.Struct, rename="camel"):
@@ -48,7 +53,8 @@ class _Status(msgspec.Struct):
 class Wire:
     """Raises only errors of aliquot.kube.errors."""
 
-    def __init__(self, access: Access, timeout: float, clock: Clock) -> None:
+    def __init__(self, access: Access, timeout: float, clock: Clock, answered: Answered | None = None) -> None:
+        self._answered = answered or _tell_nobody
         self._access = access
         self._timeout = aiohttp.ClientTimeout(total=timeout, sock_connect=min(timeout, 5.0))
         self._clock = clock
@@ -96,9 +102,15 @@ class Wire:
 
     async def lines(self, path: str, query: Mapping[str, str], *, silence: float) -> AsyncGenerator[bytes, None]:
         """The lines of a GET without end, until the server ends it or says nothing for so long."""
-        limit = aiohttp.ClientTimeout(total=None, sock_connect=5.0, sock_read=silence)
-        async with self._answer("GET", path, query, None, JSON, limit) as response:
-            async for line in _lines(response):
+        limit = aiohttp.ClientTimeout(total=None, sock_connect=5.0)
+        async with AsyncExitStack() as stack:
+            try:
+                async with asyncio.timeout(min(silence, _FIRST_WORD_SECONDS)):
+                    answer = self._answer("GET", path, query, None, JSON, limit)
+                    response = await stack.enter_async_context(answer)
+            except TimeoutError as error:
+                raise errors.NoAnswer(f"GET {path} got no answer from the API server: TimeoutError") from error
+            async for line in lines(response, stack.enter_context(Silence(response, silence))):
                 yield line
 
     @asynccontextmanager
@@ -117,17 +129,17 @@ class Wire:
             async with AsyncExitStack() as stack:
 
                 async def send() -> aiohttp.ClientResponse:
-                    return await stack.enter_async_context(
-                        self._session.request(
-                            method,
-                            path,
-                            params=query,
-                            data=data,
-                            headers={"Accept": JSON, "Content-Type": content, **self._identity(credential)},
-                            timeout=limit,
-                            server_hostname=self._access.server_name,
-                        )
+                    request = self._session.request(
+                        method,
+                        path,
+                        params=query,
+                        data=data,
+                        headers={"Accept": JSON, "Content-Type": content, **self._identity(credential)},
+                        timeout=limit,
+                        server_hostname=self._access.server_name,
                     )
+                    with self._counted(method) as count:
+                        return count(await stack.enter_async_context(request))
 
                 response = await send()
                 if response.status == _UNAUTHORIZED and credential is not None and self._access.plugin is not None:
@@ -147,6 +159,20 @@ class Wire:
             text = str(error) or type(error).__name__
             metrics.API_REQUESTS.labels(method, "no answer").inc()
             raise errors.NoAnswer(f"{method} {path} got no answer from the API server: {text}") from error
+
+    @contextmanager
+    def _counted(self, method: str) -> Iterator[Callable[[aiohttp.ClientResponse], aiohttp.ClientResponse]]:
+        began, code = self._clock.monotonic(), 0
+
+        def count(response: aiohttp.ClientResponse) -> aiohttp.ClientResponse:
+            nonlocal code
+            code = response.status
+            return response
+
+        try:
+            yield count
+        finally:
+            self._answered(method, code, self._clock.monotonic() - began)
 
     async def _credential(self, limit: aiohttp.ClientTimeout) -> Credential | None:
         """What the plug-in gives, its certificate in use."""
@@ -182,6 +208,10 @@ class Wire:
             return self._access.headers(credential)
         except (OSError, UnicodeDecodeError) as error:
             raise errors.NotSent(f"the token cannot be read: {error}") from error
+
+
+def _tell_nobody(_: str, __: int, ___: float) -> None:
+    pass
 
 
 def decode(body: bytes | msgspec.Raw, kind: type[_Read]) -> _Read:
@@ -223,19 +253,3 @@ def _watched_socket(address: aiohttp.AddrInfoType) -> socket.socket:
     for option, value in _KEEP_ALIVE.items():
         made.setsockopt(socket.IPPROTO_TCP, option, value)
     return made
-
-
-async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-    """The lines of a stream, however long: aiohttp's own reader gives up at 128 KiB."""
-    pieces: list[bytes] = []
-    size = 0
-    async for chunk in response.content.iter_any():
-        *complete, rest = chunk.split(b"\n")
-        for piece in complete:
-            yield b"".join((*pieces, piece))
-            pieces, size = [], 0
-        if rest:
-            pieces.append(rest)
-            size += len(rest)
-        if size > _LONGEST_WATCH_LINE:
-            raise errors.NoAnswer("the API server sent a watch event without end")

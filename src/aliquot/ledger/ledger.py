@@ -4,7 +4,7 @@ A pod normally has one entry. It has one per node while the answer to a Binding 
 again elsewhere: both stay charged until the cluster shows which one holds.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from math import inf
@@ -82,6 +82,14 @@ class _NodeBooks:
             else:
                 self.used[uuid] = total
 
+    def summed(self) -> dict[str, Charge]:
+        """What the entries take of each card, added up anew."""
+        sums: dict[str, Charge] = {}
+        for entry in self.entries.values():
+            for uuid, charge in entry.charges.items():
+                sums[uuid] = sums.get(uuid, Charge()) + charge
+        return {uuid: charge for uuid, charge in sums.items() if charge != Charge()}
+
     def held(self, uuid: str, *, without: str = "") -> Charge:
         """What is taken of a card; what the pod `without` holds is not counted."""
         own = self.entries[without].charges.get(uuid, Charge()) if without in self.entries else Charge()
@@ -105,6 +113,10 @@ class Ledger:
     def __init__(self) -> None:
         self._nodes: dict[str, _NodeBooks] = {}
         self._nodes_of: dict[str, set[str]] = {}
+        self._timed: set[tuple[str, str]] = set()
+        """UID and node of the claims that expire."""
+        self.changes = 0
+        """Grows with every change, so that who looks twice sees whether anything happened."""
 
     # -- what nodes have
 
@@ -113,6 +125,7 @@ class Ledger:
         books = self._nodes.setdefault(cards.node, _NodeBooks())
         books.cards = cards
         books.version += 1
+        self.changes += 1
 
     def drop_node(self, node: str) -> None:
         """A node that is gone sells nothing more. What pods hold there stays theirs until they are gone too: a Binding
@@ -121,6 +134,7 @@ class Ledger:
         if books is not None:
             books.cards = None
             books.version += 1
+            self.changes += 1
             self._tidy(node)
 
     # -- who holds what
@@ -158,6 +172,8 @@ class Ledger:
         entry = self.entry(uid, node)
         if entry is not None:
             self._nodes[node].entries[uid] = replace(entry, state=State.BOUND, until=inf)
+            self._timed.discard((uid, node))
+            self.changes += 1
 
     def release(self, uid: str, node: str | None = None) -> list[str]:
         """Give back what a pod holds, on one node or on all. Returns the nodes that changed."""
@@ -166,10 +182,24 @@ class Ledger:
 
     def expire(self, now: float) -> list[Entry]:
         """Give back every claim whose time has come. Returns them; what is bound never expires."""
-        late = [entry for books in self._nodes.values() for entry in books.entries.values() if entry.until <= now]
+        timed = (self._nodes[node].entries[uid] for uid, node in sorted(self._timed))
+        late = [entry for entry in timed if entry.until <= now]
         for entry in late:
             self._give_back(entry.uid, entry.node)
         return late
+
+    def restore(self, entries: Iterable[Entry]) -> None:
+        """Enter what another ledger had, as it was."""
+        for entry in entries:
+            self._enter(entry)
+
+    def recount(self, node: str) -> None:
+        """Add up anew what is taken of a node's cards."""
+        books = self._nodes.get(node)
+        if books is not None:
+            books.used = books.summed()
+            books.version += 1
+            self.changes += 1
 
     # -- questions
 
@@ -180,6 +210,14 @@ class Ledger:
     def entries(self, node: str) -> list[Entry]:
         books = self._nodes.get(node)
         return list(books.entries.values()) if books else []
+
+    def all(self) -> list[Entry]:
+        return [entry for books in self._nodes.values() for entry in books.entries.values()]
+
+    def is_summed_right(self, node: str) -> bool:
+        """Whether what counts as taken of a node's cards is what its entries take."""
+        books = self._nodes.get(node)
+        return books is None or books.used == books.summed()
 
     def nodes_of(self, uid: str) -> frozenset[str]:
         return frozenset(self._nodes_of.get(uid, ()))
@@ -205,6 +243,10 @@ class Ledger:
 
     def _enter(self, entry: Entry) -> Entry:
         self._nodes.setdefault(entry.node, _NodeBooks()).put(entry)
+        self.changes += 1
+        self._timed.discard((entry.uid, entry.node))
+        if entry.until < inf:
+            self._timed.add((entry.uid, entry.node))
         self._nodes_of.setdefault(entry.uid, set()).add(entry.node)
         return entry
 
@@ -212,6 +254,8 @@ class Ledger:
         books = self._nodes.get(node)
         if books is None or books.take_out(uid) is None:
             return False
+        self.changes += 1
+        self._timed.discard((uid, node))
         self._nodes_of[uid].discard(node)
         if not self._nodes_of[uid]:
             del self._nodes_of[uid]

@@ -9,7 +9,7 @@ from aliquot.model.charge import Life, peak
 from aliquot.model.quantity import whole
 
 
-class _Wire(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+class _Wire(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False):
     pass
 
 

@@ -2,6 +2,7 @@
 
 import re
 from fractions import Fraction
+from functools import lru_cache
 from math import ceil
 
 from aliquot.errors import BadQuantity
@@ -19,6 +20,7 @@ _LONGEST = 64
 _LARGEST = 2**63 - 1
 
 
+@lru_cache(maxsize=4096)
 def parse(text: str) -> Fraction:
     """The exact value. Raises BadQuantity for what the API server would not take either."""
     match = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST else None
@@ -32,6 +34,7 @@ def parse(text: str) -> Fraction:
     return -exact if sign == "-" else exact
 
 
+@lru_cache(maxsize=4096)
 def whole(text: str) -> int:
     """The value rounded up to an integer, as Kubernetes' `Quantity.Value()` does. Negative is refused."""
     exact = parse(text)

@@ -51,8 +51,11 @@ class Process:
         status = Path(f"/proc/{self._process.pid}/stat")
         await until(lambda: status.read_text().rsplit(")", 1)[1].split()[0] == "T", "the process is stopped")
 
-    async def stop(self, number: signal.Signals = signal.SIGTERM) -> Ended:
+    def send(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
+
+    async def stop(self, number: signal.Signals = signal.SIGTERM) -> Ended:
+        self.send(number)
         return await self.end()
 
     async def end(self) -> Ended:

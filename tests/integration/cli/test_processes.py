@@ -8,24 +8,12 @@ from typing import Any
 import aiohttp
 import pytest
 
+from aliquot.dialects import standard_dialects
 from aliquot.embedded.api import resources
 from tests.factories import container_manifest, make_cards, node_manifest, pod_manifest
 from tests.fakes import ScriptedApi
 from tests.integration.cli.command import ALIQUOT, run, started
-
-KUBECONFIG = """
-clusters: [{{name: c, cluster: {{server: "{server}"}}}}]
-users: [{{name: u, user: {{}}}}]
-contexts: [{{name: x, context: {{cluster: c, user: u}}}}]
-current-context: x
-"""
-
-
-def kubeconfig(tmp_path: Path, server: str) -> str:
-    path = tmp_path / "kubeconfig"
-    path.write_text(KUBECONFIG.format(server=server))
-    return str(path)
-
+from tests.integration.cli.servers import add_namespace, kubeconfig
 
 FAILS: list[Any] = [
     pytest.param(["server"], "no way to an API server: give --kubeconfig", id="a server without an API server"),
@@ -56,9 +44,10 @@ FAILS: list[Any] = [
         id="a prefix for a dialect that there is not",
     ),
     pytest.param(
-        ["demo", "--exit", "--seconds", "1e-9"], "not every sample pod runs after 1e-09 s", id="a demo without time"
+        ["demo", "--exit", "--seconds", "1e-9"], "not ready after 1e-09 s: ", id="a demo without time"
     ),
     pytest.param(["demo", "--exit", "--api-port", "{taken}"], "{taken}", id="a demo whose port is taken"),
+    pytest.param(["demo", "--exit", "--nodes", "3"], "--nodes 3: at least 8 are needed", id="a demo without nodes"),
 ]
 
 
@@ -68,8 +57,8 @@ async def test_what_cannot_run_says_so_in_one_line_and_ends_with_1(
 ) -> None:
     good = kubeconfig(tmp_path, scripted.url)
     odd = tmp_path / "odd"
-    odd.write_text(KUBECONFIG.format(server="localhost:8080"))
-    words = {"good": good, "odd": str(odd), "taken": scripted.url.rpartition(":")[2]}
+    odd.mkdir()
+    words = {"good": good, "odd": kubeconfig(odd, "localhost:8080"), "taken": scripted.url.rpartition(":")[2]}
     ended = (await run(*(argument.format(**words) for argument in arguments))).clean()
     assert ended.code == 1, ended
     (line,) = ended.err.splitlines()
@@ -78,10 +67,11 @@ async def test_what_cannot_run_says_so_in_one_line_and_ends_with_1(
 
 
 async def test_a_server_reads_pods_in_the_prefix_that_it_is_given(tmp_path: Path, scripted: ScriptedApi) -> None:
+    add_namespace(scripted)
     scripted.registry.create(resources.NODES, "", node_manifest(cards=make_cards()))
     arguments = ["server", "--kubeconfig", kubeconfig(tmp_path, scripted.url), "--gpushare-port", "0"]
     async with started(*ALIQUOT, *arguments, ALIQUOT_PREFIX="gpushare=gpu.example.com") as server:
-        await server.says("in step")
+        await server.says("leads")
         port = server.number('"port": ')
         refused = []
         for resource in ("gpu.example.com/gpu-mem", "aliyun.com/gpu-mem"):
@@ -100,10 +90,12 @@ async def test_a_server_reads_pods_in_the_prefix_that_it_is_given(tmp_path: Path
 async def test_the_demo_ends_with_a_table_when_every_sample_runs() -> None:
     ended = (await run("demo", "--exit")).clean()
     assert (ended.code, ended.err) == (0, "")
-    header, row = ended.out.splitlines()[-2:]
-    assert header.split() == ["POD", "DIALECT", "STATUS", "NODE", "GPU", "(simulated)", "CORES", "MEMORY"]
-    assert row.split()[:4] == ["default/binpack-1", "gpushare", "Running", "gpu-1"]
-    assert row.endswith("3072 MiB")
+    rows = ended.out[ended.out.index("POD ") :].splitlines()[1:]
+    dialects = standard_dialects()
+    assert {row.split()[1] for row in rows} == set(dialects)
+    (row,) = (row for row in rows if " gpushare " in row)
+    assert row.split()[:4] == ["default/binpack-1", "gpushare", "gpu-1", "0:"]
+    assert row.endswith("real agent")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])

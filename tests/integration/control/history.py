@@ -5,7 +5,7 @@ tests/integration runs it briefly, tests/soak for as long as it is told to.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -111,7 +111,7 @@ def held_by(room: Room, *states: State) -> dict[str, dict[str, int]]:
     }
 
 
-async def play(history: list[tuple[Any, ...]]) -> None:
+async def play(history: list[tuple[Any, ...]], after_each: Callable[[Room], Awaitable[None]] | None = None) -> None:
     """Raises AssertionError if something is sold twice, or if a new process would not rebuild the same books."""
     async with AsyncExitStack() as stack:
         api = await stack.enter_async_context(ScriptedApi())
@@ -130,6 +130,8 @@ async def play(history: list[tuple[Any, ...]]) -> None:
             else:
                 await played.step(*step)
             assert held_by(played.room, State.BOUND) == bound_pods(api)
+            if after_each is not None:
+                await after_each(played.room)
         async with Room(api, client, FakeClock()) as rebuilt:
             assert held_by(rebuilt, State.BOUND, State.CLAIMED) == held_by(played.room, State.BOUND)
 

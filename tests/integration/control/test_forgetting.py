@@ -23,7 +23,9 @@ def _is_array(value: Any) -> bool:
 
 def kept_by(room: Room) -> int:
     plane = room.plane
-    holders = (plane, plane.books, plane.books.ledger, plane.books.fleet, plane.committer, plane.pods, plane.nodes)
+    books = plane.books
+    kept_in_books = (books, books.tally, books.adoption, books.ledger, books.fleet)
+    holders = (plane, *kept_in_books, plane.committer, plane.pods, plane.nodes)
     return sum(map(kept, holders))
 
 

@@ -35,11 +35,11 @@ class Reply:
 class Door:
     def __init__(self, session: aiohttp.ClientSession, url: str, room: Room) -> None:
         self._session = session
-        self._url = url
+        self.url = url
         self.room = room
 
     async def send(self, method: str, path: str, body: bytes | None = None) -> Reply:
-        async with self._session.request(method, self._url + path, data=body) as response:
+        async with self._session.request(method, self.url + path, data=body) as response:
             return Reply(response.status, response.content_type, await response.read())
 
     async def post(self, path: str, value: Any) -> Reply:

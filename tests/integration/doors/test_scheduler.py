@@ -221,6 +221,7 @@ async def test_nothing_is_placed_while_the_books_may_be_behind_the_cluster(
     await room.add_node()
     pod = await room.add_pod()
     arrived, release = asyncio.Event(), asyncio.Event()
+    room.api.script("GET", rf"/{plural}\?.*watch=true", answer(410, reason="Expired", message="too old"))
     room.api.script("GET", rf"/{plural}\?limit=", held(arrived, release))
     room.api.cut_watches(plural)
     await until(arrived.is_set, "the control plane lists again", passing=room.clock)

@@ -31,10 +31,14 @@ class Answer:
     def refused(self, code: int, reason: str) -> str:
         """The message of the Status that a refusal must be."""
         assert (self.code, self.body["kind"], self.body["status"]) == (code, "Status", "Failure"), self.body
-        assert (self.body["code"], self.body["reason"]) == (code, reason)
+        assert (self.body["code"], self.body.get("reason", "")) == (code, reason)
         message = self.body["message"]
         assert isinstance(message, str)
         return message
+
+    def unreadable(self) -> None:
+        """A real server says by turns that it cannot read a body, and that what it read is invalid."""
+        assert (self.code, self.body.get("reason")) in ((400, "BadRequest"), (422, "Invalid")), self.body
 
 
 class Frames:
@@ -56,7 +60,7 @@ class Frames:
 
 class Api:
     def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
-        self._session = session
+        self.session = session
         self._url = url
 
     async def get(self, path: str, accept: str = JSON, **query: str) -> Answer:
@@ -83,7 +87,7 @@ class Api:
     async def watch(self, path: str, accept: str = JSON, **query: str) -> AsyncIterator[Frames]:
         params = {"watch": "true", **query}
         headers = {"Accept": accept}
-        async with self._session.get(self._url + path, params=params, headers=headers) as response:
+        async with self.session.get(self._url + path, params=params, headers=headers) as response:
             assert response.status == 200, await response.text()
             yield Frames(response.content)
 
@@ -91,7 +95,7 @@ class Api:
         self, method: str, path: str, query: dict[str, str], body: bytes | BytesIO | None, headers: dict[str, str]
     ) -> Answer:
         url = self._url + path
-        async with self._session.request(method, url, params=query, data=body, headers=headers) as response:
+        async with self.session.request(method, url, params=query, data=body, headers=headers) as response:
             content = await response.read()
             is_json = response.content_type == JSON
             decoded = msgspec.json.decode(content) if is_json else content

@@ -12,6 +12,8 @@ from aliquot.embedded.api.deletion import DeleteRequest
 from aliquot.embedded.api.resources import PODS as PODS_RESOURCE
 from tests.integration.embedded.client import PODS, Api, names, pod
 
+pytestmark = pytest.mark.embedded_only("it is about starting and stopping it")
+
 
 async def test_the_kubeconfig_names_the_address(cluster: EmbeddedCluster, tmp_path: Path) -> None:
     cluster.write_kubeconfig(tmp_path / "kubeconfig")

@@ -19,20 +19,26 @@ async def test_the_version(api: Api) -> None:
     assert version["gitVersion"].startswith("v1.37.")
 
 
+@pytest.mark.embedded_only("a real server serves more")
 async def test_groups_in_the_old_form(api: Api) -> None:
     assert (await api.get("/api")).expect(200)["versions"] == ["v1"]
     groups = (await api.get("/apis")).expect(200)["groups"]
     assert {group["name"] for group in groups} == {
+        "admissionregistration.k8s.io",
+        "apps",
         "authentication.k8s.io",
         "authorization.k8s.io",
+        "batch",
         "coordination.k8s.io",
         "events.k8s.io",
         "policy",
+        "rbac.authorization.k8s.io",
     }
     group = (await api.get("/apis/coordination.k8s.io")).expect(200)
     assert (group["kind"], group["preferredVersion"]["groupVersion"]) == ("APIGroup", "coordination.k8s.io/v1")
 
 
+@pytest.mark.embedded_only("a real server serves more")
 async def test_resources_in_the_old_form(api: Api) -> None:
     resources = {r["name"]: r for r in (await api.get("/api/v1")).expect(200)["resources"]}
     assert resources["pods"]["shortNames"] == ["po"]
@@ -43,6 +49,7 @@ async def test_resources_in_the_old_form(api: Api) -> None:
     assert (await api.get("/apis/policy/v1")).expect(200)["resources"] == []
 
 
+@pytest.mark.embedded_only("a real server serves more")
 async def test_aggregated_discovery_names_every_resource(api: Api) -> None:
     found = set()
     for path in ("/api", "/apis"):
@@ -55,6 +62,7 @@ async def test_aggregated_discovery_names_every_resource(api: Api) -> None:
     assert found == {(resource.group, resource.version, resource.plural) for resource in RESOURCES}
 
 
+@pytest.mark.embedded_only("a real server serves more")
 async def test_openapi_lets_kubectl_leave_validation_to_the_server(api: Api) -> None:
     index = (await api.get("/openapi/v3")).expect(200)["paths"]
     document = (await api.get(index["api/v1"]["serverRelativeURL"])).expect(200)
@@ -63,6 +71,7 @@ async def test_openapi_lets_kubectl_leave_validation_to_the_server(api: Api) -> 
     assert [parameter["name"] for parameter in patch["parameters"]] == ["fieldValidation"]
 
 
+@pytest.mark.embedded_only("a real server serves more")
 async def test_openapi_v2_is_an_empty_document(api: Api) -> None:
     protobuf = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
     assert (await api.get("/openapi/v2", accept=protobuf)).expect(200) == b"\x0a\x032.0"

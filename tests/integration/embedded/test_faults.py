@@ -13,6 +13,8 @@ from aliquot.embedded.api.resources import PODS as PODS_RESOURCE
 from tests.fakes import FakeClock, until
 from tests.integration.embedded.client import CONFIG_MAPS, NODES, PODS, Api, binding, config_map, names, pod
 
+pytestmark = pytest.mark.embedded_only("it is about faults on demand")
+
 Gone = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError)
 
 

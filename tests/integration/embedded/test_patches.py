@@ -11,6 +11,8 @@ from aliquot.embedded.api.statuses import BadRequest, StatusError, Unprocessable
 from aliquot.embedded.api.strategic import strategic_merge
 from tests.integration.embedded.client import CONFIG_MAPS, PODS, Api, config_map, container, pod
 
+APPLY = "apply-patch+yaml"
+
 RFC_7386: list[tuple[Any, Any, Any]] = [
     ({"a": "b"}, {"a": "c"}, {"a": "c"}),
     ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
@@ -124,7 +126,13 @@ STRATEGIC: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
         {"env": [{"name": "B", "value": "3"}]},
         {"env": [ENV[0], {"name": "B", "value": "3"}]},
     ),
-    ("new items are appended", {"env": ENV}, {"env": [{"name": "C"}]}, {"env": [*ENV, {"name": "C"}]}),
+    ("new items come first", {"env": ENV}, {"env": [{"name": "C"}]}, {"env": [{"name": "C"}, *ENV]}),
+    (
+        "items stay before those that they were before",
+        {"env": ENV},
+        {"env": [{"name": "B", "value": "3"}, {"name": "C"}]},
+        {"env": [ENV[0], {"name": "B", "value": "3"}, {"name": "C"}]},
+    ),
     ("items are deleted", {"env": ENV}, {"env": [{"name": "A", "$patch": "delete"}]}, {"env": [ENV[1]]}),
     (
         "lists are replaced on demand",
@@ -146,7 +154,7 @@ STRATEGIC: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
         {"ports": [{"containerPort": 1, "name": "x"}]},
         {"ports": [{"containerPort": 1, "name": "x"}]},
     ),
-    ("ports of services", {"ports": [{"port": 1}]}, {"ports": [{"port": 2}]}, {"ports": [{"port": 1}, {"port": 2}]}),
+    ("ports of services", {"ports": [{"port": 1}]}, {"ports": [{"port": 2}]}, {"ports": [{"port": 2}, {"port": 1}]}),
     ("finalizers are added", {"finalizers": ["a"]}, {"finalizers": ["b", "a"]}, {"finalizers": ["a", "b"]}),
     (
         "finalizers are taken away",
@@ -198,16 +206,21 @@ def test_strategic_merges_that_make_no_sense(patch: dict[str, Any]) -> None:
         ("merge-patch+json", {"data": {"a": "2"}}),
         ("strategic-merge-patch+json", {"data": {"a": "2"}}),
         ("json-patch+json", [{"op": "replace", "path": "/data/a", "value": "2"}]),
-        ("apply-patch+yaml", {"data": {"a": "2"}}),
+        (APPLY, config_map(a="2")),
     ],
 )
 async def test_every_kind_over_http(api: Api, kind: str, patch: Any) -> None:
     await api.post(CONFIG_MAPS, config_map(a="1", b="1"))
-    assert (await api.patch(f"{CONFIG_MAPS}/settings", patch, kind)).expect(200)["data"] == {"a": "2", "b": "1"}
+    query = {"fieldManager": "tests", **({"force": "true"} if kind == APPLY else {})}
+    patched = await api.patch(f"{CONFIG_MAPS}/settings", patch, kind, **query)
+    assert patched.expect(200)["data"] == {"a": "2", "b": "1"}
 
 
 async def test_apply_creates_what_is_missing(api: Api) -> None:
-    created = (await api.patch(f"{CONFIG_MAPS}/settings", {"data": {"a": "1"}}, "apply-patch+yaml")).expect(200)
+    path = f"{CONFIG_MAPS}/settings"
+    nameless = await api.patch(path, config_map(a="1"), APPLY)
+    assert "fieldManager: Required value" in nameless.refused(422, "Invalid")
+    created = (await api.patch(path, config_map(a="1"), APPLY, fieldManager="tests")).expect(201)
     assert (created["metadata"]["name"], created["data"]) == ("settings", {"a": "1"})
 
 
@@ -223,6 +236,6 @@ async def test_patches_that_do_not_apply_are_refused(api: Api) -> None:
     test = [{"op": "test", "path": "/metadata/name", "value": "other"}]
     (await api.patch(f"{PODS}/web", test, "json-patch+json")).refused(422, "Invalid")
     (await api.patch(f"{PODS}/web", {}, "json-patch+json")).refused(400, "BadRequest")
-    (await api.patch(f"{PODS}/web", [{"op": "remove", "path": ""}], "json-patch+json")).refused(400, "BadRequest")
+    (await api.patch(f"{PODS}/web", [{"op": "remove", "path": ""}], "json-patch+json")).refused(422, "Invalid")
     (await api.patch(f"{PODS}/web", [], "merge-patch+json")).refused(400, "BadRequest")
     (await api.patch(f"{PODS}/web", {}, "unknown+json")).refused(415, "UnsupportedMediaType")

@@ -4,6 +4,8 @@ import pytest
 
 from tests.integration.embedded.client import CONFIG_MAPS, Api
 
+pytestmark = pytest.mark.embedded_only("a real server answers protobuf")
+
 MEDIA = "application/vnd.kubernetes.protobuf"
 SECRETS = CONFIG_MAPS.replace("configmaps", "secrets")
 
@@ -57,8 +59,8 @@ async def test_an_access_review(api: Api) -> None:
 
 
 async def test_other_kinds_are_refused(api: Api) -> None:
-    body = envelope("v1", "Service", METADATA)
-    path = CONFIG_MAPS.replace("configmaps", "services")
+    body = envelope("v1", "PodTemplate", METADATA)
+    path = CONFIG_MAPS.replace("configmaps", "pods")
     (await api.raw("POST", path, body, MEDIA)).refused(415, "UnsupportedMediaType")
 
 

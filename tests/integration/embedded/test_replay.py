@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,6 +10,8 @@ from aliquot.embedded.api.eventlog import Change, Stored
 from aliquot.embedded.api.objects import Object, key_of
 from aliquot.embedded.api.store import Store
 from aliquot.embedded.api.watching import seen_through
+
+pytestmark = pytest.mark.embedded_only("it looks into the store")
 
 COLLECTION = "things"
 writes = st.lists(

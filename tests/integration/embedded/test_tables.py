@@ -202,6 +202,7 @@ async def test_nodes(api: Api) -> None:
     assert table["rows"][1]["cells"][1:3] == ["Unknown", "<none>"]
 
 
+@pytest.mark.embedded_only("ages are counted from a clock that stands still")
 async def test_events(api: Api) -> None:
     events = PODS.replace("pods", "events")
     body = {
@@ -224,6 +225,7 @@ async def test_events(api: Api) -> None:
     ]
 
 
+@pytest.mark.embedded_only("ages are counted from a clock that stands still")
 async def test_events_of_the_newer_kind_have_other_times(api: Api) -> None:
     series = {"count": 5, "lastObservedTime": "2026-05-04T11:59:30.000000Z"}
     body = {"metadata": {"name": "e"}, "eventTime": "2026-05-04T11:58:30.000000Z", "series": series}

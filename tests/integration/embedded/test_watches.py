@@ -32,7 +32,8 @@ async def test_a_watch_resumes_after_its_version(api: Api) -> None:
     await api.post(PODS, pod("new"))
     await api.delete(f"{PODS}/old")
     async with api.watch(PODS, resourceVersion=since) as frames:
-        assert await frames.names(3) == [("MODIFIED", "old"), ("ADDED", "new"), ("DELETED", "old")]
+        leaves = [("MODIFIED", "old"), ("DELETED", "old")]
+        assert await frames.names(4) == [("MODIFIED", "old"), ("ADDED", "new"), *leaves]
 
 
 async def test_frames_carry_whole_objects_and_growing_versions(api: Api) -> None:
@@ -75,13 +76,17 @@ async def test_other_namespaces_and_labels_are_not_shown(api: Api) -> None:
         assert await frames.names(1) == [("ADDED", "near")]
 
 
-async def test_one_object_can_be_watched(api: Api) -> None:
-    async with api.watch(f"{PODS}/b") as frames:
+async def test_one_object_is_watched_among_those_of_its_name(api: Api) -> None:
+    """Its own path can only be read."""
+    async with api.watch(PODS, fieldSelector="metadata.name=b") as frames:
         await api.post(PODS, pod("a"))
-        await api.post(PODS, pod("b"))
+        created = (await api.post(PODS, pod("b"))).expect(201)
         assert await frames.names(1) == [("ADDED", "b")]
+    assert (await api.get(f"{PODS}/b", watch="true")).expect(200) == created
+    (await api.get(f"{PODS}/c", watch="true")).refused(404, "NotFound")
 
 
+@pytest.mark.embedded_only("a real server remembers for five minutes")
 async def test_a_version_that_is_forgotten_is_gone(api: Api, cluster: EmbeddedCluster) -> None:
     since = await revision(api)
     for number in range(66):
@@ -101,6 +106,7 @@ async def test_other_resources_do_not_push_events_out(api: Api, cluster: Embedde
         assert await frames.names(1) == [("ADDED", "web")]
 
 
+@pytest.mark.embedded_only("a real server remembers for five minutes")
 async def test_a_watcher_that_falls_behind_is_dropped(api: Api, cluster: EmbeddedCluster) -> None:
     async with api.watch(CONFIG_MAPS, resourceVersion=await revision(api)) as frames:
         for number in range(70):
@@ -109,6 +115,7 @@ async def test_a_watcher_that_falls_behind_is_dropped(api: Api, cluster: Embedde
         assert await frames.next() is None
 
 
+@pytest.mark.embedded_only("a real server remembers for five minutes")
 async def test_a_watcher_that_does_not_read_is_dropped(api: Api, cluster: EmbeddedCluster) -> None:
     async with api.watch(CONFIG_MAPS, resourceVersion=await revision(api)) as frames:
         for number in range(300):
@@ -121,11 +128,13 @@ async def test_a_watcher_that_does_not_read_is_dropped(api: Api, cluster: Embedd
         assert (read[-2]["type"], read[-2]["object"]["code"]) == ("ERROR", 410)
 
 
+@pytest.mark.embedded_only("a real server waits for it without a word")
 async def test_a_version_from_the_future_is_refused_in_the_stream(api: Api) -> None:
     async with api.watch(PODS, resourceVersion="999999") as frames:
         assert (await frames.next())["object"]["code"] == 504
 
 
+@pytest.mark.embedded_only("a real server sends bookmarks each minute")
 async def test_a_watch_ends_when_its_time_is_over_with_a_bookmark(api: Api) -> None:
     await api.post(PODS, pod())
     query = {"timeoutSeconds": "1", "allowWatchBookmarks": "true", "resourceVersion": await revision(api)}
@@ -153,6 +162,7 @@ async def test_tables_can_be_watched(api: Api) -> None:
         assert table["rows"][0]["cells"][:3] == ["web", "0/1", "Pending"]
 
 
+@pytest.mark.embedded_only("looks at the tasks of the server")
 async def test_a_client_that_goes_leaves_nothing_behind(api: Api, cluster: EmbeddedCluster) -> None:
     before = asyncio.all_tasks()
     for _ in range(3):
@@ -165,6 +175,7 @@ async def test_a_client_that_goes_leaves_nothing_behind(api: Api, cluster: Embed
     assert cluster.url
 
 
+@pytest.mark.embedded_only("it is shut down")
 async def test_shutdown_ends_open_watches_at_once() -> None:
     async with aiohttp.ClientSession() as session:
         async with EmbeddedCluster() as cluster:

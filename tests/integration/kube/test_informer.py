@@ -7,12 +7,16 @@ import pytest
 
 from aliquot.embedded.api import resources
 from aliquot.embedded.api.deletion import DeleteRequest
-from aliquot.kube import NODES, PODS, Access, Client, Informer
+from aliquot.kube import NODES, PODS, PODS, Access, Client, Informer
 from aliquot.model import Node, Pod
 from tests.factories import node_manifest, pod_manifest
 from tests.fakes import FakeClock, Fault, ScriptedApi, answer, body, cut_before, held, stream, until
 
 LIST, WATCH = "limit=", "watch=true"
+REAL_POD_BOOKMARK = (
+    b'{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"12746",'
+    b'"creationTimestamp":null},"spec":{"containers":null},"status":{}}}\n'
+)
 BOOKMARK = b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"1"}}}\n'
 
 
@@ -271,3 +275,12 @@ async def test_a_watch_that_falls_silent_is_opened_again(scripted: ScriptedApi, 
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     assert follower.told[0] == "+a"
+
+
+async def test_a_bookmark_of_pods_as_a_real_server_sends_it_moves_the_version(
+    scripted: ScriptedApi, client: Client
+) -> None:
+    """A pod without containers is no pod, but this is none."""
+    scripted.script("GET", r"/pods\?.*watch=true", stream(REAL_POD_BOOKMARK))
+    changes = [change async for change in client.watch(PODS, "1")]
+    assert [(change.type, change.object, change.resource_version) for change in changes] == [("BOOKMARK", None, "12746")]

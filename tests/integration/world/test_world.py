@@ -7,10 +7,12 @@ from typing import Any
 import aiohttp
 import pytest
 
+from aliquot.cli.hardware import Machine
 from aliquot.cli.world import World
 from aliquot.dialects import standard_dialects
 from aliquot.dialects.gpushare import ASSIGNED, CONTAINER, DEV, IDX, POD
 from aliquot.embedded.api import resources
+from aliquot.embedded.nodes import SCRIPT, AgentDevices
 from aliquot.kube import PODS
 from tests.factories import container_manifest, pod_manifest
 from tests.fakes import until
@@ -20,7 +22,11 @@ SAMPLE = standard_dialects()["gpushare"].sample_pod()
 
 @pytest.fixture
 async def world(folder: Path) -> AsyncIterator[World]:
-    async with World(folder, {"gpu-1": ("Tesla T4", "Tesla T4"), "gpu-2": ("NVIDIA A10",)}) as running:
+    machines = [
+        Machine("gpu-1", ("Tesla T4", "Tesla T4"), ("gpushare",), has_agent=True),
+        Machine("gpu-2", ("NVIDIA A10",), ("gpushare",), has_agent=True),
+    ]
+    async with World(folder, machines) as running:
         yield running
 
 
@@ -44,7 +50,7 @@ async def run(world: World, *manifests: Any) -> None:
 def inside(world: World, name: str, container: str = "main") -> dict[str, str]:
     pod = shown(world, name)
     node = pod["spec"]["nodeName"]
-    found = world.nodes[node].inside[pod["metadata"]["uid"], container]
+    found = world.nodes[node].kubelet.inside[pod["metadata"]["uid"], container]
     gpu = world.plane.books.cards(node).by_uuid[found.environment["NVIDIA_VISIBLE_DEVICES"]]
     assert (found.environment[IDX], found.devices) == (str(gpu.index), [f"/dev/nvidia{gpu.minor}", "/dev/nvidiactl"])
     return found.environment
@@ -88,8 +94,19 @@ async def test_a_deleted_pod_releases_its_part_for_one_that_waits(world: World) 
     assert condition["message"] == "0/2 nodes are available: 2 Insufficient GPU Memory in one device"
     await world.client.delete(PODS, "large", "default")
     await until(lambda: phase(world, "waits") == "Running")
-    assert world.nodes["gpu-2"].inside.keys() == {(shown(world, "waits")["metadata"]["uid"], "main")}
-    assert list(world.nodes["gpu-2"].cdi_folder.glob("*.json"))
+    assert world.nodes["gpu-2"].kubelet.inside.keys() == {(shown(world, "waits")["metadata"]["uid"], "main")}
+    devices = world.nodes["gpu-2"].devices
+    assert isinstance(devices, AgentDevices)
+    assert list(devices.cdi_folder.glob("*.json"))
+
+
+async def test_a_pod_on_a_node_with_the_agent_ends_by_its_script_and_releases_its_part(world: World) -> None:
+    script = {"annotations": {SCRIPT: "runs 0.1s, then succeeds"}}
+    for number in range(3):
+        await world.client.create(PODS, pod_manifest(f"p{number}", 22, metadata=script), "default")
+    for number in range(3):
+        await until(lambda number=number: phase(world, f"p{number}") == "Succeeded")  # type: ignore[misc]
+    await until(lambda: not world.plane.books.ledger.entries("gpu-2"))
 
 
 async def test_a_pod_that_went_around_the_scheduler_gets_no_card(world: World) -> None:

@@ -1,20 +1,27 @@
 """The embedded cluster as a whole: a store, its registry, and a server on loopback."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from random import Random
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from aiohttp import web
 
+from aliquot.clock import Clock
 from aliquot.embedded.api import kubeconfig
+from aliquot.embedded.api.door import Door
+from aliquot.embedded.api.front import Front
+from aliquot.embedded.api.identity import Users
+from aliquot.embedded.api.injection import FaultInjector
 from aliquot.embedded.api.objects import Now, Object, now
 from aliquot.embedded.api.registry import PERMANENT_NAMESPACES, Registry
 from aliquot.embedded.api.resources import NAMESPACES
-from aliquot.embedded.api.server import Server
 from aliquot.embedded.api.store import LOG_CAPACITY, Store
 from aliquot.embedded.api.subresources import NO_LOGS
+from aliquot.embedded.controllers import Controllers
 
 _FIRST_NAMESPACES = (*PERMANENT_NAMESPACES, "kube-node-lease")
 _SHUTDOWN_SECONDS = 1.0
@@ -28,7 +35,8 @@ class EmbeddedCluster:
             cluster.registry.create(resources.PODS, "default", {...})
 
     Leaving the context ends every open watch at once. Objects live as long as the instance does.
-    `logs` answers `kubectl logs` for a pod.
+    `logs` answers `kubectl logs` for a pod; `timer` is the time by which faults last. Without
+    `controllers`, Deployments, ReplicaSets and Jobs are kept and nothing comes of them.
     """
 
     def __init__(
@@ -40,12 +48,18 @@ class EmbeddedCluster:
         random: Random | None = None,
         log_capacity: int = LOG_CAPACITY,
         logs: Callable[[Object], str] = lambda _: NO_LOGS,
+        timer: Clock | None = None,
+        controllers: bool = True,
     ) -> None:
         self.store = Store(log_capacity)
         self.registry = Registry(self.store, clock, random)
-        self._host = host
-        self._port = port
-        application = Server(self.registry, logs).application()
+        self.users = Users()
+        self._door = Door(host, port)
+        self.faults = FaultInjector(self._door, timer)
+        self._controllers = Controllers(self.registry, timer) if controllers else None
+        self._stack = AsyncExitStack()
+        application = Front(self.registry, logs, self.users).application()
+        application.middlewares.insert(0, self.faults.middleware)
         self._runner = web.AppRunner(
             application, access_log=None, handler_cancellation=True, shutdown_timeout=_SHUTDOWN_SECONDS
         )
@@ -55,21 +69,39 @@ class EmbeddedCluster:
     @property
     def url(self) -> str:
         """Where the server listens; raises RuntimeError while it does not."""
-        if not self._runner.addresses:
-            raise RuntimeError("the embedded cluster is not running")
-        host, port, *_ = self._runner.addresses[0]
+        host, port = self._door.address
         return f"http://{host}:{port}"
 
-    def write_kubeconfig(self, path: Path) -> None:
-        kubeconfig.write(self.url, path)
+    def write_kubeconfig(self, path: Path, user: str = "") -> None:
+        """For the administrator, or for one of `users`."""
+        kubeconfig.write(self.url, path, self.users.token_of(user) if user else "")
 
     async def __aenter__(self) -> Self:
-        await self._runner.setup()
-        await web.TCPSite(self._runner, self._host, self._port).start()
+        async with AsyncExitStack() as stack:
+            await self._runner.setup()
+            stack.push_async_callback(self._runner.cleanup)
+            stack.callback(self.store.close)
+            assert self._runner.server is not None, "it was set up"
+            await self._door.open(self._runner.server)
+            stack.callback(self._door.close)
+            await stack.enter_async_context(_running(self.faults.run()))
+            if self._controllers is not None:
+                await stack.enter_async_context(_running(self._controllers.run()))
+            self._stack = stack.pop_all()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.store.close()
-        await self._runner.cleanup()
+        await self._stack.aclose()
+
+
+@asynccontextmanager
+async def _running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task

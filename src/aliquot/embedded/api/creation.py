@@ -7,7 +7,7 @@ from uuid import UUID
 from aliquot.embedded.api import shapes
 from aliquot.embedded.api.objects import Object, text_at, timestamp, with_metadata, without_nulls
 from aliquot.embedded.api.resources import Resource
-from aliquot.embedded.api.statuses import BadRequest, Conflict, Invalid
+from aliquot.embedded.api.statuses import BadRequest, Conflict, Invalid, Unexplained
 from aliquot.embedded.api.validation import metadata_errors
 
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
@@ -30,16 +30,16 @@ def readable(resource: Resource, body: Object, namespace: str) -> Object:
 
 def _placed(resource: Resource, obj: Object, namespace: str) -> Object:
     named = text_at(obj, "metadata", "namespace")
-    if named and named != namespace:
+    if resource.namespaced and named and named != namespace:
         raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
     typed = {**obj, "apiVersion": resource.api_version, "kind": resource.kind}
     return with_metadata(typed, namespace=namespace or None, managedFields=None, selfLink=None)
 
 
 def new_object(resource: Resource, obj: Object, at: datetime, random: Random) -> Object:
-    """The object as it is first stored. Raises Invalid, BadRequest."""
+    """The object as it is first stored. Raises Invalid, BadRequest, Unexplained."""
     if text_at(obj, "metadata", "resourceVersion"):
-        raise BadRequest("resourceVersion should not be set on objects to be created")
+        raise Unexplained("resourceVersion should not be set on objects to be created")
     strategy = resource.strategy
     born = _with_identity(resource, obj, at, random)
     complete = strategy.defaults(born)

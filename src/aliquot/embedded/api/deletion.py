@@ -2,9 +2,18 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import StrEnum
 
 from aliquot.embedded.api.objects import Object, dig, timestamp, with_metadata
 from aliquot.embedded.api.resources import Resource
+
+
+class Propagation(StrEnum):
+    """What becomes of the objects that name the deleted one as their owner."""
+
+    BACKGROUND = "Background"
+    FOREGROUND = "Foreground"
+    ORPHAN = "Orphan"
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +22,7 @@ class DeleteRequest:
     uid: str = ""
     resource_version: str = ""
     dry_run: bool = False
+    propagation: Propagation = Propagation.BACKGROUND
 
 
 def is_over(obj: Object) -> bool:

@@ -9,7 +9,10 @@ from aliquot.embedded.api.objects import Object
 NAME = "aliquot"
 
 
-def kubeconfig(url: str) -> Object:
+def kubeconfig(url: str, token: str = "") -> Object:
+    """kubectl sends a token only over TLS, but whatever stands in the address."""
+    if token:
+        url = url.replace("://", f"://token:{token}@", 1)
     return {
         "apiVersion": "v1",
         "kind": "Config",
@@ -20,8 +23,8 @@ def kubeconfig(url: str) -> Object:
     }
 
 
-def write(url: str, path: Path) -> None:
+def write(url: str, path: Path, token: str = "") -> None:
     """Replaces the file in one step, so that nobody reads half of one."""
     unfinished = path.with_name(f".{path.name}.new")
-    unfinished.write_text(yaml.safe_dump(kubeconfig(url), sort_keys=False), encoding="utf-8")
+    unfinished.write_text(yaml.safe_dump(kubeconfig(url, token), sort_keys=False), encoding="utf-8")
     unfinished.replace(path)

@@ -1,13 +1,16 @@
-"""As much of OpenAPI as kubectl needs to leave the checking of fields to the server.
+"""OpenAPI v3: the fields of every kind for `kubectl explain`, and as much of the paths as kubectl looks at.
 
-kubectl looks for the `fieldValidation` parameter of PATCH; where it finds it, it validates nothing itself. There are no
-schemas yet, so `kubectl explain` finds nothing, and unknown fields of objects are kept and not refused.
+kubectl looks for the `fieldValidation` parameter of PATCH; where it finds it, it leaves the checking of fields to the
+server. Fields have types and no descriptions. Of OpenAPI v2 there is an empty document only.
 """
 
+from collections.abc import Iterator
 from functools import cache
 
 from aliquot.embedded.api.objects import Object
 from aliquot.embedded.api.resources import RESOURCES, Resource
+from aliquot.embedded.api.schema.openapi import schemas
+from aliquot.embedded.api.schema.table import Message, message_of
 
 PROTOBUF_V2 = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 EMPTY_PROTOBUF_V2 = b"\x0a\x032.0"
@@ -18,7 +21,7 @@ _INFO: Object = {"title": "Aliquot's embedded Kubernetes API", "version": "v1"}
 _FIELD_VALIDATION: Object = {
     "name": "fieldValidation",
     "in": "query",
-    "description": "Accepted and not acted on: this server has no schemas.",
+    "description": "What becomes of fields that nobody knows: Strict refuses, Warn drops with a warning, Ignore drops.",
     "schema": {"type": "string", "uniqueItems": True},
 }
 
@@ -45,8 +48,15 @@ def _group_document(prefix: str) -> Object:
         "openapi": "3.0.0",
         "info": _INFO,
         "paths": {_path(resource): {"patch": _operation(resource)} for resource in patchable},
-        "components": {"schemas": {}},
+        "components": {"schemas": schemas(_kinds(prefix))},
     }
+
+
+def _kinds(prefix: str) -> Iterator[tuple[Message, Object]]:
+    for resource in RESOURCES:
+        message = message_of(resource.group, resource.version, resource.kind)
+        if resource.prefix == prefix and message is not None:
+            yield message, _group_version_kind(resource)
 
 
 def _path(resource: Resource) -> str:
@@ -60,9 +70,9 @@ def _operation(resource: Resource) -> Object:
         "parameters": [_FIELD_VALIDATION],
         "responses": {"200": {"description": "OK"}},
         "x-kubernetes-action": "patch",
-        "x-kubernetes-group-version-kind": {
-            "group": resource.group,
-            "version": resource.version,
-            "kind": resource.kind,
-        },
+        "x-kubernetes-group-version-kind": _group_version_kind(resource),
     }
+
+
+def _group_version_kind(resource: Resource) -> Object:
+    return {"group": resource.group, "version": resource.version, "kind": resource.kind}

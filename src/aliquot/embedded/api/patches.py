@@ -51,7 +51,7 @@ def patch_of(content_type: str, body: Any) -> Patch:
 
 def _object(patched: Any) -> Object:
     if not isinstance(patched, dict):
-        raise BadRequest("the patch leaves no object")
+        raise UnprocessablePatch("the patch leaves no object")
     return patched
 
 

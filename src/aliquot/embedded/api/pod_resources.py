@@ -1,12 +1,15 @@
 """The resources of containers: amounts that must be quantities, and the stricter rules of extended resources."""
 
+import re
 from fractions import Fraction
 
 from aliquot.embedded.api.objects import Object
-from aliquot.embedded.api.statuses import FieldError, invalid, required
+from aliquot.embedded.api.statuses import BadRequest, FieldError, invalid, required
 from aliquot.errors import BadQuantity
 from aliquot.model import quantity
 
+_QUANTITY = "^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$"
+_BEYOND = re.compile(r"[0-9]+([eE][0-9]+)?", re.ASCII)
 _STANDARD = ("cpu", "memory", "ephemeral-storage")
 
 
@@ -51,15 +54,22 @@ def _name_errors(path: str, name: str) -> list[FieldError]:
 
 
 def _amount_errors(field: str, name: str, amount: str) -> list[FieldError]:
-    try:
-        exact = quantity.parse(amount)
-    except BadQuantity as error:
-        return [invalid(field, amount, str(error))]
+    exact = _exact(amount)
     if exact < 0:
         return [invalid(field, amount, "must be greater than or equal to 0")]
     if is_extended(name) and exact.denominator != 1:
         return [invalid(field, amount, "must be an integer")]
     return []
+
+
+def _exact(amount: str) -> Fraction:
+    """The value; of what is beyond any machine, the largest. Raises BadRequest for what is no quantity."""
+    try:
+        return quantity.parse(amount)
+    except BadQuantity:
+        if _BEYOND.fullmatch(amount) is None:
+            raise BadRequest(f"quantities must match the regular expression '{_QUANTITY}'") from None
+        return Fraction(2**63 - 1)
 
 
 def _request_errors(path: str, name: str, amount: str, limit: str | None) -> list[FieldError]:
@@ -68,7 +78,7 @@ def _request_errors(path: str, name: str, amount: str, limit: str | None) -> lis
         if is_extended(name):
             return [required(field, "Limit must be set for non overcommitable resources")]
         return []
-    asked, allowed = quantity.parse(amount), quantity.parse(limit)
+    asked, allowed = _exact(amount), _exact(limit)
     if is_extended(name) and asked != allowed:
         return [invalid(field, amount, f"must be equal to {name} limit of {limit}")]
     if asked > allowed:
@@ -90,5 +100,5 @@ def quality_of_service(pod: Object) -> str:
 
 def _counted(container: Object, side: str) -> dict[str, Fraction]:
     amounts = container.get("resources", {}).get(side, {})
-    counted = {name: quantity.parse(amounts[name]) for name in ("cpu", "memory") if name in amounts}
+    counted = {name: _exact(amounts[name]) for name in ("cpu", "memory") if name in amounts}
     return {name: amount for name, amount in counted.items() if amount}

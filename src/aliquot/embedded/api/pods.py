@@ -37,6 +37,8 @@ _FREE_FIELDS = ("activeDeadlineSeconds", "tolerations", "schedulingGates")
 def _with_defaults(pod: Object) -> Object:
     spec = pod.get("spec", {})
     filled = {**_SPEC_DEFAULTS, **spec}
+    if filled["terminationGracePeriodSeconds"] < 0:
+        filled["terminationGracePeriodSeconds"] = 1
     for listed in ("containers", "initContainers"):
         if listed in spec:
             filled[listed] = [_container_with_defaults(container) for container in spec[listed]]
@@ -61,14 +63,11 @@ def _errors(pod: Object) -> list[FieldError]:
     found += _container_errors(spec)
     if spec.get("restartPolicy") not in _RESTART_POLICIES:
         found.append(unsupported("spec.restartPolicy", spec.get("restartPolicy", ""), _RESTART_POLICIES))
-    if spec.get("terminationGracePeriodSeconds", 0) < 0:
-        period = spec["terminationGracePeriodSeconds"]
-        found.append(invalid("spec.terminationGracePeriodSeconds", period, "must be >= 0"))
     return found
 
 
 def _containers(spec: Object) -> Iterator[tuple[str, Object]]:
-    for listed in ("initContainers", "containers"):
+    for listed in ("containers", "initContainers"):
         for position, container in enumerate(spec.get(listed, [])):
             yield f"spec.{listed}[{position}]", container
 
@@ -95,13 +94,18 @@ def _name_errors(path: str, name: str) -> list[FieldError]:
 
 def _update_errors(old: Object, new: Object) -> list[FieldError]:
     before, after = old.get("spec", {}), new.get("spec", {})
+    for listed in ("containers", "initContainers"):
+        if len(before.get(listed, [])) != len(after.get(listed, [])):
+            return [forbidden(f"spec.{listed}", "pod updates may not add or remove containers")]
     found = []
     if _frozen_part(before) != _frozen_part(after):
         found.append(forbidden("spec", f"pod updates may not change fields other than {_CHANGEABLE}"))
     if not _holds_all(after.get("tolerations", []), before.get("tolerations", [])):
         found.append(forbidden("spec.tolerations", "existing tolerations may not be changed or removed"))
-    if not _holds_all(before.get("schedulingGates", []), after.get("schedulingGates", [])):
-        found.append(forbidden("spec.schedulingGates", "only deletion is allowed"))
+    for position, gate in enumerate(after.get("schedulingGates", [])):
+        if gate not in before.get("schedulingGates", []):
+            why = f"only deletion is allowed, but found new scheduling gate '{gate.get('name', '')}'"
+            found.append(forbidden(f"spec.schedulingGates[{position}].name", why))
     return found
 
 

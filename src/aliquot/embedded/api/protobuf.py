@@ -1,13 +1,18 @@
-"""The few objects that kubectl sends only as protobuf (`create namespace`, `create configmap`, `auth can-i` and such).
+"""Bodies in Kubernetes' protobuf, which kubectl sends for `create deployment`, `create namespace` and such.
 
-The field numbers are those of Kubernetes' `generated.proto` files; fields that are not listed are skipped.
+The table of `schema` says what the numbers mean; fields that it does not know are skipped. Answers are JSON, always.
 """
 
+import struct
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
-from aliquot.embedded.api.objects import Object
+import msgspec
+
+from aliquot.embedded.api.objects import Object, timestamp
+from aliquot.embedded.api.schema.table import MESSAGES, Field, Message, Shape, message_of
 from aliquot.embedded.api.statuses import BadRequest, UnsupportedMediaType
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
@@ -17,41 +22,72 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _FIXED_SIZES = {_FIXED64: 8, _FIXED32: 4}
 
 _Raw: TypeAlias = bytes | int
-_Reader: TypeAlias = Callable[[_Raw, Any], Any]
-"""(raw value, what earlier fields of this number gave) -> value"""
-_Message: TypeAlias = Mapping[int, tuple[str, _Reader]]
 
 
 def decode(body: bytes) -> Object:
-    """The object in the body. Raises BadRequest, UnsupportedMediaType for a kind that is not listed here."""
+    """The object in the body. Raises BadRequest, UnsupportedMediaType for a kind that the table does not have."""
     if not body.startswith(_MAGIC):
         raise BadRequest("the body of the request does not begin as protobuf of Kubernetes does")
-    envelope = _read(body[len(_MAGIC) :], _ENVELOPE)
-    named = envelope.get("typeMeta", {})
-    message = _KINDS.get((named.get("apiVersion", ""), named.get("kind", "")))
+    envelope = dict(_fields(body[len(_MAGIC) :]))
+    named = {_ENVELOPE[number]: _text(raw) for number, raw in _fields(_bytes(envelope.get(1, b""))) if number in (1, 2)}
+    message = _message(named)
+    return {**named, **_read(_bytes(envelope.get(2, b"")), message)}
+
+
+_ENVELOPE = {1: "apiVersion", 2: "kind"}
+
+
+def _message(named: Mapping[str, str]) -> Message:
+    group, _, version = named.get("apiVersion", "").rpartition("/")
+    kind = named.get("kind", "")
+    message = MESSAGES["meta.v1.DeleteOptions"] if kind == "DeleteOptions" else message_of(group, version, kind)
     if message is None:
-        raise UnsupportedMediaType(f"{named.get('kind')!r} is not taken as protobuf here: use application/json")
-    return {**named, **_read(envelope.get("raw", b""), message)}
+        raise UnsupportedMediaType(f"{kind!r} is not taken as protobuf here: use application/json")
+    return message
 
 
-def _read(body: bytes, message: _Message) -> Object:
+def _read(body: bytes, message: Message) -> Object:
     found: Object = {}
     for number, raw in _fields(body):
-        if number in message:
-            name, read = message[number]
-            found[name] = read(raw, found.get(name))
-    return {name: value for name, value in found.items() if value != ""}
+        field = message.by_number.get(number)
+        if field is None:
+            continue
+        if not field.name:
+            found |= _read(_bytes(raw), MESSAGES[field.type])
+        elif field.shape is Shape.LIST:
+            found.setdefault(field.name, []).append(_value(raw, field))
+        elif field.shape is Shape.MAP:
+            found.setdefault(field.name, {}).update(_entry(raw, field))
+        else:
+            value = _value(raw, field)
+            # Go writes 0, false and "" where JSON leaves the field out
+            if field.nullable or value not in ("", 0, None):
+                found[field.name] = value
+    return found
+
+
+def _value(raw: _Raw, field: Field) -> Any:
+    message = MESSAGES.get(field.type)
+    return _READERS[field.type](raw) if message is None else _read(_bytes(raw), message)
+
+
+def _entry(raw: _Raw, field: Field) -> Object:
+    pair = dict(_fields(_bytes(raw)))
+    return {_text(pair.get(1, b"")): _value(pair.get(2, b""), field)}
+
+
+# -- the wire
 
 
 def _fields(body: bytes) -> Iterator[tuple[int, _Raw]]:
     position = 0
     while position < len(body):
         tag, position = _varint(body, position)
-        value, position = _value(body, position, tag & 7)
+        value, position = _wire_value(body, position, tag & 7)
         yield tag >> 3, value
 
 
-def _value(body: bytes, position: int, wire_type: int) -> tuple[_Raw, int]:
+def _wire_value(body: bytes, position: int, wire_type: int) -> tuple[_Raw, int]:
     if wire_type == _VARINT:
         return _varint(body, position)
     if wire_type == _BYTES:
@@ -78,90 +114,89 @@ def _varint(body: bytes, position: int) -> tuple[int, int]:
     raise BadRequest("the protobuf body has a number that is too long")
 
 
-def _as_bytes(raw: _Raw) -> bytes:
+# -- plain types
+
+
+def _bytes(raw: _Raw) -> bytes:
     if isinstance(raw, int):
         raise BadRequest("the protobuf body has a number where a text belongs")
     return raw
 
 
-def _raw(raw: _Raw, _earlier: Any) -> bytes:
-    return _as_bytes(raw)
-
-
-def _text(raw: _Raw, _earlier: Any) -> str:
+def _text(raw: _Raw) -> str:
     try:
-        return _as_bytes(raw).decode()
+        return _bytes(raw).decode()
     except UnicodeDecodeError as error:
         raise BadRequest("the protobuf body has a text that is not UTF-8") from error
 
 
-def _texts(raw: _Raw, earlier: Any) -> list[str]:
-    return [*(earlier or ()), _text(raw, None)]
+def _integer(raw: _Raw) -> int:
+    if not isinstance(raw, int):
+        raise BadRequest("the protobuf body has a text where a number belongs")
+    return raw - (1 << 64) if raw >= 1 << 63 else raw
 
 
-def _base64(raw: _Raw, _earlier: Any) -> str:
-    return b64encode(_as_bytes(raw)).decode()
+def _double(raw: _Raw) -> float:
+    (number,) = struct.unpack("<d", _bytes(raw).ljust(8, b"\0")[:8])
+    return float(number)
 
 
-def _truth(raw: _Raw, _earlier: Any) -> bool:
-    return bool(raw)
+def _base64(raw: _Raw) -> str:
+    return b64encode(_bytes(raw)).decode()
 
 
-def _nested(message: _Message) -> _Reader:
-    return lambda raw, _earlier: _read(_as_bytes(raw), message)
+def _json(raw: _Raw) -> Any:
+    inner = dict(_fields(_bytes(raw))).get(1, b"null")
+    try:
+        return msgspec.json.decode(_bytes(inner))
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadRequest(f"the protobuf body has a part that is not JSON: {error}") from error
 
 
-def _map(value: _Reader) -> _Reader:
-    entry: _Message = {1: ("key", _text), 2: ("value", value)}
-
-    def read(raw: _Raw, earlier: Any) -> dict[str, str]:
-        pair = _read(_as_bytes(raw), entry)
-        return {**(earlier or {}), pair.get("key", ""): pair.get("value", "")}
-
-    return read
+def _quantity(raw: _Raw) -> str:
+    return _text(dict(_fields(_bytes(raw))).get(1, b""))
 
 
-_ENVELOPE: _Message = {
-    1: ("typeMeta", _nested({1: ("apiVersion", _text), 2: ("kind", _text)})),
-    2: ("raw", _raw),
-}
-_METADATA: dict[int, tuple[str, _Reader]] = {
-    1: (
-        "metadata",
-        _nested(
-            {
-                1: ("name", _text),
-                2: ("generateName", _text),
-                3: ("namespace", _text),
-                5: ("uid", _text),
-                6: ("resourceVersion", _text),
-                11: ("labels", _map(_text)),
-                12: ("annotations", _map(_text)),
-                14: ("finalizers", _texts),
-            }
-        ),
-    )
-}
-_RESOURCE_ATTRIBUTES = ("namespace", "verb", "group", "version", "resource", "subresource", "name")
-_REVIEW_SPEC: _Message = {
-    1: ("resourceAttributes", _nested({n: (name, _text) for n, name in enumerate(_RESOURCE_ATTRIBUTES, 1)})),
-    2: ("nonResourceAttributes", _nested({1: ("path", _text), 2: ("verb", _text)})),
-}
-_KINDS: dict[tuple[str, str], _Message] = {
-    ("v1", "Namespace"): _METADATA,
-    ("v1", "ServiceAccount"): _METADATA,
-    ("v1", "ConfigMap"): {
-        **_METADATA,
-        2: ("data", _map(_text)),
-        3: ("binaryData", _map(_base64)),
-        4: ("immutable", _truth),
-    },
-    ("v1", "Secret"): {
-        **_METADATA,
-        2: ("data", _map(_base64)),
-        3: ("type", _text),
-        4: ("stringData", _map(_text)),
-        5: ("immutable", _truth),
-    },
-    ("authorization.k8s.io/v1", "SelfSubjectAccessReview"): {**_METADATA, 2: ("spec", _nested(_REVIEW_SPEC))},
+def _int_or_text(raw: _Raw) -> int | str:
+    parts = dict(_fields(_bytes(raw)))
+    return _text(parts.get(3, b"")) if parts.get(1) else _integer(parts.get(2, 0))
+
+
+def _moment(raw: _Raw) -> datetime | None:
+    parts = dict(_fields(_bytes(raw)))
+    if not parts:
+        return None
+    try:
+        return datetime.fromtimestamp(_integer(parts.get(1, 0)) + _integer(parts.get(2, 0)) / 1e9, UTC)
+    except (ValueError, OverflowError, OSError) as error:
+        raise BadRequest("the protobuf body has a time that is none") from error
+
+
+def _time(raw: _Raw) -> str | None:
+    moment = _moment(raw)
+    return None if moment is None else timestamp(moment)
+
+
+def _micro_time(raw: _Raw) -> str | None:
+    moment = _moment(raw)
+    return None if moment is None else moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _texts(raw: _Raw) -> list[str]:
+    return [_text(item) for _, item in _fields(_bytes(raw))]
+
+
+_READERS: dict[str, Callable[[_Raw], Any]] = {
+    "string": _text,
+    "int": _integer,
+    "bool": bool,
+    "bytes": _base64,
+    "number": _double,
+    "Quantity": _quantity,
+    "IntOrString": _int_or_text,
+    "Time": _time,
+    "MicroTime": _micro_time,
+    "FieldsV1": _json,
+    "RawExtension": _json,
+    "ExtraValue": _texts,
 }

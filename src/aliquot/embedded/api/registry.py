@@ -4,11 +4,14 @@ Nothing awaits, so every method is atomic. Each raises `StatusError` for what a 
 """
 
 from collections.abc import Callable
+from copy import copy
 from random import Random
+from typing import Self
 
-from aliquot.embedded.api import deletion
+from aliquot.embedded.api import deletion, ownership
+from aliquot.embedded.api.admission import Change
 from aliquot.embedded.api.creation import new_object, readable, refuse_other_uid
-from aliquot.embedded.api.deletion import DeleteRequest
+from aliquot.embedded.api.deletion import DeleteRequest, Propagation
 from aliquot.embedded.api.eventlog import Stored
 from aliquot.embedded.api.objects import Now, Object, key_of, now, text_at
 from aliquot.embedded.api.patches import Patch
@@ -27,6 +30,14 @@ class Registry:
         self.store = store
         self.clock = clock
         self._random = random or Random()
+        self.admit: Callable[[Change], None] = lambda _: None
+        """Raises StatusError for a write that a policy refuses; the server's own writes are asked of none."""
+
+    def admitting(self, admit: Callable[[Change], None]) -> Self:
+        """The same registry for somebody's requests."""
+        theirs = copy(self)
+        theirs.admit = admit
+        return theirs
 
     def get(self, resource: Resource, namespace: str, name: str) -> Stored:
         stored = self.store.get(resource.collection, (namespace, name))
@@ -38,6 +49,7 @@ class Registry:
         obj = readable(resource, body, namespace)
         self._refuse_unknown_namespace(resource, namespace, text_at(obj, "metadata", "name"))
         created = new_object(resource, obj, self.clock(), self._random)
+        self.admit(Change("CREATE", resource, new=created))
         if self.store.get(resource.collection, key_of(created)) is not None:
             raise AlreadyExists(resource.group, resource.plural, text_at(created, "metadata", "name"))
         return self._write(resource, created, dry_run)
@@ -54,14 +66,14 @@ class Registry:
         current = self.get(resource, namespace, name)
         refuse_other_uid(resource, current.obj, text_at(obj, "metadata", "uid"))
         refuse_unconditional(resource, obj)
-        return self._succeed(resource, current, successor(resource, current.obj, obj, part), dry_run)
+        return self._update(resource, current, obj, part, dry_run)
 
     def patch(
         self, resource: Resource, namespace: str, name: str, patch: Patch, *, part: str = "", dry_run: bool = False
     ) -> Stored:
         current = self.get(resource, namespace, name)
         proposed = _in_view(resource, patch)(current.obj)
-        return self._succeed(resource, current, successor(resource, current.obj, proposed, part), dry_run)
+        return self._update(resource, current, proposed, part, dry_run)
 
     def apply(
         self, resource: Resource, namespace: str, name: str, body: Object, patch: Patch, *, dry_run: bool = False
@@ -94,7 +106,18 @@ class Registry:
         if resource is NAMESPACES:
             return self._delete_namespace(name, current, request)
         marked = deletion.marked(resource, current.obj, request.grace_seconds, self.clock())
-        return self._succeed(resource, current, marked, request.dry_run)
+        if request.dry_run:
+            return self._succeed(resource, current, marked, dry_run=True)
+        if resource.strategy.returned_when_deleted and marked != current.obj and deletion.is_over(marked):
+            # a pod is seen to be leaving even if it leaves at once
+            current = self._write(resource, marked, dry_run=False)
+            marked = current.obj
+        return self._delete_with_dependents(resource, current, marked, request.propagation)
+
+    def _update(self, resource: Resource, current: Stored, proposed: Object, part: str, dry_run: bool) -> Stored:
+        new = successor(resource, current.obj, proposed, part)
+        self.admit(Change("UPDATE", resource, part, new, current.obj))
+        return self._succeed(resource, current, new, dry_run)
 
     def _may_create(self, resource: Resource, part: str) -> bool:
         return resource.strategy.created_by_update and not part
@@ -121,8 +144,40 @@ class Registry:
         if dry_run:
             return self.store.preview(final)
         removed = self.store.remove(resource.collection, key_of(current.obj))
+        self._delete_dependents(text_at(removed.obj, "metadata", "uid"))
+        self._end_awaiting_owners(removed.obj)
         self._end_namespace_if_empty(key_of(current.obj)[0])
         return removed
+
+    def _delete_with_dependents(self, resource: Resource, current: Stored, marked: Object, how: Propagation) -> Stored:
+        uid = text_at(current.obj, "metadata", "uid")
+        dependents = list(self.store.dependents(uid))
+        if how is Propagation.ORPHAN:
+            for collection, held in dependents:
+                self.rewrite(
+                    BY_COLLECTION[collection], *key_of(held.obj), lambda obj: ownership.without_owner(obj, uid)
+                )
+        if how is not Propagation.FOREGROUND or not dependents:
+            return self._succeed(resource, current, marked, dry_run=False)
+        awaiting = self._succeed(resource, current, ownership.awaiting_dependents(marked), dry_run=False)
+        for collection, held in dependents:
+            self.delete(BY_COLLECTION[collection], *key_of(held.obj), DeleteRequest(propagation=how))
+        return self.store.get(resource.collection, key_of(current.obj)) or awaiting
+
+    def _delete_dependents(self, uid: str) -> None:
+        for collection, held in list(self.store.dependents(uid)):
+            others = ownership.owner_uids(held.obj)
+            if all(self.store.find(other) is None for other in others):
+                self.delete(BY_COLLECTION[collection], *key_of(held.obj), DeleteRequest())
+
+    def _end_awaiting_owners(self, gone: Object) -> None:
+        for uid in ownership.owner_uids(gone):
+            place = self.store.find(uid)
+            stored = self.store.get(*place) if place is not None else None
+            if place is None or stored is None or not ownership.awaits_dependents(stored.obj):
+                continue
+            if next(self.store.dependents(uid), None) is None:
+                self.rewrite(BY_COLLECTION[place[0]], *place[1], ownership.released)
 
     def _delete_namespace(self, name: str, current: Stored, request: DeleteRequest) -> Stored:
         if name in PERMANENT_NAMESPACES:

@@ -1,12 +1,22 @@
 """Everything that is served, one entry each: adding an entry adds the resource to every route and to discovery.
 
-Deployments, ReplicaSets, Jobs and the like are left out until something here expands them into pods.
+Of what is expanded into pods, there are Deployments, ReplicaSets and Jobs; StatefulSets, DaemonSets and CronJobs are
+not served, nor are custom resources.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from aliquot.embedded.api import events_v1, other_tables, pod_table, pods, strategies
+from aliquot.embedded.api import (
+    events_v1,
+    other_tables,
+    pod_parts,
+    pod_table,
+    pods,
+    strategies,
+    workload_tables,
+    workloads,
+)
 from aliquot.embedded.api.objects import Object
 from aliquot.embedded.api.strategy import PLAIN, Strategy
 from aliquot.embedded.api.tables import GENERIC, TableFormat
@@ -86,6 +96,7 @@ PODS = Resource(
         Subresource("binding", ("create",), ("", "v1", "Binding")),
         Subresource("eviction", ("create",), ("policy", "v1", "Eviction")),
         Subresource("log", ("get",)),
+        *(Subresource(part, ("get", "patch", "update")) for part in pod_parts.PARTS),
     ),
     fields=(
         "spec.nodeName",
@@ -163,6 +174,29 @@ ACCESS_REVIEWS = Resource(
     namespaced=False,
     verbs=("create",),
 )
+SELF_REVIEWS = Resource(
+    "selfsubjectreviews", "SelfSubjectReview", "authentication.k8s.io", namespaced=False, verbs=("create",)
+)
+_ROLES = "rbac.authorization.k8s.io"
+ROLES = Resource("roles", "Role", _ROLES, strategy=strategies.ROLE)
+ROLE_BINDINGS = Resource("rolebindings", "RoleBinding", _ROLES, strategy=strategies.ROLE_BINDING)
+CLUSTER_ROLES = Resource("clusterroles", "ClusterRole", _ROLES, namespaced=False, strategy=strategies.ROLE)
+CLUSTER_ROLE_BINDINGS = Resource(
+    "clusterrolebindings", "ClusterRoleBinding", _ROLES, namespaced=False, strategy=strategies.ROLE_BINDING
+)
+POLICIES = Resource(
+    "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicy",
+    "admissionregistration.k8s.io",
+    namespaced=False,
+    strategy=strategies.POLICY,
+)
+POLICY_BINDINGS = replace(
+    POLICIES,
+    plural="validatingadmissionpolicybindings",
+    kind="ValidatingAdmissionPolicyBinding",
+    strategy=strategies.POLICY_BINDING,
+)
 OTHERS_ACCESS_REVIEWS = replace(ACCESS_REVIEWS, plural="subjectaccessreviews", kind="SubjectAccessReview")
 TOKEN_REVIEWS = Resource("tokenreviews", "TokenReview", "authentication.k8s.io", namespaced=False, verbs=("create",))
 LEASES = Resource(
@@ -171,6 +205,38 @@ LEASES = Resource(
     "coordination.k8s.io",
     table=other_tables.LEASES,
     strategy=strategies.LEASE,
+)
+_SCALE = Subresource("scale", ("get", "patch", "update"), ("autoscaling", "v1", "Scale"))
+DEPLOYMENTS = Resource(
+    "deployments",
+    "Deployment",
+    "apps",
+    short_names=("deploy",),
+    categories=("all",),
+    subresources=(_SCALE, _STATUS),
+    table=workload_tables.DEPLOYMENTS,
+    strategy=workloads.DEPLOYMENT,
+)
+REPLICA_SETS = Resource(
+    "replicasets",
+    "ReplicaSet",
+    "apps",
+    short_names=("rs",),
+    categories=("all",),
+    subresources=(_SCALE, _STATUS),
+    fields=("status.replicas",),
+    table=workload_tables.REPLICA_SETS,
+    strategy=workloads.REPLICA_SET,
+)
+JOBS = Resource(
+    "jobs",
+    "Job",
+    "batch",
+    categories=("all",),
+    subresources=(_STATUS,),
+    fields=("status.successful",),
+    table=workload_tables.JOBS,
+    strategy=workloads.JOB,
 )
 
 RESOURCES = (
@@ -187,8 +253,18 @@ RESOURCES = (
     TOKEN_REVIEWS,
     ACCESS_REVIEWS,
     OTHERS_ACCESS_REVIEWS,
+    SELF_REVIEWS,
     LEASES,
     NEW_EVENTS,
+    ROLES,
+    ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    CLUSTER_ROLE_BINDINGS,
+    POLICIES,
+    POLICY_BINDINGS,
+    DEPLOYMENTS,
+    REPLICA_SETS,
+    JOBS,
 )
 BY_PATH = {(resource.group, resource.version, resource.plural): resource for resource in RESOURCES}
 BY_COLLECTION = {resource.collection: resource for resource in reversed(RESOURCES)}

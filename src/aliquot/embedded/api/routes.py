@@ -42,3 +42,21 @@ def _fits(resource: Resource, namespace: str, name: str, subresource: str) -> bo
     if not resource.namespaced:
         return not namespace
     return bool(namespace) or not name
+
+
+def verb_of(method: str, target: Target, *, watch: bool) -> str:
+    """What a request does, in the API's words; "" where it means nothing."""
+    match method:
+        case "GET" | "HEAD":
+            if target.name:
+                return "get"
+            return "watch" if watch else "list"
+        case "POST":
+            return "create" if not target.name or target.subresource else ""
+        case "PUT":
+            return "update" if target.name else ""
+        case "PATCH":
+            return "patch" if target.name else ""
+        case "DELETE":
+            return "delete" if target.name else "deletecollection"
+    return ""

@@ -47,6 +47,29 @@ def parse_fields(text: str, allowed: tuple[str, ...]) -> Predicate:
     return selects if terms else everything
 
 
+def matches(selector: Object, labels: _Labels) -> bool:
+    """Whether a LabelSelector, as workloads have it in their spec, chooses these labels."""
+    equal = selector.get("matchLabels") or {}
+    listed = selector.get("matchExpressions") or []
+    return all(labels.get(name) == value for name, value in equal.items()) and all(
+        _holds(expression, labels) for expression in listed
+    )
+
+
+def _holds(expression: Object, labels: _Labels) -> bool:
+    name, values = expression.get("key", ""), expression.get("values") or []
+    match expression.get("operator"):
+        case "In":
+            return labels.get(name) in values
+        case "NotIn":
+            return labels.get(name) not in values
+        case "Exists":
+            return name in labels
+        case "DoesNotExist":
+            return name not in labels
+    return False
+
+
 def both(first: Predicate, second: Predicate) -> Predicate:
     if first is everything:
         return second

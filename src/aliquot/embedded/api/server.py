@@ -3,53 +3,53 @@
 from collections.abc import Callable
 from contextlib import aclosing, suppress
 
-import structlog
 from aiohttp import web
 
-from aliquot.embedded.api import bodies, documents, lists, routes, shapes, subresources
+from aliquot.embedded.api import bodies, documents, lists, reviews, routes, scales, shapes, subresources
+from aliquot.embedded.api.admission import Change
 from aliquot.embedded.api.answers import JSON, Presenter, encode, wants_table
 from aliquot.embedded.api.deletion import DeleteRequest
 from aliquot.embedded.api.eventlog import Stored
-from aliquot.embedded.api.objects import Object, key_of, without_nulls
-from aliquot.embedded.api.patches import APPLY_PATCH, patch_of
+from aliquot.embedded.api.field_validation import FieldValidation
+from aliquot.embedded.api.identity import User, Users
+from aliquot.embedded.api.objects import Object, dig, key_of, without_nulls
+from aliquot.embedded.api.patches import APPLY_PATCH, MERGE_PATCH, patch_of
 from aliquot.embedded.api.registry import Registry
+from aliquot.embedded.api.resources import NAMESPACES
+from aliquot.embedded.api.rights import Action, Rights
 from aliquot.embedded.api.routes import Target
-from aliquot.embedded.api.statuses import BadRequest, MethodNotAllowed, NoSuchPath, StatusError
+from aliquot.embedded.api.statuses import (
+    Invalid,
+    MethodNotAllowed,
+    NoSuchPath,
+    StatusError,
+    required,
+    unsupported,
+)
 from aliquot.embedded.api.watching import Watch, options_of
-
-_log = structlog.get_logger()
 
 
 class Server:
-    """Answers requests about a registry's objects."""
+    """Answers a request about a registry's objects, for whoever sends it."""
 
-    def __init__(self, registry: Registry, logs: Callable[[Object], str]) -> None:
+    def __init__(
+        self, registry: Registry, logs: Callable[[Object], str], sender: User, users: Users, rights: Rights
+    ) -> None:
         self._registry = registry
         self._logs = logs
+        self._sender = sender
+        self._users = users
+        self._rights = rights
 
-    def application(self) -> web.Application:
-        application = web.Application(client_max_size=bodies.MOST_BYTES)
-        application.router.add_route("*", "/{path:.*}", self._answer)
-        return application
-
-    async def _answer(self, request: web.Request) -> web.StreamResponse:
-        try:
-            return await self._dispatch(request)
-        except StatusError as error:
-            return _json(error.status(), error.code)
-        except RecursionError:
-            return _json(BadRequest("the body of the request is nested too deeply").status(), 400)
-        except Exception:
-            _log.exception("cannot answer", method=request.method, path=request.path)
-            return _json(StatusError("Internal error occurred").status(), 500)
-
-    async def _dispatch(self, request: web.Request) -> web.StreamResponse:
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """Raises StatusError."""
         document = documents.answer(request) if request.method in ("GET", "HEAD") else None
         if document is not None:
             return document
         target = routes.parse(request.path)
         if target is None:
             raise NoSuchPath
+        self._rights.require(self._sender, _action(request, target))
         _refuse_other_verbs(request, target)
         if target.subresource or target.resource.verbs == ("create",):
             return await self._special(request, target)
@@ -74,22 +74,35 @@ class Server:
 
     async def _special(self, request: web.Request, target: Target) -> web.StreamResponse:
         match target.resource.plural, target.subresource:
-            case _, "status":
+            case _, "status" | "ephemeralcontainers" | "resize":
                 if request.method == "GET":
                     stored = self._registry.get(target.resource, target.namespace, target.name)
                     return self._object(request, target, stored)
                 return await self._update(request, target)
+            case _, "scale":
+                return await self._scale(request, target)
             case "pods", "log":
                 stored = self._registry.get(target.resource, target.namespace, target.name)
                 return web.Response(text=self._logs(stored.obj))
-            case "selfsubjectaccessreviews" | "subjectaccessreviews", _:
+            case "bindings", _:
+                return await self._pod_action(request, target)
+            case _, "":
                 review = await bodies.read_object(request)
-                return _json({**review, "status": {"allowed": True}}, 201)
-            case "tokenreviews", _:
-                review = await bodies.read_object(request)
-                unknown = {"authenticated": False, "error": "the embedded cluster gives out no tokens"}
-                return _json({**review, "status": unknown}, 201)
+                kind = target.resource.kind
+                return _json(reviews.answer(kind, review, self._sender, self._users, self._rights), 201)
         return await self._pod_action(request, target)
+
+    async def _scale(self, request: web.Request, target: Target) -> web.Response:
+        if request.method == "GET":
+            stored = self._registry.get(target.resource, target.namespace, target.name)
+            return _json(scales.scale_of(stored.obj))
+        if request.method == "PUT":
+            body = await bodies.read_object(request)
+            patch = patch_of(MERGE_PATCH, body)
+        else:
+            patch = patch_of(*await bodies.read_patch(request))
+        stored = scales.change(self._registry, target, patch, dry_run=_dry_run(request))
+        return _json(scales.scale_of(stored.obj))
 
     async def _pod_action(self, request: web.Request, target: Target) -> web.Response:
         body, dry_run = await bodies.read_object(request), _dry_run(request)
@@ -131,30 +144,37 @@ class Server:
         return response
 
     async def _create(self, request: web.Request, target: Target) -> web.Response:
-        body = await bodies.read_object(request)
+        validation = FieldValidation(target.resource, request.query)
+        body = validation.body(await bodies.read_object(request))
         dry_run = _dry_run(request)
         created = self._registry.create(target.resource, target.namespace, body, dry_run=dry_run)
-        return self._object(request, target, created, 201)
+        return _warned(self._object(request, target, created, 201), validation.warnings)
 
     async def _update(self, request: web.Request, target: Target) -> web.Response:
         resource, namespace, name, part = target.resource, target.namespace, target.name, target.subresource
         dry_run = _dry_run(request)
+        validation = FieldValidation(resource, request.query)
+        code = 200 if self._registry.store.get(resource.collection, (namespace, name)) is not None else 201
         if request.method == "PUT":
-            body = await bodies.read_object(request)
+            body = validation.body(await bodies.read_object(request))
             stored = self._registry.replace(resource, namespace, name, body, part=part, dry_run=dry_run)
-            return self._object(request, target, stored)
+            return _warned(self._object(request, target, stored, code), validation.warnings)
         media, body = await bodies.read_patch(request)
-        patch = patch_of(media, body)
+        if media == APPLY_PATCH:
+            _refuse_nameless_manager(request)
+            validation.apply(body)
+        patch = validation.patch(body, patch_of(media, body))
         if media == APPLY_PATCH and not part:
             stored = self._registry.apply(resource, namespace, name, body, patch, dry_run=dry_run)
         else:
             stored = self._registry.patch(resource, namespace, name, patch, part=part, dry_run=dry_run)
-        return self._object(request, target, stored)
+        return _warned(self._object(request, target, stored, code), validation.warnings)
 
     async def _delete(self, request: web.Request, target: Target) -> web.Response:
         resource = target.resource
         before = self._registry.get(resource, target.namespace, target.name)
         asked = await _delete_request(request)
+        self._registry.admit(Change("DELETE", resource, old=before.obj))
         after = self._registry.delete(resource, target.namespace, target.name, asked)
         still_there = self._registry.store.get(resource.collection, key_of(before.obj)) is not None
         if resource.strategy.returned_when_deleted or still_there:
@@ -166,25 +186,21 @@ class Server:
         page = lists.page(self._registry.store, target.resource, chosen, {})
         asked = await _delete_request(request)
         for item in page.items:
+            self._registry.admit(Change("DELETE", target.resource, old=item.obj))
             self._registry.delete(target.resource, *key_of(item.obj), asked)
         return web.Response(body=self._presenter(request, target).many(page.items, page.metadata), content_type=JSON)
 
 
 def _verb(request: web.Request, target: Target) -> str:
-    match request.method:
-        case "GET" | "HEAD":
-            if lists.flag(request.query, "watch"):
-                return "watch"
-            return "get" if target.name else "list"
-        case "POST":
-            return "create" if not target.name or target.subresource else ""
-        case "PUT":
-            return "update" if target.name else ""
-        case "PATCH":
-            return "patch" if target.name else ""
-        case "DELETE":
-            return "delete" if target.name else "deletecollection"
-    return ""
+    return routes.verb_of(request.method, target, watch=lists.flag(request.query, "watch"))
+
+
+def _action(request: web.Request, target: Target) -> Action:
+    resource = target.resource
+    # the right to a namespace can be given in that namespace
+    namespace = target.name if resource is NAMESPACES else target.namespace
+    verb = _verb(request, target)
+    return Action(verb, resource.plural, resource.group, target.subresource, namespace, target.name)
 
 
 def _refuse_other_verbs(request: web.Request, target: Target) -> None:
@@ -198,8 +214,16 @@ def _refuse_other_verbs(request: web.Request, target: Target) -> None:
 def _dry_run(request: web.Request) -> bool:
     asked = request.query.getall("dryRun", [])
     if any(value != "All" for value in asked):
-        raise BadRequest(f"Invalid dryRun value {asked!r}: the only one is All")
+        options = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
+        error = unsupported("dryRun", asked, ("All",))
+        raise Invalid("meta.k8s.io", options.get(request.method, "DeleteOptions"), "", [error])
     return bool(asked)
+
+
+def _refuse_nameless_manager(request: web.Request) -> None:
+    if not request.query.get("fieldManager"):
+        error = required("fieldManager", "is required for apply patch")
+        raise Invalid("meta.k8s.io", "PatchOptions", "", [error])
 
 
 async def _delete_request(request: web.Request) -> DeleteRequest:
@@ -219,6 +243,21 @@ def _deleted(target: Target, obj: Object) -> Object:
         "status": "Success",
         "details": {**{name: value for name, value in details.items() if value}, "uid": obj["metadata"]["uid"]},
     }
+
+
+def refusal(error: StatusError) -> web.Response:
+    seconds = dig(error.details, "retryAfterSeconds")
+    response = _json(error.status(), error.code)
+    if seconds is not None:
+        response.headers["Retry-After"] = str(seconds)
+    return response
+
+
+def _warned(response: web.Response, warnings: list[str]) -> web.Response:
+    for warning in warnings:
+        quoted = warning.replace("\\", "\\\\").replace('"', '\\"')
+        response.headers.add("Warning", f'299 - "{quoted}"')
+    return response
 
 
 def _json(value: Object, code: int = 200) -> web.Response:

@@ -140,6 +140,93 @@ class Node(Anything):
     status: NodeStatus | None = None
 
 
+class LabelSelectorRequirement(_Shaped):
+    key: str
+    operator: str
+    values: list[str] | None = None
+
+
+class LabelSelector(_Shaped):
+    match_labels: _Strings = None
+    match_expressions: list[LabelSelectorRequirement] | None = None
+
+
+class PodTemplate(_Shaped):
+    metadata: Metadata | None = None
+    spec: PodSpec | None = None
+
+
+class RollingUpdate(_Shaped):
+    max_surge: int | str | None = None
+    max_unavailable: int | str | None = None
+
+
+class RolloutStrategy(_Shaped):
+    type: str | None = None
+    rolling_update: RollingUpdate | None = None
+
+
+class WorkloadSpec(_Shaped):
+    replicas: int | None = None
+    selector: LabelSelector | None = None
+    template: PodTemplate | None = None
+    strategy: RolloutStrategy | None = None
+    paused: bool | None = None
+    min_ready_seconds: int | None = None
+    revision_history_limit: int | None = None
+    progress_deadline_seconds: int | None = None
+
+
+class WorkloadStatus(_Shaped):
+    replicas: int | None = None
+    ready_replicas: int | None = None
+    available_replicas: int | None = None
+    updated_replicas: int | None = None
+    conditions: list[Condition] | None = None
+
+
+class Workload(Anything):
+    """Deployments and ReplicaSets."""
+
+    spec: WorkloadSpec | None = None
+    status: WorkloadStatus | None = None
+
+
+class JobSpec(_Shaped):
+    parallelism: int | None = None
+    completions: int | None = None
+    completion_mode: str | None = None
+    backoff_limit: int | None = None
+    active_deadline_seconds: int | None = None
+    ttl_seconds_after_finished: int | None = None
+    suspend: bool | None = None
+    manual_selector: bool | None = None
+    selector: LabelSelector | None = None
+    template: PodTemplate | None = None
+
+
+class JobStatus(_Shaped):
+    active: int | None = None
+    succeeded: int | None = None
+    failed: int | None = None
+    start_time: str | None = None
+    completion_time: str | None = None
+    conditions: list[Condition] | None = None
+
+
+class Job(Anything):
+    spec: JobSpec | None = None
+    status: JobStatus | None = None
+
+
+class ScaleSpec(_Shaped):
+    replicas: int | None = None
+
+
+class Scale(Anything):
+    spec: ScaleSpec | None = None
+
+
 class Series(_Shaped):
     count: int | None = None
     last_observed_time: str | None = None
@@ -195,6 +282,8 @@ class Preconditions(_Shaped):
 class DeleteOptions(_Shaped):
     grace_period_seconds: int | None = None
     preconditions: Preconditions | None = None
+    propagation_policy: str | None = None
+    orphan_dependents: bool | None = None
     dry_run: list[str] | None = None
 
 

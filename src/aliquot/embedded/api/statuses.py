@@ -2,7 +2,9 @@
 
 StatusError
 ├── NotFound, AlreadyExists, Conflict, Forbidden, Invalid     about one object of one resource
-├── BadRequest, Expired, ResourceVersionTooLarge              about the request
+├── PolicyRefusal, Unauthorized                               about who sends it
+├── BadRequest, Busy, Expired, ResourceVersionTooLarge        about the request
+├── Unexplained                                               answered as if it were the server's fault
 └── UnsupportedMediaType, TooLarge, MethodNotAllowed, NoSuchPath, UnprocessablePatch
 """
 
@@ -32,7 +34,7 @@ class StatusError(AliquotError):
             "metadata": {},
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
+            **({"reason": self.reason} if self.reason else {}),
             **({"details": self.details} if self.details else {}),
             "code": self.code,
         }
@@ -45,6 +47,13 @@ def _about(group: str, kind: str, name: str) -> Object:
 
 def _qualified(group: str, resource: str) -> str:
     return f"{resource}.{group}" if group else resource
+
+
+def _named(group: str, resource: str, name: str) -> str:
+    return f'{_qualified(group, resource)} "{name}"' if name else _qualified(group, resource)
+
+
+_CODES = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413}
 
 
 class NotFound(StatusError):
@@ -81,8 +90,23 @@ class Forbidden(StatusError):
     code, reason = 403, "Forbidden"
 
     def __init__(self, group: str, resource: str, name: str, why: str) -> None:
-        what = f'{_qualified(group, resource)} "{name}"'
-        super().__init__(f"{what} is forbidden: {why}", _about(group, resource, name))
+        super().__init__(f"{_named(group, resource, name)} is forbidden: {why}", _about(group, resource, name))
+
+
+class PolicyRefusal(StatusError):
+    """By an admission policy, with the reason that it has for its refusals."""
+
+    def __init__(self, group: str, resource: str, name: str, why: str, reason: str) -> None:
+        about = {**_about(group, resource, name), "causes": [{"message": why}]}
+        super().__init__(f"{_named(group, resource, name)} is forbidden: {why}", about)
+        self.reason, self.code = reason, _CODES.get(reason, 422)
+
+
+class Unauthorized(StatusError):
+    code, reason = 401, "Unauthorized"
+
+    def __init__(self) -> None:
+        super().__init__("Unauthorized")
 
 
 class BadRequest(StatusError):
@@ -109,6 +133,20 @@ class TooLarge(StatusError):
 
 class UnsupportedMediaType(StatusError):
     code, reason = 415, "UnsupportedMediaType"
+
+
+class Unexplained(StatusError):
+    """A refusal that a real server, too, answers as a fault of its own and without a reason."""
+
+    code, reason = 500, ""
+
+
+class Busy(StatusError):
+    code, reason = 429, "TooManyRequests"
+
+    def __init__(self, seconds: int) -> None:
+        message = "the server has received too many requests and has asked us to try again later"
+        super().__init__(message, {"retryAfterSeconds": seconds})
 
 
 class ResourceVersionTooLarge(StatusError):
@@ -152,9 +190,9 @@ def forbidden(field: str, detail: str) -> FieldError:
     return FieldError(field, "FieldValueForbidden", f"Forbidden: {detail}")
 
 
-def unsupported(field: str, value: str, supported: tuple[str, ...]) -> FieldError:
+def unsupported(field: str, value: object, supported: tuple[str, ...]) -> FieldError:
     choices = ", ".join(f'"{choice}"' for choice in supported)
-    problem = f'Unsupported value: "{value}": supported values: {choices}'
+    problem = f"Unsupported value: {msgspec.json.encode(value).decode()}: supported values: {choices}"
     return FieldError(field, "FieldValueNotSupported", problem)
 
 

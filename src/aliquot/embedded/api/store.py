@@ -3,13 +3,18 @@
 Every method returns at once and is atomic: nothing here awaits, so two requests never interleave within one.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeAlias
 
 from aliquot.embedded.api.eventlog import Change, Cursor, Event, EventLog, Stored, encoded
 from aliquot.embedded.api.objects import Key, Object, key_of
+from aliquot.embedded.api.ownership import Ownership, Place
 from aliquot.embedded.api.statuses import ResourceVersionTooLarge
 
 LOG_CAPACITY = 16_384
+
+Listener: TypeAlias = Callable[[str, Event], None]
+"""Is told the collection and what happened in it."""
 
 
 class _Collection:
@@ -26,6 +31,12 @@ class Store:
         self._collections: dict[str, _Collection] = {}
         self._revision = 0
         self._closed = False
+        self._ownership = Ownership()
+        self._listeners: list[Listener] = []
+
+    def on_change(self, listener: Listener) -> None:
+        """Called at once for every write, within it: it may look, and must not write."""
+        self._listeners.append(listener)
 
     @property
     def revision(self) -> int:
@@ -73,6 +84,17 @@ class Store:
             for key in [key for key in held.objects if key[0] == namespace]:
                 yield collection, key
 
+    def find(self, uid: str) -> Place | None:
+        """Where the object with this uid is."""
+        return self._ownership.place(uid)
+
+    def dependents(self, uid: str) -> Iterator[tuple[str, Stored]]:
+        """The objects that name an owner, with their collections, oldest first."""
+        for collection, key in self._ownership.dependents(uid):
+            stored = self.get(collection, key)
+            if stored is not None:
+                yield collection, stored
+
     def close(self) -> None:
         """Ends every watch, also those that begin later."""
         self._closed = True
@@ -93,7 +115,15 @@ class Store:
 
     def _record(self, collection: str, change: Change, stored: Stored, previous: Stored | None) -> None:
         self._revision = stored.revision
-        self._of(collection).log.append(Event(change, stored, previous))
+        place = collection, key_of(stored.obj)
+        if change is Change.DELETED:
+            self._ownership.remove(place, stored.obj)
+        else:
+            self._ownership.put(place, stored.obj, previous.obj if previous else None)
+        event = Event(change, stored, previous)
+        self._of(collection).log.append(event)
+        for listener in self._listeners:
+            listener(collection, event)
 
     def _of(self, collection: str) -> _Collection:
         held = self._collections.get(collection)

@@ -110,7 +110,20 @@ def _merge_items(current: list[Any], patch: list[Object], key: str) -> list[Any]
             merged.append(strategic_merge({}, item))
         else:
             merged[position] = strategic_merge(merged[position], item)
-    return merged
+    return _patched_first(merged, current, patch, key)
+
+
+def _patched_first(merged: list[Any], current: list[Any], patch: list[Object], key: str) -> list[Any]:
+    """Items of the patch in its order. Others go before the first of these that was behind them, or else to the end."""
+    named = [merged[place] for item in patch if (place := _find(merged, key, item[key])) is not None]
+    others = [item for item in merged if item not in named]
+    ordered: list[Any] = []
+    while named and others:
+        behind = _find(current, key, named[0][key])
+        before = _find(current, key, others[0].get(key)) if isinstance(others[0], dict) else None
+        goes_first = behind is not None and before is not None and before < behind
+        ordered.append((others if goes_first else named).pop(0))
+    return [*ordered, *named, *others]
 
 
 def _is(item: Any, key: str, identity: Any) -> bool:

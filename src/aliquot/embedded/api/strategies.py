@@ -2,7 +2,7 @@
 
 from base64 import b64encode
 
-from aliquot.embedded.api import shapes
+from aliquot.embedded.api import guard_shapes, shapes
 from aliquot.embedded.api.objects import Object, dig
 from aliquot.embedded.api.pod_resources import amount_errors
 from aliquot.embedded.api.statuses import FieldError, forbidden
@@ -66,3 +66,7 @@ SECRET = Strategy(shape=shapes.Data, defaults=_encoded_secret, update_errors=_se
 SERVICE = Strategy(shape=shapes.WithSpecAndStatus, defaults=_service_with_type, returned_when_deleted=True)
 SERVICE_ACCOUNT = Strategy(returned_when_deleted=True)
 CLAIM = Strategy(shape=shapes.WithSpecAndStatus, returned_when_deleted=True)
+ROLE = Strategy(shape=guard_shapes.Role)
+ROLE_BINDING = Strategy(shape=guard_shapes.RoleBinding)
+POLICY = Strategy(shape=guard_shapes.Policy, counts_generations=True, returned_when_deleted=True)
+POLICY_BINDING = Strategy(shape=guard_shapes.PolicyBinding, counts_generations=True, returned_when_deleted=True)

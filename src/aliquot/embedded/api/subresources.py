@@ -1,12 +1,13 @@
 """The subresources of pods that do something: binding, eviction and log."""
 
 from aliquot.embedded.api import shapes
+from aliquot.embedded.api.admission import Change
 from aliquot.embedded.api.creation import refuse_other_uid
-from aliquot.embedded.api.deletion import DeleteRequest
+from aliquot.embedded.api.deletion import DeleteRequest, Propagation
 from aliquot.embedded.api.objects import Object, dig, text_at, timestamp, with_condition, with_metadata, without_nulls
 from aliquot.embedded.api.registry import Registry
-from aliquot.embedded.api.resources import PODS
-from aliquot.embedded.api.statuses import BadRequest, Conflict, Invalid, invalid, required
+from aliquot.embedded.api.resources import BINDINGS, PODS
+from aliquot.embedded.api.statuses import BadRequest, Conflict, Invalid, Unexplained, required, unsupported
 from aliquot.embedded.api.updates import STALE
 
 CREATED: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
@@ -22,7 +23,10 @@ def bind(registry: Registry, namespace: str, name: str | None, body: Object, *, 
     body = without_nulls(body)
     shapes.check(body, shapes.Binding, "Binding")
     named = _refuse_other_name(body, namespace, name)
-    _refuse_bad_target(named, body)
+    _refuse_bad_target(body)
+    through, part = (BINDINGS, "") if name is None else (PODS, "binding")
+    seen = with_metadata({**body, "kind": BINDINGS.kind}, name=named, namespace=namespace)
+    registry.admit(Change("CREATE", through, part, new=seen))
     registry.rewrite(PODS, namespace, named, lambda pod: _bound(registry, pod, body), dry_run=dry_run)
     return CREATED
 
@@ -45,7 +49,18 @@ def delete_request(options: shapes.DeleteOptions, dry_run: bool) -> DeleteReques
         uid=conditions.uid or "",
         resource_version=conditions.resource_version or "",
         dry_run=dry_run or bool(options.dry_run),
+        propagation=_propagation(options),
     )
+
+
+def _propagation(options: shapes.DeleteOptions) -> Propagation:
+    if options.propagation_policy is None:
+        return Propagation.ORPHAN if options.orphan_dependents else Propagation.BACKGROUND
+    try:
+        return Propagation(options.propagation_policy)
+    except ValueError:
+        error = unsupported("propagationPolicy", options.propagation_policy, tuple(Propagation))
+        raise Invalid("meta.k8s.io", "DeleteOptions", "", [error]) from None
 
 
 def _refuse_other_kind(body: Object, kind: str, *versions: str) -> None:
@@ -62,15 +77,15 @@ def _refuse_other_name(body: Object, namespace: str, name: str | None) -> str:
     return named or name or ""
 
 
-def _refuse_bad_target(name: str, body: Object) -> None:
+def _refuse_bad_target(body: Object) -> None:
     target = body.get("target", {})
     errors = []
     if target.get("kind", "Node") not in ("", "Node"):
-        errors.append(invalid("target.kind", target["kind"], "must be Node"))
+        errors.append(unsupported("target.kind", target["kind"], ("Node", "<empty>")))
     if not target.get("name"):
         errors.append(required("target.name"))
     if errors:
-        raise Invalid("", "Binding", name, errors)
+        raise Unexplained(", ".join(map(str, errors)))
 
 
 def _bound(registry: Registry, pod: Object, binding: Object) -> Object:

@@ -1,6 +1,6 @@
 """How a proposed object takes the place of a stored one: what is kept, what is refused."""
 
-from aliquot.embedded.api import shapes
+from aliquot.embedded.api import pod_parts, shapes
 from aliquot.embedded.api.objects import Object, dig, text_at, with_metadata, without_nulls
 from aliquot.embedded.api.resources import Resource
 from aliquot.embedded.api.statuses import BadRequest, Conflict, Invalid, invalid
@@ -12,7 +12,8 @@ _SYSTEM_METADATA = ("creationTimestamp", "deletionTimestamp", "deletionGracePeri
 
 
 def successor(resource: Resource, current: Object, proposed: Object, part: str) -> Object:
-    """What is stored after the update; equal to `current` where it changes nothing. `part` is "" or "status".
+    """What is stored after the update; equal to `current` where it changes nothing. `part` is "", "status" or
+    another subresource that is a part of the object.
 
     Raises BadRequest, Conflict, Invalid.
     """
@@ -22,7 +23,7 @@ def successor(resource: Resource, current: Object, proposed: Object, part: str) 
     _refuse_stale(resource, current, proposed)
     merged = _with_kept_parts(resource, current, proposed, part)
     complete = resource.strategy.defaults(merged)
-    _refuse_errors(resource, current, complete)
+    _refuse_errors(resource, current, complete, part)
     return _with_generation(resource, current, _with_system_metadata(current, complete))
 
 
@@ -35,7 +36,7 @@ def refuse_unconditional(resource: Resource, proposed: Object) -> None:
 def _refuse_renaming(current: Object, proposed: Object) -> None:
     for field in ("name", "namespace"):
         asked, present = text_at(proposed, "metadata", field), text_at(current, "metadata", field)
-        if asked and asked != present:
+        if asked and present and asked != present:
             raise BadRequest(f"the {field} of the object ({asked}) does not match the one in the URL ({present})")
 
 
@@ -47,10 +48,13 @@ def _refuse_stale(resource: Resource, current: Object, proposed: Object) -> None
 
 def _with_kept_parts(resource: Resource, current: Object, proposed: Object, part: str) -> Object:
     """The status changes only through its own subresource, and nothing but metadata changes beside it."""
+    if part in pod_parts.PARTS:
+        return pod_parts.with_part(current, proposed, part)
     typed = {**proposed, "apiVersion": current["apiVersion"], "kind": current["kind"]}
     if part == "status":
         kept = {name: value for name, value in current.items() if name not in ("metadata", "status")}
-        return {**kept, "metadata": proposed.get("metadata", {}), "status": proposed.get("status", {})}
+        decided = {name: current["status"][name] for name in ("qosClass",) if name in current.get("status", {})}
+        return {**kept, "metadata": proposed.get("metadata", {}), "status": {**decided, **proposed.get("status", {})}}
     if resource.subresource("status") is not None:
         typed.pop("status", None)
         if "status" in current:
@@ -58,14 +62,14 @@ def _with_kept_parts(resource: Resource, current: Object, proposed: Object, part
     return typed
 
 
-def _refuse_errors(resource: Resource, current: Object, complete: Object) -> None:
+def _refuse_errors(resource: Resource, current: Object, complete: Object, part: str) -> None:
     named = with_metadata(complete, name=text_at(current, "metadata", "name"))
     strategy = resource.strategy
     errors = [
         *metadata_errors(named),
         *metadata_update_errors(current, named),
         *strategy.errors(named),
-        *strategy.update_errors(current, named),
+        *([] if part in pod_parts.PARTS else strategy.update_errors(current, named)),
     ]
     if errors:
         raise Invalid(resource.group, resource.kind, text_at(named, "metadata", "name"), errors)

@@ -82,7 +82,7 @@ class Usage:
     def add(self, uid: str, namespace: str, cards: NodeGpus, charges: Mapping[str, Charge]) -> None:
         """What a pod holds on a node, claimed or bound; what it was known to hold there before is replaced."""
         self.remove(uid, cards.node)
-        counted = tuple((kind, amount) for kind, amount in amounts_of(cards, charges) if amount != Amount())
+        counted = _counted(cards, charges)
         if not counted:
             return
         held = _Held(namespace, counted)
@@ -113,6 +113,30 @@ class Usage:
             for kind, amount in held.amounts if held.namespace == namespace else ():
                 sums[kind] -= amount
         return {kind: amount for kind, amount in sums.items() if amount != Amount()}
+
+
+    def counts(self, uid: str, namespace: str, cards: NodeGpus, charges: Mapping[str, Charge]) -> bool:
+        """Whether exactly this is counted for a pod on a node."""
+        held = self._held.get(uid, {}).get(cards.node)
+        counted = _counted(cards, charges)
+        return not counted if held is None else held == _Held(namespace, counted)
+
+    def is_summed_right(self) -> bool:
+        """Whether the sums of the namespaces are what their pods hold. One walk over all pods, in plain numbers."""
+        sums: dict[tuple[str, Kind], list[int]] = {}
+        for nodes in self._held.values():
+            for held in nodes.values():
+                for kind, amount in held.amounts:
+                    total = sums.setdefault((held.namespace, kind), [0, 0, 0])
+                    total[0] += amount.card_parts
+                    total[1] += amount.core_parts
+                    total[2] += amount.mib
+        known = {(name, kind): amount for name, kinds in self._sums.items() for kind, amount in kinds.items()}
+        return known == {key: Amount(*total) for key, total in sums.items() if any(total)}
+
+
+def _counted(cards: NodeGpus, charges: Mapping[str, Charge]) -> tuple[tuple[Kind, Amount], ...]:
+    return tuple((kind, amount) for kind, amount in amounts_of(cards, charges) if amount != Amount())
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,57 @@
+"""The latest events of the cluster, as `kubectl get events -w` would show them."""
+
+from collections import deque
+from dataclasses import dataclass
+
+import msgspec
+
+from aliquot.kube import Client, Informer
+from aliquot.kube.resources import Resource
+from aliquot.model import Object
+
+_KEPT = 50
+
+
+class _About(msgspec.Struct, frozen=True):
+    name: str = ""
+    namespace: str = ""
+
+
+class _Event(Object, frozen=True):
+    involved_object: _About = _About()
+    type: str = ""
+    reason: str = ""
+    message: str = ""
+    last_timestamp: str | None = None
+
+
+_EVENTS = Resource("api/v1", "events", _Event, namespaced=True)
+
+
+@dataclass(frozen=True)
+class Line:
+    """`time` is the hour of the day in UTC, as in the event."""
+
+    time: str
+    is_warning: bool
+    about: str
+    reason: str
+    message: str
+
+
+class News:
+    def __init__(self, client: Client) -> None:
+        self._lines: deque[Line] = deque(maxlen=_KEPT)
+        self._events: Informer[_Event] = Informer(client, _EVENTS, self._on_event)
+
+    async def run(self) -> None:
+        await self._events.run()
+
+    def latest(self, count: int) -> list[Line]:
+        """The newest last."""
+        return list(self._lines)[-count:] if count > 0 else []
+
+    def _on_event(self, _: _Event | None, new: _Event | None) -> None:
+        if new is not None:
+            time = (new.last_timestamp or "")[11:19]
+            self._lines.append(Line(time, new.type == "Warning", new.involved_object.name, new.reason, new.message))

@@ -1,0 +1,50 @@
+"""`aliquot policies`."""
+
+import click
+import yaml
+
+from aliquot.cli.options import SETTINGS, dialects_with, option, prefix
+from aliquot.cli.running import run_until_stopped
+from aliquot.control.policies import ACTIONS, NAMESPACE, manifests
+
+_HEAD = """\
+# Made by `aliquot policies`: how the API server itself refuses stale leaders and forged placements (docs/admission.md).
+# Apply after deploy/aliquot.yaml, which has the ConfigMaps that they read. Delete before anything else of Aliquot.
+"""
+
+
+@click.command(context_settings=SETTINGS)
+@prefix
+@option("--namespace", default=NAMESPACE, help="Where Aliquot's ConfigMaps are.")
+@option(
+    "--enforce",
+    default="Warn,Audit",
+    type=click.Choice(list(ACTIONS)),
+    help="What happens to a user who writes a placement; a stale leader is always refused.",
+)
+def command(prefix: tuple[str, ...], namespace: str, enforce: str) -> None:
+    """Print the admission policies that guard placements, as YAML for kubectl.
+
+    \b
+      aliquot policies | kubectl apply -f -
+      aliquot policies --enforce Deny | kubectl apply -f -
+
+    They need Kubernetes 1.30. Give the same prefixes as to server and agent.
+    """
+    run_until_stopped(_print(prefix, namespace, enforce))
+
+
+async def _print(prefixes: tuple[str, ...], namespace: str, enforce: str) -> None:
+    made = manifests(dialects_with(prefixes), namespace, ACTIONS[enforce])
+    click.echo(_HEAD + yaml.dump_all(made, Dumper=_Dumper, sort_keys=False, width=1_000_000), nl=False)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Expressions of several lines stay as they are."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _text)

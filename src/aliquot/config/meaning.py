@@ -1,0 +1,67 @@
+"""What the configuration means to the rooms that it configures."""
+
+import os
+import socket
+from collections.abc import Mapping
+
+from aliquot.config.tree import Configuration
+from aliquot.control.settings import ControlSettings, Mode
+from aliquot.dialects import Dialect, Dialects, make_dialects
+from aliquot.engine import check_policies
+from aliquot.errors import BadConfig
+from aliquot.kube import Terms
+
+_ANY_ADDRESS = ("0.0.0.0", "::", "")
+
+
+def control_settings(tree: Configuration) -> ControlSettings:
+    """Raises BadConfig for terms of the Lease that do not go together."""
+    lease, commit = tree.lease, tree.commit
+    return ControlSettings(
+        mode=Mode(tree.mode),
+        alone=not lease.enabled,
+        namespace=lease.namespace,
+        lease=lease.name,
+        epoch=lease.epoch,
+        terms=Terms(lease.duration, lease.renew, lease.retry),
+        budget=commit.budget,
+        look=commit.look,
+        act_limit=commit.act_limit,
+        audit_seconds=tree.audit.seconds,
+        late_seconds=tree.late.seconds,
+    )
+
+
+def dialects(tree: Configuration) -> Dialects:
+    """The dialects with their prefixes and policies. Raises BadConfig."""
+    made = make_dialects(tree.prefixes)
+    set_policies(made, tree)
+    return made
+
+
+def set_policies(made: Dialects, tree: Configuration) -> None:
+    """A dialect that the configuration does not name keeps its own choice. Raises BadConfig, and changes nothing."""
+    for key, given in (("policies.gpu", tree.policies.gpu), ("policies.node", tree.policies.node)):
+        if unknown := sorted(given.keys() - made.keys()):
+            raise BadConfig(f"{key}: no dialect is called {', '.join(unknown)}; there are {', '.join(made)}")
+    chosen = [(dialect, *_policies(dialect, tree)) for dialect in made.values()]
+    for dialect, gpu, node in chosen:
+        where = {"gpu_field": f"policies.gpu.{dialect.name}", "node_field": f"policies.node.{dialect.name}"}
+        check_policies(gpu, node, error=BadConfig, **where)
+    for dialect, gpu, node in chosen:
+        dialect.gpu_policy, dialect.node_policy = gpu, node
+
+
+def _policies(dialect: Dialect, tree: Configuration) -> tuple[str, str]:
+    own = type(dialect)
+    name = dialect.name
+    return tree.policies.gpu.get(name, own.gpu_policy), tree.policies.node.get(name, own.node_policy)
+
+
+def doors(tree: Configuration, ports: Mapping[str, int]) -> dict[str, str]:
+    """Where other replicas reach this one's doors: URLs by name."""
+    host = tree.replicas.address or os.environ.get("POD_IP", "") or tree.listen.address
+    if host in _ANY_ADDRESS:
+        host = socket.gethostname()
+    shown = f"[{host}]" if ":" in host else host
+    return {name: f"http://{shown}:{port}" for name, port in ports.items()}

@@ -1,0 +1,134 @@
+"""From a file's text, variables and flags to one configuration: flag before variable before file before default."""
+
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import msgspec
+import yaml
+
+from aliquot.config import meaning
+from aliquot.config.tree import SETTINGS, Configuration
+from aliquot.errors import BadConfig
+
+DEFAULT = "default"
+
+_PORTS = [path for path in SETTINGS if path.startswith("doors.") and path.endswith(".port")]
+_SECTIONS = {path.rpartition(".")[0] for path in SETTINGS} | {"doors"}
+_LONGEST = 60
+
+
+@dataclass(frozen=True)
+class Given:
+    """A value and who gave it: a flag, a variable or a file."""
+
+    value: Any
+    origin: str
+
+
+@dataclass(frozen=True)
+class Effective:
+    """The configuration in effect: as a tree for programs, and by path with its origins for people."""
+
+    tree: Configuration
+    values: Mapping[str, Any]
+    origins: Mapping[str, str]
+
+
+def read(text: str, origin: str, given: Mapping[str, Given]) -> Effective:
+    """`given` are the flags and variables, by path. Raises BadConfig with every problem, each with its key."""
+    problems: list[str] = []
+    said = {path: Given(value, origin) for path, value in _leaves(_parse(text, origin), problems).items()}
+    chosen = {path: Given(setting.default, DEFAULT) for path, setting in SETTINGS.items()} | said | dict(given)
+    values = {path: _typed(path, one, problems) for path, one in chosen.items()}
+    if not problems:
+        problems += _clashes(values)
+    if problems:
+        raise BadConfig("; ".join(problems))
+    origins = {path: one.origin for path, one in chosen.items()}
+    return Effective(tree_of(values), values, origins)
+
+
+def tree_of(values: Mapping[str, Any]) -> Configuration:
+    nested: dict[str, Any] = {}
+    for path, value in values.items():
+        *sections, name = path.split(".")
+        place = nested
+        for section in sections:
+            place = place.setdefault(section, {})
+        place[name] = value
+    return msgspec.convert(nested, Configuration)
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML in which a key that is said twice is an error, not a surprise."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[Any] = set()
+        for name in [name for name, _ in node.value if isinstance(name, yaml.ScalarNode)]:
+            if name.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    problem=f"{name.value} is said twice", problem_mark=name.start_mark
+                )
+            seen.add(name.value)
+        return super().construct_mapping(node, deep)
+
+
+def _parse(text: str, origin: str) -> Any:
+    try:
+        return yaml.load(text, _Loader)
+    except yaml.YAMLError as error:
+        raise BadConfig(f"{origin} is no YAML: {' '.join(str(error).split())}") from error
+
+
+def _leaves(tree: Any, problems: list[str], path: str = "") -> dict[str, Any]:
+    """What a file says, by path; what it may not say goes to the problems."""
+    if tree is None:
+        return {}
+    if not isinstance(tree, dict):
+        problems.append(f"{path or 'the file'}: {_shown(tree)} is not a mapping of keys; there are {_names(path)}")
+        return {}
+    found: dict[str, Any] = {}
+    for name, value in tree.items():
+        here = f"{path}.{name}".lstrip(".")
+        if here in SETTINGS:
+            found[here] = value
+        elif here in _SECTIONS:
+            found |= _leaves(value, problems, here)
+        else:
+            problems.append(f"{here}: there is no such key; {path or 'the top'} has {_names(path)}")
+    return found
+
+
+def _names(path: str) -> str:
+    below = [key.removeprefix(f"{path}.") for key in SETTINGS if not path or key.startswith(f"{path}.")]
+    return ", ".join(dict.fromkeys(name.partition(".")[0] for name in below))
+
+
+def _typed(path: str, one: Given, problems: list[str]) -> Any:
+    setting = SETTINGS[path]
+    try:
+        return setting.read(one.value)
+    except msgspec.ValidationError:
+        problems.append(f"{path} ({one.origin}): {_shown(one.value)} is not {setting.allowed}")
+        return setting.default
+
+
+def _clashes(values: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with values that are right each for itself."""
+    tree = tree_of(values)
+    ports = [path for path in _PORTS if values[path] and (path != "doors.gpushare.port" or tree.doors.gpushare.enabled)]
+    for one, other in combinations(ports, 2):
+        if values[one] == values[other]:
+            yield f"{one} and {other} are both {values[one]}: each door needs a port of its own"
+    for check in (meaning.control_settings, meaning.dialects):
+        try:
+            check(tree)
+        except BadConfig as error:
+            yield str(error)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

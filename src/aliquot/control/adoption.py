@@ -1,0 +1,104 @@
+"""Adoption: entering into the ledger what bound pods hold, as they and their nodes tell it."""
+
+from dataclasses import replace
+
+import structlog
+
+from aliquot.control.tally import Tally
+from aliquot.dialects import Dialects, Holding, holding_of
+from aliquot.engine import judge
+from aliquot.errors import AliquotError
+from aliquot.ledger import Owner, State
+from aliquot.model import Part, Pod, charges
+from aliquot.model.records import PLACEMENT
+
+_log = structlog.get_logger()
+
+
+class Adoption:
+    def __init__(self, tally: Tally, dialects: Dialects) -> None:
+        self._tally = tally
+        self._ledger = tally.ledger
+        self._dialects = dialects
+        self.provisional: set[str] = set()
+        """Pods that an original placed: until it has handed their cards over, it may correct its record."""
+        self.unplaced: dict[str, Pod] = {}
+        """Pods on nodes with cards of which nothing says which cards they have, by UID."""
+
+    def see(self, pod: Pod) -> None:
+        """A bound pod as it is now. It holds something on its node alone."""
+        uid, node = pod.metadata.uid, pod.spec.node_name
+        self.unplaced.pop(uid, None)
+        if not self._is_at_home(pod):
+            self._adopt(pod)
+        for claimed in self._ledger.nodes_of(uid) - {node}:
+            self._tally.release(uid, claimed)
+
+    def forget(self, uid: str) -> None:
+        self.provisional.discard(uid)
+        self.unplaced.pop(uid, None)
+        self._tally.release(uid)
+
+    def _is_at_home(self, pod: Pod) -> bool:
+        """Whether what a bound pod holds is settled: on cards that its node has. Then its record is not read again, so
+        a user who rewrites it gains nothing."""
+        entry = self._ledger.entry(pod.metadata.uid, pod.spec.node_name)
+        if entry is None or entry.state is not State.BOUND or not entry.placement.containers:
+            return False
+        if pod.metadata.uid in self.provisional:
+            return False
+        return entry.charges.keys() <= self._tally.cards(pod.spec.node_name).by_uuid.keys()
+
+    def _adopt(self, pod: Pod) -> None:
+        uid, node = pod.metadata.uid, pod.spec.node_name
+        holding = self._holding(pod)
+        if holding is None:
+            return
+        held = self._ledger.entry(uid, node)
+        if holding.doubt and not holding.placement.containers and held is not None and held.placement.containers:
+            self._ledger.confirm(uid, node)
+            return  # a card went away under the pod: what it held before is known, and stays
+        if holding.doubt and held is None:
+            _log.error(
+                "a pod has a card, but which? charged on all it may be", pod=pod.key, node=node, why=holding.doubt
+            )
+        self._note_if_provisional(pod, holding.placement.dialect)
+        self._tally.adopt(_owner(pod), holding.placement, holding.charges)
+
+    def _holding(self, pod: Pod) -> Holding | None:
+        """What there is to enter; nothing without cards: they may come, and then the pod is seen again."""
+        uid, cards = pod.metadata.uid, self._tally.cards(pod.spec.node_name)
+        if not cards.gpus:
+            return None
+        try:
+            holding = holding_of(pod, cards, self._dialects)
+        except AliquotError as error:
+            _log.warning("a bound GPU pod is not placed", pod=pod.key, node=cards.node, why=str(error))
+            self.unplaced[uid] = pod
+            return None
+        if holding is not None and holding.unnamed:
+            self.unplaced[uid] = pod
+            return self._any_cards(pod, holding)
+        return holding
+
+    def _note_if_provisional(self, pod: Pod, dialect: str) -> None:
+        if PLACEMENT in pod.metadata.annotations or self._dialects[dialect].handed_over(pod):
+            self.provisional.discard(pod.metadata.uid)
+        else:
+            self.provisional.add(pod.metadata.uid)
+
+    def _any_cards(self, pod: Pod, holding: Holding) -> Holding:
+        """A pod that got whole cards from kubelet, which alone knows which: as many empty ones count as its."""
+        node, dialect = pod.spec.node_name, self._dialects[holding.placement.dialect]
+        request = dialect.held(pod)
+        held = self._ledger.entry(pod.metadata.uid, node)
+        known = held is not None and bool(held.placement.containers)
+        placement = held.placement if held and known else judge(self._tally.fleet, request).placement(node)
+        if placement is None:
+            everything = {gpu.uuid: Part(whole=True).on(gpu, 1) for gpu in self._tally.cards(node).gpus}
+            return replace(holding, charges=everything, doubt=f"{holding.unnamed} cards are not free")
+        return Holding(placement, charges(placement, request))
+
+
+def _owner(pod: Pod) -> Owner:
+    return Owner(pod.metadata.uid, pod.key, pod.spec.priority or 0)

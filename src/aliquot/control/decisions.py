@@ -1,0 +1,157 @@
+"""The decision log: what the books were told and what they decided, written down so that it can be replayed.
+
+A thread of its own encodes and writes, so that a slow disk holds up no decision. What cannot be written is lost and
+said so; the log then goes on in a new file, which begins with all that the books know, and is whole again.
+"""
+
+import threading
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from queue import SimpleQueue
+from types import TracebackType
+from typing import BinaryIO, Self
+
+import msgspec
+import structlog
+
+import aliquot
+from aliquot.clock import Clock, SystemClock
+from aliquot.control.books import Books
+from aliquot.control.happenings import Happening, Snapshot
+from aliquot.control.log_format import VERSION, Header, Line, opening
+from aliquot.errors import BadConfig
+
+_log = structlog.get_logger()
+
+_MB = 1_000_000
+_MOST_WAITING = 100_000
+"""Happenings that may wait for the disk; beyond, they are left out until a new file is begun."""
+_SECONDS_BETWEEN_FILES = 10.0
+"""However small a file may be: its beginning costs a walk over all that the books know."""
+
+
+class DecisionLog:
+    """`with DecisionLog(...)` records what happens to the books. Two files at most: the one being written, and the one
+    before it, with `.1` at the end of its name."""
+
+    def __init__(self, path: Path, books: Books, *, most_mb: int = 64, clock: Clock | None = None) -> None:
+        self._path = path
+        self._books = books
+        self._most_bytes = most_mb * _MB
+        self._clock = clock or SystemClock()
+        prefixes = {dialect.name: dialect.prefix for dialect in books.dialects.values()}
+        self._header = Header(VERSION, aliquot.__version__, prefixes)
+        self._waiting: SimpleQueue[tuple[int, Happening | Snapshot] | None] = SimpleQueue()
+        self._writer = threading.Thread(target=self._write_all, name="decision-log", daemon=True)
+        self._needs_new_file = threading.Event()
+        self._last_began = 0.0
+        self._has_gap = False
+
+    def __enter__(self) -> Self:
+        """Raises BadConfig if the file cannot be written."""
+        try:
+            self._path.open("ab").close()
+        except OSError as error:
+            raise BadConfig(f"decisionLog.file: {self._path} cannot be written: {error.strerror}") from error
+        self._writer.start()
+        self.begin_file()
+        self._books.recorder = self
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._books.recorder = None
+        self._waiting.put(None)
+        self._writer.join()
+
+    @property
+    def waiting(self) -> int:
+        """How much is still to be written."""
+        return self._waiting.qsize()
+
+    # -- in the thread of the books
+
+    def record(self, happening: Happening) -> None:
+        if not self._has_gap:
+            self._waiting.put((self._clock.wall_ns(), happening))
+        if self._waiting.qsize() > _MOST_WAITING and not self._has_gap:
+            _log.error("the disk is too slow for the decision log, leaving some out", file=str(self._path))
+            self._has_gap = True
+            self._needs_new_file.set()
+        if self._needs_new_file.is_set() and self._may_begin():
+            self.begin_file()
+
+    def begin_file(self) -> None:
+        """Go on in a new file. What the books know now stands at its beginning, so nothing may have happened since that
+        was not recorded."""
+        self._needs_new_file.clear()
+        self._has_gap = False
+        self._last_began = self._clock.monotonic()
+        self._waiting.put((self._clock.wall_ns(), self._books.snapshot()))
+
+    def _may_begin(self) -> bool:
+        is_time = self._clock.monotonic() - self._last_began >= _SECONDS_BETWEEN_FILES
+        return is_time and self._waiting.qsize() < _MOST_WAITING // 2
+
+    # -- in the writing thread
+
+    def _write_all(self) -> None:
+        file = _File(self._path, self._most_bytes)
+        while (item := self._waiting.get()) is not None:
+            at, told = item
+            try:
+                if isinstance(told, Snapshot):
+                    file.begin(Line(at, line) for line in opening(self._header, told))
+                else:
+                    file.write(Line(at, told))
+                if self._waiting.empty():
+                    file.flush()
+            except OSError as error:
+                _log.error("cannot write the decision log", file=str(self._path), error=str(error))
+                file.give_up()
+            if file.is_done:
+                self._needs_new_file.set()
+        file.give_up()
+
+
+class _File:
+    """The file that is being written. After `give_up` nothing is written until the next is begun."""
+
+    def __init__(self, path: Path, most_bytes: int) -> None:
+        self._path = path
+        self._most_bytes = most_bytes
+        self._open: BinaryIO | None = None
+        self._began_with = 0
+        self._size = 0
+
+    @property
+    def is_done(self) -> bool:
+        """Full, or given up. What a file begins with does not count: it may be more than a file is to hold."""
+        return self._open is None or self._size - self._began_with > self._most_bytes
+
+    def begin(self, lines: Iterable[Line]) -> None:
+        self.give_up()
+        if self._path.exists() and self._path.stat().st_size:
+            self._path.replace(f"{self._path}.1")
+        self._open, self._size = self._path.open("wb"), 0
+        for line in lines:
+            self.write(line)
+        self._began_with = self._size
+
+    def write(self, line: Line) -> None:
+        if self._open is not None:
+            text = msgspec.json.encode(line) + b"\n"
+            self._open.write(text)
+            self._size += len(text)
+
+    def flush(self) -> None:
+        if self._open is not None:
+            self._open.flush()
+
+    def give_up(self) -> None:
+        if self._open is not None:
+            file, self._open = self._open, None
+            with suppress(OSError):  # what is still to be written may not fit any more
+                file.close()

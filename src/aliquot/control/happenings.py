@@ -1,0 +1,121 @@
+"""What happens to the books: all that they are told and asked, as values that can be written down and done again.
+
+The books are a function of these, in their order: no time, no chance and no other state goes into a decision.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+import msgspec
+
+from aliquot.engine import Judgement
+from aliquot.ledger import Entry
+from aliquot.model import Node, NodeGpus, Placement, Pod, Request
+
+
+class _Happening(msgspec.Struct, frozen=True, tag_field="what", omit_defaults=True):
+    pass
+
+
+class NodeSeen(_Happening, frozen=True, tag="node seen"):
+    node: Node
+
+
+class NodeLost(_Happening, frozen=True, tag="node lost"):
+    node: str
+
+
+class PodSeen(_Happening, frozen=True, tag="pod seen"):
+    pod: Pod
+
+
+class PodForgotten(_Happening, frozen=True, tag="pod forgotten"):
+    uid: str
+
+
+class Expired(_Happening, frozen=True, tag="expired"):
+    now: float
+
+
+class QuotasRead(_Happening, frozen=True, tag="quotas read"):
+    text: str | None
+
+
+class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where a pod was to go, if anywhere; how many nodes would have done, and how many were refused for which
+    reason."""
+
+    fits: int
+    placement: Placement | None = None
+    refused: Mapping[str, int] = {}
+
+
+class Decided(_Happening, frozen=True, tag="decided"):
+    request: Request
+    gpu_policy: str
+    node_policy: str
+    verdict: Verdict
+
+
+class Claimed(_Happening, frozen=True, tag="claimed"):
+    """`until` is None for a claim that does not expire; `refused` says why it was not made."""
+
+    request: Request
+    placement: Placement
+    until: float | None = None
+    refused: str = ""
+
+
+class Confirmed(_Happening, frozen=True, tag="confirmed"):
+    uid: str
+    node: str
+
+
+class Dropped(_Happening, frozen=True, tag="dropped"):
+    uid: str
+    node: str
+
+
+class Recounted(_Happening, frozen=True, tag="recounted"):
+    """Without a node: what namespaces use."""
+
+    node: str = ""
+
+
+Happening: TypeAlias = (
+    NodeSeen
+    | NodeLost
+    | PodSeen
+    | PodForgotten
+    | Expired
+    | QuotasRead
+    | Decided
+    | Claimed
+    | Confirmed
+    | Dropped
+    | Recounted
+)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All that the books know at one moment; what follows can be done again on top of it."""
+
+    cards: Sequence[NodeGpus]
+    entries: Sequence[Entry]
+    provisional: frozenset[str]
+    quotas: str | None
+
+
+class Recorder(Protocol):
+    def record(self, happening: Happening) -> None:
+        """Called after the books have changed, and never in the midst of a change. Must not call the books."""
+
+
+def verdict_of(judgement: Judgement) -> Verdict:
+    node = judgement.best()
+    refused = Counter(reason.value for reason in judgement.refusals(judgement.fleet.columns).values())
+    placement = judgement.placement(node) if node is not None else None
+    return Verdict(int(judgement.fits.sum()), placement, dict(sorted(refused.items())))

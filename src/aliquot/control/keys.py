@@ -1,0 +1,21 @@
+"""What we write on a pod that we place: our record and term, and beside it what the dialect's original writes."""
+
+from collections.abc import Mapping
+
+from aliquot.control.books import Books
+from aliquot.control.term import NEVER
+from aliquot.dialects import Demand
+from aliquot.model import Placement, Pod
+from aliquot.model.records import EPOCH, PLACEMENT, write_placement
+
+
+def keys_of(
+    pod: Pod, demand: Demand, placement: Placement, books: Books, *, epoch: int, now_ns: int
+) -> dict[str, Mapping[str, str]]:
+    """The annotations and labels, as they stand in metadata."""
+    dialect, cards = demand.dialect, books.cards(placement.node)
+    own = dialect.annotations(pod, demand.request, placement, cards, now_ns)
+    labels = dialect.labels(pod, demand.request, placement, cards)
+    term = {} if epoch == NEVER else {EPOCH: str(epoch)}
+    annotations = {PLACEMENT: write_placement(placement), **term, **own}
+    return {"annotations": annotations} | ({"labels": labels} if labels else {})

@@ -1,0 +1,63 @@
+"""Labels that a Binding did not bring: Kubernetes copies them from it since 1.35 only; before, they are added later."""
+
+from collections.abc import Callable, Mapping
+from typing import NoReturn
+
+import structlog
+
+from aliquot.clock import Clock
+from aliquot.control.books import Books
+from aliquot.control.leadership import Leadership
+from aliquot.dialects import Dialect
+from aliquot.errors import BadDemand
+from aliquot.kube import PODS, Client, Informer, KubeError
+from aliquot.ledger import Entry
+from aliquot.model import Pod
+from aliquot.model.records import PLACEMENT
+
+_log = structlog.get_logger()
+
+
+class Labeller:
+    """The holder of the Lease adds them, in one patch a pod. Nothing of ours reads them."""
+
+    def __init__(self, client: Client, books: Books, pods: Informer[Pod], leadership: Leadership, clock: Clock) -> None:
+        self._client = client
+        self._books = books
+        self._pods = pods
+        self._leadership = leadership
+        self._clock = clock
+
+    async def run(self, seconds: Callable[[], float]) -> NoReturn:
+        while True:
+            await self._clock.sleep(seconds())
+            await self.look()
+
+    async def look(self) -> None:
+        """Add whatever is missing. One pass."""
+        labelled = {own.name for own in self._books.dialects.values() if type(own).labels is not Dialect.labels}
+        for entry in self._books.ledger.all():
+            pod = self._pods.with_uid(entry.uid) if entry.placement.dialect in labelled else None
+            if pod is not None and self._leadership.may_commit and (labels := self._missing(pod, entry)):
+                await self._add(pod, labels)
+
+    def _missing(self, pod: Pod, entry: Entry) -> Mapping[str, str]:
+        """On a pod that we have placed, and that is still there."""
+        is_ours = pod.spec.node_name == entry.node and PLACEMENT in pod.metadata.annotations
+        if not is_ours or pod.ended or pod.metadata.deletion_timestamp or not entry.placement.containers:
+            return {}
+        dialect = self._books.dialects[entry.placement.dialect]
+        try:
+            labels = dialect.labels(pod, dialect.held(pod), entry.placement, self._books.cards(entry.node))
+        except BadDemand:
+            return {}
+        return {key: value for key, value in labels.items() if pod.metadata.labels.get(key) != value}
+
+    async def _add(self, pod: Pod, labels: Mapping[str, str]) -> None:
+        meta = pod.metadata
+        try:
+            await self._client.patch(
+                PODS, meta.name, {"metadata": {"labels": labels}}, namespace=meta.namespace, uid=meta.uid
+            )
+        except KubeError as error:
+            _log.warning("cannot add a pod's labels", pod=pod.key, error=str(error))

@@ -1,0 +1,237 @@
+"""Late placement: for pods that another scheduler has bound before they had a placement.
+
+Doors without a bind verb cannot write one. The holder of the Lease sees `nodeName`, fits the pod on that node, and
+patches the placement onto it; the agent waits for that. On the way a filter may have kept the part for the pod.
+
+Every original writes its own record before it binds, so a bound pod without any was handled by none of them.
+"""
+
+import asyncio
+from collections.abc import Callable
+from math import inf
+from typing import NoReturn
+
+import structlog
+
+from aliquot import metrics
+from aliquot.clock import Clock
+from aliquot.control.books import Books
+from aliquot.control.keys import keys_of
+from aliquot.control.leadership import Leadership
+from aliquot.control.settings import ControlSettings
+from aliquot.control.telling import Teller
+from aliquot.control.term import is_stale
+from aliquot.dialects import Demand, Dialect
+from aliquot.dialects.reading import SERVES
+from aliquot.engine import needs_text
+from aliquot.errors import BadDemand, BadRecord, NoRoom, NotLeading
+from aliquot.kube import PODS, ApiError, Client, KubeError, NotFound, NotSent
+from aliquot.model import Node, Placement, Pod
+from aliquot.model.records import INVENTORY, PLACEMENT
+
+_log = structlog.get_logger()
+_EACH_SECONDS = 1.0
+_AT_ONCE = 8
+_LONGEST_MESSAGE = 1000
+"""An event takes 1,024 letters."""
+
+
+class LatePlacer:
+    """`node_called` finds a node as the mirror has it. A pod for which there is no room is failed only when there was
+    none for `late_seconds`: what frees it may be on its way to us."""
+
+    def __init__(
+        self,
+        client: Client,
+        books: Books,
+        node_called: Callable[[str], Node | None],
+        leadership: Leadership,
+        teller: Teller,
+        clock: Clock,
+        settings: ControlSettings,
+    ) -> None:
+        self._client = client
+        self._books = books
+        self._node_called = node_called
+        self._leadership = leadership
+        self._teller = teller
+        self._clock = clock
+        self.settings = settings
+        self._open: dict[tuple[str, str], float] = {}
+        """Since when the fate of a pod's patch is unknown."""
+        self._crowded_out: dict[str, float] = {}
+        """Since when there is no room for a pod."""
+        self._left_alone: set[str] = set()
+
+    async def run(self) -> NoReturn:
+        while True:
+            await self.look()
+            await self._clock.sleep(_EACH_SECONDS)
+
+    async def look(self) -> None:
+        """Place whoever waits for it, and look after what was left open. One pass."""
+        self._books.expire(self._clock.monotonic())
+        await self._settle()
+        waiting = list(self._books.unplaced.values())
+        self._forget_others({pod.metadata.uid for pod in waiting})
+        at_once = asyncio.Semaphore(_AT_ONCE)
+
+        async def place(pod: Pod) -> None:
+            async with at_once:
+                await self._look_at(pod)
+
+        if waiting and self._leadership.may_commit:
+            await asyncio.gather(*map(place, waiting))
+
+    def is_open(self, uid: str, node: str) -> bool:
+        """Whether a placement of this pod is under way, or its fate unknown."""
+        return (uid, node) in self._open
+
+    # -- for doors without a bind verb
+
+    def hold(self, pod: Pod, node: str, seconds: float) -> Placement:
+        """Keep the part that a pod would get on a node, for so long; asking again keeps it longer, and on another node
+        moves it there. Raises NoRoom, BadDemand and NotLeading."""
+        self._leadership.require()
+        uid, ledger = pod.metadata.uid, self._books.ledger
+        demand = self._books.demand_of(pod)
+        if demand is None:
+            return Placement(node, "", {})
+        for other in ledger.nodes_of(uid) - {node}:
+            kept = ledger.entry(uid, other)
+            if kept is not None and kept.until < inf:
+                self._books.drop_claim(uid, other)
+        held = ledger.entry(uid, node)
+        if held is not None and held.until == inf:
+            return held.placement
+        placement = held.placement if held is not None else self._fitted(demand, node)
+        return self._books.claim(demand.request, placement, until=self._clock.monotonic() + seconds).placement
+
+    # -- one pod
+
+    async def _look_at(self, pod: Pod) -> None:
+        if self._books.unplaced.get(pod.metadata.uid) is not pod:
+            return  # it was seen anew while others were placed
+        try:
+            demand = self._demand(pod)
+            if demand is not None:
+                await self._place(pod, demand)
+        except BadDemand as error:
+            self._leave_alone(pod, str(error))
+        except NotLeading:
+            return
+        except NoRoom:
+            await self._has_no_room(pod)
+        except KubeError as error:
+            _log.warning("a bound pod could not be placed yet", pod=pod.key, node=pod.spec.node_name, why=str(error))
+
+    def _demand(self, pod: Pod) -> Demand | None:
+        """What to place late; None for a pod that has got its cards in whatever way, or is none of ours. Raises
+        BadDemand."""
+        node, demand = self._node_called(pod.spec.node_name), self._books.demand_of(pod)
+        has_begun = pod.started or pod.metadata.deletion_timestamp is not None
+        if node is None or demand is None or has_begun or PLACEMENT in pod.metadata.annotations:
+            return None
+        why = self._why_not_ours(pod, node, demand.dialect)
+        if why:
+            self._leave_alone(pod, why)
+        return None if why else demand
+
+    def _why_not_ours(self, pod: Pod, node: Node, dialect: Dialect) -> str:
+        cards, label = self._books.cards(node.key), node.metadata.labels.get(f"{SERVES}{dialect.name}")
+        if INVENTORY not in node.metadata.annotations:
+            return "its node has no inventory of ours: another agent hands cards over there"
+        if not cards.serves(dialect.name) or not (dialect.names_cards or label == "true"):
+            return f"our agent does not serve {dialect.name} on its node"
+        try:
+            written = dialect.read_back(pod, cards)
+        except BadRecord as error:
+            return f"an original has placed it, but where? {error}"
+        return "" if written is None else "an original has placed it"
+
+    def _leave_alone(self, pod: Pod, why: str) -> None:
+        if pod.metadata.uid not in self._left_alone:
+            self._left_alone.add(pod.metadata.uid)
+            _log.warning("a bound pod without a placement is left alone", pod=pod.key, node=pod.spec.node_name, why=why)
+
+    async def _place(self, pod: Pod, demand: Demand) -> None:
+        uid, node, epoch = pod.metadata.uid, pod.spec.node_name, self._leadership.require()
+        held = self._books.ledger.entry(uid, node)
+        placement = held.placement if held and held.placement.containers else self._fitted(demand, node)
+        self._books.claim(demand.request, placement)
+        keys = keys_of(pod, demand, placement, self._books, epoch=epoch, now_ns=self._clock.wall_ns())
+        was_open = (uid, node) in self._open
+        self._open.setdefault((uid, node), self._clock.monotonic())
+        try:
+            placed = await self._client.patch(
+                PODS, pod.metadata.name, {"metadata": keys}, namespace=pod.metadata.namespace, uid=uid
+            )
+        except (ApiError, NotSent) as error:
+            if not was_open:  # otherwise an earlier patch may have been made
+                del self._open[uid, node]
+                self._books.drop_claim(uid, node)
+            metrics.LATE.labels("refused").inc()
+            if is_stale(error):
+                self._leadership.depose()
+            raise
+        except BaseException:
+            metrics.LATE.labels("unknown").inc()
+            raise
+        self._open.pop((uid, node), None)
+        self._crowded_out.pop(uid, None)
+        if self._books.ledger.nodes_of(uid):  # it has not gone while we asked
+            self._books.see_pod(placed)
+        metrics.LATE.labels("placed").inc()
+        _log.info("placed late", pod=pod.key, node=node, cards=sorted({part.uuid for part in placement.slices()}))
+
+    def _fitted(self, demand: Demand, node: str) -> Placement:
+        judgement = self._books.judge(demand)
+        placement = judgement.placement(node)
+        if placement is None:
+            reason = judgement.refusal(node)
+            assert reason is not None, "a node without a placement has a reason"
+            raise NoRoom(demand.dialect.words(reason))
+        return placement
+
+    async def _has_no_room(self, pod: Pod) -> None:
+        now, node, demand = self._clock.monotonic(), pod.spec.node_name, self._books.demand_of(pod)
+        since = self._crowded_out.setdefault(pod.metadata.uid, now)
+        if demand is None or now - since < self.settings.late_seconds:
+            return
+        lines = self._books.explain_node(demand, node).text().splitlines()
+        why = "; ".join(line.strip() for line in lines)
+        metrics.LATE.labels("no_room").inc()
+        _log.warning("a bound pod has no room and fails", pod=pod.key, node=node, why=why)
+        await self._teller.has_no_room(pod, f"asked {needs_text(demand.request)}: {why}"[:_LONGEST_MESSAGE])
+
+    # -- what was left open
+
+    async def _settle(self) -> None:
+        """A patch of unknown fate keeps its claim until the pod is seen with it or gone, or until the API server can no
+        longer act on it and shows the pod without."""
+        now = self._clock.monotonic()
+        for (uid, node), since in list(self._open.items()):
+            pod = self._books.unplaced.get(uid)
+            if pod is None:
+                del self._open[uid, node]
+            elif now - since >= self.settings.act_limit and not self._leadership.may_commit:
+                await self._ask(pod, node)
+
+    async def _ask(self, pod: Pod, node: str) -> None:
+        meta = pod.metadata
+        try:
+            now = await self._client.get(PODS, meta.name, meta.namespace)
+        except NotFound:
+            now = None
+        except KubeError as error:
+            _log.warning("cannot learn the fate of a late placement, its claim stays", pod=pod.key, error=str(error))
+            return
+        del self._open[meta.uid, node]
+        if now is not None and now.metadata.uid == meta.uid and PLACEMENT in now.metadata.annotations:
+            self._books.see_pod(now)
+        else:
+            self._books.drop_claim(meta.uid, node)
+
+    def _forget_others(self, waiting: set[str]) -> None:
+        self._left_alone &= waiting
+        self._crowded_out = {uid: since for uid, since in self._crowded_out.items() if uid in waiting}

@@ -1,0 +1,143 @@
+"""Doing again what a decision log tells: the same books, asked the same questions, must give the same answers."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from math import inf
+
+from aliquot.control.books import Books
+from aliquot.control.happenings import (
+    Claimed,
+    Confirmed,
+    Decided,
+    Dropped,
+    Expired,
+    Happening,
+    NodeLost,
+    NodeSeen,
+    PodForgotten,
+    PodSeen,
+    QuotasRead,
+    Recounted,
+    Snapshot,
+    Verdict,
+    verdict_of,
+)
+from aliquot.control.log_format import Begun, Cards, Header, Held, Line, entry_of
+from aliquot.dialects import Demand, Dialects, make_dialects
+from aliquot.engine import Judgement
+from aliquot.errors import BadConfig, NoRoom
+from aliquot.ledger import Entry
+from aliquot.model import NodeGpus, Placement, Request
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the books answered, once then and once again now: a verdict, a placement on one node, or a refusal."""
+
+    verdict: Verdict | None = None
+    placement: Placement | None = None
+    refused: str = ""
+
+
+@dataclass(frozen=True)
+class Difference:
+    line: int
+    at: int
+    pod: str
+    then: Answer
+    now: Answer
+
+
+class Replay:
+    """Feed it the lines of one file, in order. After the first difference the books are no longer those of then."""
+
+    def __init__(self) -> None:
+        self.books = Books()
+        self.decisions = 0
+        self.difference: Difference | None = None
+        self._cards: list[NodeGpus] = []
+        self._entries: list[Entry] = []
+        self._provisional: set[str] = set()
+        self._judgement: Judgement | None = None
+
+    def feed(self, lines: Iterable[tuple[int, Line]]) -> None:
+        """All lines, or up to the first difference. Raises BadConfig if a dialect of then is not here now."""
+        for number, line in lines:
+            self.take(number, line)
+            if self.difference is not None:
+                return
+
+    def take(self, number: int, line: Line) -> None:
+        match line.told:
+            case Header(prefixes=prefixes):
+                self.books = Books(_dialects(prefixes))
+            case Cards(cards=cards):
+                self._cards.append(cards)
+            case Held() as held:
+                self._entries.append(entry_of(held))
+                self._provisional |= {held.owner.uid} if held.provisional else set()
+            case Begun(quotas=quotas):
+                self.books.restore(Snapshot(self._cards, self._entries, frozenset(self._provisional), quotas))
+            case Decided() as decided:
+                self._decide(number, line.at, decided)
+            case Claimed() as claimed:
+                self._claim(number, line.at, claimed)
+            case happening:
+                self._judgement = None
+                _do(self.books, happening)
+
+    def _decide(self, number: int, at: int, decided: Decided) -> None:
+        self.decisions += 1
+        # which policies a dialect has by default was set by the configuration of then
+        wishes = decided.request.wishes
+        wishes = replace(wishes, gpu_policy=decided.gpu_policy, node_policy=decided.node_policy)
+        request = replace(decided.request, wishes=wishes)
+        self._judgement = self.books.judge(Demand(self.books.dialects[request.dialect], request))
+        self._compare(number, at, request, Answer(decided.verdict), Answer(verdict_of(self._judgement)))
+
+    def _claim(self, number: int, at: int, claimed: Claimed) -> None:
+        """A claim that follows its decision must be for the place which that decision found on the claim's node."""
+        judgement, self._judgement = self._judgement, None
+        placement = claimed.placement
+        if judgement is not None and judgement.request.uid == claimed.request.uid:
+            placement = judgement.placement(placement.node) or Placement(placement.node, placement.dialect, {})
+        refused = ""
+        try:
+            self.books.claim(claimed.request, claimed.placement, until=inf if claimed.until is None else claimed.until)
+        except NoRoom as error:
+            refused = str(error)
+        then = Answer(placement=claimed.placement, refused=claimed.refused)
+        self._compare(number, at, claimed.request, then, Answer(placement=placement, refused=refused))
+
+    def _compare(self, number: int, at: int, request: Request, then: Answer, now: Answer) -> None:
+        if then != now and self.difference is None:
+            self.difference = Difference(number, at, request.pod, then, now)
+
+
+def _dialects(prefixes: dict[str, str]) -> Dialects:
+    dialects = make_dialects()
+    if unknown := sorted(prefixes.keys() - dialects.keys()):
+        raise BadConfig(f"the log was written with dialects that are not installed here: {', '.join(unknown)}")
+    return make_dialects(prefixes)
+
+
+def _do(books: Books, happening: Happening) -> None:
+    match happening:
+        case NodeSeen(node=node):
+            books.see_node(node)
+        case NodeLost(node=name):
+            books.lose_node(name)
+        case PodSeen(pod=pod):
+            books.see_pod(pod)
+        case PodForgotten(uid=uid):
+            books.forget_pod(uid)
+        case Expired(now=now):
+            books.expire(now)
+        case QuotasRead(text=text):
+            books.read_quotas(text)
+        case Confirmed(uid=uid, node=name):
+            books.confirm(uid, name)
+        case Dropped(uid=uid, node=name):
+            books.release(uid, name)
+        case Recounted(node=name):
+            books.recount(name)

@@ -1,0 +1,73 @@
+"""Passing calls on: any replica can be asked, the holder of the Lease decides."""
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+import aiohttp
+import structlog
+
+from aliquot import metrics
+from aliquot.control import ControlPlane, Role
+from aliquot.doors import asgi
+
+_log = structlog.get_logger()
+
+_MARK = "X-Aliquot-Forwarded"
+_SECONDS = 4.5
+"""Below the 5 s that kube-scheduler waits for an extender by default, so that it hears our words and not its own."""
+_REACH_SECONDS = 1.0
+
+
+class Forwarder:
+    """`async with` it; every wrapped handler then answers for the holder."""
+
+    def __init__(self, plane: ControlPlane, *, seconds: float = _SECONDS) -> None:
+        self._plane = plane
+        self._limit = aiohttp.ClientTimeout(total=seconds, sock_connect=_REACH_SECONDS)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession(timeout=self._limit, connector=aiohttp.TCPConnector(limit=0))
+        return self
+
+    async def __aexit__(
+        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    def to_holder(
+        self, door: str, verb: str, handler: asgi.Handler, fault: Callable[[str], asgi.Answer]
+    ) -> asgi.Handler:
+        """A handler that answers itself only where that is ours to do; `fault` puts a trouble into the door's words."""
+
+        async def answer(call: asgi.Call) -> asgi.Answer:
+            if self._plane.leadership.role is not Role.FOLLOWING:
+                return await handler(call)
+            passed = await self._pass_on(door, call)
+            outcome = "failed" if isinstance(passed, str) else "answered"
+            metrics.FORWARDED.labels(verb, outcome).inc()
+            return fault(passed) if isinstance(passed, str) else passed
+
+        return answer
+
+    async def _pass_on(self, door: str, call: asgi.Call) -> asgi.Answer | str:
+        """The holder's answer, or why there is none."""
+        leadership = self._plane.leadership
+        if why := leadership.no_holder():
+            return why
+        if _MARK.lower().encode() in call.headers:
+            return f"another server took this one for the Lease's holder, which is {leadership.holder}"
+        url = leadership.doors.get(door, "")
+        if not url:
+            return f"{leadership.holder}, which holds the Lease, has no {door} door"
+        assert self._session is not None, "only an entered forwarder forwards"
+        try:
+            headers = {_MARK: "1", "Content-Type": "application/json"}
+            async with self._session.post(url + call.path, data=call.body, headers=headers) as response:
+                content = response.headers.get("Content-Type", "application/json").encode()
+                return asgi.Answer(await response.read(), response.status, content)
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            text = str(error) or "no answer in time"
+            return f"{leadership.holder}, which holds the Lease, did not answer at {url}: {text}"

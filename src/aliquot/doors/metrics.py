@@ -1,0 +1,47 @@
+"""/metrics: what was counted, and the control plane's state at this moment."""
+
+from collections.abc import Mapping
+
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+
+import aliquot
+from aliquot import metrics
+from aliquot.clock import Clock
+from aliquot.control import ControlPlane, Role
+from aliquot.doors import asgi
+
+
+def routes(plane: ControlPlane) -> Mapping[tuple[str, str], asgi.Handler]:
+    metrics.BUILD.info({"version": aliquot.__version__})
+
+    async def show(_: asgi.Call) -> asgi.Answer:
+        _read(plane)
+        return asgi.Answer(generate_latest(metrics.REGISTRY), content_type=CONTENT_TYPE_PLAIN_0_0_4.encode())
+
+    return {("GET", "/metrics"): show}
+
+
+def timed(verb: str, handler: asgi.Handler, clock: Clock) -> asgi.Handler:
+    """A handler whose answers are timed."""
+    seconds = metrics.DECISION_SECONDS.labels(verb)
+
+    async def answer(call: asgi.Call) -> asgi.Answer:
+        began = clock.monotonic()
+        try:
+            return await handler(call)
+        finally:
+            seconds.observe(clock.monotonic() - began)
+
+    return answer
+
+
+def _read(plane: ControlPlane) -> None:
+    role = plane.leadership.role
+    for one in Role:
+        metrics.ROLE.labels(one.value).set(one is role)
+    metrics.EPOCH.set(plane.leadership.epoch)
+    metrics.READY.set(not plane.not_ready())
+    for kind, mirror in (("nodes", plane.nodes), ("pods", plane.pods)):
+        metrics.MIRROR_OBJECTS.labels(kind).set(len(mirror.all()))
+        metrics.MIRROR_SYNCED.labels(kind).set(not mirror.trouble)
+        metrics.MIRROR_SILENCE.labels(kind).set(plane.clock.monotonic() - mirror.heard_at)

@@ -1,0 +1,111 @@
+"""The admission policies of Aliquot, in Python.
+
+This server evaluates no CEL. It knows three ValidatingAdmissionPolicies by name, enforces them while they and their
+bindings are stored, reads the tables, the matched resources, the parameters and the actions from the stored objects,
+and does itself what their expressions say. A policy by any other name is stored and never asked.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import structlog
+
+from aliquot.embedded.api.identity import User
+from aliquot.embedded.api.objects import Object, dig, text_at
+from aliquot.embedded.api.policies import RULES, Asked
+from aliquot.embedded.api.resources import CONFIG_MAPS, POLICIES, POLICY_BINDINGS, Resource
+from aliquot.embedded.api.statuses import PolicyRefusal
+from aliquot.embedded.api.store import Store
+from aliquot.errors import BadRecord
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A write that is about to be made."""
+
+    operation: str
+    resource: Resource
+    part: str = ""
+    new: Object | None = None
+    old: Object | None = None
+
+    @property
+    def name(self) -> str:
+        return text_at(self.new or self.old, "metadata", "name")
+
+    @property
+    def whole_resource(self) -> str:
+        return f"{self.resource.plural}/{self.part}" if self.part else self.resource.plural
+
+
+class Admission:
+    """Called with a change in one user's name; raises PolicyRefusal."""
+
+    def __init__(self, store: Store, user: User, warn: Callable[[str], None]) -> None:
+        self._store = store
+        self._user = user
+        self._warn = warn
+
+    def __call__(self, change: Change) -> None:
+        for name in RULES:
+            policy = self._store.get(POLICIES.collection, ("", name))
+            if policy is None or not _matches(policy.obj, change):
+                continue
+            for binding in self._bindings(name):
+                self._enforce(policy.obj, binding, change)
+
+    def _bindings(self, name: str) -> Iterator[Object]:
+        for held in self._store.snapshot(POLICY_BINDINGS.collection):
+            if text_at(held.obj, "spec", "policyName") == name:
+                yield held.obj
+
+    def _enforce(self, policy: Object, binding: Object, change: Change) -> None:
+        name, bound_by = text_at(policy, "metadata", "name"), text_at(binding, "metadata", "name")
+        reference = dig(binding, "spec", "paramRef") or {}
+        parameters = self._parameters(reference) if dig(policy, "spec", "paramKind") else {}
+        if parameters is None:
+            if reference.get("parameterNotFoundAction") == "Allow":
+                return
+            why = "no params found for policy binding with `Deny` parameterNotFoundAction"
+            raise _refusal(change, name, bound_by, f"failed to configure binding: {why}", "Invalid")
+        asked = Asked(policy, reference, parameters, self._user.name, change.new, change.old)
+        told = _why(asked, RULES[name])
+        if told is None:
+            return
+        actions = dig(binding, "spec", "validationActions") or []
+        if "Audit" in actions:
+            _log.warning("a policy would refuse", policy=name, user=self._user.name, object=change.name, why=told)
+        if "Warn" in actions:
+            self._warn(f"Validation failed for ValidatingAdmissionPolicy '{name}' with binding '{bound_by}': {told}")
+        if "Deny" in actions:
+            raise _refusal(change, name, bound_by, told, text_at(asked.validation, "reason") or "Invalid")
+
+    def _parameters(self, reference: Object) -> Object | None:
+        key = (text_at(reference, "namespace"), text_at(reference, "name"))
+        held = self._store.get(CONFIG_MAPS.collection, key)
+        return None if held is None else held.obj.get("data") or {}
+
+
+def _why(asked: Asked, rule: Callable[[Asked], str | None]) -> str | None:
+    """Why the rule refuses; one that cannot be read refuses, too."""
+    try:
+        return rule(asked)
+    except BadRecord as error:
+        return f"expression cannot be evaluated: {error}"
+
+
+def _matches(policy: Object, change: Change) -> bool:
+    rules = dig(policy, "spec", "matchConstraints", "resourceRules") or ()
+    return any(_covers(rule, change) for rule in rules)
+
+
+def _covers(rule: Object, change: Change) -> bool:
+    is_meant = change.resource.group in rule["apiGroups"] and change.whole_resource in rule["resources"]
+    return is_meant and change.operation in rule["operations"]
+
+
+def _refusal(change: Change, policy: str, binding: str, why: str, reason: str) -> PolicyRefusal:
+    message = f"ValidatingAdmissionPolicy '{policy}' with binding '{binding}' denied request: {why}"
+    return PolicyRefusal(change.resource.group, change.resource.plural, change.name, message, reason)

@@ -1,0 +1,76 @@
+"""Fields that nobody knows are never kept; `fieldValidation` says whether their sender hears of it.
+
+Strict refuses (kubectl's default), Warn answers with a warning (the server's default), Ignore says nothing.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, get_args
+
+import msgspec
+
+from aliquot.embedded.api.objects import Object, text_at
+from aliquot.embedded.api.patches import Patch
+from aliquot.embedded.api.resources import Resource
+from aliquot.embedded.api.schema.table import message_of
+from aliquot.embedded.api.schema.unknown import unknown_fields, without_unknown
+from aliquot.embedded.api.statuses import BadRequest, Invalid, StatusError, Unexplained, invalid, unsupported
+
+Directive = Literal["Strict", "Warn", "Ignore"]
+
+
+class FieldValidation:
+    """Of one request; `warnings` fills while it is read."""
+
+    def __init__(self, resource: Resource, query: Mapping[str, str]) -> None:
+        self.warnings: list[str] = []
+        self._resource = resource
+        self._directive = _directive(query)
+        self._message = message_of(resource.group, resource.version, resource.kind)
+
+    def body(self, obj: Object) -> Object:
+        """A whole object as sent, without what nobody knows. Raises BadRequest."""
+        kind, version = self._resource.kind, self._resource.version
+
+        def refusal(problem: str) -> StatusError:
+            return BadRequest(f'{kind} in version "{version}" cannot be handled as a {kind}: {problem}')
+
+        return self._known(obj, refusal)
+
+    def patch(self, body: Any, patch: Patch) -> Patch:
+        """The patch, which then raises Invalid where it brings in a field that nobody knows."""
+
+        def refusal(problem: str) -> StatusError:
+            return Invalid("", "", "", [invalid("patch", msgspec.json.encode(body).decode(), problem)])
+
+        return lambda current: self._known(patch(current), refusal)
+
+    def apply(self, body: Any) -> None:
+        """An apply patch must be known in all its parts, whatever was asked. Raises Unexplained."""
+        paths = [] if self._message is None else unknown_fields(body, self._message)
+        if paths:
+            kind = f"{self._resource.group}/{self._resource.version}, Kind={self._resource.kind}"
+            listed = ", ".join(f".{path}: field not declared in schema" for path in paths)
+            named = "/".join(text_at(body, "metadata", field) for field in ("namespace", "name"))
+            raise Unexplained(f"failed to create typed patch object ({named}; {kind}): {listed}")
+
+    def _known(self, obj: Object, refusal: Callable[[str], StatusError]) -> Object:
+        paths = [] if self._message is None else unknown_fields(obj, self._message)
+        if not paths or self._message is None:
+            return obj
+        problems = [f'unknown field "{path}"' for path in paths]
+        if self._directive == "Strict":
+            raise refusal(f"strict decoding error: {', '.join(problems)}")
+        if self._directive == "Warn":
+            self.warnings += problems
+        known: Object = without_unknown(obj, self._message)
+        return known
+
+
+def _directive(query: Mapping[str, str]) -> Directive:
+    asked = query.get("fieldValidation") or "Warn"
+    try:
+        directive: Directive = msgspec.convert(asked, Directive)
+    except msgspec.ValidationError:
+        error = unsupported("fieldValidation", asked, get_args(Directive))
+        raise Invalid("meta.k8s.io", "PatchOptions", "", [error]) from None
+    return directive

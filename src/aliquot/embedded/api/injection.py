@@ -1,0 +1,200 @@
+"""Faults on demand: a middleware in front of everything else, with a switch that can be turned at any moment."""
+
+import asyncio
+from asyncio import BaseTransport
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from random import Random
+
+from aiohttp import web
+
+from aliquot.clock import Clock, SystemClock, came
+from aliquot.embedded.api import fault_page, lists, routes
+from aliquot.embedded.api.door import Door
+from aliquot.embedded.api.faults import Asked, Faults, Outage, Reaction
+from aliquot.embedded.api.routes import Target
+from aliquot.embedded.api.server import refusal
+from aliquot.embedded.api.statuses import Busy, Conflict, StatusError
+from aliquot.embedded.api.updates import STALE
+
+_Next = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_NONE = Faults()
+_NEVER = float("inf")
+
+
+class FaultInjector:
+    """`cluster.faults`. Requests to `/faults` itself never suffer; `run` keeps the times while the cluster is open."""
+
+    def __init__(self, door: Door, clock: Clock | None = None) -> None:
+        self.counts: Counter[str] = Counter()
+        """How many of each fault there were, by the names that Faults has in JSON, and `outages`, `droppedWatches`."""
+        self._door = door
+        self._clock = clock or SystemClock()
+        self._faults = _NONE
+        self._random = Random(_NONE.seed)
+        self._watches: set[BaseTransport] = set()
+        self._next_drop = _NEVER
+        self._outage: tuple[Reaction, float] | None = None
+        self._answering = asyncio.Event()
+        self._answering.set()
+        self._changed = asyncio.Event()
+
+    @property
+    def now(self) -> Faults:
+        return self._faults
+
+    @property
+    def outage_now(self) -> Outage | None:
+        """The outage of now, with the seconds that are left."""
+        if self._outage is None:
+            return None
+        how, end = self._outage
+        return Outage(how=how, seconds=None if end == _NEVER else max(0.0, end - self._clock.monotonic()))
+
+    @property
+    def reachable(self) -> bool:
+        """Whether connections are taken, answered or not."""
+        return self._door.is_open
+
+    def set(self, faults: Faults) -> None:
+        """From now on these, and no others."""
+        self._faults = faults
+        self._random = Random(faults.seed)
+        each = faults.drop_watches_each
+        self._next_drop = self._clock.monotonic() + each if each else _NEVER
+        self._changed.set()
+
+    def clear(self) -> None:
+        """Everything works, at once; the counts stay."""
+        self.set(_NONE)
+        self.end_outage()
+
+    def outage(self, seconds: float | None = None, how: Reaction = "refuse") -> None:
+        """The server is gone from now on, for so many seconds or until `end_outage`; open watches are cut."""
+        self.counts["outages"] += 1
+        self._outage = how, _NEVER if seconds is None else self._clock.monotonic() + seconds
+        if how == "refuse":
+            self._door.shut()
+        else:
+            self.drop_watches()
+        self._answering.clear()
+        self._changed.set()
+
+    def end_outage(self) -> None:
+        """Requests that hang are carried out now; connections are taken again as soon as the loop comes round."""
+        self._outage = None
+        self._answering.set()
+        self._changed.set()
+
+    def drop_watches(self) -> int:
+        """Cut every watch that is open now; returns how many there were."""
+        dropped = len(self._watches)
+        self.counts["droppedWatches"] += dropped
+        for transport in self._watches:
+            _cut(transport)
+        self._watches.clear()
+        return dropped
+
+    async def run(self) -> None:
+        while True:
+            self._changed.clear()
+            if self._outage is None and not self._door.is_open:
+                await self._door.open()
+            due = min(self._next_drop, self._outage[1] if self._outage else _NEVER)
+            if due == _NEVER:
+                await self._changed.wait()
+            elif not await came(self._changed, due - self._clock.monotonic(), self._clock):
+                self._do_what_is_due()
+
+    def _do_what_is_due(self) -> None:
+        now = self._clock.monotonic()
+        if now >= self._next_drop:
+            self.drop_watches()
+            self._next_drop = now + self._faults.drop_watches_each
+        if self._outage is not None and now >= self._outage[1]:
+            self.end_outage()
+
+    @web.middleware
+    async def middleware(self, request: web.Request, handler: _Next) -> web.StreamResponse:
+        """Raises nothing: a fault is an answer, or none."""
+        if request.path == fault_page.PATH:
+            return await self._page(request)
+        await self._answering.wait()
+        target = routes.parse(request.path)
+        if target is None:
+            return await handler(request)
+        asked = _asked(request, target)
+        fault = await self._suffered(asked)
+        if fault == "lostRequests":
+            return _without_answer(request)
+        if fault in ("conflicts", "busy", "errors"):
+            return refusal(_status(fault, asked, target))
+        if asked.verb == "watch":
+            return await self._watched(request, handler)
+        response = await handler(request)
+        return _without_answer(request) if fault == "lostAnswers" else response
+
+    async def _page(self, request: web.Request) -> web.StreamResponse:
+        try:
+            wanted = await fault_page.read(request)
+        except StatusError as error:
+            return refusal(error)
+        if wanted is not None:
+            self.set(wanted.faults())
+            self.end_outage()
+        order = wanted.outage if wanted is not None else None
+        shown = fault_page.shown(self._faults, order or self.outage_now, self.counts)
+        response = web.Response(body=shown, content_type="application/json")
+        await response.prepare(request)
+        await response.write_eof()
+        if order is not None:
+            self.outage(order.seconds, order.how)
+        return response
+
+    async def _suffered(self, asked: Asked) -> str:
+        faults = self._faults
+        if not faults.concern(asked):
+            return ""
+        fault = faults.drawn(asked, self._random.random())
+        if fault:
+            self.counts[fault] += 1
+        if faults.latency[1]:
+            await self._clock.sleep(self._random.uniform(*faults.latency))
+        return fault
+
+    async def _watched(self, request: web.Request, handler: _Next) -> web.StreamResponse:
+        transport = request.transport
+        if transport is None:
+            return await handler(request)
+        self._watches.add(transport)
+        try:
+            return await handler(request)
+        finally:
+            self._watches.discard(transport)
+
+
+def _asked(request: web.Request, target: Target) -> Asked:
+    verb = routes.verb_of(request.method, target, watch=lists.flag(request.query, "watch"))
+    resource = "/".join(filter(None, (target.resource.plural, target.subresource)))
+    return Asked(verb, resource)
+
+
+def _status(fault: str, asked: Asked, target: Target) -> StatusError:
+    if fault == "conflicts":
+        return Conflict(target.resource.group, asked.resource, target.name, STALE)
+    if fault == "busy":
+        return Busy(1)
+    return StatusError("Internal error occurred: a fault was asked for")
+
+
+def _without_answer(request: web.Request) -> web.StreamResponse:
+    if request.transport is not None:
+        _cut(request.transport)
+    return web.Response()
+
+
+def _cut(transport: BaseTransport) -> None:
+    if isinstance(transport, asyncio.Transport):
+        transport.abort()
+    else:
+        transport.close()

@@ -1,0 +1,86 @@
+"""Reads `kinds.txt`: every message, and its fields by name and by number."""
+
+import re
+from dataclasses import dataclass, field
+from enum import Enum
+from importlib.resources import files
+
+ATOMIC = "atomic"
+
+_LINE = re.compile(r" (\d+) (\w+) (\S+)(?: ~(\S*))?(?: @(\S*))?")
+_INLINE = re.compile(r" (\d+) \+(\S+)")
+
+
+class Shape(Enum):
+    ONE = "one"
+    LIST = "list"
+    MAP = "map"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    number: int
+    name: str
+    """"" where the fields of its message stand in the place of this one."""
+    type: str
+    """A message of the table, or one of the plain types."""
+    shape: Shape = Shape.ONE
+    nullable: bool = False
+    """Whether 0, false or an empty text means something else than nothing."""
+    merge_key: str | None = None
+    """By which strategic merge patches merge the list; "" is by value, None not at all."""
+    keys: tuple[str, ...] | None = None
+    """By which apply merges the list; () is by value, None replaces it whole."""
+    atomic: bool = False
+
+
+@dataclass(slots=True)
+class Message:
+    name: str
+    by_number: dict[int, Field] = field(default_factory=dict)
+    fields: dict[str, Field] = field(default_factory=dict)
+    """By name, those of messages in place among them."""
+
+
+def _read(text: str) -> dict[str, Message]:
+    messages: dict[str, Message] = {}
+    for line in text.splitlines():
+        if line.startswith("#") or not line:
+            continue
+        if not line.startswith(" "):
+            current = messages[line] = Message(line)
+            continue
+        found = _field(line)
+        current.by_number[found.number] = found
+    for message in messages.values():
+        message.fields = _flat(messages, message)
+    return messages
+
+
+def _field(line: str) -> Field:
+    if inline := _INLINE.fullmatch(line):
+        return Field(int(inline[1]), "", inline[2])
+    match = _LINE.fullmatch(line)
+    assert match is not None, line
+    number, name, kind, merge_key, keys = match.groups()
+    shape = {"[": Shape.LIST, "{": Shape.MAP}.get(kind[0], Shape.ONE)
+    listed = None if keys in (None, ATOMIC) else tuple(filter(None, keys.split(",")))
+    return Field(int(number), name, kind.strip("[]{}?"), shape, kind.endswith("?"), merge_key, listed, keys == ATOMIC)
+
+
+def _flat(messages: dict[str, Message], message: Message) -> dict[str, Field]:
+    found: dict[str, Field] = {}
+    for held in message.by_number.values():
+        found |= {held.name: held} if held.name else _flat(messages, messages[held.type])
+    return found
+
+
+MESSAGES = _read((files(__package__) / "kinds.txt").read_text())
+
+_PACKAGES = {"": "core", "rbac.authorization.k8s.io": "rbac"}
+
+
+def message_of(group: str, version: str, kind: str) -> Message | None:
+    """The message of a kind as the API names it; None where the table does not have it."""
+    package = _PACKAGES.get(group, group.partition(".")[0])
+    return MESSAGES.get(f"{package}.{version}.{kind}")

@@ -1,0 +1,99 @@
+"""The work queue: every change of an object makes it due, and whoever owns it, and their owners."""
+
+import asyncio
+from typing import Protocol
+
+import structlog
+
+from aliquot.clock import Clock, SystemClock, came
+from aliquot.embedded.api.eventlog import Event
+from aliquot.embedded.api.objects import Object, key_of
+from aliquot.embedded.api.ownership import Place, controller_uid
+from aliquot.embedded.api.registry import Registry
+from aliquot.embedded.api.resources import PODS
+from aliquot.embedded.api.statuses import StatusError
+from aliquot.embedded.controllers.deployments import DeploymentController
+from aliquot.embedded.controllers.jobs import JobController, OrphanedPods, tracked
+from aliquot.embedded.controllers.replica_sets import ReplicaSetController
+
+_RETRY_SECONDS = 1.0
+_log = structlog.get_logger()
+
+
+class Controller(Protocol):
+    """Nothing in it awaits, so that it sees one moment of the cluster and no write comes in between."""
+
+    collection: str
+
+    def sync(self, obj: Object) -> float | None:
+        """Bring the object nearer to its spec; returns the seconds after which to look again. Raises StatusError."""
+
+
+class Controllers:
+    """They write to the registry itself, so that no fault of the API server reaches them."""
+
+    def __init__(self, registry: Registry, clock: Clock | None = None) -> None:
+        self._store = registry.store
+        self._clock = clock or SystemClock()
+        kinds: tuple[Controller, ...] = (
+            DeploymentController(registry),
+            ReplicaSetController(registry),
+            JobController(registry),
+            OrphanedPods(registry),
+        )
+        self._controllers = {controller.collection: controller for controller in kinds}
+        self._due: dict[Place, None] = {}
+        self._later: dict[Place, float] = {}
+        self._wake = asyncio.Event()
+        for collection in self._controllers:
+            for stored in self._store.snapshot(collection):
+                self._add((collection, key_of(stored.obj)))
+        self._store.on_change(self._noted)
+
+    def _noted(self, collection: str, event: Event) -> None:
+        obj = event.stored.obj
+        owner = self._store.find(controller_uid(obj))
+        above = owner
+        while above is not None and above[0] in self._controllers:
+            self._add(above)
+            held = self._store.get(*above)
+            above = self._store.find(controller_uid(held.obj)) if held is not None else None
+        orphaned = collection == PODS.collection and owner is None and tracked(obj)
+        if orphaned or (collection in self._controllers and collection != PODS.collection):
+            self._add((collection, key_of(obj)))
+
+    def _add(self, place: Place) -> None:
+        self._due[place] = None
+        self._wake.set()
+
+    async def run(self) -> None:
+        while True:
+            self._wake.clear()
+            while self._due:
+                place = next(iter(self._due))
+                del self._due[place]
+                self._sync(place)
+                await asyncio.sleep(0)
+            if not self._later:
+                await self._wake.wait()
+            elif not await came(self._wake, min(self._later.values()) - self._clock.monotonic(), self._clock):
+                self._take_up()
+
+    def _take_up(self) -> None:
+        now = self._clock.monotonic()
+        for place in [place for place, moment in self._later.items() if moment <= now]:
+            del self._later[place]
+            self._due[place] = None
+
+    def _sync(self, place: Place) -> None:
+        self._later.pop(place, None)
+        stored = self._store.get(*place)
+        if stored is None:
+            return
+        try:
+            seconds = self._controllers[place[0]].sync(stored.obj)
+        except StatusError as error:
+            _log.warning("a controller was refused", object=place, error=error.message)
+            seconds = _RETRY_SECONDS
+        if seconds is not None:
+            self._later[place] = self._clock.monotonic() + max(0.0, seconds)

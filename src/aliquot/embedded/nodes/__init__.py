@@ -1,0 +1,7 @@
+"""Hollow GPU nodes, with the real agent or simulated as a whole, whose pods run by script."""
+
+from aliquot.embedded.nodes.agent_devices import AgentDevices
+from aliquot.embedded.nodes.hollow import HollowNode, HollowNodes
+from aliquot.embedded.nodes.scripts import SCRIPT
+
+__all__ = ["AgentDevices", "HollowNode", "HollowNodes", "SCRIPT"]

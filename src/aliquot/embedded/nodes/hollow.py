@@ -1,0 +1,155 @@
+"""Hollow GPU nodes: Node objects, and kubelets that run pods by saying so.
+
+Some have the real agent beside them; the others are simulated as a whole, and cheap enough for hundreds in one process:
+all nodes share one watch of the pods and one of the nodes.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import structlog
+
+from aliquot import agent
+from aliquot.agent.inventory import Publisher
+from aliquot.clock import Clock, SystemClock
+from aliquot.dialects import Dialect, Dialects, standard_dialects
+from aliquot.dialects.reading import SERVES
+from aliquot.embedded.nodes import objects
+from aliquot.embedded.nodes.agent_devices import AgentDevices
+from aliquot.embedded.nodes.devices import Devices
+from aliquot.embedded.nodes.kubelet import Kubelet
+from aliquot.embedded.nodes.simulated_devices import SimulatedDevices
+from aliquot.kube import NODES, PODS, Client, Informer, KubeError
+from aliquot.model import Gpu, Node, NodeGpus, Pod
+
+_log = structlog.get_logger()
+_RETRY_SECONDS = 1.0
+
+
+class HollowNode:
+    """One node: its devices, its kubelet and its Node object. Without a publisher an agent publishes its cards."""
+
+    def __init__(
+        self,
+        name: str,
+        labels: Mapping[str, str],
+        devices: Devices,
+        client: Client,
+        clock: Clock,
+        publisher: Publisher | None = None,
+    ) -> None:
+        self.name = name
+        self.devices = devices
+        self.kubelet = Kubelet(devices, client, clock)
+        self.publisher = publisher
+        self._labels = labels
+        self._client = client
+        self._clock = clock
+
+    async def open(self) -> None:
+        await self.devices.open()
+        now = datetime.fromtimestamp(self._clock.wall_ns() / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        await self._client.create(NODES, objects.node(self.name, self._labels, self.devices.capacity(), now))
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._report_capacity())
+            if self.publisher is not None:
+                tasks.create_task(self.publisher.run())
+
+    async def _report_capacity(self) -> None:
+        while True:
+            await self.devices.changed.wait()
+            self.devices.changed.clear()
+            resources = {resource: str(count) for resource, count in self.devices.capacity().items()}
+            body = {"status": {"capacity": resources, "allocatable": resources}}
+            try:
+                await self._client.patch(NODES, self.name, body, part="status")
+            except KubeError as error:
+                _log.warning("cannot report the node's capacity", node=self.name, error=str(error))
+                await self._clock.sleep(_RETRY_SECONDS)
+                self.devices.changed.set()
+
+
+class HollowNodes(Mapping[str, HollowNode]):
+    """All hollow nodes of a cluster, by name. Add them, then `run`; leave the context to close their sockets."""
+
+    def __init__(self, client: Client, *, clock: Clock | None = None, dialects: Dialects | None = None) -> None:
+        self._client = client
+        self._clock = clock or SystemClock()
+        self._dialects = dialects or standard_dialects()
+        self._nodes: dict[str, HollowNode] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+        by_node = {"node": lambda pod: pod.spec.node_name}
+        self._pods: Informer[Pod] = Informer(client, PODS, self._on_pod, indexes=by_node, clock=self._clock)
+        self._mirror: Informer[Node] = Informer(client, NODES, self._on_node, clock=self._clock)
+
+    def __getitem__(self, name: str) -> HollowNode:
+        return self._nodes[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._nodes)
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    async def __aenter__(self) -> "HollowNodes":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for node in self._nodes.values():
+            await node.devices.close()
+
+    async def add_with_agent(self, name: str, folder: Path, served: Sequence[str]) -> AgentDevices:
+        """A node whose cards a real agent will serve on the sockets below `folder`."""
+        devices = AgentDevices(folder)
+        labels = _labels(agent.served_dialects(served, self._dialects))
+        await self._add(HollowNode(name, labels, devices, self._client, self._clock))
+        return devices
+
+    async def add_simulated(
+        self, name: str, gpus: Sequence[Gpu], served: Sequence[str], unit_mib: int = agent.Settings.unit_mib
+    ) -> NodeGpus:
+        """A node without an agent, which offers and hands over these cards itself. Raises BadConfig."""
+        dialects = agent.served_dialects(served, self._dialects)
+        cards = agent.node_cards(name, gpus, dialects, unit_mib)
+        devices = SimulatedDevices(
+            dialects, self._dialects, cards, lambda: self._pods.having("node", name), self._client, self._clock
+        )
+        publisher = Publisher(self._client, cards, self._clock)
+        await self._add(HollowNode(name, _labels(dialects), devices, self._client, self._clock, publisher))
+        return cards
+
+    async def _add(self, node: HollowNode) -> None:
+        self._nodes[node.name] = node
+        await node.open()
+
+    async def run(self) -> None:
+        """Serve the pods of the nodes until cancelled."""
+        async with asyncio.TaskGroup() as self._tasks:
+            self._tasks.create_task(self._mirror.run())
+            self._tasks.create_task(self._pods.run())
+            for node in self._nodes.values():
+                self._tasks.create_task(node.run())
+
+    def _on_pod(self, old: Pod | None, new: Pod | None) -> None:
+        assert self._tasks is not None, "the informer runs inside run()"
+        pod = new or old
+        if pod is not None and pod.spec.node_name in self._nodes:
+            self._nodes[pod.spec.node_name].kubelet.see(old, new, self._tasks)
+
+    def _on_node(self, old: Node | None, new: Node | None) -> None:
+        node = new or old
+        if node is not None and node.key in self._nodes:
+            publisher = self._nodes[node.key].publisher
+            if publisher is not None:
+                publisher.see(new)
+
+
+def _labels(served: Sequence[Dialect]) -> dict[str, str]:
+    """How the dialects' originals mark their nodes; ours for one that has no mark, or where there are several."""
+    if len(served) == 1 and served[0].node_labels:
+        return dict(served[0].node_labels)
+    return {f"{SERVES}{dialect.name}": "true" for dialect in served}

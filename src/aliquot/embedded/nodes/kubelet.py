@@ -1,0 +1,177 @@
+"""The kubelet of a hollow node: admits pods, starts their containers, and lets them run, end and fail by script."""
+
+import asyncio
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import structlog
+
+from aliquot.clock import Clock
+from aliquot.embedded.kubelet_devices import AdmissionError
+from aliquot.embedded.nodes import objects
+from aliquot.embedded.nodes.devices import Devices, Inside
+from aliquot.embedded.nodes.scripts import BadScript, Script, script_of
+from aliquot.errors import BadQuantity, Refused
+from aliquot.kube import EVENTS, PODS, Client, KubeError, NotFound, events
+from aliquot.model import Life, Pod
+
+_log = structlog.get_logger()
+_RETRY_SECONDS = 1.0
+_REFUSED = "CreateContainerConfigError"
+
+
+class Kubelet:
+    """Told of every change of a pod of its node. `inside` is what each container found in it, `uses` how much of the
+    time of its cards each running pod uses, in percent."""
+
+    def __init__(self, devices: Devices, client: Client, clock: Clock) -> None:
+        self.inside: dict[tuple[str, str], Inside] = {}
+        self.uses: dict[str, int] = {}
+        self._devices = devices
+        self._client = client
+        self._clock = clock
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._ending: dict[str, asyncio.Task[None]] = {}
+
+    def see(self, old: Pod | None, new: Pod | None, tasks: asyncio.TaskGroup) -> None:
+        if new is None:
+            assert old is not None, "an informer tells of what was or what is"
+            self._stop(old.metadata.uid)
+        elif new.metadata.deletion_timestamp:
+            if new.metadata.uid not in self._ending:
+                self._stop(new.metadata.uid)
+                self._ending[new.metadata.uid] = tasks.create_task(self._finish(new))
+        elif new.metadata.uid not in self._running and not new.ended:
+            self._running[new.metadata.uid] = tasks.create_task(self._run(new))
+        self._devices.see_pods()
+
+    def _stop(self, uid: str) -> None:
+        for tasks in (self._running, self._ending):
+            if uid in tasks:
+                tasks.pop(uid).cancel()
+                self._let_go(uid)
+        for key in [key for key in self.inside if key[0] == uid]:
+            del self.inside[key]
+
+    def _let_go(self, uid: str) -> None:
+        self.uses.pop(uid, None)
+        self._devices.release(uid)
+
+    # -- a pod's life
+
+    async def _run(self, pod: Pod) -> None:
+        try:
+            script = script_of(pod)
+            await self._devices.admit(pod)
+        except BadScript as error:
+            await self._fail(pod, "BadScript", str(error))
+        except (AdmissionError, BadQuantity) as error:
+            await self._fail(pod, "UnexpectedAdmissionError", str(error))
+        else:
+            await self._start_containers(pod)
+            self.uses[pod.metadata.uid] = script.uses
+            await self._play(pod, script)
+
+    async def _fail(self, pod: Pod, reason: str, message: str) -> None:
+        self._let_go(pod.metadata.uid)
+        await self._report(pod, objects.pod_status("Failed", [], self._now(), reason=reason, message=message))
+        await self._tell(pod, reason, message)
+
+    async def _start_containers(self, pod: Pod) -> None:
+        creating = [objects.waiting(container.name, "ContainerCreating") for container in pod.spec.containers]
+        await self._report(pod, {**objects.pod_status("Pending", creating, self._now()), "startTime": self._now()})
+        started: list[dict[str, Any]] = []
+        for container, life in pod.containers():
+            await self._start(pod, container.name, started)
+            if life is not Life.INIT:
+                started.append(objects.running(container.name, self._now()))
+        await self._report(pod, objects.pod_status("Running", started, self._now()))
+        await self._tell(pod, "Started", f"Started {_containers(len(started))}", kind="Normal")
+
+    async def _start(self, pod: Pod, container: str, before: list[dict[str, Any]]) -> None:
+        """Start a container, as often as it takes; what stands in the way is shown in the pod's status."""
+        shown = ""
+        while True:
+            try:
+                self.inside[pod.metadata.uid, container] = await self._devices.start(pod, container)
+                return
+            except Refused as refusal:
+                if str(refusal) != shown:
+                    shown = str(refusal)
+                    statuses = [*before, objects.waiting(container, _REFUSED, shown)]
+                    await self._report(pod, objects.pod_status("Pending", statuses, self._now()))
+                    await self._tell(pod, "Failed", f"Error: {shown}")
+            await self._clock.sleep(_RETRY_SECONDS)
+
+    async def _play(self, pod: Pod, script: Script) -> None:
+        if script.seconds is None:
+            return
+        since = self._now()
+        await self._clock.sleep(script.seconds)
+        self._let_go(pod.metadata.uid)  # before others hear of it: whoever comes next finds the ids free
+        names = [container.name for container, life in pod.containers() if life is not Life.INIT]
+        ended = [objects.terminated(name, script.exit_code, since, self._now()) for name in names]
+        phase = "Failed" if script.exit_code else "Succeeded"
+        await self._report(pod, objects.pod_status(phase, ended, self._now()))
+        reason, kind = ("Failed", "Warning") if script.exit_code else ("Completed", "Normal")
+        await self._tell(pod, reason, f"{_containers(len(ended))} ended with exit code {script.exit_code}", kind=kind)
+
+    async def _finish(self, pod: Pod) -> None:
+        """The containers have ended: let the API server drop the pod. Cancelled when the pod is seen gone."""
+        meta = pod.metadata
+        while True:
+            try:
+                await self._client.delete(PODS, meta.name, meta.namespace, grace=0, uid=meta.uid)
+            except NotFound:
+                return
+            except KubeError as error:
+                _log.warning("cannot finish a pod, trying again", pod=pod.key, error=str(error))
+                await self._clock.sleep(_RETRY_SECONDS)
+            else:
+                return
+
+    # -- telling
+
+    async def _report(self, pod: Pod, status: Mapping[str, Any]) -> None:
+        """Write a pod's status, as often as it takes. Cancelled when the pod is seen gone."""
+        meta = pod.metadata
+        while True:
+            try:
+                await self._client.patch(
+                    PODS,
+                    meta.name,
+                    {"status": status},
+                    namespace=meta.namespace,
+                    part="status",
+                    merge_lists=True,
+                    uid=meta.uid,
+                )
+            except NotFound:
+                return
+            except KubeError as error:
+                _log.warning("cannot report a pod's status, trying again", pod=pod.key, error=str(error))
+                await self._clock.sleep(_RETRY_SECONDS)
+            else:
+                return
+
+    async def _tell(self, pod: Pod, reason: str, message: str, kind: str = "Warning") -> None:
+        body = events.about(
+            pod,
+            kind=kind,
+            reason=reason,
+            message=message,
+            component="hollow-kubelet",
+            wall_ns=self._clock.wall_ns(),
+        )
+        try:
+            await self._client.create(EVENTS, body, pod.metadata.namespace)
+        except KubeError as error:
+            _log.warning("cannot write an event", pod=pod.key, error=str(error))
+
+    def _now(self) -> str:
+        return datetime.fromtimestamp(self._clock.wall_ns() / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _containers(count: int) -> str:
+    return f"{count} container{'s' if count > 1 else ''}"

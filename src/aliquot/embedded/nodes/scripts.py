@@ -1,0 +1,86 @@
+"""What a pod on a hollow node does, by its annotation `aliquot-demo/script`.
+
+    runs 30s, uses 60%, then succeeds
+    runs 1.5m, then fails with 137
+    runs for ever, uses 10%
+
+Clauses stand in any order, each at most once. `runs` is how long its containers run (s, m or h), `uses` how much of the
+time of each of its cards, `then` how it ends, whatever its restartPolicy says. Without a script a pod runs for ever and
+uses nothing; without `then` it succeeds.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from aliquot.errors import BadInput
+from aliquot.model import Pod
+
+SCRIPT = "aliquot-demo/script"
+
+_EXAMPLE = "write for example: runs 30s, uses 60%, then succeeds"
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+_LONGEST_SECONDS = 365 * 24 * 3600.0
+_CLAUSES = {
+    "runs": re.compile(r"runs (?:(?P<amount>\d{1,9}(?:\.\d{1,3})?)(?P<unit>[smh])|for ever)"),
+    "uses": re.compile(r"uses (?P<percent>\d{1,3})%"),
+    "then": re.compile(r"then (?:succeeds|(?P<fails>fails)(?: with (?P<code>\d{1,3}))?)"),
+}
+
+
+class BadScript(BadInput):
+    """A script that cannot be read; the text says which clause, and what to write."""
+
+
+@dataclass(frozen=True)
+class Script:
+    seconds: float | None = None
+    """How long its containers run; None for ever."""
+    uses: int = 0
+    """Percent of the time of each of its cards."""
+    exit_code: int = 0
+
+
+def script_of(pod: Pod) -> Script:
+    """Raises BadScript."""
+    text = pod.metadata.annotations.get(SCRIPT)
+    return Script() if text is None else read(text)
+
+
+def read(text: str) -> Script:
+    """Raises BadScript."""
+    found: dict[str, Mapping[str, str | None]] = {}
+    for clause in (" ".join(part.split()) for part in text.split(",")):
+        word = clause.partition(" ")[0]
+        if word not in _CLAUSES:
+            raise _bad(text, f"{clause[:40]!r} begins with none of {', '.join(_CLAUSES)}")
+        if word in found:
+            raise _bad(text, f"it says {word!r} twice")
+        match = _CLAUSES[word].fullmatch(clause)
+        if match is None:
+            raise _bad(text, f"{clause[:40]!r} is not complete, or says more than it may")
+        found[word] = match.groupdict()
+    return _script(text, found.get("runs", {}), found.get("uses", {}), found.get("then"))
+
+
+def _script(
+    text: str, runs: Mapping[str, str | None], uses: Mapping[str, str | None], then: Mapping[str, str | None] | None
+) -> Script:
+    amount, unit, percent = runs.get("amount"), runs.get("unit"), int(uses.get("percent") or 0)
+    seconds = float(amount) * _UNITS[unit] if amount and unit else None
+    if percent > 100:
+        raise _bad(text, f"a card cannot be used for {percent}% of the time")
+    if seconds is not None and seconds > _LONGEST_SECONDS:
+        raise _bad(text, "it runs for more than a year; write `runs for ever`")
+    if then is not None and seconds is None:
+        raise _bad(text, "it ends, but does not say how long it runs")
+    if then is None or not then["fails"]:
+        return Script(seconds, percent)
+    code = int(then["code"] or 1)
+    if not 1 <= code <= 255:
+        raise _bad(text, f"{code} is no exit code of a failure; they go from 1 to 255")
+    return Script(seconds, percent, code)
+
+
+def _bad(text: str, why: str) -> BadScript:
+    return BadScript(f"annotation {SCRIPT}: {text[:80]!r} cannot be followed: {why}; {_EXAMPLE}")

@@ -1,0 +1,135 @@
+"""Devices of a node that is simulated as a whole: no socket, no agent process, and the agent's own rules.
+
+kubelet's count of ids is a sum here, and its grants are kept in memory. What may be handed over is decided by the same
+`HandOver` that runs in the agent: it reads the placement, refuses what over-commits the node, and marks the pod as the
+dialect's original does.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import replace
+from functools import cache
+
+from aliquot.agent import cdi
+from aliquot.agent.checkpoint import Grant
+from aliquot.agent.handover import HandOver, Pods
+from aliquot.agent.holders import Holder
+from aliquot.agent.plugin import offered
+from aliquot.clock import Clock
+from aliquot.dialects import Dialect, Dialects
+from aliquot.embedded.kubelet_devices import AdmissionError
+from aliquot.embedded.nodes.devices import Inside
+from aliquot.errors import AliquotError, Refused
+from aliquot.kube import Client
+from aliquot.model import NodeGpus, Pod
+from aliquot.model.quantity import whole
+
+
+class SimulatedDevices:
+    """`pods` are those of the node, as the API server shows them."""
+
+    def __init__(
+        self,
+        served: Sequence[Dialect],
+        dialects: Dialects,
+        cards: NodeGpus,
+        pods: Callable[[], list[Pod]],
+        client: Client,
+        clock: Clock,
+    ) -> None:
+        """Raises BadConfig for cards that cannot be offered."""
+        self.changed = asyncio.Event()
+        self._pods = Pods(pods)
+        self._hand_over = HandOver(served, dialects, self, self._pods, cards, self, client, clock)
+        alike = _without_names(cards)
+        self._capacity = {name: count for dialect in served for name, count in _counts(dialect, alike)}
+        self._admitted: dict[str, Mapping[str, int]] = {}
+        self._grants: dict[str, list[Grant]] = {}
+        self._edits: dict[str, dict[str, cdi.Edits]] = {}
+        """What the hand-over wrote, by pod and promised name."""
+
+    async def open(self) -> None:
+        """There is nothing to open."""
+
+    async def close(self) -> None:
+        """And nothing to close."""
+
+    def capacity(self) -> Mapping[str, int]:
+        return self._capacity
+
+    async def admit(self, pod: Pod) -> None:
+        asked = {resource: pod.asks(resource) for resource in self._capacity}
+        for resource, amount in asked.items():
+            free = self._capacity[resource] - sum(other[resource] for other in self._admitted.values())
+            if amount > free:
+                raise AdmissionError(f"Requested: {amount}, available: {free} of {resource}")
+        uid = pod.metadata.uid
+        self._admitted[uid] = asked
+        self._grants[uid] = [
+            _grant(uid, container.name, resource)
+            for container, _ in pod.containers()
+            for resource, amount in container.limits.items()
+            if resource in self._capacity and whole(str(amount)) > 0
+        ]
+
+    async def start(self, pod: Pod, container: str) -> Inside:
+        inside = Inside()
+        for grant in self._grants.get(pod.metadata.uid, ()):
+            if grant.container == container:
+                await self._prepare(grant)
+                for promised in grant.promised:
+                    edits = self._edits[pod.metadata.uid][promised]
+                    inside.environment |= edits.environment
+                    inside.devices += [f"/dev/nvidia{minor}" for minor in edits.minors]
+        if inside.devices:
+            inside.devices.append("/dev/nvidiactl")
+        return inside
+
+    async def _prepare(self, grant: Grant) -> None:
+        try:
+            await self._hand_over.prepare(grant.resource, grant.ids)
+        except AliquotError as error:
+            raise Refused(f"simulated hand-over: {error}") from error
+
+    def see_pods(self) -> None:
+        self._pods.tell()
+
+    def release(self, pod_uid: str) -> None:
+        self._admitted.pop(pod_uid, None)
+        self._grants.pop(pod_uid, None)
+        self._edits.pop(pod_uid, None)
+        self._hand_over.forget_all_but(set(self._admitted))
+
+    # -- what the hand-over asks kubelet, and tells the runtime
+
+    async def find(self, resource: str, ids: frozenset[str], before: Set[str] = frozenset()) -> Holder:
+        for uid, grants in self._grants.items():
+            mine = tuple(grant for grant in grants if grant.resource == resource and grant.ids == ids)
+            if mine:
+                carried = frozenset(grant.container for grant in grants if grant.resource in before)
+                return Holder(uid, None, mine, carried)
+        raise Refused("the pod has ended")
+
+    def write(self, promised: str, pod_uid: str, edits: cdi.Edits) -> bool:
+        self._edits.setdefault(pod_uid, {})[promised] = edits
+        return False  # nobody has to hear of it
+
+
+@cache
+def _counts(dialect: Dialect, cards: NodeGpus) -> Sequence[tuple[str, int]]:
+    """How many ids of each resource the agent would offer. Lists can be long: equal machines share the result."""
+    return [
+        (resource.name, sum(device.health == "Healthy" for device in listed.devices))
+        for resource, listed in offered(dialect, cards)
+    ]
+
+
+def _without_names(cards: NodeGpus) -> NodeGpus:
+    """The same for all machines with such cards; names are as long as they were, since kubelet limits a list's size."""
+    gpus = (replace(gpu, uuid=f"{gpu.index:0{len(gpu.uuid)}}") for gpu in cards.gpus)
+    return NodeGpus("", tuple(gpus), cards.unit_mib)
+
+
+def _grant(uid: str, container: str, resource: str) -> Grant:
+    ids = frozenset((f"{uid}/{container}/{resource}",))
+    return Grant(uid, container, resource, ids, (cdi.promise(ids),))

@@ -1,0 +1,71 @@
+"""The stream of a watch: cut into lines, and given up when nothing comes any more."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Self
+
+import aiohttp
+
+from aliquot.kube import errors
+
+_LONGEST_LINE = 8 * 2**20
+
+
+class Silence:
+    """Closes a response on which nothing has come for so many seconds.
+
+    aiohttp can do the same, but moves a timer for every piece that comes; this one looks when it would be time.
+    """
+
+    def __init__(self, response: aiohttp.ClientResponse, seconds: float) -> None:
+        self._response = response
+        self._seconds = seconds
+        self._now = asyncio.get_running_loop().time
+        self._heard = self._now()
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
+        self.was_too_long = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+
+    def __str__(self) -> str:
+        return f"the API server has said nothing in a watch for {self._seconds:g} s"
+
+    def end(self) -> None:
+        self._heard = self._now()
+
+    def _look(self) -> None:
+        left = self._heard + self._seconds - self._now()
+        if left > 0:
+            self._timer = asyncio.get_running_loop().call_later(left, self._look)
+        else:
+            self.was_too_long = True
+            self._response.close()
+
+
+async def lines(response: aiohttp.ClientResponse, silence: Silence) -> AsyncIterator[bytes]:
+    """The lines of a stream, however long: aiohttp's own reader gives up at 128 KiB."""
+    pieces: list[bytes] = []
+    size = 0
+    async for chunk in _chunks(response, silence):
+        *complete, rest = chunk.split(b"\n")
+        for piece in complete:
+            yield b"".join((*pieces, piece)) if pieces else piece
+            pieces, size = [], 0
+        if rest:
+            pieces.append(rest)
+            size += len(rest)
+        if size > _LONGEST_LINE:
+            raise errors.NoAnswer("the API server sent a watch event without end")
+
+
+async def _chunks(response: aiohttp.ClientResponse, silence: Silence) -> AsyncIterator[bytes]:
+    try:
+        async for chunk in response.content.iter_any():
+            silence.end()
+            yield chunk
+    except aiohttp.ClientError as error:
+        raise (errors.NoAnswer(str(silence)) if silence.was_too_long else error) from error

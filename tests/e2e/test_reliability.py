@@ -1,0 +1,26 @@
+"""The long versions of the storm and of the kills, on the embedded cluster; docs/reliability.md has their numbers."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.reliability.kills import kill_leaders
+from tests.reliability.storm import weather
+
+pytestmark = [pytest.mark.e2e]
+
+KILLS = 100
+
+
+async def test_two_thousand_pods_are_placed_in_bad_weather(tmp_path: Path, progress: Callable[[str], None]) -> None:
+    outcome = await weather(tmp_path, pods=2000, outage=10.0)
+    progress(str(outcome))
+    assert outcome.findings == []
+    assert {"conflicts", "errors", "lostAnswers", "droppedWatches", "outages"} <= outcome.injected.keys()
+
+
+async def test_a_hundred_leaders_are_killed(tmp_path: Path, progress: Callable[[str], None]) -> None:
+    outcome = await kill_leaders(tmp_path, KILLS, seed=1)
+    progress(str(outcome))
+    assert (outcome.findings, outcome.kills) == ([], KILLS)

@@ -1,0 +1,298 @@
+"""What the books were told and decided can be done again from the log alone, and comes out the same."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import structlog
+from click.testing import CliRunner
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import rule
+
+from aliquot.cli.replay import command
+from aliquot.control.books import Books
+from aliquot.control.decisions import DecisionLog
+from aliquot.control.log_format import Line, read
+from aliquot.control.replay import Replay
+from aliquot.dialects import make_dialects
+from aliquot.errors import BadConfig, NoRoom
+from aliquot.model import Pod
+from tests.factories import make_cards, make_node, make_pod
+from tests.fakes import FakeClock, until
+from tests.integration.control.cluster_machine import ClusterMachine
+
+
+def known_to(books: Books) -> Any:
+    """All that books know, and what they would tell a buyer."""
+    snapshot = books.snapshot()
+    return (
+        {cards.node: cards for cards in snapshot.cards},
+        {(entry.uid, entry.node): entry for entry in snapshot.entries},
+        snapshot.provisional,
+        books.quotas.entries,
+        {node: books.tally.wrong_counts(node) for node in books.tally.nodes},
+    )
+
+
+def replayed(path: Path) -> Replay:
+    replay = Replay()
+    replay.feed(read(path))
+    assert replay.difference is None, replay.difference
+    return replay
+
+
+class RecordedMachine(ClusterMachine):
+    """The same books, recorded; at the end the log is replayed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = Path(self.folder.name) / "decisions"
+        self.log = DecisionLog(self.path, self.books, clock=FakeClock())
+        self.log.__enter__()
+
+    @rule()
+    def go_on_in_a_new_file(self) -> None:
+        self.log.begin_file()
+
+    @rule(cards=st.integers(0, 9))
+    def change_the_quotas(self, cards: int) -> None:
+        self.books.read_quotas(f'{{"default": {{"quota": {{"T4": {cards}, "A100": {cards}}}}}}}')
+
+    @rule()
+    def take_the_quotas_away(self) -> None:
+        self.books.read_quotas(None)
+
+    def teardown(self) -> None:
+        self.log.__exit__(None, None, None)
+        assert known_to(replayed(self.path).books) == known_to(self.books)
+        older = Path(f"{self.path}.1")
+        if older.exists():
+            replayed(older)
+        self.folder.cleanup()
+
+
+TestAnyRecordedCluster = RecordedMachine.TestCase
+TestAnyRecordedCluster.settings = settings(max_examples=40, stateful_step_count=25)
+
+
+# -- one log after another
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "decisions.jsonl"
+
+
+def place(books: Books, pod: Pod, node: str = "n1") -> None:
+    demand = books.demand_of(pod)
+    assert demand is not None
+    placement = books.judge(demand).placement(node)
+    assert placement is not None
+    books.claim(demand.request, placement)
+    books.confirm(pod.metadata.uid, node)
+
+
+def write_a_log(path: Path, *, pods: int = 3) -> Books:
+    books = Books()
+    books.see_node(make_node("n1", make_cards()))
+    with DecisionLog(path, books, clock=FakeClock()):
+        for number in range(pods):
+            place(books, make_pod(f"p{number}", 4))
+        books.see_node(make_node("n2", make_cards("n2")))
+        with pytest.raises(NoRoom):
+            _claim_too_much(books)
+    return books
+
+
+def _claim_too_much(books: Books) -> None:
+    demand = books.demand_of(make_pod("large", 15))
+    assert demand is not None
+    placement = books.judge(demand).placement("n2")
+    assert placement is not None
+    place(books, make_pod("first", 15), "n2")
+    place(books, make_pod("second", 15), "n2")
+    books.claim(demand.request, placement)
+
+
+def run(*args: object) -> tuple[int, str]:
+    result = CliRunner().invoke(command, list(map(str, args)))
+    structlog.reset_defaults()  # the command's logs went to a stream that is closed by now
+    return result.exit_code, result.output
+
+
+def test_every_decision_comes_out_the_same(path: Path) -> None:
+    books = write_a_log(path)
+    assert known_to(replayed(path).books) == known_to(books)
+    assert run(path) == (0, "6 decisions replayed, all the same\n")
+
+
+def test_a_decision_that_comes_out_otherwise_is_shown_with_both_placements(path: Path) -> None:
+    write_a_log(path)
+    first = b'"placement":{"node":"n1","dialect":"gpushare","containers":{"main":[{"uuid":"GPU-n1-0"'
+    path.write_bytes(path.read_bytes().replace(first, first.replace(b"n1-0", b"n1-1"), 1))
+    code, output = run(path)
+    assert code == 1
+    assert "1 decisions replayed; the last one differs: line 4" in output
+    assert "then: fits on 1, best n1 (main GPU-n1-1 4096 MiB)" in output
+    assert "now:  fits on 1, best n1 (main GPU-n1-0 4096 MiB)" in output
+
+
+def test_a_claim_that_is_not_what_was_decided_is_a_difference(path: Path) -> None:
+    write_a_log(path)
+    lines = path.read_bytes().splitlines(keepends=True)
+    claim = next(number for number, line in enumerate(lines) if b'"claimed"' in line)
+    lines[claim] = lines[claim].replace(b"GPU-n1-0", b"GPU-n1-1")
+    path.write_bytes(b"".join(lines))
+    code, output = run(path)
+    assert code == 1
+    assert "then: claim of n1 (main GPU-n1-1 4096 MiB)" in output
+    assert "now:  claim of n1 (main GPU-n1-0 4096 MiB)" in output
+
+
+def test_a_last_line_that_was_torn_is_left_out(path: Path) -> None:
+    write_a_log(path)
+    path.write_bytes(path.read_bytes()[:-20])
+    code, output = run(path)
+    assert (code, output) == (0, "6 decisions replayed, all the same\n")
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        pytest.param(None, "cannot be read: No such file", id="no file"),
+        pytest.param(b"{}\n", "line 1 cannot be read", id="another file"),
+        pytest.param(
+            b'{"at":1,"told":{"what":"node lost","node":"n1"}}\n', "does not begin with a header", id="no header"
+        ),
+        pytest.param(
+            b'{"at":1,"told":{"what":"header","v":9,"aliquot":"9","prefixes":{}}}\n',
+            "has version 9",
+            id="a later format",
+        ),
+        pytest.param(
+            b'{"at":1,"told":{"what":"header","v":1,"aliquot":"1","prefixes":{"acme":"acme.example"}}}\n',
+            "dialects that are not installed here: acme",
+            id="a private dialect that is missing",
+        ),
+    ],
+)
+def test_what_cannot_be_replayed_is_said(path: Path, content: bytes | None, why: str) -> None:
+    if content is not None:
+        path.write_bytes(content)
+    code, output = run(path)
+    assert code == 2
+    assert why in output
+
+
+def test_the_story_of_one_pod(path: Path) -> None:
+    books = Books()
+    books.see_node(make_node("n1", make_cards()))
+    with DecisionLog(path, books, clock=FakeClock()):
+        pod = make_pod("p", 4)
+        place(books, pod)
+        place(books, make_pod("other", 4))
+        demand = books.demand_of(make_pod("p", 99, uid=pod.metadata.uid))
+        assert demand is not None
+        books.judge(demand)
+        books.forget_pod(pod.metadata.uid)
+    code, output = run(path, "--pod", "default/p")
+    assert code == 0
+    assert [line.split("  ", 1)[1] for line in output.splitlines()] == [
+        "asked (gpushare, tightest/tightest): fits on 1, best n1 (main GPU-n1-0 4096 MiB)",
+        "claimed: n1 (main GPU-n1-0 4096 MiB)",
+        "the API server took the Binding to n1",
+        "asked (gpushare, tightest/tightest): fits nowhere; 1 refused: more than the node's GPUs have even when empty",
+        "gone; what it held is free",
+    ]
+    assert run(path, "--pod", "default/q") == (0, "the log knows no pod default/q\n")
+
+
+async def test_who_held_what_at_a_moment(path: Path) -> None:
+    books, clock = Books(), FakeClock()
+    books.see_node(make_node("n1", make_cards()))
+    with DecisionLog(path, books, clock=clock):
+        place(books, make_pod("early", 4))
+        await clock.move(60)
+        place(books, make_pod("late", 4))
+    code, output = run(path, "--at", "2023-11-14T22:30:30Z")
+    assert (code, output) == (
+        0,
+        "bound    default/early  n1 (main GPU-n1-0 4096 MiB)\n1 decisions replayed, all the same\n",
+    )
+    assert "'noon' does not match the format" in run(path, "--at", "noon")[1]
+
+
+def test_prefixes_of_dialects_are_those_of_then(path: Path) -> None:
+    books = Books(make_dialects({"gpushare": "gpu.example"}))
+    with DecisionLog(path, books, clock=FakeClock()):
+        books.see_node(make_node("n1", make_cards()))
+    assert replayed(path).books.dialects["gpushare"].prefix == "gpu.example"
+
+
+def test_policies_are_those_of_then(path: Path) -> None:
+    """The configuration may set others than a dialect's own, and change them while the server runs."""
+    dialects = make_dialects()
+    books = Books(dialects)
+    books.see_node(make_node("n1", make_cards()))
+    with DecisionLog(path, books, clock=FakeClock()):
+        for policy in ("spread", "tightest", "spread"):
+            dialects["gpushare"].gpu_policy = policy
+            place(books, make_pod(policy, 3))
+    assert replayed(path).decisions == 3
+    assert known_to(replayed(path).books) == known_to(books)
+
+
+# -- files
+
+
+async def test_a_full_file_is_followed_by_another_and_each_is_whole(path: Path) -> None:
+    books, clock = Books(), FakeClock()
+    books.see_node(make_node("n1", make_cards(mib=(10**6,))))
+    with DecisionLog(path, books, most_mb=1, clock=clock) as log:
+        for number in range(1500):
+            place(books, make_pod(f"p{number}", 1))
+            books.forget_pod(books.ledger.entries("n1")[0].uid)
+            if number % 100 == 0:
+                await until(lambda: not log.waiting)
+                await clock.move(10)
+    older = Path(f"{path}.1")
+    assert sorted(file.name for file in path.parent.iterdir()) == [path.name, older.name]
+    assert older.stat().st_size < 1_200_000
+    assert known_to(replayed(path).books) == known_to(books)
+    replayed(older)
+
+
+def test_a_file_of_an_earlier_process_is_kept_beside_the_new_one(path: Path) -> None:
+    write_a_log(path)
+    before = path.read_bytes()
+    write_a_log(path)
+    assert Path(f"{path}.1").read_bytes() == before
+
+
+def test_a_file_that_cannot_be_written_is_said_at_the_start(tmp_path: Path) -> None:
+    with pytest.raises(BadConfig, match=r"decisionLog.file: .* cannot be written: No such file"):
+        DecisionLog(tmp_path / "no" / "folder", Books()).__enter__()
+
+
+def test_nothing_is_recorded_that_changes_nothing(path: Path) -> None:
+    books = Books()
+    node, pod = make_node("n1", make_cards()), make_pod("plain", None, node="n1")
+    with DecisionLog(path, books, clock=FakeClock()):
+        for _ in range(3):
+            books.see_node(node)
+            books.see_pod(pod)
+            books.see_pod(make_pod("waits"))
+            books.forget_pod("nobody")
+            books.drop_claim("nobody", "n1")
+            books.expire(1.0)
+    told = [msgspec.json.encode(line.told).split(b'"')[3] for _, line in read(path)]
+    assert told == [b"header", b"begun", b"node seen"]
+
+
+def test_lines_are_plain_json(path: Path) -> None:
+    write_a_log(path)
+    assert all(isinstance(msgspec.json.decode(line, type=Line), Line) for line in path.read_bytes().splitlines())

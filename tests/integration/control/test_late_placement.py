@@ -1,0 +1,367 @@
+"""Pods that another scheduler has bound before they had a placement get it late, or fail with the reason."""
+
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from aliquot.control.late import LatePlacer
+from aliquot.control.leadership import Leadership
+from aliquot.control.settings import ControlSettings, Mode
+from aliquot.dialects.gpushare import ASSIGNED, ASSUME_TIME, IDX, POD
+from aliquot.dialects.reading import SERVES
+from aliquot.embedded.api import resources
+from aliquot.errors import NoRoom, NotLeading
+from aliquot.ledger import State
+from aliquot.model import Pod
+from aliquot.model.records import PLACEMENT, read_placement
+from tests.factories import GPU_COUNT, GPU_MEM, container_manifest, make_cards
+from tests.fakes import Seen, answer, cut_after, cut_before, until
+from tests.integration.control.test_audit import audit_of
+from tests.integration.control.test_following_the_cluster import RUNNING
+from tests.integration.room import Room
+
+PATIENCE = 30.0
+
+
+def placer_of(room: Room, **settings: Any) -> LatePlacer:
+    plane = room.plane
+    chosen = ControlSettings(**{"alone": True, "late_seconds": PATIENCE} | settings)
+    leadership = Leadership(plane.client, plane.clock, chosen, plane.pods.refresh)
+    return LatePlacer(plane.client, plane.books, plane.nodes.get, leadership, plane.teller, plane.clock, chosen)
+
+
+def patches(room: Room) -> list[Seen]:
+    return [seen for seen in room.api.writes() if seen.method == "PATCH" and not seen.path.endswith("/status")]
+
+
+def status_of(room: Room, pod: Pod) -> Any:
+    return room.api_pod(pod)["status"]
+
+
+async def bound(room: Room, *args: Any, **fields: Any) -> Pod:
+    return await room.add_pod(*args, node="n1", **fields)
+
+
+async def test_a_bound_pod_without_a_placement_gets_it_in_one_patch(room: Room) -> None:
+    await room.add_node()
+    pod = await bound(room)
+    assert room.used() == {}
+    await placer_of(room).look()
+    await room.in_step()
+    (patch,) = patches(room)
+    assert patch.body["metadata"]["uid"] == pod.metadata.uid
+    written = room.api_pod(pod)["metadata"]["annotations"]
+    assert set(written) >= {PLACEMENT, IDX, POD, ASSIGNED, ASSUME_TIME}
+    assert read_placement(written[PLACEMENT]).node == "n1"
+    assert room.used() == {0: 3}
+    assert room.entries()[pod.metadata.uid].state is State.BOUND
+
+
+async def test_a_pod_is_placed_once(room: Room) -> None:
+    await room.add_node()
+    await bound(room)
+    placer = placer_of(room)
+    for _ in range(3):
+        await placer.look()
+        await room.in_step()
+    await placer_of(room).look()
+    assert len(patches(room)) == 1
+
+
+LEFT_ALONE: list[Any] = [
+    pytest.param({"metadata": {"annotations": {IDX: "1"}}}, {1: 3}, id="an original has placed it: adopted"),
+    pytest.param({"metadata": {"annotations": {IDX: "7"}}}, {}, id="a record that cannot be read"),
+    pytest.param({"gpu_mem": None}, {}, id="no GPU"),
+    pytest.param({"gpu_mem": 0}, {}, id="a demand that cannot be"),
+    pytest.param(
+        {"containers": [container_manifest(gpu_mem=None) | {"resources": {"limits": {"nvidia.com/gpu": "1"}}}]},
+        {0: 15},
+        id="a whole card from NVIDIA's plug-in: counted, not written",
+    ),
+]
+
+
+@pytest.mark.parametrize(("fields", "used"), LEFT_ALONE)
+async def test_nothing_is_written_on_a_pod_that_is_not_ours_to_place(
+    room: Room, fields: dict[str, Any], used: dict[int, int]
+) -> None:
+    await room.add_node()
+    await bound(room, **fields)
+    await placer_of(room).look()
+    assert patches(room) == []
+    assert room.used() == used
+
+
+async def test_a_pod_that_runs_already_is_not_placed_late(room: Room) -> None:
+    """It has a card, whoever gave it; which one cannot be told, so all of them are charged."""
+    await room.add_node()
+    pod = await bound(room)
+    await room.report(pod, phase="Running", containerStatuses=RUNNING)
+    await placer_of(room).look()
+    assert patches(room) == []
+    assert room.used() == {0: 3, 1: 3}
+
+
+async def test_nothing_is_written_on_a_node_without_our_inventory_and_that_is_said_once(room: Room) -> None:
+    await room.add_plain_node("n1", {GPU_MEM: "30", GPU_COUNT: "2"})
+    await bound(room)
+    placer = placer_of(room)
+    with capture_logs() as told:
+        await placer.look()
+        await placer.look()
+    said = [line for line in told if line["event"] == "a bound pod without a placement is left alone"]
+    assert [line["why"] for line in said] == ["its node has no inventory of ours: another agent hands cards over there"]
+    assert patches(room) == []
+
+
+async def test_whole_cards_are_named_where_our_agent_hands_them_over(room: Room) -> None:
+    manifest = {"metadata": {"labels": {f"{SERVES}nvidia": "true"}}}
+    await room.add_node()
+    room.api.registry.rewrite(resources.NODES, "", "n1", lambda node: _labelled(node, manifest["metadata"]["labels"]))
+    await room.in_step()
+    limits = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    pod = await bound(room, containers=[container_manifest(gpu_mem=None) | limits])
+    assert room.used() == {0: 15}
+    await placer_of(room).look()
+    await room.in_step()
+    assert read_placement(room.api_pod(pod)["metadata"]["annotations"][PLACEMENT]).dialect == "nvidia"
+    assert room.used() == {0: 15}
+    assert room.plane.books.unplaced == {}
+
+
+def _annotated(obj: Any, annotations: dict[str, str]) -> Any:
+    return {**obj, "metadata": {**obj["metadata"], "annotations": annotations}}
+
+
+def _labelled(node: Any, labels: dict[str, str]) -> Any:
+    return {**node, "metadata": {**node["metadata"], "labels": labels}}
+
+
+async def test_a_pod_bound_before_the_node_s_inventory_is_placed_when_it_comes(room: Room) -> None:
+    await room.add_pod(node="n1")
+    placer = placer_of(room)
+    await placer.look()
+    await room.add_node()
+    await placer.look()
+    assert len(patches(room)) == 1
+
+
+async def test_only_who_may_commit_places_late(room: Room) -> None:
+    await room.add_node()
+    pod = await bound(room)
+    follower = placer_of(room, alone=False)
+    observer = placer_of(room, alone=False, mode=Mode.OBSERVE)
+    for placer in (follower, observer):
+        await placer.look()
+        with pytest.raises(NotLeading):
+            placer.hold(pod, "n1", 5)
+    assert patches(room) == []
+    assert room.used() == {}
+
+
+# -- parts that a filter keeps
+
+
+async def test_what_was_kept_for_a_pod_is_what_it_gets(room: Room) -> None:
+    await room.add_node()
+    await room.commit(await room.add_pod("first", 1), "n1")
+    pod = await room.add_pod("p", 15)
+    placer = placer_of(room)
+    kept = placer.hold(pod, "n1", 5)
+    assert {part.index for part in kept.slices()} == {1}
+    with pytest.raises(NoRoom):
+        await room.commit(await room.add_pod("other", 15), "n1")
+    await room.plane.client.bind(_binding(pod), timeout=1)
+    await room.in_step()
+    await room.clock.move(3)
+    await placer.look()
+    assert room.used() == {0: 1, 1: 15}
+
+
+async def test_what_was_kept_is_given_back_in_time(room: Room) -> None:
+    await room.add_node()
+    pod = await room.add_pod("p", 15)
+    placer = placer_of(room)
+    placer.hold(pod, "n1", 5)
+    await room.clock.move(4)
+    placer.hold(pod, "n1", 5)
+    await room.clock.move(4)
+    await placer.look()
+    assert room.used() == {0: 15}
+    await room.clock.move(2)
+    await placer.look()
+    assert room.used() == {}
+
+
+async def test_what_was_kept_moves_with_the_pod_s_next_node(room: Room) -> None:
+    await room.add_node()
+    await room.add_node(make_cards("n2"))
+    pod = await room.add_pod()
+    placer = placer_of(room)
+    placer.hold(pod, "n1", 5)
+    placer.hold(pod, "n2", 5)
+    assert (room.used("n1"), room.used("n2")) == ({}, {0: 3})
+    await bound(room, "other")
+    await room.plane.client.bind(_binding(pod), timeout=1)
+    await room.in_step()
+    assert room.used("n2") == {}
+
+
+async def test_a_commit_makes_what_was_kept_the_pod_s_own(room: Room) -> None:
+    await room.add_node()
+    pod = await room.add_pod()
+    placer_of(room).hold(pod, "n1", 5)
+    await room.commit(pod, "n1")
+    await room.clock.move(60)
+    await placer_of(room).look()
+    assert room.used() == {0: 3}
+
+
+@pytest.mark.parametrize("fault", [pytest.param(answer(403), id="refused"), pytest.param(cut_before, id="no answer")])
+async def test_a_commit_that_fails_treats_what_was_kept_as_its_own_claim(room: Room, fault: Any) -> None:
+    await room.add_node()
+    pod = await room.add_pod()
+    placer_of(room).hold(pod, "n1", 5)
+    room.api.script("POST", "/binding$", fault)
+    with pytest.raises(Exception, match=r".*"):
+        await room.commit(pod, "n1")
+    await room.clock.move(60)
+    await placer_of(room).look()
+    assert room.used() == ({0: 3} if fault is cut_before else {})
+
+
+def _binding(pod: Pod) -> dict[str, Any]:
+    meta = pod.metadata
+    return {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid},
+        "target": {"kind": "Node", "name": "n1"},
+    }
+
+
+# -- no room
+
+
+async def test_a_pod_that_lost_the_race_fails_with_what_was_missing(room: Room) -> None:
+    await room.add_node(make_cards(mib=(15360,)))
+    await room.commit(await room.add_pod("first", 10), "n1")
+    pod = await bound(room, "second", 10)
+    placer = placer_of(room)
+    await placer.look()
+    assert status_of(room, pod)["phase"] == "Pending"
+    await room.clock.move(PATIENCE)
+    await placer.look()
+    await room.in_step()
+    status = status_of(room, pod)
+    assert (status["phase"], status["reason"]) == ("Failed", "AliquotNoRoom")
+    assert "has 5120 MiB" in status["message"]
+    (event,) = [held.obj for held in room.api.store.snapshot("events")]
+    assert (event["type"], event["reason"], event["message"]) == ("Warning", "AliquotNoRoom", status["message"])
+    assert room.used() == {0: 10}
+    await placer.look()
+    assert len(list(room.api.store.snapshot("events"))) == 1
+
+
+async def test_a_pod_whose_room_comes_free_in_time_is_placed(room: Room) -> None:
+    await room.add_node(make_cards(mib=(15360,)))
+    first = await room.add_pod("first", 10)
+    await room.commit(first, "n1")
+    await bound(room, "second", 10)
+    placer = placer_of(room)
+    await placer.look()
+    await room.clock.move(PATIENCE - 1)
+    await room.delete_pod(first)
+    await placer.look()
+    assert room.used() == {0: 10}
+
+
+async def test_a_pod_that_was_placed_by_somebody_else_meanwhile_is_not_failed(room: Room) -> None:
+    """We have not seen it yet: the API server knows better."""
+    await room.add_node(make_cards(mib=(15360,)))
+    await room.commit(await room.add_pod("first", 10), "n1")
+    pod = await bound(room, "second", 10)
+    placer = placer_of(room)
+    await placer.look()
+    await room.clock.move(PATIENCE)
+    room.api.registry.rewrite(resources.PODS, "default", "second", lambda obj: _annotated(obj, {IDX: "0"}))
+    await placer.look()
+    assert status_of(room, pod)["phase"] == "Pending"
+
+
+# -- answers
+
+
+@pytest.mark.parametrize(
+    ("fault", "writes"), [pytest.param(cut_before, 2, id="not made"), pytest.param(cut_after, 1, id="made")]
+)
+async def test_a_patch_without_an_answer_keeps_its_claim_until_the_pod_is_seen(
+    room: Room, fault: Any, writes: int
+) -> None:
+    await room.add_node()
+    pod = await bound(room, "p", 15)
+    placer = placer_of(room)
+    room.api.script("PATCH", "/pods/p$", fault)
+    await placer.look()
+    assert room.used() == {0: 15}
+    assert placer.is_open(pod.metadata.uid, "n1") or fault is cut_after
+    await room.in_step()
+    await placer.look()
+    await room.in_step()
+    assert len(patches(room)) == writes
+    assert room.entries()[pod.metadata.uid].state is State.BOUND
+    assert PLACEMENT in room.api_pod(pod)["metadata"]["annotations"]
+    await placer.look()
+    assert not placer.is_open(pod.metadata.uid, "n1")
+
+
+async def test_a_patch_that_is_refused_gives_its_claim_back_and_is_tried_again(room: Room) -> None:
+    await room.add_node()
+    await bound(room)
+    placer = placer_of(room)
+    room.api.script("PATCH", "/pods/p$", answer(403))
+    await placer.look()
+    assert room.used() == {}
+    await placer.look()
+    assert room.used() == {0: 3}
+
+
+async def test_a_patch_that_is_refused_after_one_without_an_answer_keeps_its_claim(room: Room) -> None:
+    await room.add_node()
+    await bound(room)
+    placer = placer_of(room)
+    room.api.script("PATCH", "/pods/p$", cut_before, answer(403))
+    await placer.look()
+    await placer.look()
+    assert room.used() == {0: 3}
+
+
+async def test_a_pod_that_goes_while_it_is_placed_holds_nothing(room: Room) -> None:
+    await room.add_node()
+    pod = await bound(room)
+    placer = placer_of(room)
+    room.api.script("PATCH", "/pods/p$", cut_before)
+    await placer.look()
+    await room.delete_pod(pod)
+    await placer.look()
+    assert room.used() == {}
+    assert not placer.is_open(pod.metadata.uid, "n1")
+
+
+async def test_a_late_placement_under_way_is_no_drift(room: Room) -> None:
+    await room.add_node()
+    await bound(room)
+    placer = placer_of(room)
+    room.api.script("PATCH", "/pods/p$", cut_before)
+    await placer.look()
+    assert await audit_of(room, placer.is_open).look() == []
+    assert room.used() == {0: 3}
+
+
+async def test_the_control_plane_places_late_by_itself(room: Room) -> None:
+    await room.add_node()
+    pod = await bound(room)
+    await until(lambda: PLACEMENT in room.api_pod(pod)["metadata"].get("annotations", {}), passing=room.clock)
+    await room.in_step()
+    assert room.used() == {0: 3}

@@ -1,0 +1,232 @@
+"""Several servers, one of which commits: who it is, how the next one takes over, and what becomes of the last.
+
+Each server has a clock of its own: one that stands still is a server that was paused and does not know it.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from aliquot.control import ControlPlane, ControlSettings, Outcome, Role
+from aliquot.control.policies import STALE_EPOCH, manifests
+from aliquot.dialects import standard_dialects
+from aliquot.embedded.api import resources
+from aliquot.errors import NotLeading
+from aliquot.kube import Access, Client, NoAnswer
+from aliquot.model import Pod
+from aliquot.model.records import EPOCH
+from tests.factories import make_cards, node_manifest, pod_manifest
+from tests.fakes import FakeClock, ScriptedApi, answer, cut_after, held, until
+
+EPOCH_MAP = "/configmaps/aliquot-epoch"
+BINDING = "/binding$"
+POD_WATCH = r"/api/v1/pods\?.*watch=true"
+
+
+@dataclass
+class Server:
+    plane: ControlPlane
+    clock: FakeClock
+    task: asyncio.Task[None]
+
+    def role(self) -> Role:
+        return self.plane.leadership.role
+
+    async def leads(self) -> None:
+        await until(lambda: self.role() is Role.LEADING, "it leads")
+
+
+class Servers:
+    """Makes servers on one API server; all end with the test."""
+
+    def __init__(self, api: ScriptedApi, stack: AsyncExitStack) -> None:
+        self.api = api
+        self._stack = stack
+
+    async def start(self, name: str, **settings: Any) -> Server:
+        client = await self._stack.enter_async_context(Client(Access(self.api.url)))
+        clock = FakeClock()
+        plane = ControlPlane(client, clock, settings=ControlSettings(identity=name, **settings))
+        task = asyncio.create_task(plane.run())
+        self._stack.push_async_callback(_end, task)
+        await until(lambda: not plane.out_of_step() and plane.leadership.holder, f"{name} follows the cluster")
+        return Server(plane, clock, task)
+
+    def add_pod(self, name: str = "p", units: int = 3) -> None:
+        self.api.registry.create(resources.PODS, "default", pod_manifest(name, units))
+
+    def stored(self, name: str = "p") -> Any:
+        held = self.api.store.get("pods", ("default", name))
+        assert held is not None
+        return held.obj
+
+    def epoch(self) -> str:
+        held = self.api.store.get("configmaps", ("aliquot-system", "aliquot-epoch"))
+        assert held is not None
+        return str(held.obj["data"]["epoch"])
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+@pytest.fixture
+async def servers(scripted: ScriptedApi) -> AsyncIterator[Servers]:
+    """On a cluster with one node of two cards, and with the policies."""
+    scripted.registry.create(resources.NAMESPACES, "", {"metadata": {"name": "aliquot-system"}})
+    scripted.registry.create(resources.NODES, "", node_manifest("n1", make_cards("n1")))
+    for manifest in manifests(standard_dialects()):
+        is_policy = manifest["kind"] == "ValidatingAdmissionPolicy"
+        kind = resources.POLICIES if is_policy else resources.POLICY_BINDINGS
+        scripted.registry.create(kind, "", manifest)
+    async with AsyncExitStack() as stack:
+        yield Servers(scripted, stack)
+
+
+async def pod_of(server: Server, name: str = "p") -> Pod:
+    await until(lambda: server.plane.pods.get(f"default/{name}") is not None, f"{name} is seen")
+    pod = server.plane.pods.get(f"default/{name}")
+    assert pod is not None
+    return pod
+
+
+async def test_the_first_server_leads_in_the_first_term_and_writes_its_number(servers: Servers) -> None:
+    first = await servers.start("first")
+    await first.leads()
+    servers.add_pod()
+    assert await first.plane.committer.commit(await pod_of(first), "n1") is Outcome.BOUND
+    assert (servers.epoch(), servers.stored()["metadata"]["annotations"][EPOCH]) == ("1", "1")
+
+
+async def test_a_second_server_follows_and_says_who_leads(servers: Servers) -> None:
+    first = await servers.start("first")
+    first.plane.leadership.tell_doors({"gpushare": "http://10.0.0.1:12345"})
+    await first.leads()
+    second = await servers.start("second")
+    assert (second.role(), second.plane.leadership.holder, second.plane.not_ready()) == (Role.FOLLOWING, "first", [])
+    servers.add_pod()
+    with pytest.raises(NotLeading, match="this server does not lead, first does"):
+        await second.plane.committer.commit(await pod_of(second), "n1")
+    assert not [seen for seen in servers.api.bindings() if "/pods/p/" in seen.path]
+    assert second.plane.books.ledger.nodes_of(servers.stored()["metadata"]["uid"]) == set()
+
+
+async def test_a_paused_leader_cannot_commit_when_it_wakes(servers: Servers) -> None:
+    """Its own clock stood still, so it still believes in its Lease: the API server is what stops it."""
+    first = await servers.start("first")
+    await first.leads()
+    second = await servers.start("second")
+    await until(lambda: second.role() is Role.LEADING, passing=second.clock, between_calls_of=servers.api)
+    assert first.role() is Role.LEADING
+    servers.add_pod()
+    pod = await pod_of(first)
+    with pytest.raises(NotLeading):
+        await first.plane.committer.commit(pod, "n1")
+    assert first.role() is not Role.LEADING
+    assert first.plane.books.ledger.nodes_of(pod.metadata.uid) == set(), "its claim is given back"
+    assert await second.plane.committer.commit(await pod_of(second), "n1") is Outcome.BOUND
+    assert servers.stored()["metadata"]["annotations"][EPOCH] == "2"
+
+
+async def test_a_new_leader_knows_what_the_last_one_bound_before_it_commits(servers: Servers) -> None:
+    """Its watch told it nothing: it lists again before its first commit."""
+    first = await servers.start("first")
+    await first.leads()
+    servers.add_pod("before")
+    await pod_of(first, "before")  # so its watch is open, and what follows is the second one's
+    servers.api.script("GET", POD_WATCH, held(asyncio.Event(), asyncio.Event()))
+    second = await servers.start("second")
+    servers.add_pod("taken", 15)
+    await first.plane.committer.commit(await pod_of(first, "taken"), "n1")
+    await until(lambda: second.role() is Role.LEADING, passing=second.clock, between_calls_of=servers.api)
+    uid = servers.stored("taken")["metadata"]["uid"]
+    assert second.plane.books.ledger.nodes_of(uid) == {"n1"}
+
+
+async def test_a_server_that_ends_gives_its_lease_back_and_the_next_one_need_not_wait(servers: Servers) -> None:
+    first = await servers.start("first")
+    await first.leads()
+    second = await servers.start("second")
+    await _end(first.task)
+    await second.clock.move(3)
+    await second.leads()
+    assert servers.epoch() == "2"
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(answer(409, message="somebody was faster"), id="conflict"),
+        pytest.param(answer(500, message="oops"), id="error"),
+        pytest.param(cut_after, id="lost answer"),
+    ],
+)
+async def test_a_term_begins_though_the_number_cannot_be_written_at_once(servers: Servers, fault: Any) -> None:
+    servers.api.registry.create(
+        resources.CONFIG_MAPS, "aliquot-system", {"metadata": {"name": "aliquot-epoch"}, "data": {"epoch": "7"}}
+    )
+    servers.api.script("PATCH", EPOCH_MAP, fault)
+    first = await servers.start("first")
+    await until(lambda: first.role() is Role.LEADING, passing=first.clock, between_calls_of=servers.api)
+    assert first.plane.leadership.epoch == int(servers.epoch()) > 7
+
+
+async def test_a_number_that_is_none_stops_the_term_and_says_so(servers: Servers) -> None:
+    servers.api.registry.create(
+        resources.CONFIG_MAPS, "aliquot-system", {"metadata": {"name": "aliquot-epoch"}, "data": {"epoch": "many"}}
+    )
+    first = await servers.start("first")
+    why = "cannot raise the epoch: ConfigMap aliquot-system/aliquot-epoch, epoch: 'many' is no number"
+    await until(lambda: first.plane.not_ready() == [f"this server is taking over: {why}"], "it says why")
+    assert first.role() is Role.FOLLOWING
+
+
+async def test_without_the_policy_a_leader_leads_and_says_that_nothing_fences_it(servers: Servers) -> None:
+    for bound in list(servers.api.store.snapshot(resources.POLICY_BINDINGS.collection)):
+        servers.api.store.remove(resources.POLICY_BINDINGS.collection, ("", bound.obj["metadata"]["name"]))
+    first = await servers.start("first")
+    await first.leads()
+    assert any("no admission policy checks the epoch" in note for note in first.plane.notes())
+
+
+async def test_an_unknown_answer_to_a_binding_keeps_its_claim_and_the_term(servers: Servers) -> None:
+    first = await servers.start("first")
+    await first.leads()
+    servers.add_pod()
+    servers.api.script("POST", BINDING, cut_after)
+    pod = await pod_of(first)
+    with pytest.raises(NoAnswer):
+        await first.plane.committer.commit(pod, "n1")
+    assert first.role() is Role.LEADING
+    await until(lambda: first.plane.books.is_settled(pod.metadata.uid, "n1"), "the pod is seen bound")
+
+
+async def test_a_leader_that_cannot_renew_stops_believing_in_itself(servers: Servers) -> None:
+    first = await servers.start("first")
+    await first.leads()
+    servers.api.script("PATCH", "/leases/", *[answer(500)] * 100)
+    servers.add_pod()
+    pod = await pod_of(first)
+    await until(lambda: first.role() is Role.FOLLOWING, passing=first.clock, between_calls_of=servers.api)
+    with pytest.raises(NotLeading):
+        await first.plane.committer.commit(pod, "n1")
+
+
+async def test_an_api_server_that_never_notices_the_new_number_is_named_with_what_helps(servers: Servers) -> None:
+    """kube-apiserver does that when all policies were deleted and made again while it ran."""
+    stale = answer(422, reason="Invalid", message=f"denied: {STALE_EPOCH}")
+    servers.api.script("POST", "/pods/aliquot-epoch-probe/binding", *[stale] * 5000)
+    first = await servers.start("first")
+    await until(
+        lambda: "restart kube-apiserver" in first.plane.leadership.no_holder(),
+        passing=first.clock,
+        between_calls_of=servers.api,
+    )
+    assert first.role() is Role.FOLLOWING

@@ -1,0 +1,116 @@
+"""`/readyz`: 503 with the reason as long as answers cannot be trusted, 200 otherwise."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from aliquot.control import ControlPlane, ControlSettings, Role
+from aliquot.doors import health
+from aliquot.doors.asgi import Call
+from aliquot.embedded.api import resources
+from aliquot.kube import Client
+from tests.fakes import FakeClock, ScriptedApi, answer, held, until
+
+MEANWHILE = 5
+"""Seconds within which a lost API server must show."""
+
+
+@asynccontextmanager
+async def server(client: Client, clock: FakeClock, **settings: Any) -> AsyncIterator[ControlPlane]:
+    plane = ControlPlane(client, clock, settings=ControlSettings(identity="me", **settings))
+    task = asyncio.create_task(plane.run())
+    try:
+        yield plane
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def readyz(plane: ControlPlane) -> tuple[int, str]:
+    answered = await health.routes(plane)["GET", "/readyz"](Call())
+    return answered.status, answered.body.decode()
+
+
+@pytest.fixture(autouse=True)
+def namespace(scripted: ScriptedApi) -> None:
+    scripted.registry.create(resources.NAMESPACES, "", {"metadata": {"name": "aliquot-system"}})
+
+
+@pytest.mark.parametrize("kind", ["nodes", "pods"])
+async def test_503_before_the_first_list(scripted: ScriptedApi, client: Client, clock: FakeClock, kind: str) -> None:
+    arrived, release = asyncio.Event(), asyncio.Event()
+    scripted.script("GET", rf"/api/v1/{kind}\?", held(arrived, release))
+    async with server(client, clock) as plane:
+        await arrived.wait()
+        code, why = await readyz(plane)
+        assert (code, "has not listed yet" in why) == (503, True)
+        release.set()
+        await until(lambda: not plane.not_ready(), "it becomes ready")
+
+
+async def test_200_while_it_leads(client: Client, clock: FakeClock) -> None:
+    async with server(client, clock) as plane:
+        await until(lambda: plane.leadership.role is Role.LEADING)
+        code, text = await readyz(plane)
+        assert (code, text.splitlines()[0]) == (200, "ok")
+
+
+async def test_503_without_a_known_holder_and_200_with_one(
+    scripted: ScriptedApi, client: Client, clock: FakeClock
+) -> None:
+    scripted.script("POST", "/leases$", *[answer(403, reason="Forbidden", message="not yet")] * 2)
+    async with server(client, clock) as plane:
+        await until(lambda: plane.leadership.no_holder().endswith("not yet"))
+        assert await readyz(plane) == (503, "no server holds the Lease aliquot-system/aliquot-server: not yet")
+        await until(lambda: not plane.not_ready(), passing=clock, between_calls_of=scripted)
+        assert (await readyz(plane))[0] == 200
+
+
+async def test_200_while_another_server_holds_the_lease_and_503_when_it_has_run_out(
+    scripted: ScriptedApi, client: Client, clock: FakeClock
+) -> None:
+    spec = {"holderIdentity": "another", "leaseDurationSeconds": 15}
+    scripted.registry.create(resources.LEASES, "aliquot-system", {"metadata": {"name": "aliquot-server"}, "spec": spec})
+    async with server(client, clock) as plane:
+        await until(lambda: plane.leadership.holder == "another")
+        assert (await readyz(plane))[0] == 200
+        scripted.script("PATCH", "/leases/", *[answer(500, message="oops")] * 100)
+        await until(lambda: plane.leadership.no_holder() != "", passing=clock, between_calls_of=scripted)
+        assert (await readyz(plane))[0] == 503
+
+
+def _refuse(scripted: ScriptedApi) -> None:
+    scripted.script("GET", "/version", *[answer(503, message="away")] * 50)
+
+
+def _hang(scripted: ScriptedApi) -> None:
+    scripted.script("GET", "/version", *[held(asyncio.Event(), asyncio.Event())] * 50)
+
+
+@pytest.mark.parametrize("lose", [_refuse, _hang])
+async def test_503_within_five_seconds_of_losing_the_api_server(
+    scripted: ScriptedApi, client: Client, clock: FakeClock, lose: Callable[[ScriptedApi], None]
+) -> None:
+    """An open watch would be silent for minutes."""
+    async with server(client, clock, alone=True) as plane:
+        await until(lambda: not plane.not_ready())
+        lose(scripted)
+        lost = clock.monotonic()
+        await clock.move(1)
+        await until(lambda: plane.not_ready(), "the loss is seen")
+        assert (await readyz(plane))[0] == 503
+        assert clock.monotonic() - lost < MEANWHILE
+
+
+async def test_a_server_that_is_alone_by_choice_needs_no_holder(
+    scripted: ScriptedApi, client: Client, clock: FakeClock
+) -> None:
+    async with server(client, clock, alone=True) as plane:
+        await until(lambda: not plane.not_ready())
+        assert await readyz(plane) == (200, "ok")
+    assert not [seen for seen in scripted.seen if "leases" in seen.path or "configmaps" in seen.path]

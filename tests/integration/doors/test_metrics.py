@@ -1,0 +1,88 @@
+"""/metrics: what was counted, and the state of this moment."""
+
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+
+import aliquot
+from aliquot.doors import metrics
+from aliquot.doors.asgi import Routes
+from aliquot.doors.gpushare import GpuShareDoor
+from tests.factories import make_cards
+from tests.integration.doors.door import Door
+from tests.integration.doors.serving import served
+from tests.integration.room import Room
+
+
+@pytest.fixture
+async def shown(room: Room) -> AsyncIterator["Shown"]:
+    routes = Routes({**GpuShareDoor(room.plane).routes(), **metrics.routes(room.plane)})
+    async with served(routes) as url, aiohttp.ClientSession() as session:
+        yield Shown(Door(session, url, room))
+
+
+class Shown:
+    """Counters belong to the process, so a test looks at what was added."""
+
+    def __init__(self, door: Door) -> None:
+        self.door = door
+
+    async def samples(self) -> dict[str, float]:
+        reply = await self.door.send("GET", "/metrics")
+        lines = [line.rpartition(" ") for line in reply.text.splitlines() if not line.startswith("#")]
+        return {name: float(value) for name, _, value in lines}
+
+    async def added(self, before: dict[str, float]) -> dict[str, float]:
+        now = await self.samples()
+        return {name: value - before.get(name, 0.0) for name, value in now.items() if value != before.get(name, 0.0)}
+
+
+async def test_the_text_is_what_prometheus_reads(shown: Shown) -> None:
+    reply = await shown.door.send("GET", "/metrics")
+    assert (reply.status, reply.content_type) == (200, "text/plain")
+    assert "# TYPE aliquot_commits_total counter" in reply.text
+    assert f'aliquot_build_info{{version="{aliquot.__version__}"}} 1.0' in reply.text
+
+
+async def test_the_mirror_and_the_role_are_those_of_this_moment(shown: Shown) -> None:
+    await shown.door.room.add_node()
+    await shown.door.room.add_pod()
+    await shown.door.room.add_pod("q")
+    found = await shown.samples()
+    assert found['aliquot_mirror_objects{kind="nodes"}'] == 1
+    assert found['aliquot_mirror_objects{kind="pods"}'] == 2
+    assert found['aliquot_mirror_synced{kind="pods"}'] == 1
+    assert found['aliquot_role{role="alone"}'] == 1
+    assert found['aliquot_role{role="leading"}'] == 0
+    assert (found["aliquot_ready"], found["aliquot_epoch"]) == (1, 0)
+
+
+async def test_filter_calls_are_counted_with_what_they_refused(shown: Shown) -> None:
+    await shown.door.room.add_node(make_cards("n1", mib=(15360,)))
+    await shown.door.room.add_node(make_cards("n2", mib=(15360, 15360)))
+    before = await shown.samples()
+    await shown.door.filter(10, "n1", "n2")
+    await shown.door.filter(99, "n1", "n2")
+    await shown.door.filter(10, "gone")
+    await shown.door.filter("many", "n1")
+    added = await shown.added(before)
+    assert added['aliquot_decisions_total{dialect="gpushare",outcome="fits",verb="filter"}'] == 1
+    assert added['aliquot_decisions_total{dialect="gpushare",outcome="fits nowhere",verb="filter"}'] == 2
+    assert added['aliquot_refusals_total{reason="too_large"}'] == 2
+    assert added['aliquot_refusals_total{reason="unknown_node"}'] == 1
+    assert added['aliquot_refusals_total{reason="bad_demand"}'] == 1
+    assert added['aliquot_decision_seconds_count{verb="filter"}'] == 4
+
+
+async def test_bind_calls_and_their_requests_are_counted(shown: Shown) -> None:
+    await shown.door.room.add_node()
+    pod = await shown.door.room.add_pod()
+    before = await shown.samples()
+    assert await shown.door.bind(pod) == ""
+    assert await shown.door.bind(pod, "gone") != ""
+    added = await shown.added(before)
+    assert added['aliquot_decisions_total{dialect="gpushare",outcome="bound",verb="bind"}'] == 1
+    assert added['aliquot_decisions_total{dialect="",outcome="refused",verb="bind"}'] == 1
+    assert added['aliquot_commits_total{outcome="bound"}'] == 1
+    assert added['aliquot_api_requests_total{code="201",method="POST"}'] == 1

@@ -1,0 +1,40 @@
+"""etcd and kube-apiserver alone: nothing schedules, runs or collects pods, so what happens is the server's doing."""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from aliquot.kube import from_kubeconfig
+from tests.real.tunnel import tunnel
+from tests.rig import programs
+from tests.rig.certificates import Certificates
+from tests.rig.control_plane import ControlPlane
+from tests.rig.network import LOOPBACK
+
+# the accounts that it wants in every namespace are made by kube-controller-manager
+_FLAGS = {"disable-admission-plugins": "ServiceAccount"}
+
+
+class ApiServer:
+    """`url` needs no TLS and gives the rights of an administrator."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    @classmethod
+    @contextmanager
+    def up(cls, progress: Callable[[str], None] = lambda _: None) -> Iterator["ApiServer"]:
+        found = programs.find(progress)
+        with tempfile.TemporaryDirectory(prefix="aliquot-api-") as made:
+            folder = Path(made)
+            held = Certificates(folder / "certificates", node_name="none", node_address=LOOPBACK)
+            control_plane = ControlPlane(folder, found, held, apiserver=_FLAGS)
+            try:
+                control_plane.start_store()
+                control_plane.wait_for_apiserver()
+                with tunnel(from_kubeconfig(control_plane.kubeconfig("admin"))) as url:
+                    yield cls(url)
+            finally:
+                for process in (control_plane.apiserver, control_plane.etcd):
+                    process.kill()

@@ -1,0 +1,50 @@
+"""Every key has a flag, a variable, and a line in the documents; every metric, too."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from aliquot import metrics
+from aliquot.config import SETTINGS, Setting, showing
+
+GUIDE = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text()
+
+
+def test_the_guide_lists_every_key_as_it_is_declared() -> None:
+    assert showing.table() in GUIDE, "paste the output of showing.table() into docs/configuration.md"
+
+
+def test_the_guide_lists_every_metric_as_it_is_declared() -> None:
+    told = {match[0]: match[1] for match in re.findall(r"^\| `(aliquot_\w+)` \| .* \| (.+) \|$", GUIDE, re.MULTILINE)}
+    families = {family.name: family for family in metrics.REGISTRY.collect() if family.name.startswith("aliquot_")}
+    assert told == {_shown(name, family.type): family.documentation for name, family in families.items()}
+
+
+def _shown(name: str, kind: str) -> str:
+    return name + {"counter": "_total", "info": "_info"}.get(kind, "")
+
+
+@pytest.mark.parametrize("what", ["flag", "variable"])
+def test_no_two_keys_share_a_flag_or_a_variable(what: str) -> None:
+    names = [getattr(setting, what) for setting in SETTINGS.values()]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("setting", SETTINGS.values(), ids=lambda setting: setting.path)
+def test_every_key_says_what_it_is_for_and_what_it_may_be(setting: Setting) -> None:
+    assert setting.key.help.endswith(".")
+    assert setting.allowed
+    assert setting.section.__doc__
+    assert re.fullmatch(r"--[a-z-]+", setting.flag)
+    assert re.fullmatch(r"ALIQUOT_[A-Z_]+", setting.variable)
+
+
+def test_the_flags_of_the_first_version_stay() -> None:
+    flags = {setting.path: setting.flag for setting in SETTINGS.values()}
+    assert flags["kubernetes.kubeconfig"] == "--kubeconfig"
+    assert flags["kubernetes.context"] == "--context"
+    assert flags["listen.address"] == "--address"
+    assert flags["doors.gpushare.port"] == "--gpushare-port"
+    assert flags["prefixes"] == "--prefix"
+    assert flags["log.level"] == "--log-level"
