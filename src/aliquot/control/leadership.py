@@ -147,7 +147,7 @@ class Leadership:
     async def _has_too_few_rights(self) -> bool:
         needed, useful = rights.for_replicas(self._settings), rights.for_helping()
         missing = [right for right in (*needed, *useful) if not await self._has(right)]
-        self.missing = [str(right) for right in missing]
+        self.missing = [f"{right}; the rule to add: {right.rule()}" for right in missing]
         for right in missing:
             _log.warning("a right is missing", why=str(right), rule_to_add=right.rule())
         return any(right in needed for right in missing)

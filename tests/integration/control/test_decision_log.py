@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
+from structlog.testing import capture_logs
 
 from aliquot.cli.replay import command
 from aliquot.control.books import Books
@@ -264,6 +265,26 @@ async def test_a_full_file_is_followed_by_another_and_each_is_whole(path: Path) 
     assert older.stat().st_size < 1_200_000
     assert known_to(replayed(path).books) == known_to(books)
     replayed(older)
+
+
+async def test_what_cannot_be_written_is_said_and_the_next_file_is_whole_again(path: Path) -> None:
+    books, clock, older = Books(), FakeClock(), Path(f"{path}.1")
+    older.mkdir()  # nothing can take its name
+    path.write_text("of an earlier process")
+    with capture_logs() as told, DecisionLog(path, books, clock=clock) as log:
+        books.see_node(make_node("n1", make_cards()))
+        await until(lambda: not log.waiting and told)
+        older.rmdir()
+        await clock.move(10)
+        await until(lambda: _places_one_more(books) and "header" in path.read_text())
+    assert {line["event"] for line in told} == {"cannot write the decision log"}
+    assert known_to(replayed(path).books) == known_to(books)
+
+
+def _places_one_more(books: Books) -> bool:
+    if len(books.ledger.all()) < 20:
+        place(books, make_pod("p", 1))
+    return True
 
 
 def test_a_file_of_an_earlier_process_is_kept_beside_the_new_one(path: Path) -> None:

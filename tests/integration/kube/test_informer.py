@@ -7,7 +7,7 @@ import pytest
 
 from aliquot.embedded.api import resources
 from aliquot.embedded.api.deletion import DeleteRequest
-from aliquot.kube import NODES, PODS, PODS, Access, Client, Informer
+from aliquot.kube import NODES, PODS, Access, Client, Informer
 from aliquot.model import Node, Pod
 from tests.factories import node_manifest, pod_manifest
 from tests.fakes import FakeClock, Fault, ScriptedApi, answer, body, cut_before, held, stream, until
@@ -283,4 +283,5 @@ async def test_a_bookmark_of_pods_as_a_real_server_sends_it_moves_the_version(
     """A pod without containers is no pod, but this is none."""
     scripted.script("GET", r"/pods\?.*watch=true", stream(REAL_POD_BOOKMARK))
     changes = [change async for change in client.watch(PODS, "1")]
-    assert [(change.type, change.object, change.resource_version) for change in changes] == [("BOOKMARK", None, "12746")]
+    seen = [(change.type, change.object, change.resource_version) for change in changes]
+    assert seen == [("BOOKMARK", None, "12746")]

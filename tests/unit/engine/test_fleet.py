@@ -197,3 +197,14 @@ def test_a_card_that_two_nodes_claim_to_have_is_found_on_both() -> None:
     assert sorted(fleet.places_of("GPU-shared-0")) == [(0, 0), (0, 1)]
     fleet.remove("a")
     assert sorted(fleet.places_of("GPU-shared-0")) == [(0, 1)]
+
+
+def test_the_fleet_shows_what_was_put_and_nothing_else() -> None:
+    fleet, cards, used = Fleet(), make_cards(), {"GPU-n1-0": Charge(0, 1024, shares=1)}
+    assert not fleet.shows(cards, {})
+    fleet.put(cards, used)
+    assert fleet.shows(cards, used)
+    assert not fleet.shows(cards, {})
+    assert not fleet.shows(make_cards(unhealthy=[0]), used)
+    fleet.free_mib[1, 0] -= 1
+    assert not fleet.shows(cards, used)

@@ -309,3 +309,17 @@ def test_a_pod_that_takes_nothing_leaves_the_sums_alone() -> None:
     usage.remove("busy", "a")
     usage.remove("idle", "a")
     assert usage.of("foo") == {}
+
+
+def test_what_is_counted_for_a_pod_can_be_checked() -> None:
+    usage, cards = Usage(), NodeGpus("n1", (make_gpu(),), 1024)
+    charges = {"GPU-n1-0": Charge(0, 1024, shares=1)}
+    assert usage.counts("a", "default", cards, {})
+    assert not usage.counts("a", "default", cards, charges)
+    usage.add("a", "default", cards, charges)
+    assert usage.counts("a", "default", cards, charges)
+    assert not usage.counts("a", "other", cards, charges)
+    assert not usage.counts("a", "default", cards, {})
+    assert usage.is_summed_right()
+    usage.remove("a", "n1")
+    assert usage.is_summed_right()

@@ -161,3 +161,47 @@ def test_a_card_has_one_mode_at_a_time_and_as_many_slots_as_it_was_cut_into(
             ledger.claim(Owner("b"), placement, {"GPU-n1-0": asked})
     else:
         ledger.claim(Owner("b"), placement, {"GPU-n1-0": asked})
+
+
+def test_only_claims_with_a_time_expire_and_a_claim_again_without_one_stays(ledger: Ledger) -> None:
+    placement = make_placement(make_cards())
+    for uid, until in (("a", 5.0), ("b", 9.0), ("c", 5.0), ("d", 5.0)):
+        ledger.claim(Owner(uid), placement, charge_of(placement), until=until)
+    ledger.claim(Owner("c"), placement, charge_of(placement))
+    ledger.confirm("d", "n1")
+    assert [entry.uid for entry in ledger.expire(5.0)] == ["a"]
+    assert [entry.uid for entry in ledger.expire(99.0)] == ["b"]
+    assert {entry.uid for entry in ledger.all()} == {"c", "d"}
+
+
+def test_what_another_ledger_had_is_entered_as_it_was(ledger: Ledger) -> None:
+    claim(ledger, "a")
+    adopt(ledger, "b", "n2")
+    again = Ledger()
+    for node in ("n1", "n2"):
+        again.set_cards(make_cards(node))
+    again.restore(ledger.all())
+    assert again.all() == ledger.all()
+    assert [again.used(node) for node in ("n1", "n2")] == [ledger.used(node) for node in ("n1", "n2")]
+    assert again.nodes_of("b") == {"n2"}
+
+
+def test_every_change_is_counted_and_what_changes_nothing_is_not(ledger: Ledger) -> None:
+    seen = [ledger.changes]
+    for change in (
+        lambda: claim(ledger, "a"),
+        lambda: ledger.confirm("a", "n1"),
+        lambda: ledger.release("a"),
+        lambda: adopt(ledger, "b"),
+        lambda: ledger.drop_node("n1"),
+        lambda: ledger.set_cards(make_cards()),
+    ):
+        change()
+        seen.append(ledger.changes)
+    assert sorted(set(seen)) == seen
+    ledger.release("nobody")
+    ledger.confirm("nobody", "n1")
+    ledger.expire(99.0)
+    assert ledger.changes == seen[-1]
+    assert ledger.is_summed_right("n1")
+    assert ledger.is_summed_right("nowhere")
