@@ -44,15 +44,15 @@ _SPACE_US = 1000
 
 def run(*, quick: bool = False) -> Iterable[Row]:
     size = QUICK if quick else FULL
-    with _server(size) as url:
-        ours, peer = _listen("ours", url, size, size.events), _listen("official", url, size, size.peer_events)
+    with served(size) as url:
+        ours, peer = listened("ours", url, size, size.events), listened("official", url, size, size.peer_events)
         yield from _rows(f"mirror, {size}", ours, peer)
         yield _spaced(size, url)
-        yield from _rows(f"control plane, {size}", _listen("plane", url, size, size.events), peer)
+        yield from _rows(f"control plane, {size}", listened("plane", url, size, size.events), peer)
     size = QUICK if quick else TENTH
-    with _server(size) as url:
-        ours = _listen("ours", url, size, size.events)
-        yield from _rows(f"SharedInformer, {size}", ours, _listen("official_informer", url, size, size.peer_events))
+    with served(size) as url:
+        ours = listened("ours", url, size, size.events)
+        yield from _rows(f"SharedInformer, {size}", ours, listened("official_informer", url, size, size.peer_events))
 
 
 def _rows(case: str, ours: Result, peer: Result) -> Iterator[Row]:
@@ -63,8 +63,8 @@ def _rows(case: str, ours: Result, peer: Result) -> Iterator[Row]:
 
 def _spaced(size: Size, url: str) -> Row:
     """What waking up costs counts here, too."""
-    small = _listen("ours", url, size, size.spaced_events, _SPACE_US)
-    peer = _listen("official", url, size, size.spaced_events, _SPACE_US)
+    small = listened("ours", url, size, size.spaced_events, _SPACE_US)
+    peer = listened("official", url, size, size.spaced_events, _SPACE_US)
     return _row(f"mirror, {size}: each change, one at a time", small.event_us, peer.event_us, "us CPU")
 
 
@@ -73,7 +73,7 @@ def _row(case: str, ours: float, peer: float, unit: str) -> Row:
 
 
 @contextmanager
-def _server(size: Size) -> Iterator[str]:
+def served(size: Size) -> Iterator[str]:
     command = [sys.executable, "-m", "bench.mirroring.server", str(size.nodes), str(size.pods)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
@@ -83,7 +83,7 @@ def _server(size: Size) -> Iterator[str]:
             server.terminate()
 
 
-def _listen(who: str, url: str, size: Size, events: int, space_us: int = 0) -> Result:
+def listened(who: str, url: str, size: Size, events: int, space_us: int = 0) -> Result:
     command = [sys.executable, "-m", "bench.mirroring.listener", who, f"{url}/{events}/{space_us}", str(events)]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
     result = msgspec.json.decode(done.stdout, type=Result)

@@ -71,7 +71,7 @@ def real_api(request: pytest.FixtureRequest) -> Iterator[ApiServer | None]:
 
 @pytest.fixture
 async def scripted(real_api: ApiServer | None) -> AsyncIterator[ScriptedApi]:
-    async with ScriptedApi(Real(real_api.url) if real_api else None) as running:
+    async with ScriptedApi(Real(real_api) if real_api else None) as running:
         yield running
 
 

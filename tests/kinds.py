@@ -31,11 +31,12 @@ _HEAD = """\
 # Made by tests/kinds.py; do not edit. [T] is a list, {T} a map from text, +T has its fields in place.
 # T? can be told apart from the empty T.
 # ~key: a strategic merge patch merges the list by it; ~ alone: by value. @keys: so does apply; @ alone: by value.
-# @atomic: apply replaces the whole.
+# @atomic: apply replaces the whole; behind the name of a message, wherever it stands.
 """
 _SCALARS = {"int32": "int", "int64": "int", "double": "number", "string": "string", "bool": "bool", "bytes": "bytes"}
 _LEAVES = ("Quantity", "IntOrString", "Time", "MicroTime", "FieldsV1", "RawExtension", "Duration", "ExtraValue")
 _FIELD = re.compile(r"\s+(optional|repeated)? ?(map<string, ?([.\w]+)>|[.\w]+) (\w+) = (\d+);")
+_MESSAGE = re.compile(r"((?:^//[^\n]*\n)*)^message (\w+) \{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
 _MARK = re.compile(r"\s+// \+(\w+)=?(.*)")
 _INLINE = re.compile(r'json:"(?:,inline)?" protobuf:"bytes,(\d+),')
 _POINTER = re.compile(r'^\s+\w+\s+\*\w+\s+`.*?protobuf:"\w+,(\d+),', re.MULTILINE)
@@ -55,6 +56,7 @@ class Tags:
 class Message:
     lines: list[str] = field(default_factory=list)
     uses: list[str] = field(default_factory=list)
+    atomic: bool = False
 
 
 def main(api: Path, machinery: Path) -> None:
@@ -70,8 +72,10 @@ def main(api: Path, machinery: Path) -> None:
 def _messages(package: str, folder: Path) -> Iterator[tuple[str, Message]]:
     tags = _tags((folder / "types.go").read_text())
     text = (folder / "generated.proto").read_text()
-    for match in re.finditer(r"^message (\w+) \{\n(.*?)^\}", text, re.MULTILINE | re.DOTALL):
-        yield f"{package}.{match[1]}", _message(package, match[2], tags.get(match[1], Tags()))
+    for match in _MESSAGE.finditer(text):
+        message = _message(package, match[3], tags.get(match[2], Tags()))
+        message.atomic = "+structType=atomic" in match[1]
+        yield f"{package}.{match[2]}", message
 
 
 def _tags(source: str) -> dict[str, Tags]:
@@ -135,7 +139,8 @@ def _blocks(messages: dict[str, Message]) -> Iterator[str]:
             seen.add(name)
             waiting += messages[name].uses
     for name in sorted(seen):
-        yield "\n".join(["", name, *messages[name].lines, ""])
+        head = f"{name} @atomic" if messages[name].atomic else name
+        yield "\n".join(["", head, *messages[name].lines, ""])
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from rich.terminal_theme import MONOKAI
 
 from aliquot import logs
 from aliquot.cli import board, samples, screen
-from aliquot.cli.workload import SEED, Workload
+from aliquot.cli.workload import Workload
 from aliquot.cli.world import World
 
 _WIDTH, _HEIGHT = 110, 36
@@ -27,7 +27,7 @@ async def _draw() -> None:
         async with World(Path(folder)) as world, asyncio.timeout(_SECONDS):
             await samples.create(world.client, world.samples)
             await world.until(lambda: samples.all_run(world.samples, world.plane.pods.all()))
-            stream = asyncio.create_task(Workload(world.plane, world.samples, SEED).run())
+            stream = asyncio.create_task(Workload(world.client, world.plane, world.samples).run())
             await world.until(lambda: _is_worth_seeing(world))
             stream.cancel()
             console = Console(record=True, width=_WIDTH, height=_HEIGHT, file=io.StringIO())

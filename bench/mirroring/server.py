@@ -51,13 +51,13 @@ class Server:
     async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while request := await reader.readuntil(b"\r\n\r\n"):
-                await self._answer(request.split(b" ", 2)[1].decode(), writer)
+                await self._answer(request.split(b" ", 2)[1].decode(), reader, writer)
         except (asyncio.IncompleteReadError, ConnectionError):
             return
         finally:
             writer.close()
 
-    async def _answer(self, target: str, writer: asyncio.StreamWriter) -> None:
+    async def _answer(self, target: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         url = urlsplit(target)
         query = {name: values[0] for name, values in parse_qs(url.query).items()}
         _, events, pause, *path = url.path.split("/")
@@ -65,6 +65,7 @@ class Server:
             _send(writer, b"403 Forbidden", b'{"kind":"Status","code":403,"reason":"Forbidden","message":"read only"}')
         elif query.get("watch", "").lower() == "true":
             await self._watch(writer, int(events) if path[2] == "pods" else 0, int(pause) / 1e6)
+            await reader.read()  # until the listener goes
         else:
             page = self._cluster.page(path[2], int(query.get("continue", 0)), int(query.get(_PAGE_LIMIT, 0)))
             _send(writer, b"200 OK", page)
@@ -78,7 +79,6 @@ class Server:
             await writer.drain()
             if pause:
                 await asyncio.sleep(pause)
-        await asyncio.Event().wait()
 
 
 def _send(writer: asyncio.StreamWriter, status: bytes, body: bytes) -> None:

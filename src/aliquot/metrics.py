@@ -65,6 +65,9 @@ MIRROR_SILENCE = Gauge(
     ["kind"],
     registry=REGISTRY,
 )
+SILENT_AGENTS = Gauge(
+    "aliquot_silent_agents", "Nodes whose agents have not renewed their Lease in time.", registry=REGISTRY
+)
 API_REQUESTS = Counter(
     "aliquot_api_requests",
     "Requests to the API server, by method and the code of the answer.",

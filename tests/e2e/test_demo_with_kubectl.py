@@ -167,6 +167,14 @@ def test_get_raw_answers_as_the_api_server_does(kubectl: Kubectl) -> None:
     assert "gitVersion" in json.loads(kubectl("get", "--raw", "/version"))
 
 
+def test_annotate_cannot_forge_a_placement(kubectl_program: Path, kubeconfig: str) -> None:
+    command = [str(kubectl_program), "--kubeconfig", kubeconfig, "annotate", "--overwrite", "pod", "binpack-1"]
+    forged = [*command, "aliquot.io/placement={}"]
+    done = subprocess.run(forged, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode != 0
+    assert "may not write aliquot.io/placement" in done.stderr
+
+
 def test_a_pod_that_fits_nowhere_says_why(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", example("gpushare-waits"))
     wait_for(

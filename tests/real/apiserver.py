@@ -2,10 +2,11 @@
 
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from aliquot.kube import from_kubeconfig
+from tests.real.by_hand import Asking, Broom
 from tests.real.tunnel import tunnel
 from tests.rig import programs
 from tests.rig.certificates import Certificates
@@ -19,8 +20,9 @@ _FLAGS = {"disable-admission-plugins": "ServiceAccount"}
 class ApiServer:
     """`url` needs no TLS and gives the rights of an administrator."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, broom: Broom) -> None:
         self.url = url
+        self.broom = broom
 
     @classmethod
     @contextmanager
@@ -33,8 +35,11 @@ class ApiServer:
             try:
                 control_plane.start_store()
                 control_plane.wait_for_apiserver()
-                with tunnel(from_kubeconfig(control_plane.kubeconfig("admin"))) as url:
-                    yield cls(url)
+                with (
+                    tunnel(from_kubeconfig(control_plane.kubeconfig("admin"))) as url,
+                    closing(Asking(url)) as ask,
+                ):
+                    yield cls(url, Broom(ask))
             finally:
                 for process in (control_plane.apiserver, control_plane.etcd):
                     process.kill()

@@ -9,6 +9,7 @@ from yarl import URL
 
 from aliquot.embedded.api.registry import Registry
 from aliquot.embedded.api.store import Store
+from tests.real.apiserver import ApiServer
 from tests.real.by_hand import Asking, RealRegistry, RealStore
 
 _PASSED = ("Accept", "Content-Type")
@@ -18,12 +19,11 @@ _SESSION = web.AppKey("session", aiohttp.ClientSession)
 class Real:
     """With a server that has been cleared of what the last test made."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self._ask = Asking(url)
-        registry = RealRegistry(self._ask)
-        registry.clear()
-        self.registry = cast(Registry, registry)
+    def __init__(self, server: ApiServer) -> None:
+        server.broom.sweep()
+        self.url = server.url
+        self._ask = Asking(server.url)
+        self.registry = cast(Registry, RealRegistry(self._ask))
         self.store = cast(Store, RealStore(self._ask))
 
     def close(self) -> None:

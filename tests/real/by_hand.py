@@ -2,6 +2,7 @@
 
 import http.client
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -9,11 +10,15 @@ import msgspec
 
 from aliquot.embedded.api.deletion import DeleteRequest
 from aliquot.embedded.api.eventlog import Stored, encoded
-from aliquot.embedded.api.objects import Object
-from aliquot.embedded.api.resources import BY_COLLECTION, CONFIG_MAPS, EVENTS, LEASES, NAMESPACES, NODES, PODS, Resource
+from aliquot.embedded.api.objects import Key, Object
+from aliquot.embedded.api.resources import BY_COLLECTION, NAMESPACES, POLICIES, POLICY_BINDINGS, Resource
+from tests.rig.waiting import wait_for
 
-_KEPT_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 _FIRST_REFUSAL = 400
+
+
+class Refusal(AssertionError):
+    pass
 
 
 class Asking:
@@ -30,7 +35,8 @@ class Asking:
         self._connection.request(method, path, sent, {"Content-Type": content, "Accept": "application/json"})
         response = self._connection.getresponse()
         answer = msgspec.json.decode(response.read())
-        assert response.status < _FIRST_REFUSAL, (method, path, answer)
+        if response.status >= _FIRST_REFUSAL:
+            raise Refusal(f"{method} {path}: {answer}")
         return answer
 
 
@@ -41,6 +47,11 @@ class RealStore:
     @property
     def revision(self) -> int:
         return int(self._ask("GET", "/api/v1/pods?limit=1")["metadata"]["resourceVersion"])
+
+    def get(self, collection: str, key: Key) -> Stored | None:
+        with suppress(Refusal):
+            return _stored(self._ask("GET", _path(BY_COLLECTION[collection], *key)))
+        return None
 
     def snapshot(self, collection: str) -> list[Stored]:
         listed = self._ask("GET", _path(BY_COLLECTION[collection]))
@@ -74,47 +85,51 @@ class RealRegistry:
             after = self._ask("PUT", f"{path}/status", status)
         return _stored(after)
 
-    def clear(self) -> None:
-        """Everything that a test can have made is gone."""
-        for resource in (PODS, NODES, CONFIG_MAPS, EVENTS, LEASES, *_OTHERS):
-            for obj in self._listed(resource):
-                self._remove(resource, obj)
-        for obj in self._listed(NAMESPACES):
-            if obj["metadata"]["name"] not in _KEPT_NAMESPACES:
-                self._remove_namespace(obj)
 
-    def _listed(self, resource: Resource) -> Iterator[Any]:
-        for obj in self._ask("GET", _path(resource))["items"] or ():
-            if obj["metadata"].get("namespace", "") not in _KEPT_NAMESPACES[1:]:
-                yield obj
+class Broom:
+    """Takes away what a test has made: everything that was not there when the server was new."""
+
+    def __init__(self, ask: Asking) -> None:
+        self._ask = ask
+        self._first = {_key(resource, obj) for resource, obj in self._everything()}
+
+    def sweep(self) -> None:
+        wait_for("everything to go", self._is_clean, seconds=30, every=0.1)
+
+    def _is_clean(self) -> bool:
+        """More than one pass may be needed: a policy counts for a moment after it was deleted."""
+        left = [(resource, obj) for resource, obj in self._everything() if _key(resource, obj) not in self._first]
+        for resource, obj in left:
+            with suppress(Refusal):
+                self._remove(resource, obj)
+        return not left
+
+    def _everything(self) -> Iterator[tuple[Resource, Any]]:
+        for resource in _SWEPT:
+            for obj in self._ask("GET", _path(resource))["items"] or ():
+                yield resource, obj
 
     def _remove(self, resource: Resource, obj: Any) -> None:
         meta = obj["metadata"]
         path = _path(resource, meta.get("namespace", ""), meta["name"])
         if meta.get("finalizers"):
-            patch = {"metadata": {"finalizers": None}}
-            self._ask("PATCH", path, patch, content="application/merge-patch+json")
-            if meta.get("deletionTimestamp") and resource is not PODS:
-                return
-        try:
-            self._ask("DELETE", f"{path}?gracePeriodSeconds=0")
-        except AssertionError as error:  # the finalizer was all that kept it
-            if error.args[0][2]["code"] != 404:
-                raise
-
-    def _remove_namespace(self, obj: Any) -> None:
-        """What kube-controller-manager does in a cluster."""
-        path = f"{_path(NAMESPACES)}/{obj['metadata']['name']}"
-        if not obj["metadata"].get("deletionTimestamp"):
-            obj = self._ask("DELETE", path)
-        self._ask("PUT", f"{path}/finalize", {**obj, "spec": {"finalizers": []}})
+            self._ask("PATCH", path, {"metadata": {"finalizers": None}}, content="application/merge-patch+json")
+        self._ask("DELETE", f"{path}?gracePeriodSeconds=0&propagationPolicy=Background")
+        if resource is NAMESPACES:  # what kube-controller-manager does when it has emptied one
+            self._ask("PUT", f"{path}/finalize", {**self._ask("GET", path), "spec": {"finalizers": []}})
 
 
-_OTHERS = [
-    resource
-    for resource in (BY_COLLECTION.get(name) for name in ("secrets", "services", "serviceaccounts"))
-    if resource is not None
-]
+# what guards the others goes first, and what holds them last
+_GUARDS = (POLICY_BINDINGS, POLICIES)
+_SWEPT = (
+    *_GUARDS,
+    *(r for r in BY_COLLECTION.values() if "list" in r.verbs and r not in (*_GUARDS, NAMESPACES)),
+    NAMESPACES,
+)
+
+
+def _key(resource: Resource, obj: Any) -> tuple[str, str, str]:
+    return resource.collection, obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
 
 
 def _path(resource: Resource, namespace: str = "", name: str = "") -> str:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from aliquot.embedded.nodes import scripts
 from aliquot.embedded.nodes.scripts import SCRIPT, BadScript, Script, read, script_of
 from tests.factories import make_pod
 
@@ -49,10 +50,8 @@ def test_a_script_that_cannot_be_followed_says_why_and_what_to_write(text: str, 
 
 
 def test_the_examples_of_the_grammar_can_be_read() -> None:
-    import aliquot.embedded.nodes.scripts as module
-
-    assert module.__doc__ is not None
-    examples = [line.strip() for line in module.__doc__.splitlines() if line.startswith("    ")]
+    assert scripts.__doc__ is not None
+    examples = [line.strip() for line in scripts.__doc__.splitlines() if line.startswith("    ")]
     assert len(examples) == 3
     for example in examples:
         read(example)

@@ -9,6 +9,7 @@ import structlog
 
 from aliquot.agent import cdi, runtime
 from aliquot.agent.handover import HandOver, Pods
+from aliquot.agent.heartbeat import Heartbeat
 from aliquot.agent.holders import Holders
 from aliquot.agent.inventory import Publisher
 from aliquot.agent.nvml import Nvml
@@ -97,6 +98,7 @@ class _Agent:
         self._folder = folder
         self._clock = clock
         self._publisher = Publisher(client, cards, clock)
+        self._heartbeat = Heartbeat(client, settings.node, clock)
         here = {"fieldSelector": f"metadata.name={settings.node}"}
         self._node: Informer[Node] = Informer(client, NODES, self._on_node, selector=here, clock=clock)
         on_here = {"fieldSelector": f"spec.nodeName={settings.node}"}
@@ -115,6 +117,7 @@ class _Agent:
             tasks.create_task(self._node.run())
             tasks.create_task(self._mirror.run())
             tasks.create_task(self._publisher.run())
+            tasks.create_task(self._heartbeat.run())
             await self._mirror.synced.wait()
             for plugin in self._plugins:
                 tasks.create_task(plugin.serve())

@@ -120,4 +120,4 @@ async def _stay(world: World, choices: _Choices) -> None:
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(screen.live(world))
         if choices.has_stream:
-            tasks.create_task(Workload(world.plane, world.samples, choices.seed).run())
+            tasks.create_task(Workload(world.client, world.plane, world.samples, choices.seed).run())

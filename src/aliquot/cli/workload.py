@@ -14,7 +14,7 @@ from aliquot.clock import Clock, SystemClock
 from aliquot.control import ControlPlane
 from aliquot.embedded.nodes import SCRIPT
 from aliquot.errors import BadDemand
-from aliquot.kube import PODS, KubeError, NotFound
+from aliquot.kube import PODS, Client, KubeError, NotFound
 from aliquot.model import Pod
 
 LABEL = "aliquot-demo/stream"
@@ -78,8 +78,16 @@ def _script(random: Random) -> str:
 class Workload:
     """Brings the jobs of a stream into a cluster, and removes them when they have ended or waited too long."""
 
-    def __init__(self, plane: ControlPlane, samples: Sequence[Sample], seed: int, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        plane: ControlPlane,
+        samples: Sequence[Sample],
+        seed: int = SEED,
+        clock: Clock | None = None,
+    ) -> None:
         """Jobs are such as fit beside what runs now."""
+        self._client = client
         self._plane = plane
         self._clock = clock or SystemClock()
         self._random = Random(seed)
@@ -95,7 +103,7 @@ class Workload:
                 await self.tidy()
                 if self._clock.monotonic() >= following and self._waiting() < _MOST_WAITING:
                     following = self._clock.monotonic() + self._random.expovariate(1 / _MEAN_PAUSE)
-                    await self._plane.client.create(PODS, next(self._jobs), _NAMESPACE)
+                    await self._client.create(PODS, next(self._jobs), _NAMESPACE)
             except KubeError:
                 pass  # the next job comes anyway
             await self._clock.sleep(0.5)
@@ -122,7 +130,7 @@ class Workload:
 
     async def _remove(self, pod: Pod) -> None:
         try:
-            await self._plane.client.delete(PODS, pod.metadata.name, pod.metadata.namespace, uid=pod.metadata.uid)
+            await self._client.delete(PODS, pod.metadata.name, pod.metadata.namespace, uid=pod.metadata.uid)
         except NotFound:
             return
 

@@ -10,11 +10,12 @@ from types import TracebackType
 from typing import Any
 
 from aliquot import agent
-from aliquot.cli import namespaces
+from aliquot.cli import guarding, namespaces
 from aliquot.cli.hardware import Machine, plan
 from aliquot.cli.news import News
 from aliquot.cli.samples import Sample
 from aliquot.control import ControlPlane
+from aliquot.control.settings import ControlSettings
 from aliquot.dialects import standard_dialects
 from aliquot.doors import health
 from aliquot.doors.asgi import Routes
@@ -62,18 +63,24 @@ class World:
             await self._listen(stack)
             self.cluster.write_kubeconfig(self.kubeconfig)
             self.client = await stack.enter_async_context(Client(Access(self.cluster.url)))
-            self.plane = ControlPlane(self.client)
-            await namespaces.ensure(self.client, self.plane.settings.namespace)
+            home = ControlSettings.namespace
+            await namespaces.ensure(self.client, home)
+            await guarding.install(self.client, self.dialects, home)
+            self.plane = ControlPlane(await self._client_of(stack, home, guarding.SERVER))
+            self._nodes_client = await self._client_of(stack, home, guarding.AGENT)
             self.news = News(self.client)
             routes = Routes({**GpuShareDoor(self.plane).routes(), **health.routes(self.plane)})
             self.door = await stack.enter_async_context(Listener(routes, "127.0.0.1", self._gpushare_port))
-            self.nodes = await stack.enter_async_context(HollowNodes(self.client, dialects=self.dialects))
+            self.nodes = await stack.enter_async_context(HollowNodes(self._nodes_client, dialects=self.dialects))
             agents = [await self._add(machine) for machine in self.machines.values()]
             self.life = asyncio.create_task(self._live([settings for settings in agents if settings]))
             stack.push_async_callback(self._end)
             await self._until_ready()
             self._stack = stack.pop_all()
         return self
+
+    async def _client_of(self, stack: AsyncExitStack, namespace: str, account: str) -> Client:
+        return await stack.enter_async_context(Client(guarding.access(self.cluster, namespace, account)))
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for something in the cluster; ends with the world's error if that fails first."""
@@ -134,7 +141,7 @@ class World:
             tasks.create_task(self.news.run())
             tasks.create_task(self.nodes.run())
             for settings, nvml in agents:
-                tasks.create_task(agent.run(settings, self.client, nvml))
+                tasks.create_task(agent.run(settings, self._nodes_client, nvml))
 
     async def _add(self, machine: Machine) -> tuple[agent.Settings, SimulatedNvml] | None:
         """Make a machine's node; returns what its agent needs if it has one."""

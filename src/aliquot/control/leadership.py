@@ -14,7 +14,7 @@ from aliquot.control import rights
 from aliquot.control.settings import ControlSettings, Mode
 from aliquot.control.term import NEVER, Term
 from aliquot.errors import BadRecord, NotLeading
-from aliquot.kube import Client, Elector, KubeError
+from aliquot.kube import CONFIG_MAPS, Client, ConfigMap, Elector, Informer, KubeError
 from aliquot.kube.leases import identity
 from aliquot.model.admission import FENCING
 
@@ -57,12 +57,18 @@ class Leadership:
             client, settings.lease, settings.namespace, self._identity, terms=settings.terms, clock=clock
         )
         self._term = Term(client, settings)
+        one = {"fieldSelector": f"metadata.name={settings.epoch}"}
+        self._terms: Informer[ConfigMap] = Informer(
+            client, CONFIG_MAPS, self._on_term, namespace=settings.namespace, selector=one, clock=clock
+        )
         self._epoch = NEVER
         self._deposed = asyncio.Event()
         self._is_alone = settings.alone
         self._trouble = ""
         self.changed = asyncio.Event()
         """Set whenever a term begins or ends; whoever waits for it clears it."""
+        self.knows_its_rights = asyncio.Event()
+        self.lacking: list[rights.Right] = []
         self.missing: list[str] = []
         """What this server may not do and what is lost by it, for people."""
 
@@ -127,7 +133,7 @@ class Leadership:
     def depose(self) -> None:
         """The API server knows a later term than ours: stop at once, and stand again as anybody else."""
         if self._epoch != NEVER:
-            _log.error("another server leads by now, the API server refused our epoch", epoch=self._epoch)
+            _log.error("another server leads by now", epoch=self._epoch)
         self._end_term()
         self._deposed.set()
 
@@ -142,15 +148,19 @@ class Leadership:
             self._is_alone = True
             self.changed.set()
             return
-        await self._elector.run(self._lead)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._elector.run(self._lead))
+            if rights.see_terms(self._settings) not in self.lacking:
+                tasks.create_task(self._terms.run())
 
     async def _has_too_few_rights(self) -> bool:
-        needed, useful = rights.for_replicas(self._settings), rights.for_helping()
-        missing = [right for right in (*needed, *useful) if not await self._has(right)]
-        self.missing = [f"{right}; the rule to add: {right.rule()}" for right in missing]
-        for right in missing:
+        needed, useful = rights.for_replicas(self._settings), rights.for_helping(self._settings)
+        self.lacking = [right for right in (*needed, *useful) if not await self._has(right)]
+        self.missing = [f"{right}; the rule to add: {right.rule()}" for right in self.lacking]
+        for right in self.lacking:
             _log.warning("a right is missing", why=str(right), rule_to_add=right.rule())
-        return any(right in needed for right in missing)
+        self.knows_its_rights.set()
+        return any(right in needed for right in self.lacking)
 
     async def _has(self, right: rights.Right) -> bool:
         return await self._insist(lambda: right.is_given(self._client), "ask for our rights")
@@ -167,6 +177,11 @@ class Leadership:
             else:
                 self._trouble = ""
                 return answer
+
+    def _on_term(self, _: ConfigMap | None, new: ConfigMap | None) -> None:
+        """Another server's term ends ours, noticed here mostly before a write of ours is refused."""
+        if new is not None and self._epoch != NEVER and self._term.is_later(new, self._epoch):
+            self.depose()
 
     async def _lead(self) -> None:
         """One term. Returns when the API server says that it is over."""

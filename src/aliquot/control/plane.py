@@ -11,9 +11,11 @@ from aliquot.control.audit import Audit
 from aliquot.control.books import Books
 from aliquot.control.commit import Committer
 from aliquot.control.contact import Contact
+from aliquot.control.heartbeats import Heartbeats
 from aliquot.control.labels import Labeller
 from aliquot.control.late import LatePlacer
 from aliquot.control.leadership import Leadership
+from aliquot.control.rights import SEE_AGENTS
 from aliquot.control.settings import ControlSettings
 from aliquot.control.telling import Teller
 from aliquot.dialects import Dialects
@@ -58,6 +60,7 @@ class ControlPlane:
             clock=self.clock,
         )
         self._labeller = Labeller(client, self.books, self.pods, self.leadership, self.clock)
+        self.heartbeats = Heartbeats(client, self.clock)
         self._contact = Contact(client, self.clock)
         self._listeners: list[Callable[[], None]] = []
 
@@ -73,6 +76,7 @@ class ControlPlane:
             _log.info("in step with the API server", nodes=len(self.nodes.all()), pods=len(self.pods.all()))
             tasks.create_task(self.leadership.run())
             tasks.create_task(self._tell_of_leadership())
+            tasks.create_task(self._hear_agents())
             tasks.create_task(self.late.run())
             tasks.create_task(self.audit.run(lambda: self.settings.audit_seconds))
             tasks.create_task(self._labeller.run(lambda: self.settings.audit_seconds))
@@ -96,7 +100,7 @@ class ControlPlane:
 
     def notes(self) -> list[str]:
         """What works less well than it could, for people."""
-        return self.leadership.missing
+        return self.leadership.missing + self.heartbeats.notes()
 
     def pod_by_uid(self, uid: str) -> Pod | None:
         return self.pods.with_uid(uid)
@@ -118,6 +122,11 @@ class ControlPlane:
             await self.leadership.changed.wait()
             self.leadership.changed.clear()
             self._tell()
+
+    async def _hear_agents(self) -> None:
+        await self.leadership.knows_its_rights.wait()
+        if SEE_AGENTS not in self.leadership.lacking:
+            await self.heartbeats.leases.run()
 
     async def _settle(self) -> None:
         while True:

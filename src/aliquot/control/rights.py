@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from aliquot.control.settings import ControlSettings
 from aliquot.kube import Client
 from aliquot.kube.reviews import Action, may_we
+from aliquot.model.records import NODE_LEASES
 
 
 @dataclass(frozen=True)
@@ -48,9 +49,21 @@ def for_replicas(settings: ControlSettings) -> list[Right]:
     return [Right(action, _ALONE) for action in (*creations, *leases, *terms)]
 
 
-def for_helping() -> list[Right]:
+SEE_AGENTS = Right(
+    Action("watch", "leases", "coordination.k8s.io", namespace=NODE_LEASES), "agents that fall silent are not noticed"
+)
+
+
+def see_terms(settings: ControlSettings) -> Right:
+    action = Action("watch", "configmaps", namespace=settings.namespace, name=settings.epoch)
+    return Right(action, "a later term is noticed only when the API server refuses a write")
+
+
+def for_helping(settings: ControlSettings) -> list[Right]:
     """Without one of these something smaller is lost."""
     return [
+        SEE_AGENTS,
+        see_terms(settings),
         Right(Action("patch", "pods"), _LATE),
         Right(Action("patch", "pods", subresource="status"), _LATE),
         Right(Action("create", "events"), _EVENTS),

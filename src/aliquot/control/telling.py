@@ -3,7 +3,8 @@
 import structlog
 
 from aliquot.clock import Clock
-from aliquot.kube import EVENTS, PODS, Client, KubeError, events
+from aliquot.kube import PODS, Client, KubeError
+from aliquot.kube.events import Events
 from aliquot.model import Pod
 
 _log = structlog.get_logger()
@@ -19,7 +20,7 @@ class Teller:
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
-        self._clock = clock
+        self._events = Events(client, clock, _COMPONENT)
 
     async def waits(self, pod: Pod, why: str) -> None:
         """The pod waits. Writes nothing if it says so already."""
@@ -58,10 +59,8 @@ class Teller:
             _log.warning("cannot fail a pod without room", pod=pod.key, why=why, error=str(error))
 
     async def _event(self, pod: Pod, kind: str, reason: str, message: str) -> None:
-        body = events.about(
-            pod, kind=kind, reason=reason, message=message, component=_COMPONENT, wall_ns=self._clock.wall_ns()
-        )
         try:
-            await self._client.create(EVENTS, body, pod.metadata.namespace)
+            if not await self._events.write(pod, kind=kind, reason=reason, message=message):
+                _log.debug("a pod has had too many events", pod=pod.key, reason=reason, message=message)
         except KubeError as error:
             _log.warning("cannot write an event", pod=pod.key, reason=reason, error=str(error))

@@ -73,6 +73,13 @@ class Term:
             raise BadRecord(f"ConfigMap {self._namespace}/{self._name}, {EPOCH_KEY}: {text[:40]!r} is no number")
         return int(text)
 
+    def is_later(self, found: ConfigMap, epoch: int) -> bool:
+        """Whether the number is above this one; what is no number is not."""
+        try:
+            return self._read(found) > epoch
+        except BadRecord:
+            return False
+
     async def is_refused(self, epoch: int) -> bool:
         """Whether the API server refuses Bindings of this term; asked with one that changes nothing, for a pod that is
         not there. Raises KubeError."""

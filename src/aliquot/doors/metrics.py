@@ -41,6 +41,7 @@ def _read(plane: ControlPlane) -> None:
         metrics.ROLE.labels(one.value).set(one is role)
     metrics.EPOCH.set(plane.leadership.epoch)
     metrics.READY.set(not plane.not_ready())
+    metrics.SILENT_AGENTS.set(len(plane.heartbeats.silent()))
     for kind, mirror in (("nodes", plane.nodes), ("pods", plane.pods)):
         metrics.MIRROR_OBJECTS.labels(kind).set(len(mirror.all()))
         metrics.MIRROR_SYNCED.labels(kind).set(not mirror.trouble)

@@ -1,14 +1,99 @@
-"""Events: what people read under `kubectl describe`."""
+"""Events: what people read under `kubectl describe`. What happens again is counted, and nobody is flooded."""
 
+from collections import OrderedDict
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from aliquot.clock import Clock
+from aliquot.kube.client import Client
+from aliquot.kube.errors import ApiError
+from aliquot.kube.resources import EVENTS
 from aliquot.model import Pod
+
+_COUNTED_SECONDS = 600.0
+"""So long after an event the same again is a higher count of it; later it is news."""
+_BURST = 25.0
+_REFILL_SECONDS = 300.0
+"""Of one pod, so many events at once and one more each so many seconds, as Kubernetes' own components have it."""
+_MOST_KNOWN = 4096
+
+_Key = tuple[str, str, str, str]
+
+
+@dataclass
+class _Written:
+    name: str
+    count: int
+    at: float
+
+
+@dataclass
+class _Allowance:
+    left: float
+    at: float
+
+
+class Events:
+    """Writes events about pods in the name of one component."""
+
+    def __init__(self, client: Client, clock: Clock, component: str) -> None:
+        self._client = client
+        self._clock = clock
+        self._component = component
+        self._written: OrderedDict[_Key, _Written] = OrderedDict()
+        self._allowances: OrderedDict[str, _Allowance] = OrderedDict()
+
+    async def write(self, pod: Pod, *, kind: str, reason: str, message: str) -> bool:
+        """False if the pod has had so many that this one is left out. `kind` is Normal or Warning. Raises KubeError."""
+        if not self._allow(pod.metadata.uid):
+            return False
+        key = (pod.metadata.uid, kind, reason, message)
+        known = self._written.get(key)
+        if known is None or self._clock.monotonic() - known.at > _COUNTED_SECONDS or not await self._count(pod, known):
+            body = about(
+                pod,
+                kind=kind,
+                reason=reason,
+                message=message,
+                component=self._component,
+                wall_ns=self._clock.wall_ns(),
+            )
+            await self._client.create(EVENTS, body, pod.metadata.namespace)
+            known = _Written(body["metadata"]["name"], 1, 0.0)
+        known.at = self._clock.monotonic()
+        _keep(self._written, key, known)
+        return True
+
+    async def _count(self, pod: Pod, known: _Written) -> bool:
+        """Whether the event is still there and could be counted."""
+        body = {"count": known.count + 1, "lastTimestamp": _moment(self._clock.wall_ns())}
+        try:
+            await self._client.patch(EVENTS, known.name, body, namespace=pod.metadata.namespace)
+        except ApiError:
+            return False  # it was cleared away, or we may only create
+        known.count += 1
+        return True
+
+    def _allow(self, uid: str) -> bool:
+        now = self._clock.monotonic()
+        allowance = self._allowances.get(uid) or _Allowance(_BURST, now)
+        left = min(_BURST, allowance.left + (now - allowance.at) / _REFILL_SECONDS)
+        _keep(self._allowances, uid, _Allowance(left - 1 if left >= 1 else left, now))
+        return left >= 1
+
+
+def _keep(known: OrderedDict[Any, Any], key: Any, value: Any) -> None:
+    """What was not touched for longest is forgotten: a pod may then get one event too many, no more."""
+    known[key] = value
+    known.move_to_end(key)
+    if len(known) > _MOST_KNOWN:
+        known.popitem(last=False)
 
 
 def about(pod: Pod, *, kind: str, reason: str, message: str, component: str, wall_ns: int) -> dict[str, Any]:
-    """An Event about a pod, to be created in its namespace. `kind` is Normal or Warning."""
-    moment = datetime.fromtimestamp(wall_ns / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """An Event about a pod, to be created in its namespace."""
+    moment = _moment(wall_ns)
     meta = pod.metadata
     return {
         "apiVersion": "v1",
@@ -30,3 +115,7 @@ def about(pod: Pod, *, kind: str, reason: str, message: str, component: str, wal
         "lastTimestamp": moment,
         "count": 1,
     }
+
+
+def _moment(wall_ns: int) -> str:
+    return datetime.fromtimestamp(wall_ns / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -12,6 +12,8 @@ PLACEMENT = "aliquot.io/placement"
 INVENTORY = "aliquot.io/inventory"
 EPOCH = "aliquot.io/epoch"
 """The number of the term of leadership in which a placement was written; the API server refuses another than now's."""
+NODE_LEASES = "aliquot-nodes"
+"""The namespace of the agents' Leases, each named as its node."""
 _VERSION = 1
 MOST_MIB = 2**24
 """No card has more memory; a record that says so is nonsense."""

@@ -1,5 +1,6 @@
 """What the books were told and decided can be done again from the log alone, and comes out the same."""
 
+import asyncio
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,9 @@ from aliquot.dialects import make_dialects
 from aliquot.errors import BadConfig, NoRoom
 from aliquot.model import Pod
 from tests.factories import make_cards, make_node, make_pod
-from tests.fakes import FakeClock, until
+from tests.fakes import FakeClock, answer, cut_after, cut_before, until
 from tests.integration.control.cluster_machine import ClusterMachine
+from tests.integration.room import Room
 
 
 def known_to(books: Books) -> Any:
@@ -247,6 +249,21 @@ def test_policies_are_those_of_then(path: Path) -> None:
     assert known_to(replayed(path).books) == known_to(books)
 
 
+async def test_the_log_of_a_control_plane_amid_faults_comes_out_the_same(room: Room, path: Path) -> None:
+    await room.add_node()
+    pods = [await room.add_pod(f"p{number}", 4) for number in range(6)]
+    room.api.script("POST", "/binding$", cut_before, cut_after, answer(409), answer(500))
+    with DecisionLog(path, room.plane.books, clock=room.clock):
+        await asyncio.gather(*(room.commit(pod, "n1") for pod in pods), return_exceptions=True)
+        await room.in_step()
+        await room.delete_pod(pods[-1])
+        await room.change_node(make_cards(unhealthy=[1]))
+        await room.clock.move(71)
+        await room.plane.committer.settle()
+    assert known_to(replayed(path).books) == known_to(room.plane.books)
+    assert replayed(path).decisions == 6
+
+
 # -- files
 
 
@@ -276,7 +293,7 @@ async def test_what_cannot_be_written_is_said_and_the_next_file_is_whole_again(p
         await until(lambda: not log.waiting and told)
         older.rmdir()
         await clock.move(10)
-        await until(lambda: _places_one_more(books) and "header" in path.read_text())
+        await until(lambda: _places_one_more(books) and path.exists() and "header" in path.read_text())
     assert {line["event"] for line in told} == {"cannot write the decision log"}
     assert known_to(replayed(path).books) == known_to(books)
 

@@ -23,8 +23,13 @@ from aliquot.model.records import EPOCH
 from tests.factories import make_cards, node_manifest, pod_manifest
 from tests.fakes import FakeClock, ScriptedApi, answer, cut_after, held, until
 
+pytestmark = pytest.mark.embedded_only(
+    "clocks are moved by hand, policies of a real server need time: tests/e2e has it"
+)
+
 EPOCH_MAP = "/configmaps/aliquot-epoch"
 BINDING = "/binding$"
+TERM_WATCH = r"/configmaps\?.*watch=true"
 POD_WATCH = r"/api/v1/pods\?.*watch=true"
 
 
@@ -119,7 +124,8 @@ async def test_a_second_server_follows_and_says_who_leads(servers: Servers) -> N
 
 
 async def test_a_paused_leader_cannot_commit_when_it_wakes(servers: Servers) -> None:
-    """Its own clock stood still, so it still believes in its Lease: the API server is what stops it."""
+    """Its own clock stood still and it hears nothing, so it still believes in its Lease: the API server stops it."""
+    servers.api.script("GET", TERM_WATCH, held(asyncio.Event(), asyncio.Event()))
     first = await servers.start("first")
     await first.leads()
     second = await servers.start("second")
@@ -133,6 +139,15 @@ async def test_a_paused_leader_cannot_commit_when_it_wakes(servers: Servers) -> 
     assert first.plane.books.ledger.nodes_of(pod.metadata.uid) == set(), "its claim is given back"
     assert await second.plane.committer.commit(await pod_of(second), "n1") is Outcome.BOUND
     assert servers.stored()["metadata"]["annotations"][EPOCH] == "2"
+
+
+async def test_a_leader_that_hears_of_a_later_term_stops_by_itself(servers: Servers) -> None:
+    first = await servers.start("first")
+    await first.leads()
+    second = await servers.start("second")
+    await until(lambda: second.role() is Role.LEADING, passing=second.clock, between_calls_of=servers.api)
+    await until(lambda: first.role() is Role.FOLLOWING, "it hears of the second term")
+    assert servers.api.bindings() == [seen for seen in servers.api.bindings() if "aliquot-epoch-probe" in seen.path]
 
 
 async def test_a_new_leader_knows_what_the_last_one_bound_before_it_commits(servers: Servers) -> None:

@@ -18,7 +18,7 @@ NOW = datetime(2026, 5, 4, 12, 0, 0, tzinfo=UTC)
 async def cluster(real_api: ApiServer | None) -> AsyncIterator[EmbeddedCluster]:
     """Or a real API server: then only `url`, and of `registry` and `store` what tests/real/by_hand.py has."""
     if real_api is not None:
-        with closing(Real(real_api.url)) as behind:
+        with closing(Real(real_api)) as behind:
             yield cast(EmbeddedCluster, behind)
         return
     async with EmbeddedCluster(clock=lambda: NOW, random=Random(1), log_capacity=64) as running:

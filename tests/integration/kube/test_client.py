@@ -147,7 +147,7 @@ async def test_objects_are_made_changed_and_deleted(scripted: ScriptedApi, clien
         await client.patch(PODS, "p", {"status": condition}, namespace="default", part="status", merge_lists=True)
     pod = await client.get(PODS, "p", "default")
     assert pod.metadata.annotations == {"a": "1"}
-    assert [c.type for c in pod.status.conditions or ()] == ["Ready", "Other"]
+    assert [c.type for c in pod.status.conditions or ()] == ["Other", "Ready"]
     await client.delete(PODS, "p", "default", grace=0)
     assert scripted.store.snapshot("pods") == []
 
@@ -212,12 +212,15 @@ async def test_only_the_object_that_was_meant_is_deleted(scripted: ScriptedApi, 
     assert scripted.store.snapshot("pods") == []
 
 
-async def test_a_pod_is_evicted_if_it_is_the_one_and_its_budgets_allow_it(
-    scripted: ScriptedApi, client: Client
-) -> None:
-    pod = await client.create(PODS, pod_manifest(), "default")
+@pytest.mark.embedded_only("a real server tries for ten seconds before it says so")
+async def test_another_pod_of_the_same_name_is_not_evicted(client: Client) -> None:
+    await client.create(PODS, pod_manifest(), "default")
     with pytest.raises(Conflict):
         await client.evict("p", "default", uid="other")
+
+
+async def test_a_pod_is_evicted_if_its_budgets_allow_it(scripted: ScriptedApi, client: Client) -> None:
+    pod = await client.create(PODS, pod_manifest(), "default")
     scripted.script("POST", "/pods/p/eviction", answer(429, message="it would violate the pod's disruption budget"))
     with pytest.raises(TooManyRequests, match="disruption budget"):
         await client.evict("p", "default", uid=pod.metadata.uid)
@@ -300,6 +303,59 @@ async def test_a_write_is_never_sent_twice_and_tells_when_to_ask_again(
     assert (len(scripted.seen), clock.asked) == (1, [])
 
 
+# -- lists
+
+
+def page(*names: str, more: str = "") -> Fault:
+    items = [{"metadata": {"name": name}} for name in names]
+    return body(msgspec.json.encode({"items": items, "metadata": {"resourceVersion": "5", "continue": more}}))
+
+
+EXPIRED = answer(410, reason="Expired", message="the continue parameter is too old")
+
+
+@pytest.mark.parametrize("times", [1, 2])
+async def test_pages_that_grew_too_old_are_read_again_and_then_all_at_once(
+    scripted: ScriptedApi, client: Client, times: int
+) -> None:
+    for _ in range(times):
+        scripted.script("GET", "nodes.limit=500$", page("gone", "stays", more="next"))
+        scripted.script("GET", "continue=next", EXPIRED)
+    scripted.script("GET", "/nodes", page("new", "stays"))
+    listed = await client.list(NODES)
+    assert ([node.key for node in listed.items], listed.resource_version) == (["new", "stays"], "5")
+    assert [seen.query for seen in scripted.seen][-1] == ("limit=500" if times == 1 else "")
+    assert len(scripted.seen) == 2 * times + 1
+
+
+async def test_a_list_without_pages_that_is_too_old_is_an_error(scripted: ScriptedApi, client: Client) -> None:
+    scripted.script("GET", "/nodes", EXPIRED, EXPIRED, EXPIRED)
+    with pytest.raises(Gone):
+        await client.list(NODES)
+
+
+# -- counting
+
+
+async def test_every_request_is_told_with_its_code_and_how_long_it_took(scripted: ScriptedApi) -> None:
+    told: list[tuple[str, int]] = []
+
+    def count(method: str, code: int, seconds: float) -> None:
+        assert seconds >= 0
+        told.append((method, code))
+
+    async with Client(Access(scripted.url), answered=count) as client:
+        await client.create(PODS, pod_manifest(), "default")
+        scripted.script("GET", "watch=true", stream(LINES))
+        await watched(client)
+        with pytest.raises(NotFound):
+            await client.delete(PODS, "other", "default")
+        scripted.script("PATCH", "/pods/p", cut_before)
+        with pytest.raises(NoAnswer):
+            await client.patch(PODS, "p", {}, namespace="default")
+    assert told == [("POST", 201), ("GET", 200), ("DELETE", 404), ("PATCH", 0)]
+
+
 # -- watching
 
 
@@ -308,6 +364,28 @@ async def test_a_watch_that_says_nothing_for_too_long_is_dead(scripted: Scripted
     async with Client(Access(scripted.url), silence=0.05) as client:
         with pytest.raises(NoAnswer):
             await watched(client)
+
+
+async def test_a_watch_that_falls_silent_in_the_middle_is_dead_and_what_came_before_counts(
+    scripted: ScriptedApi,
+) -> None:
+    for_ever = asyncio.Event()
+
+    async def speak(request: web.Request, _: Next) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(LINES)
+        await for_ever.wait()
+        return response
+
+    scripted.script("GET", "watch=true", speak)
+    async with Client(Access(scripted.url), silence=0.1) as client:
+        changes = client.watch(NODES, "1")
+        heard = [(await anext(changes)).resource_version for _ in CHANGES]
+        with pytest.raises(NoAnswer, match=r"said nothing in a watch for 0\.1 s"):
+            await anext(changes)
+    for_ever.set()
+    assert heard == [version for _, _, version in CHANGES]
 
 
 def line(kind: str, name: str = "n1", version: int = 7, **fields: Any) -> bytes:

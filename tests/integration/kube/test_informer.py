@@ -144,6 +144,15 @@ async def test_a_version_that_is_too_old_is_listed_again_after_a_moment(follower
     assert follower.told == ["+a", "~a"]
 
 
+@pytest.mark.parametrize("what", [LIST, WATCH])
+async def test_a_missing_right_is_told_in_the_server_s_words(follower: Follower, what: str) -> None:
+    words = 'nodes is forbidden: User "gpu" cannot watch resource "nodes" in API group "" at the cluster scope'
+    follower.api.script("GET", what, answer(403, reason="Forbidden", message=words))
+    assert await follower.trouble() == f"cannot read nodes: {words}"
+    await follower.clock.move(1)
+    await until(lambda: follower.informer.trouble == "")
+
+
 async def test_the_pause_grows_while_the_server_is_away(follower: Follower) -> None:
     follower.api.script("GET", LIST, *[answer(503, message="away")] * 8)
     for _ in range(8):

@@ -10,6 +10,7 @@ from tests.fakes import ScriptedApi, answer, body
 
 BIND = Action("create", "pods", subresource="binding", namespace="default")
 ALICE = User("alice", "7", ["people"])
+ADMINISTRATOR = User("alice", "7", ["system:masters"])
 
 
 async def test_our_own_rights_are_asked_in_rbac_s_words(scripted: ScriptedApi, client: Client) -> None:
@@ -22,13 +23,14 @@ async def test_our_own_rights_are_asked_in_rbac_s_words(scripted: ScriptedApi, c
 
 
 async def test_the_rights_of_others_are_asked_with_their_groups(scripted: ScriptedApi, client: Client) -> None:
-    assert (await may(client, ALICE, Action("get", path="/metrics"))).allowed
+    assert (await may(client, ADMINISTRATOR, Action("get", path="/metrics"))).allowed
     assert scripted.seen[0].body["spec"] == {
         "nonResourceAttributes": {"verb": "get", "path": "/metrics"},
         "user": "alice",
         "uid": "7",
-        "groups": ["people"],
+        "groups": ["system:masters"],
     }
+    assert not (await may(client, ALICE, BIND)).allowed
 
 
 async def test_an_answer_without_a_verdict_is_a_no(scripted: ScriptedApi, client: Client) -> None:
@@ -55,7 +57,7 @@ async def test_a_token_is_somebody_s_or_nobody_s(
     assert scripted.seen[0].body["spec"] == {"token": "secret"} | ({"audiences": ["aliquot"]} if audiences else {})
 
 
-async def test_the_embedded_cluster_knows_no_tokens(client: Client) -> None:
+async def test_a_token_that_nobody_made_is_nobody_s(client: Client) -> None:
     assert await whose(client, "secret") is None
 
 

@@ -79,7 +79,7 @@ async def test_what_does_not_run_is_told_with_its_reason(world: World) -> None:
 async def test_jobs_of_the_stream_come_and_go_and_leave_others_alone(world: World) -> None:
     clock = FakeClock()
     await world.client.create(PODS, pod_manifest("mine", metadata={"annotations": {SCRIPT: "runs 0s"}}), "default")
-    stream = asyncio.create_task(Workload(world.plane, world.samples, 1, clock).run())
+    stream = asyncio.create_task(Workload(world.client, world.plane, world.samples, clock=clock).run())
 
     def own() -> list[str]:
         return [pod.key for pod in world.plane.pods.all() if LABEL in pod.metadata.labels]
@@ -92,7 +92,7 @@ async def test_jobs_of_the_stream_come_and_go_and_leave_others_alone(world: Worl
 
 async def test_a_job_that_has_ended_or_waited_for_long_is_removed(world: World) -> None:
     clock = FakeClock()
-    workload = Workload(world.plane, world.samples, 1, clock)
+    workload = Workload(world.client, world.plane, world.samples, clock=clock)
     label = {LABEL: "true"}
     ended = pod_manifest("ended", metadata={"labels": label, "annotations": {SCRIPT: "runs 0s, then fails"}})
     waits = pod_manifest("waits", 81, metadata={"labels": label})

@@ -13,7 +13,8 @@ from aliquot.dialects import standard_dialects
 from aliquot.dialects.gpushare import ASSIGNED, CONTAINER, DEV, IDX, POD
 from aliquot.embedded.api import resources
 from aliquot.embedded.nodes import SCRIPT, AgentDevices
-from aliquot.kube import PODS
+from aliquot.kube import PODS, ApiError
+from aliquot.model.records import PLACEMENT
 from tests.factories import container_manifest, pod_manifest
 from tests.fakes import until
 
@@ -124,3 +125,12 @@ async def test_the_extender_s_routes_show_the_same_books(world: World) -> None:
     async with aiohttp.ClientSession() as session, session.get(f"{url}/gpushare-scheduler/inspect") as response:
         nodes = (await response.json())["nodes"]
     assert [(node["name"], node["usedGPU"]) for node in nodes] == [("gpu-1", 3), ("gpu-2", 0)]
+
+
+async def test_a_user_cannot_forge_a_placement(world: World) -> None:
+    """The demo's policies refuse it; only the accounts of server and agents may write one."""
+    await run(world, SAMPLE)
+    forged = {"metadata": {"annotations": {PLACEMENT: "{}"}}}
+    with pytest.raises(ApiError, match=f"may not write {PLACEMENT}"):
+        await world.client.patch(PODS, SAMPLE["metadata"]["name"], forged, namespace="default")
+    assert world.plane.notes() == []

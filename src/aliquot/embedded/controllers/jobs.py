@@ -13,6 +13,7 @@ from aliquot.embedded.api.resources import JOBS, PODS
 from aliquot.embedded.controllers.children import has_ended, is_active, is_leaving, least_useful_first, new_pod, owned
 from aliquot.embedded.controllers.job_indexes import completed, free_indexes, index_of, numbered, with_completed
 from aliquot.embedded.controllers.job_status import finished_at, verdict, with_counts, with_verdict
+from aliquot.embedded.controllers.pod_making import PodMaker
 
 TRACKING = "batch.kubernetes.io/job-tracking"
 """The finalizer of pods that have not been counted yet, so that none is counted twice or forgotten."""
@@ -36,6 +37,7 @@ class JobController:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
+        self._maker = PodMaker(registry, "job-controller")
 
     def sync(self, job: Object) -> float | None:
         if is_leaving(job):
@@ -50,8 +52,10 @@ class JobController:
             self._stop(self._active(job))
             self._write(with_verdict(job, reached, now))
             return 0.0
-        self._adjust(job)
-        self._write(with_counts(job, self._active(job), now))
+        try:
+            self._adjust(job)
+        finally:
+            self._write(with_counts(job, self._active(job), now))
         return self._seconds_to_deadline(job)
 
     def _active(self, job: Object) -> list[Object]:
@@ -90,7 +94,7 @@ class JobController:
         self._stop(least_useful_first(active)[: max(0, len(active) - wanted)])
         indexes = free_indexes(job, active)
         for _ in range(max(0, wanted - len(active))):
-            self._registry.create(PODS, job["metadata"]["namespace"], _pod(job, next(indexes, None)))
+            self._maker.make(job, _pod(job, next(indexes, None)))
 
     def _stop(self, pods: list[Object]) -> None:
         for pod in pods:

@@ -16,7 +16,9 @@ from aliquot.embedded.controllers.deployments import DeploymentController
 from aliquot.embedded.controllers.jobs import JobController, OrphanedPods, tracked
 from aliquot.embedded.controllers.replica_sets import ReplicaSetController
 
-_RETRY_SECONDS = 1.0
+_FIRST_RETRY_SECONDS = 1.0
+_LONGEST_RETRY_SECONDS = 60.0
+_MOST_DOUBLINGS = 6
 _log = structlog.get_logger()
 
 
@@ -44,6 +46,8 @@ class Controllers:
         self._controllers = {controller.collection: controller for controller in kinds}
         self._due: dict[Place, None] = {}
         self._later: dict[Place, float] = {}
+        self._refusals: dict[Place, int] = {}
+        """How often in a row."""
         self._wake = asyncio.Event()
         for collection in self._controllers:
             for stored in self._store.snapshot(collection):
@@ -88,12 +92,14 @@ class Controllers:
     def _sync(self, place: Place) -> None:
         self._later.pop(place, None)
         stored = self._store.get(*place)
+        refusals = self._refusals.pop(place, 0)
         if stored is None:
             return
         try:
             seconds = self._controllers[place[0]].sync(stored.obj)
         except StatusError as error:
             _log.warning("a controller was refused", object=place, error=error.message)
-            seconds = _RETRY_SECONDS
+            seconds = min(_FIRST_RETRY_SECONDS * 2**refusals, _LONGEST_RETRY_SECONDS)
+            self._refusals[place] = min(refusals + 1, _MOST_DOUBLINGS)
         if seconds is not None:
             self._later[place] = self._clock.monotonic() + max(0.0, seconds)

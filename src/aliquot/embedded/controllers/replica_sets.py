@@ -1,11 +1,15 @@
 """ReplicaSet: as many pods of one template as it says. Pods that nobody owns are not adopted."""
 
 from aliquot.embedded.api.deletion import DeleteRequest
-from aliquot.embedded.api.objects import Object, dig, key_of
+from aliquot.embedded.api.objects import Object, dig, key_of, timestamp, with_condition
 from aliquot.embedded.api.registry import Registry
 from aliquot.embedded.api.resources import PODS, REPLICA_SETS
 from aliquot.embedded.api.selectors import matches
+from aliquot.embedded.api.statuses import StatusError
 from aliquot.embedded.controllers.children import is_active, is_leaving, is_ready, least_useful_first, new_pod, owned
+from aliquot.embedded.controllers.pod_making import FAILED_CREATE, PodMaker
+
+_FAILURE = "ReplicaFailure"
 
 
 class ReplicaSetController:
@@ -15,19 +19,45 @@ class ReplicaSetController:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
+        self._maker = PodMaker(registry, "replicaset-controller")
 
     def sync(self, replica_set: Object) -> None:
         if is_leaving(replica_set):
             return
         active = [pod for pod in owned(self._registry.store, replica_set, PODS) if is_active(pod)]
         missing = replica_set["spec"]["replicas"] - len(active)
-        for _ in range(missing):
-            created = self._registry.create(PODS, replica_set["metadata"]["namespace"], new_pod(replica_set))
-            active.append(created.obj)
         for pod in least_useful_first(active)[: max(0, -missing)]:
             self._registry.delete(PODS, *key_of(pod), DeleteRequest())
             active.remove(pod)
-        self._registry.rewrite(REPLICA_SETS, *key_of(replica_set), lambda obj: _with_status(obj, active))
+        try:
+            for _ in range(missing):
+                made = self._maker.make(replica_set, new_pod(replica_set))
+                active.append(made)
+        except StatusError as error:
+            self._tell(replica_set, active, error.message)
+            raise
+        self._tell(replica_set, active, "")
+
+    def _tell(self, replica_set: Object, active: list[Object], failure: str) -> None:
+        at = timestamp(self._registry.clock())
+        self._registry.rewrite(
+            REPLICA_SETS, *key_of(replica_set), lambda obj: _with_failure(_with_status(obj, active), failure, at)
+        )
+
+
+def _with_failure(replica_set: Object, message: str, at: str) -> Object:
+    """A failure that lasts keeps its first message, so that to tell of it is no change."""
+    conditions = dig(replica_set, "status", "conditions") or []
+    failing = any(condition["type"] == _FAILURE for condition in conditions)
+    if failing == bool(message):
+        return replica_set
+    if message:
+        told = {"status": "True", "lastTransitionTime": at, "reason": FAILED_CREATE, "message": message}
+        kept = with_condition(conditions, {"type": _FAILURE, **told})
+    else:
+        kept = [condition for condition in conditions if condition["type"] != _FAILURE]
+    status = {name: value for name, value in replica_set["status"].items() if name != "conditions"}
+    return {**replica_set, "status": {**status, **({"conditions": kept} if kept else {})}}
 
 
 def _with_status(replica_set: Object, active: list[Object]) -> Object:

@@ -40,6 +40,8 @@ class Message:
     by_number: dict[int, Field] = field(default_factory=dict)
     fields: dict[str, Field] = field(default_factory=dict)
     """By name, those of messages in place among them."""
+    atomic: bool = False
+    """Whether apply replaces it whole, wherever it stands."""
 
 
 def _read(text: str) -> dict[str, Message]:
@@ -48,7 +50,8 @@ def _read(text: str) -> dict[str, Message]:
         if line.startswith("#") or not line:
             continue
         if not line.startswith(" "):
-            current = messages[line] = Message(line)
+            name, _, mark = line.partition(" @")
+            current = messages[name] = Message(name, atomic=mark == ATOMIC)
             continue
         found = _field(line)
         current.by_number[found.number] = found

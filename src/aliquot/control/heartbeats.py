@@ -1,0 +1,40 @@
+"""Which agents live: a mirror of the Leases that they renew, one per node."""
+
+from aliquot.clock import Clock
+from aliquot.kube import LEASES, Client, Informer
+from aliquot.kube.resources import Lease
+from aliquot.model.records import NODE_LEASES
+
+_LONGEST_SECONDS = 60
+"""For a Lease that does not say for how long it lasts."""
+_NAMES = 5
+
+
+class Heartbeats:
+    """No other machine's clock is trusted: a Lease has moved when we saw it move."""
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._clock = clock
+        self._moved_at: dict[str, float] = {}
+        self.leases: Informer[Lease] = Informer(client, LEASES, self._on_lease, namespace=NODE_LEASES, clock=clock)
+
+    def silent(self) -> list[str]:
+        """Nodes whose agents have said nothing for as long as their Lease lasts."""
+        now = self._clock.monotonic()
+        return sorted(
+            lease.metadata.name
+            for lease in self.leases.all()
+            if now - self._moved_at[lease.key] > (lease.spec.lease_duration_seconds or _LONGEST_SECONDS)
+        )
+
+    def notes(self) -> list[str]:
+        silent = self.silent()
+        more = f" and {len(silent) - _NAMES} more" if len(silent) > _NAMES else ""
+        return [f"the agents of these nodes are silent: {', '.join(silent[:_NAMES])}{more}"] if silent else []
+
+    def _on_lease(self, old: Lease | None, new: Lease | None) -> None:
+        if new is None:
+            assert old is not None, "an informer tells of what was or what is"
+            del self._moved_at[old.key]
+        elif old is None or old.spec != new.spec:
+            self._moved_at[new.key] = self._clock.monotonic()

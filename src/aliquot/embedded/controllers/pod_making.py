@@ -1,0 +1,75 @@
+"""Pods that a controller makes in its own name, so that policies are asked; its refusals are told by events."""
+
+from contextlib import suppress
+from hashlib import sha256
+
+import structlog
+
+from aliquot.embedded.api.admission import Admission
+from aliquot.embedded.api.identity import account, user
+from aliquot.embedded.api.objects import Object, text_at, timestamp
+from aliquot.embedded.api.registry import Registry
+from aliquot.embedded.api.resources import EVENTS, PODS
+from aliquot.embedded.api.statuses import StatusError
+
+FAILED_CREATE = "FailedCreate"
+
+_LONGEST_BASE = 236
+_log = structlog.get_logger()
+
+
+class PodMaker:
+    """`name` is the controller's service account in `kube-system`."""
+
+    def __init__(self, registry: Registry, name: str) -> None:
+        self._registry = registry
+        self._name = name
+        admission = Admission(registry.store, user(account("kube-system", name)), self._warned)
+        self._own = registry.admitting(admission)
+
+    def make(self, owner: Object, pod: Object) -> Object:
+        """Raises StatusError, after telling of it at the owner."""
+        try:
+            return self._own.create(PODS, owner["metadata"]["namespace"], pod).obj
+        except StatusError as error:
+            with suppress(StatusError):  # the namespace is going, and takes no events any more
+                self._tell(owner, f"Error creating: {error.message}")
+            raise
+
+    def _tell(self, owner: Object, message: str) -> None:
+        """One event for each owner: names in the message are new each time, the reason is the same."""
+        namespace, at = owner["metadata"]["namespace"], timestamp(self._registry.clock())
+        name = _event_name(owner)
+        if self._registry.store.get(EVENTS.collection, (namespace, name)) is None:
+            self._registry.create(EVENTS, namespace, self._event(owner, name, message, at))
+            return
+        self._registry.rewrite(
+            EVENTS,
+            namespace,
+            name,
+            lambda event: {**event, "message": message, "count": event["count"] + 1, "lastTimestamp": at},
+        )
+
+    def _event(self, owner: Object, name: str, message: str, at: str) -> Object:
+        about = {"kind": owner["kind"], "apiVersion": owner["apiVersion"]}
+        about |= {field: text_at(owner, "metadata", field) for field in ("namespace", "name", "uid", "resourceVersion")}
+        return {
+            "metadata": {"name": name},
+            "involvedObject": about,
+            "type": "Warning",
+            "reason": FAILED_CREATE,
+            "message": message,
+            "source": {"component": self._name},
+            "reportingComponent": self._name,
+            "firstTimestamp": at,
+            "lastTimestamp": at,
+            "count": 1,
+        }
+
+    def _warned(self, text: str) -> None:
+        _log.warning("a policy warns", user=self._name, warning=text)
+
+
+def _event_name(owner: Object) -> str:
+    mark = sha256(f"{owner['metadata']['uid']} {FAILED_CREATE}".encode()).hexdigest()[:16]
+    return f"{owner['metadata']['name'][:_LONGEST_BASE]}.{mark}"
