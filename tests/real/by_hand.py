@@ -11,7 +11,7 @@ import msgspec
 from aliquot.embedded.api.deletion import DeleteRequest
 from aliquot.embedded.api.eventlog import Stored, encoded
 from aliquot.embedded.api.objects import Key, Object
-from aliquot.embedded.api.resources import BY_COLLECTION, NAMESPACES, POLICIES, POLICY_BINDINGS, Resource
+from aliquot.embedded.api.resources import BY_COLLECTION, NAMESPACES, PODS, POLICIES, POLICY_BINDINGS, Resource
 from tests.rig.waiting import wait_for
 
 _FIRST_REFUSAL = 400
@@ -75,10 +75,14 @@ class RealRegistry:
         return _stored(self._ask("DELETE", _path(resource, namespace, name), options))
 
     def rewrite(self, resource: Resource, namespace: str, name: str, change: Callable[[Object], Object]) -> Stored:
-        """The object through its own path and its status through the other."""
+        """The object through its own path, its node through a Binding and its status through the third."""
         before = self.get(resource, namespace, name).obj
         wanted = _typed(resource, change(before))
         path = _path(resource, namespace, name)
+        if resource is PODS and wanted["spec"].get("nodeName") != before["spec"].get("nodeName"):
+            meta = {"name": name, "annotations": wanted["metadata"].get("annotations", {})}
+            self._ask("POST", f"{path}/binding", {"metadata": meta, "target": {"name": wanted["spec"]["nodeName"]}})
+            return self.get(resource, namespace, name)
         after = self._ask("PUT", path, wanted)
         if wanted.get("status") != after.get("status"):
             status = {**after, "status": wanted.get("status") or {}}

@@ -14,7 +14,7 @@ from aliquot.embedded.api.faults import Faults
 from aliquot.kube import Access
 from tests.reliability.scheduler import Scheduler
 from tests.reliability.servers import Server, replicas
-from tests.reliability.storm import LONGEST, add_pods, fill, verdict
+from tests.reliability.storm import LONGEST, add_pods, fill, prepare, verdict
 
 _EACH_ROUND = 20
 _LIVE = 60
@@ -43,10 +43,10 @@ async def kill_leaders(
 ) -> Outcome:
     chance, outcome = random.Random(seed), Outcome()
     async with EmbeddedCluster() as cluster:
+        kubeconfig = await prepare(cluster, folder)
         names = fill(cluster, _LIVE + _EACH_ROUND, pods=0)
-        cluster.write_kubeconfig(folder / "kubeconfig")
         cluster.faults.set(_LATENCY)
-        with replicas(2, folder / "kubeconfig", folder) as servers:
+        with replicas(2, kubeconfig, folder) as servers:
             urls = [server.url for server in servers]
             async with Scheduler(Access(cluster.url), urls) as scheduler:
                 for _ in range(count):

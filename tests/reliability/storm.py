@@ -5,10 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from aliquot.cli import guarding, namespaces
+from aliquot.control import ControlSettings
+from aliquot.dialects import standard_dialects
 from aliquot.embedded import EmbeddedCluster
 from aliquot.embedded.api import resources
 from aliquot.embedded.api.faults import Faults
-from aliquot.kube import Access
+from aliquot.embedded.api.identity import account
+from aliquot.kube import Access, Client
+from aliquot.model.records import NODE_LEASES
 from tests.checker import Cluster, unplaced
 from tests.reliability import load
 from tests.reliability.scheduler import Scheduler
@@ -32,9 +37,8 @@ class Outcome:
 async def weather(folder: Path, *, pods: int, outage: float) -> Outcome:
     """Place pods by two servers in bad weather; the outage comes when a third of them is bound."""
     async with EmbeddedCluster() as cluster:
+        kubeconfig = await prepare(cluster, folder)
         names = fill(cluster, pods)
-        kubeconfig = folder / "kubeconfig"
-        cluster.write_kubeconfig(kubeconfig)
         cluster.faults.set(WEATHER)
         began = time.monotonic()
         with replicas(2, kubeconfig, folder) as servers:
@@ -46,9 +50,20 @@ async def weather(folder: Path, *, pods: int, outage: float) -> Outcome:
         return Outcome(pods, took, dict(cluster.faults.counts), verdict(cluster, names))
 
 
+async def prepare(cluster: EmbeddedCluster, folder: Path) -> Path:
+    """Install Aliquot with its policies; returns the server's own kubeconfig."""
+    home, path = ControlSettings.namespace, folder / "kubeconfig"
+    async with Client(Access(cluster.url)) as admin:
+        for namespace in (home, NODE_LEASES):
+            await namespaces.ensure(admin, namespace)
+        await guarding.install(admin, standard_dialects(), home)
+    guarding.access(cluster, home, guarding.SERVER)
+    cluster.write_kubeconfig(path, user=account(home, guarding.SERVER))
+    return path
+
+
 def fill(cluster: EmbeddedCluster, count: int, *, pods: int | None = None) -> list[str]:
     """Nodes for so many pods, and these pods, or fewer, which wait; returns their names."""
-    cluster.registry.create(resources.NAMESPACES, "", {"metadata": {"name": "aliquot-system"}})
     for node in load.nodes(load.nodes_for(count)):
         cluster.registry.create(resources.NODES, "", node)
     return add_pods(cluster, count if pods is None else pods)

@@ -27,6 +27,7 @@ from aliquot.embedded.gpus import SimulatedNvml
 from aliquot.embedded.nodes import AgentDevices, HollowNodes
 from aliquot.errors import AliquotError, BadConfig
 from aliquot.kube import Access, Client
+from aliquot.model.records import NODE_LEASES
 
 
 class NotStarted(AliquotError):
@@ -64,7 +65,8 @@ class World:
             self.cluster.write_kubeconfig(self.kubeconfig)
             self.client = await stack.enter_async_context(Client(Access(self.cluster.url)))
             home = ControlSettings.namespace
-            await namespaces.ensure(self.client, home)
+            for namespace in (home, NODE_LEASES):
+                await namespaces.ensure(self.client, namespace)
             await guarding.install(self.client, self.dialects, home)
             self.plane = ControlPlane(await self._client_of(stack, home, guarding.SERVER))
             self._nodes_client = await self._client_of(stack, home, guarding.AGENT)

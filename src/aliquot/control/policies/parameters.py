@@ -1,5 +1,4 @@
-"""What the other policies read may not be deleted while they stand: without the epoch they would refuse every change of
-every pod in the cluster."""
+"""What the other policies read may not be deleted while they stand: without it they would let everything pass."""
 
 from typing import Any
 

@@ -1,0 +1,154 @@
+"""`metadata.managedFields`: who manages which fields of an object that was ever applied.
+
+An object that nobody has applied has no managers, so that its writes cost nothing; a real server has them for every
+object. At the first apply, what is there belongs to `before-first-apply`, as it does on a real server for objects from
+the time before apply. What controllers and the server itself write is managed by nobody.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from aliquot.embedded.api.apply import paths
+from aliquot.embedded.api.apply.merging import merged, without
+from aliquot.embedded.api.apply.paths import FieldSet
+from aliquot.embedded.api.objects import Object, dig, timestamp
+from aliquot.embedded.api.resources import Resource
+from aliquot.embedded.api.schema.table import Message
+from aliquot.embedded.api.statuses import ApplyConflict
+
+_BEFORE = "before-first-apply"
+_APPLY, _UPDATE = "Apply", "Update"
+
+
+@dataclass(frozen=True, slots=True)
+class Manager:
+    """One and the same program is two managers if it both applies and updates."""
+
+    operation: str
+    name: str
+    part: str
+    version: str
+
+    def __str__(self) -> str:
+        part = f' with subresource "{self.part}"' if self.part else ""
+        return f'"{self.name}"{part}' + (f" using {self.version}" if self.operation == _UPDATE else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Managed:
+    fields: FieldSet
+    time: str
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Whoever sends a write, and through which part of the object."""
+
+    name: str
+    part: str
+    at: datetime
+
+
+def applied(resource: Resource, message: Message, live: Object, config: Object, writer: Writer, force: bool) -> Object:
+    """The live object as the apply wants it, with its managers. Raises ApplyConflict."""
+    managers = _read(live) or _first(resource, message, live, writer)
+    me = Manager(_APPLY, writer.name, writer.part, resource.api_version)
+    wish = _reaches(resource, paths.wished(config, message), writer.part)
+    last = managers[me].fields if me in managers else frozenset()
+    others = {manager: held for manager, held in managers.items() if manager != me}
+    new = merged(live, config, message)
+    unowned = last - wish - frozenset().union(*(held.fields for held in others.values()))
+    new = without(new, _unused(unowned, [wish, *(held.fields for held in others.values())]), message)
+    touched, gone = paths.changed(paths.held(live, message), paths.held(new, message))
+    touched = _reaches(resource, touched, writer.part)
+    conflicts = {manager: lost for manager, held in others.items() if (lost := held.fields & touched)}
+    if conflicts and not force:
+        raise ApplyConflict([(str(m), list(map(paths.text, paths.in_order(conflicts[m])))) for m in _sorted(conflicts)])
+    left = _without(others, touched | gone, writer.at)
+    kept = managers.get(me)
+    left[me] = kept if kept is not None and kept.fields == wish else Managed(wish, timestamp(writer.at))
+    return _with_managers(new, left)
+
+
+def updated(resource: Resource, message: Message, live: Object, new: Object, writer: Writer) -> Object:
+    """The new object with the managers of the live one, of which the writer now manages what they changed."""
+    managers = _read(live)
+    if not managers or _is_reset(new):
+        return _with_managers(new, {})
+    touched, gone = paths.changed(paths.held(live, message), paths.held(new, message))
+    touched = _reaches(resource, touched, writer.part)
+    me = Manager(_UPDATE, writer.name, writer.part, resource.api_version)
+    mine = managers.pop(me, Managed(frozenset(), ""))
+    left = _without(managers, touched | gone, writer.at)
+    fields = (mine.fields - gone) | touched
+    left[me] = mine if fields == mine.fields else Managed(fields, timestamp(writer.at))
+    return _with_managers(new, left)
+
+
+def _first(resource: Resource, message: Message, live: Object, writer: Writer) -> dict[Manager, Managed]:
+    if not live:
+        return {}
+    everything = _reaches(resource, frozenset(paths.held(live, message)), "")
+    before = Manager(_UPDATE, _BEFORE, "", resource.api_version)
+    return {before: Managed(everything, timestamp(writer.at))}
+
+
+def _reaches(resource: Resource, fields: FieldSet, part: str) -> FieldSet:
+    """The status is written through its own part, and there nothing of the spec is."""
+    if resource.subresource("status") is None:
+        return fields
+    other = "f:spec" if part == "status" else "f:status"
+    return frozenset(path for path in fields if path[0] != other)
+
+
+def _unused(fields: FieldSet, owned: Iterable[FieldSet]) -> FieldSet:
+    """Those below which nobody owns anything."""
+    prefixes = {path[:length] for held in owned for path in held for length in range(1, len(path))}
+    return frozenset(path for path in fields if path not in prefixes)
+
+
+def _without(managers: Mapping[Manager, Managed], lost: FieldSet, at: datetime) -> dict[Manager, Managed]:
+    left = {}
+    for manager, held in managers.items():
+        fields = held.fields - lost
+        left[manager] = held if len(fields) == len(held.fields) else Managed(fields, timestamp(at))
+    return left
+
+
+def _is_reset(obj: Object) -> bool:
+    """By an empty list, or by one with an empty entry, a client takes all managers away."""
+    return dig(obj, "metadata", "managedFields") in ([], [{}])
+
+
+def _sorted(managers: Iterable[Manager]) -> list[Manager]:
+    return sorted(managers, key=lambda manager: (manager.name, manager.operation, manager.part))
+
+
+def _read(obj: Object) -> dict[Manager, Managed]:
+    found = {}
+    for entry in dig(obj, "metadata", "managedFields") or ():
+        manager = Manager(entry["operation"], entry["manager"], entry.get("subresource", ""), entry["apiVersion"])
+        found[manager] = Managed(paths.decoded(entry["fieldsV1"]), entry["time"])
+    return found
+
+
+def _with_managers(obj: Object, managers: Mapping[Manager, Managed]) -> Object:
+    held = [(manager, fields) for manager, fields in managers.items() if fields.fields]
+    held.sort(key=lambda pair: (pair[0].operation, pair[1].time, pair[0].name))
+    metadata = {name: value for name, value in obj.get("metadata", {}).items() if name != "managedFields"}
+    listed = [_entry(manager, fields) for manager, fields in held]
+    return {**obj, "metadata": {**metadata, **({"managedFields": listed} if listed else {})}}
+
+
+def _entry(manager: Manager, managed: Managed) -> Object:
+    entry: dict[str, Any] = {
+        "manager": manager.name,
+        "operation": manager.operation,
+        "apiVersion": manager.version,
+        "time": managed.time,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": paths.encoded(managed.fields),
+    }
+    return {**entry, **({"subresource": manager.part} if manager.part else {})}
