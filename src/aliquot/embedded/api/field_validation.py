@@ -8,12 +8,12 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from aliquot.embedded.api.objects import Object, text_at
+from aliquot.embedded.api.objects import Object
 from aliquot.embedded.api.patches import Patch
 from aliquot.embedded.api.resources import Resource
 from aliquot.embedded.api.schema.table import message_of
 from aliquot.embedded.api.schema.unknown import unknown_fields, without_unknown
-from aliquot.embedded.api.statuses import BadRequest, Invalid, StatusError, Unexplained, invalid, unsupported
+from aliquot.embedded.api.statuses import BadRequest, Invalid, StatusError, invalid, unsupported
 
 Directive = Literal["Strict", "Warn", "Ignore"]
 
@@ -43,15 +43,6 @@ class FieldValidation:
             return Invalid("", "", "", [invalid("patch", msgspec.json.encode(body).decode(), problem)])
 
         return lambda current: self._known(patch(current), refusal)
-
-    def apply(self, body: Any) -> None:
-        """An apply patch must be known in all its parts, whatever was asked. Raises Unexplained."""
-        paths = [] if self._message is None else unknown_fields(body, self._message)
-        if paths:
-            kind = f"{self._resource.group}/{self._resource.version}, Kind={self._resource.kind}"
-            listed = ", ".join(f".{path}: field not declared in schema" for path in paths)
-            named = "/".join(text_at(body, "metadata", field) for field in ("namespace", "name"))
-            raise Unexplained(f"failed to create typed patch object ({named}; {kind}): {listed}")
 
     def _known(self, obj: Object, refusal: Callable[[str], StatusError]) -> Object:
         paths = [] if self._message is None else unknown_fields(obj, self._message)

@@ -14,6 +14,7 @@ from aliquot.embedded.api.rights import Rights
 from aliquot.embedded.api.server import Server, refusal
 from aliquot.embedded.api.statuses import BadRequest, StatusError
 
+_LONGEST_AGENT = 128
 _log = structlog.get_logger()
 
 
@@ -40,7 +41,8 @@ class Front:
     async def _answer_or_refuse(self, request: web.Request, warnings: list[str]) -> web.StreamResponse:
         try:
             user = self._users.sender(request.headers)
-            registry = self._registry.admitting(Admission(self._registry.store, user, warnings.append))
+            admission = Admission(self._registry.store, user, warnings.append)
+            registry = self._registry.admitting(admission, _manager(request))
             return await Server(registry, self._logs, user, self._users, self._rights).answer(request)
         except StatusError as error:
             return refusal(error)
@@ -49,3 +51,9 @@ class Front:
         except Exception:
             _log.exception("cannot answer", method=request.method, path=request.path)
             return refusal(StatusError("Internal error occurred"))
+
+
+def _manager(request: web.Request) -> str:
+    """The program that sends it: as it says, or as its User-Agent begins."""
+    agent = request.headers.get("User-Agent", "").partition("/")[0]
+    return request.query.get("fieldManager", "") or agent[:_LONGEST_AGENT] or "unknown"

@@ -10,10 +10,12 @@ from typing import Self
 
 from aliquot.embedded.api import deletion, ownership
 from aliquot.embedded.api.admission import Change
+from aliquot.embedded.api.apply import managers
+from aliquot.embedded.api.apply.checking import refuse_nameless
 from aliquot.embedded.api.creation import new_object, readable, refuse_other_uid
 from aliquot.embedded.api.deletion import DeleteRequest, Propagation
 from aliquot.embedded.api.eventlog import Stored
-from aliquot.embedded.api.objects import Now, Object, key_of, now, text_at
+from aliquot.embedded.api.objects import Now, Object, dig, key_of, now, text_at, with_metadata
 from aliquot.embedded.api.patches import Patch
 from aliquot.embedded.api.resources import BY_COLLECTION, NAMESPACES, Resource
 from aliquot.embedded.api.statuses import AlreadyExists, BadRequest, Conflict, Forbidden, NotFound
@@ -32,11 +34,13 @@ class Registry:
         self._random = random or Random()
         self.admit: Callable[[Change], None] = lambda _: None
         """Raises StatusError for a write that a policy refuses; the server's own writes are asked of none."""
+        self._manager = "unknown"
 
-    def admitting(self, admit: Callable[[Change], None]) -> Self:
-        """The same registry for somebody's requests."""
+    def admitting(self, admit: Callable[[Change], None], manager: str = "unknown") -> Self:
+        """The same registry for somebody's requests; `manager` is what their program is called."""
         theirs = copy(self)
         theirs.admit = admit
+        theirs._manager = manager
         return theirs
 
     def get(self, resource: Resource, namespace: str, name: str) -> Stored:
@@ -46,9 +50,14 @@ class Registry:
         return stored
 
     def create(self, resource: Resource, namespace: str, body: Object, *, dry_run: bool = False) -> Stored:
+        return self._create(resource, namespace, body, None, dry_run)
+
+    def _create(
+        self, resource: Resource, namespace: str, body: Object, managed: list[Object] | None, dry_run: bool
+    ) -> Stored:
         obj = readable(resource, body, namespace)
         self._refuse_unknown_namespace(resource, namespace, text_at(obj, "metadata", "name"))
-        created = new_object(resource, obj, self.clock(), self._random)
+        created = with_metadata(new_object(resource, obj, self.clock(), self._random), managedFields=managed)
         self.admit(Change("CREATE", resource, new=created))
         if self.store.get(resource.collection, key_of(created)) is not None:
             raise AlreadyExists(resource.group, resource.plural, text_at(created, "metadata", "name"))
@@ -76,13 +85,27 @@ class Registry:
         return self._update(resource, current, proposed, part, dry_run)
 
     def apply(
-        self, resource: Resource, namespace: str, name: str, body: Object, patch: Patch, *, dry_run: bool = False
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        body: Object,
+        *,
+        force: bool = False,
+        part: str = "",
+        dry_run: bool = False,
     ) -> Stored:
-        """Server-side apply as far as it goes here: merges, and creates what is missing; nobody owns fields."""
-        if self.store.get(resource.collection, (namespace, name)) is not None:
-            return self.patch(resource, namespace, name, patch, dry_run=dry_run)
-        named = {**body, "metadata": {**(body.get("metadata") or {}), "name": name}}
-        return self.create(resource, namespace, named, dry_run=dry_run)
+        """Server-side apply, which also creates what is missing."""
+        stored = self.store.get(resource.collection, (namespace, name))
+        if stored is None and part:
+            raise NotFound(resource.group, resource.plural, name)
+        wish = readable(resource, body, namespace)
+        live = {} if stored is None else stored.obj
+        proposed = managers.applied(resource, live, wish, self._writer(part), force=force)
+        if stored is not None:
+            return self._update(resource, stored, proposed, part, dry_run, is_apply=True)
+        refuse_nameless(name, body)
+        return self._create(resource, namespace, body, dig(proposed, "metadata", "managedFields"), dry_run)
 
     def rewrite(
         self,
@@ -114,10 +137,26 @@ class Registry:
             marked = current.obj
         return self._delete_with_dependents(resource, current, marked, request.propagation)
 
-    def _update(self, resource: Resource, current: Stored, proposed: Object, part: str, dry_run: bool) -> Stored:
+    def _update(
+        self,
+        resource: Resource,
+        current: Stored,
+        proposed: Object,
+        part: str,
+        dry_run: bool,
+        *,
+        is_apply: bool = False,
+    ) -> Stored:
         new = successor(resource, current.obj, proposed, part)
+        if is_apply:
+            new = with_metadata(new, managedFields=dig(proposed, "metadata", "managedFields"))
+        elif "managedFields" in current.obj["metadata"]:
+            new = managers.updated(resource, current.obj, new, proposed, self._writer(part))
         self.admit(Change("UPDATE", resource, part, new, current.obj))
         return self._succeed(resource, current, new, dry_run)
+
+    def _writer(self, part: str) -> managers.Writer:
+        return managers.Writer(self._manager, part, self.clock())
 
     def _may_create(self, resource: Resource, part: str) -> bool:
         return resource.strategy.created_by_update and not part

@@ -38,4 +38,4 @@ def change(registry: Registry, target: Target, patch: Patch, *, dry_run: bool) -
         changed = {**obj, "spec": {**obj["spec"], "replicas": replicas or 0}}
         return {**changed, "metadata": {**obj["metadata"], "resourceVersion": version}}
 
-    return registry.patch(target.resource, target.namespace, target.name, scaled, dry_run=dry_run)
+    return registry.patch(target.resource, target.namespace, target.name, scaled, part="scale", dry_run=dry_run)

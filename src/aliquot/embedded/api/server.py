@@ -8,6 +8,7 @@ from aiohttp import web
 from aliquot.embedded.api import bodies, documents, lists, reviews, routes, scales, shapes, subresources
 from aliquot.embedded.api.admission import Change
 from aliquot.embedded.api.answers import JSON, Presenter, encode, wants_table
+from aliquot.embedded.api.apply import checking
 from aliquot.embedded.api.deletion import DeleteRequest
 from aliquot.embedded.api.eventlog import Stored
 from aliquot.embedded.api.field_validation import FieldValidation
@@ -23,7 +24,6 @@ from aliquot.embedded.api.statuses import (
     MethodNotAllowed,
     NoSuchPath,
     StatusError,
-    required,
     unsupported,
 )
 from aliquot.embedded.api.watching import Watch, options_of
@@ -160,13 +160,13 @@ class Server:
             stored = self._registry.replace(resource, namespace, name, body, part=part, dry_run=dry_run)
             return _warned(self._object(request, target, stored, code), validation.warnings)
         media, body = await bodies.read_patch(request)
+        manager, force = request.query.get("fieldManager", ""), lists.flag(request.query, "force")
+        checking.check_options(manager, force, media == APPLY_PATCH)
         if media == APPLY_PATCH:
-            _refuse_nameless_manager(request)
-            validation.apply(body)
-        patch = validation.patch(body, patch_of(media, body))
-        if media == APPLY_PATCH and not part:
-            stored = self._registry.apply(resource, namespace, name, body, patch, dry_run=dry_run)
+            wish = checking.check_wish(resource, namespace, name, body)
+            stored = self._registry.apply(resource, namespace, name, wish, force=force, part=part, dry_run=dry_run)
         else:
+            patch = validation.patch(body, patch_of(media, body))
             stored = self._registry.patch(resource, namespace, name, patch, part=part, dry_run=dry_run)
         return _warned(self._object(request, target, stored, code), validation.warnings)
 
@@ -218,12 +218,6 @@ def _dry_run(request: web.Request) -> bool:
         error = unsupported("dryRun", asked, ("All",))
         raise Invalid("meta.k8s.io", options.get(request.method, "DeleteOptions"), "", [error])
     return bool(asked)
-
-
-def _refuse_nameless_manager(request: web.Request) -> None:
-    if not request.query.get("fieldManager"):
-        error = required("fieldManager", "is required for apply patch")
-        raise Invalid("meta.k8s.io", "PatchOptions", "", [error])
 
 
 async def _delete_request(request: web.Request) -> DeleteRequest:

@@ -14,8 +14,8 @@ from aliquot.embedded.api.apply import paths
 from aliquot.embedded.api.apply.merging import merged, without
 from aliquot.embedded.api.apply.paths import FieldSet
 from aliquot.embedded.api.objects import Object, dig, timestamp
-from aliquot.embedded.api.resources import Resource
-from aliquot.embedded.api.schema.table import Message
+from aliquot.embedded.api.resources import BY_COLLECTION, Resource
+from aliquot.embedded.api.schema.table import Message, message_of
 from aliquot.embedded.api.statuses import ApplyConflict
 
 _BEFORE = "before-first-apply"
@@ -51,8 +51,9 @@ class Writer:
     at: datetime
 
 
-def applied(resource: Resource, message: Message, live: Object, config: Object, writer: Writer, force: bool) -> Object:
+def applied(resource: Resource, live: Object, config: Object, writer: Writer, *, force: bool) -> Object:
     """The live object as the apply wants it, with its managers. Raises ApplyConflict."""
+    message = _message(resource)
     managers = _read(live) or _first(resource, message, live, writer)
     me = Manager(_APPLY, writer.name, writer.part, resource.api_version)
     wish = _reaches(resource, paths.wished(config, message), writer.part)
@@ -72,11 +73,15 @@ def applied(resource: Resource, message: Message, live: Object, config: Object, 
     return _with_managers(new, left)
 
 
-def updated(resource: Resource, message: Message, live: Object, new: Object, writer: Writer) -> Object:
-    """The new object with the managers of the live one, of which the writer now manages what they changed."""
-    managers = _read(live)
-    if not managers or _is_reset(new):
-        return _with_managers(new, {})
+def updated(resource: Resource, live: Object, new: Object, proposed: Object, writer: Writer) -> Object:
+    """The new object with its managers, of whom the writer now manages what they changed.
+
+    Whoever sends managers of their own, as kubectl does to become the applier of what it once wrote, has their way.
+    """
+    if _is_reset(proposed):
+        return new
+    message = _message(resource)
+    managers = _read(proposed) or _read(live)
     touched, gone = paths.changed(paths.held(live, message), paths.held(new, message))
     touched = _reaches(resource, touched, writer.part)
     me = Manager(_UPDATE, writer.name, writer.part, resource.api_version)
@@ -93,6 +98,12 @@ def _first(resource: Resource, message: Message, live: Object, writer: Writer) -
     everything = _reaches(resource, frozenset(paths.held(live, message)), "")
     before = Manager(_UPDATE, _BEFORE, "", resource.api_version)
     return {before: Managed(everything, timestamp(writer.at))}
+
+
+def _message(resource: Resource) -> Message:
+    """Of the form in which the objects are stored."""
+    stored = BY_COLLECTION[resource.collection]
+    return message_of(stored.group, stored.version, stored.kind) or Message(stored.kind)
 
 
 def _reaches(resource: Resource, fields: FieldSet, part: str) -> FieldSet:

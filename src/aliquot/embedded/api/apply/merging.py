@@ -19,14 +19,14 @@ def merged(live: Any, config: Object, message: Message) -> Object:
 
 def _merged_field(live: Any, wish: Any, field: Field | None) -> Any:
     node = node_of(field)
-    if field is None or node is Node.LEAF or not isinstance(wish, dict | list):
+    if field is None or node is Node.LEAF:
         return wish
-    if node is Node.STRUCT:
+    if node is Node.STRUCT and isinstance(wish, dict):
         return merged(live, wish, message_in(field))
-    if node is Node.MAP:
+    if node is Node.MAP and isinstance(wish, dict):
         present = live if isinstance(live, dict) else {}
         return {**present, **{key: _merged_item(present.get(key), item, field) for key, item in wish.items()}}
-    return _merged_list(live if isinstance(live, list) else [], wish, field)
+    return _merged_list(live if isinstance(live, list) else [], wish, field) if isinstance(wish, list) else wish
 
 
 def _merged_item(live: Any, wish: Any, field: Field) -> Any:

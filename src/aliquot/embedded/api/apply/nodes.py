@@ -48,7 +48,7 @@ def element(field: Field, item: Any) -> str:
     if not field.keys:
         return f"v:{_text(item)}"
     keys = {}
-    for key in sorted(field.keys):
+    for key in sorted(field.keys) if isinstance(item, dict) else ():
         if key not in item and key not in _KEY_DEFAULTS:
             raise NoKey(key)
         keys[key] = item.get(key, _KEY_DEFAULTS.get(key))

@@ -10,13 +10,16 @@ from aliquot.embedded.api.objects import Object
 from aliquot.embedded.api.schema.table import Field, Message
 
 Path: TypeAlias = tuple[str, ...]
-"""Steps as `fieldsV1` writes them: `f:spec`, `k:{"name":"main"}`, `v:"a"`."""
+"""Steps as `fieldsV1` writes them: `f:spec`, `k:{"name":"main"}`, `v:"a"`, `i:0`."""
 FieldSet: TypeAlias = frozenset[Path]
 
 WHOLE = object()
 """The value of a map or a list whose parts stand for themselves."""
 _SELF = "."
-_SYSTEM = ("name", "namespace", "creationTimestamp", "selfLink", "uid", "generation", "managedFields", "resourceVersion")
+_SYSTEM = (
+    *("name", "namespace", "uid", "resourceVersion", "generation"),
+    *("creationTimestamp", "selfLink", "managedFields"),
+)
 _NEVER_ABSENT = ("containers",)
 """Lists that are there even in an empty object, so that they count for no part of it."""
 
@@ -58,7 +61,7 @@ def _field(value: Any, field: Field | None, at: Path) -> Iterator[tuple[Path, An
     if field is None or node is Node.LEAF or not value or not isinstance(value, dict | list):
         if value != [] or node is Node.LEAF:
             yield at, value
-    elif node is Node.STRUCT:
+    elif node is Node.STRUCT and isinstance(value, dict):
         yield from _walk(value, message_in(field), at)
     else:
         if at[-1].removeprefix("f:") not in _NEVER_ABSENT:
@@ -141,6 +144,8 @@ def _step_text(step: str) -> str:
         return f".{rest}"
     if kind == "v":
         return f"[={rest}]"
+    if kind == "i":
+        return f"[{rest}]"
     keys = msgspec.json.decode(rest)
     listed = ",".join(f"{key}={msgspec.json.encode(value).decode()}" for key, value in keys.items())
     return f"[{listed}]"
