@@ -16,6 +16,7 @@ ROOTS = (
     *(f"apps.v1.{kind}" for kind in ("Deployment", "ReplicaSet")),
     *(f"rbac.v1.{kind}" for kind in ("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")),
     *(f"authorization.v1.{kind}" for kind in ("SelfSubjectAccessReview", "SubjectAccessReview")),
+    "authorization.v1.SelfSubjectRulesReview",
     *(f"admissionregistration.v1.ValidatingAdmissionPolicy{kind}" for kind in ("", "Binding")),
     "authentication.v1.TokenReview",
     "authentication.v1.SelfSubjectReview",

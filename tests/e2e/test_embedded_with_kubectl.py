@@ -150,6 +150,36 @@ def test_apply_creates_changes_and_leaves_alone(kubectl: Kubectl, way: tuple[str
     kubectl("delete", "pod", name)
 
 
+def test_two_appliers_conflict_until_one_takes_over(kubectl: Kubectl) -> None:
+    made = 'apiVersion: v1\nkind: ConfigMap\nmetadata: {name: shared}\ndata: {size: "VALUE"}\n'
+    by_hand = ("apply", "--server-side", "-f", "-")
+    kubectl(*by_hand, text=made.replace("VALUE", "1"))
+    other = (*by_hand, "--field-manager=other")
+    told = kubectl.refused(*other, text=made.replace("VALUE", "2"))
+    assert 'Apply failed with 1 conflict: conflict with "kubectl": .data.size' in told
+    kubectl(*other, "--force-conflicts", text=made.replace("VALUE", "2"))
+    shown = kubectl("get", "configmap", "shared", "-o", "yaml", "--show-managed-fields")
+    assert "manager: other" in shown
+    assert "f:size: {}" in shown
+    assert "managedFields" not in kubectl("get", "configmap", "shared", "-o", "yaml")
+
+
+def test_what_was_applied_by_the_client_is_taken_over_by_the_server(kubectl: Kubectl) -> None:
+    """With its ownership: what the next apply leaves out goes."""
+    made = 'apiVersion: v1\nkind: ConfigMap\nmetadata: {name: moved}\ndata: {a: "1", b: "1"}\n'
+    kubectl("apply", "-f", "-", text=made)
+    kubectl("apply", "--server-side", "-f", "-", text=made.replace('a: "1"', 'a: "2"'))
+    assert kubectl("get", "configmap", "moved", "-o", "jsonpath={.data}") == '{"a":"2","b":"1"}'
+    kubectl("apply", "--server-side", "-f", "-", text=made.replace('a: "1", ', ""))
+    assert kubectl("get", "configmap", "moved", "-o", "jsonpath={.data}") == '{"b":"1"}'
+
+
+def test_rights_are_listed(kubectl: Kubectl) -> None:
+    listed = kubectl("auth", "can-i", "--list")
+    assert re.search(r"\*\.\* +\[\] +\[\] +\[\*\]", listed)
+    assert "selfsubjectrulesreviews.authorization.k8s.io" in listed
+
+
 def test_the_examples_apply(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", "-", text=_EXAMPLE)
     kubectl("delete", "-f", "-", text=_EXAMPLE)

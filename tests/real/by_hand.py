@@ -98,7 +98,7 @@ class Broom:
         self._first = {_key(resource, obj) for resource, obj in self._everything()}
 
     def sweep(self) -> None:
-        wait_for("everything to go", self._is_clean, seconds=30, every=0.1)
+        wait_for("everything to go", self._is_clean, seconds=30, every=0.01)
 
     def _is_clean(self) -> bool:
         """More than one pass may be needed: a policy counts for a moment after it was deleted."""

@@ -36,7 +36,8 @@ async def _open(access: Access) -> asyncio.Server:
         far_reader, far_writer = await asyncio.open_connection(inside.hostname, inside.port, ssl=access.tls)
         ways = [asyncio.ensure_future(_pump(reader, far_writer)), asyncio.ensure_future(_pump(far_reader, writer))]
         try:
-            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            with suppress(asyncio.CancelledError):  # at the end; asyncio would make noise of it
+                await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for way in ways:
                 way.cancel()

@@ -26,6 +26,7 @@ from aliquot.dialects import Demand, Dialect, Dialects, cards_of, demand_of, sta
 from aliquot.engine import (
     Decision,
     Explanation,
+    Fleet,
     Holder,
     Judgement,
     NodeFinding,
@@ -56,13 +57,16 @@ class Books:
             _check_defaults(dialect)
         self.tally = Tally()
         self.ledger = self.tally.ledger
-        self.fleet = self.tally.fleet
         self.quotas = Quotas()
         self.adoption = Adoption(self.tally, self.dialects)
         self.unplaced = self.adoption.unplaced
         self.recorder: Recorder | None = None
         """Is told of everything that these books are told and asked, if it changes anything or decides something."""
         self._quota_text: str | None = None
+
+    @property
+    def fleet(self) -> Fleet:
+        return self.tally.fleet
 
     # -- what the cluster shows
 

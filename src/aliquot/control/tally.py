@@ -15,11 +15,22 @@ _log = structlog.get_logger()
 class Tally:
     def __init__(self) -> None:
         self.ledger = Ledger()
-        self.fleet = Fleet()
+        self._fleet = Fleet()
+        self._behind: dict[str, None] = {}
+        """Nodes whose numbers in the Fleet are not the ledger's, in the order in which they changed."""
         self.usage = Usage()
         self.census = Census()
         self._cards: dict[str, NodeGpus] = {}
         self._oversold: dict[str, set[str]] = {}
+
+    @property
+    def fleet(self) -> Fleet:
+        """Brought up to date when somebody looks: a list of the cluster shows a node's pods one by one."""
+        for node in self._behind:
+            if node in self._cards:
+                self._fleet.put(self._cards[node], self.ledger.used(node), self.ledger.entries(node))
+        self._behind.clear()
+        return self._fleet
 
     # -- what nodes have
 
@@ -128,9 +139,7 @@ class Tally:
         self._refresh(node)
 
     def _refresh(self, node: str) -> None:
-        cards = self._cards.get(node)
-        if cards is not None:
-            self.fleet.put(cards, self.ledger.used(node), self.ledger.entries(node))
+        self._behind[node] = None
         self._report_oversold(node)
 
     def _report_oversold(self, node: str) -> None:

@@ -11,7 +11,7 @@ from aliquot.clock import Clock, SystemClock
 from aliquot.kube.access import Access
 from aliquot.kube.errors import ApiError, Gone, Unreadable
 from aliquot.kube.resources import PODS, Kind, Resource
-from aliquot.kube.wire import Answered, Wire, decode, failure
+from aliquot.kube.wire import Wire, decode, failure
 from aliquot.model import Object
 
 _PAGE = 500
@@ -61,7 +61,7 @@ class Change(Generic[Kind]):
 class Client:
     """Raises only errors of aliquot.kube.errors. Close it, or use it as a context manager.
 
-    `silence` is after how many seconds without a word a watch counts as dead; `answered` is told of every request.
+    `silence` is after how many seconds without a word a watch counts as dead.
     """
 
     def __init__(
@@ -70,10 +70,9 @@ class Client:
         *,
         timeout: float = 10.0,
         silence: float = _SILENCE_SECONDS,
-        answered: Answered | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self._wire = Wire(access, timeout, clock or SystemClock(), answered)
+        self._wire = Wire(access, timeout, clock or SystemClock())
         self._silence = silence
 
     async def __aenter__(self) -> "Client":

@@ -3,8 +3,8 @@
 import asyncio
 import random
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, TypeVar
 
 import aiohttp
@@ -20,9 +20,6 @@ from aliquot.kube.stream import Silence, lines
 _Read = TypeVar("_Read")
 
 JSON = "application/json"
-
-Answered = Callable[[str, int, float], None]
-"""Told of each request: its method, the code of its answer (0 if there was none) and the seconds until then."""
 
 _FIRST_REFUSAL = 400
 _UNAUTHORIZED = 401
@@ -53,8 +50,7 @@ class _Status(msgspec.Struct):
 class Wire:
     """Raises only errors of aliquot.kube.errors."""
 
-    def __init__(self, access: Access, timeout: float, clock: Clock, answered: Answered | None = None) -> None:
-        self._answered = answered or _tell_nobody
+    def __init__(self, access: Access, timeout: float, clock: Clock) -> None:
         self._access = access
         self._timeout = aiohttp.ClientTimeout(total=timeout, sock_connect=min(timeout, 5.0))
         self._clock = clock
@@ -125,6 +121,7 @@ class Wire:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """The one place where foreign errors become ours."""
         credential = await self._credential(limit)
+        answered = False
         try:
             async with AsyncExitStack() as stack:
 
@@ -138,8 +135,7 @@ class Wire:
                         timeout=limit,
                         server_hostname=self._access.server_name,
                     )
-                    with self._counted(method) as count:
-                        return count(await stack.enter_async_context(request))
+                    return await stack.enter_async_context(request)
 
                 response = await send()
                 if response.status == _UNAUTHORIZED and credential is not None and self._access.plugin is not None:
@@ -147,6 +143,7 @@ class Wire:
                     self._access.plugin.forget(credential)
                     credential = await self._credential(limit)
                     response = await send()
+                answered = True
                 metrics.API_REQUESTS.labels(method, str(response.status)).inc()
                 if response.status >= _FIRST_REFUSAL:
                     raise await _refusal(response)
@@ -157,22 +154,9 @@ class Wire:
             raise errors.NotSent(f"the API server at {self._access.server} cannot be reached: {why}") from error
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             text = str(error) or type(error).__name__
-            metrics.API_REQUESTS.labels(method, "no answer").inc()
+            if not answered:
+                metrics.API_REQUESTS.labels(method, "no answer").inc()
             raise errors.NoAnswer(f"{method} {path} got no answer from the API server: {text}") from error
-
-    @contextmanager
-    def _counted(self, method: str) -> Iterator[Callable[[aiohttp.ClientResponse], aiohttp.ClientResponse]]:
-        began, code = self._clock.monotonic(), 0
-
-        def count(response: aiohttp.ClientResponse) -> aiohttp.ClientResponse:
-            nonlocal code
-            code = response.status
-            return response
-
-        try:
-            yield count
-        finally:
-            self._answered(method, code, self._clock.monotonic() - began)
 
     async def _credential(self, limit: aiohttp.ClientTimeout) -> Credential | None:
         """What the plug-in gives, its certificate in use."""
@@ -208,10 +192,6 @@ class Wire:
             return self._access.headers(credential)
         except (OSError, UnicodeDecodeError) as error:
             raise errors.NotSent(f"the token cannot be read: {error}") from error
-
-
-def _tell_nobody(_: str, __: int, ___: float) -> None:
-    pass
 
 
 def decode(body: bytes | msgspec.Raw, kind: type[_Read]) -> _Read:

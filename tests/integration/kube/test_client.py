@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from aliquot import metrics
 from aliquot.embedded.api import resources
 from aliquot.kube import NODES, PODS, Access, ApiError, Client, Conflict, KubeError, NoAnswer, NotFound, NotSent
 from aliquot.kube.errors import (
@@ -337,23 +338,24 @@ async def test_a_list_without_pages_that_is_too_old_is_an_error(scripted: Script
 # -- counting
 
 
-async def test_every_request_is_told_with_its_code_and_how_long_it_took(scripted: ScriptedApi) -> None:
-    told: list[tuple[str, int]] = []
+async def test_every_request_is_counted_once_by_how_it_ended(scripted: ScriptedApi, client: Client) -> None:
+    def counted() -> dict[tuple[str, str], float]:
+        samples = [sample for metric in metrics.API_REQUESTS.collect() for sample in metric.samples]
+        return {(sample.labels["method"], sample.labels["code"]): sample.value for sample in samples}
 
-    def count(method: str, code: int, seconds: float) -> None:
-        assert seconds >= 0
-        told.append((method, code))
-
-    async with Client(Access(scripted.url), answered=count) as client:
-        await client.create(PODS, pod_manifest(), "default")
-        scripted.script("GET", "watch=true", stream(LINES))
+    before = counted()
+    await client.create(PODS, pod_manifest(), "default")
+    scripted.script("GET", "watch=true", stream(LINES, then_cut=True))
+    with pytest.raises(NoAnswer):
         await watched(client)
-        with pytest.raises(NotFound):
-            await client.delete(PODS, "other", "default")
-        scripted.script("PATCH", "/pods/p", cut_before)
-        with pytest.raises(NoAnswer):
-            await client.patch(PODS, "p", {}, namespace="default")
-    assert told == [("POST", 201), ("GET", 200), ("DELETE", 404), ("PATCH", 0)]
+    with pytest.raises(NotFound):
+        await client.delete(PODS, "other", "default")
+    scripted.script("PATCH", "/pods/p", cut_before)
+    with pytest.raises(NoAnswer):
+        await client.patch(PODS, "p", {}, namespace="default")
+    added = {key: value - before.get(key, 0.0) for key, value in counted().items() if value != before.get(key)}
+    ends = ("POST", "201"), ("GET", "200"), ("DELETE", "404"), ("PATCH", "no answer")
+    assert added == dict.fromkeys(ends, 1.0)
 
 
 # -- watching

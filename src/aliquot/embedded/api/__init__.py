@@ -2,14 +2,13 @@
 
 Follow a request: `front` (who sends it: `identity`) -> `server` (HTTP) -> `routes` (what the path names) -> `rights`
 (whether they may) -> `registry` (the API's rules, with `creation`, `updates`, `deletion`, each resource's `strategy`,
-and `admission` for policies) -> `store` (memory and event log) -> `answers`, `watching`.
+`apply` for server-side apply, and `admission` for policies) -> `store` (memory and event log) -> `answers`, `watching`.
 What fields there are is in `schema`; what can be made to go wrong is in `faults`, and `injection` does it.
 """
 
-from aliquot.embedded.api.cluster import EmbeddedCluster
 from aliquot.embedded.api.registry import Registry
 from aliquot.embedded.api.resources import Resource
 from aliquot.embedded.api.statuses import StatusError
 from aliquot.embedded.api.store import Store
 
-__all__ = ["EmbeddedCluster", "Registry", "Store", "Resource", "StatusError"]
+__all__ = ["Registry", "Store", "Resource", "StatusError"]

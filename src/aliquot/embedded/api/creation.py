@@ -33,7 +33,7 @@ def _placed(resource: Resource, obj: Object, namespace: str) -> Object:
     if resource.namespaced and named and named != namespace:
         raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
     typed = {**obj, "apiVersion": resource.api_version, "kind": resource.kind}
-    return with_metadata(typed, namespace=namespace or None, managedFields=None, selfLink=None)
+    return with_metadata(typed, namespace=namespace or None, selfLink=None)
 
 
 def new_object(resource: Resource, obj: Object, at: datetime, random: Random) -> Object:

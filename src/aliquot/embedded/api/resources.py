@@ -198,6 +198,7 @@ POLICY_BINDINGS = replace(
     strategy=strategies.POLICY_BINDING,
 )
 OTHERS_ACCESS_REVIEWS = replace(ACCESS_REVIEWS, plural="subjectaccessreviews", kind="SubjectAccessReview")
+RULES_REVIEWS = replace(ACCESS_REVIEWS, plural="selfsubjectrulesreviews", kind="SelfSubjectRulesReview")
 TOKEN_REVIEWS = Resource("tokenreviews", "TokenReview", "authentication.k8s.io", namespaced=False, verbs=("create",))
 LEASES = Resource(
     "leases",
@@ -253,6 +254,7 @@ RESOURCES = (
     TOKEN_REVIEWS,
     ACCESS_REVIEWS,
     OTHERS_ACCESS_REVIEWS,
+    RULES_REVIEWS,
     SELF_REVIEWS,
     LEASES,
     NEW_EVENTS,

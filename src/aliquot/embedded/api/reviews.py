@@ -18,6 +18,8 @@ def answer(kind: str, review: Object, sender: User, users: Users, rights: Rights
             status = {"userInfo": sender.info()}
         case "SelfSubjectAccessReview":
             status = _verdict(rights, sender, review)
+        case "SelfSubjectRulesReview":
+            status = _rules(rights.rules(sender, text_at(review, "spec", "namespace")))
         case _:
             asked = user(text_at(review, "spec", "user"), dig(review, "spec", "groups") or [])
             status = _verdict(rights, asked, review)
@@ -33,3 +35,9 @@ def _action(spec: Object) -> Action:
         return Action(text_at(spec, "nonResourceAttributes", "verb"), path=path)
     attributes = {field: text_at(spec, "resourceAttributes", field) for field in _FIELDS}
     return Action(**attributes)
+
+
+def _rules(rules: list[Object]) -> Object:
+    elsewhere = [rule for rule in rules if "nonResourceURLs" in rule]
+    of_resources = [rule for rule in rules if "nonResourceURLs" not in rule]
+    return {"resourceRules": of_resources, "nonResourceRules": elsewhere, "incomplete": False}

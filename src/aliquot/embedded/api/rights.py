@@ -1,6 +1,6 @@
 """What a user may do: by rules of their own, else by the roles that are stored, as RBAC has it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from aliquot.embedded.api.identity import MASTERS, User, Users, account
@@ -10,7 +10,16 @@ from aliquot.embedded.api.statuses import Forbidden
 from aliquot.embedded.api.store import Store
 
 _ALL = "*"
-_ABOUT_ONESELF = ("selfsubjectaccessreviews", "selfsubjectreviews")
+_ABOUT_ONESELF = ("selfsubjectaccessreviews", "selfsubjectreviews", "selfsubjectrulesreviews")
+_EVERYTHING: tuple[Object, ...] = (
+    {"verbs": [_ALL], "apiGroups": [_ALL], "resources": [_ALL]},
+    {"verbs": [_ALL], "nonResourceURLs": [_ALL]},
+)
+_OF_EVERYBODY: Object = {
+    "verbs": ["create"],
+    "apiGroups": ["authentication.k8s.io", "authorization.k8s.io"],
+    "resources": list(_ABOUT_ONESELF),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +56,19 @@ class Rights:
             raise Forbidden(action.group, action.resource, action.name, f'User "{user.name}" cannot {action}')
 
     def allow(self, user: User, action: Action) -> bool:
-        if MASTERS in user.groups or action.resource in _ABOUT_ONESELF:
+        if action.resource in _ABOUT_ONESELF:
             return True
+        return any(_covers(rule, action) for rule in self._of(user, action.namespace))
+
+    def rules(self, user: User, namespace: str) -> list[Object]:
+        """All that the user may do in a namespace, as RBAC's rules."""
+        return [*self._of(user, namespace), _OF_EVERYBODY]
+
+    def _of(self, user: User, namespace: str) -> Iterable[Object]:
+        if MASTERS in user.groups:
+            return _EVERYTHING
         own = self._users.rules_of(user.name)
-        rules = self._by_roles(user, action.namespace) if own is None else own
-        return any(_covers(rule, action) for rule in rules)
+        return self._by_roles(user, namespace) if own is None else own
 
     def _by_roles(self, user: User, namespace: str) -> Iterator[Object]:
         for held in self._store.snapshot(CLUSTER_ROLE_BINDINGS.collection):

@@ -103,7 +103,6 @@ def _bound(registry: Registry, pod: Object, binding: Object) -> Object:
         placed,
         annotations=_joined(pod, binding, "annotations"),
         labels=_joined(pod, binding, "labels"),
-        generation=(dig(pod, "metadata", "generation") or 0) + 1,
     )
 
 

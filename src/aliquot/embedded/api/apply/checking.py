@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from aliquot.embedded.api.apply import paths
-from aliquot.embedded.api.apply.nodes import Node, NoKey, element, item_node, message_in, node_of
+from aliquot.embedded.api.apply.nodes import Node, element, item_node, message_in, node_of
 from aliquot.embedded.api.objects import Object, dig, text_at
 from aliquot.embedded.api.resources import Resource
 from aliquot.embedded.api.schema.table import MESSAGES, Field, Message, Shape, message_of
-from aliquot.embedded.api.statuses import BadRequest, FieldError, Invalid, Unexplained, forbidden, required
+from aliquot.embedded.api.statuses import BadRequest, FieldError, Invalid, Unexplained, forbidden, invalid, required
 
 _LONGEST_MANAGER = 128
 
@@ -18,6 +18,9 @@ def check_options(manager: str, force: bool, is_apply: bool) -> None:
     error: FieldError | None = None
     if len(manager.encode()) > _LONGEST_MANAGER:
         error = FieldError("fieldManager", "FieldValueTooLong", "Too long: may not be more than 128 bytes")
+    elif unprintable := next((letter for letter in manager if not letter.isprintable()), ""):
+        place = len(manager.partition(unprintable)[0].encode())
+        error = invalid("fieldManager", manager, f"invalid character U+{ord(unprintable):04X} (at position {place})")
     elif force and not is_apply:
         error = forbidden("force", "may not be specified for non-apply patch")
     elif is_apply and not manager:
@@ -82,12 +85,7 @@ def _list_problems(value: list[Any], field: Field, at: paths.Path) -> Iterator[s
     for position, item in enumerate(value):
         step = f"i:{position}"
         if node_of(field) in (Node.KEYED, Node.SET):
-            try:
-                step = element(field, item)
-            except NoKey as missing:
-                why = f'an element that omits key field "{missing}" (and doesn\'t have default value)'
-                yield f"{paths.text(at)}: element {position}: associative list with keys has {why}"
-                continue
+            step = element(field, item)
             if step in seen:
                 yield f"{paths.text(at)}: duplicate entries for key {paths.text((step,))}"
                 continue

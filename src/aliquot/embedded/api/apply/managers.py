@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from aliquot.embedded.api.apply import paths
 from aliquot.embedded.api.apply.merging import merged, without
 from aliquot.embedded.api.apply.paths import FieldSet
@@ -19,6 +21,9 @@ from aliquot.embedded.api.schema.table import Message, message_of
 from aliquot.embedded.api.statuses import ApplyConflict
 
 _BEFORE = "before-first-apply"
+_KUBECTL = "kubectl"
+_KUBECTL_BEFORE = "kubectl-client-side-apply"
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _APPLY, _UPDATE = "Apply", "Update"
 
 
@@ -40,6 +45,15 @@ class Manager:
 class Managed:
     fields: FieldSet
     time: str
+
+
+class _Entry(msgspec.Struct, rename={"api_version": "apiVersion", "fields": "fieldsV1"}):
+    manager: str
+    operation: str
+    api_version: str
+    fields: dict[str, Any]
+    time: str = ""
+    subresource: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +78,8 @@ def applied(resource: Resource, live: Object, config: Object, writer: Writer, *,
     new = without(new, _unused(unowned, [wish, *(held.fields for held in others.values())]), message)
     touched, gone = paths.changed(paths.held(live, message), paths.held(new, message))
     touched = _reaches(resource, touched, writer.part)
-    conflicts = {manager: lost for manager, held in others.items() if (lost := held.fields & touched)}
+    disputed = touched - _client_side(live, message) if writer.name == _KUBECTL else touched
+    conflicts = {manager: lost for manager, held in others.items() if (lost := held.fields & disputed)}
     if conflicts and not force:
         raise ApplyConflict([(str(m), list(map(paths.text, paths.in_order(conflicts[m])))) for m in _sorted(conflicts)])
     left = _without(others, touched | gone, writer.at)
@@ -93,11 +108,28 @@ def updated(resource: Resource, live: Object, new: Object, proposed: Object, wri
 
 
 def _first(resource: Resource, message: Message, live: Object, writer: Writer) -> dict[Manager, Managed]:
-    if not live:
-        return {}
+    """What kubectl has applied in its own way is its own, so that it can go on as an applier."""
     everything = _reaches(resource, frozenset(paths.held(live, message)), "")
-    before = Manager(_UPDATE, _BEFORE, "", resource.api_version)
-    return {before: Managed(everything, timestamp(writer.at))}
+    own = everything & _client_side(live, message)
+    parts = {_KUBECTL_BEFORE: own, _BEFORE: everything - own}
+    at = timestamp(writer.at)
+    return {
+        Manager(_UPDATE, name, "", resource.api_version): Managed(fields, at)
+        for name, fields in parts.items()
+        if fields
+    }
+
+
+def _client_side(live: Object, message: Message) -> FieldSet:
+    """What kubectl applied before servers could, as far as it is still so."""
+    try:
+        last = msgspec.json.decode(dig(live, "metadata", "annotations", _LAST_APPLIED) or "{}", type=dict[str, Any])
+        before = paths.held(last, message)
+    except msgspec.MsgspecError:
+        return frozenset()
+    now = paths.held(live, message)
+    changed, _ = paths.changed(before, now)
+    return frozenset(before.keys() & now.keys()) - changed
 
 
 def _message(resource: Resource) -> Message:
@@ -115,9 +147,9 @@ def _reaches(resource: Resource, fields: FieldSet, part: str) -> FieldSet:
 
 
 def _unused(fields: FieldSet, owned: Iterable[FieldSet]) -> FieldSet:
-    """Those below which nobody owns anything."""
+    """Those below which nobody owns anything; an item of a list goes all the same."""
     prefixes = {path[:length] for held in owned for path in held for length in range(1, len(path))}
-    return frozenset(path for path in fields if path not in prefixes)
+    return frozenset(path for path in fields if path not in prefixes or not path[-1].startswith("f:"))
 
 
 def _without(managers: Mapping[Manager, Managed], lost: FieldSet, at: datetime) -> dict[Manager, Managed]:
@@ -138,10 +170,14 @@ def _sorted(managers: Iterable[Manager]) -> list[Manager]:
 
 
 def _read(obj: Object) -> dict[Manager, Managed]:
+    """Nothing, if somebody has sent what cannot be read."""
     found = {}
-    for entry in dig(obj, "metadata", "managedFields") or ():
-        manager = Manager(entry["operation"], entry["manager"], entry.get("subresource", ""), entry["apiVersion"])
-        found[manager] = Managed(paths.decoded(entry["fieldsV1"]), entry["time"])
+    try:
+        for entry in msgspec.convert(dig(obj, "metadata", "managedFields") or [], list[_Entry]):
+            manager = Manager(entry.operation, entry.manager, entry.subresource, entry.api_version)
+            found[manager] = Managed(paths.decoded(entry.fields), entry.time)
+    except msgspec.ValidationError:
+        return {}
     return found
 
 

@@ -7,7 +7,7 @@ import msgspec
 
 from aliquot.embedded.api.schema.table import MESSAGES, Field, Message, Shape
 
-_KEY_DEFAULTS = {"protocol": "TCP", "name": ""}
+_KEY_DEFAULTS = {"protocol": "TCP"}
 
 
 class Node(Enum):
@@ -16,10 +16,6 @@ class Node(Enum):
     MAP = "map"
     KEYED = "keyed"
     SET = "set"
-
-
-class NoKey(Exception):
-    """An item lacks a key that has no default."""
 
 
 def node_of(field: Field | None) -> Node:
@@ -44,15 +40,13 @@ def message_in(field: Field) -> Message:
 
 
 def element(field: Field, item: Any) -> str:
-    """The item's place in the path, as `fieldsV1` writes it. Raises NoKey."""
+    """The item's place in the path, as `fieldsV1` writes it; a key that it does not have is what it is by default."""
     if not field.keys:
         return f"v:{_text(item)}"
-    keys = {}
-    for key in sorted(field.keys) if isinstance(item, dict) else ():
-        if key not in item and key not in _KEY_DEFAULTS:
-            raise NoKey(key)
-        keys[key] = item.get(key, _KEY_DEFAULTS.get(key))
-    return f"k:{_text(keys)}"
+    held = item if isinstance(item, dict) else {}
+    known = message_in(field).fields
+    keys = {key: held.get(key, _KEY_DEFAULTS.get(key, 0 if known[key].type == "int" else "")) for key in field.keys}
+    return f"k:{_text(dict(sorted(keys.items())))}"
 
 
 def _text(value: Any) -> str:
