@@ -212,8 +212,7 @@ class Dialect(ABC):
         """A pod manifest that a user of this dialect would write."""
 
     def sample_workload(self) -> Mapping[str, Any]:
-        """What the original's guide has its users write for such a pod: the pod itself, or a Deployment or Job of it.
-        """
+        """What the original's guide has its users write for such a pod: the pod itself, or a Deployment or Job."""
         return self.sample_pod()
 
 

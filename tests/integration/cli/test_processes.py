@@ -43,9 +43,7 @@ FAILS: list[Any] = [
         "no dialect is called nobody",
         id="a prefix for a dialect that there is not",
     ),
-    pytest.param(
-        ["demo", "--exit", "--seconds", "1e-9"], "not ready after 1e-09 s: ", id="a demo without time"
-    ),
+    pytest.param(["demo", "--exit", "--seconds", "1e-9"], "not ready after 1e-09 s: ", id="a demo without time"),
     pytest.param(["demo", "--exit", "--api-port", "{taken}"], "{taken}", id="a demo whose port is taken"),
     pytest.param(["demo", "--exit", "--nodes", "3"], "--nodes 3: at least 8 are needed", id="a demo without nodes"),
 ]

@@ -117,9 +117,9 @@ async def test_a_watch_that_the_server_ends_goes_on_where_it_was_without_a_list(
 
 
 async def test_a_watch_that_is_cut_goes_on_where_it_was_without_a_list_and_without_trouble(follower: Follower) -> None:
+    follower.make("a")
     now = BOOKMARK.replace(b'"1"', b'"%d"' % follower.api.store.revision)
     follower.api.script("GET", WATCH, stream(now, then_cut=True))
-    follower.make("a")
     await follower.has("a")
     await until(lambda: len(follower.api.seen) == 3, "the watch is opened again")
     follower.make("b")

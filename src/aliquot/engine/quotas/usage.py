@@ -114,7 +114,6 @@ class Usage:
                 sums[kind] -= amount
         return {kind: amount for kind, amount in sums.items() if amount != Amount()}
 
-
     def counts(self, uid: str, namespace: str, cards: NodeGpus, charges: Mapping[str, Charge]) -> bool:
         """Whether exactly this is counted for a pod on a node."""
         held = self._held.get(uid, {}).get(cards.node)
