@@ -13,6 +13,7 @@ from aliquot.embedded.api.registry import Registry
 from aliquot.embedded.api.resources import PODS
 from aliquot.embedded.api.statuses import StatusError
 from aliquot.embedded.controllers.deployments import DeploymentController
+from aliquot.embedded.controllers.event_expiry import EventExpiry
 from aliquot.embedded.controllers.jobs import JobController, OrphanedPods, tracked
 from aliquot.embedded.controllers.replica_sets import ReplicaSetController
 
@@ -42,6 +43,7 @@ class Controllers:
             ReplicaSetController(registry),
             JobController(registry),
             OrphanedPods(registry),
+            EventExpiry(registry),
         )
         self._controllers = {controller.collection: controller for controller in kinds}
         self._due: dict[Place, None] = {}
