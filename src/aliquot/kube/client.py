@@ -1,6 +1,7 @@
 """A thin asynchronous Kubernetes client: aiohttp for the wire, msgspec for what we read of it."""
 
 from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Generic
 
@@ -156,7 +157,7 @@ class Client:
             "timeoutSeconds": str(_WATCH_SECONDS),
         }
         event_of = _Event[resource.type]  # type: ignore[name-defined]
-        async with self._wire.lines(resource.path(namespace), query, silence=self._silence) as lines:
+        async with aclosing(self._wire.lines(resource.path(namespace), query, silence=self._silence)) as lines:
             async for line in lines:
                 yield _change(line, event_of)
 

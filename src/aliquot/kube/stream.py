@@ -50,17 +50,22 @@ async def lines(response: aiohttp.ClientResponse, silence: Silence) -> AsyncIter
     """The lines of a stream, however long: aiohttp's own reader gives up at 128 KiB."""
     pieces: list[bytes] = []
     size = 0
+    async for chunk in _chunks(response, silence):
+        *complete, rest = chunk.split(b"\n")
+        for piece in complete:
+            yield b"".join((*pieces, piece)) if pieces else piece
+            pieces, size = [], 0
+        if rest:
+            pieces.append(rest)
+            size += len(rest)
+        if size > _LONGEST_LINE:
+            raise errors.NoAnswer("the API server sent a watch event without end")
+
+
+async def _chunks(response: aiohttp.ClientResponse, silence: Silence) -> AsyncIterator[bytes]:
     try:
         async for chunk in response.content.iter_any():
             silence.end()
-            *complete, rest = chunk.split(b"\n")
-            for piece in complete:
-                yield b"".join((*pieces, piece)) if pieces else piece
-                pieces, size = [], 0
-            if rest:
-                pieces.append(rest)
-                size += len(rest)
-            if size > _LONGEST_LINE:
-                raise errors.NoAnswer("the API server sent a watch event without end")
+            yield chunk
     except aiohttp.ClientError as error:
         raise (errors.NoAnswer(str(silence)) if silence.was_too_long else error) from error

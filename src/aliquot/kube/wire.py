@@ -3,7 +3,7 @@
 import asyncio
 import random
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, TypeVar
 
@@ -96,10 +96,7 @@ class Wire:
         async with self._answer(method, path, query, data, content, limit) as response:
             return await response.read()
 
-    @asynccontextmanager
-    async def lines(
-        self, path: str, query: Mapping[str, str], *, silence: float
-    ) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def lines(self, path: str, query: Mapping[str, str], *, silence: float) -> AsyncGenerator[bytes, None]:
         """The lines of a GET without end, until the server ends it or says nothing for so long."""
         limit = aiohttp.ClientTimeout(total=None, sock_connect=5.0)
         async with AsyncExitStack() as stack:
@@ -109,7 +106,8 @@ class Wire:
                     response = await stack.enter_async_context(answer)
             except TimeoutError as error:
                 raise errors.NoAnswer(f"GET {path} got no answer from the API server: TimeoutError") from error
-            yield lines(response, stack.enter_context(Silence(response, silence)))
+            async for line in lines(response, stack.enter_context(Silence(response, silence))):
+                yield line
 
     @asynccontextmanager
     async def _answer(
