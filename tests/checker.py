@@ -36,6 +36,13 @@ class Cluster:
     inside: dict[tuple[str, str], Inside] | None = None
 
 
+def epochs(pods: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """In which term of leadership each pod was placed, where it says so."""
+    key = "aliquot.io/epoch"
+    written = {_name(pod): pod["metadata"].get("annotations", {}).get(key, "") for pod in pods}
+    return {name: int(epoch) for name, epoch in written.items() if epoch}
+
+
 def unplaced(cluster: Cluster, expected: Iterable[str]) -> list[str]:
     """What is wrong where nodes are only objects and nothing runs: pods that are not there, not bound, or bound without
     a card of their node; and cards that are sold beyond their size."""
@@ -212,5 +219,5 @@ def _ended(pod: dict[str, Any]) -> bool:
     return pod["status"].get("phase") in ("Succeeded", "Failed")
 
 
-def _name(pod: dict[str, Any]) -> str:
+def _name(pod: Mapping[str, Any]) -> str:
     return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"

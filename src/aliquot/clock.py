@@ -4,6 +4,8 @@ import asyncio
 import time
 from typing import Protocol
 
+from aliquot.racing import first_of
+
 
 class Clock(Protocol):
     def monotonic(self) -> float:
@@ -17,14 +19,8 @@ class Clock(Protocol):
 
 async def came(event: asyncio.Event, seconds: float, clock: Clock) -> bool:
     """Wait for an event, at most so long; returns whether it came."""
-    waiting = asyncio.ensure_future(event.wait())
-    sleeping = asyncio.ensure_future(clock.sleep(max(0.0, seconds)))
-    try:
-        await asyncio.wait({waiting, sleeping}, return_when=asyncio.FIRST_COMPLETED)
-        return event.is_set()
-    finally:
-        waiting.cancel()
-        sleeping.cancel()
+    await first_of(event.wait(), clock.sleep(max(0.0, seconds)))
+    return event.is_set()
 
 
 class SystemClock:

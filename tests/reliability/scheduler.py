@@ -6,7 +6,7 @@ It asks any replica, as a Service does, and believes nothing but the API server 
 import asyncio
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -61,6 +61,10 @@ class Scheduler:
     def bound(self) -> int:
         """How many pods the API server shows on a node."""
         return len(self._bound)
+
+    def accepted_in(self, epochs: Mapping[str, int], later_than: int) -> float:
+        """The first moment at which a Binding of a later term was accepted; pods are known by their epochs."""
+        return min(moment for name, moment in self.accepted.items() if epochs.get(name, 0) > later_than)
 
     async def until_bound(self, count: int, seconds: float) -> None:
         """Raises TimeoutError."""

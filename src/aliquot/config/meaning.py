@@ -22,7 +22,6 @@ def control_settings(tree: Configuration) -> ControlSettings:
         alone=not lease.enabled,
         namespace=lease.namespace,
         lease=lease.name,
-        epoch=lease.epoch,
         terms=Terms(lease.duration, lease.renew, lease.retry),
         budget=commit.budget,
         look=commit.look,

@@ -101,7 +101,6 @@ class Lease(Section, frozen=True):
     ] = True
     namespace: Annotated[Name, Key("Where the servers' Lease and their epoch are.")] = "aliquot-system"
     name: Annotated[Name, Key("The Lease of which one server is the holder; it alone commits.")] = "aliquot-server"
-    epoch: Annotated[Name, Key("The ConfigMap that counts the holders.")] = "aliquot-epoch"
     duration: Annotated[int, Meta(ge=1, le=86400), Key("Seconds for which others wait for a silent holder.")] = 15
     renew: Annotated[Seconds, Key("Seconds for which a holder believes in itself without a renewal.")] = 10.0
     retry: Annotated[Seconds, Key("Seconds between two tries to get or to renew it.")] = 2.0

@@ -4,6 +4,7 @@ from typing import NoReturn
 
 from aliquot.clock import Clock
 from aliquot.kube import Client, KubeError
+from aliquot.racing import first_of
 
 _EACH_SECONDS = 1.0
 _ANSWER_SECONDS = 2.0
@@ -20,9 +21,9 @@ class Contact:
     async def run(self) -> NoReturn:
         while True:
             try:
-                await self._client.reach(timeout=_ANSWER_SECONDS)
+                late = await first_of(self._client.reach(), self._clock.sleep(_ANSWER_SECONDS))
             except KubeError as error:
                 self.trouble = str(error)
             else:
-                self.trouble = ""
+                self.trouble = f"the API server has not answered for {_ANSWER_SECONDS:g} s" if late else ""
             await self._clock.sleep(_EACH_SECONDS)

@@ -44,7 +44,10 @@ class DecisionLog:
         self._header = Header(VERSION, aliquot.__version__, prefixes)
         self._waiting: SimpleQueue[tuple[int, Happening | Snapshot] | None] = SimpleQueue()
         self._writer = threading.Thread(target=self._write_all, name="decision-log", daemon=True)
-        self._needs_new_file = threading.Event()
+        self._begun = 0
+        """Files that were begun here; the writer may still be at an earlier one."""
+        self._last_done = 0
+        """The number of the last file that the writer found full, or gave up."""
         self._last_began = 0.0
         self._has_gap = False
 
@@ -79,14 +82,13 @@ class DecisionLog:
         if self._waiting.qsize() > _MOST_WAITING and not self._has_gap:
             _log.error("the disk is too slow for the decision log, leaving some out", file=str(self._path))
             self._has_gap = True
-            self._needs_new_file.set()
-        if self._needs_new_file.is_set() and self._may_begin():
+        if (self._has_gap or self._last_done == self._begun) and self._may_begin():
             self.begin_file()
 
     def begin_file(self) -> None:
         """Go on in a new file. What the books know now stands at its beginning, so nothing may have happened since that
         was not recorded."""
-        self._needs_new_file.clear()
+        self._begun += 1
         self._has_gap = False
         self._last_began = self._clock.monotonic()
         self._waiting.put((self._clock.wall_ns(), self._books.snapshot()))
@@ -98,11 +100,12 @@ class DecisionLog:
     # -- in the writing thread
 
     def _write_all(self) -> None:
-        file = _File(self._path, self._most_bytes)
+        file, number = _File(self._path, self._most_bytes), 0
         while (item := self._waiting.get()) is not None:
             at, told = item
             try:
                 if isinstance(told, Snapshot):
+                    number += 1
                     file.begin(Line(at, line) for line in opening(self._header, told))
                 else:
                     file.write(Line(at, told))
@@ -112,7 +115,7 @@ class DecisionLog:
                 _log.error("cannot write the decision log", file=str(self._path), error=str(error))
                 file.give_up()
             if file.is_done:
-                self._needs_new_file.set()
+                self._last_done = number
         file.give_up()
 
 

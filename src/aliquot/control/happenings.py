@@ -111,7 +111,8 @@ class Snapshot:
 
 class Recorder(Protocol):
     def record(self, happening: Happening) -> None:
-        """Called after the books have changed, and never in the midst of a change. Must not call the books."""
+        """Called after the books have changed, and never in the midst of a change. May look at them, as for a
+        snapshot, and must not change them or ask them to decide."""
 
 
 def verdict_of(judgement: Judgement) -> Verdict:

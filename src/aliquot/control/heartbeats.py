@@ -1,7 +1,8 @@
 """Which agents live: a mirror of the Leases that they renew, one per node."""
 
 from aliquot.clock import Clock
-from aliquot.kube import LEASES, Client, Informer
+from aliquot.kube import LEASES, Client, Informer, KubeError
+from aliquot.kube.errors import Forbidden
 from aliquot.kube.resources import Lease
 from aliquot.model.records import NODE_LEASES
 
@@ -14,9 +15,22 @@ class Heartbeats:
     """No other machine's clock is trusted: a Lease has moved when we saw it move."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
         self._clock = clock
+        self._missing: list[str] = []
         self._moved_at: dict[str, float] = {}
         self.leases: Informer[Lease] = Informer(client, LEASES, self._on_lease, namespace=NODE_LEASES, clock=clock)
+
+    async def run(self) -> None:
+        """Returns, with a note, where we may not see them."""
+        try:
+            await self._client.list(LEASES, namespace=NODE_LEASES)
+        except Forbidden as error:
+            self._missing = [f"agents that fall silent are not noticed: {error}"]
+            return
+        except KubeError:
+            pass  # the informer tries on, and says so
+        await self.leases.run()
 
     def silent(self) -> list[str]:
         """Nodes whose agents have said nothing for as long as their Lease lasts."""
@@ -30,7 +44,8 @@ class Heartbeats:
     def notes(self) -> list[str]:
         silent = self.silent()
         more = f" and {len(silent) - _NAMES} more" if len(silent) > _NAMES else ""
-        return [f"the agents of these nodes are silent: {', '.join(silent[:_NAMES])}{more}"] if silent else []
+        told = [f"the agents of these nodes are silent: {', '.join(silent[:_NAMES])}{more}"] if silent else []
+        return self._missing + told
 
     def _on_lease(self, old: Lease | None, new: Lease | None) -> None:
         if new is None:

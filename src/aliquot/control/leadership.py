@@ -16,7 +16,7 @@ from aliquot.control.term import NEVER, Term
 from aliquot.errors import BadRecord, NotLeading
 from aliquot.kube import CONFIG_MAPS, Client, ConfigMap, Elector, Informer, KubeError
 from aliquot.kube.leases import identity
-from aliquot.model.admission import FENCING
+from aliquot.model.admission import EPOCH_MAP, FENCING
 
 _log = structlog.get_logger()
 
@@ -57,17 +57,16 @@ class Leadership:
             client, settings.lease, settings.namespace, self._identity, terms=settings.terms, clock=clock
         )
         self._term = Term(client, settings)
-        one = {"fieldSelector": f"metadata.name={settings.epoch}"}
-        self._terms: Informer[ConfigMap] = Informer(
-            client, CONFIG_MAPS, self._on_term, namespace=settings.namespace, selector=one, clock=clock
+        one = {"fieldSelector": f"metadata.name={EPOCH_MAP}"}
+        self._epochs: Informer[ConfigMap] = Informer(
+            client, CONFIG_MAPS, self._on_epoch, namespace=settings.namespace, selector=one, clock=clock
         )
         self._epoch = NEVER
         self._deposed = asyncio.Event()
         self._is_alone = settings.alone
-        self._trouble = ""
+        self._trouble = self._stuck = ""
         self.changed = asyncio.Event()
         """Set whenever a term begins or ends; whoever waits for it clears it."""
-        self.knows_its_rights = asyncio.Event()
         self.lacking: list[rights.Right] = []
         self.missing: list[str] = []
         """What this server may not do and what is lost by it, for people."""
@@ -127,7 +126,8 @@ class Leadership:
             why = self._trouble or self._elector.trouble
             return f"no server holds the Lease {lease}" + (f": {why}" if why else "")
         if self._elector.holds() and self._epoch == NEVER:
-            return "this server is taking over" + (f": {self._trouble}" if self._trouble else "")
+            why = self._stuck or self._trouble
+            return "this server is taking over" + (f": {why}" if why else "")
         return ""
 
     def depose(self) -> None:
@@ -150,8 +150,8 @@ class Leadership:
             return
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._elector.run(self._lead))
-            if rights.see_terms(self._settings) not in self.lacking:
-                tasks.create_task(self._terms.run())
+            if rights.see_epochs(self._settings) not in self.lacking:
+                tasks.create_task(self._epochs.run())
 
     async def _has_too_few_rights(self) -> bool:
         needed, useful = rights.for_replicas(self._settings), rights.for_helping(self._settings)
@@ -159,7 +159,6 @@ class Leadership:
         self.missing = [f"{right}; the rule to add: {right.rule()}" for right in self.lacking]
         for right in self.lacking:
             _log.warning("a right is missing", why=str(right), rule_to_add=right.rule())
-        self.knows_its_rights.set()
         return any(right in needed for right in self.lacking)
 
     async def _has(self, right: rights.Right) -> bool:
@@ -172,13 +171,13 @@ class Leadership:
                 answer = await what()
             except (KubeError, BadRecord) as error:
                 self._trouble = f"cannot {name}: {error}"
-                _log.warning(f"cannot {name}, trying again", error=str(error))
+                _log.warning("not answered, trying again", asked_to=name, error=str(error))
                 await self._clock.sleep(self._settings.terms.retry)
             else:
                 self._trouble = ""
                 return answer
 
-    def _on_term(self, _: ConfigMap | None, new: ConfigMap | None) -> None:
+    def _on_epoch(self, _: ConfigMap | None, new: ConfigMap | None) -> None:
         """Another server's term ends ours, noticed here mostly before a write of ours is refused."""
         if new is not None and self._epoch != NEVER and self._term.is_later(new, self._epoch):
             self.depose()
@@ -205,12 +204,14 @@ class Leadership:
     async def _until_in_force(self, epoch: int) -> None:
         """The API server notices within a second, unless its own copy of ConfigMaps has stopped for good."""
         due = self._clock.monotonic() + _STUCK_SECONDS
-        while await self._insist(lambda: self._term.is_refused(epoch), "see the epoch in force"):
-            if self._clock.monotonic() >= due:
-                self._trouble = _STUCK
-                _log.error("cannot lead, trying on", epoch=epoch, why=_STUCK)
-                due += _STUCK_SECONDS
-            await self._clock.sleep(_PAUSE_SECONDS)
+        try:
+            while await self._insist(lambda: self._term.is_refused(epoch), "see the epoch in force"):
+                if not self._stuck and self._clock.monotonic() >= due:
+                    self._stuck = _STUCK
+                    _log.error("cannot lead, trying on", epoch=epoch, why=_STUCK)
+                await self._clock.sleep(_PAUSE_SECONDS)
+        finally:
+            self._stuck = ""
 
     def _note_fencing(self, fenced: bool) -> None:
         self.missing = [text for text in self.missing if text != _NOT_FENCED] + ([] if fenced else [_NOT_FENCED])

@@ -15,7 +15,6 @@ from aliquot.control.heartbeats import Heartbeats
 from aliquot.control.labels import Labeller
 from aliquot.control.late import LatePlacer
 from aliquot.control.leadership import Leadership
-from aliquot.control.rights import SEE_AGENTS
 from aliquot.control.settings import ControlSettings
 from aliquot.control.telling import Teller
 from aliquot.dialects import Dialects
@@ -76,7 +75,7 @@ class ControlPlane:
             _log.info("in step with the API server", nodes=len(self.nodes.all()), pods=len(self.pods.all()))
             tasks.create_task(self.leadership.run())
             tasks.create_task(self._tell_of_leadership())
-            tasks.create_task(self._hear_agents())
+            tasks.create_task(self.heartbeats.run())
             tasks.create_task(self.late.run())
             tasks.create_task(self.audit.run(lambda: self.settings.audit_seconds))
             tasks.create_task(self._labeller.run(lambda: self.settings.audit_seconds))
@@ -122,11 +121,6 @@ class ControlPlane:
             await self.leadership.changed.wait()
             self.leadership.changed.clear()
             self._tell()
-
-    async def _hear_agents(self) -> None:
-        await self.leadership.knows_its_rights.wait()
-        if SEE_AGENTS not in self.leadership.lacking:
-            await self.heartbeats.leases.run()
 
     async def _settle(self) -> None:
         while True:

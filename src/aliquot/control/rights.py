@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from aliquot.control.settings import ControlSettings
 from aliquot.kube import Client
 from aliquot.kube.reviews import Action, may_we
-from aliquot.model.records import NODE_LEASES
+from aliquot.model.admission import EPOCH_MAP
 
 
 @dataclass(frozen=True)
@@ -45,25 +45,19 @@ def for_replicas(settings: ControlSettings) -> list[Right]:
     ]
     # the others can be given by name, and are in our own Role
     leases = [Action(verb, "leases", group, namespace=namespace, name=settings.lease) for verb in ("get", "patch")]
-    terms = [Action(verb, "configmaps", namespace=namespace, name=settings.epoch) for verb in ("get", "patch")]
+    terms = [Action(verb, "configmaps", namespace=namespace, name=EPOCH_MAP) for verb in ("get", "patch")]
     return [Right(action, _ALONE) for action in (*creations, *leases, *terms)]
 
 
-SEE_AGENTS = Right(
-    Action("watch", "leases", "coordination.k8s.io", namespace=NODE_LEASES), "agents that fall silent are not noticed"
-)
-
-
-def see_terms(settings: ControlSettings) -> Right:
-    action = Action("watch", "configmaps", namespace=settings.namespace, name=settings.epoch)
+def see_epochs(settings: ControlSettings) -> Right:
+    action = Action("watch", "configmaps", namespace=settings.namespace, name=EPOCH_MAP)
     return Right(action, "a later term is noticed only when the API server refuses a write")
 
 
 def for_helping(settings: ControlSettings) -> list[Right]:
     """Without one of these something smaller is lost."""
     return [
-        SEE_AGENTS,
-        see_terms(settings),
+        see_epochs(settings),
         Right(Action("patch", "pods"), _LATE),
         Right(Action("patch", "pods", subresource="status"), _LATE),
         Right(Action("create", "events"), _EVENTS),

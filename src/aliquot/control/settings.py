@@ -26,7 +26,6 @@ class ControlSettings:
     """By choice the only server: no Lease and no epoch."""
     namespace: str = "aliquot-system"
     lease: str = "aliquot-server"
-    epoch: str = "aliquot-epoch"
     terms: Terms = field(default_factory=Terms)
     identity: str = ""
     """Of this process; empty makes one that no other process has."""

@@ -11,7 +11,7 @@ import structlog
 from aliquot.control.settings import ControlSettings
 from aliquot.errors import BadRecord
 from aliquot.kube import CONFIG_MAPS, AlreadyExists, ApiError, Client, ConfigMap, Conflict, KubeError, NotFound
-from aliquot.model.admission import EPOCH_KEY, STALE_EPOCH
+from aliquot.model.admission import EPOCH_KEY, EPOCH_MAP, STALE_EPOCH
 from aliquot.model.records import EPOCH, PLACEMENT
 
 _log = structlog.get_logger()
@@ -30,7 +30,7 @@ def is_stale(error: KubeError) -> bool:
 class Term:
     def __init__(self, client: Client, settings: ControlSettings) -> None:
         self._client = client
-        self._namespace, self._name = settings.namespace, settings.epoch
+        self._namespace, self._name = settings.namespace, EPOCH_MAP
 
     async def is_fenced(self) -> bool:
         """Whether the API server refuses other numbers at all: without its policy it takes any. Raises KubeError."""

@@ -84,10 +84,10 @@ class Client:
     async def close(self) -> None:
         await self._wire.close()
 
-    async def reach(self, *, timeout: float) -> None:
+    async def reach(self) -> None:
         """Ask something small, to learn whether the server answers at all. Raises NotSent or NoAnswer."""
         try:
-            await self._wire.call("GET", "version", seconds=timeout)
+            await self._wire.call("GET", "version")
         except ApiError:
             return  # a refusal is an answer
 

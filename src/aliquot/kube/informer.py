@@ -12,6 +12,7 @@ from aliquot.clock import Clock, SystemClock
 from aliquot.kube.client import Client
 from aliquot.kube.errors import Gone, KubeError, NoAnswer
 from aliquot.kube.resources import Kind, Resource
+from aliquot.racing import first_of
 
 _log = structlog.get_logger()
 
@@ -101,16 +102,7 @@ class Informer(Generic[Kind]):
 
     async def _list_and_watch(self) -> None:
         """Returns when somebody wants a fresh list."""
-        watching = asyncio.ensure_future(self._watch(await self._list()))
-        asked = asyncio.ensure_future(self._asked.wait())
-        try:
-            await asyncio.wait({watching, asked}, return_when=asyncio.FIRST_COMPLETED)
-            if watching.done():
-                watching.result()
-        finally:
-            asked.cancel()
-            watching.cancel()
-            await asyncio.gather(asked, watching, return_exceptions=True)
+        await first_of(self._watch(await self._list()), self._asked.wait())
 
     async def _list(self) -> str:
         """The version from which to watch."""

@@ -22,6 +22,7 @@ from aliquot.errors import BadConfig
 from aliquot.kube.client import Client
 from aliquot.kube.errors import AlreadyExists, Conflict, KubeError, NoAnswer, NotFound
 from aliquot.kube.resources import LEASES, Lease, LeaseSpec
+from aliquot.racing import first_of
 
 _log = structlog.get_logger()
 
@@ -110,18 +111,10 @@ class Elector:
             await self._lead(lead)
 
     async def _lead(self, lead: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        leading = asyncio.ensure_future(lead())
-        renewing = asyncio.ensure_future(self._renew())
         try:
-            await asyncio.wait({leading, renewing}, return_when=asyncio.FIRST_COMPLETED)
+            await first_of(lead(), self._renew())
         finally:
-            ended = leading.done()
-            leading.cancel()
-            renewing.cancel()
-            await asyncio.gather(leading, renewing, return_exceptions=True)
             await self.release()
-        if ended:
-            leading.result()
 
     async def _renew(self) -> None:
         """Returns when the Lease is lost."""
@@ -133,21 +126,13 @@ class Elector:
 
     async def _attempt_within(self, seconds: float) -> None:
         """An attempt that fails is told and made again later."""
-        trying = asyncio.ensure_future(self.attempt())
-        waiting = asyncio.ensure_future(self._clock.sleep(seconds))
         try:
-            await asyncio.wait({trying, waiting}, return_when=asyncio.FIRST_COMPLETED)
-            if not trying.done():
+            if await first_of(self.attempt(), self._clock.sleep(seconds)) != 0:
                 raise NoAnswer(f"no answer within {seconds:g} s")
-            trying.result()
             self.trouble = ""
         except KubeError as error:
             self.trouble = str(error)
             _log.warning("cannot take or renew the Lease, trying again", lease=self._name, error=str(error))
-        finally:
-            trying.cancel()
-            waiting.cancel()
-            await asyncio.gather(trying, waiting, return_exceptions=True)
 
     async def attempt(self) -> None:
         """One try to take or to renew the Lease. Raises KubeError; what we believed before, we still do then."""

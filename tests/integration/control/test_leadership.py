@@ -8,6 +8,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -244,4 +245,12 @@ async def test_an_api_server_that_never_notices_the_new_number_is_named_with_wha
         passing=first.clock,
         between_calls_of=servers.api,
     )
+    for more in range(10):
+        wanted = len(servers.api.bindings()) + more
+        await until(partial(_has_bindings, servers.api, wanted), passing=first.clock, between_calls_of=servers.api)
+        assert "restart kube-apiserver" in first.plane.leadership.no_holder(), "and goes on saying so"
     assert first.role() is Role.FOLLOWING
+
+
+def _has_bindings(api: ScriptedApi, count: int) -> bool:
+    return len(api.bindings()) >= count

@@ -28,10 +28,15 @@ async def caller(cluster: EmbeddedCluster) -> AsyncIterator[Caller]:
 @pytest.fixture
 def guarded(cluster: EmbeddedCluster) -> EmbeddedCluster:
     """A cluster whose policies refuse."""
-    install(cluster)
+    guard(cluster)
+    return cluster
+
+
+def guard(cluster: EmbeddedCluster, enforce: str = "Deny") -> None:
+    """Policies, and what they read."""
+    install(cluster, enforce)
     for document in parameters(NAMESPACE):
         cluster.registry.create(resources.CONFIG_MAPS, NAMESPACE, document)
-    return cluster
 
 
 def install(cluster: EmbeddedCluster, enforce: str = "Deny") -> None:

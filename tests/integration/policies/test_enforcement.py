@@ -9,12 +9,13 @@ from aliquot.control.policies import NAMESPACE, STALE_EPOCH
 from aliquot.embedded import EmbeddedCluster
 from aliquot.embedded.api import resources
 from aliquot.embedded.api.deletion import DeleteRequest
-from aliquot.model.admission import EPOCH_MAP, FENCING, FORGERY, WRITERS_MAP
+from aliquot.model.admission import EPOCH_MAP, FENCING, FORGERY, PARAMETERS, WRITERS_MAP
 from aliquot.model.records import EPOCH
-from tests.integration.policies.attempt import attempt, binding, parameters
+from tests.fakes import FakeClock, until
+from tests.integration.policies.attempt import attempt, binding
 from tests.integration.policies.caller import MERGE, Answer, Caller
 from tests.integration.policies.cases import GPUSHARE, INDEX, PLACED, SERVER, USER, Case, Outcome, Way, limits
-from tests.integration.policies.conftest import install
+from tests.integration.policies.conftest import guard
 
 PODS = "/api/v1/namespaces/default/pods"
 MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
@@ -42,9 +43,7 @@ async def test_a_policy_does_nothing_without_its_binding(guarded: EmbeddedCluste
 
 
 async def test_warn_lets_pass_and_says_so(cluster: EmbeddedCluster, caller: Caller) -> None:
-    install(cluster, "Warn,Audit")
-    for document in parameters(NAMESPACE):
-        cluster.registry.create(resources.CONFIG_MAPS, NAMESPACE, document)
+    guard(cluster, "Warn,Audit")
     with capture_logs() as logs:
         answer = await attempt(caller, FORGED, "default", "web")
     assert answer.expect(200)["metadata"]["annotations"] == {INDEX: "0"}
@@ -113,6 +112,45 @@ async def test_what_the_policies_read_is_not_deleted(guarded: EmbeddedCluster, c
     namesake = {"metadata": {"name": name}}
     guarded.registry.create(resources.CONFIG_MAPS, "default", namesake)
     (await caller.send("DELETE", f"/api/v1/namespaces/default/configmaps/{name}")).expect(200)
+
+
+async def test_a_namespace_stays_with_what_the_policies_read_until_they_are_gone(
+    guarded: EmbeddedCluster, caller: Caller
+) -> None:
+    """Policies are asked of whatever empties it, too."""
+    home = f"/api/v1/namespaces/{NAMESPACE}"
+    (await caller.send("POST", MAPS, {"metadata": {"name": "plain"}})).expect(201)
+    ending = (await caller.send("DELETE", home)).expect(200)
+    assert ending["status"]["phase"] == "Terminating"
+    left = (await caller.send("GET", MAPS)).expect(200)["items"]
+    assert [held["metadata"]["name"] for held in left] == [EPOCH_MAP, WRITERS_MAP]
+    assert (await caller.send("GET", home)).expect(200)["status"]["phase"] == "Terminating"
+    assert STALE_EPOCH in (await bind_nothing(caller, "8")).message
+    remove(guarded, resources.POLICY_BINDINGS, "", PARAMETERS)
+    (await caller.send("DELETE", home)).expect(200)
+    (await caller.send("GET", home)).expect(404)
+
+
+async def test_a_namespace_goes_by_itself_when_no_policy_keeps_it_any_more() -> None:
+    clock, namespaces = FakeClock(), resources.NAMESPACES
+    async with EmbeddedCluster(timer=clock) as cluster:
+        cluster.registry.create(namespaces, "", {"metadata": {"name": NAMESPACE}})
+        guard(cluster)
+        remove(cluster, namespaces, "", NAMESPACE)
+        await until(lambda: clock.sleeping, "it is tried again later")
+        remove(cluster, resources.POLICY_BINDINGS, "", PARAMETERS)
+        gone = "the namespace is gone"
+        await until(lambda: not cluster.store.get(namespaces.collection, ("", NAMESPACE)), gone, passing=clock)
+
+
+async def test_a_dependent_that_a_policy_keeps_outlives_its_owner(guarded: EmbeddedCluster, caller: Caller) -> None:
+    owner = (await caller.send("POST", MAPS, {"metadata": {"name": "owner"}})).expect(201)
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}
+    body = {"metadata": {"ownerReferences": [reference]}}
+    (await caller.send("PATCH", f"{MAPS}/{EPOCH_MAP}", body, media=MERGE)).expect(200)
+    (await caller.send("DELETE", f"{MAPS}/owner")).expect(200)
+    (await caller.send("GET", f"{MAPS}/owner")).expect(404)
+    (await caller.send("GET", f"{MAPS}/{EPOCH_MAP}")).expect(200)
 
 
 @pytest.mark.usefixtures("guarded")

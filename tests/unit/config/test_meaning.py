@@ -24,7 +24,7 @@ def test_the_defaults_of_the_control_plane_and_of_the_configuration_are_the_same
 def test_every_time_and_name_reaches_the_control_plane() -> None:
     text = """
     mode: observe
-    lease: {enabled: false, namespace: a, name: b, epoch: c, duration: 9, renew: 6, retry: 1}
+    lease: {enabled: false, namespace: a, name: b, duration: 9, renew: 6, retry: 1}
     commit: {budget: 1.5, look: 0.5, actLimit: 33}
     audit: {seconds: 44}
     late: {seconds: 55}
@@ -34,7 +34,6 @@ def test_every_time_and_name_reaches_the_control_plane() -> None:
         alone=True,
         namespace="a",
         lease="b",
-        epoch="c",
         terms=Terms(9, 6.0, 1.0),
         budget=1.5,
         look=0.5,

@@ -7,10 +7,11 @@ and does itself what their expressions say. A policy by any other name is stored
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Self
 
 import structlog
 
-from aliquot.embedded.api.identity import User
+from aliquot.embedded.api.identity import User, account, user
 from aliquot.embedded.api.objects import Object, dig, text_at
 from aliquot.embedded.api.policies import RULES, Asked
 from aliquot.embedded.api.resources import CONFIG_MAPS, POLICIES, POLICY_BINDINGS, Resource
@@ -47,6 +48,15 @@ class Admission:
         self._store = store
         self._user = user
         self._warn = warn
+
+    @classmethod
+    def of_controller(cls, store: Store, name: str) -> Self:
+        """In the name of a part of kube-controller-manager, which here is part of the server."""
+
+        def warn(text: str) -> None:
+            _log.warning("a policy warns", user=name, warning=text)
+
+        return cls(store, user(account("kube-system", name)), warn)
 
     def __call__(self, change: Change) -> None:
         for name in RULES:

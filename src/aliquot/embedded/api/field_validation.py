@@ -19,10 +19,10 @@ Directive = Literal["Strict", "Warn", "Ignore"]
 
 
 class FieldValidation:
-    """Of one request; `warnings` fills while it is read."""
+    """Of one request."""
 
-    def __init__(self, resource: Resource, query: Mapping[str, str]) -> None:
-        self.warnings: list[str] = []
+    def __init__(self, resource: Resource, query: Mapping[str, str], warn: Callable[[str], None]) -> None:
+        self._warn = warn
         self._resource = resource
         self._directive = _directive(query)
         self._message = message_of(resource.group, resource.version, resource.kind)
@@ -52,7 +52,8 @@ class FieldValidation:
         if self._directive == "Strict":
             raise refusal(f"strict decoding error: {', '.join(problems)}")
         if self._directive == "Warn":
-            self.warnings += problems
+            for problem in problems:
+                self._warn(problem)
         known: Object = without_unknown(obj, self._message)
         return known
 

@@ -43,7 +43,8 @@ class Front:
             user = self._users.sender(request.headers)
             admission = Admission(self._registry.store, user, warnings.append)
             registry = self._registry.admitting(admission, _manager(request))
-            return await Server(registry, self._logs, user, self._users, self._rights).answer(request)
+            server = Server(registry, self._logs, user, self._users, self._rights, warnings.append)
+            return await server.answer(request)
         except StatusError as error:
             return refusal(error)
         except RecursionError:

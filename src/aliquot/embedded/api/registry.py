@@ -4,23 +4,28 @@ Nothing awaits, so every method is atomic. Each raises `StatusError` for what a 
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from copy import copy
 from random import Random
 from typing import Self
 
+import structlog
+
 from aliquot.embedded.api import deletion, ownership
-from aliquot.embedded.api.admission import Change
+from aliquot.embedded.api.admission import Admission, Change
 from aliquot.embedded.api.apply import managers
 from aliquot.embedded.api.apply.checking import refuse_nameless
 from aliquot.embedded.api.creation import new_object, readable, refuse_other_uid
 from aliquot.embedded.api.deletion import DeleteRequest, Propagation
 from aliquot.embedded.api.eventlog import Stored
-from aliquot.embedded.api.objects import Now, Object, dig, key_of, now, text_at, with_metadata
+from aliquot.embedded.api.objects import Key, Now, Object, dig, key_of, now, text_at, with_metadata
 from aliquot.embedded.api.patches import Patch
 from aliquot.embedded.api.resources import BY_COLLECTION, NAMESPACES, Resource
-from aliquot.embedded.api.statuses import AlreadyExists, BadRequest, Conflict, Forbidden, NotFound
+from aliquot.embedded.api.statuses import AlreadyExists, BadRequest, Conflict, Forbidden, NotFound, PolicyRefusal
 from aliquot.embedded.api.store import Store
 from aliquot.embedded.api.updates import STALE, refuse_unconditional, successor
+
+_log = structlog.get_logger()
 
 PERMANENT_NAMESPACES = ("default", "kube-public", "kube-system")
 
@@ -126,6 +131,7 @@ class Registry:
         refuse_other_uid(resource, current.obj, request.uid)
         if request.resource_version not in ("", str(current.revision)):
             raise Conflict(resource.group, resource.plural, name, STALE)
+        self.admit(Change("DELETE", resource, old=current.obj))
         if resource is NAMESPACES:
             return self._delete_namespace(name, current, request)
         marked = deletion.marked(resource, current.obj, request.grace_seconds, self.clock())
@@ -200,14 +206,22 @@ class Registry:
             return self._succeed(resource, current, marked, dry_run=False)
         awaiting = self._succeed(resource, current, ownership.awaiting_dependents(marked), dry_run=False)
         for collection, held in dependents:
-            self.delete(BY_COLLECTION[collection], *key_of(held.obj), DeleteRequest(propagation=how))
+            self._clear_away(collection, key_of(held.obj), how)
         return self.store.get(resource.collection, key_of(current.obj)) or awaiting
 
     def _delete_dependents(self, uid: str) -> None:
         for collection, held in list(self.store.dependents(uid)):
             others = ownership.owner_uids(held.obj)
             if all(self.store.find(other) is None for other in others):
-                self.delete(BY_COLLECTION[collection], *key_of(held.obj), DeleteRequest())
+                self._clear_away(collection, key_of(held.obj))
+
+    def _clear_away(self, collection: str, key: Key, how: Propagation = Propagation.BACKGROUND) -> None:
+        """An object whose owner goes. If a policy keeps it, it stays: that is no refusal of its owner's deletion."""
+        resource, collector = BY_COLLECTION[collection], Admission.of_controller(self.store, "generic-garbage-collector")
+        try:
+            self.admitting(collector).delete(resource, *key, DeleteRequest(propagation=how))
+        except PolicyRefusal as error:
+            _log.warning("cannot be cleared away", object=key, error=error.message)
 
     def _end_awaiting_owners(self, gone: Object) -> None:
         for uid in ownership.owner_uids(gone):
@@ -224,10 +238,26 @@ class Registry:
         ending = self._write(NAMESPACES, deletion.terminating_namespace(current.obj, self.clock()), request.dry_run)
         if request.dry_run:
             return ending
-        for collection, (namespace, held) in list(self.store.namespaced_keys(name)):
-            self.delete(BY_COLLECTION[collection], namespace, held, DeleteRequest())
-        self._end_namespace_if_empty(name)
+        with suppress(PolicyRefusal):  # it stays Terminating
+            self.empty_namespace(name)
         return ending
+
+    def empty_namespace(self, name: str) -> None:
+        """Deletes what is in a namespace that is being deleted, and with the last of it the namespace.
+
+        Raises PolicyRefusal when all has gone that may go.
+        """
+        emptying = self.admitting(Admission.of_controller(self.store, "namespace-controller"))
+        refusals = []
+        for collection, key in list(self.store.namespaced_keys(name)):
+            try:
+                if self.store.get(collection, key) is not None:  # it may have gone with its owner
+                    emptying.delete(BY_COLLECTION[collection], *key, DeleteRequest())
+            except PolicyRefusal as refusal:
+                refusals.append(refusal)
+        self._end_namespace_if_empty(name)
+        if refusals:
+            raise refusals[0]
 
     def _end_namespace_if_empty(self, name: str) -> None:
         held = self.store.get(NAMESPACES.collection, ("", name))

@@ -6,7 +6,6 @@ from contextlib import aclosing, suppress
 from aiohttp import web
 
 from aliquot.embedded.api import bodies, documents, lists, reviews, routes, scales, shapes, subresources
-from aliquot.embedded.api.admission import Change
 from aliquot.embedded.api.answers import JSON, Presenter, encode, wants_table
 from aliquot.embedded.api.apply import checking
 from aliquot.embedded.api.deletion import DeleteRequest
@@ -33,13 +32,20 @@ class Server:
     """Answers a request about a registry's objects, for whoever sends it."""
 
     def __init__(
-        self, registry: Registry, logs: Callable[[Object], str], sender: User, users: Users, rights: Rights
+        self,
+        registry: Registry,
+        logs: Callable[[Object], str],
+        sender: User,
+        users: Users,
+        rights: Rights,
+        warn: Callable[[str], None],
     ) -> None:
         self._registry = registry
         self._logs = logs
         self._sender = sender
         self._users = users
         self._rights = rights
+        self._warn = warn
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Raises StatusError."""
@@ -144,21 +150,21 @@ class Server:
         return response
 
     async def _create(self, request: web.Request, target: Target) -> web.Response:
-        validation = FieldValidation(target.resource, request.query)
+        validation = FieldValidation(target.resource, request.query, self._warn)
         body = validation.body(await bodies.read_object(request))
         dry_run = _dry_run(request)
         created = self._registry.create(target.resource, target.namespace, body, dry_run=dry_run)
-        return _warned(self._object(request, target, created, 201), validation.warnings)
+        return self._object(request, target, created, 201)
 
     async def _update(self, request: web.Request, target: Target) -> web.Response:
         resource, namespace, name, part = target.resource, target.namespace, target.name, target.subresource
         dry_run = _dry_run(request)
-        validation = FieldValidation(resource, request.query)
+        validation = FieldValidation(resource, request.query, self._warn)
         code = 200 if self._registry.store.get(resource.collection, (namespace, name)) is not None else 201
         if request.method == "PUT":
             body = validation.body(await bodies.read_object(request))
             stored = self._registry.replace(resource, namespace, name, body, part=part, dry_run=dry_run)
-            return _warned(self._object(request, target, stored, code), validation.warnings)
+            return self._object(request, target, stored, code)
         media, body = await bodies.read_patch(request)
         manager, force = request.query.get("fieldManager", ""), lists.flag(request.query, "force")
         checking.check_options(manager, force, media == APPLY_PATCH)
@@ -168,13 +174,12 @@ class Server:
         else:
             patch = validation.patch(body, patch_of(media, body))
             stored = self._registry.patch(resource, namespace, name, patch, part=part, dry_run=dry_run)
-        return _warned(self._object(request, target, stored, code), validation.warnings)
+        return self._object(request, target, stored, code)
 
     async def _delete(self, request: web.Request, target: Target) -> web.Response:
         resource = target.resource
         before = self._registry.get(resource, target.namespace, target.name)
         asked = await _delete_request(request)
-        self._registry.admit(Change("DELETE", resource, old=before.obj))
         after = self._registry.delete(resource, target.namespace, target.name, asked)
         still_there = self._registry.store.get(resource.collection, key_of(before.obj)) is not None
         if resource.strategy.returned_when_deleted or still_there:
@@ -186,7 +191,6 @@ class Server:
         page = lists.page(self._registry.store, target.resource, chosen, {})
         asked = await _delete_request(request)
         for item in page.items:
-            self._registry.admit(Change("DELETE", target.resource, old=item.obj))
             self._registry.delete(target.resource, *key_of(item.obj), asked)
         return web.Response(body=self._presenter(request, target).many(page.items, page.metadata), content_type=JSON)
 
@@ -244,13 +248,6 @@ def refusal(error: StatusError) -> web.Response:
     response = _json(error.status(), error.code)
     if seconds is not None:
         response.headers["Retry-After"] = str(seconds)
-    return response
-
-
-def _warned(response: web.Response, warnings: list[str]) -> web.Response:
-    for warning in warnings:
-        quoted = warning.replace("\\", "\\\\").replace('"', '\\"')
-        response.headers.add("Warning", f'299 - "{quoted}"')
     return response
 
 

@@ -15,6 +15,7 @@ from aliquot.embedded.api.statuses import StatusError
 from aliquot.embedded.controllers.deployments import DeploymentController
 from aliquot.embedded.controllers.event_expiry import EventExpiry
 from aliquot.embedded.controllers.jobs import JobController, OrphanedPods, tracked
+from aliquot.embedded.controllers.namespaces import NamespaceController
 from aliquot.embedded.controllers.replica_sets import ReplicaSetController
 
 _FIRST_RETRY_SECONDS = 1.0
@@ -44,6 +45,7 @@ class Controllers:
             JobController(registry),
             OrphanedPods(registry),
             EventExpiry(registry),
+            NamespaceController(registry),
         )
         self._controllers = {controller.collection: controller for controller in kinds}
         self._due: dict[Place, None] = {}

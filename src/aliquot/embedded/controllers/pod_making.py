@@ -3,10 +3,7 @@
 from contextlib import suppress
 from hashlib import sha256
 
-import structlog
-
 from aliquot.embedded.api.admission import Admission
-from aliquot.embedded.api.identity import account, user
 from aliquot.embedded.api.objects import Object, text_at, timestamp
 from aliquot.embedded.api.registry import Registry
 from aliquot.embedded.api.resources import EVENTS, PODS
@@ -15,7 +12,6 @@ from aliquot.embedded.api.statuses import StatusError
 FAILED_CREATE = "FailedCreate"
 
 _LONGEST_BASE = 236
-_log = structlog.get_logger()
 
 
 class PodMaker:
@@ -24,8 +20,7 @@ class PodMaker:
     def __init__(self, registry: Registry, name: str) -> None:
         self._registry = registry
         self._name = name
-        admission = Admission(registry.store, user(account("kube-system", name)), self._warned)
-        self._own = registry.admitting(admission)
+        self._own = registry.admitting(Admission.of_controller(registry.store, name))
 
     def make(self, owner: Object, pod: Object) -> Object:
         """Raises StatusError, after telling of it at the owner."""
@@ -65,9 +60,6 @@ class PodMaker:
             "lastTimestamp": at,
             "count": 1,
         }
-
-    def _warned(self, text: str) -> None:
-        _log.warning("a policy warns", user=self._name, warning=text)
 
 
 def _event_name(owner: Object) -> str:
