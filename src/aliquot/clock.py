@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from datetime import UTC, datetime
 from typing import Protocol
 
 from aliquot.racing import first_of
@@ -21,6 +22,13 @@ async def came(event: asyncio.Event, seconds: float, clock: Clock) -> bool:
     """Wait for an event, at most so long; returns whether it came."""
     await first_of(event.wait(), clock.sleep(max(0.0, seconds)))
     return event.is_set()
+
+
+def rfc3339(wall_ns: int, fraction: bool = False) -> str:
+    """A moment as Kubernetes writes it: in whole seconds, or with microseconds."""
+    seconds, ns = divmod(wall_ns, 1_000_000_000)
+    text = f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
+    return f"{text}.{ns // 1000:06}Z" if fraction else f"{text}Z"
 
 
 class SystemClock:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from aliquot.clock import SystemClock, came
+from aliquot.clock import SystemClock, came, rfc3339
 from tests.fakes import FakeClock, until
 
 
@@ -47,3 +47,20 @@ def test_the_system_s_clock_runs() -> None:
     clock = SystemClock()
     assert clock.monotonic() <= clock.monotonic()
     assert clock.wall_ns() > 1_700_000_000_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("wall_ns", "seconds", "microseconds"),
+    [
+        pytest.param(0, "1970-01-01T00:00:00Z", "1970-01-01T00:00:00.000000Z", id="the first"),
+        pytest.param(
+            1_700_000_000_999_999_999,
+            "2023-11-14T22:13:20Z",
+            "2023-11-14T22:13:20.999999Z",
+            id="the end of a second, which has not come yet",
+        ),
+        pytest.param(-1, "1969-12-31T23:59:59Z", "1969-12-31T23:59:59.999999Z", id="before the first"),
+    ],
+)
+def test_moments_are_written_as_kubernetes_does(wall_ns: int, seconds: str, microseconds: str) -> None:
+    assert (rfc3339(wall_ns), rfc3339(wall_ns, fraction=True)) == (seconds, microseconds)

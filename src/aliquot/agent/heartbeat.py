@@ -1,12 +1,11 @@
 """The agent's heartbeat: a Lease per node, since a write to the Node itself would wake every watcher of nodes."""
 
 import random
-from datetime import UTC, datetime
 from typing import Any, NoReturn
 
 import structlog
 
-from aliquot.clock import Clock
+from aliquot.clock import Clock, rfc3339
 from aliquot.kube import LEASES, AlreadyExists, Client, KubeError, NotFound
 from aliquot.model.records import NODE_LEASES
 
@@ -37,7 +36,7 @@ class Heartbeat:
 
     async def beat(self) -> None:
         """One renewal; makes the Lease where there is none. Raises KubeError."""
-        moment = datetime.fromtimestamp(self._clock.wall_ns() / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        moment = rfc3339(self._clock.wall_ns(), fraction=True)
         spec = {"holderIdentity": self._node, "leaseDurationSeconds": _DURATION, "renewTime": moment}
         try:
             await self._client.patch(LEASES, self._node, {"spec": spec}, namespace=NODE_LEASES)

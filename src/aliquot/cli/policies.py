@@ -4,7 +4,7 @@ import click
 import yaml
 
 from aliquot.cli.options import SETTINGS, dialects_with, option, prefix
-from aliquot.cli.running import run_until_stopped
+from aliquot.cli.running import reporting_errors
 from aliquot.control.policies import ACTIONS, NAMESPACE, manifests
 
 _HEAD = """\
@@ -31,11 +31,8 @@ def command(prefix: tuple[str, ...], namespace: str, enforce: str) -> None:
 
     They need Kubernetes 1.30. Give the same prefixes as to server and agent.
     """
-    run_until_stopped(_print(prefix, namespace, enforce))
-
-
-async def _print(prefixes: tuple[str, ...], namespace: str, enforce: str) -> None:
-    made = manifests(dialects_with(prefixes), namespace, ACTIONS[enforce])
+    with reporting_errors(1):
+        made = manifests(dialects_with(prefix), namespace, ACTIONS[enforce])
     click.echo(_HEAD + yaml.dump_all(made, Dumper=_Dumper, sort_keys=False, width=1_000_000), nl=False)
 
 

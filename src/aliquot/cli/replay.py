@@ -9,21 +9,21 @@ from pathlib import Path
 import click
 
 from aliquot import logs
+from aliquot.cli.options import SETTINGS, option
+from aliquot.cli.running import reporting_errors
+from aliquot.clock import rfc3339
 from aliquot.control.books import Books
 from aliquot.control.log_format import Line, read
 from aliquot.control.replay import Replay
-from aliquot.control.story import answered, moment, story, where
-from aliquot.errors import AliquotError
+from aliquot.control.story import answered, story, where
 
 _TIME = "%Y-%m-%dT%H:%M:%S%z"
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(context_settings=SETTINGS)
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option(
-    "--pod", default="", metavar="NAMESPACE/NAME", help="Tell what became of one pod, and decide nothing again."
-)
-@click.option("--at", type=click.DateTime([_TIME]), help="Replay up to a time, and show who held what then.")
+@option("--pod", default="", metavar="NAMESPACE/NAME", help="Tell what became of one pod, and decide nothing again.")
+@option("--at", type=click.DateTime([_TIME]), help="Replay up to a time, and show who held what then.")
 def command(file: Path, pod: str, at: datetime | None) -> None:
     """Make every decision of a decision log again, and compare.
 
@@ -32,15 +32,12 @@ def command(file: Path, pod: str, at: datetime | None) -> None:
     Exit code: 0 if every decision comes out the same, 1 at the first that does not, 2 if the file cannot be read.
     """
     logs.configure("error")
-    try:
+    with reporting_errors(2):
         lines = _until(at, read(file))
         if pod:
             _tell(pod, lines)
         elif not _replay(lines, show=at is not None):
             sys.exit(1)
-    except AliquotError as error:
-        click.echo(f"aliquot: {error}", err=True)
-        sys.exit(2)
 
 
 def _until(at: datetime | None, lines: Iterator[tuple[int, Line]]) -> Iterator[tuple[int, Line]]:
@@ -68,8 +65,9 @@ def _replay(lines: Iterable[tuple[int, Line]], *, show: bool) -> bool:
     if different is None:
         click.echo(f"{replay.decisions} decisions replayed, all the same")
         return True
+    at = rfc3339(different.at, fraction=True)
     click.echo(
-        f"{replay.decisions} decisions replayed; the last one differs: line {different.line}, {moment(different.at)}, "
+        f"{replay.decisions} decisions replayed; the last one differs: line {different.line}, {at}, "
         f"pod {different.pod}\n  then: {answered(different.then)}\n  now:  {answered(different.now)}"
     )
     return False

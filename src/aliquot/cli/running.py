@@ -1,9 +1,10 @@
-"""Running a command until it is told to stop."""
+"""Running a command until it ends, fails or is told to stop."""
 
 import asyncio
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -19,12 +20,22 @@ def run_until_stopped(work: Coroutine[Any, Any, None]) -> None:
 
     Who sends a second signal does not want to wait: it ends the process at once.
     """
-    try:
+    with reporting_errors(1):
         uvloop.run(_stoppable(work))
+
+
+@contextmanager
+def reporting_errors(code: int) -> Iterator[None]:
+    """An error of ours ends the command with its text and this exit code."""
+    told: list[BaseException] = []
+    try:
+        yield
     except* AliquotError as group:
-        for error in _leaves(group):
-            click.echo(f"aliquot: {error}", err=True)
-        sys.exit(1)
+        told = _leaves(group)
+    for error in told:
+        click.echo(f"aliquot: {error}", err=True)
+    if told:  # not within except*, which would wrap it into another group
+        sys.exit(code)
 
 
 async def _stoppable(work: Coroutine[Any, Any, None]) -> None:

@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 import msgspec
+import structlog
 
 from aliquot.cli.samples import Sample
 from aliquot.clock import Clock, SystemClock
@@ -16,6 +17,8 @@ from aliquot.embedded.nodes import SCRIPT
 from aliquot.errors import BadDemand
 from aliquot.kube import PODS, Client, KubeError, NotFound
 from aliquot.model import Pod
+
+_log = structlog.get_logger()
 
 LABEL = "aliquot-demo/stream"
 """On every job of the stream, so that nobody else's pods are ever removed."""
@@ -104,8 +107,8 @@ class Workload:
                 if self._clock.monotonic() >= following and self._waiting() < _MOST_WAITING:
                     following = self._clock.monotonic() + self._random.expovariate(1 / _MEAN_PAUSE)
                     await self._client.create(PODS, next(self._jobs), _NAMESPACE)
-            except KubeError:
-                pass  # the next job comes anyway
+            except KubeError as error:
+                _log.warning("a job of the stream is left out", error=str(error))  # the next one comes anyway
             await self._clock.sleep(0.5)
 
     def _fits(self, pod: Pod) -> bool:

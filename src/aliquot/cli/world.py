@@ -28,6 +28,7 @@ from aliquot.embedded.nodes import AgentDevices, HollowNodes
 from aliquot.errors import AliquotError, BadConfig
 from aliquot.kube import Access, Client
 from aliquot.model.records import NODE_LEASES
+from aliquot.racing import first_of
 
 
 class NotStarted(AliquotError):
@@ -73,6 +74,7 @@ class World:
             self.news = News(self.client)
             routes = Routes({**GpuShareDoor(self.plane).routes(), **health.routes(self.plane)})
             self.door = await stack.enter_async_context(Listener(routes, "127.0.0.1", self._gpushare_port))
+            self.plane.leadership.tell_doors({"gpushare": f"http://127.0.0.1:{self.door.port}"})
             self.nodes = await stack.enter_async_context(HollowNodes(self._nodes_client, dialects=self.dialects))
             agents = [await self._add(machine) for machine in self.machines.values()]
             self.life = asyncio.create_task(self._live([settings for settings in agents if settings]))
@@ -87,14 +89,17 @@ class World:
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for something in the cluster; ends with the world's error if that fails first."""
         changed = asyncio.Event()
-        self.plane.on_change(changed.set)
-        while not condition():
-            changed.clear()
-            waiting = asyncio.ensure_future(changed.wait())
-            await asyncio.wait({waiting, self.life}, return_when=asyncio.FIRST_COMPLETED)
-            waiting.cancel()
-            if self.life.done():
-                await self.life
+        unsubscribe = self.plane.on_change(changed.set)
+        try:
+            while not condition():
+                changed.clear()
+                await first_of(changed.wait(), self._lives())
+        finally:
+            unsubscribe()
+
+    async def _lives(self) -> None:
+        """Whoever stops waiting for its end does not end it."""
+        await asyncio.shield(self.life)
 
     def _what_it_would_find(self, pod: Mapping[str, Any]) -> str:
         """`kubectl logs`: there is no process, but what one would find in its container is known."""

@@ -22,6 +22,8 @@ class Adoption:
         self._dialects = dialects
         self.provisional: set[str] = set()
         """Pods that an original placed: until it has handed their cards over, it may correct its record."""
+        self.first_records: dict[str, str] = {}
+        """Our record on each bound pod as it was first seen, by UID; what is written there later is not believed."""
         self.unplaced: dict[str, Pod] = {}
         """Pods on nodes with cards of which nothing says which cards they have, by UID."""
 
@@ -29,6 +31,8 @@ class Adoption:
         """A bound pod as it is now. It holds something on its node alone."""
         uid, node = pod.metadata.uid, pod.spec.node_name
         self.unplaced.pop(uid, None)
+        if PLACEMENT in pod.metadata.annotations:
+            self.first_records.setdefault(uid, pod.metadata.annotations[PLACEMENT])
         if not self._is_at_home(pod):
             self._adopt(pod)
         for claimed in self._ledger.nodes_of(uid) - {node}:
@@ -37,6 +41,7 @@ class Adoption:
     def forget(self, uid: str) -> None:
         self.provisional.discard(uid)
         self.unplaced.pop(uid, None)
+        self.first_records.pop(uid, None)
         self._tally.release(uid)
 
     def _is_at_home(self, pod: Pod) -> bool:

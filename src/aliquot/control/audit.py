@@ -176,7 +176,8 @@ class Audit:
 
     def _sight(self, pod: Pod) -> Sight:
         node = pod.spec.node_name
-        return Sight(pod, self._books.ledger.entry(pod.metadata.uid, node), self._books.cards(node))
+        first = self._books.adoption.first_records.get(pod.metadata.uid)
+        return Sight(pod, self._books.ledger.entry(pod.metadata.uid, node), self._books.cards(node), first)
 
     def _is_alive(self, claim: Entry) -> bool:
         """Whether somebody works on a claim, or time will end it."""

@@ -123,6 +123,18 @@ class Books:
     def cards(self, node: str) -> NodeGpus:
         return self.tally.cards(node)
 
+    def claimed_by(self, pod: Pod) -> list[str]:
+        """The nodes on which a pod has a claim that could still be made."""
+        uid = pod.metadata.uid
+        entries = ((node, self.ledger.entry(uid, node)) for node in self.ledger.nodes_of(uid))
+        return [node for node, entry in entries if entry is not None and self.is_good(entry)]
+
+    def is_good(self, claim: Entry) -> bool:
+        """Whether a claim could still be made: its cards are there, in health, and not sold beyond their size."""
+        cards, oversold = self.cards(claim.node), set(self.ledger.oversold(claim.node))
+        own = [cards.by_uuid.get(uuid) for uuid in claim.charges]
+        return all(gpu is not None and cards.sells(gpu) and gpu.uuid not in oversold for gpu in own)
+
     def demand_of(self, pod: Pod) -> Demand | None:
         """What a pod asks for; None without GPU. Raises BadDemand, also for a policy that there is not."""
         demand = demand_of(pod, self.dialects)
@@ -142,6 +154,16 @@ class Books:
         if self.recorder is not None:
             self.recorder.record(Decided(request, gpu_policy, node_policy, verdict_of(judgement)))
         return judgement
+
+    def fit(self, demand: Demand, node: str) -> Placement:
+        """The part that a demand gets on a node. Raises NoRoom, in the words of its dialect."""
+        judgement = self.judge(demand)
+        placement = judgement.placement(node)
+        if placement is None:
+            reason = judgement.refusal(node)
+            assert reason is not None, "a node without a placement has a reason"
+            raise NoRoom(demand.dialect.words(reason))
+        return placement
 
     def explain(self, demand: Demand) -> Explanation:
         """Why a demand fits or does not, on every node, and what would make it fit."""

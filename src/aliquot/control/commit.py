@@ -22,8 +22,9 @@ from aliquot.control.leadership import Leadership
 from aliquot.control.settings import ControlSettings
 from aliquot.control.term import is_stale
 from aliquot.dialects import Demand
-from aliquot.errors import BadInput, NoRoom, NotLeading, Refused
+from aliquot.errors import BadInput, NotLeading, Refused
 from aliquot.kube import PODS, ApiError, Client, Conflict, KubeError, NotFound, NotSent
+from aliquot.ledger import Entry
 from aliquot.model import Placement, Pod
 from aliquot.model.records import PLACEMENT, write_placement
 
@@ -100,11 +101,17 @@ class Committer:
         if held is not None and held.until < inf:  # kept for the pod for a while, before anything was sent
             placement = self._books.claim(demand.request, held.placement).placement
             held = None
+        elif held is not None:
+            placement = self._claimed(held)
         else:
-            placement = held.placement if held is not None else self._claim(node, demand)
+            placement = self._books.claim(demand.request, self._books.fit(demand, node)).placement
         faults.reach("after-claim")
-        keys = keys_of(pod, demand, placement, self._books, epoch=epoch, now_ns=self._clock.wall_ns())
-        binding = _binding(pod, node, **keys)
+        try:
+            binding = self._binding(pod, node, demand, placement, epoch)
+        except BaseException:
+            if held is None:
+                self._books.drop_claim(uid, node)
+            raise
         try:
             await self._client.bind(binding, timeout=self.settings.budget)
         except Conflict as conflict:
@@ -127,16 +134,21 @@ class Committer:
     def _lock(self, uid: str) -> asyncio.Lock:
         return self._one_at_a_time.setdefault(uid, asyncio.Lock())
 
-    def _claim(self, node: str, demand: Demand) -> Placement:
-        """Choose and claim."""
-        judgement = self._books.judge(demand)
-        placement = judgement.placement(node)
-        if placement is None:
-            reason = judgement.refusal(node)
-            assert reason is not None, "a node without a placement has a reason"
-            raise NoRoom(demand.dialect.words(reason))
-        self._books.claim(demand.request, placement)
-        return placement
+    def _binding(self, pod: Pod, node: str, demand: Demand, placement: Placement, epoch: int) -> dict[str, object]:
+        """Where users may rewrite what a pod asks for, only the pod as we have read it is bound."""
+        keys = keys_of(pod, demand, placement, self._books, epoch=epoch, now_ns=self._clock.wall_ns())
+        version = pod.metadata.resource_version if demand.dialect.demand_can_change(pod) else ""
+        return _binding(pod, node, version, **keys)
+
+    def _claimed(self, held: Entry) -> Placement:
+        """The placement of an earlier Binding without an answer. The same one is sent again, so that only one part is
+        held, unless its cards were sold to others meanwhile, by another server or an original. Raises Refused."""
+        if not self._books.is_good(held):
+            raise Refused(
+                f"an earlier Binding of this pod to {held.node} had no answer, and its cards are not free any more; "
+                f"its fate is known within {self.settings.act_limit:g} s"
+            )
+        return held.placement
 
     async def _look_closer(self, pod: Pod, placement: Placement, conflict: Conflict, *, is_new: bool) -> Outcome:
         """The Binding was refused: because the pod is bound already, perhaps by an earlier one of ours, or for good?"""
@@ -200,8 +212,10 @@ def _outcome(error: BaseException) -> str:
     return "unknown"
 
 
-def _binding(pod: Pod, node: str, **keys: Mapping[str, str]) -> dict[str, object]:
+def _binding(pod: Pod, node: str, version: str = "", **keys: Mapping[str, str]) -> dict[str, object]:
     metadata = {"name": pod.metadata.name, "namespace": pod.metadata.namespace, "uid": pod.metadata.uid}
+    if version:
+        metadata["resourceVersion"] = version
     return {
         "apiVersion": "v1",
         "kind": "Binding",

@@ -16,7 +16,8 @@ class Contact:
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self._clock = clock
-        self.trouble = "has not reached the API server yet"
+        self.trouble = ""
+        """Why the API server cannot be asked; empty while it answers, and before it was asked."""
 
     async def run(self) -> NoReturn:
         while True:

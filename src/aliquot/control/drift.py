@@ -7,6 +7,7 @@ from aliquot.dialects import Dialects, Holding, holding_of
 from aliquot.errors import AliquotError
 from aliquot.ledger import Entry, State
 from aliquot.model import Charge, NodeGpus, Pod
+from aliquot.model.records import PLACEMENT
 
 FORGED = "forged"
 """Somebody rewrote what is written on a bound pod. What it held before stays."""
@@ -31,6 +32,8 @@ class Sight:
     pod: Pod
     entry: Entry | None
     cards: NodeGpus
+    first_record: str | None = None
+    """Our record on the pod as it was first seen."""
 
     def is_same(self, other: "Sight") -> bool:
         """Whether nothing has changed that could make a difference."""
@@ -57,7 +60,8 @@ def drift_of(now: Sight, then: Sight | None, dialects: Dialects, is_alive: Calla
     if not entry.charges.keys() <= cards.by_uuid.keys() or _agree(entry, holding):
         return None
     if then is None or then.entry is None:
-        is_theirs = _covers(entry.charges, holding.charges if holding else {})
+        is_rewritten = now.first_record is not None and pod.metadata.annotations.get(PLACEMENT) != now.first_record
+        is_theirs = is_rewritten or _covers(entry.charges, holding.charges if holding else {})
         return _drift(FORGED if is_theirs else "charge", now, holding)
     if then.entry != entry:
         return _drift("charge", now, holding)

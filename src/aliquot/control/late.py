@@ -18,6 +18,7 @@ from aliquot.clock import Clock
 from aliquot.control.books import Books
 from aliquot.control.keys import keys_of
 from aliquot.control.leadership import Leadership
+from aliquot.control.rights import PATCH_PODS
 from aliquot.control.settings import ControlSettings
 from aliquot.control.telling import Teller
 from aliquot.control.term import is_stale
@@ -49,7 +50,10 @@ class LatePlacer:
         teller: Teller,
         clock: Clock,
         settings: ControlSettings,
+        *,
+        is_in_step: Callable[[], bool] = lambda: True,
     ) -> None:
+        self._is_in_step = is_in_step
         self._client = client
         self._books = books
         self._node_called = node_called
@@ -80,8 +84,14 @@ class LatePlacer:
             async with at_once:
                 await self._look_at(pod)
 
-        if waiting and self._leadership.may_commit:
-            await asyncio.gather(*map(place, waiting))
+        if waiting and self._may_act():
+            async with asyncio.TaskGroup() as placing:
+                for pod in waiting:
+                    placing.create_task(place(pod))
+
+    def _may_act(self) -> bool:
+        """On books that are in step, and with the right to write what they say."""
+        return self._leadership.may_commit and PATCH_PODS not in self._leadership.lacking and self._is_in_step()
 
     def is_open(self, uid: str, node: str) -> bool:
         """Whether a placement of this pod is under way, or its fate unknown."""
@@ -104,7 +114,7 @@ class LatePlacer:
         held = ledger.entry(uid, node)
         if held is not None and held.until == inf:
             return held.placement
-        placement = held.placement if held is not None else self._fitted(demand, node)
+        placement = held.placement if held is not None else self._books.fit(demand, node)
         return self._books.claim(demand.request, placement, until=self._clock.monotonic() + seconds).placement
 
     # -- one pod
@@ -157,7 +167,7 @@ class LatePlacer:
     async def _place(self, pod: Pod, demand: Demand) -> None:
         uid, node, epoch = pod.metadata.uid, pod.spec.node_name, self._leadership.require()
         held = self._books.ledger.entry(uid, node)
-        placement = held.placement if held and held.placement.containers else self._fitted(demand, node)
+        placement = held.placement if held and held.placement.containers else self._books.fit(demand, node)
         self._books.claim(demand.request, placement)
         keys = keys_of(pod, demand, placement, self._books, epoch=epoch, now_ns=self._clock.wall_ns())
         was_open = (uid, node) in self._open
@@ -183,15 +193,6 @@ class LatePlacer:
             self._books.see_pod(placed)
         metrics.LATE.labels("placed").inc()
         _log.info("placed late", pod=pod.key, node=node, cards=sorted({part.uuid for part in placement.slices()}))
-
-    def _fitted(self, demand: Demand, node: str) -> Placement:
-        judgement = self._books.judge(demand)
-        placement = judgement.placement(node)
-        if placement is None:
-            reason = judgement.refusal(node)
-            assert reason is not None, "a node without a placement has a reason"
-            raise NoRoom(demand.dialect.words(reason))
-        return placement
 
     async def _has_no_room(self, pod: Pod) -> None:
         now, node, demand = self._clock.monotonic(), pod.spec.node_name, self._books.demand_of(pod)

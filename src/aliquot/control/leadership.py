@@ -15,6 +15,7 @@ from aliquot.control.settings import ControlSettings, Mode
 from aliquot.control.term import NEVER, Term
 from aliquot.errors import BadRecord, NotLeading
 from aliquot.kube import CONFIG_MAPS, Client, ConfigMap, Elector, Informer, KubeError
+from aliquot.kube.errors import Forbidden
 from aliquot.kube.leases import identity
 from aliquot.model.admission import EPOCH_MAP, FENCING
 
@@ -25,9 +26,17 @@ _Answer = TypeVar("_Answer")
 _DOORS = "aliquot.io/doors"
 _PAUSE_SECONDS = 0.1
 _STUCK_SECONDS = 10.0
+_UNFIT_SECONDS = 60.0
+"""For which a server that the API server lets not lead leaves the Lease to others."""
+_RIGHTS_SECONDS = 30.0
+"""After which a server that lacks rights asks whether it has got them."""
 _STUCK = (
     "the API server goes on comparing with an older epoch, as it does when policies were deleted and made again while "
     f"it ran: restart kube-apiserver, or lead unfenced with: kubectl delete validatingadmissionpolicybinding {FENCING}"
+)
+_FENCED_OUT = (
+    "the API server takes no placement without the epoch of a term, and this server has none: give it the rights for "
+    f"Lease and epoch, or delete the ValidatingAdmissionPolicyBinding {FENCING}"
 )
 _NOT_FENCED = (
     "no admission policy checks the epoch (install deploy/policies.yaml; Kubernetes 1.30 or later): "
@@ -56,6 +65,7 @@ class Leadership:
         self._elector = Elector(
             client, settings.lease, settings.namespace, self._identity, terms=settings.terms, clock=clock
         )
+        self.tell_doors({})
         self._term = Term(client, settings)
         one = {"fieldSelector": f"metadata.name={EPOCH_MAP}"}
         self._epochs: Informer[ConfigMap] = Informer(
@@ -64,7 +74,7 @@ class Leadership:
         self._epoch = NEVER
         self._deposed = asyncio.Event()
         self._is_alone = settings.alone
-        self._trouble = self._stuck = ""
+        self._trouble = self._stuck = self._fenced_out = self._unfit = ""
         self.changed = asyncio.Event()
         """Set whenever a term begins or ends; whoever waits for it clears it."""
         self.lacking: list[rights.Right] = []
@@ -120,18 +130,33 @@ class Leadership:
     def no_holder(self) -> str:
         """Why there is nobody to commit; empty if there is somebody."""
         if self.role in (Role.ALONE, Role.OBSERVING):
-            return ""
+            return self._fenced_out
         lease = f"{self._settings.namespace}/{self._settings.lease}"
         if not self.holder:
-            why = self._trouble or self._elector.trouble
+            why = self._unfit or self._trouble or self._elector.trouble
             return f"no server holds the Lease {lease}" + (f": {why}" if why else "")
         if self._elector.holds() and self._epoch == NEVER:
             why = self._stuck or self._trouble
             return "this server is taking over" + (f": {why}" if why else "")
         return ""
 
+    def notes(self) -> list[str]:
+        """Who leads, and what works less well than it could, for people."""
+        now = {
+            Role.LEADING: f"leads in term {self._epoch}",
+            Role.FOLLOWING: f"follows {self.holder}",
+            Role.ALONE: "alone, without Lease and epoch",
+            Role.OBSERVING: "observes, and writes nothing",
+        }
+        return [now[self.role], *([self._unfit] if self._unfit else []), *self.missing]
+
     def depose(self) -> None:
-        """The API server knows a later term than ours: stop at once, and stand again as anybody else."""
+        """The API server knows a later term than ours: stop at once, and stand again as anybody else. A server that is
+        alone has no term, and can only say so."""
+        if self._is_alone:
+            self._fenced_out = _FENCED_OUT
+            _log.error("nothing can be committed", why=_FENCED_OUT)
+            return
         if self._epoch != NEVER:
             _log.error("another server leads by now", epoch=self._epoch)
         self._end_term()
@@ -144,10 +169,11 @@ class Leadership:
         if self.role in (Role.ALONE, Role.OBSERVING):
             self.changed.set()
             return
-        if await self._has_too_few_rights():
+        while await self._has_too_few_rights():
             self._is_alone = True
             self.changed.set()
-            return
+            await self._clock.sleep(_RIGHTS_SECONDS)
+        self._is_alone = False
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._elector.run(self._lead))
             if rights.see_epochs(self._settings) not in self.lacking:
@@ -155,20 +181,27 @@ class Leadership:
 
     async def _has_too_few_rights(self) -> bool:
         needed, useful = rights.for_replicas(self._settings), rights.for_helping(self._settings)
+        known = self.lacking
         self.lacking = [right for right in (*needed, *useful) if not await self._has(right)]
         self.missing = [f"{right}; the rule to add: {right.rule()}" for right in self.lacking]
         for right in self.lacking:
-            _log.warning("a right is missing", why=str(right), rule_to_add=right.rule())
+            if right not in known:
+                _log.warning("a right is missing", why=str(right), rule_to_add=right.rule())
         return any(right in needed for right in self.lacking)
 
     async def _has(self, right: rights.Right) -> bool:
-        return await self._insist(lambda: right.is_given(self._client), "ask for our rights")
+        try:
+            return await self._insist(lambda: right.is_given(self._client), "ask for our rights")
+        except Forbidden:
+            return False  # who may not even ask has few
 
     async def _insist(self, what: Callable[[], Awaitable[_Answer]], name: str) -> _Answer:
         """Ask until there is an answer, and say meanwhile what is in the way."""
         while True:
             try:
                 answer = await what()
+            except Forbidden:
+                raise
             except (KubeError, BadRecord) as error:
                 self._trouble = f"cannot {name}: {error}"
                 _log.warning("not answered, trying again", asked_to=name, error=str(error))
@@ -188,28 +221,39 @@ class Leadership:
         try:
             await self._take_over()
             await self._deposed.wait()
+        except Forbidden as error:
+            self._unfit = f"this server may not lead, and leaves it to others: {error}"
+            _log.error("may not lead", error=str(error), tries_again_after=_UNFIT_SECONDS)
+            self._elector.abstain(_UNFIT_SECONDS)
         finally:
             self._end_term()
 
     async def _take_over(self) -> None:
         epoch = await self._insist(self._term.raise_epoch, "raise the epoch")
-        await self._until_in_force(epoch)
+        while not await self._is_in_force(epoch):
+            epoch = await self._insist(self._term.raise_epoch, "raise the epoch")
         self._note_fencing(await self._insist(self._term.is_fenced, "see whether the epoch is checked"))
         await self._refresh()
-        self._epoch = epoch
+        self._epoch, self._unfit = epoch, ""
         metrics.TERMS.labels("began").inc()
         self.changed.set()
         _log.info("leads", epoch=epoch, identity=self._identity)
 
-    async def _until_in_force(self, epoch: int) -> None:
-        """The API server notices within a second, unless its own copy of ConfigMaps has stopped for good."""
+    async def _is_in_force(self, epoch: int) -> bool:
+        """Waits for the API server to notice, which takes a second, unless its own copy of ConfigMaps has stopped for
+        good. False if somebody has raised the number further."""
         due = self._clock.monotonic() + _STUCK_SECONDS
         try:
             while await self._insist(lambda: self._term.is_refused(epoch), "see the epoch in force"):
-                if not self._stuck and self._clock.monotonic() >= due:
+                if self._clock.monotonic() >= due:
+                    if await self._insist(self._term.current, "read the epoch") != epoch:
+                        return False
+                    if not self._stuck:
+                        _log.error("cannot lead, trying on", epoch=epoch, why=_STUCK)
                     self._stuck = _STUCK
-                    _log.error("cannot lead, trying on", epoch=epoch, why=_STUCK)
+                    due += _STUCK_SECONDS
                 await self._clock.sleep(_PAUSE_SECONDS)
+            return True
         finally:
             self._stuck = ""
 

@@ -47,7 +47,14 @@ class ControlPlane:
         on_nodes = {_BY_NODE: lambda pod: pod.spec.node_name}
         self.pods: Informer[Pod] = Informer(client, PODS, self._on_pod, indexes=on_nodes, clock=self.clock)
         self.late = LatePlacer(
-            client, self.books, self.nodes.get, self.leadership, self.teller, self.clock, self.settings
+            client,
+            self.books,
+            self.nodes.get,
+            self.leadership,
+            self.teller,
+            self.clock,
+            self.settings,
+            is_in_step=lambda: not self.out_of_step(),
         )
         self.audit = Audit(
             client,
@@ -84,22 +91,23 @@ class ControlPlane:
         """New times for a running control plane; roles and names stay as they were at the start."""
         self.settings = self.committer.settings = self.late.settings = settings
 
-    def on_change(self, listener: Callable[[], None]) -> None:
-        """Call `listener` after every change of a pod or node that we see, and of our own role."""
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener` after every change of a pod or node that we see, and of our own role, until what is returned
+        is called."""
         self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
 
     def out_of_step(self) -> list[str]:
         """Why what we show cannot be trusted; empty when both mirrors are in step with an API server that answers."""
-        lost = self._contact.trouble if self.nodes.synced.is_set() else ""
-        return [trouble for trouble in (self.nodes.trouble, self.pods.trouble, lost) if trouble]
+        return [trouble for trouble in (self.nodes.trouble, self.pods.trouble, self._contact.trouble) if trouble]
 
     def not_ready(self) -> list[str]:
         """Why nothing can be decided now: out of step, or nobody may commit."""
         return self.out_of_step() + [trouble for trouble in (self.leadership.no_holder(),) if trouble]
 
     def notes(self) -> list[str]:
-        """What works less well than it could, for people."""
-        return self.leadership.missing + self.heartbeats.notes()
+        """Our role, and what works less well than it could, for people."""
+        return self.leadership.notes() + self.heartbeats.notes()
 
     def pod_by_uid(self, uid: str) -> Pod | None:
         return self.pods.with_uid(uid)

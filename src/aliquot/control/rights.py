@@ -49,6 +49,9 @@ def for_replicas(settings: ControlSettings) -> list[Right]:
     return [Right(action, _ALONE) for action in (*creations, *leases, *terms)]
 
 
+PATCH_PODS = Right(Action("patch", "pods"), _LATE)
+
+
 def see_epochs(settings: ControlSettings) -> Right:
     action = Action("watch", "configmaps", namespace=settings.namespace, name=EPOCH_MAP)
     return Right(action, "a later term is noticed only when the API server refuses a write")
@@ -57,8 +60,9 @@ def see_epochs(settings: ControlSettings) -> Right:
 def for_helping(settings: ControlSettings) -> list[Right]:
     """Without one of these something smaller is lost."""
     return [
+        Right(Action("create", "pods", subresource="binding"), "no pod can be bound"),
         see_epochs(settings),
-        Right(Action("patch", "pods"), _LATE),
+        PATCH_PODS,
         Right(Action("patch", "pods", subresource="status"), _LATE),
         Right(Action("create", "events"), _EVENTS),
     ]

@@ -1,17 +1,13 @@
 """A decision log in words: what became of one pod."""
 
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 
+from aliquot.clock import rfc3339
 from aliquot.control.happenings import Claimed, Confirmed, Decided, Dropped, PodForgotten, PodSeen, Verdict
 from aliquot.control.log_format import Held, Line
 from aliquot.control.replay import Answer
 from aliquot.ledger import State
 from aliquot.model import Placement
-
-
-def moment(at: int) -> str:
-    return datetime.fromtimestamp(at / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
 
 
 def story(pod: str, lines: Iterable[tuple[int, Line]]) -> Iterator[str]:
@@ -20,7 +16,7 @@ def story(pod: str, lines: Iterable[tuple[int, Line]]) -> Iterator[str]:
     for _, line in lines:
         for uid, text in _about(line, pod, uids):
             uids.add(uid)
-            yield f"{moment(line.at)}  {text}"
+            yield f"{rfc3339(line.at, fraction=True)}  {text}"
 
 
 def _about(line: Line, pod: str, uids: set[str]) -> Iterator[tuple[str, str]]:

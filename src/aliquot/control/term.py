@@ -73,6 +73,10 @@ class Term:
             raise BadRecord(f"ConfigMap {self._namespace}/{self._name}, {EPOCH_KEY}: {text[:40]!r} is no number")
         return int(text)
 
+    async def current(self) -> int:
+        """The number of now. Raises KubeError, and BadRecord."""
+        return self._read(await self._client.get(CONFIG_MAPS, self._name, self._namespace))
+
     def is_later(self, found: ConfigMap, epoch: int) -> bool:
         """Whether the number is above this one; what is no number is not."""
         try:

@@ -94,7 +94,9 @@ class GpuShareDoor:
         if demand is None:
             return "", {}
         words = {reason: demand.dialect.words(reason) for reason in Reason}
-        refused = self._books.judge(demand).refusals(asked.names)
+        refused = dict(self._books.judge(demand).refusals(asked.names))
+        for node in self._books.claimed_by(asked.pod):
+            refused.pop(node, None)  # its own claim, of a Binding without an answer, is no reason against it
         _count(refused.values())
         return demand.dialect.name, {name: words[reason] for name, reason in refused.items()}
 

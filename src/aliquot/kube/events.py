@@ -2,10 +2,9 @@
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
-from aliquot.clock import Clock
+from aliquot.clock import Clock, rfc3339
 from aliquot.kube.client import Client
 from aliquot.kube.errors import ApiError
 from aliquot.kube.resources import EVENTS
@@ -67,7 +66,7 @@ class Events:
 
     async def _count(self, pod: Pod, known: _Written) -> bool:
         """Whether the event is still there and could be counted."""
-        body = {"count": known.count + 1, "lastTimestamp": _moment(self._clock.wall_ns())}
+        body = {"count": known.count + 1, "lastTimestamp": rfc3339(self._clock.wall_ns())}
         try:
             await self._client.patch(EVENTS, known.name, body, namespace=pod.metadata.namespace)
         except ApiError:
@@ -93,7 +92,7 @@ def _keep(known: OrderedDict[Any, Any], key: Any, value: Any) -> None:
 
 def about(pod: Pod, *, kind: str, reason: str, message: str, component: str, wall_ns: int) -> dict[str, Any]:
     """An Event about a pod, to be created in its namespace."""
-    moment = _moment(wall_ns)
+    moment = rfc3339(wall_ns)
     meta = pod.metadata
     return {
         "apiVersion": "v1",
@@ -115,7 +114,3 @@ def about(pod: Pod, *, kind: str, reason: str, message: str, component: str, wal
         "lastTimestamp": moment,
         "count": 1,
     }
-
-
-def _moment(wall_ns: int) -> str:
-    return datetime.fromtimestamp(wall_ns / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

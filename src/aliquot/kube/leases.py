@@ -76,6 +76,7 @@ class Elector:
         self._seen_annotations: Mapping[str, str] = {}
         self.trouble = ""
         """Why the last attempt failed; empty if it did not."""
+        self._abstains_until = -math.inf
         self.annotations: Mapping[str, str] = {}
         """What we write on the Lease when we take it, such as where the holder can be reached."""
 
@@ -87,9 +88,13 @@ class Elector:
         """Who holds the Lease, as far as we can see; empty if nobody does."""
         if self.holds():
             return self._identity
-        if self._seen is None or self._ran_out(self._seen):
-            return ""
+        if self._seen is None or self._ran_out(self._seen) or self._seen.holder_identity == self._identity:
+            return ""  # also where the Lease still names us: we have stopped believing it
         return self._seen.holder_identity or ""
+
+    def abstain(self, seconds: float) -> None:
+        """Leave the Lease to others for so long, and only look at it."""
+        self._abstains_until = self._clock.monotonic() + seconds
 
     @property
     def holders_annotations(self) -> Mapping[str, str]:
@@ -138,7 +143,7 @@ class Elector:
         """One try to take or to renew the Lease. Raises KubeError; what we believed before, we still do then."""
         if not self.holds():
             await self._look()
-        if not self._is_ours_or_free():
+        if not self._is_ours_or_free() or self._clock.monotonic() < self._abstains_until:
             return
         began = self._clock.monotonic()
         try:

@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 from aliquot.control import ControlPlane, Outcome, Role
+from aliquot.control.policies import manifests
+from aliquot.dialects import standard_dialects
 from aliquot.doors import health
 from aliquot.doors.asgi import Call
 from aliquot.embedded.api import resources
+from aliquot.errors import NotLeading
 from aliquot.kube import Access, Client
 from aliquot.model.records import EPOCH, PLACEMENT
 from tests.factories import make_cards, node_manifest, pod_manifest
@@ -29,6 +32,7 @@ ORIGINAL = [
 ]
 """What gpushare's extender has, as far as it matters here."""
 NO_HELPING = ORIGINAL[:2]
+ACCOUNT = "system:serviceaccount:kube-system:original"
 REPLICAS = [
     rule("coordination.k8s.io", ["leases"], "get", "create", "patch"),
     rule("", ["configmaps"], "get", "create", "patch"),
@@ -53,7 +57,7 @@ async def started(
 ) -> AsyncIterator[ControlPlane]:
     scripted.registry.create(resources.NAMESPACES, "", {"metadata": {"name": "aliquot-system"}})
     scripted.registry.create(resources.NODES, "", node_manifest("n1", make_cards("n1")))
-    embedded.cluster.users.add("system:serviceaccount:kube-system:original", token="secret", rules=request.param)
+    embedded.cluster.users.add(ACCOUNT, token="secret", rules=request.param)
     async with Client(Access(scripted.url, token="secret")) as client:
         plane = ControlPlane(client, clock)
         task = asyncio.create_task(plane.run())
@@ -97,6 +101,33 @@ async def test_readyz_says_which_right_is_missing_and_what_is_lost(started: Cont
     answered = await health.routes(started)["GET", "/readyz"](Call())
     assert answered.status == 200
     assert expected in answered.body.decode()
+
+
+@pytest.mark.parametrize("started", [ORIGINAL], indirect=True)
+async def test_rights_that_come_later_end_the_loneliness(
+    started: ControlPlane, embedded: Embedded, clock: FakeClock, scripted: ScriptedApi
+) -> None:
+    embedded.cluster.users.add(ACCOUNT, token="secret", rules=ORIGINAL + REPLICAS)
+    await until(lambda: started.leadership.role is Role.LEADING, passing=clock, between_calls_of=scripted)
+
+
+@pytest.mark.parametrize("started", [ORIGINAL], indirect=True)
+async def test_a_server_that_is_alone_on_a_cluster_with_policies_says_that_it_can_commit_nothing(
+    started: ControlPlane, scripted: ScriptedApi
+) -> None:
+    for manifest in manifests(standard_dialects()):
+        is_policy = manifest["kind"] == "ValidatingAdmissionPolicy"
+        scripted.registry.create(resources.POLICIES if is_policy else resources.POLICY_BINDINGS, "", manifest)
+    epoch = {"metadata": {"name": "aliquot-epoch"}, "data": {"epoch": "7"}}
+    scripted.registry.create(resources.CONFIG_MAPS, "aliquot-system", epoch)
+    scripted.registry.create(resources.PODS, "default", pod_manifest())
+    await until(lambda: started.pods.get("default/p") is not None)
+    pod = started.pods.get("default/p")
+    assert pod is not None
+    with pytest.raises(NotLeading):
+        await started.committer.commit(pod, "n1")
+    (why,) = started.not_ready()
+    assert why.startswith("the API server takes no placement without the epoch of a term")
 
 
 @pytest.mark.parametrize("started", [NO_HELPING + REPLICAS], indirect=True)

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from itertools import count
 
 import pytest
 
@@ -13,6 +14,8 @@ from aliquot.kube import LEASES, Client
 from tests.fakes import FakeClock, ScriptedApi, answer, until
 
 NAMESPACE = "aliquot-nodes"
+_seconds = count(1)
+"""No two beats say the same time."""
 pytestmark = pytest.mark.embedded_only("time is moved by hand")
 
 
@@ -31,7 +34,7 @@ async def heard(scripted: ScriptedApi, client: Client, clock: FakeClock) -> Asyn
 async def beat(heard: Heartbeats, client: Client, node: str) -> None:
     """A beat whose time nobody believes, seen by the mirror."""
     clock = FakeClock()
-    await clock.move(len(heard.leases.all()) + hash(node) % 1000 + 1)
+    await clock.move(next(_seconds))
     await Heartbeat(client, node, clock).beat()
     written = await client.get(LEASES, node, NAMESPACE)
     await until(lambda: heard.leases.get(f"{NAMESPACE}/{node}") == written, "the beat is heard")

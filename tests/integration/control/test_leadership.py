@@ -254,3 +254,39 @@ async def test_an_api_server_that_never_notices_the_new_number_is_named_with_wha
 
 def _has_bindings(api: ScriptedApi, count: int) -> bool:
     return len(api.bindings()) >= count
+
+
+async def test_a_number_that_somebody_raises_meanwhile_is_raised_once_more(servers: Servers) -> None:
+    """A person's edit, or a backup that was restored: otherwise the new leader would wait for ever."""
+    arrived, release = asyncio.Event(), asyncio.Event()
+    servers.api.script("POST", "/pods/aliquot-epoch-probe/binding", held(arrived, release))
+    first = await servers.start("first")
+    await arrived.wait()
+    servers.api.registry.patch(
+        resources.CONFIG_MAPS, "aliquot-system", "aliquot-epoch", lambda held: {**held, "data": {"epoch": "41"}}
+    )
+    release.set()
+    await until(lambda: first.role() is Role.LEADING, passing=first.clock, between_calls_of=servers.api)
+    assert first.plane.leadership.epoch == 42
+
+
+async def test_a_leader_that_has_stopped_believing_is_no_known_holder(servers: Servers) -> None:
+    first = await servers.start("first")
+    await first.leads()
+    servers.api.script("PATCH", "/leases/", *[answer(500, message="oops")] * 100)
+    await until(lambda: first.role() is Role.FOLLOWING, passing=first.clock, between_calls_of=servers.api)
+    assert first.plane.not_ready() != []
+
+
+async def test_a_server_that_may_not_lead_leaves_the_lease_to_others_and_says_why(servers: Servers) -> None:
+    """Such as one with a person's account, where the policies let only Aliquot's own write placements."""
+    refused = answer(403, reason="Forbidden", message="you may not write aliquot.io/epoch")
+    servers.api.script("POST", "/pods/aliquot-epoch-probe/binding", refused)
+    first = await servers.start("first")
+    await until(lambda: first.plane.leadership.holder == "", "it gives the Lease back")
+    assert "may not lead, and leaves it to others: you may not write" in first.plane.not_ready()[0]
+    second = await servers.start("second")
+    await second.leads()
+    await until(lambda: first.plane.leadership.holder == "second", passing=first.clock, between_calls_of=servers.api)
+    assert first.plane.not_ready() == []
+    assert any("may not lead" in note for note in first.plane.notes())

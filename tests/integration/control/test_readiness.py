@@ -116,5 +116,5 @@ async def test_a_server_that_is_alone_by_choice_needs_no_holder(
 ) -> None:
     async with server(client, clock, alone=True) as plane:
         await until(lambda: not plane.not_ready())
-        assert await readyz(plane) == (200, "ok")
+        assert await readyz(plane) == (200, "ok\nalone, without Lease and epoch")
     assert not [seen for seen in scripted.seen if "/aliquot-system/" in seen.path]

@@ -12,7 +12,8 @@ from aliquot.errors import NoRoom, Refused
 from aliquot.kube import Access, ApiError, Client, NoAnswer
 from aliquot.kube.errors import Unreadable
 from aliquot.ledger import State
-from aliquot.model import Pod
+from aliquot.model import Placement, Pod, Slice
+from aliquot.model.records import PLACEMENT, write_placement
 from tests.factories import make_cards
 from tests.fakes import SECONDS, FakeClock, Fault, answer, body, cut_after, cut_before, held, late
 from tests.integration.room import Room
@@ -201,7 +202,38 @@ async def test_asking_again_when_the_chosen_card_is_gone_is_refused_in_words(roo
     await room.change_node(make_cards(mib=()))
     pod = room.plane.pods.get("default/p")
     assert pod is not None
-    with pytest.raises(Exception, match="the placement must name 1 of the cards of node n1"):
+    with pytest.raises(Refused, match="an earlier Binding of this pod to n1 had no answer, and its cards are not free"):
+        await room.commit(pod, "n1")
+
+
+async def test_a_part_that_was_sold_to_another_meanwhile_is_not_bound_again(room: Room) -> None:
+    """By another server while we did not lead, or by an original: the cluster shows it, and the claim gives way."""
+    await room.add_node(make_cards(mib=(15360, 15360)))
+    uid = await bind_without_answer(room, cut_before)
+    (card,) = room.entries()[uid].charges
+    (gpu,) = (gpu for gpu in room.plane.books.cards("n1").gpus if gpu.uuid == card)
+    record = write_placement(Placement("n1", "gpushare", {"main": (Slice(card, gpu.index, gpu.minor, 0, 15360),)}))
+    await room.add_pod("other", 15, node="n1", metadata={"annotations": {PLACEMENT: record}})
+    pod = room.plane.pods.get("default/p")
+    assert pod is not None
+    with pytest.raises(Refused, match="its cards are not free any more"):
+        await room.commit(pod, "n1")
+    await room.clock.move(ACT_LIMIT)
+    await room.plane.committer.settle()
+    assert await room.commit(pod, "n1") is Outcome.BOUND
+    assert card not in room.entries()[pod.metadata.uid].charges, "on the other card"
+
+
+async def test_a_card_that_has_died_meanwhile_is_not_bound_again(room: Room) -> None:
+    cards = make_cards(mib=(15360, 15360))
+    await room.add_node(cards)
+    uid = await bind_without_answer(room, cut_before)
+    (card,) = room.entries()[uid].charges
+    dead = [gpu.index for gpu in cards.gpus if gpu.uuid == card]
+    await room.change_node(make_cards(mib=(15360, 15360), unhealthy=dead))
+    pod = room.plane.pods.get("default/p")
+    assert pod is not None
+    with pytest.raises(Refused, match="its cards are not free any more"):
         await room.commit(pod, "n1")
 
 

@@ -34,12 +34,8 @@ def guarded(cluster: EmbeddedCluster) -> EmbeddedCluster:
 
 def guard(cluster: EmbeddedCluster, enforce: str = "Deny") -> None:
     """Policies, and what they read."""
-    install(cluster, enforce)
-    for document in parameters(NAMESPACE):
-        cluster.registry.create(resources.CONFIG_MAPS, NAMESPACE, document)
-
-
-def install(cluster: EmbeddedCluster, enforce: str = "Deny") -> None:
     for document in manifests(standard_dialects(), NAMESPACE, ACTIONS[enforce]):
         found = resources.POLICIES if document["kind"] == resources.POLICIES.kind else resources.POLICY_BINDINGS
         cluster.registry.create(found, "", document)
+    for document in parameters(NAMESPACE):
+        cluster.registry.create(resources.CONFIG_MAPS, NAMESPACE, document)

@@ -143,7 +143,8 @@ async def test_a_namespace_goes_by_itself_when_no_policy_keeps_it_any_more() -> 
         await until(lambda: not cluster.store.get(namespaces.collection, ("", NAMESPACE)), gone, passing=clock)
 
 
-async def test_a_dependent_that_a_policy_keeps_outlives_its_owner(guarded: EmbeddedCluster, caller: Caller) -> None:
+@pytest.mark.usefixtures("guarded")
+async def test_a_dependent_that_a_policy_keeps_outlives_its_owner(caller: Caller) -> None:
     owner = (await caller.send("POST", MAPS, {"metadata": {"name": "owner"}})).expect(201)
     reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}
     body = {"metadata": {"ownerReferences": [reference]}}

@@ -1,22 +1,26 @@
 """Kubernetes objects as plain dictionaries, never changed in place once stored: who changes one builds a new one."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
+
+from aliquot.clock import rfc3339
 
 Object: TypeAlias = dict[str, Any]
 Now: TypeAlias = Callable[[], datetime]
 Key: TypeAlias = tuple[str, str]
 """Namespace ("" for cluster-scoped objects) and name."""
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
 
 def now() -> datetime:
     return datetime.now(UTC)
 
 
-def timestamp(moment: datetime) -> str:
-    """RFC 3339 in whole seconds, as `metav1.Time` is written."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def timestamp(moment: datetime, fraction: bool = False) -> str:
+    """As `metav1.Time` is written, or `metav1.MicroTime`."""
+    return rfc3339((moment - _EPOCH) // timedelta(microseconds=1) * 1000, fraction)
 
 
 def moment_of(text: str) -> datetime | None:

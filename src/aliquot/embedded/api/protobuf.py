@@ -179,7 +179,7 @@ def _time(raw: _Raw) -> str | None:
 
 def _micro_time(raw: _Raw) -> str | None:
     moment = _moment(raw)
-    return None if moment is None else moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return None if moment is None else timestamp(moment, fraction=True)
 
 
 def _texts(raw: _Raw) -> list[str]:

@@ -217,9 +217,9 @@ class Registry:
 
     def _clear_away(self, collection: str, key: Key, how: Propagation = Propagation.BACKGROUND) -> None:
         """An object whose owner goes. If a policy keeps it, it stays: that is no refusal of its owner's deletion."""
-        resource, collector = BY_COLLECTION[collection], Admission.of_controller(self.store, "generic-garbage-collector")
+        collecting = self.admitting(Admission.of_controller(self.store, "generic-garbage-collector"))
         try:
-            self.admitting(collector).delete(resource, *key, DeleteRequest(propagation=how))
+            collecting.delete(BY_COLLECTION[collection], *key, DeleteRequest(propagation=how))
         except PolicyRefusal as error:
             _log.warning("cannot be cleared away", object=key, error=error.message)
 

@@ -6,14 +6,13 @@ all nodes share one watch of the pods and one of the nodes.
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 import structlog
 
 from aliquot import agent
 from aliquot.agent.inventory import Publisher
-from aliquot.clock import Clock, SystemClock
+from aliquot.clock import Clock, SystemClock, rfc3339
 from aliquot.dialects import Dialect, Dialects, standard_dialects
 from aliquot.dialects.reading import SERVES
 from aliquot.embedded.nodes import objects
@@ -50,7 +49,7 @@ class HollowNode:
 
     async def open(self) -> None:
         await self.devices.open()
-        now = datetime.fromtimestamp(self._clock.wall_ns() / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = rfc3339(self._clock.wall_ns())
         await self._client.create(NODES, objects.node(self.name, self._labels, self.devices.capacity(), now))
 
     async def run(self) -> None:

@@ -2,12 +2,11 @@
 
 import asyncio
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 import structlog
 
-from aliquot.clock import Clock
+from aliquot.clock import Clock, rfc3339
 from aliquot.embedded.kubelet_devices import AdmissionError
 from aliquot.embedded.nodes import objects
 from aliquot.embedded.nodes.devices import Devices, Inside
@@ -170,7 +169,7 @@ class Kubelet:
             _log.warning("cannot write an event", pod=pod.key, error=str(error))
 
     def _now(self) -> str:
-        return datetime.fromtimestamp(self._clock.wall_ns() / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return rfc3339(self._clock.wall_ns())
 
 
 def _containers(count: int) -> str:

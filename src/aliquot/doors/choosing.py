@@ -1,0 +1,96 @@
+"""Which pods wait for a node, and which node is theirs."""
+
+from dataclasses import dataclass
+
+from aliquot.control import ControlPlane
+from aliquot.dialects import Dialect
+from aliquot.engine import Judgement
+from aliquot.errors import BadDemand, BadQuantity
+from aliquot.model import Node, Pod
+from aliquot.model.quantity import whole
+
+
+def is_waiting(pod: Pod) -> bool:
+    """Whether a pod is free to be bound."""
+    held_back = pod.metadata.deletion_timestamp or pod.spec.scheduling_gates
+    return not (pod.spec.node_name or held_back or pod.ended)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The node for a pod, or why there is none: the reasons counted, as kube-scheduler words it."""
+
+    node: str | None
+    why: str = ""
+    judgement: Judgement | None = None
+
+    def cards(self) -> list[str]:
+        """Those that the engine chooses there."""
+        placement = self.judgement.placement(self.node) if self.judgement and self.node else None
+        return sorted({part.uuid for part in placement.slices()}) if placement else []
+
+
+class Chooser:
+    """Decides, and commits nothing."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self._plane = plane
+
+    def choose(self, pod: Pod) -> Choice:
+        usable = [node for node in self._plane.nodes.all() if _is_usable(node, pod)]
+        try:
+            demand = self._plane.books.demand_of(pod)
+        except BadDemand as error:
+            return Choice(None, str(error))
+        if demand is None:
+            return Choice(min((node.key for node in usable), default=None), "no node is ready")
+        # after a Binding without an answer the same node is asked again: any other would hold a second part
+        if tried := self._plane.books.ledger.nodes_of(pod.metadata.uid) & {node.key for node in usable}:
+            return Choice(min(tried))
+        judgement = self._plane.books.judge(demand)
+        best = judgement.best(node.key for node in usable if self._offers(node, pod, demand.dialect))
+        why = "" if best else _count([_refusal(node, pod, demand.dialect, judgement) for node in usable])
+        return Choice(best, why, judgement)
+
+    def _offers(self, node: Node, pod: Pod, dialect: Dialect) -> bool:
+        """Whether kubelet has the ids left: it fails a pod for good that asks for more, and starts one without its
+        devices, saying nothing, while no plug-in has registered their resource."""
+        asked = _asked_ids(pod, dialect)
+        return bool(asked) and all(self._ids_left(node, name) >= count for name, count in asked.items())
+
+    def _ids_left(self, node: Node, resource: str) -> int:
+        offered = whole(str((node.status.allocatable or {}).get(resource, 0)))
+        return offered - sum(_ids(other, resource) for other in self._plane.pods_on(node.key) if not other.ended)
+
+
+def _is_usable(node: Node, pod: Pod) -> bool:
+    wanted = (pod.spec.node_selector or {}).items()
+    return node.ready and not node.spec.unschedulable and wanted <= node.metadata.labels.items()
+
+
+def _ids(pod: Pod, resource: str) -> int:
+    """How many ids of a resource kubelet counts for a pod, placed or not."""
+    try:
+        return pod.asks(resource)
+    except BadQuantity:
+        return 0
+
+
+def _asked_ids(pod: Pod, dialect: Dialect) -> dict[str, int]:
+    """The resources with a device plug-in of which a pod asks anything."""
+    asked = {resource.name: _ids(pod, resource.name) for resource in dialect.resources if resource.socket}
+    return {name: count for name, count in asked.items() if count}
+
+
+def _refusal(node: Node, pod: Pod, dialect: Dialect, judgement: Judgement) -> str:
+    if reason := judgement.refusal(node.key):
+        return dialect.words(reason)
+    if asked := _asked_ids(pod, dialect):
+        return f"kubelet has too few of {' or '.join(sorted(asked))} left to offer"
+    return f"no device plug-in hands out what the pod asks for; ask for {dialect.resource}"
+
+
+def _count(refusals: list[str]) -> str:
+    """As kube-scheduler words it."""
+    counted = ", ".join(f"{refusals.count(text)} {text}" for text in sorted(set(refusals)))
+    return f"0/{len(refusals)} nodes are available: {counted or 'no node is ready'}"
