@@ -1,6 +1,6 @@
 """What a key of the configuration is: declared once, used for the file, the variable, the flag and the documents."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
@@ -25,6 +25,8 @@ class Key:
     """What one entry of a mapping looks like, such as DIALECT=PREFIX."""
     default: str = ""
     """In words, where the default is worked out."""
+    allows: Callable[[Any], bool] | None = None
+    """What neither type nor limits can say; the limits' description says it in words."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class Setting:
         if self.type is bool:
             return "true or false"
         if self.type is str:
-            return "a name of a Kubernetes object" if self.limits.pattern else "a text"
+            return self.limits.description or "a text"
         number = "a whole number" if self.type is int else "a number"
         if above is not None:
             return f"{number} above {above}, at most {high}"
@@ -74,7 +76,10 @@ class Setting:
 
     def read(self, value: Any) -> Any:
         """A value of the key's type. Raises msgspec.ValidationError."""
-        return msgspec.convert(value, Annotated[self.type, self.limits])
+        found = msgspec.convert(value, Annotated[self.type, self.limits])
+        if self.key.allows is not None and not self.key.allows(found):
+            raise msgspec.ValidationError(f"not {self.allowed}")
+        return found
 
 
 def settings_of(root: type[Section], path: str = "") -> Iterator[Setting]:

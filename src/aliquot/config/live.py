@@ -68,9 +68,9 @@ class Live:
 
     def _read(self, text: str) -> Effective:
         found = read(text, self._source.name, self._given)
-        for path, origin in found.origins.items():
-            if origin == self._source.name and path.partition(".")[0] in self._source.unfit:
-                raise BadConfig(f"{path}: cannot be said in a {origin}, which is read with it")
+        own = [path for path, origin in found.origins.items() if origin == self._source.name]
+        if unfit := [path for path in own if path.partition(".")[0] in self._source.unfit]:
+            raise BadConfig(f"{', '.join(unfit)}: cannot be said in a {self._source.name}, which is read with it")
         return found
 
     def _with(self, wanted: Effective, paths: list[str]) -> Effective:

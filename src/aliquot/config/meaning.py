@@ -38,17 +38,29 @@ def dialects(tree: Configuration) -> Dialects:
     return made
 
 
-def set_policies(made: Dialects, tree: Configuration) -> None:
-    """A dialect that the configuration does not name keeps its own choice. Raises BadConfig, and changes nothing."""
+def wrong_policies(made: Mapping[str, Dialect], tree: Configuration) -> list[str]:
+    """What cannot be used of the policies."""
+    problems: list[str] = []
     for key, given in (("policies.gpu", tree.policies.gpu), ("policies.node", tree.policies.node)):
         if unknown := sorted(given.keys() - made.keys()):
-            raise BadConfig(f"{key}: no dialect is called {', '.join(unknown)}; there are {', '.join(made)}")
-    chosen = [(dialect, *_policies(dialect, tree)) for dialect in made.values()]
-    for dialect, gpu, node in chosen:
+            problems.append(f"{key}: no dialect is called {', '.join(unknown)}; there are {', '.join(made)}")
+    for dialect in made.values():
         where = {"gpu_field": f"policies.gpu.{dialect.name}", "node_field": f"policies.node.{dialect.name}"}
-        check_policies(gpu, node, error=BadConfig, **where)
-    for dialect, gpu, node in chosen:
-        dialect.gpu_policy, dialect.node_policy = gpu, node
+        gpu, node = _policies(dialect, tree)
+        for one in ((gpu, ""), ("", node)):
+            try:
+                check_policies(*one, error=BadConfig, **where)
+            except BadConfig as error:
+                problems.append(str(error))
+    return list(dict.fromkeys(problems))
+
+
+def set_policies(made: Dialects, tree: Configuration) -> None:
+    """A dialect that the configuration does not name keeps its own choice. Raises BadConfig, and changes nothing."""
+    if problems := wrong_policies(made, tree):
+        raise BadConfig("; ".join(problems))
+    for dialect in made.values():
+        dialect.gpu_policy, dialect.node_policy = _policies(dialect, tree)
 
 
 def _policies(dialect: Dialect, tree: Configuration) -> tuple[str, str]:

@@ -1,20 +1,19 @@
 """From a file's text, variables and flags to one configuration: flag before variable before file before default."""
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any
 
 import msgspec
 import yaml
 
-from aliquot.config import meaning
+from aliquot.config.checking import clashes
 from aliquot.config.tree import SETTINGS, Configuration
 from aliquot.errors import BadConfig
+from aliquot.plain import why
 
 DEFAULT = "default"
 
-_PORTS = [path for path in SETTINGS if path.startswith("doors.") and path.endswith(".port")]
 _SECTIONS = {path.rpartition(".")[0] for path in SETTINGS} | {"doors"}
 _LONGEST = 60
 
@@ -39,15 +38,21 @@ class Effective:
 def read(text: str, origin: str, given: Mapping[str, Given]) -> Effective:
     """`given` are the flags and variables, by path. Raises BadConfig with every problem, each with its key."""
     problems: list[str] = []
-    said = {path: Given(value, origin) for path, value in _leaves(_parse(text, origin), problems).items()}
+    leaves = _leaves(_parse(text, origin), origin, problems)
+    said = {path: Given(value, origin) for path, value in leaves.items()}
     chosen = {path: Given(setting.default, DEFAULT) for path, setting in SETTINGS.items()} | said | dict(given)
-    values = {path: _typed(path, one, problems) for path, one in chosen.items()}
-    if not problems:
-        problems += _clashes(values)
+    wrong: set[str] = set()
+    values = {}
+    for path, one in chosen.items():
+        values[path], problem = _typed(path, one)
+        if problem:
+            wrong.add(path)
+            problems.append(problem)
+    tree = tree_of(values)
+    problems += clashes(tree, wrong)
     if problems:
         raise BadConfig("; ".join(problems))
-    origins = {path: one.origin for path, one in chosen.items()}
-    return Effective(tree_of(values), values, origins)
+    return Effective(tree, values, {path: one.origin for path, one in chosen.items()})
 
 
 def tree_of(values: Mapping[str, Any]) -> Configuration:
@@ -79,15 +84,16 @@ def _parse(text: str, origin: str) -> Any:
     try:
         return yaml.load(text, _Loader)
     except yaml.YAMLError as error:
-        raise BadConfig(f"{origin} is no YAML: {' '.join(str(error).split())}") from error
+        raise BadConfig(f"{origin} cannot be read as YAML: {why(error)}") from error
 
 
-def _leaves(tree: Any, problems: list[str], path: str = "") -> dict[str, Any]:
+def _leaves(tree: Any, origin: str, problems: list[str], path: str = "") -> dict[str, Any]:
     """What a file says, by path; what it may not say goes to the problems."""
     if tree is None:
         return {}
     if not isinstance(tree, dict):
-        problems.append(f"{path or 'the file'}: {_shown(tree)} is not a mapping of keys; there are {_names(path)}")
+        where = f"{path} ({origin})" if path else origin
+        problems.append(f"{where}: {_shown(tree)} is not a mapping of keys; there are {_names(path)}")
         return {}
     found: dict[str, Any] = {}
     for name, value in tree.items():
@@ -95,9 +101,9 @@ def _leaves(tree: Any, problems: list[str], path: str = "") -> dict[str, Any]:
         if here in SETTINGS:
             found[here] = value
         elif here in _SECTIONS:
-            found |= _leaves(value, problems, here)
+            found |= _leaves(value, origin, problems, here)
         else:
-            problems.append(f"{here}: there is no such key; {path or 'the top'} has {_names(path)}")
+            problems.append(f"{here} ({origin}): there is no such key; {path or 'the top'} has {_names(path)}")
     return found
 
 
@@ -106,27 +112,13 @@ def _names(path: str) -> str:
     return ", ".join(dict.fromkeys(name.partition(".")[0] for name in below))
 
 
-def _typed(path: str, one: Given, problems: list[str]) -> Any:
+def _typed(path: str, one: Given) -> tuple[Any, str]:
+    """The value, or the default and what is wrong."""
     setting = SETTINGS[path]
     try:
-        return setting.read(one.value)
+        return setting.read(one.value), ""
     except msgspec.ValidationError:
-        problems.append(f"{path} ({one.origin}): {_shown(one.value)} is not {setting.allowed}")
-        return setting.default
-
-
-def _clashes(values: Mapping[str, Any]) -> Iterator[str]:
-    """What is wrong with values that are right each for itself."""
-    tree = tree_of(values)
-    ports = [path for path in _PORTS if values[path] and (path != "doors.gpushare.port" or tree.doors.gpushare.enabled)]
-    for one, other in combinations(ports, 2):
-        if values[one] == values[other]:
-            yield f"{one} and {other} are both {values[one]}: each door needs a port of its own"
-    for check in (meaning.control_settings, meaning.dialects):
-        try:
-            check(tree)
-        except BadConfig as error:
-            yield str(error)
+        return setting.default, f"{path} ({one.origin}): {_shown(one.value)} is not {setting.allowed}"
 
 
 def _shown(value: Any) -> str:

@@ -9,6 +9,7 @@ import structlog
 from aliquot.clock import Clock, SystemClock
 from aliquot.errors import BadConfig
 from aliquot.kube import CONFIG_MAPS, ApiError, Client, ConfigMap, Informer, KubeError, TooManyRequests
+from aliquot.plain import why
 
 _log = structlog.get_logger()
 
@@ -82,7 +83,7 @@ class File:
         try:
             return self._path.read_text()
         except (OSError, UnicodeDecodeError) as error:
-            raise BadConfig(f"{self.name} cannot be read: {error}") from error
+            raise BadConfig(f"{self.name} cannot be read: {why(error)}") from error
 
 
 class Map:

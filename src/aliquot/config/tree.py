@@ -4,11 +4,15 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
+from aliquot.config.addresses import is_address
 from aliquot.config.keys import Key, Section, settings_of
 
 Seconds = Annotated[float, Meta(gt=0, le=86400)]
 Port = Annotated[int, Meta(ge=0, le=65535)]
-Name = Annotated[str, Meta(pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")]
+Name = Annotated[
+    str, Meta(pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", max_length=253, description="a name of a Kubernetes object")
+]
+Address = Annotated[str, Meta(description="an IP address or a host name")]
 
 
 class Log(Section, frozen=True):
@@ -37,7 +41,8 @@ class Listen(Section, frozen=True):
     """Listening"""
 
     address: Annotated[
-        str, Meta(min_length=1), Key("The address to listen on; its routes have no authentication.", flag="--address")
+        Address,
+        Key("The address to listen on; its routes have no authentication.", flag="--address", allows=is_address),
     ] = "127.0.0.1"
     grace: Annotated[Seconds, Key("How long calls in flight may take to end when the server is told to stop.")] = 5.0
 
@@ -110,7 +115,12 @@ class Replicas(Section, frozen=True):
     """Replicas"""
 
     address: Annotated[
-        str, Key("The address at which the other replicas reach this one.", default="$POD_IP, else listen.address")
+        Address,
+        Key(
+            "The address at which the other replicas reach this one.",
+            default="$POD_IP, else listen.address",
+            allows=lambda text: not text or is_address(text),
+        ),
     ] = ""
 
 

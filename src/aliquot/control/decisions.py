@@ -1,26 +1,24 @@
 """The decision log: what the books were told and what they decided, written down so that it can be replayed.
 
 A thread of its own encodes and writes, so that a slow disk holds up no decision. What cannot be written is lost and
-said so; the log then goes on in a new file, which begins with all that the books know, and is whole again.
+said so; the log then goes on in a new file, which begins with all that the books know, and is whole again. A process
+that is started goes on in the file of the one before, and tells there anew all that its books know.
 """
 
 import threading
-from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import Self
 
-import msgspec
 import structlog
 
 import aliquot
 from aliquot.clock import Clock, SystemClock
 from aliquot.control.books import Books
 from aliquot.control.happenings import Happening, Snapshot
+from aliquot.control.log_file import LogFile, require_writable
 from aliquot.control.log_format import VERSION, Header, Line, opening
-from aliquot.errors import BadConfig
 
 _log = structlog.get_logger()
 
@@ -32,8 +30,7 @@ _SECONDS_BETWEEN_FILES = 10.0
 
 
 class DecisionLog:
-    """`with DecisionLog(...)` records what happens to the books. Two files at most: the one being written, and the one
-    before it, with `.1` at the end of its name."""
+    """`with DecisionLog(...)` records what happens to the books."""
 
     def __init__(self, path: Path, books: Books, *, most_mb: int = 64, clock: Clock | None = None) -> None:
         self._path = path
@@ -53,10 +50,7 @@ class DecisionLog:
 
     def __enter__(self) -> Self:
         """Raises BadConfig if the file cannot be written."""
-        try:
-            self._path.open("ab").close()
-        except OSError as error:
-            raise BadConfig(f"decisionLog.file: {self._path} cannot be written: {error.strerror}") from error
+        require_writable(self._path)
         self._writer.start()
         self.begin_file()
         self._books.recorder = self
@@ -100,7 +94,7 @@ class DecisionLog:
     # -- in the writing thread
 
     def _write_all(self) -> None:
-        file, number = _File(self._path, self._most_bytes), 0
+        file, number = LogFile(self._path, self._most_bytes), 0
         while (item := self._waiting.get()) is not None:
             at, told = item
             try:
@@ -117,44 +111,3 @@ class DecisionLog:
             if file.is_done:
                 self._last_done = number
         file.give_up()
-
-
-class _File:
-    """The file that is being written. After `give_up` nothing is written until the next is begun."""
-
-    def __init__(self, path: Path, most_bytes: int) -> None:
-        self._path = path
-        self._most_bytes = most_bytes
-        self._open: BinaryIO | None = None
-        self._began_with = 0
-        self._size = 0
-
-    @property
-    def is_done(self) -> bool:
-        """Full, or given up. What a file begins with does not count: it may be more than a file is to hold."""
-        return self._open is None or self._size - self._began_with > self._most_bytes
-
-    def begin(self, lines: Iterable[Line]) -> None:
-        self.give_up()
-        if self._path.exists() and self._path.stat().st_size:
-            self._path.replace(f"{self._path}.1")
-        self._open, self._size = self._path.open("wb"), 0
-        for line in lines:
-            self.write(line)
-        self._began_with = self._size
-
-    def write(self, line: Line) -> None:
-        if self._open is not None:
-            text = msgspec.json.encode(line) + b"\n"
-            self._open.write(text)
-            self._size += len(text)
-
-    def flush(self) -> None:
-        if self._open is not None:
-            self._open.flush()
-
-    def give_up(self) -> None:
-        if self._open is not None:
-            file, self._open = self._open, None
-            with suppress(OSError):  # what is still to be written may not fit any more
-                file.close()

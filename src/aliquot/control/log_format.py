@@ -1,5 +1,6 @@
 """The decision log on disk: one JSON object per line. A file begins with a header and all that the books knew then, and
-goes on with what happened; so each file can be replayed for itself."""
+goes on with what happened; so each file can be replayed for itself. Where a new process goes on in it, header and books
+stand there anew."""
 
 from collections.abc import Iterator
 from math import inf
@@ -11,6 +12,7 @@ from aliquot.control.happenings import Happening, Snapshot
 from aliquot.errors import BadRecord
 from aliquot.ledger import Entry, Owner, State
 from aliquot.model import Charge, NodeGpus, Placement
+from aliquot.plain import why
 
 VERSION = 1
 
@@ -71,6 +73,15 @@ def entry_of(held: Held) -> Entry:
     return Entry(held.owner, held.placement, held.charges, held.state, held.since, until)
 
 
+def is_beginning(text: bytes) -> bool:
+    """Whether a file's first line is that of a log which can be gone on with."""
+    try:
+        line = msgspec.json.decode(text, type=Line)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return text.endswith(b"\n") and isinstance(line.told, Header) and line.told.v == VERSION
+
+
 def read(path: Path) -> Iterator[tuple[int, Line]]:
     """Every line with its number. A last line that was torn when the process was killed is left out.
 
@@ -84,7 +95,7 @@ def read(path: Path) -> Iterator[tuple[int, Line]]:
                     return
                 yield number, _decoded(decoder, path, number, text)
     except OSError as error:
-        raise BadRecord(f"{path} cannot be read: {error.strerror}") from error
+        raise BadRecord(f"{path} cannot be read: {why(error)}") from error
 
 
 def _decoded(decoder: msgspec.json.Decoder[Line], path: Path, number: int, text: bytes) -> Line:

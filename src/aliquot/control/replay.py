@@ -70,7 +70,7 @@ class Replay:
     def take(self, number: int, line: Line) -> None:
         match line.told:
             case Header(prefixes=prefixes):
-                self.books = Books(_dialects(prefixes))
+                self._begin_anew(prefixes)
             case Cards(cards=cards):
                 self._cards.append(cards)
             case Held() as held:
@@ -85,6 +85,12 @@ class Replay:
             case happening:
                 self._judgement = None
                 _do(self.books, happening)
+
+    def _begin_anew(self, prefixes: dict[str, str]) -> None:
+        """As a process does that is started: it knows nothing but what it is told from here on."""
+        self.books = Books(_dialects(prefixes))
+        self._cards, self._entries, self._provisional = [], [], set()
+        self._judgement = None
 
     def _decide(self, number: int, at: int, decided: Decided) -> None:
         self.decisions += 1

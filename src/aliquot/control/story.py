@@ -19,12 +19,24 @@ def story(pod: str, lines: Iterable[tuple[int, Line]]) -> Iterator[str]:
             yield f"{rfc3339(line.at, fraction=True)}  {text}"
 
 
+def pod_of(line: Line) -> str | None:
+    """The pod that a line names."""
+    match line.told:
+        case Held(owner=owner):
+            return owner.pod
+        case Decided(request=request) | Claimed(request=request):
+            return request.pod
+        case PodSeen(pod=seen):
+            return seen.key
+    return None
+
+
 def _about(line: Line, pod: str, uids: set[str]) -> Iterator[tuple[str, str]]:
     match line.told:
         case Held(owner=owner, placement=placement, state=state) if owner.pod == pod:
             yield (
                 owner.uid,
-                f"{'bound' if state is State.BOUND else 'claimed'} already when the file begins: " + where(placement),
+                f"{'bound' if state is State.BOUND else 'claimed'} already when the log begins: " + where(placement),
             )
         case Decided(request=request, verdict=verdict) as decided if request.pod == pod:
             yield request.uid, f"asked ({request.dialect}, {decided.gpu_policy}/{decided.node_policy}): {said(verdict)}"

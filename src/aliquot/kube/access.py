@@ -13,6 +13,7 @@ import yaml
 from aliquot.errors import BadConfig
 from aliquot.kube.plugin import Credential, ExecPlugin
 from aliquot.kube.plugin import read as read_plugin
+from aliquot.plain import why
 
 _NOT_FOR_USERS = {
     "auth-provider": "use exec, a token or a certificate",
@@ -75,7 +76,7 @@ def in_cluster(account: Path = _SERVICE_ACCOUNT) -> Access:
     try:
         tls = _trusting((account / "ca.crt").read_text())
     except (OSError, ValueError) as error:
-        raise BadConfig(f"{account / 'ca.crt'} cannot be used: {error}") from error
+        raise BadConfig(f"{account / 'ca.crt'} cannot be used: {why(error)}") from error
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     return Access(server, tls, token_file=token_file)
 
@@ -97,8 +98,10 @@ def from_kubeconfig(*paths: Path, context: str = "") -> Access:
         _refuse_unknown(cluster, _NOT_FOR_CLUSTERS)
         _refuse_unknown(user, _NOT_FOR_USERS)
         plugin = read_plugin(user["exec"], user_folder, {**cluster, "server": server}) if "exec" in user else None
-    except (OSError, yaml.YAMLError, AttributeError, KeyError, TypeError, UnicodeDecodeError) as error:
-        raise BadConfig(f"kubeconfig {shown} cannot be used: {type(error).__name__}: {error}") from error
+    except (OSError, yaml.YAMLError, KeyError, UnicodeDecodeError) as error:
+        raise BadConfig(f"kubeconfig {shown} cannot be used: {why(error)}") from error
+    except (AttributeError, TypeError) as error:
+        raise BadConfig(f"kubeconfig {shown} cannot be used: it does not have the form of one") from error
     except BadConfig as error:
         raise BadConfig(f"kubeconfig {shown}: {error}") from error
     if not server.startswith(("http://", "https://")):
@@ -120,7 +123,7 @@ def _named(files: list[tuple[Path, dict[str, Any]]], section: str, name: str) ->
         for entry in config.get(section) or ():
             if entry.get("name") == name:
                 return folder, dict(entry)
-    raise KeyError(f"{section} has no {name!r}")
+    raise BadConfig(f"{section} has no {name!r}")
 
 
 def _refuse_unknown(section: dict[str, Any], fields: dict[str, str]) -> None:
@@ -154,8 +157,9 @@ def _tls(folder: Path, cluster: dict[str, Any], user_folder: Path, user: dict[st
             raise ValueError("client-certificate and client-key belong together")
         if certificate and key:
             _load_client_certificate(context, certificate + b"\n" + key)
-    except (OSError, ValueError, ssl.SSLError) as error:
-        raise BadConfig(f"kubeconfig in {folder}: a certificate cannot be used: {error}") from error
+    except (OSError, ValueError) as error:
+        where = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
+        raise BadConfig(f"kubeconfig in {folder}: a certificate cannot be used: {where}{why(error)}") from error
     return context
 
 

@@ -1,6 +1,6 @@
 """A thin asynchronous Kubernetes client: aiohttp for the wire, msgspec for what we read of it."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Generic
@@ -147,8 +147,10 @@ class Client:
         *,
         namespace: str = "",
         selector: Mapping[str, str] | None = None,
+        opened: Callable[[], None] = lambda: None,
     ) -> AsyncIterator[Change[Kind]]:
-        """Changes since a resourceVersion, until the server ends the stream. Raises Gone when it is too old."""
+        """Changes since a resourceVersion, until the server ends the stream; `opened` is called when it has taken it on.
+        Raises Gone when that is too old."""
         query = {
             **(selector or {}),
             "watch": "true",
@@ -159,7 +161,10 @@ class Client:
         event_of = _Event[resource.type]  # type: ignore[name-defined]
         async with aclosing(self._wire.lines(resource.path(namespace), query, silence=self._silence)) as lines:
             async for line in lines:
-                yield _change(line, event_of)
+                if line:
+                    yield _change(line, event_of)
+                else:
+                    opened()
 
     # -- writing
 

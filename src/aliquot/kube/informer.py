@@ -10,7 +10,7 @@ import structlog
 
 from aliquot.clock import Clock, SystemClock
 from aliquot.kube.client import Client
-from aliquot.kube.errors import Gone, KubeError, NoAnswer
+from aliquot.kube.errors import Gone, KubeError, NoAnswer, Unreadable
 from aliquot.kube.resources import Kind, Resource
 from aliquot.racing import first_of
 
@@ -54,6 +54,8 @@ class Informer(Generic[Kind]):
         self._indexes = dict(indexes or {})
         self._indexed: dict[str, dict[str, dict[str, Kind]]] = {name: {} for name in self._indexes}
         self._pause = _FIRST_PAUSE
+        self._version = ""
+        """Up to which the copy is known to be whole; empty where it must be listed."""
         self._asked = asyncio.Event()
         self._waiting: list[asyncio.Future[None]] = []
         self.synced = asyncio.Event()
@@ -86,11 +88,14 @@ class Informer(Generic[Kind]):
         """List and watch for ever. What fails is tried again after a growing, jittered pause."""
         while True:
             try:
-                await self._list_and_watch()
+                await self._follow()
             except Gone as error:
+                self._version = ""
                 self.trouble = f"the copy of {self._resource.plural} is too old: {error}"
                 await self._rest()
             except KubeError as error:
+                if isinstance(error, Unreadable):
+                    self._version = ""
                 self.trouble = f"cannot read {self._resource.plural}: {error}"
                 _log.warning("cannot follow the API server, trying again", kind=self._resource.plural, error=str(error))
                 await self._rest(error.retry_after or 0.0)
@@ -100,12 +105,13 @@ class Informer(Generic[Kind]):
         await self._clock.sleep(min(at_least, _LONGEST_WISH) + self._pause * random.uniform(0.5, 1.0))
         self._pause = min(self._pause * 2, _LONGEST_PAUSE)
 
-    async def _list_and_watch(self) -> None:
-        """Returns when somebody wants a fresh list."""
-        await first_of(self._watch(await self._list()), self._asked.wait())
+    async def _follow(self) -> None:
+        """List if need be, and watch; returns when somebody wants a fresh list."""
+        if not self._version or self._asked.is_set():
+            await self._list()
+        await first_of(self._watch(), self._asked.wait())
 
-    async def _list(self) -> str:
-        """The version from which to watch."""
+    async def _list(self) -> None:
         self._asked.clear()
         answered = len(self._waiting)
         listing = await self._client.list(self._resource, namespace=self._namespace, selector=self._selector)
@@ -116,17 +122,23 @@ class Informer(Generic[Kind]):
             if not listed.done():
                 listed.set_result(None)
         del self._waiting[:answered]
-        return listing.resource_version
+        self._version = listing.resource_version
 
-    async def _watch(self, version: str) -> NoReturn:
-        """A watch that ends, or is cut, after it was open for a while goes on where it was."""
+    async def _watch(self) -> NoReturn:
+        """A watch that ends, or is cut, goes on where it was: at once if it was open for a while."""
         while True:
             heard, began = False, self._clock.monotonic()
-            changes = self._client.watch(self._resource, version, namespace=self._namespace, selector=self._selector)
+            changes = self._client.watch(
+                self._resource,
+                self._version,
+                namespace=self._namespace,
+                selector=self._selector,
+                opened=self._note_opened,
+            )
             try:
                 async for change in changes:
                     heard, self.heard_at = True, self._clock.monotonic()
-                    version = change.resource_version
+                    self._version = change.resource_version
                     if change.object is not None:
                         self._apply(change.type, change.object)
             except NoAnswer:
@@ -137,11 +149,16 @@ class Informer(Generic[Kind]):
             else:  # a server that ends every watch at once must not be asked in a tight loop
                 await self._rest()
 
+    def _note_opened(self) -> None:
+        self.trouble, self.heard_at = "", self._clock.monotonic()
+
     def _replace(self, listed: Mapping[str, Kind]) -> None:
         for key in [key for key in self._objects if key not in listed]:
             self._move(key, None)
         for key, new in listed.items():
-            self._move(key, new)
+            old = self._objects.get(key)
+            if old is None or old.metadata.resource_version != new.metadata.resource_version:
+                self._move(key, new)
 
     def _apply(self, kind: str, changed: Kind) -> None:
         self._move(changed.key, None if kind == "DELETED" else changed)

@@ -16,6 +16,7 @@ from aliquot.kube import errors
 from aliquot.kube.access import Access
 from aliquot.kube.plugin import Credential
 from aliquot.kube.stream import Silence, lines
+from aliquot.plain import why
 
 _Read = TypeVar("_Read")
 
@@ -97,7 +98,8 @@ class Wire:
             return await response.read()
 
     async def lines(self, path: str, query: Mapping[str, str], *, silence: float) -> AsyncGenerator[bytes, None]:
-        """The lines of a GET without end, until the server ends it or says nothing for so long."""
+        """An empty line when the server has answered, and then the lines of a GET without end, until the server ends it
+        or says nothing for so long."""
         limit = aiohttp.ClientTimeout(total=None, sock_connect=5.0)
         async with AsyncExitStack() as stack:
             try:
@@ -106,6 +108,7 @@ class Wire:
                     response = await stack.enter_async_context(answer)
             except TimeoutError as error:
                 raise errors.NoAnswer(f"GET {path} got no answer from the API server: TimeoutError") from error
+            yield b""
             async for line in lines(response, stack.enter_context(Silence(response, silence))):
                 yield line
 
@@ -149,9 +152,10 @@ class Wire:
                     raise await _refusal(response)
                 yield response
         except aiohttp.ClientConnectorError as error:
-            why = error.os_error.strerror or str(error)
             metrics.API_REQUESTS.labels(method, "not sent").inc()
-            raise errors.NotSent(f"the API server at {self._access.server} cannot be reached: {why}") from error
+            raise errors.NotSent(
+                f"the API server at {self._access.server} cannot be reached: {why(error.os_error)}"
+            ) from error
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             text = str(error) or type(error).__name__
             if not answered:
@@ -191,7 +195,7 @@ class Wire:
         try:
             return self._access.headers(credential)
         except (OSError, UnicodeDecodeError) as error:
-            raise errors.NotSent(f"the token cannot be read: {error}") from error
+            raise errors.NotSent(f"the token cannot be read: {why(error)}") from error
 
 
 def decode(body: bytes | msgspec.Raw, kind: type[_Read]) -> _Read:

@@ -14,11 +14,11 @@ from tests.integration.room import Room
 
 def kept(holder: object) -> int:
     """How many items an object keeps in the containers among its attributes."""
-    return sum(len(value) for value in vars(holder).values() if hasattr(value, "__len__") and not _is_array(value))
+    return sum(len(value) for value in vars(holder).values() if _is_container(value))
 
 
-def _is_array(value: Any) -> bool:
-    return hasattr(value, "shape")
+def _is_container(value: Any) -> bool:
+    return hasattr(value, "__len__") and not hasattr(value, "shape") and not isinstance(value, str)
 
 
 def kept_by(room: Room) -> int:

@@ -133,4 +133,4 @@ async def test_a_user_cannot_forge_a_placement(world: World) -> None:
     forged = {"metadata": {"annotations": {PLACEMENT: "{}"}}}
     with pytest.raises(ApiError, match=f"may not write {PLACEMENT}"):
         await world.client.patch(PODS, SAMPLE["metadata"]["name"], forged, namespace="default")
-    assert world.plane.notes() == []
+    assert world.plane.notes() == ["leads in term 1"]

@@ -4,6 +4,7 @@ import pytest
 import yaml
 
 from aliquot.config import SETTINGS, Configuration, Given, read, showing
+from aliquot.config.checking import doubts
 from aliquot.errors import BadConfig
 
 
@@ -42,12 +43,16 @@ def test_what_is_shown_names_the_origin_beside_each_value() -> None:
     [
         pytest.param(
             "doors: {gpushare: {prot: 1}}",
-            "doors.gpushare.prot: there is no such key; doors.gpushare has enabled, port",
+            "doors.gpushare.prot (f.yaml): there is no such key; doors.gpushare has enabled, port",
             id="an unknown key",
         ),
-        pytest.param("colour: red", "colour: there is no such key; the top has mode, log, kubernetes", id="at the top"),
-        pytest.param("log: loud", "log: 'loud' is not a mapping of keys; there are level", id="a section without keys"),
-        pytest.param("- a", "the file: ['a'] is not a mapping of keys", id="a list"),
+        pytest.param(
+            "colour: red", "colour (f.yaml): there is no such key; the top has mode, log, kubernetes", id="at the top"
+        ),
+        pytest.param(
+            "log: loud", "log (f.yaml): 'loud' is not a mapping of keys; there are level", id="a section without keys"
+        ),
+        pytest.param("- a", "f.yaml: ['a'] is not a mapping of keys", id="a list"),
         pytest.param(
             "log: {level: loud}",
             "log.level (f.yaml): 'loud' is not one of debug, info, warning, error",
@@ -66,20 +71,34 @@ def test_what_is_shown_names_the_origin_beside_each_value() -> None:
         pytest.param("commit: {budget: .inf}", "inf is not a number above 0", id="endless"),
         pytest.param("commit: {budget: .nan}", "nan is not a number above 0", id="not a number"),
         pytest.param("lease: {name: A B}", "'A B' is not a name of a Kubernetes object", id="no name"),
+        pytest.param(
+            "listen: {address: not an address}",
+            "listen.address (f.yaml): 'not an address' is not an IP address or a host name",
+            id="no address",
+        ),
+        pytest.param("replicas: {address: 'http://a'}", "'http://a' is not an IP address", id="a URL"),
+        pytest.param("listen: {address: 10.0.0.300}", "'10.0.0.300' is not an IP address", id="half an address"),
+        pytest.param("listen: {address: ''}", "'' is not an IP address", id="no address at all"),
         pytest.param("prefixes: [a]", "['a'] is not a mapping of dialect to prefix", id="no mapping"),
         pytest.param("prefixes: {a: 1}", "{'a': 1} is not a mapping of dialect to prefix", id="a mapping to numbers"),
         pytest.param("prefixes: {nobody: a.b}", "no dialect is called nobody", id="no dialect"),
         pytest.param("policies: {gpu: {nobody: spread}}", "policies.gpu: no dialect is called nobody", id="nobody's"),
         pytest.param("policies: {node: {hami: best}}", "policies.node.hami", id="no policy"),
-        pytest.param("lease: {duration: 5}", "lease duration 5 s must be longer than renew 10 s", id="a short Lease"),
+        pytest.param(
+            "lease: {duration: 5}",
+            "lease.duration, lease.renew, lease.retry: lease duration 5 s must be longer than renew 10 s",
+            id="a short Lease",
+        ),
         pytest.param(
             "doors: {gpushare: {port: 9400}}",
             "doors.gpushare.port and doors.native.port are both 9400: each door needs a port of its own",
             id="equal ports",
         ),
-        pytest.param("log: {level: info}\nlog: {}", "log is said twice", id="a key twice"),
-        pytest.param("log: [", "f.yaml is no YAML: ", id="no YAML"),
-        pytest.param("? [a]\n: 1", "f.yaml is no YAML: ", id="an odd key"),
+        pytest.param(
+            "log: {level: info}\nlog: {}", "f.yaml cannot be read as YAML: line 2: log is said twice", id="a key twice"
+        ),
+        pytest.param("log: [", "f.yaml cannot be read as YAML: line 1: ", id="no YAML"),
+        pytest.param("? [a]\n: 1", "f.yaml cannot be read as YAML: line 1: ", id="an odd key"),
     ],
 )
 def test_a_mistake_is_named_with_its_key_and_what_is_allowed(text: str, error: str) -> None:
@@ -93,6 +112,59 @@ def test_every_mistake_is_named_at_once() -> None:
         read("log: {level: loud}\ncolour: red", "f.yaml", {"commit.look": Given(-1.0, "--commit-look")})
     for part in ("log.level (f.yaml)", "colour", "commit.look (--commit-look): -1.0"):
         assert part in str(raised.value)
+
+
+def test_mistakes_of_every_kind_are_named_together() -> None:
+    text = """
+    mode: fast
+    log: {levle: debug}
+    listen: {address: a b}
+    doors: {gpushare: {port: 9400}, native: {port: 9400}}
+    lease: {duration: 5}
+    prefixes: {tencent: A B, nobody: a.b, keti: -}
+    policies: {gpu: {hami: best, nobody: spread}, node: {gpushare: worst}}
+    """
+    with pytest.raises(BadConfig) as raised:
+        read(text, "f.yaml", {})
+    for part in (
+        "mode (f.yaml): 'fast'",
+        "log.levle (f.yaml): there is no such key",
+        "listen.address (f.yaml): 'a b'",
+        "doors.gpushare.port and doors.native.port are both 9400",
+        "lease.duration, lease.renew, lease.retry: ",
+        "prefix of dialect tencent: 'A B'",
+        "prefixes: no dialect is called nobody",
+        "prefix of dialect keti: '-'",
+        "policies.gpu: no dialect is called nobody",
+        "policies.gpu.hami",
+        "policies.node.gpushare",
+    ):
+        assert part in str(raised.value)
+
+
+def test_a_default_in_the_place_of_a_bad_value_is_no_second_mistake() -> None:
+    with pytest.raises(BadConfig) as raised:
+        read("lease: {duration: long, renew: 20}", "f.yaml", {})
+    assert str(raised.value) == "lease.duration (f.yaml): 'long' is not a whole number from 1 to 86400"
+
+
+@pytest.mark.parametrize(
+    "address", ["0.0.0.0", "::", "fd00::3", "fe80::1%eth0", "localhost", "gpu-1.example.com", "3g"]
+)
+def test_addresses_and_host_names_can_be_listened_on(address: str) -> None:
+    assert read(f"listen: {{address: '{address}'}}", "f.yaml", {}).tree.listen.address == address
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        pytest.param("", 0, id="the defaults"),
+        pytest.param("commit: {budget: 4, look: 1}", 0, id="just kube-scheduler's time-out"),
+        pytest.param("commit: {budget: 8, look: 5}", 1, id="beyond it"),
+    ],
+)
+def test_a_commit_that_outlasts_kube_scheduler_is_doubted_and_allowed(text: str, count: int) -> None:
+    assert len(doubts(read(text, "f.yaml", {}).tree)) == count
 
 
 @pytest.mark.parametrize(
