@@ -166,7 +166,8 @@ def test_a_last_line_that_was_torn_is_left_out(path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        pytest.param(None, "cannot be read: No such file", id="no file"),
+        pytest.param(None, "cannot be read: no such file", id="no file"),
+        pytest.param(b"", "is empty: there is nothing to replay", id="an empty file"),
         pytest.param(b"{}\n", "line 1 cannot be read", id="another file"),
         pytest.param(
             b'{"at":1,"told":{"what":"node lost","node":"n1"}}\n', "does not begin with a header", id="no header"
@@ -211,7 +212,19 @@ def test_the_story_of_one_pod(path: Path) -> None:
         "asked (gpushare, tightest/tightest): fits nowhere; 1 refused: more than the node's GPUs have even when empty",
         "gone; what it held is free",
     ]
-    assert run(path, "--pod", "default/q") == (0, "the log knows no pod default/q\n")
+
+
+@pytest.mark.parametrize(
+    ("pod", "hint"),
+    [
+        pytest.param("p1", "is it default/p1?", id="without its namespace"),
+        pytest.param("default/secnd", "is it default/second?", id="a slip"),
+        pytest.param("elsewhere/x", "it knows 6 others", id="nothing like it"),
+    ],
+)
+def test_a_pod_that_the_log_does_not_know_is_an_error_with_a_hint(path: Path, pod: str, hint: str) -> None:
+    write_a_log(path)
+    assert run(path, "--pod", pod) == (2, f"aliquot: the log knows no pod {pod} (NAMESPACE/NAME); {hint}\n")
 
 
 async def test_who_held_what_at_a_moment(path: Path) -> None:
@@ -226,7 +239,17 @@ async def test_who_held_what_at_a_moment(path: Path) -> None:
         0,
         "bound    default/early  n1 (main GPU-n1-0 4096 MiB)\n1 decisions replayed, all the same\n",
     )
-    assert "'noon' does not match the format" in run(path, "--at", "noon")[1]
+    for text in ("noon", "2023-11-14T22:30:30"):
+        assert f"{text!r} is no point in time; write it as 2026-" in run(path, "--at", text)[1]
+    code, output = run(path, "--at", "2020-01-01T00:00:00Z")
+    assert code == 2
+    assert "there is nothing to replay, the log begins at 2023-" in output
+
+
+def test_a_log_without_decisions_says_so(path: Path) -> None:
+    with DecisionLog(path, Books(), clock=FakeClock()):
+        pass
+    assert run(path) == (0, "there is no decision in it\n")
 
 
 def test_prefixes_of_dialects_are_those_of_then(path: Path) -> None:
@@ -304,16 +327,60 @@ def _places_one_more(books: Books) -> bool:
     return True
 
 
-def test_a_file_of_an_earlier_process_is_kept_beside_the_new_one(path: Path) -> None:
+def test_a_process_that_is_started_goes_on_in_the_file_of_the_one_before(path: Path) -> None:
     write_a_log(path)
     before = path.read_bytes()
+    for _ in range(3):
+        books = write_a_log(path)
+    assert path.read_bytes().startswith(before)
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    assert replayed(path).decisions == 4 * 6
+    assert known_to(replayed(path).books) == known_to(books)
+
+
+def test_a_line_that_a_kill_tore_is_cut_off_before_the_file_goes_on(path: Path) -> None:
     write_a_log(path)
+    path.write_bytes(path.read_bytes() + b'{"at":1,"told":' + b"x" * 100_000)
+    books = write_a_log(path)
+    assert known_to(replayed(path).books) == known_to(books)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        pytest.param(b"of another program\n", id="no decision log"),
+        pytest.param(b'{"at":1,"told":{"what":"header","v":9,"aliquot":"9","prefixes":{}}}\n', id="a later format"),
+        pytest.param(
+            b'{"at":1,"told":{"what":"header","v":1,"aliquot":"1","prefixes":{}}}', id="torn in its first line"
+        ),
+        pytest.param(
+            b'{"at":1,"told":{"what":"header","v":1,"aliquot":"1","prefixes":{}}}\n' + b" " * 2_000_000, id="full"
+        ),
+    ],
+)
+def test_a_file_that_cannot_be_gone_on_with_is_kept_beside_the_new_one(path: Path, before: bytes) -> None:
+    path.write_bytes(before)
+    with DecisionLog(path, Books(), most_mb=1, clock=FakeClock()):
+        pass
     assert Path(f"{path}.1").read_bytes() == before
+    assert len(list(read(path))) == 2
 
 
-def test_a_file_that_cannot_be_written_is_said_at_the_start(tmp_path: Path) -> None:
-    with pytest.raises(BadConfig, match=r"decisionLog.file: .* cannot be written: No such file"):
-        DecisionLog(tmp_path / "no" / "folder", Books()).__enter__()
+def test_the_file_is_for_its_owner_only(path: Path) -> None:
+    write_a_log(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("where", "why"),
+    [
+        pytest.param("no/folder", "there is no folder", id="no folder"),
+        pytest.param("", "it is a folder", id="a folder"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_said_at_the_start(tmp_path: Path, where: str, why: str) -> None:
+    with pytest.raises(BadConfig, match=rf"decisionLog.file: .* cannot be written: {why}"):
+        DecisionLog(tmp_path / where, Books()).__enter__()
 
 
 def test_nothing_is_recorded_that_changes_nothing(path: Path) -> None:

@@ -187,3 +187,16 @@ async def test_a_cancelled_commit_keeps_its_claim_until_the_cluster_shows_what_b
     await room.in_step()
     await room.plane.committer.settle()
     assert room.used() == {}
+
+
+async def test_a_pod_whose_size_users_may_rewrite_is_bound_only_as_it_was_read(room: Room) -> None:
+    """Otherwise it could grow between our reading and the Binding, and the next server would count it larger."""
+    await room.add_node()
+    read = await room.add_pod("p", 4, metadata={"labels": {"aliyun.com/gpu-count": "2"}})
+    await room.annotate(read, anything="new")
+    with pytest.raises(Refused):
+        await room.commit(read, "n1")
+    assert room.used() == {}
+    now = room.plane.pods.get("default/p")
+    assert now is not None
+    assert await room.commit(now, "n1") is Outcome.BOUND
