@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -29,6 +30,13 @@ def rfc3339(wall_ns: int, fraction: bool = False) -> str:
     seconds, ns = divmod(wall_ns, 1_000_000_000)
     text = f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
     return f"{text}.{ns // 1000:06}Z" if fraction else f"{text}Z"
+
+
+async def after(seconds: Callable[[], float], clock: Clock) -> None:
+    """Wait for so long, by what is said meanwhile: a shorter time counts within a second."""
+    began = clock.monotonic()
+    while (left := began + seconds() - clock.monotonic()) > 0:
+        await clock.sleep(min(left, 1.0))
 
 
 class SystemClock:

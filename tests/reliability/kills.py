@@ -1,6 +1,7 @@
 """SIGKILL of whoever leads, at random moments while pods are bound, again and again."""
 
 import asyncio
+import itertools
 import random
 import time
 from collections.abc import Callable
@@ -50,13 +51,13 @@ async def kill_leaders(
         with replicas(2, kubeconfig, folder) as servers:
             urls = [server.url for server in servers]
             async with Scheduler(Access(cluster.url), urls) as scheduler:
-                for _ in range(count):
-                    names += add_pods(cluster, _EACH_ROUND, f"round-{outcome.kills:04}")
+                for number in itertools.count():
+                    names += add_pods(cluster, _EACH_ROUND, f"round-{number:04}")
                     await _round(cluster, servers, scheduler, chance, outcome)
                     outcome.findings += verdict(cluster, names)
                     names = _forget_some(cluster, names, chance)
                     progress(f"{outcome.kills} of {count} kills")
-                    if outcome.findings:
+                    if outcome.findings or outcome.kills >= count:
                         break
     return outcome
 
@@ -64,20 +65,24 @@ async def kill_leaders(
 async def _round(
     cluster: EmbeddedCluster, servers: list[Server], scheduler: Scheduler, chance: random.Random, outcome: Outcome
 ) -> None:
-    before = scheduler.bound
-    await scheduler.until_bound(before + chance.randint(1, _EACH_ROUND - 2), LONGEST)
-    await asyncio.sleep(chance.uniform(0.0, 0.05))  # any moment is as good as another
-    leader = await holder(cluster, servers)
+    """A kill counts if it came while Bindings were on their way or still to be sent."""
+    before, leader = scheduler.bound, await holder(cluster, servers)
+    await scheduler.until_bound(before + chance.randint(1, _EACH_ROUND // 2), LONGEST)
+    await asyncio.sleep(chance.uniform(0.0, 0.02))  # any moment is as good as another
     term = max(_epochs(cluster).values())
     await leader.kill()
-    killed = time.monotonic()
+    killed, unbound = time.monotonic(), _unbound(cluster)
     leader.start()
     await scheduler.until_bound(before + _EACH_ROUND, LONGEST)
-    later = _epochs(cluster)
-    outcome.kills += 1
     outcome.pods += _EACH_ROUND
-    if max(later.values()) > term:  # otherwise the last Bindings had arrived before the kill
-        outcome.gaps.append(scheduler.accepted_in(later, term) - killed)
+    if unbound:
+        outcome.kills += 1
+        outcome.gaps.append(scheduler.accepted_in(_epochs(cluster), term) - killed)
+
+
+def _unbound(cluster: EmbeddedCluster) -> int:
+    pods = cluster.store.snapshot(resources.PODS.collection)
+    return sum(1 for stored in pods if not stored.obj["spec"].get("nodeName"))
 
 
 def _epochs(cluster: EmbeddedCluster) -> dict[str, int]:

@@ -1,5 +1,6 @@
 """Options that several commands share."""
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,6 +12,8 @@ from aliquot.dialects import Dialects, make_dialects
 from aliquot.errors import BadConfig
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+
+_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 SETTINGS: dict[str, Any] = {
     "auto_envvar_prefix": "ALIQUOT",
@@ -32,8 +35,19 @@ def folder(name: str, default: str, help: str) -> Callable[[_Command], _Command]
 def kubeconfig(command: _Command) -> _Command:
     where = "[default: $KUBECONFIG, the pod's service account, ~/.kube/config]"
     path = option("--kubeconfig", type=click.Path(dir_okay=False), help=f"How to reach the API server.  {where}")
-    context = option("--context", default="", help="The kubeconfig's context.  [default: its current one]")
+    context = option(
+        "--context", default="", show_default=False, help="The kubeconfig's context.  [default: its current one]"
+    )
     return path(context(command))
+
+
+class NamespaceName(click.ParamType[str]):
+    name = "namespace"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if not _LABEL.fullmatch(value):
+            self.fail(f"{value!r} is no name of a namespace: small letters, digits and -, at most 63", param, ctx)
+        return value
 
 
 def prefix(command: _Command) -> _Command:

@@ -3,7 +3,7 @@
 import click
 import yaml
 
-from aliquot.cli.options import SETTINGS, dialects_with, option, prefix
+from aliquot.cli.options import SETTINGS, NamespaceName, dialects_with, option, prefix
 from aliquot.cli.running import reporting_errors
 from aliquot.control.policies import ACTIONS, NAMESPACE, manifests
 
@@ -15,7 +15,7 @@ _HEAD = """\
 
 @click.command(context_settings=SETTINGS)
 @prefix
-@option("--namespace", default=NAMESPACE, help="Where Aliquot's ConfigMaps are.")
+@option("--namespace", default=NAMESPACE, type=NamespaceName(), help="Where Aliquot's ConfigMaps are.")
 @option(
     "--enforce",
     default="Warn,Audit",

@@ -20,7 +20,7 @@ from aliquot.control.replay import Replay
 from aliquot.control.story import answered, pod_of, story, where
 from aliquot.errors import BadInput, BadRecord
 
-_NEAREST = 3
+_NEAREST, _LIKENESS = 3, 0.85
 
 
 @click.command(context_settings=SETTINGS)
@@ -32,8 +32,8 @@ def command(file: Path, pod: str, at: datetime | None) -> None:
 
     FILE is what `decisionLog.file` of the server names, or the older one beside it, whose name ends in .1.
 
-    Exit code: 0 if every decision comes out the same, 1 at the first that does not, 2 if the file cannot be read, or has
-    nothing of what was asked for.
+    Exit code: 0 if every decision comes out the same, 1 at the first that does not, 2 if the file cannot be read,
+    or has nothing of what was asked for.
     """
     logs.configure("error")
     with reporting_errors(2):
@@ -73,7 +73,9 @@ def _tell(pod: str, lines: Iterable[tuple[int, Line]]) -> None:
         click.echo(text)
         told += 1
     if not told:
-        near = [name for name in sorted(known) if name.endswith(f"/{pod}")] or get_close_matches(pod, known, _NEAREST)
+        near = [name for name in sorted(known) if name.endswith(f"/{pod}")] or get_close_matches(
+            pod, known, _NEAREST, _LIKENESS
+        )
         hint = f"is it {' or '.join(near[:_NEAREST])}?" if near else f"it knows {len(known)} others"
         raise BadInput(f"the log knows no pod {pod} (NAMESPACE/NAME); {hint}")
 

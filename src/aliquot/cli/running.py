@@ -8,9 +8,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import click
+import structlog
 import uvloop
 
 from aliquot.errors import AliquotError
+
+_log = structlog.get_logger()
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -42,14 +45,15 @@ async def _stoppable(work: Coroutine[Any, Any, None]) -> None:
     task = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()
 
-    def stop() -> None:
+    def stop(received: signal.Signals) -> None:
+        _log.info("stopping", signal=received.name)
         for number in _SIGNALS:
             loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_DFL)
         task.cancel()
 
     for number in _SIGNALS:
-        loop.add_signal_handler(number, stop)
+        loop.add_signal_handler(number, stop, number)
     try:
         await task
     except asyncio.CancelledError:

@@ -9,13 +9,16 @@ from typing import Any
 import click
 import structlog
 
+import aliquot
 from aliquot import logs
 from aliquot.cli.configured import Configured, given, keys
 from aliquot.cli.options import SETTINGS, option
 from aliquot.cli.running import run_until_stopped
 from aliquot.config import Configuration, File, Given, Live, Map, Nothing, meaning, showing
+from aliquot.config.checking import doubts
 from aliquot.control import ControlPlane, Mode
 from aliquot.control.decisions import DecisionLog
+from aliquot.control.log_file import require_writable
 from aliquot.doors import health, metrics
 from aliquot.doors.asgi import Routes
 from aliquot.doors.forwarding import Forwarder
@@ -77,10 +80,19 @@ async def _start(ctx: click.Context, config: str | None, config_map: str | None,
         else:
             live = await Live.start(File(config) if config else Nothing(), said)
         if check_only:
+            _check(live.tree)
             click.echo(showing.effective(live.effective))
             return
         kubernetes = live.tree.kubernetes
         await _serve(live, reaching if config_map else await client(kubernetes.kubeconfig, kubernetes.context))
+
+
+def _check(tree: Configuration) -> None:
+    """What a start would find, and what it would only say. Raises BadConfig."""
+    if tree.decision_log.file:
+        require_writable(Path(tree.decision_log.file))
+    for doubt in doubts(tree):
+        click.echo(f"aliquot: warning: {doubt}", err=True)
 
 
 def _given_access(said: Mapping[str, Given]) -> tuple[str, str]:
@@ -93,6 +105,8 @@ async def _serve(live: Live, client: Client) -> None:
     """Told to stop, it goes back the way it came: no more calls, those in flight to their end, the Lease given back."""
     tree = live.tree
     logs.configure(tree.log.level)
+    _log.info("starting", version=aliquot.__version__, mode=tree.mode)
+    _tell_doubts(tree)
     dialects = meaning.dialects(tree)
     plane = ControlPlane(client, dialects=dialects, settings=meaning.control_settings(tree))
 
@@ -100,6 +114,7 @@ async def _serve(live: Live, client: Client) -> None:
         meaning.set_policies(dialects, changed)
         logs.configure(changed.log.level)
         plane.change(meaning.control_settings(changed))
+        _tell_doubts(changed)
 
     live.on_change(apply)
     with _decision_log(tree, plane):
@@ -114,6 +129,11 @@ async def _serve(live: Live, client: Client) -> None:
             async with asyncio.TaskGroup() as living:
                 for listener in listeners.values():
                     living.create_task(listener.lives())
+
+
+def _tell_doubts(tree: Configuration) -> None:
+    for doubt in doubts(tree):
+        _log.warning("the configuration may not be what was meant", why=doubt)
 
 
 def _decision_log(tree: Configuration, plane: ControlPlane) -> AbstractContextManager[object]:

@@ -85,6 +85,8 @@ def _parse(text: str, origin: str) -> Any:
         return yaml.load(text, _Loader)
     except yaml.YAMLError as error:
         raise BadConfig(f"{origin} cannot be read as YAML: {why(error)}") from error
+    except (ValueError, RecursionError) as error:  # a date that is none, a number that is none, brackets without end
+        raise BadConfig(f"{origin} cannot be read as YAML: {error}") from error
 
 
 def _leaves(tree: Any, origin: str, problems: list[str], path: str = "") -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import NoReturn, TypeVar
 import structlog
 
 from aliquot import metrics
-from aliquot.clock import Clock
+from aliquot.clock import Clock, after
 from aliquot.control.books import Books
 from aliquot.control.drift import FORGED, Drift, Sight, drift_of, said
 from aliquot.control.staleness import Staleness
@@ -67,7 +67,7 @@ class Audit:
     async def run(self, seconds: Callable[[], float]) -> NoReturn:
         """Look again and again, after so many seconds, which may change meanwhile."""
         while True:
-            await self._clock.sleep(seconds())
+            await after(seconds, self._clock)
             try:
                 await self.look()
             except KubeError as error:

@@ -1,5 +1,7 @@
 """The books: what the cluster shows and what is claimed in it, and every question about that."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from math import inf
 
 import structlog
@@ -164,6 +166,17 @@ class Books:
             assert reason is not None, "a node without a placement has a reason"
             raise NoRoom(demand.dialect.words(reason))
         return placement
+
+    @contextmanager
+    def without(self, pod: Pod) -> Iterator[None]:
+        """While it lasts, questions are answered as if this pod were not there. Nothing of that is recorded, and nothing
+        else may happen meanwhile."""
+        recorder, self.recorder = self.recorder, None
+        try:
+            with self.tally.without(pod.metadata.uid):
+                yield
+        finally:
+            self.recorder = recorder
 
     def explain(self, demand: Demand) -> Explanation:
         """Why a demand fits or does not, on every node, and what would make it fit."""

@@ -5,7 +5,7 @@ from typing import NoReturn
 
 import structlog
 
-from aliquot.clock import Clock
+from aliquot.clock import Clock, after
 from aliquot.control.books import Books
 from aliquot.control.leadership import Leadership
 from aliquot.dialects import Dialect
@@ -30,7 +30,7 @@ class Labeller:
 
     async def run(self, seconds: Callable[[], float]) -> NoReturn:
         while True:
-            await self._clock.sleep(seconds())
+            await after(seconds, self._clock)
             await self.look()
 
     async def look(self) -> None:

@@ -33,8 +33,6 @@ from aliquot.model.records import INVENTORY, PLACEMENT
 _log = structlog.get_logger()
 _EACH_SECONDS = 1.0
 _AT_ONCE = 8
-_LONGEST_MESSAGE = 1000
-"""An event takes 1,024 letters."""
 
 
 class LatePlacer:
@@ -193,6 +191,7 @@ class LatePlacer:
             self._books.see_pod(placed)
         metrics.LATE.labels("placed").inc()
         _log.info("placed late", pod=pod.key, node=node, cards=sorted({part.uuid for part in placement.slices()}))
+        await self._teller.is_placed_late(pod, placement)
 
     async def _has_no_room(self, pod: Pod) -> None:
         now, node, demand = self._clock.monotonic(), pod.spec.node_name, self._books.demand_of(pod)
@@ -203,7 +202,7 @@ class LatePlacer:
         why = "; ".join(line.strip() for line in lines)
         metrics.LATE.labels("no_room").inc()
         _log.warning("a bound pod has no room and fails", pod=pod.key, node=node, why=why)
-        await self._teller.has_no_room(pod, f"asked {needs_text(demand.request)}: {why}"[:_LONGEST_MESSAGE])
+        await self._teller.has_no_room(pod, f"asked {needs_text(demand.request)}: {why}")
 
     # -- what was left open
 

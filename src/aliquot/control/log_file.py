@@ -11,7 +11,9 @@ import msgspec
 from aliquot.control.log_format import Line, is_beginning
 from aliquot.errors import BadConfig
 
+_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 _ONLY_OURS = 0o600
+"""What is on everybody's pods is nobody else's business."""
 _BLOCK = 65536
 
 
@@ -51,7 +53,7 @@ class LogFile:
         goes_on, self._is_first = self._is_first and self._has_room(), False
         if not goes_on and self._path.exists() and self._path.stat().st_size:
             self._path.replace(f"{self._path}.1")
-        self._open = open(self._path, "ab", opener=_private)
+        self._open = os.fdopen(os.open(self._path, _APPEND, _ONLY_OURS), "ab")
         self._size = before = self._open.tell()
         for line in lines:
             self.write(line)
@@ -83,11 +85,6 @@ class LogFile:
                 return False
             file.truncate(_end_of_lines(file))
         return True
-
-
-def _private(path: str, flags: int) -> int:
-    """Names, labels and annotations of everybody's pods are nobody else's business."""
-    return os.open(path, flags, _ONLY_OURS)
 
 
 def _end_of_lines(file: BinaryIO) -> int:

@@ -1,6 +1,7 @@
 """Ledger, Fleet and what quotas count: three counts of the same things, changed together and nowhere else."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from math import inf
 
 import structlog
@@ -82,6 +83,18 @@ class Tally:
         """On one node or on all."""
         for name in self.ledger.release(uid, node):
             self._uncount(uid, name)
+
+    @contextmanager
+    def without(self, uid: str) -> Iterator[None]:
+        """While it lasts, what a pod holds counts as free."""
+        held = [entry for node in self.ledger.nodes_of(uid) if (entry := self.ledger.entry(uid, node)) is not None]
+        self.release(uid)
+        try:
+            yield
+        finally:
+            self.ledger.restore(held)
+            for entry in held:
+                self._entered(entry)
 
     def expire(self, now: float) -> list[Entry]:
         late = self.ledger.expire(now)

@@ -5,12 +5,15 @@ import structlog
 from aliquot.clock import Clock
 from aliquot.kube import PODS, Client, KubeError
 from aliquot.kube.events import Events
-from aliquot.model import Pod
+from aliquot.model import Placement, Pod
 
 _log = structlog.get_logger()
 _COMPONENT = "aliquot"
+_LONGEST_MESSAGE = 1000
+"""An event takes 1,024 letters."""
 
-
+PLACED_LATE = "PlacedLate"
+"""The reason in the event of a pod that got its cards after it was bound."""
 NO_ROOM = "AliquotNoRoom"
 """The reason in an event and in the status of a pod that was bound where it does not fit."""
 
@@ -39,10 +42,15 @@ class Teller:
     async def is_bound(self, pod: Pod, node: str) -> None:
         await self._event(pod, "Normal", "Scheduled", f"Successfully assigned {pod.key} to {node}")
 
+    async def is_placed_late(self, pod: Pod, placement: Placement) -> None:
+        cards = ", ".join(sorted({part.uuid for part in placement.slices()}))
+        message = f"Another scheduler bound the pod to {placement.node}; it was placed on {cards} there"
+        await self._event(pod, "Normal", PLACED_LATE, message[:_LONGEST_MESSAGE])
+
     async def has_no_room(self, pod: Pod, why: str) -> None:
         """The pod was bound to a node where it does not fit, and fails: its controller makes another. Only if it is as
         we have seen it: whatever changed it may have placed it."""
-        meta = pod.metadata
+        meta, why = pod.metadata, why[:_LONGEST_MESSAGE]
         await self._event(pod, "Warning", NO_ROOM, why)
         body = {"status": {"phase": "Failed", "reason": NO_ROOM, "message": why}}
         try:

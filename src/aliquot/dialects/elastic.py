@@ -317,7 +317,11 @@ class Elastic(Dialect):
 
     def sample_pod(self) -> Mapping[str, Any]:
         labels = {"app": "gpu-test"}
-        return sample("cuda-gpu-test", {self.resource: "20"}, container="cuda", labels=labels, seconds=100_000)
+        pod = sample("cuda-gpu-test", {self.resource: "20"}, container="cuda", labels=labels, seconds=100_000)
+        (container,) = pod["spec"]["containers"]
+        del container["imagePullPolicy"]
+        container["image"] = "nvidia/cuda:10.0-base"
+        return pod
 
     def sample_workload(self) -> Mapping[str, Any]:
         return deployment_of(self.sample_pod())

@@ -25,6 +25,7 @@ PINNED_LIMIT = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 SLOTS = 10
 """Into how many parts the original cuts a card."""
 _MIB = 2**20
+_NBODY = ["nbody", "-benchmark", "-numdevices=1", "-numbodies=1982000"]
 
 
 class Keti(Dialect):
@@ -126,6 +127,8 @@ class Keti(Dialect):
         size = {"cpu": "250m", "memory": "6400Mi"}
         pod = sample("nbody-benchmark-mps-test", {self.mpsgpu: 1, **size}, container="nbody1", namespace="userpod")
         (container,) = pod["spec"]["containers"]
+        del container["command"], container["imagePullPolicy"]
+        container |= {"image": "seedjeffwan/nbody:cuda-10.1", "args": _NBODY}
         container["resources"]["requests"] = size
         container["volumeMounts"] = [{"name": "nvidia-mps", "mountPath": "/tmp/nvidia-mps"}]
         volumes = [{"name": "nvidia-mps", "hostPath": {"path": "/tmp/nvidia-mps"}}]

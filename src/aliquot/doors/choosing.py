@@ -37,35 +37,45 @@ class Chooser:
         self._plane = plane
 
     def choose(self, pod: Pod) -> Choice:
-        usable = [node for node in self._plane.nodes.all() if _is_usable(node, pod)]
+        barred = {node.key: _bar(node, pod) for node in self._plane.nodes.all()}
+        usable = [node for node in self._plane.nodes.all() if not barred[node.key]]
+        others = [why for why in barred.values() if why]
         try:
             demand = self._plane.books.demand_of(pod)
         except BadDemand as error:
             return Choice(None, str(error))
         if demand is None:
-            return Choice(min((node.key for node in usable), default=None), "no node is ready")
+            return Choice(min((node.key for node in usable), default=None), "" if usable else _count(others))
         # after a Binding without an answer the same node is asked again: any other would hold a second part
         if tried := self._plane.books.ledger.nodes_of(pod.metadata.uid) & {node.key for node in usable}:
             return Choice(min(tried))
         judgement = self._plane.books.judge(demand)
         best = judgement.best(node.key for node in usable if self._offers(node, pod, demand.dialect))
-        why = "" if best else _count([_refusal(node, pod, demand.dialect, judgement) for node in usable])
+        refused = (_refusal(node, pod, demand.dialect, judgement) for node in usable)
+        why = "" if best else _count([*refused, *others])
         return Choice(best, why, judgement)
 
     def _offers(self, node: Node, pod: Pod, dialect: Dialect) -> bool:
         """Whether kubelet has the ids left: it fails a pod for good that asks for more, and starts one without its
         devices, saying nothing, while no plug-in has registered their resource."""
         asked = _asked_ids(pod, dialect)
-        return bool(asked) and all(self._ids_left(node, name) >= count for name, count in asked.items())
+        return bool(asked) and all(self._ids_left(node, name, pod) >= count for name, count in asked.items())
 
-    def _ids_left(self, node: Node, resource: str) -> int:
+    def _ids_left(self, node: Node, resource: str, pod: Pod) -> int:
+        """For this pod; its own count, where it is bound already, as left."""
         offered = whole(str((node.status.allocatable or {}).get(resource, 0)))
-        return offered - sum(_ids(other, resource) for other in self._plane.pods_on(node.key) if not other.ended)
+        others = (other for other in self._plane.pods_on(node.key) if other.metadata.uid != pod.metadata.uid)
+        return offered - sum(_ids(other, resource) for other in others if not other.ended)
 
 
-def _is_usable(node: Node, pod: Pod) -> bool:
+def _bar(node: Node, pod: Pod) -> str:
+    """Why a node is closed to a pod, whatever its cards; empty if it is not."""
     wanted = (pod.spec.node_selector or {}).items()
-    return node.ready and not node.spec.unschedulable and wanted <= node.metadata.labels.items()
+    if not wanted <= node.metadata.labels.items():
+        return "the node has not the labels that the pod selects"
+    if node.spec.unschedulable:
+        return "the node is cordoned"
+    return "" if node.ready else "the node is not ready"
 
 
 def _ids(pod: Pod, resource: str) -> int:
@@ -93,4 +103,4 @@ def _refusal(node: Node, pod: Pod, dialect: Dialect, judgement: Judgement) -> st
 def _count(refusals: list[str]) -> str:
     """As kube-scheduler words it."""
     counted = ", ".join(f"{refusals.count(text)} {text}" for text in sorted(set(refusals)))
-    return f"0/{len(refusals)} nodes are available: {counted or 'no node is ready'}"
+    return f"0/{len(refusals)} nodes are available: {counted or 'there is no node'}"

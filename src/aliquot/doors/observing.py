@@ -1,6 +1,7 @@
 """Observe mode: says where waiting GPU pods would have been placed. Writes nothing to the cluster."""
 
 import asyncio
+from collections.abc import Iterable
 
 import structlog
 
@@ -17,12 +18,15 @@ _QUIET_SECONDS = 60.0
 
 
 class Observer:
-    """Each verdict is told once, and again when it changes."""
+    """Each verdict is told once, and again when it changes. A pod that somebody bound before we had a look at it is
+    judged as if it were not there yet."""
 
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
         self._chooser = Chooser(plane)
         self._told: dict[str, str] = {}
+        self._accounted_for: set[str] | None = None
+        """Pods that were told of, or bound before we began."""
         self._changed = asyncio.Event()
 
     async def run(self) -> None:
@@ -38,8 +42,17 @@ class Observer:
             unsubscribe()
 
     def look(self) -> None:
-        """One pass over the pods that wait."""
-        pods = filter(is_waiting, self._plane.pods.all())
+        """One pass over the pods that wait, and those that were bound since the last one."""
+        pods = self._plane.pods.all()
+        bound = {pod.metadata.uid: pod for pod in pods if pod.spec.node_name}
+        known = self._accounted_for if self._accounted_for is not None else bound.keys()
+        for uid in bound.keys() - known:
+            if self._asks_for_gpu(bound[uid]):
+                self._tell_afterwards(bound[uid])
+        self._look_at_waiting(filter(is_waiting, pods))
+        self._accounted_for = bound.keys() | self._told.keys()
+
+    def _look_at_waiting(self, pods: Iterable[Pod]) -> None:
         waiting = {pod.metadata.uid: pod for pod in pods if self._asks_for_gpu(pod)}
         self._told = {uid: told for uid, told in self._told.items() if uid in waiting}
         for uid, pod in waiting.items():
@@ -48,6 +61,16 @@ class Observer:
             if self._told.get(uid) != verdict:
                 self._told[uid] = verdict
                 _tell(pod, choice)
+
+    def _tell_afterwards(self, pod: Pod) -> None:
+        with self._plane.books.without(pod):
+            choice = self._chooser.choose(pod)
+            cards = choice.cards()
+        theirs = pod.spec.node_name
+        if choice.node is None:
+            _log.info("would have waited", pod=pod.key, bound_to=theirs, why=choice.why)
+        else:
+            _log.info("would have placed", pod=pod.key, bound_to=theirs, node=choice.node, cards=cards)
 
     def _asks_for_gpu(self, pod: Pod) -> bool:
         try:

@@ -149,7 +149,7 @@ class Client:
         selector: Mapping[str, str] | None = None,
         opened: Callable[[], None] = lambda: None,
     ) -> AsyncIterator[Change[Kind]]:
-        """Changes since a resourceVersion, until the server ends the stream; `opened` is called when it has taken it on.
+        """Changes since a resourceVersion, until the server ends the stream; `opened` is called when it has begun one.
         Raises Gone when that is too old."""
         query = {
             **(selector or {}),

@@ -53,7 +53,14 @@ async def test_the_flags_and_variables_of_mappings_are_pairs() -> None:
         ),
         pytest.param("", ("--gpu-policy", "spread"), "--gpu-policy spread: write DIALECT=POLICY", id="no pair"),
         pytest.param("", ("--lease-name", "A B"), "lease.name (--lease-name): 'A B' is not a name", id="a bad flag"),
-        pytest.param("", ("--config", "/gone"), "/gone cannot be read", id="no file"),
+        pytest.param("", ("--config", "/gone"), "/gone cannot be read: no such file", id="no file"),
+        pytest.param("listen: {address: a b}", (), "'a b' is not an IP address or a host name", id="no address"),
+        pytest.param(
+            "decisionLog: {file: /gone/decisions}",
+            (),
+            "decisionLog.file: /gone/decisions cannot be written: there is no folder /gone",
+            id="a decision log without a folder",
+        ),
         pytest.param("", ("--config-map", "a/b"), "--config and --config-map are two places", id="two sources"),
     ],
 )
@@ -67,6 +74,16 @@ async def test_a_configuration_that_cannot_be_used_ends_with_1_and_one_line(
     (line,) = ended.err.splitlines()
     assert line.startswith("aliquot: ")
     assert error.format(path=path) in line
+
+
+async def test_a_commit_that_outlasts_kube_scheduler_is_warned_of(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("commit: {budget: 8, look: 5}")
+    ended = await check("--config", str(path))
+    assert ended.code == 0
+    assert yaml.safe_load(ended.out)["commit"]["budget"] == 8.0
+    (line,) = ended.err.splitlines()
+    assert line.startswith("aliquot: warning: commit.budget and commit.look are together 13 s")
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ async def test_an_observer_tells_where_pods_would_go_and_never_writes(tmp_path: 
     scripted.registry.create(resources.PODS, "default", pod_manifest("large", 99))
     log = tmp_path / "decisions"
     async with a_server(scripted, tmp_path, "--mode", "observe", "--decision-log-file", str(log)) as server:
+        await server.process.says('"mode": "observe"')
         await is_ready(server)
         await server.process.says('"pod": "default/large", "why": "0/1 nodes are available')
         await server.process.says('"pod": "default/fits", "node": "n1"')

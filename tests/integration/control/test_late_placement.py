@@ -58,6 +58,17 @@ async def test_a_bound_pod_without_a_placement_gets_it_in_one_patch(room: Room) 
     assert room.entries()[pod.metadata.uid].state is State.BOUND
 
 
+async def test_an_event_says_that_a_pod_was_placed_late(room: Room) -> None:
+    cards = await room.add_node()
+    pod = await bound(room)
+    await placer_of(room).look()
+    (event,) = [seen.body for seen in room.api.writes() if seen.path.endswith("/events")]
+    assert (event["type"], event["reason"]) == ("Normal", "PlacedLate")
+    assert event["involvedObject"]["uid"] == pod.metadata.uid
+    assert "n1" in event["message"]
+    assert cards.gpus[0].uuid in event["message"]
+
+
 async def test_a_pod_is_placed_once(room: Room) -> None:
     await room.add_node()
     await bound(room)

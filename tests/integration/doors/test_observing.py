@@ -3,6 +3,7 @@
 import pytest
 import structlog
 
+from aliquot.dialects.gpushare import IDX
 from aliquot.doors.observing import Observer
 from tests.factories import container_manifest, make_cards
 from tests.integration.room import Room
@@ -30,6 +31,47 @@ async def test_a_verdict_is_told_once_and_again_when_it_changes(room: Room) -> N
     await room.add_node(make_cards("n2", mib=(15360,)))
     assert told(observer) == ["default/p: n2"]
     await room.delete_pod(pod)
+    assert told(observer) == []
+
+
+async def test_a_pod_that_others_bound_between_two_looks_is_judged_as_if_it_were_not_there(room: Room) -> None:
+    observer = Observer(room.plane)
+    await room.add_node(make_cards("n1", mib=(15360,)))
+    await room.add_node(make_cards("n2", mib=(15360,)))
+    await room.add_pod("early", 5, node="n1", metadata={"annotations": {IDX: "0"}})
+    assert told(observer) == []
+    pod = await room.add_pod("p", 15, node="n2", metadata={"annotations": {IDX: "0"}})
+    before = room.plane.books.snapshot()
+    with structlog.testing.capture_logs() as lines:
+        observer.look()
+        observer.look()
+    (line,) = lines
+    assert line["event"] == "would have placed"
+    assert (line["pod"], line["bound_to"], line["node"]) == (pod.key, "n2", "n2"), "n1 has no room for it"
+    assert line["cards"]
+    assert room.plane.books.snapshot() == before
+    assert all(not room.plane.books.tally.wrong_counts(node) for node in ("n1", "n2"))
+
+
+async def test_a_pod_that_others_bound_where_we_see_no_room_is_told_with_the_reason(room: Room) -> None:
+    observer = Observer(room.plane)
+    await room.add_node(make_cards("n1", mib=(15360,)))
+    observer.look()
+    await room.add_pod("p", 99, node="n1")
+    with structlog.testing.capture_logs() as lines:
+        observer.look()
+    (line,) = lines
+    assert (line["event"], line["bound_to"]) == ("would have waited", "n1")
+    assert line["why"].startswith("0/1 nodes are available: 1 ")
+
+
+async def test_a_pod_that_was_told_of_while_it_waited_is_not_told_of_again_when_it_is_bound(room: Room) -> None:
+    observer = Observer(room.plane)
+    await room.add_node(make_cards("n1", mib=(15360,)))
+    pod = await room.add_pod("p", 10)
+    assert told(observer) == ["default/p: n1"]
+    await room.commit(pod, "n1")
+    await room.in_step()
     assert told(observer) == []
 
 

@@ -69,8 +69,8 @@ async def test_the_reason_is_written_once_while_it_stays_the_same(room: Room, sc
 @pytest.mark.parametrize(
     ("node", "why"),
     [
-        pytest.param({"ready": False}, "no node is ready", id="a node that is not ready"),
-        pytest.param({"spec": {"unschedulable": True}}, "no node is ready", id="a cordoned node"),
+        pytest.param({"ready": False}, "the node is not ready", id="a node that is not ready"),
+        pytest.param({"spec": {"unschedulable": True}}, "the node is cordoned", id="a cordoned node"),
         pytest.param(
             {"capacity": {GPU_MEM: "0"}},
             "1 kubelet has too few of aliyun.com/gpu-mem left to offer",
@@ -95,7 +95,7 @@ async def test_the_pod_s_events_tell_what_became_of_it(room: Room, scheduler: Sc
     await scheduler.place_pending()
     events = [seen.body for seen in room.api.writes() if seen.path.endswith("/events")]
     assert [(event["type"], event["reason"], event["message"]) for event in events] == [
-        ("Warning", "FailedScheduling", "0/0 nodes are available: no node is ready"),
+        ("Warning", "FailedScheduling", "0/0 nodes are available: there is no node"),
         ("Normal", "Scheduled", "Successfully assigned default/p to n1"),
     ]
     assert {event["involvedObject"]["name"] for event in events} == {"p"}
@@ -132,7 +132,7 @@ async def test_a_waiting_pod_is_placed_when_room_appears(running: Room) -> None:
 
 async def test_a_waiting_pod_is_placed_when_a_node_comes(running: Room) -> None:
     pod = await running.add_pod()
-    await until(lambda: why_waiting(running, pod) == "0/0 nodes are available: no node is ready")
+    await until(lambda: why_waiting(running, pod) == "0/0 nodes are available: there is no node")
     await running.add_node()
     await until(lambda: node_of(running, pod) == "n1")
 

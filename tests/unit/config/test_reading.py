@@ -98,6 +98,9 @@ def test_what_is_shown_names_the_origin_beside_each_value() -> None:
             "log: {level: info}\nlog: {}", "f.yaml cannot be read as YAML: line 2: log is said twice", id="a key twice"
         ),
         pytest.param("log: [", "f.yaml cannot be read as YAML: line 1: ", id="no YAML"),
+        pytest.param("mode: 2026-02-30", "f.yaml cannot be read as YAML: day is out of range", id="a day that is none"),
+        pytest.param("mode: !!int x", "f.yaml cannot be read as YAML: invalid literal", id="a number that is none"),
+        pytest.param("[" * 3000, "f.yaml cannot be read as YAML: ", id="brackets without end"),
         pytest.param("? [a]\n: 1", "f.yaml cannot be read as YAML: line 1: ", id="an odd key"),
     ],
 )
