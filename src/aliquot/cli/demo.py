@@ -100,13 +100,13 @@ async def _demo(choices: _Choices) -> None:
         async with World(Path(folder), machines, api_port=choices.api_port, patience=choices.seconds) as world:
             showing.welcome(world, stays=choices.stays)
             await samples.create(world.client, world.samples)
-            await _until_samples_run(world, choices.seconds)
+            await until_samples_run(world, choices.seconds)
             showing.table(world)
             if choices.stays:
                 await _stay(world, choices)
 
 
-async def _until_samples_run(world: World, seconds: float) -> None:
+async def until_samples_run(world: World, seconds: float) -> None:
     try:
         samples_run = world.until(lambda: samples.all_run(world.samples, world.plane.pods.all()))
         await asyncio.wait_for(samples_run, seconds)

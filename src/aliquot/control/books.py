@@ -169,7 +169,7 @@ class Books:
 
     @contextmanager
     def without(self, pod: Pod) -> Iterator[None]:
-        """While it lasts, questions are answered as if this pod were not there. Nothing of that is recorded, and nothing
+        """While it lasts, questions are answered as if this pod were not there. Nothing of that is recorded, so nothing
         else may happen meanwhile."""
         recorder, self.recorder = self.recorder, None
         try:

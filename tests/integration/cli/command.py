@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.fakes import SECONDS, until
 
-ALIQUOT = (sys.executable, "-c", "from aliquot.cli import main; main(prog_name='aliquot')")
+ALIQUOT = (sys.executable, "-m", "aliquot")
 LONGEST = 6 * SECONDS
 """A process starts slowly on a busy machine."""
 

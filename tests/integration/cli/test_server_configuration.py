@@ -44,7 +44,7 @@ async def test_the_flags_and_variables_of_mappings_are_pairs() -> None:
     ("text", "flags", "error"),
     [
         pytest.param("log: {level: loud}", (), "log.level ({path}): 'loud' is not one of debug", id="a bad value"),
-        pytest.param("door: {}", (), "door: there is no such key; the top has mode, log", id="an unknown key"),
+        pytest.param("door: {}", (), "door ({path}): there is no such key; the top has mode, log", id="an unknown key"),
         pytest.param(
             "",
             ("--gpushare-port", "9400", "--native-port", "9400"),

@@ -59,6 +59,7 @@ async def test_a_call_in_flight_is_answered_and_then_the_lease_given_back(busy: 
     assert await busy.call == {"Error": ""}
     ended = (await busy.server.process.end()).clean()
     assert ended.code == 0, ended
+    assert '"signal": "SIGTERM", "event": "stopping"' in ended.out
     lease = scripted.registry.get(resources.LEASES, NAMESPACE, "aliquot-server").obj
     assert not lease["spec"].get("holderIdentity"), "another server need not wait for it to run out"
 

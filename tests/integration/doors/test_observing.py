@@ -25,7 +25,7 @@ async def test_a_verdict_is_told_once_and_again_when_it_changes(room: Room) -> N
     holder = await room.add_pod("holder", 10)
     await room.commit(holder, "n1")
     await room.in_step()
-    (waits,) = told(observer)
+    (waits,) = (line for line in told(observer) if "holder" not in line)
     assert waits.startswith("default/p: 0/1 nodes are available: 1 ")
     assert told(observer) == []
     await room.add_node(make_cards("n2", mib=(15360,)))

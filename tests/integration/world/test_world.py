@@ -7,6 +7,8 @@ from typing import Any
 import aiohttp
 import pytest
 
+from aliquot.cli import samples
+from aliquot.cli.demo import SamplesDoNotRun, until_samples_run
 from aliquot.cli.hardware import Machine
 from aliquot.cli.world import World
 from aliquot.dialects import standard_dialects
@@ -134,3 +136,12 @@ async def test_a_user_cannot_forge_a_placement(world: World) -> None:
     with pytest.raises(ApiError, match=f"may not write {PLACEMENT}"):
         await world.client.patch(PODS, SAMPLE["metadata"]["name"], forged, namespace="default")
     assert world.plane.notes() == ["leads in term 1"]
+
+
+async def test_samples_that_do_not_run_in_time_are_an_error_that_says_why(world: World) -> None:
+    await run(world, *(pod_manifest(f"full-{units}-{number}", units) for number, units in enumerate((15, 15, 22))))
+    await samples.create(world.client, world.samples)
+    name = SAMPLE["metadata"]["name"]
+    await until(lambda: "nodes are available" in str(shown(world, name)["status"]), "it waits")
+    with pytest.raises(SamplesDoNotRun, match="not every sample pod runs after 0.1 s: .*0/2 nodes are available"):
+        await until_samples_run(world, 0.1)
