@@ -99,7 +99,9 @@ def current_term(rig: Rig) -> int:
 def takeover(rig: Rig, scheduler: Scheduler, moment: float, term: int) -> float:
     """Seconds from a moment to the first Binding that was accepted in a later term."""
     listed = json.loads(rig.kubectl("get", "pods", "--output=json"))["items"]
-    return scheduler.accepted_in(epochs(listed), term) - moment
+    first = scheduler.accepted_in(epochs(listed), term)
+    assert first is not None, "a later term has bound pods"
+    return first - moment
 
 
 async def test_a_leader_is_killed(

@@ -16,7 +16,7 @@ from aliquot.control.policies import ACTIONS, manifests
 from aliquot.dialects import standard_dialects
 from aliquot.embedded import EmbeddedCluster
 from aliquot.kube.access import from_kubeconfig
-from aliquot.model.admission import EPOCH_MAP, PARAMETERS, STALE_EPOCH
+from aliquot.model.admission import EPOCH_MAP, PARAMETERS, STALE_EPOCH, WRITERS_MAP
 from aliquot.model.records import EPOCH
 from tests.integration.policies.attempt import binding, config_map, judge, parameters
 from tests.integration.policies.caller import MERGE, Caller
@@ -254,3 +254,18 @@ async def test_kubectl_installs_and_removes_them_on_the_embedded_cluster(rig: Ri
         assert len(gone) == 6
         assert all(line.endswith("deleted") for line in gone)
         assert "deleted" in await kubectl("admin", "delete", "cm", EPOCH_MAP, "--namespace=aliquot-system")
+
+
+async def test_a_namespace_stays_with_what_the_policies_read(guarded: Rig, caller: Caller) -> None:
+    """The last of these tests: when the policies are gone, the namespace goes."""
+
+    def refused() -> bool:
+        shown = json.loads(guarded.kubectl("get", "namespace", HOME, "--output=json"))
+        conditions = shown["status"].get("conditions", ())
+        return any("delete the policies and their bindings first" in held["message"] for held in conditions)
+
+    (await caller.send("DELETE", f"/api/v1/namespaces/{HOME}")).expect(200)
+    wait_for("the namespace controller to be refused", refused, seconds=60)
+    left = guarded.kubectl("get", "configmaps", f"--namespace={HOME}", "--output=name").split()
+    assert {f"configmap/{name}" for name in (EPOCH_MAP, WRITERS_MAP)} <= set(left)
+    assert probe(guarded, "0") == "stale"

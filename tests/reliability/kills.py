@@ -77,7 +77,9 @@ async def _round(
     outcome.pods += _EACH_ROUND
     if unbound:
         outcome.kills += 1
-        outcome.gaps.append(scheduler.accepted_in(_epochs(cluster), term) - killed)
+        first = scheduler.accepted_in(_epochs(cluster), term)
+        if first is not None:  # otherwise everything was on its way, and the dead leader's
+            outcome.gaps.append(first - killed)
 
 
 def _unbound(cluster: EmbeddedCluster) -> int:

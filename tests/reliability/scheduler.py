@@ -62,9 +62,10 @@ class Scheduler:
         """How many pods the API server shows on a node."""
         return len(self._bound)
 
-    def accepted_in(self, epochs: Mapping[str, int], later_than: int) -> float:
-        """The first moment at which a Binding of a later term was accepted; pods are known by their epochs."""
-        return min(moment for name, moment in self.accepted.items() if epochs.get(name, 0) > later_than)
+    def accepted_in(self, epochs: Mapping[str, int], later_than: int) -> float | None:
+        """The first moment at which a Binding of a later term was accepted, if one was; pods are known by their epochs."""
+        later = (moment for name, moment in self.accepted.items() if epochs.get(name, 0) > later_than)
+        return min(later, default=None)
 
     async def until_bound(self, count: int, seconds: float) -> None:
         """Raises TimeoutError."""
