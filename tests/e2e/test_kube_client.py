@@ -42,7 +42,7 @@ async def test_an_account_s_token_and_the_rights_that_it_lacks(rig: Rig) -> None
         pass
 
     async with Client(from_kubeconfig(kubeconfig)) as client:
-        await client.reach(timeout=5)
+        await client.reach()
         informer: Informer[Node] = Informer(client, NODES, ignore, clock=SystemClock())
         running = asyncio.create_task(informer.run())
         await until(lambda: informer.trouble.startswith("cannot read nodes"))

@@ -98,7 +98,7 @@ def guarded(rig: Rig) -> Iterator[Rig]:
         yield rig
     finally:
         remove_policies(rig)
-        rig.kubectl("delete", "namespace", HOME, PODS, "--wait=false")
+        rig.kubectl("delete", "namespace", HOME, PODS, "--wait=false", "--ignore-not-found")
 
 
 @pytest.fixture
@@ -118,7 +118,8 @@ def test_the_server_finds_nothing_wrong_with_the_expressions(guarded: Rig) -> No
     """Its controller checks their types against every kind that they match, and says so when it has."""
 
     def checked() -> list[Any] | None:
-        found = json.loads(guarded.kubectl("get", "validatingadmissionpolicies", "--output=json"))["items"]
+        ours = ("--selector=app.kubernetes.io/part-of=aliquot", "--output=json")
+        found = json.loads(guarded.kubectl("get", "validatingadmissionpolicies", *ours))["items"]
         done = all(held["status"].get("observedGeneration") for held in found if "status" in held)
         return found if done and all("status" in held for held in found) else None
 

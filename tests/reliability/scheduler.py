@@ -63,7 +63,7 @@ class Scheduler:
         return len(self._bound)
 
     def accepted_in(self, epochs: Mapping[str, int], later_than: int) -> float | None:
-        """The first moment at which a Binding of a later term was accepted, if one was; pods are known by their epochs."""
+        """When a Binding of a later term was first accepted, if one was; `epochs` are those of the pods."""
         later = (moment for name, moment in self.accepted.items() if epochs.get(name, 0) > later_than)
         return min(later, default=None)
 

@@ -29,7 +29,7 @@ _FRAME_LINES = 4
 _LEFT_OUT = re.compile(r"^(NVIDIA|Tesla) |-SXM\d| HBM\d")
 """Of a model's name."""
 _GAP = 2
-_LAST_LINE = "Ctrl-C ends the demo and removes everything.  * served by the real agent, the others are simulated"
+_LAST_LINE = "Ctrl-C ends it  kubectl --kubeconfig {}  * the real agent, the others are simulated"
 _COLUMNS = {
     "node": "node",
     "serves": "serves",
@@ -71,7 +71,7 @@ def picture(world: World, width: int, height: int) -> Group:
     news = min(_MOST_NEWS, left - waiting_lines - 1)
     if news > 0:
         parts += [Text(), *_news(world, news)]
-    parts.append(_one_line(Text(_LAST_LINE, style="dim")))
+    parts.append(_one_line(Text(_LAST_LINE.format(world.kubeconfig), style="dim")))
     return Group(*parts)
 
 

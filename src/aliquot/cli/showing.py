@@ -27,6 +27,7 @@ def welcome(world: World, *, stays: bool) -> None:
         f"  {kubectl} logs binpack-1\n"
         f"  {kubectl} apply -f examples/gpushare-waits.yaml\n"
         f"  {kubectl} apply -f examples/demo-script.yaml\n"
+        f"  {kubectl} annotate pod binpack-1 --overwrite aliquot.io/placement={{}}   # refused: it would be forged\n"
         f"  {kubectl} delete pod binpack-1\n"
         f"  curl {inspect}\n"
     )

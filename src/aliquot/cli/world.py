@@ -103,7 +103,10 @@ class World:
 
     def _what_it_would_find(self, pod: Mapping[str, Any]) -> str:
         """`kubectl logs`: there is no process, but what one would find in its container is known."""
-        lines = ["This container is simulated. A real one would find in it:"]
+        lines = [
+            "This container is simulated. A real one would find in it:",
+            "(The number of a device node need not be the card's index, as on real machines: go by the UUID.)",
+        ]
         for node in self.nodes.values():
             for (uid, container), inside in node.kubelet.inside.items():
                 if uid == pod["metadata"]["uid"]:

@@ -51,7 +51,7 @@ def read(text: str, origin: str, given: Mapping[str, Given]) -> Effective:
     tree = tree_of(values)
     problems += clashes(tree, wrong)
     if problems:
-        raise BadConfig("; ".join(problems))
+        raise BadConfig("; ".join(dict.fromkeys(problems)))
     return Effective(tree, values, {path: one.origin for path, one in chosen.items()})
 
 

@@ -160,7 +160,9 @@ class Late(Section, frozen=True):
 class DecisionLog(Section, frozen=True):
     """Looking after the books"""
 
-    file: Annotated[str, Key("Where each decision is written, to be replayed.", default="nowhere")] = ""
+    file: Annotated[
+        str, Key("Where each decision is written, to be replayed (docs/decisions.md).", default="nowhere")
+    ] = ""
     mb: Annotated[
         int, Meta(ge=1, le=65536), Key("The size at which the decision log's file is changed for a new one.")
     ] = 64

@@ -209,6 +209,7 @@ async def test_nothing_is_removed_while_the_agent_cannot_know_which_pods_there_a
 ) -> None:
     async with running(folder, client, clock):
         arrived, release = asyncio.Event(), asyncio.Event()
+        scripted.script("GET", r"/pods\?.*watch=true", answer(410, reason="Expired", message="too old"))
         scripted.script("GET", r"/pods\?.*limit=", held(arrived, release))
         scripted.cut_watches("pods")
         await until(arrived.is_set, "the agent lists its pods again", passing=clock)

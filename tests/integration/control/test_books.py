@@ -373,3 +373,11 @@ def test_a_node_that_names_an_absurd_capacity_has_no_cards() -> None:
     capacity = {CORE: "100", BLOCKS: "9223372036854775807"}
     books.see_node(make_node("n1", capacity=capacity))
     assert books.cards("n1").gpus == ()
+
+
+def test_a_demand_fits_on_a_node_or_is_refused_in_the_words_of_its_dialect() -> None:
+    books = Books()
+    see(books, make_gpu(0))
+    assert books.fit(demand(books, "p", 4), "n1").node == "n1"
+    with pytest.raises(NoRoom, match="Insufficient GPU Memory in one device"):
+        books.fit(demand(books, "large", 99), "n1")

@@ -301,3 +301,15 @@ async def test_a_card_that_is_sold_beyond_its_size_is_reported_once_and_again_af
         await room.delete_pod(pods[name])
     assert room.used() == {0: 10}
     assert await reported("e") == ["GPU-n1-0"]
+
+
+async def test_who_no_longer_wants_to_know_of_changes_is_not_told(room: Room) -> None:
+    told: list[str] = []
+    ends = room.plane.on_change(lambda: told.append("ends"))
+    room.plane.on_change(lambda: told.append("stays"))
+    await room.add_node()
+    assert set(told) == {"ends", "stays"}
+    told.clear()
+    ends()
+    await room.add_pod("p", 3)
+    assert set(told) == {"stays"}

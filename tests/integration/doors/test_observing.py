@@ -1,8 +1,13 @@
 """Observe mode: where waiting pods would go is told once, and again when it changes."""
 
+from pathlib import Path
+
 import pytest
 import structlog
 
+from aliquot.control.decisions import DecisionLog
+from aliquot.control.happenings import Decided
+from aliquot.control.log_format import read
 from aliquot.dialects.gpushare import IDX
 from aliquot.doors.observing import Observer
 from tests.factories import container_manifest, make_cards
@@ -73,6 +78,15 @@ async def test_a_pod_that_was_told_of_while_it_waited_is_not_told_of_again_when_
     await room.commit(pod, "n1")
     await room.in_step()
     assert told(observer) == []
+
+
+async def test_a_look_is_one_decision_of_the_decision_log(room: Room, tmp_path: Path) -> None:
+    await room.add_node()
+    await room.add_pod("p", 3)
+    log = tmp_path / "decisions"
+    with DecisionLog(log, room.plane.books, clock=room.clock):
+        told(Observer(room.plane))
+    assert sum(isinstance(line.told, Decided) for _, line in read(log)) == 1
 
 
 async def test_the_cards_are_told_too(room: Room) -> None:

@@ -52,6 +52,13 @@ async def test_a_lenient_create_warns_and_drops(cluster: EmbeddedCluster, query:
     assert "imagee" not in stored["spec"]["containers"][0]
 
 
+async def test_a_create_that_is_refused_later_has_warned_before(cluster: EmbeddedCluster) -> None:
+    url = f"{cluster.url}/api/v1/namespaces/nowhere/pods"
+    async with aiohttp.ClientSession() as session, session.post(url, json=ODD_POD) as response:
+        assert response.status == 404
+        assert len(response.headers.getall("Warning", [])) == 2
+
+
 async def test_an_ignoring_create_drops_without_a_word(cluster: EmbeddedCluster) -> None:
     url = f"{cluster.url}{PODS}?fieldValidation=Ignore"
     async with aiohttp.ClientSession() as session, session.post(url, json=ODD_POD) as response:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import aiohttp
 import pytest
 from rich.console import Console
 
@@ -42,6 +43,7 @@ async def test_the_picture_shows_cards_and_pods_and_why_one_waits(world: World) 
     assert "gpu-1  gpushare*  0 T4         ██░░░░░░░░ 3/15   shared " in text
     assert "waits  too-large  0/8 nodes are available:" in text
     assert "7 run  1 wait" in text
+    assert f"kubectl --kubeconfig {world.kubeconfig}" in text.splitlines()[-1]
 
 
 async def test_the_picture_fits_terminals_of_any_size(world: World) -> None:
@@ -66,6 +68,16 @@ async def test_the_table_has_a_row_for_every_sample(world: World, capsys: pytest
         ["default/binpack-1", "gpushare", "gpu-1", "0:", "Tesla", "T4", "shared", "3072", "MiB", "real", "agent"]
     )
     assert all(by_dialect[name].endswith("simulated hand-over") for name in by_dialect.keys() - {"gpushare"})
+
+
+async def test_the_log_of_a_container_says_what_it_would_find_and_that_device_numbers_are_no_indexes(
+    world: World,
+) -> None:
+    url = f"{world.cluster.url}/api/v1/namespaces/default/pods/binpack-1/log"
+    async with aiohttp.ClientSession() as session, session.get(url) as response:
+        text = await response.text()
+    assert "[binpack-1] ALIYUN_COM_GPU_MEM_IDX=0\n" in text
+    assert "need not be the card's index" in text
 
 
 async def test_what_does_not_run_is_told_with_its_reason(world: World) -> None:

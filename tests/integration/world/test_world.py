@@ -143,5 +143,5 @@ async def test_samples_that_do_not_run_in_time_are_an_error_that_says_why(world:
     await samples.create(world.client, world.samples)
     name = SAMPLE["metadata"]["name"]
     await until(lambda: "nodes are available" in str(shown(world, name)["status"]), "it waits")
-    with pytest.raises(SamplesDoNotRun, match="not every sample pod runs after 0.1 s: .*0/2 nodes are available"):
+    with pytest.raises(SamplesDoNotRun, match=r"not every sample pod runs after 0.1 s: .*0/2 nodes are available"):
         await until_samples_run(world, 0.1)

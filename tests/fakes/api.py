@@ -1,101 +1,19 @@
-"""Fakes at the seams: time, the API server, the container runtime. Nothing inside is ever patched."""
+"""An API server behind the test's hand."""
 
 import asyncio
-import heapq
-import itertools
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 import msgspec
 from aiohttp import web
 
-from aliquot.agent import rpc
-from aliquot.agent.proto.runtime_pb2 import StatusRequest, StatusResponse
 from aliquot.embedded import EmbeddedCluster
 from aliquot.embedded.api.front import Front
 from aliquot.embedded.api.registry import Registry
 from aliquot.embedded.api.store import Store
-
-SECONDS = 10.0
-_IDLE_LOOKS = 3
-"""How long anything that must happen may take; reached only when a test fails."""
-
-
-async def until(
-    condition: Callable[[], object],
-    what: str = "",
-    *,
-    passing: "FakeClock | None" = None,
-    between_calls_of: "ScriptedApi | None" = None,
-) -> None:
-    """Return as soon as something that must happen has happened; seconds of `passing` go by meanwhile.
-
-    No time goes by while an API server works on a call: otherwise a busy machine looks like a silent server.
-    """
-    idle = 0
-    try:
-        async with asyncio.timeout(SECONDS):
-            while not condition():
-                await asyncio.sleep(0.002)
-                idle = 0 if between_calls_of is not None and between_calls_of.busy else idle + 1
-                if passing is not None and (between_calls_of is None or idle >= _IDLE_LOOKS):
-                    await passing.move(1)
-                    idle = 0
-    except TimeoutError:
-        raise AssertionError(f"never happened: {what or condition}") from None
-
-
-class FakeClock:
-    """Time that a test moves by hand; it stands still otherwise. Sleeps no longer than `skip` pass at once."""
-
-    def __init__(self, *, skip: float = 0.0) -> None:
-        self._now = 1000.0
-        self._skip = skip
-        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
-        self._order = itertools.count()
-        self.asked: list[float] = []
-        """Every length of sleep that was asked for."""
-
-    def monotonic(self) -> float:
-        return self._now
-
-    def wall_ns(self) -> int:
-        return 1_700_000_000_000_000_000 + int(self._now * 1e9)
-
-    async def sleep(self, seconds: float) -> None:
-        self.asked.append(seconds)
-        if seconds <= self._skip:
-            self._now += max(0.0, seconds)
-            await asyncio.sleep(0)
-            return
-        awake: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._sleepers, (self._now + seconds, next(self._order), awake))
-        await awake
-
-    @property
-    def sleeping(self) -> int:
-        return sum(not awake.done() for _, _, awake in self._sleepers)
-
-    async def move(self, seconds: float) -> None:
-        """Let time pass; whoever wakes up runs, and may sleep again, before it passes on."""
-        end = self._now + seconds
-        while self._sleepers and self._sleepers[0][0] <= end:
-            self._now, _, awake = heapq.heappop(self._sleepers)
-            if not awake.done():
-                awake.set_result(None)
-                await self._let_others_run()
-        self._now = end
-
-    async def _let_others_run(self) -> None:
-        for _ in range(5):
-            await asyncio.sleep(0)
-
-
-# -- an API server behind the test's hand
 
 Next = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Fault = Callable[[web.Request, Next], Awaitable[web.StreamResponse]]
@@ -285,25 +203,3 @@ class ScriptedApi:
             return await handler(request)
         finally:
             self._watches = [other for other in self._watches if other is not request]
-
-
-# -- a container runtime
-
-
-class FakeRuntime:
-    """A CRI endpoint that tells the given `info`."""
-
-    def __init__(self, socket: Path, info: dict[str, str]) -> None:
-        self._info = info
-        methods = {"Status": rpc.unary(self._status, StatusRequest)}
-        self._server = rpc.server("runtime.v1.RuntimeService", methods, socket)
-
-    async def __aenter__(self) -> Self:
-        await self._server.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._server.stop(grace=None)
-
-    async def _status(self, request: StatusRequest, _: object) -> StatusResponse:
-        return StatusResponse(info=self._info if request.verbose else {})
