@@ -12,12 +12,11 @@ import random
 import socket
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, NoReturn
 
 import structlog
 
-from aliquot.clock import Clock, SystemClock
+from aliquot.clock import Clock, SystemClock, rfc3339
 from aliquot.errors import BadConfig
 from aliquot.kube.client import Client
 from aliquot.kube.errors import AlreadyExists, Conflict, KubeError, NoAnswer, NotFound
@@ -223,4 +222,4 @@ class Elector:
         return self._terms.retry * random.uniform(1.0, _JITTER)
 
     def _now(self) -> str:
-        return datetime.fromtimestamp(self._clock.wall_ns() / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return rfc3339(self._clock.wall_ns(), fraction=True)
