@@ -27,6 +27,11 @@ def test_every_make_target_that_is_named_exists(document: Path) -> None:
     assert named <= targets
 
 
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_nothing_is_left_to_be_filled_in(document: Path) -> None:
+    assert re.findall(r"^[A-Z]{4,}$|\bTODO\b|\bTBD\b", document.read_text(), re.MULTILINE) == []
+
+
 @pytest.mark.parametrize("dialect", OUR_DIALECTS, ids=lambda dialect: dialect.name)
 def test_every_dialect_has_its_sample_as_an_example(dialect: Dialect) -> None:
     example = ROOT / "examples" / f"{dialect.name}.yaml"
