@@ -10,6 +10,7 @@ import pytest
 from tests.checker import findings
 from tests.e2e import pods
 from tests.rig import Rig
+from tests.rig.aliquot import Aliquot
 from tests.rig.waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("aliquot")]
@@ -172,11 +173,16 @@ def test_a_forged_placement_cannot_over_commit_a_card(rig: Rig) -> None:
     wait_for("the refusal in the pod's status", lambda: "over-commit" in _waiting(rig, "forged"), seconds=60)
 
 
-def test_a_pod_that_went_past_the_scheduler_gets_no_card(rig: Rig) -> None:
+def test_a_pod_that_went_past_the_scheduler_gets_no_card_before_it_is_placed_late(rig: Rig, aliquot: Aliquot) -> None:
     """kubelet's counters would let it run; without a placement it gets nothing, and its status says why."""
+    aliquot.server.stop()
     pods.create(rig, [pods.pod("smuggled", units=3, nodeName=rig.node_name)])
     wait_for("the refusal in the pod's status", lambda: "without a placement" in _waiting(rig, "smuggled"), seconds=60)
     assert pods.get(rig, "smuggled")["status"]["phase"] == "Pending"
+    aliquot.start_server()
+    pods.wait_running(rig, ["smuggled"])
+    assert findings(pods.observe(rig), ["default/smuggled"]) == []
+    assert "PlacedLate" in rig.kubectl("get", "events", "--field-selector=involvedObject.name=smuggled")
 
 
 def test_a_finished_pods_part_is_given_to_the_next(rig: Rig) -> None:
@@ -195,7 +201,8 @@ def test_a_finished_pods_part_is_given_to_the_next(rig: Rig) -> None:
 def test_server_and_agent_have_no_more_rights_than_they_use(rig: Rig) -> None:
     questions = {
         ("aliquot-server", "create", "pods", "binding"): True,
-        ("aliquot-server", "patch", "pods", ""): False,
+        ("aliquot-server", "patch", "pods", ""): True,
+        ("aliquot-server", "delete", "pods", ""): False,
         ("aliquot-server", "get", "secrets", ""): False,
         ("aliquot-agent", "patch", "nodes", ""): True,
         ("aliquot-agent", "patch", "nodes", "status"): False,
