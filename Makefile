@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_CONSTRAINT := requirements/dev.txt
 export PIP_BUILD_CONSTRAINT := requirements/dev.txt
 
-.PHONY: help demo test check e2e cluster bench soak pins proto picture clean
+.PHONY: help demo test check e2e cluster bench soak image pins proto picture clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ bench: $(DEV) ## every benchmark, with ratios against a peer; ONLY=name runs one
 soak: $(DEV) ## the property tests for hours; EXAMPLES= per property, MINUTES= per history test, PROPERTIES= files
 	ALIQUOT_SOAK_EXAMPLES=$(or $(EXAMPLES),100000) ALIQUOT_SOAK_MINUTES=$(or $(MINUTES),60) $(BIN)/pytest -s tests/soak $(ARGS)
 	ALIQUOT_SOAK_EXAMPLES=$(or $(EXAMPLES),100000) $(BIN)/pytest --hypothesis-profile=soak -m hypothesis $(or $(PROPERTIES),tests/unit/dialects tests/unit/engine) $(ARGS)
+
+image: $(DEV) ## container images of all programs as one OCI archive: no Docker, no root (docs/image.md)
+	@$(BIN)/python -m image $(ARGS)
 
 pins: $(DEV) ## refresh the exact versions in requirements/ from pyproject.toml
 	$(BIN)/uv pip compile -q --upgrade --universal --python-version 3.11 --no-annotate --no-header pyproject.toml -o requirements/run.txt

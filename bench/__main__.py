@@ -31,11 +31,17 @@ def main(only: str | None, quick: bool) -> None:
 
 def _show(name: str, ratio: str, peer: str, rows: list[Row]) -> None:
     click.echo(f"\n{name}: {ratio}\npeer: {peer}")
-    table = [("case", "ours", "peer", "ratio", "unit")]
-    table += [(row.case, f"{row.ours:.3f}", f"{row.peer:.3f}", f"{row.ratio:.1f}", row.unit) for row in rows]
-    widths = [max(len(line[column]) for line in table) for column in range(5)]
+    table = [("case", "ours", "peer", "ratio", "spread", "unit")]
+    table += [
+        (row.case, f"{row.ours:.3f}", f"{row.peer:.3f}", f"{row.ratio:.2f}", _spread(row), row.unit) for row in rows
+    ]
+    widths = [max(len(cell) for cell in column) for column in zip(*table, strict=True)]
     for line in table:
         click.echo("  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def _spread(row: Row) -> str:
+    return "-".join(f"{end:.2f}" for end in row.spread) if row.spread else ""
 
 
 if __name__ == "__main__":

@@ -13,6 +13,8 @@ class Row(msgspec.Struct):
     peer: float
     ratio: float
     unit: str
+    spread: tuple[float, float] | None = None
+    """The least and the most that the ratio was, where it was measured in turns."""
 
 
 def compare(case: str, ours: Callable[[], object], peer: Callable[[], object], *, rounds: int = 15) -> Row:

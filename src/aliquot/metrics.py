@@ -75,11 +75,31 @@ API_REQUESTS = Counter(
     registry=REGISTRY,
 )
 
+# -- listening
+
+CONNECTIONS = Gauge("aliquot_connections", "Open connections of schedulers and others.", ["door"], registry=REGISTRY)
+IN_FLIGHT = Gauge("aliquot_calls_in_flight", "Calls that are worked on.", ["door"], registry=REGISTRY)
+REJECTED = Counter(
+    "aliquot_rejected_calls", "Calls and connections that a limit ended, by cause.", ["cause"], registry=REGISTRY
+)
+TLS_VALID = Gauge(
+    "aliquot_tls_valid",
+    "1 while the files of certificates can be used, 0 while the last good ones are kept.",
+    registry=REGISTRY,
+)
+TLS_RELOADS = Counter(
+    "aliquot_tls_reloads", "Changes of the files of certificates that were seen.", ["outcome"], registry=REGISTRY
+)
+
 # -- deciding and committing
 
 DECISIONS = Counter("aliquot_decisions", "Answers to schedulers.", ["verb", "dialect", "outcome"], registry=REGISTRY)
 DECISION_SECONDS = Histogram(
-    "aliquot_decision_seconds", "How long an answer to a scheduler took.", ["verb"], buckets=_FAST, registry=REGISTRY
+    "aliquot_decision_seconds",
+    "How long an answer to a scheduler took.",
+    ["verb", "dialect"],
+    buckets=_FAST,
+    registry=REGISTRY,
 )
 REFUSALS = Counter(
     "aliquot_refusals", "Nodes refused in answers to schedulers, by reason.", ["reason"], registry=REGISTRY
@@ -95,6 +115,17 @@ OPEN_BINDINGS = Gauge(
 )
 LATE = Counter(
     "aliquot_late_placements", "Pods placed after another scheduler bound them.", ["outcome"], registry=REGISTRY
+)
+WAKES = Counter(
+    "aliquot_wakes",
+    "Writes that make kube-scheduler ask again for a pod that was refused and fits now.",
+    ["outcome"],
+    registry=REGISTRY,
+)
+QUOTA_VALID = Gauge(
+    "aliquot_quota_valid",
+    "1 while the quotas' ConfigMap can be used or is not there, 0 while the last good quotas are kept.",
+    registry=REGISTRY,
 )
 
 # -- looking after the books

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.e2e import pods
+from tests.real.scheduler import Scheduling
 from tests.rig import Rig, missing
 from tests.rig.aliquot import Aliquot
 
@@ -76,3 +77,17 @@ def aliquot(rig: Rig, started: Aliquot) -> Iterator[Aliquot]:
     pods.delete_all(rig)
     yield started
     pods.delete_all(rig)
+
+
+@pytest.fixture(scope="session")
+def control_plane(progress: Callable[[str], None]) -> Iterator[Scheduling]:
+    with Scheduling.up(progress) as running:
+        yield running
+
+
+@pytest.fixture
+def scheduling(control_plane: Scheduling) -> Iterator[Scheduling]:
+    """A real kube-scheduler and API server without nodes; kube-scheduler is to be started with a configuration."""
+    control_plane.clear()
+    yield control_plane
+    control_plane.clear()

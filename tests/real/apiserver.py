@@ -13,16 +13,19 @@ from tests.rig.certificates import Certificates
 from tests.rig.control_plane import ControlPlane
 from tests.rig.network import LOOPBACK
 
-# the accounts that it wants in every namespace are made by kube-controller-manager
-_FLAGS = {"disable-admission-plugins": "ServiceAccount"}
+# the accounts that it wants in every namespace are made by kube-controller-manager, which also takes away the taint
+# that a new node gets
+_FLAGS = {"disable-admission-plugins": "ServiceAccount,TaintNodesByCondition"}
 
 
 class ApiServer:
     """`url` needs no TLS and gives the rights of an administrator."""
 
-    def __init__(self, url: str, broom: Broom) -> None:
+    def __init__(self, url: str, broom: Broom, control_plane: ControlPlane, certificates: Certificates) -> None:
         self.url = url
         self.broom = broom
+        self.control_plane = control_plane
+        self.certificates = certificates
 
     @classmethod
     @contextmanager
@@ -39,7 +42,7 @@ class ApiServer:
                     tunnel(from_kubeconfig(control_plane.kubeconfig("admin"))) as url,
                     closing(Asking(url)) as ask,
                 ):
-                    yield cls(url, Broom(ask))
+                    yield cls(url, Broom(ask), control_plane, held)
             finally:
                 for process in (control_plane.apiserver, control_plane.etcd):
                     process.kill()

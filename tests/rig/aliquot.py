@@ -26,7 +26,9 @@ class Aliquot:
         rig.apply(_DEPLOY / "aliquot.yaml")
         (port,) = free_ports(1)
         self.url = f"http://{LOOPBACK}:{port}"
-        self.server = self._process("server", {"address": LOOPBACK, "gpushare-port": port, "native-port": 0}, {})
+        flags = {"address": LOOPBACK, "gpushare-port": port, "native-port": 0}
+        others = {f"{door}-enabled": "false" for door in ("admission", "elastic", "nvidia")}
+        self.server = self._process("server", flags | others, {})
         self.agent = self._process("agent", self._agent_flags(), rig.nvml.environment())
 
     def start(self) -> None:

@@ -19,7 +19,8 @@ class Identity:
 class Certificates:
     """One certificate authority for the cluster, one for the front proxy of aggregated APIs."""
 
-    def __init__(self, folder: Path, *, node_name: str, node_address: str) -> None:
+    def __init__(self, folder: Path, *, node_name: str, node_address: str, api_address: str = "127.0.0.1") -> None:
+        """`api_address` is that of the Service through which pods reach the API server."""
         folder.mkdir()
         self._folder = folder
         self._cluster = trustme.CA()
@@ -29,7 +30,7 @@ class Certificates:
         self._cluster.cert_pem.write_to_path(str(self.authority))
         self._front_proxy.cert_pem.write_to_path(str(self.front_proxy_authority))
 
-        self.loopback_server = self._server("loopback", "localhost", "127.0.0.1")
+        self.loopback_server = self._server("loopback", "localhost", "127.0.0.1", node_address, api_address)
         self.kubelet_server = self._server("kubelet-server", node_name, node_address)
         self.admin = self._client("admin", user="admin", group="system:masters")
         self.controller_manager = self._client("controller-manager", user="system:kube-controller-manager")

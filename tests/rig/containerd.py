@@ -92,10 +92,13 @@ class Containerd:
         """Import images; each is written below `folder` for that moment."""
         archives = [image.write(folder) for image in images]
         for archive in archives:
-            done = self._run("images", "import", str(archive))
+            self.load_archive(archive)
             archive.unlink()
-            if done.returncode != 0:
-                raise RigError(f"image {archive.name} was not imported: {done.stderr}\n{self.process.tail()}")
+
+    def load_archive(self, archive: Path) -> None:
+        done = self._run("images", "import", str(archive))
+        if done.returncode != 0:
+            raise RigError(f"image {archive.name} was not imported: {done.stderr}\n{self.process.tail()}")
 
     def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

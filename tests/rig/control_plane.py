@@ -28,9 +28,10 @@ class ControlPlane:
         programs: Mapping[str, Path],
         certificates: Certificates,
         *,
+        services: str = _SERVICES,
         apiserver: Mapping[str, object] | None = None,
     ) -> None:
-        """`apiserver` has flags of its own for kube-apiserver."""
+        """`services` are the addresses that Services may have; `apiserver` has flags of its own for kube-apiserver."""
         self._folder = folder
         self._programs = programs
         self._certificates = certificates
@@ -38,7 +39,8 @@ class ControlPlane:
         self.etcd_url = f"http://{LOOPBACK}:{ports[0]}"
         self.url = f"https://{LOOPBACK}:{ports[2]}"
         self.etcd = self._process("etcd", self._etcd_flags(ports[1]))
-        self.apiserver = self._process("kube-apiserver", self._apiserver_flags(ports[2]) | dict(apiserver or {}))
+        flags = self._apiserver_flags(ports[2]) | {"service-cluster-ip-range": services} | dict(apiserver or {})
+        self.apiserver = self._process("kube-apiserver", flags)
         self.controller_manager = self._process("kube-controller-manager", self._controller_manager_flags(ports[3]))
         self._controller_manager_url = f"https://{LOOPBACK}:{ports[3]}"
         self.scheduler = Scheduler(self, ports[4])
@@ -115,7 +117,6 @@ class ControlPlane:
             "advertise-address": LOOPBACK,
             # a loopback address is refused as an endpoint of the Service "kubernetes"
             "endpoint-reconciler-type": "none",
-            "service-cluster-ip-range": _SERVICES,
             "authorization-mode": "Node,RBAC",
             "enable-admission-plugins": "NodeRestriction",
             "client-ca-file": held.authority,

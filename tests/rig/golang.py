@@ -77,13 +77,7 @@ def build(
     """Compile `packages` of the Go module in the folder `module` into the folder `output`."""
     flags = " ".join(["-s", "-w", *(f"-X {flag}" for flag in version_flags)])
     command = [*WITH_PARENT, str(go), "build", "-v", "-tags", tags, "-ldflags", flags, "-o", f"{output}/", *packages]
-    environment = os.environ | {
-        "CGO_ENABLED": "0",
-        "GOFLAGS": "-mod=readonly -trimpath -buildvcs=false",
-        "GOTOOLCHAIN": "local",
-        "GOWORK": "off",
-    }
-    with subprocess.Popen(command, cwd=module, env=environment, stderr=subprocess.PIPE, text=True) as compiling:
+    with subprocess.Popen(command, cwd=module, env=_environment(), stderr=subprocess.PIPE, text=True) as compiling:
         assert compiling.stderr is not None
         lines: list[str] = []
         reader = threading.Thread(target=lines.extend, args=(compiling.stderr,), daemon=True)
@@ -96,6 +90,24 @@ def build(
         reader.join()
     if compiling.returncode != 0:
         raise RigError(f"compiling {title} failed:\n{''.join(lines[-20:])}")
+
+
+def sources(go: Path, module: Path, name: str) -> Path:
+    """The folder with the sources of a module that the one in the folder `module` pins."""
+    command = [str(go), "list", "-m", "-f", "{{.Dir}}", name]
+    done = subprocess.run(command, cwd=module, env=_environment(), capture_output=True, text=True, check=False)
+    if done.returncode != 0 or not done.stdout.strip():
+        raise RigError(f"the sources of {name} are not to be found:\n{done.stderr.strip()}")
+    return Path(done.stdout.strip())
+
+
+def _environment() -> dict[str, str]:
+    return os.environ | {
+        "CGO_ENABLED": "0",
+        "GOFLAGS": "-mod=readonly -trimpath -buildvcs=false",
+        "GOTOOLCHAIN": "local",
+        "GOWORK": "off",
+    }
 
 
 def _report_until_done(compiling: subprocess.Popen[str], title: str, lines: list[str], progress: Progress) -> None:

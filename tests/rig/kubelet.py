@@ -40,7 +40,7 @@ class Kubelet:
         self._health_url = f"http://{address}:{health_port}/healthz"
         config = folder / "kubelet.yaml"
         config.write_text(
-            yaml.safe_dump(_configuration(folder, certificates, address, port, health_port, cgroup), sort_keys=False)
+            yaml.safe_dump(_configuration(folder, certificates, network, port, health_port, cgroup), sort_keys=False)
         )
         flags = {
             "config": config,
@@ -77,8 +77,9 @@ class Kubelet:
 
 
 def _configuration(
-    folder: Path, certificates: Certificates, address: str, port: int, health_port: int, cgroup: str
+    folder: Path, certificates: Certificates, network: PodNetwork, port: int, health_port: int, cgroup: str
 ) -> dict[str, Any]:
+    address = network.node_address
     resolv_conf = folder / "resolv.conf"
     resolv_conf.write_text("")
     return {
@@ -114,6 +115,8 @@ def _configuration(
         "localStorageCapacityIsolation": False,
         "makeIPTablesUtilChains": False,
         "resolvConf": str(resolv_conf),
+        "clusterDNS": [network.dns_address],
+        "clusterDomain": "cluster.local",
         "volumePluginDir": "/var/lib/kubelet/volume-plugins",
         "registerWithTaints": [],
         "maxPods": 110,

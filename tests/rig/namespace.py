@@ -6,6 +6,7 @@ container and mount with it. Sockets stay reachable from outside through the fol
 """
 
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -29,6 +30,7 @@ class Namespace:
         )
         for name in namespace_init.REPLACED:
             (folder / name).mkdir(parents=True)
+        shutil.copytree("/etc", folder / "etc", symlinks=True, dirs_exist_ok=True)
 
     def start(self) -> None:
         self._process.start()

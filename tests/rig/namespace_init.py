@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 # In the node's view these are folders of its own, so that nothing of the machine's is touched and nothing stays.
-REPLACED = {"lib": "/var/lib", "log": "/var/log", "run": "/run"}
+REPLACED = {"etc": "/etc", "lib": "/var/lib", "log": "/var/log", "run": "/run"}
 
 # kubelet sets these for the whole machine; here it sets copies.
 KERNEL_SETTINGS = (

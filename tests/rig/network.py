@@ -14,6 +14,7 @@ from tests.rig.errors import RigError
 LOOPBACK = "127.0.0.1"
 FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
 _ALL_PODS = ipaddress.ip_network("10.244.0.0/16")
+_SERVICES = "10.96"
 
 
 def free_ports(count: int, address: str = LOOPBACK) -> list[int]:
@@ -27,7 +28,7 @@ def free_ports(count: int, address: str = LOOPBACK) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class PodNetwork:
-    """The addresses of one rig: a /24 for its pods, the last address of it for its node."""
+    """The addresses of one rig: a /24 for its pods, the last address of it for its node, another /24 for Services."""
 
     subnet: str
 
@@ -50,6 +51,19 @@ class PodNetwork:
     def last_pod_address(self) -> str:
         return str(ipaddress.ip_network(self.subnet)[-3])
 
+    @property
+    def services(self) -> str:
+        return f"{_SERVICES}.{self.subnet.split('.')[2]}.0/24"
+
+    @property
+    def api_address(self) -> str:
+        """Of the Service "kubernetes"."""
+        return str(ipaddress.ip_network(self.services)[1])
+
+    @property
+    def dns_address(self) -> str:
+        return str(ipaddress.ip_network(self.services)[10])
+
     def add_node_address(self) -> None:
         """Give the node an address of its own on the loopback link: kubelet refuses 127.0.0.1."""
         _ip("address", "add", f"{self.node_address}/32", "dev", "lo")
@@ -62,6 +76,16 @@ class PodNetwork:
         subprocess.run(
             ["ip", "address", "del", f"{self.node_address}/32", "dev", "lo"], capture_output=True, check=False
         )
+
+    def remove_service_addresses(self) -> None:
+        """Those that services.py has added."""
+        ours = ipaddress.ip_network(self.services)
+        for link in json.loads(_ip("-json", "-4", "address", "show", "dev", "lo")):
+            for held in link["addr_info"]:
+                if ipaddress.ip_address(held["local"]) in ours:
+                    subprocess.run(
+                        ["ip", "address", "del", f"{held['local']}/32", "dev", "lo"], capture_output=True, check=False
+                    )
 
     def remove_links(self) -> None:
         """Links of pods whose network namespace has not been cleared by the kernel yet."""

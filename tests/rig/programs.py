@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.rig import golang
@@ -35,6 +35,8 @@ class Source:
     fits: Callable[[Version], bool]
     version_flags: tuple[str, ...] = ()
     tags: str = ""
+    keeps: dict[str, str] = field(default_factory=dict)
+    """Folders of the module, by the names under which they are put beside its programs."""
 
     @property
     def folder(self) -> Path:
@@ -48,7 +50,8 @@ class Source:
 
     @property
     def key(self) -> str:
-        return f"{self.name}-{self.version}"
+        """Where several versions of a program are pinned, the name says which."""
+        return self.name if self.name.endswith(f"-{self.version}") else f"{self.name}-{self.version}"
 
     def compile(self, go: Path, output: Path, progress: Progress) -> None:
         version = self.version
@@ -60,13 +63,15 @@ class Source:
             output,
             tags=self.tags,
             version_flags=[flag.format(v=version, major=major, minor=minor) for flag in self.version_flags],
-            title=f"{self.name} {version}",
+            title=self.key.replace("-", " "),
             progress=progress,
         )
         # Go names a program after the last part of its package, which for etcd is "server"
         for program, package in self.programs.items():
             made = output / (package or self.module.removesuffix("/v3")).rsplit("/", 1)[-1]
             made.rename(output / program)
+        for name, kept in self.keeps.items():
+            shutil.copytree(golang.sources(go, self.folder, self.module) / kept, output / name)
 
 
 SOURCES = (
@@ -113,7 +118,7 @@ def find(progress: Progress) -> dict[str, Path]:
     for source in SOURCES:
         ready = {name: _ready(source, name) for name in source.programs}
         if None in ready.values():
-            folder = _compiled(source, progress)
+            folder = compiled(source, progress)
             ready = {name: path or folder / name for name, path in ready.items()}
         found |= {name: path for name, path in ready.items() if path is not None}
     return found
@@ -149,7 +154,8 @@ def _version_of(program: Path) -> Version | None:
     return (int(numbers[1]), int(numbers[2]), int(numbers[3])) if numbers else None
 
 
-def _compiled(source: Source, progress: Progress) -> Path:
+def compiled(source: Source, progress: Progress) -> Path:
+    """The folder with a source's programs, compiled here if they are not yet."""
     cache = cache_folder()
     folder = cache / source.key
     if folder.exists():

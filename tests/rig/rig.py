@@ -16,9 +16,10 @@ from tests.rig.control_plane import ControlPlane, Scheduler, SchedulerConfig
 from tests.rig.errors import RigError
 from tests.rig.kubelet import Kubelet
 from tests.rig.namespace import Namespace
-from tests.rig.network import PodNetwork
+from tests.rig.network import LOOPBACK, PodNetwork
 from tests.rig.nvml import FakeNvml, Gpu
 from tests.rig.processes import Process
+from tests.rig.services import Settings
 from tests.rig.waiting import wait_for
 
 DEFAULT_NODE = "gpu-node"
@@ -86,9 +87,12 @@ class Rig:
         network.add_node_address()
         network.allow_forwarding()
         self._certificates = Certificates(
-            self.folder / "certificates", node_name=node_name, node_address=network.node_address
+            self.folder / "certificates",
+            node_name=node_name,
+            node_address=network.node_address,
+            api_address=network.api_address,
         )
-        self._control_plane = ControlPlane(self.folder, found, self._certificates)
+        self._control_plane = ControlPlane(self.folder, found, self._certificates, services=network.services)
         self.admin_kubeconfig = self._control_plane.kubeconfig("admin")
         self._namespace = Namespace(self.folder / "node")
         self.containerd = Containerd(self.folder, found, self._namespace, network)
@@ -154,6 +158,11 @@ class Rig:
         return self.containerd.cdi_folder
 
     @property
+    def node_etc(self) -> Path:
+        """The node's own copy of /etc."""
+        return self._namespace.folder / "etc"
+
+    @property
     def kubectl_program(self) -> Path:
         return self._programs["kubectl"]
 
@@ -190,6 +199,30 @@ class Rig:
     def load_images(self, more: Iterable[images.Image]) -> None:
         """Give images to the node; pods use them with `imagePullPolicy: Never` or `IfNotPresent`."""
         self.containerd.load(more, self._workshop("images"))
+
+    def load_archive(self, archive: Path) -> None:
+        """Give the node all images of one archive."""
+        self.containerd.load_archive(archive)
+
+    def serve_services(self) -> Process:
+        """Let Services and their names be reached, from pods and from this machine."""
+        admin = self._certificates.admin
+        settings = Settings(
+            api=self.apiserver_url,
+            authority=str(self._certificates.authority),
+            certificate=str(admin.certificate),
+            key=str(admin.key),
+            node_address=self._network.node_address,
+            dns_address=self._network.dns_address,
+        )
+        return self.start("services", settings.command())
+
+    def write_scheduler_conf(self) -> Path:
+        """Where kubeadm puts it on the node: kube-scheduler's own kubeconfig, readable for root only."""
+        place = self.node_etc / "kubernetes" / "scheduler.conf"
+        place.parent.mkdir(exist_ok=True)
+        server = self.apiserver_url.replace(LOOPBACK, self._network.node_address)
+        return self._certificates.kubeconfig(place, server=server, identity=self._certificates.scheduler)
 
     def process(self, name: str, argv: Sequence[str | Path], env: Mapping[str, str] | None = None) -> Process:
         """A further process, to be started by the caller and ended with the rig; NAME.log is its log."""

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from aliquot.doors import asgi
+from aliquot.doors.limits import Gate
 
 
 async def ask(routes: asgi.Routes, method: str, path: str, *pieces: bytes) -> tuple[int, dict[bytes, bytes], bytes]:
@@ -19,7 +20,7 @@ async def ask(routes: asgi.Routes, method: str, path: str, *pieces: bytes) -> tu
     async def send(message: Any) -> None:
         sent.append(message)
 
-    await routes({"type": "http", "method": method, "path": path}, receive, send)
+    await Gate(routes)({"type": "http", "method": method, "path": path}, receive, send)
     start, body = sent
     return start["status"], dict(start["headers"]), body["body"]
 
@@ -83,5 +84,5 @@ async def test_what_comes_after_an_answer_is_called_when_it_has_been_sent() -> N
     async def receive() -> Any:
         return {"type": "http.request"}
 
-    await asgi.Routes({("GET", "/"): handler})({"type": "http", "method": "GET", "path": "/"}, receive, send)
+    await Gate(asgi.Routes({("GET", "/"): handler}))({"type": "http", "method": "GET", "path": "/"}, receive, send)
     assert order == ["http.response.start", "http.response.body", "after"]

@@ -7,30 +7,34 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 import structlog
 
 import aliquot
 from aliquot import logs
+from aliquot.cli.beside import beside, open_debug_port
 from aliquot.cli.configured import Configured, given, keys
+from aliquot.cli.doors import doors
+from aliquot.cli.listening import certificates, forwarder, limits
 from aliquot.cli.options import SETTINGS, option
 from aliquot.cli.running import run_until_stopped
 from aliquot.config import Configuration, File, Given, Live, Map, Nothing, meaning, showing
 from aliquot.config.checking import doubts
+from aliquot.config.tree import Kubernetes
 from aliquot.control import ControlPlane, Mode
 from aliquot.control.decisions import DecisionLog
 from aliquot.control.log_file import require_writable
-from aliquot.doors import health, metrics
+from aliquot.doors import health
 from aliquot.doors.asgi import Routes
+from aliquot.doors.debug import Debugger
 from aliquot.doors.forwarding import Forwarder
-from aliquot.doors.gpushare import GpuShareDoor
 from aliquot.doors.listener import Listener
 from aliquot.doors.observing import Observer
+from aliquot.doors.tls import Certificates
 from aliquot.errors import BadConfig
-from aliquot.kube import Client, find
+from aliquot.kube import Client
 
 _log = structlog.get_logger()
-
-_NATIVE = "native"
 
 
 @keys
@@ -70,12 +74,12 @@ async def _start(ctx: click.Context, config: str | None, config_map: str | None,
     said = given(ctx)
     async with AsyncExitStack() as stack:
 
-        async def client(kubeconfig: str, context: str) -> Client:
-            return await stack.enter_async_context(Client(find(kubeconfig or None, context)))
+        async def client(kubernetes: Kubernetes) -> Client:
+            return await stack.enter_async_context(Client(meaning.access(kubernetes)))
 
         if config_map:
             logs.configure()
-            reaching = await client(*_given_access(said))
+            reaching = await client(_given_access(said))
             live = await Live.start(Map(config_map, reaching), said)
         else:
             live = await Live.start(File(config) if config else Nothing(), said)
@@ -83,28 +87,30 @@ async def _start(ctx: click.Context, config: str | None, config_map: str | None,
             _check(live.tree)
             click.echo(showing.effective(live.effective))
             return
-        kubernetes = live.tree.kubernetes
-        await _serve(live, reaching if config_map else await client(kubernetes.kubeconfig, kubernetes.context))
+        await serve(live, reaching if config_map else await client(live.tree.kubernetes))
 
 
 def _check(tree: Configuration) -> None:
     """What a start would find, and what it would only say. Raises BadConfig."""
     if tree.decision_log.file:
         require_writable(Path(tree.decision_log.file))
+    certificates(tree)
     for doubt in doubts(tree):
         click.echo(f"aliquot: warning: {doubt}", err=True)
 
 
-def _given_access(said: Mapping[str, Given]) -> tuple[str, str]:
+def _given_access(said: Mapping[str, Given]) -> Kubernetes:
     """How to reach a ConfigMap: only flags and variables can tell."""
-    kubeconfig, context = (said.get(f"kubernetes.{name}", Given("", "")) for name in ("kubeconfig", "context"))
-    return str(kubeconfig.value), str(context.value)
+    section = "kubernetes."
+    values = {path.removeprefix(section): one.value for path, one in said.items() if path.startswith(section)}
+    return msgspec.convert(values, Kubernetes)
 
 
-async def _serve(live: Live, client: Client) -> None:
-    """Told to stop, it goes back the way it came: no more calls, those in flight to their end, the Lease given back."""
+async def serve(live: Live, client: Client, form: logs.Form | None = None) -> None:
+    """Told to stop, it goes back the way it came: no more calls, those in flight to their end, the Lease given back.
+    `form` is that of the log lines, where it is not our own."""
     tree = live.tree
-    logs.configure(tree.log.level)
+    logs.configure(tree.log.level, form)
     _log.info("starting", version=aliquot.__version__, mode=tree.mode)
     _tell_doubts(tree)
     dialects = meaning.dialects(tree)
@@ -112,18 +118,21 @@ async def _serve(live: Live, client: Client) -> None:
 
     def apply(changed: Configuration) -> None:
         meaning.set_policies(dialects, changed)
-        logs.configure(changed.log.level)
+        logs.configure(changed.log.level, form)
         plane.change(meaning.control_settings(changed))
         _tell_doubts(changed)
 
     live.on_change(apply)
     with _decision_log(tree, plane):
-        async with asyncio.TaskGroup() as tasks, Forwarder(plane) as forwarder, AsyncExitStack() as stack:
-            listeners = await _listeners(live, plane, forwarder, stack)
+        shown = certificates(tree)
+        async with asyncio.TaskGroup() as tasks, forwarder(tree, plane, shown) as passing, AsyncExitStack() as stack:
+            listeners = await _listeners(live, plane, passing, shown, stack)
             ports = {name: listener.port for name, listener in listeners.items()}
             plane.leadership.tell_doors(meaning.doors(tree, ports))
             tasks.create_task(plane.run())
             tasks.create_task(live.run())
+            if shown is not None:
+                tasks.create_task(shown.run())
             if plane.settings.mode is Mode.OBSERVE:
                 tasks.create_task(Observer(plane).run())
             async with asyncio.TaskGroup() as living:
@@ -142,18 +151,28 @@ def _decision_log(tree: Configuration, plane: ControlPlane) -> AbstractContextMa
 
 
 async def _listeners(
-    live: Live, plane: ControlPlane, forwarder: Forwarder, stack: AsyncExitStack
+    live: Live, plane: ControlPlane, forwarder: Forwarder, shown: Certificates | None, stack: AsyncExitStack
 ) -> dict[str, Listener]:
     """Every door open, by name."""
     tree = live.tree
-    doors = {}
-    if tree.doors.gpushare.enabled:
-        doors[GpuShareDoor.name] = (GpuShareDoor(plane, forwarder).routes(), tree.doors.gpushare.port)
-    doors[_NATIVE] = (metrics.routes(plane), tree.doors.native.port)
     listeners: dict[str, Listener] = {}
-    for name, (routes, port) in doors.items():
-        whole = Routes({**routes, **health.routes(plane, live.notes)})
-        listener = Listener(whole, tree.listen.address, port, grace=tree.listen.grace)
+    debugger = Debugger()
+    await open_debug_port(tree, debugger, stack)
+
+    def notes() -> list[str]:
+        return [*live.notes(), *(shown.notes() if shown else ())]
+
+    for name, (routes, port) in doors(tree, plane, forwarder).items():
+        whole = Routes({**routes, **beside(name, tree, plane, debugger), **health.routes(plane, notes)})
+        listener = Listener(
+            whole,
+            tree.listen.address,
+            port,
+            name=name,
+            grace=tree.listen.grace,
+            limits=limits(tree),
+            certificates=shown,
+        )
         listeners[name] = await stack.enter_async_context(listener)
         _log.info("listening", door=name, address=tree.listen.address, port=listener.port)
     return listeners

@@ -3,12 +3,22 @@
 from collections.abc import Callable, Collection, Iterator
 from itertools import combinations
 
+from aliquot.compat import parse as parse_compat
 from aliquot.config import meaning
 from aliquot.config.tree import SETTINGS, Configuration
 from aliquot.dialects import make_dialects, standard_dialects
 from aliquot.errors import BadConfig
 
-_GPUSHARE_PORT, _NATIVE_PORT = "doors.gpushare.port", "doors.native.port"
+_DOORS = ("admission", "gpushare", "elastic", "nvidia", "native")
+_PORTS = (*(f"doors.{door}.port" for door in _DOORS), "doors.admission.debugPort")
+_ENABLED = tuple(f"doors.{door}.enabled" for door in _DOORS)
+_TLS = (
+    "listen.tls.certFile",
+    "listen.tls.keyFile",
+    "listen.tls.clientCaFile",
+    "replicas.caFile",
+    "replicas.tlsName",
+)
 _TERMS = ("lease.duration", "lease.renew", "lease.retry")
 _PREFIXES = ("prefixes",)
 _POLICIES = ("policies.gpu", "policies.node")
@@ -36,13 +46,39 @@ def doubts(tree: Configuration) -> list[str]:
 
 
 def _ports(tree: Configuration) -> Iterator[str]:
-    doors = tree.doors
-    ports = {_NATIVE_PORT: doors.native.port}
-    if doors.gpushare.enabled:
-        ports = {_GPUSHARE_PORT: doors.gpushare.port, **ports}
+    ports = dict(_open_ports(tree))
     for one, other in combinations(ports, 2):
         if ports[one] == ports[other] != 0:
             yield f"{one} and {other} are both {ports[one]}: each door needs a port of its own"
+
+
+def _open_ports(tree: Configuration) -> Iterator[tuple[str, int]]:
+    for name in _DOORS:
+        door = getattr(tree.doors, name)
+        if door.enabled:
+            yield f"doors.{name}.port", door.port
+    if tree.doors.admission.enabled:
+        yield "doors.admission.debugPort", tree.doors.admission.debug_port
+
+
+def _compat(tree: Configuration) -> Iterator[str]:
+    if unknown := sorted(tree.compat.keys() - set(_DOORS)):
+        yield f"compat: no door is called {', '.join(unknown)}; there are {', '.join(_DOORS)}"
+    for door, quirks in tree.compat.items():
+        try:
+            parse_compat(quirks)
+        except BadConfig as error:
+            yield f"compat.{door}: {error}"
+
+
+def _tls(tree: Configuration) -> Iterator[str]:
+    tls, replicas = tree.listen.tls, tree.replicas
+    if bool(tls.cert_file) != bool(tls.key_file):
+        yield "listen.tls.certFile and listen.tls.keyFile: a certificate and its key go together"
+    elif not tls.cert_file:
+        given = {_TLS[2]: tls.client_ca_file, _TLS[3]: replicas.ca_file, _TLS[4]: replicas.tls_name}
+        for path in filter(given.get, given):
+            yield f"{path}: without listen.tls.certFile there is no TLS"
 
 
 def _lease(tree: Configuration) -> Iterator[str]:
@@ -71,7 +107,9 @@ def _policies(tree: Configuration) -> Iterator[str]:
 
 
 _CHECKS: tuple[tuple[tuple[str, ...], Callable[[Configuration], Iterator[str]]], ...] = (
-    ((_GPUSHARE_PORT, _NATIVE_PORT, "doors.gpushare.enabled"), _ports),
+    ((*_PORTS, *_ENABLED), _ports),
+    (("compat",), _compat),
+    (_TLS, _tls),
     (_TERMS, _lease),
     (_PREFIXES, _prefixes),
     (_POLICIES, _policies),

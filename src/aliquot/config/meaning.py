@@ -4,12 +4,12 @@ import os
 import socket
 from collections.abc import Mapping
 
-from aliquot.config.tree import Configuration
+from aliquot.config.tree import Configuration, Kubernetes
 from aliquot.control.settings import ControlSettings, Mode
 from aliquot.dialects import Dialect, Dialects, make_dialects
 from aliquot.engine import check_policies
 from aliquot.errors import BadConfig
-from aliquot.kube import Terms
+from aliquot.kube import Access, Terms, find
 
 _ANY_ADDRESS = ("0.0.0.0", "::", "")
 
@@ -28,13 +28,28 @@ def control_settings(tree: Configuration) -> ControlSettings:
         act_limit=commit.act_limit,
         audit_seconds=tree.audit.seconds,
         late_seconds=tree.late.seconds,
+        hold_seconds=tree.late.hold,
+        quota_namespace=tree.quota.namespace,
+        quota_name=tree.quota.name,
+        quota_key=tree.quota.key,
     )
+
+
+def access(kubernetes: Kubernetes) -> Access:
+    """Raises BadConfig."""
+    return find(kubernetes.kubeconfig or None, kubernetes.context, server=kubernetes.server, as_pod=kubernetes.as_pod)
 
 
 def dialects(tree: Configuration) -> Dialects:
     """The dialects with their prefixes and policies. Raises BadConfig."""
     made = make_dialects(tree.prefixes)
     set_policies(made, tree)
+    quota = tree.quota
+    for dialect in made.values():
+        if quota.model_label and dialect.model_labels:
+            dialect.model_labels = (quota.model_label,)
+        if quota.pool_label and dialect.pool_labels:
+            dialect.pool_labels = (quota.pool_label,)
     return made
 
 
@@ -75,4 +90,5 @@ def doors(tree: Configuration, ports: Mapping[str, int]) -> dict[str, str]:
     if host in _ANY_ADDRESS:
         host = socket.gethostname()
     shown = f"[{host}]" if ":" in host else host
-    return {name: f"http://{shown}:{port}" for name, port in ports.items()}
+    scheme = "https" if tree.listen.tls.cert_file else "http"
+    return {name: f"{scheme}://{shown}:{port}" for name, port in ports.items()}

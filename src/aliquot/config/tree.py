@@ -35,6 +35,68 @@ class Kubernetes(Section, frozen=True):
         ),
     ] = ""
     context: Annotated[str, Key("The kubeconfig's context.", flag="--context", default="its current one")] = ""
+    server: Annotated[
+        str,
+        Key("Another address of the API server than the kubeconfig's.", flag="--master", default="the kubeconfig's"),
+    ] = ""
+    as_pod: Annotated[bool, Key("Use the pod's service account, whatever kubeconfig there is.", flag="--as-pod")] = (
+        False
+    )
+
+
+class ListenLimits(Section, frozen=True):
+    """Listening"""
+
+    body_mb: Annotated[
+        int,
+        Meta(ge=1, le=4096),
+        Key("Megabytes of a call's body; 5,000 whole nodes are about 63.", flag="--limit-body-mb"),
+    ] = 128
+    seconds: Annotated[
+        Seconds,
+        Key(
+            "Seconds for a call, from its first line to the answer; keep it below the scheduler's own time-out.",
+            flag="--limit-seconds",
+        ),
+    ] = 4.5
+    concurrency: Annotated[
+        int,
+        Meta(ge=1, le=65536),
+        Key("Calls at once on each port; /healthz and /readyz are answered beyond it.", flag="--limit-concurrency"),
+    ] = 512
+    connections: Annotated[
+        int,
+        Meta(ge=1, le=65536),
+        Key(
+            "Connections at once to each port; beyond it, the one that is silent longest ends.",
+            flag="--limit-connections",
+        ),
+    ] = 1024
+
+
+class ListenTls(Section, frozen=True):
+    """Listening"""
+
+    cert_file: Annotated[
+        str,
+        Key(
+            "The certificate, with its chain, for TLS on every port; changed files are taken within a second or two.",
+            flag="--tls-cert-file",
+            default="no TLS",
+        ),
+    ] = ""
+    key_file: Annotated[str, Key("The certificate's key.", flag="--tls-key-file")] = ""
+    client_ca_file: Annotated[
+        str,
+        Key(
+            "The authorities that sign clients' certificates; without one, only /healthz and /readyz are answered.",
+            flag="--tls-client-ca-file",
+            default="clients need none",
+        ),
+    ] = ""
+    min_version: Annotated[
+        Literal["VersionTLS12", "VersionTLS13"], Key("The least version of TLS.", flag="--tls-min-version")
+    ] = "VersionTLS12"
 
 
 class Listen(Section, frozen=True):
@@ -42,9 +104,36 @@ class Listen(Section, frozen=True):
 
     address: Annotated[
         Address,
-        Key("The address to listen on; its routes have no authentication.", flag="--address", allows=is_address),
+        Key(
+            "The address to listen on; without listen.tls.clientCaFile its routes have no authentication.",
+            flag="--address",
+            allows=is_address,
+        ),
     ] = "127.0.0.1"
     grace: Annotated[Seconds, Key("How long calls in flight may take to end when the server is told to stop.")] = 5.0
+    limits: ListenLimits = ListenLimits()
+    tls: ListenTls = ListenTls()
+
+
+class AdmissionDoor(Section, frozen=True):
+    """Doors"""
+
+    enabled: Annotated[bool, Key("Serve gpu-admission's routes, and Volcano's.", flag="--admission-enabled")] = True
+    port: Annotated[
+        Port,
+        Key(
+            "The port of /scheduler/predicates, vpredicates, ... and /version; 0 takes a free one.",
+            flag="--admission-port",
+        ),
+    ] = 3456
+    debug_port: Annotated[
+        Port,
+        Key("The port of /debug/pprof/, for profiles of this process; 0 opens none.", flag="--admission-debug-port"),
+    ] = 3457
+    debug_address: Annotated[
+        Address,
+        Key("The address to listen on for /debug/pprof/.", flag="--admission-debug-address", allows=is_address),
+    ] = "127.0.0.1"
 
 
 class GpuShareDoor(Section, frozen=True):
@@ -60,19 +149,69 @@ class GpuShareDoor(Section, frozen=True):
     ] = 12345
 
 
+class ElasticDoor(Section, frozen=True):
+    """Doors"""
+
+    enabled: Annotated[bool, Key("Serve elastic-gpu-scheduler's routes.", flag="--elastic-enabled")] = True
+    port: Annotated[
+        Port,
+        Key(
+            "The port of /scheduler/filter, priorities, bind, status and /version; 0 takes a free one.",
+            flag="--elastic-port",
+        ),
+    ] = 39999
+
+
+class NvidiaDoor(Section, frozen=True):
+    """Doors"""
+
+    enabled: Annotated[bool, Key("Serve nvidia-gpu-scheduler's routes.", flag="--nvidia-enabled")] = True
+    port: Annotated[
+        Port,
+        Key(
+            "The port of /apis/metrics.nvidia.com/v1alpha1/schedule/filter, prioritize, preempt; 0 takes a free one.",
+            flag="--nvidia-port",
+        ),
+    ] = 8080
+
+
 class NativeDoor(Section, frozen=True):
     """Doors"""
 
+    enabled: Annotated[
+        bool,
+        Key(
+            "Serve our own routes; without, /metrics is on the port of every other door.",
+            flag="--native-enabled",
+        ),
+    ] = True
     port: Annotated[
-        Port, Key("The port of /metrics, /healthz and /readyz; 0 takes a free one.", flag="--native-port")
+        Port,
+        Key(
+            "The port of /aliquot/filter, prioritize, bind, preempt for every dialect, of /metrics, /healthz and "
+            "/readyz; 0 takes a free one.",
+            flag="--native-port",
+        ),
     ] = 9400
 
 
 class Doors(Section, frozen=True):
     """Doors"""
 
+    admission: AdmissionDoor = AdmissionDoor()
     gpushare: GpuShareDoor = GpuShareDoor()
+    elastic: ElasticDoor = ElasticDoor()
+    nvidia: NvidiaDoor = NvidiaDoor()
     native: NativeDoor = NativeDoor()
+
+
+class Volcano(Section, frozen=True):
+    """Doors"""
+
+    answers: Annotated[
+        Literal["auto", "1.7", "1.8", "1.10"],
+        Key("The Volcano whose form answers have: up to 1.7, 1.8 and 1.9, from 1.10 on; `auto` recognises the caller."),
+    ] = "auto"
 
 
 class Policies(Section, frozen=True):
@@ -98,6 +237,24 @@ class Policies(Section, frozen=True):
     ] = field(default_factory=dict)
 
 
+class Quota(Section, frozen=True):
+    """Quotas"""
+
+    namespace: Annotated[Name, Key("Where the ConfigMap with the quotas is (docs/quota.md).")] = "kube-system"
+    name: Annotated[Name, Key("The ConfigMap with the quotas; without it there are none.")] = "gpuquota"
+    key: Annotated[
+        str,
+        Meta(pattern=r"^[-._a-zA-Z0-9]+$", max_length=253, description="a key of a ConfigMap"),
+        Key("The key of that ConfigMap under which the quotas stand."),
+    ] = "gpu_quota"
+    model_label: Annotated[
+        str, Key("The node label that names a node's GPU model.", default="those of gpu-admission's versions")
+    ] = ""
+    pool_label: Annotated[
+        str, Key("The node label that names a node's pool.", default="those of gpu-admission's versions")
+    ] = ""
+
+
 class Lease(Section, frozen=True):
     """Replicas"""
 
@@ -119,6 +276,21 @@ class Replicas(Section, frozen=True):
         Key(
             "The address at which the other replicas reach this one.",
             default="$POD_IP, else listen.address",
+            allows=lambda text: not text or is_address(text),
+        ),
+    ] = ""
+    ca_file: Annotated[
+        str,
+        Key(
+            "With TLS, the authorities that sign the other replicas' certificates.",
+            default="listen.tls.clientCaFile, else those of the system",
+        ),
+    ] = ""
+    tls_name: Annotated[
+        Address,
+        Key(
+            "With TLS, the name that the other replicas' certificates must have.",
+            default="the address at which they are reached",
             allows=lambda text: not text or is_address(text),
         ),
     ] = ""
@@ -155,6 +327,10 @@ class Late(Section, frozen=True):
         Seconds,
         Key("Seconds for which a pod that another scheduler bound may wait for room before it is failed.", live=True),
     ] = 30.0
+    hold: Annotated[
+        Seconds,
+        Key("Seconds for which a filter keeps a part for a pod that the scheduler binds itself.", live=True),
+    ] = 30.0
 
 
 class DecisionLog(Section, frozen=True):
@@ -179,11 +355,21 @@ class Configuration(Section, frozen=True):
     kubernetes: Kubernetes = Kubernetes()
     listen: Listen = Listen()
     doors: Doors = Doors()
+    volcano: Volcano = Volcano()
     prefixes: Annotated[
         dict[str, str],
         Key("Another prefix for a dialect's names.", flag="--prefix", pair="DIALECT=PREFIX"),
     ] = field(default_factory=dict)
+    compat: Annotated[
+        dict[str, str],
+        Key(
+            "What a door does exactly as its original: maps, bind-faults, reasons, or all (docs/doors.md).",
+            flag="--compat",
+            pair="DOOR=QUIRKS",
+        ),
+    ] = field(default_factory=dict)
     policies: Policies = field(default_factory=Policies)
+    quota: Quota = Quota()
     lease: Lease = Lease()
     replicas: Replicas = Replicas()
     commit: Commit = Commit()

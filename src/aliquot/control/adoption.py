@@ -1,6 +1,7 @@
 """Adoption: entering into the ledger what bound pods hold, as they and their nodes tell it."""
 
 from dataclasses import replace
+from math import inf
 
 import structlog
 
@@ -75,6 +76,9 @@ class Adoption:
         uid, cards = pod.metadata.uid, self._tally.cards(pod.spec.node_name)
         if not cards.gpus:
             return None
+        if self._is_kept(pod):
+            self.unplaced[uid] = pod
+            return None
         try:
             holding = holding_of(pod, cards, self._dialects)
         except AliquotError as error:
@@ -85,6 +89,15 @@ class Adoption:
             self.unplaced[uid] = pod
             return self._any_cards(pod, holding)
         return holding
+
+    def _is_kept(self, pod: Pod) -> bool:
+        """Whether a filter of ours keeps cards of our own agent for a pod. An original's keys on it are then older, or
+        a user's, and not believed."""
+        node, held = pod.spec.node_name, self._ledger.entry(pod.metadata.uid, pod.spec.node_name)
+        if held is None or held.until == inf or pod.started or PLACEMENT in pod.metadata.annotations:
+            return False
+        uuids = [part.uuid for part in held.placement.slices()]
+        return bool(uuids) and not any(uuid.startswith(f"{node}/") for uuid in uuids)  # made up: another agent's
 
     def _note_if_provisional(self, pod: Pod, dialect: str) -> None:
         if PLACEMENT in pod.metadata.annotations or self._dialects[dialect].handed_over(pod):
@@ -106,4 +119,4 @@ class Adoption:
 
 
 def _owner(pod: Pod) -> Owner:
-    return Owner(pod.metadata.uid, pod.key, pod.spec.priority or 0)
+    return Owner(pod.metadata.uid, pod.key, pod.priority)

@@ -109,7 +109,7 @@ class Audit:
             cards = cards_of(node, self._books.dialects)
         except BadRecord:
             return  # the last good inventory stays, and nobody can tell which that was
-        was = self._books.cards(node.key)
+        was = self._books.marks.without_marks(self._books.cards(node.key))
         if was == cards and self._books.tally.knows(node.key):
             return
         self._books.see_node(node)

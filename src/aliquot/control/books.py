@@ -1,6 +1,6 @@
 """The books: what the cluster shows and what is claimed in it, and every question about that."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from math import inf
 
@@ -13,6 +13,7 @@ from aliquot.control.happenings import (
     Decided,
     Dropped,
     Expired,
+    Marked,
     NodeLost,
     NodeSeen,
     PodForgotten,
@@ -23,6 +24,8 @@ from aliquot.control.happenings import (
     Snapshot,
     verdict_of,
 )
+from aliquot.control.marks import Marks
+from aliquot.control.openings import Opening
 from aliquot.control.tally import Tally
 from aliquot.dialects import Demand, Dialect, Dialects, cards_of, demand_of, standard_dialects
 from aliquot.engine import (
@@ -36,10 +39,12 @@ from aliquot.engine import (
     Preemption,
     Quotas,
     check_policies,
+    complete,
     decide,
     explain,
     explain_node,
     judge,
+    node_reason,
     preempt,
 )
 from aliquot.errors import BadConfig, BadRecord, NoRoom
@@ -64,6 +69,9 @@ class Books:
         self.unplaced = self.adoption.unplaced
         self.recorder: Recorder | None = None
         """Is told of everything that these books are told and asked, if it changes anything or decides something."""
+        self.on_opening: Callable[[Opening], None] = lambda _: None
+        """Is told where room may have come up."""
+        self.marks = Marks()
         self._quota_text: str | None = None
 
     @property
@@ -74,42 +82,60 @@ class Books:
 
     def see_node(self, node: Node) -> bool:
         """A node as it is now. Returns whether its cards changed; cards that cannot be read keep the last good ones."""
+        before = self.marks.without_marks(self.cards(node.key))
         try:
             cards = cards_of(node, self.dialects)
         except BadRecord as error:
             _log.error("a node's inventory cannot be read, keeping the last", node=node.key, error=str(error))
-            cards = self.cards(node.key)
-        is_news = self.tally.put_cards(cards)
-        if self.recorder is not None and is_news:
+            cards = before
+        is_news = self.tally.put_cards(self.marks.on(cards))
+        if self.recorder is not None and (is_news or cards != before):
             self.recorder.record(NodeSeen(node))
+        if is_news:
+            self.on_opening(Opening(node.key, heard=True))
         return is_news
 
+    def mark_unhealthy(self, node: str, indexes: frozenset[int]) -> None:
+        """The cards of a node that somebody holds for unhealthy, by their indexes, whatever the node tells of them;
+        also of a node that is not there yet. Nothing new is placed there, what runs goes on."""
+        if not self.marks.put(node, indexes):
+            return
+        if self.tally.knows(node):
+            self.tally.put_cards(self.marks.on(self.marks.without_marks(self.cards(node))))
+            self.on_opening(Opening(node))
+        if self.recorder is not None:
+            self.recorder.record(Marked(node, sorted(indexes)))
+
     def lose_node(self, node: str) -> None:
+        self.marks.lose(node)
         self.tally.drop_node(node)
         if self.recorder is not None:
             self.recorder.record(NodeLost(node))
 
     def see_pod(self, pod: Pod) -> None:
         """A pod as it is now: bound pods hold their part until their containers have ended."""
-        before = self.ledger.changes
+        before, had = self.ledger.changes, self._entries_of(pod.metadata.uid)
         if pod.ended:
             self.adoption.forget(pod.metadata.uid)
         elif pod.spec.node_name:
             self.adoption.see(pod)
         if self.recorder is not None and self.ledger.changes != before:
             self.recorder.record(PodSeen(pod))
+        self._tell_openings(had, heard=True)
 
     def forget_pod(self, uid: str) -> None:
-        before = self.ledger.changes
+        before, had = self.ledger.changes, self._entries_of(uid)
         self.adoption.forget(uid)
         if self.recorder is not None and self.ledger.changes != before:
             self.recorder.record(PodForgotten(uid))
+        self._tell_openings(had, heard=True)
 
     def expire(self, now: float) -> list[Entry]:
         """Give back every claim whose time has come."""
         late = self.tally.expire(now)
         if self.recorder is not None and late:
             self.recorder.record(Expired(now))
+        self._tell_openings(late, heard=False)
         return late
 
     def read_quotas(self, text: str | None) -> None:
@@ -119,6 +145,7 @@ class Books:
             self._quota_text = text
             if self.recorder is not None:
                 self.recorder.record(QuotasRead(text))
+            self.on_opening(Opening())
 
     # -- questions
 
@@ -149,9 +176,7 @@ class Books:
 
     def judge(self, demand: Demand) -> Judgement:
         """Every node judged for a demand, with its namespace's quota."""
-        request, wishes, dialect = demand.request, demand.request.wishes, demand.dialect
-        gpu_policy = wishes.gpu_policy or dialect.gpu_policy
-        node_policy = wishes.node_policy or dialect.node_policy
+        request, (gpu_policy, node_policy) = demand.request, _policies(demand)
         judgement = judge(self.fleet, request, gpu_policy, node_policy, decision=self._quota(request))
         if self.recorder is not None:
             self.recorder.record(Decided(request, gpu_policy, node_policy, verdict_of(judgement)))
@@ -166,6 +191,16 @@ class Books:
             assert reason is not None, "a node without a placement has a reason"
             raise NoRoom(demand.dialect.words(reason))
         return placement
+
+    def place_on(self, state: NodeState, demand: Demand) -> Placement | None:
+        """The part that a demand would get on a node as it might be; quotas do not count."""
+        fleet = Fleet()
+        fleet.put(state.cards, state.used)
+        return judge(fleet, demand.request, *_policies(demand)).placement(state.cards.node)
+
+    def refusal(self, state: NodeState, demand: Demand) -> Reason | None:
+        """Why a demand does not fit on a node as it might be; None if it does."""
+        return node_reason(state, demand.request, self._quota(demand.request))
 
     @contextmanager
     def without(self, pod: Pod) -> Iterator[None]:
@@ -194,6 +229,13 @@ class Books:
         quota = self._quota(demand.request)
         states = {node: quota.permits(state) for node, state in self.tally.states().items()}
         return preempt(states, demand.request, {node: self.holders(node) for node in states})
+
+    def complete_victims(self, demand: Demand, node: str, proposed: Sequence[str]) -> list[str] | None:
+        """Pods that are to end on a node, by UID, with those of lower priority that are missing to make a demand fit
+        there; None if none can. Who is not bound yet cannot be ended."""
+        state = NodeState(self.cards(node), self.ledger.used(node))
+        bound = [holder for holder in self.holders(node) if self.is_settled(holder.uid, node)]
+        return complete(self._quota(demand.request).permits(state), demand.request, proposed, bound)
 
     def holders(self, node: str) -> list[Holder]:
         entries = self.ledger.entries(node)
@@ -242,22 +284,38 @@ class Books:
 
     def release(self, uid: str, node: str) -> None:
         """Give back what a pod holds on one node, bound or not."""
-        before = self.ledger.changes
+        before, had = self.ledger.changes, self._entries_of(uid)
         self.tally.release(uid, node)
         if self.recorder is not None and self.ledger.changes != before:
             self.recorder.record(Dropped(uid, node))
+        self._tell_openings(had, heard=True)
+
+    def _entries_of(self, uid: str) -> list[Entry]:
+        entries = (self.ledger.entry(uid, node) for node in self.ledger.nodes_of(uid))
+        return [entry for entry in entries if entry is not None]
+
+    def _tell_openings(self, had: Iterable[Entry], *, heard: bool) -> None:
+        """Of what these entries hold no longer, on their nodes and in the quotas of their namespaces."""
+        for entry in had:
+            now = self.ledger.entry(entry.uid, entry.node)
+            if now is None or now.charges != entry.charges:
+                namespace = entry.owner.namespace
+                self.on_opening(Opening(entry.node, namespace if namespace in self.quotas.entries else "", heard))
 
     # -- the books themselves
 
     def snapshot(self) -> Snapshot:
         """All that these books know."""
-        cards = [self.cards(node) for node in self.tally.nodes]
-        return Snapshot(cards, self.ledger.all(), frozenset(self.adoption.provisional), self._quota_text)
+        cards = [self.marks.without_marks(self.cards(node)) for node in self.tally.nodes]
+        provisional = frozenset(self.adoption.provisional)
+        return Snapshot(cards, self.ledger.all(), provisional, self._quota_text, dict(self.marks.all))
 
     def restore(self, snapshot: Snapshot) -> None:
         """Make empty books know what others knew."""
         self.read_quotas(snapshot.quotas)
-        self.tally.restore(snapshot.cards, snapshot.entries)
+        for node, indexes in snapshot.marks.items():
+            self.marks.put(node, indexes)
+        self.tally.restore([self.marks.on(cards) for cards in snapshot.cards], snapshot.entries)
         self.adoption.provisional |= snapshot.provisional
 
     def recount(self, node: str = "") -> None:
@@ -268,6 +326,12 @@ class Books:
             self.tally.recount_quotas()
         if self.recorder is not None:
             self.recorder.record(Recounted(node))
+
+
+def _policies(demand: Demand) -> tuple[str, str]:
+    """For cards and for nodes: the pod's wish, else what its dialect has."""
+    wishes, dialect = demand.request.wishes, demand.dialect
+    return wishes.gpu_policy or dialect.gpu_policy, wishes.node_policy or dialect.node_policy
 
 
 def _our_prefix(dialects: Dialects) -> str:

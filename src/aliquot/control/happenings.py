@@ -5,7 +5,7 @@ The books are a function of these, in their order: no time, no chance and no oth
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 import msgspec
@@ -41,6 +41,13 @@ class Expired(_Happening, frozen=True, tag="expired"):
 
 class QuotasRead(_Happening, frozen=True, tag="quotas read"):
     text: str | None
+
+
+class Marked(_Happening, frozen=True, tag="marked unhealthy"):
+    """The cards of a node that somebody holds for unhealthy, by their indexes."""
+
+    node: str
+    indexes: list[int]
 
 
 class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -91,6 +98,7 @@ Happening: TypeAlias = (
     | PodForgotten
     | Expired
     | QuotasRead
+    | Marked
     | Decided
     | Claimed
     | Confirmed
@@ -107,6 +115,8 @@ class Snapshot:
     entries: Sequence[Entry]
     provisional: frozenset[str]
     quotas: str | None
+    marks: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    """Cards that are marked unhealthy; `cards` has them without that."""
 
 
 class Recorder(Protocol):

@@ -20,6 +20,7 @@ from aliquot.control.keys import keys_of
 from aliquot.control.leadership import Leadership
 from aliquot.control.rights import PATCH_PODS
 from aliquot.control.settings import ControlSettings
+from aliquot.control.supposing import largest_first
 from aliquot.control.telling import Teller
 from aliquot.control.term import is_stale
 from aliquot.dialects import Demand, Dialect
@@ -27,12 +28,14 @@ from aliquot.dialects.reading import SERVES
 from aliquot.engine import needs_text
 from aliquot.errors import BadDemand, BadRecord, NoRoom, NotLeading
 from aliquot.kube import PODS, ApiError, Client, KubeError, NotFound, NotSent
+from aliquot.ledger import State
 from aliquot.model import Node, Placement, Pod
 from aliquot.model.records import INVENTORY, PLACEMENT
 
 _log = structlog.get_logger()
 _EACH_SECONDS = 1.0
 _AT_ONCE = 8
+_NO_INVENTORY = "its node has no inventory of ours: another agent hands cards over there"
 
 
 class LatePlacer:
@@ -72,9 +75,11 @@ class LatePlacer:
 
     async def look(self) -> None:
         """Place whoever waits for it, and look after what was left open. One pass."""
-        self._books.expire(self._clock.monotonic())
+        for gone in self._books.expire(self._clock.monotonic()):
+            if (pod := self._books.unplaced.get(gone.uid)) is not None:
+                self._books.see_pod(pod)  # now its own keys count
         await self._settle()
-        waiting = list(self._books.unplaced.values())
+        waiting = largest_first(self._books, self._books.unplaced.values())
         self._forget_others({pod.metadata.uid for pod in waiting})
         at_once = asyncio.Semaphore(_AT_ONCE)
 
@@ -97,23 +102,35 @@ class LatePlacer:
 
     # -- for doors without a bind verb
 
-    def hold(self, pod: Pod, node: str, seconds: float) -> Placement:
-        """Keep the part that a pod would get on a node, for so long; asking again keeps it longer, and on another node
-        moves it there. Raises NoRoom, BadDemand and NotLeading."""
+    def hold(self, pod: Pod, node: str, seconds: float, *, chosen: Placement | None = None) -> Placement:
+        """Keep the part that a pod would get on a node, or the `chosen` one, for so long; asking again keeps it longer,
+        and on another node moves it there. Raises NoRoom, BadDemand and NotLeading."""
         self._leadership.require()
         uid, ledger = pod.metadata.uid, self._books.ledger
         demand = self._books.demand_of(pod)
         if demand is None:
             return Placement(node, "", {})
-        for other in ledger.nodes_of(uid) - {node}:
-            kept = ledger.entry(uid, other)
-            if kept is not None and kept.until < inf:
-                self._books.drop_claim(uid, other)
+        self.let_go(uid, but=node)
         held = ledger.entry(uid, node)
         if held is not None and held.until == inf:
             return held.placement
-        placement = held.placement if held is not None else self._books.fit(demand, node)
+        placement = held.placement if held is not None else chosen or self._books.fit(demand, node)
         return self._books.claim(demand.request, placement, until=self._clock.monotonic() + seconds).placement
+
+    def let_go(self, uid: str, *, but: str = "") -> None:
+        """Give back what is only kept for a pod, on every node or all but one. Claims of a Binding stay."""
+        for node in self._books.ledger.nodes_of(uid) - {but}:
+            kept = self._books.ledger.entry(uid, node)
+            if kept is not None and kept.until < inf:
+                self._books.drop_claim(uid, node)
+
+    def why_never(self, node: str, dialect: Dialect) -> str:
+        """Why nobody would write down the cards of a pod that another scheduler binds to a node; "" if somebody would,
+        or nobody has to."""
+        known = self._node_called(node)
+        if known is None or dialect.agent_chooses or not dialect.names_cards or not self._books.cards(node).gpus:
+            return ""
+        return "" if INVENTORY in known.metadata.annotations else _NO_INVENTORY
 
     # -- one pod
 
@@ -148,9 +165,12 @@ class LatePlacer:
     def _why_not_ours(self, pod: Pod, node: Node, dialect: Dialect) -> str:
         cards, label = self._books.cards(node.key), node.metadata.labels.get(f"{SERVES}{dialect.name}")
         if INVENTORY not in node.metadata.annotations:
-            return "its node has no inventory of ours: another agent hands cards over there"
+            return _NO_INVENTORY
         if not cards.serves(dialect.name) or not (dialect.names_cards or label == "true"):
             return f"our agent does not serve {dialect.name} on its node"
+        held = self._books.ledger.entry(pod.metadata.uid, node.key)
+        if held is not None and held.state is State.CLAIMED:
+            return ""  # a filter kept it: what an original's keys say is older
         try:
             written = dialect.read_back(pod, cards)
         except BadRecord as error:

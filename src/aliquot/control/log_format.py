@@ -41,10 +41,11 @@ class Held(msgspec.Struct, frozen=True, tag_field="what", tag="held", omit_defau
     provisional: bool = False
 
 
-class Begun(msgspec.Struct, frozen=True, tag_field="what", tag="begun"):
-    """All that was known before has been told."""
+class Begun(msgspec.Struct, frozen=True, tag_field="what", tag="begun", omit_defaults=True):
+    """All that was known before has been told. `marks` are the cards marked unhealthy on each node, by indexes."""
 
     quotas: str | None
+    marks: dict[str, list[int]] = {}
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -65,7 +66,7 @@ def opening(header: Header, snapshot: Snapshot) -> Iterator[Header | Cards | Hel
         yield Held(
             entry.owner, entry.placement, dict(entry.charges), entry.state, entry.since, until, provisional=provisional
         )
-    yield Begun(snapshot.quotas)
+    yield Begun(snapshot.quotas, {node: sorted(indexes) for node, indexes in snapshot.marks.items()})
 
 
 def entry_of(held: Held) -> Entry:

@@ -15,8 +15,11 @@ from aliquot.control.heartbeats import Heartbeats
 from aliquot.control.labels import Labeller
 from aliquot.control.late import LatePlacer
 from aliquot.control.leadership import Leadership
+from aliquot.control.quota_map import QuotaMap
 from aliquot.control.settings import ControlSettings
 from aliquot.control.telling import Teller
+from aliquot.control.unhealthy_maps import UnhealthyMaps
+from aliquot.control.waking import Waker
 from aliquot.dialects import Dialects
 from aliquot.kube import NODES, PODS, Client, Informer
 from aliquot.model import Node, Pod
@@ -56,6 +59,16 @@ class ControlPlane:
             self.settings,
             is_in_step=lambda: not self.out_of_step(),
         )
+        self.waker = Waker(
+            client,
+            self.books,
+            self.nodes.get,
+            self.pods.with_uid,
+            self.leadership,
+            self.clock,
+            is_in_step=lambda: not self.out_of_step(),
+        )
+        self.books.on_opening = self.waker.opened
         self.audit = Audit(
             client,
             self.books,
@@ -65,6 +78,8 @@ class ControlPlane:
             is_open=self._is_open,
             clock=self.clock,
         )
+        self.quota_map = QuotaMap(client, self.books, self.clock, self.settings)
+        self.unhealthy_maps = UnhealthyMaps(client, self.books, self.clock)
         self._labeller = Labeller(client, self.books, self.pods, self.leadership, self.clock)
         self.heartbeats = Heartbeats(client, self.clock)
         self._contact = Contact(client, self.clock)
@@ -76,6 +91,10 @@ class ControlPlane:
             tasks.create_task(self._settle())
             tasks.create_task(self.nodes.run())
             await self.nodes.synced.wait()
+            tasks.create_task(self.quota_map.run())
+            tasks.create_task(self.unhealthy_maps.run())
+            await self.quota_map.tried.wait()
+            await self.unhealthy_maps.tried.wait()
             # pods after nodes: where a pod is placed is read by the cards of its node
             tasks.create_task(self.pods.run())
             await self.pods.synced.wait()
@@ -84,6 +103,7 @@ class ControlPlane:
             tasks.create_task(self._tell_of_leadership())
             tasks.create_task(self.heartbeats.run())
             tasks.create_task(self.late.run())
+            tasks.create_task(self.waker.run())
             tasks.create_task(self.audit.run(lambda: self.settings.audit_seconds))
             tasks.create_task(self._labeller.run(lambda: self.settings.audit_seconds))
 
@@ -107,7 +127,8 @@ class ControlPlane:
 
     def notes(self) -> list[str]:
         """Our role, and what works less well than it could, for people."""
-        return self.leadership.notes() + self.heartbeats.notes()
+        others = (self.heartbeats, self.quota_map, self.unhealthy_maps)
+        return self.leadership.notes() + [note for other in others for note in other.notes()]
 
     def pod_by_uid(self, uid: str) -> Pod | None:
         return self.pods.with_uid(uid)
@@ -149,8 +170,10 @@ class ControlPlane:
         if new is None:
             assert old is not None, "an informer tells of what was or what is"
             self.books.forget_pod(old.metadata.uid)
+            self.waker.forget(old.metadata.uid)
         else:
             self.books.see_pod(new)
+            self.waker.see(new)
         self._tell()
 
     def _tell(self) -> None:

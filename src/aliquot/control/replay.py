@@ -12,6 +12,7 @@ from aliquot.control.happenings import (
     Dropped,
     Expired,
     Happening,
+    Marked,
     NodeLost,
     NodeSeen,
     PodForgotten,
@@ -76,8 +77,10 @@ class Replay:
             case Held() as held:
                 self._entries.append(entry_of(held))
                 self._provisional |= {held.owner.uid} if held.provisional else set()
-            case Begun(quotas=quotas):
-                self.books.restore(Snapshot(self._cards, self._entries, frozenset(self._provisional), quotas))
+            case Begun(quotas=quotas, marks=marks):
+                marked = {node: frozenset(indexes) for node, indexes in marks.items()}
+                known = Snapshot(self._cards, self._entries, frozenset(self._provisional), quotas, marked)
+                self.books.restore(known)
             case Decided() as decided:
                 self._decide(number, line.at, decided)
             case Claimed() as claimed:
@@ -102,10 +105,13 @@ class Replay:
         self._compare(number, at, request, Answer(decided.verdict), Answer(verdict_of(self._judgement)))
 
     def _claim(self, number: int, at: int, claimed: Claimed) -> None:
-        """A claim that follows its decision must be for the place which that decision found on the claim's node."""
+        """A claim that follows its decision must be for the place which that decision found on the claim's node; but not
+        one that only keeps a part for a pod, or that makes good on it: what it was kept for was decided before."""
         judgement, self._judgement = self._judgement, None
-        placement = claimed.placement
-        if judgement is not None and judgement.request.uid == claimed.request.uid:
+        placement, request = claimed.placement, claimed.request
+        kept = self.books.ledger.entry(request.uid, placement.node)
+        is_kept = claimed.until is not None or (kept is not None and kept.placement == placement)
+        if judgement is not None and judgement.request.uid == request.uid and not is_kept:
             placement = judgement.placement(placement.node) or Placement(placement.node, placement.dialect, {})
         refused = ""
         try:
@@ -141,6 +147,8 @@ def _do(books: Books, happening: Happening) -> None:
             books.expire(now)
         case QuotasRead(text=text):
             books.read_quotas(text)
+        case Marked(node=name, indexes=indexes):
+            books.mark_unhealthy(name, frozenset(indexes))
         case Confirmed(uid=uid, node=name):
             books.confirm(uid, name)
         case Dropped(uid=uid, node=name):

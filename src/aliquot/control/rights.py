@@ -13,6 +13,8 @@ class Right:
     action: Action
     without: str
     """What is lost if we may not."""
+    verbs: tuple[str, ...] = ()
+    """To be given together with the action's own."""
 
     def __str__(self) -> str:
         action = self.action
@@ -28,11 +30,14 @@ class Right:
         """The rule of RBAC that gives it, in one line of YAML."""
         action = self.action
         resource = "/".join(filter(None, (action.resource, action.subresource)))
-        return f'- {{apiGroups: ["{action.group}"], resources: [{resource}], verbs: [{action.verb}]}}'
+        names = f", resourceNames: [{action.name}]" if self.verbs and action.name else ""
+        verbs = ", ".join((action.verb, *self.verbs))
+        return f'- {{apiGroups: ["{action.group}"], resources: [{resource}]{names}, verbs: [{verbs}]}}'
 
 
 _ALONE = "runs as a single server, without Lease and epoch: a second one would not know of it"
 _LATE = "pods that another scheduler bound get no placement"
+_NO_PATCH = f"{_LATE}, and those that wait are not woken when there is room"
 _EVENTS = "pods are not told why they wait"
 
 
@@ -49,12 +54,17 @@ def for_replicas(settings: ControlSettings) -> list[Right]:
     return [Right(action, _ALONE) for action in (*creations, *leases, *terms)]
 
 
-PATCH_PODS = Right(Action("patch", "pods"), _LATE)
+PATCH_PODS = Right(Action("patch", "pods"), _NO_PATCH)
 
 
 def see_epochs(settings: ControlSettings) -> Right:
     action = Action("watch", "configmaps", namespace=settings.namespace, name=EPOCH_MAP)
     return Right(action, "a later term is noticed only when the API server refuses a write")
+
+
+def read_maps(namespace: str, name: str, without: str) -> Right:
+    """To follow the ConfigMap of this name, or all of the namespace."""
+    return Right(Action("list", "configmaps", namespace=namespace, name=name), without, ("watch",))
 
 
 def for_helping(settings: ControlSettings) -> list[Right]:

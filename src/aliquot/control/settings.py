@@ -34,3 +34,9 @@ class ControlSettings:
     act_limit: float = 70.0
     audit_seconds: float = 60.0
     late_seconds: float = 30.0
+    quota_namespace: str = "kube-system"
+    quota_name: str = "gpuquota"
+    quota_key: str = "gpu_quota"
+    """The ConfigMap with the quotas, and where they stand in it."""
+    hold_seconds: float = 30.0
+    """For which a part is kept for a pod that somebody else binds."""

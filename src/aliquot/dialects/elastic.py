@@ -57,6 +57,14 @@ _WORDS = {
 }
 
 
+_ORIGINAL_WORDS = {
+    Reason.TOO_LARGE: _NO_ROOM,
+    Reason.NOT_SELLABLE: _NO_ROOM,
+    Reason.NO_GPUS: "no gpu available on node {node}",
+    Reason.UNKNOWN_NODE: 'elastic gpu scheduler get node failed: nodes "{node}" not found',
+}
+
+
 @dataclass(frozen=True)
 class Family(ABC):
     """One generation of names.
@@ -208,6 +216,7 @@ def _named(prefix: str) -> tuple[Family, ...]:
 class Elastic(Dialect):
     name = "elastic"
     standard_prefix = "elastic-gpu"
+    original_words = _ORIGINAL_WORDS
 
     def __init__(self, prefix: str = "") -> None:
         super().__init__(prefix)

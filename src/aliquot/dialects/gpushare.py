@@ -76,12 +76,19 @@ _WORDS = {
 }
 
 
+_ORIGINAL_WORDS = {
+    Reason.NO_GPUS: "The node {node} is not for GPU share, need skip",
+    Reason.UNKNOWN_NODE: 'node "{node}" not found',
+}
+
+
 class GpuShare(Dialect):
     name = "gpushare"
     standard_prefix = "aliyun.com"
     node_labels = {"gpushare": "true"}
     node_policy = "tightest"
     gpu_policy = "tightest"
+    original_words = _ORIGINAL_WORDS
 
     @property
     def gpu_mem(self) -> str:

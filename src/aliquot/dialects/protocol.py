@@ -50,13 +50,17 @@ class Dialect(ABC):
     node_policy: str = "binpack"
     gpu_policy: str = "binpack"
     """The default policies, by their names in the engine's tables."""
-    model_labels: ClassVar[Sequence[str]] = ()
-    pool_labels: ClassVar[Sequence[str]] = ()
+    model_labels: Sequence[str] = ()
+    pool_labels: Sequence[str] = ()
     """Node labels that name the model and the pool of a node's cards for quotas; the first that is there counts."""
     names_cards: ClassVar[bool] = True
     """Whether a pod's record says which cards it has; where kubelet alone knows, the pod counts by their number."""
+    agent_chooses: ClassVar[bool] = False
+    """Whether the original's agent chooses cards and writes them down where no scheduler has."""
     slots: ClassVar[int] = 0
     """Into how many MPS parts the cards of a node that serves it are cut."""
+    original_words: ClassVar[Mapping[Reason, str]] = {}
+    """Refusals that the original words in another way than `words`, with `{node}` and `{uid}` where it names them."""
 
     def __init__(self, prefix: str = "") -> None:
         self.prefix = prefix or self.standard_prefix
@@ -133,7 +137,7 @@ class Dialect(ABC):
                 f"no container of the pod asks for more than 0 of {' or '.join(self.card_resources)}"
                 f"{'; it writes ' if written else ''}{written}"
             )
-        return Request(pod.metadata.uid, pod.key, self.name, asking, together, pod.spec.priority or 0)
+        return Request(pod.metadata.uid, pod.key, self.name, asking, together, pod.priority)
 
     def held(self, pod: Pod) -> Request:
         """What a bound pod holds, counted as the original counts it: it may ask what we would not place."""
@@ -191,6 +195,11 @@ class Dialect(ABC):
     def words(self, reason: Reason) -> str:
         """A refusal in the original's words, without node names or changing numbers."""
         return reason.value
+
+    def exact_words(self, reason: Reason, node: str, uid: str) -> str:
+        """The same exactly as the original says it of this node to this pod."""
+        original = self.original_words.get(reason)
+        return self.words(reason) if original is None else original.format(node=node, uid=uid)
 
     # -- on the node
 

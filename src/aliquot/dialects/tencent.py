@@ -50,12 +50,24 @@ _WORDS = {
 }
 
 
+_EXACT_NO_MATCH = "pod {uid} does not match with this node"
+_ORIGINAL_WORDS = {
+    Reason.NO_CARD_FITS: _EXACT_NO_MATCH,
+    Reason.TOO_LARGE: _EXACT_NO_MATCH,
+    Reason.NOT_SELLABLE: _EXACT_NO_MATCH,
+    Reason.WRONG_POOL: _QUOTA,
+    Reason.OVER_QUOTA: _QUOTA,
+}
+
+
 class Tencent(Dialect):
     name = "tencent"
     standard_prefix = "tencent.com"
     node_labels = {"nvidia-device-enable": "enable"}
     node_policy = "admission"
     gpu_policy = "admission"
+    agent_chooses = True
+    original_words = _ORIGINAL_WORDS
     model_labels = ("gaia.tencent.com/gpu-model", "tkestack.io/gpu-model")
     pool_labels = ("gaia.tencent.com/gpu-pool", "tkestack.io/gpu-pool")
 

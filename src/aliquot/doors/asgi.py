@@ -1,4 +1,4 @@
-"""Just enough HTTP on plain ASGI: routes to handlers, bodies with a limit, answers."""
+"""Just enough HTTP on plain ASGI: routes to handlers, calls and answers. Who is let in, limits.py says."""
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
@@ -6,18 +6,9 @@ from typing import Any
 
 import msgspec
 
-from aliquot.errors import BadInput
-
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-
-LARGEST_BODY = 128 * 2**20
-"""5,000 whole Node objects are about 63 MB; a scheduler without nodeCacheCapable sends them."""
-
-
-class TooLarge(BadInput):
-    """A body beyond the limit."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +18,10 @@ class Answer:
     content_type: bytes = b"application/json"
     after: Callable[[], None] | None = None
     """Called when the answer has been handed to the network."""
+    dialect: str = ""
+    """Whose pod it is about, where that is known."""
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    """More of them."""
 
 
 @dataclass(frozen=True)
@@ -37,17 +32,54 @@ class Call:
     body: bytes = b""
     path: str = ""
     headers: Mapping[bytes, bytes] = field(default_factory=dict)
+    query: str = ""
+    """What follows the path's question mark, as it was sent."""
 
 
 Handler = Callable[[Call], Awaitable[Answer]]
 
 
-def json(value: Any, status: int = 200, after: Callable[[], None] | None = None) -> Answer:
-    return Answer(msgspec.json.encode(value), status, after=after)
+@dataclass(frozen=True)
+class Decision:
+    """A handler with words of its own for a trouble: its callers throw away what comes with another code than 200."""
+
+    handler: Handler
+    fault: Callable[[str], Answer]
+
+    async def __call__(self, call: Call) -> Answer:
+        return await self.handler(call)
 
 
-def text(value: str, status: int = 200) -> Answer:
-    return Answer(value.encode(), status, b"text/plain; charset=utf-8")
+@dataclass(frozen=True)
+class Open:
+    """A handler that answers everybody, however busy the server is, and takes no body."""
+
+    handler: Handler
+
+    async def __call__(self, call: Call) -> Answer:
+        return await self.handler(call)
+
+
+@dataclass(frozen=True)
+class Patient:
+    """A handler that takes its own time, and no body: a profile of 30 s lasts 30 s. It limits itself."""
+
+    handler: Handler
+
+    async def __call__(self, call: Call) -> Answer:
+        return await self.handler(call)
+
+
+def json(value: Any, status: int = 200, after: Callable[[], None] | None = None, dialect: str = "") -> Answer:
+    return Answer(msgspec.json.encode(value), status, after=after, dialect=dialect)
+
+
+def text(value: str, status: int = 200, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Answer:
+    return Answer(value.encode(errors="replace"), status, b"text/plain; charset=utf-8", headers=headers)
+
+
+OTHERWISE = ("*", "*")
+"""The route of whatever has no route of its own."""
 
 
 @dataclass(frozen=True)
@@ -56,43 +88,40 @@ class Routes:
 
     table: Mapping[tuple[str, str], Handler] = field(default_factory=dict)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return
-        answer = await self._answer(scope, receive)
-        headers = [(b"content-type", answer.content_type), (b"content-length", b"%d" % len(answer.body))]
-        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-        await send({"type": "http.response.body", "body": answer.body})
-        if answer.after is not None:
-            answer.after()
-
-    async def _answer(self, scope: Scope, receive: Receive) -> Answer:
-        path = scope["path"].rstrip("/") or "/"
+    def find(self, method: str, path: str) -> tuple[Handler, str] | Answer:
+        """The handler and the call's tail, or what is to be said where there is none."""
+        path = path.rstrip("/") or "/"
+        handler = self.table.get((method, path))
+        if handler is not None:
+            return handler, ""
         parent, _, tail = path.rpartition("/")
-        for name, rest in ((path, ""), (f"{parent}/*", tail)):
-            handler = self.table.get((scope["method"], name))
-            if handler is not None:
-                return await self._handle(handler, rest, scope, receive)
-            if any(known == name for _, known in self.table):
-                return text("Method Not Allowed", 405)
-        return text("404 page not found", 404)
+        below = f"{parent}/*"
+        handler = None if self._methods(path) else self.table.get((method, below))
+        if handler is not None:
+            return handler, tail
+        if methods := self._methods(path) or self._methods(below):
+            return _other_method(method, methods)
+        otherwise = self.table.get(OTHERWISE)
+        return (otherwise, "") if otherwise is not None else text("404 page not found", 404)
 
-    async def _handle(self, handler: Handler, tail: str, scope: Scope, receive: Receive) -> Answer:
-        try:
-            return await handler(Call(tail, await _body(receive), scope["path"], dict(scope.get("headers", ()))))
-        except TooLarge as error:
-            return text(str(error), 413)
+    def _methods(self, path: str) -> list[str]:
+        return sorted(method for method, known in self.table if known == path)
 
 
-async def _body(receive: Receive) -> bytes:
-    pieces: list[bytes] = []
-    size = 0
-    while True:
-        message = await receive()
-        piece = message.get("body", b"")
-        size += len(piece)
-        if size > LARGEST_BODY:
-            raise TooLarge(f"the body is larger than {LARGEST_BODY} bytes")
-        pieces.append(piece)
-        if not message.get("more_body"):
-            return b"".join(pieces)
+def _other_method(method: str, known: list[str]) -> Answer:
+    """As the originals' router says which methods a path has."""
+    allow = ((b"allow", ", ".join([*known, "OPTIONS"]).encode()),)
+    return text("", headers=allow) if method == "OPTIONS" else text("Method Not Allowed", 405, allow)
+
+
+async def put(answer: Answer, send: Send) -> None:
+    """Hand an answer to the network."""
+    headers = [
+        (b"content-type", answer.content_type),
+        (b"content-length", b"%d" % len(answer.body)),
+        *answer.headers,
+    ]
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": answer.body})
+    if answer.after is not None:
+        answer.after()

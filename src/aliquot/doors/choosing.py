@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from aliquot.control import ControlPlane
+from aliquot.control.closed import why_closed
 from aliquot.dialects import Dialect
 from aliquot.engine import Judgement
 from aliquot.errors import BadDemand, BadQuantity
@@ -37,7 +38,7 @@ class Chooser:
         self._plane = plane
 
     def choose(self, pod: Pod) -> Choice:
-        barred = {node.key: _bar(node, pod) for node in self._plane.nodes.all()}
+        barred = {node.key: why_closed(node, pod) for node in self._plane.nodes.all()}
         usable = [node for node in self._plane.nodes.all() if not barred[node.key]]
         others = [why for why in barred.values() if why]
         try:
@@ -66,16 +67,6 @@ class Chooser:
         offered = whole(str((node.status.allocatable or {}).get(resource, 0)))
         others = (other for other in self._plane.pods_on(node.key) if other.metadata.uid != pod.metadata.uid)
         return offered - sum(_ids(other, resource) for other in others if not other.ended)
-
-
-def _bar(node: Node, pod: Pod) -> str:
-    """Why a node is closed to a pod, whatever its cards; empty if it is not."""
-    wanted = (pod.spec.node_selector or {}).items()
-    if not wanted <= node.metadata.labels.items():
-        return "the node has not the labels that the pod selects"
-    if node.spec.unschedulable:
-        return "the node is cordoned"
-    return "" if node.ready else "the node is not ready"
 
 
 def _ids(pod: Pod, resource: str) -> int:

@@ -5,8 +5,8 @@ any case. Whole Node objects are kept as bytes and given back untouched.
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import msgspec
@@ -26,10 +26,14 @@ class BadCall(BadInput):
 
 @dataclass(frozen=True)
 class FilterCall:
+    """prioritize is called with the same."""
+
     pod: Pod
     names: list[str]
-    nodes: dict[str, msgspec.Raw] | None
+    nodes: dict[str, msgspec.Raw] | None = None
     """Whole Node objects by name, if the scheduler sent those instead of names."""
+    node_list: msgspec.Raw | None = None
+    """The NodeList in which they came."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +44,24 @@ class BindCall:
     node: str
 
 
+@dataclass(frozen=True)
+class Victims:
+    """Pods on one node, by UID, that are to end for another."""
+
+    uids: list[str]
+    pdb_violations: int = 0
+
+
+@dataclass(frozen=True)
+class PreemptCall:
+    pod: Pod
+    victims: Mapping[str, Victims] = field(default_factory=dict)
+    """By node."""
+
+
 class _Metadata(msgspec.Struct):
     name: str = ""
+    uid: str = ""
 
 
 class _Named(msgspec.Struct):
@@ -54,16 +74,14 @@ class _NodeList(msgspec.Struct):
 
 def read_filter(body: bytes) -> FilterCall:
     fields = _fields(body)
-    if _absent(fields.get("pod")):
-        raise BadCall("arg or pod is nil")
-    pod = _decode("Pod", fields["pod"], Pod)
+    pod = _pod(fields)
     if not _absent(fields.get("nodenames")):
-        return FilterCall(pod, _decode("NodeNames", fields["nodenames"], list[str]), None)
+        return FilterCall(pod, _decode("NodeNames", fields["nodenames"], list[str]))
     if _absent(fields.get("nodes")):
         raise BadCall("cannot get node names")
     items = _decode("Nodes", fields["nodes"], _NodeList).items or []
     nodes = {_decode("Nodes", item, _Named).metadata.name: item for item in items}
-    return FilterCall(pod, list(nodes), nodes)
+    return FilterCall(pod, list(nodes), nodes, fields["nodes"])
 
 
 def read_bind(body: bytes) -> BindCall:
@@ -78,16 +96,32 @@ def read_bind(body: bytes) -> BindCall:
     return BindCall(*values)
 
 
-def filter_answer(call: FilterCall, refused: Mapping[str, str]) -> dict[str, object]:
+def read_preempt(body: bytes) -> PreemptCall:
+    """Victims come as whole pods, or as UIDs alone from a scheduler that is told `nodeCacheCapable`."""
+    fields = _fields(body)
+    pod = _pod(fields)
+    for name, uid_of in (("NodeNameToMetaVictims", _meta_uid), ("NodeNameToVictims", _pod_uid)):
+        raw = fields.get(name.lower())
+        if raw is not None and not _absent(raw):
+            nodes = _decode(name, raw, dict[str, msgspec.Raw])
+            victims = {node: _victims(name, value, uid_of) for node, value in nodes.items() if not _absent(value)}
+            return PreemptCall(pod, victims)
+    return PreemptCall(pod)
+
+
+def filter_answer(call: FilterCall, passed: Iterable[str], refused: Mapping[str, str]) -> dict[str, object]:
     """All five keys, always. A refused node stands in both maps with the same text: 1.21 and later heed the first,
     older schedulers know only the second."""
-    passed = [name for name in call.names if name not in refused]
-    nodes = None if call.nodes is None else {"metadata": {}, "items": [call.nodes[name] for name in passed]}
+    names = list(passed)
+    nodes: object = None
+    if call.nodes is not None:
+        whole = len(names) == len(call.names)
+        nodes = call.node_list if whole else {"metadata": {}, "items": [call.nodes[name] for name in names]}
     return {
         "Nodes": nodes,
-        "NodeNames": passed,
+        "NodeNames": names,
         "FailedNodes": refused,
-        "FailedAndUnresolvableNodes": refused,
+        "FailedAndUnresolvableNodes": refused or None,
         "Error": "",
     }
 
@@ -102,10 +136,55 @@ def filter_fault(error: str) -> dict[str, object]:
     }
 
 
+class HostPriority(msgspec.Struct, rename="pascal", frozen=True, gc=False):
+    host: str
+    score: int
+
+
+def priorities(names: Iterable[str], scores: Iterable[int]) -> list[HostPriority]:
+    return list(map(HostPriority, names, scores))
+
+
+def preempt_answer(left: Mapping[str, Victims]) -> dict[str, object]:
+    """UIDs alone, whatever came in. A node that is not named is no candidate any more."""
+    return {
+        "NodeNameToMetaVictims": {
+            node: {"Pods": [{"UID": uid} for uid in victims.uids], "NumPDBViolations": victims.pdb_violations}
+            for node, victims in left.items()
+        }
+    }
+
+
+def _pod(fields: Mapping[str, msgspec.Raw]) -> Pod:
+    if _absent(fields.get("pod")):
+        raise BadCall("arg or pod is nil")
+    return _decode("Pod", fields["pod"], Pod)
+
+
+def _victims(what: str, raw: msgspec.Raw, uid_of: Callable[[str, msgspec.Raw], str]) -> Victims:
+    fields = _lower(_decode(what, raw, dict[str, msgspec.Raw]))
+    pods = fields.get("pods", msgspec.Raw(b"null"))
+    violations = fields.get("numpdbviolations", msgspec.Raw(b"0"))
+    uids = [] if _absent(pods) else [uid_of(what, pod) for pod in _decode(what, pods, list[msgspec.Raw])]
+    return Victims(uids, _decode(what, violations, int))
+
+
+def _meta_uid(what: str, raw: msgspec.Raw) -> str:
+    fields = _lower(_decode(what, raw, dict[str, msgspec.Raw]))
+    return _decode(what, fields.get("uid", msgspec.Raw(b'""')), str)
+
+
+def _pod_uid(what: str, raw: msgspec.Raw) -> str:
+    return _decode(what, raw, _Named).metadata.uid
+
+
 def _fields(body: bytes) -> dict[str, msgspec.Raw]:
     if not body.strip():
         raise BadCall("EOF")
-    fields = _decode("the body", body, dict[str, msgspec.Raw])
+    return _lower(_decode("the body", body, dict[str, msgspec.Raw]))
+
+
+def _lower(fields: Mapping[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
     return {name.lower(): value for name, value in fields.items()}
 
 

@@ -10,20 +10,31 @@ import structlog
 from aliquot import metrics
 from aliquot.control import ControlPlane, Role
 from aliquot.doors import asgi
+from aliquot.doors.tls import Certificates
 
 _log = structlog.get_logger()
 
 _MARK = "X-Aliquot-Forwarded"
-_SECONDS = 4.5
-"""Below the 5 s that kube-scheduler waits for an extender by default, so that it hears our words and not its own."""
+_SECONDS = 4.0
+"""Below the time that a call may take here, so that it is told of whom there was no answer."""
 _REACH_SECONDS = 1.0
 
 
 class Forwarder:
     """`async with` it; every wrapped handler then answers for the holder."""
 
-    def __init__(self, plane: ControlPlane, *, seconds: float = _SECONDS) -> None:
+    def __init__(
+        self,
+        plane: ControlPlane,
+        *,
+        seconds: float = _SECONDS,
+        certificates: Certificates | None = None,
+        tls_name: str = "",
+    ) -> None:
+        """With certificates, a holder that speaks TLS must show one of `tls_name`, or of its address."""
         self._plane = plane
+        self._certificates = certificates
+        self._tls_name = tls_name or None
         self._limit = aiohttp.ClientTimeout(total=seconds, sock_connect=_REACH_SECONDS)
         self._session: aiohttp.ClientSession | None = None
 
@@ -65,7 +76,11 @@ class Forwarder:
         assert self._session is not None, "only an entered forwarder forwards"
         try:
             headers = {_MARK: "1", "Content-Type": "application/json"}
-            async with self._session.post(url + call.path, data=call.body, headers=headers) as response:
+            trust = self._certificates.reaching if self._certificates else True
+            asking = self._session.post(
+                url + call.path, data=call.body, headers=headers, ssl=trust, server_hostname=self._tls_name
+            )
+            async with asking as response:
                 content = response.headers.get("Content-Type", "application/json").encode()
                 return asgi.Answer(await response.read(), response.status, content)
         except (TimeoutError, aiohttp.ClientError, OSError) as error:

@@ -16,4 +16,4 @@ def routes(plane: ControlPlane, notes: Callable[[], list[str]] = list) -> Mappin
         trouble = plane.not_ready()
         return asgi.text("\n".join(trouble), 503) if trouble else asgi.text("\n".join(("ok", *plane.notes(), *notes())))
 
-    return {("GET", "/healthz"): healthz, ("GET", "/readyz"): readyz}
+    return {("GET", "/healthz"): asgi.Open(healthz), ("GET", "/readyz"): asgi.Open(readyz)}

@@ -9,48 +9,89 @@ from types import TracebackType
 
 import uvicorn
 
+from aliquot import metrics
+from aliquot.clock import Clock, SystemClock
 from aliquot.doors.asgi import Routes
+from aliquot.doors.connections import KEEP_ALIVE_SECONDS, Connections
+from aliquot.doors.limits import USUAL, Gate, Limits
+from aliquot.doors.tls import Certificates
 from aliquot.errors import BadConfig
 
 _GRACE_SECONDS = 3.0
-_KEEP_ALIVE_SECONDS = 120
-"""Longer than Go's clients keep an idle connection: a POST on one that we just closed fails and is not repeated."""
 
 
 class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, gate: Gate, limits: Limits, tls: Certificates | None, clock: Clock):
+        super().__init__(config)
+        knows_guests = tls is not None and tls.asks_clients
+        self.connections = Connections(config, self.server_state, gate, limits, clock, knows_guests=knows_guests)
+        self._tls = tls
+        self._handshake_seconds = limits.seconds if tls else None
+
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Signals belong to the command, not to one of its listeners."""
         yield
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn's, with our connections, and certificates that change."""
+        assert sockets is not None, "the listener has bound one"
+        loop, context = asyncio.get_running_loop(), self._tls.serving if self._tls else None
+        make, seconds = self.connections.protocol, self._handshake_seconds
+        self.servers = [
+            await loop.create_server(make, sock=one, ssl=context, ssl_handshake_timeout=seconds) for one in sockets
+        ]
+        self.started = True
+
 
 class Listener:
     """Raises BadConfig, naming the port, if it cannot listen. Port 0 takes any free one.
 
-    When its block ends it takes no more calls, and waits `grace` seconds for those in flight.
+    When its block ends it takes no more calls, and waits `grace` seconds for those in flight. With certificates it
+    speaks TLS only.
     """
 
-    def __init__(self, routes: Routes, address: str, port: int, *, grace: float = _GRACE_SECONDS) -> None:
+    def __init__(
+        self,
+        routes: Routes,
+        address: str,
+        port: int,
+        *,
+        name: str = "",
+        grace: float = _GRACE_SECONDS,
+        limits: Limits = USUAL,
+        certificates: Certificates | None = None,
+        clock: Clock | None = None,
+    ) -> None:
         self._address = address
         self.port = port
+        self._name = name
+        self._gate = Gate(routes, limits, clock)
         config = uvicorn.Config(
-            routes,
+            self._gate,
+            interface="asgi3",
             http="httptools",
             ws="none",
             lifespan="off",
             log_config=None,
             access_log=False,
+            proxy_headers=False,
             server_header=False,
-            timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=math.ceil(grace),
         )
-        self._server = _Server(config)
+        self._server = _Server(config, self._gate, limits, certificates, clock or SystemClock())
         self._serving: asyncio.Task[None] | None = None
+        self._watching: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> "Listener":
         bound = self._bind()
         self.port = bound.getsockname()[1]
         self._serving = asyncio.create_task(self._server.serve(sockets=[bound]))
+        watches = (self._gate.watch(), self._server.connections.watch())
+        self._watching = [asyncio.create_task(watch) for watch in watches]
+        metrics.IN_FLIGHT.labels(self._name).set_function(lambda: self._gate.busy)
+        metrics.CONNECTIONS.labels(self._name).set_function(lambda: len(self._server.connections))
         return self
 
     async def __aexit__(
@@ -59,6 +100,11 @@ class Listener:
         self._server.should_exit = True
         if self._serving is not None:
             await self._serving
+        for task in self._watching:
+            task.cancel()
+        await asyncio.gather(*self._watching, return_exceptions=True)
+        for gauge in (metrics.IN_FLIGHT, metrics.CONNECTIONS):
+            gauge.remove(self._name)
 
     async def lives(self) -> None:
         """Waits for as long as it serves, and raises if it stops by itself: run it beside what needs the listener."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, Histogram, generate_latest
 
 import aliquot
 from aliquot import metrics
@@ -22,15 +22,20 @@ def routes(plane: ControlPlane) -> Mapping[tuple[str, str], asgi.Handler]:
 
 
 def timed(verb: str, handler: asgi.Handler, clock: Clock) -> asgi.Handler:
-    """A handler whose answers are timed."""
-    seconds = metrics.DECISION_SECONDS.labels(verb)
+    """A handler whose answers are timed, by the dialect that they say."""
+    seconds: dict[str, Histogram] = {}
 
     async def answer(call: asgi.Call) -> asgi.Answer:
         began = clock.monotonic()
+        dialect = ""
         try:
-            return await handler(call)
+            found = await handler(call)
+            dialect = found.dialect
         finally:
-            seconds.observe(clock.monotonic() - began)
+            if dialect not in seconds:
+                seconds[dialect] = metrics.DECISION_SECONDS.labels(verb, dialect)
+            seconds[dialect].observe(clock.monotonic() - began)
+        return found
 
     return answer
 

@@ -11,7 +11,8 @@ from aliquot.engine.quotas.usage import Census, Usage
 from aliquot.engine.state import NodeState
 from aliquot.engine.view import GpuPolicy, NodePolicy, Outcome, PodPolicy, Settings, View
 from aliquot.engine.why.explain import Explanation, explain, needs_text
-from aliquot.engine.why.findings import NodeFinding, explain_node
+from aliquot.engine.why.findings import NodeFinding, explain_node, node_reason
+from aliquot.engine.why.whatif import closed
 
 __all__ = [
     "Fleet",
@@ -29,6 +30,8 @@ __all__ = [
     "explain",
     "NodeFinding",
     "explain_node",
+    "node_reason",
+    "closed",
     "needs_text",
     "Holder",
     "Preemption",

@@ -1,16 +1,18 @@
 """Which nodes can take a request, which cards it would get there, which node is best, and why the others cannot."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from itertools import compress, repeat
 
 import numpy as np
 
 from aliquot.engine.all_nodes.choosing import CardChoice, policy, score
 from aliquot.engine.all_nodes.plan import Plan, plan
 from aliquot.engine.all_nodes.question import Question
-from aliquot.engine.all_nodes.refusing import Refusing
+from aliquot.engine.all_nodes.refusing import FITS, NUMBERED, Refusing
 from aliquot.engine.all_nodes.room import Room, wanted
-from aliquot.engine.arrays import Bools, Floats
+from aliquot.engine.arrays import Bools, Floats, Ints
 from aliquot.engine.fleet import Fleet
 from aliquot.engine.policies import GPU_POLICIES, NODE_POLICIES
 from aliquot.engine.quotas.quota import Decision
@@ -18,6 +20,12 @@ from aliquot.engine.topology import in_reach
 from aliquot.engine.view import NodePolicy, Outcome, Settings
 from aliquot.errors import BadDemand, BadInput
 from aliquot.model import Placement, Reason, Request, cut
+
+
+@dataclass(frozen=True)
+class Sifted:
+    passed: list[str]
+    refused: Mapping[Reason, list[str]]
 
 
 class Judgement:
@@ -32,15 +40,23 @@ class Judgement:
         self._node_policies = tuple(node_policies)
         self._refusing = refusing
 
+    def sift(self, names: Sequence[str], *, but: Iterable[str] = ()) -> Sifted:
+        """The nodes that can take the request, and for each reason those that cannot; each in the order given. Nothing
+        is said against the nodes in `but`."""
+        reasons, columns = self._refusing.reasons, self._columns_of(list(but))
+        if len(columns):
+            reasons = reasons.copy()
+            reasons[columns[columns >= 0]] = FITS
+        numbers = reasons[self._columns_of(names)]
+        passed = list(compress(names, (numbers == FITS).tolist()))
+        found = np.bincount(numbers[numbers != FITS], minlength=len(NUMBERED)).nonzero()[0].tolist()
+        refused = {NUMBERED[number]: list(compress(names, (numbers == number).tolist())) for number in found}
+        return Sifted(passed, refused)
+
     def refusals(self, nodes: Iterable[str]) -> dict[str, Reason]:
         """Why each of these nodes that cannot take the request cannot; the others are left out."""
-        names, reasons = list(nodes), self._refusing.reasons
-        refused: dict[str, Reason] = {}
-        for node, column in zip(names, map(self.fleet.columns.get, names), strict=True):
-            reason = Reason.UNKNOWN_NODE if column is None else reasons[column]
-            if reason is not None:
-                refused[node] = reason
-        return refused
+        sifted = self.sift(list(nodes)).refused
+        return {name: reason for reason, names in sifted.items() for name in names}
 
     def refusal(self, node: str) -> Reason | None:
         return self.refusals([node]).get(node)
@@ -75,9 +91,15 @@ class Judgement:
 
     def scores(self, nodes: Iterable[str]) -> dict[str, float]:
         """The policy's raw score of each of these nodes that fits: higher is better."""
-        fits, scores = self.fits.tolist(), self._scores.tolist()
-        columns = ((node, self.fleet.column(node)) for node in nodes)
-        return {node: scores[column] for node, column in columns if column is not None and fits[column]}
+        names = list(nodes)
+        scores = self.scores_at(names)
+        fits = ~np.isnan(scores)
+        return dict(zip(compress(names, fits.tolist()), scores[fits].tolist(), strict=True))
+
+    def scores_at(self, names: Sequence[str]) -> Floats:
+        """The same as an array, not a number where the request does not fit."""
+        scores = np.append(np.where(self.fits, self._scores, np.nan), np.nan)
+        return np.asarray(scores[self._columns_of(names)])
 
     @cached_property
     def outcome(self) -> Outcome:
@@ -91,9 +113,13 @@ class Judgement:
         return score(self._node_policies, self.outcome)
 
     def _columns(self, nodes: Iterable[str]) -> Bools:
-        mask = np.zeros(self.fleet.width, np.bool_)
-        mask[[column for node in nodes if (column := self.fleet.column(node)) is not None]] = True
-        return mask
+        mask = np.zeros(self.fleet.width + 1, np.bool_)
+        mask[self._columns_of(list(nodes))] = True
+        return mask[:-1]
+
+    def _columns_of(self, names: Sequence[str]) -> Ints:
+        """-1, which is one more than the Fleet has, for those that it does not know."""
+        return np.fromiter(map(self.fleet.columns.get, names, repeat(-1)), np.int64, len(names))
 
 
 def check_policies(gpu: str, node: str, *, gpu_field: str, node_field: str, error: type[BadInput] = BadDemand) -> None:

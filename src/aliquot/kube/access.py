@@ -4,7 +4,7 @@ import base64
 import os
 import ssl
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +52,22 @@ class Access:
         _load_client_certificate(self.tls, credential.certificate)
 
 
-def find(kubeconfig: str | None, context: str = "") -> Access:
-    """By the path given, else $KUBECONFIG, else the pod's service account, else ~/.kube/config."""
+def find(kubeconfig: str | None, context: str = "", *, server: str = "", as_pod: bool = False) -> Access:
+    """By the path given, else $KUBECONFIG, else the pod's service account, else ~/.kube/config.
+
+    `server` is another address than theirs, and is enough without them; `as_pod` takes the service account alone.
+    """
+    if as_pod and not os.environ.get("KUBERNETES_SERVICE_HOST"):
+        raise BadConfig("this is no pod with a service account: KUBERNETES_SERVICE_HOST is not set")
+    found = in_cluster() if as_pod else _found(kubeconfig, context)
+    if server:
+        return _at(server.rstrip("/"), found)
+    if found is None:
+        raise BadConfig("no way to an API server: give --kubeconfig, set KUBECONFIG, or run in a pod")
+    return found
+
+
+def _found(kubeconfig: str | None, context: str) -> Access | None:
     if kubeconfig:
         return from_kubeconfig(Path(kubeconfig), context=context)
     listed = [Path(path) for path in os.environ.get("KUBECONFIG", "").split(os.pathsep) if path]
@@ -62,9 +76,16 @@ def find(kubeconfig: str | None, context: str = "") -> Access:
     if os.environ.get("KUBERNETES_SERVICE_HOST") and not context:
         return in_cluster()
     home = Path.home() / ".kube" / "config"
-    if home.exists():
-        return from_kubeconfig(home, context=context)
-    raise BadConfig("no way to an API server: give --kubeconfig, set KUBECONFIG, or run in a pod")
+    return from_kubeconfig(home, context=context) if home.exists() else None
+
+
+def _at(server: str, found: Access | None) -> Access:
+    if not server.startswith(("http://", "https://")):
+        server = f"http://{server}"  # as Kubernetes' own clients read an address without a scheme
+    access = replace(found, server=server) if found else Access(server)
+    if server.startswith("http:"):
+        return replace(access, tls=None)
+    return access if access.tls else replace(access, tls=_trusting(None))
 
 
 def in_cluster(account: Path = _SERVICE_ACCOUNT) -> Access:

@@ -93,6 +93,7 @@ class Condition(_Wire, frozen=True):
 
 class PodStatus(_Wire, frozen=True):
     phase: str = ""
+    nominated_node_name: str = ""
     conditions: list[Condition] | None = None
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
@@ -101,6 +102,10 @@ class PodStatus(_Wire, frozen=True):
 class Pod(Object, frozen=True):
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
+
+    @property
+    def priority(self) -> int:
+        return self.spec.priority or 0
 
     @property
     def ended(self) -> bool:

@@ -36,6 +36,7 @@ def known_to(books: Books) -> Any:
         {(entry.uid, entry.node): entry for entry in snapshot.entries},
         snapshot.provisional,
         books.quotas.entries,
+        snapshot.marks,
         {node: books.tally.wrong_counts(node) for node in books.tally.nodes},
     )
 
@@ -68,6 +69,10 @@ class RecordedMachine(ClusterMachine):
     @rule()
     def take_the_quotas_away(self) -> None:
         self.books.read_quotas(None)
+
+    @rule(node=st.sampled_from(["n1", "n2", "n3"]), indexes=st.frozensets(st.integers(0, 2)))
+    def mark_cards(self, node: str, indexes: frozenset[int]) -> None:
+        self.books.mark_unhealthy(node, indexes)
 
     def teardown(self) -> None:
         self.log.__exit__(None, None, None)

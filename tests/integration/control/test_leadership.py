@@ -30,7 +30,7 @@ pytestmark = pytest.mark.embedded_only(
 
 EPOCH_MAP = "/configmaps/aliquot-epoch"
 BINDING = "/binding$"
-TERM_WATCH = r"/configmaps\?.*watch=true"
+TERM_WATCH = r"/namespaces/aliquot-system/configmaps\?.*watch=true"
 POD_WATCH = r"/api/v1/pods\?.*watch=true"
 
 

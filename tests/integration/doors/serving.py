@@ -10,13 +10,16 @@ from uvicorn.server import ServerState
 from aliquot.doors import health
 from aliquot.doors.asgi import Routes
 from aliquot.doors.gpushare import GpuShareDoor
+from aliquot.doors.limits import Gate
 from tests.integration.room import Room
 
 
 @asynccontextmanager
 async def served(routes: Routes) -> AsyncIterator[str]:
     """Routes over HTTP as the Listener serves them, without its fifth of a second for ending."""
-    config = uvicorn.Config(routes, http="httptools", ws="none", lifespan="off", log_config=None, access_log=False)
+    config = uvicorn.Config(
+        Gate(routes), http="httptools", ws="none", lifespan="off", log_config=None, access_log=False
+    )
     config.load()
     state = ServerState()
 

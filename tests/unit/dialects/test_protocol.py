@@ -8,7 +8,7 @@ import pytest
 from aliquot.dialects import Dialect, equal_cards, plain_number, sample, standard_dialects
 from aliquot.dialects.table import OURS
 from aliquot.errors import BadDemand
-from aliquot.model import ContainerRequest, NodeGpus, Part, Pod
+from aliquot.model import ContainerRequest, NodeGpus, Part, Pod, Reason
 from tests.factories import make_cards, make_gpu, make_node, make_pod
 
 DIALECTS = {kind.name: standard_dialects()[kind.name] for kind in OURS}
@@ -99,3 +99,35 @@ def test_a_plain_number_has_digits_only(text: str, number: int | None) -> None:
 def test_a_sample_pod_has_no_labels_or_annotations_unless_they_are_given() -> None:
     assert sample("a", {"x/y": "1"})["metadata"] == {"name": "a", "namespace": "default"}
     assert sample("a", {"x/y": "1"}, labels={"b": "c"})["metadata"]["labels"] == {"b": "c"}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "reason", "words"),
+    [
+        pytest.param("gpushare", Reason.NO_GPUS, "The node n1 is not for GPU share, need skip", id="gpushare, no GPU"),
+        pytest.param("gpushare", Reason.UNKNOWN_NODE, 'node "n1" not found', id="gpushare, no such node"),
+        pytest.param("gpushare", Reason.NO_CARD_FITS, "Insufficient GPU Memory in one device", id="gpushare, no room"),
+        pytest.param("tencent", Reason.NO_GPUS, "no GPU device", id="tencent, no GPU"),
+        pytest.param("tencent", Reason.NO_CARD_FITS, "pod u-1 does not match with this node", id="tencent, no room"),
+        pytest.param("tencent", Reason.OVER_QUOTA, "ExceedsGPUQuota", id="tencent, quota"),
+        pytest.param("elastic", Reason.NO_GPUS, "no gpu available on node n1", id="elastic, no GPU"),
+        pytest.param("elastic", Reason.TOO_LARGE, "no enough resource to allocate", id="elastic, too large"),
+        pytest.param(
+            "elastic",
+            Reason.UNKNOWN_NODE,
+            'elastic gpu scheduler get node failed: nodes "n1" not found',
+            id="elastic, no such node",
+        ),
+        pytest.param("nvidia", Reason.NO_GPUS, Reason.NO_GPUS.value, id="an original that told nobody why"),
+        pytest.param("gpushare", Reason.WRONG_MODEL, Reason.WRONG_MODEL.value, id="what the original does not know"),
+    ],
+)
+def test_a_refusal_can_be_worded_exactly_as_the_original_words_it(dialect: str, reason: Reason, words: str) -> None:
+    assert DIALECTS[dialect].exact_words(reason, "n1", "u-1") == words
+
+
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
+@pytest.mark.parametrize("reason", list(Reason))
+def test_words_name_neither_node_nor_pod_unless_they_are_to_be_exact(dialect: Dialect, reason: Reason) -> None:
+    assert "{" not in dialect.words(reason)
+    dialect.exact_words(reason, "n1", "u-1")

@@ -4,12 +4,19 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aliquot.engine.all_nodes.plan import Plan, plan
 from aliquot.engine.all_nodes.question import Question
 from aliquot.engine.all_nodes.room import Need, Room, need_of, wanted_cards, wanted_models
 from aliquot.engine.arrays import Bools
 from aliquot.model import CORES, Reason, Topology
+
+_Numbers = NDArray[np.int8]
+
+FITS = -1
+NUMBERED = tuple(Reason)
+_NUMBERS = {reason: number for number, reason in enumerate(NUMBERED)}
 
 
 @dataclass(frozen=True)
@@ -22,31 +29,33 @@ class Refusing:
     over_quota: Bools | None = None
 
     @cached_property
-    def reasons(self) -> list[Reason | None]:
-        """Per column, None where the request fits. Later lines tell more than earlier ones and win."""
+    def reasons(self) -> _Numbers:
+        """[width + 1]: per column a place in NUMBERED, or FITS; the last is for nodes that have no column. Later lines
+        tell more than earlier ones and win."""
         fleet, request = self.question.fleet, self.question.request
-        reasons = np.full(fleet.width, Reason.NO_CARD_FITS, object)
+        numbers = np.full(fleet.width + 1, _NUMBERS[Reason.UNKNOWN_NODE], np.int8)
+        reasons = numbers[: fleet.width]
+        reasons[:] = _NUMBERS[Reason.NO_CARD_FITS]
         open_question = replace(self.question, topology=Topology.ANY, choice=None)
         empty_question = replace(open_question, room=Room.empty(fleet))
         if self.question.topology is not Topology.ANY:
             connected = plan(replace(empty_question, topology=self.question.topology)).fits
-            reasons[plan(open_question).fits | ~connected] = Reason.NO_TOPOLOGY
+            reasons[plan(open_question).fits | ~connected] = _NUMBERS[Reason.NO_TOPOLOGY]
         useful = self._useful
         needs = [need_of(fleet, container.part) for container in request.containers]
         for need in needs:
-            reasons[~(useful & self._modes_meet(need)).any(axis=0)] = Reason.WRONG_MODE
-        reasons[~plan(empty_question).fits] = Reason.TOO_LARGE
+            reasons[~(useful & self._modes_meet(need)).any(axis=0)] = _NUMBERS[Reason.WRONG_MODE]
+        reasons[~plan(empty_question).fits] = _NUMBERS[Reason.TOO_LARGE]
         for need in needs:
-            reasons[~(useful & self._mode_allows(need)).any(axis=0)] = Reason.WRONG_MODE
+            reasons[~(useful & self._mode_allows(need)).any(axis=0)] = _NUMBERS[Reason.WRONG_MODE]
         self._blame_cards(reasons)
         if self.wrong_pools is not None:
-            reasons[self.wrong_pools] = Reason.WRONG_POOL
-        reasons[~fleet.serves(request.dialect)] = Reason.NOT_SERVED
-        reasons[~fleet.has.any(axis=0)] = Reason.NO_GPUS
-        reasons[self.plan.limited] = Reason.SEARCH_LIMIT
-        reasons[self.plan.fits] = None
-        found: list[Reason | None] = reasons.tolist()
-        return found
+            reasons[self.wrong_pools] = _NUMBERS[Reason.WRONG_POOL]
+        reasons[~fleet.serves(request.dialect)] = _NUMBERS[Reason.NOT_SERVED]
+        reasons[~fleet.has.any(axis=0)] = _NUMBERS[Reason.NO_GPUS]
+        reasons[self.plan.limited] = _NUMBERS[Reason.SEARCH_LIMIT]
+        reasons[self.plan.fits] = FITS
+        return numbers
 
     @property
     def _useful(self) -> Bools:
@@ -67,13 +76,13 @@ class Refusing:
         as_whole = (need.mib == fleet.mib) & (need.cores == CORES)
         return np.asarray(fleet.for_shared | (fleet.for_whole & as_whole))
 
-    def _blame_cards(self, reasons: np.ndarray[tuple[int], np.dtype[np.object_]]) -> None:
+    def _blame_cards(self, reasons: _Numbers) -> None:
         fleet, request = self.question.fleet, self.question.request
         models, cards = wanted_models(fleet, request), wanted_cards(fleet, request)
         of_model = fleet.has if models is None else fleet.has & models
         granted = of_model if self.over_quota is None else of_model & ~self.over_quota
         wished = granted if cards is None else granted & cards
-        reasons[~(wished & fleet.sellable).any(axis=0)] = Reason.NOT_SELLABLE
-        reasons[~wished.any(axis=0)] = Reason.WRONG_CARD
-        reasons[~granted.any(axis=0)] = Reason.OVER_QUOTA
-        reasons[~of_model.any(axis=0)] = Reason.WRONG_MODEL
+        reasons[~(wished & fleet.sellable).any(axis=0)] = _NUMBERS[Reason.NOT_SELLABLE]
+        reasons[~wished.any(axis=0)] = _NUMBERS[Reason.WRONG_CARD]
+        reasons[~granted.any(axis=0)] = _NUMBERS[Reason.OVER_QUOTA]
+        reasons[~of_model.any(axis=0)] = _NUMBERS[Reason.WRONG_MODEL]

@@ -1,0 +1,32 @@
+"""What the configuration means to listeners."""
+
+import ssl
+
+from aliquot.config import Configuration
+from aliquot.control import ControlPlane
+from aliquot.doors.forwarding import Forwarder
+from aliquot.doors.limits import Limits
+from aliquot.doors.tls import Certificates, Files
+
+_PASSING_ON = 0.9
+"""Of the time for a call, so that it is told of whom there was no answer."""
+_LEAST = {"VersionTLS12": ssl.TLSVersion.TLSv1_2, "VersionTLS13": ssl.TLSVersion.TLSv1_3}
+
+
+def limits(tree: Configuration) -> Limits:
+    given = tree.listen.limits
+    return Limits(given.body_mb * 2**20, given.seconds, given.concurrency, given.connections)
+
+
+def certificates(tree: Configuration) -> Certificates | None:
+    """Those of every port, if there is to be TLS. Raises BadConfig, naming the key and the file."""
+    tls = tree.listen.tls
+    if not tls.cert_file:
+        return None
+    least = _LEAST[tls.min_version]
+    return Certificates(Files(tls.cert_file, tls.key_file, tls.client_ca_file, tree.replicas.ca_file, least))
+
+
+def forwarder(tree: Configuration, plane: ControlPlane, shown: Certificates | None) -> Forwarder:
+    seconds = tree.listen.limits.seconds * _PASSING_ON
+    return Forwarder(plane, seconds=seconds, certificates=shown, tls_name=tree.replicas.tls_name)

@@ -1,0 +1,73 @@
+"""`elastic-gpu-scheduler`: its flags and variables, and Aliquot behind its routes."""
+
+import os
+
+from aliquot.cli.programs import klog
+from aliquot.cli.programs.addresses import port_of
+from aliquot.cli.programs.command_line import CommandLine, Flag, Parsed
+from aliquot.cli.programs.klog_flags import KLOG_FLAGS
+from aliquot.cli.programs.starting import Program, Wanted
+from aliquot.config import Given
+from aliquot.errors import BadConfig
+
+_NAME = "elastic-gpu-scheduler"
+_PORT = 39999
+_PRIORITIES = ("binpack", "spread")
+_SHARED = "gpushare"
+_MODES = ("pgpu", "qgpu", _SHARED)
+_ABOUT = """
+elastic-gpu-scheduler, answered by Aliquot: a scheduler extender for elasticgpu.io/gpu-core, gpu-memory and
+elastic-gpu/gpu-percent.
+
+POST /scheduler/filter, priorities and bind are for kube-scheduler, GET /scheduler/status for people; GET /version,
+/healthz, /readyz, /metrics and /debug/pprof/ are on the same port. Its variables:
+
+  PORT        the port, on every address of the machine (default 39999, also for what is no number)
+  THREADNESS  has no effect: what the original spreads over so many workers is done here as it is heard of
+
+It is `aliquot server` with this one door: every key of that can be given as an ALIQUOT_ variable
+(docs/configuration.md). docs/programs.md says what differs from the original.
+"""
+_FLAGS = (
+    Flag("priority", "How pods are placed: binpack fills cards and nodes, spread keeps them even.", default="binpack"),
+    Flag(
+        "mode",
+        "What is shared, out of pgpu, qgpu and gpushare, with commas between. Only gpushare has a meaning, here as in "
+        "the original; without any it is meant, as in versions that had no such flag.",
+    ),
+    Flag("kubeconf", "The path of a kubeconfig. Without: $KUBECONFIG, the pod's service account, ~/.kube/config."),
+    *KLOG_FLAGS,
+)
+
+
+def _understand(parsed: Parsed) -> Wanted:
+    given = {**klog.given(parsed), "doors.elastic.port": Given(port_of(os.environ.get("PORT", ""), _PORT), "$PORT")}
+    priority = parsed["priority"]
+    if priority not in _PRIORITIES:
+        raise BadConfig(f"-priority {priority}: write {' or '.join(_PRIORITIES)}")
+    if "priority" in parsed.said:
+        given |= {f"policies.{of}": Given({"elastic": priority}, "-priority") for of in ("gpu", "node")}
+    if parsed["kubeconf"]:
+        given["kubernetes.kubeconfig"] = Given(parsed["kubeconf"], "-kubeconf")
+    return Wanted(given, klog.form(_NAME, parsed), _idle_modes(parsed["mode"]))
+
+
+def _idle_modes(text: str) -> tuple[str, ...]:
+    """The modes that do nothing. Raises BadConfig if no other is left, where the original refuses every pod."""
+    modes = [mode.strip() for mode in text.split(",") if mode.strip()]
+    if unknown := [mode for mode in modes if mode not in _MODES]:
+        raise BadConfig(f"-mode {text}: there is no {', '.join(unknown)}, only {', '.join(_MODES)}")
+    if modes and _SHARED not in modes:
+        raise BadConfig(f"-mode {text}: without {_SHARED} nothing is served, and every pod would be refused")
+    return tuple(f"-mode {mode}: only {_SHARED} has a meaning" for mode in modes if mode != _SHARED)
+
+
+PROGRAM = Program(CommandLine(_NAME, _ABOUT, _FLAGS), "elastic", "0.0.0.0", _understand)
+
+
+def main() -> None:
+    PROGRAM.main()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""What the programs share: from a command line to a running server with one door."""
+
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import click
+import structlog
+
+from aliquot import logs
+from aliquot.cli.configured import Configured, given, keys
+from aliquot.cli.options import SETTINGS
+from aliquot.cli.programs.command_line import CommandLine, HelpWanted, Parsed, WrongUsage
+from aliquot.cli.running import run_until_stopped
+from aliquot.cli.server import serve
+from aliquot.config import Given, Live, Nothing, meaning
+from aliquot.errors import BadConfig
+from aliquot.kube import Client
+
+_log = structlog.get_logger()
+
+_DOORS = ("admission", "gpushare", "elastic", "nvidia", "native")
+_NAMESPACE = "kube-system"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a program's flags and variables ask for: keys of the configuration by path, and how to log."""
+
+    given: Mapping[str, Given]
+    form: AbstractContextManager[logs.Form | None] = field(default_factory=nullcontext)
+    remarks: tuple[str, ...] = ()
+    """What was said and has no effect, with the reason."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """An original, by its door's name."""
+
+    line: CommandLine
+    door: str
+    address: str
+    understand: Callable[[Parsed], Wanted]
+    """Raises BadConfig."""
+    tells: Callable[[Parsed], bool] = lambda _: False
+    """Prints what was asked for instead of a start, and says whether it was."""
+
+    def main(self) -> None:
+        parsed = self._parsed()
+        if not self.tells(parsed):
+            run_until_stopped(self._run(parsed))
+
+    def _parsed(self) -> Parsed:
+        """Ends the process for a command line that cannot be read, as Go's packages do."""
+        try:
+            return self.line.parse(sys.argv[1:])
+        except HelpWanted:
+            click.echo(self.line.usage())
+            sys.exit(0)
+        except WrongUsage as error:
+            click.echo(f"{error}\n{self.line.usage()}", err=True)
+            sys.exit(2)
+
+    async def _run(self, parsed: Parsed) -> None:
+        wanted = self.understand(parsed)
+        own = {f"doors.{self.door}.enabled": Given(True, self.line.program)}
+        live = await Live.start(Nothing(), {**self._defaults(), **_variables(), **wanted.given, **own})
+        with wanted.form as form:
+            logs.configure(live.tree.log.level, form)
+            for remark in (*wanted.remarks, *_remarks(parsed)):
+                _log.warning("this has no effect", what=remark)
+            async with Client(meaning.access(live.tree.kubernetes)) as client:
+                await serve(live, client, form)
+
+    def _defaults(self) -> dict[str, Given]:
+        """No other door, the address that the original had, and the Lease where it ran."""
+        values: dict[str, Any] = {f"doors.{door}.enabled": False for door in _DOORS if door != self.door}
+        values |= {"listen.address": self.address, "lease.namespace": _NAMESPACE}
+        return {path: Given(value, f"{self.line.program}'s default") for path, value in values.items()}
+
+
+def _variables() -> dict[str, Given]:
+    """Our own variables, read as `aliquot server` reads them."""
+    command = keys(Configured(None, context_settings=SETTINGS))
+    try:
+        return given(command.make_context("aliquot", []))
+    except click.UsageError as error:
+        raise BadConfig(error.format_message()) from error
+
+
+def _remarks(parsed: Parsed) -> tuple[str, ...]:
+    return (f"the words {' '.join(parsed.others)}: they belong to no flag",) if parsed.others else ()

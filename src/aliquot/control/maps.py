@@ -1,0 +1,72 @@
+"""ConfigMaps of others that are followed while we may: without them there is less to know, and no less to do."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Generic, NoReturn
+
+import structlog
+
+from aliquot.clock import Clock
+from aliquot.control.rights import Right
+from aliquot.kube import Client, Informer, KubeError
+from aliquot.kube.errors import Forbidden
+from aliquot.kube.resources import Kind, Resource
+
+_log = structlog.get_logger()
+_RIGHTS_SECONDS = 60.0
+"""After which is looked whether a missing right was given."""
+
+
+class Maps(Generic[Kind]):
+    """Those in the namespace of `right`: the one that it names, or all."""
+
+    def __init__(
+        self,
+        client: Client,
+        resource: Resource[Kind],
+        handler: Callable[[Kind | None, Kind | None], None],
+        right: Right,
+        clock: Clock,
+    ) -> None:
+        self._client = client
+        self._resource = resource
+        self._right = right
+        self._clock = clock
+        action = right.action
+        self._namespace = action.namespace
+        self._selector = {"fieldSelector": f"metadata.name={action.name}"} if action.name else None
+        self.mirror: Informer[Kind] = Informer(
+            client, resource, handler, namespace=self._namespace, selector=self._selector, clock=clock
+        )
+        self._missing: list[str] = []
+        self.tried = asyncio.Event()
+        """Set when they are known, or cannot be known for now."""
+
+    async def run(self) -> NoReturn:
+        while await self._is_forbidden():
+            self.tried.set()
+            await self._clock.sleep(_RIGHTS_SECONDS)
+        async with asyncio.TaskGroup() as following:
+            following.create_task(self.mirror.run())
+            await self.mirror.synced.wait()
+            self.tried.set()
+        raise AssertionError("an informer does not end")
+
+    async def _is_forbidden(self) -> bool:
+        try:
+            await self._client.list(self._resource, namespace=self._namespace, selector=self._selector)
+        except Forbidden:
+            if not self._missing:
+                _log.warning("a right is missing", why=str(self._right), rule_to_add=self._right.rule())
+            self._missing = [f"{self._right}; the rule to add: {self._right.rule()}"]
+            return True
+        except KubeError:
+            self.tried.set()  # nobody waits for these; the informer tries on, and says so
+        self._missing = []
+        return False
+
+    def notes(self) -> list[str]:
+        """What is not known, and why."""
+        if self._missing or not self.tried.is_set():
+            return self._missing
+        return [f"{self._right.without}: {self.mirror.trouble}"] if self.mirror.trouble else []

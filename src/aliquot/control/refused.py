@@ -1,0 +1,86 @@
+"""The pods that a door has refused and that still wait, with what each of them knows of the room there was."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from aliquot.dialects import Demand
+from aliquot.errors import BadDemand
+from aliquot.model import Pod, Request
+
+_MOST = 20_000
+"""Of more pods the one that was refused longest ago is forgotten; it is asked for again when anything changes."""
+
+
+@dataclass(slots=True)
+class Refused:
+    """`knows` is the latest opening when it was refused: of what came before it could make no use."""
+
+    pod: Pod
+    knows: int
+    asked_at: float
+    looked: tuple[int, int] | None = None
+    """On which state a look for room was in vain; while that holds, another one is."""
+    tries: int = 0
+    woken: bool = False
+    """It is not woken again before it was refused again."""
+    demand: Demand | None = None
+    read_from: Pod | None = None
+
+    @property
+    def uid(self) -> str:
+        return self.pod.metadata.uid
+
+    @property
+    def rank(self) -> tuple[int, str, str]:
+        """Best first: by priority, then by age."""
+        return -self.pod.priority, self.pod.metadata.creation_timestamp or "", self.pod.key
+
+
+class RefusedPods:
+    """`demand_of` reads what a pod asks for; it is read again when the pod has changed."""
+
+    def __init__(self, demand_of: Callable[[Pod], Demand | None]) -> None:
+        self._demand_of = demand_of
+        self._by_uid: dict[str, Refused] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_uid)
+
+    def __iter__(self) -> Iterator[Refused]:
+        return iter(self._by_uid.values())
+
+    def put(self, refused: Refused) -> None:
+        """The newest stands last."""
+        uid = refused.pod.metadata.uid
+        self._by_uid.pop(uid, None)
+        self._by_uid[uid] = refused
+        if len(self._by_uid) > _MOST:
+            del self._by_uid[next(iter(self._by_uid))]
+
+    def forget(self, uid: str) -> None:
+        self._by_uid.pop(uid, None)
+
+    def see(self, pod: Pod) -> None:
+        """A pod as it is now."""
+        if (refused := self._by_uid.get(pod.metadata.uid)) is not None:
+            refused.pod = pod
+
+    def demand(self, refused: Refused) -> Demand | None:
+        """None for what asks no GPU by now, or nothing that can be had."""
+        if refused.read_from is not refused.pod:
+            refused.read_from = refused.pod
+            try:
+                refused.demand = self._demand_of(refused.pod)
+            except BadDemand:
+                refused.demand = None
+        return refused.demand
+
+
+Shape: TypeAlias = tuple[Request, frozenset[tuple[str, str]]]
+
+
+def shape(pod: Pod, request: Request) -> Shape:
+    """Pods of one shape fit or do not fit alike."""
+    nobodys = replace(request, uid="", pod=f"{request.namespace}/", priority=0)
+    return nobodys, frozenset((pod.spec.node_selector or {}).items())

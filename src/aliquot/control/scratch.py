@@ -1,0 +1,50 @@
+"""Trying out on the books: parts are taken for one pod after another, and all of them are given back at the end."""
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+
+from aliquot.control.books import Books
+from aliquot.dialects import Demand
+from aliquot.errors import NoRoom
+from aliquot.ledger import Owner
+from aliquot.model import Placement, Request, charges
+
+
+class Scratch:
+    def __init__(self, books: Books) -> None:
+        self._books = books
+        self._taken: list[tuple[str, str]] = []
+
+    def take(self, request: Request, placement: Placement) -> bool:
+        """A part as it was found before; whether it is still free."""
+        owner, wanted = Owner(request.uid, request.pod, request.priority), charges(placement, request)
+        try:
+            self._books.tally.claim(owner, placement, wanted)
+        except NoRoom:
+            return False
+        self._taken.append((request.uid, placement.node))
+        return True
+
+    def place(self, demand: Demand, among: Collection[str] | None, is_open: Callable[[str], bool]) -> Placement | None:
+        """The best place among these nodes (None: all) that are open to the pod; its part is taken."""
+        judgement = self._books.judge(demand)
+        fitting = judgement.scores(judgement.fleet.columns if among is None else among)
+        node = judgement.best([name for name in fitting if is_open(name)])
+        placement = judgement.placement(node) if node is not None else None
+        return placement if placement is not None and self.take(demand.request, placement) else None
+
+    def give_back(self) -> None:
+        for uid, node in reversed(self._taken):
+            self._books.tally.release(uid, node)
+
+
+@contextmanager
+def trying(books: Books) -> Iterator[Scratch]:
+    """Only for pods that hold nothing. Nothing of it is recorded, so nothing else may happen meanwhile."""
+    recorder, books.recorder = books.recorder, None
+    scratch = Scratch(books)
+    try:
+        yield scratch
+    finally:
+        scratch.give_back()
+        books.recorder = recorder

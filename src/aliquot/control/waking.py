@@ -1,0 +1,257 @@
+"""Wake-up: a pod that was refused is asked for again when there is room for it.
+
+kube-scheduler asks again for a pod that an extender refused when something changes that it watches. Of a raised quota,
+a card that is healthy again or a claim that ran out it hears nothing, and the pod would wait for five minutes. So the
+holder of the Lease works out which of the refused pods fit now, and writes one annotation on exactly these: its own
+change brings a pod back into the queue.
+
+A pod is woken once for one opening, whatever becomes of it: one that kube-scheduler's own filters keep away from the
+room is not woken for it again, and the next in line is.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import NoReturn
+
+import structlog
+
+from aliquot import metrics
+from aliquot.clock import Clock, came, rfc3339
+from aliquot.control.books import Books
+from aliquot.control.closed import why_closed
+from aliquot.control.leadership import Leadership
+from aliquot.control.openings import Opening, Openings
+from aliquot.control.pace import Pace
+from aliquot.control.promises import Promises
+from aliquot.control.refused import Refused, RefusedPods, Shape, shape
+from aliquot.control.rights import PATCH_PODS
+from aliquot.control.scratch import Scratch, trying
+from aliquot.dialects import Demand
+from aliquot.kube import PODS, ApiError, Client, KubeError, NotFound, NotSent
+from aliquot.kube.errors import Invalid, TooManyRequests
+from aliquot.model import Node, Placement, Pod
+from aliquot.model.admission import WOKEN
+
+_log = structlog.get_logger()
+
+_GRACE_SECONDS = 1.0
+"""For kube-scheduler to ask by itself after a change that it hears of."""
+_AT_ONCE = 64
+_PER_SECOND = 32.0
+_SLICE_SECONDS = 0.01
+"""For one stretch of work; schedulers' calls are answered between two."""
+_TRIES = 3
+_PAUSE_SECONDS = 0.25
+_RETRY_SECONDS = 1.0
+_SWEEP_SECONDS = 60.0
+
+
+class Waker:
+    """Doors tell what they answered (`refused`, `passed`), the books where room came up (`opened`), the mirror what
+    became of pods (`see`, `forget`).
+
+    `node_called` finds a node as the mirror has it, `pod_with` a pod by its UID.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        books: Books,
+        node_called: Callable[[str], Node | None],
+        pod_with: Callable[[str], Pod | None],
+        leadership: Leadership,
+        clock: Clock,
+        *,
+        is_in_step: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._client = client
+        self._books = books
+        self._node_called = node_called
+        self._pod_with = pod_with
+        self._leadership = leadership
+        self._clock = clock
+        self._is_in_step = is_in_step
+        self._pods = RefusedPods(books.demand_of)
+        self._openings = Openings(clock, _GRACE_SECONDS)
+        self._promises = Promises(clock, books.ledger)
+        self._pace = Pace(clock, at_once=_AT_ONCE, per_second=_PER_SECOND)
+        self._news = asyncio.Event()
+        self._swept_at = clock.monotonic()
+
+    @property
+    def waiting(self) -> int:
+        """How many refused pods are known to wait."""
+        return len(self._pods)
+
+    # -- what others tell
+
+    def refused(self, pod: Pod) -> None:
+        """A filter left no node for a pod that asks a GPU."""
+        self._end_promise(pod.metadata.uid)
+        self._pods.put(Refused(pod, self._openings.latest, self._clock.monotonic()))
+
+    def passed(self, pod: Pod) -> None:
+        """A filter left some node: the pod is about to be bound."""
+        self._pods.forget(pod.metadata.uid)
+
+    def opened(self, opening: Opening) -> None:
+        """Room may have come up."""
+        if not len(self._pods):
+            return
+        if not opening.heard or self._openings.next_at() is None:
+            self._news.set()
+        self._openings.add(opening)
+
+    def see(self, pod: Pod) -> None:
+        """A pod as it is now: one that is bound, ended or on its way out waits no more."""
+        uid = pod.metadata.uid
+        if pod.spec.node_name:
+            self._pods.forget(uid)
+            self._promises.kept(uid)
+        elif pod.metadata.deletion_timestamp or pod.ended:
+            self.forget(uid)
+        else:
+            self._pods.see(pod)
+
+    def forget(self, uid: str) -> None:
+        """A pod is gone."""
+        self._pods.forget(uid)
+        self._end_promise(uid)
+
+    def _end_promise(self, uid: str) -> None:
+        if self._promises.end(uid):
+            self._news.set()
+
+    # -- waking
+
+    async def run(self) -> NoReturn:
+        while True:
+            await came(self._news, self._seconds_to_wait(), self._clock)
+            self._news.clear()
+            await self.look()
+
+    async def look(self) -> None:
+        """Wake whoever fits now, as far as the pace allows. One pass.
+
+        All of them are written on together: the first that is bound makes kube-scheduler ask for every other.
+        """
+        self._openings.ripen()
+        self._promises.tidy()
+        self._sweep()
+        chosen: list[Refused] = []
+        while self._may_act() and (most := self._pace.left()):
+            found, is_done = self._choose(most)
+            self._pace.spend(len(found))
+            chosen += found
+            if is_done:
+                break
+            await self._clock.sleep(0)
+        async with asyncio.TaskGroup() as writing:
+            for refused in chosen:
+                writing.create_task(self._wake(refused))
+
+    def _may_act(self) -> bool:
+        """On books that are in step, and with the right to write."""
+        return self._leadership.may_commit and PATCH_PODS not in self._leadership.lacking and self._is_in_step()
+
+    def _seconds_to_wait(self) -> float:
+        """Until there is something to do of which nobody tells."""
+        now, ripe_at = self._clock.monotonic(), self._openings.next_at()
+        times = [self._swept_at + _SWEEP_SECONDS, *self._promises.ends()]
+        if ripe_at is not None:
+            times.append(ripe_at)
+        if any(self._may_use(refused) for refused in self._pods):
+            times.append(now + (max(_PAUSE_SECONDS, self._pace.next_in()) if self._may_act() else _RETRY_SECONDS))
+        return max(0.0, min(times) - now)
+
+    async def _wake(self, refused: Refused) -> None:
+        meta = refused.pod.metadata
+        body = {"metadata": {"annotations": {WOKEN: rfc3339(self._clock.wall_ns(), fraction=True)}}}
+        try:
+            await self._client.patch(PODS, meta.name, body, namespace=meta.namespace, uid=meta.uid)
+        except (NotFound, Invalid):  # Invalid: another pod has its name by now
+            metrics.WAKES.labels("gone").inc()
+            self.forget(meta.uid)
+        except (NotSent, TooManyRequests) as error:
+            metrics.WAKES.labels("failed").inc()
+            self._try_again(refused, error)
+        except ApiError as error:
+            metrics.WAKES.labels("refused").inc()
+            self._end_promise(meta.uid)
+            _log.warning("a pod may not be woken", pod=refused.pod.key, error=str(error))
+        except KubeError as error:
+            metrics.WAKES.labels("unknown").inc()
+            _log.warning("nothing tells whether a pod was woken", pod=refused.pod.key, error=str(error))
+        else:
+            metrics.WAKES.labels("woken").inc()
+            _log.debug("woken", pod=refused.pod.key)
+
+    def _try_again(self, refused: Refused, error: KubeError) -> None:
+        """For the same room, some times: the write was not made."""
+        self._end_promise(refused.uid)
+        refused.tries += 1
+        refused.woken = refused.tries >= _TRIES
+        _log.warning("a pod could not be woken", pod=refused.pod.key, tries=refused.tries, error=str(error))
+
+    def _sweep(self) -> None:
+        """Forget pods that have gone before we heard that they were refused, and openings that all know of."""
+        now = self._clock.monotonic()
+        if now < self._swept_at + _SWEEP_SECONDS:
+            return
+        for refused in list(self._pods):
+            if refused.asked_at < self._swept_at and self._pod_with(refused.uid) is None:
+                self._pods.forget(refused.uid)
+        self._openings.forget_until(min((refused.knows for refused in self._pods), default=self._openings.latest))
+        self._swept_at = now
+
+    # -- choosing
+
+    @property
+    def _state(self) -> tuple[int, int]:
+        """Changes when there may be room where a look found none."""
+        return self._openings.ripe, self._promises.broken
+
+    def _may_use(self, refused: Refused) -> bool:
+        return not refused.woken and refused.knows < self._openings.ripe and refused.looked != self._state
+
+    def _choose(self, most: int) -> tuple[list[Refused], bool]:
+        """Who fits now, best first, as many as there is room for beside what is promised; and whether all were looked
+        at. Each gets a promise."""
+        began, chosen, in_vain = self._clock.monotonic(), list[Refused](), dict[Shape, int]()
+        with trying(self._books) as scratch:
+            self._promises.take(scratch)
+            for refused in sorted(filter(self._may_use, self._pods), key=lambda pod: pod.rank):
+                if len(chosen) >= most or self._clock.monotonic() - began > _SLICE_SECONDS:
+                    return chosen, False
+                if self._gets_room(scratch, refused, in_vain):
+                    chosen.append(refused)
+                else:
+                    refused.looked = self._state
+        return chosen, True
+
+    def _gets_room(self, scratch: Scratch, refused: Refused, in_vain: dict[Shape, int]) -> bool:
+        """`in_vain`: from which opening on there was nothing for a shape."""
+        demand = self._pods.demand(refused)
+        if demand is None or self._books.ledger.nodes_of(refused.uid):
+            return False
+        kind = shape(refused.pod, demand.request)
+        if kind in in_vain and refused.knows >= in_vain[kind]:
+            return False
+        placement = self._place(scratch, refused, demand)
+        if placement is None:
+            in_vain[kind] = refused.knows
+            return False
+        self._promises.give(demand.request, placement)
+        refused.woken = True
+        return True
+
+    def _place(self, scratch: Scratch, refused: Refused, demand: Demand) -> Placement | None:
+        nodes = self._openings.since(refused.knows, demand.request.namespace)
+        if nodes is not None and not nodes:
+            return None
+
+        def is_open(name: str) -> bool:
+            node = self._node_called(name)
+            return node is not None and not why_closed(node, refused.pod)
+
+        return scratch.place(demand, nodes, is_open)

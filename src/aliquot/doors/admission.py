@@ -1,0 +1,46 @@
+"""gpu-admission's own routes: predicates, which leaves one node alone, and the few that its versions had beside it."""
+
+import aliquot
+from aliquot.compat import OURS, Compat
+from aliquot.control import ControlPlane
+from aliquot.doors import asgi
+from aliquot.doors.door import Extender, Table, Wire
+from aliquot.doors.extender import BadCall, priorities, read_filter
+from aliquot.doors.forwarding import Forwarder
+
+_PREFIX = "/scheduler"
+_NOT_CHOSEN = "pod {uid} has already been matched to another node"
+
+
+class AdmissionDoor:
+    name = "admission"
+
+    def __init__(self, plane: ControlPlane, forwarder: Forwarder | None = None, compat: Compat = OURS) -> None:
+        self._books = plane.books
+        wire = Wire(one_node=True, blank_maps=True, compat=compat, not_chosen=_NOT_CHOSEN)
+        self._extender = Extender(plane, self.name, forwarder, wire)
+
+    def routes(self) -> Table:
+        return {
+            **self._extender.routes(_PREFIX, filter="predicates"),
+            ("POST", f"{_PREFIX}/priorities"): self.priorities,
+            ("GET", "/version"): self.version,
+            ("GET", "/hello"): self.hello,
+        }
+
+    async def priorities(self, call: asgi.Call) -> asgi.Answer:
+        """Nodes without GPU first, so that pods without GPU leave the others alone."""
+        try:
+            asked = read_filter(call.body)
+        except BadCall as error:
+            return asgi.text(str(error), 400)
+        if why := self._extender.verbs.out_of_step():
+            return asgi.text(why, 503)
+        return asgi.json(priorities(asked.names, (int(not self._books.cards(name).gpus) for name in asked.names)))
+
+    async def version(self, _: asgi.Call) -> asgi.Answer:
+        """As the original's `<branch>-<commit>`."""
+        return asgi.text(f"aliquot-{aliquot.__version__}")
+
+    async def hello(self, _: asgi.Call) -> asgi.Answer:
+        return asgi.text("Hello, World!")

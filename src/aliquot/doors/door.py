@@ -1,0 +1,191 @@
+"""A door: one system's routes on one port, each decision timed, and passed on to the server that leads."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from aliquot import faults, metrics
+from aliquot.compat import OURS, Compat
+from aliquot.control import ControlPlane
+from aliquot.doors import asgi
+from aliquot.doors.call_log import tell, with_bodies
+from aliquot.doors.extender import (
+    BadCall,
+    FilterCall,
+    filter_answer,
+    filter_fault,
+    preempt_answer,
+    priorities,
+    read_bind,
+    read_filter,
+    read_preempt,
+)
+from aliquot.doors.forwarding import Forwarder
+from aliquot.doors.metrics import timed
+from aliquot.doors.verbs import NOT_CHOSEN, Verbs, Verdict
+from aliquot.errors import AliquotError
+from aliquot.model import Pod
+
+_log = structlog.get_logger()
+
+Table = Mapping[tuple[str, str], asgi.Handler]
+
+
+@dataclass(frozen=True)
+class Wire:
+    """Where the systems' extenders differ from each other."""
+
+    one_node: bool = False
+    """The filter leaves the best node alone, because nobody asks us to bind."""
+    both_forms: bool = False
+    """The names stand in an answer with whole nodes, too."""
+    blank_maps: bool = False
+    """A pod without GPU gets null, not empty maps."""
+    names_refused: bool = True
+    """The original names the nodes that it refuses; if `compat.maps`, so do we."""
+    compat: Compat = OURS
+    not_chosen: str = ""
+    """The original's words for a node that would do, which name the pod's {uid}, if `compat.reasons`."""
+
+
+class Extender:
+    """The handlers of kube-scheduler's verbs. With a forwarder, a server that does not hold the Lease passes them on to
+    the one that does; `door` is the name by which the other server knows it."""
+
+    def __init__(self, plane: ControlPlane, door: str, forwarder: Forwarder | None, wire: Wire) -> None:
+        self.verbs = Verbs(plane)
+        self._plane = plane
+        self._door = door
+        self._forwarder = forwarder
+        self._wire = wire
+
+    def routes(self, prefix: str, **paths: str) -> Table:
+        """POST routes for verbs by the last pieces of their paths: `filter="predicates"`."""
+        known: dict[str, tuple[asgi.Handler, Callable[[str], asgi.Answer]]] = {
+            "filter": (self.filter, _filter_fault),
+            "prioritize": (self.prioritize, _no_priorities),
+            "bind": (self.bind, self._bind_answer),
+            "preempt": (self.preempt, _no_victims),
+        }
+        return {("POST", f"{prefix}/{path}"): self.decision(verb, *known[verb]) for verb, path in paths.items()}
+
+    def decision(self, verb: str, handler: asgi.Handler, fault: Callable[[str], asgi.Answer]) -> asgi.Handler:
+        """A handler as a route: timed, and answered by the server that leads; `fault` says a trouble in its words."""
+        handler = with_bodies(verb, timed(verb, handler, self._plane.clock))
+        if self._forwarder is not None:
+            handler = self._forwarder.to_holder(self._door, verb, handler, fault)
+        return asgi.Decision(handler, fault)
+
+    # -- filter
+
+    async def filter(self, call: asgi.Call) -> asgi.Answer:
+        try:
+            asked = read_filter(call.body)
+            if why := self.verbs.not_ready():
+                return self._fault(why)
+            verdict = self.verbs.filter(asked.pod, asked.names, one=self._wire.one_node)
+        except AliquotError as error:
+            return self._fault(str(error))
+        dialect = verdict.dialect.name if verdict.dialect else ""
+        metrics.DECISIONS.labels("filter", dialect, verdict.outcome).inc()
+        tell("filter", asked.pod.key, asked.names, verdict.passed, verdict.refused)
+        answer = self._shape(asked, verdict)
+        return asgi.json(answer, after=lambda: faults.reach("after-filter"), dialect=dialect)
+
+    def _shape(self, asked: FilterCall, verdict: Verdict) -> dict[str, object]:
+        refused = self._in_original_words(asked.pod, verdict) if self._wire.compat.reasons else verdict.refused
+        answer = filter_answer(asked, verdict.passed, refused)
+        if verdict.dialect is None and not refused and self._wire.blank_maps:
+            answer["FailedNodes"] = None
+        if self._wire.compat.maps:
+            answer["FailedAndUnresolvableNodes"] = None
+            if not self._wire.names_refused:
+                answer["FailedNodes"] = None
+        elif verdict.emptying:
+            others = {node: why for node, why in refused.items() if node != verdict.emptying}
+            answer["FailedAndUnresolvableNodes"] = others
+        if asked.nodes is not None and not self._wire.both_forms:
+            answer["NodeNames"] = None
+        return answer
+
+    def _in_original_words(self, pod: Pod, verdict: Verdict) -> Mapping[str, str]:
+        uid, dialect = pod.metadata.uid, verdict.dialect
+        if dialect is None:
+            return verdict.refused
+        exact = {node: dialect.exact_words(reason, node, uid) for node, reason in verdict.reasons.items()}
+        not_chosen = self._wire.not_chosen.format(uid=uid) or NOT_CHOSEN
+        return {node: exact.get(node, not_chosen) for node in verdict.refused}
+
+    def _fault(self, why: str) -> asgi.Answer:
+        metrics.DECISIONS.labels("filter", "", "fault").inc()
+        return _filter_fault(why)
+
+    # -- prioritize
+
+    async def prioritize(self, call: asgi.Call) -> asgi.Answer:
+        """There is no way to say a fault but the code, and kube-scheduler goes on without our scores whatever it is."""
+        try:
+            asked = read_filter(call.body)
+        except BadCall as error:
+            metrics.DECISIONS.labels("prioritize", "", "fault").inc()
+            return asgi.text(str(error), 400)
+        if why := self.verbs.not_ready():
+            metrics.DECISIONS.labels("prioritize", "", "fault").inc()
+            return _no_priorities(why)
+        dialect, scores = self.verbs.scores(asked.pod, asked.names)
+        metrics.DECISIONS.labels("prioritize", dialect, "scored").inc()
+        tell(
+            "prioritize",
+            asked.pod.key,
+            asked.names,
+            (f"{node}={score}" for node, score in zip(asked.names, scores, strict=True)),
+            {},
+        )
+        return asgi.json(priorities(asked.names, scores), dialect=dialect)
+
+    # -- bind
+
+    async def bind(self, call: asgi.Call) -> asgi.Answer:
+        try:
+            dialect = await self.verbs.bind(read_bind(call.body))
+        except AliquotError as error:
+            metrics.DECISIONS.labels("bind", "", "refused").inc()
+            _log.warning("not bound", why=str(error))
+            return self._bind_answer(str(error))
+        metrics.DECISIONS.labels("bind", dialect, "bound").inc()
+        return self._bind_answer("", dialect)
+
+    def _bind_answer(self, why: str, dialect: str = "") -> asgi.Answer:
+        """A refusal is a 200 with its text in `Error`: kube-scheduler throws the body of any other status away."""
+        status = 500 if why and self._wire.compat.bind_faults else 200
+        return asgi.json({"Error": why}, status, dialect=dialect)
+
+    # -- preempt
+
+    async def preempt(self, call: asgi.Call) -> asgi.Answer:
+        """No candidate is left where we cannot say: nobody is evicted on a guess."""
+        try:
+            asked = read_preempt(call.body)
+        except BadCall as error:
+            metrics.DECISIONS.labels("preempt", "", "fault").inc()
+            return asgi.text(str(error), 400)
+        if why := self.verbs.not_ready():
+            metrics.DECISIONS.labels("preempt", "", "fault").inc()
+            return _no_victims(why)
+        dialect, left = self.verbs.preempt(asked)
+        metrics.DECISIONS.labels("preempt", dialect, "victims" if left else "no victims").inc()
+        tell("preempt", asked.pod.key, list(asked.victims), (f"{node}={v.uids}" for node, v in left.items()), {})
+        return asgi.json(preempt_answer(left), dialect=dialect)
+
+
+def _filter_fault(why: str) -> asgi.Answer:
+    return asgi.json(filter_fault(why))
+
+
+def _no_priorities(why: str) -> asgi.Answer:
+    return asgi.text(why, 503)
+
+
+def _no_victims(why: str) -> asgi.Answer:
+    return asgi.text(why, 503)

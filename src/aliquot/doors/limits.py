@@ -1,0 +1,191 @@
+"""Who is let in: the calls of one port, limited in number, size and time."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NoReturn
+
+import structlog
+
+from aliquot import metrics
+from aliquot.clock import Clock, SystemClock
+from aliquot.doors import asgi
+
+_log = structlog.get_logger()
+
+_CLOSE = ((b"connection", b"close"),)
+_RETRY = ((b"retry-after", b"1"),)
+_TOO_LARGE = metrics.REJECTED.labels("body too large")
+_TOO_MANY = metrics.REJECTED.labels("too many calls")
+_TOO_SLOW = metrics.REJECTED.labels("slow sender")
+_TOO_LONG = metrics.REJECTED.labels("no answer in time")
+_STRANGER = metrics.REJECTED.labels("no client certificate")
+_CRASHED = metrics.REJECTED.labels("crash")
+_SOONEST_SECONDS = 0.001
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of one port."""
+
+    body: int = 128 * 2**20
+    """Bytes. 5,000 whole Node objects are about 63 MB; a scheduler without nodeCacheCapable sends them."""
+    seconds: float = 4.5
+    """For a call from its first line to the answer: kube-scheduler waits 5 s for an extender by default, and shall hear
+    our words."""
+    concurrency: int = 512
+    """Calls at once."""
+    connections: int = 1024
+
+
+USUAL = Limits()
+
+
+class _TooLarge(Exception):
+    pass
+
+
+class _Gone(Exception):
+    pass
+
+
+class _Inside:
+    """A call that is worked on."""
+
+    __slots__ = ("answered", "fault", "is_read", "send", "until")
+
+    def __init__(self, send: asgi.Send, fault: Callable[[str], asgi.Answer], until: float) -> None:
+        self.send = send
+        self.fault = fault
+        self.until = until
+        self.is_read = False
+        self.answered = False
+
+
+class Gate:
+    """Routes as an ASGI application.
+
+    A call that takes too long is answered in its door's words, while its handler goes on to its end and keeps its place
+    until then: a commit must not be torn off. `watch` must run for that.
+    """
+
+    def __init__(self, routes: asgi.Routes, limits: Limits = USUAL, clock: Clock | None = None) -> None:
+        self._routes = routes
+        self._limits = limits
+        self._clock = clock or SystemClock()
+        self._inside: dict[_Inside, None] = {}  # in order: all have the same time, so the first is the first to end
+        self._lasting: set[_Inside] = set()
+        self._telling: set[asyncio.Task[None]] = set()
+
+    @property
+    def busy(self) -> int:
+        """Calls that are worked on."""
+        return len(self._inside) + len(self._lasting)
+
+    async def __call__(self, scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
+        found = self._routes.find(scope["method"], scope["path"])
+        if isinstance(found, asgi.Answer):
+            await asgi.put(found, send)
+            return
+        handler, tail = found
+        if isinstance(handler, asgi.Open | asgi.Patient):
+            await asgi.put(await handler.handler(_call(scope, tail)), send)
+            return
+        fault = handler.fault if isinstance(handler, asgi.Decision) else _unavailable
+        if self.busy >= self._limits.concurrency:
+            _TOO_MANY.inc()
+            await asgi.put(fault(f"{self.busy} calls are worked on, and no more are taken; try again"), send)
+            return
+        inside = _Inside(send, fault, self._clock.monotonic() + self._limits.seconds)
+        self._inside[inside] = None
+        try:
+            answer = await self._answer(handler, tail, scope, receive, inside)
+        finally:
+            self._inside.pop(inside, None)
+            self._lasting.discard(inside)
+        if answer is not None and not inside.answered:
+            await asgi.put(answer, send)
+
+    async def strangers(self, scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
+        """The application for whoever has no client certificate where one is demanded: kubelet's probes have none."""
+        found = self._routes.find(scope["method"], scope["path"])
+        if isinstance(found, tuple) and isinstance(found[0], asgi.Open):
+            await self(scope, receive, send)
+            return
+        _STRANGER.inc()
+        await asgi.put(asgi.text("a client certificate is needed here", 403), send)
+
+    async def _answer(
+        self, handler: asgi.Handler, tail: str, scope: asgi.Scope, receive: asgi.Receive, inside: _Inside
+    ) -> asgi.Answer | None:
+        try:
+            body = await _body(receive, self._limits.body)
+            inside.is_read = True
+            return await handler(_call(scope, tail, body))
+        except _Gone:
+            return None
+        except _TooLarge:
+            _TOO_LARGE.inc()
+            return asgi.text(f"the body is larger than {self._limits.body} bytes", 413)
+        except Exception:
+            _CRASHED.inc()
+            _log.exception("a call could not be answered: this is a bug", path=scope["path"])
+            why = "Aliquot failed on this call; its log says more"
+            return inside.fault(why) if isinstance(handler, asgi.Decision) else asgi.text(why, 500)
+
+    # -- calls that take too long
+
+    async def watch(self) -> NoReturn:
+        while True:
+            await self._clock.sleep(self._until_next())
+            self.tell_overdue()
+
+    def tell_overdue(self) -> None:
+        """Answer every call whose time is over."""
+        now = self._clock.monotonic()
+        while (inside := next(iter(self._inside), None)) is not None and inside.until <= now:
+            del self._inside[inside]
+            self._lasting.add(inside)
+            inside.answered = True
+            task = asyncio.create_task(asgi.put(self._overdue(inside), inside.send))
+            self._telling.add(task)
+            task.add_done_callback(self._telling.discard)
+
+    def _until_next(self) -> float:
+        """A call that comes meanwhile has its whole time."""
+        first = next(iter(self._inside), None)
+        if first is None:
+            return self._limits.seconds
+        return max(first.until - self._clock.monotonic(), _SOONEST_SECONDS)
+
+    def _overdue(self, inside: _Inside) -> asgi.Answer:
+        if not inside.is_read:
+            _TOO_SLOW.inc()
+            return asgi.text(f"the body did not come within {self._limits.seconds:g} s", 408, _CLOSE)
+        _TOO_LONG.inc()
+        return inside.fault(f"there is no answer within {self._limits.seconds:g} s; what was begun goes on")
+
+
+def _call(scope: asgi.Scope, tail: str, body: bytes = b"") -> asgi.Call:
+    query = scope.get("query_string", b"").decode("latin-1")
+    return asgi.Call(tail, body, scope["path"], dict(scope.get("headers", ())), query)
+
+
+def _unavailable(why: str) -> asgi.Answer:
+    return asgi.text(why, 503, _RETRY)
+
+
+async def _body(receive: asgi.Receive, most: int) -> bytes:
+    pieces: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise _Gone
+        piece = message.get("body", b"")
+        size += len(piece)
+        if size > most:
+            raise _TooLarge
+        pieces.append(piece)
+        if not message.get("more_body"):
+            return piece if len(pieces) == 1 else b"".join(pieces)

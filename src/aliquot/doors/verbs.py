@@ -1,0 +1,194 @@
+"""What every door does with a scheduler's call, whatever the words in which it came."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import structlog
+
+from aliquot import metrics
+from aliquot.control import ControlPlane
+from aliquot.dialects import Demand, Dialect
+from aliquot.doors.extender import BadCall, BindCall, PreemptCall, Victims
+from aliquot.engine import Judgement
+from aliquot.engine.arrays import Floats
+from aliquot.errors import BadDemand, Refused
+from aliquot.kube import PODS, NotFound
+from aliquot.model import Pod, Reason
+
+_log = structlog.get_logger()
+
+NOT_CHOSEN = "the pod has already been matched to another node"
+"""For nodes that would do where a door leaves only the best one."""
+_BEST_SCORE = 10
+_EVEN_SCORE = 5
+_PREEMPTED = "PreemptionByScheduler"
+_REFUSALS = {reason: metrics.REFUSALS.labels(reason.name.lower()) for reason in Reason}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a filter says of the nodes that it was asked about."""
+
+    passed: Sequence[str]
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """Why, in words that are the same for as long as the verdict is."""
+    reasons: Mapping[str, Reason] = field(default_factory=dict)
+    """The engine's reason, where it is one."""
+    dialect: Dialect | None = None
+    """None for a pod that asks no GPU, or in a way that nobody can read."""
+    emptying: str = ""
+    """A refused node that is being emptied for this very pod: it has only to wait."""
+
+    @property
+    def outcome(self) -> str:
+        return "fits" if self.passed else "fits nowhere"
+
+
+class Verbs:
+    """The questions of kube-scheduler and its like. Every one but `bind` is answered without a write; see `filter` for
+    what is kept in memory."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self._plane = plane
+        self._books = plane.books
+
+    def out_of_step(self) -> str:
+        """Before both mirrors are whole, a part that is held can look free."""
+        missing = self._plane.out_of_step()
+        return f"Aliquot is not in step with the API server: {'; '.join(missing)}" if missing else ""
+
+    def not_ready(self) -> str:
+        """Showing needs a mirror, deciding also somebody who may commit."""
+        return self.out_of_step() or self._plane.leadership.no_holder()
+
+    # -- filter
+
+    def filter(self, pod: Pod, names: Sequence[str], *, one: bool = False) -> Verdict:
+        """Which of these nodes can take a pod. With `one` the best alone, and its part is kept for the pod for a while:
+        for doors that are not asked to bind. A demand that cannot be read is refused everywhere: an error would be
+        tried again for ever."""
+        try:
+            demand = self._books.demand_of(pod)
+        except BadDemand as error:
+            metrics.REFUSALS.labels("bad_demand").inc(len(names))
+            return Verdict([], dict.fromkeys(names, str(error)))
+        if demand is None:
+            return Verdict(names)
+        if one:
+            self._plane.late.let_go(pod.metadata.uid)
+        verdict, judgement = self._judge(pod, demand, names)
+        if one and verdict.passed:
+            verdict = self._best_of(verdict, judgement, pod)
+        if verdict.passed:
+            self._plane.waker.passed(pod)
+        else:
+            self._plane.waker.refused(pod)
+        return verdict
+
+    def _judge(self, pod: Pod, demand: Demand, names: Sequence[str]) -> tuple[Verdict, Judgement]:
+        judgement = self._books.judge(demand)
+        sifted = judgement.sift(names, but=self._books.claimed_by(pod))
+        refused: dict[str, str] = {}
+        reasons: dict[str, Reason] = {}
+        for reason, nodes in sifted.refused.items():
+            refused |= dict.fromkeys(nodes, demand.dialect.words(reason))
+            reasons |= dict.fromkeys(nodes, reason)
+            _REFUSALS[reason].inc(len(nodes))
+        nominated = pod.status.nominated_node_name
+        emptying = nominated if nominated in reasons and self._is_emptied_for(pod, nominated) else ""
+        return Verdict(sifted.passed, refused, reasons, demand.dialect, emptying), judgement
+
+    def _is_emptied_for(self, pod: Pod, node: str) -> bool:
+        """Whether a pod that holds a card there ends for this one. kube-scheduler asks the same before it looks for more
+        victims, and only then leaves the node as it is."""
+        entries = self._books.ledger.entries(node)
+        holders = (self._plane.pod_by_uid(entry.uid) for entry in entries if entry.owner.priority < pod.priority)
+        return any(holder is not None and _is_preempted(holder) for holder in holders)
+
+    def _best_of(self, verdict: Verdict, judgement: Judgement, pod: Pod) -> Verdict:
+        """After a Binding without an answer its node again: any other would hold a second part."""
+        tried = set(self._books.claimed_by(pod)) & set(verdict.passed)
+        best = min(tried) if tried else judgement.best(verdict.passed)
+        assert best is not None, "a node that passed fits"
+        if self._plane.leadership.may_commit:
+            seconds = self._plane.settings.hold_seconds
+            self._plane.late.hold(pod, best, seconds, chosen=judgement.placement(best))
+        others = {name: NOT_CHOSEN for name in verdict.passed if name != best}
+        return Verdict([best], {**verdict.refused, **others}, verdict.reasons, verdict.dialect, verdict.emptying)
+
+    # -- prioritize
+
+    def scores(self, pod: Pod, names: Sequence[str]) -> tuple[str, list[int]]:
+        """The pod's dialect, and a score for every node: from 0 to 10, the best node's 10; all of one worth 5; 0 where
+        the pod does not fit, or asks no GPU."""
+        try:
+            demand = self._books.demand_of(pod)
+        except BadDemand:
+            demand = None
+        if demand is None:
+            return "", [0] * len(names)
+        return demand.dialect.name, spread_out(self._books.judge(demand).scores_at(names))
+
+    # -- bind
+
+    async def bind(self, asked: BindCall) -> str:
+        """Bind a pod with its part; returns the name of its dialect. Raises AliquotError with what is to be said."""
+        if why := self.not_ready():
+            raise Refused(why)
+        pod = await self._pod(asked)
+        if self._plane.nodes.get(asked.node) is None:
+            raise BadCall(f'node "{asked.node}" not found')
+        await self._plane.committer.commit(pod, asked.node)
+        held = self._books.ledger.entry(asked.uid, asked.node)
+        return held.placement.dialect if held else ""
+
+    async def _pod(self, asked: BindCall) -> Pod:
+        """The pod that is meant, from our mirror or, if that does not know it, from the API server."""
+        pod = self._plane.pods.get(f"{asked.namespace}/{asked.name}")
+        if pod is None or pod.metadata.uid != asked.uid:
+            try:
+                pod = await self._plane.client.get(PODS, asked.name, asked.namespace, timeout=self._plane.settings.look)
+            except NotFound as error:
+                raise BadCall(f'pods "{asked.name}" not found') from error
+        if pod.metadata.uid != asked.uid:
+            raise BadCall(
+                f"The pod {asked.name} in ns {asked.namespace}'s uid is {pod.metadata.uid}, "
+                f"and it's not equal with expected {asked.uid}"
+            )
+        return pod
+
+    # -- preempt
+
+    def preempt(self, asked: PreemptCall) -> tuple[str, dict[str, Victims]]:
+        """The pod's dialect, and the nodes on which ending the proposed pods, and perhaps more of lower priority, makes room on the cards.
+
+        A victim that the scheduler has chosen stays one: it may free something else. A node that needs no victim is
+        left out, since kube-scheduler takes an empty list for a fault.
+        """
+        try:
+            demand = self._books.demand_of(asked.pod)
+        except BadDemand:
+            return "", {}
+        if demand is None:
+            return "", dict(asked.victims)
+        completed = ((node, self._books.complete_victims(demand, node, v.uids), v) for node, v in asked.victims.items())
+        left = {node: Victims(uids, given.pdb_violations) for node, uids, given in completed if uids}
+        return demand.dialect.name, left
+
+
+def _is_preempted(pod: Pod) -> bool:
+    """It is on its way out, and nobody says that it is for another reason; schedulers before 1.26 give none."""
+    causes = [c.reason for c in pod.status.conditions or () if c.type == "DisruptionTarget" and c.status == "True"]
+    return pod.metadata.deletion_timestamp is not None and all(cause == _PREEMPTED for cause in causes)
+
+
+def spread_out(raw: Floats) -> list[int]:
+    """Raw scores as whole numbers from 0 to 10; not a number becomes 0."""
+    fits = ~np.isnan(raw)
+    if not fits.any():
+        return [0] * len(raw)
+    least, most = raw[fits].min(), raw[fits].max()
+    points = np.full(len(raw), _EVEN_SCORE) if least == most else np.rint((raw - least) * (_BEST_SCORE / (most - least)))
+    scores: list[int] = np.where(fits, points, 0).astype(np.int64).tolist()
+    return scores

@@ -1,0 +1,220 @@
+"""Volcano's extender: which nodes a task may have, how good they are, and what becomes of its place.
+
+Volcano chooses and binds itself, so placements are written late. Its predicate and prioritize keep nothing. From 1.13
+on it also tells where it puts a task: the part is then kept until the pod is bound, or given back.
+"""
+
+from collections.abc import Callable, Mapping
+
+import structlog
+
+from aliquot import metrics
+from aliquot.control import ControlPlane, supposing
+from aliquot.control.supposing import Guests
+from aliquot.dialects import Demand
+from aliquot.doors import asgi
+from aliquot.doors.door import Extender, Table, Wire
+from aliquot.doors.forwarding import Forwarder
+from aliquot.doors.verbs import Verbs
+from aliquot.doors.volcano_wire import (
+    Code,
+    EventCall,
+    NodeInfo,
+    PredicateCall,
+    PrioritizeCall,
+    Shape,
+    Status,
+    Task,
+    event_answer,
+    predicate_answer,
+    read,
+    scores_answer,
+)
+from aliquot.errors import AliquotError, BadDemand, NoRoom
+from aliquot.model import Pod, Reason
+
+_log = structlog.get_logger()
+
+_BEST_SCORE = 100.0
+"""Volcano adds the scores of its plugins up; those of its own go up to 100."""
+_EVEN_SCORE = 50.0
+_PUT = Status.ALLOCATED | Status.BINDING | Status.BOUND
+_HOPELESS = frozenset(
+    (
+        Reason.UNKNOWN_NODE,
+        Reason.NO_GPUS,
+        Reason.NOT_SERVED,
+        Reason.WRONG_POOL,
+        Reason.WRONG_MODEL,
+        Reason.WRONG_CARD,
+        Reason.NOT_SELLABLE,
+        Reason.TOO_LARGE,
+    )
+)
+"""Evicting pods does not help."""
+
+
+def volcano_routes(
+    plane: ControlPlane, door: str, forwarder: Forwarder | None, prefix: str, shape: Shape | None = None
+) -> Table:
+    """`PREFIX/vpredicates` and so on, as part of a door. Without `shape` the caller's version is recognised."""
+    volcano, extender = Volcano(plane, shape), Extender(plane, door, forwarder, Wire())
+    verbs: dict[str, tuple[asgi.Handler, Callable[[str], asgi.Answer]]] = {
+        "vpredicates": (volcano.predicates, volcano.no_predicate),
+        "vprioritize": (volcano.prioritize, _no_scores),
+        "vallocate": (volcano.allocate, _event),
+        "vdeallocate": (volcano.deallocate, _event),
+    }
+    return {("POST", f"{prefix}/{verb}"): extender.decision(verb, *both) for verb, both in verbs.items()}
+
+
+class Volcano:
+    def __init__(self, plane: ControlPlane, shape: Shape | None = None) -> None:
+        self._plane = plane
+        self._books = plane.books
+        self._verbs = Verbs(plane)
+        self._shape = shape
+
+    # -- predicate
+
+    async def predicates(self, call: asgi.Call) -> asgi.Answer:
+        shape, dialect = self._shape, ""
+        try:
+            asked = read(call.body, PredicateCall)
+            shape = shape or asked.shape
+            if why := self._verbs.not_ready():
+                raise AliquotError(why)
+            pod = asked.task.pod()
+            demand = self._books.demand_of(pod)
+            if demand is None:
+                return _answered(shape, "", Code.SUCCESS)
+            dialect = demand.dialect.name
+            return self._judged(shape, asked, pod, demand)
+        except BadDemand as error:
+            metrics.REFUSALS.labels("bad_demand").inc()
+            return _answered(shape, dialect, Code.UNRESOLVABLE, str(error))
+        except AliquotError as error:
+            return _answered(shape, dialect, Code.ERROR, str(error))
+
+    def _judged(self, shape: Shape | None, asked: PredicateCall, pod: Pod, demand: Demand) -> asgi.Answer:
+        node, dialect = asked.node.name, demand.dialect
+        if why := self._plane.late.why_never(node, dialect):
+            return _answered(shape, dialect.name, Code.UNRESOLVABLE, why)
+        if node in self._books.claimed_by(pod):
+            return _answered(shape, dialect.name, Code.SUCCESS)  # it is kept for this very pod
+        later = not asked.task.needs.fits(asked.node.idle)
+        reason = supposing.refusal(self._books, pod, demand, node, self._guests(asked.node, pod), later=later)
+        if reason is None:
+            return _answered(shape, dialect.name, Code.SUCCESS)
+        metrics.REFUSALS.labels(reason.name.lower()).inc()
+        code = Code.UNRESOLVABLE if reason in _HOPELESS else Code.UNSCHEDULABLE
+        return _answered(shape, dialect.name, code, dialect.words(reason))
+
+    def no_predicate(self, why: str) -> asgi.Answer:
+        return asgi.json(predicate_answer(self._shape, Code.ERROR, why))
+
+    def _guests(self, node: NodeInfo, pod: Pod) -> Guests:
+        """Those whose part our books have not; they alone are worth reading. Raises BadCall."""
+        put: list[Task] = []
+        coming: list[Task] = []
+        ending: list[str] = []
+        for task in (node.tasks or {}).values():
+            is_known = self._books.ledger.entry(task.uid, node.name) is not None
+            if task.uid == pod.metadata.uid:
+                continue
+            if task.status == Status.RELEASING:
+                ending.append(task.uid)
+            elif task.status == Status.PIPELINED and not is_known:
+                coming.append(task)
+            elif task.status & _PUT and not is_known:
+                put.append(task)
+        return Guests([task.pod() for task in put], [task.pod() for task in coming], ending)
+
+    # -- prioritize
+
+    async def prioritize(self, call: asgi.Call) -> asgi.Answer:
+        try:
+            asked = read(call.body, PrioritizeCall)
+            if why := self._verbs.not_ready():
+                raise AliquotError(why)
+            pod = asked.task.pod()
+            scores = self._scores(pod, asked.nodes or [])
+        except AliquotError as error:
+            return _no_scores(str(error))
+        metrics.DECISIONS.labels("vprioritize", "", "scored").inc()
+        return asgi.json(scores_answer(scores))
+
+    def _scores(self, pod: Pod, nodes: list[NodeInfo]) -> dict[str, float]:
+        names = [node.name for node in nodes]
+        try:
+            demand = self._books.demand_of(pod)
+        except BadDemand:
+            demand = None
+        if demand is None:
+            return dict.fromkeys(names, 0.0)
+        guests = {node.name: self._guests(node, pod) for node in nodes}
+        return _spread_out(supposing.scores(self._books, pod, demand, guests), names)
+
+    # -- what becomes of a place
+
+    async def allocate(self, call: asgi.Call) -> asgi.Answer:
+        """A refusal takes the place back from the task. What is Pipelined waits for others to end, and is not refused
+        for them; any other state but Allocated is old news."""
+        try:
+            task = read(call.body, EventCall).task
+            if why := self._verbs.not_ready():
+                raise AliquotError(why)
+            if task.status == Status.ALLOCATED:
+                self._plane.late.hold(task.pod(), task.node, self._plane.settings.hold_seconds)
+            elif task.status == Status.PIPELINED:
+                self._refuse_hopeless(task)
+        except AliquotError as error:
+            metrics.DECISIONS.labels("vallocate", "", "refused").inc()
+            _log.info("Volcano may not put a pod there", why=str(error))
+            return _event(str(error))
+        metrics.DECISIONS.labels("vallocate", "", "kept").inc()
+        return _event("")
+
+    def _refuse_hopeless(self, task: Task) -> None:
+        """Who is evicted in the same cycle we cannot see, only whether evicting can help. Raises NoRoom, BadDemand."""
+        pod = task.pod()
+        demand = self._books.demand_of(pod)
+        if demand is None:
+            return
+        reason = supposing.refusal(self._books, pod, demand, task.node, Guests())
+        if reason in _HOPELESS:
+            raise NoRoom(demand.dialect.words(reason))
+
+    async def deallocate(self, call: asgi.Call) -> asgi.Answer:
+        """What is only kept for the pod; one that is bound, and is now evicted, holds its part until it has ended."""
+        try:
+            task = read(call.body, EventCall).task
+        except AliquotError as error:
+            return _event(str(error))
+        self._plane.late.let_go(task.uid)
+        metrics.DECISIONS.labels("vdeallocate", "", "given back").inc()
+        return _event("")
+
+
+def _answered(shape: Shape | None, dialect: str, code: Code, why: str = "") -> asgi.Answer:
+    outcome = {Code.SUCCESS: "fits", Code.ERROR: "fault"}.get(code, "fits nowhere")
+    metrics.DECISIONS.labels("vpredicates", dialect, outcome).inc()
+    return asgi.json(predicate_answer(shape, code, why))
+
+
+def _no_scores(why: str) -> asgi.Answer:
+    metrics.DECISIONS.labels("vprioritize", "", "fault").inc()
+    return asgi.json(scores_answer({}, why))
+
+
+def _event(why: str) -> asgi.Answer:
+    return asgi.json(event_answer(why))
+
+
+def _spread_out(raw: Mapping[str, float], names: list[str]) -> dict[str, float]:
+    """From 0 to 100, the best node's 100; all of one worth 50; 0 where the pod does not fit."""
+    least, most = min(raw.values(), default=0.0), max(raw.values(), default=0.0)
+    if least == most:
+        return {name: _EVEN_SCORE if name in raw else 0.0 for name in names}
+    per_point = _BEST_SCORE / (most - least)
+    return {name: (raw[name] - least) * per_point if name in raw else 0.0 for name in names}

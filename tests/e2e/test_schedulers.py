@@ -1,0 +1,359 @@
+"""A real kube-scheduler with the shipped configurations asks `aliquot server` through each system's routes. Nodes and
+pods are objects of a real API server; nothing runs on them."""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.checker import unplaced
+from tests.factories import make_cards, make_gpu
+from tests.real.objects import asking, gpu_node
+from tests.real.recorder import Call, Recorder, recording
+from tests.real.scheduler import DEPLOY, Scheduling, pointed_at
+from tests.real.serving import Serving, serving
+from tests.real.watching import following
+from tests.rig.waiting import wait_for
+
+pytestmark = [pytest.mark.e2e]
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+GPU_MEM = "aliyun.com/gpu-mem"
+PLACEMENT = "aliquot.io/placement"
+WATCHED = 4.0
+"""Seconds in which a scheduler that spins asks hundreds of times."""
+FEW = 20
+
+
+@dataclass(frozen=True)
+class System:
+    """Where a system's configuration is, by which door it comes in, and what its users' pods carry afterwards."""
+
+    folder: str
+    door: str
+    dialect: str
+    verbs: frozenset[str]
+    filter_verb: str = "filter"
+
+    @property
+    def config(self) -> dict[str, Any]:
+        read: dict[str, Any] = yaml.safe_load((DEPLOY / self.folder / "kube-scheduler.yaml").read_text())
+        return read
+
+
+ADMISSION = System("gpu-admission", "admission", "tencent", frozenset(("predicates",)), "predicates")
+NVIDIA = System("nvidia-gpu-scheduler", "nvidia", "nvidia", frozenset(("filter", "prioritize", "preempt")))
+GPUSHARE = System("gpushare", "gpushare", "gpushare", frozenset(("filter", "bind")))
+ELASTIC = System("elastic-gpu", "elastic", "elastic", frozenset(("filter", "priorities", "bind")))
+NATIVE = frozenset(("filter", "prioritize", "bind", "preempt"))
+SYSTEMS = (
+    ADMISSION,
+    NVIDIA,
+    GPUSHARE,
+    ELASTIC,
+    *(System("native", "native", dialect, NATIVE) for dialect in ("aliquot", "hami", "keti")),
+)
+
+
+def _id(system: System) -> str:
+    return f"{system.folder}-{system.dialect}"
+
+
+@contextmanager
+def scheduled(cluster: Scheduling, system: System, **changes: Any) -> Iterator[tuple[Serving, Recorder]]:
+    """The server, and kube-scheduler with the system's configuration pointed at it."""
+    with serving(cluster) as aliquot, recording(aliquot.url(system.door)) as recorder:
+        cluster.schedule(pointed_at({**system.config, **changes}, recorder.url))
+        yield aliquot, recorder
+
+
+def example(dialect: str) -> dict[str, Any]:
+    """The pod that the system's own guide has its users write, or the first one of its Deployment or Job."""
+    written = yaml.safe_load((EXAMPLES / f"{dialect}.yaml").read_text())
+    if written["kind"] == "Pod":
+        return dict(written)
+    template = written["spec"]["template"]
+    meta = {**written["metadata"], **template.get("metadata", {}), "name": f"{written['metadata']['name']}-0"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": template["spec"]}
+
+
+# -- the systems' own pods
+
+
+EXPECTED: dict[str, dict[str, Any]] = {
+    "tencent": {
+        "tencent.com/predicate-gpu-idx-0": "3",
+        "tencent.com/predicate-node": "n1",
+        "tencent.com/predicate-time": r"\d+",
+        "tencent.com/gpu-assigned": "false",
+    },
+    "nvidia": {},
+    "gpushare": {
+        "ALIYUN_COM_GPU_MEM_IDX": "0",
+        "ALIYUN_COM_GPU_MEM_DEV": "15",
+        "ALIYUN_COM_GPU_MEM_POD": "3",
+        "ALIYUN_COM_GPU_MEM_ASSIGNED": "false",
+    },
+    "elastic": {"elastic-gpu/assume": "true", "elastic-gpu/container-cuda": "0"},
+    "aliquot": {},
+    "hami": {"hami.io/vgpu-node": "n1", "hami.io/bind-phase": "allocating"},
+    "keti": {"UUID": "GPU-n1-0"},
+}
+PARTS = {
+    "tencent": (50, 7680),
+    "nvidia": (100, 15360),
+    "gpushare": (0, 3072),
+    "elastic": (20, 3072),
+    "aliquot": (25, 4096),
+    "hami": (30, 3000),
+    "keti": (25, 3840),
+}
+"""Percent of the cores and MiB of the memory of the first card."""
+
+
+@pytest.mark.parametrize("system", SYSTEMS, ids=_id)
+def test_a_systems_own_pod_is_scheduled_with_its_own_annotations(scheduling: Scheduling, system: System) -> None:
+    pod = example(system.dialect)
+    name = pod["metadata"]["name"]
+    scheduling.create(gpu_node("n1", system.dialect))
+    scheduling.ensure_namespace(pod["metadata"]["namespace"])
+    with scheduled(scheduling, system) as (_, recorder):
+        scheduling.create(pod)
+        scheduling.wait_bound(name)
+        placed = scheduling.wait_annotated(f"{pod['metadata']['namespace']}/{name}", PLACEMENT)
+    annotations = placed["metadata"]["annotations"]
+    record = json.loads(annotations[PLACEMENT])
+    ((part,),) = record["containers"].values()
+    assert (record["node"], record["dialect"], part["uuid"]) == ("n1", system.dialect, "GPU-n1-0")
+    assert (part["cores"], part["mib"]) == PARTS[system.dialect]
+    for key, value in EXPECTED[system.dialect].items():
+        assert key in annotations, f"{key} is not among {sorted(annotations)}"
+        assert annotations[key] == value or (value == r"\d+" and annotations[key].isdigit())
+    assert recorder.count(system.filter_verb, name) == 1
+    assert recorder.count("bind", name) == ("bind" in system.verbs)
+
+
+# -- each verb has an effect
+
+
+@pytest.mark.parametrize("system", [GPUSHARE, System("native", "native", "gpushare", NATIVE)], ids=_id)
+def test_filter_keeps_a_pod_from_a_node_whose_cards_are_all_too_full(scheduling: Scheduling, system: System) -> None:
+    """On n1 14 of 30 units are free, so in-tree counting lets 10 through; no card of it has them."""
+    scheduling.create(gpu_node("n1", "gpushare"))
+    with scheduled(scheduling, system) as (_, recorder):
+        scheduling.create(asking("old-0", {GPU_MEM: 8}), asking("old-1", {GPU_MEM: 8}))
+        scheduling.wait_bound("old-0", "old-1")
+        scheduling.create(gpu_node("n2", "gpushare"))
+        names = [f"new-{number}" for number in range(2)]
+        for name in names:
+            scheduling.create(asking(name, {GPU_MEM: 10}))
+            scheduling.wait_bound(name)
+        where = scheduling.bound()
+    assert {where[name] for name in names} == {"n2"}
+    refused = recorder.about("filter", "new-0")[0]
+    assert set(refused.asked["NodeNames"]) == {"n1", "n2"}
+    assert refused.answer["NodeNames"] == ["n2"]
+    assert refused.answer["FailedAndUnresolvableNodes"].keys() == {"n1"}
+    assert unplaced(scheduling.observe(), [f"default/{name}" for name in (*names, "old-0", "old-1")]) == []
+
+
+SCORED = [
+    pytest.param(ELASTIC, {"elastic-gpu/gpu-percent": 20}, "priorities", id="elastic"),
+    pytest.param(NVIDIA, {"nvidia.com/gpu": 1}, "prioritize", id="nvidia"),
+    pytest.param(System("native", "native", "gpushare", NATIVE), {GPU_MEM: 3}, "prioritize", id="native"),
+]
+
+
+@pytest.mark.parametrize(("system", "limits", "verb"), SCORED)
+def test_prioritize_decides_between_two_nodes_that_fit(
+    scheduling: Scheduling, system: System, limits: dict[str, object], verb: str
+) -> None:
+    """All of them go to the node that our scores prefer, which has fewer CPUs left: alone, kube-scheduler takes the
+    other one."""
+    wide = make_cards("n1", mib=(15360,) * 8)
+    scheduling.create(gpu_node("n1", system.dialect, wide))
+    names = [f"new-{number}" for number in range(4)]
+    with scheduled(scheduling, system) as (_, recorder):
+        first = asking("first", {**limits, "cpu": 8})
+        scheduling.create(first)
+        scheduling.wait_bound("first")
+        scheduling.wait_annotated("first", PLACEMENT)
+        scheduling.create(gpu_node("n2", system.dialect, make_cards("n2", mib=(15360,) * 8)))
+        for name in names:
+            scheduling.create(asking(name, limits))
+            scheduling.wait_bound(name)
+        where = scheduling.bound()
+    scores = {
+        call.pod: {each["Host"]: each["Score"] for each in call.answer} for call in recorder.about(verb) if call.answer
+    }
+    assert scores.keys() == set(names)
+    for name in names:
+        best = max(scores[name], key=lambda node: scores[name][node])
+        assert scores[name][best] == 10
+        assert where[name] == best
+
+
+@pytest.mark.parametrize("system", [GPUSHARE, ELASTIC, System("native", "native", "aliquot", NATIVE)], ids=_id)
+def test_bind_writes_node_and_card_at_once(scheduling: Scheduling, system: System) -> None:
+    """No version of the pod that has a node is without its placement."""
+    versions: list[dict[str, Any]] = []
+    scheduling.create(gpu_node("n1", system.dialect))
+    with scheduled(scheduling, system), following(scheduling.api.url, "/api/v1/pods", versions.append):
+        scheduling.create(example(system.dialect))
+        wait_for("the pod to be bound", lambda: versions and "nodeName" in versions[-1]["spec"], seconds=30)
+    bound = [seen for seen in versions if "nodeName" in seen["spec"]]
+    assert all(PLACEMENT in seen["metadata"].get("annotations", {}) for seen in bound)
+
+
+# -- preemption
+
+
+ON_CARD = "nvidia.com/use-gpuuuid"
+EQUAL = {"a-8": 0, "b-8": 0, "c-4": 0}
+CARD_1_FIRST = {"a-8": 20, "b-8": 10, "c-4": 15}
+
+
+@pytest.mark.parametrize("priorities", [pytest.param(EQUAL, id="equal"), pytest.param(CARD_1_FIRST, id="in-order")])
+def test_preemption_frees_one_whole_card_and_no_more(scheduling: Scheduling, priorities: dict[str, int]) -> None:
+    """Two cards of 15 units with 8 on the first, 8 and 4 on the second; 15 are wanted. In-tree counting names one
+    victim, since without one of 8 there are 15 of 30 free; only we know whether they are on one card."""
+    cards = {"a-8": 0, "b-8": 1, "c-4": 1}
+    scheduling.create(gpu_node("n1", "gpushare"))
+    scheduling.ensure_priority("preemptor", 1000)
+    for value in set(priorities.values()):
+        scheduling.ensure_priority(f"low-{value}", value)
+    with scheduled(scheduling, System("native", "native", "gpushare", NATIVE)) as (_, recorder):
+        for name, card in cards.items():
+            annotations = {ON_CARD: f"GPU-n1-{card}"}
+            size = int(name[-1])
+            low = f"low-{priorities[name]}"
+            scheduling.create(asking(name, {GPU_MEM: size}, annotations=annotations, priorityClassName=low))
+            scheduling.wait_bound(name)
+        scheduling.create(asking("preemptor", {GPU_MEM: 15}, priorityClassName="preemptor"))
+        scheduling.wait_bound("preemptor", seconds=60)
+        left = set(scheduling.bound())
+        observed = scheduling.observe()
+    call = recorder.about("preempt", "preemptor")[0]
+    proposed, agreed = _victims(call, call.asked), _victims(call, call.answer)
+    assert len(proposed) == 1
+    assert proposed <= agreed
+    gone = cards.keys() - left
+    assert len(gone) == len(agreed), "who was named is gone, and nobody else"
+    emptied = {card for card in (0, 1) if not any(cards[name] == card for name in left & cards.keys())}
+    ((part,),) = _placement(observed.pods, "preemptor")["containers"].values()
+    assert part["index"] in emptied
+    assert unplaced(observed, [f"default/{name}" for name in left]) == []
+    if priorities is CARD_1_FIRST:
+        assert gone == {"b-8", "c-4"}
+    assert recorder.count("filter", "preemptor") < FEW
+
+
+def test_preemption_by_model_takes_the_card_that_is_wanted(scheduling: Scheduling) -> None:
+    """In-tree counting names the least important pod, whatever its card; the A10 is another one's."""
+    models = (make_gpu(0, "n1"), make_gpu(1, "n1", model="A10", mib=23028))
+    cards = make_cards("n1")
+    mixed = type(cards)(cards.node, models, cards.unit_mib)
+    scheduling.create(gpu_node("n1", "nvidia", mixed))
+    for name, value in {"preemptor": 1000, "low-5": 5, "low-10": 10}.items():
+        scheduling.ensure_priority(name, value)
+    holders = {"on-t4": ("Tesla T4", "low-5"), "on-a10": ("A10", "low-10")}
+    with scheduled(scheduling, NVIDIA) as (_, recorder):
+        for name, (model, low) in holders.items():
+            wish = {"nvidia.com/gpu.model": model}
+            scheduling.create(asking(name, {"nvidia.com/gpu": 1}, annotations=wish, priorityClassName=low))
+            scheduling.wait_bound(name)
+            scheduling.wait_annotated(name, PLACEMENT)
+        wish = {"nvidia.com/gpu.model": "A10"}
+        scheduling.create(asking("new", {"nvidia.com/gpu": 1}, annotations=wish, priorityClassName="preemptor"))
+        scheduling.wait_bound("new", seconds=60)
+        scheduling.wait_annotated("new", PLACEMENT)
+        pods = scheduling.pods()
+    call = recorder.about("preempt", "new")[0]
+    assert len(_victims(call, call.asked)) == 1
+    assert len(_victims(call, call.answer)) == 2
+    ((part,),) = _placement(pods, "new")["containers"].values()
+    assert part["uuid"] == "GPU-n1-1"
+    assert recorder.count("filter", "new") < FEW
+
+
+@pytest.mark.parametrize("system", [GPUSHARE, ADMISSION, System("native", "native", "gpushare", NATIVE)], ids=_id)
+def test_a_refused_pod_of_high_priority_causes_no_hot_loop(scheduling: Scheduling, system: System) -> None:
+    """Thirty nodes with pods of lower priority, and no card that could ever take the new one."""
+    nodes = [f"n{number}" for number in range(30)]
+    scheduling.create(*(gpu_node(node, "gpushare") for node in nodes))
+    scheduling.ensure_priority("preemptor", 1000)
+    managed = [{"name": GPU_MEM}]
+    extenders = [{**extender, "managedResources": managed} for extender in system.config["extenders"]]
+    names = [f"low-{node}" for node in nodes]
+    with scheduled(scheduling, system, extenders=extenders) as (_, recorder):
+        for node, name in zip(nodes, names, strict=True):
+            scheduling.create(asking(name, {GPU_MEM: 2}, nodeSelector={"kubernetes.io/hostname": node}))
+        scheduling.wait_bound(*names, seconds=90)
+        scheduling.create(asking("large", {GPU_MEM: 16}, priorityClassName="preemptor"))
+        scheduling.wait_refused("large", "Insufficient GPU Memory in one device")
+        before = recorder.count(system.filter_verb, "large")
+        time.sleep(WATCHED)  # there is nothing to wait for: what is shown is that nothing happens
+        after = recorder.count(system.filter_verb, "large")
+    assert after < FEW
+    assert after - before <= 2
+
+
+# -- kills
+
+
+def _with_short_back_off(config: dict[str, Any]) -> dict[str, Any]:
+    """A pod that met an error is tried again after a second, not after ten."""
+    return {**config, "podInitialBackoffSeconds": 1, "podMaxBackoffSeconds": 1}
+
+
+KILLED = [
+    pytest.param(GPUSHARE, point, id=f"gpushare-{point}")
+    for point in ("after-filter", "after-claim", "after-binding-sent")
+]
+KILLED += [
+    pytest.param(System("gpu-admission", "admission", "gpushare", frozenset(), "predicates"), "after-filter", id="late")
+]
+
+
+@pytest.mark.parametrize(("system", "point"), KILLED)
+def test_a_server_killed_at_any_point_loses_and_doubles_nothing(
+    scheduling: Scheduling, system: System, point: str
+) -> None:
+    """Three times at the same point, while thirty pods fill two nodes to the last unit."""
+    scheduling.create(gpu_node("n1", "gpushare"), gpu_node("n2", "gpushare"))
+    names = [f"p{number:02}" for number in range(20)]
+    managed = [{"name": GPU_MEM}]
+    extenders = [{**extender, "managedResources": managed} for extender in system.config["extenders"]]
+    with (
+        serving(scheduling, fault=point) as aliquot,
+        recording(aliquot.url(system.door)) as recorder,
+    ):
+        config = _with_short_back_off({**system.config, "extenders": extenders})
+        scheduling.schedule(pointed_at(config, recorder.url))
+        scheduling.create(*(asking(name, {GPU_MEM: 3}) for name in names))
+        for fault in (point, point, ""):
+            wait_for("the server to end at its fault point", lambda: not aliquot.process.running, seconds=60)
+            aliquot.start(fault=fault)
+        scheduling.wait_bound(*names, seconds=120)
+        for name in names:
+            scheduling.wait_annotated(name, PLACEMENT)
+        assert unplaced(scheduling.observe(), [f"default/{name}" for name in names]) == []
+    assert any(call.answer is None for call in recorder.calls) or point == "after-filter"
+
+
+def _victims(call: Call, side: Any) -> set[str]:
+    whole = side.get("NodeNameToVictims") or side.get("NodeNameToMetaVictims") or {}
+    assert list(whole) == ["n1"], call
+    return {pod.get("UID") or pod["metadata"]["uid"] for pod in whole["n1"]["Pods"]}
+
+
+def _placement(pods: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    (pod,) = (pod for pod in pods if pod["metadata"]["name"] == name)
+    found: dict[str, Any] = json.loads(pod["metadata"]["annotations"][PLACEMENT])
+    return found

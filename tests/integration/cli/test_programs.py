@@ -1,0 +1,273 @@
+"""The originals' programs: their flags and variables do what they say, with Aliquot behind their routes."""
+
+import json
+import signal
+import socket
+import tomllib
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import aliquot
+from aliquot.embedded.api import resources
+from tests.factories import container_manifest, make_cards, node_manifest, pod_manifest
+from tests.fakes import ScriptedApi
+from tests.integration.cli.command import started
+from tests.integration.cli.programs import (
+    ADMISSION,
+    DOORS,
+    ELASTIC,
+    GPUSHARE,
+    Running,
+    command,
+    ended,
+    is_ready,
+    running,
+)
+from tests.integration.cli.servers import kubeconfig
+
+PROGRAMS = tuple(DOORS)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+async def test_a_program_opens_its_door_alone_and_ends_with_0_when_it_is_told_to(
+    tmp_path: Path, scripted: ScriptedApi, program: str
+) -> None:
+    scripted.registry.create(resources.NODES, "", node_manifest(cards=make_cards()))
+    async with running(program, scripted, tmp_path) as server:
+        for path in ("/version", "/healthz", "/metrics"):
+            assert (await server.get(path))[0] == 200, path
+        last = (await server.process.stop(signal.SIGTERM)).clean()
+    assert last.code == 0, last
+    listening = [line for line in last.out.splitlines() if "listening" in line]
+    assert len(listening) == 1, "no second port"
+
+
+@pytest.mark.parametrize(("program", "script"), [(name, name.replace("_", "-")) for name in PROGRAMS])
+def test_a_program_is_installed_by_its_original_s_name(program: str, script: str) -> None:
+    scripts = tomllib.loads(Path("pyproject.toml").read_text())["project"]["scripts"]
+    assert scripts[script] == f"aliquot.cli.programs.{program}:main"
+    assert callable(import_module(f"aliquot.cli.programs.{program}").main)
+
+
+@pytest.mark.parametrize(
+    ("program", "flags", "error"),
+    [
+        pytest.param(ADMISSION, ["--nope"], "unknown flag: --nope", id="a flag that pflag does not know"),
+        pytest.param(ADMISSION, ["-x"], "unknown shorthand flag: 'x' in -x", id="a letter that pflag does not know"),
+        pytest.param(ADMISSION, ["--v=much"], 'invalid argument "much" for "-v, --v" flag', id="no number"),
+        pytest.param(ELASTIC, ["-nope"], "flag provided but not defined: -nope", id="a flag that flag does not know"),
+        pytest.param(ELASTIC, ["-priority"], "flag needs an argument: -priority", id="a flag without its value"),
+        pytest.param(GPUSHARE, ["--port=1"], "flag provided but not defined: -port", id="a program without flags"),
+    ],
+)
+async def test_a_wrong_command_line_ends_with_2_the_error_and_the_usage(
+    program: str, flags: list[str], error: str
+) -> None:
+    last = await ended(program, *flags)
+    assert (last.code, last.out) == (2, "")
+    assert last.err.startswith(error)
+    assert f"Usage of {program.replace('_', '-')}:" in last.err
+
+
+@pytest.mark.parametrize("flag", ["-h", "--help", "-help"])
+@pytest.mark.parametrize("program", PROGRAMS)
+async def test_the_usage_is_told_to_whoever_asks(program: str, flag: str) -> None:
+    last = await ended(program, flag)
+    assert (last.code, last.err) == (0, "")
+    assert "docs/programs.md" in last.out
+
+
+@pytest.mark.parametrize(
+    ("flag", "text"),
+    [
+        ("--version", f"GPU-Quota-Admission aliquot-{aliquot.__version__}\n"),
+        ("--version=true", f"GPU-Quota-Admission aliquot-{aliquot.__version__}\n"),
+        ("--version=raw", f'version.Info{{GitBranch:"aliquot", GitCommit:"{aliquot.__version__}"'),
+    ],
+)
+async def test_gpu_admission_tells_its_version_and_ends(flag: str, text: str) -> None:
+    last = await ended(ADMISSION, flag)
+    assert (last.code, last.err) == (0, "")
+    assert last.out.startswith(text)
+
+
+@pytest.mark.parametrize(
+    ("program", "flags", "variables", "error"),
+    [
+        pytest.param(ADMISSION, ["--address", "3456"], {}, "--address 3456: write ADDRESS:PORT", id="no address"),
+        pytest.param(ADMISSION, ["--kubeconfig", "/gone"], {}, "kubeconfig /gone cannot be used", id="no kubeconfig"),
+        pytest.param(ADMISSION, ["--incluster-mode"], {}, "this is no pod", id="not in a cluster"),
+        pytest.param(ADMISSION, ["--config", "/gone"], {}, "--config /gone cannot be used", id="no quota file"),
+        pytest.param(ADMISSION, ["--logtostderr=false", "--log-dir=/gone"], {}, "the folder /gone", id="no log folder"),
+        pytest.param(ELASTIC, ["-priority", "random"], {}, "write binpack or spread", id="no such priority"),
+        pytest.param(ELASTIC, ["-mode", "pgpu"], {}, "without gpushare nothing is served", id="nothing to serve"),
+        pytest.param(ELASTIC, ["-mode", "mps"], {}, "there is no mps", id="no such mode"),
+        pytest.param(ELASTIC, ["-kubeconf=/gone"], {}, "kubeconfig /gone cannot be used", id="no kubeconf"),
+        pytest.param(GPUSHARE, [], {"KUBECONFIG": "/gone"}, "kubeconfig /gone cannot be used", id="no KUBECONFIG"),
+        pytest.param(
+            GPUSHARE, [], {"ALIQUOT_LOG_LEVEL": "loud"}, "'loud' is not one of", id="a variable of ours that is wrong"
+        ),
+    ],
+)
+async def test_what_cannot_run_says_so_in_one_line_and_ends_with_1(
+    program: str, flags: list[str], variables: dict[str, str], error: str
+) -> None:
+    last = await ended(program, *flags, **variables)
+    assert last.code == 1, last
+    (line,) = last.err.splitlines()
+    assert error in line
+
+
+# -- gpu-admission
+
+
+async def test_gpu_admission_reaches_the_master_that_a_flag_names_with_a_kubeconfig_or_without(
+    tmp_path: Path, scripted: ScriptedApi
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    wrong = kubeconfig(elsewhere, "http://127.0.0.1:1")
+    for flags in (("--kubeconfig", wrong), ()):
+        async with running(ADMISSION, scripted, tmp_path, *flags, f"--master={scripted.url}", KUBECONFIG="") as server:
+            assert (await server.get("/healthz"))[0] == 200
+            (await server.process.stop()).clean()
+
+
+async def test_gpu_admission_has_a_debug_port_and_goes_on_if_it_cannot_be_had(
+    tmp_path: Path, scripted: ScriptedApi
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        async with running(ADMISSION, scripted, tmp_path, f"--pprofAddress=127.0.0.1:{port}") as server:
+            await server.process.says("goes on without the debug port")
+            assert (await server.get("/healthz"))[0] == 200
+            (await server.process.stop()).clean()
+    async with running(ADMISSION, scripted, tmp_path, f"--pprofAddress=127.0.0.1:{port}") as server:
+        debug = Running(server.process, f"http://127.0.0.1:{port}")
+        status, text = await debug.get("/debug/pprof/goroutine?debug=2")
+        assert status == 200
+        assert "ControlPlane.run" in text
+        assert (await server.get("/debug/pprof/"))[0] == 404, "not on the door's own port"
+        (await server.process.stop()).clean()
+
+
+async def test_gpu_admission_reads_quotas_where_its_file_says(tmp_path: Path, scripted: ScriptedApi) -> None:
+    file = tmp_path / "gpu-quota-admission.config"
+    names = {"QuotaConfigMapName": "other", "QuotaConfigMapNamespace": "default", "SkipBindTime": 300000}
+    labels = {"GPUModelLabel": "example.com/model", "GPUPoolLabel": "example.com/pool"}
+    file.write_text(json.dumps({**names, **labels}))
+    async with running(ADMISSION, scripted, tmp_path, "--config", str(file)) as server:
+        assert any("namespaces/default/configmaps" in seen.path for seen in scripted.seen)
+        (await server.process.stop()).clean()
+
+
+# -- logs
+
+
+async def test_klog_lines_have_klog_s_form(tmp_path: Path, scripted: ScriptedApi) -> None:
+    async with running(ELASTIC, scripted, tmp_path, "-v=0") as server:
+        last = (await server.process.stop()).clean()
+    (line,) = (line for line in last.out.splitlines() if '"in step with the API server"' in line)
+    header, _, text = line.partition("] ")
+    letter_and_day, time, process, place = header.split()
+    assert (letter_and_day[0], len(letter_and_day), len(time)) == ("I", 5, 15)
+    assert process.isdecimal()
+    assert place.startswith("plane.py:")
+    assert text == '"in step with the API server" nodes=0 pods=0'
+
+
+@pytest.mark.parametrize(
+    ("flags", "told", "not_told"),
+    [
+        pytest.param(["-v=0"], [], ['"filter"', '"asked"'], id="0: what happens"),
+        pytest.param(["-v=4"], ['"filter" pod="default/p" nodes=1 passed=["n1"]'], ['"asked"'], id="4: calls"),
+        pytest.param(["-v", "9"], ['"filter"', '"asked"', '"answered"'], [], id="9: bodies"),
+        pytest.param(["--vmodule=call_log=4"], ['"filter"'], ['"asked"'], id="calls of one file"),
+        pytest.param(["--vmodule=doors/*=9,lead*=1"], ['"filter"', '"asked"'], [], id="bodies of one folder"),
+        pytest.param(["--vmodule=commit=9"], [], ['"filter"', '"asked"'], id="another file"),
+    ],
+)
+async def test_the_verbosity_and_vmodule_choose_what_is_logged(
+    tmp_path: Path, scripted: ScriptedApi, flags: list[str], told: list[str], not_told: list[str]
+) -> None:
+    scripted.registry.create(resources.NODES, "", node_manifest(cards=make_cards()))
+    pod = scripted.registry.create(resources.PODS, "default", asking_half("p")).obj
+    async with running(ELASTIC, scripted, tmp_path, *flags) as server:
+        await server.post("/scheduler/filter", {"Pod": pod, "NodeNames": ["n1"]})
+        last = (await server.process.stop()).clean()
+    assert [text for text in told if text not in last.out] == []
+    assert [text for text in not_told if text in last.out] == []
+
+
+async def test_log_files_are_written_by_severity_with_links(tmp_path: Path, scripted: ScriptedApi) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    flags = ("--logtostderr=false", f"--log_dir={logs}", "--alsologtostderr")
+    async with running(ADMISSION, scripted, tmp_path, *flags) as server:
+        (await server.process.stop()).clean()
+    info, warning = logs / "gpu-admission.INFO", logs / "gpu-admission.WARNING"
+    assert '"in step with the API server"' in info.read_text()
+    assert info.readlink().name.startswith(f"gpu-admission.{socket.gethostname().partition('.')[0]}.")
+    assert warning.read_text() != info.read_text()
+    assert set(warning.read_text().splitlines()[4:]) < set(info.read_text().splitlines())
+
+
+@pytest.mark.parametrize(
+    ("level", "levels"),
+    [
+        pytest.param("debug", {"debug", "info"}, id="debug"),
+        pytest.param("info", {"info"}, id="info"),
+        pytest.param("loud", set(), id="what is no level counts as warn"),
+    ],
+)
+async def test_gpushare_s_lines_are_json_on_standard_output(
+    tmp_path: Path, scripted: ScriptedApi, level: str, levels: set[str]
+) -> None:
+    port = free_port()
+    environment = {"KUBECONFIG": kubeconfig(tmp_path, scripted.url), "PORT": str(port), "LOG_LEVEL": level}
+    async with started(*command(GPUSHARE), merged=False, **environment) as process:
+        server = Running(process, f"http://127.0.0.1:{port}")
+        await is_ready(server)
+        await server.post("/gpushare-scheduler/filter", {"Pod": pod_manifest(), "NodeNames": ["n1"]})
+        last = (await process.stop()).clean()
+    assert last.err == ""
+    lines = [json.loads(line) for line in last.out.splitlines()]
+    assert all(line.keys() >= {"level", "ts", "caller", "msg"} for line in lines)
+    assert {line["level"] for line in lines} - {"warn", "error"} == levels
+
+
+# -- elastic-gpu-scheduler
+
+
+@pytest.mark.parametrize(
+    ("priority", "node"), [pytest.param("binpack", "used", id="binpack"), pytest.param("spread", "empty", id="spread")]
+)
+async def test_the_priority_chooses_between_a_used_node_and_an_empty_one(
+    tmp_path: Path, scripted: ScriptedApi, priority: str, node: str
+) -> None:
+    for name in ("used", "empty"):
+        scripted.registry.create(resources.NODES, "", node_manifest(name, make_cards(name, mib=(16000,))))
+    scripted.registry.create(resources.PODS, "default", asking_half("held", node="used"))
+    pod = scripted.registry.create(resources.PODS, "default", asking_half("p")).obj
+    flags = ("-priority", priority, "-mode", "pgpu,gpushare")
+    async with running(ELASTIC, scripted, tmp_path, *flags, THREADNESS="4") as server:
+        await server.process.says("-mode pgpu: only gpushare has a meaning")
+        scores = await server.post("/scheduler/priorities", {"Pod": pod, "NodeNames": ["used", "empty"]})
+        (await server.process.stop()).clean()
+    assert max(scores, key=lambda one: one["Score"])["Host"] == node, scores
+
+
+def asking_half(name: str, node: str = "") -> Any:
+    """A pod that asks half a card; on a node it has its first one."""
+    container = container_manifest(gpu_mem=None, resources={"limits": {"elastic-gpu/gpu-percent": "50"}})
+    marks = {"elastic-gpu/assume": "true", "elastic-gpu/container-main": "0"} if node else {}
+    return pod_manifest(name, containers=[container], node=node, metadata={"annotations": marks})
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        found: int = one.getsockname()[1]
+        return found

@@ -1,0 +1,190 @@
+"""elastic-gpu-scheduler's routes, as kube-scheduler calls them."""
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+import aliquot
+from aliquot.compat import Compat
+from aliquot.doors.elastic import ElasticDoor
+from tests.factories import make_cards, make_pod
+from tests.integration.doors.door import Door, bind_args
+from tests.integration.doors.wire import CASES, names_call, odd_node, opened, pod_asking, whole_call, written
+from tests.integration.room import Room
+
+FILTER, PRIORITIES, BIND, STATUS = (f"/scheduler/{verb}" for verb in ("filter", "priorities", "bind", "status"))
+PERCENT = "elastic-gpu/gpu-percent"
+CORE, MEMORY = "elasticgpu.io/gpu-core", "elasticgpu.io/gpu-memory"
+HALF = {PERCENT: "50"}
+NO_ROOM = "no enough resource to allocate"
+
+
+@pytest.fixture
+async def elastic(room: Room) -> AsyncIterator[Door]:
+    """Of n1's two cards half of the first is gone; n2 has one of half the size."""
+    await fill(room)
+    async with opened(room, ElasticDoor(room.plane).routes()) as door:
+        yield door
+
+
+async def fill(room: Room) -> None:
+    await room.add_node(make_cards("n1", mib=(16000, 16000)))
+    await room.add_node(make_cards("n2", mib=(8000,)))
+    await room.add_plain_node("cpu", {})
+    marks = {"elastic-gpu/assume": "true", "elastic-gpu/container-main": "0"}
+    await room.add_pod("held", containers=containers(HALF), node="n1", metadata={"annotations": marks})
+
+
+def containers(limits: dict[str, str]) -> list[Any]:
+    found: list[Any] = pod_asking(limits)["spec"]["containers"]
+    return found
+
+
+EXACT: list[Any] = [
+    pytest.param(
+        msgspec.json.encode(names_call(pod_asking(HALF), ["n2", "cpu", "n1"])),
+        b'{"Nodes":null,"NodeNames":["n2","n1"],"FailedNodes":{"cpu":"no gpu available on node"},'
+        b'"FailedAndUnresolvableNodes":{"cpu":"no gpu available on node"},"Error":""}',
+        id="names, in the order of the call",
+    ),
+    pytest.param(
+        msgspec.json.encode(names_call(pod_asking(HALF), ["ghost"])),
+        b'{"Nodes":null,"NodeNames":[],"FailedNodes":{"ghost":"elastic gpu scheduler get node failed"},'
+        b'"FailedAndUnresolvableNodes":{"ghost":"elastic gpu scheduler get node failed"},"Error":""}',
+        id="a name that nobody has",
+    ),
+    pytest.param(
+        msgspec.json.encode(names_call(pod_asking({PERCENT: "200"}), ["n1"])),
+        b'{"Nodes":null,"NodeNames":[],"FailedNodes":{"n1":"no enough resource to allocate"},'
+        b'"FailedAndUnresolvableNodes":{"n1":"no enough resource to allocate"},"Error":""}',
+        id="no room",
+    ),
+    pytest.param(
+        msgspec.json.encode(names_call(pod_asking({CORE: "10", MEMORY: "12000"}), ["n1"])),
+        b'{"Nodes":null,"NodeNames":["n1"],"FailedNodes":{},"FailedAndUnresolvableNodes":null,"Error":""}',
+        id="cores and memory",
+    ),
+    pytest.param(
+        whole_call(pod_asking(HALF), [odd_node("n1"), odd_node("cpu")]),
+        b'{"Nodes":{"metadata":{},"items":[%b]},"NodeNames":null,"FailedNodes":{"cpu":"no gpu available on node"},'
+        b'"FailedAndUnresolvableNodes":{"cpu":"no gpu available on node"},"Error":""}' % odd_node("n1"),
+        id="whole nodes, which the original does not take",
+    ),
+    pytest.param(
+        msgspec.json.encode(names_call(pod_asking({}), ["cpu", "n1"])),
+        b'{"Nodes":null,"NodeNames":["cpu","n1"],"FailedNodes":{},"FailedAndUnresolvableNodes":null,"Error":""}',
+        id="no GPU, which the original takes for an error",
+    ),
+    pytest.param(
+        b"",
+        b'{"Nodes":null,"NodeNames":null,"FailedNodes":null,"FailedAndUnresolvableNodes":null,"Error":"EOF"}',
+        id="no body",
+    ),
+]
+
+
+@pytest.mark.parametrize(("body", "answer"), EXACT)
+async def test_filter_answers_byte_for_byte(elastic: Door, body: bytes, answer: bytes) -> None:
+    reply = await elastic.send("POST", FILTER, body)
+    assert (reply.status, reply.content_type, reply.body) == (200, "application/json", answer)
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("path", [FILTER, PRIORITIES])
+async def test_keys_are_read_in_any_case(elastic: Door, path: str, case: Callable[[str], str]) -> None:
+    call = names_call(pod_asking(HALF), ["n1", "n2"])
+    reply = await elastic.post(path, written(call, case))
+    assert reply.body == (await elastic.post(path, call)).body
+
+
+async def test_priorities_name_every_node_in_order_from_0_to_10(elastic: Door) -> None:
+    reply = await elastic.post(PRIORITIES, names_call(pod_asking({PERCENT: "25"}), ["n2", "cpu", "n1"]))
+    assert reply.status == 200
+    assert [list(entry) for entry in reply.json] == [["Host", "Score"]] * 3
+    assert [entry["Host"] for entry in reply.json] == ["n2", "cpu", "n1"]
+    scores = {entry["Host"]: entry["Score"] for entry in reply.json}
+    assert (scores["n1"], scores["n2"], scores["cpu"]) == (10, 0, 0), "binpack: the fuller node first"
+
+
+async def test_priorities_of_whole_nodes_are_the_same(elastic: Door) -> None:
+    names = await elastic.post(PRIORITIES, names_call(pod_asking(HALF), ["n1", "n2"]))
+    nodes = await elastic.send("POST", PRIORITIES, whole_call(pod_asking(HALF), [odd_node("n1"), odd_node("n2")]))
+    assert names.body == nodes.body
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b'{"Pod":null}', b"[]"])
+async def test_bad_priorities_get_a_400_with_the_reason_not_a_dropped_connection(elastic: Door, body: bytes) -> None:
+    reply = await elastic.send("POST", PRIORITIES, body)
+    assert reply.status == 400
+    assert reply.text
+
+
+async def test_bind_binds_with_the_original_s_marks(elastic: Door) -> None:
+    pod = await elastic.room.add_pod("mine", containers=containers(HALF))
+    reply = await elastic.post(BIND, bind_args(pod, "n1"))
+    assert (reply.status, reply.body) == (200, b'{"Error":""}')
+    bound = elastic.room.api_pod(pod)
+    assert bound["spec"]["nodeName"] == "n1"
+    assert bound["metadata"]["annotations"]["elastic-gpu/container-main"] == "0"
+
+
+@pytest.mark.parametrize(
+    ("compat", "status"),
+    [
+        pytest.param(Compat(), 200, id="a 200, so that the text is heard"),
+        pytest.param(Compat(bind_faults=True), 500, id="a 500 as the original"),
+    ],
+)
+async def test_a_bind_that_fails_says_why(room: Room, compat: Compat, status: int) -> None:
+    await fill(room)
+    pod = make_pod("ghost", containers=containers(HALF))
+    async with opened(room, ElasticDoor(room.plane, None, compat).routes()) as door:
+        reply = await door.post(BIND, bind_args(pod, "n1"))
+        empty = await door.send("POST", BIND, b"")
+    assert (reply.status, reply.json) == (status, {"Error": 'pods "ghost" not found'})
+    assert (empty.status, empty.json) == (status, {"Error": "EOF"})
+
+
+async def test_status_is_json_in_strings(elastic: Door) -> None:
+    reply = await elastic.send("GET", STATUS)
+    assert (reply.status, list(reply.json)) == (200, [CORE, MEMORY])
+    assert reply.json[CORE] == reply.json[MEMORY]
+    assert reply.json[CORE] == (
+        '{"n1":[{"CoreAvailable":50,"MemoryAvailable":8000,"CoreTotal":100,"MemoryTotal":16000},'
+        '{"CoreAvailable":100,"MemoryAvailable":16000,"CoreTotal":100,"MemoryTotal":16000}],'
+        '"n2":[{"CoreAvailable":100,"MemoryAvailable":8000,"CoreTotal":100,"MemoryTotal":8000}]}'
+    )
+
+
+async def test_status_of_the_first_versions_is_in_percent(elastic: Door) -> None:
+    reply = await elastic.send("POST", "/status")
+    assert reply.status == 200
+    assert list(reply.json) == ["n1", "n2"]
+    assert reply.json["n1"] == {
+        "Rater": {},
+        "Name": "n1",
+        "GPUs": [
+            {"Percent": 50, "PercentTotal": 100, "RemainLoad": 0},
+            {"Percent": 100, "PercentTotal": 100, "RemainLoad": 0},
+        ],
+        "PlanCache": {},
+    }
+
+
+async def test_the_version_is_plain_text(elastic: Door) -> None:
+    assert (await elastic.send("GET", "/version")).text == aliquot.__version__
+
+
+async def test_with_the_quirks_of_the_original_its_map_and_its_reasons_are_told(room: Room) -> None:
+    await fill(room)
+    async with opened(room, ElasticDoor(room.plane, None, Compat(maps=True, reasons=True)).routes()) as door:
+        reply = await door.post(FILTER, names_call(pod_asking({PERCENT: "200"}), ["n1", "n2", "cpu", "ghost"]))
+    assert reply.json["FailedAndUnresolvableNodes"] is None
+    assert reply.json["FailedNodes"] == {
+        "n1": NO_ROOM,
+        "n2": NO_ROOM,
+        "cpu": "no gpu available on node cpu",
+        "ghost": 'elastic gpu scheduler get node failed: nodes "ghost" not found',
+    }

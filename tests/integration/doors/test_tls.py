@@ -1,0 +1,207 @@
+"""TLS: who is let in, and certificates that change under a running server."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+import trustme
+
+from aliquot import metrics
+from aliquot.doors import asgi
+from aliquot.doors.listener import Listener
+from aliquot.doors.tls import Certificates, Files
+from aliquot.errors import BadConfig
+from tests.fakes import FakeClock, until
+
+OURS, THEIRS, CLIENTS = trustme.CA(), trustme.CA(), trustme.CA()
+HOST = "127.0.0.1"
+
+
+class Secret:
+    """A mounted Secret: `..data` is a symbolic link that is swapped."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._count = 0
+        for name in ("tls.crt", "tls.key", "ca.crt"):
+            (folder / name).symlink_to(Path("..data") / name)
+
+    def hold(self, authority: trustme.CA, *, clients: trustme.CA = CLIENTS, key: bytes = b"") -> None:
+        self._count += 1
+        version = self.folder / f"..{self._count}"
+        version.mkdir()
+        pair = authority.issue_cert(HOST)
+        (version / "tls.crt").write_bytes(b"".join(one.bytes() for one in pair.cert_chain_pems))
+        (version / "tls.key").write_bytes(key or pair.private_key_pem.bytes())
+        (version / "ca.crt").write_bytes(clients.cert_pem.bytes())
+        link = self.folder / "..new"
+        link.symlink_to(version.name)
+        link.rename(self.folder / "..data")
+
+    def files(self, *, mutual: bool = False, **more: ssl.TLSVersion) -> Files:
+        cert, key, authority = (str(self.folder / name) for name in ("tls.crt", "tls.key", "ca.crt"))
+        return Files(cert, key, authority if mutual else "", **more)
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Secret:
+    made = Secret(tmp_path)
+    made.hold(OURS)
+    return made
+
+
+@asynccontextmanager
+async def listening(certificates: Certificates) -> AsyncIterator[str]:
+    async def answer(_: asgi.Call) -> asgi.Answer:
+        return asgi.text("ok")
+
+    routes = asgi.Routes({("GET", "/healthz"): asgi.Open(answer), ("GET", "/"): answer})
+    async with Listener(routes, HOST, 0, certificates=certificates) as listener:
+        yield f"https://{HOST}:{listener.port}"
+
+
+def client_of(authority: trustme.CA, signed_by: trustme.CA | None = None) -> ssl.SSLContext:
+    """A client that trusts an authority, and shows a certificate of another one."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    authority.configure_trust(context)
+    if signed_by is not None:
+        signed_by.issue_cert("scheduler").configure_cert(context)
+    return context
+
+
+async def get(url: str, context: ssl.SSLContext, path: str = "/") -> tuple[int, str]:
+    async with aiohttp.ClientSession() as session, session.get(url + path, ssl=context) as response:
+        return response.status, await response.text()
+
+
+async def test_a_listener_with_certificates_speaks_tls_alone(secret: Secret) -> None:
+    async with listening(Certificates(secret.files())) as url:
+        assert await get(url, client_of(OURS)) == (200, "ok")
+        with pytest.raises(aiohttp.ClientConnectorCertificateError):
+            await get(url, client_of(THEIRS))
+        with pytest.raises(aiohttp.ClientError):
+            await get(url.replace("https", "http"), client_of(OURS))
+
+
+async def test_an_older_version_than_the_least_is_refused(secret: Secret) -> None:
+    old = client_of(OURS)
+    old.maximum_version = ssl.TLSVersion.TLSv1_2
+    async with listening(Certificates(secret.files())) as url:
+        assert await get(url, old) == (200, "ok")
+    async with listening(Certificates(secret.files(least=ssl.TLSVersion.TLSv1_3))) as url:
+        with pytest.raises(aiohttp.ClientConnectorError):
+            await get(url, old)
+        assert await get(url, client_of(OURS)) == (200, "ok")
+
+
+# -- mutual TLS
+
+
+async def test_a_client_with_a_certificate_of_the_authority_is_served(secret: Secret) -> None:
+    async with listening(Certificates(secret.files(mutual=True))) as url:
+        assert await get(url, client_of(OURS, CLIENTS)) == (200, "ok")
+
+
+async def test_a_client_without_one_sees_health_and_nothing_else(secret: Secret) -> None:
+    """kubelet's probes have none."""
+    async with listening(Certificates(secret.files(mutual=True))) as url:
+        assert await get(url, client_of(OURS)) == (403, "a client certificate is needed here")
+        assert await get(url, client_of(OURS), "/healthz") == (200, "ok")
+
+
+async def test_a_client_with_a_certificate_of_anybody_else_is_not_talked_to(secret: Secret) -> None:
+    async with listening(Certificates(secret.files(mutual=True))) as url:
+        with pytest.raises((aiohttp.ClientError, ssl.SSLError)):
+            await get(url, client_of(OURS, THEIRS), "/healthz")
+
+
+# -- certificates that change
+
+
+async def test_new_certificates_are_taken_and_connections_stay(secret: Secret, clock: FakeClock) -> None:
+    certificates = Certificates(secret.files(), clock)
+    running, before = asyncio.create_task(certificates.run()), applied()
+    async with listening(certificates) as url, aiohttp.ClientSession() as session:
+        async with session.get(url, ssl=client_of(OURS)) as response:
+            assert response.status == 200
+            assert response.connection is not None
+            transport = response.connection.transport
+            await response.read()
+            secret.hold(THEIRS)
+            await until(lambda: applied() > before, passing=clock)
+        assert await get(url, client_of(THEIRS)) == (200, "ok")
+        with pytest.raises(aiohttp.ClientConnectorCertificateError):
+            await get(url, client_of(OURS))
+        assert transport is not None
+        assert not transport.is_closing()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+def applied() -> float:
+    return metrics.REGISTRY.get_sample_value("aliquot_tls_reloads_total", {"outcome": "applied"}) or 0
+
+
+async def test_a_client_authority_that_is_taken_away_counts_no_more(secret: Secret) -> None:
+    certificates = Certificates(secret.files(mutual=True))
+    async with listening(certificates) as url:
+        assert await get(url, client_of(OURS, CLIENTS)) == (200, "ok")
+        secret.hold(OURS, clients=THEIRS)
+        certificates.look()
+        assert await get(url, client_of(OURS, THEIRS)) == (200, "ok")
+        with pytest.raises((aiohttp.ClientError, ssl.SSLError)):
+            await get(url, client_of(OURS, CLIENTS))
+
+
+async def test_files_that_cannot_be_used_change_nothing_and_are_told(secret: Secret) -> None:
+    certificates = Certificates(secret.files())
+    async with listening(certificates) as url:
+        secret.hold(THEIRS, key=OURS.issue_cert(HOST).private_key_pem.bytes())
+        certificates.look()
+        assert await get(url, client_of(OURS)) == (200, "ok")
+        (note,) = certificates.notes()
+        assert note.startswith("the certificates cannot be used, the last good ones are kept: listen.tls.certFile ")
+        assert note.endswith("the key is not the certificate's")
+        assert metrics.REGISTRY.get_sample_value("aliquot_tls_valid") == 0
+        secret.hold(THEIRS)
+        certificates.look()
+        assert await get(url, client_of(THEIRS)) == (200, "ok")
+    assert certificates.notes() == []
+    assert metrics.REGISTRY.get_sample_value("aliquot_tls_valid") == 1
+
+
+async def test_files_that_stay_are_not_read_again(secret: Secret) -> None:
+    certificates = Certificates(secret.files())
+    before, reaching = applied(), certificates.reaching
+    certificates.look()
+    assert (applied(), certificates.reaching) == (before, reaching)
+
+
+# -- files that cannot be used at the start
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "text"),
+    [
+        pytest.param("tls.crt", None, "listen.tls.certFile {folder}/tls.crt: no such file", id="no certificate"),
+        pytest.param("tls.key", None, "listen.tls.keyFile {folder}/tls.key: no such file", id="no key"),
+        pytest.param("ca.crt", None, "listen.tls.clientCaFile {folder}/ca.crt: no such file", id="no authority"),
+        pytest.param("tls.crt", b"nonsense", "certFile {folder}/tls.crt, listen.tls.keyFile", id="no PEM"),
+        pytest.param("tls.key", b"", "it holds no certificate in PEM that goes with the key", id="an empty key"),
+        pytest.param("ca.crt", b"nonsense", "ca.crt: it holds no certificates in PEM", id="an authority that is none"),
+        pytest.param("ca.crt", b"", "ca.crt: it holds no certificates in PEM", id="an empty authority"),
+    ],
+)
+def test_files_that_cannot_be_used_at_the_start_are_named(
+    secret: Secret, name: str, content: bytes | None, text: str
+) -> None:
+    (secret.folder / name).unlink()
+    if content is not None:
+        (secret.folder / name).write_bytes(content)
+    with pytest.raises(BadConfig) as raised:
+        Certificates(secret.files(mutual=True))
+    assert text.format(folder=secret.folder) in str(raised.value)

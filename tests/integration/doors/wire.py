@@ -1,0 +1,61 @@
+"""A scheduler's side of any door: pods that ask in a dialect's words, and calls in both forms and any case."""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from aliquot.doors.asgi import Routes
+from aliquot.doors.door import Table
+from aliquot.model import NodeGpus
+from tests.factories import container_manifest, make_gpu, node_manifest, pod_manifest
+from tests.integration.doors.door import Door
+from tests.integration.doors.serving import served
+from tests.integration.room import Room
+
+KEYS = ["Nodes", "NodeNames", "FailedNodes", "FailedAndUnresolvableNodes", "Error"]
+
+CASES: Sequence[Any] = (str, str.lower, str.upper, str.swapcase)
+"""Ways to write a key that mean the same to Go."""
+
+
+def pod_asking(limits: Mapping[str, str], *, annotations: Mapping[str, str] | None = None, **fields: Any) -> Any:
+    """A pod with one container that asks for these; none of them asks no GPU."""
+    container = container_manifest(gpu_mem=None) | {"resources": {"limits": dict(limits)}}
+    metadata = {"uid": "u-1", **fields.pop("metadata", {}), "annotations": dict(annotations or {})}
+    return pod_manifest(containers=[container], metadata=metadata, **fields)
+
+
+def names_call(pod: Any, names: Sequence[str]) -> dict[str, Any]:
+    """As a scheduler with nodeCacheCapable asks."""
+    return {"Pod": pod, "Nodes": None, "NodeNames": list(names)}
+
+
+def odd_node(name: str) -> bytes:
+    """A node that nobody's encoder would write again like this."""
+    whole = msgspec.json.encode(node_manifest(name))
+    return b'{ "unknown":[1.50,  1e3,"\\u00e9"],' + whole[1:]
+
+
+def whole_call(pod: Any, nodes: Sequence[bytes], *, metadata: bytes = b"{}") -> bytes:
+    """As a scheduler without it asks."""
+    parts = msgspec.json.encode(pod), metadata, b", ".join(nodes)
+    return b'{"Pod":%b,"Nodes":{"metadata":%b , "items":[%b]},"NodeNames":null}' % parts
+
+
+def written(call: Mapping[str, Any], case: Callable[[str], str]) -> dict[str, Any]:
+    """The same call with its own keys, not those of pods and nodes, in another case."""
+    return {case(key): value for key, value in call.items()}
+
+
+def cards_of_models(node: str, *models: str) -> NodeGpus:
+    gpus = (make_gpu(index, node, model=model) for index, model in enumerate(models))
+    return NodeGpus(node, tuple(gpus), 1024)
+
+
+@asynccontextmanager
+async def opened(room: Room, routes: Table) -> AsyncIterator[Door]:
+    async with served(Routes(routes)) as url, aiohttp.ClientSession() as session:
+        yield Door(session, url, room)

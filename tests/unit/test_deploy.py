@@ -1,0 +1,161 @@
+"""The shipped manifests and configurations, as far as reading them can tell; e2e/test_deploy.py gives them to a real
+API server and a real kube-scheduler."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click.testing
+import msgspec
+import pytest
+import yaml
+
+import aliquot
+from aliquot.cli.server import command
+from aliquot.dialects import standard_dialects
+from tests.schemas import KubeSchedulerConfiguration, Policy, VolcanoConfiguration
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+SYSTEMS = ("elastic-gpu", "gpu-admission", "gpushare", "native", "nvidia-gpu-scheduler")
+SERVERS = sorted(DEPLOY.glob("*/server.yaml"))
+CONFIGURATIONS = sorted(DEPLOY.glob("**/kube-scheduler*v1beta*.yaml")) + sorted(
+    DEPLOY.glob("[!s]*/kube-scheduler*.yaml")
+)
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(DEPLOY))
+
+
+def _documents(path: Path) -> list[dict[str, Any]]:
+    return [document for document in yaml.safe_load_all(path.read_text()) if document]
+
+
+def _nested(kind: str) -> Iterator[tuple[str, str]]:
+    """What ConfigMaps carry under a key that ends so, and where it stands."""
+    for path in sorted(DEPLOY.glob("**/*.yaml")):
+        for document in _documents(path):
+            if document["kind"] == "ConfigMap":
+                for key, text in (document.get("data") or {}).items():
+                    if key.endswith(kind):
+                        yield f"{_name(path)}: {key}", text
+
+
+def _of_kind(path: Path, kind: str) -> list[dict[str, Any]]:
+    return [document for document in _documents(path) if document["kind"] == kind]
+
+
+@pytest.mark.parametrize("path", CONFIGURATIONS, ids=_name)
+def test_a_configuration_has_only_fields_of_its_version(path: Path) -> None:
+    (document,) = _documents(path)
+    msgspec.convert(document, KubeSchedulerConfiguration)
+
+
+@pytest.mark.parametrize("text", [pytest.param(text, id=where) for where, text in _nested("gpu-scheduler-config.yaml")])
+def test_a_configuration_in_a_config_map_has_only_fields_of_its_version(text: str) -> None:
+    msgspec.convert(yaml.safe_load(text), KubeSchedulerConfiguration)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("version", ["v1beta2", "v1beta3"])
+def test_an_older_version_says_the_same_as_the_one_that_is_tested(system: str, version: str) -> None:
+    (new,) = _documents(DEPLOY / system / "kube-scheduler.yaml")
+    (old,) = _documents(DEPLOY / system / "older" / f"kube-scheduler-{version}.yaml")
+    assert old == {**new, "apiVersion": f"kubescheduler.config.k8s.io/{version}"}
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_policy_has_only_fields_of_its_time_and_says_the_same_as_the_configuration(system: str) -> None:
+    folder = DEPLOY / system
+    policy = json.loads((folder / "older" / "scheduler-policy-config.json").read_text())
+    msgspec.convert(policy, Policy)
+    (extender,) = policy["extenders"]
+    (new,) = _documents(folder / "kube-scheduler.yaml")[0]["extenders"]
+    assert {**extender, "enableHTTPS": extender["enableHttps"]}.items() >= new.items()
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_the_policy_of_the_config_map_is_the_policy_of_the_file(system: str) -> None:
+    older = DEPLOY / system / "older"
+    (config_map,) = _documents(older / "scheduler-policy-configmap.yaml")
+    assert config_map["data"]["policy.cfg"] == (older / "scheduler-policy-config.json").read_text()
+
+
+@pytest.mark.parametrize(
+    "path", sorted(p for p in DEPLOY.glob("**/*") if p.parent.name == "older" and p.suffix == ".yaml"), ids=_name
+)
+def test_what_was_never_run_says_so(path: Path) -> None:
+    assert "not run" in path.read_text()
+
+
+@pytest.mark.parametrize("text", [pytest.param(text, id=where) for where, text in _nested("volcano-scheduler.conf")])
+def test_volcanos_configuration_has_only_arguments_that_it_knows(text: str) -> None:
+    read = msgspec.convert(yaml.safe_load(text), VolcanoConfiguration)
+    assert any(plugin.name == "extender" for tier in read.tiers for plugin in tier.plugins)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_every_managed_resource_is_one_of_a_dialect(system: str) -> None:
+    (document,) = _documents(DEPLOY / system / "kube-scheduler.yaml")
+    known = {resource.name for dialect in standard_dialects().values() for resource in dialect.resources}
+    managed = {resource["name"] for extender in document["extenders"] for resource in extender["managedResources"]}
+    assert managed <= known
+
+
+def test_the_native_configuration_manages_what_every_dialect_offers() -> None:
+    (document,) = _documents(DEPLOY / "native" / "kube-scheduler.yaml")
+    managed = {resource["name"] for extender in document["extenders"] for resource in extender["managedResources"]}
+    for dialect in standard_dialects().values():
+        assert dialect.resource in managed
+
+
+@pytest.mark.parametrize("path", SERVERS, ids=_name)
+def test_a_server_is_started_with_flags_that_it_has(path: Path) -> None:
+    (deployment,) = _of_kind(path, "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    program, *arguments = container["args"]
+    assert program == "server"
+    done = click.testing.CliRunner().invoke(command, [*arguments, "--check-config"])
+    assert done.exit_code == 0, done.output
+    assert container["image"] == f"aliquot:{aliquot.__version__}"
+
+
+@pytest.mark.parametrize("path", SERVERS, ids=_name)
+def test_a_service_leads_to_ports_on_which_the_server_listens(path: Path) -> None:
+    (deployment,) = _of_kind(path, "Deployment")
+    (service,) = _of_kind(path, "Service")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    done = click.testing.CliRunner().invoke(command, [*container["args"][1:], "--check-config"])
+    shown = yaml.safe_load(done.output)
+    doors = shown["doors"]
+    listening = {door["port"] for door in doors.values() if door.get("enabled", True)}
+    ports = {port["containerPort"] for port in container["ports"]}
+    assert ports == listening
+    assert {port["targetPort"] for port in service["spec"]["ports"]} <= ports
+    assert service["spec"]["selector"].items() <= deployment["spec"]["template"]["metadata"]["labels"].items()
+
+
+@pytest.mark.parametrize("path", [path for path in SERVERS if path.parent.name != "native"], ids=_name)
+def test_an_account_in_an_originals_place_has_all_rights_of_aliquots_server(path: Path) -> None:
+    def bound(file: Path, account: tuple[str, str]) -> set[tuple[str, ...]]:
+        bindings = [*_of_kind(file, "ClusterRoleBinding"), *_of_kind(file, "RoleBinding")]
+        return {
+            (binding["metadata"].get("namespace", ""), binding["roleRef"]["kind"], binding["roleRef"]["name"])
+            for binding in bindings
+            for subject in binding["subjects"]
+            if (subject.get("namespace"), subject["name"]) == account
+        }
+
+    (account,) = _of_kind(path, "ServiceAccount")
+    theirs = bound(path, (account["metadata"]["namespace"], account["metadata"]["name"]))
+    assert theirs == bound(DEPLOY / "aliquot.yaml", ("aliquot-system", "aliquot-server"))
+
+
+@pytest.mark.parametrize("path", [*SERVERS, *sorted(DEPLOY.glob("*/kube-scheduler.yaml"))], ids=_name)
+def test_files_that_a_file_names_are_there(path: Path) -> None:
+    for named in re.findall(r"[\w./-]+\.yaml", "\n".join(re.findall(r"^ *#(.*)$", path.read_text(), re.M))):
+        if "/etc/" not in named:
+            places = (path.parent / named, DEPLOY / named, DEPLOY.parent / named)
+            assert any(place.exists() for place in places), named

@@ -1,0 +1,225 @@
+"""Who is let in: calls limited in number, size and time."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import pytest
+
+from aliquot import metrics
+from aliquot.doors import asgi
+from aliquot.doors.limits import Gate, Limits
+from tests.fakes import FakeClock, until
+
+TRIES = 20
+
+
+class Caller:
+    """One request to a gate, and what came of it."""
+
+    def __init__(self, gate: Gate, path: str, *, stranger: bool = False) -> None:
+        self._pieces: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self.sent: list[Any] = []
+        scope = {"type": "http", "method": "POST", "path": path}
+        self.task = asyncio.ensure_future((gate.strangers if stranger else gate)(scope, self._receive, self._send))
+
+    def say(self, body: bytes, *, more: bool = False) -> None:
+        self._pieces.put_nowait({"type": "http.request", "body": body, "more_body": more})
+
+    def hang_up(self) -> None:
+        self._pieces.put_nowait({"type": "http.disconnect"})
+
+    async def answer(self) -> tuple[int, bytes]:
+        await until(lambda: len(self.sent) == 2, "an answer")
+        return self.sent[0]["status"], self.sent[1]["body"]
+
+    def headers(self) -> dict[bytes, bytes]:
+        return dict(self.sent[0]["headers"])
+
+    async def _receive(self) -> Any:
+        return await self._pieces.get()
+
+    async def _send(self, message: Any) -> None:
+        self.sent.append(message)
+        if len(self.sent) == 2:
+            self.hang_up()  # as uvicorn: whoever reads on after the answer is told that it is over
+
+
+class House:
+    """A gate before handlers that the test lets go on."""
+
+    def __init__(self, clock: FakeClock, **limits: Any) -> None:
+        self.go_on = asyncio.Event()
+        self.done: list[bytes] = []
+        routes = asgi.Routes(
+            {
+                ("POST", "/verb"): asgi.Decision(self._work, lambda why: asgi.json({"Error": why})),
+                ("POST", "/plain"): self._work,
+                ("POST", "/broken"): asgi.Decision(self._break, lambda why: asgi.json({"Error": why})),
+                ("POST", "/broken/plain"): self._break,
+                ("POST", "/healthz"): asgi.Open(self._live),
+            }
+        )
+        self.gate = Gate(routes, Limits(**limits), clock)
+
+    def call(self, path: str, body: bytes | None = b"body", **how: bool) -> Caller:
+        caller = Caller(self.gate, path, **how)
+        if body is not None:
+            caller.say(body)
+        return caller
+
+    async def _work(self, call: asgi.Call) -> asgi.Answer:
+        await self.go_on.wait()
+        self.done.append(call.body)
+        return asgi.text("done")
+
+    async def _break(self, _: asgi.Call) -> asgi.Answer:
+        raise LookupError("a bug")
+
+    async def _live(self, _: asgi.Call) -> asgi.Answer:
+        return asgi.text("ok")
+
+
+@asynccontextmanager
+async def watched(house: House) -> AsyncIterator[House]:
+    watch = asyncio.create_task(house.gate.watch())
+    yield house
+    watch.cancel()
+    await asyncio.gather(watch, return_exceptions=True)
+
+
+@contextmanager
+def rejected(cause: str, times: int = 1) -> Iterator[None]:
+    def count() -> float:
+        return metrics.REGISTRY.get_sample_value("aliquot_rejected_calls_total", {"cause": cause}) or 0
+
+    before = count()
+    yield
+    assert count() - before == times
+
+
+# -- number
+
+
+async def test_beyond_the_limit_calls_are_told_to_come_again(clock: FakeClock) -> None:
+    house = House(clock, concurrency=2)
+    with rejected("too many calls", 2):
+        inside = [house.call("/verb"), house.call("/plain")]
+        await until(lambda: house.gate.busy == 2)
+        verb, plain = house.call("/verb"), house.call("/plain")
+        why = "2 calls are worked on, and no more are taken; try again"
+        assert await verb.answer() == (200, b'{"Error":"%s"}' % why.encode())
+        assert await plain.answer() == (503, why.encode())
+        assert plain.headers()[b"retry-after"] == b"1"
+    house.go_on.set()
+    assert [await one.answer() for one in inside] == [(200, b"done")] * 2
+    assert await house.call("/verb").answer() == (200, b"done")
+    assert house.gate.busy == 0
+
+
+async def test_health_is_answered_however_busy_the_server_is(clock: FakeClock) -> None:
+    house = House(clock, concurrency=1)
+    busy = house.call("/verb")
+    await until(lambda: house.gate.busy == 1)
+    assert await house.call("/healthz").answer() == (200, b"ok")
+    house.go_on.set()
+    await busy.answer()
+
+
+# -- time
+
+
+@pytest.mark.parametrize(
+    ("path", "answer"),
+    [
+        pytest.param("/verb", (200, b'{"Error":"there is no answer within 4 s; what was begun goes on"}'), id="a verb"),
+        pytest.param("/plain", (503, b"there is no answer within 4 s; what was begun goes on"), id="another route"),
+    ],
+)
+async def test_a_call_that_takes_too_long_is_answered_and_goes_on(
+    clock: FakeClock, path: str, answer: tuple[int, bytes]
+) -> None:
+    with rejected("no answer in time"):
+        async with watched(House(clock, seconds=4.0)) as house:
+            caller = house.call(path)
+            await until(lambda: house.gate.busy == 1)
+            await until(lambda: caller.sent, passing=clock)
+            assert await caller.answer() == answer
+            assert house.gate.busy == 1, "its handler still works, and so holds a place"
+            house.go_on.set()
+            await caller.task
+    assert (house.done, house.gate.busy, len(caller.sent)) == ([b"body"], 0, 2)
+
+
+async def test_each_call_has_its_own_time(clock: FakeClock) -> None:
+    async with watched(House(clock, seconds=4.0)) as house:
+        first = house.call("/verb")
+        await until(lambda: house.gate.busy == 1)
+        await clock.move(3)
+        second = house.call("/verb")
+        await until(lambda: house.gate.busy == 2)
+        await clock.move(2)
+        await first.answer()
+        assert second.sent == []
+        await clock.move(2)
+        await second.answer()
+        house.go_on.set()
+
+
+async def test_a_slow_sender_is_told_so_and_holds_no_place(clock: FakeClock) -> None:
+    with rejected("slow sender"):
+        async with watched(House(clock, seconds=4.0)) as house:
+            caller = house.call("/verb", body=None)
+            for _ in range(TRIES):
+                caller.say(b"x", more=True)
+            await until(lambda: house.gate.busy == 1)
+            await until(lambda: caller.sent, passing=clock)
+            assert await caller.answer() == (408, b"the body did not come within 4 s")
+            assert caller.headers()[b"connection"] == b"close"
+            await caller.task
+    assert (house.done, house.gate.busy) == ([], 0)
+
+
+# -- size, and what else can be wrong
+
+
+async def test_a_body_beyond_the_limit_is_refused_and_no_handler_sees_it(clock: FakeClock) -> None:
+    house = House(clock, body=10)
+    house.go_on.set()
+    with rejected("body too large"):
+        caller = house.call("/verb", body=None)
+        caller.say(b"123456", more=True)
+        caller.say(b"78901", more=True)
+        assert await caller.answer() == (413, b"the body is larger than 10 bytes")
+    assert await house.call("/verb", b"1234567890").answer() == (200, b"done")
+    assert house.done == [b"1234567890"]
+
+
+async def test_half_a_body_of_somebody_who_is_gone_reaches_no_handler(clock: FakeClock) -> None:
+    house = House(clock)
+    house.go_on.set()
+    caller = house.call("/verb", body=None)
+    caller.say(b"hal", more=True)
+    caller.hang_up()
+    await caller.task
+    assert (house.done, caller.sent, house.gate.busy) == ([], [], 0)
+
+
+async def test_a_bug_is_said_in_the_doors_words(clock: FakeClock) -> None:
+    house = House(clock)
+    with rejected("crash", 2):
+        why = b"Aliquot failed on this call; its log says more"
+        assert await house.call("/broken").answer() == (200, b'{"Error":"%s"}' % why)
+        assert await house.call("/broken/plain").answer() == (500, why)
+    assert house.gate.busy == 0
+
+
+async def test_strangers_see_health_and_nothing_else(clock: FakeClock) -> None:
+    house = House(clock)
+    with rejected("no client certificate", 2):
+        for path in ("/verb", "/gone"):
+            caller = house.call(path, stranger=True)
+            assert await caller.answer() == (403, b"a client certificate is needed here")
+    assert await house.call("/healthz", stranger=True).answer() == (200, b"ok")
+    assert house.done == []

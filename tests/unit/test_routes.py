@@ -1,0 +1,40 @@
+"""What is said where a path has no handler for the method, or there is no such path."""
+
+import pytest
+
+from aliquot.doors import asgi
+
+
+async def handler(_: asgi.Call) -> asgi.Answer:
+    return asgi.text("")
+
+
+ROUTES = {("POST", "/a/b"): handler, ("GET", "/a/b/*"): handler, ("GET", "/a/c"): handler, ("PUT", "/a/c"): handler}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "allow"),
+    [
+        pytest.param("PUT", "/a/b", 405, b"POST, OPTIONS", id="another method"),
+        pytest.param("POST", "/a/c", 405, b"GET, PUT, OPTIONS", id="another than two methods"),
+        pytest.param("OPTIONS", "/a/b", 200, b"POST, OPTIONS", id="asked which"),
+        pytest.param("OPTIONS", "/a/b/c", 200, b"GET, OPTIONS", id="asked which with a piece"),
+    ],
+)
+def test_a_path_says_which_methods_it_has(method: str, path: str, status: int, allow: bytes) -> None:
+    answer = asgi.Routes(ROUTES).find(method, path)
+    assert isinstance(answer, asgi.Answer)
+    assert (answer.status, dict(answer.headers)) == (status, {b"allow": allow})
+    assert answer.body == (b"" if status == 200 else b"Method Not Allowed")
+
+
+def test_whatever_has_no_route_goes_to_the_one_for_the_rest() -> None:
+    async def elsewhere(_: asgi.Call) -> asgi.Answer:
+        return asgi.text("elsewhere", 404)
+
+    routes = asgi.Routes({**ROUTES, asgi.OTHERWISE: elsewhere})
+    assert routes.find("GET", "/x") == (elsewhere, "")
+    assert routes.find("POST", "/a/b/") == (handler, "")
+    refused = routes.find("GET", "/a/b")
+    assert isinstance(refused, asgi.Answer)
+    assert refused.status == 405
