@@ -5,6 +5,7 @@ Kubernetes' own types and decides nothing. prioritize is sent the nodes that pas
 Turns alternate; each figure is the median of the turns, with the least and the most of them beside it.
 """
 
+import random
 import statistics
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -65,6 +66,7 @@ def server(nodes: int, folder: Path) -> Iterator[Served]:
 
 def _compared(ours: Served, peer: Served, nodes: int, size: Size) -> Iterator[Row]:
     whole = half_full.nodes(nodes)
+    random.Random(1).shuffle(whole)  # many workers of kube-scheduler find them, in no order
     for mode, bodies in (("names", by_name(ours, whole)), ("whole nodes", by_node(ours, whole))):
         for clients in _CLIENTS:
             mine, theirs = measured([ours, peer], bodies, clients, size)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from aliquot.model import NodeGpus
 from tests.checker import unplaced
 from tests.factories import make_cards, make_gpu
 from tests.real.objects import asking, gpu_node
@@ -112,7 +113,7 @@ PARTS = {
     "elastic": (20, 3072),
     "aliquot": (25, 4096),
     "hami": (30, 3000),
-    "keti": (25, 3840),
+    "keti": (10, 1536),
 }
 """Percent of the cores and MiB of the memory of the first card."""
 
@@ -164,39 +165,36 @@ def test_filter_keeps_a_pod_from_a_node_whose_cards_are_all_too_full(scheduling:
 
 
 SCORED = [
-    pytest.param(ELASTIC, {"elastic-gpu/gpu-percent": 20}, "priorities", id="elastic"),
-    pytest.param(NVIDIA, {"nvidia.com/gpu": 1}, "prioritize", id="nvidia"),
-    pytest.param(System("native", "native", "gpushare", NATIVE), {GPU_MEM: 3}, "prioritize", id="native"),
+    pytest.param(ELASTIC, {"elastic-gpu/gpu-percent": 20}, "priorities", "n1", id="elastic"),
+    pytest.param(NVIDIA, {"nvidia.com/gpu": 1}, "prioritize", "n2", id="nvidia"),
+    pytest.param(System("native", "native", "gpushare", NATIVE), {GPU_MEM: 3}, "prioritize", "n1", id="native"),
 ]
 
 
-@pytest.mark.parametrize(("system", "limits", "verb"), SCORED)
+@pytest.mark.parametrize(("system", "limits", "verb", "best"), SCORED)
 def test_prioritize_decides_between_two_nodes_that_fit(
-    scheduling: Scheduling, system: System, limits: dict[str, object], verb: str
+    scheduling: Scheduling, system: System, limits: dict[str, object], verb: str, best: str
 ) -> None:
-    """All of them go to the node that our scores prefer, which has fewer CPUs left: alone, kube-scheduler takes the
-    other one."""
-    wide = make_cards("n1", mib=(15360,) * 8)
-    scheduling.create(gpu_node("n1", system.dialect, wide))
-    names = [f"new-{number}" for number in range(4)]
+    """One card of n1 is used. Most systems fill it up first; nvidia-gpu-scheduler wants the most free cards. In each
+    case the CPUs of the node that our scores prefer are the busier ones: alone, kube-scheduler takes the other."""
+    scheduling.create(gpu_node("n1", system.dialect, _eight("n1")))
+    model = {"nvidia.com/gpu.model": "Tesla T4"}
     with scheduled(scheduling, system) as (_, recorder):
-        first = asking("first", {**limits, "cpu": 8})
-        scheduling.create(first)
+        scheduling.create(asking("first", limits))
         scheduling.wait_bound("first")
         scheduling.wait_annotated("first", PLACEMENT)
-        scheduling.create(gpu_node("n2", system.dialect, make_cards("n2", mib=(15360,) * 8)))
-        for name in names:
-            scheduling.create(asking(name, limits))
-            scheduling.wait_bound(name)
-        where = scheduling.bound()
-    scores = {
-        call.pod: {each["Host"]: each["Score"] for each in call.answer} for call in recorder.about(verb) if call.answer
-    }
-    assert scores.keys() == set(names)
-    for name in names:
-        best = max(scores[name], key=lambda node: scores[name][node])
-        assert scores[name][best] == 10
-        assert where[name] == best
+        scheduling.create(gpu_node("n2", system.dialect, _eight("n2")))
+        scheduling.create(asking("busy", {"cpu": 16}, nodeName=best))
+        scheduling.wait_bound("busy")
+        scheduling.create(asking("new", limits, annotations=model))
+        where = scheduling.wait_bound("new")
+    (call,) = recorder.about(verb, "new")
+    assert {each["Host"]: each["Score"] for each in call.answer} == {best: 10, ({"n1", "n2"} - {best}).pop(): 0}
+    assert where["new"] == best
+
+
+def _eight(node: str) -> NodeGpus:
+    return make_cards(node, mib=(15360,) * 8)
 
 
 @pytest.mark.parametrize("system", [GPUSHARE, ELASTIC, System("native", "native", "aliquot", NATIVE)], ids=_id)
@@ -256,10 +254,8 @@ def test_preemption_frees_one_whole_card_and_no_more(scheduling: Scheduling, pri
 
 def test_preemption_by_model_takes_the_card_that_is_wanted(scheduling: Scheduling) -> None:
     """In-tree counting names the least important pod, whatever its card; the A10 is another one's."""
-    models = (make_gpu(0, "n1"), make_gpu(1, "n1", model="A10", mib=23028))
-    cards = make_cards("n1")
-    mixed = type(cards)(cards.node, models, cards.unit_mib)
-    scheduling.create(gpu_node("n1", "nvidia", mixed))
+    mixed = (make_gpu(0, "n1"), make_gpu(1, "n1", model="A10", mib=23028))
+    scheduling.create(gpu_node("n1", "nvidia", NodeGpus("n1", mixed, unit_mib=1024)))
     for name, value in {"preemptor": 1000, "low-5": 5, "low-10": 10}.items():
         scheduling.ensure_priority(name, value)
     holders = {"on-t4": ("Tesla T4", "low-5"), "on-a10": ("A10", "low-10")}
@@ -294,7 +290,8 @@ def test_a_refused_pod_of_high_priority_causes_no_hot_loop(scheduling: Schedulin
     with scheduled(scheduling, system, extenders=extenders) as (_, recorder):
         for node, name in zip(nodes, names, strict=True):
             scheduling.create(asking(name, {GPU_MEM: 2}, nodeSelector={"kubernetes.io/hostname": node}))
-        scheduling.wait_bound(*names, seconds=90)
+        for name in names:
+            scheduling.wait_annotated(name, PLACEMENT, seconds=90)  # each of these writes wakes whoever waits
         scheduling.create(asking("large", {GPU_MEM: 16}, priorityClassName="preemptor"))
         scheduling.wait_refused("large", "Insufficient GPU Memory in one device")
         before = recorder.count(system.filter_verb, "large")
@@ -325,7 +322,7 @@ KILLED += [
 def test_a_server_killed_at_any_point_loses_and_doubles_nothing(
     scheduling: Scheduling, system: System, point: str
 ) -> None:
-    """Three times at the same point, while thirty pods fill two nodes to the last unit."""
+    """Three times at the same point, while twenty pods fill two nodes to the last unit."""
     scheduling.create(gpu_node("n1", "gpushare"), gpu_node("n2", "gpushare"))
     names = [f"p{number:02}" for number in range(20)]
     managed = [{"name": GPU_MEM}]

@@ -57,9 +57,12 @@ def running(
 ) -> Iterator[Volcano]:
     version: str = request.param
     control_plane.clear()
-    with serving(control_plane) as aliquot, recording(aliquot.url("admission")) as recorder:
-        with volcano.scheduling(control_plane, version, f"{recorder.url}/scheduler", progress):
-            yield Volcano(control_plane, recorder, version)
+    with (
+        serving(control_plane) as aliquot,
+        recording(aliquot.url("admission")) as recorder,
+        volcano.scheduling(control_plane, version, f"{recorder.url}/scheduler", progress),
+    ):
+        yield Volcano(control_plane, recorder, version)
     control_plane.clear()
 
 

@@ -1,6 +1,7 @@
 """Nodes and pods that a real kube-scheduler accepts."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from aliquot.dialects import standard_dialects
@@ -11,8 +12,10 @@ from tests.factories import make_cards
 
 def gpu_node(name: str, dialect: str, cards: NodeGpus | None = None, **labels: str) -> dict[str, Any]:
     """A node whose agent serves this dialect; without cards of its own, with two Tesla T4 of 15 GiB."""
-    found = cards or make_cards(name)
     spoken = standard_dialects()[dialect]
+    given = cards or make_cards(name)
+    cut = tuple(replace(gpu, slots=spoken.slots) for gpu in given.gpus) if spoken.slots else given.gpus
+    found = replace(given, gpus=cut)
     offered = {r.name: len(spoken.device_ids(r.name, found)) for r in spoken.resources if r.socket}
     return ready_node(
         name,

@@ -140,7 +140,8 @@ class Scheduling:
             pod = self.pod(name)
             return pod if key in pod["metadata"].get("annotations", {}) else {}
 
-        return wait_for(f"{name} to have {key}", annotated, seconds=seconds, every=0.05)
+        watched = [self.scheduler] if self.scheduler.running else []
+        return wait_for(f"{name} to have {key}", annotated, seconds=seconds, processes=watched, every=0.05)
 
     def wait_refused(self, name: str, text: str, seconds: float = _SECONDS) -> None:
         """Wait until kube-scheduler has written this text into the pod's condition."""

@@ -12,11 +12,12 @@ from tests.reliability.servers import free_port
 from tests.rig import volcano
 from tests.rig.network import LOOPBACK
 from tests.rig.processes import Process
-from tests.rig.waiting import answers, wait_for
+from tests.rig.waiting import wait_for
 
 _GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
+_QUEUE = "/apis/scheduling.volcano.sh/v1beta1/queues/default"
+_DEFINITION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/podgroups.scheduling.volcano.sh"
 _KEY = "volcano-scheduler.conf"
-_READY_SECONDS = 60.0
 
 
 @contextmanager
@@ -26,27 +27,23 @@ def scheduling(
     """Volcano of this version, asking an extender at `url` (with its path); `arguments` are more of the extender's."""
     programs = volcano.find(version, progress)
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(programs / volcano.CRDS))
-    folder, port = cluster.api.control_plane.folder, free_port()
-    config = folder / "volcano-scheduler.conf"
+    wait_for("pod groups to be served", lambda: _is_established(cluster), seconds=30)
+    folder = cluster.api.control_plane.folder
+    config = folder / "volcano" / _KEY
+    config.parent.mkdir(exist_ok=True)  # Volcano reads it anew whenever any file beside it changes
     config.write_text(yaml.safe_dump(_configuration({"extender.urlPrefix": url, **arguments})))
     flags = {
         "kubeconfig": cluster.api.control_plane.kubeconfig("admin"),
         "scheduler-conf": config,
         "leader-elect": "false",
-        "listen-address": f"{LOOPBACK}:{port}",
-        "enable-healthz": "false",
+        "listen-address": f"{LOOPBACK}:{free_port()}",
         "schedule-period": "200ms",
     }
     argv = [str(programs / volcano.SCHEDULER), *(f"--{name}={value}" for name, value in flags.items())]
     process = Process(f"volcano-{version}", argv, log=folder / f"volcano-{version}.log")
     try:
         process.start()
-        wait_for(
-            "Volcano to be ready",
-            lambda: answers(f"http://{LOOPBACK}:{port}/metrics"),
-            seconds=_READY_SECONDS,
-            processes=[process],
-        )
+        wait_for("Volcano to have a queue", lambda: _has_opened_queue(cluster), seconds=60, processes=[process])
         yield process
     finally:
         process.stop()
@@ -67,6 +64,20 @@ def gang(cluster: Scheduling, name: str, pods: Sequence[Mapping[str, Any]], *, l
         spec = {**pod["spec"], "schedulerName": "volcano"}
         cluster.create({**pod, "metadata": {**pod["metadata"], "annotations": marked}, "spec": spec})
     return [pod["metadata"]["name"] for pod in pods]
+
+
+def _is_established(cluster: Scheduling) -> bool:
+    conditions = cluster.ask("GET", _DEFINITION).get("status", {}).get("conditions") or ()
+    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
+
+
+def _has_opened_queue(cluster: Scheduling) -> bool:
+    """Volcano's scheduler makes the queue, and its controllers, which are not here, open it."""
+    opened = {"status": {"state": "Open"}}
+    with suppress(Refusal):
+        cluster.ask("PATCH", f"{_QUEUE}/status", opened, content="application/merge-patch+json")
+        return True
+    return False
 
 
 def _configuration(arguments: Mapping[str, object]) -> dict[str, Any]:

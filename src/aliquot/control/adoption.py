@@ -1,16 +1,17 @@
 """Adoption: entering into the ledger what bound pods hold, as they and their nodes tell it."""
 
+from contextlib import suppress
 from dataclasses import replace
 from math import inf
 
 import structlog
 
 from aliquot.control.tally import Tally
-from aliquot.dialects import Dialects, Holding, holding_of
+from aliquot.dialects import Dialects, Holding, demand_of, holding_of
 from aliquot.engine import judge
-from aliquot.errors import AliquotError
+from aliquot.errors import AliquotError, BadDemand
 from aliquot.ledger import Owner, State
-from aliquot.model import Part, Pod, charges
+from aliquot.model import Part, Placement, Pod, Request, charges
 from aliquot.model.records import PLACEMENT
 
 _log = structlog.get_logger()
@@ -111,11 +112,20 @@ class Adoption:
         request = dialect.held(pod)
         held = self._ledger.entry(pod.metadata.uid, node)
         known = held is not None and bool(held.placement.containers)
-        placement = held.placement if held and known else judge(self._tally.fleet, request).placement(node)
+        placement = held.placement if held and known else self._empty_cards(pod, request)
         if placement is None:
             everything = {gpu.uuid: Part(whole=True).on(gpu, 1) for gpu in self._tally.cards(node).gpus}
             return replace(holding, charges=everything, doubt=f"{holding.unnamed} cards are not free")
         return Holding(placement, charges(placement, request))
+
+    def _empty_cards(self, pod: Pod, request: Request) -> Placement | None:
+        """Those that it wishes, if there are such."""
+        with suppress(BadDemand):
+            asked = demand_of(pod, self._dialects)
+            wished = asked and judge(self._tally.fleet, asked.request).placement(pod.spec.node_name)
+            if wished:
+                return wished
+        return judge(self._tally.fleet, request).placement(pod.spec.node_name)
 
 
 def _owner(pod: Pod) -> Owner:

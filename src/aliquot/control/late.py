@@ -184,8 +184,7 @@ class LatePlacer:
 
     async def _place(self, pod: Pod, demand: Demand) -> None:
         uid, node, epoch = pod.metadata.uid, pod.spec.node_name, self._leadership.require()
-        held = self._books.ledger.entry(uid, node)
-        placement = held.placement if held and held.placement.containers else self._books.fit(demand, node)
+        placement = self._part(pod, demand)
         self._books.claim(demand.request, placement)
         keys = keys_of(pod, demand, placement, self._books, epoch=epoch, now_ns=self._clock.wall_ns())
         was_open = (uid, node) in self._open
@@ -212,6 +211,17 @@ class LatePlacer:
         metrics.LATE.labels("placed").inc()
         _log.info("placed late", pod=pod.key, node=node, cards=sorted({part.uuid for part in placement.slices()}))
         await self._teller.is_placed_late(pod, placement)
+
+    def _part(self, pod: Pod, demand: Demand) -> Placement:
+        """What a filter has kept for it, or what fits. Cards that only count as its until somebody names them may not
+        be those that it wishes. Raises NoRoom."""
+        held = self._books.ledger.entry(pod.metadata.uid, pod.spec.node_name)
+        if held is None:
+            return self._books.fit(demand, pod.spec.node_name)
+        if held.state is State.CLAIMED and held.placement.containers:
+            return held.placement
+        with self._books.without(pod):
+            return self._books.fit(demand, pod.spec.node_name)
 
     async def _has_no_room(self, pod: Pod) -> None:
         now, node, demand = self._clock.monotonic(), pod.spec.node_name, self._books.demand_of(pod)

@@ -47,6 +47,9 @@ class RefusedPods:
     def __len__(self) -> int:
         return len(self._by_uid)
 
+    def __contains__(self, refused: object) -> bool:
+        return isinstance(refused, Refused) and self._by_uid.get(refused.uid) is refused
+
     def __iter__(self) -> Iterator[Refused]:
         return iter(self._by_uid.values())
 

@@ -38,6 +38,8 @@ _GRACE_SECONDS = 1.0
 """For kube-scheduler to ask by itself after a change that it hears of."""
 _AT_ONCE = 64
 _PER_SECOND = 32.0
+_CONNECTIONS = 8
+"""Opening one takes longer than to wait for another write's answer."""
 _SLICE_SECONDS = 0.01
 """For one stretch of work; schedulers' calls are answered between two."""
 _TRIES = 3
@@ -146,9 +148,24 @@ class Waker:
             if is_done:
                 break
             await self._clock.sleep(0)
+        await self._wake_all(chosen)
+
+    async def _wake_all(self, chosen: list[Refused]) -> None:
+        connections = asyncio.Semaphore(_CONNECTIONS)
+
+        async def wake(refused: Refused) -> None:
+            async with connections:
+                if not self._is_in_the_way(refused):
+                    await self._wake(refused)
+
         async with asyncio.TaskGroup() as writing:
             for refused in chosen:
-                writing.create_task(self._wake(refused))
+                writing.create_task(wake(refused))
+
+    def _is_in_the_way(self, refused: Refused) -> bool:
+        """Whether the pod was asked for meanwhile, and its Binding is good for the version that was read only."""
+        demand = self._pods.demand(refused)
+        return refused not in self._pods and demand is not None and demand.dialect.demand_can_change(refused.pod)
 
     def _may_act(self) -> bool:
         """On books that are in step, and with the right to write."""

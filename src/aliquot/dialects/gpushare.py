@@ -78,6 +78,7 @@ _WORDS = {
 
 _ORIGINAL_WORDS = {
     Reason.NO_GPUS: "The node {node} is not for GPU share, need skip",
+    Reason.NOT_SERVED: "The node {node} is not for GPU share, need skip",
     Reason.UNKNOWN_NODE: 'node "{node}" not found',
 }
 

@@ -36,8 +36,10 @@ Table = Mapping[tuple[str, str], asgi.Handler]
 class Wire:
     """Where the systems' extenders differ from each other."""
 
+    binds: bool = True
+    """We are asked to bind; otherwise a filter that leaves one node keeps its part for the pod."""
     one_node: bool = False
-    """The filter leaves the best node alone, because nobody asks us to bind."""
+    """The filter leaves the best node alone."""
     both_forms: bool = False
     """The names stand in an answer with whole nodes, too."""
     blank_maps: bool = False
@@ -84,7 +86,7 @@ class Extender:
             asked = read_filter(call.body)
             if why := self.verbs.not_ready():
                 return self._fault(why)
-            verdict = self.verbs.filter(asked.pod, asked.names, one=self._wire.one_node)
+            verdict = self.verbs.filter(asked.pod, asked.names, one=self._wire.one_node, keep=not self._wire.binds)
         except AliquotError as error:
             return self._fault(str(error))
         dialect = verdict.dialect.name if verdict.dialect else ""

@@ -41,7 +41,7 @@ class ElasticDoor:
         return asgi.json(dict.fromkeys(_KEYS, msgspec.json.encode(shown).decode()))
 
     async def old_status(self, _: asgi.Call) -> asgi.Answer:
-        """As versions before 1.0 told it, in percent of a card."""
+        """As its first versions told it, in percent of a card."""
         if why := self._extender.verbs.out_of_step():
             return asgi.json({"error": why}, status=503)
         return asgi.json({cards.node: self._in_percent(cards) for cards in self._shown()})

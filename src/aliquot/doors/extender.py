@@ -4,6 +4,7 @@ Its structs have no JSON names, so keys are Go's (`NodeNames`); older schedulers
 any case. Whole Node objects are kept as bytes and given back untouched.
 """
 
+import codecs
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +19,9 @@ _T = TypeVar("_T")
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 """What the API server takes as a name; anything else could lead to another path there."""
+
+
+_PIECE = 2**20
 
 
 class BadCall(BadInput):
@@ -79,6 +83,7 @@ def read_filter(body: bytes) -> FilterCall:
         return FilterCall(pod, _decode("NodeNames", fields["nodenames"], list[str]))
     if _absent(fields.get("nodes")):
         raise BadCall("cannot get node names")
+    _require_text("Nodes", body)
     items = _decode("Nodes", fields["nodes"], _NodeList).items or []
     nodes = {_decode("Nodes", item, _Named).metadata.name: item for item in items}
     return FilterCall(pod, list(nodes), nodes, fields["nodes"])
@@ -186,6 +191,19 @@ def _fields(body: bytes) -> dict[str, msgspec.Raw]:
 
 def _lower(fields: Mapping[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
     return {name.lower(): value for name, value in fields.items()}
+
+
+def _require_text(what: str, body: bytes) -> None:
+    """What is given back untouched must be UTF-8; in bytes that stay bytes, msgspec does not look for that."""
+    if body.isascii():
+        return
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        for start in range(0, len(body), _PIECE):
+            decoder.decode(body[start : start + _PIECE])
+        decoder.decode(b"", True)
+    except UnicodeDecodeError as error:
+        raise BadCall(f"{what} cannot be read: the body is no UTF-8") from error
 
 
 def _absent(value: msgspec.Raw | None) -> bool:

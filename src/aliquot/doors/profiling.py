@@ -111,10 +111,15 @@ def _stack(frame: FrameType | None) -> Stack:
         for _ in range(_DEEPEST):
             if at is None:
                 return
-            yield Frame(at.f_code.co_qualname, at.f_code.co_filename, at.f_lineno)
+            yield _frame(at)
             at = at.f_back
 
     return tuple(upwards())
+
+
+def _frame(at: FrameType) -> Frame:
+    line: int | None = at.f_lineno  # between two lines there is none
+    return Frame(at.f_code.co_qualname, at.f_code.co_filename, line or 0)
 
 
 def _awaiting(task: asyncio.Task[Any]) -> Stack:
@@ -125,7 +130,7 @@ def _awaiting(task: asyncio.Task[Any]) -> Stack:
         frame = getattr(at, "cr_frame", None) or getattr(at, "gi_frame", None) or getattr(at, "ag_frame", None)
         if frame is None:
             break
-        found.append(Frame(frame.f_code.co_qualname, frame.f_code.co_filename, frame.f_lineno))
+        found.append(_frame(frame))
         at = getattr(at, "cr_await", None) or getattr(at, "gi_yieldfrom", None) or getattr(at, "ag_await", None)
     return tuple(reversed(found))
 

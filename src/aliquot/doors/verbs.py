@@ -64,10 +64,10 @@ class Verbs:
 
     # -- filter
 
-    def filter(self, pod: Pod, names: Sequence[str], *, one: bool = False) -> Verdict:
-        """Which of these nodes can take a pod. With `one` the best alone, and its part is kept for the pod for a while:
-        for doors that are not asked to bind. A demand that cannot be read is refused everywhere: an error would be
-        tried again for ever."""
+    def filter(self, pod: Pod, names: Sequence[str], *, one: bool = False, keep: bool = False) -> Verdict:
+        """Which of these nodes can take a pod; with `one` the best alone. With `keep`, for doors that are not asked to
+        bind, the part is kept for the pod for a while where one node is left. A demand that cannot be read is refused
+        everywhere: an error would be tried again for ever."""
         try:
             demand = self._books.demand_of(pod)
         except BadDemand as error:
@@ -75,11 +75,14 @@ class Verbs:
             return Verdict([], dict.fromkeys(names, str(error)))
         if demand is None:
             return Verdict(names)
-        if one:
+        if keep:
             self._plane.late.let_go(pod.metadata.uid)
         verdict, judgement = self._judge(pod, demand, names)
         if one and verdict.passed:
             verdict = self._best_of(verdict, judgement, pod)
+        if keep and len(verdict.passed) == 1 and self._plane.leadership.may_commit:
+            (node,), seconds = verdict.passed, self._plane.settings.hold_seconds
+            self._plane.late.hold(pod, node, seconds, chosen=judgement.placement(node))
         if verdict.passed:
             self._plane.waker.passed(pod)
         else:
@@ -111,9 +114,6 @@ class Verbs:
         tried = set(self._books.claimed_by(pod)) & set(verdict.passed)
         best = min(tried) if tried else judgement.best(verdict.passed)
         assert best is not None, "a node that passed fits"
-        if self._plane.leadership.may_commit:
-            seconds = self._plane.settings.hold_seconds
-            self._plane.late.hold(pod, best, seconds, chosen=judgement.placement(best))
         others = {name: NOT_CHOSEN for name in verdict.passed if name != best}
         return Verdict([best], {**verdict.refused, **others}, verdict.reasons, verdict.dialect, verdict.emptying)
 
@@ -189,6 +189,8 @@ def spread_out(raw: Floats) -> list[int]:
     if not fits.any():
         return [0] * len(raw)
     least, most = raw[fits].min(), raw[fits].max()
-    points = np.full(len(raw), _EVEN_SCORE) if least == most else np.rint((raw - least) * (_BEST_SCORE / (most - least)))
+    points = (
+        np.full(len(raw), _EVEN_SCORE) if least == most else np.rint((raw - least) * (_BEST_SCORE / (most - least)))
+    )
     scores: list[int] = np.where(fits, points, 0).astype(np.int64).tolist()
     return scores

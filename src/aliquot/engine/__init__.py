@@ -5,7 +5,7 @@ from aliquot.engine.fleet import Fleet
 from aliquot.engine.holder import Holder
 from aliquot.engine.judge import Judgement, check_policies, judge
 from aliquot.engine.preempt import Preemption, Victims, complete, preempt
-from aliquot.engine.quotas.quota import Decision, decide
+from aliquot.engine.quotas.quota import Decision, Line, decide, standing
 from aliquot.engine.quotas.quota_map import Quotas
 from aliquot.engine.quotas.usage import Census, Usage
 from aliquot.engine.state import NodeState
@@ -26,6 +26,8 @@ __all__ = [
     "Census",
     "Decision",
     "decide",
+    "Line",
+    "standing",
     "Explanation",
     "explain",
     "NodeFinding",

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import compress, repeat
+from itertools import compress
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from aliquot.engine.all_nodes.plan import Plan, plan
 from aliquot.engine.all_nodes.question import Question
 from aliquot.engine.all_nodes.refusing import FITS, NUMBERED, Refusing
 from aliquot.engine.all_nodes.room import Room, wanted
-from aliquot.engine.arrays import Bools, Floats, Ints
+from aliquot.engine.arrays import Bools, Floats
 from aliquot.engine.fleet import Fleet
 from aliquot.engine.policies import GPU_POLICIES, NODE_POLICIES
 from aliquot.engine.quotas.quota import Decision
@@ -43,11 +43,11 @@ class Judgement:
     def sift(self, names: Sequence[str], *, but: Iterable[str] = ()) -> Sifted:
         """The nodes that can take the request, and for each reason those that cannot; each in the order given. Nothing
         is said against the nodes in `but`."""
-        reasons, columns = self._refusing.reasons, self._columns_of(list(but))
+        reasons, columns = self._refusing.reasons, self.fleet.columns_of(list(but))
         if len(columns):
             reasons = reasons.copy()
             reasons[columns[columns >= 0]] = FITS
-        numbers = reasons[self._columns_of(names)]
+        numbers = reasons[self.fleet.columns_of(names)]
         passed = list(compress(names, (numbers == FITS).tolist()))
         found = np.bincount(numbers[numbers != FITS], minlength=len(NUMBERED)).nonzero()[0].tolist()
         refused = {NUMBERED[number]: list(compress(names, (numbers == number).tolist())) for number in found}
@@ -99,7 +99,7 @@ class Judgement:
     def scores_at(self, names: Sequence[str]) -> Floats:
         """The same as an array, not a number where the request does not fit."""
         scores = np.append(np.where(self.fits, self._scores, np.nan), np.nan)
-        return np.asarray(scores[self._columns_of(names)])
+        return np.asarray(scores[self.fleet.columns_of(names)])
 
     @cached_property
     def outcome(self) -> Outcome:
@@ -114,12 +114,8 @@ class Judgement:
 
     def _columns(self, nodes: Iterable[str]) -> Bools:
         mask = np.zeros(self.fleet.width + 1, np.bool_)
-        mask[self._columns_of(list(nodes))] = True
+        mask[self.fleet.columns_of(list(nodes))] = True
         return mask[:-1]
-
-    def _columns_of(self, names: Sequence[str]) -> Ints:
-        """-1, which is one more than the Fleet has, for those that it does not know."""
-        return np.fromiter(map(self.fleet.columns.get, names, repeat(-1)), np.int64, len(names))
 
 
 def check_policies(gpu: str, node: str, *, gpu_field: str, node_field: str, error: type[BadInput] = BadDemand) -> None:

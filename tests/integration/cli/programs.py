@@ -53,7 +53,8 @@ async def running(
     access = {"KUBECONFIG": kubeconfig(folder, api.url), "ALIQUOT_ADDRESS": "127.0.0.1", **VERBOSE}
     if program == ADMISSION:
         flags = ("--address=127.0.0.1:0", "--pprofAddress=127.0.0.1:0", *flags)
-    async with started(*command(program), *flags, **{"PORT": "0", **access, **environment}) as process:
+    variables = {"PORT": "0", **access, **environment}
+    async with started(*command(program), *flags, merged=True, **variables) as process:
         await process.says("in step with the API server")
         server = Running(process, f"http://127.0.0.1:{_port(process, DOORS[program])}")
         await is_ready(server)

@@ -13,15 +13,16 @@ from aliquot.dialects.reading import SERVES
 from aliquot.embedded.api import resources
 from aliquot.errors import NoRoom, NotLeading
 from aliquot.ledger import State
-from aliquot.model import Pod
+from aliquot.model import NodeGpus, Pod
 from aliquot.model.records import PLACEMENT, read_placement
-from tests.factories import GPU_COUNT, GPU_MEM, container_manifest, make_cards
+from tests.factories import GPU_COUNT, GPU_MEM, container_manifest, make_cards, make_gpu
 from tests.fakes import Seen, answer, cut_after, cut_before, until
 from tests.integration.control.test_audit import audit_of
 from tests.integration.control.test_following_the_cluster import RUNNING
 from tests.integration.room import Room
 
 PATIENCE = 30.0
+MODEL = "nvidia.com/gpu.model"
 
 
 def placer_of(room: Room, **settings: Any) -> LatePlacer:
@@ -139,6 +140,31 @@ async def test_whole_cards_are_named_where_our_agent_hands_them_over(room: Room)
     assert read_placement(room.api_pod(pod)["metadata"]["annotations"][PLACEMENT]).dialect == "nvidia"
     assert room.used() == {0: 15}
     assert room.plane.books.unplaced == {}
+
+
+@pytest.mark.parametrize("is_free", [True, False], ids=["free", "freed-later"])
+async def test_whole_cards_are_those_of_the_model_that_is_wished(room: Room, *, is_free: bool) -> None:
+    """Until they are named, any empty cards of the node count as the pod's, but it gets none of another model."""
+    cards = NodeGpus("n1", (make_gpu(0), make_gpu(1, model="A10")), 1024)
+    await room.add_node(cards)
+    room.api.registry.rewrite(resources.NODES, "", "n1", lambda node: _labelled(node, {f"{SERVES}nvidia": "true"}))
+    await room.in_step()
+    limits = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    wish = {"containers": [container_manifest(gpu_mem=None) | limits], "metadata": {"annotations": {MODEL: "A10"}}}
+    placer = placer_of(room)
+    if not is_free:
+        before = await bound(room, "before", **wish)
+        await placer.look()
+    pod = await bound(room, "after", **wish)
+    await placer.look()
+    if not is_free:
+        assert PLACEMENT not in room.api_pod(pod)["metadata"]["annotations"]
+        await room.delete_pod(before)
+        await placer.look()
+    await room.in_step()
+    placement = read_placement(room.api_pod(pod)["metadata"]["annotations"][PLACEMENT])
+    assert [part.uuid for part in placement.slices()] == [cards.gpus[1].uuid]
+    assert room.used() == {1: 15}
 
 
 def _annotated(obj: Any, annotations: dict[str, str]) -> Any:

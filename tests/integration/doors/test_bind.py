@@ -13,7 +13,7 @@ from aliquot.embedded.api.deletion import DeleteRequest
 from aliquot.model import Pod
 from tests.factories import make_cards, pod_manifest
 from tests.fakes import Fault, answer, cut_after, cut_before
-from tests.integration.doors.door import Door, bind_args
+from tests.integration.doors.door import BIND, Door, bind_args
 
 
 @pytest.fixture
@@ -56,7 +56,8 @@ async def test_a_pod_made_again_under_its_name_is_read_from_the_api_server_while
     room.api.registry.delete(resources.PODS, "default", "p", DeleteRequest(grace_seconds=0))
     second = msgspec.convert(room.api.registry.create(resources.PODS, "default", pod_manifest()).obj, Pod)
     assert room.plane.pods.get("default/p") == first
-    reply = await GpuShareDoor(room.plane).bind(asgi.Call(body=msgspec.json.encode(bind_args(second))))
+    bind = GpuShareDoor(room.plane).routes()["POST", BIND]
+    reply = await bind(asgi.Call(body=msgspec.json.encode(bind_args(second))))
     assert msgspec.json.decode(reply.body) == {"Error": ""}
     await room.in_step()
     assert list(room.entries()) == [second.metadata.uid]

@@ -72,7 +72,8 @@ async def test_filter_calls_are_counted_with_what_they_refused(shown: Shown) -> 
     assert added['aliquot_refusals_total{reason="too_large"}'] == 2
     assert added['aliquot_refusals_total{reason="unknown_node"}'] == 1
     assert added['aliquot_refusals_total{reason="bad_demand"}'] == 1
-    assert added['aliquot_decision_seconds_count{verb="filter"}'] == 4
+    assert added['aliquot_decision_seconds_count{dialect="gpushare",verb="filter"}'] == 3
+    assert added['aliquot_decision_seconds_count{dialect="",verb="filter"}'] == 1
 
 
 async def test_bind_calls_and_their_requests_are_counted(shown: Shown) -> None:

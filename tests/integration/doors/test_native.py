@@ -27,7 +27,7 @@ async def native_door(room: Room) -> AsyncIterator[Door]:
 async def bound(room: Room, name: str, units: int, node: str = "n1", index: int = 0, **spec: Any) -> Pod:
     """A pod that holds units of a card."""
     metadata = {"annotations": {"ALIYUN_COM_GPU_MEM_IDX": str(index)}}
-    return await room.add_pod(name, units, metadata=metadata, node=node, spec=spec)
+    return await room.add_pod(name, units, metadata=metadata, node=node, **spec)
 
 
 # -- prioritize
@@ -83,7 +83,7 @@ async def crowded(native_door: Door) -> tuple[Door, Mapping[str, Pod]]:
 
 async def preempted(door: Door, call: Mapping[str, Any], units: int | None = 15) -> dict[str, list[str]]:
     """UIDs of the victims by node."""
-    reply = await door.post(PREEMPT, {"Pod": pod_manifest("big", units, spec=HIGH), **call})
+    reply = await door.post(PREEMPT, {"Pod": pod_manifest("big", units, **HIGH), **call})
     assert reply.status == 200
     assert list(reply.json) == ["NodeNameToMetaVictims"]
     return {
@@ -99,7 +99,7 @@ def meta(*uids: str) -> dict[str, Any]:
     ("proposed", "victims"),
     [
         pytest.param("a", "a", id="the one that frees a card is enough"),
-        pytest.param("b", "ba", id="one that does not stays a victim, and one is added"),
+        pytest.param("b", "bc", id="one that does not stays a victim, and the cheapest that helps is added"),
         pytest.param("c", "ca", id="the cheaper card is emptied"),
         pytest.param("bc", "bc", id="two that free a card are enough"),
         pytest.param("", "a", id="an empty list of victims is completed"),
@@ -123,7 +123,7 @@ async def test_victims_as_whole_pods_are_answered_with_uids(crowded: tuple[Door,
 async def test_request_keys_are_read_in_any_case(crowded: tuple[Door, Mapping[str, Pod]]) -> None:
     door, pods = crowded
     uid = pods["a"].metadata.uid
-    call = {"pod": pod_manifest("big", 15, spec=HIGH), "nodenametometavictims": {"n1": {"pods": [{"uid": uid}]}}}
+    call = {"pod": pod_manifest("big", 15, **HIGH), "nodenametometavictims": {"n1": {"pods": [{"uid": uid}]}}}
     reply = await door.post(PREEMPT, call)
     assert reply.json == {"NodeNameToMetaVictims": {"n1": {"Pods": [{"UID": uid}], "NumPDBViolations": 0}}}
 
@@ -162,7 +162,7 @@ async def test_the_nominated_node_is_worth_waiting_for_while_its_victims_end(
     crowded: tuple[Door, Mapping[str, Pod]],
 ) -> None:
     door, pods = crowded
-    big = pod_manifest("big", 15, spec=HIGH) | {"status": {"nominatedNodeName": "n1"}}
+    big = pod_manifest("big", 15, **HIGH) | {"status": {"nominatedNodeName": "n1"}}
     call = {"Pod": big, "NodeNames": ["n1"]}
     before = (await door.post("/aliquot/filter", call)).json
     assert before["FailedAndUnresolvableNodes"] == before["FailedNodes"] == {"n1": before["FailedNodes"]["n1"]}

@@ -206,3 +206,16 @@ async def test_with_the_original_s_maps_refused_nodes_are_not_named_at_all(room:
     assert reply.body == (
         b'{"Nodes":null,"NodeNames":["t4","mixed"],"FailedNodes":null,"FailedAndUnresolvableNodes":null,"Error":""}'
     )
+
+
+async def test_the_only_node_that_is_left_is_kept_for_the_pod(nvidia: Door) -> None:
+    """kube-scheduler asks for the next pod before anybody can see where this one is bound."""
+    ledger = nvidia.room.plane.books.ledger
+    for uid, passed in (("u-1", ["mixed"]), ("u-2", []), ("u-1", ["mixed"])):
+        pod = wanting(1, "Tesla T4", metadata={"uid": uid})
+        reply = await nvidia.post(FILTER, names_call(pod, ["mixed", "a100"]))
+        assert reply.json["NodeNames"] == passed
+    assert ledger.nodes_of("u-1") == {"mixed"}
+    reply = await nvidia.post(FILTER, names_call(wanting(1, "Tesla T4"), ["mixed", "t4"]))
+    assert reply.json["NodeNames"] == ["mixed", "t4"]
+    assert ledger.nodes_of("u-1") == frozenset(), "which of two it will be, only the scheduler knows"

@@ -1,7 +1,7 @@
 """What the programs share: from a command line to a running server with one door."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,15 +47,16 @@ class Program:
     tells: Callable[[Parsed], bool] = lambda _: False
     """Prints what was asked for instead of a start, and says whether it was."""
 
-    def main(self) -> None:
-        parsed = self._parsed()
+    def main(self, words: Sequence[str] | None = None) -> None:
+        """Of a command line, or else of this process's."""
+        parsed = self._parsed(sys.argv[1:] if words is None else words)
         if not self.tells(parsed):
             run_until_stopped(self._run(parsed))
 
-    def _parsed(self) -> Parsed:
+    def _parsed(self, words: Sequence[str]) -> Parsed:
         """Ends the process for a command line that cannot be read, as Go's packages do."""
         try:
-            return self.line.parse(sys.argv[1:])
+            return self.line.parse(words)
         except HelpWanted:
             click.echo(self.line.usage())
             sys.exit(0)
@@ -65,8 +66,7 @@ class Program:
 
     async def _run(self, parsed: Parsed) -> None:
         wanted = self.understand(parsed)
-        own = {f"doors.{self.door}.enabled": Given(True, self.line.program)}
-        live = await Live.start(Nothing(), {**self._defaults(), **_variables(), **wanted.given, **own})
+        live = await Live.start(Nothing(), self.keys(wanted))
         with wanted.form as form:
             logs.configure(live.tree.log.level, form)
             for remark in (*wanted.remarks, *_remarks(parsed)):
@@ -74,11 +74,14 @@ class Program:
             async with Client(meaning.access(live.tree.kubernetes)) as client:
                 await serve(live, client, form)
 
-    def _defaults(self) -> dict[str, Given]:
-        """No other door, the address that the original had, and the Lease where it ran."""
+    def keys(self, wanted: Wanted) -> dict[str, Given]:
+        """What is given of the configuration: the program's own flags before our variables before its defaults, which
+        are no other door, the address that the original had, and the Lease where it ran."""
         values: dict[str, Any] = {f"doors.{door}.enabled": False for door in _DOORS if door != self.door}
         values |= {"listen.address": self.address, "lease.namespace": _NAMESPACE}
-        return {path: Given(value, f"{self.line.program}'s default") for path, value in values.items()}
+        defaults = {path: Given(value, f"{self.line.program}'s default") for path, value in values.items()}
+        own = {f"doors.{self.door}.enabled": Given(True, self.line.program)}
+        return {**defaults, **_variables(), **wanted.given, **own}
 
 
 def _variables() -> dict[str, Given]:

@@ -140,8 +140,7 @@ class Decision:
         ]
 
     def _used(self, name: str, measure: Measure) -> Fraction:
-        counted = (_in(measure, amount, kind) for kind, amount in self.used.items() if _names(name, kind))
-        return sum(counted, Fraction())
+        return _sum(self.used, name, measure)
 
     def _names_only(self) -> str:
         models = self.quota.models if self.quota else []
@@ -153,6 +152,21 @@ def decide(quotas: Quotas, usage: Usage, census: Census, request: Request) -> De
     quota = quotas.entries.get(request.namespace)
     used = usage.of(request.namespace, without=request.uid) if quota else {}
     return Decision(request, quota, used, census)
+
+
+def standing(quotas: Quotas, usage: Usage, namespace: str) -> list[Line]:
+    """Every limit of a namespace with what is used of it; nothing is asked for."""
+    quota = quotas.entries.get(namespace, NamespaceQuota())
+    used = usage.of(namespace)
+    return [
+        Line(name, measure, _sum(used, name, measure), Fraction(), limit)
+        for measure, limits in quota.limits.items()
+        for name, limit in limits.items()
+    ]
+
+
+def _sum(used: Mapping[Kind, Amount], name: str, measure: Measure) -> Fraction:
+    return sum((_in(measure, amount, kind) for kind, amount in used.items() if _names(name, kind)), Fraction())
 
 
 def _names(name: str, kind: Kind) -> bool:

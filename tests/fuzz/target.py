@@ -1,0 +1,128 @@
+"""Every route of every door, called in this process as uvicorn would call it."""
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+import msgspec
+
+from aliquot import metrics
+from aliquot.cli.doors import doors
+from aliquot.config import Configuration
+from aliquot.control import ControlPlane, ControlSettings
+from aliquot.doors import asgi
+from aliquot.doors.limits import Gate
+from aliquot.embedded.api import resources
+from aliquot.kube import Access, Client
+from tests.factories import make_cards
+from tests.fakes import FakeClock, ScriptedApi
+from tests.fuzz import answers, bodies
+from tests.fuzz.mutating import wrong
+from tests.integration.room import Room
+
+Route = tuple[str, str, str]
+"""Door, method, path."""
+_OWN_SHARE = 0.8
+"""Of bodies that come from those that the route understands."""
+
+
+def routes_of(plane: ControlPlane) -> dict[Route, asgi.Handler]:
+    found = doors(Configuration(), plane, None)
+    return {
+        (door, method, path): handler
+        for door, (table, _) in found.items()
+        for (method, path), handler in table.items()
+        if isinstance(handler, asgi.Decision)
+    }
+
+
+def all_routes() -> list[Route]:
+    """As the doors say, without a cluster."""
+
+    async def look() -> list[Route]:
+        async with Client(Access("http://127.0.0.1:1")) as client:
+            return list(routes_of(ControlPlane(client)))
+
+    return asyncio.run(look())
+
+
+class Target:
+    """Routes in front of a small cluster in which pods of every dialect wait and run."""
+
+    def __init__(self, room: Room, pods: list[dict[str, Any]]) -> None:
+        self._routes = routes_of(room.plane)
+        self._good = [msgspec.json.encode(body) for pod in pods for body in bodies.good(pod, pods)]
+        self._crashes = metrics.REJECTED.labels("crash")
+        self._understood: dict[Route, list[bytes]] = {}
+        self._kinds: dict[Route, set[str]] = {}
+
+    @classmethod
+    @asynccontextmanager
+    async def up(cls, api: ScriptedApi, client: Client) -> AsyncIterator["Target"]:
+        room = Room(api, client, FakeClock())
+        room.plane = ControlPlane(client, settings=ControlSettings(alone=True))
+        pods = bodies.pods()
+        async with room:
+            for name in bodies.NODES:
+                await room.add_node(make_cards(name))
+            for namespace in sorted({pod["metadata"]["namespace"] for pod in pods} - {"default"}):
+                api.registry.create(resources.NAMESPACES, "", {"metadata": {"name": namespace}})
+            for pod in pods:
+                made = api.registry.create(resources.PODS, pod["metadata"]["namespace"], pod)
+                pod["metadata"]["uid"] = made.obj["metadata"]["uid"]
+            await room.in_step()
+            yield cls(room, pods)
+
+    async def learn(self, route: Route) -> None:
+        """Which good bodies the route understands, and what it then answers."""
+        kinds: list[set[str]] = []
+        self._understood[route] = understood = []
+        for body in self._good:
+            status, content = await self.call(route, body)
+            if status == 200 and (found := answers.kinds(content)):
+                kinds.append(found)
+                understood += [body] * _is_well(content)
+        self._kinds[route] = set.intersection(*kinds) if kinds else set()
+        assert understood, f"{route} understands no body: add one to tests/fuzz/bodies.py"
+        assert self._kinds[route], f"{route} answers what no verb does: add its kind to tests/fuzz/answers.py"
+
+    async def check(self, route: Route, body: bytes) -> None:
+        """Fails, with the body, unless the answer is one that the route's callers can read."""
+        before = self._crashes._value.get()
+        status, content = await self.call(route, body)
+        told = f"{route} answered {status} {content[:500]!r} to {base64.b64encode(body).decode()}"
+        if self._crashes._value.get() != before:
+            print(told)
+            await self._routes[route](asgi.Call(body=body, path=route[2]))  # raises what was caught
+        assert status == 200 or 400 <= status < 500, told
+        if status == 200:
+            assert self._kinds[route] & answers.kinds(content), told
+
+    def body(self, route: Route, random: Random) -> bytes:
+        own = self._understood[route] if random.random() < _OWN_SHARE else self._good
+        return wrong(random.choice(own), random)
+
+    async def call(self, route: Route, body: bytes) -> tuple[int, bytes]:
+        _, method, path = route
+        sent: list[Any] = []
+
+        async def receive() -> Any:
+            return {"type": "http.request", "body": body}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        gate = Gate(asgi.Routes({(method, path): self._routes[route]}))
+        async with asyncio.timeout(10):
+            await gate({"type": "http", "method": method, "path": path}, receive, send)
+        start, content = sent
+        return start["status"], content["body"]
+
+
+def _is_well(content: bytes) -> bool:
+    """Whether an answer names no fault."""
+    answer = msgspec.json.decode(content)
+    return not isinstance(answer, dict) or not any(answer.get(name) for name in ("Error", "errorMessage", "code"))

@@ -1,0 +1,140 @@
+"""/debug/pprof/: Go's paths, with what Python has of each."""
+
+import asyncio
+import gzip
+import threading
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from itertools import count
+
+import aiohttp
+import pytest
+
+from aliquot.doors.asgi import Routes
+from aliquot.doors.debug import Debugger
+from tests.integration.doors.serving import served
+
+NAMED = ("allocs", "block", "goroutine", "heap", "mutex", "threadcreate")
+
+
+@dataclass(frozen=True)
+class Page:
+    status: int
+    content_type: str
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+
+@dataclass(frozen=True)
+class Debug:
+    session: aiohttp.ClientSession
+
+    async def get(self, path: str) -> Page:
+        async with self.session.get(f"/debug/pprof{path}") as response:
+            return Page(response.status, response.content_type, await response.read())
+
+
+@pytest.fixture
+async def debug() -> AsyncIterator[Debug]:
+    async with served(Routes(Debugger().routes())) as url, aiohttp.ClientSession(url) as session:
+        yield Debug(session)
+
+
+@pytest.fixture
+def busy() -> Iterator[None]:
+    """A thread that works all the time."""
+    ended = threading.Event()
+
+    def work_hard() -> None:
+        for number in count():
+            if number % 1000 == 0 and ended.is_set():
+                return
+
+    thread = threading.Thread(target=work_hard, name="busy")
+    thread.start()
+    yield
+    ended.set()
+    thread.join()
+
+
+@pytest.mark.parametrize("path", ["", "/"])
+async def test_the_index_names_every_page(debug: Debug, path: str) -> None:
+    page = await debug.get(path)
+    assert (page.status, page.content_type) == (200, "text/html")
+    for name in (*NAMED, "cmdline", "profile", "symbol", "trace"):
+        assert f'<a href="/debug/pprof/{name}?debug=1">' in page.text
+
+
+@pytest.mark.parametrize("slash", ["", "/"], ids=["as gpu-admission", "as gpushare and elastic-gpu, with a slash"])
+@pytest.mark.parametrize("name", NAMED)
+async def test_named_profiles_are_for_go_s_tools_or_with_debug_for_people(debug: Debug, name: str, slash: str) -> None:
+    page = await debug.get(f"/{name}{slash}")
+    assert (page.status, page.content_type) == (200, "application/octet-stream")
+    assert gzip.decompress(page.body)
+    page = await debug.get(f"/{name}{slash}?debug=1")
+    assert (page.status, page.content_type) == (200, "text/plain")
+    assert page.text
+
+
+async def test_tasks_and_threads_are_shown_with_where_they_are(debug: Debug) -> None:
+    async def waits_for_ever() -> None:
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(waits_for_ever(), name="patient")
+    page = await debug.get("/goroutine?debug=2")
+    task.cancel()
+    block = next(block for block in page.text.split("\n\n") if block.startswith("task patient:"))
+    functions = [line.strip() for line in block.splitlines()[1::2]]
+    assert functions[0] == "Event.wait"
+    assert functions[1].endswith("waits_for_ever")
+    assert "thread MainThread (" in page.text
+
+
+@pytest.mark.usefixtures("busy")
+async def test_a_cpu_profile_finds_who_works(debug: Debug) -> None:
+    page = await debug.get("/profile?seconds=0.5&debug=1")
+    assert page.status == 200
+    largest = page.text.splitlines()[0]
+    assert "work_hard" in largest
+    assert int(largest.rpartition(" ")[2]) > 0
+    page = await debug.get("/profile?seconds=0.1")
+    assert page.content_type == "application/octet-stream"
+    assert b"work_hard" in gzip.decompress(page.body)
+
+
+async def test_only_one_recording_runs_at_a_time_and_the_next_may_follow(debug: Debug) -> None:
+    first = asyncio.create_task(debug.get("/profile?seconds=1"))
+    while "cpu_profile" not in (await debug.get("/threadcreate?debug=2")).text:
+        pass
+    second = await debug.get("/heap?seconds=1")
+    assert (second.status, second.text) == (409, "profile is being recorded; try again when it is done\n")
+    assert (await first).status == 200
+    assert (await debug.get("/profile?seconds=0.01")).status == 200
+
+
+async def test_what_was_allocated_meanwhile_is_shown_by_line(debug: Debug) -> None:
+    recording = asyncio.create_task(debug.get("/heap?seconds=0.5&debug=1"))
+    kept = []
+    while not recording.done():
+        kept.append(bytearray(1000))
+        await asyncio.sleep(0.001)
+    page = await recording
+    assert "# resident: " in page.text
+    assert "test_debug.py" in page.text
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "301", "many", "nan", "inf"])
+async def test_a_time_that_is_none_is_refused(debug: Debug, seconds: str) -> None:
+    page = await debug.get(f"/profile?seconds={seconds}")
+    assert page.status == 400
+    assert page.text == f"seconds={seconds} is not a number above 0, at most 300\n"
+
+
+async def test_what_python_does_not_have_says_so(debug: Debug) -> None:
+    assert (await debug.get("/trace?seconds=1")).status == 501
+    assert (await debug.get("/mutex?debug=1")).text.startswith("Python does not measure")
+    assert (await debug.get("/symbol")).text == "num_symbols: 0\n"
+    assert (await debug.get("/nothing")).status == 404
