@@ -18,7 +18,7 @@ import msgspec
 
 from bench.extending import calling, half_full, processes
 from bench.extending.processes import Served
-from bench.measuring import Row
+from bench.measuring import Row, in_turns
 
 PEER = "a Go net/http handler that decodes the same bodies into the full Kubernetes types, and no more"
 RATIO = "ratio = ours / peer per filter + prioritize, so below 1 ours needs less"
@@ -40,7 +40,7 @@ QUICK = Size((10,), rounds=2, seconds=0.01)
 
 @dataclass(frozen=True)
 class Turn:
-    """Per filter + prioritize: seconds of CPU, and seconds until the answers were there."""
+    """Per filter + prioritize: milliseconds of CPU, and until the answers were there."""
 
     cpu: float
     latency: float
@@ -71,8 +71,8 @@ def _compared(ours: Served, peer: Served, nodes: int, size: Size) -> Iterator[Ro
         for clients in _CLIENTS:
             mine, theirs = measured([ours, peer], bodies, clients, size)
             case = f"{nodes} nodes, {mode}, {clients} client{'s' if clients > 1 else ''}"
-            yield _row(f"{case}: CPU", [turn.cpu for turn in mine], [turn.cpu for turn in theirs], "ms CPU")
-            yield _row(f"{case}: latency", [turn.latency for turn in mine], [turn.latency for turn in theirs], "ms")
+            yield in_turns(f"{case}: CPU", [turn.cpu for turn in mine], [turn.cpu for turn in theirs], "ms CPU")
+            yield in_turns(f"{case}: latency", [turn.latency for turn in mine], [turn.latency for turn in theirs], "ms")
 
 
 def by_name(ours: Served, nodes: list[dict[str, Any]]) -> list[bytes]:
@@ -105,7 +105,7 @@ def measured(servers: Sequence[Served], bodies: Sequence[bytes], clients: int, s
     """The turns of each server, made in turns."""
     with ExitStack() as stack:
         sides = [_Side(each, bodies, clients, stack) for each in servers]
-        counts = [max(1, round(size.seconds / side.turn(1).latency / clients)) for side in sides]
+        counts = [max(1, round(1000 * size.seconds / side.turn(1).latency / clients)) for side in sides]
         turns = [[side.turn(count) for side, count in zip(sides, counts, strict=True)] for _ in range(size.rounds)]
     return [list(of_side) for of_side in zip(*turns, strict=True)]
 
@@ -122,10 +122,5 @@ class _Side:
     def turn(self, count: int) -> Turn:
         before = self._served.cpu()
         taken = calling.together(self._callers, self._requests, count)
-        return Turn((self._served.cpu() - before) / len(taken), statistics.median(taken))
-
-
-def _row(case: str, ours: list[float], peer: list[float], unit: str) -> Row:
-    ratios = [mine / theirs for mine, theirs in zip(ours, peer, strict=True)]
-    a, b = statistics.median(ours), statistics.median(peer)
-    return Row(case, a * 1000, b * 1000, statistics.median(ratios), unit, (min(ratios), max(ratios)))
+        spent = self._served.cpu() - before
+        return Turn(1000 * spent / len(taken), 1000 * statistics.median(taken))

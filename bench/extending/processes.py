@@ -1,11 +1,11 @@
 """The processes that are measured or asked, and the CPU time that one of them has used."""
 
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from bench.measuring import cpu_of
 from tests.rig import golang, programs
 from tests.rig.network import LOOPBACK, free_ports
 from tests.rig.processes import Process
@@ -25,8 +25,7 @@ class Served:
         self.process = process
 
     def cpu(self) -> float:
-        """Seconds that all its threads have used; so the kernel numbers the CPU clock of another process."""
-        return time.clock_gettime((~self.process.pid << 3) | 2)
+        return cpu_of(self.process.pid)
 
 
 @contextmanager

@@ -122,6 +122,21 @@ WAKES = Counter(
     ["outcome"],
     registry=REGISTRY,
 )
+REFUSED_PODS = Gauge(
+    "aliquot_refused_pods", "Pods that were refused and wait, as far as this server was asked.", registry=REGISTRY
+)
+QUOTA_USED = Gauge(
+    "aliquot_quota_used",
+    "What a namespace uses of a model, in the measure of its quota: cards, MiB or % of cores.",
+    ["namespace", "model", "measure"],
+    registry=REGISTRY,
+)
+QUOTA_LIMIT = Gauge(
+    "aliquot_quota_limit",
+    "What a namespace may use of a model, in the measure of its quota.",
+    ["namespace", "model", "measure"],
+    registry=REGISTRY,
+)
 QUOTA_VALID = Gauge(
     "aliquot_quota_valid",
     "1 while the quotas' ConfigMap can be used or is not there, 0 while the last good quotas are kept.",

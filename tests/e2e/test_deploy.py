@@ -199,7 +199,10 @@ def _put_behind(cluster: Scheduling, service: dict[str, Any], address: str, port
     path = f"/api/v1/namespaces/{namespace}/pods/server"
     cluster.ask("PATCH", f"{path}/status", status, content="application/merge-patch+json")
     (listed,) = service["spec"]["ports"]
-    ports = [{"name": listed["name"], "port": port}]
-    target = {"kind": "Pod", "name": "server", "namespace": namespace}
-    subset = {"addresses": [{"ip": address, "targetRef": target}], "ports": ports}
-    cluster.ask("POST", f"/api/v1/namespaces/{namespace}/endpoints", {"metadata": {"name": name}, "subsets": [subset]})
+    slice_ = {
+        "metadata": {"name": name, "labels": {"kubernetes.io/service-name": name}},
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": [address], "targetRef": {"kind": "Pod", "name": "server", "namespace": namespace}}],
+        "ports": [{"name": listed.get("name", ""), "port": port}],
+    }
+    cluster.ask("POST", f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices", slice_)

@@ -6,7 +6,6 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-
 _DEEP = 3000
 _LONG = 100
 _DEEPER = 0.85

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
+from uuid import UUID
 
 import msgspec
 
@@ -27,6 +28,7 @@ Route = tuple[str, str, str]
 """Door, method, path."""
 _OWN_SHARE = 0.8
 """Of bodies that come from those that the route understands."""
+_NEW_SHARE = 0.3
 
 
 def routes_of(plane: ControlPlane) -> dict[Route, asgi.Handler]:
@@ -54,6 +56,8 @@ class Target:
 
     def __init__(self, room: Room, pods: list[dict[str, Any]]) -> None:
         self._routes = routes_of(room.plane)
+        self.routes = list(self._routes)
+        self._uids = [pod["metadata"]["uid"].encode() for pod in pods]
         self._good = [msgspec.json.encode(body) for pod in pods for body in bodies.good(pod, pods)]
         self._crashes = metrics.REJECTED.labels("crash")
         self._understood: dict[Route, list[bytes]] = {}
@@ -103,7 +107,14 @@ class Target:
 
     def body(self, route: Route, random: Random) -> bytes:
         own = self._understood[route] if random.random() < _OWN_SHARE else self._good
-        return wrong(random.choice(own), random)
+        good = random.choice(own)
+        return wrong(self._of_strangers(good, random) if random.random() < _NEW_SHARE else good, random)
+
+    def _of_strangers(self, good: bytes, random: Random) -> bytes:
+        """About pods that nobody has ever seen: whoever remembers them all will run out of memory."""
+        for uid in self._uids:
+            good = good.replace(uid, str(UUID(int=random.getrandbits(128))).encode())
+        return good
 
     async def call(self, route: Route, body: bytes) -> tuple[int, bytes]:
         _, method, path = route

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import yaml
 
 from tests.real.by_hand import Refusal
@@ -16,18 +18,20 @@ from tests.rig.waiting import wait_for
 
 _GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
 _QUEUE = "/apis/scheduling.volcano.sh/v1beta1/queues/default"
-_DEFINITION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/podgroups.scheduling.volcano.sh"
 _KEY = "volcano-scheduler.conf"
 
 
-@contextmanager
-def scheduling(
-    cluster: Scheduling, version: str, url: str, progress: Callable[[str], None], **arguments: object
-) -> Iterator[Process]:
-    """Volcano of this version, asking an extender at `url` (with its path); `arguments` are more of the extender's."""
+def install(cluster: Scheduling, version: str, progress: Callable[[str], None]) -> Path:
+    """Volcano's kinds of objects in the API server; returns the folder with its scheduler."""
     programs = volcano.find(version, progress)
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(programs / volcano.CRDS))
-    wait_for("pod groups to be served", lambda: _is_established(cluster), seconds=30)
+    wait_for("pod groups to be served", lambda: _are_served(cluster), seconds=30)
+    return programs
+
+
+@contextmanager
+def scheduling(cluster: Scheduling, programs: Path, url: str, **arguments: object) -> Iterator[Process]:
+    """An installed Volcano that asks an extender at `url` (with its path); `arguments` are more of the extender's."""
     folder = cluster.api.control_plane.folder
     config = folder / "volcano" / _KEY
     config.parent.mkdir(exist_ok=True)  # Volcano reads it anew whenever any file beside it changes
@@ -40,7 +44,7 @@ def scheduling(
         "schedule-period": "200ms",
     }
     argv = [str(programs / volcano.SCHEDULER), *(f"--{name}={value}" for name, value in flags.items())]
-    process = Process(f"volcano-{version}", argv, log=folder / f"volcano-{version}.log")
+    process = Process(programs.name, argv, log=folder / f"{programs.name}.log")
     try:
         process.start()
         wait_for("Volcano to have a queue", lambda: _has_opened_queue(cluster), seconds=60, processes=[process])
@@ -66,9 +70,12 @@ def gang(cluster: Scheduling, name: str, pods: Sequence[Mapping[str, Any]], *, l
     return [pod["metadata"]["name"] for pod in pods]
 
 
-def _is_established(cluster: Scheduling) -> bool:
-    conditions = cluster.ask("GET", _DEFINITION).get("status", {}).get("conditions") or ()
-    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
+def _are_served(cluster: Scheduling) -> bool:
+    """Not while the definition is new, or another than a moment ago."""
+    with suppress(Refusal, msgspec.DecodeError):
+        cluster.ask("GET", _GROUPS)
+        return True
+    return False
 
 
 def _has_opened_queue(cluster: Scheduling) -> bool:

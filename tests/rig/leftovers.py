@@ -56,7 +56,6 @@ class Note:
         network = PodNetwork(self.subnet)
         cgroups.remove(self.cgroup)
         network.remove_links()
-        network.remove_service_addresses()
         network.remove_node_address()
         shutil.rmtree(self.folder)
         if not any(every_note()):

@@ -56,6 +56,10 @@ class PodNetwork:
         return f"{_SERVICES}.{self.subnet.split('.')[2]}.0/24"
 
     @property
+    def services_link(self) -> str:
+        return f"rig-svc-{self.subnet.split('.')[2]}"
+
+    @property
     def api_address(self) -> str:
         """Of the Service "kubernetes"."""
         return str(ipaddress.ip_network(self.services)[1])
@@ -77,21 +81,12 @@ class PodNetwork:
             ["ip", "address", "del", f"{self.node_address}/32", "dev", "lo"], capture_output=True, check=False
         )
 
-    def remove_service_addresses(self) -> None:
-        """Those that services.py has added."""
-        ours = ipaddress.ip_network(self.services)
-        for link in json.loads(_ip("-json", "-4", "address", "show", "dev", "lo")):
-            for held in link["addr_info"]:
-                if ipaddress.ip_address(held["local"]) in ours:
-                    subprocess.run(
-                        ["ip", "address", "del", f"{held['local']}/32", "dev", "lo"], capture_output=True, check=False
-                    )
-
     def remove_links(self) -> None:
-        """Links of pods whose network namespace has not been cleared by the kernel yet."""
+        """Links of pods and of Services whose network namespace has not been cleared by the kernel yet."""
         for route in json.loads(_ip("-json", "-4", "route", "show", "root", self.subnet)):
             if route["dev"].startswith("veth"):
                 subprocess.run(["ip", "link", "del", route["dev"]], capture_output=True, check=False)
+        subprocess.run(["ip", "link", "del", self.services_link], capture_output=True, check=False)
 
 
 def _ip(*arguments: str) -> str:

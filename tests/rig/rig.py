@@ -213,7 +213,9 @@ class Rig:
             certificate=str(admin.certificate),
             key=str(admin.key),
             node_address=self._network.node_address,
+            addresses=self._network.services,
             dns_address=self._network.dns_address,
+            link=self._network.services_link,
         )
         return self.start("services", settings.command())
 

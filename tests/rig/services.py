@@ -1,15 +1,16 @@
 """Services of the rig: what kube-proxy and the cluster's DNS do elsewhere, in one small process.
 
-Every Service's address is added to the loopback link, which pods and programs of the machine alike can reach, and
-connections to it are passed on to the pods behind it. Nothing of the machine's firewall is touched.
+The addresses of Services are those of a network beside the machine's, which pods and programs of the machine alike
+can reach; connections to them are passed on to the pods behind them. Nothing of the machine's firewall is touched.
 `python -m tests.rig.services` reads its settings as JSON from its one argument.
 """
 
 import asyncio
+import ipaddress
 import json
 import random
+import socket
 import ssl
-import subprocess
 import sys
 import urllib.request
 from contextlib import suppress
@@ -17,6 +18,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tests.rig.dns import Names
+from tests.rig.side_network import SideNetwork
 
 _EVERY = 0.3
 _CHUNK = 65536
@@ -32,7 +34,10 @@ class Settings:
     certificate: str
     key: str
     node_address: str
+    addresses: str
+    """Of Services."""
     dns_address: str
+    link: str
 
     def command(self) -> list[str]:
         return [sys.executable, "-m", "tests.rig.services", json.dumps(asdict(self))]
@@ -43,6 +48,7 @@ class Services:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._side = SideNetwork(settings.link, settings.addresses, settings.node_address)
         self._open: dict[Address, asyncio.Server] = {}
         self._behind: dict[Address, list[Address]] = {}
         self._names: dict[tuple[str, str], str] = {}
@@ -51,9 +57,9 @@ class Services:
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
-        _add_address(self._settings.dns_address)
         names = Names(lambda namespace, name: self._names.get((namespace, name)))
-        await loop.create_datagram_endpoint(lambda: names, local_addr=(self._settings.dns_address, 53))
+        asked = self._side.socket(socket.SOCK_DGRAM, (self._settings.dns_address, 53))
+        await loop.create_datagram_endpoint(lambda: names, sock=asked)
         while True:
             try:
                 services, slices = await asyncio.to_thread(self._look)
@@ -84,9 +90,14 @@ class Services:
         for address in self._open.keys() - self._behind.keys():
             self._open.pop(address).close()
         for address in self._behind.keys() - self._open.keys():
-            _add_address(address[0])
-            self._open[address] = await asyncio.start_server(self._passing_to(address), *address)
+            self._open[address] = await self._listen(address)
             print("serving", *address, flush=True)
+
+    async def _listen(self, address: Address) -> asyncio.Server:
+        passing = self._passing_to(address)
+        if ipaddress.ip_address(address[0]) not in ipaddress.ip_network(self._settings.addresses):
+            return await asyncio.start_server(passing, *address)
+        return await asyncio.start_server(passing, sock=self._side.socket(socket.SOCK_STREAM, address))
 
     def _wanted(self, services: list[Any], slices: list[Any]) -> dict[Address, list[Address]]:
         node = self._settings.node_address
@@ -142,11 +153,6 @@ def _endpoints(meta: dict[str, Any], port: dict[str, Any], slices: list[Any]) ->
         if endpoint.get("conditions", {}).get("ready", True)
         for address in endpoint["addresses"]
     ]
-
-
-def _add_address(address: str) -> None:
-    if not address.startswith("127."):
-        subprocess.run(["ip", "address", "replace", f"{address}/32", "dev", "lo"], check=True)
 
 
 if __name__ == "__main__":

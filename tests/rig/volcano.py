@@ -26,7 +26,7 @@ def find(version: str, progress: Progress) -> Path:
             module="volcano.sh/volcano",
             programs={SCHEDULER: "/cmd/scheduler"},
             fits=lambda _: False,
-            keeps={CRDS: "config/crd/volcano/bases"},
+            keeps={CRDS: "config/crd/bases" if version == "1.7.0" else "config/crd/volcano/bases"},
         ),
         progress,
     )

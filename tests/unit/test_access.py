@@ -218,6 +218,31 @@ def test_a_kubeconfig_is_found_by_option_then_environment_then_home(tmp_path: Pa
     assert find(str(option)).server == "http://option"
 
 
+@pytest.mark.parametrize(
+    ("server", "expected"),
+    [
+        pytest.param("https://other:1/", "https://other:1", id="https"),
+        pytest.param("http://other:1", "http://other:1", id="http"),
+        pytest.param("other:1", "http://other:1", id="without a scheme"),
+    ],
+)
+def test_another_address_than_the_kubeconfig_s_is_reached_as_the_same_user(
+    tmp_path: Path, bare: pytest.MonkeyPatch, server: str, expected: str
+) -> None:
+    alone = find(None, server=server)
+    assert (alone.server, alone.headers()) == (expected, {})
+    bare.setenv("KUBECONFIG", str(kubeconfig(tmp_path, user={"token": "secret"})))
+    access = find(None, server=server)
+    assert (access.server, access.headers()) == (expected, {"Authorization": "Bearer secret"})
+    assert bool(access.tls) == bool(alone.tls) == expected.startswith("https:")
+
+
+def test_who_wants_the_service_account_gets_no_other(tmp_path: Path, bare: pytest.MonkeyPatch) -> None:
+    bare.setenv("KUBECONFIG", str(kubeconfig(tmp_path)))
+    with pytest.raises(BadConfig, match="this is no pod with a service account"):
+        find(None, as_pod=True)
+
+
 @pytest.mark.usefixtures("bare")
 def test_without_any_way_the_ways_are_named() -> None:
     with pytest.raises(BadConfig, match="give --kubeconfig, set KUBECONFIG, or run in a pod"):

@@ -34,6 +34,7 @@ from aliquot.engine import (
     Fleet,
     Holder,
     Judgement,
+    Line,
     NodeFinding,
     NodeState,
     Preemption,
@@ -46,6 +47,7 @@ from aliquot.engine import (
     judge,
     node_reason,
     preempt,
+    standing,
 )
 from aliquot.errors import BadConfig, BadRecord, NoRoom
 from aliquot.ledger import Entry, Owner, State
@@ -240,6 +242,12 @@ class Books:
     def holders(self, node: str) -> list[Holder]:
         entries = self.ledger.entries(node)
         return [Holder(entry.uid, entry.owner.pod, entry.owner.priority, entry.charges) for entry in entries]
+
+    def quota_lines(self) -> Iterator[tuple[str, Line]]:
+        """Every limit in force with what is used of it, and its namespace."""
+        for namespace in self.quotas.entries:
+            for line in standing(self.quotas, self.tally.usage, namespace):
+                yield namespace, line
 
     def _quota(self, request: Request) -> Decision:
         return decide(self.quotas, self.tally.usage, self.tally.census, request)

@@ -53,10 +53,11 @@ def drift_of(now: Sight, then: Sight | None, dialects: Dialects, is_alive: Calla
     if entry is None:
         is_lost = holding is not None and (holding.charges or holding.unnamed)
         return _drift("lost", now, holding) if is_lost else None
-    if entry.state is State.CLAIMED and holding is None:
-        return None if is_alive(entry) else _drift("claim", now, holding)
     if entry.state is State.CLAIMED:
-        return _drift("lost", now, holding)
+        is_older = not pod.started and PLACEMENT not in pod.metadata.annotations  # what an original wrote before
+        if (holding is None or is_older) and is_alive(entry):
+            return None
+        return _drift("claim" if holding is None else "lost", now, holding)
     if not entry.charges.keys() <= cards.by_uuid.keys() or _agree(entry, holding):
         return None
     if then is None or then.entry is None:

@@ -105,8 +105,8 @@ class Replay:
         self._compare(number, at, request, Answer(decided.verdict), Answer(verdict_of(self._judgement)))
 
     def _claim(self, number: int, at: int, claimed: Claimed) -> None:
-        """A claim that follows its decision must be for the place which that decision found on the claim's node; but not
-        one that only keeps a part for a pod, or that makes good on it: what it was kept for was decided before."""
+        """A claim that follows its decision must be for the place which that decision found on the claim's node. One
+        that only keeps a part for a pod, or makes good on that, need not: its place was decided before."""
         judgement, self._judgement = self._judgement, None
         placement, request = claimed.placement, claimed.request
         kept = self.books.ledger.entry(request.uid, placement.node)

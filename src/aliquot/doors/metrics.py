@@ -47,7 +47,18 @@ def _read(plane: ControlPlane) -> None:
     metrics.EPOCH.set(plane.leadership.epoch)
     metrics.READY.set(not plane.not_ready())
     metrics.SILENT_AGENTS.set(len(plane.heartbeats.silent()))
+    metrics.REFUSED_PODS.set(plane.waker.waiting)
+    _read_quotas(plane)
     for kind, mirror in (("nodes", plane.nodes), ("pods", plane.pods)):
         metrics.MIRROR_OBJECTS.labels(kind).set(len(mirror.all()))
         metrics.MIRROR_SYNCED.labels(kind).set(not mirror.trouble)
         metrics.MIRROR_SILENCE.labels(kind).set(plane.clock.monotonic() - mirror.heard_at)
+
+
+def _read_quotas(plane: ControlPlane) -> None:
+    metrics.QUOTA_USED.clear()
+    metrics.QUOTA_LIMIT.clear()
+    for namespace, line in plane.books.quota_lines():
+        labels = (namespace, line.model, line.measure.value)
+        metrics.QUOTA_USED.labels(*labels).set(float(line.used))
+        metrics.QUOTA_LIMIT.labels(*labels).set(line.limit)

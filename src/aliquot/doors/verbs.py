@@ -103,8 +103,8 @@ class Verbs:
         return Verdict(sifted.passed, refused, reasons, demand.dialect, emptying), judgement
 
     def _is_emptied_for(self, pod: Pod, node: str) -> bool:
-        """Whether a pod that holds a card there ends for this one. kube-scheduler asks the same before it looks for more
-        victims, and only then leaves the node as it is."""
+        """Whether a pod that holds a card there ends for this one. kube-scheduler asks the same before it looks for
+        more victims, and only then leaves the node as it is."""
         entries = self._books.ledger.entries(node)
         holders = (self._plane.pod_by_uid(entry.uid) for entry in entries if entry.owner.priority < pod.priority)
         return any(holder is not None and _is_preempted(holder) for holder in holders)
@@ -161,7 +161,8 @@ class Verbs:
     # -- preempt
 
     def preempt(self, asked: PreemptCall) -> tuple[str, dict[str, Victims]]:
-        """The pod's dialect, and the nodes on which ending the proposed pods, and perhaps more of lower priority, makes room on the cards.
+        """The pod's dialect, and the nodes on which ending the proposed pods, and perhaps more of lower priority, makes
+        room on the cards.
 
         A victim that the scheduler has chosen stays one: it may free something else. A node that needs no victim is
         left out, since kube-scheduler takes an empty list for a fault.

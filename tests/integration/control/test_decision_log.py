@@ -406,3 +406,29 @@ def test_nothing_is_recorded_that_changes_nothing(path: Path) -> None:
 def test_lines_are_plain_json(path: Path) -> None:
     write_a_log(path)
     assert all(isinstance(msgspec.json.decode(line, type=Line), Line) for line in path.read_bytes().splitlines())
+
+
+@pytest.mark.parametrize("then", ["asked again", "bound by others"])
+async def test_a_part_that_was_kept_for_a_pod_is_no_difference(room: Room, path: Path, then: str) -> None:
+    """Decisions made meanwhile see the part as taken, by the very pod that gets it."""
+    plane = room.plane
+    await room.add_node(make_cards(mib=(15360,)))
+    with DecisionLog(path, plane.books, clock=FakeClock()):
+        pod = await room.add_pod("p", 15)
+        demand = plane.books.demand_of(pod)
+        assert demand is not None
+        plane.late.hold(pod, "n1", 30.0)
+        assert plane.books.judge(demand).placement("n1") is None
+        if then == "asked again":
+            plane.late.hold(pod, "n1", 30.0)
+        else:
+            target = {"kind": "Node", "name": "n1"}
+            meta = {"name": "p", "namespace": "default", "uid": pod.metadata.uid}
+            await room.client.bind({"kind": "Binding", "metadata": meta, "target": target}, timeout=5)
+            await room.in_step()
+            assert plane.books.judge(demand).placement("n1") is None
+            await until(lambda: not plane.books.unplaced, "it is placed late", passing=room.clock)
+            await room.in_step()
+        held = plane.books.snapshot().entries
+    replay = replayed(path)
+    assert replay.books.snapshot().entries == held

@@ -10,6 +10,8 @@ from structlog.testing import capture_logs
 
 from aliquot import metrics
 from aliquot.control import ControlPlane, ControlSettings
+from aliquot.doors.asgi import Call
+from aliquot.doors.metrics import routes
 from aliquot.embedded.api import resources
 from aliquot.embedded.api.deletion import DeleteRequest
 from aliquot.errors import NoRoom
@@ -176,6 +178,22 @@ async def test_map_and_key_can_be_elsewhere(scripted: ScriptedApi, client: Clien
     put_map(scripted, "limits", {"gpus": quota_of(T4=0)}, "default")
     async with running(ControlPlane(client, clock, settings=place)) as plane:
         assert plane.books.quotas.entries.keys() == {"default"}
+
+
+async def test_what_is_used_of_each_quota_can_be_seen(room: Room) -> None:
+    await room.add_node()
+    limits = {"quota": {"T4": 2}, "memory": {"T4": "15Gi"}}
+    await write_quota(room, json.dumps({"default": limits, "team": {"quota": {"T4": 1}}}))
+    await room.commit(await room.add_pod("p", 3), "n1")
+    (call,) = [answer for (_, path), answer in routes(room.plane).items() if path == "/metrics"]
+    shown = (await call(Call())).body.decode()
+    assert 'aliquot_quota_used{measure="cards",model="T4",namespace="default"} 0.2' in shown
+    assert 'aliquot_quota_used{measure="MiB",model="T4",namespace="default"} 3072.0' in shown
+    assert 'aliquot_quota_limit{measure="MiB",model="T4",namespace="default"} 15360.0' in shown
+    assert 'aliquot_quota_used{measure="cards",model="T4",namespace="team"} 0.0' in shown
+    room.api.registry.delete(resources.CONFIG_MAPS, "kube-system", "gpuquota", DeleteRequest())
+    await is_seen(room.api, room.plane.quota_map.mirror, "gpuquota")
+    assert "aliquot_quota_used{" not in (await call(Call())).body.decode()
 
 
 async def test_only_the_one_config_map_is_asked_for(room: Room) -> None:

@@ -1,5 +1,6 @@
 """A pod that was refused is woken when there is room for it: exactly that pod, once."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from aliquot.embedded.api import resources
 from aliquot.model import Pod
 from aliquot.model.admission import WOKEN
 from tests.factories import make_cards, make_pod
-from tests.fakes import answer, cut_after, until
+from tests.fakes import answer, cut_after, held, until
 from tests.integration.control.test_quota_map import quota_of, write_quota
 from tests.integration.room import Room
 
@@ -372,6 +373,23 @@ async def test_a_pod_of_the_same_name_is_not_the_one_that_was_refused(waking: Wa
     await until(lambda: waking.waker.waiting == 0)
     (pod,) = room.plane.pods.all()
     assert WOKEN not in pod.metadata.annotations
+
+
+async def test_a_pod_whose_binding_names_its_version_is_not_written_on_when_it_is_about_to_be_bound(
+    waking: Waking, room: Room
+) -> None:
+    arrived, release = asyncio.Event(), asyncio.Event()
+    await room.add_node(make_cards(mib=(15360,) * 9))
+    await write_quota(room, quota_of(T4=0))
+    whole = [{"name": "main", "image": "registry.example/app:1", "resources": {"limits": {"aliquot.io/gpu": "1"}}}]
+    pods = [await waking.refused(f"p{number}", containers=whole) for number in range(9)]
+    room.api.script("PATCH", "/pods/p[0-7]$", *[held(arrived, release)] * 8)
+    await write_quota(room, quota_of(T4=9))
+    await until(lambda: len(waking.woken()) == 8, "no more at once")
+    waking.waker.passed(pods[8])
+    release.set()
+    await waking.look()
+    assert len(waking.woken()) == 8
 
 
 @pytest.mark.parametrize(

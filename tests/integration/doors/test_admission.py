@@ -16,6 +16,7 @@ from aliquot.model import Pod
 from aliquot.model.records import PLACEMENT
 from tests.factories import container_manifest, make_cards, minor_of, pod_manifest
 from tests.fakes import FakeClock
+from tests.integration.control.test_audit import audit_of
 from tests.integration.doors.door import Door
 from tests.integration.doors.wire import CASES, KEYS, names_call, odd_node, opened, pod_asking, whole_call, written
 from tests.integration.room import Room
@@ -306,7 +307,9 @@ async def test_a_bound_pod_gets_the_card_that_was_kept_for_it(admission: Door, m
     pod = await room.add_pod("again", containers=[asking("main", 50, 8)], metadata={"annotations": marks})
     assert (await ask(admission, room.api_pod(pod), "n1", "n2"))["NodeNames"] == ["n1"]
     await bind_as_scheduler(room, pod, "n1")
+    assert await audit_of(room).look() == []
     await place_late(room)
+    assert await audit_of(room).look() == []
     written = room.api_pod(pod)["metadata"]["annotations"]
     assert written["tencent.com/predicate-gpu-idx-0"] == str(minor_of(0))
     assert PLACEMENT in written

@@ -15,7 +15,8 @@ from tests.integration.doors.serving import served
 from tests.integration.room import Room
 
 PREEMPT = "/aliquot/preempt"
-LOW, HIGH = {"priority": 1}, {"priority": 100}
+LOW: dict[str, Any] = {"priority": 1}
+HIGH: dict[str, Any] = {"priority": 100}
 
 
 @pytest.fixture

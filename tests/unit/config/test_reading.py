@@ -34,7 +34,7 @@ def test_what_is_shown_can_be_read_again() -> None:
 def test_what_is_shown_names_the_origin_beside_each_value() -> None:
     shown = showing.effective(read("doors: {native: {port: 9500}}", "f.yaml", {"mode": Given("observe", "--mode")}))
     assert "mode: observe  # --mode\n" in shown
-    assert "\n  native:\n    port: 9500  # f.yaml\n" in shown
+    assert "\n  native:\n    enabled: true  # default\n    port: 9500  # f.yaml\n" in shown
     assert "\n  gpushare:\n    enabled: true  # default\n" in shown
 
 

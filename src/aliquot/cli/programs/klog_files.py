@@ -23,7 +23,7 @@ _LONGEST_WAIT = 86_400.0
 
 
 class KlogFiles:
-    """`async`-free and safe between threads. Raises BadConfig on entering if its folder cannot be written."""
+    """May be written to from any thread. Raises BadConfig on entering if its folder cannot be written."""
 
     def __init__(
         self,

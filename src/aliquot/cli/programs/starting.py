@@ -1,7 +1,8 @@
 """What the programs share: from a command line to a running server with one door."""
 
+import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -93,5 +94,8 @@ def _variables() -> dict[str, Given]:
         raise BadConfig(error.format_message()) from error
 
 
-def _remarks(parsed: Parsed) -> tuple[str, ...]:
-    return (f"the words {' '.join(parsed.others)}: they belong to no flag",) if parsed.others else ()
+def _remarks(parsed: Parsed) -> Iterator[str]:
+    if parsed.others:
+        yield f"the words {' '.join(parsed.others)}: they belong to no flag"
+    if os.environ.get("THREADNESS"):
+        yield "THREADNESS: there are no workers; what is heard of a pod is put down at once"

@@ -154,6 +154,13 @@ def test_what_a_program_asks_for_is_a_configuration_with_its_door_alone(program:
 
 
 @pytest.mark.parametrize("program", [ADMISSION, GPUSHARE, ELASTIC], ids=lambda program: program.door)
+def test_the_guide_tells_of_every_flag(program: Program) -> None:
+    guide = (Path(__file__).parents[4] / "docs" / "programs.md").read_text()
+    assert program.line.program in guide
+    assert [flag.name for flag in program.line.flags if f"-{flag.name}" not in guide] == []
+
+
+@pytest.mark.parametrize("program", [ADMISSION, GPUSHARE, ELASTIC], ids=lambda program: program.door)
 def test_whoever_asks_for_help_gets_it_with_every_flag(program: Program, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         program.main(["--help"])
