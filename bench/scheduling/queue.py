@@ -13,7 +13,8 @@ import msgspec
 from aliquot.model import Gpu, NodeGpus
 from aliquot.model.records import INVENTORY, write_inventory
 from bench.measuring import cpu_of
-from tests.real.scheduler import Scheduling, asking, ready_node
+from tests.real.objects import asking, ready_node
+from tests.real.scheduler import Scheduling
 from tests.rig.processes import Process
 
 _CARDS = 8

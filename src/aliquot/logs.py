@@ -42,10 +42,18 @@ def verbosity_of(event: EventDict) -> int:
 
 
 _libraries = logging.StreamHandler(sys.stderr)
+_wanted = "info"
+
+
+def wants_debug() -> bool:
+    """For the hot path: to ask a logger takes microseconds."""
+    return _wanted == "debug"
 
 
 def configure(level: str = "info", form: Form | None = None) -> None:
     """May be called again, to change the level."""
+    global _wanted
+    _wanted = level
     form = form or _standard()
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from tests.checker import findings
-from tests.e2e import image, pods
+from tests.e2e import image, pods, volcano_pod
 from tests.e2e.originals import Manifest
 from tests.rig import Image, Rig, RigError, programs, wait_for
 from tests.rig.aliquot import Aliquot
@@ -170,25 +170,33 @@ def test_gpu_admission_as_printed_filters_but_may_not_write_placements(
     wait_for("the agent's refusal", lambda: "without a placement" in _waiting(pods.get(own, "fits")), seconds=60)
 
 
-def test_gpu_admissions_second_scheduler_as_printed_is_too_old_for_its_cluster(
-    own: Rig, apply: Apply, admission: Manifest
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        pytest.param({}, "kubescheduler.config.k8s.io/v1beta2", id="as printed"),
+        # beside --config, kube-scheduler does not look at --kubeconfig
+        pytest.param(
+            {"apiVersion": "kubescheduler.config.k8s.io/v1"},
+            'User "system:serviceaccount:kube-system:default" cannot list resource "nodes"',
+            id="version corrected",
+        ),
+    ],
+)
+def test_gpu_admissions_second_scheduler_needs_two_corrections_of_its_configuration(
+    own: Rig, apply: Apply, admission: Manifest, changes: dict[str, Any], complaint: str
 ) -> None:
+    _change_configuration(admission, changes)
     apply(admission)
-    wait_for(
-        "kube-scheduler's complaint",
-        lambda: "v1beta2" in own.kubectl("logs", "--namespace=kube-system", "deployment/gpu-scheduler", check=False),
-        seconds=60,
-    )
+    # both Deployments have the same selector, so pods are told apart by a label that only one of them has
+    words = ["logs", "--namespace=kube-system", "--selector=component=scheduler,!app", "--tail=-1"]
+    wait_for("kube-scheduler's complaint", lambda: complaint in own.kubectl(*words, check=False), seconds=60)
 
 
 @pytest.mark.usefixtures("more_rights")
 def test_gpu_admission_schedules_a_pod_with_three_corrections(own: Rig, apply: Apply, admission: Manifest) -> None:
     """The configuration's version, the kubeconfig that --config takes from nowhere else, and the right to patch."""
-    corrected = admission.of("ConfigMap", "gpu-scheduler-config")
-    document = yaml.safe_load(corrected["data"]["gpu-scheduler-config.yaml"])
-    document["apiVersion"] = "kubescheduler.config.k8s.io/v1"
-    document["clientConnection"] = {"kubeconfig": "/etc/kubernetes/scheduler.conf"}
-    corrected["data"]["gpu-scheduler-config.yaml"] = yaml.safe_dump(document)
+    kubeconfig = {"kubeconfig": "/etc/kubernetes/scheduler.conf"}
+    _change_configuration(admission, {"apiVersion": "kubescheduler.config.k8s.io/v1", "clientConnection": kubeconfig})
     apply(admission)
     for name in ("gpu-admission", "gpu-scheduler"):
         _wait_available(own, "kube-system", name)
@@ -224,6 +232,25 @@ def test_gpu_admission_for_volcano_answers_through_its_service(own: Rig, apply: 
         assert json.loads(_read(f"{url}/scheduler/vpredicates", body))["code"] == code
 
 
+@pytest.mark.usefixtures("more_rights")
+def test_volcano_places_a_gang_through_the_service_by_its_name(
+    own: Rig, apply: Apply, volcano: Manifest, progress: Callable[[str], None]
+) -> None:
+    """Volcano's configuration names the Service as printed; the one correction is the right to patch pods."""
+    apply(volcano)
+    _wait_available(own, "kube-stack", "gpu-scheduler")
+    tier = yaml.safe_load((ORIGINALS / "volcano-plugins.yaml").read_text())
+    with volcano_pod.scheduling(own, tier, progress):
+        volcano_pod.group(own, "gang", members=2)
+        gang = [_vcuda(name, 60, 4, scheduler="volcano") for name in ("one", "two")]
+        for pod in gang:
+            pod["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": "gang"}
+        pods.create(own, gang)
+        pods.wait_running(own, ["one", "two"])
+        assert findings(pods.observe(own), ["default/one", "default/two"]) == []
+        pods.delete_all(own)
+
+
 def _vcuda(name: str, core: int, memory: int, scheduler: str = "gpu-scheduler") -> dict[str, Any]:
     """A pod as gpu-manager's users write it."""
     made = pods.pod(name, schedulerName=scheduler)
@@ -238,6 +265,13 @@ def _as_configuration(policy: str) -> dict[str, Any]:
     for extender in extenders:
         extender["enableHTTPS"] = extender.pop("enableHttps")
     return {"extenders": extenders}
+
+
+def _change_configuration(admission: Manifest, changes: dict[str, Any]) -> None:
+    """Of the second scheduler."""
+    held = admission.of("ConfigMap", "gpu-scheduler-config")["data"]
+    printed = yaml.safe_load(held["gpu-scheduler-config.yaml"])
+    held["gpu-scheduler-config.yaml"] = yaml.safe_dump(printed | changes)
 
 
 def _gpu_scheduler(admission: Manifest, url: str) -> dict[str, Any]:
@@ -281,7 +315,7 @@ def _wait_ready(rig: Rig, url: str, namespace: str, deployment: str) -> None:
 
 def _told(rig: Rig, namespace: str, deployment: str) -> str:
     told = rig.kubectl("describe", "pods", f"--namespace={namespace}", check=False)
-    logs = rig.kubectl("logs", f"deployment/{deployment}", f"--namespace={namespace}", check=False)
+    logs = rig.kubectl("logs", f"deployment/{deployment}", f"--namespace={namespace}", "--all-pods", check=False)
     return f"{told[-3000:]}\n{logs[-3000:]}"
 
 

@@ -1,5 +1,6 @@
 """`aliquot server` as a process beside the real API server, with every door on a free port."""
 
+import ssl
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -27,7 +28,16 @@ SHORT_LEASE = {"ALIQUOT_LEASE_DURATION": "2", "ALIQUOT_LEASE_RENEW": "1.5", "ALI
 class Serving:
     """A server that keeps its ports when it is ended and started again."""
 
-    def __init__(self, kubeconfig: Path, log: Path, env: Mapping[str, str], flags: Mapping[str, object]) -> None:
+    def __init__(
+        self,
+        kubeconfig: Path,
+        log: Path,
+        env: Mapping[str, str],
+        flags: Mapping[str, object],
+        trust: ssl.SSLContext | None = None,
+    ) -> None:
+        """`trust` is for a server whose flags give it certificates."""
+        self._trust = trust
         self._ports = {path: free_port() for path in _PORTS}
         words: dict[str, object] = {"--kubeconfig": kubeconfig, "--address": LOOPBACK}
         words |= {_PORTS[path]: port for path, port in self._ports.items()}
@@ -37,7 +47,7 @@ class Serving:
 
     def url(self, door: str) -> str:
         """Scheme, host and port of a door: admission, gpushare, elastic, nvidia, native."""
-        return f"http://{LOOPBACK}:{self._ports[f'doors.{door}.port']}"
+        return f"{'https' if self._trust else 'http'}://{LOOPBACK}:{self._ports[f'doors.{door}.port']}"
 
     def start(self, *, fault: str = "") -> None:
         """Start it and wait until it is in step; with a fault point it will end there."""
@@ -46,7 +56,12 @@ class Serving:
             self.process.env[_FAULT] = fault
         self.process.start()
         ready = f"{self.url('native')}/readyz"
-        wait_for("aliquot to be ready", lambda: answers(ready), seconds=_READY_SECONDS, processes=[self.process])
+        wait_for(
+            "aliquot to be ready",
+            lambda: answers(ready, self._trust),
+            seconds=_READY_SECONDS,
+            processes=[self.process],
+        )
 
 
 @contextmanager
@@ -56,13 +71,14 @@ def serving(
     account: tuple[str, str] = ("aliquot-system", "aliquot-server"),
     env: Mapping[str, str] | None = None,
     fault: str = "",
+    trust: ssl.SSLContext | None = None,
     **flags: object,
 ) -> Iterator[Serving]:
     """Ready, under this service account; `flags` have underscores for their hyphens."""
     folder = cluster.api.control_plane.folder
     kubeconfig = cluster.service_account_kubeconfig(*account)
     hyphened = {name.replace("_", "-"): value for name, value in flags.items()}
-    made = Serving(kubeconfig, folder / "aliquot-server.log", env or {}, hyphened)
+    made = Serving(kubeconfig, folder / "aliquot-server.log", env or {}, hyphened, trust)
     try:
         made.start(fault=fault)
         yield made

@@ -4,6 +4,7 @@ import asyncio
 import socket
 import struct
 from collections.abc import Callable
+from typing import cast
 
 _DOMAIN = ".svc.cluster.local"
 _A, _IN = 1, 1
@@ -20,8 +21,7 @@ class Names(asyncio.DatagramProtocol):
         self._transport: asyncio.DatagramTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.DatagramTransport)
-        self._transport = transport
+        self._transport = cast("asyncio.DatagramTransport", transport)  # not a subclass of it before Python 3.12
 
     def datagram_received(self, data: bytes, addr: tuple[str | object, int]) -> None:
         assert self._transport is not None

@@ -1,7 +1,7 @@
 """Who is let in: calls limited in number, size and time."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
@@ -18,10 +18,12 @@ TRIES = 20
 class Caller:
     """One request to a gate, and what came of it."""
 
-    def __init__(self, gate: Gate, path: str, *, stranger: bool = False) -> None:
+    def __init__(
+        self, gate: Gate, path: str, *, stranger: bool = False, headers: Mapping[bytes, bytes] | None = None
+    ) -> None:
         self._pieces: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self.sent: list[Any] = []
-        scope = {"type": "http", "method": "POST", "path": path}
+        scope = {"type": "http", "method": "POST", "path": path, "headers": list((headers or {}).items())}
         self.task = asyncio.ensure_future((gate.strangers if stranger else gate)(scope, self._receive, self._send))
 
     def say(self, body: bytes, *, more: bool = False) -> None:
@@ -63,8 +65,8 @@ class House:
         )
         self.gate = Gate(routes, Limits(**limits), clock)
 
-    def call(self, path: str, body: bytes | None = b"body", **how: bool) -> Caller:
-        caller = Caller(self.gate, path, **how)
+    def call(self, path: str, body: bytes | None = b"body", *, stranger: bool = False) -> Caller:
+        caller = Caller(self.gate, path, stranger=stranger)
         if body is not None:
             caller.say(body)
         return caller
@@ -194,6 +196,12 @@ async def test_a_body_beyond_the_limit_is_refused_and_no_handler_sees_it(clock: 
         assert await caller.answer() == (413, b"the body is larger than 10 bytes")
     assert await house.call("/verb", b"1234567890").answer() == (200, b"done")
     assert house.done == [b"1234567890"]
+
+
+async def test_a_body_that_is_announced_as_too_large_is_not_waited_for(clock: FakeClock) -> None:
+    house = House(clock, body=10)
+    caller = Caller(house.gate, "/verb", headers={b"content-length": b"11"})
+    assert await caller.answer() == (413, b"the body is larger than 10 bytes")
 
 
 async def test_half_a_body_of_somebody_who_is_gone_reaches_no_handler(clock: FakeClock) -> None:

@@ -36,13 +36,15 @@ def clashes(tree: Configuration, unread: Collection[str] = ()) -> Iterator[str]:
 
 def doubts(tree: Configuration) -> list[str]:
     """What can be used, but hardly is what was meant."""
-    commit = tree.commit
-    if commit.budget + commit.look <= _EXTENDER_SECONDS:
-        return []
-    return [
-        f"commit.budget and commit.look are together {commit.budget + commit.look:g} s: kube-scheduler waits "
-        f"{_EXTENDER_SECONDS:g} s for a bind, unless its httpTimeout is longer"
-    ]
+    commit, limit = tree.commit, tree.listen.limits.seconds
+    waits = f"kube-scheduler waits {_EXTENDER_SECONDS:g} s for"
+    found: list[str] = []
+    if commit.budget + commit.look > _EXTENDER_SECONDS:
+        together = f"commit.budget and commit.look are together {commit.budget + commit.look:g} s"
+        found.append(f"{together}: {waits} a bind, unless its httpTimeout is longer")
+    if limit >= _EXTENDER_SECONDS:
+        found.append(f"listen.limits.seconds is {limit:g}: {waits} an answer, unless its httpTimeout is longer")
+    return found
 
 
 def _ports(tree: Configuration) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """The books: what the cluster shows and what is claimed in it, and every question about that."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import inf
 
@@ -51,7 +51,7 @@ from aliquot.engine import (
 )
 from aliquot.errors import BadConfig, BadRecord, NoRoom
 from aliquot.ledger import Entry, Owner, State
-from aliquot.model import Node, NodeGpus, Placement, Pod, Reason, Request, charges
+from aliquot.model import Charge, Node, NodeGpus, Placement, Pod, Reason, Request, charges
 
 _log = structlog.get_logger()
 
@@ -194,15 +194,21 @@ class Books:
             raise NoRoom(demand.dialect.words(reason))
         return placement
 
-    def place_on(self, state: NodeState, demand: Demand) -> Placement | None:
-        """The part that a demand would get on a node as it might be; quotas do not count."""
+    def place_on(self, state: NodeState, demands: Iterable[Demand]) -> Iterator[tuple[Placement | None, NodeState]]:
+        """The parts that demands would get one after another on a node as it might be, and what it is like then; quotas
+        do not count."""
         fleet = Fleet()
-        fleet.put(state.cards, state.used)
-        return judge(fleet, demand.request, *_policies(demand)).placement(state.cards.node)
+        for demand in demands:
+            fleet.put(state.cards, state.used)
+            placement = judge(fleet, demand.request, *_policies(demand)).placement(state.cards.node)
+            if placement is not None:
+                state = state.plus(charges(placement, demand.request))
+            yield placement, state
 
-    def refusal(self, state: NodeState, demand: Demand) -> Reason | None:
-        """Why a demand does not fit on a node as it might be; None if it does."""
-        return node_reason(state, demand.request, self._quota(demand.request))
+    def refusal(self, state: NodeState, demand: Demand, others: Iterable[Mapping[str, Charge]] = ()) -> Reason | None:
+        """Why a demand does not fit on a node as it might be, with more of its namespace there than the books have;
+        None if it does."""
+        return node_reason(state, demand.request, self._quota(demand.request).beside(state.cards, others))
 
     @contextmanager
     def without(self, pod: Pod) -> Iterator[None]:

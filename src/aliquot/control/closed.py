@@ -1,5 +1,7 @@
 """Nodes that are closed to a pod, whatever their cards."""
 
+from collections.abc import Callable
+
 from aliquot.model import Node, Pod
 
 
@@ -11,3 +13,22 @@ def why_closed(node: Node, pod: Pod) -> str:
     if node.spec.unschedulable:
         return "the node is cordoned"
     return "" if node.ready else "the node is not ready"
+
+
+class OpenNodes:
+    """Which nodes are open to which pods, found out once for all pods that select alike."""
+
+    def __init__(self, node_called: Callable[[str], Node | None]) -> None:
+        self._node_called = node_called
+        self._known: dict[frozenset[tuple[str, str]], dict[str, bool]] = {}
+
+    def to(self, pod: Pod) -> Callable[[str], bool]:
+        known = self._known.setdefault(frozenset((pod.spec.node_selector or {}).items()), {})
+
+        def is_open(name: str) -> bool:
+            if name not in known:
+                node = self._node_called(name)
+                known[name] = node is not None and not why_closed(node, pod)
+            return known[name]
+
+        return is_open

@@ -79,7 +79,7 @@ class LatePlacer:
             if (pod := self._books.unplaced.get(gone.uid)) is not None:
                 self._books.see_pod(pod)  # now its own keys count
         await self._settle()
-        waiting = largest_first(self._books, self._books.unplaced.values())
+        waiting = self._waiting()
         self._forget_others({pod.metadata.uid for pod in waiting})
         at_once = asyncio.Semaphore(_AT_ONCE)
 
@@ -91,6 +91,12 @@ class LatePlacer:
             async with asyncio.TaskGroup() as placing:
                 for pod in waiting:
                     placing.create_task(place(pod))
+
+    def _waiting(self) -> list[Pod]:
+        """Who was bound without a placement, as doors expect them to be placed; those left alone at the end."""
+        unplaced = self._books.unplaced.values()
+        ours = (pod for pod in unplaced if pod.metadata.uid not in self._left_alone)
+        return largest_first(self._books, ours) + [pod for pod in unplaced if pod.metadata.uid in self._left_alone]
 
     def _may_act(self) -> bool:
         """On books that are in step, and with the right to write what they say."""

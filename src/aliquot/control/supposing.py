@@ -5,15 +5,16 @@ sends that along: those pods are charged as if they were here, in a fixed order,
 would give it.
 """
 
+from bisect import bisect
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from aliquot.control.books import Books
-from aliquot.control.scratch import Scratch, trying
+from aliquot.control.scratch import trying
 from aliquot.dialects import Demand
 from aliquot.engine import NodeState, closed
 from aliquot.errors import BadDemand
-from aliquot.model import Charge, Gpu, Pod, Reason, charges
+from aliquot.model import Charge, Placement, Pod, Reason, charges
 from aliquot.model.gpu import CORES
 
 
@@ -32,19 +33,9 @@ class Guests:
         return bool(self.put or self.coming or self.ending)
 
 
-def largest_first(books: Books, pods: Iterable[Pod], node: str = "") -> list[Pod]:
-    """In the order in which pods pack best on a node, or each on its own."""
-    return sorted(pods, key=lambda pod: (-_size(books, pod, node or pod.spec.node_name), pod.metadata.uid))
-
-
-def _size(books: Books, pod: Pod, node: str) -> float:
-    """In cards: what memory and cores come to on a card of the node."""
-    demand, cards = _demand(books, pod), books.cards(node)
-    if demand is None:
-        return 0.0
-    gpu = cards.gpus[0] if cards.gpus else Gpu("", 0, 0, "", 1)
-    parts = ((c.part.cards, c.part.on(gpu, cards.unit_mib)) for c in demand.request.containers)
-    return sum(count * (part.mib / max(1, gpu.mib) + part.cores / CORES) for count, part in parts)
+def largest_first(books: Books, pods: Iterable[Pod]) -> list[Pod]:
+    """In the order in which pods pack best, each on its own node."""
+    return sorted(pods, key=lambda pod: _order(books, pod.metadata.uid, _demand(books, pod), pod.spec.node_name))
 
 
 def refusal(books: Books, pod: Pod, demand: Demand, node: str, guests: Guests, *, later: bool = False) -> Reason | None:
@@ -54,23 +45,83 @@ def refusal(books: Books, pod: Pod, demand: Demand, node: str, guests: Guests, *
     """
     if not books.tally.knows(node):
         return Reason.UNKNOWN_NODE
-    with books.without(pod), trying(books) as scratch:
-        everybody = largest_first(books, guests.put, node) if later else largest_first(books, [*guests.put, pod], node)
-        for other in everybody:
-            if other is pod and (reason := books.refusal(_beside(books, node, guests, later=False), demand)):
-                return reason
-            if not _take(books, scratch, node, other):
-                return Reason.NO_CARD_FITS
-        return books.refusal(_beside(books, node, guests, later=True), demand) if later else None
+    scene = _Scene(books, node, pod)
+    others = scene.in_order(guests.put)
+    place = len(others) if later else bisect(others, scene.order_of(demand), key=scene.order_of)
+    if not scene.seat(others[:place]):
+        return Reason.NO_CARD_FITS
+    reason = books.refusal(scene.beside(guests, later=later), demand, scene.taken_in(demand.request.namespace))
+    if reason is None and others[place:] and not scene.seat([demand, *others[place:]]):
+        return Reason.NO_CARD_FITS
+    return reason
 
 
 def scores(books: Books, pod: Pod, demand: Demand, guests: Mapping[str, Guests]) -> dict[str, float]:
     """The policy's raw scores of the nodes that can take a pod beside their guests."""
     with books.without(pod), trying(books) as scratch:
         for node, here in guests.items():
-            for other in largest_first(books, here.put, node) if here.put else ():
-                _take(books, scratch, node, other)
+            if here.put:
+                scene = _Scene(books, node, pod)
+                scene.seat(scene.in_order(here.put))
+                for guest, placement in scene.seated:
+                    scratch.take(guest.request, placement)
         return books.judge(demand).scores(guests)
+
+
+class _Scene:
+    """A node on which guests are seated, without what a pod that asks has there itself."""
+
+    def __init__(self, books: Books, node: str, asking: Pod) -> None:
+        own = books.ledger.entry(asking.metadata.uid, node)
+        self._books = books
+        self._node = node
+        self.state = NodeState(books.cards(node), books.ledger.used(node)).minus(own.charges if own else {})
+        self.seated: list[tuple[Demand, Placement]] = []
+
+    def in_order(self, pods: Iterable[Pod]) -> list[Demand]:
+        """Of those who ask for something."""
+        return sorted((demand for pod in pods if (demand := _demand(self._books, pod))), key=self.order_of)
+
+    def order_of(self, demand: Demand) -> tuple[float, str]:
+        return _order(self._books, demand.request.uid, demand, self._node)
+
+    def seat(self, guests: Sequence[Demand]) -> bool:
+        """Whether all of them have got a part."""
+        for guest, (placement, after) in zip(guests, self._books.place_on(self.state, guests), strict=True):
+            if placement is None:
+                return False
+            self.state = after
+            self.seated.append((guest, placement))
+        return True
+
+    def taken_in(self, namespace: str) -> list[Mapping[str, Charge]]:
+        """What the seated guests of a namespace have."""
+        return [charges(part, guest.request) for guest, part in self.seated if guest.request.namespace == namespace]
+
+    def beside(self, guests: Guests, *, later: bool) -> NodeState:
+        """The node with, of those that come and those that end, whoever needs more of a card; `later` with those that
+        come alone."""
+        if not guests.coming and not (later and guests.ending):
+            return self.state
+        entries = (self._books.ledger.entry(uid, self._node) for uid in guests.ending)
+        leaving = [entry.charges for entry in entries if entry is not None]
+        then = self.state
+        for held in leaving:
+            then = then.minus(held)
+        freed = {uuid for held in leaving for uuid in held}
+        for coming in self.in_order(guests.coming):
+            then = self._with(then, coming, freed)
+        return then if later else replace(self.state, used=_most(self.state.used, then.used))
+
+    def _with(self, state: NodeState, coming: Demand, freed: Collection[str]) -> NodeState:
+        """Rather on cards that become free. Who was promised more than there will be is not charged: that is not the
+        asking pod's trouble."""
+        on_freed = closed(state, state.cards.by_uuid.keys() - freed)
+        for cards in (on_freed, state):
+            for placement, after in self._books.place_on(cards, [coming]):
+                if placement is not None:
+                    return replace(state, used=after.used)
+        return state
 
 
 def _demand(books: Books, pod: Pod) -> Demand | None:
@@ -81,41 +132,14 @@ def _demand(books: Books, pod: Pod) -> Demand | None:
         return None
 
 
-def _take(books: Books, scratch: Scratch, node: str, pod: Pod) -> bool:
-    """Whether a pod has got a part, or needs none."""
-    demand = _demand(books, pod)
-    if demand is None:
-        return True
-    placement = books.place_on(_state(books, node), demand)
-    return placement is not None and scratch.take(demand.request, placement)
-
-
-def _state(books: Books, node: str) -> NodeState:
-    return NodeState(books.cards(node), books.ledger.used(node))
-
-
-def _beside(books: Books, node: str, guests: Guests, *, later: bool) -> NodeState:
-    """The node with, of those that come and those that end, whoever needs more of a card; `later` with those that come
-    alone."""
-    now = _state(books, node)
-    if not guests.coming and not (later and guests.ending):
-        return now
-    leaving = [entry.charges for uid in guests.ending if (entry := books.ledger.entry(uid, node)) is not None]
-    then = now
-    for held in leaving:
-        then = then.minus(held)
-    for pod in largest_first(books, guests.coming, node):
-        if (coming := _demand(books, pod)) is not None:
-            then = _with(books, then, coming, {uuid for held in leaving for uuid in held})
-    return then if later else replace(now, used=_most(now.used, then.used))
-
-
-def _with(books: Books, state: NodeState, coming: Demand, freed: Collection[str]) -> NodeState:
-    """Rather on cards that become free. Who was promised more than there will be is not charged: that is not the asking
-    pod's trouble."""
-    on_freed = closed(state, state.cards.by_uuid.keys() - freed)
-    placement = books.place_on(on_freed, coming) or books.place_on(state, coming)
-    return state.plus(charges(placement, coming.request)) if placement is not None else state
+def _order(books: Books, uid: str, demand: Demand | None, node: str) -> tuple[float, str]:
+    """By size in cards, the largest first: what memory and cores come to on a card of the node."""
+    cards = books.cards(node)
+    if demand is None or not cards.gpus:
+        return 0.0, uid
+    gpu = cards.gpus[0]
+    parts = ((c.part.cards, c.part.on(gpu, cards.unit_mib)) for c in demand.request.containers)
+    return -sum(count * (part.mib / max(1, gpu.mib) + part.cores / CORES) for count, part in parts), uid
 
 
 def _most(one: Mapping[str, Charge], other: Mapping[str, Charge]) -> dict[str, Charge]:

@@ -18,7 +18,7 @@ import structlog
 from aliquot import metrics
 from aliquot.clock import Clock, came, rfc3339
 from aliquot.control.books import Books
-from aliquot.control.closed import why_closed
+from aliquot.control.closed import OpenNodes
 from aliquot.control.leadership import Leadership
 from aliquot.control.openings import Opening, Openings
 from aliquot.control.pace import Pace
@@ -26,10 +26,9 @@ from aliquot.control.promises import Promises
 from aliquot.control.refused import Refused, RefusedPods, Shape, shape
 from aliquot.control.rights import PATCH_PODS
 from aliquot.control.scratch import Scratch, trying
-from aliquot.dialects import Demand
 from aliquot.kube import PODS, ApiError, Client, KubeError, NotFound, NotSent
 from aliquot.kube.errors import Invalid, TooManyRequests
-from aliquot.model import Node, Placement, Pod
+from aliquot.model import Node, Pod
 from aliquot.model.admission import WOKEN
 
 _log = structlog.get_logger()
@@ -235,18 +234,19 @@ class Waker:
         """Who fits now, best first, as many as there is room for beside what is promised; and whether all were looked
         at. Each gets a promise."""
         began, chosen, in_vain = self._clock.monotonic(), list[Refused](), dict[Shape, int]()
+        open_nodes = OpenNodes(self._node_called)
         with trying(self._books) as scratch:
             self._promises.take(scratch)
             for refused in sorted(filter(self._may_use, self._pods), key=lambda pod: pod.rank):
                 if len(chosen) >= most or self._clock.monotonic() - began > _SLICE_SECONDS:
                     return chosen, False
-                if self._gets_room(scratch, refused, in_vain):
+                if self._gets_room(scratch, refused, in_vain, open_nodes):
                     chosen.append(refused)
                 else:
                     refused.looked = self._state
         return chosen, True
 
-    def _gets_room(self, scratch: Scratch, refused: Refused, in_vain: dict[Shape, int]) -> bool:
+    def _gets_room(self, scratch: Scratch, refused: Refused, in_vain: dict[Shape, int], open_nodes: OpenNodes) -> bool:
         """`in_vain`: from which opening on there was nothing for a shape."""
         demand = self._pods.demand(refused)
         if demand is None or self._books.ledger.nodes_of(refused.uid):
@@ -254,21 +254,11 @@ class Waker:
         kind = shape(refused.pod, demand.request)
         if kind in in_vain and refused.knows >= in_vain[kind]:
             return False
-        placement = self._place(scratch, refused, demand)
+        among = self._openings.since(refused.knows, demand.request.namespace)
+        placement = scratch.place(demand, among, open_nodes.to(refused.pod))
         if placement is None:
             in_vain[kind] = refused.knows
             return False
         self._promises.give(demand.request, placement)
         refused.woken = True
         return True
-
-    def _place(self, scratch: Scratch, refused: Refused, demand: Demand) -> Placement | None:
-        nodes = self._openings.since(refused.knows, demand.request.namespace)
-        if nodes is not None and not nodes:
-            return None
-
-        def is_open(name: str) -> bool:
-            node = self._node_called(name)
-            return node is not None and not why_closed(node, refused.pod)
-
-        return scratch.place(demand, nodes, is_open)

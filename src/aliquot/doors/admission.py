@@ -1,11 +1,13 @@
 """gpu-admission's own routes: predicates, which leaves one node alone, and the few that its versions had beside it."""
 
+import numpy as np
+
 import aliquot
 from aliquot.compat import OURS, Compat
 from aliquot.control import ControlPlane
 from aliquot.doors import asgi
 from aliquot.doors.door import Extender, Table, Wire
-from aliquot.doors.extender import BadCall, priorities, read_filter
+from aliquot.doors.extender import BadCall, read_filter
 from aliquot.doors.forwarding import Forwarder
 
 _PREFIX = "/scheduler"
@@ -36,7 +38,8 @@ class AdmissionDoor:
             return asgi.text(str(error), 400)
         if why := self._extender.verbs.out_of_step():
             return asgi.text(why, 503)
-        return asgi.json(priorities(asked.names, (int(not self._books.cards(name).gpus) for name in asked.names)))
+        without = [not self._books.cards(name).gpus for name in asked.names]
+        return asgi.json(asked.names.scored(np.array(without, np.int64)))
 
     async def version(self, _: asgi.Call) -> asgi.Answer:
         """As the original's `<branch>-<commit>`."""

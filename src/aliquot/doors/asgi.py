@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from aliquot.doors.names import written
+
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -71,7 +73,7 @@ class Patient:
 
 
 def json(value: Any, status: int = 200, after: Callable[[], None] | None = None, dialect: str = "") -> Answer:
-    return Answer(msgspec.json.encode(value), status, after=after, dialect=dialect)
+    return Answer(msgspec.json.encode(value, enc_hook=written), status, after=after, dialect=dialect)
 
 
 def text(value: str, status: int = 200, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Answer:

@@ -1,11 +1,11 @@
 """What is logged of a call for whoever looks for a fault: its arguments and results, and, if wanted, whole bodies."""
 
-import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import structlog
 
+from aliquot import logs
 from aliquot.doors import asgi
 
 _log = structlog.get_logger()
@@ -29,7 +29,7 @@ class _Text:
 
 def with_bodies(verb: str, handler: asgi.Handler) -> asgi.Handler:
     async def answer(call: asgi.Call) -> asgi.Answer:
-        if not _log.is_enabled_for(logging.DEBUG):
+        if not logs.wants_debug():
             return await handler(call)
         _log.debug("asked", v=_BODIES, verb=verb, path=call.path, body=_Text(call.body))
         found = await handler(call)
@@ -41,7 +41,7 @@ def with_bodies(verb: str, handler: asgi.Handler) -> asgi.Handler:
 
 def tell(verb: str, pod: str, nodes: Sequence[str], passed: Iterable[object], refused: Mapping[str, str]) -> None:
     """The arguments and the result of a call about many nodes, in a line that stays short."""
-    if _log.is_enabled_for(logging.DEBUG):
+    if logs.wants_debug():
         _log.debug(verb, pod=pod, nodes=len(nodes), passed=_some(passed), refused=dict(Counter(refused.values())))
 
 

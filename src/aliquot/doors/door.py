@@ -16,7 +16,6 @@ from aliquot.doors.extender import (
     filter_answer,
     filter_fault,
     preempt_answer,
-    priorities,
     read_bind,
     read_filter,
     read_preempt,
@@ -144,7 +143,7 @@ class Extender:
             (f"{node}={score}" for node, score in zip(asked.names, scores, strict=True)),
             {},
         )
-        return asgi.json(priorities(asked.names, scores), dialect=dialect)
+        return asgi.json(asked.names.scored(scores), dialect=dialect)
 
     # -- bind
 

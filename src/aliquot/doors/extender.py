@@ -6,12 +6,13 @@ any case. Whole Node objects are kept as bytes and given back untouched.
 
 import codecs
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 import msgspec
 
+from aliquot.doors.names import BadName, Names
 from aliquot.errors import BadInput
 from aliquot.model import Pod
 
@@ -33,7 +34,7 @@ class FilterCall:
     """prioritize is called with the same."""
 
     pod: Pod
-    names: list[str]
+    names: Names
     nodes: dict[str, msgspec.Raw] | None = None
     """Whole Node objects by name, if the scheduler sent those instead of names."""
     node_list: msgspec.Raw | None = None
@@ -80,13 +81,13 @@ def read_filter(body: bytes) -> FilterCall:
     fields = _fields(body)
     pod = _pod(fields)
     if not _absent(fields.get("nodenames")):
-        return FilterCall(pod, _decode("NodeNames", fields["nodenames"], list[str]))
+        return FilterCall(pod, _names(bytes(fields["nodenames"])))
     if _absent(fields.get("nodes")):
         raise BadCall("cannot get node names")
     _require_text("Nodes", body)
     items = _decode("Nodes", fields["nodes"], _NodeList).items or []
     nodes = {_decode("Nodes", item, _Named).metadata.name: item for item in items}
-    return FilterCall(pod, list(nodes), nodes, fields["nodes"])
+    return FilterCall(pod, _names(msgspec.json.encode(list(nodes))), nodes, fields["nodes"])
 
 
 def read_bind(body: bytes) -> BindCall:
@@ -96,8 +97,8 @@ def read_bind(body: bytes) -> BindCall:
     for name, value in zip(wanted, values, strict=True):
         if not value:
             raise BadCall(f"{name} is missing")
-        if name != "PodUID" and not _NAME.fullmatch(value):
-            raise BadCall(f"{name} {value[:64]!r} is no name of a Kubernetes object")
+        if name != "PodUID":
+            _require_name(name, value)
     return BindCall(*values)
 
 
@@ -114,17 +115,16 @@ def read_preempt(body: bytes) -> PreemptCall:
     return PreemptCall(pod)
 
 
-def filter_answer(call: FilterCall, passed: Iterable[str], refused: Mapping[str, str]) -> dict[str, object]:
+def filter_answer(call: FilterCall, passed: Sequence[str], refused: Mapping[str, str]) -> dict[str, object]:
     """All five keys, always. A refused node stands in both maps with the same text: 1.21 and later heed the first,
     older schedulers know only the second."""
-    names = list(passed)
     nodes: object = None
     if call.nodes is not None:
-        whole = len(names) == len(call.names)
-        nodes = call.node_list if whole else {"metadata": {}, "items": [call.nodes[name] for name in names]}
+        whole = len(passed) == len(call.names)
+        nodes = call.node_list if whole else {"metadata": {}, "items": [call.nodes[name] for name in passed]}
     return {
         "Nodes": nodes,
-        "NodeNames": names,
+        "NodeNames": passed,
         "FailedNodes": refused,
         "FailedAndUnresolvableNodes": refused or None,
         "Error": "",
@@ -141,15 +141,6 @@ def filter_fault(error: str) -> dict[str, object]:
     }
 
 
-class HostPriority(msgspec.Struct, rename="pascal", frozen=True, gc=False):
-    host: str
-    score: int
-
-
-def priorities(names: Iterable[str], scores: Iterable[int]) -> list[HostPriority]:
-    return list(map(HostPriority, names, scores))
-
-
 def preempt_answer(left: Mapping[str, Victims]) -> dict[str, object]:
     """UIDs alone, whatever came in. A node that is not named is no candidate any more."""
     return {
@@ -163,7 +154,27 @@ def preempt_answer(left: Mapping[str, Victims]) -> dict[str, object]:
 def _pod(fields: Mapping[str, msgspec.Raw]) -> Pod:
     if _absent(fields.get("pod")):
         raise BadCall("arg or pod is nil")
-    return _decode("Pod", fields["pod"], Pod)
+    return with_names(_decode("Pod", fields["pod"], Pod))
+
+
+def with_names(pod: Pod) -> Pod:
+    """A pod of a caller's; some of its calls make us write on it later. Raises BadCall."""
+    for what, value in (("name", pod.metadata.name), ("namespace", pod.metadata.namespace)):
+        if value:
+            _require_name(f"the pod's {what}", value)
+    return pod
+
+
+def _require_name(what: str, value: str) -> None:
+    if not _NAME.fullmatch(value):
+        raise BadCall(f"{what} {value[:64]!r} is no name of a Kubernetes object")
+
+
+def _names(array: bytes) -> Names:
+    try:
+        return Names.read(array)
+    except (BadName, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadCall(f"NodeNames cannot be read: {error}") from error
 
 
 def _victims(what: str, raw: msgspec.Raw, uid_of: Callable[[str, msgspec.Raw], str]) -> Victims:

@@ -1,7 +1,7 @@
 """Who is let in: the calls of one port, limited in number, size and time."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -119,9 +119,12 @@ class Gate:
         self, handler: asgi.Handler, tail: str, scope: asgi.Scope, receive: asgi.Receive, inside: _Inside
     ) -> asgi.Answer | None:
         try:
+            headers = dict(scope.get("headers", ()))
+            if int(headers.get(b"content-length", 0)) > self._limits.body:
+                raise _TooLarge
             body = await _body(receive, self._limits.body)
             inside.is_read = True
-            return await handler(_call(scope, tail, body))
+            return await handler(_call(scope, tail, body, headers))
         except _Gone:
             return None
         except _TooLarge:
@@ -166,9 +169,10 @@ class Gate:
         return inside.fault(f"there is no answer within {self._limits.seconds:g} s; what was begun goes on")
 
 
-def _call(scope: asgi.Scope, tail: str, body: bytes = b"") -> asgi.Call:
+def _call(scope: asgi.Scope, tail: str, body: bytes = b"", headers: Mapping[bytes, bytes] | None = None) -> asgi.Call:
     query = scope.get("query_string", b"").decode("latin-1")
-    return asgi.Call(tail, body, scope["path"], dict(scope.get("headers", ())), query)
+    known = dict(scope.get("headers", ())) if headers is None else headers
+    return asgi.Call(tail, body, scope["path"], known, query)
 
 
 def _unavailable(why: str) -> asgi.Answer:

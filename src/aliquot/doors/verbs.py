@@ -10,8 +10,8 @@ from aliquot import metrics
 from aliquot.control import ControlPlane
 from aliquot.dialects import Demand, Dialect
 from aliquot.doors.extender import BadCall, BindCall, PreemptCall, Victims
-from aliquot.engine import Judgement
-from aliquot.engine.arrays import Floats
+from aliquot.doors.names import Grouped, Names, Texts
+from aliquot.engine import FITS, NUMBERED, Floats, Ints, Judgement
 from aliquot.errors import BadDemand, Refused
 from aliquot.kube import PODS, NotFound
 from aliquot.model import Pod, Reason
@@ -64,7 +64,7 @@ class Verbs:
 
     # -- filter
 
-    def filter(self, pod: Pod, names: Sequence[str], *, one: bool = False, keep: bool = False) -> Verdict:
+    def filter(self, pod: Pod, names: Names, *, one: bool = False, keep: bool = False) -> Verdict:
         """Which of these nodes can take a pod; with `one` the best alone. With `keep`, for doors that are not asked to
         bind, the part is kept for the pod for a while where one node is left. A demand that cannot be read is refused
         everywhere: an error would be tried again for ever."""
@@ -72,7 +72,7 @@ class Verbs:
             demand = self._books.demand_of(pod)
         except BadDemand as error:
             metrics.REFUSALS.labels("bad_demand").inc(len(names))
-            return Verdict([], dict.fromkeys(names, str(error)))
+            return Verdict([], Texts([(names, str(error))]))
         if demand is None:
             return Verdict(names)
         if keep:
@@ -89,18 +89,18 @@ class Verbs:
             self._plane.waker.refused(pod)
         return verdict
 
-    def _judge(self, pod: Pod, demand: Demand, names: Sequence[str]) -> tuple[Verdict, Judgement]:
+    def _judge(self, pod: Pod, demand: Demand, names: Names) -> tuple[Verdict, Judgement]:
         judgement = self._books.judge(demand)
-        sifted = judgement.sift(names, but=self._books.claimed_by(pod))
-        refused: dict[str, str] = {}
-        reasons: dict[str, Reason] = {}
-        for reason, nodes in sifted.refused.items():
-            refused |= dict.fromkeys(nodes, demand.dialect.words(reason))
-            reasons |= dict.fromkeys(nodes, reason)
+        # its own claim, of a Binding without an answer, is no reason against a node
+        numbers = judgement.reasons_at(self._books.fleet.columns_of(names.block), but=self._books.claimed_by(pod))
+        found = [(NUMBERED[number], names.picked(numbers == number)) for number in np.unique(numbers[numbers != FITS])]
+        for reason, nodes in found:
             _REFUSALS[reason].inc(len(nodes))
+        refused = Texts([(nodes, demand.dialect.words(reason)) for reason, nodes in found])
+        reasons = Grouped([(nodes, reason) for reason, nodes in found])
         nominated = pod.status.nominated_node_name
-        emptying = nominated if nominated in reasons and self._is_emptied_for(pod, nominated) else ""
-        return Verdict(sifted.passed, refused, reasons, demand.dialect, emptying), judgement
+        emptying = nominated if nominated and nominated in reasons and self._is_emptied_for(pod, nominated) else ""
+        return Verdict(names.picked(numbers == FITS), refused, reasons, demand.dialect, emptying), judgement
 
     def _is_emptied_for(self, pod: Pod, node: str) -> bool:
         """Whether a pod that holds a card there ends for this one. kube-scheduler asks the same before it looks for
@@ -119,7 +119,7 @@ class Verbs:
 
     # -- prioritize
 
-    def scores(self, pod: Pod, names: Sequence[str]) -> tuple[str, list[int]]:
+    def scores(self, pod: Pod, names: Names) -> tuple[str, Ints]:
         """The pod's dialect, and a score for every node: from 0 to 10, the best node's 10; all of one worth 5; 0 where
         the pod does not fit, or asks no GPU."""
         try:
@@ -127,8 +127,9 @@ class Verbs:
         except BadDemand:
             demand = None
         if demand is None:
-            return "", [0] * len(names)
-        return demand.dialect.name, spread_out(self._books.judge(demand).scores_at(names))
+            return "", np.zeros(len(names), np.int64)
+        scores = self._books.judge(demand).scores_at(self._books.fleet.columns_of(names.block))
+        return demand.dialect.name, spread_out(scores)
 
     # -- bind
 
@@ -184,14 +185,11 @@ def _is_preempted(pod: Pod) -> bool:
     return pod.metadata.deletion_timestamp is not None and all(cause == _PREEMPTED for cause in causes)
 
 
-def spread_out(raw: Floats) -> list[int]:
+def spread_out(raw: Floats) -> Ints:
     """Raw scores as whole numbers from 0 to 10; not a number becomes 0."""
     fits = ~np.isnan(raw)
-    if not fits.any():
-        return [0] * len(raw)
-    least, most = raw[fits].min(), raw[fits].max()
-    points = (
-        np.full(len(raw), _EVEN_SCORE) if least == most else np.rint((raw - least) * (_BEST_SCORE / (most - least)))
-    )
-    scores: list[int] = np.where(fits, points, 0).astype(np.int64).tolist()
-    return scores
+    least, most = raw[fits].min(initial=np.inf), raw[fits].max(initial=-np.inf)
+    if least >= most:
+        return np.where(fits, _EVEN_SCORE, 0)
+    points = np.rint((raw - least) * (_BEST_SCORE / (most - least)))
+    return np.where(fits, points, 0).astype(np.int64)

@@ -10,7 +10,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import UNSET, Raw, UnsetType, field
 
-from aliquot.doors.extender import BadCall
+from aliquot.doors.extender import BadCall, with_names
 from aliquot.model import Pod
 
 _T = TypeVar("_T", bound=msgspec.Struct)
@@ -74,7 +74,7 @@ class Task(msgspec.Struct):
         if bytes(self.raw) == b"null":
             raise BadCall("task.Pod is missing")
         try:
-            return _PODS.decode(self.raw)
+            return with_names(_PODS.decode(self.raw))
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
             raise BadCall(f"task.Pod cannot be read: {error}") from error
 

@@ -1,9 +1,11 @@
 """The engine: a decision is a pure function of the Fleet and a request."""
 
+from aliquot.engine.all_nodes.refusing import FITS, NUMBERED
 from aliquot.engine.arrays import Bools, Floats, Ints, Ranks
 from aliquot.engine.fleet import Fleet
 from aliquot.engine.holder import Holder
 from aliquot.engine.judge import Judgement, check_policies, judge
+from aliquot.engine.lookup import NameBlock
 from aliquot.engine.preempt import Preemption, Victims, complete, preempt
 from aliquot.engine.quotas.quota import Decision, Line, decide, standing
 from aliquot.engine.quotas.quota_map import Quotas
@@ -16,6 +18,9 @@ from aliquot.engine.why.whatif import closed
 
 __all__ = [
     "Fleet",
+    "NameBlock",
+    "FITS",
+    "NUMBERED",
     "NodeState",
     "Settings",
     "Judgement",

@@ -4,13 +4,13 @@ Arrays are GPU-major (row = a node's n-th card by index, column = node): one req
 written in place and only by `put`, `remove` and `set_load`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import repeat
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aliquot.engine.lookup import NameBlock, NameTable
 from aliquot.engine.quotas.usage import CardType, card_type
 from aliquot.engine.state import NodeState
 from aliquot.engine.topology import Wiring, wiring_of
@@ -143,7 +143,7 @@ class Fleet:
         self._places: dict[str, set[tuple[int, int]]] = {}
         self._serves: dict[str, NDArray[np.bool_]] = {}
         self._name_order: NDArray[np.int64] | None = None
-        self._packed: dict[str, int] | None = None
+        self._table: NameTable | None = None
         self._base: dict[str, NDArray[Any]] = {
             **{name: np.full((_FIRST_CARDS, _FIRST_NODES), fill, kind) for name, (kind, fill) in _PER_CARD.items()},
             **{name: np.full(_FIRST_NODES, fill, kind) for name, (kind, fill) in _PER_NODE.items()},
@@ -174,7 +174,7 @@ class Fleet:
         self._placed[column] = ()
         self.names[column] = ""
         self._vacant.append(column)
-        self._name_order = self._packed = None
+        self._name_order = self._table = None
         for mask in self._serves.values():
             mask[column] = False
 
@@ -206,16 +206,11 @@ class Fleet:
         """Of every node."""
         return self._columns
 
-    def columns_of(self, names: Sequence[str]) -> NDArray[np.int64]:
-        """The column of each name, -1 for nodes that are not here.
-
-        Thousands are asked for at a time, and what takes time is waiting for memory: the names are looked up in copies
-        that lie side by side, and not where a watch happened to put them.
-        """
-        if self._packed is None:
-            copies = "\0".join(self.names).split("\0")
-            self._packed = {name: column for column, name in enumerate(copies) if name}
-        return np.fromiter(map(self._packed.get, names, repeat(-1)), np.int64, len(names))
+    def columns_of(self, names: NameBlock) -> NDArray[np.int64]:
+        """The column of each, -1 for nodes that are not here."""
+        if self._table is None:
+            self._table = NameTable(self.names)
+        return self._table.find(names)
 
     def state(self, node: str) -> NodeState | None:
         column = self._columns.get(node)
@@ -352,7 +347,7 @@ class Fleet:
 
     def _column(self, node: str) -> int:
         if node not in self._columns:
-            self._name_order = self._packed = None
+            self._name_order = self._table = None
             if self._vacant:
                 column = self._vacant.pop()
                 self.names[column] = node

@@ -1,7 +1,6 @@
 """Which nodes can take a request, which cards it would get there, which node is best, and why the others cannot."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from functools import cached_property
 from itertools import compress
 
@@ -10,22 +9,17 @@ import numpy as np
 from aliquot.engine.all_nodes.choosing import CardChoice, policy, score
 from aliquot.engine.all_nodes.plan import Plan, plan
 from aliquot.engine.all_nodes.question import Question
-from aliquot.engine.all_nodes.refusing import FITS, NUMBERED, Refusing
+from aliquot.engine.all_nodes.refusing import FITS, NUMBERED, Numbers, Refusing
 from aliquot.engine.all_nodes.room import Room, wanted
-from aliquot.engine.arrays import Bools, Floats
+from aliquot.engine.arrays import Bools, Floats, Ints
 from aliquot.engine.fleet import Fleet
+from aliquot.engine.lookup import NameBlock
 from aliquot.engine.policies import GPU_POLICIES, NODE_POLICIES
 from aliquot.engine.quotas.quota import Decision
 from aliquot.engine.topology import in_reach
 from aliquot.engine.view import NodePolicy, Outcome, Settings
 from aliquot.errors import BadDemand, BadInput
 from aliquot.model import Placement, Reason, Request, cut
-
-
-@dataclass(frozen=True)
-class Sifted:
-    passed: list[str]
-    refused: Mapping[Reason, list[str]]
 
 
 class Judgement:
@@ -40,23 +34,19 @@ class Judgement:
         self._node_policies = tuple(node_policies)
         self._refusing = refusing
 
-    def sift(self, names: Sequence[str], *, but: Iterable[str] = ()) -> Sifted:
-        """The nodes that can take the request, and for each reason those that cannot; each in the order given. Nothing
-        is said against the nodes in `but`."""
-        reasons, columns = self._refusing.reasons, self.fleet.columns_of(list(but))
-        if len(columns):
+    def reasons_at(self, columns: Ints, *, but: Iterable[str] = ()) -> Numbers:
+        """For each column a place in NUMBERED, or FITS; nothing is said against the nodes in `but`."""
+        reasons, excepted = self._refusing.reasons, self.fleet.columns_of(NameBlock.of(but))
+        if len(excepted):
             reasons = reasons.copy()
-            reasons[columns[columns >= 0]] = FITS
-        numbers = reasons[self.fleet.columns_of(names)]
-        passed = list(compress(names, (numbers == FITS).tolist()))
-        found = np.bincount(numbers[numbers != FITS], minlength=len(NUMBERED)).nonzero()[0].tolist()
-        refused = {NUMBERED[number]: list(compress(names, (numbers == number).tolist())) for number in found}
-        return Sifted(passed, refused)
+            reasons[excepted[excepted >= 0]] = FITS
+        return np.asarray(reasons[columns])
 
     def refusals(self, nodes: Iterable[str]) -> dict[str, Reason]:
         """Why each of these nodes that cannot take the request cannot; the others are left out."""
-        sifted = self.sift(list(nodes)).refused
-        return {name: reason for reason, names in sifted.items() for name in names}
+        names = list(nodes)
+        numbers = self.reasons_at(self.fleet.columns_of(NameBlock.of(names))).tolist()
+        return {name: NUMBERED[number] for name, number in zip(names, numbers, strict=True) if number != FITS}
 
     def refusal(self, node: str) -> Reason | None:
         return self.refusals([node]).get(node)
@@ -92,14 +82,14 @@ class Judgement:
     def scores(self, nodes: Iterable[str]) -> dict[str, float]:
         """The policy's raw score of each of these nodes that fits: higher is better."""
         names = list(nodes)
-        scores = self.scores_at(names)
+        scores = self.scores_at(self.fleet.columns_of(NameBlock.of(names)))
         fits = ~np.isnan(scores)
         return dict(zip(compress(names, fits.tolist()), scores[fits].tolist(), strict=True))
 
-    def scores_at(self, names: Sequence[str]) -> Floats:
-        """The same as an array, not a number where the request does not fit."""
+    def scores_at(self, columns: Ints) -> Floats:
+        """The same for each column, not a number where the request does not fit."""
         scores = np.append(np.where(self.fits, self._scores, np.nan), np.nan)
-        return np.asarray(scores[self.fleet.columns_of(names)])
+        return np.asarray(scores[columns])
 
     @cached_property
     def outcome(self) -> Outcome:
@@ -114,7 +104,7 @@ class Judgement:
 
     def _columns(self, nodes: Iterable[str]) -> Bools:
         mask = np.zeros(self.fleet.width + 1, np.bool_)
-        mask[self.fleet.columns_of(list(nodes))] = True
+        mask[self.fleet.columns_of(NameBlock.of(nodes))] = True
         return mask[:-1]
 
 

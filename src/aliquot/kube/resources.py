@@ -1,11 +1,16 @@
 """The kinds of objects we read and write, and their paths."""
 
+import re
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import msgspec
 
+from aliquot.kube.errors import NotSent
 from aliquot.model import Node, Object, Pod
+
+_PIECE = re.compile(r"(?!\.\.?$)[A-Za-z0-9._:-]{1,253}")
+"""More than the API server takes for most kinds; no piece of a path that means something else there."""
 
 
 class LeaseSpec(msgspec.Struct, rename="camel", frozen=True):
@@ -35,7 +40,11 @@ class Resource(Generic[Kind]):
     namespaced: bool
 
     def path(self, namespace: str = "", name: str = "", part: str = "") -> str:
-        """The path of all objects, of those in a namespace, of one object, or of a part of it."""
+        """The path of all objects, of those in a namespace, of one object, or of a part of it. Raises NotSent for what
+        would lead to another one."""
+        for piece in (namespace, name):
+            if piece and not _PIECE.fullmatch(piece):
+                raise NotSent(f"{piece[:64]!r} is no name of a Kubernetes object")
         where = f"namespaces/{namespace}/" if self.namespaced and namespace else ""
         return "/".join(filter(None, (self.prefix, f"{where}{self.plural}", name, part)))
 

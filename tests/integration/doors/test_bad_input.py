@@ -44,6 +44,16 @@ FILTER_ARGS: list[Any] = [
     pytest.param({"Pod": pod_manifest(), "Nodes": None, "NodeNames": None}, "cannot get node names", id="null nodes"),
     pytest.param({"Pod": "p", "NodeNames": []}, "Pod cannot be read: Expected `object`", id="a pod that is text"),
     pytest.param({"Pod": {}, "NodeNames": []}, "Pod cannot be read", id="a pod without metadata"),
+    pytest.param(
+        {"Pod": pod_manifest("../../nodes/n1"), "NodeNames": []},
+        "the pod's name '../../nodes/n1' is no name of a Kubernetes object",
+        id="a path as the pod's name",
+    ),
+    pytest.param(
+        {"Pod": pod_manifest(namespace="a?b"), "NodeNames": []},
+        "the pod's namespace 'a?b' is no name of a Kubernetes object",
+        id="a query as the pod's namespace",
+    ),
     pytest.param({"Pod": pod_manifest(), "NodeNames": "n1"}, "NodeNames cannot be read", id="one name, no list"),
     pytest.param({"Pod": pod_manifest(), "NodeNames": [1]}, "NodeNames cannot be read", id="names that are numbers"),
     pytest.param({"Pod": pod_manifest(), "Nodes": [1]}, "Nodes cannot be read", id="nodes that are no list object"),
@@ -65,6 +75,17 @@ async def test_filter_arguments_of_wrong_types_are_answered_with_an_error(
     assert reply.status == 200
     assert reply.json["Error"].startswith(text)
     assert reply.json["NodeNames"] is None
+
+
+async def test_nodes_that_are_no_utf_8_are_not_given_back(door: Door) -> None:
+    """They are echoed as bytes; nobody could read the answer."""
+    await door.room.add_node()
+    nodes = {"items": [{"metadata": {"name": "n1", "labels": {"a": "ä"}}}]}
+    body = msgspec.json.encode({"Pod": pod_manifest(), "Nodes": nodes})
+    good = await door.send("POST", FILTER, body)
+    assert good.json["Nodes"] == nodes
+    bad = await door.send("POST", FILTER, body.replace("ä".encode(), b"\xff"))
+    assert bad.json["Error"] == "Nodes cannot be read: the body is no UTF-8"
 
 
 BIND_ARGS: list[Any] = [

@@ -72,6 +72,7 @@ def test_of_policies_that_cannot_all_be_used_none_is() -> None:
         pytest.param("listen: {address: 0.0.0.0}", {"POD_IP": "10.0.0.3"}, "http://10.0.0.3:7", id="the pod's own"),
         pytest.param("replicas: {address: gpu.example}", {"POD_IP": "10.0.0.3"}, "http://gpu.example:7", id="as said"),
         pytest.param("", {"POD_IP": "fd00::3"}, "http://[fd00::3]:7", id="IPv6"),
+        pytest.param("listen: {tls: {certFile: a, keyFile: b}}", {}, "https://127.0.0.1:7", id="with TLS"),
         pytest.param("listen: {address: '::'}", {}, f"http://{socket.gethostname()}:7", id="the machine's name"),
     ],
 )

@@ -164,6 +164,7 @@ def test_addresses_and_host_names_can_be_listened_on(address: str) -> None:
         pytest.param("", 0, id="the defaults"),
         pytest.param("commit: {budget: 4, look: 1}", 0, id="just kube-scheduler's time-out"),
         pytest.param("commit: {budget: 8, look: 5}", 1, id="beyond it"),
+        pytest.param("listen: {limits: {seconds: 5}}", 1, id="an answer that comes too late"),
     ],
 )
 def test_a_commit_that_outlasts_kube_scheduler_is_doubted_and_allowed(text: str, count: int) -> None:

@@ -12,7 +12,7 @@ from aliquot.engine.all_nodes.room import Need, Room, need_of, wanted_cards, wan
 from aliquot.engine.arrays import Bools
 from aliquot.model import CORES, Reason, Topology
 
-_Numbers = NDArray[np.int8]
+Numbers = NDArray[np.int8]
 
 FITS = -1
 NUMBERED = tuple(Reason)
@@ -29,7 +29,7 @@ class Refusing:
     over_quota: Bools | None = None
 
     @cached_property
-    def reasons(self) -> _Numbers:
+    def reasons(self) -> Numbers:
         """[width + 1]: per column a place in NUMBERED, or FITS; the last is for nodes that have no column. Later lines
         tell more than earlier ones and win."""
         fleet, request = self.question.fleet, self.question.request
@@ -76,7 +76,7 @@ class Refusing:
         as_whole = (need.mib == fleet.mib) & (need.cores == CORES)
         return np.asarray(fleet.for_shared | (fleet.for_whole & as_whole))
 
-    def _blame_cards(self, reasons: _Numbers) -> None:
+    def _blame_cards(self, reasons: Numbers) -> None:
         fleet, request = self.question.fleet, self.question.request
         models, cards = wanted_models(fleet, request), wanted_cards(fleet, request)
         of_model = fleet.has if models is None else fleet.has & models
