@@ -23,7 +23,10 @@ from bench.measuring import Row, in_turns
 PEER = "a Go net/http handler that decodes the same bodies into the full Kubernetes types, and no more"
 RATIO = "ratio = ours / peer per filter + prioritize, so below 1 ours needs less"
 
+_VERBS = ("filter", "prioritize")
 _CLIENTS = (1, 8)
+_PODS = 3
+"""That are asked about in turn: no two calls of filter that follow each other are about the same."""
 _ROUNDS = 9
 _SECONDS_OF_A_TURN = 0.4
 
@@ -34,6 +37,9 @@ class Size:
     rounds: int = _ROUNDS
     seconds: float = _SECONDS_OF_A_TURN
 
+
+Bodies = Sequence[Sequence[bytes]]
+"""For each pod, that of filter and that of prioritize."""
 
 QUICK = Size((10,), rounds=2, seconds=0.01)
 
@@ -75,33 +81,37 @@ def _compared(ours: Served, peer: Served, nodes: int, size: Size) -> Iterator[Ro
             yield in_turns(f"{case}: latency", [turn.latency for turn in mine], [turn.latency for turn in theirs], "ms")
 
 
-def by_name(ours: Served, nodes: list[dict[str, Any]]) -> list[bytes]:
-    """The bodies of filter and prioritize of a scheduler with nodeCacheCapable."""
+def by_name(ours: Served, nodes: list[dict[str, Any]]) -> Bodies:
+    """What a scheduler with nodeCacheCapable sends."""
     names = [node["metadata"]["name"] for node in nodes]
-    call = {"Pod": half_full.pending(), "Nodes": None}
-    first = msgspec.json.encode(call | {"NodeNames": names})
-    passed = _asked(ours, "filter", first)["NodeNames"]
+    passed = _asked(ours, {"Pod": half_full.pending(0), "Nodes": None, "NodeNames": names})["NodeNames"]
     if not 0 < len(passed) < len(names):
         raise AssertionError(f"{len(passed)} of {len(names)} nodes passed")
-    return [first, msgspec.json.encode(call | {"NodeNames": passed})]
+    return [
+        [msgspec.json.encode({"Pod": pod, "Nodes": None, "NodeNames": some}) for some in (names, passed)]
+        for pod in map(half_full.pending, range(_PODS))
+    ]
 
 
-def by_node(ours: Served, nodes: list[dict[str, Any]]) -> list[bytes]:
+def by_node(ours: Served, nodes: list[dict[str, Any]]) -> Bodies:
     """The same of one without."""
-    call = {"Pod": half_full.pending(), "NodeNames": None}
-    first = msgspec.json.encode(call | {"Nodes": {"metadata": {}, "items": nodes}})
-    return [first, msgspec.json.encode(call | {"Nodes": _asked(ours, "filter", first)["Nodes"]})]
+    all_of_them = {"metadata": {}, "items": nodes}
+    passed = _asked(ours, {"Pod": half_full.pending(0), "Nodes": all_of_them, "NodeNames": None})["Nodes"]
+    return [
+        [msgspec.json.encode({"Pod": pod, "Nodes": some, "NodeNames": None}) for some in (all_of_them, passed)]
+        for pod in map(half_full.pending, range(_PODS))
+    ]
 
 
-def _asked(served: Served, verb: str, body: bytes) -> Any:
+def _asked(served: Served, call: dict[str, Any]) -> Any:
     caller = calling.Caller(served.port)
     try:
-        return msgspec.json.decode(caller.post(calling.request(f"{served.prefix}/{verb}", body)))
+        return msgspec.json.decode(caller.post(calling.request(f"{served.prefix}/filter", msgspec.json.encode(call))))
     finally:
         caller.close()
 
 
-def measured(servers: Sequence[Served], bodies: Sequence[bytes], clients: int, size: Size) -> list[list[Turn]]:
+def measured(servers: Sequence[Served], bodies: Bodies, clients: int, size: Size) -> list[list[Turn]]:
     """The turns of each server, made in turns."""
     with ExitStack() as stack:
         sides = [_Side(each, bodies, clients, stack) for each in servers]
@@ -111,13 +121,15 @@ def measured(servers: Sequence[Served], bodies: Sequence[bytes], clients: int, s
 
 
 class _Side:
-    def __init__(self, served: Served, bodies: Sequence[bytes], clients: int, stack: ExitStack) -> None:
+    def __init__(self, served: Served, bodies: Bodies, clients: int, stack: ExitStack) -> None:
         self._served = served
         self._callers = [calling.Caller(served.port) for _ in range(clients)]
         for caller in self._callers:
             stack.callback(caller.close)
-        verbs = zip(("filter", "prioritize"), bodies, strict=True)
-        self._requests = [calling.request(f"{served.prefix}/{verb}", body) for verb, body in verbs]
+        self._requests = [
+            [calling.request(f"{served.prefix}/{verb}", body) for verb, body in zip(_VERBS, of_pod, strict=True)]
+            for of_pod in bodies
+        ]
 
     def turn(self, count: int) -> Turn:
         before = self._served.cpu()

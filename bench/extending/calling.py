@@ -50,14 +50,15 @@ def request(path: str, body: bytes) -> bytes:
     return f"{head}\r\n\r\n".encode() + body
 
 
-def together(callers: Sequence[Caller], requests: Sequence[bytes], turns: int) -> list[float]:
-    """Each caller sends all requests one after the other, so many times; the seconds of every turn."""
+def together(callers: Sequence[Caller], requests: Sequence[Sequence[bytes]], turns: int) -> list[float]:
+    """Each caller sends all requests of a group one after the other, so many times; the seconds of every time. Groups
+    take turns."""
 
     def one(caller: Caller) -> list[float]:
         taken = []
-        for _ in range(turns):
+        for turn in range(turns):
             began = time.perf_counter()
-            for each in requests:
+            for each in requests[turn % len(requests)]:
                 caller.post(each)
             taken.append(time.perf_counter() - began)
         return taken

@@ -26,10 +26,11 @@ def pods_on(node: dict[str, Any], number: int) -> list[dict[str, Any]]:
     return [_placed(cards, gpu, number) for gpu in taken]
 
 
-def pending() -> dict[str, Any]:
+def pending(number: int) -> dict[str, Any]:
     """Fits on three nodes of four."""
     pod = _trimmed(objects.pod(0, 1, 1))
-    pod["metadata"] |= {"name": "next", "uid": "a0000000-0000-4000-8000-000000000000", "annotations": {}}
+    name, uid = f"next-{number}", f"a0000000-0000-4000-8000-{number:012}"
+    pod["metadata"] |= {"name": name, "uid": uid, "annotations": {}}
     del pod["spec"]["nodeName"]
     pod["status"] = {"phase": "Pending", "qosClass": "Burstable"}
     return pod

@@ -19,11 +19,12 @@ async def test_each_is_answered_in_words_and_none_is_remembered(scripted: Script
     random = Random(SEED)
     sizes: list[int] = []
     async with Target.up(scripted, client) as target:
-        for route in target.routes:
+        routes = [route for route in target.routes if route[1] == "POST"]
+        for route in routes:
             await target.learn(route)
         for tenth in range(1, TENTHS + 1):
-            for _ in range(BODIES // TENTHS // len(target.routes)):
-                for route in target.routes:
+            for _ in range(BODIES // TENTHS // len(routes)):
+                for route in routes:
                     await target.check(route, target.body(route, random))
             sizes.append(resident())
             print(f"{tenth}/{TENTHS}: {sizes[-1] / 2**20:.0f} MiB", flush=True)

@@ -29,9 +29,6 @@ class Guests:
     ending: Collection[str] = ()
     """UIDs."""
 
-    def __bool__(self) -> bool:
-        return bool(self.put or self.coming or self.ending)
-
 
 def largest_first(books: Books, pods: Iterable[Pod]) -> list[Pod]:
     """In the order in which pods pack best, each on its own node."""

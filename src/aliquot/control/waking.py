@@ -139,9 +139,9 @@ class Waker:
         self._openings.ripen()
         self._promises.tidy()
         self._sweep()
-        chosen: list[Refused] = []
-        while self._may_act() and (most := self._pace.left()):
-            found, is_done = self._choose(most)
+        most, chosen = self._pace.left(), list[Refused]()
+        while self._may_act() and len(chosen) < most:
+            found, is_done = self._choose(most - len(chosen))
             self._pace.spend(len(found))
             chosen += found
             if is_done:

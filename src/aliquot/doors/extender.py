@@ -77,11 +77,12 @@ class _NodeList(msgspec.Struct):
     items: list[msgspec.Raw] | None = None
 
 
-def read_filter(body: bytes) -> FilterCall:
+def read_filter(body: bytes, passed: Names | None = None) -> FilterCall:
+    """`passed` are the nodes that filter let pass last: prioritize is asked about the same."""
     fields = _fields(body)
     pod = _pod(fields)
     if not _absent(fields.get("nodenames")):
-        return FilterCall(pod, _names(bytes(fields["nodenames"])))
+        return FilterCall(pod, _names(bytes(fields["nodenames"]), passed))
     if _absent(fields.get("nodes")):
         raise BadCall("cannot get node names")
     _require_text("Nodes", body)
@@ -170,9 +171,9 @@ def _require_name(what: str, value: str) -> None:
         raise BadCall(f"{what} {value[:64]!r} is no name of a Kubernetes object")
 
 
-def _names(array: bytes) -> Names:
+def _names(array: bytes, again: Names | None = None) -> Names:
     try:
-        return Names.read(array)
+        return Names.read(array, again)
     except (BadName, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadCall(f"NodeNames cannot be read: {error}") from error
 

@@ -11,7 +11,7 @@ from typing import TypeVar, overload
 import msgspec
 import numpy as np
 
-from aliquot.engine import Bools, Ints, NameBlock
+from aliquot.engine import Bools, Fleet, Ints, NameBlock, NameTable
 from aliquot.errors import BadInput
 
 _Value = TypeVar("_Value")
@@ -36,13 +36,17 @@ class Names(Sequence[str]):
     def __init__(self, array: bytes) -> None:
         """`array` is what JSON's encoders write without need for spaces or escapes; see `read` and `of`."""
         self._array = array
+        self._found: tuple[NameTable, Ints] | None = None
         self._bytes = np.frombuffer(array, np.uint8)
         quotes = np.flatnonzero(self._bytes == _QUOTE)
         self._starts, self._ends = quotes[0::2] + 1, quotes[1::2]
 
     @classmethod
-    def read(cls, array: bytes) -> "Names":
-        """From JSON of whatever form. Raises msgspec.DecodeError, UnicodeDecodeError."""
+    def read(cls, array: bytes, again: "Names | None" = None) -> "Names":
+        """From JSON of whatever form; `again` are those that are likely to come. Raises msgspec.DecodeError,
+        UnicodeDecodeError."""
+        if again is not None and again._array == array:
+            return again
         if array.isascii() and b"\\" not in array:
             names = cls(array)
             if names._is_plain():
@@ -70,16 +74,22 @@ class Names(Sequence[str]):
             and text.min() >= _FIRST_VISIBLE
         )
 
-    @cached_property
-    def block(self) -> NameBlock:
-        """For who looks all of them up."""
-        return NameBlock(self._array, self._starts, self._ends - self._starts)
+    def columns(self, fleet: Fleet) -> Ints:
+        """Of each, -1 for those that are not there."""
+        if self._found is None or self._found[0] is not fleet.table:
+            block = NameBlock(self._array, self._starts, self._ends - self._starts)
+            self._found = fleet.table, fleet.table.find(block)
+        return self._found[1]
 
     def picked(self, mask: Bools) -> "Names":
+        """Some of them; where they are is known, if it was of all."""
         if mask.all():
             return self
         chosen = self._bytes[1:][np.repeat(mask, self._ends - self._starts + _AROUND)].tobytes()
-        return Names(b"[" + chosen[:-1] + b"]")
+        some = Names(b"[" + chosen[:-1] + b"]")
+        if self._found is not None:
+            some._found = self._found[0], self._found[1][mask]
+        return some
 
     # -- as JSON
 

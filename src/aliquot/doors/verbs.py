@@ -52,6 +52,9 @@ class Verbs:
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
         self._books = plane.books
+        self._asked: tuple[Pod, Demand | None] | None = None
+        self.passed: Names | None = None
+        """The nodes that the last filter let pass."""
 
     def out_of_step(self) -> str:
         """Before both mirrors are whole, a part that is held can look free."""
@@ -62,6 +65,12 @@ class Verbs:
         """Showing needs a mirror, deciding also somebody who may commit."""
         return self.out_of_step() or self._plane.leadership.no_holder()
 
+    def _demand_of(self, pod: Pod) -> Demand | None:
+        """Read once for filter and prioritize, which follow each other. Raises BadDemand."""
+        if self._asked is None or self._asked[0] != pod:
+            self._asked = pod, self._books.demand_of(pod)
+        return self._asked[1]
+
     # -- filter
 
     def filter(self, pod: Pod, names: Names, *, one: bool = False, keep: bool = False) -> Verdict:
@@ -69,7 +78,7 @@ class Verbs:
         bind, the part is kept for the pod for a while where one node is left. A demand that cannot be read is refused
         everywhere: an error would be tried again for ever."""
         try:
-            demand = self._books.demand_of(pod)
+            demand = self._demand_of(pod)
         except BadDemand as error:
             metrics.REFUSALS.labels("bad_demand").inc(len(names))
             return Verdict([], Texts([(names, str(error))]))
@@ -92,7 +101,7 @@ class Verbs:
     def _judge(self, pod: Pod, demand: Demand, names: Names) -> tuple[Verdict, Judgement]:
         judgement = self._books.judge(demand)
         # its own claim, of a Binding without an answer, is no reason against a node
-        numbers = judgement.reasons_at(self._books.fleet.columns_of(names.block), but=self._books.claimed_by(pod))
+        numbers = judgement.reasons_at(names.columns(self._books.fleet), but=self._books.claimed_by(pod))
         found = [(NUMBERED[number], names.picked(numbers == number)) for number in np.unique(numbers[numbers != FITS])]
         for reason, nodes in found:
             _REFUSALS[reason].inc(len(nodes))
@@ -100,7 +109,8 @@ class Verbs:
         reasons = Grouped([(nodes, reason) for reason, nodes in found])
         nominated = pod.status.nominated_node_name
         emptying = nominated if nominated and nominated in reasons and self._is_emptied_for(pod, nominated) else ""
-        return Verdict(names.picked(numbers == FITS), refused, reasons, demand.dialect, emptying), judgement
+        self.passed = names.picked(numbers == FITS)
+        return Verdict(self.passed, refused, reasons, demand.dialect, emptying), judgement
 
     def _is_emptied_for(self, pod: Pod, node: str) -> bool:
         """Whether a pod that holds a card there ends for this one. kube-scheduler asks the same before it looks for
@@ -123,12 +133,12 @@ class Verbs:
         """The pod's dialect, and a score for every node: from 0 to 10, the best node's 10; all of one worth 5; 0 where
         the pod does not fit, or asks no GPU."""
         try:
-            demand = self._books.demand_of(pod)
+            demand = self._demand_of(pod)
         except BadDemand:
             demand = None
         if demand is None:
             return "", np.zeros(len(names), np.int64)
-        scores = self._books.judge(demand).scores_at(self._books.fleet.columns_of(names.block))
+        scores = self._books.judge(demand).scores_at(names.columns(self._books.fleet))
         return demand.dialect.name, spread_out(scores)
 
     # -- bind

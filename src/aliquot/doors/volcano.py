@@ -4,7 +4,7 @@ Volcano chooses and binds itself, so placements are written late. Its predicate 
 on it also tells where it puts a task: the part is then kept until the pod is bound, or given back.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import structlog
 
@@ -15,7 +15,7 @@ from aliquot.dialects import Demand
 from aliquot.doors import asgi
 from aliquot.doors.door import Extender, Table, Wire
 from aliquot.doors.forwarding import Forwarder
-from aliquot.doors.verbs import Verbs
+from aliquot.doors.verbs import Verbs, spread_out
 from aliquot.doors.volcano_wire import (
     Code,
     EventCall,
@@ -30,14 +30,13 @@ from aliquot.doors.volcano_wire import (
     read,
     scores_answer,
 )
-from aliquot.errors import AliquotError, BadDemand, NoRoom
+from aliquot.errors import AliquotError, BadDemand, NoRoom, Refused
 from aliquot.model import Pod, Reason
 
 _log = structlog.get_logger()
 
-_BEST_SCORE = 100.0
-"""Volcano adds the scores of its plugins up; those of its own go up to 100."""
-_EVEN_SCORE = 50.0
+_PER_POINT = 10.0
+"""Volcano adds the scores of its plugins up; those of its own go up to 100, kube-scheduler's to 10."""
 _PUT = Status.ALLOCATED | Status.BINDING | Status.BOUND
 _HOPELESS = frozenset(
     (
@@ -83,7 +82,7 @@ class Volcano:
             asked = read(call.body, PredicateCall)
             shape = shape or asked.shape
             if why := self._verbs.not_ready():
-                raise AliquotError(why)
+                raise Refused(why)
             pod = asked.task.pod()
             demand = self._books.demand_of(pod)
             if demand is None:
@@ -136,7 +135,7 @@ class Volcano:
         try:
             asked = read(call.body, PrioritizeCall)
             if why := self._verbs.not_ready():
-                raise AliquotError(why)
+                raise Refused(why)
             pod = asked.task.pod()
             scores = self._scores(pod, asked.nodes or [])
         except AliquotError as error:
@@ -153,7 +152,8 @@ class Volcano:
         if demand is None:
             return dict.fromkeys(names, 0.0)
         guests = {node.name: self._guests(node, pod) for node in nodes}
-        return _spread_out(supposing.scores(self._books, pod, demand, guests), names)
+        points = spread_out(supposing.scores(self._books, pod, demand, guests), names)
+        return {name: _PER_POINT * score for name, score in points.items()}
 
     # -- what becomes of a place
 
@@ -163,7 +163,7 @@ class Volcano:
         try:
             task = read(call.body, EventCall).task
             if why := self._verbs.not_ready():
-                raise AliquotError(why)
+                raise Refused(why)
             if task.status == Status.ALLOCATED:
                 self._plane.late.hold(task.pod(), task.node, self._plane.settings.hold_seconds)
             elif task.status == Status.PIPELINED:
@@ -209,12 +209,3 @@ def _no_scores(why: str) -> asgi.Answer:
 
 def _event(why: str) -> asgi.Answer:
     return asgi.json(event_answer(why))
-
-
-def _spread_out(raw: Mapping[str, float], names: list[str]) -> dict[str, float]:
-    """From 0 to 100, the best node's 100; all of one worth 50; 0 where the pod does not fit."""
-    least, most = min(raw.values(), default=0.0), max(raw.values(), default=0.0)
-    if least == most:
-        return {name: _EVEN_SCORE if name in raw else 0.0 for name in names}
-    per_point = _BEST_SCORE / (most - least)
-    return {name: (raw[name] - least) * per_point if name in raw else 0.0 for name in names}

@@ -5,7 +5,7 @@ from aliquot.engine.arrays import Bools, Floats, Ints, Ranks
 from aliquot.engine.fleet import Fleet
 from aliquot.engine.holder import Holder
 from aliquot.engine.judge import Judgement, check_policies, judge
-from aliquot.engine.lookup import NameBlock
+from aliquot.engine.lookup import NameBlock, NameTable
 from aliquot.engine.preempt import Preemption, Victims, complete, preempt
 from aliquot.engine.quotas.quota import Decision, Line, decide, standing
 from aliquot.engine.quotas.quota_map import Quotas
@@ -19,6 +19,7 @@ from aliquot.engine.why.whatif import closed
 __all__ = [
     "Fleet",
     "NameBlock",
+    "NameTable",
     "FITS",
     "NUMBERED",
     "NodeState",

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from aliquot.engine.lookup import NameBlock, NameTable
+from aliquot.engine.lookup import NameTable
 from aliquot.engine.quotas.usage import CardType, card_type
 from aliquot.engine.state import NodeState
 from aliquot.engine.topology import Wiring, wiring_of
@@ -206,11 +206,12 @@ class Fleet:
         """Of every node."""
         return self._columns
 
-    def columns_of(self, names: NameBlock) -> NDArray[np.int64]:
-        """The column of each, -1 for nodes that are not here."""
+    @property
+    def table(self) -> NameTable:
+        """Finds the columns of many nodes, until one comes or goes; then there is another."""
         if self._table is None:
             self._table = NameTable(self.names)
-        return self._table.find(names)
+        return self._table
 
     def state(self, node: str) -> NodeState | None:
         column = self._columns.get(node)

@@ -36,16 +36,16 @@ class Judgement:
 
     def reasons_at(self, columns: Ints, *, but: Iterable[str] = ()) -> Numbers:
         """For each column a place in NUMBERED, or FITS; nothing is said against the nodes in `but`."""
-        reasons, excepted = self._refusing.reasons, self.fleet.columns_of(NameBlock.of(but))
-        if len(excepted):
+        reasons, excepted = self._refusing.reasons, [self.fleet.column(node) for node in but]
+        if excepted:
             reasons = reasons.copy()
-            reasons[excepted[excepted >= 0]] = FITS
+            reasons[[column for column in excepted if column is not None]] = FITS
         return np.asarray(reasons[columns])
 
     def refusals(self, nodes: Iterable[str]) -> dict[str, Reason]:
         """Why each of these nodes that cannot take the request cannot; the others are left out."""
         names = list(nodes)
-        numbers = self.reasons_at(self.fleet.columns_of(NameBlock.of(names))).tolist()
+        numbers = self.reasons_at(self.fleet.table.find(NameBlock.of(names))).tolist()
         return {name: NUMBERED[number] for name, number in zip(names, numbers, strict=True) if number != FITS}
 
     def refusal(self, node: str) -> Reason | None:
@@ -82,7 +82,7 @@ class Judgement:
     def scores(self, nodes: Iterable[str]) -> dict[str, float]:
         """The policy's raw score of each of these nodes that fits: higher is better."""
         names = list(nodes)
-        scores = self.scores_at(self.fleet.columns_of(NameBlock.of(names)))
+        scores = self.scores_at(self.fleet.table.find(NameBlock.of(names)))
         fits = ~np.isnan(scores)
         return dict(zip(compress(names, fits.tolist()), scores[fits].tolist(), strict=True))
 
@@ -104,7 +104,7 @@ class Judgement:
 
     def _columns(self, nodes: Iterable[str]) -> Bools:
         mask = np.zeros(self.fleet.width + 1, np.bool_)
-        mask[self.fleet.columns_of(NameBlock.of(nodes))] = True
+        mask[self.fleet.table.find(NameBlock.of(nodes))] = True
         return mask[:-1]
 
 

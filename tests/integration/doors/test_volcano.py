@@ -5,8 +5,12 @@ from typing import Any
 
 import pytest
 
+from aliquot.cli.doors import doors
+from aliquot.config import Configuration
+from aliquot.control import ControlPlane, ControlSettings
 from aliquot.dialects import standard_dialects
 from aliquot.dialects.gpushare import IDX
+from aliquot.doors.forwarding import Forwarder
 from aliquot.doors.volcano import volcano_routes
 from aliquot.doors.volcano_wire import Code, Shape
 from aliquot.embedded.api import resources
@@ -142,6 +146,30 @@ async def test_a_server_out_of_step_says_so_in_every_form(
         answer = (await door.post(f"{PREFIX}/vprioritize", {"task": task_info(pod_of("p")), "nodes": []})).json
         assert answer["nodeScore"] == {}
         assert "not in step" in answer["errorMessage"]
+
+
+async def test_a_server_that_does_not_lead_and_finds_nobody_who_does_says_so_in_every_form(
+    scripted: ScriptedApi, client: Client, clock: FakeClock
+) -> None:
+    following = Room(scripted, client, clock)
+    following.plane = ControlPlane(client, clock, settings=ControlSettings())
+    async with (
+        Forwarder(following.plane) as forwarder,
+        opened(following, volcano_routes(following.plane, "admission", forwarder, PREFIX)) as door,
+    ):
+        for version in ("1.7.0", "1.14.1"):
+            assert "Lease" in (await Cycle(door, version).predicate(pod_of("p"))).why
+        assert "Lease" in await Cycle(door).allocate(pod_of("p"))
+        answer = (await door.post(f"{PREFIX}/vprioritize", {"task": task_info(pod_of("p")), "nodes": []})).json
+        assert answer["nodeScore"] == {}
+        assert "Lease" in answer["errorMessage"]
+
+
+@pytest.mark.parametrize(("door", "prefix"), [("admission", "/scheduler"), ("native", "/aliquot")])
+def test_the_verbs_are_part_of_two_doors(room: Room, door: str, prefix: str) -> None:
+    routes, _ = doors(Configuration(), room.plane, None)[door]
+    verbs = ("vpredicates", "vprioritize", "vallocate", "vdeallocate")
+    assert {("POST", f"{prefix}/{verb}") for verb in verbs} <= routes.keys()
 
 
 # -- one pod
