@@ -189,7 +189,11 @@ def test_gpu_admissions_second_scheduler_needs_two_corrections_of_its_configurat
     apply(admission)
     # both Deployments have the same selector, so pods are told apart by a label that only one of them has
     words = ["logs", "--namespace=kube-system", "--selector=component=scheduler,!app", "--tail=-1"]
-    wait_for("kube-scheduler's complaint", lambda: complaint in own.kubectl(*words, check=False), seconds=60)
+    wait_for(
+        "kube-scheduler's complaint",
+        lambda: complaint in own.kubectl(*words, check=False).replace('\\"', '"'),
+        seconds=60,
+    )
 
 
 @pytest.mark.usefixtures("more_rights")

@@ -12,6 +12,10 @@ _MOST = 20_000
 """Of more pods the one that was refused longest ago is forgotten; it is asked for again when anything changes."""
 
 
+Shape: TypeAlias = tuple[Request, frozenset[tuple[str, str]]]
+"""What is asked for, whoever asks, and on which nodes."""
+
+
 @dataclass(slots=True)
 class Refused:
     """`knows` is the latest opening when it was refused: of what came before it could make no use."""
@@ -25,6 +29,7 @@ class Refused:
     woken: bool = False
     """It is not woken again before it was refused again."""
     demand: Demand | None = None
+    shape: Shape | None = None
     read_from: Pod | None = None
 
     @property
@@ -71,19 +76,25 @@ class RefusedPods:
 
     def demand(self, refused: Refused) -> Demand | None:
         """None for what asks no GPU by now, or nothing that can be had."""
-        if refused.read_from is not refused.pod:
-            refused.read_from = refused.pod
-            try:
-                refused.demand = self._demand_of(refused.pod)
-            except BadDemand:
-                refused.demand = None
+        self._read(refused)
         return refused.demand
 
+    def shape(self, refused: Refused) -> Shape | None:
+        """Pods of one shape fit or do not fit alike; None without a demand."""
+        self._read(refused)
+        return refused.shape
 
-Shape: TypeAlias = tuple[Request, frozenset[tuple[str, str]]]
+    def _read(self, refused: Refused) -> None:
+        if refused.read_from is refused.pod:
+            return
+        refused.read_from = refused.pod
+        try:
+            refused.demand = self._demand_of(refused.pod)
+        except BadDemand:
+            refused.demand = None
+        refused.shape = _shape(refused.pod, refused.demand.request) if refused.demand else None
 
 
-def shape(pod: Pod, request: Request) -> Shape:
-    """Pods of one shape fit or do not fit alike."""
+def _shape(pod: Pod, request: Request) -> Shape:
     nobodys = replace(request, uid="", pod=f"{request.namespace}/", priority=0)
     return nobodys, frozenset((pod.spec.node_selector or {}).items())

@@ -10,7 +10,8 @@ room is not woken for it again, and the next in line is.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import NoReturn
 
 import structlog
@@ -23,7 +24,7 @@ from aliquot.control.leadership import Leadership
 from aliquot.control.openings import Opening, Openings
 from aliquot.control.pace import Pace
 from aliquot.control.promises import Promises
-from aliquot.control.refused import Refused, RefusedPods, Shape, shape
+from aliquot.control.refused import Refused, RefusedPods, Shape
 from aliquot.control.rights import PATCH_PODS
 from aliquot.control.scratch import Scratch, trying
 from aliquot.kube import PODS, ApiError, Client, KubeError, NotFound, NotSent
@@ -45,6 +46,17 @@ _TRIES = 3
 _PAUSE_SECONDS = 0.25
 _RETRY_SECONDS = 1.0
 _SWEEP_SECONDS = 60.0
+
+
+@dataclass
+class _Search:
+    """One pass over those who wait, with what was found out on the way."""
+
+    line: Iterator[Refused]
+    open_nodes: OpenNodes
+    in_vain: dict[Shape | None, int] = field(default_factory=dict)
+    """From which opening on there was nothing for pods of a shape."""
+    is_done: bool = False
 
 
 class Waker:
@@ -139,13 +151,11 @@ class Waker:
         self._openings.ripen()
         self._promises.tidy()
         self._sweep()
-        most, chosen = self._pace.left(), list[Refused]()
-        while self._may_act() and len(chosen) < most:
-            found, is_done = self._choose(most - len(chosen))
+        most, chosen, search = self._pace.left(), list[Refused](), self._search()
+        while self._may_act() and len(chosen) < most and not search.is_done:
+            found = self._choose(search, most - len(chosen))
             self._pace.spend(len(found))
             chosen += found
-            if is_done:
-                break
             await self._clock.sleep(0)
         await self._wake_all(chosen)
 
@@ -230,34 +240,37 @@ class Waker:
     def _may_use(self, refused: Refused) -> bool:
         return not refused.woken and refused.knows < self._openings.ripe and refused.looked != self._state
 
-    def _choose(self, most: int) -> tuple[list[Refused], bool]:
-        """Who fits now, best first, as many as there is room for beside what is promised; and whether all were looked
-        at. Each gets a promise."""
-        began, chosen, in_vain = self._clock.monotonic(), list[Refused](), dict[Shape, int]()
-        open_nodes = OpenNodes(self._node_called)
+    def _search(self) -> _Search:
+        line = sorted(filter(self._may_use, self._pods), key=lambda refused: refused.rank)
+        return _Search(iter(line), OpenNodes(self._node_called))
+
+    def _choose(self, search: _Search, most: int) -> list[Refused]:
+        """Who fits now, best first, as many as there is room for beside what is promised; each gets a promise. Goes on
+        in the line where it was left, for a short stretch."""
+        began, chosen = self._clock.monotonic(), list[Refused]()
         with trying(self._books) as scratch:
             self._promises.take(scratch)
-            for refused in sorted(filter(self._may_use, self._pods), key=lambda pod: pod.rank):
+            for refused in search.line:
+                if refused in self._pods and self._may_use(refused):
+                    if self._gets_room(scratch, refused, search):
+                        chosen.append(refused)
+                    else:
+                        refused.looked = self._state
                 if len(chosen) >= most or self._clock.monotonic() - began > _SLICE_SECONDS:
-                    return chosen, False
-                if self._gets_room(scratch, refused, in_vain, open_nodes):
-                    chosen.append(refused)
-                else:
-                    refused.looked = self._state
-        return chosen, True
+                    return chosen
+        search.is_done = True
+        return chosen
 
-    def _gets_room(self, scratch: Scratch, refused: Refused, in_vain: dict[Shape, int], open_nodes: OpenNodes) -> bool:
-        """`in_vain`: from which opening on there was nothing for a shape."""
-        demand = self._pods.demand(refused)
+    def _gets_room(self, scratch: Scratch, refused: Refused, search: _Search) -> bool:
+        demand, kind = self._pods.demand(refused), self._pods.shape(refused)
         if demand is None or self._books.ledger.nodes_of(refused.uid):
             return False
-        kind = shape(refused.pod, demand.request)
-        if kind in in_vain and refused.knows >= in_vain[kind]:
+        if kind in search.in_vain and refused.knows >= search.in_vain[kind]:
             return False
         among = self._openings.since(refused.knows, demand.request.namespace)
-        placement = scratch.place(demand, among, open_nodes.to(refused.pod))
+        placement = scratch.place(demand, among, search.open_nodes.to(refused.pod))
         if placement is None:
-            in_vain[kind] = refused.knows
+            search.in_vain[kind] = refused.knows
             return False
         self._promises.give(demand.request, placement)
         refused.woken = True
