@@ -29,7 +29,7 @@ class Caller:
             got += self._received()
         head = bytes(got[:end]).lower()
         if not head.startswith(b"http/1.1 200"):
-            raise AssertionError(head.decode())
+            raise AssertionError(bytes(got).decode(errors="replace"))
         length = int(head.split(b"content-length:")[1].split(b"\r\n")[0])
         pieces = [bytes(got[end + 4 :])]
         left = length - len(pieces[0])

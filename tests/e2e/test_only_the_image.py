@@ -157,7 +157,7 @@ def test_gpu_admission_as_printed_filters_but_may_not_write_placements(
     own: Rig, apply: Apply, admission: Manifest
 ) -> None:
     """It finds the mounted scheduler.conf, which the manifest names nowhere; kube-scheduler's account may bind pods and
-    not patch them. So pods go to the right node, and wait there for a placement."""
+    not patch them. So pods go to the right node, and wait there for a placement until the right is given."""
     apply(admission)
     _wait_available(own, "kube-system", "gpu-admission")
     url = f"http://{_address(own, 'kube-system', 'gpu-admission')}:3456"
@@ -168,6 +168,11 @@ def test_gpu_admission_as_printed_filters_but_may_not_write_placements(
     wait_for("the pod to be bound", lambda: pods.get(own, "fits")["spec"].get("nodeName"), seconds=60)
     assert wait_for("the reason", lambda: _condition(pods.get(own, "too-large"), "PodScheduled"), seconds=30)
     wait_for("the agent's refusal", lambda: "without a placement" in _waiting(pods.get(own, "fits")), seconds=60)
+    own.apply(MORE_RIGHTS)
+    try:
+        pods.wait_running(own, ["fits"], seconds=150)
+    finally:
+        own.kubectl("delete", "-f", "-", input=MORE_RIGHTS)
 
 
 @pytest.mark.parametrize(

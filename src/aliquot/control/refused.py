@@ -60,9 +60,9 @@ class RefusedPods:
 
     def put(self, refused: Refused) -> None:
         """The newest stands last."""
-        uid = refused.pod.metadata.uid
-        self._by_uid.pop(uid, None)
-        self._by_uid[uid] = refused
+        if (before := self._by_uid.pop(refused.uid, None)) is not None:
+            refused.demand, refused.shape, refused.read_from = before.demand, before.shape, before.read_from
+        self._by_uid[refused.uid] = refused
         if len(self._by_uid) > _MOST:
             del self._by_uid[next(iter(self._by_uid))]
 
@@ -85,14 +85,22 @@ class RefusedPods:
         return refused.shape
 
     def _read(self, refused: Refused) -> None:
-        if refused.read_from is refused.pod:
+        before, refused.read_from = refused.read_from, refused.pod
+        if before is not None and _asks_alike(before, refused.pod):
             return
-        refused.read_from = refused.pod
         try:
             refused.demand = self._demand_of(refused.pod)
         except BadDemand:
             refused.demand = None
         refused.shape = _shape(refused.pod, refused.demand.request) if refused.demand else None
+
+
+def _asks_alike(one: Pod, other: Pod) -> bool:
+    """Most of what changes on a pod that waits is its status."""
+    if one is other:
+        return True
+    mine, theirs = one.metadata, other.metadata
+    return one.spec == other.spec and mine.annotations == theirs.annotations and mine.labels == theirs.labels
 
 
 def _shape(pod: Pod, request: Request) -> Shape:

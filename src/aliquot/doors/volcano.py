@@ -6,6 +6,7 @@ on it also tells where it puts a task: the part is then kept until the pod is bo
 
 from collections.abc import Callable
 
+import numpy as np
 import structlog
 
 from aliquot import metrics
@@ -152,8 +153,9 @@ class Volcano:
         if demand is None:
             return dict.fromkeys(names, 0.0)
         guests = {node.name: self._guests(node, pod) for node in nodes}
-        points = spread_out(supposing.scores(self._books, pod, demand, guests), names)
-        return {name: _PER_POINT * score for name, score in points.items()}
+        raw = supposing.scores(self._books, pod, demand, guests)
+        points = spread_out(np.array([raw.get(name, np.nan) for name in names])) * _PER_POINT
+        return dict(zip(names, points.tolist(), strict=True))
 
     # -- what becomes of a place
 
