@@ -16,14 +16,11 @@ from aliquot.errors import BadInput
 
 _Value = TypeVar("_Value")
 
-_QUOTE, _COMMA, _FIRST_VISIBLE = b'",'[0], b'",'[1], b" "[0]
-_BETWEEN = 2
-"""From a closing quote to the next opening one."""
+_QUOTE, _SPACE, _ZERO = b'" 0'
+_FIRST = 2
+"""Where the first name begins, behind a bracket and a quote; and how far before the end the last one ends."""
 _AROUND = 3
-"""Two quotes and a comma."""
-_ZERO = b"0"[0]
-_NOTHING = b"\0"
-"""Stands in no name."""
+"""Two quotes and a comma: from the end of a name to the next."""
 
 
 class BadName(BadInput):
@@ -31,62 +28,45 @@ class BadName(BadInput):
 
 
 class Names(Sequence[str]):
-    """Names as an array of JSON. Raises BadName for those that JSON can only write with a backslash."""
+    """An array of JSON in which every name stands as it is, and every comma between two names."""
 
-    def __init__(self, array: bytes) -> None:
-        """`array` is what JSON's encoders write without need for spaces or escapes; see `read` and `of`."""
+    def __init__(self, array: bytes, lengths: Ints) -> None:
+        """`array` has nothing that it does not need, and names of these lengths in bytes; see `read` and `of`."""
         self._array = array
+        self._lengths = lengths
         self._found: tuple[NameTable, Ints] | None = None
-        self._bytes = np.frombuffer(array, np.uint8)
-        quotes = np.flatnonzero(self._bytes == _QUOTE)
-        self._starts, self._ends = quotes[0::2] + 1, quotes[1::2]
 
     @classmethod
     def read(cls, array: bytes, again: "Names | None" = None) -> "Names":
-        """From JSON of whatever form; `again` are those that are likely to come. Raises msgspec.DecodeError,
+        """From JSON of whatever form; `again` are those that are likely to come. Raises BadName, msgspec.DecodeError,
         UnicodeDecodeError."""
         if again is not None and again._array == array:
             return again
-        if array.isascii() and b"\\" not in array:
-            names = cls(array)
-            if names._is_plain():
-                return names
-        return cls.of(msgspec.json.decode(array, type=list[str]))
+        lengths = _lengths(array)
+        return cls(array, lengths) if lengths is not None else cls.of(msgspec.json.decode(array, type=list[str]))
 
     @classmethod
     def of(cls, names: Sequence[str]) -> "Names":
-        array = msgspec.json.encode(names)
-        if b"\\" in array:
-            odd = next(name for name in names if b"\\" in msgspec.json.encode(name))
-            raise BadName(f"{odd[:64]!r} is no name of a node")
-        return cls(array)
-
-    def _is_plain(self) -> bool:
-        """Strings with one comma between them, and nothing else."""
-        text, between = self._bytes, self._ends[:-1]
-        if not len(self._ends) or len(self._starts) != len(self._ends):
-            return self._array == b"[]"
-        return bool(
-            self._starts[0] == _BETWEEN
-            and self._ends[-1] == len(text) - _BETWEEN
-            and (self._starts[1:] - between == _AROUND).all()
-            and (text[between + 1] == _COMMA).all()
-            and text.min() >= _FIRST_VISIBLE
-        )
+        """Raises BadName."""
+        for name in names:
+            if b"\\" in msgspec.json.encode(name) or "," in name:
+                raise BadName(f"{name[:64]!r} is no name of a node")
+        return cls(msgspec.json.encode(names), np.array([len(name.encode()) for name in names], np.int64))
 
     def columns(self, fleet: Fleet) -> Ints:
         """Of each, -1 for those that are not there."""
         if self._found is None or self._found[0] is not fleet.table:
-            block = NameBlock(self._array, self._starts, self._ends - self._starts)
-            self._found = fleet.table, fleet.table.find(block)
+            starts = np.cumsum(self._lengths + _AROUND) - self._lengths - _AROUND + _FIRST
+            self._found = fleet.table, fleet.table.find(NameBlock(self._array, starts, self._lengths))
         return self._found[1]
 
     def picked(self, mask: Bools) -> "Names":
         """Some of them; where they are is known, if it was of all."""
         if mask.all():
             return self
-        chosen = self._bytes[1:][np.repeat(mask, self._ends - self._starts + _AROUND)].tobytes()
-        some = Names(b"[" + chosen[:-1] + b"]")
+        behind_bracket = np.frombuffer(self._array, np.uint8, offset=1)
+        chosen = behind_bracket[np.repeat(mask, self._lengths + _AROUND)].tobytes()
+        some = Names(b"[%b]" % chosen[:-1], self._lengths[mask])
         if self._found is not None:
             some._found = self._found[0], self._found[1][mask]
         return some
@@ -100,20 +80,22 @@ class Names(Sequence[str]):
     def each_with(self, text: str) -> bytes:
         """The inside of an object in which every name has the same text."""
         value = b":" + msgspec.json.encode(text)
-        return self._array[1:-1].replace(b'",', b'"' + value + b",") + (value if len(self) else b"")
+        return self._array[1:-1].replace(b",", value + b",") + (value if len(self) else b"")
 
     def scored(self, scores: Ints) -> msgspec.Raw:
-        """A HostPriorityList; scores are of one or two digits."""
+        """A HostPriorityList, with a space before scores that have a digit less than others; none has three."""
         if not len(self):
             return msgspec.Raw(b"[]")
-        before, after = b'{"Host":', b',"Score":' + 2 * _NOTHING + b"}"
-        items = self._array[1:-1].replace(b'",', b'"' + after + b"," + before)
-        text = np.frombuffer(bytearray(b"[" + before + items + after + b"]"), np.uint8)
-        ones = np.cumsum(self._ends - self._starts + len(before) + len(after) + _AROUND) - 2
-        text[ones] = _ZERO + scores % 10
-        has_tens = scores >= 10
-        text[ones[has_tens] - 1] = _ZERO + scores[has_tens] // 10
-        return msgspec.Raw(text.tobytes().replace(_NOTHING, b""))
+        digits = 2 if scores.max() >= 10 else 1
+        before, after = b'{"Host":', b',"Score":%b}' % bytes(digits)
+        items = self._array[1:-1].replace(b",", b"%b,%b" % (after, before))
+        text = bytearray(b"[%b%b%b]" % (before, items, after))
+        into = np.frombuffer(text, np.uint8)
+        ones = np.cumsum(self._lengths + len(before) + len(after) + _AROUND) - _FIRST
+        into[ones] = _ZERO + scores % 10
+        if digits > 1:
+            into[ones - 1] = np.where(scores >= 10, _ZERO + scores // 10, _SPACE)
+        return msgspec.Raw(text)
 
     # -- as strings
 
@@ -122,7 +104,7 @@ class Names(Sequence[str]):
         return msgspec.json.decode(self._array, type=list[str])
 
     def __len__(self) -> int:
-        return len(self._starts)
+        return len(self._lengths)
 
     @overload
     def __getitem__(self, place: int) -> str: ...
@@ -158,7 +140,7 @@ class Grouped(Mapping[str, _Value]):
 class Texts(Grouped[str]):
     @cached_property
     def json(self) -> msgspec.Raw:
-        return msgspec.Raw(b"{" + b",".join(names.each_with(text) for names, text in self.groups) + b"}")
+        return msgspec.Raw(b"{%b}" % b",".join(names.each_with(text) for names, text in self.groups))
 
 
 def written(value: object) -> msgspec.Raw:
@@ -166,3 +148,22 @@ def written(value: object) -> msgspec.Raw:
     if isinstance(value, Names | Texts):
         return value.json
     raise NotImplementedError
+
+
+def _lengths(array: bytes) -> Ints | None:
+    """Of the strings in an array without spaces and escapes; None if it is not that, or has commas in its strings."""
+    if not array.isascii() or b"\\" in array:
+        return None
+    text = np.frombuffer(array, np.uint8)
+    quotes = np.flatnonzero(text == _QUOTE)
+    starts, ends = quotes[0::2] + 1, quotes[1::2]
+    if not len(ends) or len(starts) != len(ends):
+        return np.zeros(0, np.int64) if array == b"[]" else None
+    is_plain = (
+        starts[0] == _FIRST
+        and ends[-1] == len(text) - _FIRST
+        and (starts[1:] - ends[:-1] == _AROUND).all()
+        and array.count(b",") == len(ends) - 1
+        and text.min() >= _SPACE
+    )
+    return ends - starts if is_plain else None

@@ -43,11 +43,11 @@ class NameBlock:
         shortest = int(self.lengths.min(initial=len(self.text)))
         words = []
         for before in range(0, count * _WORD, _WORD):
-            if before + _WORD <= shortest:
-                words.append(at_any_place[self.starts + before])
-            else:
-                places = np.minimum(self.starts + before, len(self.text))
-                words.append(at_any_place[places] & _KEEP[np.clip(self.lengths - before, 0, _WORD)])
+            places = self.starts + before if before <= shortest else np.minimum(self.starts + before, len(self.text))
+            word = at_any_place[places]
+            if before + _WORD > shortest:
+                word &= _KEEP[np.maximum(np.minimum(self.lengths - before, _WORD), 0)]
+            words.append(word)
         return words
 
 

@@ -63,6 +63,7 @@ async def waking(room: Room) -> Waking:
 # -- who is woken
 
 
+@pytest.mark.embedded_only("a real one takes no priority without its class")
 async def test_a_raised_quota_wakes_as_many_as_it_has_room_for_best_first(waking: Waking, room: Room) -> None:
     await room.add_node(make_cards(mib=(15360,) * 8))
     await write_quota(room, quota_of(T4=0))
@@ -102,7 +103,7 @@ async def test_a_pod_of_which_no_door_told_is_left_alone(waking: Waking, room: R
     await waking.refused("known", 15)
     await room.delete_pod(first)
     await waking.look(GRACE)
-    assert waking.woken() == ["known"]
+    await until(lambda: waking.woken() == ["known"])
 
 
 CLOSED: list[Any] = [
@@ -172,7 +173,7 @@ async def test_room_in_a_namespaces_quota_may_be_on_any_node(waking: Waking, roo
     assert waking.woken() == []
     await room.delete_pod(first)
     await waking.look(GRACE)
-    assert waking.woken() == ["p"]
+    await until(lambda: waking.woken() == ["p"])
 
 
 # -- what kube-scheduler hears of
@@ -185,7 +186,7 @@ async def test_room_of_which_kube_scheduler_hears_is_left_to_it_for_a_moment(wak
     await waking.look()
     assert waking.woken() == []
     await waking.look(GRACE)
-    assert waking.woken() == ["p"], "it has not asked"
+    await until(lambda: waking.woken() == ["p"], "it has not asked")
 
 
 async def test_a_pod_that_was_asked_for_since_needs_no_waking(waking: Waking, room: Room) -> None:
@@ -213,7 +214,7 @@ async def test_an_answer_from_before_our_books_changed_does_not_count(waking: Wa
     waking.waker.refused(pod)
     await room.delete_pod(first)
     await waking.look(GRACE)
-    assert waking.woken() == ["p"]
+    await until(lambda: waking.woken() == ["p"])
 
 
 # -- once
@@ -229,7 +230,7 @@ async def test_a_pod_is_woken_once_for_one_opening_whatever_becomes_of_it(waking
     for _ in range(5):
         waking.waker.refused(pod)
         await waking.look(PROMISE)
-    assert waking.woken() == ["p"]
+    await until(lambda: waking.woken() == ["p"])
     await write_quota(room, quota_of(T4=2))
     await until(lambda: waking.woken() == ["p", "p"], "there is room anew")
 
@@ -243,7 +244,7 @@ async def test_a_woken_pod_of_which_nobody_asks_is_not_woken_again(waking: Wakin
         await waking.look(PROMISE)
     await write_quota(room, quota_of(T4=3))
     await waking.look(PROMISE)
-    assert waking.woken() == ["p"]
+    await until(lambda: waking.woken() == ["p"])
 
 
 async def test_room_that_a_woken_pod_cannot_use_goes_to_the_next_in_line(waking: Waking, room: Room) -> None:
@@ -257,7 +258,7 @@ async def test_room_that_a_woken_pod_cannot_use_goes_to_the_next_in_line(waking:
         waking.waker.refused(pods[waking.woken()[-1]])
     for _ in range(3):
         await waking.look(PROMISE)
-    assert waking.woken() == ["p0", "p1", "p2"]
+    await until(lambda: waking.woken() == ["p0", "p1", "p2"])
 
 
 async def test_what_is_promised_to_a_woken_pod_wakes_no_other(waking: Waking, room: Room) -> None:
@@ -271,7 +272,7 @@ async def test_what_is_promised_to_a_woken_pod_wakes_no_other(waking: Waking, ro
     await waking.look(PROMISE / 2)
     assert waking.woken() == ["p0"]
     await waking.look(PROMISE)
-    assert waking.woken() == ["p0", "p1"], "nobody asked for the first"
+    await until(lambda: waking.woken() == ["p0", "p1"], "nobody asked for the first")
 
 
 async def test_a_woken_pod_that_is_bound_leaves_what_is_left_to_others(waking: Waking, room: Room) -> None:

@@ -1,0 +1,126 @@
+"""Every command of docs/coming-from, in the order of its page, on a real API server with a real kube-scheduler. Paths of
+a control-plane machine are in a folder, and ports are free ones; what the pages show is compared with what is printed."""
+
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.pages import COMING_FROM, coming_from, steps
+from tests.real.hosts import DOORS, Hosts
+from tests.real.objects import gpu_node, ready_node
+from tests.real.scheduler import Scheduling
+from tests.real.typing_in import Shell
+from tests.reliability.servers import free_port
+
+pytestmark = [pytest.mark.e2e]
+
+ROOT = COMING_FROM.parents[1]
+ORIGINALS = Path(__file__).with_name("originals")
+
+
+def _deployment(namespace: str, name: str, image: str) -> dict[str, Any]:
+    """Enough of an original's Deployment to be saved, replaced and put back."""
+    labels = {"original": name}
+    containers = [{"name": name, "image": image}]
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": containers}},
+        },
+    }
+
+
+@dataclass(frozen=True)
+class Before:
+    """The cluster as the original has it."""
+
+    nodes: list[dict[str, Any]]
+    objects: list[dict[str, Any]] = field(default_factory=list)
+    namespaces: tuple[str, ...] = ()
+
+
+def _printed(name: str) -> list[dict[str, Any]]:
+    """A manifest of the original's own guide."""
+    return [document for document in yaml.safe_load_all((ORIGINALS / name).read_text()) if document]
+
+
+BEFORE = {
+    "gpushare": Before(
+        [ready_node("gpu-1", {"aliyun.com/gpu-mem": 30, "aliyun.com/gpu-count": 2}, labels={"gpushare": "true"})],
+        _printed("gpushare-schd-extender.yaml"),
+    ),
+}
+CONTROL_PLANE = ready_node("cp-1", labels={"node-role.kubernetes.io/control-plane": ""})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where the commands are typed; what they write stays out of the repository."""
+    for name in ("deploy", "examples"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    return tmp_path
+
+
+@pytest.fixture
+def hosts(scheduling: Scheduling, folder: Path) -> Iterator[Hosts]:
+    with Hosts(scheduling, folder / "etc" / "kubernetes") as running:
+        pod = yaml.safe_load((ROOT / "deploy" / "static-pod" / "kube-scheduler.yaml").read_text())
+        pod["spec"]["containers"][0]["command"] = ["kube-scheduler", "--kubeconfig=/etc/kubernetes/scheduler.conf"]
+        running.manifest.write_text(yaml.safe_dump(pod))
+        (folder / "root").mkdir()
+        yield running
+
+
+class Reader:
+    """Types what a page says; addresses and folders of a machine become those of the test."""
+
+    def __init__(self, cluster: Scheduling, folder: Path) -> None:
+        self._folder = folder
+        self._ports = {port: free_port() for port in DOORS}
+        control_plane = cluster.api.control_plane
+        (kubectl,) = control_plane.process_argv("kubectl", {})
+        programs = f"{Path(kubectl).parent}:{Path(sys.executable).parent}"
+        ports = {f"ALIQUOT_{door.upper()}_PORT": str(self._ports[port]) for port, door in DOORS.items()}
+        self.env = {
+            **{key: value for key, value in os.environ.items() if "proxy" not in key.lower()},
+            **ports,
+            "ALIQUOT_ADMISSION_DEBUG_PORT": "0",
+            "PATH": f"{programs}:{os.environ['PATH']}",
+            "KUBECONFIG": str(control_plane.kubeconfig("admin")),
+        }
+
+    def here(self, commands: str) -> str:
+        for path in ("/etc/kubernetes", "/root"):
+            commands = commands.replace(f" {path}", f" {self._folder}{path}")
+        for port, free in self._ports.items():
+            commands = commands.replace(f"http://127.0.0.1:{port}/", f"http://127.0.0.1:{free}/")
+        return commands
+
+
+@pytest.mark.parametrize("page", coming_from(), ids=lambda page: page.stem)
+def test_every_command_of_a_page_does_what_the_page_says(
+    scheduling: Scheduling, hosts: Hosts, folder: Path, page: Path
+) -> None:
+    before = BEFORE[page.stem]
+    for namespace in before.namespaces:
+        scheduling.ensure_namespace(namespace)
+    scheduling.create(CONTROL_PLANE, *before.nodes)
+    scheduling.apply(yaml.safe_dump_all(before.objects))
+    scheduler = hosts.manifest.read_text()
+    reader = Reader(scheduling, folder)
+    with Shell(folder, reader.env) as shell:
+        for step in steps(page):
+            printed = shell.type(reader.here(step.commands))
+            where = f"{page.name}:{step.line}"
+            assert step.explains(printed), f"{where} shows\n{step.shown}\nand it printed\n{printed}"
+            hosts.look()
+    assert hosts.manifest.read_text() == scheduler, "the way back leads back"
