@@ -33,10 +33,10 @@ async def _compare(count: int) -> Row:
     used = {name: [(number + card) * 7 % _CARD_UNITS for card in range(_CARDS)] for number, name in enumerate(names)}
     body = json.dumps({"Pod": _pod(), "Nodes": None, "NodeNames": names}).encode()
     async with Client(Access("http://127.0.0.1:1")) as client:
-        door = GpuShareDoor(_plane(client, used))
+        filter_ = GpuShareDoor(_plane(client, used)).routes()["POST", "/gpushare-scheduler/filter"]
 
         def ours() -> bytes:
-            return _finish(door.filter(asgi.Call(body=body)))
+            return _finish(filter_(asgi.Call(body=body)))
 
         def peer() -> bytes:
             return _plain_filter(body, used)
@@ -85,7 +85,7 @@ def _plain_filter(body: bytes, used: dict[str, list[int]]) -> bytes:
         "Nodes": None,
         "NodeNames": passed,
         "FailedNodes": failed,
-        "FailedAndUnresolvableNodes": failed,
+        "FailedAndUnresolvableNodes": failed or None,
         "Error": "",
     }
     return json.dumps(answer).encode()

@@ -329,7 +329,10 @@ class Late(Section, frozen=True):
     ] = 30.0
     hold: Annotated[
         Seconds,
-        Key("Seconds for which a part is kept for a pod that the scheduler binds itself (filter, vallocate).", live=True),
+        Key(
+            "Seconds for which a part is kept for a pod that the scheduler binds itself (filter, vallocate).",
+            live=True,
+        ),
     ] = 30.0
 
 

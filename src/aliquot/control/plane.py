@@ -149,6 +149,8 @@ class ControlPlane:
         while True:
             await self.leadership.changed.wait()
             self.leadership.changed.clear()
+            if self.leadership.may_commit:
+                self.waker.inherit(self.pods.all())
             self._tell()
 
     async def _settle(self) -> None:

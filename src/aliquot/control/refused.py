@@ -1,6 +1,6 @@
 """The pods that a door has refused and that still wait, with what each of them knows of the room there was."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -57,6 +57,10 @@ class RefusedPods:
 
     def __iter__(self) -> Iterator[Refused]:
         return iter(self._by_uid.values())
+
+    @property
+    def uids(self) -> Collection[str]:
+        return self._by_uid.keys()
 
     def put(self, refused: Refused) -> None:
         """The newest stands last."""

@@ -10,7 +10,7 @@ room is not woken for it again, and the next in line is.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -27,9 +27,10 @@ from aliquot.control.promises import Promises
 from aliquot.control.refused import Refused, RefusedPods, Shape
 from aliquot.control.rights import PATCH_PODS
 from aliquot.control.scratch import Scratch, trying
+from aliquot.errors import BadDemand
 from aliquot.kube import PODS, ApiError, Client, KubeError, NotFound, NotSent
 from aliquot.kube.errors import Invalid, TooManyRequests
-from aliquot.model import Node, Pod
+from aliquot.model import Node, Pod, Reason
 from aliquot.model.admission import WOKEN
 
 _log = structlog.get_logger()
@@ -102,6 +103,25 @@ class Waker:
         """A filter left no node for a pod that asks a GPU."""
         self._end_promise(pod.metadata.uid)
         self._pods.put(Refused(pod, self._openings.latest, self._clock.monotonic()))
+
+    def inherit(self, pods: Iterable[Pod]) -> None:
+        """We lead from now on: what another server has refused waits for us, too. kube-scheduler has written our words
+        on these pods; whoever fits by now, and is not asked for soon, is woken."""
+        for pod in pods:
+            if pod.waits and pod.metadata.uid not in self._pods.uids and self._was_refused_by_us(pod):
+                self._pods.put(Refused(pod, self._openings.latest, self._clock.monotonic()))
+        self.opened(Opening(heard=True))
+
+    def _was_refused_by_us(self, pod: Pod) -> bool:
+        refused = [c for c in pod.status.conditions or () if c.type == "PodScheduled" and c.status == "False"]
+        if not refused:
+            return False
+        try:
+            demand = self._books.demand_of(pod)
+        except BadDemand:
+            return False
+        words = [demand.dialect.words(reason) for reason in Reason] if demand else []
+        return any(word in (condition.message or "") for condition in refused for word in words)
 
     def passed(self, pod: Pod) -> None:
         """A filter left some node: the pod is about to be bound."""

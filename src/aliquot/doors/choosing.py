@@ -11,12 +11,6 @@ from aliquot.model import Node, Pod
 from aliquot.model.quantity import whole
 
 
-def is_waiting(pod: Pod) -> bool:
-    """Whether a pod is free to be bound."""
-    held_back = pod.metadata.deletion_timestamp or pod.spec.scheduling_gates
-    return not (pod.spec.node_name or held_back or pod.ended)
-
-
 @dataclass(frozen=True)
 class Choice:
     """The node for a pod, or why there is none: the reasons counted, as kube-scheduler words it."""

@@ -7,7 +7,7 @@ import structlog
 
 from aliquot.clock import came
 from aliquot.control import ControlPlane
-from aliquot.doors.choosing import Choice, Chooser, is_waiting
+from aliquot.doors.choosing import Choice, Chooser
 from aliquot.errors import BadDemand
 from aliquot.model import Pod
 
@@ -49,7 +49,7 @@ class Observer:
         for uid in bound.keys() - known:
             if self._asks_for_gpu(bound[uid]):
                 self._tell_afterwards(bound[uid])
-        self._look_at_waiting(filter(is_waiting, pods))
+        self._look_at_waiting(pod for pod in pods if pod.waits)
         self._accounted_for = bound.keys() | self._told.keys()
 
     def _look_at_waiting(self, pods: Iterable[Pod]) -> None:

@@ -7,7 +7,7 @@ import structlog
 
 from aliquot.clock import came
 from aliquot.control import ControlPlane
-from aliquot.doors.choosing import Chooser, is_waiting
+from aliquot.doors.choosing import Chooser
 from aliquot.errors import AliquotError, NotLeading
 from aliquot.model import Pod
 
@@ -53,7 +53,7 @@ class Scheduler:
                 _log.warning("not placed", pod=pod.key, why=str(error))
 
     def _is_waiting(self, pod: Pod) -> bool:
-        return is_waiting(pod) and self._serves(pod.spec.scheduler_name) and not self._is_bound(pod)
+        return pod.waits and self._serves(pod.spec.scheduler_name) and not self._is_bound(pod)
 
     def _is_bound(self, pod: Pod) -> bool:
         """Our books can be a moment ahead of the mirror."""

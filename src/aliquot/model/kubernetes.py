@@ -108,6 +108,12 @@ class Pod(Object, frozen=True):
         return self.spec.priority or 0
 
     @property
+    def waits(self) -> bool:
+        """It is free to be bound."""
+        held_back = self.metadata.deletion_timestamp or self.spec.scheduling_gates
+        return not (self.spec.node_name or held_back or self.ended)
+
+    @property
     def ended(self) -> bool:
         """Its containers have ended: the phase says so and no container is still on its way out."""
         statuses = [*(self.status.container_statuses or ()), *(self.status.init_container_statuses or ())]

@@ -63,6 +63,25 @@ async def waking(room: Room) -> Waking:
 # -- who is woken
 
 
+def scheduled_false(message: str) -> dict[str, Any]:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    return {"conditions": [condition]}
+
+
+async def test_a_new_leader_wakes_those_whom_another_server_refused(waking: Waking, room: Room) -> None:
+    await room.add_node()
+    words = "0/1 nodes are available: 1 Insufficient GPU Memory in one device. preemption: not eligible"
+    for name, message in (("ours", words), ("others", "0/1 nodes are available: 1 node(s) had untolerated taint(s)")):
+        await room.report(await room.add_pod(name, 15), **scheduled_false(message))
+    await room.add_pod("new", 15)
+    waking.waker.inherit(room.plane.pods.all())
+    await waking.look(GRACE)
+    assert waking.woken() == ["ours"]
+    waking.waker.inherit(room.plane.pods.all())
+    await waking.look(GRACE)
+    assert waking.woken() == ["ours"], "once"
+
+
 @pytest.mark.embedded_only("a real one takes no priority without its class")
 async def test_a_raised_quota_wakes_as_many_as_it_has_room_for_best_first(waking: Waking, room: Room) -> None:
     await room.add_node(make_cards(mib=(15360,) * 8))
