@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from aliquot.control import ControlPlane
+from aliquot.control import ControlPlane, ControlSettings, Mode
 from aliquot.doors import asgi
 from aliquot.doors.gpushare import GpuShareDoor
 from aliquot.kube import Access, Client
@@ -31,7 +31,7 @@ def run() -> Iterable[Row]:
 async def _compare(count: int) -> Row:
     names = [f"node-{number:04}" for number in range(count)]
     used = {name: [(number + card) * 7 % _CARD_UNITS for card in range(_CARDS)] for number, name in enumerate(names)}
-    body = json.dumps({"Pod": _pod(), "Nodes": None, "NodeNames": names}).encode()
+    body = json.dumps({"Pod": _pod(), "Nodes": None, "NodeNames": names}, separators=(",", ":")).encode()
     async with Client(Access("http://127.0.0.1:1")) as client:
         filter_ = GpuShareDoor(_plane(client, used)).routes()["POST", "/gpushare-scheduler/filter"]
 
@@ -62,7 +62,7 @@ def _pod() -> dict[str, Any]:
 
 
 def _plane(client: Client, used: dict[str, list[int]]) -> ControlPlane:
-    plane = ControlPlane(client)
+    plane = ControlPlane(client, settings=ControlSettings(mode=Mode.OBSERVE))
     plane.nodes.trouble = plane.pods.trouble = ""
     for name, units in used.items():
         gpus = tuple(Gpu(f"{name}/{card}", card, card, "A100", _CARD_UNITS * 1024) for card in range(_CARDS))

@@ -1,22 +1,38 @@
 """Pods a second of the real kube-scheduler with us behind it (filter, prioritize, bind) and without any extender.
 
 The same nodes and the same queue of pods, which stands before the scheduler starts; nothing limits its requests, and it
-scores every node. Runs alternate, on a real API server beside them on the same machine.
+scores every node. Runs alternate, on a real API server beside them on the same machine. What any extender costs is
+measured, too: one in Go that lets every node pass and leaves binding to the scheduler.
 """
 
+import tempfile
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from bench.extending.processes import go_peer
 from bench.measuring import Row, in_turns
-from bench.scheduling.queue import Emptied, emptied, make_nodes, make_pods, remove_pods
+from bench.scheduling.queue import Emptied, emptied, make_nodes, queued
 from tests.real.scheduler import Scheduling
 from tests.real.serving import serving
+from tests.rig.network import LOOPBACK
+from tests.rig.processes import Process
 
 PEER = "the same kube-scheduler with no extender"
 RATIO = "ratio = ours / peer: of pods a second the more the better, of CPU the less"
 
 _ALONE: Mapping[str, Any] = {"clientConnection": {"qps": 5000, "burst": 10000}, "percentageOfNodesToScore": 100}
+
+_EXTENDER: Mapping[str, Any] = {
+    "filterVerb": "filter",
+    "prioritizeVerb": "prioritize",
+    "weight": 1,
+    "nodeCacheCapable": True,
+    "managedResources": [{"name": "aliyun.com/gpu-mem"}],
+}
+_SCHEDULER, _SERVER = "kube-scheduler", "aliquot-server"
 
 
 @dataclass(frozen=True)
@@ -31,39 +47,45 @@ QUICK = Size(nodes=10, pods=40, runs=1)
 
 def run(*, quick: bool = False) -> Iterable[Row]:
     size = QUICK if quick else Size()
-    with Scheduling.up() as cluster:
+    with tempfile.TemporaryDirectory(prefix="aliquot-bench-") as folder, ExitStack() as stack:
+        peer = stack.enter_context(go_peer(Path(folder)))
+        cluster = stack.enter_context(Scheduling.up())
+        queue = _Queue(cluster, size.pods)
         make_nodes(cluster, size.nodes)
-        runs = [(_with_us(cluster, size.pods), _alone(cluster, size.pods)) for _ in range(size.runs)]
-    ours, peer = [each for each, _ in runs], [each for _, each in runs]
+        runs = [(_ours(queue), _any(queue, peer.port, peer.process), queue.emptied()) for _ in range(size.runs)]
+    ours, others, alone = ([each[side] for each in runs] for side in range(3))
     case = f"{size.pods:,} pods on {size.nodes:,} nodes"
-    yield in_turns(f"{case}: throughput", [each.rate for each in ours], [each.rate for each in peer], "pods/s")
-    alone = _ms(peer, "kube-scheduler")
-    yield in_turns(f"{case}: CPU of kube-scheduler, each pod", _ms(ours, "kube-scheduler"), alone, "ms CPU")
-    yield in_turns(f"{case}: CPU of our server beside its, each pod", _ms(ours, "aliquot-server"), alone, "ms CPU")
+    for name, side in (("us", ours), ("an extender in Go that says yes", others)):
+        yield in_turns(f"{case}, {name}: throughput", _rates(side), _rates(alone), "pods/s")
+        yield in_turns(
+            f"{case}, {name}: kube-scheduler, each pod", _ms(side, _SCHEDULER), _ms(alone, _SCHEDULER), "ms CPU"
+        )
+    yield in_turns(f"{case}, us: our server, each pod", _ms(ours, _SERVER), _ms(alone, _SCHEDULER), "ms CPU")
 
 
-def _with_us(cluster: Scheduling, pods: int) -> Emptied:
-    make_pods(cluster, pods)
-    with serving(cluster) as aliquot:
-        extender = {
-            "urlPrefix": f"{aliquot.url('native')}/aliquot",
-            "filterVerb": "filter",
-            "prioritizeVerb": "prioritize",
-            "bindVerb": "bind",
-            "weight": 1,
-            "nodeCacheCapable": True,
-            "managedResources": [{"name": "aliyun.com/gpu-mem"}],
-        }
-        done = emptied(cluster, pods, {**_ALONE, "extenders": [extender]}, aliquot.process)
-    remove_pods(cluster)
-    return done
+@dataclass(frozen=True)
+class _Queue:
+    cluster: Scheduling
+    pods: int
+
+    def emptied(self, extender: Mapping[str, Any] | None = None, *measured: Process) -> Emptied:
+        """The same pods again, from a scheduler that starts now."""
+        config = {**_ALONE, "extenders": [{**_EXTENDER, **extender}]} if extender else _ALONE
+        with queued(self.cluster, self.pods):
+            return emptied(self.cluster, self.pods, config, *measured)
 
 
-def _alone(cluster: Scheduling, pods: int) -> Emptied:
-    make_pods(cluster, pods)
-    done = emptied(cluster, pods, _ALONE)
-    remove_pods(cluster)
-    return done
+def _ours(queue: _Queue) -> Emptied:
+    with serving(queue.cluster) as aliquot:
+        return queue.emptied({"urlPrefix": f"{aliquot.url('native')}/aliquot", "bindVerb": "bind"}, aliquot.process)
+
+
+def _any(queue: _Queue, port: int, process: Process) -> Emptied:
+    return queue.emptied({"urlPrefix": f"http://{LOOPBACK}:{port}/all"}, process)
+
+
+def _rates(runs: list[Emptied]) -> list[float]:
+    return [each.rate for each in runs]
 
 
 def _ms(runs: list[Emptied], process: str) -> list[float]:

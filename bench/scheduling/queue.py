@@ -13,6 +13,7 @@ import msgspec
 from aliquot.model import Gpu, NodeGpus
 from aliquot.model.records import INVENTORY, write_inventory
 from bench.measuring import cpu_of
+from tests.real.by_hand import Asking
 from tests.real.objects import asking, ready_node
 from tests.real.scheduler import Scheduling
 from tests.rig.processes import Process
@@ -36,12 +37,19 @@ def make_nodes(cluster: Scheduling, count: int) -> None:
     cluster.create(*(_node(f"node-{number:04}") for number in range(count)))
 
 
-def make_pods(cluster: Scheduling, count: int) -> None:
-    cluster.create(*(asking(f"p{number:04}", {"aliyun.com/gpu-mem": _POD_UNITS}) for number in range(count)))
-
-
-def remove_pods(cluster: Scheduling) -> None:
-    cluster.ask("DELETE", f"{_PODS}?gracePeriodSeconds=0")
+@contextmanager
+def queued(cluster: Scheduling, count: int) -> Iterator[None]:
+    """Pods that wait for a scheduler; gone in the end."""
+    names = [f"p{number:04}" for number in range(count)]
+    with closing(Asking(cluster.api.url)) as ask:
+        for name in names:
+            ask("POST", _PODS, asking(name, {"aliyun.com/gpu-mem": _POD_UNITS}))
+    try:
+        yield
+    finally:  # by another connection: the server has closed one that was idle for long
+        with closing(Asking(cluster.api.url)) as ask:
+            for name in names:
+                ask("DELETE", f"{_PODS}/{name}?gracePeriodSeconds=0")
 
 
 def emptied(cluster: Scheduling, pods: int, config: Mapping[str, Any], *measured: Process) -> Emptied:
@@ -66,7 +74,8 @@ def emptied(cluster: Scheduling, pods: int, config: Mapping[str, Any], *measured
 @contextmanager
 def _changes(cluster: Scheduling) -> Iterator[Iterator[Any]]:
     """Of pods, from now on."""
-    version = cluster.ask("GET", f"{_PODS}?limit=1")["metadata"]["resourceVersion"]
+    with closing(Asking(cluster.api.url)) as ask:
+        version = ask("GET", f"{_PODS}?limit=1")["metadata"]["resourceVersion"]
     with closing(HTTPConnection(urlsplit(cluster.api.url).netloc, timeout=_LONGEST_SECONDS)) as connection:
         connection.request("GET", f"{_PODS}?watch=true&resourceVersion={version}")
         yield (msgspec.json.decode(line)["object"] for line in connection.getresponse())

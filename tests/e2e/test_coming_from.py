@@ -1,6 +1,9 @@
-"""Every command of docs/coming-from, in the order of its page, on a real API server with a real kube-scheduler. Paths of
-a control-plane machine are in a folder, and ports are free ones; what the pages show is compared with what is printed."""
+"""Every command of docs/coming-from, in the order of its page, on a real API server with a real kube-scheduler.
 
+Paths of a control-plane machine are in a folder, and ports are free ones; what the pages show is compared with what is
+printed."""
+
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -53,11 +56,50 @@ def _printed(name: str) -> list[dict[str, Any]]:
     return [document for document in yaml.safe_load_all((ORIGINALS / name).read_text()) if document]
 
 
+HAMI_CARD = {"id": "GPU-7b2c", "count": 10, "devmem": 15360, "devcore": 100, "type": "NVIDIA-Tesla T4", "health": True}
+WEBHOOK = {
+    "apiVersion": "admissionregistration.k8s.io/v1",
+    "kind": "MutatingWebhookConfiguration",
+    "metadata": {"name": "hami-webhook"},
+}
+T4 = {"nodeinfo": "gpu", "nvidia.com/gpu.product": "Tesla-T4", "nvidia.com/gpu.memory": "15360"}
+
 BEFORE = {
+    "elastic-gpu": Before(
+        [ready_node("gpu-1", {"elastic-gpu/gpu-percent": 200})],
+        [_deployment("kube-system", "elastic-gpu-scheduler", "registry.example/elastic-gpu-scheduler:1")],
+    ),
+    "gpu-admission": Before(
+        [
+            ready_node(
+                "gpu-1",
+                {"tencent.com/vcuda-core": 200, "tencent.com/vcuda-memory": 120},
+                labels={"nvidia-device-enable": "enable"},
+            )
+        ],
+        _printed("gpu-admission.yaml"),
+    ),
     "gpushare": Before(
         [ready_node("gpu-1", {"aliyun.com/gpu-mem": 30, "aliyun.com/gpu-count": 2}, labels={"gpushare": "true"})],
         _printed("gpushare-schd-extender.yaml"),
     ),
+    "hami": Before(
+        [
+            ready_node(
+                "gpu-1",
+                {"nvidia.com/gpu": 10},
+                labels={"gpu": "on"},
+                annotations={"hami.io/node-nvidia-register": json.dumps([HAMI_CARD])},
+            )
+        ],
+        [_deployment("kube-system", "hami-scheduler", "registry.example/hami:1"), WEBHOOK],
+    ),
+    "keti": Before(
+        [gpu_node("gpu-1", "keti")],
+        [_deployment("gpu", "keti-gpu-scheduler", "registry.example/keti-gpu-scheduler:1")],
+        ("gpu",),
+    ),
+    "nvidia-gpu-scheduler": Before([ready_node("gpu-1", {"nvidia.com/gpu": 2}, labels=T4)]),
 }
 CONTROL_PLANE = ready_node("cp-1", labels={"node-role.kubernetes.io/control-plane": ""})
 
@@ -106,16 +148,39 @@ class Reader:
         return commands
 
 
+@pytest.fixture
+def before(scheduling: Scheduling, request: pytest.FixtureRequest) -> Iterator[Before]:
+    """The original's cluster, in which the pages' own nodes are called gpu-1 and cp-1."""
+    made: Before = BEFORE[request.node.callspec.params["page"].stem]
+    for namespace in made.namespaces:
+        scheduling.ensure_namespace(namespace)
+    scheduling.create(CONTROL_PLANE, *made.nodes)
+    for each in made.objects:
+        scheduling.apply(yaml.safe_dump(each))
+    yield made
+    for each in made.objects:
+        scheduling.kubectl("delete", "--ignore-not-found", "-f", "-", given=yaml.safe_dump(each))
+
+
+def _deployed(cluster: Scheduling) -> dict[str, tuple[int, list[str]]]:
+    """Replicas and images of every Deployment, but for kube-schedulers: those follow the cluster's version."""
+    found = cluster.ask("GET", "/apis/apps/v1/deployments")["items"]
+    return {
+        f"{each['metadata']['namespace']}/{each['metadata']['name']}": (
+            each["spec"]["replicas"],
+            [container["image"] for container in each["spec"]["template"]["spec"]["containers"]],
+        )
+        for each in found
+        if each["metadata"]["name"] != "gpu-scheduler"
+    }
+
+
+@pytest.mark.usefixtures("before")
 @pytest.mark.parametrize("page", coming_from(), ids=lambda page: page.stem)
-def test_every_command_of_a_page_does_what_the_page_says(
+def test_every_command_of_a_page_does_what_the_page_says_and_the_way_back_leads_back(
     scheduling: Scheduling, hosts: Hosts, folder: Path, page: Path
 ) -> None:
-    before = BEFORE[page.stem]
-    for namespace in before.namespaces:
-        scheduling.ensure_namespace(namespace)
-    scheduling.create(CONTROL_PLANE, *before.nodes)
-    scheduling.apply(yaml.safe_dump_all(before.objects))
-    scheduler = hosts.manifest.read_text()
+    scheduler, deployed = hosts.manifest.read_text(), _deployed(scheduling)
     reader = Reader(scheduling, folder)
     with Shell(folder, reader.env) as shell:
         for step in steps(page):
@@ -123,4 +188,5 @@ def test_every_command_of_a_page_does_what_the_page_says(
             where = f"{page.name}:{step.line}"
             assert step.explains(printed), f"{where} shows\n{step.shown}\nand it printed\n{printed}"
             hosts.look()
-    assert hosts.manifest.read_text() == scheduler, "the way back leads back"
+    assert hosts.manifest.read_text() == scheduler
+    assert _deployed(scheduling) == deployed

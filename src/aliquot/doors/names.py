@@ -42,16 +42,18 @@ class Names(Sequence[str]):
         UnicodeDecodeError."""
         if again is not None and again._array == array:
             return again
-        lengths = _lengths(array)
+        lengths = _lengths(array) if array.isascii() else None
         return cls(array, lengths) if lengths is not None else cls.of(msgspec.json.decode(array, type=list[str]))
 
     @classmethod
     def of(cls, names: Sequence[str]) -> "Names":
         """Raises BadName."""
-        for name in names:
-            if b"\\" in msgspec.json.encode(name) or "," in name:
-                raise BadName(f"{name[:64]!r} is no name of a node")
-        return cls(msgspec.json.encode(names), np.array([len(name.encode()) for name in names], np.int64))
+        array = msgspec.json.encode(names)
+        lengths = _lengths(array)
+        if lengths is None:
+            odd = next(name for name in names if "," in name or b"\\" in msgspec.json.encode(name))
+            raise BadName(f"{odd[:64]!r} is no name of a node")
+        return cls(array, lengths)
 
     def columns(self, fleet: Fleet) -> Ints:
         """Of each, -1 for those that are not there."""
@@ -152,7 +154,7 @@ def written(value: object) -> msgspec.Raw:
 
 def _lengths(array: bytes) -> Ints | None:
     """Of the strings in an array without spaces and escapes; None if it is not that, or has commas in its strings."""
-    if not array.isascii() or b"\\" in array:
+    if b"\\" in array:
         return None
     text = np.frombuffer(array, np.uint8)
     quotes = np.flatnonzero(text == _QUOTE)
