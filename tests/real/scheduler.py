@@ -156,7 +156,7 @@ class Scheduling:
 
     def kubectl(self, *words: str, given: str = "") -> str:
         control_plane = self.api.control_plane
-        flags = {"kubeconfig": control_plane.kubeconfig("admin")}
+        flags = {"kubeconfig": control_plane.kubeconfig("admin"), "cache-dir": control_plane.folder / "kubectl-cache"}
         argv = [*control_plane.process_argv("kubectl", flags), *words]
         done = subprocess.run(argv, input=given, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"kubectl {' '.join(words)}: {done.stderr}"
