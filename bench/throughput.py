@@ -16,7 +16,7 @@ from bench.extending.processes import go_peer
 from bench.measuring import Row, in_turns
 from bench.scheduling.queue import Emptied, emptied, make_nodes, queued
 from tests.real.scheduler import Scheduling
-from tests.real.serving import serving
+from tests.real.serving import Serving
 from tests.rig.network import LOOPBACK
 from tests.rig.processes import Process
 
@@ -63,10 +63,11 @@ def run(*, quick: bool = False) -> Iterable[Row]:
     yield in_turns(f"{case}, us: our server, each pod", _ms(ours, _SERVER), _ms(alone, _SCHEDULER), "ms CPU")
 
 
-@dataclass(frozen=True)
 class _Queue:
-    cluster: Scheduling
-    pods: int
+    def __init__(self, cluster: Scheduling, pods: int) -> None:
+        self.cluster = cluster
+        self.pods = pods
+        self.kubeconfig = cluster.service_account_kubeconfig("aliquot-system", "aliquot-server")
 
     def emptied(self, extender: Mapping[str, Any] | None = None, *measured: Process) -> Emptied:
         """The same pods again, from a scheduler that starts now."""
@@ -76,8 +77,12 @@ class _Queue:
 
 
 def _ours(queue: _Queue) -> Emptied:
-    with serving(queue.cluster) as aliquot:
+    aliquot = Serving(queue.kubeconfig, queue.kubeconfig.with_name(f"{_SERVER}.log"), {}, {})
+    aliquot.start()
+    try:
         return queue.emptied({"urlPrefix": f"{aliquot.url('native')}/aliquot", "bindVerb": "bind"}, aliquot.process)
+    finally:
+        aliquot.process.stop()
 
 
 def _any(queue: _Queue, port: int, process: Process) -> Emptied:

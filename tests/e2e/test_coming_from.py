@@ -137,6 +137,7 @@ class Reader:
             **ports,
             "ALIQUOT_ADMISSION_DEBUG_PORT": "0",
             "PATH": f"{programs}:{os.environ['PATH']}",
+            "KUBECACHEDIR": str(folder / "kubectl-cache"),
             "KUBECONFIG": str(control_plane.kubeconfig("admin")),
         }
 

@@ -7,7 +7,8 @@ import msgspec
 from msgspec import Raw
 
 _DEEP = 3000
-_LONG = 100
+_LONG = 4000
+"""Bytes of a list that may be made many times as long."""
 _DEEPER = 0.85
 _ODD: tuple[Any, ...] = (
     None,
@@ -144,7 +145,7 @@ def _change(tree: Any, random: Random) -> Any:
             inside[_another_case(place, random)] = inside.pop(place)
         case 6 if isinstance(inside[place], dict) and inside[place]:
             inside[place] = _saying_twice(inside[place], random)
-        case 7 if isinstance(inside[place], list) and len(inside[place]) < _LONG:
+        case 7 if isinstance(inside[place], list) and len(msgspec.json.encode(inside[place])) < _LONG:
             inside[place] = [_copy(value) for value in inside[place] * random.choice((2, 50))]
         case _:
             inside[place] = [inside[place]]

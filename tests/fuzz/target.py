@@ -28,7 +28,8 @@ Route = tuple[str, str, str]
 """Door, method, path."""
 _OWN_SHARE = 0.8
 """Of bodies that come from those that the route understands."""
-_NEW_SHARE = 0.3
+_NEW_SHARE = 0.02
+"""Of bodies about pods that nobody knows: enough of them to see whether they are remembered for ever."""
 _LONGEST_TAIL = 300
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from math import inf
 
 import structlog
+from msgspec import structs
 
 from aliquot.control.tally import Tally
 from aliquot.dialects import Dialects, Holding, demand_of, holding_of
@@ -28,10 +29,24 @@ class Adoption:
         """Our record on each bound pod as it was first seen, by UID; what is written there later is not believed."""
         self.unplaced: dict[str, Pod] = {}
         """Pods on nodes with cards of which nothing says which cards they have, by UID."""
+        self._forged: dict[str, str] = {}
+        """Records that stood on pods before they were bound, by UID."""
+
+    def see_unbound(self, pod: Pod) -> bool:
+        """A pod that waits. Returns whether it has a record of ours, which nobody writes before the Binding: it is a
+        user's, and not believed later."""
+        record = pod.metadata.annotations.get(PLACEMENT)
+        if record is None:
+            self._forged.pop(pod.metadata.uid, None)
+            return False
+        self._forged[pod.metadata.uid] = record
+        return True
 
     def see(self, pod: Pod) -> None:
         """A bound pod as it is now. It holds something on its node alone."""
         uid, node = pod.metadata.uid, pod.spec.node_name
+        if self._is_forged(pod):
+            pod = _without_record(pod)
         self.unplaced.pop(uid, None)
         if PLACEMENT in pod.metadata.annotations:
             self.first_records.setdefault(uid, pod.metadata.annotations[PLACEMENT])
@@ -44,7 +59,18 @@ class Adoption:
         self.provisional.discard(uid)
         self.unplaced.pop(uid, None)
         self.first_records.pop(uid, None)
+        self._forged.pop(uid, None)
         self._tally.release(uid)
+
+    def _is_forged(self, pod: Pod) -> bool:
+        """Whether its record is no word of ours: it was there before, or is while we only keep cards for the pod; when
+        we write one, the claim has no end."""
+        record, held = pod.metadata.annotations.get(PLACEMENT), self._ledger.entry(pod.metadata.uid, pod.spec.node_name)
+        if record is None or pod.started:
+            return False
+        if held is None:
+            return self._forged.get(pod.metadata.uid) == record
+        return held.until < inf
 
     def _is_at_home(self, pod: Pod) -> bool:
         """Whether what a bound pod holds is settled: on cards that its node has. Then its record is not read again, so
@@ -95,7 +121,7 @@ class Adoption:
         """Whether a filter of ours keeps cards of our own agent for a pod. An original's keys on it are then older, or
         a user's, and not believed."""
         node, held = pod.spec.node_name, self._ledger.entry(pod.metadata.uid, pod.spec.node_name)
-        if held is None or held.until == inf or pod.started or PLACEMENT in pod.metadata.annotations:
+        if held is None or held.until == inf or pod.started:
             return False
         uuids = [part.uuid for part in held.placement.slices()]
         return bool(uuids) and not any(uuid.startswith(f"{node}/") for uuid in uuids)  # made up: another agent's
@@ -126,6 +152,11 @@ class Adoption:
             if wished:
                 return wished
         return judge(self._tally.fleet, request).placement(pod.spec.node_name)
+
+
+def _without_record(pod: Pod) -> Pod:
+    kept = {key: value for key, value in pod.metadata.annotations.items() if key != PLACEMENT}
+    return structs.replace(pod, metadata=structs.replace(pod.metadata, annotations=kept))
 
 
 def _owner(pod: Pod) -> Owner:

@@ -51,7 +51,7 @@ from aliquot.engine import (
 )
 from aliquot.errors import BadConfig, BadRecord, NoRoom
 from aliquot.ledger import Entry, Owner, State
-from aliquot.model import Charge, Node, NodeGpus, Placement, Pod, Reason, Request, charges
+from aliquot.model import Charge, Node, NodeGpus, Placement, Pod, Reason, Request, charges, cut
 
 _log = structlog.get_logger()
 
@@ -116,12 +116,14 @@ class Books:
 
     def see_pod(self, pod: Pod) -> None:
         """A pod as it is now: bound pods hold their part until their containers have ended."""
-        before, had = self.ledger.changes, self._entries_of(pod.metadata.uid)
+        before, had, is_news = self.ledger.changes, self._entries_of(pod.metadata.uid), False
         if pod.ended:
             self.adoption.forget(pod.metadata.uid)
         elif pod.spec.node_name:
             self.adoption.see(pod)
-        if self.recorder is not None and self.ledger.changes != before:
+        else:
+            is_news = self.adoption.see_unbound(pod)
+        if self.recorder is not None and (is_news or self.ledger.changes != before):
             self.recorder.record(PodSeen(pod))
         self._tell_openings(had, heard=True)
 
@@ -154,11 +156,33 @@ class Books:
     def cards(self, node: str) -> NodeGpus:
         return self.tally.cards(node)
 
-    def claimed_by(self, pod: Pod) -> list[str]:
-        """The nodes on which a pod has a claim that could still be made."""
-        uid = pod.metadata.uid
+    def claimed_by(self, demand: Demand) -> list[str]:
+        """The nodes on which a pod has a claim that could still be made, for what it asks now."""
+        uid = demand.request.uid
         entries = ((node, self.ledger.entry(uid, node)) for node in self.ledger.nodes_of(uid))
-        return [node for node, entry in entries if entry is not None and self.is_good(entry)]
+        return [node for node, entry in entries if entry is not None and self.suits(entry, demand)]
+
+    def suits(self, claim: Entry, demand: Demand) -> bool:
+        """Whether a claim could still be made, and is of the size that the pod asks for now: users may change that."""
+        cards, held = self.cards(claim.node), claim.placement.containers
+        if not self.is_good(claim):
+            return False
+        asked = {container.name: container.part for container in demand.request.containers}
+        return asked.keys() == held.keys() and all(
+            len(held[name]) == part.cards
+            and all(cut(part, cards.by_uuid[own.uuid], cards.unit_mib) == own for own in held[name])
+            for name, part in asked.items()
+        )
+
+    def kept_for(self, demand: Demand, node: str) -> Placement | None:
+        """The part that is kept for a pod on a node for a while. What is no good any more is given back."""
+        kept = self.ledger.entry(demand.request.uid, node)
+        if kept is None or kept.until == inf:
+            return None
+        if self.suits(kept, demand):
+            return kept.placement
+        self.drop_claim(demand.request.uid, node)
+        return None
 
     def is_good(self, claim: Entry) -> bool:
         """Whether a claim could still be made: its cards are there, in health, and not sold beyond their size."""
@@ -238,12 +262,14 @@ class Books:
         states = {node: quota.permits(state) for node, state in self.tally.states().items()}
         return preempt(states, demand.request, {node: self.holders(node) for node in states})
 
-    def complete_victims(self, demand: Demand, node: str, proposed: Sequence[str]) -> list[str] | None:
+    def complete_victims(
+        self, demand: Demand, node: str, proposed: Sequence[str], can_end: Callable[[str], bool]
+    ) -> list[str] | None:
         """Pods that are to end on a node, by UID, with those of lower priority that are missing to make a demand fit
-        there; None if none can. Who is not bound yet cannot be ended."""
+        there, of those that `can_end`; None if none can."""
         state = NodeState(self.cards(node), self.ledger.used(node))
-        bound = [holder for holder in self.holders(node) if self.is_settled(holder.uid, node)]
-        return complete(self._quota(demand.request).permits(state), demand.request, proposed, bound)
+        others = [holder for holder in self.holders(node) if holder.uid in proposed or can_end(holder.uid)]
+        return complete(self._quota(demand.request).permits(state), demand.request, proposed, others)
 
     def holders(self, node: str) -> list[Holder]:
         entries = self.ledger.entries(node)

@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from math import inf
 from weakref import WeakValueDictionary
 
 import structlog
@@ -97,14 +96,12 @@ class Committer:
 
     async def _commit(self, pod: Pod, node: str, demand: Demand) -> Outcome:
         uid, epoch = pod.metadata.uid, self._leadership.require()
-        held = self._books.ledger.entry(uid, node)
-        if held is not None and held.until < inf:  # kept for the pod for a while, before anything was sent
-            placement = self._books.claim(demand.request, held.placement).placement
-            held = None
-        elif held is not None:
-            placement = self._claimed(held)
+        kept = self._books.kept_for(demand, node)  # for a while, before anything was sent
+        held = None if kept else self._books.ledger.entry(uid, node)
+        if held is not None:
+            placement = self._claimed(held, demand)
         else:
-            placement = self._books.claim(demand.request, self._books.fit(demand, node)).placement
+            placement = self._books.claim(demand.request, kept or self._books.fit(demand, node)).placement
         faults.reach("after-claim")
         try:
             binding = self._binding(pod, node, demand, placement, epoch)
@@ -140,12 +137,12 @@ class Committer:
         version = pod.metadata.resource_version if demand.dialect.demand_can_change(pod) else ""
         return _binding(pod, node, version, **keys)
 
-    def _claimed(self, held: Entry) -> Placement:
+    def _claimed(self, held: Entry, demand: Demand) -> Placement:
         """The placement of an earlier Binding without an answer. The same one is sent again, so that only one part is
         held, unless its cards were sold to others meanwhile, by another server or an original. Raises Refused."""
-        if not self._books.is_good(held):
+        if not self._books.suits(held, demand):
             raise Refused(
-                f"an earlier Binding of this pod to {held.node} had no answer, and its cards are not free any more; "
+                f"an earlier Binding of this pod to {held.node} had no answer, and its cards will not do any more; "
                 f"its fate is known within {self.settings.act_limit:g} s"
             )
         return held.placement

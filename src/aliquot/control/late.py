@@ -120,12 +120,13 @@ class LatePlacer:
         held = ledger.entry(uid, node)
         if held is not None and held.until == inf:
             return held.placement
-        placement = held.placement if held is not None else chosen or self._books.fit(demand, node)
+        placement = self._books.kept_for(demand, node) or chosen or self._books.fit(demand, node)
         return self._books.claim(demand.request, placement, until=self._clock.monotonic() + seconds).placement
 
-    def let_go(self, uid: str, *, but: str = "") -> None:
-        """Give back what is only kept for a pod, on every node or all but one. Claims of a Binding stay."""
-        for node in self._books.ledger.nodes_of(uid) - {but}:
+    def let_go(self, uid: str, *, but: str = "", only: str = "") -> None:
+        """Give back what is only kept for a pod, on every node, all but one, or one. Claims of a Binding stay."""
+        nodes = self._books.ledger.nodes_of(uid) - {but}
+        for node in nodes & {only} if only else nodes:
             kept = self._books.ledger.entry(uid, node)
             if kept is not None and kept.until < inf:
                 self._books.drop_claim(uid, node)
@@ -193,11 +194,13 @@ class LatePlacer:
         placement = self._part(pod, demand)
         self._books.claim(demand.request, placement)
         keys = keys_of(pod, demand, placement, self._books, epoch=epoch, now_ns=self._clock.wall_ns())
+        # where users may rewrite what a pod asks for, only the pod as we have read it is placed
+        version = pod.metadata.resource_version if demand.dialect.demand_can_change(pod) else ""
         was_open = (uid, node) in self._open
         self._open.setdefault((uid, node), self._clock.monotonic())
         try:
             placed = await self._client.patch(
-                PODS, pod.metadata.name, {"metadata": keys}, namespace=pod.metadata.namespace, uid=uid
+                PODS, pod.metadata.name, {"metadata": keys}, namespace=pod.metadata.namespace, uid=uid, version=version
             )
         except (ApiError, NotSent) as error:
             if not was_open:  # otherwise an earlier patch may have been made
@@ -221,13 +224,16 @@ class LatePlacer:
     def _part(self, pod: Pod, demand: Demand) -> Placement:
         """What a filter has kept for it, or what fits. Cards that only count as its until somebody names them may not
         be those that it wishes. Raises NoRoom."""
-        held = self._books.ledger.entry(pod.metadata.uid, pod.spec.node_name)
+        node = pod.spec.node_name
+        if kept := self._books.kept_for(demand, node):
+            return kept
+        held = self._books.ledger.entry(pod.metadata.uid, node)
         if held is None:
-            return self._books.fit(demand, pod.spec.node_name)
+            return self._books.fit(demand, node)
         if held.state is State.CLAIMED and held.placement.containers:
-            return held.placement
+            return held.placement  # of a patch without an answer
         with self._books.without(pod):
-            return self._books.fit(demand, pod.spec.node_name)
+            return self._books.fit(demand, node)
 
     async def _has_no_room(self, pod: Pod) -> None:
         now, node, demand = self._clock.monotonic(), pod.spec.node_name, self._books.demand_of(pod)

@@ -105,7 +105,7 @@ class Extender:
                 answer["FailedNodes"] = None
         elif verdict.emptying:
             others = {node: why for node, why in refused.items() if node != verdict.emptying}
-            answer["FailedAndUnresolvableNodes"] = others
+            answer["FailedAndUnresolvableNodes"] = others or None
         if asked.nodes is not None and not self._wire.both_forms:
             answer["NodeNames"] = None
         return answer
@@ -116,7 +116,8 @@ class Extender:
             return verdict.refused
         exact = {node: dialect.exact_words(reason, node, uid) for node, reason in verdict.reasons.items()}
         not_chosen = self._wire.not_chosen.format(uid=uid) or NOT_CHOSEN
-        return {node: exact.get(node, not_chosen) for node in verdict.refused}
+        ours = {node: not_chosen if why == NOT_CHOSEN else why for node, why in verdict.refused.items()}
+        return ours | exact
 
     def _fault(self, why: str) -> asgi.Answer:
         metrics.DECISIONS.labels("filter", "", "fault").inc()

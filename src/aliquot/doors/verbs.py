@@ -1,7 +1,7 @@
 """What every door does with a scheduler's call, whatever the words in which it came."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import structlog
@@ -14,7 +14,7 @@ from aliquot.doors.names import Grouped, Names, Texts
 from aliquot.engine import FITS, NUMBERED, Floats, Ints, Judgement
 from aliquot.errors import BadDemand, Refused
 from aliquot.kube import PODS, NotFound
-from aliquot.model import Pod, Reason
+from aliquot.model import Placement, Pod, Reason
 
 _log = structlog.get_logger()
 
@@ -23,6 +23,7 @@ NOT_CHOSEN = "the pod has already been matched to another node"
 _BEST_SCORE = 10
 _EVEN_SCORE = 5
 _PREEMPTED = "PreemptionByScheduler"
+_UNSEEN_SECONDS = 5.0
 _REFUSALS = {reason: metrics.REFUSALS.labels(reason.name.lower()) for reason in Reason}
 
 
@@ -87,11 +88,13 @@ class Verbs:
         if keep:
             self._plane.late.let_go(pod.metadata.uid)
         verdict, judgement = self._judge(pod, demand, names)
+        if keep:
+            verdict = self._without_strangers(verdict, demand.dialect)
         if one and verdict.passed:
-            verdict = self._best_of(verdict, judgement, pod)
+            verdict = self._best_of(verdict, judgement, demand)
         if keep and len(verdict.passed) == 1 and self._plane.leadership.may_commit:
-            (node,), seconds = verdict.passed, self._plane.settings.hold_seconds
-            self._plane.late.hold(pod, node, seconds, chosen=judgement.placement(node))
+            (node,) = verdict.passed
+            self.keep(pod, node, chosen=judgement.placement(node))
         if verdict.passed:
             self._plane.waker.passed(pod)
         else:
@@ -101,7 +104,7 @@ class Verbs:
     def _judge(self, pod: Pod, demand: Demand, names: Names) -> tuple[Verdict, Judgement]:
         judgement = self._books.judge(demand)
         # its own claim, of a Binding without an answer, is no reason against a node
-        numbers = judgement.reasons_at(names.columns(self._books.fleet), but=self._books.claimed_by(pod))
+        numbers = judgement.reasons_at(names.columns(self._books.fleet), but=self._books.claimed_by(demand))
         found = [(NUMBERED[number], names.picked(numbers == number)) for number in np.unique(numbers[numbers != FITS])]
         for reason, nodes in found:
             _REFUSALS[reason].inc(len(nodes))
@@ -113,19 +116,36 @@ class Verbs:
         return Verdict(self.passed, refused, reasons, demand.dialect, emptying), judgement
 
     def _is_emptied_for(self, pod: Pod, node: str) -> bool:
-        """Whether a pod that holds a card there ends for this one. kube-scheduler asks the same before it looks for
-        more victims, and only then leaves the node as it is."""
+        """Whether a pod that holds a card there ends for this one, as far as can be told: kube-scheduler, too, leaves a
+        node as it is while pods that it has preempted end there."""
         entries = self._books.ledger.entries(node)
         holders = (self._plane.pod_by_uid(entry.uid) for entry in entries if entry.owner.priority < pod.priority)
         return any(holder is not None and _is_preempted(holder) for holder in holders)
 
-    def _best_of(self, verdict: Verdict, judgement: Judgement, pod: Pod) -> Verdict:
+    def _without_strangers(self, verdict: Verdict, dialect: Dialect) -> Verdict:
+        """Where the scheduler binds, nodes on which nobody would write down the pod's cards are refused, too."""
+        never = {node: why for node in verdict.passed if (why := self._plane.late.why_never(node, dialect))}
+        if not never:
+            return verdict
+        passed = [node for node in verdict.passed if node not in never]
+        return replace(verdict, passed=passed, refused={**verdict.refused, **never})
+
+    def _best_of(self, verdict: Verdict, judgement: Judgement, demand: Demand) -> Verdict:
         """After a Binding without an answer its node again: any other would hold a second part."""
-        tried = set(self._books.claimed_by(pod)) & set(verdict.passed)
+        tried = set(self._books.claimed_by(demand)) & set(verdict.passed)
         best = min(tried) if tried else judgement.best(verdict.passed)
         assert best is not None, "a node that passed fits"
         others = {name: NOT_CHOSEN for name in verdict.passed if name != best}
-        return Verdict([best], {**verdict.refused, **others}, verdict.reasons, verdict.dialect, verdict.emptying)
+        return replace(verdict, passed=[best], refused={**verdict.refused, **others})
+
+    def keep(self, pod: Pod, node: str, *, chosen: Placement | None = None) -> None:
+        """Keep a pod's part on a node until it is bound there; not for long if our mirror does not know the pod yet,
+        and not for one that waits no more. Raises NoRoom, BadDemand, NotLeading."""
+        known, seconds = self._plane.pod_by_uid(pod.metadata.uid), self._plane.settings.hold_seconds
+        if known is None:
+            seconds = min(seconds, _UNSEEN_SECONDS)
+        if pod.metadata.uid and (known is None or known.waits):
+            self._plane.late.hold(pod, node, seconds, chosen=chosen)
 
     # -- prioritize
 
@@ -184,9 +204,22 @@ class Verbs:
             return "", {}
         if demand is None:
             return "", dict(asked.victims)
-        completed = ((node, self._books.complete_victims(demand, node, v.uids), v) for node, v in asked.victims.items())
-        left = {node: Victims(uids, given.pdb_violations) for node, uids, given in completed if uids}
+        left: dict[str, Victims] = {}
+        for node, given in asked.victims.items():
+            uids = self._books.complete_victims(demand, node, given.uids, self._can_end)
+            if uids:
+                left[node] = Victims(sorted(uids, key=self._priority, reverse=True), given.pdb_violations)
         return demand.dialect.name, left
+
+    def _can_end(self, uid: str) -> bool:
+        """kube-scheduler knows a pod by this UID, and gives up all victims if it does not know one of them."""
+        pod = self._plane.pod_by_uid(uid)
+        return pod is not None and bool(pod.spec.node_name) and pod.status.phase not in ("Succeeded", "Failed")
+
+    def _priority(self, uid: str) -> int:
+        """Of a victim: kube-scheduler takes the first for the one with the highest, and compares nodes by it."""
+        pod = self._plane.pod_by_uid(uid)
+        return pod.priority if pod is not None else 0
 
 
 def _is_preempted(pod: Pod) -> bool:

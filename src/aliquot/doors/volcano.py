@@ -100,7 +100,7 @@ class Volcano:
         node, dialect = asked.node.name, demand.dialect
         if why := self._plane.late.why_never(node, dialect):
             return _answered(shape, dialect.name, Code.UNRESOLVABLE, why)
-        if node in self._books.claimed_by(pod):
+        if node in self._books.claimed_by(demand):
             return _answered(shape, dialect.name, Code.SUCCESS)  # it is kept for this very pod
         later = not asked.task.needs.fits(asked.node.idle)
         reason = supposing.refusal(self._books, pod, demand, node, self._guests(asked.node, pod), later=later)
@@ -167,7 +167,7 @@ class Volcano:
             if why := self._verbs.not_ready():
                 raise Refused(why)
             if task.status == Status.ALLOCATED:
-                self._plane.late.hold(task.pod(), task.node, self._plane.settings.hold_seconds)
+                self._verbs.keep(task.pod(), task.node)
             elif task.status == Status.PIPELINED:
                 self._refuse_hopeless(task)
         except AliquotError as error:
@@ -193,7 +193,7 @@ class Volcano:
             task = read(call.body, EventCall).task
         except AliquotError as error:
             return _event(str(error))
-        self._plane.late.let_go(task.uid)
+        self._plane.late.let_go(task.uid, only=task.node)
         metrics.DECISIONS.labels("vdeallocate", "", "given back").inc()
         return _event("")
 

@@ -142,6 +142,24 @@ async def test_pods_of_the_same_priority_are_not_added(native_door: Door) -> Non
     assert await preempted(native_door, meta(low.metadata.uid)) == {}
 
 
+async def test_victims_come_in_the_order_of_their_priorities_since_nodes_are_compared_by_the_first(
+    native_door: Door,
+) -> None:
+    await native_door.room.add_node(make_cards("n1", mib=(15 * 1024,)))
+    low = await bound(native_door.room, "low", 8, priority=0)
+    high = await bound(native_door.room, "high", 7, priority=50)
+    assert await preempted(native_door, meta(low.metadata.uid)) == {"n1": [high.metadata.uid, low.metadata.uid]}
+
+
+async def test_a_pod_that_kube_scheduler_counts_no_more_is_not_named_as_a_victim(native_door: Door) -> None:
+    await native_door.room.add_node(make_cards("n1", mib=(15 * 1024,)))
+    ending = await bound(native_door.room, "ending", 8, **LOW)
+    running = {"name": "main", "state": {"running": {}}}
+    await native_door.room.report(ending, phase="Failed", containerStatuses=[running])
+    other = await bound(native_door.room, "other", 4, **LOW)
+    assert await preempted(native_door, meta(other.metadata.uid)) == {}
+
+
 async def test_a_pod_that_asks_no_gpu_gets_the_victims_that_were_proposed(
     crowded: tuple[Door, Mapping[str, Pod]],
 ) -> None:
@@ -170,4 +188,4 @@ async def test_the_nominated_node_is_worth_waiting_for_while_its_victims_end(
     await door.room.delete_pod(pods["a"], grace=30)
     while_it_ends = (await door.post("/aliquot/filter", call)).json
     assert while_it_ends["FailedNodes"] == before["FailedNodes"]
-    assert while_it_ends["FailedAndUnresolvableNodes"] == {}
+    assert while_it_ends["FailedAndUnresolvableNodes"] is None

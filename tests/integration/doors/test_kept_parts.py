@@ -1,0 +1,190 @@
+"""Doors that are not asked to bind: what is kept for a pod until it is bound, and what is not believed meanwhile."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from aliquot.doors import native
+from aliquot.doors.admission import AdmissionDoor
+from aliquot.doors.nvidia import NvidiaDoor
+from aliquot.doors.volcano import volcano_routes
+from aliquot.model import Pod
+from aliquot.model.records import PLACEMENT, write_placement
+from tests.factories import GPU_COUNT, GPU_MEM, container_manifest, make_cards, make_placement, pod_manifest
+from tests.integration.doors.door import Door, bind_args
+from tests.integration.doors.volcano import ALLOCATED, manifest_of, task_info
+from tests.integration.doors.wire import names_call, opened
+from tests.integration.room import Room
+
+PREDICATES = "/scheduler/predicates"
+UNSEEN = 5.0
+
+
+@pytest.fixture
+async def door(room: Room) -> AsyncIterator[Door]:
+    """gpu-admission's routes, Volcano's, and our own beside them; one node with two cards of 15 units."""
+    await room.add_node(make_cards())
+    volcano = volcano_routes(room.plane, "admission", None, "/scheduler")
+    async with opened(room, {**AdmissionDoor(room.plane).routes(), **volcano, **native.routes(room.plane)}) as open_:
+        yield open_
+
+
+async def asked(door: Door, pod: Pod | dict[str, Any], node: str = "n1") -> list[str]:
+    manifest = manifest_of(pod) if isinstance(pod, Pod) else pod
+    reply = await door.post(PREDICATES, names_call(manifest, [node]))
+    passed: list[str] = reply.json["NodeNames"]
+    return passed
+
+
+async def bind_as_others(room: Room, pod: Pod, node: str = "n1") -> None:
+    """As kube-scheduler does, without a word about cards."""
+    target, meta = {"kind": "Node", "name": node}, {"name": pod.metadata.name, "namespace": pod.metadata.namespace}
+    await room.client.bind({"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": target}, timeout=5)
+    await room.in_step()
+
+
+async def placed_late(room: Room, pod: Pod) -> Pod:
+    """The pod after late placement had its look."""
+    await room.plane.late.look()
+    await room.in_step()
+    now = room.plane.pods.get(pod.key)
+    assert now is not None
+    return now
+
+
+async def bound_by_others(room: Room, pod: Pod) -> Pod:
+    await bind_as_others(room, pod)
+    return await placed_late(room, pod)
+
+
+def cards_of(pod: Pod) -> list[str]:
+    record = msgspec.json.decode(pod.metadata.annotations.get(PLACEMENT, '{"containers":{}}'))
+    return [part["uuid"] for parts in record["containers"].values() for part in parts]
+
+
+def oversold(room: Room) -> list[str]:
+    return list(room.plane.books.ledger.oversold("n1"))
+
+
+# -- a pod that grows
+
+
+async def growing(room: Room) -> Pod:
+    """A pod of 1 GiB, whose size a user can change, beside 12 units sold on each card."""
+    for name in ("a", "b"):
+        await room.commit(await room.add_pod(name, 12), "n1")
+    container = container_manifest(gpu_mem=None, resources={"limits": {"aliquot.io/gpu": "1"}})
+    return await room.add_pod("grows", containers=[container], metadata={"annotations": {"aliquot.io/memory": "1Gi"}})
+
+
+@pytest.mark.parametrize("when", ["before it is bound", "after it is bound"])
+async def test_a_pod_that_has_grown_does_not_get_what_was_kept_for_a_smaller_one(
+    door: Door, room: Room, when: str
+) -> None:
+    pod = await growing(room)
+    assert await asked(door, pod) == ["n1"]
+    larger = {"aliquot.io/memory": "15Gi"}
+    if when == "before it is bound":
+        await room.annotate(pod, **larger)
+        now = await bound_by_others(room, pod)
+    else:
+        await bind_as_others(room, pod)
+        await room.annotate(pod, **larger)
+        now = await placed_late(room, pod)
+    assert cards_of(now) == []
+    assert oversold(room) == []
+
+
+async def test_a_pod_that_has_grown_is_not_bound_with_what_was_kept_for_it(door: Door, room: Room) -> None:
+    pod = await growing(room)
+    assert await asked(door, pod) == ["n1"]
+    await room.annotate(pod, **{"aliquot.io/memory": "15Gi"})
+    reply = await door.post("/aliquot/bind", bind_args(pod))
+    assert "room" in reply.json["Error"]
+    assert oversold(room) == []
+
+
+# -- a card that falls ill
+
+
+@pytest.mark.parametrize("binder", ["kube-scheduler", "Aliquot"])
+async def test_what_was_kept_on_a_card_that_fell_ill_is_not_used(door: Door, room: Room, binder: str) -> None:
+    pod = await room.add_pod("p", 3)
+    assert await asked(door, pod) == ["n1"]
+    room.plane.books.mark_unhealthy("n1", frozenset({0}))
+    if binder == "Aliquot":
+        assert (await door.post("/aliquot/bind", bind_args(pod))).json == {"Error": ""}
+        await room.in_step()
+        now = room.plane.pods.get(pod.key)
+        assert now is not None
+    else:
+        now = await bound_by_others(room, pod)
+    assert cards_of(now) == [make_cards().gpus[1].uuid]
+
+
+# -- records of a user
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["over what is kept", "where nothing is kept"])
+async def test_a_record_that_was_there_before_the_binding_is_not_believed(door: Door, room: Room, kept: bool) -> None:
+    await room.commit(await room.add_pod("full", 15), "n1")
+    forged = {PLACEMENT: write_placement(make_placement(make_cards(), 0, main=3072))}
+    pod = await room.add_pod("forged", 3, metadata={"annotations": forged})
+    if kept:
+        assert await asked(door, pod) == ["n1"]
+    now = await bound_by_others(room, pod)
+    assert cards_of(now) == [make_cards().gpus[1].uuid]
+    assert oversold(room) == []
+
+
+# -- nodes of another agent
+
+
+@pytest.mark.parametrize("path", [PREDICATES, "/apis/metrics.nvidia.com/v1alpha1/schedule/filter"])
+async def test_a_node_where_nobody_would_write_the_placement_is_refused(room: Room, path: str) -> None:
+    await room.add_plain_node("old", {GPU_MEM: "30", GPU_COUNT: "2"})
+    async with opened(room, {**AdmissionDoor(room.plane).routes(), **NvidiaDoor(room.plane).routes()}) as door:
+        answer = (await door.post(path, names_call(pod_manifest(gpu_mem=3), ["old"]))).json
+    assert answer["NodeNames"] == []
+    assert "no inventory" in answer["FailedNodes"]["old"]
+
+
+# -- pods that are not there
+
+
+async def test_a_pod_that_nobody_has_seen_keeps_its_part_for_a_moment_only(door: Door, room: Room) -> None:
+    ghost = pod_manifest("ghost", 15, metadata={"uid": "ghost"})
+    assert await asked(door, ghost) == ["n1"]
+    assert "ghost" in room.entries()
+    await room.clock.move(UNSEEN)
+    await room.plane.late.look()
+    assert room.entries() == {}
+
+
+async def test_a_pod_without_a_uid_keeps_nothing(door: Door, room: Room) -> None:
+    assert await asked(door, pod_manifest("p", 15)) == ["n1"]
+    assert room.entries() == {}
+
+
+async def test_a_pod_that_is_bound_is_not_given_a_second_part_by_volcano(door: Door, room: Room) -> None:
+    await room.add_node(make_cards("n2"))
+    pod = await room.add_pod("p", 3)
+    await room.commit(pod, "n1")
+    await room.in_step()
+    task = task_info(manifest_of(pod), status=ALLOCATED, node="n2")
+    assert (await door.post("/scheduler/vallocate", {"task": task})).json == {"errorMessage": ""}
+    assert room.entries("n2") == {}
+
+
+async def test_volcano_gives_back_what_it_had_on_the_node_that_it_names(door: Door, room: Room) -> None:
+    await room.add_node(make_cards("n2"))
+    pod = await room.add_pod("p", 3)
+    tasks = {node: {"task": task_info(manifest_of(pod), status=ALLOCATED, node=node)} for node in ("n1", "n2")}
+    for node in ("n1", "n2"):
+        await door.post("/scheduler/vallocate", tasks[node])
+    await door.post("/scheduler/vdeallocate", tasks["n1"])
+    assert (len(room.entries("n1")), len(room.entries("n2"))) == (0, 1)
+    await door.post("/scheduler/vdeallocate", tasks["n2"])
+    assert len(room.entries("n2")) == 0
