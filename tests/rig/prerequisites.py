@@ -16,6 +16,7 @@ _HIDDEN = (Path("/var/lib"), Path("/var/log"), Path("/run"))
 _COMMANDS = {
     "busybox": "busybox-static",
     "cc": "gcc libc6-dev",
+    "curl": "curl",
     "ip": "iproute2",
     "iptables": "iptables",
     "mount": "mount",

@@ -4,6 +4,7 @@ from contextlib import AsyncExitStack
 
 import structlog
 
+from aliquot.cli.listening import limits
 from aliquot.config import Configuration
 from aliquot.control import ControlPlane
 from aliquot.doors import metrics
@@ -11,6 +12,7 @@ from aliquot.doors.asgi import Routes
 from aliquot.doors.debug import Debugger
 from aliquot.doors.door import Table
 from aliquot.doors.listener import Listener
+from aliquot.doors.tls import Certificates
 from aliquot.errors import BadConfig
 
 _log = structlog.get_logger()
@@ -25,13 +27,23 @@ def beside(door: str, tree: Configuration, plane: ControlPlane, debugger: Debugg
     return {**counted, **(debugger.routes() if door in _DEBUGGED else {})}
 
 
-async def open_debug_port(tree: Configuration, debugger: Debugger, stack: AsyncExitStack) -> None:
+async def open_debug_port(
+    tree: Configuration, debugger: Debugger, shown: Certificates | None, stack: AsyncExitStack
+) -> None:
     """gpu-admission's second port. Where it cannot be had the server goes on without, as the original does."""
     door = tree.doors.admission
     if not (door.enabled and door.debug_port):
         return
     routes = Routes(debugger.routes())
-    listener = Listener(routes, door.debug_address, door.debug_port, name="debug", grace=_GRACE_SECONDS)
+    listener = Listener(
+        routes,
+        door.debug_address,
+        door.debug_port,
+        name="debug",
+        grace=_GRACE_SECONDS,
+        limits=limits(tree),
+        certificates=shown,
+    )
     try:
         await stack.enter_async_context(listener)
     except BadConfig as error:

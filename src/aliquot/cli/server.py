@@ -157,7 +157,7 @@ async def _listeners(
     tree = live.tree
     listeners: dict[str, Listener] = {}
     debugger = Debugger()
-    await open_debug_port(tree, debugger, stack)
+    await open_debug_port(tree, debugger, shown, stack)
 
     def notes() -> list[str]:
         return [*live.notes(), *(shown.notes() if shown else ())]

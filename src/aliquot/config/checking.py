@@ -5,13 +5,12 @@ from itertools import combinations
 
 from aliquot.compat import parse as parse_compat
 from aliquot.config import meaning
-from aliquot.config.tree import SETTINGS, Configuration
+from aliquot.config.tree import DOORS, SETTINGS, Configuration
 from aliquot.dialects import make_dialects, standard_dialects
 from aliquot.errors import BadConfig
 
-_DOORS = ("admission", "gpushare", "elastic", "nvidia", "native")
-_PORTS = (*(f"doors.{door}.port" for door in _DOORS), "doors.admission.debugPort")
-_ENABLED = tuple(f"doors.{door}.enabled" for door in _DOORS)
+_PORTS = (*(f"doors.{door}.port" for door in DOORS), "doors.admission.debugPort")
+_ENABLED = tuple(f"doors.{door}.enabled" for door in DOORS)
 _TLS = (
     "listen.tls.certFile",
     "listen.tls.keyFile",
@@ -55,7 +54,7 @@ def _ports(tree: Configuration) -> Iterator[str]:
 
 
 def _open_ports(tree: Configuration) -> Iterator[tuple[str, int]]:
-    for name in _DOORS:
+    for name in DOORS:
         door = getattr(tree.doors, name)
         if door.enabled:
             yield f"doors.{name}.port", door.port
@@ -64,8 +63,8 @@ def _open_ports(tree: Configuration) -> Iterator[tuple[str, int]]:
 
 
 def _compat(tree: Configuration) -> Iterator[str]:
-    if unknown := sorted(tree.compat.keys() - set(_DOORS)):
-        yield f"compat: no door is called {', '.join(unknown)}; there are {', '.join(_DOORS)}"
+    if unknown := sorted(tree.compat.keys() - set(DOORS)):
+        yield f"compat: no door is called {', '.join(unknown)}; there are {', '.join(DOORS)}"
     for door, quirks in tree.compat.items():
         try:
             parse_compat(quirks)

@@ -214,6 +214,10 @@ class Volcano(Section, frozen=True):
     ] = "auto"
 
 
+DOORS = Doors.__struct_fields__
+"""The names of all doors."""
+
+
 class Policies(Section, frozen=True):
     """Policies"""
 

@@ -95,7 +95,7 @@ class Debugger:
 
     async def _heap(self, call: asgi.Call) -> asgi.Answer:
         seconds = _seconds(call, 0.0)
-        profile = await self._record("heap", profiling.allocations, seconds) if seconds else profiling.objects()
+        profile = await self._record("heap", profiling.allocations, seconds) if seconds else await profiling.objects()
         return _shown(call, profile, profiling.memory_words())
 
     async def _profile(self, call: asgi.Call) -> asgi.Answer:

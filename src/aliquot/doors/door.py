@@ -65,9 +65,9 @@ class Extender:
         """POST routes for verbs by the last pieces of their paths: `filter="predicates"`."""
         known: dict[str, tuple[asgi.Handler, Callable[[str], asgi.Answer]]] = {
             "filter": (self.filter, _filter_fault),
-            "prioritize": (self.prioritize, _no_priorities),
+            "prioritize": (self.prioritize, _unavailable),
             "bind": (self.bind, self._bind_answer),
-            "preempt": (self.preempt, _no_victims),
+            "preempt": (self.preempt, _unavailable),
         }
         return {("POST", f"{prefix}/{path}"): self.decision(verb, *known[verb]) for verb, path in paths.items()}
 
@@ -134,7 +134,7 @@ class Extender:
             return asgi.text(str(error), 400)
         if why := self.verbs.not_ready():
             metrics.DECISIONS.labels("prioritize", "", "fault").inc()
-            return _no_priorities(why)
+            return _unavailable(why)
         dialect, scores = self.verbs.scores(asked.pod, asked.names)
         metrics.DECISIONS.labels("prioritize", dialect, "scored").inc()
         tell(
@@ -174,7 +174,7 @@ class Extender:
             return asgi.text(str(error), 400)
         if why := self.verbs.not_ready():
             metrics.DECISIONS.labels("preempt", "", "fault").inc()
-            return _no_victims(why)
+            return _unavailable(why)
         dialect, left = self.verbs.preempt(asked)
         metrics.DECISIONS.labels("preempt", dialect, "victims" if left else "no victims").inc()
         tell("preempt", asked.pod.key, list(asked.victims), (f"{node}={v.uids}" for node, v in left.items()), {})
@@ -185,9 +185,5 @@ def _filter_fault(why: str) -> asgi.Answer:
     return asgi.json(filter_fault(why))
 
 
-def _no_priorities(why: str) -> asgi.Answer:
-    return asgi.text(why, 503)
-
-
-def _no_victims(why: str) -> asgi.Answer:
+def _unavailable(why: str) -> asgi.Answer:
     return asgi.text(why, 503)

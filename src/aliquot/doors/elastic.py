@@ -74,7 +74,7 @@ class ElasticDoor:
 
     def _percent_left(self, cards: NodeGpus, gpu: Gpu) -> int:
         left = self._books.ledger.free(cards.node, gpu.uuid)
-        return min(left.cores, left.mib * 100 // gpu.mib)
+        return min(left.cores, left.mib * 100 // max(1, gpu.mib))
 
     async def version(self, _: asgi.Call) -> asgi.Answer:
         return asgi.text(aliquot.__version__)

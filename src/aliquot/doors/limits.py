@@ -89,7 +89,7 @@ class Gate:
             return
         handler, tail = found
         if isinstance(handler, asgi.Open | asgi.Patient):
-            await asgi.put(await handler.handler(_call(scope, tail)), send)
+            await asgi.put(await _handled(handler, _call(scope, tail), _failed), send)
             return
         fault = handler.fault if isinstance(handler, asgi.Decision) else _unavailable
         if self.busy >= self._limits.concurrency:
@@ -124,17 +124,13 @@ class Gate:
                 raise _TooLarge
             body = await _body(receive, self._limits.body)
             inside.is_read = True
-            return await handler(_call(scope, tail, body, headers))
+            fault = inside.fault if isinstance(handler, asgi.Decision) else _failed
+            return await _handled(handler, _call(scope, tail, body, headers), fault)
         except _Gone:
             return None
         except _TooLarge:
             _TOO_LARGE.inc()
             return asgi.text(f"the body is larger than {self._limits.body} bytes", 413)
-        except Exception:
-            _CRASHED.inc()
-            _log.exception("a call could not be answered: this is a bug", path=scope["path"])
-            why = "Aliquot failed on this call; its log says more"
-            return inside.fault(why) if isinstance(handler, asgi.Decision) else asgi.text(why, 500)
 
     # -- calls that take too long
 
@@ -167,6 +163,19 @@ class Gate:
             return asgi.text(f"the body did not come within {self._limits.seconds:g} s", 408, _CLOSE)
         _TOO_LONG.inc()
         return inside.fault(f"there is no answer within {self._limits.seconds:g} s; what was begun goes on")
+
+
+async def _handled(handler: asgi.Handler, call: asgi.Call, fault: Callable[[str], asgi.Answer]) -> asgi.Answer:
+    try:
+        return await handler(call)
+    except Exception:
+        _CRASHED.inc()
+        _log.exception("a call could not be answered: this is a bug", path=call.path)
+        return fault("Aliquot failed on this call; its log says more")
+
+
+def _failed(why: str) -> asgi.Answer:
+    return asgi.text(why, 500)
 
 
 def _call(scope: asgi.Scope, tail: str, body: bytes = b"", headers: Mapping[bytes, bytes] | None = None) -> asgi.Call:

@@ -18,6 +18,7 @@ from aliquot.doors.pprof import Frame, Profile, Stack
 HERTZ = 100
 _DEEPEST = 128
 _KEPT_FRAMES = 16
+_OBJECTS_AT_ONCE = 2000
 _OBJECTS = (("objects", "count"), ("space", "bytes"))
 
 
@@ -63,10 +64,13 @@ def allocations(seconds: float, ended: threading.Event) -> Profile:
     return Profile(_OBJECTS, found, 1, began, seconds)
 
 
-def objects() -> Profile:
-    """What is in use now, by type: where it was made, only `allocations` can tell."""
+async def objects() -> Profile:
+    """What is in use now, by type: where it was made, only `allocations` can tell. Others have their turn meanwhile:
+    a large cluster's mirror has millions of objects."""
     found: dict[Stack, list[int]] = defaultdict(lambda: [0, 0])
-    for one in gc.get_objects():
+    for number, one in enumerate(gc.get_objects()):
+        if not number % _OBJECTS_AT_ONCE:
+            await asyncio.sleep(0)
         kind = type(one)
         sample = found[(Frame(f"{kind.__module__}.{kind.__qualname__}"),)]
         sample[0] += 1

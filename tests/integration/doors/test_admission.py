@@ -158,15 +158,16 @@ async def test_priorities_of_the_first_version_prefer_nodes_without_gpu(admissio
 
 
 async def test_the_node_of_the_answer_is_kept_for_a_while(admission: Door) -> None:
-    before = len(admission.room.api.writes())
-    await ask(admission, pod_asking(HALF), "n1", "n2")
-    assert claims(admission.room, "u-1") == {"n1": State.CLAIMED}
-    assert len(admission.room.api.writes()) == before, "a filter writes nothing"
     room = admission.room
+    pod = await room.add_pod("waits", containers=pod_asking(HALF)["spec"]["containers"])
+    uid, before = pod.metadata.uid, len(room.api.writes())
+    await ask(admission, msgspec.to_builtins(pod), "n1", "n2")
+    assert claims(room, uid) == {"n1": State.CLAIMED}
+    assert len(room.api.writes()) == before, "a filter writes nothing"
     room.plane.books.expire(room.clock.monotonic() + room.plane.settings.hold_seconds - 1)
-    assert claims(room, "u-1") == {"n1": State.CLAIMED}
+    assert claims(room, uid) == {"n1": State.CLAIMED}
     room.plane.books.expire(room.clock.monotonic() + room.plane.settings.hold_seconds)
-    assert claims(room, "u-1") == {}
+    assert claims(room, uid) == {}
 
 
 async def test_two_pods_never_get_the_same_part(admission: Door) -> None:

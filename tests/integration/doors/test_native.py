@@ -101,7 +101,6 @@ def meta(*uids: str) -> dict[str, Any]:
     [
         pytest.param("a", "a", id="the one that frees a card is enough"),
         pytest.param("b", "bc", id="one that does not stays a victim, and the cheapest that helps is added"),
-        pytest.param("c", "ca", id="the cheaper card is emptied"),
         pytest.param("bc", "bc", id="two that free a card are enough"),
         pytest.param("", "a", id="an empty list of victims is completed"),
     ],

@@ -17,12 +17,12 @@ from aliquot.cli.programs.command_line import CommandLine, HelpWanted, Parsed, W
 from aliquot.cli.running import run_until_stopped
 from aliquot.cli.server import serve
 from aliquot.config import Given, Live, Nothing, meaning
+from aliquot.config.tree import DOORS
 from aliquot.errors import BadConfig
 from aliquot.kube import Client
 
 _log = structlog.get_logger()
 
-_DOORS = ("admission", "gpushare", "elastic", "nvidia", "native")
 _NAMESPACE = "kube-system"
 
 
@@ -78,7 +78,7 @@ class Program:
     def keys(self, wanted: Wanted) -> dict[str, Given]:
         """What is given of the configuration: the program's own flags before our variables before its defaults, which
         are no other door, the address that the original had, and the Lease where it ran."""
-        values: dict[str, Any] = {f"doors.{door}.enabled": False for door in _DOORS if door != self.door}
+        values: dict[str, Any] = {f"doors.{door}.enabled": False for door in DOORS if door != self.door}
         values |= {"listen.address": self.address, "lease.namespace": _NAMESPACE}
         defaults = {path: Given(value, f"{self.line.program}'s default") for path, value in values.items()}
         own = {f"doors.{self.door}.enabled": Given(True, self.line.program)}
