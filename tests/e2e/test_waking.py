@@ -128,10 +128,10 @@ def seconds_to_the_last(cluster: Scheduling, versions: Versions, since: float, n
 
 
 def allows(aliquot: Serving, cluster: Scheduling, pod: str) -> bool:
-    """Whether the server would take a pod now; asked by prioritize, which wakes and holds nothing."""
+    """Whether the server would take a pod now; asked where every node is scored, which wakes and holds nothing."""
     body = json.dumps({"Pod": cluster.pod(pod), "NodeNames": NODES}).encode()
     call = urllib.request.Request(
-        f"{aliquot.url('native')}/aliquot/prioritize", body, {"Content-Type": "application/json"}
+        f"{aliquot.url('elastic')}/scheduler/priorities", body, {"Content-Type": "application/json"}
     )
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(call, timeout=5) as answer:

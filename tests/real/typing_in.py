@@ -47,7 +47,12 @@ class Shell:
         self._popen.stdin.flush()
         ready, _, _ = select.select([self._popen.stdout], [], [], seconds)
         done = self._popen.stdout.readline().strip() if ready else ""
-        trouble = f"{self._failed.read_text()}{self._err.read_text() if self._err.exists() else ''}"
+        trouble = f"{self._failed.read_text()}{self._written()}"
         assert done == _DONE, f"not done after {seconds:g} s, or the shell ended: {commands}\n{trouble}"
         assert not self._failed.read_text(), f"{commands}\n{trouble}"
         return self._out.read_text()
+
+    def _written(self) -> str:
+        """What was told beside the output: errors, and the logs of what runs in the background."""
+        files = [self._err, *sorted(self._err.parent.glob("*.log"))]
+        return "\n".join(f"--- {file.name}\n{file.read_text()[-3000:]}" for file in files if file.exists())

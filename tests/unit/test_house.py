@@ -51,4 +51,4 @@ def test_make_lists_its_targets() -> None:
 def test_the_long_versions_are_not_part_of_make_test() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     testpaths = project["tool"]["pytest"]["ini_options"]["testpaths"]
-    assert testpaths == ["tests/unit", "tests/integration", "tests/vectors"]
+    assert testpaths == ["tests/unit", "tests/integration", "tests/vectors", "tests/fuzz"]

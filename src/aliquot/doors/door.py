@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import msgspec
 import structlog
 
 from aliquot import faults, metrics
@@ -22,7 +23,9 @@ from aliquot.doors.extender import (
 )
 from aliquot.doors.forwarding import Forwarder
 from aliquot.doors.metrics import timed
-from aliquot.doors.verbs import NOT_CHOSEN, Verbs, Verdict
+from aliquot.doors.names import Names
+from aliquot.doors.verbs import BEST_SCORE, NOT_CHOSEN, Verbs, Verdict
+from aliquot.engine import Ints
 from aliquot.errors import AliquotError
 from aliquot.model import Pod
 
@@ -45,6 +48,9 @@ class Wire:
     """A pod without GPU gets null, not empty maps."""
     names_refused: bool = True
     """The original names the nodes that it refuses; if `compat.maps`, so do we."""
+    every_score: bool = True
+    """prioritize names every node. Otherwise those without points are left out, which are most where nodes are alike:
+    what we say of a thousand nodes costs the scheduler more than it costs us."""
     compat: Compat = OURS
     not_chosen: str = ""
     """The original's words for a node that would do, which name the pod's {uid}, if `compat.reasons`."""
@@ -144,7 +150,13 @@ class Extender:
             (f"{node}={score}" for node, score in zip(asked.names, scores, strict=True)),
             {},
         )
-        return asgi.json(asked.names.scored(scores), dialect=dialect)
+        return asgi.json(self._priorities(asked.names, scores), dialect=dialect)
+
+    def _priorities(self, names: Names, scores: Ints) -> msgspec.Raw:
+        if self._wire.every_score:
+            return names.scored(scores)
+        points = scores - scores.min(initial=BEST_SCORE)
+        return names.picked(points > 0).scored(points[points > 0])
 
     # -- bind
 

@@ -114,7 +114,8 @@ class Listener:
 
     def _bind(self) -> socket.socket:
         family = socket.AF_INET6 if ":" in self._address else socket.AF_INET
+        both = self._address == "::" and socket.has_dualstack_ipv6()
         try:
-            return socket.create_server((self._address, self.port), family=family, backlog=1024)
+            return socket.create_server((self._address, self.port), family=family, backlog=1024, dualstack_ipv6=both)
         except OSError as error:
             raise BadConfig(f"cannot listen on {self._address}:{self.port}: {error.strerror}") from error

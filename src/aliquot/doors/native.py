@@ -11,6 +11,6 @@ PREFIX = "/aliquot"
 
 
 def routes(plane: ControlPlane, forwarder: Forwarder | None = None, compat: Compat = OURS) -> Table:
-    extender = Extender(plane, NAME, forwarder, Wire(compat=compat))
+    extender = Extender(plane, NAME, forwarder, Wire(every_score=False, compat=compat))
     verbs = extender.routes(PREFIX, filter="filter", prioritize="prioritize", bind="bind", preempt="preempt")
     return {**verbs, **metrics.routes(plane)}

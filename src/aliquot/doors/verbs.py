@@ -20,7 +20,7 @@ _log = structlog.get_logger()
 
 NOT_CHOSEN = "the pod has already been matched to another node"
 """For nodes that would do where a door leaves only the best one."""
-_BEST_SCORE = 10
+BEST_SCORE = 10
 _EVEN_SCORE = 5
 _PREEMPTED = "PreemptionByScheduler"
 _UNSEEN_SECONDS = 5.0
@@ -234,5 +234,5 @@ def spread_out(raw: Floats) -> Ints:
     least, most = raw[fits].min(initial=np.inf), raw[fits].max(initial=-np.inf)
     if least >= most:
         return np.where(fits, _EVEN_SCORE, 0)
-    points = np.rint((raw - least) * (_BEST_SCORE / (most - least)))
+    points = np.rint((raw - least) * (BEST_SCORE / (most - least)))
     return np.where(fits, points, 0).astype(np.int64)

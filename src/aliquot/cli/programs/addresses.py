@@ -1,8 +1,12 @@
 """Addresses and ports as Go programs are told them."""
 
+import socket
+
 from aliquot.errors import BadConfig
 
 _MOST = 65_535
+EVERY = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"
+"""Every address of the machine, of both families where it has both."""
 
 
 def host_and_port(flag: str, text: str) -> tuple[str, int]:
@@ -10,9 +14,15 @@ def host_and_port(flag: str, text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > _MOST:
         raise BadConfig(f"{flag} {text}: write ADDRESS:PORT")
-    return host.removeprefix("[").removesuffix("]") or "0.0.0.0", int(port)
+    return host.removeprefix("[").removesuffix("]") or EVERY, int(port)
 
 
 def port_of(text: str, default: int) -> int:
-    """A variable that is no number counts as not set, as in the originals."""
-    return int(text) if text.isdecimal() and int(text) <= _MOST else default
+    """A variable that is no number counts as not set, as in the originals. Raises BadConfig for one that is no port."""
+    try:
+        port = int(text)
+    except ValueError:
+        return default
+    if not 0 <= port <= _MOST:
+        raise BadConfig(f"PORT={text} is no port")
+    return port

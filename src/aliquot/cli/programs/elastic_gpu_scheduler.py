@@ -3,7 +3,7 @@
 import os
 
 from aliquot.cli.programs import klog
-from aliquot.cli.programs.addresses import port_of
+from aliquot.cli.programs.addresses import EVERY, port_of
 from aliquot.cli.programs.command_line import CommandLine, Flag, Parsed
 from aliquot.cli.programs.klog_flags import KLOG_FLAGS
 from aliquot.cli.programs.starting import Program, Wanted
@@ -62,7 +62,7 @@ def _idle_modes(text: str) -> tuple[str, ...]:
     return tuple(f"-mode {mode}: only {_SHARED} has a meaning" for mode in modes if mode != _SHARED)
 
 
-PROGRAM = Program(CommandLine(_NAME, _ABOUT, _FLAGS), "elastic", "0.0.0.0", _understand)
+PROGRAM = Program(CommandLine(_NAME, _ABOUT, _FLAGS), "elastic", EVERY, _understand)
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
 import os
 from contextlib import nullcontext
 
-from aliquot.cli.programs.addresses import port_of
+from aliquot.cli.programs.addresses import EVERY, port_of
 from aliquot.cli.programs.command_line import CommandLine, Parsed
 from aliquot.cli.programs.starting import Program, Wanted
 from aliquot.cli.programs.zap_lines import zap_form
@@ -36,7 +36,7 @@ def _understand(_: Parsed) -> Wanted:
     return Wanted(given, nullcontext(zap_form()))
 
 
-PROGRAM = Program(CommandLine("gpushare-schd-extender", _ABOUT), "gpushare", "0.0.0.0", _understand)
+PROGRAM = Program(CommandLine("gpushare-schd-extender", _ABOUT), "gpushare", EVERY, _understand)
 
 
 def main() -> None:

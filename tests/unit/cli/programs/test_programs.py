@@ -9,6 +9,7 @@ import pytest
 
 import aliquot
 from aliquot.cli.programs import elastic_gpu_scheduler, gpu_admission, gpushare_schd_extender
+from aliquot.cli.programs.addresses import EVERY
 from aliquot.cli.programs.starting import Program
 from aliquot.config import Given, Live, Nothing
 from aliquot.errors import BadConfig
@@ -31,7 +32,7 @@ def wanted(program: Program, words: list[str]) -> dict[str, Given]:
         pytest.param(
             ["--address=0.0.0.0:3000"], {"listen.address": "0.0.0.0", "doors.admission.port": 3000}, id="address"
         ),
-        pytest.param(["--address", ":3456"], {"listen.address": "0.0.0.0"}, id="every address"),
+        pytest.param(["--address", ":3456"], {"listen.address": EVERY}, id="every address"),
         pytest.param(["--address=[::1]:1"], {"listen.address": "::1", "doors.admission.port": 1}, id="IPv6"),
         pytest.param(
             ["--pprofAddress=10.0.0.1:1"],
@@ -89,13 +90,18 @@ def test_gpu_admission_tells_its_version_and_ends(flag: str, text: str, capsys: 
     assert capsys.readouterr().out.startswith(text)
 
 
+def test_a_port_that_there_is_not_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PORT", "70000")
+    with pytest.raises(BadConfig, match="PORT=70000 is no port"):
+        wanted(GPUSHARE, [])
+
+
 @pytest.mark.parametrize(
     ("variables", "port", "level"),
     [
         pytest.param({}, 39999, "warning", id="none"),
         pytest.param({"PORT": "12345", "LOG_LEVEL": "debug"}, 12345, "debug", id="as the manifest has them"),
         pytest.param({"PORT": "http", "LOG_LEVEL": "DEBUG"}, 39999, "warning", id="what is none counts as unset"),
-        pytest.param({"PORT": "70000", "LOG_LEVEL": "warn"}, 39999, "warning", id="a port that there is not"),
         pytest.param({"LOG_LEVEL": "error", "THREADNESS": "many"}, 39999, "error", id="error"),
     ],
 )
