@@ -24,9 +24,9 @@ from aliquot.control.leadership import Leadership
 from aliquot.control.openings import Opening, Openings
 from aliquot.control.pace import Pace
 from aliquot.control.promises import Promises
-from aliquot.control.refused import Refused, RefusedPods, Shape
 from aliquot.control.rights import PATCH_PODS
 from aliquot.control.scratch import Scratch, trying
+from aliquot.control.waiting import Shape, WaitingPod, WaitingPods
 from aliquot.errors import BadDemand
 from aliquot.kube import PODS, ApiError, Client, KubeError, NotFound, NotSent
 from aliquot.kube.errors import Invalid, TooManyRequests
@@ -53,7 +53,7 @@ _SWEEP_SECONDS = 60.0
 class _Search:
     """One pass over those who wait, with what was found out on the way."""
 
-    line: Iterator[Refused]
+    line: Iterator[WaitingPod]
     open_nodes: OpenNodes
     in_vain: dict[Shape | None, int] = field(default_factory=dict)
     """From which opening on there was nothing for pods of a shape."""
@@ -85,7 +85,7 @@ class Waker:
         self._leadership = leadership
         self._clock = clock
         self._is_in_step = is_in_step
-        self._pods = RefusedPods(books.demand_of)
+        self._pods = WaitingPods(books.demand_of)
         self._openings = Openings(clock, _GRACE_SECONDS)
         self._promises = Promises(clock, books.ledger)
         self._pace = Pace(clock, at_once=_AT_ONCE, per_second=_PER_SECOND)
@@ -102,14 +102,14 @@ class Waker:
     def refused(self, pod: Pod) -> None:
         """A filter left no node for a pod that asks a GPU."""
         self._end_promise(pod.metadata.uid)
-        self._pods.put(Refused(pod, self._openings.latest, self._clock.monotonic()))
+        self._pods.put(WaitingPod(pod, self._openings.latest, self._clock.monotonic()))
 
     def inherit(self, pods: Iterable[Pod]) -> None:
         """We lead from now on: what another server has refused waits for us, too. kube-scheduler has written our words
         on these pods; whoever fits by now, and is not asked for soon, is woken."""
         for pod in pods:
             if pod.waits and pod.metadata.uid not in self._pods.uids and self._was_refused_by_us(pod):
-                self._pods.put(Refused(pod, self._openings.latest, self._clock.monotonic()))
+                self._pods.put(WaitingPod(pod, self._openings.latest, self._clock.monotonic()))
         self.opened(Opening(heard=True))
 
     def _was_refused_by_us(self, pod: Pod) -> bool:
@@ -171,7 +171,7 @@ class Waker:
         self._openings.ripen()
         self._promises.tidy()
         self._sweep()
-        most, chosen, search = self._pace.left(), list[Refused](), self._search()
+        most, chosen, search = self._pace.left(), list[WaitingPod](), self._search()
         while self._may_act() and len(chosen) < most and not search.is_done:
             found = self._choose(search, most - len(chosen))
             self._pace.spend(len(found))
@@ -179,10 +179,10 @@ class Waker:
             await self._clock.sleep(0)
         await self._wake_all(chosen)
 
-    async def _wake_all(self, chosen: list[Refused]) -> None:
+    async def _wake_all(self, chosen: list[WaitingPod]) -> None:
         connections = asyncio.Semaphore(_CONNECTIONS)
 
-        async def wake(refused: Refused) -> None:
+        async def wake(refused: WaitingPod) -> None:
             async with connections:
                 if not self._is_in_the_way(refused):
                     await self._wake(refused)
@@ -191,7 +191,7 @@ class Waker:
             for refused in chosen:
                 writing.create_task(wake(refused))
 
-    def _is_in_the_way(self, refused: Refused) -> bool:
+    def _is_in_the_way(self, refused: WaitingPod) -> bool:
         """Whether the pod was asked for meanwhile, and its Binding is good for the version that was read only."""
         demand = self._pods.demand(refused)
         return refused not in self._pods and demand is not None and demand.dialect.demand_can_change(refused.pod)
@@ -210,7 +210,7 @@ class Waker:
             times.append(now + (max(_PAUSE_SECONDS, self._pace.next_in()) if self._may_act() else _RETRY_SECONDS))
         return max(0.0, min(times) - now)
 
-    async def _wake(self, refused: Refused) -> None:
+    async def _wake(self, refused: WaitingPod) -> None:
         meta = refused.pod.metadata
         body = {"metadata": {"annotations": {WOKEN: rfc3339(self._clock.wall_ns(), fraction=True)}}}
         try:
@@ -232,7 +232,7 @@ class Waker:
             metrics.WAKES.labels("woken").inc()
             _log.debug("woken", pod=refused.pod.key)
 
-    def _try_again(self, refused: Refused, error: KubeError) -> None:
+    def _try_again(self, refused: WaitingPod, error: KubeError) -> None:
         """For the same room, some times: the write was not made."""
         self._end_promise(refused.uid)
         refused.tries += 1
@@ -257,17 +257,17 @@ class Waker:
         """Changes when there may be room where a look found none."""
         return self._openings.ripe, self._promises.broken
 
-    def _may_use(self, refused: Refused) -> bool:
+    def _may_use(self, refused: WaitingPod) -> bool:
         return not refused.woken and refused.knows < self._openings.ripe and refused.looked != self._state
 
     def _search(self) -> _Search:
         line = sorted(filter(self._may_use, self._pods), key=lambda refused: refused.rank)
         return _Search(iter(line), OpenNodes(self._node_called))
 
-    def _choose(self, search: _Search, most: int) -> list[Refused]:
+    def _choose(self, search: _Search, most: int) -> list[WaitingPod]:
         """Who fits now, best first, as many as there is room for beside what is promised; each gets a promise. Goes on
         in the line where it was left, for a short stretch."""
-        began, chosen = self._clock.monotonic(), list[Refused]()
+        began, chosen = self._clock.monotonic(), list[WaitingPod]()
         with trying(self._books) as scratch:
             self._promises.take(scratch)
             for refused in search.line:
@@ -281,7 +281,7 @@ class Waker:
         search.is_done = True
         return chosen
 
-    def _gets_room(self, scratch: Scratch, refused: Refused, search: _Search) -> bool:
+    def _gets_room(self, scratch: Scratch, refused: WaitingPod, search: _Search) -> bool:
         demand, kind = self._pods.demand(refused), self._pods.shape(refused)
         if demand is None or self._books.ledger.nodes_of(refused.uid):
             return False

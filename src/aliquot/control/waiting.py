@@ -17,7 +17,7 @@ Shape: TypeAlias = tuple[Request, frozenset[tuple[str, str]]]
 
 
 @dataclass(slots=True)
-class Refused:
+class WaitingPod:
     """`knows` is the latest opening when it was refused: of what came before it could make no use."""
 
     pod: Pod
@@ -42,27 +42,27 @@ class Refused:
         return -self.pod.priority, self.pod.metadata.creation_timestamp or "", self.pod.key
 
 
-class RefusedPods:
+class WaitingPods:
     """`demand_of` reads what a pod asks for; it is read again when the pod has changed."""
 
     def __init__(self, demand_of: Callable[[Pod], Demand | None]) -> None:
         self._demand_of = demand_of
-        self._by_uid: dict[str, Refused] = {}
+        self._by_uid: dict[str, WaitingPod] = {}
 
     def __len__(self) -> int:
         return len(self._by_uid)
 
     def __contains__(self, refused: object) -> bool:
-        return isinstance(refused, Refused) and self._by_uid.get(refused.uid) is refused
+        return isinstance(refused, WaitingPod) and self._by_uid.get(refused.uid) is refused
 
-    def __iter__(self) -> Iterator[Refused]:
+    def __iter__(self) -> Iterator[WaitingPod]:
         return iter(self._by_uid.values())
 
     @property
     def uids(self) -> Collection[str]:
         return self._by_uid.keys()
 
-    def put(self, refused: Refused) -> None:
+    def put(self, refused: WaitingPod) -> None:
         """The newest stands last."""
         if (before := self._by_uid.pop(refused.uid, None)) is not None:
             refused.demand, refused.shape, refused.read_from = before.demand, before.shape, before.read_from
@@ -78,17 +78,17 @@ class RefusedPods:
         if (refused := self._by_uid.get(pod.metadata.uid)) is not None:
             refused.pod = pod
 
-    def demand(self, refused: Refused) -> Demand | None:
+    def demand(self, refused: WaitingPod) -> Demand | None:
         """None for what asks no GPU by now, or nothing that can be had."""
         self._read(refused)
         return refused.demand
 
-    def shape(self, refused: Refused) -> Shape | None:
+    def shape(self, refused: WaitingPod) -> Shape | None:
         """Pods of one shape fit or do not fit alike; None without a demand."""
         self._read(refused)
         return refused.shape
 
-    def _read(self, refused: Refused) -> None:
+    def _read(self, refused: WaitingPod) -> None:
         before, refused.read_from = refused.read_from, refused.pod
         if before is not None and _asks_alike(before, refused.pod):
             return
