@@ -30,7 +30,7 @@ check: $(DEV) ## lint, format, types, layers
 
 e2e: $(DEV) ## the same path on a real Kubernetes with a real kubelet and containerd (root)
 	$(BIN)/pytest tests/e2e $(ARGS)
-	$(BIN)/pytest -q --real-api $(addprefix tests/integration/,kube control doors embedded)
+	$(BIN)/pytest -q --real-api $(addprefix tests/integration/,kube embedded $(if $(ALL),control doors))
 
 cluster: $(DEV) ## bring up the real Kubernetes of `make e2e` for a person (root); Ctrl-C takes it down
 	@$(BIN)/python -m tests.rig cluster $(ARGS)

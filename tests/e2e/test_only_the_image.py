@@ -84,7 +84,7 @@ def apply(own: Rig) -> Iterator[Callable[[Manifest], None]]:
 Apply = Callable[[Manifest], None]
 
 
-# 002: gpushare-schd-extender
+# -- gpushare-schd-extender
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def master(own: Rig) -> Iterator[None]:
     own.kubectl("label", "node", own.node_name, "node-role.kubernetes.io/master-")
 
 
-# 000: gpu-admission with kube-scheduler
+# -- gpu-admission with kube-scheduler
 
 
 @pytest.fixture
@@ -216,7 +216,7 @@ def test_gpu_admission_schedules_a_pod_with_three_corrections(own: Rig, apply: A
     assert annotations["tencent.com/predicate-node"] == own.node_name
 
 
-# 000: gpu-admission with Volcano
+# -- gpu-admission with Volcano
 
 
 @pytest.fixture
