@@ -9,7 +9,15 @@ import os
 import signal
 
 VARIABLE = "ALIQUOT_FAULT"
-POINTS = ("after-filter", "after-claim", "after-binding-sent", "after-allocate", "in-prestart")
+POINTS = (
+    "after-filter",
+    "after-claim",
+    "after-binding-sent",
+    "after-late-claim",
+    "after-late-patch",
+    "after-allocate",
+    "in-prestart",
+)
 _SIGNALS = {"": signal.SIGKILL, "stop": signal.SIGSTOP}
 
 _given = os.environ.get(VARIABLE, "")

@@ -6,6 +6,8 @@ control plane when `/metrics` is asked, so that nobody has to keep it up to date
 A name, its kind and its help are the documentation: the table in docs/configuration.md is compared with this file.
 """
 
+from collections.abc import Iterable, Sequence
+
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -15,6 +17,8 @@ from prometheus_client import (
     ProcessCollector,
     disable_created_metrics,
 )
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 disable_created_metrics()  # type: ignore[no-untyped-call]
 REGISTRY = CollectorRegistry()
@@ -84,7 +88,12 @@ REJECTED = Counter(
 )
 TLS_VALID = Gauge(
     "aliquot_tls_valid",
-    "1 while the files of certificates can be used, 0 while the last good ones are kept.",
+    "1 while the files of certificates can be used and are in their time; else the last good ones are kept, if any.",
+    registry=REGISTRY,
+)
+TLS_EXPIRES = Gauge(
+    "aliquot_tls_expires_timestamp_seconds",
+    "When the certificate that is shown expires, in seconds since 1970; 0 without TLS.",
     registry=REGISTRY,
 )
 TLS_RELOADS = Counter(
@@ -125,16 +134,36 @@ WAKES = Counter(
 REFUSED_PODS = Gauge(
     "aliquot_refused_pods", "Pods that were refused and wait, as far as this server was asked.", registry=REGISTRY
 )
-QUOTA_USED = Gauge(
-    "aliquot_quota_used",
-    "What a namespace uses of a model, in the measure of its quota: cards, MiB or % of cores.",
-    ["namespace", "model", "measure"],
-    registry=REGISTRY,
-)
-QUOTA_LIMIT = Gauge(
-    "aliquot_quota_limit",
-    "What a namespace may use of a model, in the measure of its quota.",
-    ["namespace", "model", "measure"],
+
+
+class _Quotas(Collector):
+    """One object for all limits: a Gauge would keep one for each, and cost seconds where there are thousands."""
+
+    def __init__(self) -> None:
+        self.lines: Sequence[tuple[Sequence[str], float, int]] = ()
+        """(namespace, model, measure), what is used, and the limit."""
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        labels = ("namespace", "model", "measure")
+        used = GaugeMetricFamily(
+            "aliquot_quota_used",
+            "What a namespace uses of a model, in the measure of its quota: cards, MiB or % of cores.",
+            labels=labels,
+        )
+        limit = GaugeMetricFamily(
+            "aliquot_quota_limit", "What a namespace may use of a model, in the measure of its quota.", labels=labels
+        )
+        for values, in_use, most in self.lines:
+            used.add_metric(values, in_use)
+            limit.add_metric(values, most)
+        return used, limit
+
+
+QUOTAS = _Quotas()
+REGISTRY.register(QUOTAS)
+QUOTA_HIDDEN = Gauge(
+    "aliquot_quota_hidden_limits",
+    "Limits of quotas that are not shown: 2,000 are, those of the namespaces that use most cards.",
     registry=REGISTRY,
 )
 QUOTA_VALID = Gauge(

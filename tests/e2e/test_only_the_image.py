@@ -16,6 +16,7 @@ import yaml
 from tests.checker import findings
 from tests.e2e import image, pods, volcano_pod
 from tests.e2e.originals import Manifest
+from tests.real.scheduler import DEPLOY, pointed_at
 from tests.rig import Image, Rig, RigError, programs, wait_for
 from tests.rig.aliquot import Aliquot
 from tests.rig.waiting import answers
@@ -258,6 +259,23 @@ def test_volcano_places_a_gang_through_the_service_by_its_name(
         pods.wait_running(own, ["one", "two"])
         assert findings(pods.observe(own), ["default/one", "default/two"]) == []
         pods.delete_all(own)
+
+
+# our own
+
+
+def test_our_own_server_runs_without_root_on_a_read_only_file_system(own: Rig, apply: Apply) -> None:
+    """deploy/native/server.yaml as it is shipped: all replicas become ready, and its Service schedules a pod."""
+    apply(Manifest(DEPLOY / "native" / "server.yaml"))
+    _wait_available(own, "aliquot-system", "aliquot-server")
+    look = "import os; print(os.getuid(), bool(os.statvfs('/').f_flag & os.ST_RDONLY))"
+    words = ["exec", "--namespace=aliquot-system", "deployment/aliquot-server", "--", "python3", "-c", look]
+    assert own.kubectl(*words).split() == ["65532", "True"]
+    url = f"http://{_address(own, 'aliquot-system', 'aliquot')}:9400"
+    own.restart_scheduler(pointed_at(DEPLOY / "native" / "kube-scheduler.yaml", url))
+    pods.create(own, [pods.pod("first", units=3)])
+    pods.wait_running(own, ["first"])
+    assert findings(pods.observe(own), ["default/first"]) == []
 
 
 def _vcuda(name: str, core: int, memory: int, scheduler: str = "gpu-scheduler") -> dict[str, Any]:

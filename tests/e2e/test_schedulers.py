@@ -53,6 +53,7 @@ NVIDIA = System("nvidia-gpu-scheduler", "nvidia", "nvidia", frozenset(("filter",
 GPUSHARE = System("gpushare", "gpushare", "gpushare", frozenset(("filter", "bind")))
 ELASTIC = System("elastic-gpu", "elastic", "elastic", frozenset(("filter", "priorities", "bind")))
 NATIVE = frozenset(("filter", "prioritize", "bind", "preempt"))
+NATIVE_GPUSHARE = System("native", "native", "gpushare", NATIVE)
 SYSTEMS = (
     ADMISSION,
     NVIDIA,
@@ -143,31 +144,67 @@ def test_a_systems_own_pod_is_scheduled_with_its_own_annotations(scheduling: Sch
 # -- each verb has an effect
 
 
-@pytest.mark.parametrize("system", [GPUSHARE, System("native", "native", "gpushare", NATIVE)], ids=_id)
-def test_filter_keeps_a_pod_from_a_node_whose_cards_are_all_too_full(scheduling: Scheduling, system: System) -> None:
-    """On n1 14 of 30 units are free, so in-tree counting lets 10 through; no card of it has them."""
-    scheduling.create(gpu_node("n1", "gpushare"))
+def _vcuda(core: int) -> dict[str, object]:
+    return {"tencent.com/vcuda-core": core, "tencent.com/vcuda-memory": 10}
+
+
+PERCENT = "elastic-gpu/gpu-percent"
+CROWDED = [
+    pytest.param(GPUSHARE, {GPU_MEM: 8}, {GPU_MEM: 10}, id="gpushare"),
+    pytest.param(NATIVE_GPUSHARE, {GPU_MEM: 8}, {GPU_MEM: 10}, id="native"),
+    pytest.param(ELASTIC, {PERCENT: 60}, {PERCENT: 50}, id="elastic"),
+    pytest.param(ADMISSION, _vcuda(60), _vcuda(50), id="gpu-admission"),
+]
+"""What each of two pods asks, so that they are on two cards, and what fits into all that is left, but on no card."""
+
+
+@pytest.mark.parametrize(("system", "held", "wanted"), CROWDED)
+def test_filter_keeps_a_pod_from_a_node_whose_cards_are_all_too_full(
+    scheduling: Scheduling, system: System, held: dict[str, object], wanted: dict[str, object]
+) -> None:
+    """In-tree counting lets the pod onto n1, and alone kube-scheduler would take it: the CPUs of n2 are busier."""
+    scheduling.create(gpu_node("n1", system.dialect))
+    old, new = ("old-0", "old-1"), ("new-0", "new-1")
     with scheduled(scheduling, system) as (_, recorder):
-        scheduling.create(asking("old-0", {GPU_MEM: 8}), asking("old-1", {GPU_MEM: 8}))
-        scheduling.wait_bound("old-0", "old-1")
-        scheduling.create(gpu_node("n2", "gpushare"))
-        names = [f"new-{number}" for number in range(2)]
-        for name in names:
-            scheduling.create(asking(name, {GPU_MEM: 10}))
-            scheduling.wait_bound(name)
+        scheduling.create(*(asking(name, held) for name in old))
+        for name in old:
+            scheduling.wait_annotated(name, PLACEMENT)
+        scheduling.create(gpu_node("n2", system.dialect), asking("busy", {"cpu": 16}, nodeName="n2"))
+        for name in new:
+            scheduling.create(asking(name, wanted))
+            scheduling.wait_annotated(name, PLACEMENT)
         where = scheduling.bound()
-    assert {where[name] for name in names} == {"n2"}
-    refused = recorder.about("filter", "new-0")[0]
-    assert set(refused.asked["NodeNames"]) == {"n1", "n2"}
-    assert refused.answer["NodeNames"] == ["n2"]
-    assert refused.answer["FailedAndUnresolvableNodes"].keys() == {"n1"}
-    assert unplaced(scheduling.observe(), [f"default/{name}" for name in (*names, "old-0", "old-1")]) == []
+        observed = scheduling.observe()
+    assert {where[name] for name in new} == {"n2"}
+    assert {_placement(observed.pods, name)["node"] for name in new} == {"n2"}
+    _only_n1_was_refused(recorder.about(system.filter_verb, "new-0")[0])
+    if system.dialect == "gpushare":  # whose words the checker reads
+        assert unplaced(observed, [f"default/{name}" for name in (*old, *new)]) == []
+
+
+def test_filter_keeps_a_pod_from_a_node_whose_cards_are_of_another_model(scheduling: Scheduling) -> None:
+    """Both nodes count two free cards, and the CPUs of n2, which has the model, are the busier ones."""
+    a10 = tuple(make_gpu(index, "n2", model="A10", mib=23028) for index in range(2))
+    scheduling.create(gpu_node("n1", "nvidia"), gpu_node("n2", "nvidia", NodeGpus("n2", a10, unit_mib=1024)))
+    with scheduled(scheduling, NVIDIA) as (_, recorder):
+        scheduling.create(asking("busy", {"cpu": 16}, nodeName="n2"))
+        scheduling.create(asking("new", {"nvidia.com/gpu": 1}, annotations={"nvidia.com/gpu.model": "A10"}))
+        scheduling.wait_annotated("new", PLACEMENT)
+        where = scheduling.bound()
+    assert where["new"] == "n2"
+    _only_n1_was_refused(recorder.about("filter", "new")[0])
+
+
+def _only_n1_was_refused(call: Call) -> None:
+    assert set(call.asked["NodeNames"]) == {"n1", "n2"}
+    assert call.answer["NodeNames"] == ["n2"]
+    assert call.answer["FailedAndUnresolvableNodes"].keys() == {"n1"}
 
 
 SCORED = [
-    pytest.param(ELASTIC, {"elastic-gpu/gpu-percent": 20}, "priorities", "n1", id="elastic"),
+    pytest.param(ELASTIC, {PERCENT: 20}, "priorities", "n1", id="elastic"),
     pytest.param(NVIDIA, {"nvidia.com/gpu": 1}, "prioritize", "n2", id="nvidia"),
-    pytest.param(System("native", "native", "gpushare", NATIVE), {GPU_MEM: 3}, "prioritize", "n1", id="native"),
+    pytest.param(NATIVE_GPUSHARE, {GPU_MEM: 3}, "prioritize", "n1", id="native"),
 ]
 
 
@@ -226,59 +263,61 @@ def test_preemption_frees_one_whole_card_and_no_more(scheduling: Scheduling, pri
     scheduling.ensure_priority("preemptor", 1000)
     for value in set(priorities.values()):
         scheduling.ensure_priority(f"low-{value}", value)
-    with scheduled(scheduling, System("native", "native", "gpushare", NATIVE)) as (_, recorder):
+    with scheduled(scheduling, NATIVE_GPUSHARE) as (_, recorder):
         for name, card in cards.items():
             annotations = {ON_CARD: f"GPU-n1-{card}"}
             size = int(name[-1])
             low = f"low-{priorities[name]}"
             scheduling.create(asking(name, {GPU_MEM: size}, annotations=annotations, priorityClassName=low))
             scheduling.wait_bound(name)
+        uids = _names_by_uid(scheduling)
         scheduling.create(asking("preemptor", {GPU_MEM: 15}, priorityClassName="preemptor"))
         scheduling.wait_bound("preemptor", seconds=60)
         left = set(scheduling.bound())
         observed = scheduling.observe()
     call = recorder.about("preempt", "preemptor")[0]
-    proposed, agreed = _victims(call, call.asked), _victims(call, call.answer)
+    proposed, agreed = _victims(call.asked, uids), _victims(call.answer, uids)
     assert len(proposed) == 1
     assert proposed <= agreed
-    gone = cards.keys() - left
-    assert len(gone) == len(agreed), "who was named is gone, and nobody else"
-    emptied = {card for card in (0, 1) if not any(cards[name] == card for name in left & cards.keys())}
+    assert cards.keys() - left == agreed, "who was named is gone, and nobody else"
     ((part,),) = _placement(observed.pods, "preemptor")["containers"].values()
-    assert part["index"] in emptied
+    assert agreed == {name for name, card in cards.items() if card == part["index"]}, "one card, all of it"
     assert unplaced(observed, [f"default/{name}" for name in left]) == []
     if priorities is CARD_1_FIRST:
-        assert gone == {"b-8", "c-4"}
+        assert agreed == {"b-8", "c-4"}
     assert recorder.count("filter", "preemptor") < FEW
 
 
 def test_preemption_by_model_takes_the_card_that_is_wanted(scheduling: Scheduling) -> None:
-    """In-tree counting names the least important pod, whatever its card; the A10 is another one's."""
-    mixed = (make_gpu(0, "n1"), make_gpu(1, "n1", model="A10", mib=23028))
+    """In-tree counting names the least important pod, whatever its card; the A10 is another one's. A pod that
+    kube-scheduler has chosen stays a victim, and the third one stays where it is."""
+    mixed = (make_gpu(0, "n1"), make_gpu(1, "n1", model="A10", mib=23028), make_gpu(2, "n1"))
     scheduling.create(gpu_node("n1", "nvidia", NodeGpus("n1", mixed, unit_mib=1024)))
-    for name, value in {"preemptor": 1000, "low-5": 5, "low-10": 10}.items():
+    for name, value in {"preemptor": 1000, "low-5": 5, "low-10": 10, "low-20": 20}.items():
         scheduling.ensure_priority(name, value)
-    holders = {"on-t4": ("Tesla T4", "low-5"), "on-a10": ("A10", "low-10")}
+    holders = {"on-t4": ("Tesla T4", "low-5"), "on-a10": ("A10", "low-10"), "stays": ("Tesla T4", "low-20")}
     with scheduled(scheduling, NVIDIA) as (_, recorder):
         for name, (model, low) in holders.items():
             wish = {"nvidia.com/gpu.model": model}
             scheduling.create(asking(name, {"nvidia.com/gpu": 1}, annotations=wish, priorityClassName=low))
             scheduling.wait_bound(name)
             scheduling.wait_annotated(name, PLACEMENT)
+        uids = _names_by_uid(scheduling)
         wish = {"nvidia.com/gpu.model": "A10"}
         scheduling.create(asking("new", {"nvidia.com/gpu": 1}, annotations=wish, priorityClassName="preemptor"))
         scheduling.wait_bound("new", seconds=60)
         scheduling.wait_annotated("new", PLACEMENT)
         pods = scheduling.pods()
     call = recorder.about("preempt", "new")[0]
-    assert len(_victims(call, call.asked)) == 1
-    assert len(_victims(call, call.answer)) == 2
+    assert _victims(call.asked, uids) == {"on-t4"}
+    assert _victims(call.answer, uids) == {"on-t4", "on-a10"}
+    assert {pod["metadata"]["name"] for pod in pods} == {"stays", "new"}, "who was named is gone, and nobody else"
     ((part,),) = _placement(pods, "new")["containers"].values()
     assert part["uuid"] == "GPU-n1-1"
     assert recorder.count("filter", "new") < FEW
 
 
-@pytest.mark.parametrize("system", [GPUSHARE, ADMISSION, System("native", "native", "gpushare", NATIVE)], ids=_id)
+@pytest.mark.parametrize("system", [GPUSHARE, ADMISSION, NATIVE_GPUSHARE], ids=_id)
 def test_a_refused_pod_of_high_priority_causes_no_hot_loop(scheduling: Scheduling, system: System) -> None:
     """Thirty nodes with pods of lower priority, and no card that could ever take the new one."""
     nodes = [f"n{number}" for number in range(30)]
@@ -309,12 +348,17 @@ def _with_short_back_off(config: dict[str, Any]) -> dict[str, Any]:
     return {**config, "podInitialBackoffSeconds": 1, "podMaxBackoffSeconds": 1}
 
 
+BEFORE_THE_ANSWER = frozenset(("after-claim", "after-binding-sent"))
+"""Whoever asked hears a broken connection."""
 KILLED = [
-    pytest.param(GPUSHARE, point, id=f"gpushare-{point}")
-    for point in ("after-filter", "after-claim", "after-binding-sent")
-]
-KILLED += [
-    pytest.param(System("gpu-admission", "admission", "gpushare", frozenset(), "predicates"), "after-filter", id="late")
+    *(pytest.param(GPUSHARE, point, id=f"gpushare-{point}") for point in ("after-filter", *sorted(BEFORE_THE_ANSWER))),
+    *(
+        pytest.param(
+            System("gpu-admission", "admission", "gpushare", frozenset(), "predicates"), point, id=f"admission-{point}"
+        )
+        for point in ("after-filter", "after-late-claim", "after-late-patch")
+    ),
+    pytest.param(System("elastic-gpu", "elastic", "gpushare", frozenset()), "after-claim", id="elastic-after-claim"),
 ]
 
 
@@ -341,13 +385,18 @@ def test_a_server_killed_at_any_point_loses_and_doubles_nothing(
         for name in names:
             scheduling.wait_annotated(name, PLACEMENT)
         assert unplaced(scheduling.observe(), [f"default/{name}" for name in names]) == []
-    assert any(call.answer is None for call in recorder.calls) or point == "after-filter"
+    assert any(call.answer is None for call in recorder.calls) or point not in BEFORE_THE_ANSWER
 
 
-def _victims(call: Call, side: Any) -> set[str]:
+def _names_by_uid(cluster: Scheduling) -> dict[str, str]:
+    return {pod["metadata"]["uid"]: pod["metadata"]["name"] for pod in cluster.pods()}
+
+
+def _victims(side: Any, names: dict[str, str]) -> set[str]:
+    """The names of those in the question, or in the answer, about n1."""
     whole = side.get("NodeNameToVictims") or side.get("NodeNameToMetaVictims") or {}
-    assert list(whole) == ["n1"], call
-    return {pod.get("UID") or pod["metadata"]["uid"] for pod in whole["n1"]["Pods"]}
+    assert list(whole) == ["n1"], side
+    return {names[pod.get("UID") or pod["metadata"]["uid"]] for pod in whole["n1"]["Pods"]}
 
 
 def _placement(pods: list[dict[str, Any]], name: str) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from heapq import nlargest
+from itertools import islice
 from math import inf
 
 import structlog
@@ -275,11 +277,11 @@ class Books:
         entries = self.ledger.entries(node)
         return [Holder(entry.uid, entry.owner.pod, entry.owner.priority, entry.charges) for entry in entries]
 
-    def quota_lines(self) -> Iterator[tuple[str, Line]]:
-        """Every limit in force with what is used of it, and its namespace."""
-        for namespace in self.quotas.entries:
-            for line in standing(self.quotas, self.tally.usage, namespace):
-                yield namespace, line
+    def quota_lines(self, most: int) -> Iterator[tuple[str, Line]]:
+        """Limits in force with what is used of them, and their namespaces: at most so many, of those that use most."""
+        usage = self.tally.usage
+        namespaces = nlargest(most, self.quotas.entries, key=usage.cards_of)
+        return islice(((name, line) for name in namespaces for line in standing(self.quotas, usage, name)), most)
 
     def _quota(self, request: Request) -> Decision:
         return decide(self.quotas, self.tally.usage, self.tally.census, request)

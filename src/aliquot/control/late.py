@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import structlog
 
-from aliquot import metrics
+from aliquot import faults, metrics
 from aliquot.clock import Clock
 from aliquot.control.books import Books
 from aliquot.control.keys import keys_of
@@ -198,6 +198,7 @@ class LatePlacer:
         version = pod.metadata.resource_version if demand.dialect.demand_can_change(pod) else ""
         was_open = (uid, node) in self._open
         self._open.setdefault((uid, node), self._clock.monotonic())
+        faults.reach("after-late-claim")
         try:
             placed = await self._client.patch(
                 PODS, pod.metadata.name, {"metadata": keys}, namespace=pod.metadata.namespace, uid=uid, version=version
@@ -213,6 +214,7 @@ class LatePlacer:
         except BaseException:
             metrics.LATE.labels("unknown").inc()
             raise
+        faults.reach("after-late-patch")
         self._open.pop((uid, node), None)
         self._crowded_out.pop(uid, None)
         if self._books.ledger.nodes_of(uid):  # it has not gone while we asked

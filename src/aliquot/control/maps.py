@@ -38,6 +38,9 @@ class Maps(Generic[Kind]):
         self.mirror: Informer[Kind] = Informer(
             client, resource, handler, namespace=self._namespace, selector=self._selector, clock=clock
         )
+        self._what = (
+            f"ConfigMap {action.namespace}/{action.name}" if action.name else f"ConfigMaps in {action.namespace}"
+        )
         self._missing: list[str] = []
         self.tried = asyncio.Event()
         """Set when they are known, or cannot be known for now."""
@@ -69,4 +72,10 @@ class Maps(Generic[Kind]):
         """What is not known, and why."""
         if self._missing or not self.tried.is_set():
             return self._missing
-        return [f"{self._right.without}: {self.mirror.trouble}"] if self.mirror.trouble else []
+        if not self.mirror.trouble:
+            return []
+        kept = (
+            f"{self._what}: the last known ones stay in force" if self.mirror.synced.is_set() else self._right.without
+        )
+        rule = f"; the rule to add: {self._right.rule()}" if self.mirror.is_forbidden else ""
+        return [f"{kept}: {self.mirror.trouble}{rule}"]

@@ -116,6 +116,10 @@ def _other_method(method: str, known: list[str]) -> Answer:
     return text("", headers=allow) if method == "OPTIONS" else text("Method Not Allowed", 405, allow)
 
 
+_PIECE = 256 * 2**10
+"""Bytes that are handed over at once: between two of them it is seen whether they are taken, also beneath TLS."""
+
+
 async def put(answer: Answer, send: Send) -> None:
     """Hand an answer to the network."""
     headers = [
@@ -124,6 +128,9 @@ async def put(answer: Answer, send: Send) -> None:
         *answer.headers,
     ]
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    await send({"type": "http.response.body", "body": answer.body})
+    size = len(answer.body)
+    for begin in range(0, max(size, 1), _PIECE):
+        end = begin + _PIECE
+        await send({"type": "http.response.body", "body": answer.body[begin:end], "more_body": end < size})
     if answer.after is not None:
         answer.after()

@@ -1,9 +1,10 @@
-"""The connections of one port: how many there may be, and how long one may take to say what it wants.
+"""The connections of one port: how many there may be, and how long one may take to say what it wants, and to listen.
 
 A connection that says nothing, or one byte a minute, holds no place among the calls; it is ended here.
 """
 
 import asyncio
+import math
 from enum import Enum
 from typing import NoReturn
 
@@ -21,7 +22,10 @@ LARGEST_HEAD = 64 * 2**10
 """Bytes of a call's first line and headers."""
 _LOOK_SECONDS = 1.0
 _TOO_MANY = metrics.REJECTED.labels("too many connections")
+_TAKE_SECONDS = 30.0
+"""At least so long may an answer wait to be read: people's lines are slower than schedulers'."""
 _TOO_SLOW = metrics.REJECTED.labels("slow sender")
+_NOT_TAKEN = metrics.REJECTED.labels("slow reader")
 _HEAD_TOO_LARGE = metrics.REJECTED.labels("headers too large")
 
 
@@ -85,11 +89,14 @@ class Connections:
             self.end_slow()
 
     def end_slow(self) -> None:
-        """End what has taken too long to begin a call, or to read its answer."""
+        """End what has taken too long to begin a call, to read its answers, or to say anything."""
         now = self.clock.monotonic()
         for connection in list(self._open):
             silence = now - connection.since
-            if connection.state is _State.BEGUN and silence > self._limits.seconds:
+            if now - connection.unread_since > max(self._limits.seconds, _TAKE_SECONDS):
+                _NOT_TAKEN.inc()
+                connection.end()
+            elif connection.state is _State.BEGUN and silence > self._limits.seconds:
                 _TOO_SLOW.inc()
                 connection.end()
             elif connection.state is _State.IDLE and silence > KEEP_ALIVE_SECONDS + _LOOK_SECONDS:
@@ -103,6 +110,8 @@ class Connection(HttpToolsProtocol):
         self.app = all_.gate
         self.state = _State.IDLE
         self.since = all_.clock.monotonic()
+        self.unread_since = math.inf
+        """Since when more than a little of its answers waits to be read."""
         self._in_head = False
         self._told = self._come = 0
         self._is_too_large = False
@@ -135,6 +144,14 @@ class Connection(HttpToolsProtocol):
             if self._come > LARGEST_HEAD:
                 self._is_too_large = True
                 self.send_400_response("")
+
+    def pause_writing(self) -> None:
+        self.unread_since = self._all.clock.monotonic()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        self.unread_since = math.inf
+        super().resume_writing()
 
     # -- what the parser says
 

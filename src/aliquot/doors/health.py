@@ -16,4 +16,6 @@ def routes(plane: ControlPlane, notes: Callable[[], list[str]] = list) -> Mappin
         trouble = plane.not_ready()
         return asgi.text("\n".join(trouble), 503) if trouble else asgi.text("\n".join(("ok", *plane.notes(), *notes())))
 
-    return {("GET", "/healthz"): asgi.Open(healthz), ("GET", "/readyz"): asgi.Open(readyz)}
+    handlers = {"/healthz": asgi.Open(healthz), "/readyz": asgi.Open(readyz)}
+    # kubelet asks with GET, load balancers with HEAD
+    return {(method, path): handler for path, handler in handlers.items() for method in ("GET", "HEAD")}

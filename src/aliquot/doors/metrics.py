@@ -10,6 +10,9 @@ from aliquot.clock import Clock
 from aliquot.control import ControlPlane, Role
 from aliquot.doors import asgi
 
+_MOST_LIMITS = 2000
+"""That are shown of quotas: more are more than a Prometheus wants, and hold up decisions while it asks."""
+
 
 def routes(plane: ControlPlane) -> Mapping[tuple[str, str], asgi.Handler]:
     metrics.BUILD.info({"version": aliquot.__version__})
@@ -56,9 +59,8 @@ def _read(plane: ControlPlane) -> None:
 
 
 def _read_quotas(plane: ControlPlane) -> None:
-    metrics.QUOTA_USED.clear()
-    metrics.QUOTA_LIMIT.clear()
-    for namespace, line in plane.books.quota_lines():
-        labels = (namespace, line.model, line.measure.value)
-        metrics.QUOTA_USED.labels(*labels).set(float(line.used))
-        metrics.QUOTA_LIMIT.labels(*labels).set(line.limit)
+    metrics.QUOTAS.lines = [
+        ((namespace, line.model, line.measure.value), float(line.used), line.limit)
+        for namespace, line in plane.books.quota_lines(_MOST_LIMITS)
+    ]
+    metrics.QUOTA_HIDDEN.set(plane.books.quotas.limits - len(metrics.QUOTAS.lines))

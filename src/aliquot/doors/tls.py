@@ -1,7 +1,7 @@
 """The certificates of every listener, and of calls to other replicas: read from files, and followed while it runs.
 
 Kubernetes changes a mounted Secret by swapping a symbolic link. Connections that are open keep what they were opened
-with; files that cannot be used change nothing.
+with; files that cannot be used change nothing, nor does a certificate out of its time in place of one in its time.
 """
 
 import ssl
@@ -13,12 +13,14 @@ import structlog
 
 from aliquot import metrics
 from aliquot.clock import Clock, SystemClock
+from aliquot.doors.validity import Validity, validity_of
 from aliquot.errors import BadConfig
 from aliquot.plain import why
 
 _log = structlog.get_logger()
 
 _LOOK_SECONDS = 1.0
+_SOON_SECONDS = 7 * 86400.0
 _APPLIED = metrics.TLS_RELOADS.labels("applied")
 _INVALID = metrics.TLS_RELOADS.labels("invalid")
 _WORDS = {"KEY_VALUES_MISMATCH": "the key is not the certificate's"}
@@ -41,7 +43,8 @@ class Files:
 
 
 class Certificates:
-    """Raises BadConfig, naming the key and the file, if they cannot be used at the start. `run` follows them."""
+    """Raises BadConfig, naming the key and the file, if they cannot be used at the start; a certificate out of its time
+    is better than none, and told of. `run` follows them."""
 
     def __init__(self, files: Files, clock: Clock | None = None) -> None:
         self._files = files
@@ -49,17 +52,23 @@ class Certificates:
         self._trouble = ""
         self._seen = self._look()
         self.asks_clients = bool(files.client_ca)
-        self._current = _serving(files)
+        self._current, self._validity = _serving(files), _validity(files)
         self.reaching = _reaching(files)
         """For calls to other replicas; another one after every change."""
         self.serving = _serving(files)
         """For listeners, for good: it hands each handshake to the newest."""
         self.serving.sni_callback = self._hand_over
-        metrics.TLS_VALID.set(1)
+        self._count()
 
     def notes(self) -> list[str]:
         """What people should know of them."""
-        return [f"the certificates cannot be used, the last good ones are kept: {self._trouble}"] * bool(self._trouble)
+        found = []
+        if self._trouble:
+            found.append(f"the certificates cannot be used, the last good ones are kept: {self._trouble}")
+        now, shown = self._now(), self._validity
+        if trouble := shown.trouble(now) or shown.expiry() * (shown.until - now < _SOON_SECONDS):
+            found.append(f"the certificate of {_named(self._files)}: {trouble}")
+        return found
 
     async def run(self) -> NoReturn:
         while True:
@@ -68,28 +77,57 @@ class Certificates:
 
     def look(self) -> None:
         """Take what is in the files if that is something new."""
-        now = self._look()
-        if now == self._seen:
-            return
-        self._seen = now
-        try:
-            self._current, self.reaching = _serving(self._files), _reaching(self._files)
-        except BadConfig as error:
-            self._trouble = str(error)
-            metrics.TLS_VALID.set(0)
-            _INVALID.inc()
-            _log.error("the certificates cannot be used, keeping the last good ones", why=self._trouble)
-            return
+        stamps = self._look()
+        if stamps != self._seen:
+            self._seen = stamps
+            try:
+                self._take()
+            except BadConfig as error:
+                self._keep(str(error))
+        self._count()
+
+    def _take(self) -> None:
+        """Raises BadConfig where the old ones are better."""
+        serving, reaching, validity = _serving(self._files), _reaching(self._files), _validity(self._files)
+        now = self._now()
+        if (trouble := validity.trouble(now)) and not self._validity.trouble(now):
+            self._seen = []  # its time may come
+            raise BadConfig(f"{_named(self._files)}: {trouble}")
+        self._current, self.reaching, self._validity = serving, reaching, validity
         self._trouble = ""
-        metrics.TLS_VALID.set(1)
         _APPLIED.inc()
-        _log.info("the certificates changed", files=self._files.all())
+        _log.info("the certificates changed", files=self._files.all(), until=validity.until)
+
+    def _keep(self, why: str) -> None:
+        if why != self._trouble:
+            _INVALID.inc()
+            _log.error("the certificates cannot be used, keeping the last good ones", why=why)
+        self._trouble = why
+
+    def _count(self) -> None:
+        metrics.TLS_VALID.set(not self._trouble and not self._validity.trouble(self._now()))
+        metrics.TLS_EXPIRES.set(self._validity.until)
+
+    def _now(self) -> float:
+        return self._clock.wall_ns() / 1e9
 
     def _look(self) -> list[tuple[int, ...]]:
         return [_stamp(Path(path)) for path in self._files.all()]
 
     def _hand_over(self, handshake: Any, _: str | None, __: ssl.SSLContext) -> None:
         handshake.context = self._current
+
+
+def _named(files: Files) -> str:
+    return f"listen.tls.certFile {files.cert}"
+
+
+def _validity(files: Files) -> Validity:
+    """Of a file that ssl has read."""
+    try:
+        return validity_of(Path(files.cert).read_bytes())
+    except (OSError, ValueError) as error:
+        raise BadConfig(f"{_named(files)}: it holds no certificate in PEM ({why(error)})") from error
 
 
 def _serving(files: Files) -> ssl.SSLContext:

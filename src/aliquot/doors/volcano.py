@@ -137,53 +137,54 @@ class Volcano:
             asked = read(call.body, PrioritizeCall)
             if why := self._verbs.not_ready():
                 raise Refused(why)
-            pod = asked.task.pod()
-            scores = self._scores(pod, asked.nodes or [])
+            dialect, scores = self._scores(asked.task.pod(), asked.nodes or [])
         except AliquotError as error:
             return _no_scores(str(error))
-        metrics.DECISIONS.labels("vprioritize", "", "scored").inc()
-        return asgi.json(scores_answer(scores))
+        metrics.DECISIONS.labels("vprioritize", dialect, "scored").inc()
+        return asgi.json(scores_answer(scores), dialect=dialect)
 
-    def _scores(self, pod: Pod, nodes: list[NodeInfo]) -> dict[str, float]:
+    def _scores(self, pod: Pod, nodes: list[NodeInfo]) -> tuple[str, dict[str, float]]:
+        """The pod's dialect, and the score of every node."""
         names = [node.name for node in nodes]
         try:
             demand = self._books.demand_of(pod)
         except BadDemand:
             demand = None
         if demand is None:
-            return dict.fromkeys(names, 0.0)
+            return "", dict.fromkeys(names, 0.0)
         guests = {node.name: self._guests(node, pod) for node in nodes}
         raw = supposing.scores(self._books, pod, demand, guests)
         points = spread_out(np.array([raw.get(name, np.nan) for name in names])) * _PER_POINT
-        return dict(zip(names, points.tolist(), strict=True))
+        return demand.dialect.name, dict(zip(names, points.tolist(), strict=True))
 
     # -- what becomes of a place
 
     async def allocate(self, call: asgi.Call) -> asgi.Answer:
         """A refusal takes the place back from the task. What is Pipelined waits for others to end, and is not refused
         for them; any other state but Allocated is old news."""
+        dialect = ""
         try:
             task = read(call.body, EventCall).task
             if why := self._verbs.not_ready():
                 raise Refused(why)
-            if task.status == Status.ALLOCATED:
-                self._verbs.keep(task.pod(), task.node)
-            elif task.status == Status.PIPELINED:
-                self._refuse_hopeless(task)
+            if task.status & (Status.ALLOCATED | Status.PIPELINED):
+                pod = task.pod()
+                demand = self._books.demand_of(pod)
+                dialect = demand.dialect.name if demand else ""
+                if task.status == Status.ALLOCATED:
+                    self._verbs.keep(pod, task.node)
+                elif demand is not None:
+                    self._refuse_hopeless(pod, demand, task.node)
         except AliquotError as error:
-            metrics.DECISIONS.labels("vallocate", "", "refused").inc()
+            metrics.DECISIONS.labels("vallocate", dialect, "refused").inc()
             _log.info("Volcano may not put a pod there", why=str(error))
-            return _event(str(error))
-        metrics.DECISIONS.labels("vallocate", "", "kept").inc()
-        return _event("")
+            return _event(str(error), dialect)
+        metrics.DECISIONS.labels("vallocate", dialect, "kept").inc()
+        return _event("", dialect)
 
-    def _refuse_hopeless(self, task: Task) -> None:
-        """Who is evicted in the same cycle we cannot see, only whether evicting can help. Raises NoRoom, BadDemand."""
-        pod = task.pod()
-        demand = self._books.demand_of(pod)
-        if demand is None:
-            return
-        reason = supposing.refusal(self._books, pod, demand, task.node, Guests())
+    def _refuse_hopeless(self, pod: Pod, demand: Demand, node: str) -> None:
+        """Who is evicted in the same cycle we cannot see, only whether evicting can help. Raises NoRoom."""
+        reason = supposing.refusal(self._books, pod, demand, node, Guests())
         if reason in _HOPELESS:
             raise NoRoom(demand.dialect.words(reason))
 
@@ -201,7 +202,7 @@ class Volcano:
 def _answered(shape: Shape | None, dialect: str, code: Code, why: str = "") -> asgi.Answer:
     outcome = {Code.SUCCESS: "fits", Code.ERROR: "fault"}.get(code, "fits nowhere")
     metrics.DECISIONS.labels("vpredicates", dialect, outcome).inc()
-    return asgi.json(predicate_answer(shape, code, why))
+    return asgi.json(predicate_answer(shape, code, why), dialect=dialect)
 
 
 def _no_scores(why: str) -> asgi.Answer:
@@ -209,5 +210,5 @@ def _no_scores(why: str) -> asgi.Answer:
     return asgi.json(scores_answer({}, why))
 
 
-def _event(why: str) -> asgi.Answer:
-    return asgi.json(event_answer(why))
+def _event(why: str, dialect: str = "") -> asgi.Answer:
+    return asgi.json(event_answer(why), dialect=dialect)

@@ -10,7 +10,7 @@ import structlog
 
 from aliquot.clock import Clock, SystemClock
 from aliquot.kube.client import Client
-from aliquot.kube.errors import Gone, KubeError, NoAnswer, Unreadable
+from aliquot.kube.errors import Forbidden, Gone, KubeError, NoAnswer, Unreadable
 from aliquot.kube.resources import Kind, Resource
 from aliquot.racing import first_of
 
@@ -61,6 +61,8 @@ class Informer(Generic[Kind]):
         self.synced = asyncio.Event()
         self.trouble = "has not listed yet"
         """Why the copy may be out of date; empty while a watch is open."""
+        self.is_forbidden = False
+        """Whether that is because we may not read it."""
         self.heard_at = -math.inf
         """When the API server said something last; even of a quiet kind it sends a bookmark each minute."""
 
@@ -92,11 +94,13 @@ class Informer(Generic[Kind]):
             except Gone as error:
                 self._version = ""
                 self.trouble = f"the copy of {self._resource.plural} is too old: {error}"
+                self.is_forbidden = False
                 await self._rest()
             except KubeError as error:
                 if isinstance(error, Unreadable):
                     self._version = ""
                 self.trouble = f"cannot read {self._resource.plural}: {error}"
+                self.is_forbidden = isinstance(error, Forbidden)
                 _log.warning("cannot follow the API server, trying again", kind=self._resource.plural, error=str(error))
                 await self._rest(error.retry_after or 0.0)
 

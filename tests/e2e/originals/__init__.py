@@ -14,9 +14,9 @@ Change = Callable[[list[dict[str, Any]]], None]
 
 
 class Manifest:
-    """One file of this folder; nothing of it is changed but what a test names."""
+    """One file of this folder, or that of another path; nothing of it is changed but what a test names."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str | Path) -> None:
         self.documents: list[dict[str, Any]] = [
             document for document in yaml.safe_load_all((_FOLDER / name).read_text()) if document
         ]

@@ -201,6 +201,32 @@ async def test_only_the_one_config_map_is_asked_for(room: Room) -> None:
     assert any("fieldSelector=metadata.name%3Dgpuquota" in query for query in asked)
 
 
+async def test_quotas_of_very_many_namespaces_are_shown_of_those_that_use_most(room: Room) -> None:
+    await room.add_node()
+    names = [*(f"idle-{number}" for number in range(2500)), "default"]
+    await write_quota(room, json.dumps({name: {"quota": {"T4": 1}} for name in names}))
+    await room.commit(await room.add_pod("p", 3), "n1")
+    (call,) = [answer for (_, path), answer in routes(room.plane).items() if path == "/metrics"]
+    shown = (await call(Call())).body.decode()
+    assert shown.count("aliquot_quota_used{") == shown.count("aliquot_quota_limit{") == 2000
+    assert 'aliquot_quota_used{measure="cards",model="T4",namespace="default"} 0.2' in shown
+    assert "aliquot_quota_hidden_limits 501.0" in shown
+
+
+async def test_a_server_that_cannot_follow_the_map_any_more_says_that_the_last_quotas_stay(room: Room) -> None:
+    await room.add_node()
+    await write_quota(room, quota_of(T4=0))
+    room.api.script("GET", "configmaps.*gpuquota", *[answer(500)] * 4)
+    room.api.cut_watches("configmaps")
+    await until(lambda: room.plane.quota_map.notes(), passing=room.clock)
+    (note,) = room.plane.quota_map.notes()
+    assert note.startswith(
+        "ConfigMap kube-system/gpuquota: the last known ones stay in force: cannot read configmaps: "
+    )
+    assert await refuses(room, await room.add_pod())
+    await until(lambda: not room.plane.quota_map.notes(), passing=room.clock)
+
+
 # -- with fewer rights
 
 
@@ -232,3 +258,10 @@ async def test_without_the_right_to_read_config_maps_it_starts_and_says_which_ru
         embedded.cluster.users.add(ACCOUNT, token="secret", rules=[*NO_MAPS, MAPS])
         await until(lambda: plane.books.quotas.entries, "it looks again", passing=clock)
         assert not [note for note in plane.notes() if "configmaps" in note]
+        embedded.cluster.users.add(ACCOUNT, token="secret", rules=NO_MAPS)
+        scripted.cut_watches("configmaps")
+        await until(plane.quota_map.notes, "it notices", passing=clock)
+        (note,) = plane.quota_map.notes()
+        assert "ConfigMap kube-system/gpuquota: the last known ones stay in force: " in note
+        assert note.endswith("resourceNames: [gpuquota], verbs: [list, watch]}")
+        assert plane.books.quotas.entries

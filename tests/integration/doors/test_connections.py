@@ -14,6 +14,9 @@ from aliquot.doors.listener import Listener
 from tests.fakes import FakeClock, until
 
 LIVE = b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n"
+LONG = LIVE.replace(b"healthz", b"long")
+MUCH = 32 * 2**20
+"""Bytes: more than the system takes for a peer that does not read."""
 
 
 @dataclass
@@ -64,7 +67,10 @@ async def place(clock: FakeClock, **limits: int) -> AsyncIterator[Place]:
     async def echo(call: asgi.Call) -> asgi.Answer:
         return asgi.Answer(call.body)
 
-    routes = asgi.Routes({("GET", "/healthz"): asgi.Open(live), ("POST", "/"): echo})
+    async def long(_: asgi.Call) -> asgi.Answer:
+        return asgi.Answer(bytes(MUCH))
+
+    routes = asgi.Routes({("GET", "/healthz"): asgi.Open(live), ("GET", "/long"): long, ("POST", "/"): echo})
     async with Listener(routes, "127.0.0.1", 0, name="here", limits=Limits(**limits), clock=clock) as listener:
         made = Place(listener.port, clock)
         try:
@@ -145,6 +151,28 @@ async def test_what_is_too_large_is_read_to_its_end_and_the_connection_stays(clo
         assert await peer.hears() == b"200 ok"
         await clock.move(60)
         assert here.connections() == 1
+
+
+async def test_whoever_does_not_read_the_answer_is_ended(clock: FakeClock) -> None:
+    before = rejected("slow reader")
+    async with place(clock, seconds=4) as here:
+        peer = await here.peer()
+        peer.say(LONG)
+        await until(lambda: rejected("slow reader") > before, passing=clock)
+        assert here.connections() == 0
+    assert rejected("slow reader") == before + 1
+
+
+async def test_whoever_reads_a_long_answer_in_time_stays(clock: FakeClock) -> None:
+    before = rejected("slow reader")
+    async with place(clock, seconds=60) as here:
+        peer = await here.peer()
+        for _ in range(2):
+            peer.say(LONG)
+            assert len(await peer.hears()) == len(b"200 ") + MUCH
+            await clock.move(50)
+        assert here.connections() == 1
+    assert rejected("slow reader") == before
 
 
 async def test_beyond_the_limit_the_one_that_is_silent_longest_makes_room(clock: FakeClock) -> None:

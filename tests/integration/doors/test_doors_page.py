@@ -16,7 +16,7 @@ async def test_the_page_names_every_route_and_no_other(room: Room) -> None:
     opened = doors(Configuration(), room.plane, None)
     tables = [*(table for table, _ in opened.values()), health.routes(room.plane), metrics.routes(room.plane)]
     routes = {route for table in tables for route in table} - {asgi.OTHERWISE}
-    named = set(re.findall(r"`(GET|POST) (/[^`]*)`", PAGE)) - {("GET", "/debug/pprof/")}
+    named = set(re.findall(r"`(GET|HEAD|POST) (/[^`]*)`", PAGE)) - {("GET", "/debug/pprof/")}
     assert named == {(method, path.replace("*", "<node>")) for method, path in routes}
 
 

@@ -1,5 +1,8 @@
 """gpushare's inspect and version, and the health routes."""
 
+import aiohttp
+import pytest
+
 import aliquot
 from aliquot.dialects.gpushare import IDX
 from tests.factories import GPU_COUNT, GPU_MEM, make_cards
@@ -79,6 +82,14 @@ async def test_the_version_is_plain_text(door: Door) -> None:
 async def test_healthz_is_ok(door: Door) -> None:
     reply = await door.send("GET", "/healthz")
     assert (reply.status, reply.text) == (200, "ok")
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+async def test_a_load_balancer_may_ask_with_head(door: Door, path: str) -> None:
+    async with aiohttp.ClientSession() as session, session.head(door.url + path) as response:
+        whole = await door.send("GET", path)
+        assert (response.status, await response.read()) == (200, b"")
+        assert response.content_length == len(whole.body)
 
 
 async def test_readyz_is_ok_when_both_mirrors_are_in_step(door: Door) -> None:

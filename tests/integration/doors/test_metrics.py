@@ -1,17 +1,22 @@
 """/metrics: what was counted, and the state of this moment."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import aiohttp
 import pytest
 
 import aliquot
-from aliquot.doors import metrics
+from aliquot.doors import metrics, native
 from aliquot.doors.asgi import Routes
 from aliquot.doors.gpushare import GpuShareDoor
+from aliquot.doors.volcano import volcano_routes
+from aliquot.model import Pod
 from tests.factories import make_cards
-from tests.integration.doors.door import Door
+from tests.integration.doors.door import Door, bind_args
 from tests.integration.doors.serving import served
+from tests.integration.doors.volcano import ALLOCATED, PENDING, PIPELINED, manifest_of, node_info, task_info
+from tests.integration.doors.wire import opened
 from tests.integration.room import Room
 
 
@@ -87,3 +92,40 @@ async def test_bind_calls_and_their_requests_are_counted(shown: Shown) -> None:
     assert added['aliquot_decisions_total{dialect="",outcome="refused",verb="bind"}'] == 1
     assert added['aliquot_commits_total{outcome="bound"}'] == 1
     assert added['aliquot_api_requests_total{code="201",method="POST"}'] == 1
+
+
+def _task(pod: Pod, status: int) -> dict[str, Any]:
+    return {"task": task_info(manifest_of(pod), status=status, node="n1")}
+
+
+CALLS: list[Any] = [
+    pytest.param("filter", lambda pod: {"Pod": manifest_of(pod), "NodeNames": ["n1"]}, id="filter"),
+    pytest.param("prioritize", lambda pod: {"Pod": manifest_of(pod), "NodeNames": ["n1"]}, id="prioritize"),
+    pytest.param("bind", bind_args, id="bind"),
+    pytest.param(
+        "preempt",
+        lambda pod: {"Pod": manifest_of(pod), "NodeNameToMetaVictims": {"n1": {"Pods": []}}},
+        id="preempt",
+    ),
+    pytest.param("vpredicates", lambda pod: _task(pod, PENDING) | {"node": node_info("n1")}, id="vpredicates"),
+    pytest.param("vprioritize", lambda pod: _task(pod, PENDING) | {"nodes": [node_info("n1")]}, id="vprioritize"),
+    pytest.param("vallocate", lambda pod: _task(pod, ALLOCATED), id="vallocate"),
+    pytest.param("vallocate", lambda pod: _task(pod, PIPELINED), id="vallocate of one that waits for others"),
+]
+
+
+@pytest.mark.parametrize(("verb", "call"), CALLS)
+@pytest.mark.parametrize(("gpu_mem", "dialect"), [pytest.param(3, "gpushare", id="gpushare"), (None, "")])
+async def test_every_verb_is_timed_by_the_dialect_of_its_pod(
+    room: Room, verb: str, call: Callable[[Pod], Any], gpu_mem: int | None, dialect: str
+) -> None:
+    await room.add_node()
+    pod = await room.add_pod("p", gpu_mem)
+    table = {**native.routes(room.plane), **volcano_routes(room.plane, "native", None, native.PREFIX)}
+    async with opened(room, table) as door:
+        shown = Shown(door)
+        before = await shown.samples()
+        assert (await door.post(f"{native.PREFIX}/{verb}", call(pod))).status == 200
+        added = await shown.added(before)
+    timed = [name for name in added if name.startswith("aliquot_decision_seconds_count")]
+    assert timed == [f'aliquot_decision_seconds_count{{dialect="{dialect}",verb="{verb}"}}']

@@ -4,6 +4,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import aiohttp
@@ -30,11 +31,13 @@ class Secret:
         for name in ("tls.crt", "tls.key", "ca.crt"):
             (folder / name).symlink_to(Path("..data") / name)
 
-    def hold(self, authority: trustme.CA, *, clients: trustme.CA = CLIENTS, key: bytes = b"") -> None:
+    def hold(
+        self, authority: trustme.CA, *, clients: trustme.CA = CLIENTS, key: bytes = b"", **dates: datetime
+    ) -> None:
         self._count += 1
         version = self.folder / f"..{self._count}"
         version.mkdir()
-        pair = authority.issue_cert(HOST)
+        pair = authority.issue_cert(HOST, **dates)  # type: ignore[arg-type]
         (version / "tls.crt").write_bytes(b"".join(one.bytes() for one in pair.cert_chain_pems))
         (version / "tls.key").write_bytes(key or pair.private_key_pem.bytes())
         (version / "ca.crt").write_bytes(clients.cert_pem.bytes())
@@ -169,6 +172,74 @@ async def test_files_that_cannot_be_used_change_nothing_and_are_told(secret: Sec
         assert await get(url, client_of(THEIRS)) == (200, "ok")
     assert certificates.notes() == []
     assert metrics.REGISTRY.get_sample_value("aliquot_tls_valid") == 1
+
+
+# -- certificates out of their time
+
+
+def days(clock: FakeClock, count: float) -> datetime:
+    """So many days from now."""
+    return datetime.fromtimestamp(clock.wall_ns() // 10**9, UTC) + timedelta(days=count)
+
+
+def is_valid() -> float | None:
+    return metrics.REGISTRY.get_sample_value("aliquot_tls_valid")
+
+
+async def test_an_expired_certificate_does_not_replace_a_good_one(secret: Secret, clock: FakeClock) -> None:
+    certificates = Certificates(secret.files(), clock)
+    async with listening(certificates) as url:
+        secret.hold(THEIRS, not_after=days(clock, -1))
+        certificates.look()
+        certificates.look()
+        assert await get(url, client_of(OURS)) == (200, "ok")
+        (note,) = certificates.notes()
+        assert note.startswith("the certificates cannot be used, the last good ones are kept: listen.tls.certFile ")
+        assert "tls.crt: it expired at 2023-" in note
+        assert is_valid() == 0
+        secret.hold(THEIRS)
+        certificates.look()
+        assert await get(url, client_of(THEIRS)) == (200, "ok")
+    assert (certificates.notes(), is_valid()) == ([], 1)
+
+
+async def test_a_certificate_whose_time_has_not_come_is_taken_when_it_has(secret: Secret, clock: FakeClock) -> None:
+    certificates = Certificates(secret.files(), clock)
+    async with listening(certificates) as url:
+        before = applied()
+        secret.hold(THEIRS, not_before=days(clock, 1))
+        certificates.look()
+        assert "it is not valid before " in certificates.notes()[0]
+        assert await get(url, client_of(OURS)) == (200, "ok")
+        await clock.move(86400)
+        certificates.look()
+        certificates.look()
+        assert applied() == before + 1
+        assert await get(url, client_of(THEIRS)) == (200, "ok")
+    assert (certificates.notes(), is_valid()) == ([], 1)
+
+
+async def test_a_certificate_that_expires_is_told_of_in_time(secret: Secret, clock: FakeClock) -> None:
+    secret.hold(OURS, not_after=days(clock, 8))
+    certificates = Certificates(secret.files(), clock)
+    expires = metrics.REGISTRY.get_sample_value("aliquot_tls_expires_timestamp_seconds")
+    assert (certificates.notes(), expires) == ([], days(clock, 8).timestamp())
+    await clock.move(1.5 * 86400)
+    (note,) = certificates.notes()
+    assert "tls.crt: it expires at 2023-" in note
+    await clock.move(7 * 86400)
+    certificates.look()
+    (note,) = certificates.notes()
+    assert "tls.crt: it expired at 2023-" in note
+    assert is_valid() == 0
+
+
+def test_an_expired_certificate_at_the_start_is_shown_for_want_of_another(secret: Secret, clock: FakeClock) -> None:
+    secret.hold(OURS, not_after=days(clock, -2))
+    certificates = Certificates(secret.files(), clock)
+    (note,) = certificates.notes()
+    assert "it expired at 2023-" in note
+    assert is_valid() == 0
 
 
 async def test_files_that_stay_are_not_read_again(secret: Secret) -> None:

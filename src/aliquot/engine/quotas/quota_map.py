@@ -127,6 +127,11 @@ class Quotas:
         self.trouble = ""
         """Why the newest map is not the one in force; "" if it is."""
 
+    @property
+    def limits(self) -> int:
+        """How many there are."""
+        return sum(len(by_name) for quota in self.entries.values() for by_name in quota.limits.values())
+
     def read(self, text: str | bytes | None) -> None:
         """The map as it is now, None if there is none. Never raises: a bad map changes nothing but `trouble`."""
         try:

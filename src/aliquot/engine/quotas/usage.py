@@ -114,6 +114,11 @@ class Usage:
                 sums[kind] -= amount
         return {kind: amount for kind, amount in sums.items() if amount != Amount()}
 
+    def cards_of(self, namespace: str) -> float:
+        """How many cards a namespace uses, of whatever kind."""
+        sums = self._sums.get(namespace, {})
+        return sum(amount.card_parts / (CORES * kind.of_mib) for kind, amount in sums.items())
+
     def counts(self, uid: str, namespace: str, cards: NodeGpus, charges: Mapping[str, Charge]) -> bool:
         """Whether exactly this is counted for a pod on a node."""
         held = self._held.get(uid, {}).get(cards.node)
