@@ -260,7 +260,7 @@ async def test_without_the_right_to_read_config_maps_it_starts_and_says_which_ru
         assert not [note for note in plane.notes() if "configmaps" in note]
         embedded.cluster.users.add(ACCOUNT, token="secret", rules=NO_MAPS)
         scripted.cut_watches("configmaps")
-        await until(plane.quota_map.notes, "it notices", passing=clock)
+        await until(lambda: "rule to add" in "".join(plane.quota_map.notes()), "it notices", passing=clock)
         (note,) = plane.quota_map.notes()
         assert "ConfigMap kube-system/gpuquota: the last known ones stay in force: " in note
         assert note.endswith("resourceNames: [gpuquota], verbs: [list, watch]}")

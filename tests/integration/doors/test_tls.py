@@ -101,6 +101,21 @@ async def test_an_older_version_than_the_least_is_refused(secret: Secret) -> Non
         assert await get(url, client_of(OURS)) == (200, "ok")
 
 
+async def test_whoever_does_not_read_the_answer_is_ended_beneath_tls_too(secret: Secret, clock: FakeClock) -> None:
+    async def long(_: asgi.Call) -> asgi.Answer:
+        return asgi.Answer(bytes(32 * 2**20))
+
+    def ended() -> float:
+        return metrics.REGISTRY.get_sample_value("aliquot_rejected_calls_total", {"cause": "slow reader"}) or 0
+
+    before, routes = ended(), asgi.Routes({("GET", "/"): long})
+    async with Listener(routes, HOST, 0, certificates=Certificates(secret.files()), clock=clock) as listener:
+        _, writer = await asyncio.open_connection(HOST, listener.port, ssl=client_of(OURS))
+        writer.write(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+        await until(lambda: ended() > before, passing=clock)
+        writer.transport.abort()
+
+
 # -- mutual TLS
 
 
