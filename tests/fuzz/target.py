@@ -135,8 +135,8 @@ class Target:
         gate = Gate(asgi.Routes({(method, path): self._routes[route]}))
         async with asyncio.timeout(10):
             await gate({"type": "http", "method": method, "path": path.replace("*", _tail(body))}, receive, send)
-        start, content = sent
-        return start["status"], content["body"]
+        start, *pieces = sent
+        return start["status"], b"".join(piece["body"] for piece in pieces)
 
 
 def _is_well(content: bytes) -> bool:

@@ -163,7 +163,7 @@ async def _listeners(
         return [*live.notes(), *(shown.notes() if shown else ())]
 
     for name, (routes, port) in doors(tree, plane, forwarder).items():
-        whole = Routes({**routes, **beside(name, tree, plane, debugger), **health.routes(plane, notes)})
+        whole = Routes({**routes, **beside(name, tree, plane, debugger), **health.routes(plane, notes, name)})
         listener = Listener(
             whole,
             tree.listen.address,

@@ -142,8 +142,8 @@ class Committer:
         held, unless its cards were sold to others meanwhile, by another server or an original. Raises Refused."""
         if not self._books.suits(held, demand):
             raise Refused(
-                f"an earlier Binding of this pod to {held.node} had no answer, and its cards will not do any more; "
-                f"its fate is known within {self.settings.act_limit:g} s"
+                f"an earlier Binding of this pod to {held.node} had no answer, and its cards are not free any more, "
+                f"or not what it asks now; its fate is known within {self.settings.act_limit:g} s"
             )
         return held.placement
 

@@ -2,20 +2,31 @@
 
 from collections.abc import Callable, Mapping
 
-from aliquot.control import ControlPlane
+from aliquot.control import ControlPlane, Role
 from aliquot.doors import asgi
 
 
-def routes(plane: ControlPlane, notes: Callable[[], list[str]] = list) -> Mapping[tuple[str, str], asgi.Handler]:
-    """`notes` are more that people should know; they change nothing of the answer's code."""
+def routes(
+    plane: ControlPlane, notes: Callable[[], list[str]] = list, door: str = ""
+) -> Mapping[tuple[str, str], asgi.Handler]:
+    """`notes` are more that people should know; they change nothing of the answer's code. A `door` whose calls nobody
+    would answer is not ready."""
 
     async def healthz(_: asgi.Call) -> asgi.Answer:
         return asgi.text("ok")
 
     async def readyz(_: asgi.Call) -> asgi.Answer:
-        trouble = plane.not_ready()
+        trouble = plane.not_ready() or _shut(plane, door)
         return asgi.text("\n".join(trouble), 503) if trouble else asgi.text("\n".join(("ok", *plane.notes(), *notes())))
 
     handlers = {"/healthz": asgi.Open(healthz), "/readyz": asgi.Open(readyz)}
     # kubelet asks with GET, load balancers with HEAD
     return {(method, path): handler for path, handler in handlers.items() for method in ("GET", "HEAD")}
+
+
+def _shut(plane: ControlPlane, door: str) -> list[str]:
+    """Calls are passed on to the holder of the Lease, which may have been told to open other doors."""
+    leadership = plane.leadership
+    if not door or leadership.role is not Role.FOLLOWING or not leadership.doors or door in leadership.doors:
+        return []
+    return [f"{leadership.holder}, which holds the Lease, has no {door} door: open the same doors on every server"]

@@ -52,5 +52,6 @@ class Resource(Generic[Kind]):
 PODS = Resource("api/v1", "pods", Pod, namespaced=True)
 NODES = Resource("api/v1", "nodes", Node, namespaced=False)
 CONFIG_MAPS = Resource("api/v1", "configmaps", ConfigMap, namespaced=True)
+NAMESPACES = Resource("api/v1", "namespaces", Object, namespaced=False)
 EVENTS = Resource("api/v1", "events", Object, namespaced=True)
 LEASES = Resource("apis/coordination.k8s.io/v1", "leases", Lease, namespaced=True)

@@ -367,7 +367,7 @@ async def test_a_write_is_made_again_only_if_it_was_not_made(
     await waking.refused()
     room.api.script("PATCH", "/pods/p$", fault)
     await write_quota(room, quota_of(T4=1))
-    await until(lambda: len(waking.woken()) == 1)
+    await until(waking.woken)
     for _ in range(3):
         await waking.look(2.0)
     assert len(waking.woken()) == writes

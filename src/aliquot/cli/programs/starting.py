@@ -19,11 +19,15 @@ from aliquot.cli.server import serve
 from aliquot.config import Given, Live, Nothing, meaning
 from aliquot.config.tree import DOORS
 from aliquot.errors import BadConfig
-from aliquot.kube import Client
+from aliquot.kube import Client, KubeError
+from aliquot.kube.resources import NAMESPACES
 
 _log = structlog.get_logger()
 
-_NAMESPACE = "kube-system"
+_LOOK_SECONDS = 5.0
+
+_OURS, _THEIRS = "aliquot-system", "kube-system"
+"""Where servers and their admission policies keep Lease and epoch, and where the original ran."""
 
 
 @dataclass(frozen=True)
@@ -73,16 +77,27 @@ class Program:
             for remark in (*wanted.remarks, *_remarks(parsed)):
                 _log.warning("this has no effect", what=remark)
             async with Client(meaning.access(live.tree.kubernetes)) as client:
+                if await _is_there(client, _OURS):
+                    live = await Live.start(Nothing(), self.keys(wanted, _OURS))
                 await serve(live, client, form)
 
-    def keys(self, wanted: Wanted) -> dict[str, Given]:
+    def keys(self, wanted: Wanted, namespace: str = _THEIRS) -> dict[str, Given]:
         """What is given of the configuration: the program's own flags before our variables before its defaults, which
-        are no other door, the address that the original had, and the Lease where it ran."""
+        are no other door, the address that the original had, and the Lease in a namespace that there is."""
         values: dict[str, Any] = {f"doors.{door}.enabled": False for door in DOORS if door != self.door}
-        values |= {"listen.address": self.address, "lease.namespace": _NAMESPACE}
+        values |= {"listen.address": self.address, "lease.namespace": namespace}
         defaults = {path: Given(value, f"{self.line.program}'s default") for path, value in values.items()}
         own = {f"doors.{self.door}.enabled": Given(True, self.line.program)}
         return {**defaults, **_variables(), **wanted.given, **own}
+
+
+async def _is_there(client: Client, namespace: str) -> bool:
+    """As far as we can see: with an original's rights we cannot, and then have none for a Lease either."""
+    try:
+        await client.get(NAMESPACES, namespace, timeout=_LOOK_SECONDS)
+    except KubeError:
+        return False
+    return True
 
 
 def _variables() -> dict[str, Given]:
