@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from aliquot.control import ControlPlane, ControlSettings, Role
-from aliquot.doors import asgi
+from aliquot.doors import asgi, health
 from aliquot.doors.asgi import Routes
 from aliquot.doors.forwarding import Forwarder
 from aliquot.doors.gpushare import GpuShareDoor
@@ -62,7 +62,9 @@ async def follower(
         running = asyncio.create_task(room.plane.run())
         stack.push_async_callback(_end, running)
         forwarder = await stack.enter_async_context(Forwarder(room.plane, seconds=seconds))
-        url = await stack.enter_async_context(served(Routes(GpuShareDoor(room.plane, forwarder).routes())))
+        own = GpuShareDoor(room.plane, forwarder).routes()
+        whole = Routes({**own, **health.routes(room.plane, door=GpuShareDoor.name)})
+        url = await stack.enter_async_context(served(whole))
         session = await stack.enter_async_context(aiohttp.ClientSession())
         await room.in_step()
         await until(lambda: bool(room.plane.leadership.holder) is sees_holder, passing=clock)
@@ -102,6 +104,23 @@ async def test_what_only_shows_is_answered_here(scripted: ScriptedApi, client: C
         await door.room.add_node()
         (node,) = (await door.send("GET", INSPECT)).json["nodes"]
     assert node["name"] == "n1"
+
+
+@pytest.mark.parametrize(
+    ("doors", "status"),
+    [
+        pytest.param({"gpushare": "http://127.0.0.1:1"}, 200, id="as ours"),
+        pytest.param({"admission": "http://127.0.0.1:1"}, 503, id="others than ours"),
+    ],
+)
+async def test_a_door_is_ready_only_if_the_holder_has_it_too(
+    scripted: ScriptedApi, client: Client, clock: FakeClock, doors: dict[str, str], status: int
+) -> None:
+    make_lease(scripted, "holder", **doors)
+    async with follower(scripted, client, clock) as door:
+        ready = await door.send("GET", "/readyz")
+    assert ready.status == status
+    assert ("has no gpushare door" in ready.text) == (status == 503)
 
 
 async def test_a_call_is_passed_on_only_once(scripted: ScriptedApi, client: Client, clock: FakeClock) -> None:
