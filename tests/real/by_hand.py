@@ -33,12 +33,21 @@ class Asking:
 
     def __call__(self, method: str, path: str, body: Any = None, *, content: str = "application/json") -> Any:
         sent = None if body is None else msgspec.json.encode(body)
-        self._connection.request(method, path, sent, {"Content-Type": content, "Accept": "application/json"})
-        response = self._connection.getresponse()
+        response = self._sent(method, path, sent, {"Content-Type": content, "Accept": "application/json"})
         answer = msgspec.json.decode(response.read())
         if response.status >= _FIRST_REFUSAL:
             raise Refusal(f"{method} {path}: {answer}")
         return answer
+
+    def _sent(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> http.client.HTTPResponse:
+        """Once more on a new connection if the old one was closed, as servers do when nobody has asked for minutes."""
+        try:
+            self._connection.request(method, path, body, headers)
+            return self._connection.getresponse()
+        except (http.client.RemoteDisconnected, http.client.CannotSendRequest, ConnectionError):
+            self._connection.close()
+            self._connection.request(method, path, body, headers)
+            return self._connection.getresponse()
 
 
 class RealStore:
