@@ -1,5 +1,6 @@
 """Several servers: any can be asked, the Lease's holder decides."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,8 @@ async def test_a_holder_that_cannot_be_asked_is_named_to_the_scheduler(tmp_path:
     scripted.registry.create(resources.NODES, "", node_manifest(cards=make_cards()))
     pod = a_pod(scripted, "p")
     spec = {"holderIdentity": "somebody", "leaseDurationSeconds": 3600}
-    doors = {"aliquot.io/doors": '{"gpushare": "http://127.0.0.1:1"}'}
+    nowhere = "http://127.0.0.1:1"
+    doors = {"aliquot.io/doors": json.dumps({"gpushare": nowhere, "native": nowhere})}
     lease = {"metadata": {"name": "aliquot-server", "annotations": doors}, "spec": spec}
     scripted.registry.create(resources.LEASES, NAMESPACE, lease)
     async with a_server(scripted, tmp_path, *IMPATIENT) as server:
