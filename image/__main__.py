@@ -11,6 +11,7 @@ from image import archive, building, wheels
 from image.base import PACKAGES
 from image.debian import Debian
 from image.errors import ImageError
+from image.sources import Sources, configured
 
 _PROJECT = Path(__file__).parents[1]
 
@@ -21,7 +22,7 @@ _PROJECT = Path(__file__).parents[1]
 )
 @click.option("--registry", default="", help="Put before every name, such as registry.example.com/team/.")
 @click.option("--release", default="trixie", show_default=True, help="Debian's release.")
-@click.option("--mirror", default="http://deb.debian.org", show_default=True, help="Where apt gets Debian's packages.")
+@click.option("--mirror", default="", help="Where apt gets Debian's packages [where this machine's own apt does].")
 def main(output: Path | None, registry: str, release: str, mirror: str) -> None:
     """Make the images of all programs, in one archive."""
     try:
@@ -38,8 +39,9 @@ def _make(output: Path, registry: str, release: str, mirror: str) -> None:
         click.echo(f"[{time.monotonic() - started:5.1f} s] {text}", err=True)
 
     cache = building.cache_folder()
+    found = Sources.at(mirror) if mirror else configured()
     debian = Debian(
-        cache / "debian", release=release, architecture=building.architecture(), mirror=mirror, progress=progress
+        cache / "debian", release=release, architecture=building.architecture(), sources=found, progress=progress
     )
     packages = debian.get(PACKAGES)
     progress("building Aliquot's wheel")

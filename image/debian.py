@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from image.errors import ImageError
+from image.sources import Sources
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 _SOURCES = """\
-deb [signed-by={keyring}] {mirror}/debian {release} main
-deb [signed-by={keyring}] {mirror}/debian {release}-updates main
-deb [signed-by={keyring}] {mirror}/debian-security {release}-security main
+deb [signed-by={keyring}] {archive} {release} main
+deb [signed-by={keyring}] {archive} {release}-updates main
+deb [signed-by={keyring}] {security} {release}-security main
 """
 
 # Programs that only the packages' install scripts call. We run none of these, so apt is told that they are there.
@@ -42,7 +43,7 @@ class Debian:
         *,
         release: str,
         architecture: str,
-        mirror: str,
+        sources: Sources,
         progress: Callable[[str], None],
         program: str = "apt-get",
         keyring: Path = KEYRING,
@@ -61,8 +62,8 @@ class Debian:
         self._packages = self._folder / "packages"
         for name in ("packages", "lists/partial", "cache/archives/partial"):
             (self._folder / name).mkdir(parents=True, exist_ok=True)
-        sources = _SOURCES.format(keyring=keyring, mirror=mirror.rstrip("/"), release=release)
-        (self._folder / "sources.list").write_text(sources)
+        lines = _SOURCES.format(keyring=keyring, archive=sources.archive, security=sources.security, release=release)
+        (self._folder / "sources.list").write_text(lines)
         (self._folder / "status").write_text("\n".join(_pretended(name, architecture) for name in _PRETENDED))
         self._options = self._private_options(architecture)
 

@@ -6,6 +6,7 @@ import pytest
 
 from image.debian import Debian, Package
 from image.errors import ImageError
+from image.sources import Sources
 from tests.integration.image import packages
 
 
@@ -16,7 +17,7 @@ def _debian(folder: Path, program: Path | str, said: list[str] | None = None) ->
         folder / "cache",
         release="trixie",
         architecture="amd64",
-        mirror="http://debian.example/",
+        sources=Sources.at("http://debian.example/"),
         progress=(said if said is not None else []).append,
         program=str(program),
         keyring=keyring,
@@ -56,7 +57,7 @@ def test_without_debians_keys_the_error_names_their_package(tmp_path: Path) -> N
             tmp_path,
             release="trixie",
             architecture="amd64",
-            mirror="http://debian.example",
+            sources=Sources.at("http://debian.example"),
             progress=lambda _: None,
             program=str(apt),
             keyring=tmp_path / "none.gpg",
