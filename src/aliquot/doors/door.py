@@ -88,7 +88,7 @@ class Extender:
 
     async def filter(self, call: asgi.Call) -> asgi.Answer:
         try:
-            asked = read_filter(call.body, self.verbs.passed)
+            asked = read_filter(call.body, self.verbs.last_passed)
             if why := self.verbs.not_ready():
                 return self._fault(why)
             verdict = self.verbs.filter(asked.pod, asked.names, one=self._wire.one_node, keep=not self._wire.binds)
@@ -134,7 +134,7 @@ class Extender:
     async def prioritize(self, call: asgi.Call) -> asgi.Answer:
         """There is no way to say a fault but the code, and kube-scheduler goes on without our scores whatever it is."""
         try:
-            asked = read_filter(call.body, self.verbs.passed)
+            asked = read_filter(call.body, self.verbs.last_passed)
         except BadCall as error:
             metrics.DECISIONS.labels("prioritize", "", "fault").inc()
             return asgi.text(str(error), 400)

@@ -15,8 +15,6 @@ from aliquot.doors.tls import Certificates
 _log = structlog.get_logger()
 
 _MARK = "X-Aliquot-Forwarded"
-_SECONDS = 4.0
-"""Below the time that a call may take here, so that it is told of whom there was no answer."""
 _REACH_SECONDS = 1.0
 
 
@@ -27,7 +25,7 @@ class Forwarder:
         self,
         plane: ControlPlane,
         *,
-        seconds: float = _SECONDS,
+        seconds: float,
         certificates: Certificates | None = None,
         tls_name: str = "",
     ) -> None:

@@ -54,8 +54,8 @@ class Verbs:
         self._plane = plane
         self._books = plane.books
         self._asked: tuple[Pod, Demand | None] | None = None
-        self.passed: Names | None = None
-        """The nodes that the last filter let pass."""
+        self.last_passed: Names | None = None
+        """The nodes that the last filter let pass: prioritize comes next, and about these."""
 
     def out_of_step(self) -> str:
         """Before both mirrors are whole, a part that is held can look free."""
@@ -112,8 +112,8 @@ class Verbs:
         reasons = Grouped([(nodes, reason) for reason, nodes in found])
         nominated = pod.status.nominated_node_name
         emptying = nominated if nominated and nominated in reasons and self._is_emptied_for(pod, nominated) else ""
-        self.passed = names.picked(numbers == FITS)
-        return Verdict(self.passed, refused, reasons, demand.dialect, emptying), judgement
+        self.last_passed = names.picked(numbers == FITS)
+        return Verdict(self.last_passed, refused, reasons, demand.dialect, emptying), judgement
 
     def _is_emptied_for(self, pod: Pod, node: str) -> bool:
         """Whether a pod that holds a card there ends for this one, as far as can be told: kube-scheduler, too, leaves a

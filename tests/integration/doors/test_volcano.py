@@ -154,7 +154,7 @@ async def test_a_server_that_does_not_lead_and_finds_nobody_who_does_says_so_in_
     following = Room(scripted, client, clock)
     following.plane = ControlPlane(client, clock, settings=ControlSettings())
     async with (
-        Forwarder(following.plane) as forwarder,
+        Forwarder(following.plane, seconds=4.0) as forwarder,
         opened(following, volcano_routes(following.plane, "admission", forwarder, PREFIX)) as door,
     ):
         for version in ("1.7.0", "1.14.1"):
