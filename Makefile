@@ -29,7 +29,7 @@ check: $(DEV) ## lint, format, types, layers
 	$(BIN)/lint-imports
 
 e2e: $(DEV) ## the same path on a real Kubernetes with a real kubelet and containerd (root)
-	$(BIN)/pytest tests/e2e $(ARGS)
+	$(BIN)/pytest --durations=15 tests/e2e $(ARGS)
 	$(BIN)/pytest -q --real-api $(addprefix tests/integration/,kube embedded $(if $(ALL),control doors))
 
 cluster: $(DEV) ## bring up the real Kubernetes of `make e2e` for a person (root); Ctrl-C takes it down

@@ -1,6 +1,7 @@
 """How benchmarks measure: ours and the peer in turns, so that a noisy machine is noisy for both."""
 
 import statistics
+import sys
 import time
 from collections.abc import Callable, Sequence
 
@@ -15,6 +16,11 @@ class Row(msgspec.Struct):
     unit: str
     spread: tuple[float, float] | None = None
     """The least and the most that the ratio was, where it was measured in turns."""
+
+
+def say(line: str) -> None:
+    """Of what takes long, beside the table."""
+    print(line, file=sys.stderr, flush=True)
 
 
 def in_turns(case: str, ours: Sequence[float], peer: Sequence[float], unit: str) -> Row:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.extending.processes import go_peer
-from bench.measuring import Row, in_turns
+from bench.measuring import Row, in_turns, say
 from bench.scheduling.queue import Emptied, emptied, make_nodes, queued
 from tests.real.scheduler import Scheduling
 from tests.real.serving import Serving
@@ -52,7 +52,11 @@ def run(*, quick: bool = False) -> Iterable[Row]:
         cluster = stack.enter_context(Scheduling.up())
         queue = _Queue(cluster, size.pods)
         make_nodes(cluster, size.nodes)
-        runs = [(_ours(queue), _any(queue, peer.port, peer.process), queue.emptied()) for _ in range(size.runs)]
+        runs = []
+        for number in range(1, size.runs + 1):
+            sides = _ours(queue), _any(queue, peer.port, peer.process), queue.emptied()
+            runs.append(sides)
+            say(f"run {number} of {size.runs}, pods a second: " + ", ".join(f"{each.rate:.0f}" for each in sides))
     ours, others, alone = ([each[side] for each in runs] for side in range(3))
     case = f"{size.pods:,} pods on {size.nodes:,} nodes"
     for name, side in (("us", ours), ("an extender in Go that says yes", others)):

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.measuring import cpu_of
+from bench.measuring import cpu_of, say
 from tests.rig import golang, programs
 from tests.rig.network import LOOPBACK, free_ports
 from tests.rig.processes import Process
@@ -62,14 +62,10 @@ def _compiled() -> Path:
     """Beside the rig's programs. Go itself keeps what it has compiled, so it is always asked."""
     cache = programs.cache_folder()
     cache.mkdir(parents=True, exist_ok=True)
-    go = golang.tool_chain(cache, _say)
+    go = golang.tool_chain(cache, say)
     output = cache / "bench"
-    golang.build(go, _GO, ["."], output, tags="", version_flags=(), title="the Go peer", progress=_say)
+    golang.build(go, _GO, ["."], output, tags="", version_flags=(), title="the Go peer", progress=say)
     return output / "extender"
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 def _wait_until_it_answers(process: Process, url: str) -> None:

@@ -40,16 +40,14 @@ def make_nodes(cluster: Scheduling, count: int) -> None:
 @contextmanager
 def queued(cluster: Scheduling, count: int) -> Iterator[None]:
     """Pods that wait for a scheduler; gone in the end."""
-    names = [f"p{number:04}" for number in range(count)]
     with closing(Asking(cluster.api.url)) as ask:
-        for name in names:
-            ask("POST", _PODS, asking(name, {"aliyun.com/gpu-mem": _POD_UNITS}))
+        for number in range(count):
+            ask("POST", _PODS, asking(f"p{number:04}", {"aliyun.com/gpu-mem": _POD_UNITS}))
     try:
         yield
-    finally:  # by another connection: the server has closed one that was idle for long
+    finally:
         with closing(Asking(cluster.api.url)) as ask:
-            for name in names:
-                ask("DELETE", f"{_PODS}/{name}?gracePeriodSeconds=0")
+            ask("DELETE", f"{_PODS}?gracePeriodSeconds=0")
 
 
 def emptied(cluster: Scheduling, pods: int, config: Mapping[str, Any], *measured: Process) -> Emptied:
