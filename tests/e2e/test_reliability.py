@@ -11,7 +11,7 @@ from tests.reliability.storm import weather
 
 pytestmark = [pytest.mark.e2e]
 
-KILLS = 100
+KILLS, CLUSTERS = 100, 2
 
 
 async def test_two_thousand_pods_are_placed_in_bad_weather(tmp_path: Path, progress: Callable[[str], None]) -> None:
@@ -22,14 +22,15 @@ async def test_two_thousand_pods_are_placed_in_bad_weather(tmp_path: Path, progr
 
 
 async def test_a_hundred_leaders_are_killed(tmp_path: Path, progress: Callable[[str], None]) -> None:
-    """In two clusters at once: most of the time is spent in waiting for Leases to run out."""
-    folders = [tmp_path / "one", tmp_path / "other"]
+    """In several clusters at once: most of the time is spent in waiting for Leases to run out."""
+    folders = [tmp_path / str(number) for number in range(CLUSTERS)]
     for folder in folders:
         folder.mkdir()
     async with asyncio.TaskGroup() as killing:
         tasks = [
-            killing.create_task(kill_leaders(folder, KILLS // 2, seed=seed)) for seed, folder in enumerate(folders)
+            killing.create_task(kill_leaders(folder, KILLS // CLUSTERS, seed=seed))
+            for seed, folder in enumerate(folders)
         ]
     for outcome in (task.result() for task in tasks):
         progress(str(outcome))
-        assert (outcome.findings, outcome.kills) == ([], KILLS // 2)
+        assert (outcome.findings, outcome.kills) == ([], KILLS // CLUSTERS)

@@ -16,6 +16,8 @@ _NAMESPACE = "aliquot-system"
 _DEPLOY = Path(__file__).parents[2] / "deploy"
 _PROGRAM = Path(sys.executable).with_name("aliquot")
 _FAULT = "ALIQUOT_FAULT"
+_SHORT_LEASE = {"lease-duration": 5, "lease-renew": 3.5, "lease-retry": 0.5}
+"""So that the next server does not wait long for one that was killed."""
 
 
 class Aliquot:
@@ -28,7 +30,7 @@ class Aliquot:
         self.url = f"http://{LOOPBACK}:{port}"
         flags = {"address": LOOPBACK, "gpushare-port": port, "native-port": 0}
         others = {f"{door}-enabled": "false" for door in ("admission", "elastic", "nvidia")}
-        self.server = self._process("server", flags | others, {})
+        self.server = self._process("server", flags | others | _SHORT_LEASE, {})
         self.agent = self._process("agent", self._agent_flags(), rig.nvml.environment())
 
     def start(self) -> None:

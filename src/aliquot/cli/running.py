@@ -11,6 +11,7 @@ import click
 import structlog
 import uvloop
 
+from aliquot.cli.signals import ends_at_once
 from aliquot.errors import AliquotError
 
 _log = structlog.get_logger()
@@ -49,7 +50,7 @@ async def _stoppable(work: Coroutine[Any, Any, None]) -> None:
         _log.info("stopping", signal=received.name)
         for number in _SIGNALS:
             loop.remove_signal_handler(number)
-            signal.signal(number, signal.SIG_DFL)
+            ends_at_once(number)
         task.cancel()
 
     for number in _SIGNALS:
