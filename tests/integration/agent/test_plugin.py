@@ -101,6 +101,7 @@ async def test_a_rival_on_the_same_socket_is_named_and_left_alone(node: AgentNod
 async def test_a_rival_that_came_with_a_restart_of_kubelet_keeps_its_socket_and_is_named(node: AgentNode) -> None:
     """kubelet removes every socket when it starts, and whoever is first serves on the path from then on."""
     await node.stop_agent()
+    await until(lambda: not node.kubelet.capacity()[GPU_MEM], "kubelet hears that it has ended", passing=node.looks)
     serving = asyncio.create_task(node.plugins()[0].serve())
     await until(lambda: node.kubelet.capacity()[GPU_MEM], "the plug-in is registered", passing=node.looks)
     path = node.kubelet.folder / SOCKET
