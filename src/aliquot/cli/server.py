@@ -1,6 +1,7 @@
 """`aliquot server`."""
 
 import asyncio
+import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from pathlib import Path
@@ -21,6 +22,7 @@ from aliquot.cli.running import run_until_stopped
 from aliquot.config import Configuration, File, Given, Live, Map, Nothing, meaning, showing
 from aliquot.config.checking import doubts
 from aliquot.config.tree import Kubernetes
+from aliquot.config.variables import strangers
 from aliquot.control import ControlPlane, Mode
 from aliquot.control.decisions import DecisionLog
 from aliquot.control.log_file import require_writable
@@ -95,7 +97,7 @@ def _check(tree: Configuration) -> None:
     if tree.decision_log.file:
         require_writable(Path(tree.decision_log.file))
     certificates(tree)
-    for doubt in doubts(tree):
+    for doubt in (*doubts(tree), *strangers(os.environ)):
         click.echo(f"aliquot: warning: {doubt}", err=True)
 
 
@@ -112,7 +114,7 @@ async def serve(live: Live, client: Client, form: logs.Form | None = None) -> No
     tree = live.tree
     logs.configure(tree.log.level, form)
     _log.info("starting", version=aliquot.__version__, mode=tree.mode)
-    _tell_doubts(tree)
+    _tell_doubts(*doubts(tree), *strangers(os.environ))
     dialects = meaning.dialects(tree)
     plane = ControlPlane(client, dialects=dialects, settings=meaning.control_settings(tree))
 
@@ -120,7 +122,7 @@ async def serve(live: Live, client: Client, form: logs.Form | None = None) -> No
         meaning.set_policies(dialects, changed)
         logs.configure(changed.log.level, form)
         plane.change(meaning.control_settings(changed))
-        _tell_doubts(changed)
+        _tell_doubts(*doubts(changed))
 
     live.on_change(apply)
     with _decision_log(tree, plane):
@@ -140,8 +142,8 @@ async def serve(live: Live, client: Client, form: logs.Form | None = None) -> No
                     living.create_task(listener.lives())
 
 
-def _tell_doubts(tree: Configuration) -> None:
-    for doubt in doubts(tree):
+def _tell_doubts(*doubts: str) -> None:
+    for doubt in doubts:
         _log.warning("the configuration may not be what was meant", why=doubt)
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
-_ENVIRONMENT = "ALIQUOT_"
+ENVIRONMENT = "ALIQUOT_"
 
 
 class Section(msgspec.Struct, rename="camel", frozen=True):
@@ -46,7 +46,7 @@ class Setting:
 
     @property
     def variable(self) -> str:
-        return _ENVIRONMENT + self.flag.removeprefix("--").replace("-", "_").upper()
+        return ENVIRONMENT + self.flag.removeprefix("--").replace("-", "_").upper()
 
     @property
     def is_mapping(self) -> bool:

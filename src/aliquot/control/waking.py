@@ -10,8 +10,7 @@ room is not woken for it again, and the next in line is.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 from typing import NoReturn
 
 import structlog
@@ -19,14 +18,13 @@ import structlog
 from aliquot import metrics
 from aliquot.clock import Clock, came, rfc3339
 from aliquot.control.books import Books
-from aliquot.control.closed import OpenNodes
+from aliquot.control.choosing import Chooser
 from aliquot.control.leadership import Leadership
 from aliquot.control.openings import Opening, Openings
 from aliquot.control.pace import Pace
 from aliquot.control.promises import Promises
 from aliquot.control.rights import PATCH_PODS
-from aliquot.control.scratch import Scratch, trying
-from aliquot.control.waiting import Shape, WaitingPod, WaitingPods
+from aliquot.control.waiting import WaitingPod, WaitingPods
 from aliquot.errors import BadDemand
 from aliquot.kube import PODS, ApiError, Client, KubeError, NotFound, NotSent
 from aliquot.kube.errors import Invalid, TooManyRequests
@@ -41,23 +39,10 @@ _AT_ONCE = 64
 _PER_SECOND = 32.0
 _CONNECTIONS = 8
 """Opening one takes longer than to wait for another write's answer."""
-_SLICE_SECONDS = 0.01
-"""For one stretch of work; schedulers' calls are answered between two."""
 _TRIES = 3
 _PAUSE_SECONDS = 0.25
 _RETRY_SECONDS = 1.0
 _SWEEP_SECONDS = 60.0
-
-
-@dataclass
-class _Search:
-    """One pass over those who wait, with what was found out on the way."""
-
-    line: Iterator[WaitingPod]
-    open_nodes: OpenNodes
-    in_vain: dict[Shape | None, int] = field(default_factory=dict)
-    """From which opening on there was nothing for pods of a shape."""
-    is_done: bool = False
 
 
 class Waker:
@@ -80,7 +65,6 @@ class Waker:
     ) -> None:
         self._client = client
         self._books = books
-        self._node_called = node_called
         self._pod_with = pod_with
         self._leadership = leadership
         self._clock = clock
@@ -88,6 +72,7 @@ class Waker:
         self._pods = WaitingPods(books.demand_of)
         self._openings = Openings(clock, _GRACE_SECONDS)
         self._promises = Promises(clock, books.ledger)
+        self._chooser = Chooser(books, self._pods, self._openings, self._promises, node_called, clock)
         self._pace = Pace(clock, at_once=_AT_ONCE, per_second=_PER_SECOND)
         self._news = asyncio.Event()
         self._swept_at = clock.monotonic()
@@ -171,9 +156,9 @@ class Waker:
         self._openings.ripen()
         self._promises.tidy()
         self._sweep()
-        most, chosen, search = self._pace.left(), list[WaitingPod](), self._search()
+        most, chosen, search = self._pace.left(), list[WaitingPod](), self._chooser.search()
         while self._may_act() and len(chosen) < most and not search.is_done:
-            found = self._choose(search, most - len(chosen))
+            found = self._chooser.choose(search, most - len(chosen))
             self._pace.spend(len(found))
             chosen += found
             await self._clock.sleep(0)
@@ -206,7 +191,7 @@ class Waker:
         times = [self._swept_at + _SWEEP_SECONDS, *self._promises.ends()]
         if ripe_at is not None:
             times.append(ripe_at)
-        if any(self._may_use(refused) for refused in self._pods):
+        if self._chooser.has_work:
             times.append(now + (max(_PAUSE_SECONDS, self._pace.next_in()) if self._may_act() else _RETRY_SECONDS))
         return max(0.0, min(times) - now)
 
@@ -249,49 +234,3 @@ class Waker:
                 self._pods.forget(refused.uid)
         self._openings.forget_until(min((refused.knows for refused in self._pods), default=self._openings.latest))
         self._swept_at = now
-
-    # -- choosing
-
-    @property
-    def _state(self) -> tuple[int, int]:
-        """Changes when there may be room where a look found none."""
-        return self._openings.ripe, self._promises.broken
-
-    def _may_use(self, refused: WaitingPod) -> bool:
-        return not refused.woken and refused.knows < self._openings.ripe and refused.looked != self._state
-
-    def _search(self) -> _Search:
-        line = sorted(filter(self._may_use, self._pods), key=lambda refused: refused.rank)
-        return _Search(iter(line), OpenNodes(self._node_called))
-
-    def _choose(self, search: _Search, most: int) -> list[WaitingPod]:
-        """Who fits now, best first, as many as there is room for beside what is promised; each gets a promise. Goes on
-        in the line where it was left, for a short stretch."""
-        began, chosen = self._clock.monotonic(), list[WaitingPod]()
-        with trying(self._books) as scratch:
-            self._promises.take(scratch)
-            for refused in search.line:
-                if refused in self._pods and self._may_use(refused):
-                    if self._gets_room(scratch, refused, search):
-                        chosen.append(refused)
-                    else:
-                        refused.looked = self._state
-                if len(chosen) >= most or self._clock.monotonic() - began > _SLICE_SECONDS:
-                    return chosen
-        search.is_done = True
-        return chosen
-
-    def _gets_room(self, scratch: Scratch, refused: WaitingPod, search: _Search) -> bool:
-        demand, kind = self._pods.demand(refused), self._pods.shape(refused)
-        if demand is None or self._books.ledger.nodes_of(refused.uid):
-            return False
-        if kind in search.in_vain and refused.knows >= search.in_vain[kind]:
-            return False
-        among = self._openings.since(refused.knows, demand.request.namespace)
-        placement = scratch.place(demand, among, search.open_nodes.to(refused.pod))
-        if placement is None:
-            search.in_vain[kind] = refused.knows
-            return False
-        self._promises.give(demand.request, placement)
-        refused.woken = True
-        return True

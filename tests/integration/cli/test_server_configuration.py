@@ -86,6 +86,14 @@ async def test_a_commit_that_outlasts_kube_scheduler_is_warned_of(tmp_path: Path
     assert line.startswith("aliquot: warning: commit.budget and commit.look are together 13 s")
 
 
+async def test_a_variable_that_there_is_not_is_warned_of() -> None:
+    ended = await check(ALIQUOT_NATIV_PORT="9401")
+    assert ended.code == 0
+    assert "aliquot: warning: $ALIQUOT_NATIV_PORT: there is no such variable; is $ALIQUOT_NATIVE_PORT meant?" in (
+        ended.err.splitlines()
+    )
+
+
 @pytest.mark.parametrize(
     ("data", "error"),
     [

@@ -1,0 +1,96 @@
+"""Which of the pods that wait fit now: whom to wake next."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from aliquot.clock import Clock
+from aliquot.control.books import Books
+from aliquot.control.closed import OpenNodes
+from aliquot.control.openings import Openings
+from aliquot.control.promises import Promises
+from aliquot.control.scratch import Scratch, trying
+from aliquot.control.waiting import Shape, WaitingPod, WaitingPods
+from aliquot.model import Node
+
+_SLICE_SECONDS = 0.01
+"""For one stretch of work; schedulers' calls are answered between two."""
+
+
+@dataclass
+class Search:
+    """One pass over those who wait, with what was found out on the way."""
+
+    line: Iterator[WaitingPod]
+    open_nodes: OpenNodes
+    in_vain: dict[Shape | None, int] = field(default_factory=dict)
+    """From which opening on there was nothing for pods of a shape."""
+    is_done: bool = False
+
+
+class Chooser:
+    """`node_called` finds a node as the mirror has it."""
+
+    def __init__(
+        self,
+        books: Books,
+        pods: WaitingPods,
+        openings: Openings,
+        promises: Promises,
+        node_called: Callable[[str], Node | None],
+        clock: Clock,
+    ) -> None:
+        self._books = books
+        self._pods = pods
+        self._openings = openings
+        self._promises = promises
+        self._node_called = node_called
+        self._clock = clock
+
+    @property
+    def has_work(self) -> bool:
+        """Whether there is a pod that was not looked at since there may be room for it."""
+        return any(self._may_use(refused) for refused in self._pods)
+
+    def search(self) -> Search:
+        line = sorted(filter(self._may_use, self._pods), key=lambda refused: refused.rank)
+        return Search(iter(line), OpenNodes(self._node_called))
+
+    def choose(self, search: Search, most: int) -> list[WaitingPod]:
+        """Who fits now, best first, as many as there is room for beside what is promised; each gets a promise. Goes on
+        in the line where it was left, for a short stretch."""
+        began, chosen = self._clock.monotonic(), list[WaitingPod]()
+        with trying(self._books) as scratch:
+            self._promises.take(scratch)
+            for refused in search.line:
+                if refused in self._pods and self._may_use(refused):
+                    if self._gets_room(scratch, refused, search):
+                        chosen.append(refused)
+                    else:
+                        refused.looked = self._state
+                if len(chosen) >= most or self._clock.monotonic() - began > _SLICE_SECONDS:
+                    return chosen
+        search.is_done = True
+        return chosen
+
+    @property
+    def _state(self) -> tuple[int, int]:
+        """Changes when there may be room where a look found none."""
+        return self._openings.ripe, self._promises.broken
+
+    def _may_use(self, refused: WaitingPod) -> bool:
+        return not refused.woken and refused.knows < self._openings.ripe and refused.looked != self._state
+
+    def _gets_room(self, scratch: Scratch, refused: WaitingPod, search: Search) -> bool:
+        demand, kind = self._pods.demand(refused), self._pods.shape(refused)
+        if demand is None or self._books.ledger.nodes_of(refused.uid):
+            return False
+        if kind in search.in_vain and refused.knows >= search.in_vain[kind]:
+            return False
+        among = self._openings.since(refused.knows, demand.request.namespace)
+        placement = scratch.place(demand, among, search.open_nodes.to(refused.pod))
+        if placement is None:
+            search.in_vain[kind] = refused.knows
+            return False
+        self._promises.give(demand.request, placement)
+        refused.woken = True
+        return True
