@@ -26,6 +26,7 @@ ROOTS = (
     "events.v1.Event",
     "meta.v1.DeleteOptions",
     "policy.v1.Eviction",
+    "policy.v1.PodDisruptionBudget",
 )
 _HEAD = """\
 # The fields of the kinds that the embedded API server knows, by their numbers in protobuf.

@@ -317,6 +317,66 @@ def test_preemption_by_model_takes_the_card_that_is_wanted(scheduling: Schedulin
     assert recorder.count("filter", "new") < FEW
 
 
+@pytest.mark.parametrize(
+    ("allowed", "emptied"),
+    [pytest.param(0, "n2", id="protected"), pytest.param(1, "n1", id="allowed to end")],
+)
+def test_preemption_avoids_the_node_where_an_added_victim_is_protected(
+    scheduling: Scheduling, allowed: int, emptied: str
+) -> None:
+    """In-tree counting names the pod of 8 on each of two nodes, and no violation; only we know that the one of 4 beside
+    it must go, too. That one is less important on n1, which kube-scheduler takes unless a budget protects it there."""
+    scheduling.create(*(gpu_node(node, "gpushare") for node in ("n1", "n2")))
+    for name, value in {"preemptor": 1000, "low-10": 10, "low-15": 15, "low-16": 16}.items():
+        scheduling.ensure_priority(name, value)
+    held = {"kept-8": (0, "preemptor"), "first-8": (1, "low-10")}
+    with budget(scheduling, {"app": "n1-4"}, allowed), scheduled(scheduling, NATIVE_GPUSHARE) as (_, recorder):
+        for node, added in {"n1": "low-15", "n2": "low-16"}.items():
+            for pod, (card, priority) in {**held, "added-4": (1, added)}.items():
+                name, on_card = f"{node}-{pod}", {ON_CARD: f"GPU-{node}-{card}"}
+                where = {"kubernetes.io/hostname": node}
+                scheduling.create(
+                    asking(
+                        name,
+                        {GPU_MEM: int(pod[-1])},
+                        labels={"app": f"{node}-{pod[-1]}"},
+                        annotations=on_card,
+                        nodeSelector=where,
+                        priorityClassName=priority,
+                    )
+                )
+                scheduling.wait_bound(name)
+        uids = _names_by_uid(scheduling)
+        scheduling.create(asking("preemptor", {GPU_MEM: 15}, priorityClassName="preemptor"))
+        bound = scheduling.wait_bound("preemptor", seconds=60)
+    call = recorder.about("preempt", "preemptor")[0]
+    asked, answered = _by_node(call.asked, uids), _by_node(call.answer, uids)
+    assert asked == {node: ({f"{node}-first-8"}, 0) for node in ("n1", "n2")}
+    assert answered == {
+        "n1": ({"n1-first-8", "n1-added-4"}, 1 - allowed),
+        "n2": ({"n2-first-8", "n2-added-4"}, 0),
+    }
+    assert bound["preemptor"] == emptied
+    gone = set(uids.values()) - bound.keys()
+    assert gone == {f"{emptied}-first-8", f"{emptied}-added-4"}, "who was named is gone, and nobody else"
+
+
+@contextmanager
+def budget(cluster: Scheduling, labels: dict[str, str], allowed: int) -> Iterator[None]:
+    """A disruption budget, with a status as its controller would write it: there is none in this cluster."""
+    path = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+    spec = {"selector": {"matchLabels": labels}, "maxUnavailable": allowed}
+    counts = {"currentHealthy": 1, "desiredHealthy": 1 - allowed, "expectedPods": 1, "disruptionsAllowed": allowed}
+    body = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "budget"}, "spec": spec}
+    cluster.ask("POST", path, body)
+    merge = "application/merge-patch+json"
+    cluster.ask("PATCH", f"{path}/budget/status", {"status": counts}, content=merge)
+    try:
+        yield
+    finally:
+        cluster.ask("DELETE", f"{path}/budget")
+
+
 @pytest.mark.parametrize("system", [GPUSHARE, ADMISSION, NATIVE_GPUSHARE], ids=_id)
 def test_a_refused_pod_of_high_priority_causes_no_hot_loop(scheduling: Scheduling, system: System) -> None:
     """Thirty nodes with pods of lower priority, and no card that could ever take the new one."""
@@ -394,9 +454,21 @@ def _names_by_uid(cluster: Scheduling) -> dict[str, str]:
 
 def _victims(side: Any, names: dict[str, str]) -> set[str]:
     """The names of those in the question, or in the answer, about n1."""
+    by_node = _by_node(side, names)
+    assert list(by_node) == ["n1"], side
+    return by_node["n1"][0]
+
+
+def _by_node(side: Any, names: dict[str, str]) -> dict[str, tuple[set[str], int]]:
+    """The victims' names in the question, or in the answer, and how many of them violate a budget."""
     whole = side.get("NodeNameToVictims") or side.get("NodeNameToMetaVictims") or {}
-    assert list(whole) == ["n1"], side
-    return {names[pod.get("UID") or pod["metadata"]["uid"]] for pod in whole["n1"]["Pods"]}
+    return {
+        node: (
+            {names[pod.get("UID") or pod["metadata"]["uid"]] for pod in victims["Pods"]},
+            victims["NumPDBViolations"],
+        )
+        for node, victims in whole.items()
+    }
 
 
 def _placement(pods: list[dict[str, Any]], name: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from aliquot import metrics
 from aliquot.clock import Clock, SystemClock
 from aliquot.control.audit import Audit
 from aliquot.control.books import Books
+from aliquot.control.budgets import Budgets
 from aliquot.control.commit import Committer
 from aliquot.control.contact import Contact
 from aliquot.control.heartbeats import Heartbeats
@@ -80,6 +81,7 @@ class ControlPlane:
         )
         self.quota_map = QuotaMap(client, self.books, self.clock, self.settings)
         self.unhealthy_maps = UnhealthyMaps(client, self.books, self.clock)
+        self.budgets = Budgets(client, self.clock)
         self._labeller = Labeller(client, self.books, self.pods, self.leadership, self.clock)
         self.heartbeats = Heartbeats(client, self.clock)
         self._contact = Contact(client, self.clock)
@@ -91,10 +93,10 @@ class ControlPlane:
             tasks.create_task(self._settle())
             tasks.create_task(self.nodes.run())
             await self.nodes.synced.wait()
-            tasks.create_task(self.quota_map.run())
-            tasks.create_task(self.unhealthy_maps.run())
-            await self.quota_map.tried.wait()
-            await self.unhealthy_maps.tried.wait()
+            for optional in (self.quota_map, self.unhealthy_maps, self.budgets):
+                tasks.create_task(optional.run())
+            for optional in (self.quota_map, self.unhealthy_maps, self.budgets):
+                await optional.tried.wait()
             # pods after nodes: where a pod is placed is read by the cards of its node
             tasks.create_task(self.pods.run())
             await self.pods.synced.wait()
@@ -127,7 +129,7 @@ class ControlPlane:
 
     def notes(self) -> list[str]:
         """Our role, and what works less well than it could, for people."""
-        others = (self.heartbeats, self.quota_map, self.unhealthy_maps)
+        others = (self.heartbeats, self.quota_map, self.unhealthy_maps, self.budgets)
         return self.leadership.notes() + [note for other in others for note in other.notes()]
 
     def pod_by_uid(self, uid: str) -> Pod | None:

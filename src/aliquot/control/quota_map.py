@@ -5,7 +5,7 @@ import structlog
 from aliquot import metrics
 from aliquot.clock import Clock
 from aliquot.control.books import Books
-from aliquot.control.maps import Maps
+from aliquot.control.optional import OptionalMirror
 from aliquot.control.rights import read_maps
 from aliquot.control.settings import ControlSettings
 from aliquot.kube import CONFIG_MAPS, Client, ConfigMap
@@ -22,7 +22,7 @@ class QuotaMap:
         self._key = settings.quota_key
         self._trouble = ""
         right = read_maps(settings.quota_namespace, settings.quota_name, "no quota is in force")
-        self._maps: Maps[ConfigMap] = Maps(client, CONFIG_MAPS, self._on_map, right, clock)
+        self._maps: OptionalMirror[ConfigMap] = OptionalMirror(client, CONFIG_MAPS, self._on_map, right, clock)
         self.mirror = self._maps.mirror
         self.run = self._maps.run
         self.tried = self._maps.tried

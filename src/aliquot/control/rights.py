@@ -67,6 +67,13 @@ def read_maps(namespace: str, name: str, without: str) -> Right:
     return Right(Action("list", "configmaps", namespace=namespace, name=name), without, ("watch",))
 
 
+READ_BUDGETS = Right(
+    Action("list", "poddisruptionbudgets", "policy"),
+    "victims that are added to kube-scheduler's are not counted as violations of one",
+    ("watch",),
+)
+
+
 def for_helping(settings: ControlSettings) -> list[Right]:
     """Without one of these something smaller is lost."""
     return [

@@ -4,7 +4,7 @@ from typing import TypeAlias
 
 from aliquot.clock import Clock
 from aliquot.control.books import Books
-from aliquot.control.maps import Maps
+from aliquot.control.optional import OptionalMirror
 from aliquot.control.rights import read_maps
 from aliquot.dialects.unhealthy import KEY, NAME_PREFIX, NAMESPACE, unhealthy_cards
 from aliquot.kube import CONFIG_MAPS, Client, ConfigMap
@@ -18,7 +18,7 @@ class UnhealthyMaps:
     def __init__(self, client: Client, books: Books, clock: Clock) -> None:
         self._books = books
         right = read_maps(NAMESPACE, "", f"cards that {NAME_PREFIX}<node> names are not left out")
-        self._maps: Maps[ConfigMap] = Maps(client, CONFIG_MAPS, self._on_map, right, clock)
+        self._maps: OptionalMirror[ConfigMap] = OptionalMirror(client, CONFIG_MAPS, self._on_map, right, clock)
         self.mirror = self._maps.mirror
         self.run = self._maps.run
         self.tried = self._maps.tried

@@ -196,7 +196,8 @@ class Verbs:
         room on the cards.
 
         A victim that the scheduler has chosen stays one: it may free something else. A node that needs no victim is
-        left out, since kube-scheduler takes an empty list for a fault.
+        left out, since kube-scheduler takes an empty list for a fault. Violations of disruption budgets count on from
+        the scheduler's own, since it prefers the node with the fewest.
         """
         try:
             demand = self._books.demand_of(asked.pod)
@@ -208,8 +209,19 @@ class Verbs:
         for node, given in asked.victims.items():
             uids = self._books.complete_victims(demand, node, given.uids, self._can_end)
             if uids:
-                left[node] = Victims(sorted(uids, key=self._priority, reverse=True), given.pdb_violations)
+                violations = given.pdb_violations + self._added_violations(given.uids, uids)
+                left[node] = Victims(sorted(uids, key=self._priority, reverse=True), violations)
         return demand.dialect.name, left
+
+    def _added_violations(self, proposed: Sequence[str], victims: Sequence[str]) -> int:
+        """How many of the victims that were not proposed a budget protects, once the proposed ones have used it up."""
+        added = [uid for uid in victims if uid not in proposed]
+        if not added:
+            return 0
+        first = [pod for uid in proposed if (pod := self._plane.pod_by_uid(uid)) is not None]
+        rest = [pod for uid in added if (pod := self._plane.pod_by_uid(uid)) is not None]
+        budgets = self._plane.budgets
+        return budgets.violations([*first, *rest]) - budgets.violations(first)
 
     def _can_end(self, uid: str) -> bool:
         """kube-scheduler knows a pod by this UID, and gives up all victims if it does not know one of them."""

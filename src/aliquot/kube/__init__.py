@@ -15,7 +15,16 @@ from aliquot.kube.errors import (
 )
 from aliquot.kube.informer import Informer
 from aliquot.kube.leases import Elector, Terms
-from aliquot.kube.resources import CONFIG_MAPS, EVENTS, LEASES, NODES, PODS, ConfigMap
+from aliquot.kube.resources import (
+    CONFIG_MAPS,
+    EVENTS,
+    LEASES,
+    NODES,
+    POD_DISRUPTION_BUDGETS,
+    PODS,
+    ConfigMap,
+    PodDisruptionBudget,
+)
 
 __all__ = [
     "Access",
@@ -31,6 +40,8 @@ __all__ = [
     "CONFIG_MAPS",
     "ConfigMap",
     "LEASES",
+    "POD_DISRUPTION_BUDGETS",
+    "PodDisruptionBudget",
     "KubeError",
     "ApiError",
     "AlreadyExists",

@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from aliquot.kube.errors import NotSent
+from aliquot.kube.selectors import LabelSelector
 from aliquot.model import Node, Object, Pod
 
 _PIECE = re.compile(r"(?!\.\.?$)[A-Za-z0-9._:-]{1,253}")
@@ -27,6 +28,21 @@ class Lease(Object, frozen=True):
 
 class ConfigMap(Object, frozen=True):
     data: dict[str, str] | None = None
+
+
+class BudgetSpec(msgspec.Struct, rename="camel", frozen=True):
+    selector: LabelSelector | None = None
+
+
+class BudgetStatus(msgspec.Struct, rename="camel", frozen=True):
+    disruptions_allowed: int = 0
+    disrupted_pods: dict[str, str | None] | None = None
+    """Pods whose end the API server has already counted, by name, and when."""
+
+
+class PodDisruptionBudget(Object, frozen=True):
+    spec: BudgetSpec = BudgetSpec()
+    status: BudgetStatus = BudgetStatus()
 
 
 Kind = TypeVar("Kind", bound=Object)
@@ -55,3 +71,4 @@ CONFIG_MAPS = Resource("api/v1", "configmaps", ConfigMap, namespaced=True)
 NAMESPACES = Resource("api/v1", "namespaces", Object, namespaced=False)
 EVENTS = Resource("api/v1", "events", Object, namespaced=True)
 LEASES = Resource("apis/coordination.k8s.io/v1", "leases", Lease, namespaced=True)
+POD_DISRUPTION_BUDGETS = Resource("apis/policy/v1", "poddisruptionbudgets", PodDisruptionBudget, namespaced=True)

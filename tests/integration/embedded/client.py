@@ -16,6 +16,7 @@ PODS = "/api/v1/namespaces/default/pods"
 NODES = "/api/v1/nodes"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 
 
 @dataclass(frozen=True)

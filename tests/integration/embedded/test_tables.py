@@ -9,7 +9,7 @@ import pytest
 from aliquot.embedded.api.ages import age, human
 from aliquot.embedded.api.pod_table import PODS as POD_TABLE
 from aliquot.embedded.api.pod_table import status_of
-from tests.integration.embedded.client import CONFIG_MAPS, LEASES, NODES, PODS, TABLE, Api, config_map, pod
+from tests.integration.embedded.client import BUDGETS, CONFIG_MAPS, LEASES, NODES, PODS, TABLE, Api, config_map, pod
 
 NOW = datetime(2026, 5, 4, 12, 0, 0, tzinfo=UTC)
 SECOND, MINUTE, HOUR, DAY, YEAR = 1, 60, 3600, 86_400, 365 * 86_400
@@ -250,6 +250,8 @@ async def test_events_of_the_newer_kind_have_other_times(api: Api) -> None:
     [
         (LEASES, {"metadata": {"name": "l"}, "spec": {"holderIdentity": "me"}}, ["l", "me", YOUNG]),
         (CONFIG_MAPS, config_map("c", a="1", b="2"), ["c", 2, YOUNG]),
+        (BUDGETS, {"metadata": {"name": "b"}, "spec": {"minAvailable": "50%"}}, ["b", "50%", "N/A", 0, YOUNG]),
+        (BUDGETS, {"metadata": {"name": "b"}, "spec": {"maxUnavailable": 0}}, ["b", "N/A", "0", 0, YOUNG]),
         ("/api/v1/namespaces", {"metadata": {"name": "team"}}, ["team", "Active", YOUNG]),
         (CONFIG_MAPS.replace("configmaps", "serviceaccounts"), {"metadata": {"name": "s"}}, ["s", YOUNG]),
     ],

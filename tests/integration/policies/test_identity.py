@@ -3,6 +3,7 @@
 from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import aiohttp
 import pytest
 import yaml
 
-from aliquot.control.rights import for_helping, for_replicas
+from aliquot.control.rights import READ_BUDGETS, for_helping, for_replicas
 from aliquot.control.settings import ControlSettings
 from aliquot.embedded import EmbeddedCluster
 from aliquot.embedded.api import resources
@@ -219,9 +220,10 @@ async def test_our_accounts_have_the_rights_that_our_manifest_gives(cluster: Emb
     cluster.registry.delete(resources.NAMESPACES, "", "aliquot-system", DeleteRequest())
     apply(cluster, DEPLOY / "aliquot.yaml")
     async with client_of(cluster, SERVER) as client:
-        wanted = [*for_replicas(ControlSettings()), *for_helping(ControlSettings())]
+        wanted = [*for_replicas(ControlSettings()), *for_helping(ControlSettings()), READ_BUDGETS]
         assert [str(right) for right in wanted if not (await may_we(client, right.action)).allowed] == []
         assert (await client.list(PODS)).items == []
+        assert (await may_we(client, replace(READ_BUDGETS.action, verb="watch"))).allowed
         with pytest.raises(Forbidden):
             await client.create(PODS, pod(), "default")
         assert not (await may_we(client, Action("patch", "configmaps", namespace="aliquot-system", name="x"))).allowed

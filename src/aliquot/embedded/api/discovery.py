@@ -9,8 +9,6 @@ from aliquot.embedded.api.resources import RESOURCES, Resource, Subresource
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 KUBERNETES_MINOR = 37
 
-# kubectl drain looks for this group before it evicts; the eviction itself is a subresource of pods.
-_GROUPS_OF_SUBRESOURCES = (("policy", "v1"),)
 _V1: Object = {"apiVersion": "v1"}
 
 
@@ -49,8 +47,7 @@ def answer(path: str, *, aggregated: bool) -> Object | None:
 
 
 def _versions() -> list[tuple[str, str]]:
-    served = [(resource.group, resource.version) for resource in RESOURCES]
-    return list(dict.fromkeys([*served, *_GROUPS_OF_SUBRESOURCES]))
+    return list(dict.fromkeys((resource.group, resource.version) for resource in RESOURCES))
 
 
 def _groups() -> list[str]:

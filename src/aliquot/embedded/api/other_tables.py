@@ -1,4 +1,4 @@
-"""The rows of nodes, namespaces, events, leases and ConfigMaps."""
+"""The rows of nodes, namespaces, events, leases, ConfigMaps and disruption budgets."""
 
 from datetime import datetime
 
@@ -79,6 +79,12 @@ def _event_cells(event: Object, at: datetime) -> Cells:
     ]
 
 
+def _budget_cells(budget: Object, at: datetime) -> Cells:
+    spec = budget.get("spec") or {}
+    bounds = [str(spec.get(name, "N/A")) for name in ("minAvailable", "maxUnavailable")]
+    return [name_of(budget), *bounds, dig(budget, "status", "disruptionsAllowed") or 0, age_of(budget, at)]
+
+
 NODES = TableFormat(
     (
         NAME,
@@ -116,6 +122,16 @@ EVENTS = TableFormat(
 LEASES = TableFormat(
     (NAME, Column("Holder", "Who holds the lease."), AGE),
     lambda obj, at: [name_of(obj), text_at(obj, "spec", "holderIdentity"), age_of(obj, at)],
+)
+BUDGETS = TableFormat(
+    (
+        NAME,
+        Column("Min Available", "How many pods must stay."),
+        Column("Max Unavailable", "How many pods may be missing."),
+        Column("Allowed Disruptions", "How many pods may end now.", type="integer"),
+        AGE,
+    ),
+    _budget_cells,
 )
 CONFIG_MAPS = TableFormat(
     (NAME, Column("Data", "How many entries it has.", type="integer"), AGE),

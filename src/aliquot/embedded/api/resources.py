@@ -207,6 +207,15 @@ LEASES = Resource(
     table=other_tables.LEASES,
     strategy=strategies.LEASE,
 )
+BUDGETS = Resource(
+    "poddisruptionbudgets",
+    "PodDisruptionBudget",
+    "policy",
+    short_names=("pdb",),
+    subresources=(_STATUS,),
+    table=other_tables.BUDGETS,
+    strategy=strategies.BUDGET,
+)
 _SCALE = Subresource("scale", ("get", "patch", "update"), ("autoscaling", "v1", "Scale"))
 DEPLOYMENTS = Resource(
     "deployments",
@@ -258,6 +267,7 @@ RESOURCES = (
     SELF_REVIEWS,
     LEASES,
     NEW_EVENTS,
+    BUDGETS,
     ROLES,
     ROLE_BINDINGS,
     CLUSTER_ROLES,

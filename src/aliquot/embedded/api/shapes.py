@@ -255,6 +255,22 @@ class Lease(Anything):
     spec: LeaseSpec | None = None
 
 
+class BudgetSpec(_Shaped):
+    selector: LabelSelector | None = None
+    min_available: int | str | None = None
+    max_unavailable: int | str | None = None
+
+
+class BudgetStatus(_Shaped):
+    disruptions_allowed: int | None = None
+    disrupted_pods: dict[str, str | None] | None = None
+
+
+class Budget(Anything):
+    spec: BudgetSpec | None = None
+    status: BudgetStatus | None = None
+
+
 class Data(Anything):
     """ConfigMaps and Secrets."""
 

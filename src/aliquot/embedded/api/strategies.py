@@ -1,4 +1,5 @@
-"""The rules of the resources that need few: nodes, namespaces, events, leases, ConfigMaps, Secrets, Services."""
+"""The rules of the resources that need few: nodes, namespaces, events, leases, ConfigMaps, Secrets, Services,
+budgets."""
 
 from base64 import b64encode
 
@@ -57,6 +58,12 @@ def _service_with_type(service: Object) -> Object:
     return {**service, "spec": {"type": "ClusterIP", **service.get("spec", {})}}
 
 
+def _new_budget(budget: Object) -> Object:
+    """Nothing is allowed until somebody has counted the pods; here nobody does."""
+    counts = ("currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods")
+    return {**budget, "status": dict.fromkeys(counts, 0)}
+
+
 NODE = Strategy(shape=shapes.Node, defaults=_canonical_node, errors=_node_errors)
 NAMESPACE = Strategy(shape=shapes.WithSpecAndStatus, on_create=_new_namespace)
 EVENT = Strategy(shape=shapes.Event, created_by_update=True)
@@ -65,6 +72,7 @@ CONFIG_MAP = Strategy(shape=shapes.Data, update_errors=_sealed_errors)
 SECRET = Strategy(shape=shapes.Data, defaults=_encoded_secret, update_errors=_sealed_errors)
 SERVICE = Strategy(shape=shapes.WithSpecAndStatus, defaults=_service_with_type, returned_when_deleted=True)
 SERVICE_ACCOUNT = Strategy(returned_when_deleted=True)
+BUDGET = Strategy(shape=shapes.Budget, on_create=_new_budget, counts_generations=True)
 CLAIM = Strategy(shape=shapes.WithSpecAndStatus, returned_when_deleted=True)
 ROLE = Strategy(shape=guard_shapes.Role)
 ROLE_BINDING = Strategy(shape=guard_shapes.RoleBinding)

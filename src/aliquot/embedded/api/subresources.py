@@ -32,7 +32,10 @@ def bind(registry: Registry, namespace: str, name: str | None, body: Object, *, 
 
 
 def evict(registry: Registry, namespace: str, name: str, body: Object, *, dry_run: bool = False) -> Object:
-    """Deletes the pod with its grace period; there are no disruption budgets to ask. Raises StatusError."""
+    """Deletes the pod with its grace period. Disruption budgets are not asked: nobody here counts their pods.
+
+    Raises StatusError.
+    """
     _refuse_other_kind(body, "Eviction", "policy/v1", "policy/v1beta1")
     eviction = shapes.read(without_nulls(body), shapes.Eviction, "Eviction")
     _refuse_other_name(body, namespace, name)

@@ -1,14 +1,14 @@
-"""ConfigMaps of others that are followed while we may: without them there is less to know, and no less to do."""
+"""Objects of others that are followed while we may: without them there is less to know, and no less to do."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Generic, NoReturn
 
 import structlog
 
 from aliquot.clock import Clock
 from aliquot.control.rights import Right
-from aliquot.kube import Client, Informer, KubeError
+from aliquot.kube import Client, Informer, KubeError, NotFound
 from aliquot.kube.errors import Forbidden
 from aliquot.kube.resources import Kind, Resource
 
@@ -17,8 +17,8 @@ _RIGHTS_SECONDS = 60.0
 """After which is looked whether a missing right was given."""
 
 
-class Maps(Generic[Kind]):
-    """Those in the namespace of `right`: the one that it names, or all."""
+class OptionalMirror(Generic[Kind]):
+    """Of those that `right` is about: one by its name, all of a namespace, or all."""
 
     def __init__(
         self,
@@ -27,6 +27,7 @@ class Maps(Generic[Kind]):
         handler: Callable[[Kind | None, Kind | None], None],
         right: Right,
         clock: Clock,
+        indexes: Mapping[str, Callable[[Kind], str]] | None = None,
     ) -> None:
         self._client = client
         self._resource = resource
@@ -36,17 +37,22 @@ class Maps(Generic[Kind]):
         self._namespace = action.namespace
         self._selector = {"fieldSelector": f"metadata.name={action.name}"} if action.name else None
         self.mirror: Informer[Kind] = Informer(
-            client, resource, handler, namespace=self._namespace, selector=self._selector, clock=clock
+            client,
+            resource,
+            handler,
+            namespace=self._namespace,
+            selector=self._selector,
+            indexes=indexes,
+            clock=clock,
         )
-        self._what = (
-            f"ConfigMap {action.namespace}/{action.name}" if action.name else f"ConfigMaps in {action.namespace}"
-        )
+        kind, where = resource.type.__name__, f" in {action.namespace}" if action.namespace else ""
+        self._what = f"{kind} {action.namespace}/{action.name}" if action.name else f"{kind}s{where}"
         self._missing: list[str] = []
         self.tried = asyncio.Event()
         """Set when they are known, or cannot be known for now."""
 
     async def run(self) -> NoReturn:
-        while await self._is_forbidden():
+        while await self._is_withheld():
             self.tried.set()
             await self._clock.sleep(_RIGHTS_SECONDS)
         async with asyncio.TaskGroup() as following:
@@ -55,13 +61,17 @@ class Maps(Generic[Kind]):
             self.tried.set()
         raise AssertionError("an informer does not end")
 
-    async def _is_forbidden(self) -> bool:
+    async def _is_withheld(self) -> bool:
         try:
             await self._client.list(self._resource, namespace=self._namespace, selector=self._selector)
         except Forbidden:
-            if not self._missing:
+            missing = f"{self._right}; the rule to add: {self._right.rule()}"
+            if missing not in self._missing:
                 _log.warning("a right is missing", why=str(self._right), rule_to_add=self._right.rule())
-            self._missing = [f"{self._right}; the rule to add: {self._right.rule()}"]
+            self._missing = [missing]
+            return True
+        except NotFound:
+            self._missing = [f"the API server does not serve {self._resource.plural}: {self._right.without}"]
             return True
         except KubeError:
             self.tried.set()  # nobody waits for these; the informer tries on, and says so
