@@ -13,6 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from aliquot.doors.names import BadName, Names
+from aliquot.doors.spelling import read
 from aliquot.errors import BadInput
 from aliquot.model import Pod
 
@@ -70,7 +71,7 @@ class _Metadata(msgspec.Struct):
 
 
 class _Named(msgspec.Struct):
-    metadata: _Metadata
+    metadata: _Metadata | None = None
 
 
 class _NodeList(msgspec.Struct):
@@ -86,8 +87,7 @@ def read_filter(body: bytes, passed: Names | None = None) -> FilterCall:
     if _absent(fields.get("nodes")):
         raise BadCall("cannot get node names")
     _require_text("Nodes", body)
-    items = _decode("Nodes", fields["nodes"], _NodeList).items or []
-    nodes = {_decode("Nodes", item, _Named).metadata.name: item for item in items}
+    nodes = {_metadata("Nodes", item).name: item for item in _items(fields["nodes"])}
     return FilterCall(pod, _names(msgspec.json.encode(list(nodes))), nodes, fields["nodes"])
 
 
@@ -155,7 +155,7 @@ def preempt_answer(left: Mapping[str, Victims]) -> dict[str, object]:
 def _pod(fields: Mapping[str, msgspec.Raw]) -> Pod:
     if _absent(fields.get("pod")):
         raise BadCall("arg or pod is nil")
-    return with_names(_decode("Pod", fields["pod"], Pod))
+    return with_names(_decode("Pod", fields["pod"], Pod, read))
 
 
 def with_names(pod: Pod) -> Pod:
@@ -192,7 +192,23 @@ def _meta_uid(what: str, raw: msgspec.Raw) -> str:
 
 
 def _pod_uid(what: str, raw: msgspec.Raw) -> str:
-    return _decode(what, raw, _Named).metadata.uid
+    return _metadata(what, raw).uid
+
+
+def _metadata(what: str, raw: msgspec.Raw) -> _Metadata:
+    """Thousands come at once: those that are spelled as usual are looked through once."""
+    metadata = _decode(what, raw, _Named).metadata or _decode(what, raw, _Named, read).metadata
+    if metadata is None:
+        raise BadCall(f"{what} cannot be read: an object without metadata")
+    return metadata if metadata.name else _decode(what, raw, _Named, read).metadata or metadata
+
+
+def _items(raw: msgspec.Raw) -> list[msgspec.Raw]:
+    items = _decode("Nodes", raw, _NodeList).items
+    if items is None:
+        other = _lower(_decode("Nodes", raw, dict[str, msgspec.Raw])).get("items")
+        items = [] if other is None or _absent(other) else _decode("Nodes", other, list[msgspec.Raw])
+    return items
 
 
 def _fields(body: bytes) -> dict[str, msgspec.Raw]:
@@ -222,8 +238,14 @@ def _absent(value: msgspec.Raw | None) -> bool:
     return value is None or bytes(value) == b"null"
 
 
-def _decode(what: str, raw: bytes | msgspec.Raw, kind: type[_T]) -> _T:
+def _plainly(raw: bytes | msgspec.Raw, kind: type[_T]) -> _T:
+    return msgspec.json.decode(raw, type=kind)
+
+
+def _decode(
+    what: str, raw: bytes | msgspec.Raw, kind: type[_T], how: Callable[[bytes | msgspec.Raw, type[_T]], _T] = _plainly
+) -> _T:
     try:
-        return msgspec.json.decode(raw, type=kind)
+        return how(raw, kind)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise BadCall(f"{what} cannot be read: {error}") from error

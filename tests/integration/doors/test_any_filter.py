@@ -15,9 +15,19 @@ from aliquot.doors.door import Table
 from aliquot.doors.elastic import ElasticDoor
 from aliquot.doors.gpushare import GpuShareDoor
 from aliquot.doors.nvidia import NvidiaDoor
-from tests.factories import make_cards
+from tests.factories import container_manifest, make_cards, node_manifest
 from tests.integration.doors.door import Door, Reply
-from tests.integration.doors.wire import KEYS, cards_of_models, names_call, odd_node, opened, pod_asking, whole_call
+from tests.integration.doors.wire import (
+    CASES,
+    KEYS,
+    cards_of_models,
+    names_call,
+    odd_node,
+    opened,
+    pod_asking,
+    whole_call,
+    written,
+)
 from tests.integration.room import Room
 
 CALLS = 40
@@ -132,3 +142,24 @@ async def test_a_pod_without_gpu_passes_everywhere_and_its_nodes_come_back_as_th
             by_name = await door.post(path, names_call(pod_asking({}), nodes))
             assert by_name.json["NodeNames"] == nodes
             assert not by_name.json["FailedNodes"]
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("where", ["containers", "initContainers"])
+@pytest.mark.parametrize("whole", [False, True], ids=["names", "whole nodes"])
+@pytest.mark.parametrize(("routes", "path"), DOORS)
+async def test_keys_in_any_case_are_read_at_every_depth(
+    room: Room, routes: Any, path: str, whole: bool, where: str, case: Any
+) -> None:
+    await fill(room)
+    pod = pod_asking({"aliyun.com/gpu-mem": "9"})
+    if where == "initContainers":
+        pod["spec"] |= {"initContainers": pod["spec"]["containers"], "containers": [container_manifest(gpu_mem=None)]}
+    nodes = ["small", "n1", "cpu"]
+    if whole:
+        call = {"Pod": pod, "Nodes": {"metadata": {}, "items": [node_manifest(name) for name in nodes]}}
+    else:
+        call = names_call(pod, nodes)
+    async with opened(room, routes(room.plane, OURS)) as door:
+        answer = (await door.post(path, written(call, case))).json
+    assert (answer["Error"], answer["FailedNodes"].keys()) == ("", {"small", "cpu"})

@@ -17,6 +17,10 @@ from tests.integration.room import Room
 
 KEYS = ["Nodes", "NodeNames", "FailedNodes", "FailedAndUnresolvableNodes", "Error"]
 
+_OF_GIVEN_NAMES = {
+    *("labels", "annotations", "limits", "requests", "capacity", "allocatable", "nodeSelector"),
+    *("NodeNameToVictims", "NodeNameToMetaVictims"),
+}
 CASES: Sequence[Any] = (str, str.lower, str.upper, str.swapcase)
 """Ways to write a key that mean the same to Go."""
 
@@ -45,9 +49,16 @@ def whole_call(pod: Any, nodes: Sequence[bytes], *, metadata: bytes = b"{}") -> 
     return b'{"Pod":%b,"Nodes":{"metadata":%b , "items":[%b]},"NodeNames":null}' % parts
 
 
-def written(call: Mapping[str, Any], case: Callable[[str], str]) -> dict[str, Any]:
-    """The same call with its own keys, not those of pods and nodes, in another case."""
-    return {case(key): value for key, value in call.items()}
+def written(value: Any, case: Callable[[str], str], *, is_free: bool = False) -> Any:
+    """The same with its keys in another case, but for those that are names which somebody gave."""
+    if isinstance(value, list):
+        return [written(item, case) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key if is_free else case(key): written(inner, case, is_free=not is_free and key in _OF_GIVEN_NAMES)
+        for key, inner in value.items()
+    }
 
 
 def cards_of_models(node: str, *models: str) -> NodeGpus:

@@ -1,0 +1,58 @@
+"""Keys in any case, at every depth, as Go reads them."""
+
+from collections.abc import Hashable
+from functools import cache
+from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
+
+import msgspec
+
+_T = TypeVar("_T")
+
+_Shape = dict[str, tuple[str, "_Shape | None"]]
+"""Of an object that we read, by the keys in small letters: how each is spelled, and the shape of what is behind it. A
+list has that of its items. None for whatever has no keys of ours, such as labels."""
+
+_LARGEST = 4 * 2**20
+"""Bytes of an object that anybody would spell in another way: the API server takes no larger one."""
+
+
+def read(raw: bytes | msgspec.Raw, kind: type[_T]) -> _T:
+    """Decode JSON. Raises msgspec.DecodeError, RecursionError, UnicodeDecodeError."""
+    if len(bytes(raw)) <= _LARGEST:
+        value = msgspec.json.decode(raw)
+        spelled = _spelled(value, _shape(cast(Hashable, kind)))
+        if spelled is not value:
+            return msgspec.convert(spelled, kind)
+    return msgspec.json.decode(raw, type=kind)
+
+
+def _spelled(value: Any, shape: _Shape | None) -> Any:
+    """The same with our spelling; the very same if nothing is spelled in another way."""
+    if shape is None:
+        return value
+    if type(value) is list:
+        items = [_spelled(item, shape) for item in value]
+        return value if all(map(_is, items, value)) else items
+    if type(value) is not dict:
+        return value
+    differs, found = False, {}
+    for key, inner in value.items():
+        name, of = shape.get(key.lower(), (key, None))
+        found[name] = new = inner if of is None else _spelled(inner, of)
+        differs = differs or name != key or new is not inner
+    return found if differs else value
+
+
+def _is(one: object, other: object) -> bool:
+    return one is other
+
+
+@cache
+def _shape(kind: Hashable) -> _Shape | None:
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        names = zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True)
+        hints = get_type_hints(kind)
+        return {name.lower(): (name, _shape(hints[attribute])) for attribute, name in names}
+    if get_origin(kind) is dict:
+        return None
+    return next((shape for part in get_args(kind) if (shape := _shape(part)) is not None), None)
