@@ -104,11 +104,22 @@ def test_every_managed_resource_is_one_of_a_dialect(system: str) -> None:
     assert managed <= known
 
 
-def test_the_native_configuration_manages_what_every_dialect_offers() -> None:
-    (document,) = _documents(DEPLOY / "native" / "kube-scheduler.yaml")
+@pytest.mark.parametrize(
+    ("system", "dialects"),
+    [
+        pytest.param("gpushare", ["gpushare"], id="gpushare"),
+        pytest.param("gpu-admission", ["tencent"], id="gpu-admission"),
+        pytest.param("elastic-gpu", ["elastic"], id="elastic-gpu"),
+        pytest.param("native", list(standard_dialects()), id="native"),
+    ],
+)
+def test_every_resource_of_its_dialects_is_managed(system: str, dialects: list[str]) -> None:
+    """kube-scheduler would not ask us about a pod that names only others, and would bind it without a card. Slices of
+    cards (MIG) it counts by itself."""
+    (document,) = _documents(DEPLOY / system / "kube-scheduler.yaml")
     managed = {resource["name"] for extender in document["extenders"] for resource in extender["managedResources"]}
-    for dialect in standard_dialects().values():
-        assert dialect.resource in managed
+    offered = {resource.name for name in dialects for resource in standard_dialects()[name].resources}
+    assert {name for name in offered if "/mig-" not in name} <= managed
 
 
 @pytest.mark.parametrize("path", SERVERS, ids=_name)
