@@ -40,7 +40,11 @@ CONFIG_RELOADS = Counter(
 )
 CONFIG_RESTART = Gauge("aliquot_config_restart_needed", "Keys whose new value waits for a restart.", registry=REGISTRY)
 
-READY = Gauge("aliquot_ready", "1 while /readyz answers 200.", registry=REGISTRY)
+READY = Gauge(
+    "aliquot_ready",
+    "1 while this server can decide, or knows who does; /readyz of a door is 503 also where that one has no such door.",
+    registry=REGISTRY,
+)
 
 # -- replicas
 

@@ -245,7 +245,7 @@ def test_who_wants_the_service_account_gets_no_other(tmp_path: Path, bare: pytes
 
 @pytest.mark.usefixtures("bare")
 def test_without_any_way_the_ways_are_named() -> None:
-    with pytest.raises(BadConfig, match="give --kubeconfig, set KUBECONFIG, or run in a pod"):
+    with pytest.raises(BadConfig, match="name a kubeconfig, set KUBECONFIG, or run in a pod"):
         find(None)
 
 

@@ -1,14 +1,13 @@
 """The `aliquot` command. Each subcommand is a file of its own, imported only when it is called."""
 
-import signal
 from importlib import import_module
 
 import click
 
 import aliquot
-from aliquot.cli.signals import ends_at_once
+from aliquot.cli.signals import hear_from_the_start
 
-ends_at_once(signal.SIGTERM)  # from here on: what a command imports takes a second
+hear_from_the_start()  # what a command imports takes a second
 
 _COMMANDS = {
     "server": "the control plane: answers schedulers and keeps the books",

@@ -20,11 +20,13 @@ _BLOCK = 65536
 def require_writable(path: Path) -> None:
     """Raises BadConfig unless a file could be written there, and replaced; makes none."""
     trouble = ""
-    if not path.parent.is_dir():
+    if not os.access(path.parent, os.F_OK) or not path.parent.is_dir():  # Path alone raises where we may not look
         trouble = f"there is no folder {path.parent}"
+    elif not os.access(path.parent, os.W_OK | os.X_OK):
+        trouble = "permission denied"
     elif path.is_dir():
         trouble = "it is a folder"
-    elif not os.access(path.parent, os.W_OK | os.X_OK) or (path.exists() and not os.access(path, os.R_OK | os.W_OK)):
+    elif path.exists() and not os.access(path, os.R_OK | os.W_OK):
         trouble = "permission denied"
     if trouble:
         raise BadConfig(f"decisionLog.file: {path} cannot be written: {trouble}")

@@ -45,6 +45,11 @@ def tell(verb: str, pod: str, nodes: Sequence[str], passed: Iterable[object], re
         _log.debug(verb, pod=pod, nodes=len(nodes), passed=_some(passed), refused=dict(Counter(refused.values())))
 
 
+def tell_fault(verb: str, why: str) -> None:
+    """Of a call that got no decision."""
+    _log.debug(verb, fault=why)
+
+
 def _some(names: Iterable[object]) -> list[str]:
     shown = [str(name) for name in names]
     more = len(shown) - _MOST_NAMES

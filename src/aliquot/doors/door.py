@@ -10,7 +10,7 @@ from aliquot import faults, metrics
 from aliquot.compat import OURS, Compat
 from aliquot.control import ControlPlane
 from aliquot.doors import asgi
-from aliquot.doors.call_log import tell, with_bodies
+from aliquot.doors.call_log import tell, tell_fault, with_bodies
 from aliquot.doors.extender import (
     BadCall,
     FilterCall,
@@ -44,6 +44,8 @@ class Wire:
     """The filter leaves the best node alone."""
     both_forms: bool = False
     """The names stand in an answer with whole nodes, too."""
+    null_items: bool = False
+    """The list of whole nodes is null where none is left."""
     blank_maps: bool = False
     """A pod without GPU gets null, not empty maps."""
     names_refused: bool = True
@@ -79,10 +81,10 @@ class Extender:
 
     def decision(self, verb: str, handler: asgi.Handler, fault: Callable[[str], asgi.Answer]) -> asgi.Handler:
         """A handler as a route: timed, and answered by the server that leads; `fault` says a trouble in its words."""
-        handler = with_bodies(verb, timed(verb, handler, self._plane.clock))
+        handler = timed(verb, handler, self._plane.clock)
         if self._forwarder is not None:
             handler = self._forwarder.to_holder(self._door, verb, handler, fault)
-        return asgi.Decision(handler, fault)
+        return asgi.Decision(with_bodies(verb, handler), fault)
 
     # -- filter
 
@@ -112,6 +114,8 @@ class Extender:
         elif verdict.emptying:
             others = {node: why for node, why in refused.items() if node != verdict.emptying}
             answer["FailedAndUnresolvableNodes"] = others or None
+        if asked.nodes and not verdict.passed and self._wire.null_items:
+            answer["Nodes"] = {"metadata": {}, "items": None}
         if asked.nodes is not None and not self._wire.both_forms:
             answer["NodeNames"] = None
         return answer
@@ -126,7 +130,7 @@ class Extender:
         return ours | exact
 
     def _fault(self, why: str) -> asgi.Answer:
-        metrics.DECISIONS.labels("filter", "", "fault").inc()
+        _count_fault("filter", why)
         return _filter_fault(why)
 
     # -- prioritize
@@ -136,10 +140,10 @@ class Extender:
         try:
             asked = read_filter(call.body, self.verbs.last_passed)
         except BadCall as error:
-            metrics.DECISIONS.labels("prioritize", "", "fault").inc()
+            _count_fault("prioritize", str(error))
             return asgi.text(str(error), 400)
         if why := self.verbs.not_ready():
-            metrics.DECISIONS.labels("prioritize", "", "fault").inc()
+            _count_fault("prioritize", why)
             return _unavailable(why)
         dialect, scores = self.verbs.scores(asked.pod, asked.names)
         metrics.DECISIONS.labels("prioritize", dialect, "scored").inc()
@@ -182,15 +186,20 @@ class Extender:
         try:
             asked = read_preempt(call.body)
         except BadCall as error:
-            metrics.DECISIONS.labels("preempt", "", "fault").inc()
+            _count_fault("preempt", str(error))
             return asgi.text(str(error), 400)
         if why := self.verbs.not_ready():
-            metrics.DECISIONS.labels("preempt", "", "fault").inc()
+            _count_fault("preempt", why)
             return _unavailable(why)
         dialect, left = self.verbs.preempt(asked)
         metrics.DECISIONS.labels("preempt", dialect, "victims" if left else "no victims").inc()
         tell("preempt", asked.pod.key, list(asked.victims), (f"{node}={v.uids}" for node, v in left.items()), {})
         return asgi.json(preempt_answer(left), dialect=dialect)
+
+
+def _count_fault(verb: str, why: str) -> None:
+    metrics.DECISIONS.labels(verb, "", "fault").inc()
+    tell_fault(verb, why)
 
 
 def _filter_fault(why: str) -> asgi.Answer:

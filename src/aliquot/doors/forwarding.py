@@ -35,6 +35,8 @@ class Forwarder:
         self._tls_name = tls_name or None
         self._limit = aiohttp.ClientTimeout(total=seconds, sock_connect=_REACH_SECONDS)
         self._session: aiohttp.ClientSession | None = None
+        self._told: set[str] = set()
+        """Doors whose calls cannot be passed on, as the log says."""
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(timeout=self._limit, connector=aiohttp.TCPConnector(limit=0))
@@ -55,9 +57,15 @@ class Forwarder:
             if self._plane.leadership.role is not Role.FOLLOWING:
                 return await handler(call)
             passed = await self._pass_on(door, call)
-            outcome = "failed" if isinstance(passed, str) else "answered"
-            metrics.FORWARDED.labels(verb, outcome).inc()
-            return fault(passed) if isinstance(passed, str) else passed
+            if isinstance(passed, asgi.Answer):
+                metrics.FORWARDED.labels(verb, "answered").inc()
+                self._told.discard(door)
+                return passed
+            metrics.FORWARDED.labels(verb, "failed").inc()
+            if door not in self._told:  # once, until it works again: schedulers ask all the time
+                self._told.add(door)
+                _log.warning("calls cannot be passed on to the holder of the Lease", door=door, why=passed)
+            return fault(passed)
 
         return answer
 
@@ -65,7 +73,8 @@ class Forwarder:
         """The holder's answer, or why there is none."""
         leadership = self._plane.leadership
         if why := leadership.no_holder():
-            return why
+            missing = self._plane.out_of_step()
+            return f"{why}; not in step with the API server: {'; '.join(missing)}" if missing else why
         if _MARK.lower().encode() in call.headers:
             return f"another server took this one for the Lease's holder, which is {leadership.holder}"
         url = leadership.doors.get(door, "")

@@ -20,7 +20,7 @@ class GpuShareDoor:
     def __init__(self, plane: ControlPlane, forwarder: Forwarder | None = None, compat: Compat = OURS) -> None:
         self._plane = plane
         self._books = plane.books
-        self._extender = Extender(plane, self.name, forwarder, Wire(both_forms=True, compat=compat))
+        self._extender = Extender(plane, self.name, forwarder, Wire(both_forms=True, null_items=True, compat=compat))
         self._verbs = self._extender.verbs
 
     def routes(self) -> Table:

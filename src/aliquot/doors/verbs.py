@@ -204,7 +204,7 @@ class Verbs:
         except BadDemand:
             return "", {}
         if demand is None:
-            return "", dict(asked.victims)
+            return "", {node: given for node, given in asked.victims.items() if given.uids}
         left: dict[str, Victims] = {}
         for node, given in asked.victims.items():
             uids = self._books.complete_victims(demand, node, given.uids, self._can_end)

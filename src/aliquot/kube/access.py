@@ -63,7 +63,7 @@ def find(kubeconfig: str | None, context: str = "", *, server: str = "", as_pod:
     if server:
         return _at(server.rstrip("/"), found)
     if found is None:
-        raise BadConfig("no way to an API server: give --kubeconfig, set KUBECONFIG, or run in a pod")
+        raise BadConfig("no way to an API server: name a kubeconfig, set KUBECONFIG, or run in a pod")
     return found
 
 

@@ -16,7 +16,7 @@ from tests.integration.cli.command import ALIQUOT, run, started
 from tests.integration.cli.servers import add_namespace, kubeconfig
 
 FAILS: list[Any] = [
-    pytest.param(["server"], "no way to an API server: give --kubeconfig", id="a server without an API server"),
+    pytest.param(["server"], "no way to an API server: name a kubeconfig", id="a server without an API server"),
     pytest.param(["server", "--kubeconfig", "/gone"], "kubeconfig /gone cannot be used", id="no file"),
     pytest.param(["server", "--kubeconfig", "{odd}"], "must start with https:// or http://", id="an odd address"),
     pytest.param(

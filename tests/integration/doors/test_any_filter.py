@@ -94,7 +94,7 @@ async def asked(door: Door, path: str, pod: Any, nodes: list[str], *, whole: boo
     reply = await door.send("POST", path, whole_call(pod, [odd_node(name) for name in nodes]))
     items = msgspec.json.decode(reply.body, type=dict[str, msgspec.Raw])["Nodes"]
     raws = msgspec.json.decode(items, type=dict[str, msgspec.Raw])["items"]
-    passed = [bytes(raw) for raw in msgspec.json.decode(raws, type=list[msgspec.Raw])]
+    passed = [bytes(raw) for raw in msgspec.json.decode(raws, type=list[msgspec.Raw] | None) or ()]
     by_bytes = {odd_node(name): name for name in nodes}
     assert set(passed) <= by_bytes.keys(), "a node was not given back as it came"
     return reply, [by_bytes[raw] for raw in passed]

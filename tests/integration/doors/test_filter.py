@@ -118,6 +118,11 @@ async def test_whole_nodes_are_given_back_byte_for_byte(fleet: Door) -> None:
     assert reply.json["FailedNodes"] == {"n1": NO_ROOM}
 
 
+async def test_the_list_of_whole_nodes_is_null_where_none_is_left(fleet: Door) -> None:
+    call = {"Pod": pod_manifest(gpu_mem=99999), "Nodes": {"metadata": {}, "items": [node_manifest("n1")]}}
+    assert (await fleet.post(FILTER, call)).json["Nodes"] == {"metadata": {}, "items": None}
+
+
 async def test_names_win_over_whole_nodes(fleet: Door) -> None:
     both = {"Nodes": {"items": [node_manifest("n1")]}}
     answer = await fleet.filter(4069, "n2", **both)

@@ -9,6 +9,7 @@ from typing import Any
 import aiohttp
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from aliquot.control import ControlPlane, ControlSettings, Role
 from aliquot.doors import asgi, health
@@ -154,9 +155,12 @@ async def test_a_holder_that_cannot_be_asked_is_a_fault_in_the_callers_words(
     async with follower(scripted, client, clock) as door:
         await door.room.add_node()
         pod = await door.room.add_pod()
-        assert (await door.filter(3, "n1"))["Error"].startswith(why)
-        assert (await door.bind(pod)).startswith(why)
+        with capture_logs() as logs:
+            assert (await door.filter(3, "n1"))["Error"].startswith(why)
+            assert (await door.bind(pod)).startswith(why)
     assert scripted.bindings() == []
+    (told,) = (line for line in logs if line["log_level"] == "warning")  # once, though a scheduler asks all the time
+    assert (told["door"], told["why"].startswith(why)) == ("gpushare", True)
 
 
 async def test_a_holder_that_is_slow_is_given_up_before_the_scheduler_gives_us_up(

@@ -162,10 +162,11 @@ async def test_a_pod_that_asks_no_gpu_gets_the_victims_that_were_proposed(
     assert await preempted(door, meta(uid), units=None) == {"n1": [uid]}
 
 
-async def test_a_node_that_needs_no_victim_is_no_candidate(native_door: Door) -> None:
+@pytest.mark.parametrize("units", [1, None], ids=["of a GPU pod", "of a pod that asks no GPU"])
+async def test_a_node_that_needs_no_victim_is_no_candidate(native_door: Door, units: int | None) -> None:
     """kube-scheduler takes an empty list of victims for a fault of the extender."""
     await native_door.room.add_node(make_cards("n1"))
-    assert await preempted(native_door, meta(), units=1) == {}
+    assert await preempted(native_door, meta(), units=units) == {}
 
 
 # -- while a node is emptied

@@ -44,9 +44,7 @@ class KlogFiles:
 
     def __enter__(self) -> Self:
         if not self._settings.to_stderr:
-            folder = Path(self._settings.file).parent if self._settings.file else self._folder()
-            if not (folder.is_dir() and os.access(folder, os.W_OK)):
-                raise BadConfig(f"log files cannot be written to the folder {folder}")
+            self._require_a_place()
             self._flusher.start()
         return self
 
@@ -58,6 +56,17 @@ class KlogFiles:
             for file in self._files.values():
                 file.close()
             self._files.clear()
+
+    def _require_a_place(self) -> None:
+        """Raises BadConfig."""
+        file = self._settings.file
+        if file and os.access(file, os.F_OK):
+            if not os.access(file, os.W_OK):
+                raise BadConfig(f"the log file {file} cannot be written")
+            return
+        folder = Path(file).parent if file else self._folder()
+        if not (folder.is_dir() and os.access(folder, os.W_OK)):
+            raise BadConfig(f"log files cannot be written to the folder {folder}")
 
     def write(self, severity: int, line: str) -> None:
         settings = self._settings

@@ -112,5 +112,8 @@ def _variables() -> dict[str, Given]:
 def _remarks(parsed: Parsed) -> Iterator[str]:
     if parsed.others:
         yield f"the words {' '.join(parsed.others)}: they belong to no flag"
+    for variable in ("ALIQUOT_CONFIG", "ALIQUOT_CONFIG_MAP"):
+        if os.environ.get(variable):
+            yield f"{variable}: this program is configured by its own flags and by our other variables"
     if os.environ.get("THREADNESS"):
         yield "THREADNESS: there are no workers; what is heard of a pod is put down at once"
