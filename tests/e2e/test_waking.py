@@ -6,11 +6,11 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from aliquot.model.admission import WOKEN
 from tests.real.objects import asking, gpu_node
 from tests.real.recorder import Recorder, recording
 from tests.real.scheduler import DEPLOY, Scheduling, pointed_at
@@ -66,14 +66,22 @@ class Versions:
                 self.bound_at.setdefault(name, time.monotonic())
 
     def wakes(self) -> dict[str, int]:
-        """How many versions of each pod brought another time of waking."""
+        """How many versions of each pod, while it waited, came from a write that was not of its status: the status is
+        kube-scheduler's, and whatever else is written on a pod that waits is ours."""
         with self._lock:
             return {name: _changes(versions) for name, versions in self._seen.items()}
 
 
 def _changes(versions: list[dict[str, Any]]) -> int:
-    times = [version["metadata"].get("annotations", {}).get(WOKEN) for version in versions]
-    return sum(now != before for before, now in zip([None, *times], times, strict=False))
+    waiting = [version for version in versions if not version["spec"].get("nodeName")]
+    numbers = [version["metadata"]["resourceVersion"] for version in waiting]
+    assert len(numbers) == len(set(numbers)), "every version is told once"
+    return sum(_but_status(before) != _but_status(now) for before, now in pairwise(waiting))
+
+
+def _but_status(pod: dict[str, Any]) -> Any:
+    kept = {key: value for key, value in pod["metadata"].items() if key not in ("resourceVersion", "managedFields")}
+    return kept, pod["spec"]
 
 
 def write_quota(cluster: Scheduling, cards: int) -> None:
