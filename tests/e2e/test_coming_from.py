@@ -191,3 +191,27 @@ def test_every_command_of_a_page_does_what_the_page_says_and_the_way_back_leads_
             hosts.look()
     assert hosts.manifest.read_text() == scheduler
     assert _deployed(scheduling) == deployed
+
+
+def test_two_systems_are_led_to_the_pods_of_one_server(scheduling: Scheduling, folder: Path) -> None:
+    originals = [*_printed("gpu-admission.yaml"), *_printed("gpushare-schd-extender.yaml")]
+    for each in originals:
+        scheduling.apply(yaml.safe_dump(each))
+    reader = Reader(scheduling, folder)
+    with Shell(folder, reader.env) as shell:
+        for step in steps(COMING_FROM / "README.md"):
+            shell.type(reader.here(step.commands))
+    (server,) = (
+        each["spec"]["template"]
+        for each in scheduling.ask("GET", "/apis/apps/v1/namespaces/kube-system/deployments")["items"]
+        if each["metadata"]["name"] in ("gpu-admission", "gpushare-schd-extender")
+    )
+    words = server["spec"]["containers"][0]["args"]
+    assert not any("gpushare" in word or "admission-enabled" in word for word in words)
+    for name in ("gpu-admission", "gpushare-schd-extender"):
+        service = scheduling.ask("GET", f"/api/v1/namespaces/kube-system/services/{name}")
+        assert service["spec"]["selector"].items() <= server["metadata"]["labels"].items(), name
+    for path in ("gpu-admission", "gpushare"):
+        scheduling.kubectl("delete", "--ignore-not-found", "-f", str(ROOT / "deploy" / path / "server.yaml"))
+    for each in originals:
+        scheduling.kubectl("delete", "--ignore-not-found", "-f", "-", given=yaml.safe_dump(each))

@@ -43,6 +43,8 @@ def doubts(tree: Configuration) -> list[str]:
         found.append(f"{together}: {waits} a bind, unless its httpTimeout is longer")
     if limit >= _EXTENDER_SECONDS:
         found.append(f"listen.limits.seconds is {limit:g}: {waits} an answer, unless its httpTimeout is longer")
+    if not any(getattr(tree.doors, door).enabled for door in DOORS):
+        found.append("every door is closed: there is nobody to ask, not even for /readyz")
     return found
 
 

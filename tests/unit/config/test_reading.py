@@ -5,6 +5,7 @@ import yaml
 
 from aliquot.config import SETTINGS, Configuration, Given, read, showing
 from aliquot.config.checking import doubts
+from aliquot.config.tree import DOORS
 from aliquot.errors import BadConfig
 
 
@@ -165,9 +166,10 @@ def test_addresses_and_host_names_can_be_listened_on(address: str) -> None:
         pytest.param("commit: {budget: 4, look: 1}", 0, id="just kube-scheduler's time-out"),
         pytest.param("commit: {budget: 8, look: 5}", 1, id="beyond it"),
         pytest.param("listen: {limits: {seconds: 5}}", 1, id="an answer that comes too late"),
+        pytest.param(f"doors: {{{', '.join(f'{door}: {{enabled: false}}' for door in DOORS)}}}", 1, id="no door"),
     ],
 )
-def test_a_commit_that_outlasts_kube_scheduler_is_doubted_and_allowed(text: str, count: int) -> None:
+def test_what_is_hardly_meant_is_doubted_and_allowed(text: str, count: int) -> None:
     assert len(doubts(read(text, "f.yaml", {}).tree)) == count
 
 
