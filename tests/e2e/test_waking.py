@@ -73,9 +73,8 @@ class Versions:
 
 
 def _changes(versions: list[dict[str, Any]]) -> int:
-    waiting = [version for version in versions if not version["spec"].get("nodeName")]
-    numbers = [version["metadata"]["resourceVersion"] for version in waiting]
-    assert len(numbers) == len(set(numbers)), "every version is told once"
+    by_number = {version["metadata"]["resourceVersion"]: version for version in versions}
+    waiting = [version for version in by_number.values() if not version["spec"].get("nodeName")]
     return sum(_but_status(before) != _but_status(now) for before, now in pairwise(waiting))
 
 

@@ -142,8 +142,8 @@ async def serve(live: Live, client: Client, form: logs.Form | None = None) -> No
                     living.create_task(listener.lives())
 
 
-def _tell_doubts(*doubts: str) -> None:
-    for doubt in doubts:
+def _tell_doubts(*lines: str) -> None:
+    for doubt in lines:
         _log.warning("the configuration may not be what was meant", why=doubt)
 
 

@@ -8,12 +8,20 @@ from aliquot import faults
 from aliquot.config.keys import ENVIRONMENT
 from aliquot.config.tree import SETTINGS
 
+_OF_THE_AGENT = (
+    *("NODE_NAME", "DIALECT", "MEMORY_UNIT", "CDI_FOLDER", "DEV_FOLDER"),
+    *("DEVICE_PLUGINS", "POD_RESOURCES", "RUNTIME_ENDPOINT"),
+)
+"""Both may get theirs from one ConfigMap."""
 _KNOWN = {
     *(setting.variable for setting in SETTINGS.values()),
-    *(f"{ENVIRONMENT}{word}" for word in ("CONFIG", "CONFIG_MAP", "CHECK_CONFIG", "NODE_NAME")),
+    *(f"{ENVIRONMENT}{word}" for word in ("CONFIG", "CONFIG_MAP", "CHECK_CONFIG")),
+    *(f"{ENVIRONMENT}{word}" for word in _OF_THE_AGENT),
     faults.VARIABLE,
 }
-_OF_A_SERVICE = re.compile(r"\w+_(SERVICE_(HOST|PORT\w*)|PORT_\d+_(TCP|UDP|SCTP)\w*)=.*|\w+_PORT=(tcp|udp|sctp)://.*")
+_OF_A_SERVICE = re.compile(
+    r"\w+_(SERVICE_(HOST|PORT\w*)|PORT_\d+_(TCP|UDP|SCTP)\w*)=.*|\w+_PORT=(tcp|udp|sctp)://.*", re.DOTALL
+)
 """Kubernetes tells every container of the Services in its namespace: of one called aliquot by names like ours."""
 
 

@@ -63,7 +63,8 @@ class OptionalMirror(Generic[Kind]):
 
     async def _is_withheld(self) -> bool:
         try:
-            await self._client.list(self._resource, namespace=self._namespace, selector=self._selector)
+            pages = self._client.pages(self._resource, namespace=self._namespace, selector=self._selector, limit=1)
+            await anext(pages)
         except Forbidden:
             missing = f"{self._right}; the rule to add: {self._right.rule()}"
             if missing not in self._missing:
@@ -71,7 +72,7 @@ class OptionalMirror(Generic[Kind]):
             self._missing = [missing]
             return True
         except NotFound:
-            self._missing = [f"the API server does not serve {self._resource.plural}: {self._right.without}"]
+            self._missing = [f"the API server does not serve {self._resource.path()}: {self._right.without}"]
             return True
         except KubeError:
             self.tried.set()  # nobody waits for these; the informer tries on, and says so

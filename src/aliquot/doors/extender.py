@@ -8,12 +8,13 @@ import codecs
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TypeVar
 
 import msgspec
 
+from aliquot.doors import spelling
 from aliquot.doors.names import BadName, Names
-from aliquot.doors.spelling import read
 from aliquot.errors import BadInput
 from aliquot.model import Pod
 
@@ -87,7 +88,8 @@ def read_filter(body: bytes, passed: Names | None = None) -> FilterCall:
     if _absent(fields.get("nodes")):
         raise BadCall("cannot get node names")
     _require_text("Nodes", body)
-    nodes = {_metadata("Nodes", item).name: item for item in _items(fields["nodes"])}
+    reader = _Reader("Nodes")
+    nodes = {reader.metadata(item).name: item for item in _items(fields["nodes"])}
     return FilterCall(pod, _names(msgspec.json.encode(list(nodes))), nodes, fields["nodes"])
 
 
@@ -107,7 +109,8 @@ def read_preempt(body: bytes) -> PreemptCall:
     """Victims come as whole pods, or as UIDs alone from a scheduler that is told `nodeCacheCapable`."""
     fields = _fields(body)
     pod = _pod(fields)
-    for name, uid_of in (("NodeNameToMetaVictims", _meta_uid), ("NodeNameToVictims", _pod_uid)):
+    whole = _Reader("NodeNameToVictims")
+    for name, uid_of in (("NodeNameToMetaVictims", _meta_uid), ("NodeNameToVictims", whole.uid)):
         raw = fields.get(name.lower())
         if raw is not None and not _absent(raw):
             nodes = _decode(name, raw, dict[str, msgspec.Raw])
@@ -155,7 +158,14 @@ def preempt_answer(left: Mapping[str, Victims]) -> dict[str, object]:
 def _pod(fields: Mapping[str, msgspec.Raw]) -> Pod:
     if _absent(fields.get("pod")):
         raise BadCall("arg or pod is nil")
-    return with_names(_decode("Pod", fields["pod"], Pod, read))
+    raw = bytes(fields["pod"])
+    return _read_pod(raw) if len(raw) <= spelling.LARGEST else with_names(_decode("Pod", raw, Pod))
+
+
+@lru_cache(maxsize=1)
+def _read_pod(raw: bytes) -> Pod:
+    """prioritize comes right after filter, with the very same one."""
+    return with_names(_decode("Pod", raw, Pod, spelling.read))
 
 
 def with_names(pod: Pod) -> Pod:
@@ -178,29 +188,47 @@ def _names(array: bytes, again: Names | None = None) -> Names:
         raise BadCall(f"NodeNames cannot be read: {error}") from error
 
 
-def _victims(what: str, raw: msgspec.Raw, uid_of: Callable[[str, msgspec.Raw], str]) -> Victims:
+def _victims(what: str, raw: msgspec.Raw, uid_of: Callable[[msgspec.Raw], str]) -> Victims:
     fields = _lower(_decode(what, raw, dict[str, msgspec.Raw]))
     pods = fields.get("pods", msgspec.Raw(b"null"))
     violations = fields.get("numpdbviolations", msgspec.Raw(b"0"))
-    uids = [] if _absent(pods) else [uid_of(what, pod) for pod in _decode(what, pods, list[msgspec.Raw])]
+    uids = [] if _absent(pods) else [uid_of(pod) for pod in _decode(what, pods, list[msgspec.Raw])]
     return Victims(uids, _decode(what, violations, int))
 
 
-def _meta_uid(what: str, raw: msgspec.Raw) -> str:
-    fields = _lower(_decode(what, raw, dict[str, msgspec.Raw]))
-    return _decode(what, fields.get("uid", msgspec.Raw(b'""')), str)
+def _meta_uid(raw: msgspec.Raw) -> str:
+    what = "NodeNameToMetaVictims"
+    return _text(what, _lower(_decode(what, raw, dict[str, msgspec.Raw])), "uid")
 
 
-def _pod_uid(what: str, raw: msgspec.Raw) -> str:
-    return _metadata(what, raw).uid
+class _Reader:
+    """Of objects, of which thousands come at once: those that are spelled as usual are looked through once. Other
+    spellings take many times longer, and are read up to some bytes in all."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._left = spelling.LARGEST
+
+    def uid(self, raw: msgspec.Raw) -> str:
+        return self.metadata(raw).uid
+
+    def metadata(self, raw: msgspec.Raw) -> _Metadata:
+        found = _decode(self._what, raw, _Named).metadata
+        return found if found is not None and found.name and found.uid else self._other(raw)
+
+    def _other(self, raw: msgspec.Raw) -> _Metadata:
+        self._left -= memoryview(raw).nbytes
+        if self._left < 0:
+            raise BadCall(f"{self._what} cannot be read: too much without metadata, name and uid")
+        whole = _lower(_decode(self._what, raw, dict[str, msgspec.Raw])).get("metadata")
+        if whole is None or _absent(whole):
+            raise BadCall(f"{self._what} cannot be read: an object without metadata")
+        fields = _lower(_decode(self._what, whole, dict[str, msgspec.Raw]))
+        return _Metadata(_text(self._what, fields, "name"), _text(self._what, fields, "uid"))
 
 
-def _metadata(what: str, raw: msgspec.Raw) -> _Metadata:
-    """Thousands come at once: those that are spelled as usual are looked through once."""
-    metadata = _decode(what, raw, _Named).metadata or _decode(what, raw, _Named, read).metadata
-    if metadata is None:
-        raise BadCall(f"{what} cannot be read: an object without metadata")
-    return metadata if metadata.name else _decode(what, raw, _Named, read).metadata or metadata
+def _text(what: str, fields: Mapping[str, msgspec.Raw], key: str) -> str:
+    return _decode(what, fields.get(key, msgspec.Raw(b'""')), str)
 
 
 def _items(raw: msgspec.Raw) -> list[msgspec.Raw]:

@@ -55,6 +55,7 @@ class Forwarder:
 
         async def answer(call: asgi.Call) -> asgi.Answer:
             if self._plane.leadership.role is not Role.FOLLOWING:
+                self._told.discard(door)
                 return await handler(call)
             passed = await self._pass_on(door, call)
             if isinstance(passed, asgi.Answer):

@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable
 from functools import cache
+from operator import is_
 from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -12,18 +13,16 @@ _Shape = dict[str, tuple[str, "_Shape | None"]]
 """Of an object that we read, by the keys in small letters: how each is spelled, and the shape of what is behind it. A
 list has that of its items. None for whatever has no keys of ours, such as labels."""
 
-_LARGEST = 4 * 2**20
+LARGEST = 4 * 2**20
 """Bytes of an object that anybody would spell in another way: the API server takes no larger one."""
 
 
 def read(raw: bytes | msgspec.Raw, kind: type[_T]) -> _T:
-    """Decode JSON. Raises msgspec.DecodeError, RecursionError, UnicodeDecodeError."""
-    if len(bytes(raw)) <= _LARGEST:
-        value = msgspec.json.decode(raw)
-        spelled = _spelled(value, _shape(cast(Hashable, kind)))
-        if spelled is not value:
-            return msgspec.convert(spelled, kind)
-    return msgspec.json.decode(raw, type=kind)
+    """Decode JSON; of two spellings of a key, the last counts. Not for more than LARGEST: it takes several times as
+    long. Raises msgspec.DecodeError, RecursionError, UnicodeDecodeError."""
+    value = msgspec.json.decode(raw)
+    spelled = _spelled(value, _shape(cast(Hashable, kind)))
+    return msgspec.json.decode(raw, type=kind) if spelled is value else msgspec.convert(spelled, kind)
 
 
 def _spelled(value: Any, shape: _Shape | None) -> Any:
@@ -32,7 +31,7 @@ def _spelled(value: Any, shape: _Shape | None) -> Any:
         return value
     if type(value) is list:
         items = [_spelled(item, shape) for item in value]
-        return value if all(map(_is, items, value)) else items
+        return value if all(map(is_, items, value)) else items
     if type(value) is not dict:
         return value
     differs, found = False, {}
@@ -41,10 +40,6 @@ def _spelled(value: Any, shape: _Shape | None) -> Any:
         found[name] = new = inner if of is None else _spelled(inner, of)
         differs = differs or name != key or new is not inner
     return found if differs else value
-
-
-def _is(one: object, other: object) -> bool:
-    return one is other
 
 
 @cache

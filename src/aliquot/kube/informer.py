@@ -99,9 +99,12 @@ class Informer(Generic[Kind]):
             except KubeError as error:
                 if isinstance(error, Unreadable):
                     self._version = ""
-                self.trouble = f"cannot read {self._resource.plural}: {error}"
-                self.is_forbidden = isinstance(error, Forbidden)
-                _log.warning("cannot follow the API server, trying again", kind=self._resource.plural, error=str(error))
+                trouble = f"cannot read {self._resource.plural}: {error}"
+                if trouble != self.trouble:  # the same one, for hours, is told once
+                    _log.warning(
+                        "cannot follow the API server, trying again", kind=self._resource.plural, error=str(error)
+                    )
+                self.trouble, self.is_forbidden = trouble, isinstance(error, Forbidden)
                 await self._rest(error.retry_after or 0.0)
 
     async def _rest(self, at_least: float = 0.0) -> None:

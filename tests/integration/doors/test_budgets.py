@@ -162,7 +162,9 @@ async def test_an_api_server_that_serves_no_budgets_is_no_trouble(
     with capture_logs() as logs:
         async with Room(scripted, client, clock) as room, opened(room) as door:
             (note,) = room.plane.budgets.notes()
-            assert note.startswith("the API server does not serve poddisruptionbudgets: victims that are added")
+            assert note.startswith(
+                "the API server does not serve apis/policy/v1/poddisruptionbudgets: victims that are added"
+            )
             pods = await sold(room, APP, APP, APP)
             assert room.plane.not_ready() == []
             assert (await answered(door, pods[:1], 1))[1] == 1

@@ -2,6 +2,7 @@
 
 import pytest
 
+from aliquot.cli.agent import command as agent
 from aliquot.config.variables import strangers
 
 
@@ -27,3 +28,9 @@ from aliquot.config.variables import strangers
 )
 def test_what_nobody_reads_is_told(name: str, value: str, said: list[str]) -> None:
     assert list(strangers({name: value})) == said
+
+
+def test_the_variables_of_the_agent_are_known() -> None:
+    names = {f"ALIQUOT_{option.name}".upper(): "x" for option in agent.params}
+    assert "ALIQUOT_DIALECT" in names
+    assert list(strangers(names)) == []

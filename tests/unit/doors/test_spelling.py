@@ -35,8 +35,3 @@ def test_what_is_no_pod_is_refused_however_it_is_spelled(text: bytes) -> None:
 
 def test_of_two_spellings_the_last_counts() -> None:
     assert read(b'{"metadata":{"name":"a","Name":"b"}}', Pod).metadata.name == "b"
-
-
-def test_what_is_larger_than_any_object_is_read_as_it_is_spelled() -> None:
-    padded = b'{"x":"%b",%b' % (b"y" * 2**22, USUAL[1:])
-    assert read(padded, Pod) == msgspec.json.decode(USUAL, type=Pod)

@@ -38,6 +38,7 @@ class KlogFiles:
         self._now = now
         self._stderr = stderr or sys.stderr
         self._files: dict[int, _File] = {}
+        self._is_stuck = False
         self._lock = threading.Lock()
         self._ends = threading.Event()
         self._flusher = threading.Thread(target=self._flush_often, name="log flusher", daemon=True)
@@ -61,7 +62,7 @@ class KlogFiles:
         """Raises BadConfig."""
         file = self._settings.file
         if file and os.access(file, os.F_OK):
-            if not os.access(file, os.W_OK):
+            if not os.access(file, os.W_OK) or Path(file).is_dir():
                 raise BadConfig(f"the log file {file} cannot be written")
             return
         folder = Path(file).parent if file else self._folder()
@@ -91,13 +92,21 @@ class KlogFiles:
         if file is None:
             file = self._files[severity] = _File(self._path(severity), self._heading, self._settings.file_mb)
             self._link(severity, file.path)
-        elif file.is_full:
+        elif file.is_full and self._makes_room(file):
             file.close()
             del self._files[severity]
-            if self._settings.file:
-                file.path.replace(file.path.with_name(f"{file.path.name}.1"))
             return self._open(severity)
         return file
+
+    def _makes_room(self, file: "_File") -> bool:
+        """A file with a name of its own gets another for the next to begin; where the folder does not allow that, it
+        grows on."""
+        if self._settings.file and not self._is_stuck:
+            try:
+                file.path.replace(file.path.with_name(f"{file.path.name}.1"))
+            except OSError:
+                self._is_stuck = True
+        return not self._is_stuck
 
     def _path(self, severity: int) -> Path:
         if self._settings.file:

@@ -4,8 +4,11 @@ import re
 from collections.abc import Callable
 from typing import TypeAlias
 
+import msgspec
+
 from aliquot.embedded.api.objects import Object, dig
 from aliquot.embedded.api.statuses import BadRequest
+from aliquot.kube.selectors import LabelSelector
 
 Predicate: TypeAlias = Callable[[Object], bool]
 _Labels: TypeAlias = dict[str, str]
@@ -49,25 +52,7 @@ def parse_fields(text: str, allowed: tuple[str, ...]) -> Predicate:
 
 def matches(selector: Object, labels: _Labels) -> bool:
     """Whether a LabelSelector, as workloads have it in their spec, chooses these labels."""
-    equal = selector.get("matchLabels") or {}
-    listed = selector.get("matchExpressions") or []
-    return all(labels.get(name) == value for name, value in equal.items()) and all(
-        _holds(expression, labels) for expression in listed
-    )
-
-
-def _holds(expression: Object, labels: _Labels) -> bool:
-    name, values = expression.get("key", ""), expression.get("values") or []
-    match expression.get("operator"):
-        case "In":
-            return labels.get(name) in values
-        case "NotIn":
-            return labels.get(name) not in values
-        case "Exists":
-            return name in labels
-        case "DoesNotExist":
-            return name not in labels
-    return False
+    return msgspec.convert(selector, LabelSelector).selects(labels)
 
 
 def both(first: Predicate, second: Predicate) -> Predicate:
