@@ -103,6 +103,17 @@ def test_one_file_takes_everything_goes_on_after_a_start_and_keeps_the_one_befor
     assert path.with_name("all.log.1").read_text().startswith("before\nI: a\nx")
 
 
+def test_a_full_file_that_cannot_be_renamed_grows_on(tmp_path: Path) -> None:
+    path, stderr = tmp_path / "all.log", io.StringIO()
+    path.with_name("all.log.1").mkdir()
+    with files(tmp_path, stderr, file=str(path), file_mb=1, skip_headings=True) as log:
+        log.write(INFO, "x" * 2**20 + "\n")
+        log.write(INFO, "I: a\n")
+        log.write(INFO, "I: b\n")
+    assert path.read_text().endswith("x\nI: a\nI: b\n")
+    assert stderr.getvalue() == ""
+
+
 def test_lines_are_in_the_file_after_the_flush_time(tmp_path: Path) -> None:
     with files(tmp_path, flush_seconds=0.01, skip_headings=True) as log:
         log.write(INFO, "I: a\n")
