@@ -89,7 +89,7 @@ def read_filter(body: bytes, passed: Names | None = None) -> FilterCall:
         raise BadCall("cannot get node names")
     _require_text("Nodes", body)
     reader = _Reader("Nodes")
-    nodes = {reader.metadata(item).name: item for item in _items(fields["nodes"])}
+    nodes = {reader.name(item): item for item in _items(fields["nodes"])}
     return FilterCall(pod, _names(msgspec.json.encode(list(nodes))), nodes, fields["nodes"])
 
 
@@ -209,22 +209,22 @@ class _Reader:
         self._what = what
         self._left = spelling.LARGEST
 
-    def uid(self, raw: msgspec.Raw) -> str:
-        return self.metadata(raw).uid
-
-    def metadata(self, raw: msgspec.Raw) -> _Metadata:
+    def name(self, raw: msgspec.Raw) -> str:
         found = _decode(self._what, raw, _Named).metadata
-        return found if found is not None and found.name and found.uid else self._other(raw)
+        return (found.name if found else "") or self._other(raw, "name")
 
-    def _other(self, raw: msgspec.Raw) -> _Metadata:
+    def uid(self, raw: msgspec.Raw) -> str:
+        found = _decode(self._what, raw, _Named).metadata
+        return (found.uid if found else "") or self._other(raw, "uid")
+
+    def _other(self, raw: msgspec.Raw, key: str) -> str:
         self._left -= memoryview(raw).nbytes
         if self._left < 0:
-            raise BadCall(f"{self._what} cannot be read: too much without metadata, name and uid")
+            raise BadCall(f"{self._what} cannot be read: too much without a {key}")
         whole = _lower(_decode(self._what, raw, dict[str, msgspec.Raw])).get("metadata")
         if whole is None or _absent(whole):
             raise BadCall(f"{self._what} cannot be read: an object without metadata")
-        fields = _lower(_decode(self._what, whole, dict[str, msgspec.Raw]))
-        return _Metadata(_text(self._what, fields, "name"), _text(self._what, fields, "uid"))
+        return _text(self._what, _lower(_decode(self._what, whole, dict[str, msgspec.Raw])), key)
 
 
 def _text(what: str, fields: Mapping[str, msgspec.Raw], key: str) -> str:

@@ -26,8 +26,13 @@ def test_whole_victims_are_found_by_their_uids(uid: str) -> None:
 
 def test_much_that_has_no_name_is_refused_before_it_takes_long() -> None:
     nodes = [{"metadata": {}, "padding": "x" * 2**20} for _ in range(5)]
-    with pytest.raises(BadCall, match="Nodes cannot be read: too much without metadata, name and uid"):
+    with pytest.raises(BadCall, match="Nodes cannot be read: too much without a name"):
         read_filter(msgspec.json.encode({"Pod": POD, "Nodes": {"items": nodes}}))
+
+
+def test_whole_nodes_need_nothing_but_a_name() -> None:
+    nodes = [{"metadata": {"name": f"n{number}"}, "padding": "x" * 2**20} for number in range(5)]
+    assert len(read_filter(msgspec.json.encode({"Pod": POD, "Nodes": {"items": nodes}})).names) == 5
 
 
 def test_a_pod_that_no_api_server_would_take_is_read_as_schedulers_spell_it() -> None:
