@@ -28,16 +28,18 @@ def cpu_profile(seconds: float, ended: threading.Event, monotonic: Callable[[], 
     Blocks for so long, or until the event is set: run it in a thread.
     """
     found: dict[Stack, list[int]] = defaultdict(lambda: [0, 0])
-    began, start, own = time.time(), monotonic(), threading.get_native_id()
     used = {number: _cpu_nanoseconds(number) for number in _native_ids().values()}
-    while not ended.wait(1 / HERTZ) and monotonic() - start < seconds:
+    began, start, own = time.time(), monotonic(), threading.get_native_id()
+    over = False
+    while not over:
+        over = ended.wait(1 / HERTZ) or monotonic() - start >= seconds  # the last look is for what was used until then
         frames, ids = sys._current_frames(), _native_ids()
         for ident, frame in frames.items():
             number = ids.get(ident, own)
             if number == own:
                 continue
             now = _cpu_nanoseconds(number)
-            spent, used[number] = now - used.get(number, now), now
+            spent, used[number] = now - used.get(number, 0), now
             if spent > 0:
                 sample = found[_stack(frame)]
                 sample[0] += 1
