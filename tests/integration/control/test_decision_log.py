@@ -424,7 +424,7 @@ async def test_a_part_that_was_kept_for_a_pod_is_no_difference(room: Room, path:
         else:
             target = {"kind": "Node", "name": "n1"}
             meta = {"name": "p", "namespace": "default", "uid": pod.metadata.uid}
-            await room.client.bind({"kind": "Binding", "metadata": meta, "target": target}, timeout=5)
+            await room.client.bind({"kind": "Binding", "metadata": meta, "target": target}, timeout=20)
             await room.in_step()
             assert plane.books.judge(demand).placement("n1") is None
             await until(lambda: not plane.books.unplaced, "it is placed late", passing=room.clock)

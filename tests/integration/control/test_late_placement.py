@@ -209,7 +209,7 @@ async def test_what_was_kept_for_a_pod_is_what_it_gets(room: Room) -> None:
     assert {part.index for part in kept.slices()} == {1}
     with pytest.raises(NoRoom):
         await room.commit(await room.add_pod("other", 15), "n1")
-    await room.plane.client.bind(_binding(pod), timeout=1)
+    await room.plane.client.bind(_binding(pod), timeout=20)
     await room.in_step()
     await room.clock.move(3)
     await placer.look()
@@ -240,7 +240,7 @@ async def test_what_was_kept_moves_with_the_pod_s_next_node(room: Room) -> None:
     placer.hold(pod, "n2", 5)
     assert (room.used("n1"), room.used("n2")) == ({}, {0: 3})
     await bound(room, "other")
-    await room.plane.client.bind(_binding(pod), timeout=1)
+    await room.plane.client.bind(_binding(pod), timeout=20)
     await room.in_step()
     assert room.used("n2") == {}
 

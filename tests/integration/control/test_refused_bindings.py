@@ -122,7 +122,7 @@ async def test_a_pod_bound_elsewhere_by_someone_else_holds_nothing_here(room: Ro
     await room.add_node(make_cards("n2"))
     pod = await room.add_pod()
     binding = {"metadata": {"name": "p", "namespace": "default"}, "target": {"name": "n2"}}
-    await room.client.bind(binding, timeout=5)
+    await room.client.bind(binding, timeout=20)
     with pytest.raises(Refused, match='already assigned to node "n2"'):
         await room.commit(pod, "n1")
     await room.in_step()
@@ -138,7 +138,7 @@ async def test_a_claim_falls_when_the_pod_is_seen_elsewhere_without_a_placement(
         await room.commit(pod, "n1")
     assert room.used("n1") == {0: 3}
     binding = {"metadata": {"name": "p", "namespace": "default"}, "target": {"name": "n2"}}
-    await room.client.bind(binding, timeout=5)
+    await room.client.bind(binding, timeout=20)
     await room.in_step()
     assert (room.used("n1"), room.used("n2")) == ({}, {})
 

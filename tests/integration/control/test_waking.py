@@ -150,7 +150,7 @@ async def test_a_pod_that_waits_no_more_is_not_woken(waking: Waking, room: Room,
     pod = await waking.refused()
     match becomes:
         case "bound":
-            await room.client.bind(binding_of(pod), timeout=5)
+            await room.client.bind(binding_of(pod), timeout=20)
         case "gone":
             await room.delete_pod(pod)
         case "ended":

@@ -281,7 +281,7 @@ async def bind_as_scheduler(room: Room, pod: Pod, node: str) -> None:
     """kube-scheduler's own Binding: no word of cards in it."""
     name, namespace = pod.metadata.name, pod.metadata.namespace
     binding = {"metadata": {"name": name, "namespace": namespace}, "target": {"kind": "Node", "name": node}}
-    await room.client.bind(binding, timeout=10)
+    await room.client.bind(binding, timeout=20)
     await room.in_step()
 
 

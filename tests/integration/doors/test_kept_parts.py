@@ -41,7 +41,7 @@ async def asked(door: Door, pod: Pod | dict[str, Any], node: str = "n1") -> list
 async def bind_as_others(room: Room, pod: Pod, node: str = "n1") -> None:
     """As kube-scheduler does, without a word about cards."""
     target, meta = {"kind": "Node", "name": node}, {"name": pod.metadata.name, "namespace": pod.metadata.namespace}
-    await room.client.bind({"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": target}, timeout=5)
+    await room.client.bind({"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": target}, timeout=20)
     await room.in_step()
 
 

@@ -30,7 +30,7 @@ async def bind(room: Room, pod: Pod, node: str) -> None:
         "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid},
         "target": {"kind": "Node", "name": node},
     }
-    await room.client.bind(binding, timeout=1)
+    await room.client.bind(binding, timeout=20)
 
 
 async def put(cycle: Cycle, pod: Pod, chance: random.Random, *, told: bool) -> str | None:

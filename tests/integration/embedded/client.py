@@ -10,6 +10,8 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from tests.fakes import SECONDS
+
 JSON = "application/json"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 PODS = "/api/v1/namespaces/default/pods"
@@ -50,7 +52,7 @@ class Frames:
 
     async def next(self) -> Any:
         """The next frame; None at the end."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(SECONDS):
             line = await self._content.readline()
         return msgspec.json.decode(line) if line else None
 

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from aliquot.kube import NODES, Access, ApiError, Client, KubeError, NotSent, from_kubeconfig
 from aliquot.kube.plugin import ExecPlugin
-from tests.fakes import FakeClock, until
+from tests.fakes import FakeClock, hurry, until
 
 V1, V1BETA1 = "client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"
 AUTHORITY = trustme.CA()
@@ -261,8 +261,12 @@ async def test_whoever_is_in_a_hurry_does_not_stop_the_program(
 async def test_a_client_that_is_closed_leaves_no_program_behind(
     tmp_path: Path, program: Program, clock: FakeClock
 ) -> None:
-    program.script(f"echo $$ > {tmp_path}/pid; exec sleep 100")
+    pid = tmp_path / "pid"
+    program.script(f"echo $$ > {pid}; exec sleep 100")
     async with guarded() as api, Client(access(api, program.plugin(clock))) as client:
+        reading = asyncio.create_task(client.get(NODES, "n1", timeout=20))
+        await until(lambda: pid.exists() and pid.read_text(), "the program runs")
+        hurry(20)
         with pytest.raises(NotSent, match="is still running"):
-            await client.get(NODES, "n1", timeout=0.3)
-    assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
+            await reading
+    assert not Path(f"/proc/{pid.read_text().strip()}").exists()

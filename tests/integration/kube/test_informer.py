@@ -245,7 +245,7 @@ async def test_objects_are_found_by_uid_and_by_index_as_they_move(
     await until(lambda: len(pods.all()) == 3)
     assert keys(pods.having("node", "n1")) == {"default/a", "default/b"}
     assert pods.having("node", "") == []
-    await client.bind({"metadata": {"name": "c", "namespace": "default"}, "target": {"name": "n2"}}, timeout=5)
+    await client.bind({"metadata": {"name": "c", "namespace": "default"}, "target": {"name": "n2"}}, timeout=20)
     await until(lambda: pods.having("node", "n2"))
     c = pods.having("node", "n2")[0]
     assert pods.with_uid(c.metadata.uid) is c is pods.get("default/c")
