@@ -321,7 +321,9 @@ async def test_what_cannot_be_written_is_said_and_the_next_file_is_whole_again(p
         await until(lambda: not log.waiting and told)
         older.rmdir()
         await clock.move(10)
-        await until(lambda: _places_one_more(books) and path.exists() and "header" in path.read_text())
+        await until(
+            lambda: _places_one_more(books) and older.is_file() and path.exists() and "header" in path.read_text()
+        )
     assert {line["event"] for line in told} == {"cannot write the decision log"}
     assert known_to(replayed(path).books) == known_to(books)
 
