@@ -32,26 +32,13 @@ from aliquot.doors.volcano_wire import (
     scores_answer,
 )
 from aliquot.errors import AliquotError, BadDemand, NoRoom, Refused
-from aliquot.model import Pod, Reason
+from aliquot.model import HOPELESS, Pod
 
 _log = structlog.get_logger()
 
 _PER_POINT = 10.0
 """Volcano adds the scores of its plugins up; those of its own go up to 100, kube-scheduler's to 10."""
 _PUT = Status.ALLOCATED | Status.BINDING | Status.BOUND
-_HOPELESS = frozenset(
-    (
-        Reason.UNKNOWN_NODE,
-        Reason.NO_GPUS,
-        Reason.NOT_SERVED,
-        Reason.WRONG_POOL,
-        Reason.WRONG_MODEL,
-        Reason.WRONG_CARD,
-        Reason.NOT_SELLABLE,
-        Reason.TOO_LARGE,
-    )
-)
-"""Evicting pods does not help."""
 
 
 def volcano_routes(
@@ -107,7 +94,7 @@ class Volcano:
         if reason is None:
             return _answered(shape, dialect.name, Code.SUCCESS)
         metrics.REFUSALS.labels(reason.name.lower()).inc()
-        code = Code.UNRESOLVABLE if reason in _HOPELESS else Code.UNSCHEDULABLE
+        code = Code.UNRESOLVABLE if reason in HOPELESS else Code.UNSCHEDULABLE
         return _answered(shape, dialect.name, code, dialect.words(reason))
 
     def no_predicate(self, why: str) -> asgi.Answer:
@@ -185,7 +172,7 @@ class Volcano:
     def _refuse_hopeless(self, pod: Pod, demand: Demand, node: str) -> None:
         """Who is evicted in the same cycle we cannot see, only whether evicting can help. Raises NoRoom."""
         reason = supposing.refusal(self._books, pod, demand, node, Guests())
-        if reason in _HOPELESS:
+        if reason in HOPELESS:
             raise NoRoom(demand.dialect.words(reason))
 
     async def deallocate(self, call: asgi.Call) -> asgi.Answer:

@@ -4,11 +4,12 @@ from aliquot.model.charge import Charge, Life, peak, peak_charge
 from aliquot.model.gpu import CORES, Gpu, Link, Mode, NodeGpus
 from aliquot.model.kubernetes import Container, Node, Object, Pod
 from aliquot.model.placement import Placement, Slice, charges, cut
-from aliquot.model.reasons import Reason
+from aliquot.model.reasons import HOPELESS, Reason
 from aliquot.model.request import ContainerRequest, Memory, Part, Request, Unit
 from aliquot.model.wishes import ANY_MIG, ModelWish, Topology, Wishes, is_model
 
 __all__ = [
+    "HOPELESS",
     "CORES",
     "Gpu",
     "Link",

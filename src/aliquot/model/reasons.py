@@ -17,3 +17,18 @@ class Reason(Enum):
     NO_TOPOLOGY = "not enough connected GPUs"
     NO_CARD_FITS = "not enough room on the node's GPUs now"
     SEARCH_LIMIT = "search limit: too many ways to try, a placement may exist"
+
+
+HOPELESS = frozenset(
+    (
+        Reason.UNKNOWN_NODE,
+        Reason.NO_GPUS,
+        Reason.NOT_SERVED,
+        Reason.WRONG_POOL,
+        Reason.WRONG_MODEL,
+        Reason.WRONG_CARD,
+        Reason.NOT_SELLABLE,
+        Reason.TOO_LARGE,
+    )
+)
+"""No pod's end changes these."""
