@@ -14,7 +14,7 @@ from tests.fakes.api import (
     late,
     stream,
 )
-from tests.fakes.clock import SECONDS, FakeClock, hurry, until
+from tests.fakes.clock import SECONDS, FakeClock, hurried, until
 from tests.fakes.runtime import FakeRuntime
 
 __all__ = [
@@ -31,7 +31,7 @@ __all__ = [
     "cut_after",
     "cut_before",
     "held",
-    "hurry",
+    "hurried",
     "late",
     "stream",
     "until",

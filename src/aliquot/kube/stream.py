@@ -20,9 +20,9 @@ class Silence:
     def __init__(self, response: aiohttp.ClientResponse, seconds: float) -> None:
         self._response = response
         self._seconds = seconds
-        self._now = asyncio.get_running_loop().time
-        self._heard = self._now()
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
+        self._loop = asyncio.get_running_loop()
+        self._heard = self._loop.time()
+        self._timer = self._loop.call_later(seconds, self._look)
         self.was_too_long = False
 
     def __enter__(self) -> Self:
@@ -35,12 +35,12 @@ class Silence:
         return f"the API server has said nothing in a watch for {self._seconds:g} s"
 
     def end(self) -> None:
-        self._heard = self._now()
+        self._heard = self._loop.time()
 
     def _look(self) -> None:
-        left = self._heard + self._seconds - self._now()
+        left = self._heard + self._seconds - self._loop.time()
         if left > 0:
-            self._timer = asyncio.get_running_loop().call_later(left, self._look)
+            self._timer = self._loop.call_later(left, self._look)
         else:
             self.was_too_long = True
             self._response.close()

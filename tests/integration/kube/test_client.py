@@ -23,7 +23,7 @@ from aliquot.kube.errors import (
     Unreadable,
 )
 from tests.factories import node_manifest, pod_manifest
-from tests.fakes import FakeClock, Fault, Next, ScriptedApi, answer, body, cut_after, cut_before, held, hurry, stream
+from tests.fakes import FakeClock, Fault, Next, ScriptedApi, answer, body, cut_after, cut_before, held, hurried, stream
 
 BINDING = {"metadata": {"name": "p", "namespace": "default"}, "target": {"name": "n1"}}
 
@@ -88,9 +88,8 @@ async def test_silence_is_no_answer_after_the_time_given(scripted: ScriptedApi, 
     scripted.script("POST", "/binding", held(arrived, never))
     binding = asyncio.create_task(client.bind(BINDING, timeout=20))
     await arrived.wait()
-    hurry(20)
     with pytest.raises(NoAnswer):
-        await binding
+        await hurried(binding)
 
 
 async def test_a_body_cut_half_way_is_no_answer(scripted: ScriptedApi, client: Client) -> None:
@@ -369,9 +368,8 @@ async def test_a_watch_that_says_nothing_for_too_long_is_dead(scripted: Scripted
     async with Client(Access(scripted.url), silence=20) as client:
         watching = asyncio.create_task(watched(client))
         await arrived.wait()
-        hurry(20)
         with pytest.raises(NoAnswer):
-            await watching
+            await hurried(watching)
 
 
 async def test_a_watch_that_falls_silent_in_the_middle_is_dead_and_what_came_before_counts(
@@ -390,9 +388,8 @@ async def test_a_watch_that_falls_silent_in_the_middle_is_dead_and_what_came_bef
     async with Client(Access(scripted.url), silence=20) as client:
         changes = client.watch(NODES, "1")
         heard = [(await anext(changes)).resource_version for _ in CHANGES]
-        hurry(20)
         with pytest.raises(NoAnswer, match="said nothing in a watch for 20 s"):
-            await anext(changes)
+            await hurried(anext(changes))
     for_ever.set()
     assert heard == [version for _, _, version in CHANGES]
 

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from aliquot.kube import NODES, Access, ApiError, Client, KubeError, NotSent, from_kubeconfig
 from aliquot.kube.plugin import ExecPlugin
-from tests.fakes import FakeClock, hurry, until
+from tests.fakes import FakeClock, hurried, until
 
 V1, V1BETA1 = "client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"
 AUTHORITY = trustme.CA()
@@ -266,7 +266,6 @@ async def test_a_client_that_is_closed_leaves_no_program_behind(
     async with guarded() as api, Client(access(api, program.plugin(clock))) as client:
         reading = asyncio.create_task(client.get(NODES, "n1", timeout=20))
         await until(lambda: pid.exists() and pid.read_text(), "the program runs")
-        hurry(20)
         with pytest.raises(NotSent, match="is still running"):
-            await reading
+            await hurried(reading)
     assert not Path(f"/proc/{pid.read_text().strip()}").exists()
