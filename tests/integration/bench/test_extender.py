@@ -12,7 +12,7 @@ from bench.extending import half_full
 from bench.extending.processes import Served
 
 NODES = 12
-SIZE = extender.Size((NODES,), rounds=2, seconds=0.001)
+SIZE = extender.Size((NODES,), rounds=3, seconds=0.1)
 
 Sent = Callable[[Served, list[dict[str, Any]]], extender.Bodies]
 
@@ -47,4 +47,5 @@ def test_three_nodes_of_four_pass_and_are_prioritized(server: Served, sent: Sent
 def test_every_turn_has_a_cost_and_a_latency(server: Served, clients: int) -> None:
     turns = extender.measured([server], extender.by_name(server, half_full.nodes(NODES)), clients, SIZE)
     assert [len(of_server) for of_server in turns] == [SIZE.rounds]
-    assert all(turn.cpu > 0 and turn.latency > 0 for turn in turns[0])
+    assert all(turn.latency > 0 for turn in turns[0])
+    assert sum(turn.cpu for turn in turns[0]) > 0, "of a single call the kernel may tell only when it is over"
