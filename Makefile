@@ -20,7 +20,7 @@ demo: $(RUN) ## the whole product on an embedded cluster: no Kubernetes, no GPU,
 	@$(BIN)/aliquot demo $(ARGS)
 
 test: $(DEV) ## unit and integration tests (no root, no compiler)
-	$(if $(STALLS),$(BIN)/python -m tests.stalls )$(BIN)/pytest $(ARGS)
+	$(if $(STALLS),$(BIN)/python -m tests.stalls )$(BIN)/pytest -n auto --maxprocesses=4 --dist=worksteal $(ARGS)
 
 check: $(DEV) ## lint, format, types, layers
 	$(BIN)/ruff check .
