@@ -6,8 +6,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.measuring import cpu_of, say
+from tests.ports import free_port
 from tests.rig import golang, programs
-from tests.rig.network import LOOPBACK, free_ports
+from tests.rig.network import LOOPBACK
 from tests.rig.processes import Process
 from tests.rig.waiting import answers, wait_for
 
@@ -41,7 +42,7 @@ def cluster(nodes: int, folder: Path) -> Iterator[Path]:
 @contextmanager
 def ours(kubeconfig: Path, folder: Path, *flags: str) -> Iterator[Served]:
     """`aliquot server` when it can decide."""
-    (native,) = free_ports(1)
+    native = free_port()
     doors = [f"--native-port={native}", *(f"--{door}-enabled=false" for door in _OTHER_DOORS)]
     command: list[str | Path] = [sys.executable, "-m", "aliquot", "server", "--kubeconfig", kubeconfig, *doors, *flags]
     with _running("aliquot", command, folder) as process:
@@ -52,7 +53,7 @@ def ours(kubeconfig: Path, folder: Path, *flags: str) -> Iterator[Served]:
 @contextmanager
 def go_peer(folder: Path) -> Iterator[Served]:
     """The handler of bench/go, compiled if it is not yet."""
-    (port,) = free_ports(1)
+    port = free_port()
     with _running("go-peer", [_compiled(), str(port)], folder) as process:
         _wait_until_it_answers(process, f"http://{LOOPBACK}:{port}/ready")
         yield Served(port, "", process)

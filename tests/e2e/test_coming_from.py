@@ -15,11 +15,11 @@ import pytest
 import yaml
 
 from tests.pages import COMING_FROM, coming_from, steps
+from tests.ports import free_port
 from tests.real.hosts import DOORS, Hosts
 from tests.real.objects import gpu_node, ready_node
 from tests.real.scheduler import Scheduling
 from tests.real.typing_in import Shell
-from tests.reliability.servers import free_port
 
 pytestmark = [pytest.mark.e2e]
 

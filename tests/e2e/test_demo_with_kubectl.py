@@ -24,7 +24,7 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The demo, staying as on a terminal, until the module's tests are done."""
     printed = tmp_path_factory.mktemp("demo") / "printed"
     with printed.open("wb") as output:
-        demo = subprocess.Popen([_ALIQUOT, "demo", "--stay"], stdout=output, stderr=subprocess.STDOUT)
+        demo = subprocess.Popen([_ALIQUOT, "demo", "--stay", "--no-stream"], stdout=output, stderr=subprocess.STDOUT)
     try:
         wait_for("the demo's table", lambda: "simulated hand-over" in printed.read_text(), seconds=60)
         found = re.search(r"kubeconfig +(\S+)", printed.read_text())

@@ -11,10 +11,11 @@ import pytest
 import yaml
 
 from tests.e2e.test_schedulers import ELASTIC, NVIDIA, PLACEMENT, System, example
+from tests.ports import free_port
 from tests.real.objects import asking, gpu_node
 from tests.real.scheduler import DEPLOY, Scheduling, pointed_at
 from tests.real.serving import serving
-from tests.rig.network import LOOPBACK, PodNetwork, free_ports
+from tests.rig.network import LOOPBACK, PodNetwork
 from tests.rig.processes import Process
 
 pytestmark = [pytest.mark.e2e]
@@ -77,7 +78,7 @@ class Machine:
         """A process with the flags of a manifest's command, but for its address."""
         program, *flags = command
         assert program == "kube-scheduler"
-        (port,) = free_ports(1)
+        port = free_port()
         (self.folder / "scheduler" / "kube-scheduler.yaml").write_text(self.here(config))
         control_plane = self._cluster.api.control_plane
         own = control_plane.process_argv(program, control_plane.serving_flags(port))

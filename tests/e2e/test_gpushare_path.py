@@ -183,7 +183,8 @@ def test_a_pod_that_went_past_the_scheduler_gets_no_card_before_it_is_placed_lat
     aliquot.start_server()
     pods.wait_running(rig, ["smuggled"])
     assert findings(pods.observe(rig), ["default/smuggled"]) == []
-    assert "PlacedLate" in rig.kubectl("get", "events", "--field-selector=involvedObject.name=smuggled")
+    events = ("get", "events", "--field-selector=involvedObject.name=smuggled")
+    wait_for("the event", lambda: "PlacedLate" in rig.kubectl(*events), seconds=30)
 
 
 def test_a_finished_pods_part_is_given_to_the_next(rig: Rig) -> None:

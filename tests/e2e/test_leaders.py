@@ -153,6 +153,7 @@ async def test_a_binding_that_a_paused_leader_sends_when_it_wakes_is_refused_by_
     with replicas(2, kubeconfig(rig), tmp_path, LEASE) as (first, second):
         await first.kill()
         await second.kill()
+        first.log.write_text("")  # of its first life
         first.start(fault="after-claim:stop")
         wait_for("the first leads", lambda: leads(first), seconds=60)
         second.start()

@@ -100,12 +100,12 @@ def test_gpushares_extender_waits_for_a_node_that_is_labelled_master(
 ) -> None:
     """The label went with Kubernetes 1.24. Everything else of the manifest is taken as it is."""
     apply(gpushare)
-    message = wait_for(
+    why = "didn't match Pod's node affinity/selector"
+    wait_for(
         "the reason why the extender waits",
-        lambda: _condition(_pod(own, "kube-system", "app=gpushare"), "PodScheduled"),
+        lambda: why in _condition(_pod(own, "kube-system", "app=gpushare"), "PodScheduled"),
         seconds=60,
     )
-    assert "didn't match Pod's node affinity/selector" in message
 
 
 @pytest.mark.usefixtures("master")
@@ -123,9 +123,8 @@ def test_gpushares_extender_schedules_a_pod_where_the_label_is_given(
     annotations = pods.get(own, "first")["metadata"]["annotations"]
     assert annotations["ALIYUN_COM_GPU_MEM_ASSIGNED"] == "true"
     assert annotations["ALIYUN_COM_GPU_MEM_POD"] == "3"
-    assert "Insufficient GPU Memory in one device" in wait_for(
-        "the reason", lambda: _condition(pods.get(own, "too-large"), "PodScheduled"), seconds=30
-    )
+    why = "Insufficient GPU Memory in one device"
+    wait_for("the reason", lambda: why in _condition(pods.get(own, "too-large"), "PodScheduled"), seconds=30)
 
 
 @pytest.fixture

@@ -64,7 +64,7 @@ def test_pods_reach_each_other(rig: Rig, talker: dict[str, Any]) -> None:
 
 @pytest.mark.usefixtures("talker")
 def test_logs_and_exec_work(rig: Rig) -> None:
-    assert rig.kubectl("logs", "talker") == "hello\n"
+    wait_for("its word", lambda: rig.kubectl("logs", "talker") == "hello\n", seconds=30)
     assert rig.kubectl("exec", "talker", "--", "echo", "out") == "out\n"
 
 
@@ -123,7 +123,7 @@ def test_a_bad_scheduler_configuration_shows_its_log(rig: Rig) -> None:
 
 def test_an_image_of_ones_own_runs(rig: Rig) -> None:
     busybox = Path("/bin/busybox").resolve()
-    image = Image("docker.io/local/own:1", {"bin/sh": busybox, "word": b"own words"}, ["/bin/sh"], ["-c", "sleep 99"])
+    image = Image("docker.io/local/own:1", {"bin/sh": busybox, "word": b"own words"}, ["/bin/sh"], ["-c", "sleep 3600"])
     rig.load_images([image])
     rig.apply(pod("own", image=image.name))
     running(rig, "own")

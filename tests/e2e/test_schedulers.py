@@ -177,7 +177,7 @@ def test_filter_keeps_a_pod_from_a_node_whose_cards_are_all_too_full(
         observed = scheduling.observe()
     assert {where[name] for name in new} == {"n2"}
     assert {_placement(observed.pods, name)["node"] for name in new} == {"n2"}
-    _only_n1_was_refused(recorder.about(system.filter_verb, "new-0")[0])
+    _only_n1_was_refused(recorder.about(system.filter_verb, "new-0")[-1])
     if system.dialect == "gpushare":  # whose words the checker reads
         assert unplaced(observed, [f"default/{name}" for name in (*old, *new)]) == []
 
@@ -214,13 +214,12 @@ def test_prioritize_decides_between_two_nodes_that_fit(
 ) -> None:
     """One card of n1 is used. Most systems fill it up first; nvidia-gpu-scheduler wants the most free cards. In each
     case the CPUs of the node that our scores prefer are the busier ones: alone, kube-scheduler takes the other."""
-    scheduling.create(gpu_node("n1", system.dialect, _eight("n1")))
+    scheduling.create(*(gpu_node(name, system.dialect, _eight(name), node=name) for name in ("n1", "n2")))
     model = {"nvidia.com/gpu.model": "Tesla T4"}
     with scheduled(scheduling, system) as (_, recorder):
-        scheduling.create(asking("first", limits))
+        scheduling.create(asking("first", limits, nodeSelector={"node": "n1"}))
         scheduling.wait_bound("first")
         scheduling.wait_annotated("first", PLACEMENT)
-        scheduling.create(gpu_node("n2", system.dialect, _eight("n2")))
         scheduling.create(asking("busy", {"cpu": 16}, nodeName=best))
         scheduling.wait_bound("busy")
         scheduling.create(asking("new", limits, annotations=model))

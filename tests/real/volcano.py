@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import yaml
 
+from tests.ports import free_port
 from tests.real.by_hand import Refusal
 from tests.real.scheduler import DEPLOY, Scheduling
-from tests.reliability.servers import free_port
 from tests.rig import volcano
 from tests.rig.network import LOOPBACK
 from tests.rig.processes import Process

@@ -3,28 +3,17 @@
 import asyncio
 import contextlib
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.ports import free_port
+
 _COMMAND = (Path(sys.executable).with_name("aliquot"), "server")
 SHORT_LEASE = {"LEASE_DURATION": "2", "LEASE_RENEW": "1.5", "LEASE_RETRY": "0.4"}
-
-
-def free_port() -> int:
-    """Below those that the kernel gives to outgoing connections: a server that comes back must find its port free."""
-    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    while True:
-        port = random.randrange(lowest // 2, lowest)
-        with contextlib.suppress(OSError), socket.socket() as tried:
-            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            tried.bind(("127.0.0.1", port))
-            return port
 
 
 @dataclass

@@ -7,7 +7,8 @@ from typing import Any
 
 import yaml
 
-from tests.rig.network import LOOPBACK, free_ports
+from tests.ports import free_port
+from tests.rig.network import LOOPBACK
 from tests.rig.processes import Process
 from tests.rig.rig import Rig
 from tests.rig.waiting import answers, wait_for
@@ -26,7 +27,7 @@ class Aliquot:
     def __init__(self, rig: Rig) -> None:
         self._rig = rig
         rig.apply(_DEPLOY / "aliquot.yaml")
-        (port,) = free_ports(1)
+        port = free_port()
         self.url = f"http://{LOOPBACK}:{port}"
         flags = {"address": LOOPBACK, "gpushare-port": port, "native-port": 0}
         others = {f"{door}-enabled": "false" for door in ("admission", "elastic", "nvidia")}

@@ -7,8 +7,9 @@ from typing import Any
 
 import yaml
 
+from tests.ports import free_port
 from tests.rig.certificates import Certificates
-from tests.rig.network import LOOPBACK, free_ports
+from tests.rig.network import LOOPBACK
 from tests.rig.processes import Process
 from tests.rig.waiting import answers, wait_for
 
@@ -35,7 +36,7 @@ class ControlPlane:
         self._folder = folder
         self._programs = programs
         self._certificates = certificates
-        ports = free_ports(5)
+        ports = [free_port() for _ in range(5)]
         self.etcd_url = f"http://{LOOPBACK}:{ports[0]}"
         self.url = f"https://{LOOPBACK}:{ports[2]}"
         self.etcd = self._process("etcd", self._etcd_flags(ports[1]))

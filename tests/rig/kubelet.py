@@ -6,9 +6,10 @@ from typing import Any
 
 import yaml
 
+from tests.ports import free_port
 from tests.rig.certificates import Certificates
 from tests.rig.namespace import Namespace
-from tests.rig.network import PodNetwork, free_ports
+from tests.rig.network import PodNetwork
 from tests.rig.waiting import answers, wait_for
 
 ROOT = "lib/kubelet"
@@ -36,7 +37,7 @@ class Kubelet:
         self.pod_resources_socket = root / "pod-resources" / "kubelet.sock"
         self.device_plugins.mkdir(parents=True)
         address = network.node_address
-        port, health_port = free_ports(2, address)
+        port, health_port = free_port(address), free_port(address)
         self._health_url = f"http://{address}:{health_port}/healthz"
         config = folder / "kubelet.yaml"
         config.write_text(

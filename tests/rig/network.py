@@ -3,9 +3,7 @@
 import ipaddress
 import json
 import random
-import socket
 import subprocess
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,15 +13,6 @@ LOOPBACK = "127.0.0.1"
 FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
 _ALL_PODS = ipaddress.ip_network("10.244.0.0/16")
 _SERVICES = "10.96"
-
-
-def free_ports(count: int, address: str = LOOPBACK) -> list[int]:
-    """Different TCP ports that nobody listens on now."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind((address, 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 @dataclass(frozen=True, slots=True)
