@@ -1,7 +1,6 @@
 """Fixtures that every room uses."""
 
 import os
-import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -39,9 +38,8 @@ def clock() -> FakeClock:
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """A folder whose path is short enough for unix sockets."""
-    made = Path(tempfile.mkdtemp(prefix="alq-"))
-    yield made
-    shutil.rmtree(made)
+    with tempfile.TemporaryDirectory(prefix="alq-", ignore_cleanup_errors=True) as made:  # gRPC removes its own
+        yield Path(made)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -14,16 +14,18 @@ from contextlib import suppress
 from pathlib import Path
 
 _BETWEEN_SECONDS = 2.0
-_LENGTHS = (0.05, 0.2, 0.5, 1.0)
+_LENGTHS = (0.05, 0.2, 0.5, 1.0, 2.0)
+_STOPPED = "T"
 
 
 def descendants(ancestor: int) -> list[int]:
-    """A process and all that it began, whatever groups and sessions they are in."""
+    """A process and all that it began, whatever groups and sessions they are in, but for what stands still already."""
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
             words = stat.read_text().rpartition(")")[2].split()
-            children.setdefault(int(words[1]), []).append(int(stat.parent.name))
+            if words[0] != _STOPPED:
+                children.setdefault(int(words[1]), []).append(int(stat.parent.name))
     found = [ancestor]
     for process in found:  # it grows meanwhile
         found += children.get(process, [])
@@ -48,7 +50,7 @@ def run(command: Sequence[str]) -> int:
                 try:
                     time.sleep(chance.choice(_LENGTHS))
                 finally:
-                    send(signal.SIGCONT, stopped)
+                    send(signal.SIGCONT, reversed(stopped))  # none sees that one of its children stands still
                 stalls += 1
             else:
                 print(f"it stood still {stalls} times", file=sys.stderr)

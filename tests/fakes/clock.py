@@ -45,9 +45,10 @@ async def until(
 
 
 async def hurried(waiting: Awaitable[Done]) -> Done:
-    """The end of what waits for a time limit of its event loop: the limit is over now.
+    """Let the event loop's time jump until something has ended; every time limit on the loop is over then.
 
-    A limit of a few milliseconds tests something else on a machine that stands still for longer than that.
+    A limit of a few milliseconds would test something else on a machine that stands still for longer than that.
+    It needs asyncio's own loop, whose time stays ahead.
     """
     loop = asyncio.get_running_loop()
     real, ahead = loop.time, itertools.count(0, 60)

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 from collections.abc import Mapping
-from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -18,9 +17,14 @@ from tests.factories import make_cards, node_manifest, pod_manifest
 from tests.fakes import FakeClock, ScriptedApi, until
 
 
+def patient(**settings: Any) -> ControlSettings:
+    """The clock is a fake and the limits of calls are not: only a test that sets its own reaches them."""
+    return ControlSettings(**{"budget": 20.0, "look": 20.0, **settings})
+
+
 def alone(client: Client, books: Books, clock: FakeClock, **settings: Any) -> Committer:
     """A committer of a server that is the only one."""
-    chosen = replace(ControlSettings(alone=True), **settings)
+    chosen = patient(alone=True, **settings)
     return Committer(client, books, clock, Leadership(client, clock, chosen, _nothing), chosen)
 
 
@@ -35,7 +39,7 @@ class Room:
         self.api = api
         self.client = client
         self.clock = clock
-        self.plane = ControlPlane(client, clock, settings=ControlSettings(alone=True))
+        self.plane = ControlPlane(client, clock, settings=patient(alone=True))
         self.commit = self.plane.committer.commit
         self._running: asyncio.Task[None] | None = None
 

@@ -121,8 +121,7 @@ async def test_a_server_answers_and_ends_with_0_when_it_is_told_to(tmp_path: Pat
 
 
 async def test_a_server_whose_api_server_is_away_lives_and_says_so_when_asked(tmp_path: Path) -> None:
-    async with ScriptedApi() as api:
-        gone = api.url
+    gone = "http://127.0.0.1:1"
     arguments = ["server", "--kubeconfig", kubeconfig(tmp_path, gone), "--address", "127.0.0.1"]
     async with started(*ALIQUOT, *arguments, "--gpushare-port", "0") as server:
         await server.says("cannot follow the API server")

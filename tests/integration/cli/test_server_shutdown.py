@@ -21,7 +21,7 @@ from tests.integration.cli.servers import (
     takes_no_more_calls,
 )
 
-PATIENT = ("--commit-budget", "60", "--listen-grace", "60")
+PATIENT = ("--commit-budget", "60", "--limit-seconds", "60", "--listen-grace", "60")
 
 
 @dataclass

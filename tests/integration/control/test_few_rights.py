@@ -18,6 +18,7 @@ from aliquot.kube import Access, Client
 from aliquot.model.records import EPOCH, PLACEMENT
 from tests.factories import make_cards, node_manifest, pod_manifest
 from tests.fakes import Embedded, FakeClock, ScriptedApi, until
+from tests.integration.room import patient
 
 
 def rule(group: str, names: Sequence[str], *verbs: str) -> dict[str, Any]:
@@ -59,7 +60,7 @@ async def started(
     scripted.registry.create(resources.NODES, "", node_manifest("n1", make_cards("n1")))
     embedded.cluster.users.add(ACCOUNT, token="secret", rules=request.param)
     async with Client(Access(scripted.url, token="secret")) as client:
-        plane = ControlPlane(client, clock)
+        plane = ControlPlane(client, clock, settings=patient())
         task = asyncio.create_task(plane.run())
         await until(lambda: not plane.not_ready(), "it is ready")
         yield plane

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from aliquot.control import ControlPlane, ControlSettings, Outcome, Role
+from aliquot.control import ControlPlane, Outcome, Role
 from aliquot.control.policies import STALE_EPOCH, manifests
 from aliquot.dialects import standard_dialects
 from aliquot.embedded.api import resources
@@ -23,6 +23,7 @@ from aliquot.model import Pod
 from aliquot.model.records import EPOCH
 from tests.factories import make_cards, node_manifest, pod_manifest
 from tests.fakes import FakeClock, ScriptedApi, answer, cut_after, held, until
+from tests.integration.room import patient
 
 pytestmark = pytest.mark.embedded_only(
     "clocks are moved by hand, policies of a real server need time: tests/e2e has it"
@@ -57,7 +58,7 @@ class Servers:
     async def start(self, name: str, **settings: Any) -> Server:
         client = await self._stack.enter_async_context(Client(Access(self.api.url)))
         clock = FakeClock()
-        plane = ControlPlane(client, clock, settings=ControlSettings(identity=name, **settings))
+        plane = ControlPlane(client, clock, settings=patient(identity=name, **settings))
         task = asyncio.create_task(plane.run())
         self._stack.push_async_callback(_end, task)
         await until(lambda: not plane.out_of_step() and plane.leadership.holder, f"{name} follows the cluster")

@@ -81,6 +81,7 @@ async def test_a_recording_is_for_go_s_tools_or_with_debug_for_people(debug: Deb
     assert gzip.decompress(page.body)
     page = await debug.get(f"/{name}?seconds=0.01&debug=1")
     assert (page.status, page.content_type) == (200, "text/plain")
+    assert ("# resident: " in page.text) == (name == "heap")
 
 
 async def test_only_one_recording_runs_at_a_time_and_the_next_may_follow() -> None:

@@ -263,7 +263,7 @@ async def test_a_client_that_is_closed_leaves_no_program_behind(
 ) -> None:
     pid = tmp_path / "pid"
     program.script(f"echo $$ > {pid}; exec sleep 100")
-    async with guarded() as api, Client(access(api, program.plugin(clock))) as client:
+    async with guarded() as api, Client(access(api, program.plugin(clock, seconds=1e6))) as client:
         reading = asyncio.create_task(client.get(NODES, "n1", timeout=20))
         await until(lambda: pid.exists() and pid.read_text(), "the program runs")
         with pytest.raises(NotSent, match="is still running"):
