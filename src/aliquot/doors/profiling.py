@@ -28,7 +28,7 @@ def cpu_profile(seconds: float, ended: threading.Event, monotonic: Callable[[], 
     Blocks for so long, or until the event is set: run it in a thread.
     """
     found: dict[Stack, list[int]] = defaultdict(lambda: [0, 0])
-    used = {number: _cpu_nanoseconds(number) for number in _native_ids().values()}
+    used = {number: _cpu_nanoseconds(number) for number in _all_native_ids()}
     began, start, own = time.time(), monotonic(), threading.get_native_id()
     over = False
     while not over:
@@ -143,6 +143,11 @@ def _awaiting(task: asyncio.Task[Any]) -> Stack:
 
 def _native_ids() -> dict[int, int]:
     return {thread.ident: thread.native_id for thread in threading.enumerate() if thread.ident and thread.native_id}
+
+
+def _all_native_ids() -> list[int]:
+    """Also of threads that Python did not begin."""
+    return [int(task.name) for task in Path("/proc/self/task").iterdir()]
 
 
 def _cpu_nanoseconds(native_id: int) -> int:
