@@ -6,6 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(VENV)/.run-installed
 DEV := $(VENV)/.dev-installed
+PARALLEL := -n auto --maxprocesses=4 --dist=worksteal
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # the build backend is pinned too: older pips read the first, newer ones the second
 export PIP_CONSTRAINT := requirements/dev.txt
@@ -20,7 +21,7 @@ demo: $(RUN) ## the whole product on an embedded cluster: no Kubernetes, no GPU,
 	@$(BIN)/aliquot demo $(ARGS)
 
 test: $(DEV) ## unit and integration tests (no root, no compiler)
-	$(if $(STALLS),$(BIN)/python -m tests.stalls )$(BIN)/pytest -n auto --maxprocesses=4 --dist=worksteal $(ARGS)
+	$(if $(STALLS),$(BIN)/python -m tests.stalls )$(BIN)/pytest $(PARALLEL) $(ARGS)
 
 check: $(DEV) ## lint, format, types, layers
 	$(BIN)/ruff check .
@@ -30,7 +31,7 @@ check: $(DEV) ## lint, format, types, layers
 
 e2e: $(DEV) ## the same path on a real Kubernetes with a real kubelet and containerd (root)
 	$(BIN)/pytest --durations=15 tests/e2e $(ARGS)
-	$(BIN)/pytest -q --real-api $(addprefix tests/integration/,kube embedded $(if $(ALL),control doors))
+	$(BIN)/pytest -q $(PARALLEL) --real-api $(addprefix tests/integration/,kube embedded $(if $(ALL),control doors))
 
 cluster: $(DEV) ## bring up the real Kubernetes of `make e2e` for a person (root); Ctrl-C takes it down
 	@$(BIN)/python -m tests.rig cluster $(ARGS)
