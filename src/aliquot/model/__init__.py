@@ -9,7 +9,6 @@ from aliquot.model.request import ContainerRequest, Memory, Part, Request, Unit
 from aliquot.model.wishes import ANY_MIG, ModelWish, Topology, Wishes, is_model
 
 __all__ = [
-    "HOPELESS",
     "CORES",
     "Gpu",
     "Link",
@@ -34,6 +33,7 @@ __all__ = [
     "peak",
     "peak_charge",
     "Reason",
+    "HOPELESS",
     "Object",
     "Pod",
     "Container",
