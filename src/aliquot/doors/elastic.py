@@ -23,7 +23,7 @@ class ElasticDoor:
     def __init__(self, plane: ControlPlane, forwarder: Forwarder | None = None, compat: Compat = OURS) -> None:
         self._plane = plane
         self._books = plane.books
-        self._extender = Extender(plane, self.name, forwarder, Wire(compat=compat))
+        self._extender = Extender(plane, self.name, forwarder, Wire(knows_unresolvable=False, compat=compat))
 
     def routes(self) -> Table:
         return {
