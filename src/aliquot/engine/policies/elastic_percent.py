@@ -41,11 +41,12 @@ def _is_percent(part: Part) -> bool:
 
 def _percent_left(trial: Trial, gpu: Gpu) -> int:
     left = trial.left(gpu)
-    return min(left.cores, CORES * left.mib // max(1, gpu.mib))
+    return min(left.cores, CORES * left.mib // gpu.mib) if gpu.mib else left.cores
 
 
 def _percent_free(free_mib: Ints, free_cores: Ints, mib: Ints) -> Ints:
-    return np.minimum(free_cores, CORES * free_mib // np.maximum(mib, 1))
+    """Of a card whose memory nobody knows, by its cores alone."""
+    return np.where(mib, np.minimum(free_cores, CORES * free_mib // np.maximum(mib, 1)), free_cores)
 
 
 def choose(free: Sequence[int], demands: Sequence[int], *, spread: bool) -> list[int] | None:
