@@ -139,6 +139,20 @@ async def test_the_node_with_most_free_cards_of_the_model_is_best(
     assert reply.json == [{"Host": node, "Score": score} for node, score in scores.items()]
 
 
+async def test_the_part_that_a_filter_kept_does_not_count_against_its_own_pod(nvidia: Door) -> None:
+    """As a scheduler asks for a nominated node: filter with that one alone, then the scores."""
+    pod, other = wanting(1, "Tesla T4"), wanting(1, "Tesla T4", metadata={"uid": "u-2"})
+    assert (await nvidia.post(FILTER, names_call(pod, ["mixed"]))).json["NodeNames"] == ["mixed"]
+    ledger = nvidia.room.plane.books.ledger
+    held = ledger.entry("u-1", "mixed")
+    for asking, score in ((pod, 5), (other, 0)):
+        reply = await nvidia.post(PRIORITIZE, names_call(asking, ["mixed"]))
+        assert reply.json == [{"Host": "mixed", "Score": score}]
+    reply = await nvidia.post(PRIORITIZE, names_call(pod, ["t4", "mixed"]))
+    assert [entry["Score"] for entry in reply.json] == [10, 0], "four free cards against its own"
+    assert ledger.entry("u-1", "mixed") == held, "it is still kept"
+
+
 async def test_scores_are_spread_over_0_to_10(nvidia: Door) -> None:
     """Four, three and two cards free."""
     await nvidia.room.add_node(cards_of_models("t4-too", *["Tesla T4"] * 3))
