@@ -71,6 +71,23 @@ async def test_nodes_pass_by_their_cards_of_the_wanted_model(
     assert reply.json["FailedNodes"] == reply.json["FailedAndUnresolvableNodes"]
 
 
+@pytest.mark.parametrize(
+    ("count", "model", "passed"),
+    [
+        pytest.param(1, "A100", [], id="a model that the label does not name"),
+        pytest.param(4, "Tesla T4", ["labelled"], id="as many as the node has cards"),
+    ],
+)
+async def test_all_cards_of_a_node_without_our_agent_count_as_the_model_of_its_label(
+    nvidia: Door, count: int, model: str, passed: list[str]
+) -> None:
+    """Whatever the node really has: docs/coming-from/nvidia-gpu-scheduler.md says what to do about several models."""
+    metadata = {"name": "labelled", "labels": {"nvidia.com/gpu.product": "Tesla-T4"}}
+    await nvidia.room.add_plain_node("labelled", {GPU: "4"}, metadata=metadata)
+    reply = await nvidia.post(FILTER, names_call(wanting(count, model), ["labelled"]))
+    assert reply.json["NodeNames"] == passed
+
+
 EXACT: list[Any] = [
     pytest.param(
         msgspec.json.encode(names_call(wanting(1, "Tesla T4"), ["mixed", "a100"])),
