@@ -27,6 +27,7 @@ from aliquot.doors.names import Names
 from aliquot.doors.verbs import BEST_SCORE, NOT_CHOSEN, Verbs, Verdict
 from aliquot.engine import Ints
 from aliquot.errors import AliquotError
+from aliquot.kube import KubeError
 from aliquot.model import Pod
 
 _log = structlog.get_logger()
@@ -206,7 +207,11 @@ class Extender:
         if why := self.verbs.not_ready():
             _count_fault("preempt", why)
             return _unavailable(why)
-        dialect, left = self.verbs.preempt(asked)
+        try:
+            dialect, left = await self.verbs.preempt(asked)
+        except KubeError as error:
+            _count_fault("preempt", str(error))
+            return _unavailable(str(error))
         metrics.DECISIONS.labels("preempt", dialect, "victims" if left else "no victims").inc()
         tell("preempt", asked.pod.key, list(asked.victims), (f"{node}={v.uids}" for node, v in left.items()), {})
         return self._json(preempt_answer(left), dialect=dialect)

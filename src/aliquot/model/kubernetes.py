@@ -6,7 +6,7 @@ from typing import TypeAlias
 import msgspec
 
 from aliquot.model.charge import Life, peak
-from aliquot.model.quantity import whole
+from aliquot.model.quantity import milli, whole
 
 
 class _Wire(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False):
@@ -46,6 +46,7 @@ class Present(_Wire, frozen=True):
 
 class Resources(_Wire, frozen=True):
     limits: dict[str, Quantity] | None = None
+    requests: dict[str, Quantity] | None = None
 
 
 class Container(_Wire, frozen=True):
@@ -56,6 +57,11 @@ class Container(_Wire, frozen=True):
     @property
     def limits(self) -> Mapping[str, Quantity]:
         return self.resources.limits or {}
+
+    @property
+    def requests(self) -> Mapping[str, Quantity]:
+        """What the scheduler counts: a limit is a request, too, where there is no other."""
+        return {**self.limits, **(self.resources.requests or {})}
 
 
 class PodSpec(_Wire, frozen=True):
@@ -138,6 +144,10 @@ class Pod(Object, frozen=True):
     def asks(self, resource: str) -> int:
         """How much of an extended resource Kubernetes counts for the pod. Raises BadQuantity."""
         return peak((life, whole(str(container.limits.get(resource, 0)))) for container, life in self.containers())
+
+    def requests(self, resource: str) -> int:
+        """How many thousandths of any resource the scheduler counts for the pod. Raises BadQuantity."""
+        return peak((life, milli(str(container.requests.get(resource, 0)))) for container, life in self.containers())
 
 
 class NodeStatus(_Wire, frozen=True):
