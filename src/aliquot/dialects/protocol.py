@@ -275,8 +275,17 @@ def plain_number(text: str) -> int | None:
 
 def capacity_of(node: Node, resource: str) -> int:
     """How much of a resource a node has; 0 if it has none or says nonsense."""
+    return _amount(node.status.capacity, resource)
+
+
+def allocatable_of(node: Node, resource: str) -> int:
+    """How much of it kubelet gives to pods: less while devices are unhealthy, nothing while their plug-in is gone."""
+    return _amount(node.status.allocatable, resource)
+
+
+def _amount(resources: Mapping[str, Quantity] | None, name: str) -> int:
     try:
-        return whole(str((node.status.capacity or {}).get(resource, 0)))
+        return whole(str((resources or {}).get(name, 0)))
     except BadQuantity:
         return 0
 
@@ -285,9 +294,11 @@ MOST_CARDS = 1024
 """No node has more; a status that says so is nonsense."""
 
 
-def equal_cards(node: Node, count: int, mib: int, unit_mib: int = 1, model: str = "unknown") -> NodeGpus | None:
+def equal_cards(
+    node: Node, count: int, mib: int, unit_mib: int = 1, model: str = "unknown", *, least_mib: int = 1
+) -> NodeGpus | None:
     """A node whose original plug-in tells only how many cards there are and how large each is."""
-    if not 0 < count <= MOST_CARDS or not 0 < mib <= MOST_MIB:
+    if not 0 < count <= MOST_CARDS or not least_mib <= mib <= MOST_MIB:
         return None
     name = node.metadata.name
     gpus = (Gpu(made_up_uuid(name, index), index, index, model, mib) for index in range(count))

@@ -19,7 +19,14 @@ class AdmissionDoor:
 
     def __init__(self, plane: ControlPlane, forwarder: Forwarder | None = None, compat: Compat = OURS) -> None:
         self._books = plane.books
-        wire = Wire(binds=False, one_node=True, blank_maps=True, compat=compat, not_chosen=_NOT_CHOSEN)
+        wire = Wire(
+            binds=False,
+            one_node=True,
+            blank_maps=True,
+            knows_unresolvable=False,
+            compat=compat,
+            not_chosen=_NOT_CHOSEN,
+        )
         self._extender = Extender(plane, self.name, forwarder, wire)
 
     def routes(self) -> Table:

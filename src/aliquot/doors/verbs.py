@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -163,14 +164,16 @@ class Verbs:
 
     def scores(self, pod: Pod, names: Names) -> tuple[str, Ints]:
         """The pod's dialect, and a score for every node: from 0 to 10, the best node's 10; all of one worth 5; 0 where
-        the pod does not fit, or asks no GPU."""
+        the pod does not fit, or asks no GPU. A part that is kept for the pod itself is no reason against its node."""
         try:
             demand = self._demand_of(pod)
         except BadDemand:
             demand = None
         if demand is None:
             return "", np.zeros(len(names), np.int64)
-        scores = self._books.judge(demand).scores_at(names.columns(self._books.fleet))
+        has_claims = bool(self._books.ledger.nodes_of(pod.metadata.uid))
+        with self._books.without(pod) if has_claims else nullcontext():
+            scores = self._books.judge(demand).scores_at(names.columns(self._books.fleet))
         return demand.dialect.name, spread_out(scores)
 
     # -- bind
