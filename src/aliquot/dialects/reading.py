@@ -82,7 +82,16 @@ def cards_of(node: Node, dialects: Dialects) -> NodeGpus:
     model = _first_label(node, (label for dialect in dialects.values() for label in dialect.model_labels))
     pool = _first_label(node, (label for dialect in dialects.values() for label in dialect.pool_labels))
     found = _cards(node, dialects, served)
-    return replace(found, dialects=served or found.dialects, model=model, pool=pool)
+    registered = registered_on(node, dialects)
+    return replace(found, dialects=served or found.dialects, model=model, pool=pool, registered=registered)
+
+
+def registered_on(node: Node, dialects: Dialects) -> frozenset[str] | None:
+    """The dialects of which kubelet on a node knows a resource; it goes on naming one whose plug-in is gone. None of a
+    node whose kubelet has not said anything yet."""
+    if not node.status.capacity:
+        return None
+    return frozenset(name for name, dialect in dialects.items() if any(map(dialect.guards, node.status.capacity)))
 
 
 def _served(node: Node, dialects: Dialects) -> frozenset[str]:
@@ -114,11 +123,16 @@ def holding_of(pod: Pod, cards: NodeGpus, dialects: Dialects) -> Holding | None:
     """What a bound pod holds; None without GPU. Raises BadDemand, and NotPlaced or BadRecord for a pod that has got
     nothing yet."""
     speaking = dialects.spoken_by(pod)
-    if len(speaking) > 1 and any(dialect.handed_over(pod) for dialect in speaking):
+    if len(speaking) > 1 and (given := [dialect for dialect in speaking if _has_got(pod, dialect, cards)]):
         names = ", ".join(dialect.name for dialect in speaking)
-        return _in_doubt(pod, speaking, cards, f"the pod has got resources of several dialects ({names})")
+        return _in_doubt(pod, given, cards, f"the pod has got resources of several dialects ({names})")
     dialect = dialects.of(pod)
     return _holding(pod, cards, dialect) if dialect else None
+
+
+def _has_got(pod: Pod, dialect: Dialect, cards: NodeGpus) -> bool:
+    """Whether somebody on the node has given the pod what it asks for in a dialect."""
+    return cards.may_hand_over(dialect.name) and dialect.handed_over(pod)
 
 
 def _holding(pod: Pod, cards: NodeGpus, dialect: Dialect) -> Holding:
@@ -129,9 +143,10 @@ def _holding(pod: Pod, cards: NodeGpus, dialect: Dialect) -> Holding:
         is_broken = isinstance(error, BadRecord) and dialect.handed_over(pod)
         if not dialect.names_cards and not is_broken:
             return Holding(Placement(cards.node, dialect.name, {}), {}, unnamed=_unnamed(request, cards))
-        if not dialect.handed_over(pod):
+        among = cards.gpus if isinstance(error, BadRecord) else dialect.unrecorded(pod, cards)
+        if not among or not _has_got(pod, dialect, cards):
             raise
-        return _in_doubt(pod, [dialect], cards, str(error))
+        return _in_doubt(pod, [dialect], replace(cards, gpus=tuple(among)), str(error))
     ours = charges(placement, request)
     other = _other_record(pod, dialect, cards)
     theirs = charges(other, request) if other else {}
