@@ -1,6 +1,6 @@
 """Reading pods and nodes in whatever dialect they speak."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -183,6 +183,18 @@ def _unnamed(request: Request, cards: NodeGpus) -> int:
     if request.wishes.mig and not cards.parents:
         return 0  # the node does not tell of its instances: the pod has none of the cards that it tells of
     return peak((asked.life, asked.part.cards) for asked in request.containers)
+
+
+def holding_among(pod: Pod | None, cards: NodeGpus, dialects: Dialects, uuids: Set[str], why: str) -> Holding:
+    """What a pod holds that has got a part of some of these cards, and nothing tells how much: all that it can have of
+    each; the whole cards if the pod is gone or its demand cannot be read."""
+    among = replace(cards, gpus=tuple(gpu for gpu in cards.gpus if gpu.uuid in uuids))
+    if pod is not None and (speaking := dialects.spoken_by(pod)):
+        held = _in_doubt(pod, speaking, among, why)
+        if any(charge != Charge() for charge in held.charges.values()):
+            return held
+    everything = {gpu.uuid: Part(whole=True).on(gpu, cards.unit_mib) for gpu in among.gpus}
+    return Holding(Placement(cards.node, "", {}), everything, why)
 
 
 def _in_doubt(pod: Pod, speaking: Sequence[Dialect], cards: NodeGpus, why: str) -> Holding:
