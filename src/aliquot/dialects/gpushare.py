@@ -30,6 +30,7 @@ from aliquot.dialects.protocol import (
     card_at,
     card_numbers,
     equal_cards,
+    is_like,
     limit,
     places,
     plain_number,
@@ -173,6 +174,14 @@ class GpuShare(Dialect):
             gpus = {number: card_at(key, number, cards) for number in units}
             slices[asked.name] = tuple(_given(asked.part, gpus[number], units[number], cards) for number in units)
         return Placement(cards.node, self.name, slices)
+
+    def unrecorded(self, pod: Pod, cards: NodeGpus) -> Sequence[Gpu]:
+        """The original's plug-in gives nothing for a number of cards, and for memory only the card of a node that has
+        no other."""
+        is_written = any(is_like(key, found) for key in self.placement_keys for found in pod.metadata.annotations)
+        if is_written or not cards.is_counted:
+            return cards.gpus
+        return cards.gpus if len(cards.gpus) == 1 and self._asks_memory(pod) else ()
 
     def annotations(
         self, pod: Pod, request: Request, placement: Placement, cards: NodeGpus, now_ns: int

@@ -107,6 +107,9 @@ class Dialect(ABC):
         the dialect where they are compared, in the API server."""
         return [resource.name for resource in self.resources]
 
+    def guards(self, resource: str) -> bool:
+        return any(is_like(pattern, resource) for pattern in self.guarded_resources)
+
     # -- reading what is asked and what there is
 
     def speaks(self, pod: Pod) -> bool:
@@ -168,6 +171,10 @@ class Dialect(ABC):
 
         Raises BadRecord for keys that are there and cannot be read."""
 
+    def unrecorded(self, pod: Pod, cards: NodeGpus) -> Sequence[Gpu]:
+        """The cards of which a pod may have one that runs and on which nobody has written down any."""
+        return cards.gpus
+
     # -- writing
 
     @abstractmethod
@@ -181,9 +188,9 @@ class Dialect(ABC):
         return {}
 
     def handed_over(self, pod: Pod) -> bool:
-        """Whether the node has given the pod its cards: a container runs with them, whatever became of the mark, which
-        users can take away."""
-        return pod.started or self.is_marked(pod)
+        """Whether the node has given the pod its cards: a container that asks for them runs, whatever became of the
+        mark, which users can take away."""
+        return pod.has_run(self.guards) or self.is_marked(pod)
 
     def is_marked(self, pod: Pod) -> bool:
         """Whether the dialect's own mark of a hand-over is on the pod; never in a dialect without one."""
@@ -232,18 +239,12 @@ class Dialect(ABC):
 def asks_any(pod: Pod, is_ours: Callable[[str], bool]) -> bool:
     """Whether a pod asks for more than 0 of any such resource. What cannot be read is asked for: somebody must say
     so."""
-    return any(
-        is_ours(name) and _is_more_than_none(amount)
-        for container, _ in pod.containers()
-        for name, amount in container.limits.items()
-    )
+    return any(container.asks_any(is_ours) for container, _ in pod.containers())
 
 
-def _is_more_than_none(amount: Quantity) -> bool:
-    try:
-        return whole(str(amount)) > 0
-    except BadQuantity:
-        return True
+def is_like(pattern: str, name: str) -> bool:
+    """Whether a name is the pattern's; one that ends in `*` stands for all that begin so."""
+    return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
 
 
 def limit(container: Container, resource: str) -> int:

@@ -1,10 +1,11 @@
 """What we read of Kubernetes' objects: the fields we use and no others, so that decoding stays cheap."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
 import msgspec
 
+from aliquot.errors import BadQuantity
 from aliquot.model.charge import Life, peak
 from aliquot.model.quantity import milli, whole
 
@@ -62,6 +63,18 @@ class Container(_Wire, frozen=True):
     def requests(self) -> Mapping[str, Quantity]:
         """What the scheduler counts: a limit is a request, too, where there is no other."""
         return {**self.limits, **(self.resources.requests or {})}
+
+    def asks_any(self, is_meant: Callable[[str], bool]) -> bool:
+        """Whether it asks for more than 0 of any such resource. What cannot be read is asked for: somebody must say
+        so."""
+        return any(is_meant(name) and _is_more_than_none(amount) for name, amount in self.limits.items())
+
+
+def _is_more_than_none(amount: Quantity) -> bool:
+    try:
+        return whole(str(amount)) > 0
+    except BadQuantity:
+        return True
 
 
 class PodSpec(_Wire, frozen=True):
@@ -127,11 +140,15 @@ class Pod(Object, frozen=True):
 
     @property
     def started(self) -> bool:
-        """A container that may have cards runs, or has run. One that names no extended resource has none: it may run
-        before the others have got theirs."""
-        without = {own.name for own, _ in self.containers() if not any("/" in name for name in own.limits)}
+        """A container that may have cards runs, or has run. One that asks for no extended resource, or for 0 of it, has
+        none: it may run before the others have got theirs."""
+        return self.has_run(lambda resource: "/" in resource)
+
+    def has_run(self, is_meant: Callable[[str], bool]) -> bool:
+        """Whether a container that asks for more than 0 of such a resource runs, or has run."""
+        asking = {container.name for container, _ in self.containers() if container.asks_any(is_meant)}
         statuses = [*(self.status.container_statuses or ()), *(self.status.init_container_statuses or ())]
-        own = (s.state for s in statuses if s.name not in without)
+        own = (s.state for s in statuses if s.name in asking)
         return any(state.running is not None or state.terminated is not None for state in own)
 
     def containers(self) -> Iterator[tuple[Container, Life]]:

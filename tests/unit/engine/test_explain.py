@@ -422,9 +422,9 @@ def node_states(draw: st.DrawFn, name: str) -> NodeState:
     if len(gpus) > 1 and draw(st.booleans()):
         gpus[0] = replace(gpus[0], links=(Link(gpus[1].uuid, draw(st.sampled_from((20, 150)))),))
     served = draw(st.sampled_from((frozenset[str](), frozenset(["gpushare"]), frozenset(["hami"]))))
-    labels = {"model": draw(st.sampled_from(("", "M"))), "pool": draw(st.sampled_from(("", "a", "b")))}
+    labels = draw(st.sampled_from(("", "M"))), draw(st.sampled_from(("", "a", "b")))
     used = {gpu.uuid: draw(CHARGES) for gpu in gpus}
-    return NodeState(NodeGpus(name, tuple(gpus), draw(st.sampled_from((1, GIB))), served, **labels), used)
+    return NodeState(NodeGpus(name, tuple(gpus), draw(st.sampled_from((1, GIB))), served, *labels), used)
 
 
 PARTS = st.one_of(
