@@ -56,8 +56,9 @@ class Dialect(ABC):
     """Node labels that name the model and the pool of a node's cards for quotas; the first that is there counts."""
     names_cards: ClassVar[bool] = True
     """Whether a pod's record says which cards it has; where kubelet alone knows, the pod counts by their number."""
-    agent_chooses: ClassVar[bool] = False
-    """Whether the original's agent chooses cards and writes them down where no scheduler has."""
+    allocator: ClassVar[str] = ""
+    """The GPU policy by which the original's agent chooses cards for one container after another, and writes them down,
+    where no scheduler has; empty if it only obeys."""
     slots: ClassVar[int] = 0
     """Into how many MPS parts the cards of a node that serves it are cut."""
     original_words: ClassVar[Mapping[Reason, str]] = {}
@@ -70,6 +71,10 @@ class Dialect(ABC):
                 f"prefix of dialect {self.name}: {prefix[:64]!r} is not the first half of a resource name; "
                 f"write a domain in small letters, such as example.com, of at most {_LONGEST_PREFIX} letters"
             )
+
+    @property
+    def agent_chooses(self) -> bool:
+        return bool(self.allocator)
 
     # -- names
 
@@ -138,7 +143,7 @@ class Dialect(ABC):
                 f"no container of the pod asks for more than 0 of {' or '.join(self.card_resources)}"
                 f"{'; it writes ' if written else ''}{written}"
             )
-        return Request(pod.metadata.uid, pod.key, self.name, asking, together, pod.priority)
+        return Request(pod.metadata.uid, pod.key, self.name, asking, together, pod.priority, allocator=self.allocator)
 
     def held(self, pod: Pod) -> Request:
         """What a bound pod holds, counted as the original counts it: it may ask what we would not place."""

@@ -66,7 +66,7 @@ class Tencent(Dialect):
     node_labels = {"nvidia-device-enable": "enable"}
     node_policy = "admission"
     gpu_policy = "admission"
-    agent_chooses = True
+    allocator = "admission"
     original_words = _ORIGINAL_WORDS
     model_labels = ("gaia.tencent.com/gpu-model", "tkestack.io/gpu-model")
     pool_labels = ("gaia.tencent.com/gpu-pool", "tkestack.io/gpu-pool")

@@ -156,7 +156,8 @@ class _Search:
     def run(self) -> Victims:
         rough = _spare(self.state, self.request, self.candidates)
         self.best = (len(rough), freed(rough), tuple(rough))
-        proven = len(self.candidates) <= _MOST_HOLDERS
+        # an agent that gives cards to one container after another may find a way on fewer cards and none on more
+        proven = len(self.candidates) <= _MOST_HOLDERS and not self.request.on(self.state.cards).allocator
         try:
             for gpus in self._sets_of_cards() if proven else ():
                 uuids = {gpu.uuid for gpu in gpus}

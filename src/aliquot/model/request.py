@@ -1,11 +1,11 @@
 """What a pod asks for, said without any vendor's words."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from aliquot.errors import BadDemand
 from aliquot.model.charge import Charge, Life
-from aliquot.model.gpu import CORES, Gpu
+from aliquot.model.gpu import CORES, Gpu, NodeGpus
 from aliquot.model.wishes import Wishes
 
 
@@ -82,6 +82,9 @@ class Request:
     """All GPU containers of one pod, in the order in which they start.
 
     `together`: they share the same cards, instead of each getting its own choice. `pod` is `namespace/name`.
+
+    `allocator` is for nodes without our agent: the GPU policy by which another agent chooses cards there, for one
+    container after another in this order. It is empty where that agent obeys our choice.
     """
 
     uid: str
@@ -91,6 +94,11 @@ class Request:
     together: bool = False
     priority: int = 0
     wishes: Wishes = field(default_factory=Wishes)
+    allocator: str = ""
+
+    def on(self, cards: NodeGpus) -> "Request":
+        """What counts of it on one node."""
+        return replace(self, allocator="") if self.allocator and not cards.are_made_up else self
 
     @property
     def namespace(self) -> str:

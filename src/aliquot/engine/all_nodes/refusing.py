@@ -36,7 +36,9 @@ class Refusing:
         numbers = np.full(fleet.width + 1, _NUMBERS[Reason.UNKNOWN_NODE], np.int8)
         reasons = numbers[: fleet.width]
         reasons[:] = _NUMBERS[Reason.NO_CARD_FITS]
-        open_question = replace(self.question, topology=Topology.ANY, choice=None)
+        # where another agent chooses the cards, its choice decides what fits
+        choice = self.question.choice if request.allocator else None
+        open_question = replace(self.question, topology=Topology.ANY, choice=choice)
         empty_question = replace(open_question, room=Room.empty(fleet))
         if self.question.topology is not Topology.ANY:
             connected = plan(replace(empty_question, topology=self.question.topology)).fits

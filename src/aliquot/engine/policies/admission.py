@@ -1,5 +1,7 @@
 """gpu-admission's ascending order: the fewest free cores first, then the least free memory, on cards and on nodes."""
 
+from typing import TypeVar
+
 import numpy as np
 
 from aliquot.engine.arrays import Floats, Ints, Ranks
@@ -25,6 +27,9 @@ class AdmissionNodes(NodePolicy):
         return -ascending(fleet.node_free_cores, fleet.node_free_mib).astype(np.float64)
 
 
-def ascending(cores: Ints, mib: Ints) -> Ints:
+_Number = TypeVar("_Number", int, Ints)
+
+
+def ascending(cores: _Number, mib: _Number) -> _Number:
     """One number that compares as (cores, blocks) would."""
     return (cores << 32) + mib // BLOCK_MIB
