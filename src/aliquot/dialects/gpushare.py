@@ -52,6 +52,7 @@ from aliquot.model import (
     Slice,
     Unit,
     cut,
+    made_up_uuid,
     peak,
 )
 from aliquot.model.records import PLACEMENT, read_placement
@@ -124,13 +125,15 @@ class GpuShare(Dialect):
             for container, life in pod.containers()
         ]
         if any(units for *_, units, _ in asking):
-            cards = self._cards_for_parts(pod, asking)
+            cards, sharing = self._cards_for_parts(pod, asking), [each for each in asking if each[2]]
             parts = (
-                _share(container, life, self._divided(container, units, cards), cards)
-                for container, life, units, _ in asking
-                if units
+                _share(container, life, self._divided(pod, container, units, cards), cards)
+                for container, life, units, _ in sharing
             )
-            return self._refuse_too_much(self.request(pod, parts, together=True))
+            request = self._refuse_too_much(self.request(pod, parts, together=True))
+            # the original's plug-in gives one card, and reads one index
+            on_one_card = tuple(_share(container, life, units) for container, life, units, _ in sharing)
+            return replace(request, elsewhere=on_one_card) if cards > 1 else request
         self._check_cards(pod, {count for *_, count in asking if count})
         return self._whole(pod)
 
@@ -249,8 +252,11 @@ class GpuShare(Dialect):
             raise BadDemand(f"{self.gpu_count}: no node has {max(named)} cards")
         return max(named, default=1)
 
-    def _divided(self, container: Container, units: int, cards: int) -> int:
+    def _divided(self, pod: Pod, container: Container, units: int, cards: int) -> int:
+        """Units of each card: rounded up, unless the pod uses ACK's label, which refuses what does not divide."""
         each, over = divmod(units, cards)
+        if over and self.gpu_count not in pod.metadata.labels:
+            return each + 1
         if over:
             ways = " or ".join(str(n * cards) for n in (each, each + 1) if n)
             raise BadDemand(
@@ -271,9 +277,12 @@ class GpuShare(Dialect):
     # -- pods that the original has placed
 
     def _is_on_the_one_card_of_the_original(self, pod: Pod) -> bool:
-        """The original knows no number of cards: all memory that such a pod asks for is on the card of its index."""
+        """The original knows no number of cards: all memory that such a pod asks for is on the card of its index. So is
+        that of a pod which we have placed for its plug-in."""
         annotations = pod.metadata.annotations
-        if PLACEMENT in annotations or read_allocation(annotations.get(ALLOCATION, "")):
+        if PLACEMENT in annotations:
+            return _is_for_another_agent(annotations[PLACEMENT])
+        if read_allocation(annotations.get(ALLOCATION, "")):
             return False
         return self._asks_memory(pod) and "," not in annotations.get(IDX, ",")
 
@@ -302,6 +311,16 @@ class GpuShare(Dialect):
             if (count := limit(container, self.gpu_count))
         )
         return self.request(pod, parts)
+
+
+def _is_for_another_agent(record: str) -> bool:
+    """Whether our record names one card, of a node on which our agent did not hand out cards then."""
+    try:
+        placement = read_placement(record)
+    except BadRecord:
+        return False
+    cards = {(part.uuid, part.index) for part in placement.slices()}
+    return len(cards) == 1 and all(uuid == made_up_uuid(placement.node, index) for uuid, index in cards)
 
 
 def _cards_recorded(pod: Pod) -> int:

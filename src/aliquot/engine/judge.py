@@ -29,7 +29,7 @@ _Array = TypeVar("_Array", Bools, Numbers, Floats)
 class Judgement:
     """A request judged on the whole Fleet as it is now; ask it before the Fleet changes.
 
-    `elsewhere` is the same on nodes without our agent, if another agent chooses the cards there.
+    `elsewhere` is the same where another agent hands out the cards, if the request differs there.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Judgement:
 
     @cached_property
     def outcome(self) -> Outcome:
-        """On nodes with our agent; everywhere, if no other agent chooses cards."""
+        """Where our agent hands out the cards; everywhere, if the request does not differ elsewhere."""
         return _outcome(self._ours)
 
     @cached_property
@@ -178,7 +178,7 @@ def judge(
     nodes = fleet.serves(request.dialect)
     question = Question(
         fleet=fleet,
-        request=replace(request, allocator="") if request.allocator else request,
+        request=request.of_agent(other=False),
         room=Room.now(fleet),
         allowed=wanted(fleet, request, over_quota),
         nodes=nodes if wrong_pools is None else nodes & ~wrong_pools,
@@ -187,9 +187,13 @@ def judge(
         topology=request.wishes.topology,
     )
     elsewhere = None
-    if request.allocator and fleet.has_other_agent.any():
-        their_choice = CardChoice(policy(GPU_POLICIES, request.allocator, "allocator"))
-        theirs = replace(question, request=request, nodes=question.nodes & fleet.has_other_agent, choice=their_choice)
+    if request.differs_elsewhere and fleet.has_other_agent.any():
+        theirs = replace(
+            question,
+            request=request.of_agent(other=True),
+            nodes=question.nodes & fleet.has_other_agent,
+            choice=CardChoice(policy(GPU_POLICIES, request.allocator or gpu_policy, "GPU policy")),
+        )
         elsewhere = Refusing(theirs, plan(theirs), wrong_pools, over_quota)
         question = replace(question, nodes=question.nodes & ~fleet.has_other_agent)
     node_policies = policy(NODE_POLICIES, node_policy, "node policy")

@@ -83,8 +83,9 @@ class Request:
 
     `together`: they share the same cards, instead of each getting its own choice. `pod` is `namespace/name`.
 
-    `allocator` is for nodes without our agent: the GPU policy by which another agent chooses cards there, for one
-    container after another in this order. It is empty where that agent obeys our choice.
+    Two fields are for nodes where another agent hands out the cards: `elsewhere`, what the containers get there if that
+    differs, and `allocator`, the GPU policy by which that agent chooses cards for one container after another in this
+    order. It is empty where the agent obeys our choice.
     """
 
     uid: str
@@ -94,11 +95,22 @@ class Request:
     together: bool = False
     priority: int = 0
     wishes: Wishes = field(default_factory=Wishes)
+    elsewhere: tuple[ContainerRequest, ...] = ()
     allocator: str = ""
 
+    @property
+    def differs_elsewhere(self) -> bool:
+        return bool(self.elsewhere or self.allocator)
+
+    def of_agent(self, *, other: bool) -> "Request":
+        """What it is where our agent hands out the cards, or the `other` one does."""
+        if other:
+            return replace(self, containers=self.elsewhere, elsewhere=()) if self.elsewhere else self
+        return replace(self, elsewhere=(), allocator="") if self.differs_elsewhere else self
+
     def on(self, cards: NodeGpus) -> "Request":
-        """What counts of it on one node."""
-        return replace(self, allocator="") if self.allocator and not cards.are_made_up else self
+        """What it is on one node."""
+        return self.of_agent(other=cards.are_made_up)
 
     @property
     def namespace(self) -> str:

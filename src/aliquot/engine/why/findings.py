@@ -60,6 +60,7 @@ def explain_node(state: NodeState, request: Request, decision: Decision | None =
 
 def card_obstacle(state: NodeState, gpu: Gpu, request: Request, decision: Decision | None = None) -> Obstacle | None:
     """What keeps a card from taking the pod's part, its wishes and its quota counted."""
+    request = request.on(state.cards)
     return unwanted(state, gpu, request) or _by_quota(state, gpu, decision) or no_room_for_pod(state, gpu, request)
 
 
@@ -75,7 +76,7 @@ def _by_quota(state: NodeState, gpu: Gpu, decision: Decision | None) -> Obstacle
 
 def node_reason(state: NodeState, request: Request, decision: Decision | None = None) -> Reason | None:
     """Why the whole pod does not fit on a node; None if it does. The judgement of all nodes gives the same reason."""
-    cards = state.cards
+    cards, request = state.cards, request.on(state.cards)
     if not cards.gpus:
         return Reason.NO_GPUS
     if not cards.serves(request.dialect):
