@@ -55,7 +55,7 @@ from aliquot.model import (
     made_up_uuid,
     peak,
 )
-from aliquot.model.records import PLACEMENT, read_placement
+from aliquot.model.records import MOST_MIB, PLACEMENT, read_placement
 
 IDX = "ALIYUN_COM_GPU_MEM_IDX"
 DEV = "ALIYUN_COM_GPU_MEM_DEV"
@@ -70,14 +70,16 @@ _GIB_UNITS_AT_MOST = 100
 _NO_ROOM = "Insufficient GPU Memory in one device"
 _WORDS = {
     Reason.NO_CARD_FITS: _NO_ROOM,
-    Reason.TOO_LARGE: _NO_ROOM,
-    Reason.NOT_SELLABLE: _NO_ROOM,
+    Reason.TOO_LARGE: f"{_NO_ROOM}: {Reason.TOO_LARGE.value}",
+    Reason.NOT_SELLABLE: f"{_NO_ROOM}: {Reason.NOT_SELLABLE.value}",
     Reason.NO_GPUS: "The node is not for GPU share, need skip",
     Reason.UNKNOWN_NODE: "node not found",
 }
 
 
 _ORIGINAL_WORDS = {
+    Reason.TOO_LARGE: _NO_ROOM,
+    Reason.NOT_SELLABLE: _NO_ROOM,
     Reason.NO_GPUS: "The node {node} is not for GPU share, need skip",
     Reason.NOT_SERVED: "The node {node} is not for GPU share, need skip",
     Reason.UNKNOWN_NODE: 'node "{node}" not found',
@@ -156,9 +158,11 @@ class GpuShare(Dialect):
 
     def capacity(self, node: Node) -> NodeGpus | None:
         memory, count = capacity_of(node, self.gpu_mem), capacity_of(node, self.gpu_count)
-        units = memory // count if count else 0
+        units, rest = divmod(memory, count) if count else (0, memory)
         unit_mib = 1024 if units <= _GIB_UNITS_AT_MOST else 1
-        return equal_cards(node, count, units * unit_mib, unit_mib)
+        if not units and 0 < rest * unit_mib <= MOST_MIB:  # a node for shared cards, with none large enough for a unit
+            return NodeGpus(node.metadata.name, (), unit_mib, frozenset({self.name}), rest_mib=rest * unit_mib)
+        return equal_cards(node, count, units * unit_mib, unit_mib, rest_mib=rest * unit_mib)
 
     def read_back(self, pod: Pod, cards: NodeGpus) -> Placement | None:
         annotations = pod.metadata.annotations

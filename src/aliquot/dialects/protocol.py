@@ -300,14 +300,21 @@ MOST_CARDS = 1024
 
 
 def equal_cards(
-    node: Node, count: int, mib: int, unit_mib: int = 1, model: str = "unknown", *, least_mib: int = 1
+    node: Node,
+    count: int,
+    mib: int,
+    unit_mib: int = 1,
+    model: str = "unknown",
+    *,
+    least_mib: int = 1,
+    rest_mib: int = 0,
 ) -> NodeGpus | None:
     """A node whose original plug-in tells only how many cards there are and how large each is."""
     if not 0 < count <= MOST_CARDS or not least_mib <= mib <= MOST_MIB:
         return None
     name = node.metadata.name
     gpus = (Gpu(made_up_uuid(name, index), index, index, model, mib) for index in range(count))
-    return NodeGpus(name, tuple(gpus), unit_mib)
+    return NodeGpus(name, tuple(gpus), unit_mib, rest_mib=rest_mib)
 
 
 def card_numbers(key: str, text: str) -> tuple[int, ...]:

@@ -115,6 +115,10 @@ class Tencent(Dialect):
 
     # -- reading
 
+    def mentions(self, pod: Pod) -> bool:
+        """As in the original a pod that asks for 0 is one without GPU."""
+        return False
+
     def demand(self, pod: Pod) -> Request:
         self._refuse_init_containers(pod)
         burst = self._burst(pod)
@@ -189,10 +193,10 @@ class Tencent(Dialect):
 
     def capacity(self, node: Node) -> NodeGpus | None:
         count = capacity_of(node, self.vcuda_core) // CORES
-        blocks = capacity_of(node, self.vcuda_memory) // count if count else 0
+        blocks, rest = divmod(capacity_of(node, self.vcuda_memory), count) if count else (0, 0)
         labels = node.metadata.labels
         model = next((labels[label] for label in self.model_labels if label in labels), "unknown")
-        return equal_cards(node, count, blocks * BLOCK_MIB, model=model)
+        return equal_cards(node, count, blocks * BLOCK_MIB, model=model, rest_mib=rest * BLOCK_MIB)
 
     def read_back(self, pod: Pod, cards: NodeGpus) -> Placement | None:
         """Both of the original's programs write this key; the one on the node reads it, and corrects it, as minors."""

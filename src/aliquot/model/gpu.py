@@ -59,7 +59,8 @@ class NodeGpus:
     """The cards of one node, by ascending index, and how many MiB one unit of its memory resources is.
 
     `dialects` are those that the node serves, empty if it does not say; `model` and `pool` are what its labels call its
-    cards, for quotas.
+    cards, for quotas. `rest_mib` is memory in its status beyond that of its cards: an original's plug-in tells only the
+    sum, which need not be a multiple of their number. It cannot be sold.
     """
 
     node: str
@@ -68,6 +69,7 @@ class NodeGpus:
     dialects: frozenset[str] = frozenset()
     model: str = ""
     pool: str = ""
+    rest_mib: int = 0
 
     @cached_property
     def by_uuid(self) -> Mapping[str, Gpu]:

@@ -422,9 +422,11 @@ def node_states(draw: st.DrawFn, name: str) -> NodeState:
     if len(gpus) > 1 and draw(st.booleans()):
         gpus[0] = replace(gpus[0], links=(Link(gpus[1].uuid, draw(st.sampled_from((20, 150)))),))
     served = draw(st.sampled_from((frozenset[str](), frozenset(["gpushare"]), frozenset(["hami"]))))
-    labels = {"model": draw(st.sampled_from(("", "M"))), "pool": draw(st.sampled_from(("", "a", "b")))}
+    model, pool = draw(st.sampled_from(("", "M"))), draw(st.sampled_from(("", "a", "b")))
     used = {gpu.uuid: draw(CHARGES) for gpu in gpus}
-    return NodeState(NodeGpus(name, tuple(gpus), draw(st.sampled_from((1, GIB))), served, **labels), used)
+    unit_mib, rest_mib = draw(st.sampled_from((1, GIB))), draw(st.sampled_from((0, 0, 5)))
+    cards = NodeGpus(name, tuple(gpus), unit_mib, served, model, pool, rest_mib)
+    return NodeState(cards, used)
 
 
 PARTS = st.one_of(

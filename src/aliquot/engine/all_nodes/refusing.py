@@ -54,7 +54,9 @@ class Refusing:
         if self.wrong_pools is not None:
             reasons[self.wrong_pools] = _NUMBERS[Reason.WRONG_POOL]
         reasons[~fleet.serves(request.dialect)] = _NUMBERS[Reason.NOT_SERVED]
-        reasons[~fleet.has.any(axis=0)] = _NUMBERS[Reason.NO_GPUS]
+        no_card = ~fleet.has.any(axis=0)
+        reasons[no_card] = _NUMBERS[Reason.NO_GPUS]
+        reasons[no_card & (fleet.rest_mib > 0) & fleet.serves(request.dialect)] = _NUMBERS[Reason.TOO_LARGE]
         reasons[self.plan.limited] = _NUMBERS[Reason.SEARCH_LIMIT]
         reasons[self.plan.fits] = FITS
         return numbers

@@ -22,9 +22,9 @@ class AdmissionNodes(NodePolicy):
     name = "admission"
 
     def score(self, outcome: Outcome) -> Floats:
-        """By what is free before the pod comes."""
+        """By what is free before the pod comes, with the memory that belongs to no card."""
         fleet = outcome.fleet
-        return -ascending(fleet.node_free_cores, fleet.node_free_mib).astype(np.float64)
+        return -ascending(fleet.node_free_cores, fleet.node_free_mib + fleet.rest_mib).astype(np.float64)
 
 
 _Number = TypeVar("_Number", int, Ints)

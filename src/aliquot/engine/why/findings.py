@@ -78,7 +78,7 @@ def node_reason(state: NodeState, request: Request, decision: Decision | None = 
     """Why the whole pod does not fit on a node; None if it does. The judgement of all nodes gives the same reason."""
     cards, request = state.cards, request.on(state.cards)
     if not cards.gpus:
-        return Reason.NO_GPUS
+        return Reason.TOO_LARGE if cards.rest_mib and cards.serves(request.dialect) else Reason.NO_GPUS
     if not cards.serves(request.dialect):
         return Reason.NOT_SERVED
     if decision and (refused := decision.refuses_node(cards)):
