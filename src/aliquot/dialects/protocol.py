@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from aliquot.errors import BadConfig, BadDemand, BadQuantity, BadRecord
 from aliquot.model import (
+    OF_MODEL,
     Container,
     ContainerRequest,
     Gpu,
@@ -202,8 +203,16 @@ class Dialect(ABC):
         """A refusal in the original's words, without node names or changing numbers."""
         return reason.value
 
+    def words_for(self, reason: Reason, cards: NodeGpus, request: Request) -> str:
+        """The same of one node, with its model where the reason is about that. As constant as the verdict."""
+        if reason not in OF_MODEL:
+            return self.words(reason)
+        wanted = (gpu.model for gpu in cards.gpus if request.wishes.allows_model(gpu.model))
+        models = [cards.model] if cards.model else sorted(set(wanted))
+        return f"{self.words(reason)} ({', '.join(models)})"
+
     def exact_words(self, reason: Reason, node: str, uid: str) -> str:
-        """The same exactly as the original says it of this node to this pod."""
+        """A refusal exactly as the original says it of this node to this pod."""
         original = self.original_words.get(reason)
         return self.words(reason) if original is None else original.format(node=node, uid=uid)
 

@@ -46,6 +46,7 @@ _WORDS = {
     Reason.TOO_LARGE: f"{_NO_MATCH}: {Reason.TOO_LARGE.value}",
     Reason.NOT_SELLABLE: f"{_NO_MATCH}: {Reason.NOT_SELLABLE.value}",
     Reason.WRONG_POOL: f"{_QUOTA}: {Reason.WRONG_POOL.value}",
+    Reason.NOT_IN_QUOTA: f"{_QUOTA}: {Reason.NOT_IN_QUOTA.value}",
     Reason.OVER_QUOTA: f"{_QUOTA}: {Reason.OVER_QUOTA.value}",
 }
 
@@ -56,6 +57,7 @@ _ORIGINAL_WORDS = {
     Reason.TOO_LARGE: _EXACT_NO_MATCH,
     Reason.NOT_SELLABLE: _EXACT_NO_MATCH,
     Reason.WRONG_POOL: _QUOTA,
+    Reason.NOT_IN_QUOTA: _QUOTA,
     Reason.OVER_QUOTA: _QUOTA,
 }
 

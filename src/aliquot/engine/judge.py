@@ -175,6 +175,7 @@ def judge(
     """
     wrong_pools = decision.refused_nodes(fleet) if decision else None
     over_quota = decision.refused_cards(fleet) if decision else None
+    unnamed = decision.unnamed_cards(fleet) if decision else None
     nodes = fleet.serves(request.dialect)
     question = Question(
         fleet=fleet,
@@ -194,8 +195,8 @@ def judge(
             nodes=question.nodes & fleet.has_other_agent,
             choice=CardChoice(policy(GPU_POLICIES, request.allocator or gpu_policy, "GPU policy")),
         )
-        elsewhere = Refusing(theirs, plan(theirs), wrong_pools, over_quota)
+        elsewhere = Refusing(theirs, plan(theirs), wrong_pools, over_quota, unnamed)
         question = replace(question, nodes=question.nodes & ~fleet.has_other_agent)
     node_policies = policy(NODE_POLICIES, node_policy, "node policy")
-    ours = Refusing(question, plan(question), wrong_pools, over_quota)
+    ours = Refusing(question, plan(question), wrong_pools, over_quota, unnamed)
     return Judgement(request, ours, elsewhere, node_policies)

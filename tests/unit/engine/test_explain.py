@@ -149,7 +149,7 @@ def test_a_node_without_cards_says_so() -> None:
         pytest.param(
             {"quota": {"T4": 0}}, {}, Reason.OVER_QUOTA, "T4: 0 of 0 cards used, the pod needs 0.20", id="used up"
         ),
-        pytest.param({"quota": {"A100": 1}}, {}, Reason.OVER_QUOTA, "the quota is for A100 only", id="not named"),
+        pytest.param({"quota": {"A100": 1}}, {}, Reason.NOT_IN_QUOTA, "the quota is for A100 only", id="not named"),
         pytest.param({"quota": {"T4": 1}, "pool": ["a"]}, {"pool": "b"}, Reason.WRONG_POOL, "is in pool b", id="pool"),
         pytest.param({"quota": {"T4": 1}, "pool": ["a"]}, {}, Reason.WRONG_POOL, "without a pool", id="no pool"),
         pytest.param({"quota": {"T4": 1}, "pool": ["a"]}, {"pool": "a"}, None, "can take it", id="allowed"),

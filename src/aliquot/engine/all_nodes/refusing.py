@@ -21,12 +21,14 @@ _NUMBERS = {reason: number for number, reason in enumerate(NUMBERED)}
 
 @dataclass(frozen=True)
 class Refusing:
-    """`wrong_pools` are columns and `over_quota` cards that the namespace's quota refuses."""
+    """`wrong_pools` are columns and `over_quota` cards that the namespace's quota refuses; of these it does not name
+    the model of those in `unnamed`."""
 
     question: Question
     plan: Plan
     wrong_pools: Bools | None = None
     over_quota: Bools | None = None
+    unnamed: Bools | None = None
 
     @cached_property
     def reasons(self) -> Numbers:
@@ -88,5 +90,7 @@ class Refusing:
         wished = granted if cards is None else granted & cards
         reasons[~(wished & fleet.sellable).any(axis=0)] = _NUMBERS[Reason.NOT_SELLABLE]
         reasons[~wished.any(axis=0)] = _NUMBERS[Reason.WRONG_CARD]
+        named = of_model if self.unnamed is None else of_model & ~self.unnamed
         reasons[~granted.any(axis=0)] = _NUMBERS[Reason.OVER_QUOTA]
+        reasons[~named.any(axis=0)] = _NUMBERS[Reason.NOT_IN_QUOTA]
         reasons[~of_model.any(axis=0)] = _NUMBERS[Reason.WRONG_MODEL]

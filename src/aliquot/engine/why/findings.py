@@ -98,9 +98,10 @@ def _no_card(state: NodeState, request: Request, decision: Decision | None) -> R
     left = [gpu for gpu in cards.gpus if wishes.allows_model(gpu.model)]
     if not left:
         return Reason.WRONG_MODEL
-    left = [gpu for gpu in left if not (decision and decision.refuses_card(cards, gpu))]
+    refused = {gpu.uuid: decision.refuses_card(cards, gpu) for gpu in left} if decision else {}
+    left = [gpu for gpu in left if not refused.get(gpu.uuid)]
     if not left:
-        return Reason.OVER_QUOTA
+        return Reason.OVER_QUOTA if Reason.OVER_QUOTA in refused.values() else Reason.NOT_IN_QUOTA
     left = [gpu for gpu in left if wishes.allows_uuid(gpu.uuid) and wishes.allows_instance(gpu.profile)]
     if not left:
         return Reason.WRONG_CARD
