@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from aliquot.control.books import Books
 from aliquot.dialects import Demand
+from aliquot.model import Node
 from tests.factories import NODE, container_manifest, make_cards, make_node, make_pod
 from tests.states import BLOCK
 
@@ -70,10 +71,15 @@ class GpuManager:
         return tuple(sorted(card.index for card in free))
 
 
-def books_with(cards: int, blocks: int) -> Books:
+def books_with(cards: int, blocks: int, *others: Node) -> Books:
     books = Books()
     books.see_node(make_node(capacity={CORE: str(cards * 100), MEMORY: str(blocks)}))
+    for node in others:
+        books.see_node(node)
     return books
+
+
+OTHERS = [make_node("cpu"), make_node("ours", make_cards("ours"))]
 
 
 def demand(books: Books, containers: Sequence[Asked], **fields: Any) -> Demand:
@@ -119,11 +125,11 @@ containers = st.one_of(
 pods = st.lists(containers, min_size=1, max_size=4).filter(lambda pod: any(cores for cores, _ in pod))
 
 
-@given(st.integers(1, 4), st.integers(4, 40), st.lists(pods, min_size=1, max_size=6))
+@given(st.integers(1, 4), st.integers(4, 40), st.lists(pods, min_size=1, max_size=6), st.integers(0, len(OTHERS)))
 def test_any_pods_get_the_original_s_cards_or_are_refused_with_it(
-    cards: int, blocks: int, sequence: list[list[Asked]]
+    cards: int, blocks: int, sequence: list[list[Asked]], others: int
 ) -> None:
-    books, original = books_with(cards, max(blocks, cards)), GpuManager(cards, max(blocks, cards))
+    books, original = books_with(cards, blocks, *OTHERS[:others]), GpuManager(cards, blocks)
     for asked in sequence:
         assert place(books, demand(books, asked)) == original.place(asked)
 
@@ -160,3 +166,17 @@ def test_our_own_agent_s_nodes_keep_the_better_search() -> None:
     books.see_node(make_node(NODE, make_cards(mib=(20 * BLOCK, 20 * BLOCK))))
     place(books, demand(books, [(75, 1)]))
     assert place(books, demand(books, [(20, 1), (80, 1), (25, 1)])) is not None
+
+
+def test_both_kinds_of_nodes_are_scored_by_one_measure() -> None:
+    """The tightest is chosen, whoever hands out its cards."""
+    ours = make_node("ours", make_cards("ours", mib=(20 * BLOCK, 20 * BLOCK)))
+    books = books_with(2, 40, ours)
+    asked = demand(books, [(20, 1), (30, 1)])
+    assert books.judge(asked).best() == NODE, "equal ones by name"
+    place(books, demand(books, [(10, 1)]))
+    assert books.judge(asked).best() == NODE
+    full = books.judge(demand(books, [(50, 1)])).placement("ours")
+    assert full is not None
+    books.claim(demand(books, [(50, 1)]).request, full)
+    assert books.judge(asked).best() == "ours"

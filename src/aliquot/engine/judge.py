@@ -187,16 +187,21 @@ def judge(
         settings=settings or Settings(),
         topology=request.wishes.topology,
     )
-    elsewhere = None
-    if request.differs_elsewhere and fleet.has_other_agent.any():
-        theirs = replace(
-            question,
-            request=request.of_agent(other=True),
-            nodes=question.nodes & fleet.has_other_agent,
-            choice=CardChoice(policy(GPU_POLICIES, request.allocator or gpu_policy, "GPU policy")),
-        )
-        elsewhere = Refusing(theirs, plan(theirs), wrong_pools, over_quota, unnamed)
-        question = replace(question, nodes=question.nodes & ~fleet.has_other_agent)
     node_policies = policy(NODE_POLICIES, node_policy, "node policy")
-    ours = Refusing(question, plan(question), wrong_pools, over_quota, unnamed)
-    return Judgement(request, ours, elsewhere, node_policies)
+
+    def judged(side: Question) -> Refusing:
+        return Refusing(side, plan(side), wrong_pools, over_quota, unnamed)
+
+    other = fleet.has_other_agent
+    if not request.differs_elsewhere or not other.any():
+        return Judgement(request, judged(question), None, node_policies)
+    theirs = replace(
+        question,
+        request=request.of_agent(other=True),
+        nodes=question.nodes & other,
+        choice=CardChoice(policy(GPU_POLICIES, request.allocator or gpu_policy, "GPU policy")),
+    )
+    if not (fleet.has.any(axis=0) & ~other).any():
+        return Judgement(request, judged(theirs), None, node_policies)
+    ours = replace(question, nodes=question.nodes & ~other)
+    return Judgement(request, judged(ours), judged(theirs), node_policies)

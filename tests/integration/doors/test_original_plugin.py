@@ -9,6 +9,7 @@ from aliquot.dialects.gpushare import DEV, IDX, POD
 from aliquot.dialects.gpushare_records import ALLOCATION
 from aliquot.model import Pod
 from tests.factories import GPU_COUNT, GPU_MEM, container_manifest, make_cards
+from tests.fakes import Fault, cut_before
 from tests.integration.control.test_audit import audit_of
 from tests.integration.doors.door import FILTER, Door
 from tests.integration.doors.wire import names_call
@@ -81,6 +82,18 @@ async def test_the_keys_are_those_that_the_node_s_agent_reads(
     assert (ALLOCATION in annotations) is (node == NEW)
     assert room.used(node) == used
     assert await audit_of(room).look() == []
+
+
+@pytest.mark.parametrize("fault", [None, cut_before], ids=["bound", "the Binding has no answer yet"])
+async def test_a_pod_keeps_its_one_card_when_our_agent_takes_the_node_over(both: Door, fault: Fault | None) -> None:
+    room = both.room
+    pod = await room.add_pod(**asking(7, 2))
+    if fault is not None:
+        room.api.script("POST", "/binding$", fault)
+    await both.bind(pod, OLD)
+    await room.in_step()
+    await room.change_node(make_cards(OLD))
+    assert room.used(OLD) == {0: 7}
 
 
 async def test_a_pod_on_the_one_card_of_the_original_is_read_back_as_that(both: Door) -> None:
