@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from aliquot.errors import BadConfig, BadDemand, BadQuantity, BadRecord
 from aliquot.model import (
+    OF_MODEL,
     Container,
     ContainerRequest,
     Gpu,
@@ -56,8 +57,9 @@ class Dialect(ABC):
     """Node labels that name the model and the pool of a node's cards for quotas; the first that is there counts."""
     names_cards: ClassVar[bool] = True
     """Whether a pod's record says which cards it has; where kubelet alone knows, the pod counts by their number."""
-    agent_chooses: ClassVar[bool] = False
-    """Whether the original's agent chooses cards and writes them down where no scheduler has."""
+    allocator: ClassVar[str] = ""
+    """The GPU policy by which the original's agent chooses cards for one container after another, and writes them down,
+    where no scheduler has; empty if it only obeys."""
     slots: ClassVar[int] = 0
     """Into how many MPS parts the cards of a node that serves it are cut."""
     original_words: ClassVar[Mapping[Reason, str]] = {}
@@ -70,6 +72,10 @@ class Dialect(ABC):
                 f"prefix of dialect {self.name}: {prefix[:64]!r} is not the first half of a resource name; "
                 f"write a domain in small letters, such as example.com, of at most {_LONGEST_PREFIX} letters"
             )
+
+    @property
+    def agent_chooses(self) -> bool:
+        return bool(self.allocator)
 
     # -- names
 
@@ -141,7 +147,7 @@ class Dialect(ABC):
                 f"no container of the pod asks for more than 0 of {' or '.join(self.card_resources)}"
                 f"{'; it writes ' if written else ''}{written}"
             )
-        return Request(pod.metadata.uid, pod.key, self.name, asking, together, pod.priority)
+        return Request(pod.metadata.uid, pod.key, self.name, asking, together, pod.priority, allocator=self.allocator)
 
     def held(self, pod: Pod) -> Request:
         """What a bound pod holds, counted as the original counts it: it may ask what we would not place."""
@@ -204,8 +210,16 @@ class Dialect(ABC):
         """A refusal in the original's words, without node names or changing numbers."""
         return reason.value
 
+    def words_for(self, reason: Reason, cards: NodeGpus, request: Request) -> str:
+        """The same of one node, with its model where the reason is about that. As constant as the verdict."""
+        if reason not in OF_MODEL:
+            return self.words(reason)
+        wanted = (gpu.model for gpu in cards.gpus if request.wishes.allows_model(gpu.model))
+        models = [cards.model] if cards.model else sorted(set(wanted))
+        return f"{self.words(reason)} ({', '.join(models)})"
+
     def exact_words(self, reason: Reason, node: str, uid: str) -> str:
-        """The same exactly as the original says it of this node to this pod."""
+        """A refusal exactly as the original says it of this node to this pod."""
         original = self.original_words.get(reason)
         return self.words(reason) if original is None else original.format(node=node, uid=uid)
 
@@ -296,14 +310,21 @@ MOST_CARDS = 1024
 
 
 def equal_cards(
-    node: Node, count: int, mib: int, unit_mib: int = 1, model: str = "unknown", *, least_mib: int = 1
+    node: Node,
+    count: int,
+    mib: int,
+    unit_mib: int = 1,
+    model: str = "unknown",
+    *,
+    least_mib: int = 1,
+    rest_mib: int = 0,
 ) -> NodeGpus | None:
     """A node whose original plug-in tells only how many cards there are and how large each is."""
     if not 0 < count <= MOST_CARDS or not least_mib <= mib <= MOST_MIB:
         return None
     name = node.metadata.name
     gpus = (Gpu(made_up_uuid(name, index), index, index, model, mib) for index in range(count))
-    return NodeGpus(name, tuple(gpus), unit_mib)
+    return NodeGpus(name, tuple(gpus), unit_mib, rest_mib=rest_mib)
 
 
 def card_numbers(key: str, text: str) -> tuple[int, ...]:

@@ -114,8 +114,9 @@ def _cards(node: Node, dialects: Dialects, served: frozenset[str]) -> NodeGpus:
     inventory = node.metadata.annotations.get(INVENTORY)
     if inventory is not None:
         return read_inventory(node.metadata.name, inventory)
-    seen = (dialect.capacity(node) for dialect in sorted(dialects.values(), key=lambda d: d.name not in served))
-    return next((cards for cards in seen if cards), NodeGpus(node.metadata.name, (), unit_mib=1))
+    by_rank = sorted(dialects.values(), key=lambda d: d.name not in served)
+    seen = [cards for dialect in by_rank if (cards := dialect.capacity(node))]
+    return next((cards for cards in seen if cards.gpus), seen[0] if seen else NodeGpus(node.metadata.name, (), 1))
 
 
 # -- what bound pods hold

@@ -45,6 +45,8 @@ class AdmissionDoor:
             return asgi.text(str(error), 400)
         if why := self._extender.verbs.out_of_step():
             return asgi.text(why, 503)
+        if not asked.names:
+            return asgi.json(None)  # Go's empty list
         without = [not self._books.cards(name).gpus for name in asked.names]
         return asgi.json(asked.names.scored(np.array(without, np.int64)))
 

@@ -1,7 +1,7 @@
 """What every door does with a scheduler's call, whatever the words in which it came."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
@@ -17,7 +17,7 @@ from aliquot.doors.names import Grouped, Names, Texts
 from aliquot.engine import FITS, NUMBERED, Floats, Ints, Judgement
 from aliquot.errors import BadDemand, Refused
 from aliquot.kube import PODS, NotFound
-from aliquot.model import Placement, Pod, Reason
+from aliquot.model import OF_MODEL, Placement, Pod, Reason
 
 _log = structlog.get_logger()
 
@@ -114,7 +114,7 @@ class Verbs:
         found = [(NUMBERED[number], names.picked(numbers == number)) for number in np.unique(numbers[numbers != FITS])]
         for reason, nodes in found:
             _REFUSALS[reason].inc(len(nodes))
-        refused = Texts([(nodes, demand.dialect.words(reason)) for reason, nodes in found])
+        refused = Texts([text for reason, nodes in found for text in self._worded(demand, reason, nodes)])
         reasons = Grouped([(nodes, reason) for reason, nodes in found])
         nominated = pod.status.nominated_node_name
         emptying = nominated if nominated and nominated in reasons and self._is_emptied_for(pod, nominated) else ""
@@ -128,6 +128,18 @@ class Verbs:
         nominated = pod.status.nominated_node_name
         nodes = {nominated} & named.keys() if nominated else named.keys()
         return [node for node in nodes if self._books.complete_victims(demand, node, [*named[node]], _nobody)]
+
+    def _worded(self, demand: Demand, reason: Reason, nodes: Names) -> Iterator[tuple[Names, str]]:
+        if reason not in OF_MODEL:
+            yield nodes, demand.dialect.words(reason)
+            return
+        fleet = self._books.fleet
+        columns = nodes.columns(fleet)
+        kinds = np.where(fleet.has, fleet.type_id, -1)[:, columns]
+        _, firsts, kind = np.unique(kinds, axis=1, return_index=True, return_inverse=True)
+        for number, first in enumerate(columns[firsts].tolist()):
+            words = demand.dialect.words_for(reason, fleet.state_at(first).cards, demand.request)
+            yield nodes.picked(kind.ravel() == number), words
 
     def _is_emptied_for(self, pod: Pod, node: str) -> bool:
         """Whether a pod that holds a card there ends for this one, as far as can be told: kube-scheduler, too, leaves a

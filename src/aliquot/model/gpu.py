@@ -60,6 +60,8 @@ class NodeGpus:
 
     `dialects` are those that the node serves, empty if it does not say; `model` and `pool` are what its labels call its
     cards, for quotas. `registered` are the dialects of which kubelet there knows a resource, None if nobody can say.
+    `rest_mib` is memory in its status beyond that of its cards: an original's plug-in tells only the sum, which need
+    not be a multiple of their number. It cannot be sold.
     """
 
     node: str
@@ -69,6 +71,7 @@ class NodeGpus:
     model: str = ""
     pool: str = ""
     registered: frozenset[str] | None = None
+    rest_mib: int = 0
 
     @cached_property
     def by_uuid(self) -> Mapping[str, Gpu]:
@@ -104,11 +107,6 @@ class NodeGpus:
         """Whether a device plug-in may give containers what they ask for in a dialect. Where none has registered it,
         kubelet starts them all the same, without a card."""
         return self.registered is None or dialect in self.registered
-
-    @cached_property
-    def is_counted(self) -> bool:
-        """Whether the cards are only counted in the node's status, by another agent than ours, which publishes them."""
-        return all(gpu.uuid == f"{self.node}/{gpu.index}" for gpu in self.gpus)
 
     def units(self, gpu: Gpu) -> int:
         """Whole units of memory that a card can sell."""

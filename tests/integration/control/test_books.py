@@ -65,7 +65,9 @@ def nvidia(count: int, **fields: Any) -> Pod:
         pytest.param('{"other": {"quota": {"T4": 0}}}', {}, None, id="a namespace without an entry is free"),
         pytest.param('{"default": {"quota": {"T4": 1}}}', {}, None, id="within the quota"),
         pytest.param('{"default": {"memory": {"T4": 3071}}}', {}, Reason.OVER_QUOTA, id="too much memory"),
-        pytest.param('{"default": {"quota": {"A100": 8}}}', {}, Reason.OVER_QUOTA, id="a model that it does not name"),
+        pytest.param(
+            '{"default": {"quota": {"A100": 8}}}', {}, Reason.NOT_IN_QUOTA, id="a model that it does not name"
+        ),
         pytest.param('{"default": {"quota": {"T4": 1}, "pool": ["public"]}}', POOL, None, id="the right pool"),
         pytest.param('{"default": {"quota": {"T4": 1}, "pool": ["wx"]}}', POOL, Reason.WRONG_POOL, id="the wrong pool"),
     ],

@@ -148,6 +148,29 @@ async def test_the_routes_beside_it(admission: Door, method: str, path: str, sta
     assert (reply.status, reply.text) == (status, text)
 
 
+@pytest.mark.parametrize(
+    "call",
+    [names_call(pod_asking({}), []), {"Pod": pod_asking({}), "Nodes": {"metadata": {}, "items": []}}],
+    ids=["names", "whole nodes"],
+)
+async def test_priorities_of_no_node_are_null_as_in_the_original(admission: Door, call: Any) -> None:
+    reply = await admission.post("/scheduler/priorities", call)
+    assert (reply.status, reply.body) == (200, b"null")
+
+
+async def test_a_pod_that_asks_for_no_cores_passes_as_one_without_gpu(admission: Door) -> None:
+    answer = await ask(admission, pod_asking({CORE: "0"}), "n1", "cpu")
+    assert (answer["NodeNames"], answer["FailedNodes"]) == (["n1", "cpu"], None)
+
+
+async def test_of_nodes_with_as_many_free_cores_the_one_with_less_memory_in_its_status_is_chosen(room: Room) -> None:
+    """Two cards of 4 blocks on both; a ninth block belongs to no card."""
+    await room.add_plain_node("a", {CORE: "200", MEMORY: "9"})
+    await room.add_plain_node("b", {CORE: "200", MEMORY: "8"})
+    async with opened(room, AdmissionDoor(room.plane).routes()) as door:
+        assert (await ask(door, pod_asking({CORE: "10", MEMORY: "1"}), "a", "b"))["NodeNames"] == ["b"]
+
+
 async def test_priorities_of_the_first_version_prefer_nodes_without_gpu(admission: Door) -> None:
     reply = await admission.post("/scheduler/priorities", names_call(pod_asking({}), ["n1", "cpu", "n2"]))
     assert reply.body == b'[{"Host":"n1","Score":0},{"Host":"cpu","Score":1},{"Host":"n2","Score":0}]'

@@ -69,12 +69,13 @@ CAPACITY: list[Any] = [
     pytest.param({GPU_MEM: "31", GPU_COUNT: "2"}, 1024, [15, 15], id="what does not divide is rounded down"),
     pytest.param({GPU_MEM: "1k", GPU_COUNT: "8"}, 1, [125] * 8, id="a canonical quantity"),
     pytest.param({GPU_MEM: 30, GPU_COUNT: 2}, 1024, [15, 15], id="numbers"),
-    pytest.param({GPU_MEM: "30"}, 1, [], id="no count"),
+    pytest.param({GPU_MEM: "30"}, 1024, [], id="no count"),
+    pytest.param({GPU_MEM: "9E"}, 1, [], id="no count, and memory beyond all machines"),
     pytest.param({GPU_COUNT: "2"}, 1, [], id="no memory"),
     pytest.param({GPU_MEM: "0", GPU_COUNT: "2"}, 1, [], id="the plug-in is gone"),
     pytest.param({GPU_MEM: "x", GPU_COUNT: "2"}, 1, [], id="no quantity"),
     pytest.param({GPU_MEM: "-30", GPU_COUNT: "2"}, 1, [], id="negative"),
-    pytest.param({GPU_MEM: "30", GPU_COUNT: "1E"}, 1, [], id="a count beyond all machines"),
+    pytest.param({GPU_MEM: "30", GPU_COUNT: "1E"}, 1024, [], id="a count beyond all machines"),
     pytest.param({}, 1, [], id="a node without GPUs"),
 ]
 
@@ -86,6 +87,23 @@ def test_a_node_without_inventory_is_read_by_its_status(
     cards = cards_of(make_node("old", capacity=capacity), DIALECTS)
     assert (cards.unit_mib, [cards.units(gpu) for gpu in cards.gpus]) == (unit_mib, units)
     assert [gpu.uuid for gpu in cards.gpus] == [f"old/{index}" for index in range(len(units))]
+
+
+@pytest.mark.parametrize(
+    ("capacity", "rest"),
+    [
+        pytest.param({GPU_MEM: "30", GPU_COUNT: "2"}, 0, id="the cards have all of it"),
+        pytest.param({GPU_MEM: "31", GPU_COUNT: "2"}, 1, id="what does not divide"),
+        pytest.param({GPU_MEM: "30"}, 30, id="no count"),
+    ],
+)
+def test_memory_that_belongs_to_no_card_is_known(capacity: dict[str, Any], rest: int) -> None:
+    assert cards_of(make_node("old", capacity=capacity), DIALECTS).rest_mib == rest * 1024
+
+
+def test_memory_without_cards_does_not_hide_another_vendor_s_cards() -> None:
+    cards = cards_of(make_node("old", capacity={GPU_MEM: "30", "nvidia.com/gpu": "4"}), DIALECTS)
+    assert len(cards.gpus) == 4
 
 
 def test_an_inventory_wins_over_the_status() -> None:

@@ -108,6 +108,7 @@ def test_a_sample_pod_has_no_labels_or_annotations_unless_they_are_given() -> No
         pytest.param("gpushare", Reason.NO_GPUS, "The node n1 is not for GPU share, need skip", id="gpushare, no GPU"),
         pytest.param("gpushare", Reason.UNKNOWN_NODE, 'node "n1" not found', id="gpushare, no such node"),
         pytest.param("gpushare", Reason.NO_CARD_FITS, "Insufficient GPU Memory in one device", id="gpushare, no room"),
+        pytest.param("gpushare", Reason.TOO_LARGE, "Insufficient GPU Memory in one device", id="gpushare, too large"),
         pytest.param("tencent", Reason.NO_GPUS, "no GPU device", id="tencent, no GPU"),
         pytest.param("tencent", Reason.NO_CARD_FITS, "pod u-1 does not match with this node", id="tencent, no room"),
         pytest.param("tencent", Reason.OVER_QUOTA, "ExceedsGPUQuota", id="tencent, quota"),
