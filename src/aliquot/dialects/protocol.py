@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import msgspec
+
 from aliquot.errors import BadConfig, BadDemand, BadQuantity, BadRecord
 from aliquot.model import (
     OF_MODEL,
@@ -106,6 +108,11 @@ class Dialect(ABC):
         """The annotations and labels in which users say how much a pod gets, written alike. Users may not change them
         once the pod is bound."""
         return ()
+
+    @property
+    def mark_keys(self) -> Sequence[str]:
+        """The annotations that the node's agent writes when it has handed the cards over, written alike."""
+        return tuple(self.hand_over_marks(msgspec.convert(self.sample_pod(), Pod), 0))
 
     @property
     def guarded_resources(self) -> Sequence[str]:
