@@ -26,6 +26,7 @@ from aliquot.model import (
     cut,
     peak,
 )
+from aliquot.model.bounds import MOST_CONTAINERS
 from aliquot.model.records import INVENTORY, PLACEMENT, read_inventory, read_placement
 
 SERVES = "dialect.aliquot.io/"
@@ -56,11 +57,14 @@ class Holding:
 
 
 def demand_of(pod: Pod, dialects: Dialects) -> Demand | None:
-    """What a pod asks for; None without GPU. Raises BadDemand.
+    """What a pod asks for; None without GPU. Raises BadDemand, also for a pod that is too large to be read.
 
     Its wishes may be said in the words of any dialect. Where one alone can hold, ours come first, then those of the
     pod's own dialect.
     """
+    count = len(pod.spec.containers) + len(pod.spec.init_containers or ())
+    if count > MOST_CONTAINERS:
+        raise BadDemand(f"spec.containers, spec.initContainers: {count} containers are more than {MOST_CONTAINERS}")
     dialect = dialects.of(pod)
     if dialect is None:
         return None
@@ -100,11 +104,20 @@ def _first_label(node: Node, keys: Iterable[str]) -> str:
 
 
 def _cards(node: Node, dialects: Dialects, served: frozenset[str]) -> NodeGpus:
+    """Raises BadRecord where what the node tells of its cards cannot be read, in whatever dialect."""
     inventory = node.metadata.annotations.get(INVENTORY)
     if inventory is not None:
         return read_inventory(node.metadata.name, inventory)
-    seen = (dialect.capacity(node) for dialect in sorted(dialects.values(), key=lambda d: d.name not in served))
-    return next((cards for cards in seen if cards), NodeGpus(node.metadata.name, (), unit_mib=1))
+    unread: BadRecord | None = None
+    for dialect in sorted(dialects.values(), key=lambda d: d.name not in served):
+        try:
+            if cards := dialect.capacity(node):
+                return cards
+        except BadRecord as error:
+            unread = unread or error
+    if unread:
+        raise unread
+    return NodeGpus(node.metadata.name, (), unit_mib=1)
 
 
 # -- what bound pods hold

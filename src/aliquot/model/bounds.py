@@ -1,0 +1,50 @@
+"""How much of anything is read: what is larger is refused where it enters. docs/limits.md lists these bounds, and what
+happens beyond each."""
+
+from aliquot.errors import BadInput
+
+KIB = 2**10
+MIB = 2**20
+
+# -- nodes
+
+MOST_CARDS = 128
+"""Of one node: 16 cards that are cut into 7 MIG instances each are 16 + 112."""
+LARGEST_INVENTORY = 256 * KIB
+"""Bytes of a node's inventory, ours or an original's. The API server takes no more of all annotations together."""
+LONGEST_NAME = 512
+"""Characters of a uuid, a model or a profile in a record; the longest uuid is `<node>/<index>` with a name of 253."""
+
+# -- pods
+
+LARGEST_POD = 2 * MIB
+"""Bytes of a pod in a call's body. etcd takes 1.5 MiB, in a shorter encoding."""
+MOST_CONTAINERS = 512
+"""Of one pod, init containers included."""
+LARGEST_RECORD = 64 * KIB
+"""Bytes of a pod's annotation that says which cards it has, ours or an original's."""
+LARGEST_WISH = 16 * KIB
+"""Bytes of a pod's annotation that says which cards it wants."""
+MOST_NAMES = 256
+"""Models or uuids in one such annotation."""
+
+# -- ConfigMaps and files
+
+LARGEST_CONFIG = 64 * KIB
+"""Bytes of the server's configuration."""
+DEEPEST_CONFIG = 16
+"""Levels of it; the deepest key has four."""
+MOST_CONFIG_VALUES = 2048
+"""Scalars, lists and mappings in it, however they are nested."""
+LARGEST_QUOTAS = MIB
+"""Bytes of the quotas: the API server takes no larger ConfigMap."""
+MOST_QUOTA_LIMITS = 20_000
+"""Limits in the quotas, over all namespaces, models and measures; pools count too."""
+LARGEST_UNHEALTHY = 4 * KIB
+"""Bytes of one node's list of unhealthy cards."""
+
+
+def require_size(what: str, text: str, most: int, error: type[BadInput]) -> None:
+    """Raises `error`, naming the field, for a text of more bytes than are read."""
+    if len(text) > most or (len(text) > most // 4 and len(text.encode(errors="replace")) > most):
+        raise error(f"{what} has more than {most} bytes; no more is read")
