@@ -21,6 +21,16 @@ LARGEST_POD = 2 * MIB
 """Bytes of a pod in a call's body. etcd takes 1.5 MiB, in a shorter encoding."""
 MOST_CONTAINERS = 512
 """Of one pod, init containers included."""
+MOST_ITEMS = 4096
+"""Of any list or object in a pod that a body has: containers, annotations, labels, limits."""
+MOST_OBJECTS = 100_000
+"""Nodes, their names, victims and tasks in one body. The largest clusters have 65,000 nodes."""
+LARGEST_NAMES = 16 * MIB
+"""Bytes of the node names in a body."""
+MOST_GUESTS = 4096
+"""Pods in one call of Volcano's that are on nodes there and not yet in our books."""
+LARGEST_AMOUNTS = 64 * KIB
+"""Bytes of what a task of Volcano's needs, or of what is idle on a node."""
 LARGEST_RECORD = 64 * KIB
 """Bytes of a pod's annotation that says which cards it has, ours or an original's."""
 LARGEST_WISH = 16 * KIB
