@@ -44,12 +44,13 @@ LARGEST_CONFIG = 64 * KIB
 """Bytes of the server's configuration."""
 DEEPEST_CONFIG = 16
 """Levels of it; the deepest key has four."""
-MOST_CONFIG_VALUES = 2048
-"""Scalars, lists and mappings in it, however they are nested."""
+MOST_CONFIG_VALUES = 1024
+"""Keys, values, lists and mappings in it."""
 LARGEST_QUOTAS = MIB
 """Bytes of the quotas: the API server takes no larger ConfigMap."""
-MOST_QUOTA_LIMITS = 20_000
-"""Limits in the quotas, over all namespaces, models and measures; pools count too."""
+MOST_QUOTA_ENTRIES = 50_000
+"""Namespaces, their fields and their limits in the quotas. Of one namespace there are at most MOST_NAMES limits in each
+measure, and as many pools."""
 LARGEST_UNHEALTHY = 4 * KIB
 """Bytes of one node's list of unhealthy cards."""
 
