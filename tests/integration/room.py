@@ -124,10 +124,8 @@ class Room:
         books = self.plane.books
         cards = books.cards(node)
         used = books.ledger.used(node)
-        column = books.fleet.column(node)
-        if column is not None:
-            free = [int(mib) for mib in books.fleet.free_mib[: len(cards.gpus), column]]
-            assert free == [books.ledger.free(node, gpu.uuid).mib for gpu in cards.gpus], "Fleet and ledger differ"
+        if books.fleet.column(node) is not None:
+            assert books.fleet.shows(cards, used), "Fleet and ledger differ"
         return {gpu.index: used[gpu.uuid].mib // cards.unit_mib for gpu in cards.gpus if gpu.uuid in used}
 
     def entries(self, node: str = "n1") -> dict[str, Entry]:

@@ -6,8 +6,6 @@ from heapq import nlargest
 from itertools import islice
 from math import inf
 
-import structlog
-
 from aliquot.control import claims
 from aliquot.control.adoption import Adoption
 from aliquot.control.happenings import (
@@ -31,6 +29,7 @@ from aliquot.control.happenings import (
 from aliquot.control.marks import Marks
 from aliquot.control.openings import Opening
 from aliquot.control.tally import Tally
+from aliquot.control.unread import UnreadNodes
 from aliquot.dialects import Demand, Dialect, Dialects, cards_of, demand_of, standard_dialects
 from aliquot.engine import (
     Decision,
@@ -57,8 +56,6 @@ from aliquot.errors import BadConfig, BadRecord, NoRoom, Refused
 from aliquot.ledger import Entry, State
 from aliquot.model import Charge, Node, NodeGpus, Placement, Pod, Reason, Request, as_shown, charges
 
-_log = structlog.get_logger()
-
 
 class Books:
     """Whatever changes them goes through here, one call after another; so it can be recorded, and done again."""
@@ -78,6 +75,7 @@ class Books:
         self.on_opening: Callable[[Opening], None] = lambda _: None
         """Is told where room may have come up."""
         self.marks = Marks()
+        self.unread = UnreadNodes()
         self._quota_text: str | None = None
 
     @property
@@ -92,8 +90,10 @@ class Books:
         try:
             cards = cards_of(node, self.dialects)
         except BadRecord as error:
-            _log.error("a node's inventory cannot be read, keeping the last", node=node.key, error=str(error))
+            self.unread.add(node.key, str(error))
             cards = before
+        else:
+            self.unread.remove(node.key)
         is_news = self.tally.put_cards(self.marks.on(cards))
         if self.recorder is not None and (is_news or cards != before):
             self.recorder.record(NodeSeen(node))
@@ -113,6 +113,7 @@ class Books:
             self.recorder.record(Marked(node, sorted(indexes)))
 
     def lose_node(self, node: str) -> None:
+        self.unread.remove(node)
         self.marks.lose(node)
         self.tally.drop_node(node)
         if self.recorder is not None:

@@ -135,6 +135,6 @@ class Recorder(Protocol):
 
 def verdict_of(judgement: Judgement) -> Verdict:
     node = judgement.best()
-    refused = Counter(reason.value for reason in judgement.refusals(judgement.fleet.columns).values())
+    refused = Counter(reason.value for reason in judgement.refusals(judgement.fleet.nodes).values())
     placement = judgement.placement(node) if node is not None else None
     return Verdict(int(judgement.fits.sum()), placement, dict(sorted(refused.items())))

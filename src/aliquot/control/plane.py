@@ -139,7 +139,7 @@ class ControlPlane:
 
     def notes(self) -> list[str]:
         """Our role, and what works less well than it could, for people."""
-        others = (self.heartbeats, self.quota_map, self.unhealthy_maps, self.budgets)
+        others = (self.heartbeats, self.quota_map, self.unhealthy_maps, self.budgets, self.books.unread)
         return self.leadership.notes() + [note for other in others for note in other.notes()]
 
     def pod_by_uid(self, uid: str) -> Pod | None:

@@ -30,7 +30,7 @@ class Scratch:
         judgement = self._books.judge(demand)
         node = judgement.best(among)
         if node is not None and not is_open(node):  # seldom, and asking for each of thousands takes its time
-            node = judgement.best(filter(is_open, judgement.fleet.columns if among is None else among))
+            node = judgement.best(filter(is_open, judgement.fleet.nodes if among is None else among))
         placement = judgement.placement(node) if node is not None else None
         return placement if placement is not None and self.take(demand.request, placement) else None
 

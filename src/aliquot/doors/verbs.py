@@ -134,12 +134,8 @@ class Verbs:
             yield nodes, demand.dialect.words(reason)
             return
         fleet = self._books.fleet
-        columns = nodes.columns(fleet)
-        kinds = np.where(fleet.has, fleet.type_id, -1)[:, columns]
-        _, firsts, kind = np.unique(kinds, axis=1, return_index=True, return_inverse=True)
-        for number, first in enumerate(columns[firsts].tolist()):
-            words = demand.dialect.words_for(reason, fleet.state_at(first).cards, demand.request)
-            yield nodes.picked(kind.ravel() == number), words
+        for alike, cards in fleet.card_types(nodes.columns(fleet)):
+            yield nodes.picked(alike), demand.dialect.words_for(reason, cards, demand.request)
 
     def _is_emptied_for(self, pod: Pod, node: str) -> bool:
         """Whether a pod that holds a card there ends for this one, as far as can be told: kube-scheduler, too, leaves a
