@@ -9,13 +9,16 @@ from msgspec import structs
 
 from aliquot.control.tally import Tally
 from aliquot.dialects import Dialects, Holding, demand_of, holding_of
-from aliquot.engine import judge
+from aliquot.engine import FULL_EFFORT, Effort, NameBlock, judge
 from aliquot.errors import AliquotError, BadDemand
 from aliquot.ledger import Owner, State
 from aliquot.model import Part, Placement, Pod, Request, charges
 from aliquot.model.records import PLACEMENT
 
 _log = structlog.get_logger()
+
+_STEPS = FULL_EFFORT // 10
+"""For a pod that another system has placed: users can make many of these."""
 
 
 class Adoption:
@@ -148,10 +151,14 @@ class Adoption:
         """Those that it wishes, if there are such."""
         with suppress(BadDemand):
             asked = demand_of(pod, self._dialects)
-            wished = asked and judge(self._tally.fleet, asked.request).placement(pod.spec.node_name)
-            if wished:
+            if asked and (wished := self._place(asked.request, pod.spec.node_name)):
                 return wished
-        return judge(self._tally.fleet, request).placement(pod.spec.node_name)
+        return self._place(request, pod.spec.node_name)
+
+    def _place(self, request: Request, node: str) -> Placement | None:
+        fleet = self._tally.fleet
+        columns = fleet.table.find(NameBlock.of([node]))
+        return judge(fleet, request, effort=Effort(_STEPS), among=columns).placement(node)
 
 
 def _without_record(pod: Pod) -> Pod:

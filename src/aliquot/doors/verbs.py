@@ -102,9 +102,10 @@ class Verbs:
         return verdict
 
     def _judge(self, pod: Pod, demand: Demand, names: Names) -> tuple[Verdict, Judgement]:
-        judgement = self._books.judge(demand)
+        columns = names.columns(self._books.fleet)
+        judgement = self._books.judge(demand, columns)
         # its own claim, of a Binding without an answer, is no reason against a node
-        numbers = judgement.reasons_at(names.columns(self._books.fleet), but=self._books.claimed_by(demand))
+        numbers = judgement.reasons_at(columns, but=self._books.claimed_by(demand))
         found = [(NUMBERED[number], names.picked(numbers == number)) for number in np.unique(numbers[numbers != FITS])]
         for reason, nodes in found:
             _REFUSALS[reason].inc(len(nodes))
@@ -158,8 +159,8 @@ class Verbs:
             demand = None
         if demand is None:
             return "", np.zeros(len(names), np.int64)
-        scores = self._books.judge(demand).scores_at(names.columns(self._books.fleet))
-        return demand.dialect.name, spread_out(scores)
+        columns = names.columns(self._books.fleet)
+        return demand.dialect.name, spread_out(self._books.judge(demand, columns).scores_at(columns))
 
     # -- bind
 

@@ -12,6 +12,7 @@ from aliquot.engine.all_nodes.question import Question
 from aliquot.engine.all_nodes.refusing import FITS, NUMBERED, Numbers, Refusing
 from aliquot.engine.all_nodes.room import Room, wanted
 from aliquot.engine.arrays import Bools, Floats, Ints
+from aliquot.engine.effort import Effort
 from aliquot.engine.fleet import Fleet
 from aliquot.engine.lookup import NameBlock
 from aliquot.engine.policies import GPU_POLICIES, NODE_POLICIES
@@ -29,10 +30,20 @@ class Judgement:
         self.fleet = refusing.question.fleet
         self.request = refusing.question.request
         self.settings = refusing.question.settings
+        self.effort = refusing.question.effort
         self.fits: Bools = refusing.plan.fits
         self._plan: Plan = refusing.plan
         self._node_policies = tuple(node_policies)
         self._refusing = refusing
+
+    @property
+    def searched(self) -> list[str]:
+        """The nodes that were searched; of others that greed does not fill, and that might do, nothing is known."""
+        return [self.fleet.names[column] for column in self._plan.searched]
+
+    def fits_among(self, columns: Ints | None) -> bool:
+        """Whether the request fits on any of them."""
+        return bool((self.fits if columns is None else self.fits & _mask(columns, self.fleet.width)).any())
 
     def reasons_at(self, columns: Ints, *, but: Iterable[str] = ()) -> Numbers:
         """For each column a place in NUMBERED, or FITS; nothing is said against the nodes in `but`."""
@@ -103,9 +114,7 @@ class Judgement:
         return score(self._node_policies, self.outcome)
 
     def _columns(self, nodes: Iterable[str]) -> Bools:
-        mask = np.zeros(self.fleet.width + 1, np.bool_)
-        mask[self.fleet.table.find(NameBlock.of(nodes))] = True
-        return mask[:-1]
+        return _mask(self.fleet.table.find(NameBlock.of(nodes)), self.fleet.width)
 
 
 def check_policies(gpu: str, node: str, *, gpu_field: str, node_field: str, error: type[BadInput] = BadDemand) -> None:
@@ -127,10 +136,13 @@ def judge(
     settings: Settings | None = None,
     *,
     decision: Decision | None = None,
+    effort: Effort | None = None,
+    among: Ints | None = None,
 ) -> Judgement:
     """Judge a request on every card at once. Reads the Fleet, changes nothing.
 
-    Policies may be several, `topology,binpack`; `decision` is what the namespace's quota leaves to the request. Raises
+    Policies may be several, `topology,binpack`; `decision` is what the namespace's quota leaves to the request.
+    `effort` is for all nodes together, and `among` are the columns that matter: others are not searched. Raises
     BadDemand for a policy that there is not.
     """
     wrong_pools = decision.refused_nodes(fleet) if decision else None
@@ -145,6 +157,18 @@ def judge(
         choice=CardChoice(policy(GPU_POLICIES, gpu_policy, "GPU policy")),
         settings=settings or Settings(),
         topology=request.wishes.topology,
+        effort=effort or Effort(),
+        among=None if among is None else _mask(among, fleet.width),
     )
     node_policies = policy(NODE_POLICIES, node_policy, "node policy")
-    return Judgement(Refusing(question, plan(question), wrong_pools, over_quota), node_policies)
+    refusing = Refusing(question, plan(question), wrong_pools, over_quota)
+    if question.effort.spent:
+        refusing.reasons  # noqa: B018 (reasons may take effort, too: what this decision costs is known when it is made)
+    return Judgement(refusing, node_policies)
+
+
+def _mask(columns: Ints, width: int) -> Bools:
+    """Unknown nodes have the column after the last."""
+    mask = np.zeros(width + 1, np.bool_)
+    mask[columns] = True
+    return mask[:-1]
