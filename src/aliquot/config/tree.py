@@ -328,6 +328,20 @@ class Commit(Section, frozen=True):
     ] = 70.0
 
 
+class Search(Section, frozen=True):
+    """Deciding"""
+
+    seconds: Annotated[
+        float,
+        Meta(ge=0.01, le=4),
+        Key(
+            "Seconds for which one decision may search a place for a pod with several GPU containers, over all nodes; "
+            "nobody else is answered meanwhile.",
+            live=True,
+        ),
+    ] = 1.0
+
+
 class Audit(Section, frozen=True):
     """Looking after the books"""
 
@@ -391,6 +405,7 @@ class Configuration(Section, frozen=True):
     quota: Quota = Quota()
     lease: Lease = Lease()
     replicas: Replicas = Replicas()
+    search: Search = Search()
     commit: Commit = Commit()
     audit: Audit = Audit()
     late: Late = Late()

@@ -59,11 +59,20 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
     refused: Mapping[str, int] = {}
 
 
+class Searched(msgspec.Struct, frozen=True):
+    """With how many steps, and on which nodes."""
+
+    steps: int
+    nodes: list[str]
+
+
 class Decided(_Happening, frozen=True, tag="decided"):
     request: Request
     gpu_policy: str
     node_policy: str
     verdict: Verdict
+    search: Searched | None = None
+    """None if there was nothing to search for."""
 
 
 class Claimed(_Happening, frozen=True, tag="claimed"):
@@ -131,6 +140,11 @@ class Recorder(Protocol):
     def record(self, happening: Happening) -> None:
         """Called after the books have changed, and never in the midst of a change. May look at them, as for a
         snapshot, and must not change them or ask them to decide."""
+
+
+def search_of(judgement: Judgement) -> Searched | None:
+    effort = judgement.effort
+    return Searched(effort.steps, judgement.searched) if effort.spent or effort.ran_out else None
 
 
 def verdict_of(judgement: Judgement) -> Verdict:

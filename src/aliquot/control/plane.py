@@ -19,6 +19,7 @@ from aliquot.control.late import LatePlacer
 from aliquot.control.leadership import Leadership
 from aliquot.control.preemptions import Preemptions
 from aliquot.control.quota_map import QuotaMap
+from aliquot.control.searches import Searches
 from aliquot.control.settings import ControlSettings
 from aliquot.control.telling import Teller
 from aliquot.control.unhealthy_maps import UnhealthyMaps
@@ -45,7 +46,7 @@ class ControlPlane:
         self.client = client
         self.clock = clock or SystemClock()
         self.settings = settings or ControlSettings()
-        self.books = Books(dialects)
+        self.books = Books(dialects, Searches(self.clock, self.settings.search_seconds))
         self.leadership = Leadership(client, self.clock, self.settings, self._refresh)
         self.committer = Committer(
             client,
@@ -122,6 +123,7 @@ class ControlPlane:
     def change(self, settings: ControlSettings) -> None:
         """New times for a running control plane; roles and names stay as they were at the start."""
         self.settings = self.committer.settings = self.late.settings = settings
+        self.books.searches.seconds = settings.search_seconds
 
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call `listener` after every change of a pod or node that we see, and of our own role, until what is returned
@@ -196,6 +198,7 @@ class ControlPlane:
             self.books.forget_pod(old.metadata.uid)
             self.waker.forget(old.metadata.uid)
             self.preemptions.forget(old.metadata.uid)
+            self.books.searches.forget(old.metadata.uid)
         else:
             self.books.see_pod(new)
             self.waker.see(new)

@@ -107,10 +107,11 @@ class Verbs:
         return verdict
 
     def _judge(self, pod: Pod, demand: Demand, names: Names) -> tuple[Verdict, Judgement]:
-        judgement = self._books.judge(demand)
+        columns = names.columns(self._books.fleet)
+        judgement = self._books.judge(demand, columns)
         # its own claim, of a Binding without an answer, is no reason against a node
         passing = [*self._books.claimed_by(demand), *self._emptied_for(pod, demand)]
-        numbers = judgement.reasons_at(names.columns(self._books.fleet), but=passing)
+        numbers = judgement.reasons_at(columns, but=passing)
         found = [(NUMBERED[number], names.picked(numbers == number)) for number in np.unique(numbers[numbers != FITS])]
         for reason, nodes in found:
             _REFUSALS[reason].inc(len(nodes))
@@ -179,9 +180,9 @@ class Verbs:
             demand = None
         if demand is None:
             return "", np.zeros(len(names), np.int64)
-        has_claims = bool(self._books.ledger.nodes_of(pod.metadata.uid))
+        columns, has_claims = names.columns(self._books.fleet), bool(self._books.ledger.nodes_of(pod.metadata.uid))
         with self._books.without(pod) if has_claims else nullcontext():
-            scores = self._books.judge(demand).scores_at(names.columns(self._books.fleet))
+            scores = self._books.judge(demand, columns).scores_at(columns)
         return demand.dialect.name, spread_out(scores)
 
     # -- bind

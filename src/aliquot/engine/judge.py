@@ -1,6 +1,6 @@
 """Which nodes can take a request, which cards it would get there, which node is best, and why the others cannot."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import compress
 
@@ -13,6 +13,7 @@ from aliquot.engine.all_nodes.refusing import FITS, NUMBERED, Numbers, Refusing
 from aliquot.engine.all_nodes.room import Room, wanted
 from aliquot.engine.arrays import Bools, Floats, Ints, joined
 from aliquot.engine.block import Block
+from aliquot.engine.effort import Effort
 from aliquot.engine.fleet import Fleet
 from aliquot.engine.lookup import NameBlock
 from aliquot.engine.policies import GPU_POLICIES, NODE_POLICIES
@@ -33,9 +34,19 @@ class Judgement:
         self.fleet = fleet
         self.request = request
         self.settings = judged[0].question.settings
+        self.effort = judged[0].question.effort
         self.fits: Bools = joined([each.plan.fits for each in judged])
         self._judged = judged
         self._node_policies = tuple(node_policies)
+
+    @property
+    def searched(self) -> list[str]:
+        """The nodes that were searched; of others that greed does not fill, and that might do, nothing is known."""
+        return [each.question.fleet.names[column] for each in self._judged for column in each.plan.searched]
+
+    def fits_among(self, columns: Ints | None) -> bool:
+        """Whether the request fits on any of them."""
+        return bool((self.fits if columns is None else self.fits & _mask(columns, self.fleet.width)).any())
 
     def reasons_at(self, columns: Ints, *, but: Iterable[str] = ()) -> Numbers:
         """For each column a place in NUMBERED, or FITS; nothing is said against the nodes in `but`."""
@@ -114,9 +125,7 @@ class Judgement:
         return joined([*(each.reasons[:-1] for each in others), last.reasons])
 
     def _columns(self, nodes: Iterable[str]) -> Bools:
-        mask = np.zeros(self.fleet.width + 1, np.bool_)
-        mask[self.fleet.table.find(NameBlock.of(nodes))] = True
-        return mask[:-1]
+        return _mask(self.fleet.table.find(NameBlock.of(nodes)), self.fleet.width)
 
 
 def check_policies(gpu: str, node: str, *, gpu_field: str, node_field: str, error: type[BadInput] = BadDemand) -> None:
@@ -138,31 +147,38 @@ def judge(
     settings: Settings | None = None,
     *,
     decision: Decision | None = None,
+    effort: Effort | None = None,
+    among: Ints | None = None,
 ) -> Judgement:
     """Judge a request on every card at once. Reads the Fleet, changes nothing.
 
-    Policies may be several, `topology,binpack`; `decision` is what the namespace's quota leaves to the request. Raises
+    Policies may be several, `topology,binpack`; `decision` is what the namespace's quota leaves to the request.
+    `effort` is for all nodes together, and `among` are the columns that matter: others are not searched. Raises
     BadDemand for a policy that there is not.
     """
     choice = CardChoice(policy(GPU_POLICIES, gpu_policy, "GPU policy"))
     theirs = CardChoice(policy(GPU_POLICIES, request.allocator, "GPU policy")) if request.allocator else choice
+
+    def choice_on(block: Block) -> CardChoice:
+        return theirs if block.other_agent else choice
+
     node_policies = policy(NODE_POLICIES, node_policy, "node policy")
-    given = settings or Settings()
+    given, spending = settings or Settings(), effort or Effort()
     judged = [
-        _judged(
-            block,
-            request.of_agent(other=block.other_agent),
-            theirs if block.other_agent else choice,
-            given,
-            decision,
-        )
-        for block in fleet.blocks
+        _judged(block, request.of_agent(other=block.other_agent), choice_on(block), given, decision, spending, mask)
+        for block, mask in zip(fleet.blocks, _masks(fleet, among), strict=True)
     ]
     return Judgement(fleet, request, judged, node_policies)
 
 
 def _judged(
-    block: Block, request: Request, choice: CardChoice, settings: Settings, decision: Decision | None
+    block: Block,
+    request: Request,
+    choice: CardChoice,
+    settings: Settings,
+    decision: Decision | None,
+    effort: Effort,
+    among: Bools | None,
 ) -> Refusing:
     wrong_pools = decision.refused_nodes(block) if decision else None
     over_quota = decision.refused_cards(block) if decision else None
@@ -177,8 +193,29 @@ def _judged(
         choice=choice,
         settings=settings,
         topology=request.wishes.topology,
+        effort=effort,
+        among=among,
     )
-    return Refusing(question, plan(question), wrong_pools, over_quota, unnamed)
+    refusing = Refusing(question, plan(question), wrong_pools, over_quota, unnamed)
+    if effort.spent:
+        refusing.reasons  # noqa: B018 (reasons may take effort, too: what this decision costs is known when it is made)
+    return refusing
+
+
+def _masks(fleet: Fleet, among: Ints | None) -> Iterator[Bools | None]:
+    """For each block which of its columns matter."""
+    whole = None if among is None else _mask(among, fleet.width)
+    first = 0
+    for block in fleet.blocks:
+        yield None if whole is None else whole[first : first + block.width]
+        first += block.width
+
+
+def _mask(columns: Ints, width: int) -> Bools:
+    """Unknown nodes have the column after the last."""
+    mask = np.zeros(width + 1, np.bool_)
+    mask[columns] = True
+    return mask[:-1]
 
 
 def _outcome(judged: Refusing) -> Outcome:

@@ -9,6 +9,7 @@ from aliquot.engine.all_nodes.room import Need, Room, takes
 from aliquot.engine.arrays import Bools, Ints, Ranks, lowest, masked
 from aliquot.engine.block import Block
 from aliquot.engine.card_sets import connected
+from aliquot.engine.effort import Effort
 from aliquot.engine.view import Settings, View
 from aliquot.model import Part, Request, Topology
 
@@ -26,6 +27,10 @@ class Question:
     """None: any cards will do."""
     settings: Settings = field(default_factory=Settings)
     topology: Topology = Topology.ANY
+    effort: Effort = field(default_factory=Effort)
+    """For all nodes together."""
+    among: Bools | None = None
+    """The columns that are worth a search, None: all."""
 
     def view(self, part: Part, need: Need, room: Room, possible: Bools) -> View:
         return View(
