@@ -1,0 +1,121 @@
+"""What a history is made of, as data: machines, pods, servers' times, and how often each trouble comes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tests.reliability.history.machines import Card, Machine
+
+_T4, _A10 = 15360, 23028
+
+TIMES = {
+    "LEASE_DURATION": "5",
+    "LEASE_RENEW": "4",
+    "LEASE_RETRY": "0.8",
+    "COMMIT_BUDGET": "1.5",
+    "COMMIT_LOOK": "1",
+    "COMMIT_ACT_LIMIT": "12",
+    "LATE_SECONDS": "8",
+    "LATE_HOLD": "5",
+    "AUDIT_SECONDS": "10",
+}
+LEASE_SECONDS = 5.0
+ACTS_WITHIN = 8.0
+"""Seconds within which the API server acts on a request or never; below COMMIT_ACT_LIMIT."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Machines of one kind: `mib` of each card, by index."""
+
+    count: int
+    mib: tuple[int, ...]
+    dialects: tuple[str, ...]
+    agent: str = "ours"
+
+
+@dataclass(frozen=True)
+class Setup:
+    groups: tuple[Group, ...]
+    pods: Mapping[str, int]
+    """How often each dialect is asked for."""
+    ways: Mapping[str, int]
+    """How often each way to a node is taken."""
+    troubles: Mapping[str, int]
+    """How often each trouble comes."""
+    waiting: int = 10
+    """So many pods wait at most."""
+    callers: int = 6
+    trouble_each: float = 1.0
+    """Seconds between two troubles, on average."""
+    outage: tuple[float, float] = (0.5, 6.0)
+    chaos: float = 40.0
+    """Seconds of trouble between two looks at a cluster at rest."""
+    times: Mapping[str, str] = field(default_factory=lambda: TIMES)
+
+    def machines(self) -> dict[str, Machine]:
+        made: dict[str, Machine] = {}
+        for group in self.groups:
+            for _ in range(group.count):
+                name = f"{group.agent[:2]}{len(made):02}"
+                cards = [Card(f"GPU-{name}-{index}", _minor(group, index), mib) for index, mib in enumerate(group.mib)]
+                made[name] = Machine(name, cards, group.dialects, group.agent, is_shown=group.agent == "ours")
+        return made
+
+
+def _minor(group: Group, index: int) -> int:
+    """On our machines never the index, so that whoever mixes them up is seen; the originals do mix them up."""
+    return len(group.mib) - 1 - index if group.agent == "ours" else index
+
+
+_EVERY_POD = {"gpushare": 4, "tencent": 3, "elastic": 2, "nvidia": 3, "hami": 2, "aliquot": 4}
+_EVERY_WAY = {"door": 8, "native": 5, "volcano": 3, "hand": 1}
+_EVERY_TROUBLE = {
+    "kill": 3,
+    "stop": 2,
+    "term": 1,
+    "suspend": 1,
+    "jump": 2,
+    "outage": 2,
+    "hang": 1,
+    "partition": 2,
+    "bad lists": 3,
+    "weather": 4,
+    "late writes": 4,
+    "drop watches": 2,
+    "hide inventory": 4,
+    "show inventory": 6,
+    "lose card": 2,
+    "find card": 4,
+    "renumber": 2,
+    "cordon": 1,
+    "uncordon": 2,
+    "delete node": 1,
+    "make node": 3,
+}
+
+SETUPS = {
+    "mixed": Setup(
+        groups=(
+            Group(3, (_T4, _T4, _T4), ("gpushare", "nvidia", "aliquot")),
+            Group(2, (_A10, _A10, _A10), ("tencent", "elastic", "aliquot")),
+            Group(1, (_T4, _A10), ("hami", "aliquot", "gpushare")),
+            Group(1, (_T4, _T4), ("gpushare",), agent="gpushare"),
+            Group(1, (_T4, _T4), ("tencent",), agent="tencent"),
+        ),
+        pods=_EVERY_POD,
+        ways=_EVERY_WAY,
+        troubles=_EVERY_TROUBLE,
+    ),
+    "late": Setup(
+        groups=(
+            Group(6, (_T4,), ("gpushare", "nvidia", "aliquot", "tencent")),
+            Group(4, (_T4, _T4, _T4), ("tencent", "nvidia", "aliquot", "elastic")),
+            Group(2, (_T4,), ("gpushare",), agent="gpushare"),
+            Group(2, (_T4,), ("tencent",), agent="tencent"),
+        ),
+        pods={"nvidia": 5, "tencent": 5, "gpushare": 3, "aliquot": 3, "elastic": 1},
+        ways={"door": 6, "native": 3, "volcano": 5, "hand": 3},
+        troubles=_EVERY_TROUBLE | {"hide inventory": 10, "show inventory": 12, "lose card": 5, "find card": 8},
+        outage=(2.0, 15.0),
+    ),
+}
