@@ -137,8 +137,10 @@ class Adoption:
         node, dialect = pod.spec.node_name, self._dialects[holding.placement.dialect]
         request = dialect.held(pod)
         held = self._ledger.entry(pod.metadata.uid, node)
-        known = held is not None and bool(held.placement.containers)
-        placement = held.placement if held and known else self._empty_cards(pod, request)
+        if held is not None and held.placement.containers:
+            return Holding(held.placement, charges(held.placement, request))
+        with self._tally.without(pod.metadata.uid):  # charged on every card, it would be in its own way
+            placement = self._empty_cards(pod, request)
         if placement is None:
             everything = {gpu.uuid: Part(whole=True).on(gpu, 1) for gpu in self._tally.cards(node).gpus}
             return replace(holding, charges=everything, doubt=f"{holding.unnamed} cards are not free")

@@ -21,6 +21,7 @@ from aliquot.control.happenings import (
     PodForgotten,
     PodSeen,
     QuotasRead,
+    Reassigned,
     Recorder,
     Recounted,
     Snapshot,
@@ -51,7 +52,7 @@ from aliquot.engine import (
     preempt,
     standing,
 )
-from aliquot.errors import BadConfig, BadRecord, NoRoom
+from aliquot.errors import BadConfig, BadRecord, NoRoom, Refused
 from aliquot.ledger import Entry, Owner, State
 from aliquot.model import Charge, Node, NodeGpus, Placement, Pod, Reason, Request, charges, cut
 
@@ -289,20 +290,32 @@ class Books:
     # -- claims
 
     def claim(self, request: Request, placement: Placement, *, until: float = inf) -> Entry:
-        """Take the parts; with `until`, only for so long unless the pod is bound before. Raises NoRoom."""
+        """Take exactly these parts; with `until`, only for so long unless the pod is bound before. Raises NoRoom, and
+        AlreadyHeld if the pod is bound there with another part."""
         try:
-            entry = self._claim(request, placement, until)
-        except NoRoom as refused:
+            entry = self.tally.claim(_owner(request), placement, self._allowed(request, placement), until)
+        except Refused as refused:
             self._record_claim(request, placement, until, str(refused))
             raise
         self._record_claim(request, placement, until)
         return entry
 
-    def _claim(self, request: Request, placement: Placement, until: float) -> Entry:
-        owner, taken = Owner(request.uid, request.pod, request.priority), charges(placement, request)
+    def reassign(self, request: Request, placement: Placement) -> Entry:
+        """Give a bound pod whose cards nobody has named these parts, which are to be written down, in place of those
+        that it is charged for. Raises NoRoom."""
+        had = self._entries_of(request.uid)
+        entry = self.tally.reassign(_owner(request), placement, self._allowed(request, placement))
+        if self.recorder is not None:
+            self.recorder.record(Reassigned(request, placement))
+        self._tell_openings(had, heard=False)
+        return entry
+
+    def _allowed(self, request: Request, placement: Placement) -> Mapping[str, Charge]:
+        """What the parts take of each card. Raises NoRoom if that is beyond the quota."""
+        taken = charges(placement, request)
         if why := self._quota(request).exceeded(self.cards(placement.node), taken):
             raise NoRoom(f"{Reason.OVER_QUOTA.value}: {why}")
-        return self.tally.claim(owner, placement, taken, until)
+        return taken
 
     def _record_claim(self, request: Request, placement: Placement, until: float, refused: str = "") -> None:
         if self.recorder is not None:
@@ -368,6 +381,10 @@ class Books:
             self.tally.recount_quotas()
         if self.recorder is not None:
             self.recorder.record(Recounted(node))
+
+
+def _owner(request: Request) -> Owner:
+    return Owner(request.uid, request.pod, request.priority)
 
 
 def _policies(demand: Demand) -> tuple[str, str]:

@@ -6,7 +6,7 @@ the part, until the pod is seen bound or gone, or until the API server can no lo
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from weakref import WeakValueDictionary
@@ -46,11 +46,20 @@ class _Open:
 
 
 class Committer:
-    """Commits only while `leadership` says that we may, and writes its epoch."""
+    """Commits only while `leadership` says that we may, and writes its epoch. `is_placed_late(uid, node)` tells whether
+    a pod that somebody else has bound there meanwhile is being placed, with the claim that was made here."""
 
     def __init__(
-        self, client: Client, books: Books, clock: Clock, leadership: Leadership, settings: ControlSettings
+        self,
+        client: Client,
+        books: Books,
+        clock: Clock,
+        leadership: Leadership,
+        settings: ControlSettings,
+        *,
+        is_placed_late: Callable[[str, str], bool] = lambda _uid, _node: False,
     ) -> None:
+        self._is_placed_late = is_placed_late
         self._client = client
         self._books = books
         self._clock = clock
@@ -107,7 +116,7 @@ class Committer:
             binding = self._binding(pod, node, demand, placement, epoch)
         except BaseException:
             if held is None:
-                self._books.drop_claim(uid, node)
+                self._give_back(uid, node)
             raise
         try:
             await self._client.bind(binding, timeout=self.settings.budget)
@@ -115,7 +124,7 @@ class Committer:
             return await self._look_closer(pod, placement, conflict, is_new=held is None)
         except (ApiError, NotSent) as error:
             if held is None:  # otherwise an earlier Binding may have been made
-                self._books.drop_claim(uid, node)
+                self._give_back(uid, node)
             if is_stale(error):
                 self._leadership.depose()
                 raise NotLeading(str(error)) from error
@@ -159,9 +168,14 @@ class Committer:
             self._books.see_pod(now)
             if _is_placed(now, placement):
                 return Outcome.ALREADY
-        if not self._books.is_settled(uid, node) and (is_new or now is None):
-            self._books.drop_claim(uid, node)
+        if is_new or now is None:
+            self._give_back(uid, node)
         raise Refused(str(conflict)) from conflict
+
+    def _give_back(self, uid: str, node: str) -> None:
+        """A claim; what the cluster has shown as bound meanwhile stays, and so does what is being placed late."""
+        if not self._is_placed_late(uid, node):
+            self._books.drop_claim(uid, node)
 
     async def _still_there(self, pod: Pod, seconds: float) -> Pod | None:
         """A fresh read of the pod; None if it is gone, or was seen to go while we asked. Raises KubeError."""

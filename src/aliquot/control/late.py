@@ -26,7 +26,7 @@ from aliquot.control.term import is_stale
 from aliquot.dialects import Demand, Dialect
 from aliquot.dialects.reading import SERVES
 from aliquot.engine import needs_text
-from aliquot.errors import BadDemand, BadRecord, NoRoom, NotLeading
+from aliquot.errors import AlreadyHeld, BadDemand, BadRecord, NoRoom, NotLeading
 from aliquot.kube import PODS, ApiError, Client, KubeError, NotFound, NotSent
 from aliquot.ledger import State
 from aliquot.model import Node, Placement, Pod
@@ -154,7 +154,7 @@ class LatePlacer:
             return
         except NoRoom:
             await self._has_no_room(pod)
-        except KubeError as error:
+        except (KubeError, AlreadyHeld) as error:
             _log.warning("a bound pod could not be placed yet", pod=pod.key, node=pod.spec.node_name, why=str(error))
 
     def _demand(self, pod: Pod) -> Demand | None:
@@ -191,8 +191,7 @@ class LatePlacer:
 
     async def _place(self, pod: Pod, demand: Demand) -> None:
         uid, node, epoch = pod.metadata.uid, pod.spec.node_name, self._leadership.require()
-        placement = self._part(pod, demand)
-        self._books.claim(demand.request, placement)
+        placement = self._take(pod, demand)
         keys = keys_of(pod, demand, placement, self._books, epoch=epoch, now_ns=self._clock.wall_ns())
         # where users may rewrite what a pod asks for, only the pod as we have read it is placed
         version = pod.metadata.resource_version if demand.dialect.demand_can_change(pod) else ""
@@ -223,19 +222,18 @@ class LatePlacer:
         _log.info("placed late", pod=pod.key, node=node, cards=sorted({part.uuid for part in placement.slices()}))
         await self._teller.is_placed_late(pod, placement)
 
-    def _part(self, pod: Pod, demand: Demand) -> Placement:
-        """What a filter has kept for it, or what fits. Cards that only count as its until somebody names them may not
-        be those that it wishes. Raises NoRoom."""
-        node = pod.spec.node_name
-        if kept := self._books.kept_for(demand, node):
-            return kept
-        held = self._books.ledger.entry(pod.metadata.uid, node)
-        if held is None:
-            return self._books.fit(demand, node)
-        if held.state is State.CLAIMED and held.placement.containers:
-            return held.placement  # of a patch without an answer
-        with self._books.without(pod):
-            return self._books.fit(demand, node)
+    def _take(self, pod: Pod, demand: Demand) -> Placement:
+        """The part that is about to be written on a pod, and that the ledger has for it from here on. Raises NoRoom."""
+        uid, node, request = pod.metadata.uid, pod.spec.node_name, demand.request
+        kept = self._books.kept_for(demand, node)
+        held = self._books.ledger.entry(uid, node)
+        if held is None or kept is not None:
+            return self._books.claim(request, kept or self._books.fit(demand, node)).placement
+        if held.placement.containers and (held.state is State.CLAIMED or self.is_open(uid, node)):
+            return self._books.claim(request, held.placement).placement  # it was sent without an answer
+        with self._books.without(pod):  # cards that only count as its until somebody names them
+            placement = self._books.fit(demand, node)
+        return self._books.reassign(request, placement).placement
 
     async def _has_no_room(self, pod: Pod) -> None:
         now, node, demand = self._clock.monotonic(), pod.spec.node_name, self._books.demand_of(pod)

@@ -45,7 +45,14 @@ class ControlPlane:
         self.settings = settings or ControlSettings()
         self.books = Books(dialects)
         self.leadership = Leadership(client, self.clock, self.settings, self._refresh)
-        self.committer = Committer(client, self.books, self.clock, self.leadership, self.settings)
+        self.committer = Committer(
+            client,
+            self.books,
+            self.clock,
+            self.leadership,
+            self.settings,
+            is_placed_late=lambda uid, node: self.late.is_open(uid, node),
+        )
         self.teller = Teller(client, self.clock)
         self.nodes: Informer[Node] = Informer(client, NODES, self._on_node, clock=self.clock)
         on_nodes = {_BY_NODE: lambda pod: pod.spec.node_name}

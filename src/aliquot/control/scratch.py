@@ -16,7 +16,9 @@ class Scratch:
         self._taken: list[tuple[str, str]] = []
 
     def take(self, request: Request, placement: Placement) -> bool:
-        """A part as it was found before; whether it is still free."""
+        """A part as it was found before; whether it is still free, and the pod holds nothing there by now."""
+        if self._books.ledger.entry(request.uid, placement.node) is not None:
+            return False
         owner, wanted = Owner(request.uid, request.pod, request.priority), charges(placement, request)
         try:
             self._books.tally.claim(owner, placement, wanted)

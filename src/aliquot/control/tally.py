@@ -69,8 +69,12 @@ class Tally:
     # -- who holds what
 
     def claim(self, owner: Owner, placement: Placement, charges: Mapping[str, Charge], until: float = inf) -> Entry:
-        """Raises NoRoom."""
+        """Raises NoRoom and AlreadyHeld."""
         return self._entered(self.ledger.claim(owner, placement, charges, until=until))
+
+    def reassign(self, owner: Owner, placement: Placement, charges: Mapping[str, Charge]) -> Entry:
+        """Raises NoRoom and NotPlaced."""
+        return self._entered(self.ledger.reassign(owner, placement, charges))
 
     def adopt(self, owner: Owner, placement: Placement, charges: Mapping[str, Charge]) -> None:
         """The pod's claims on other nodes are given back."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from math import inf
 
-from aliquot.errors import NoRoom
+from aliquot.errors import AlreadyHeld, NoRoom, NotPlaced
 from aliquot.model import Charge, NodeGpus, Placement
 from aliquot.model.selling import conflict, is_oversold, left_of
 
@@ -108,7 +108,7 @@ class _NodeBooks:
 
 
 class Ledger:
-    """Changes only by claim, adopt, release and a change of a node's cards; every change is all or nothing."""
+    """Changes only by claim, reassign, adopt, release and a change of a node's cards; each is all or nothing."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, _NodeBooks] = {}
@@ -148,15 +148,28 @@ class Ledger:
         since: float = 0.0,
         until: float = inf,
     ) -> Entry:
-        """Take the parts for a pod that is about to be bound. Raises NoRoom, and changes nothing, if one does not fit.
+        """Take exactly these parts for a pod that is about to be bound. Raises NoRoom if one does not fit and
+        AlreadyHeld if the pod is bound to the node with another part; nothing has changed then.
 
-        Claiming again for the same pod and node replaces the earlier claim; what is bound stays as it is.
+        Claiming again for the same pod and node replaces the earlier claim. A claim for what is bound changes nothing.
         """
-        bound = self.entry(owner.uid, placement.node)
-        if bound is not None and bound.state is State.BOUND:
-            return bound
-        self._refuse_overcommit(self._nodes.get(placement.node, _NodeBooks()), owner.uid, charges)
+        held = self.entry(owner.uid, placement.node)
+        if held is not None and held.state is State.BOUND:
+            if (held.placement, held.charges) != (placement, charges):
+                raise AlreadyHeld(f"pod {owner.pod or owner.uid} is bound to {placement.node} with another part")
+            return held
+        self._refuse_overcommit(placement.node, owner.uid, charges)
         return self._enter(Entry(owner, placement, dict(charges), State.CLAIMED, since, until))
+
+    def reassign(self, owner: Owner, placement: Placement, charges: Mapping[str, Charge]) -> Entry:
+        """Give a bound pod these parts of its node in place of those that it is charged for. It stays bound. Raises
+        NoRoom, and changes nothing, if one does not fit beside what others hold, and NotPlaced for a pod that is not
+        bound there."""
+        held = self.entry(owner.uid, placement.node)
+        if held is None or held.state is not State.BOUND:
+            raise NotPlaced(f"pod {owner.pod or owner.uid} is not bound to {placement.node}")
+        self._refuse_overcommit(placement.node, owner.uid, charges)
+        return self._enter(Entry(owner, placement, dict(charges), State.BOUND, held.since))
 
     def adopt(self, owner: Owner, placement: Placement, charges: Mapping[str, Charge], *, since: float = 0.0) -> Entry:
         """Enter what the cluster shows as a fact. Never refused: a card sold twice by others is reported, not hidden.
@@ -267,7 +280,8 @@ class Ledger:
         if self._nodes[node].cards is None and not self._nodes[node].entries:
             del self._nodes[node]
 
-    def _refuse_overcommit(self, books: _NodeBooks, uid: str, charges: Mapping[str, Charge]) -> None:
+    def _refuse_overcommit(self, node: str, uid: str, charges: Mapping[str, Charge]) -> None:
+        books = self._nodes.get(node, _NodeBooks())
         for uuid, charge in charges.items():
             if books.cards is None or uuid not in books.cards.by_uuid:
                 raise NoRoom(f"the node has no card {uuid}")
