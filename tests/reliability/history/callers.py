@@ -64,6 +64,7 @@ class Caller:
         try:
             await self._schedule(pod)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            world.figures.counts["calls without an answer"] += 1
             world.tell(f"call failed: {type(error).__name__}", pod)
         finally:
             self._busy.discard(uid)
@@ -102,6 +103,8 @@ class Caller:
 
     async def _filter(self, door: Door, pod: Pod, names: list[str]) -> list[str]:
         answer = await self._post(door, door.filter, {"Pod": pod, "NodeNames": names})
+        outcome = "faults" if answer.get("Error") else "fits" if answer.get("NodeNames") else "no room"
+        self._world.figures.counts[f"filters: {outcome}"] += 1
         return list(answer.get("NodeNames") or ())
 
     async def _bind(self, door: Door, pod: Pod, node: str) -> None:
@@ -110,7 +113,9 @@ class Caller:
         answer = await self._post(door, door.bind, asked)
         error = answer.get("Error", "")
         self._world.tell(f"bind to {node} through {door.name}: {error or 'accepted'}", pod)
-        if not error:
+        if error:
+            self._world.figures.counts["binds refused"] += 1
+        else:
             self._world.figures.binds[door.name] += 1
 
     async def _post(self, door: Door, verb: str, body: object) -> Any:

@@ -19,10 +19,10 @@ from tests.reliability.history.world import World
 _EACH_SECONDS = 0.25
 _NAMES = 150
 """So few that names come back."""
-_START, _END, _EBB, _DELETE, _FORCE, _CLEAR = 0.3, 0.02, 0.15, 0.01, 0.005, 0.15
+_START, _END, _EBB, _DELETE, _FORCE, _CLEAR = 0.3, 0.03, 0.15, 0.01, 0.005, 0.3
 """How likely each is for a pod at each look; `_EBB` is that of an end while there are more pods than there shall be."""
-_TIDES = (0.2, 0.6, 1.0, 1.6, 2.5)
-_TURN = 0.01
+_TIDES = (0.3, 1.0, 2.0, 3.0, 4.0)
+_TURN = 0.015
 """How likely the tide turns each time that users look."""
 
 

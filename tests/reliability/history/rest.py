@@ -86,10 +86,11 @@ class Rest:
                 self._world.violate(LOST, text, (name_of(pod), *nodes))
 
     def _unplaced(self) -> list[Pod]:
+        """Where a pod was bound whose dialect our agent does not serve, nobody owes it cards."""
         return [
             pod
             for pod in self._world.witness.bound()
-            if self._world.machines[node_of(pod)].is_ours
+            if self._world.machines[node_of(pod)] in self._serving(pod)
             and not (is_placed(pod) or has_ended(pod) or is_leaving(pod) or pod["status"].get("phase") == "Failed")
         ]
 
@@ -98,7 +99,7 @@ class Rest:
         return [pod for pod in waiting if any(self._world.witness.fits(pod, m) for m in self._serving(pod))]
 
     def _serving(self, pod: Pod) -> list[Machine]:
-        """Where any way of ours can bring it."""
+        """Where our agent hands over cards to such pods."""
         return [m for m in self._world.machines.values() if m.is_ours and dialect_of(pod) in m.dialects]
 
     # -- what the server holds for free is what is free

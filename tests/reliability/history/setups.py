@@ -42,12 +42,12 @@ class Setup:
     """How often each way to a node is taken."""
     troubles: Mapping[str, int]
     """How often each trouble comes."""
-    waiting: int = 10
+    waiting: int = 16
     """So many pods wait at most."""
-    callers: int = 6
-    trouble_each: float = 1.0
+    callers: int = 12
+    trouble_each: float = 2.0
     """Seconds between two troubles, on average."""
-    outage: tuple[float, float] = (0.5, 6.0)
+    outage: tuple[float, float] = (0.3, 5.0)
     chaos: float = 40.0
     """Seconds of trouble between two looks at a cluster at rest."""
     times: Mapping[str, str] = field(default_factory=lambda: TIMES)
@@ -75,7 +75,7 @@ _EVERY_TROUBLE = {
     "term": 1,
     "suspend": 1,
     "jump": 2,
-    "outage": 2,
+    "outage": 1,
     "hang": 1,
     "partition": 2,
     "bad lists": 3,
@@ -116,6 +116,6 @@ SETUPS = {
         pods={"nvidia": 5, "tencent": 5, "gpushare": 3, "aliquot": 3, "elastic": 1},
         ways={"door": 6, "native": 3, "volcano": 5, "hand": 3},
         troubles=_EVERY_TROUBLE | {"hide inventory": 10, "show inventory": 12, "lose card": 5, "find card": 8},
-        outage=(2.0, 15.0),
+        outage=(1.0, 12.0),
     ),
 }

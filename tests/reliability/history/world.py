@@ -31,6 +31,8 @@ class Replica:
     clock: MovedClock
     stopped_at: float | None = None
     """When it was stopped, if it is."""
+    is_ending: bool = False
+    """It was told to end."""
 
     @property
     def name(self) -> str:
@@ -39,7 +41,7 @@ class Replica:
     @property
     def runs(self) -> bool:
         process = self.server.process
-        return process is not None and process.poll() is None and self.stopped_at is None
+        return process is not None and process.poll() is None and self.stopped_at is None and not self.is_ending
 
 
 @dataclass
