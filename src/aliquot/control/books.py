@@ -8,6 +8,7 @@ from math import inf
 
 import structlog
 
+from aliquot.control import claims
 from aliquot.control.adoption import Adoption
 from aliquot.control.happenings import (
     Claimed,
@@ -53,8 +54,8 @@ from aliquot.engine import (
     standing,
 )
 from aliquot.errors import BadConfig, BadRecord, NoRoom, Refused
-from aliquot.ledger import Entry, Owner, State
-from aliquot.model import Charge, Node, NodeGpus, Placement, Pod, Reason, Request, charges, cut
+from aliquot.ledger import Entry, State
+from aliquot.model import Charge, Node, NodeGpus, Placement, Pod, Reason, Request, as_shown, charges
 
 _log = structlog.get_logger()
 
@@ -167,15 +168,7 @@ class Books:
 
     def suits(self, claim: Entry, demand: Demand) -> bool:
         """Whether a claim could still be made, and is of the size that the pod asks for now: users may change that."""
-        cards, held = self.cards(claim.node), claim.placement.containers
-        if not self.is_good(claim):
-            return False
-        asked = {container.name: container.part for container in demand.request.containers}
-        return asked.keys() == held.keys() and all(
-            len(held[name]) == part.cards
-            and all(cut(part, cards.by_uuid[own.uuid], cards.unit_mib) == own for own in held[name])
-            for name, part in asked.items()
-        )
+        return claims.suits(claim, demand.request, self.tally)
 
     def kept_for(self, demand: Demand, node: str) -> Placement | None:
         """The part that is kept for a pod on a node for a while. What is no good any more is given back."""
@@ -183,15 +176,9 @@ class Books:
         if kept is None or kept.until == inf:
             return None
         if self.suits(kept, demand):
-            return kept.placement
+            return as_shown(kept.placement, demand.request, self.cards(node))
         self.drop_claim(demand.request.uid, node)
         return None
-
-    def is_good(self, claim: Entry) -> bool:
-        """Whether a claim could still be made: its cards are there, in health, and not sold beyond their size."""
-        cards, oversold = self.cards(claim.node), set(self.ledger.oversold(claim.node))
-        own = [cards.by_uuid.get(uuid) for uuid in claim.charges]
-        return all(gpu is not None and cards.sells(gpu) and gpu.uuid not in oversold for gpu in own)
 
     def demand_of(self, pod: Pod) -> Demand | None:
         """What a pod asks for; None without GPU. Raises BadDemand, also for a policy that there is not."""
@@ -293,7 +280,8 @@ class Books:
         """Take exactly these parts; with `until`, only for so long unless the pod is bound before. Raises NoRoom, and
         AlreadyHeld if the pod is bound there with another part."""
         try:
-            entry = self.tally.claim(_owner(request), placement, self._allowed(request, placement), until)
+            self._refuse_over_quota(request, placement)
+            entry = self.tally.claim(request, placement, until)
         except Refused as refused:
             self._record_claim(request, placement, until, str(refused))
             raise
@@ -304,18 +292,16 @@ class Books:
         """Give a bound pod whose cards nobody has named these parts, which are to be written down, in place of those
         that it is charged for. Raises NoRoom."""
         had = self._entries_of(request.uid)
-        entry = self.tally.reassign(_owner(request), placement, self._allowed(request, placement))
+        self._refuse_over_quota(request, placement)
+        entry = self.tally.reassign(request, placement)
         if self.recorder is not None:
             self.recorder.record(Reassigned(request, placement))
         self._tell_openings(had, heard=False)
         return entry
 
-    def _allowed(self, request: Request, placement: Placement) -> Mapping[str, Charge]:
-        """What the parts take of each card. Raises NoRoom if that is beyond the quota."""
-        taken = charges(placement, request)
-        if why := self._quota(request).exceeded(self.cards(placement.node), taken):
+    def _refuse_over_quota(self, request: Request, placement: Placement) -> None:
+        if why := self._quota(request).exceeded(self.cards(placement.node), charges(placement, request)):
             raise NoRoom(f"{Reason.OVER_QUOTA.value}: {why}")
-        return taken
 
     def _record_claim(self, request: Request, placement: Placement, until: float, refused: str = "") -> None:
         if self.recorder is not None:
@@ -381,10 +367,6 @@ class Books:
             self.tally.recount_quotas()
         if self.recorder is not None:
             self.recorder.record(Recounted(node))
-
-
-def _owner(request: Request) -> Owner:
-    return Owner(request.uid, request.pod, request.priority)
 
 
 def _policies(demand: Demand) -> tuple[str, str]:

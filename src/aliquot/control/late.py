@@ -29,7 +29,7 @@ from aliquot.engine import needs_text
 from aliquot.errors import AlreadyHeld, BadDemand, BadRecord, NoRoom, NotLeading
 from aliquot.kube import PODS, ApiError, Client, KubeError, NotFound, NotSent
 from aliquot.ledger import State
-from aliquot.model import Node, Placement, Pod
+from aliquot.model import Node, Placement, Pod, as_shown
 from aliquot.model.records import INVENTORY, PLACEMENT
 
 _log = structlog.get_logger()
@@ -67,6 +67,8 @@ class LatePlacer:
         self._crowded_out: dict[str, float] = {}
         """Since when there is no room for a pod."""
         self._left_alone: set[str] = set()
+        self._doubts: dict[str, int] = {}
+        """The version of its node at the last look at a pod that may have any card there."""
 
     async def run(self) -> NoReturn:
         while True:
@@ -78,6 +80,7 @@ class LatePlacer:
         for gone in self._books.expire(self._clock.monotonic()):
             if (pod := self._books.unplaced.get(gone.uid)) is not None:
                 self._books.see_pod(pod)  # now its own keys count
+        self._look_at_doubts()
         await self._settle()
         waiting = self._waiting()
         self._forget_others({pod.metadata.uid for pod in waiting})
@@ -91,6 +94,16 @@ class LatePlacer:
             async with asyncio.TaskGroup() as placing:
                 for pod in waiting:
                     placing.create_task(place(pod))
+
+    def _look_at_doubts(self) -> None:
+        """A pod that may have any card of its node, since none was free for it, gets one when its node has changed."""
+        ledger, before, self._doubts = self._books.ledger, self._doubts, {}
+        for uid, pod in list(self._books.unplaced.items()):
+            held = ledger.entry(uid, pod.spec.node_name)
+            if held is not None and not held.placement.containers:
+                if before.get(uid) != ledger.version(held.node):
+                    self._books.see_pod(pod)
+                self._doubts[uid] = ledger.version(held.node)
 
     def _waiting(self) -> list[Pod]:
         """Who was bound without a placement, as doors expect them to be placed; those left alone at the end."""
@@ -230,7 +243,8 @@ class LatePlacer:
         if held is None or kept is not None:
             return self._books.claim(request, kept or self._books.fit(demand, node)).placement
         if held.placement.containers and (held.state is State.CLAIMED or self.is_open(uid, node)):
-            return self._books.claim(request, held.placement).placement  # it was sent without an answer
+            sent = as_shown(held.placement, request, self._books.cards(node))
+            return self._books.claim(request, sent).placement  # again, since there was no answer
         with self._books.without(pod):  # cards that only count as its until somebody names them
             placement = self._books.fit(demand, node)
         return self._books.reassign(request, placement).placement

@@ -6,8 +6,7 @@ from contextlib import contextmanager
 from aliquot.control.books import Books
 from aliquot.dialects import Demand
 from aliquot.errors import NoRoom
-from aliquot.ledger import Owner
-from aliquot.model import Placement, Request, charges
+from aliquot.model import Placement, Request
 
 
 class Scratch:
@@ -19,9 +18,8 @@ class Scratch:
         """A part as it was found before; whether it is still free, and the pod holds nothing there by now."""
         if self._books.ledger.entry(request.uid, placement.node) is not None:
             return False
-        owner, wanted = Owner(request.uid, request.pod, request.priority), charges(placement, request)
         try:
-            self._books.tally.claim(owner, placement, wanted)
+            self._books.tally.claim(request, placement)
         except NoRoom:
             return False
         self._taken.append((request.uid, placement.node))

@@ -22,6 +22,7 @@ from aliquot.model import (
     Request,
     Wishes,
     cut,
+    made_up_uuid,
 )
 from aliquot.model.kubernetes import Quantity
 from aliquot.model.quantity import whole
@@ -289,7 +290,7 @@ def equal_cards(node: Node, count: int, mib: int, unit_mib: int = 1, model: str 
     if not 0 < count <= MOST_CARDS or not 0 < mib <= MOST_MIB:
         return None
     name = node.metadata.name
-    gpus = (Gpu(f"{name}/{index}", index, index, model, mib) for index in range(count))
+    gpus = (Gpu(made_up_uuid(name, index), index, index, model, mib) for index in range(count))
     return NodeGpus(name, tuple(gpus), unit_mib)
 
 

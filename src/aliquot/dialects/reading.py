@@ -22,6 +22,7 @@ from aliquot.model import (
     Request,
     Slice,
     Wishes,
+    card_of,
     charges,
     cut,
     peak,
@@ -46,13 +47,14 @@ class Holding:
 
     Where it cannot be told which card that is, `doubt` says why, and the pod is charged on every card that it may have:
     whichever it has must not be sold again. `unnamed` is how many whole cards it has got from kubelet of which no
-    record can tell which they are; nothing is charged for them here.
+    record can tell which they are; nothing is charged for them here. `request` is what the placement was cut for.
     """
 
     placement: Placement
     charges: Mapping[str, Charge]
     doubt: str = ""
     unnamed: int = 0
+    request: Request | None = None
 
 
 def demand_of(pod: Pod, dialects: Dialects) -> Demand | None:
@@ -116,7 +118,7 @@ def holding_of(pod: Pod, cards: NodeGpus, dialects: Dialects) -> Holding | None:
     speaking = dialects.spoken_by(pod)
     if len(speaking) > 1 and any(dialect.handed_over(pod) for dialect in speaking):
         names = ", ".join(dialect.name for dialect in speaking)
-        return _in_doubt(pod, speaking, cards, f"the pod has got resources of several dialects ({names})")
+        return in_doubt(pod, speaking, cards, f"the pod has got resources of several dialects ({names})")
     dialect = dialects.of(pod)
     return _holding(pod, cards, dialect) if dialect else None
 
@@ -129,14 +131,49 @@ def _holding(pod: Pod, cards: NodeGpus, dialect: Dialect) -> Holding:
         is_broken = isinstance(error, BadRecord) and dialect.handed_over(pod)
         if not dialect.names_cards and not is_broken:
             return Holding(Placement(cards.node, dialect.name, {}), {}, unnamed=_unnamed(request, cards))
-        if not dialect.handed_over(pod):
+        if dialect.handed_over(pod):
+            return in_doubt(pod, [dialect], cards, str(error))
+        known = _partly_gone(pod, Demand(dialect, request), cards)
+        if known is None:
             raise
-        return _in_doubt(pod, [dialect], cards, str(error))
+        return Holding(known, charges(known, request), request=request)
     ours = charges(placement, request)
     other = _other_record(pod, dialect, cards)
     theirs = charges(other, request) if other else {}
     why = f"{PLACEMENT} and the record of dialect {dialect.name} name different cards"
-    return Holding(placement, _both(ours, theirs, cards), "" if theirs.keys() <= ours.keys() else why)
+    doubt = "" if theirs.keys() <= ours.keys() else why
+    return Holding(placement, _both(ours, theirs, cards), doubt, request=None if doubt else request)
+
+
+def _partly_gone(pod: Pod, demand: Demand, cards: NodeGpus) -> Placement | None:
+    """Our record on a pod that has not started, some of whose cards its node shows no more: it holds the others, and
+    those, if they come back. None if it has no such record, if all are gone, or if the node's names do not tell."""
+    record = pod.metadata.annotations.get(PLACEMENT)
+    try:
+        placement = read_placement(record) if record is not None and not cards.are_made_up else None
+    except BadRecord:
+        return None
+    if placement is None or (placement.node, placement.dialect) != (cards.node, demand.dialect.name):
+        return None
+    parts = {asked.name: asked.part for asked in demand.request.containers}
+    if any(len(placement.containers.get(name, ())) != part.cards for name, part in parts.items()):
+        return None
+    if not any(card_of(own, cards) for own in placement.slices()):
+        return None
+    can_change = demand.dialect.demand_can_change(pod)
+    shown = {
+        name: tuple(_cut_anew(own, part, cards, can_change=can_change) for own in placement.containers[name])
+        for name, part in parts.items()
+    }
+    return replace(placement, containers=shown)
+
+
+def _cut_anew(own: Slice, part: Part, cards: NodeGpus, *, can_change: bool) -> Slice:
+    gpu = card_of(own, cards)
+    if gpu is None:
+        return own
+    asked = cut(part, gpu, cards.unit_mib)
+    return _larger(replace(own, uuid=gpu.uuid), asked, gpu) if can_change else asked
 
 
 def _other_record(pod: Pod, dialect: Dialect, cards: NodeGpus) -> Placement | None:
@@ -170,7 +207,7 @@ def _unnamed(request: Request, cards: NodeGpus) -> int:
     return peak((asked.life, asked.part.cards) for asked in request.containers)
 
 
-def _in_doubt(pod: Pod, speaking: Sequence[Dialect], cards: NodeGpus, why: str) -> Holding:
+def in_doubt(pod: Pod, speaking: Sequence[Dialect], cards: NodeGpus, why: str) -> Holding:
     """Charged on every card with all that the pod can have of it in these dialects."""
     everywhere = dict.fromkeys(cards.by_uuid, Charge())
     for dialect in speaking:
@@ -221,7 +258,7 @@ def placement_of(pod: Pod, demand: Demand, cards: NodeGpus) -> Placement:
 
 
 def _on_known_cards(placement: Placement, key: str, cards: NodeGpus) -> Placement:
-    """The same cards as the node has them now; ids from the time before its inventory become real ones."""
+    """The same cards as the node shows them now."""
     known = {}
     for name, parts in placement.containers.items():
         known[name] = tuple(_on_known_card(part, key, cards) for part in parts)
@@ -231,9 +268,7 @@ def _on_known_cards(placement: Placement, key: str, cards: NodeGpus) -> Placemen
 
 
 def _on_known_card(part: Slice, key: str, cards: NodeGpus) -> Slice:
-    gpu = cards.by_uuid.get(part.uuid)
-    if gpu is None and part.uuid == f"{cards.node}/{part.index}":
-        gpu = cards.by_index.get(part.index)
+    gpu = card_of(part, cards)
     if gpu is None:
         raise BadRecord(f"{key} names card {part.uuid[:64]}, which node {cards.node} does not have")
     return replace(part, uuid=gpu.uuid, index=gpu.index, minor=gpu.minor)

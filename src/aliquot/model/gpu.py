@@ -49,6 +49,11 @@ class Gpu:
     links: tuple[Link, ...] = ()
 
 
+def made_up_uuid(node: str, index: int) -> str:
+    """What stands for the uuid of a card of which only the index is known."""
+    return f"{node}/{index}"
+
+
 @dataclass(frozen=True)
 class NodeGpus:
     """The cards of one node, by ascending index, and how many MiB one unit of its memory resources is.
@@ -71,6 +76,11 @@ class NodeGpus:
     @cached_property
     def by_index(self) -> Mapping[int, Gpu]:
         return {gpu.index: gpu for gpu in self.gpus}
+
+    @cached_property
+    def are_made_up(self) -> bool:
+        """Nobody publishes the node's inventory: what an original's plug-in tells has no uuids, but `node/index`."""
+        return any(gpu.uuid == made_up_uuid(self.node, gpu.index) for gpu in self.gpus)
 
     @cached_property
     def parents(self) -> frozenset[str]:

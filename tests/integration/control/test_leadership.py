@@ -12,6 +12,8 @@ from functools import partial
 from typing import Any
 
 import pytest
+from aiohttp import web
+from structlog.testing import capture_logs
 
 from aliquot.control import ControlPlane, Outcome, Role
 from aliquot.control.policies import STALE_EPOCH, manifests
@@ -22,7 +24,7 @@ from aliquot.kube import Access, Client, NoAnswer
 from aliquot.model import Pod
 from aliquot.model.records import EPOCH
 from tests.factories import make_cards, node_manifest, pod_manifest
-from tests.fakes import FakeClock, ScriptedApi, answer, cut_after, held, until
+from tests.fakes import FakeClock, Fault, Next, ScriptedApi, answer, cut_after, held, until
 from tests.integration.room import patient
 
 pytestmark = pytest.mark.embedded_only(
@@ -291,3 +293,48 @@ async def test_a_server_that_may_not_lead_leaves_the_lease_to_others_and_says_wh
     await until(lambda: first.plane.leadership.holder == "second", passing=first.clock, between_calls_of=servers.api)
     assert first.plane.not_ready() == []
     assert any("may not lead" in note for note in first.plane.notes())
+
+
+POD_LIST = r"/api/v1/pods\?.*limit="
+
+
+def failing_while(is_broken: asyncio.Event) -> Fault:
+    refuse = answer(500, message="oops")
+
+    async def fail(request: web.Request, go_on: Next) -> web.StreamResponse:
+        return await (refuse(request, go_on) if is_broken.is_set() else go_on(request))
+
+    return fail
+
+
+async def test_a_list_that_fails_during_a_takeover_is_made_again(servers: Servers) -> None:
+    first = await servers.start("first")
+    await first.leads()
+    second = await servers.start("second")
+    servers.api.script("GET", POD_LIST, answer(500, message="oops"))
+    await _end(first.task)
+    await until(lambda: second.role() is Role.LEADING, passing=second.clock, between_calls_of=servers.api)
+
+
+async def test_a_takeover_that_does_not_come_to_an_end_gives_the_lease_back_and_is_tried_again(
+    servers: Servers,
+) -> None:
+    first = await servers.start("first")
+    await first.leads()
+    second = await servers.start("second")
+    is_broken = asyncio.Event()
+    is_broken.set()
+    servers.api.script("GET", POD_LIST, *[failing_while(is_broken)] * 100)
+    await _end(first.task)
+    leadership = second.plane.leadership
+    with capture_logs() as told:
+        await until(lambda: leadership.holder == "second", passing=second.clock, between_calls_of=servers.api)
+        await until(lambda: leadership.holder == "", passing=second.clock, between_calls_of=servers.api)
+    (line,) = [line for line in told if line["event"] == "gives the Lease back"]
+    assert line["why"].startswith("this server could not take over within 120 s")
+    lease = servers.api.registry.get(resources.LEASES, "aliquot-system", "aliquot-server").obj
+    assert not lease["spec"].get("holderIdentity")
+    assert "could not take over" in leadership.no_holder()
+    is_broken.clear()
+    await until(lambda: second.role() is Role.LEADING, passing=second.clock, between_calls_of=servers.api)
+    assert leadership.no_holder() == ""
