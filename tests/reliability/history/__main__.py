@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import logging
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -26,6 +27,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, help="where the servers' logs go; otherwise they are thrown away")
     given = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # no server outlives us
 
     def say(text: str) -> None:
         print(text, flush=True)

@@ -38,11 +38,11 @@ _DOORS = {
 
 
 class Caller:
-    """One scheduler; `busy` are the pods that some scheduler is at, which the others mostly leave alone."""
+    """One scheduler. What another one is at, it mostly leaves alone."""
 
-    def __init__(self, world: World, busy: set[str]) -> None:
+    def __init__(self, world: World) -> None:
         self._world = world
-        self._busy = busy
+        self._busy = world.busy
         self._chance = world.chance
 
     async def run(self) -> None:
@@ -55,19 +55,21 @@ class Caller:
     async def _once(self) -> None:
         world = self._world
         pods = [pod for pod in world.witness.waiting() if not pod["metadata"]["name"].startswith(PROBE)]
-        free = [pod for pod in pods if pod["metadata"]["uid"] not in self._busy or self._misbehaves(0.05)]
+        free = [pod for pod in pods if not self._busy[pod["metadata"]["uid"]] or self._misbehaves(0.05)]
         if world.is_paused or not free:
             return
         pod = self._chance.choice(free)
         uid = pod["metadata"]["uid"]
-        self._busy.add(uid)
+        self._busy[uid] += 1
         try:
             await self._schedule(pod)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             world.figures.counts["calls without an answer"] += 1
-            world.tell(f"call failed: {type(error).__name__}", pod)
+            if not isinstance(error, aiohttp.ClientConnectorError):
+                world.tell(f"a call has no answer: {type(error).__name__}", pod)
+            await asyncio.sleep(self._chance.uniform(0.0, 1.0))
         finally:
-            self._busy.discard(uid)
+            self._busy[uid] -= 1
 
     async def _schedule(self, pod: Pod) -> None:
         ways = dict(self._world.setup.ways)

@@ -47,7 +47,8 @@ async def run(
     `keep_going`, the first violation ends it."""
     chance, figures, story = Random(seed), Figures(), Story()
     troubles = {kind: weight for kind, weight in SETUPS[setup].troubles.items() if kind not in without}
-    chosen, gate = replace(SETUPS[setup], troubles=troubles), Gate(Random(seed), story, figures)
+    chosen = replace(SETUPS[setup], troubles=troubles)
+    gate = Gate(Random(seed), chosen.acts_within, story, figures)
     async with EmbeddedCluster(middlewares=[gate.middleware]) as cluster:
         await _install(cluster)
         world = World(chosen, chance, story, figures, gate, cluster, chosen.machines())
@@ -65,8 +66,7 @@ async def run(
 
 
 def _actors(world: World) -> Iterator[Coroutine[Any, Any, None]]:
-    busy: set[str] = set()
-    yield from (Caller(world, busy).run() for _ in range(world.setup.callers))
+    yield from (Caller(world).run() for _ in range(world.setup.callers))
     yield Users(world).run()
     yield Kubelets(world).run()
     yield _lag(world)

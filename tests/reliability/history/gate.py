@@ -9,7 +9,6 @@ from random import Random
 from aiohttp import web
 
 from tests.reliability.history.figures import Figures
-from tests.reliability.history.setups import ACTS_WITHIN
 from tests.reliability.history.story import Story
 
 _Next = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -17,8 +16,11 @@ _READS = ("GET", "HEAD", "OPTIONS")
 
 
 class Gate:
-    def __init__(self, chance: Random, story: Story, figures: Figures) -> None:
+    """The API server acts on a request within `acts_within` seconds, or never."""
+
+    def __init__(self, chance: Random, acts_within: float, story: Story, figures: Figures) -> None:
         self._chance = chance
+        self._acts_within = acts_within
         self._story = story
         self._figures = figures
         self.names: dict[str, str] = {}
@@ -65,8 +67,8 @@ class Gate:
 
     async def _make_later(self, request: web.Request, handler: _Next, name: str) -> None:
         began = time.monotonic()
-        await asyncio.sleep(self._chance.choice((0.0, 0.5, 2.0, 5.0)) * self._chance.random())
-        if time.monotonic() - began > ACTS_WITHIN:
+        await asyncio.sleep(self._chance.choice((0.0, 0.1, 0.3, 0.7)) * self._chance.random() * self._acts_within)
+        if time.monotonic() - began > self._acts_within:
             return
         answer = await handler(request)
         self._figures.counts["writes made after their client gave up"] += 1

@@ -11,7 +11,6 @@ from tests.reliability.history.callers import NATIVE, PROBE
 from tests.reliability.history.figures import LOST, NOT_LEADING
 from tests.reliability.history.kinds import dialect_of
 from tests.reliability.history.machines import Machine
-from tests.reliability.history.setups import LEASE_SECONDS
 from tests.reliability.history.witness import Pod, has_ended, is_leaving, is_placed, name_of, names_of, node_of
 from tests.reliability.history.world import World
 
@@ -43,7 +42,7 @@ class Rest:
     # -- somebody leads
 
     async def _leads(self) -> bool:
-        end = time.monotonic() + _LEASES * LEASE_SECONDS
+        end = time.monotonic() + _LEASES * self._world.setup.lease
         why = ""
         while time.monotonic() < end:
             why = await self._why_not_leading()
@@ -105,20 +104,25 @@ class Rest:
     # -- what the server holds for free is what is free
 
     async def _free_is_what_is_free(self) -> None:
-        questions = [question for machine in self._world.machines.values() for question in self._questions(machine)]
+        """Asked again and again: whatever was on its way when everybody paused comes to its end first."""
         wrong: list[tuple[str, str]] = []
         end = time.monotonic() + _PATIENCE
-        try:
-            while time.monotonic() < end:
-                wrong = [found for question in questions if (found := await self._wrong(*question))]
+        while time.monotonic() < end:
+            if not self._world.busy.total() and not self._unplaced():
+                wrong = [found for machine in self._world.machines.values() for found in await self._asked_of(machine)]
                 if not wrong:
                     return
-                await asyncio.sleep(1.0)
+            await asyncio.sleep(1.0)
+        for node, text in wrong:
+            self._world.violate(LOST, text, (node, *(name_of(pod) for pod in self._world.witness.on(node))))
+
+    async def _asked_of(self, machine: Machine) -> list[tuple[str, str]]:
+        questions = self._questions(machine)
+        try:
+            return [found for question in questions if (found := await self._wrong(*question))]
         finally:
             for _, pod, *_ in questions:
                 self._world.delete_pod(pod, 0)
-        for node, text in wrong:
-            self._world.violate(LOST, text, (node, *(name_of(pod) for pod in self._world.witness.on(node))))
 
     def _questions(self, machine: Machine) -> list[tuple[Machine, Pod, bool, str]]:
         """For the k-th emptiest card: k cards of just what it has left must fit, and of one more must not."""

@@ -18,9 +18,8 @@ TIMES = {
     "LATE_HOLD": "5",
     "AUDIT_SECONDS": "10",
 }
-LEASE_SECONDS = 5.0
-ACTS_WITHIN = 8.0
-"""Seconds within which the API server acts on a request or never; below COMMIT_ACT_LIMIT."""
+_AT_LATEST = 0.65
+"""Of COMMIT_ACT_LIMIT: so late at most does the API server act on a request."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +50,15 @@ class Setup:
     chaos: float = 40.0
     """Seconds of trouble between two looks at a cluster at rest."""
     times: Mapping[str, str] = field(default_factory=lambda: TIMES)
+
+    @property
+    def lease(self) -> float:
+        return float(self.times["LEASE_DURATION"])
+
+    @property
+    def acts_within(self) -> float:
+        """Seconds within which the API server acts on a request, or never."""
+        return _AT_LATEST * float(self.times["COMMIT_ACT_LIMIT"])
 
     def machines(self) -> dict[str, Machine]:
         made: dict[str, Machine] = {}
@@ -94,6 +102,19 @@ _EVERY_TROUBLE = {
 }
 
 SETUPS = {
+    "brief": Setup(
+        groups=(
+            Group(1, (_T4, _T4), ("gpushare", "nvidia", "aliquot")),
+            Group(1, (_T4,), ("tencent", "elastic", "aliquot")),
+            Group(1, (_T4,), ("gpushare",), agent="gpushare"),
+        ),
+        pods=_EVERY_POD,
+        ways=_EVERY_WAY,
+        troubles={"kill": 2, "jump": 1, "weather": 3, "late writes": 2, "hide inventory": 2, "show inventory": 3},
+        trouble_each=1.0,
+        outage=(0.2, 0.5),
+        times=TIMES | {"LEASE_DURATION": "2", "LEASE_RENEW": "1.5", "LEASE_RETRY": "0.4", "COMMIT_ACT_LIMIT": "6"},
+    ),
     "mixed": Setup(
         groups=(
             Group(3, (_T4, _T4, _T4), ("gpushare", "nvidia", "aliquot")),

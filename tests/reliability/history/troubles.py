@@ -9,7 +9,6 @@ from aliquot.embedded.api import resources
 from aliquot.embedded.api.deletion import DeleteRequest
 from aliquot.embedded.api.faults import Faults
 from tests.reliability.history.machines import Machine
-from tests.reliability.history.setups import LEASE_SECONDS
 from tests.reliability.history.witness import PLACEMENT, node_of
 from tests.reliability.history.world import Replica, World
 
@@ -137,7 +136,7 @@ class Troubles:
             replica.server.start()
             self._tell(f"{replica.name} starts")
 
-        self._later(self._chance.uniform(0.0, 1.5 * LEASE_SECONDS), start)
+        self._later(self._chance.uniform(0.0, 1.5 * self._world.setup.lease), start)
 
     async def _stop(self, *, suspended: bool = False) -> bool:
         replica = self._running()
@@ -154,7 +153,7 @@ class Troubles:
             replica.server.send(signal.SIGCONT)
             self._tell(f"SIGCONT of {replica.name}")
 
-        self._later(self._chance.uniform(0.2, 2.5 * LEASE_SECONDS), go_on)
+        self._later(self._chance.uniform(0.2, 2.5 * self._world.setup.lease), go_on)
         return True
 
     async def _suspend(self) -> bool:
@@ -193,13 +192,13 @@ class Troubles:
             self._world.gate.mend(replica.name)
             self._tell(f"{replica.name} reaches the API server again")
 
-        self._later(self._chance.uniform(0.5, 2.5 * LEASE_SECONDS), mend)
+        self._later(self._chance.uniform(0.5, 2.5 * self._world.setup.lease), mend)
         return True
 
     async def _bad_lists(self) -> bool:
         """For longer than a takeover takes, and not always: who asks again gets its list in the end."""
         failing = Faults(errors=0.5, only=_LISTS, seed=self._chance.randrange(2**30))
-        return self._faulty("lists fail", failing, 3 * LEASE_SECONDS)
+        return self._faulty("lists fail", failing, 3 * self._world.setup.lease)
 
     async def _weather(self) -> bool:
         weather = Faults(
@@ -212,7 +211,7 @@ class Troubles:
             drop_watches_each=self._chance.choice((0.0, 1.0)),
             seed=self._chance.randrange(2**30),
         )
-        return self._faulty("bad weather", weather, LEASE_SECONDS)
+        return self._faulty("bad weather", weather, self._world.setup.lease)
 
     def _faulty(self, text: str, faults: Faults, longest: float) -> bool:
         if self._world.cluster.faults.now != Faults():

@@ -1,6 +1,7 @@
 """What all parts of a history share."""
 
 import asyncio
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -58,6 +59,8 @@ class World:
     """No trouble is made and nobody misbehaves."""
     tide: float = 1.0
     """How many pods there shall be, in pods per card: rooms fill and empty again."""
+    busy: Counter[str] = field(default_factory=Counter)
+    """How many schedulers are at each pod, by UID."""
     is_paused: bool = False
     """Nobody does anything."""
     violated: asyncio.Event = field(default_factory=asyncio.Event)
