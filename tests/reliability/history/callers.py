@@ -26,14 +26,15 @@ class Door:
     filter: str = "filter"
     prioritize: str = ""
     bind: str = ""
+    preempt: str = ""
 
 
-NATIVE = Door("native", "/aliquot", prioritize="prioritize", bind="bind")
+NATIVE = Door("native", "/aliquot", prioritize="prioritize", bind="bind", preempt="preempt")
 _DOORS = {
     "gpushare": Door("gpushare", "/gpushare-scheduler", bind="bind"),
     "elastic": Door("elastic", "/scheduler", prioritize="priorities", bind="bind"),
     "tencent": Door("admission", "/scheduler", filter="predicates", prioritize="priorities"),
-    "nvidia": Door("nvidia", "/apis/metrics.nvidia.com/v1alpha1/schedule", prioritize="prioritize"),
+    "nvidia": Door("nvidia", "/apis/metrics.nvidia.com/v1alpha1/schedule", prioritize="prioritize", preempt="preempt"),
 }
 
 
@@ -93,6 +94,8 @@ class Caller:
         if passed and self._misbehaves(0.05):
             passed = names
         if not passed:
+            if door.preempt and pod["spec"].get("priority") and self._chance.random() < 0.3:
+                await self._preempt(door, pod, names)
             return
         node = self._chance.choice(passed)
         await asyncio.sleep(self._chance.choice((0.0, 0.0, 0.05, 0.5)) * self._chance.random())
@@ -119,6 +122,28 @@ class Caller:
             self._world.figures.counts["binds refused"] += 1
         else:
             self._world.figures.binds[door.name] += 1
+
+    async def _preempt(self, door: Door, pod: Pod, names: list[str]) -> None:
+        """On each node one pod of lower priority is proposed; whom the server names on one of them is told to end."""
+        lower = {
+            name: [own for own in self._world.witness.on(name) if not own["spec"].get("priority")] for name in names
+        }
+        proposed = {
+            name: {"Pods": [{"UID": self._chance.choice(pods)["metadata"]["uid"]}], "NumPDBViolations": 0}
+            for name, pods in lower.items()
+            if pods
+        }
+        answer = await self._post(door, door.preempt, {"Pod": pod, "NodeNameToMetaVictims": proposed})
+        chosen = answer.get("NodeNameToMetaVictims") or {}
+        if not chosen or self._world.is_calm:
+            return
+        node = self._chance.choice(sorted(chosen))
+        self._world.figures.counts["preemptions"] += 1
+        self._world.tell(f"preempts on {node}", pod)
+        for victim in chosen[node]["Pods"]:
+            if (own := self._world.witness.pods.get(victim["UID"])) is not None:
+                self._world.delete_pod(own, 30)
+        self._world.write_status(pod, nominatedNodeName=node)
 
     async def _post(self, door: Door, verb: str, body: object) -> Any:
         return await self._world.call(self._session, self._any_replica(), door.name, f"{door.prefix}/{verb}", body)

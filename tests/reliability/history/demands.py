@@ -14,12 +14,16 @@ class Taken(NamedTuple):
 
     cores: int = 0
     mib: int = 0
+    slots: int = 0
+    """Of MPS."""
+    shares: int = 0
+    """Parts without MPS: a card never has both."""
 
     def plus(self, other: "Taken") -> "Taken":
-        return Taken(self.cores + other.cores, self.mib + other.mib)
+        return Taken(*map(sum, zip(self, other, strict=True)))
 
     def at_least(self, other: "Taken") -> "Taken":
-        return Taken(max(self.cores, other.cores), max(self.mib, other.mib))
+        return Taken(*map(max, zip(self, other, strict=True)))
 
 
 class Part(NamedTuple):
@@ -30,21 +34,25 @@ class Part(NamedTuple):
     mib: int = 0
     percent: int = 0
     is_whole: bool = False
+    slots: int = 0
 
     def of(self, card: Card) -> Taken:
         if self.is_whole:
-            return Taken(_FULL, card.mib)
-        return Taken(self.cores, self.percent * card.mib // 100 if self.percent else self.mib)
+            return Taken(_FULL, card.mib, shares=1)
+        if self.slots:
+            each = max(1, card.slots)
+            return Taken(self.slots * _FULL // each, self.slots * card.mib // each, slots=self.slots)
+        return Taken(self.cores, self.percent * card.mib // _FULL if self.percent else self.mib, shares=1)
 
 
 def has_room(card: Card, taken: Taken, more: Taken) -> bool:
     """A card whose cores are sold out takes nobody."""
-    total = taken.plus(more)
-    return taken.cores < _FULL and total.cores <= _FULL and total.mib <= card.mib
+    return taken.cores < _FULL and not is_oversold(card, taken.plus(more))
 
 
 def is_oversold(card: Card, taken: Taken) -> bool:
-    return taken.cores > _FULL or taken.mib > card.mib
+    beyond = taken.cores > _FULL or taken.mib > card.mib or taken.slots > card.slots
+    return beyond or bool(taken.slots and taken.shares)
 
 
 def peak(inits: list[Taken], mains: list[Taken]) -> Taken:
@@ -91,6 +99,8 @@ def _part(asked: Mapping[str, int], labels: Mapping[str, str], annotations: Mapp
     if cards := asked.get("nvidia.com/gpu", 0):
         cores, mib = asked.get("nvidia.com/gpucores", 0), asked.get("nvidia.com/gpumem", 0)
         return Part(cards, cores, mib, is_whole=not (cores or mib))
+    if cards := asked.get("keti.com/mpsgpu", 0):
+        return Part(cards, slots=1)
     if cards := asked.get("aliquot.io/gpu", 0):
         cores, memory = int(annotations.get("aliquot.io/cores", 0)), annotations.get("aliquot.io/memory", "0Mi")
         mib = int(memory.removesuffix("Mi"))

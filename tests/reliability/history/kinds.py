@@ -44,6 +44,7 @@ _BY_PREFIX = {
     "elastic-gpu": "elastic",
     "nvidia.com": "nvidia",
     "aliquot.io": "aliquot",
+    "keti.com": "keti",
 }
 
 
@@ -70,8 +71,11 @@ def _tencent(chance: Random) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _elastic(chance: Random) -> tuple[dict[str, Any], dict[str, Any]]:
-    if chance.random() < 0.2:
-        return {"elasticgpu.io/gpu-core": 100}, {}
+    match chance.randrange(5):
+        case 0:
+            return {"elasticgpu.io/gpu-core": 100}, {}
+        case 1:
+            return {"elastic-gpu/gpu-percent": chance.choice((20, 33, 50))}, {}
     cores, mib = chance.choice((10, 40, 60)), chance.choice((512, 4000, 9000))
     return {"elasticgpu.io/gpu-core": cores, "elasticgpu.io/gpu-memory": mib}, {}
 
@@ -83,6 +87,10 @@ def _nvidia(chance: Random) -> tuple[dict[str, Any], dict[str, Any]]:
 def _hami(chance: Random) -> tuple[dict[str, Any], dict[str, Any]]:
     cores, mib = chance.choice((10, 30, 60)), chance.choice((1000, 5000, 9000))
     return {"nvidia.com/gpu": chance.choice((1, 1, 2)), "nvidia.com/gpumem": mib, "nvidia.com/gpucores": cores}, {}
+
+
+def _keti(chance: Random) -> tuple[dict[str, Any], dict[str, Any]]:
+    return {"keti.com/mpsgpu": chance.choice((1, 1, 2))}, {}
 
 
 def _aliquot(chance: Random) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -103,5 +111,6 @@ _SIZES = {
     "elastic": _elastic,
     "nvidia": _nvidia,
     "hami": _hami,
+    "keti": _keti,
     "aliquot": _aliquot,
 }

@@ -99,11 +99,21 @@ class Kubelets:
                 self._world.write_status(pod, phase="Failed", reason="UnexpectedAdmissionError")
                 return
             marks = found
+        elif machine.agent == "nvidia":
+            if not self._is_admitted(pod, machine):
+                self._world.write_status(pod, phase="Failed", reason="UnexpectedAdmissionError")
+                return
         elif not is_placed(pod) or (machine.is_ours and not machine.is_shown):
             return
         elif machine.agent == "gpushare":
             marks = {"ALIYUN_COM_GPU_MEM_ASSIGNED": "true"}
         self._world.write_status(pod, marks, phase="Running", containerStatuses=_states(pod, {"running": {}}))
+
+    def _is_admitted(self, pod: Pod, machine: Machine) -> bool:
+        """Whether kubelet has as many cards left as the pod asks for, whole ones, of which nobody knows the names."""
+        others = [own for own in self._world.witness.on(machine.name) if has_started(own) and not has_ended(own)]
+        asked = [part.cards for own in (*others, pod) for part in demands.parts(own).values()]
+        return sum(asked) <= len(machine.cards)
 
     def _given_by_gpu_manager(self, pod: Pod, machine: Machine) -> dict[str, str] | None:
         """Its own choice, container by container: the first cards that have room. None if there are none."""

@@ -16,13 +16,16 @@ class Card:
     uuid: str
     minor: int
     mib: int
+    slots: int = 0
+    """Into so many parts MPS cuts it, if somebody asks for one."""
 
 
 @dataclass
 class Machine:
     """A node and its cards, in the order of their indexes.
 
-    `agent` tells whose agent runs there: `ours` publishes an inventory, `gpushare` and `tencent` are the originals'.
+    `agent` tells whose agent runs there: `ours` publishes an inventory, `gpushare`, `tencent` and `nvidia` are the
+    originals'.
     """
 
     name: str
@@ -54,7 +57,14 @@ class Machine:
 
     def inventory(self) -> str:
         gpus = [
-            {"uuid": card.uuid, "index": index, "minor": card.minor, "model": "Tesla T4", "mib": card.mib}
+            {
+                "uuid": card.uuid,
+                "index": index,
+                "minor": card.minor,
+                "model": "Tesla T4",
+                "mib": card.mib,
+                "slots": card.slots,
+            }
             for index, card in enumerate(self.listed)
         ]
         return json.dumps({"v": 1, "unitMiB": UNIT_MIB, "gpus": gpus})
@@ -79,7 +89,11 @@ class Machine:
         }
 
 
-_LABELS = {"gpushare": {"gpushare": "true"}, "tencent": {"nvidia-device-enable": "enable"}}
+_LABELS = {
+    "gpushare": {"gpushare": "true"},
+    "tencent": {"nvidia-device-enable": "enable"},
+    "nvidia": {"nodeinfo": "gpu"},
+}
 
 
 def _offered(dialect: str, cards: list[Card]) -> dict[str, str]:
@@ -89,8 +103,13 @@ def _offered(dialect: str, cards: list[Card]) -> dict[str, str]:
         "aliquot": {"aliquot.io/gpu": count * _IDS_PER_CARD},
         "gpushare": {"aliyun.com/gpu-mem": mib // UNIT_MIB, "aliyun.com/gpu-count": count},
         "tencent": {"tencent.com/vcuda-core": 100 * count, "tencent.com/vcuda-memory": mib // _BLOCK_MIB},
-        "elastic": {"elasticgpu.io/gpu-core": 100 * count, "elasticgpu.io/gpu-memory": mib},
+        "elastic": {
+            "elasticgpu.io/gpu-core": 100 * count,
+            "elasticgpu.io/gpu-memory": mib,
+            "elastic-gpu/gpu-percent": 100 * count,
+        },
         "nvidia": {"nvidia.com/gpu": count},
         "hami": {"nvidia.com/gpu": 10 * count},
+        "keti": {"keti.com/mpsgpu": sum(card.slots for card in cards)},
     }
     return {name: str(amount) for name, amount in amounts[dialect].items()}

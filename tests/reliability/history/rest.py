@@ -130,7 +130,8 @@ class Rest:
             return []
         sums = {card: self._world.witness.sum(card.uuid) for card in machine.listed}
         left = [
-            (card.mib - taken.mib, 100 - taken.cores) if taken.cores < 100 else (0, 0) for card, taken in sums.items()
+            (card.mib - taken.mib, 100 - taken.cores) if taken.cores < 100 and not taken.slots else (0, 0)
+            for card, taken in sums.items()
         ]
         found = []
         for unit, word, amounts in (

@@ -30,6 +30,7 @@ class Group:
     mib: tuple[int, ...]
     dialects: tuple[str, ...]
     agent: str = "ours"
+    slots: int = 0
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,10 @@ class Setup:
         for group in self.groups:
             for _ in range(group.count):
                 name = f"{group.agent[:2]}{len(made):02}"
-                cards = [Card(f"GPU-{name}-{index}", _minor(group, index), mib) for index, mib in enumerate(group.mib)]
+                cards = [
+                    Card(f"GPU-{name}-{index}", _minor(group, index), mib, group.slots)
+                    for index, mib in enumerate(group.mib)
+                ]
                 made[name] = Machine(name, cards, group.dialects, group.agent, is_shown=group.agent == "ours")
         return made
 
@@ -75,7 +79,7 @@ def _minor(group: Group, index: int) -> int:
     return len(group.mib) - 1 - index if group.agent == "ours" else index
 
 
-_EVERY_POD = {"gpushare": 4, "tencent": 3, "elastic": 2, "nvidia": 3, "hami": 2, "aliquot": 4}
+_EVERY_POD = {"gpushare": 4, "tencent": 3, "elastic": 2, "nvidia": 3, "hami": 2, "aliquot": 4, "keti": 2}
 _EVERY_WAY = {"door": 8, "native": 5, "volcano": 3, "hand": 1}
 _EVERY_TROUBLE = {
     "kill": 3,
@@ -120,6 +124,7 @@ SETUPS = {
             Group(3, (_T4, _T4, _T4), ("gpushare", "nvidia", "aliquot")),
             Group(2, (_A10, _A10, _A10), ("tencent", "elastic", "aliquot")),
             Group(1, (_T4, _A10), ("hami", "aliquot", "gpushare")),
+            Group(1, (_T4, _T4), ("keti", "gpushare", "aliquot"), slots=4),
             Group(1, (_T4, _T4), ("gpushare",), agent="gpushare"),
             Group(1, (_T4, _T4), ("tencent",), agent="tencent"),
         ),
@@ -133,6 +138,7 @@ SETUPS = {
             Group(4, (_T4, _T4, _T4), ("tencent", "nvidia", "aliquot", "elastic")),
             Group(2, (_T4,), ("gpushare",), agent="gpushare"),
             Group(2, (_T4,), ("tencent",), agent="tencent"),
+            Group(1, (_T4, _T4), ("nvidia",), agent="nvidia"),
         ),
         pods={"nvidia": 5, "tencent": 5, "gpushare": 3, "aliquot": 3, "elastic": 1},
         ways={"door": 6, "native": 3, "volcano": 5, "hand": 3},

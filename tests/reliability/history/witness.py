@@ -119,6 +119,8 @@ class Witness:
     def _written(self, pod: Pod, machine: Machine) -> dict[str, list[str]]:
         """What its containers' cards are called in our record; where gpu-manager has the last word, in its own."""
         annotations = pod["metadata"].get("annotations") or {}
+        if machine.agent == "nvidia":
+            return {}  # kubelet alone knows which cards
         if machine.agent == "tencent":
             return self._written_by_gpu_manager(pod, machine, annotations) if has_started(pod) else {}
         if PLACEMENT not in annotations:

@@ -96,7 +96,7 @@ def test_a_pod_that_was_bound_by_hand_holds_nothing_until_it_is_placed(witness: 
     witness.see(make("p1", HALF, "GPU-a"))
     witness.see(make("p2", HALF))
     assert found == []
-    assert witness.sum("GPU-a") == Taken(mib=8192)
+    assert witness.sum("GPU-a") == Taken(mib=8192, shares=1)
 
 
 def test_an_index_means_the_card_that_had_it_when_the_record_was_written(
