@@ -30,29 +30,36 @@ class Adoption:
         """Our record on each bound pod as it was first seen, by UID; what is written there later is not believed."""
         self.unplaced: dict[str, Pod] = {}
         """Pods on nodes with cards of which nothing says which cards they have, by UID."""
-        self._forged: dict[str, str] = {}
+        self.foretold: dict[str, str] = {}
         """Records that stood on pods before they were bound, by UID."""
 
     def see_unbound(self, pod: Pod) -> bool:
         """A pod that waits. Returns whether it has a record of ours, which nobody writes before the Binding: it is a
-        user's, and not believed later."""
+        user's."""
         record = pod.metadata.annotations.get(PLACEMENT)
         if record is None:
-            self._forged.pop(pod.metadata.uid, None)
+            self.foretold.pop(pod.metadata.uid, None)
             return False
-        self._forged[pod.metadata.uid] = record
+        self.foretold[pod.metadata.uid] = record
         return True
+
+    def trust(self, uid: str) -> None:
+        """We have written what stands on a pod, even if its user has foretold it."""
+        self.foretold.pop(uid, None)
 
     def see(self, pod: Pod) -> None:
         """A bound pod as it is now. It holds something on its node alone."""
         uid, node = pod.metadata.uid, pod.spec.node_name
         if self._is_forged(pod):
             pod = _without_record(pod)
+        is_foretold = self._is_foretold(pod)
         was_unplaced = self.unplaced.pop(uid, None) is not None
-        if PLACEMENT in pod.metadata.annotations:
+        if PLACEMENT in pod.metadata.annotations and not is_foretold:
             self.first_records.setdefault(uid, pod.metadata.annotations[PLACEMENT])
         if not self._is_at_home(pod):
             self._adopt(pod, was_unplaced=was_unplaced)
+        if is_foretold:
+            self.unplaced[uid] = _without_record(pod)
         for claimed in self._ledger.nodes_of(uid) - {node}:
             self._tally.release(uid, claimed)
 
@@ -60,18 +67,24 @@ class Adoption:
         self.provisional.discard(uid)
         self.unplaced.pop(uid, None)
         self.first_records.pop(uid, None)
-        self._forged.pop(uid, None)
+        self.foretold.pop(uid, None)
         self._tally.release(uid)
 
+    def _is_foretold(self, pod: Pod) -> bool:
+        """Whether the record on a bound pod stood there before. Another server that leads may have written the very
+        same, so what it names is charged; but it may be its user's, and who leads writes one of ours over it."""
+        uid, held = pod.metadata.uid, self._ledger.entry(pod.metadata.uid, pod.spec.node_name)
+        if held is not None and held.state is State.CLAIMED:
+            self.trust(uid)
+        record = pod.metadata.annotations.get(PLACEMENT)
+        return not pod.started and record is not None and self.foretold.get(uid) == record
+
     def _is_forged(self, pod: Pod) -> bool:
-        """Whether its record is no word of ours: it was there before, or is while we only keep cards for the pod; when
-        we write one, the claim has no end."""
-        record, held = pod.metadata.annotations.get(PLACEMENT), self._ledger.entry(pod.metadata.uid, pod.spec.node_name)
-        if record is None or pod.started:
-            return False
-        if held is None:
-            return self._forged.get(pod.metadata.uid) == record
-        return held.until < inf
+        """Whether its record is no word of ours: it is there while we only keep cards for the pod. When we write one,
+        the claim has no end."""
+        held = self._ledger.entry(pod.metadata.uid, pod.spec.node_name)
+        is_kept = held is not None and held.until < inf
+        return is_kept and not pod.started and PLACEMENT in pod.metadata.annotations
 
     def _is_at_home(self, pod: Pod) -> bool:
         """Whether what a bound pod holds is settled: on cards that its node has. Then its record is not read again, so

@@ -310,6 +310,7 @@ class Books:
     def confirm(self, uid: str, node: str) -> None:
         before = self.ledger.changes
         self.ledger.confirm(uid, node)
+        self.adoption.trust(uid)
         if self.recorder is not None and self.ledger.changes != before:
             self.recorder.record(Confirmed(uid, node))
 

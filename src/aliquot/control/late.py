@@ -230,6 +230,7 @@ class LatePlacer:
         self._open.pop((uid, node), None)
         self._crowded_out.pop(uid, None)
         if self._books.ledger.nodes_of(uid):  # it has not gone while we asked
+            self._books.adoption.trust(uid)
             self._books.see_pod(placed)
         metrics.LATE.labels("placed").inc()
         _log.info("placed late", pod=pod.key, node=node, cards=sorted({part.uuid for part in placement.slices()}))
@@ -245,6 +246,8 @@ class LatePlacer:
         if held.placement.containers and (held.state is State.CLAIMED or self.is_open(uid, node)):
             sent = as_shown(held.placement, request, self._books.cards(node))
             return self._books.claim(request, sent).placement  # again, since there was no answer
+        if uid in self._books.adoption.foretold and self._books.suits(held, demand):
+            return self._books.claim(request, held.placement).placement  # its node may be handing it over
         with self._books.without(pod):  # cards that only count as its until somebody names them
             placement = self._books.fit(demand, node)
         return self._books.reassign(request, placement).placement

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from math import inf
 
 import structlog
 
@@ -160,7 +161,17 @@ class ControlPlane:
             self.leadership.changed.clear()
             if self.leadership.may_commit:
                 self.waker.inherit(self.pods.all())
+            else:
+                self._follow()
             self._tell()
+
+    def _follow(self) -> None:
+        """What we kept for pods is known to no other server. A record on such a pod is another leader's from now on,
+        though we took it for its user's."""
+        self.books.expire(inf)
+        for uid in list(self.books.unplaced):
+            if (pod := self.pods.with_uid(uid)) is not None:
+                self.books.see_pod(pod)
 
     async def _settle(self) -> None:
         while True:

@@ -6,6 +6,7 @@ books. tests/integration runs it briefly, tests/soak for as long as it is told t
 
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import Any
 
 from hypothesis import strategies as st
@@ -43,13 +44,25 @@ class Hardware:
 
 @dataclass(frozen=True)
 class Sold:
-    """What a pod has in truth. It is `sent` when its Binding was made, and `seen` when the books were shown that."""
+    """What a pod has in truth, and how far its Binding has got."""
 
     pod: Pod
     cards: tuple[str, ...]
     units: int
     sent: bool = False
     seen: bool = False
+
+
+class Stage(Enum):
+    """How far a Binding has got: its part is claimed, it was sent and answered, the books were shown the bound pod."""
+
+    CLAIMED = "claimed"
+    SENT = "sent"
+    SEEN = "seen"
+
+
+pods = st.tuples(st.integers(4, UNITS), st.sampled_from([1, 1, 2]), st.booleans(), st.sampled_from(Stage))
+"""Units of each card, cards, whether a filter keeps the part first, and how far it gets."""
 
 
 class InventoryMachine(RuleBasedStateMachine):
@@ -64,8 +77,17 @@ class InventoryMachine(RuleBasedStateMachine):
 
     # -- pods
 
-    @rule(units=st.integers(1, UNITS), count=st.sampled_from([1, 1, 1, 2]), keeps=st.booleans())
-    def claim(self, units: int, count: int, keeps: bool) -> None:
+    @rule(asked=st.lists(pods, min_size=1, max_size=5))
+    def ask(self, asked: list[tuple[int, int, bool, Stage]]) -> None:
+        """Pods come, each as far as it gets for now."""
+        for units, count, keeps, stage in asked:
+            uid = self._claim(units, count, keeps=keeps)
+            if uid and stage is not Stage.CLAIMED:
+                self._send(uid)
+            if uid and stage is Stage.SEEN:
+                self._see(uid)
+
+    def _claim(self, units: int, count: int, *, keeps: bool) -> str:
         limits = {GPU_MEM: str(units * count)}
         labels = {} if count == 1 else {GPU_COUNT: str(count)}
         uid = make_uid()
@@ -77,7 +99,7 @@ class InventoryMachine(RuleBasedStateMachine):
         try:
             placement = self.books.fit(demand, "n1")
         except NoRoom:
-            return
+            return ""
         if keeps:  # a filter keeps it first, the commit makes it its own
             self.books.claim(demand.request, placement, until=10.0)
             kept = self.books.kept_for(demand, "n1")
@@ -93,30 +115,33 @@ class InventoryMachine(RuleBasedStateMachine):
             metadata={"labels": labels, "annotations": {PLACEMENT: write_placement(placement)}},
         )
         self.sold[uid] = Sold(bound, cards, units)
+        return uid
 
-    @rule(data=st.data())
-    def send(self, data: st.DataObject) -> None:
+    def _send(self, uid: str) -> None:
         """A Binding is made and answered; the mirror has not heard of it yet."""
-        if uid := self._one(data, lambda sold: not sold.sent):
-            self.sold[uid] = replace(self.sold[uid], sent=True)
-            self.books.confirm(uid, "n1")
+        self.sold[uid] = replace(self.sold[uid], sent=True)
+        self.books.confirm(uid, "n1")
 
-    @rule(data=st.data())
-    def see(self, data: st.DataObject) -> None:
-        if uid := self._one(data, lambda _: True):
-            self.sold[uid] = replace(self.sold[uid], sent=True, seen=True)
-            self.books.see_pod(self.sold[uid].pod)
+    def _see(self, uid: str) -> None:
+        self.sold[uid] = replace(self.sold[uid], sent=True, seen=True)
+        self.books.see_pod(self.sold[uid].pod)
 
-    @rule(data=st.data())
-    def refuse(self, data: st.DataObject) -> None:
-        """A Binding is refused: its claim is given back."""
-        if uid := self._one(data, lambda sold: not sold.sent):
-            del self.sold[uid]
-            self.books.drop_claim(uid, "n1")
+    @rule(stage=st.sampled_from(Stage))
+    def go_on(self, stage: Stage) -> None:
+        """What became of every Binding is known: refused, made, or seen."""
+        for uid, sold in list(self.sold.items()):
+            if stage is Stage.SEEN and not sold.seen:
+                self._see(uid)
+            elif stage is Stage.SENT and not sold.sent:
+                self._send(uid)
+            elif stage is Stage.CLAIMED and not sold.sent:
+                del self.sold[uid]
+                self.books.drop_claim(uid, "n1")
 
     @rule(data=st.data())
     def end(self, data: st.DataObject) -> None:
-        if uid := self._one(data, lambda sold: sold.sent):
+        if self.sold:
+            uid = data.draw(st.sampled_from(sorted(self.sold)))
             del self.sold[uid]
             self.books.forget_pod(uid)
 
@@ -179,10 +204,6 @@ class InventoryMachine(RuleBasedStateMachine):
             for card in sold.cards:
                 units[card] += sold.units
         return units
-
-    def _one(self, data: st.DataObject, which: Any) -> str:
-        uids = sorted(uid for uid, sold in self.sold.items() if which(sold))
-        return data.draw(st.sampled_from(uids)) if uids else ""
 
     def _show(self) -> None:
         self.books.see_node(self.hardware.node())

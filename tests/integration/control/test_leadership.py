@@ -23,7 +23,7 @@ from aliquot.errors import NotLeading
 from aliquot.kube import Access, Client, NoAnswer
 from aliquot.model import Pod
 from aliquot.model.records import EPOCH
-from tests.factories import make_cards, node_manifest, pod_manifest
+from tests.factories import container_manifest, make_cards, node_manifest, pod_manifest
 from tests.fakes import FakeClock, Fault, Next, ScriptedApi, answer, cut_after, held, until
 from tests.integration.room import patient
 
@@ -338,3 +338,22 @@ async def test_a_takeover_that_does_not_come_to_an_end_gives_the_lease_back_and_
     is_broken.clear()
     await until(lambda: second.role() is Role.LEADING, passing=second.clock, between_calls_of=servers.api)
     assert leadership.no_holder() == ""
+
+
+async def test_a_server_that_leads_no_more_charges_what_its_successor_wrote_on_a_pod_for_which_it_kept_a_part(
+    servers: Servers,
+) -> None:
+    """A record on such a pod is its user's only as long as nobody else may write one."""
+    first = await servers.start("first")
+    await first.leads()
+    container = container_manifest(gpu_mem=None, resources={"limits": {"aliquot.io/gpu": "1"}})
+    servers.api.registry.create(resources.PODS, "default", pod_manifest(containers=[container]))
+    first.plane.late.hold(await pod_of(first), "n1", 30)
+    second = await servers.start("second")
+    await until(lambda: second.role() is Role.LEADING, passing=second.clock, between_calls_of=servers.api)
+    await second.plane.committer.commit(await pod_of(second), "n1")
+    await until(lambda: first.role() is Role.FOLLOWING, "it hears of the new term")
+    uid = servers.stored()["metadata"]["uid"]
+    await until(lambda: first.plane.books.ledger.nodes_of(uid), "it charges the pod")
+    await until(lambda: first.plane.books.is_settled(uid, "n1"), "it knows the pod bound")
+    assert first.plane.books.unplaced == {}
