@@ -44,6 +44,11 @@ class Machine:
         return self.agent == "ours"
 
     @property
+    def may_hide(self) -> bool:
+        """Whether its cards can be told without an inventory: they are all there, and equal."""
+        return self.is_ours and not self.dead and len({card.mib for card in self.cards}) == 1
+
+    @property
     def listed(self) -> list[Card]:
         """The cards that the driver lists, by their indexes."""
         return [card for card in self.cards if card.uuid not in self.dead]

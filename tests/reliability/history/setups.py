@@ -45,7 +45,7 @@ class Setup:
     waiting: int = 16
     """So many pods wait at most."""
     callers: int = 12
-    trouble_each: float = 2.0
+    trouble_each: float = 1.5
     """Seconds between two troubles, on average."""
     outage: tuple[float, float] = (0.3, 5.0)
     chaos: float = 40.0
@@ -82,10 +82,10 @@ def _minor(group: Group, index: int) -> int:
 _EVERY_POD = {"gpushare": 4, "tencent": 3, "elastic": 2, "nvidia": 3, "hami": 2, "aliquot": 4, "keti": 2}
 _EVERY_WAY = {"door": 8, "native": 5, "volcano": 3, "hand": 1}
 _EVERY_TROUBLE = {
-    "kill": 3,
-    "stop": 2,
-    "term": 1,
-    "suspend": 1,
+    "kill": 6,
+    "stop": 4,
+    "term": 2,
+    "suspend": 2,
     "jump": 2,
     "outage": 1,
     "hang": 1,

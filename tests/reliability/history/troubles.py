@@ -256,7 +256,7 @@ class Troubles:
 
     async def _hide_inventory(self) -> bool:
         """Only where records and indexes agree: without uuids, indexes are all that is left to go by."""
-        machine = self._any_machine(lambda m: m.is_ours and m.is_shown and not m.dead and self._indexes_agree(m))
+        machine = self._any_machine(lambda m: m.is_shown and m.may_hide and self._indexes_agree(m))
         if machine is not None:
             machine.is_shown = False
         return self._write(machine, "the inventory vanishes")
@@ -311,7 +311,7 @@ class Troubles:
         if not gone:
             return False
         machine = self._chance.choice(gone)
-        if machine.is_ours and self._indexes_agree(machine) and not machine.dead:
+        if machine.may_hide and self._indexes_agree(machine):
             machine.is_shown = self._chance.random() < 0.5
         self._make(machine)
         return True
