@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +25,7 @@ from tests.reliability.history.rest import Rest
 from tests.reliability.history.setups import SETUPS
 from tests.reliability.history.story import Story
 from tests.reliability.history.troubles import Troubles
-from tests.reliability.history.world import Replica, World
+from tests.reliability.history.world import OBSERVER, Replica, World
 from tests.reliability.servers import Server
 
 _DOORS = ("admission", "elastic", "gpushare", "native", "nvidia")
@@ -101,7 +101,9 @@ async def _heal(world: World, found: list[Violation]) -> None:
     for pod in list(world.witness.pods.values()):
         world.delete_pod(pod, 0)
     for replica in world.replicas:
+        replica.is_ending = True
         await replica.server.kill()
+        replica.is_ending = False
         replica.server.start()
     world.story.tell(f"all pods are deleted and all servers started anew after {len(found)} violations")
 
@@ -129,22 +131,30 @@ async def _install(cluster: EmbeddedCluster) -> None:
 
 @asynccontextmanager
 async def _servers(world: World, folder: Path, tree: Path | None) -> AsyncIterator[None]:
-    home = ControlSettings.namespace
-    for number in range(_REPLICAS):
-        name = f"server-{number}"
-        token = guarding.access(world.cluster, home, guarding.SERVER).token or ""
-        world.gate.names[token] = name
-        config = folder / f"{name}.kubeconfig"
-        kubeconfig.write(world.cluster.url, config, token)
-        clock = MovedClock(folder / f"{name}.clock")
-        server = Server(name, config, folder, world.setup.times, _DOORS, clock.environment(tree))
-        server.start()
-        world.replicas.append(Replica(server, clock))
+    world.replicas += [_replica(world, folder, tree, f"server-{number}") for number in range(_REPLICAS)]
+    observing = {"MODE": "observe"}
+    world.observers += [
+        _replica(world, folder, tree, f"{OBSERVER}-{number}", observing) for number in range(world.setup.observers)
+    ]
+    everyone = [*world.replicas, *world.observers]
     try:
+        for replica in everyone:
+            replica.server.start()
         yield
     finally:
-        for replica in world.replicas:
+        for replica in everyone:
             process = replica.server.process
             if process is not None and process.poll() is None:
                 process.kill()
                 process.wait()
+
+
+def _replica(
+    world: World, folder: Path, tree: Path | None, name: str, settings: Mapping[str, str] | None = None
+) -> Replica:
+    token = guarding.access(world.cluster, ControlSettings.namespace, guarding.SERVER).token or ""
+    world.gate.names[token] = name
+    config, clock = folder / f"{name}.kubeconfig", MovedClock(folder / f"{name}.clock")
+    kubeconfig.write(world.cluster.url, config, token)
+    given = {**world.setup.times, **(settings or {})}
+    return Replica(Server(name, config, folder, given, _DOORS, clock.environment(tree)), clock)

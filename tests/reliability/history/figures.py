@@ -4,12 +4,14 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 OVERSOLD, LOST, NOT_LEADING, MOVED = "over-sold", "lost", "leaders that do not lead", "moved or misplaced"
+ENDED, WROTE = "servers that ended by themselves", "writes of observers"
+_ALL = (OVERSOLD, LOST, NOT_LEADING, MOVED, ENDED, WROTE)
 
 
 @dataclass(frozen=True)
 class Violation:
     what: str
-    """One of the four words above."""
+    """One of the words above."""
     text: str
     at: float
     """Seconds since the run began."""
@@ -32,5 +34,5 @@ class Figures:
         lines = [f"{self.seconds / 60:.1f} minutes"]
         lines += [f"{name}: {count}" for name, count in sorted(self.counts.items())]
         lines += [f"binds through {door}: {count}" for door, count in sorted(self.binds.items())]
-        lines += [f"{what}: {found[what]}" for what in (OVERSOLD, LOST, NOT_LEADING, MOVED)]
+        lines += [f"{what}: {found[what]}" for what in _ALL]
         return "\n".join(lines)

@@ -25,6 +25,8 @@ class Gate:
         self._figures = figures
         self.names: dict[str, str] = {}
         """Whose token it is."""
+        self.on_write: Callable[[str, str], None] = lambda _, __: None
+        """Is told of every write before it is made: whose it is, and what."""
         self.late_share = 0.0
         """Of the servers' writes: the connection is cut, and the write is made some seconds later."""
         self._cut: set[str] = set()
@@ -53,6 +55,8 @@ class Gate:
         if name in self._cut:
             return _gone(transport)
         writes = request.method not in _READS
+        if writes:
+            self.on_write(name, f"{request.method} {request.path}")
         if writes and self._chance.random() < self.late_share:
             await request.read()
             task = asyncio.create_task(self._make_later(request, handler, name))

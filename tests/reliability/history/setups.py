@@ -45,6 +45,8 @@ class Setup:
     waiting: int = 16
     """So many pods wait at most."""
     callers: int = 12
+    observers: int = 0
+    """Servers that only read, beside the two that lead in turn."""
     trouble_each: float = 1.5
     """Seconds between two troubles, on average."""
     outage: tuple[float, float] = (0.3, 5.0)
@@ -144,5 +146,6 @@ SETUPS = {
         ways={"door": 6, "native": 3, "volcano": 5, "hand": 3},
         troubles=_EVERY_TROUBLE | {"hide inventory": 10, "show inventory": 12, "lose card": 5, "find card": 8},
         outage=(1.0, 12.0),
+        observers=1,
     ),
 }

@@ -15,7 +15,7 @@ from aliquot.embedded.api.deletion import DeleteRequest
 from aliquot.embedded.api.eventlog import Change, Event
 from aliquot.embedded.api.statuses import StatusError
 from tests.reliability.history.clocks import MovedClock
-from tests.reliability.history.figures import Figures, Violation
+from tests.reliability.history.figures import WROTE, Figures, Violation
 from tests.reliability.history.gate import Gate
 from tests.reliability.history.machines import Machine
 from tests.reliability.history.setups import Setup
@@ -23,6 +23,9 @@ from tests.reliability.history.story import Story
 from tests.reliability.history.witness import Pod, Witness, name_of
 from tests.reliability.servers import Server
 
+OBSERVER = "observer"
+_ASKING = "accessreviews"
+"""Questions that Kubernetes' API takes as writes."""
 _LOG_LINES = 12
 
 
@@ -33,7 +36,9 @@ class Replica:
     stopped_at: float | None = None
     """When it was stopped, if it is."""
     is_ending: bool = False
-    """It was told to end."""
+    """It was told to end, or ended at the fault point that it was started with."""
+    fault: str = ""
+    """The fault point that it was started with."""
 
     @property
     def name(self) -> str:
@@ -55,6 +60,7 @@ class World:
     cluster: EmbeddedCluster
     machines: dict[str, Machine]
     replicas: list[Replica] = field(default_factory=list)
+    observers: list[Replica] = field(default_factory=list)
     is_calm: bool = False
     """No trouble is made and nobody misbehaves."""
     tide: float = 1.0
@@ -68,6 +74,7 @@ class World:
     def __post_init__(self) -> None:
         self.witness = Witness(self.machines, self.story, self.violate)
         self.cluster.store.on_change(self._on_write)
+        self.gate.on_write = self._refuse_observers
         for machine in self.machines.values():
             self.cluster.registry.create(resources.NODES, "", machine.manifest())
 
@@ -78,6 +85,10 @@ class World:
             held, before = _holder(event.stored.obj), _holder(event.previous.obj) if event.previous else ""
             if held != before:
                 self.story.tell(f"the Lease is held by {held or 'nobody'}")
+
+    def _refuse_observers(self, name: str, what: str) -> None:
+        if name.startswith(OBSERVER) and _ASKING not in what:
+            self.violate(WROTE, f"{name}: {what}", ())
 
     def violate(self, what: str, text: str, names: tuple[str, ...]) -> None:
         lines = [*self.story.excerpt(*names), *self._log_lines(names)]
