@@ -68,9 +68,9 @@ class Room:
         await self.in_step()
         return shown
 
-    async def add_plain_node(self, name: str, capacity: Mapping[str, str]) -> None:
+    async def add_plain_node(self, name: str, capacity: Mapping[str, str], **fields: Any) -> None:
         """A node without our agent: whatever an original's plug-in left in its status."""
-        self.api.registry.create(resources.NODES, "", node_manifest(name, capacity=capacity))
+        self.api.registry.create(resources.NODES, "", node_manifest(name, capacity=capacity, **fields))
         await self.in_step()
 
     async def change_node(self, cards: NodeGpus) -> None:

@@ -170,7 +170,7 @@ class Adoption:
         cards = self._tally.cards(pod.spec.node_name)
         try:
             dialect = self._dialects.of(pod)
-            if dialect is None:
+            if dialect is None or (isinstance(error, NotPlaced) and not dialect.unrecorded(pod, cards)):
                 return None
             likely = self._likely(pod, dialect) if isinstance(error, NotPlaced) else None
             return likely or in_doubt(pod, [dialect], cards, str(error))

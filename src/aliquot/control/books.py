@@ -205,7 +205,7 @@ class Books:
         if placement is None:
             reason = judgement.refusal(node)
             assert reason is not None, "a node without a placement has a reason"
-            raise NoRoom(demand.dialect.words(reason))
+            raise NoRoom(demand.dialect.words_for(reason, self.cards(node), demand.request))
         return placement
 
     def place_on(self, state: NodeState, demands: Iterable[Demand]) -> Iterator[tuple[Placement | None, NodeState]]:

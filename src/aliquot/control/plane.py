@@ -17,6 +17,7 @@ from aliquot.control.heartbeats import Heartbeats
 from aliquot.control.labels import Labeller
 from aliquot.control.late import LatePlacer
 from aliquot.control.leadership import Leadership
+from aliquot.control.preemptions import Preemptions
 from aliquot.control.quota_map import QuotaMap
 from aliquot.control.settings import ControlSettings
 from aliquot.control.telling import Teller
@@ -77,6 +78,7 @@ class ControlPlane:
             self.clock,
             is_in_step=lambda: not self.out_of_step(),
         )
+        self.preemptions = Preemptions(self.clock)
         self.books.on_opening = self.waker.opened
         self.audit = Audit(
             client,
@@ -193,9 +195,12 @@ class ControlPlane:
             assert old is not None, "an informer tells of what was or what is"
             self.books.forget_pod(old.metadata.uid)
             self.waker.forget(old.metadata.uid)
+            self.preemptions.forget(old.metadata.uid)
         else:
             self.books.see_pod(new)
             self.waker.see(new)
+            if new.spec.node_name:
+                self.preemptions.forget(new.metadata.uid)
         self._tell()
 
     def _tell(self) -> None:

@@ -18,7 +18,16 @@ from aliquot.dialects.protocol import (
     plain_number,
     sample,
 )
-from aliquot.dialects.reading import Demand, Holding, cards_of, demand_of, holding_of, placement_of
+from aliquot.dialects.reading import (
+    Demand,
+    Holding,
+    cards_of,
+    demand_of,
+    holding_among,
+    holding_of,
+    placement_of,
+    registered_on,
+)
 from aliquot.dialects.table import Dialects, make_dialects, standard_dialects
 
 __all__ = [
@@ -43,5 +52,7 @@ __all__ = [
     "cards_of",
     "Holding",
     "holding_of",
+    "holding_among",
     "placement_of",
+    "registered_on",
 ]

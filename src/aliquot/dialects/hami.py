@@ -69,6 +69,7 @@ _WORDS = {
     Reason.NOT_SELLABLE: "CardNotHealth",
     Reason.WRONG_MODE: "ModeNotFit",
     Reason.NO_TOPOLOGY: "NumaNotFit",
+    Reason.NOT_IN_QUOTA: "ResourceQuotaNotFit",
     Reason.OVER_QUOTA: "ResourceQuotaNotFit",
     Reason.TOO_LARGE: "NodeInsufficientDevice",
     Reason.NO_CARD_FITS: "NodeUnfitPod",

@@ -1,6 +1,6 @@
 """Reading pods and nodes in whatever dialect they speak."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -84,7 +84,16 @@ def cards_of(node: Node, dialects: Dialects) -> NodeGpus:
     model = _first_label(node, (label for dialect in dialects.values() for label in dialect.model_labels))
     pool = _first_label(node, (label for dialect in dialects.values() for label in dialect.pool_labels))
     found = _cards(node, dialects, served)
-    return replace(found, dialects=served or found.dialects, model=model, pool=pool)
+    registered = registered_on(node, dialects)
+    return replace(found, dialects=served or found.dialects, model=model, pool=pool, registered=registered)
+
+
+def registered_on(node: Node, dialects: Dialects) -> frozenset[str] | None:
+    """The dialects of which kubelet on a node knows a resource; it goes on naming one whose plug-in is gone. None of a
+    node whose kubelet has not said anything yet."""
+    if not node.status.capacity:
+        return None
+    return frozenset(name for name, dialect in dialects.items() if any(map(dialect.guards, node.status.capacity)))
 
 
 def _served(node: Node, dialects: Dialects) -> frozenset[str]:
@@ -105,8 +114,9 @@ def _cards(node: Node, dialects: Dialects, served: frozenset[str]) -> NodeGpus:
     inventory = node.metadata.annotations.get(INVENTORY)
     if inventory is not None:
         return read_inventory(node.metadata.name, inventory)
-    seen = (dialect.capacity(node) for dialect in sorted(dialects.values(), key=lambda d: d.name not in served))
-    return next((cards for cards in seen if cards), NodeGpus(node.metadata.name, (), unit_mib=1))
+    by_rank = sorted(dialects.values(), key=lambda d: d.name not in served)
+    seen = [cards for dialect in by_rank if (cards := dialect.capacity(node))]
+    return next((cards for cards in seen if cards.gpus), seen[0] if seen else NodeGpus(node.metadata.name, (), 1))
 
 
 # -- what bound pods hold
@@ -116,11 +126,16 @@ def holding_of(pod: Pod, cards: NodeGpus, dialects: Dialects) -> Holding | None:
     """What a bound pod holds; None without GPU. Raises BadDemand, and NotPlaced or BadRecord for a pod that has got
     nothing yet."""
     speaking = dialects.spoken_by(pod)
-    if len(speaking) > 1 and any(dialect.handed_over(pod) for dialect in speaking):
+    if len(speaking) > 1 and (given := [dialect for dialect in speaking if _has_got(pod, dialect, cards)]):
         names = ", ".join(dialect.name for dialect in speaking)
-        return in_doubt(pod, speaking, cards, f"the pod has got resources of several dialects ({names})")
+        return in_doubt(pod, given, cards, f"the pod has got resources of several dialects ({names})")
     dialect = dialects.of(pod)
     return _holding(pod, cards, dialect) if dialect else None
+
+
+def _has_got(pod: Pod, dialect: Dialect, cards: NodeGpus) -> bool:
+    """Whether somebody on the node has given the pod what it asks for in a dialect."""
+    return cards.may_hand_over(dialect.name) and dialect.handed_over(pod)
 
 
 def _holding(pod: Pod, cards: NodeGpus, dialect: Dialect) -> Holding:
@@ -131,8 +146,9 @@ def _holding(pod: Pod, cards: NodeGpus, dialect: Dialect) -> Holding:
         is_broken = isinstance(error, BadRecord) and dialect.handed_over(pod)
         if not dialect.names_cards and not is_broken:
             return Holding(Placement(cards.node, dialect.name, {}), {}, unnamed=_unnamed(request, cards))
-        if dialect.handed_over(pod):
-            return in_doubt(pod, [dialect], cards, str(error))
+        among = cards.gpus if isinstance(error, BadRecord) else dialect.unrecorded(pod, cards)
+        if among and _has_got(pod, dialect, cards):
+            return in_doubt(pod, [dialect], replace(cards, gpus=tuple(among)), str(error))
         known = _partly_gone(pod, Demand(dialect, request), cards)
         if known is None:
             raise
@@ -221,6 +237,18 @@ def _unnamed(request: Request, cards: NodeGpus) -> int:
     if request.wishes.mig and not cards.parents:
         return 0  # the node does not tell of its instances: the pod has none of the cards that it tells of
     return peak((asked.life, asked.part.cards) for asked in request.containers)
+
+
+def holding_among(pod: Pod | None, cards: NodeGpus, dialects: Dialects, uuids: Set[str], why: str) -> Holding:
+    """What a pod holds that has got a part of some of these cards, and nothing tells how much: all that it can have of
+    each; the whole cards if the pod is gone or its demand cannot be read."""
+    among = replace(cards, gpus=tuple(gpu for gpu in cards.gpus if gpu.uuid in uuids))
+    if pod is not None and (speaking := dialects.spoken_by(pod)):
+        held = in_doubt(pod, speaking, among, why)
+        if any(charge != Charge() for charge in held.charges.values()):
+            return held
+    everything = {gpu.uuid: Part(whole=True).on(gpu, cards.unit_mib) for gpu in among.gpus}
+    return Holding(Placement(cards.node, "", {}), everything, why)
 
 
 def in_doubt(pod: Pod, speaking: Sequence[Dialect], cards: NodeGpus, why: str) -> Holding:

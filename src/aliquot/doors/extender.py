@@ -120,8 +120,8 @@ def read_preempt(body: bytes) -> PreemptCall:
 
 
 def filter_answer(call: FilterCall, passed: Sequence[str], refused: Mapping[str, str]) -> dict[str, object]:
-    """All five keys, always. A refused node stands in both maps with the same text: 1.21 and later heed the first,
-    older schedulers know only the second."""
+    """All five keys. A refused node stands in both maps with the same text: kube-scheduler 1.21 and later heed
+    `FailedAndUnresolvableNodes`, older ones know only `FailedNodes`."""
     nodes: object = None
     if call.nodes is not None:
         whole = len(passed) == len(call.names)

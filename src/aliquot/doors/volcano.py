@@ -95,7 +95,7 @@ class Volcano:
             return _answered(shape, dialect.name, Code.SUCCESS)
         metrics.REFUSALS.labels(reason.name.lower()).inc()
         code = Code.UNRESOLVABLE if reason in HOPELESS else Code.UNSCHEDULABLE
-        return _answered(shape, dialect.name, code, dialect.words(reason))
+        return _answered(shape, dialect.name, code, dialect.words_for(reason, self._books.cards(node), demand.request))
 
     def no_predicate(self, why: str) -> asgi.Answer:
         return asgi.json(predicate_answer(self._shape, Code.ERROR, why))
@@ -173,7 +173,7 @@ class Volcano:
         """Who is evicted in the same cycle we cannot see, only whether evicting can help. Raises NoRoom."""
         reason = supposing.refusal(self._books, pod, demand, node, Guests())
         if reason in HOPELESS:
-            raise NoRoom(demand.dialect.words(reason))
+            raise NoRoom(demand.dialect.words_for(reason, self._books.cards(node), demand.request))
 
     async def deallocate(self, call: asgi.Call) -> asgi.Answer:
         """What is only kept for the pod; one that is bound, and is now evicted, holds its part until it has ended."""

@@ -51,6 +51,8 @@ _PER_CARD: Mapping[str, tuple[type, Any]] = {
 _PER_NODE: Mapping[str, tuple[type, Any]] = {
     "unit_mib": (np.int64, 1),
     "wiring_id": (np.int64, 0),
+    "has_other_agent": (np.bool_, False),
+    "rest_mib": (np.int64, 0),
     "node_mib": (np.int64, 0),
     "node_free_mib": (np.int64, 0),
     "node_free_cores": (np.int64, 0),
@@ -115,6 +117,10 @@ class Fleet:
     unit_mib: NDArray[np.int64]
     wiring_id: NDArray[np.int64]
     """Nodes with the same number are wired alike."""
+    has_other_agent: NDArray[np.bool_]
+    """Nodes whose cards another agent than ours hands out."""
+    rest_mib: NDArray[np.int64]
+    """Memory of a node that belongs to none of its cards."""
     node_mib: NDArray[np.int64]
     node_free_mib: NDArray[np.int64]
     node_free_cores: NDArray[np.int64]
@@ -268,6 +274,8 @@ class Fleet:
         loads = self._loads(column, before)
         self._clear(column)
         self.unit_mib[column] = cards.unit_mib
+        self.rest_mib[column] = cards.rest_mib
+        self.has_other_agent[column] = cards.are_made_up
         wiring = wiring_of(cards.gpus)
         if wiring not in self._wiring_ids:
             self._wiring_ids[wiring] = len(self._wirings)

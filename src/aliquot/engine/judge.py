@@ -1,13 +1,15 @@
 """Which nodes can take a request, which cards it would get there, which node is best, and why the others cannot."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cached_property
 from itertools import compress
+from typing import TypeVar
 
 import numpy as np
 
-from aliquot.engine.all_nodes.choosing import CardChoice, policy, score
-from aliquot.engine.all_nodes.plan import Plan, plan
+from aliquot.engine.all_nodes.choosing import CardChoice, combined, policy
+from aliquot.engine.all_nodes.plan import plan
 from aliquot.engine.all_nodes.question import Question
 from aliquot.engine.all_nodes.refusing import FITS, NUMBERED, Numbers, Refusing
 from aliquot.engine.all_nodes.room import Room, wanted
@@ -21,22 +23,43 @@ from aliquot.engine.view import NodePolicy, Outcome, Settings
 from aliquot.errors import BadDemand, BadInput
 from aliquot.model import Placement, Reason, Request, cut
 
+_Array = TypeVar("_Array", Bools, Numbers, Floats)
+
 
 class Judgement:
-    """A request judged on the whole Fleet as it is now; ask it before the Fleet changes."""
+    """A request judged on the whole Fleet as it is now; ask it before the Fleet changes.
 
-    def __init__(self, refusing: Refusing, node_policies: Iterable[NodePolicy]) -> None:
-        self.fleet = refusing.question.fleet
-        self.request = refusing.question.request
-        self.settings = refusing.question.settings
-        self.fits: Bools = refusing.plan.fits
-        self._plan: Plan = refusing.plan
+    `elsewhere` is the same where another agent hands out the cards, if the request differs there.
+    """
+
+    def __init__(
+        self, request: Request, ours: Refusing, elsewhere: Refusing | None, node_policies: Iterable[NodePolicy]
+    ) -> None:
+        self.fleet = ours.question.fleet
+        self.request = request
+        self.settings = ours.question.settings
+        self._ours = ours
+        self._elsewhere = elsewhere
         self._node_policies = tuple(node_policies)
-        self._refusing = refusing
+        self.fits: Bools = ours.plan.fits if elsewhere is None else self._each(ours.plan.fits, elsewhere.plan.fits)
+
+    def _each(self, ours: _Array, elsewhere: _Array) -> _Array:
+        """[width]: for each node what counts there."""
+        return np.where(self.fleet.has_other_agent, elsewhere, ours)
+
+    def _at(self, column: int) -> Refusing:
+        return self._elsewhere if self._elsewhere and self.fleet.has_other_agent[column] else self._ours
+
+    @cached_property
+    def _reasons(self) -> Numbers:
+        ours = self._ours.reasons
+        if self._elsewhere is None:
+            return ours
+        return np.append(self._each(ours[:-1], self._elsewhere.reasons[:-1]), ours[-1])
 
     def reasons_at(self, columns: Ints, *, but: Iterable[str] = ()) -> Numbers:
         """For each column a place in NUMBERED, or FITS; nothing is said against the nodes in `but`."""
-        reasons, excepted = self._refusing.reasons, [self.fleet.column(node) for node in but]
+        reasons, excepted = self._reasons, [self.fleet.column(node) for node in but]
         if excepted:
             reasons = reasons.copy()
             reasons[[column for column in excepted if column is not None]] = FITS
@@ -55,8 +78,8 @@ class Judgement:
         column = self.fleet.column(node)
         if column is None or not self.fits[column]:
             return None
-        cards, containers = self.fleet.state_at(column).cards, self.request.containers
-        chosen = self._plan.rows_at(column)
+        cards, side = self.fleet.state_at(column).cards, self._at(column)
+        containers, chosen = side.question.request.containers, side.plan.rows_at(column)
         if self.request.together:
             shared = in_reach(self.fleet.wiring(column), chosen[0], self.request.wishes.topology)
             chosen = [tuple(sorted(shared[: container.part.cards])) for container in containers]
@@ -93,19 +116,36 @@ class Judgement:
 
     @cached_property
     def outcome(self) -> Outcome:
-        plan = self._plan
-        return Outcome(
-            self.fleet, self.request, self.settings, plan.fits, plan.views, plan.lives, choose=lambda: plan.rows
-        )
+        """Where our agent hands out the cards; everywhere, if the request does not differ elsewhere."""
+        return _outcome(self._ours)
 
     @cached_property
     def _scores(self) -> Floats:
-        return score(self._node_policies, self.outcome)
+        scores = [each.score(self.outcome) for each in self._node_policies]
+        if self._elsewhere is not None:
+            theirs = _outcome(self._elsewhere)
+            scores = [
+                self._each(own, each.score(theirs)) for own, each in zip(scores, self._node_policies, strict=True)
+            ]
+        return combined(scores, self.fits.shape)
 
     def _columns(self, nodes: Iterable[str]) -> Bools:
         mask = np.zeros(self.fleet.width + 1, np.bool_)
         mask[self.fleet.table.find(NameBlock.of(nodes))] = True
         return mask[:-1]
+
+
+def _outcome(side: Refusing) -> Outcome:
+    question, plan = side.question, side.plan
+    return Outcome(
+        question.fleet,
+        question.request,
+        question.settings,
+        plan.fits,
+        plan.views,
+        plan.lives,
+        choose=lambda: plan.rows,
+    )
 
 
 def check_policies(gpu: str, node: str, *, gpu_field: str, node_field: str, error: type[BadInput] = BadDemand) -> None:
@@ -135,10 +175,11 @@ def judge(
     """
     wrong_pools = decision.refused_nodes(fleet) if decision else None
     over_quota = decision.refused_cards(fleet) if decision else None
+    unnamed = decision.unnamed_cards(fleet) if decision else None
     nodes = fleet.serves(request.dialect)
     question = Question(
         fleet=fleet,
-        request=request,
+        request=request.of_agent(other=False),
         room=Room.now(fleet),
         allowed=wanted(fleet, request, over_quota),
         nodes=nodes if wrong_pools is None else nodes & ~wrong_pools,
@@ -147,4 +188,20 @@ def judge(
         topology=request.wishes.topology,
     )
     node_policies = policy(NODE_POLICIES, node_policy, "node policy")
-    return Judgement(Refusing(question, plan(question), wrong_pools, over_quota), node_policies)
+
+    def judged(side: Question) -> Refusing:
+        return Refusing(side, plan(side), wrong_pools, over_quota, unnamed)
+
+    other = fleet.has_other_agent
+    if not request.differs_elsewhere or not other.any():
+        return Judgement(request, judged(question), None, node_policies)
+    theirs = replace(
+        question,
+        request=request.of_agent(other=True),
+        nodes=question.nodes & other,
+        choice=CardChoice(policy(GPU_POLICIES, request.allocator or gpu_policy, "GPU policy")),
+    )
+    if not (fleet.has.any(axis=0) & ~other).any():
+        return Judgement(request, judged(theirs), None, node_policies)
+    ours = replace(question, nodes=question.nodes & ~other)
+    return Judgement(request, judged(ours), judged(theirs), node_policies)

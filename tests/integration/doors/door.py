@@ -23,7 +23,7 @@ class Reply:
 
     @property
     def json(self) -> Any:
-        assert self.content_type == "application/json", self
+        assert self.content_type in ("application/json", "text/plain"), self
         return msgspec.json.decode(self.body)
 
     @property

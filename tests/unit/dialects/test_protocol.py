@@ -12,6 +12,7 @@ from aliquot.model import ContainerRequest, NodeGpus, Part, Pod, Reason
 from tests.factories import make_cards, make_gpu, make_node, make_pod
 
 DIALECTS = {kind.name: standard_dialects()[kind.name] for kind in OURS}
+NO_NODE = "elastic gpu scheduler get node failed"
 SERVED = [
     pytest.param(dialect, resource.name, id=resource.name)
     for dialect in DIALECTS.values()
@@ -107,15 +108,19 @@ def test_a_sample_pod_has_no_labels_or_annotations_unless_they_are_given() -> No
         pytest.param("gpushare", Reason.NO_GPUS, "The node n1 is not for GPU share, need skip", id="gpushare, no GPU"),
         pytest.param("gpushare", Reason.UNKNOWN_NODE, 'node "n1" not found', id="gpushare, no such node"),
         pytest.param("gpushare", Reason.NO_CARD_FITS, "Insufficient GPU Memory in one device", id="gpushare, no room"),
+        pytest.param("gpushare", Reason.TOO_LARGE, "Insufficient GPU Memory in one device", id="gpushare, too large"),
         pytest.param("tencent", Reason.NO_GPUS, "no GPU device", id="tencent, no GPU"),
         pytest.param("tencent", Reason.NO_CARD_FITS, "pod u-1 does not match with this node", id="tencent, no room"),
         pytest.param("tencent", Reason.OVER_QUOTA, "ExceedsGPUQuota", id="tencent, quota"),
-        pytest.param("elastic", Reason.NO_GPUS, "no gpu available on node n1", id="elastic, no GPU"),
+        pytest.param("elastic", Reason.NO_GPUS, f"{NO_NODE}: no gpu available on node n1", id="elastic, no GPU"),
+        pytest.param(
+            "elastic", Reason.NOT_SELLABLE, f"{NO_NODE}: no gpu available on node n1", id="elastic, none allocatable"
+        ),
         pytest.param("elastic", Reason.TOO_LARGE, "no enough resource to allocate", id="elastic, too large"),
         pytest.param(
             "elastic",
             Reason.UNKNOWN_NODE,
-            'elastic gpu scheduler get node failed: nodes "n1" not found',
+            f'{NO_NODE}: nodes "n1" not found',
             id="elastic, no such node",
         ),
         pytest.param("nvidia", Reason.NO_GPUS, Reason.NO_GPUS.value, id="an original that told nobody why"),

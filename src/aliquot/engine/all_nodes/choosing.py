@@ -7,7 +7,7 @@ from typing import TypeVar
 import numpy as np
 
 from aliquot.engine.arrays import Floats, Ints, Ranks
-from aliquot.engine.view import GpuPolicy, NodePolicy, Outcome, PodPolicy, View
+from aliquot.engine.view import GpuPolicy, NodePolicy, PodPolicy, View
 from aliquot.errors import BadDemand, BadInput
 
 _Policy = TypeVar("_Policy", GpuPolicy, NodePolicy)
@@ -42,11 +42,9 @@ class CardChoice:
         return [each for each in self.policies if isinstance(each, PodPolicy)]
 
 
-def score(policies: Sequence[NodePolicy], outcome: Outcome) -> Floats:
-    scores = [each.score(outcome) for each in policies]
-    if len(scores) == 1:
-        return scores[0]
-    return _one_after_another(scores, outcome.fits.shape).astype(np.float64)
+def combined(scores: Sequence[Floats], shape: tuple[int, ...]) -> Floats:
+    """The scores of several node policies, the first of them first."""
+    return scores[0] if len(scores) == 1 else _one_after_another(scores, shape).astype(np.float64)
 
 
 def _one_after_another(numbers: Sequence[Ranks], shape: tuple[int, ...]) -> Ints:

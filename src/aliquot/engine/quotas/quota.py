@@ -111,6 +111,13 @@ class Decision:
         refused = [self._refuses(kind.kind, kind.gpu, kind.unit_mib) is not None for kind in fleet.types]
         return np.array([*refused, False], np.bool_)[fleet.type_id] & fleet.has if any(refused) else None
 
+    def unnamed_cards(self, fleet: Fleet) -> Bools | None:
+        """[rows, width]: the cards whose model the quota does not name; None if there are none."""
+        if self.quota is None:
+            return None
+        unnamed = [not self._lines(kind.kind, kind.gpu, kind.unit_mib) for kind in fleet.types]
+        return np.array([*unnamed, False], np.bool_)[fleet.type_id] & fleet.has if any(unnamed) else None
+
     def refused_nodes(self, fleet: Fleet) -> Bools | None:
         """[width]: the nodes that `refuses_node` refuses; None if there are none."""
         pools = [pool for pool in self.census.nodes if self._refuses_pool(pool)]
@@ -130,7 +137,9 @@ class Decision:
         if self.quota is None:
             return None
         lines = self._lines(kind, gpu, unit_mib)
-        return None if lines and not any(line.missing for line in lines) else Reason.OVER_QUOTA
+        if not lines:
+            return Reason.NOT_IN_QUOTA
+        return Reason.OVER_QUOTA if any(line.missing for line in lines) else None
 
     def _lines(self, kind: Kind, gpu: Gpu, unit_mib: int) -> tuple[Line, ...]:
         key = (kind, gpu.mib, gpu.slots, unit_mib)
