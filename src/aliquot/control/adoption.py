@@ -1,5 +1,6 @@
 """Adoption: entering into the ledger what bound pods hold, as they and their nodes tell it."""
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from math import inf
@@ -32,16 +33,27 @@ class Adoption:
         """Pods on nodes with cards of which nothing says which cards they have, by UID."""
         self.foretold: dict[str, str] = {}
         """Records that stood on pods before they were bound, by UID."""
+        self.older: dict[str, Pod] = {}
+        """Pods that had keys of an original whose agent chooses cards before they were bound, by UID."""
 
     def see_unbound(self, pod: Pod) -> bool:
         """A pod that waits. Returns whether it has a record of ours, which nobody writes before the Binding: it is a
-        user's."""
-        record = pod.metadata.annotations.get(PLACEMENT)
+        user's. Or keys of an original, which are of an earlier try if a filter of ours keeps a part for the pod."""
+        uid, record, keys = pod.metadata.uid, pod.metadata.annotations.get(PLACEMENT), self._keys_of_agents(pod)
         if record is None:
-            self.foretold.pop(pod.metadata.uid, None)
-            return False
-        self.foretold[pod.metadata.uid] = record
-        return True
+            self.foretold.pop(uid, None)
+        else:
+            self.foretold[uid] = record
+        if keys:
+            self.older[uid] = pod
+        else:
+            self.older.pop(uid, None)
+        return bool(record or keys)
+
+    def _keys_of_agents(self, pod: Pod) -> Mapping[str, str]:
+        """What stands on a pod in the words of originals whose agents choose cards."""
+        choosing = (dialect for dialect in self._dialects.values() if dialect.agent_chooses)
+        return {key: value for dialect in choosing for key, value in dialect.written_on(pod).items()}
 
     def trust(self, uid: str) -> None:
         """We have written what stands on a pod, even if its user has foretold it."""
@@ -54,6 +66,7 @@ class Adoption:
             pod = _without_record(pod)
         is_foretold = self._is_foretold(pod)
         was_unplaced = self.unplaced.pop(uid, None) is not None
+        self._note_older_keys(pod, was_unplaced=was_unplaced)
         if PLACEMENT in pod.metadata.annotations and not is_foretold:
             self.first_records.setdefault(uid, pod.metadata.annotations[PLACEMENT])
         if not self._is_at_home(pod):
@@ -68,6 +81,7 @@ class Adoption:
         self.unplaced.pop(uid, None)
         self.first_records.pop(uid, None)
         self.foretold.pop(uid, None)
+        self.older.pop(uid, None)
         self._tally.release(uid)
 
     def _is_foretold(self, pod: Pod) -> bool:
@@ -131,6 +145,8 @@ class Adoption:
             self.unplaced[uid] = pod
             return None
         try:
+            if uid in self.older:
+                raise NotPlaced("its keys are of an earlier try")
             holding = holding_of(pod, cards, self._dialects)
         except AliquotError as error:
             _log.warning("a bound GPU pod is not placed", pod=pod.key, node=cards.node, why=str(error))
@@ -149,8 +165,19 @@ class Adoption:
             return False
         return bool(held.placement.containers)
 
+    def _note_older_keys(self, pod: Pod, *, was_unplaced: bool) -> None:
+        """Whether the keys that stood on a pod before still do, and it is ours: a filter has kept a part for it."""
+        uid, older = pod.metadata.uid, self.older.pop(pod.metadata.uid, None)
+        held, cards = self._ledger.entry(uid, pod.spec.node_name), self._tally.cards(pod.spec.node_name)
+        is_ours = held is not None and (held.state is State.CLAIMED or was_unplaced)
+        if older is None or not is_ours or pod.started or not cards.are_made_up:
+            return
+        if PLACEMENT not in pod.metadata.annotations and self._keys_of_agents(pod) == self._keys_of_agents(older):
+            self.older[uid] = pod
+
     def _note_if_provisional(self, pod: Pod, dialect: str) -> None:
-        if PLACEMENT in pod.metadata.annotations or self._dialects[dialect].handed_over(pod):
+        is_settled = PLACEMENT in pod.metadata.annotations or self._dialects[dialect].handed_over(pod)
+        if is_settled and pod.metadata.uid not in self.older:
             self.provisional.discard(pod.metadata.uid)
         else:
             self.provisional.add(pod.metadata.uid)

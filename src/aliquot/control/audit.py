@@ -181,9 +181,9 @@ class Audit:
                 yield Drift("ghost", entry.owner.pod, entry.node, said(entry.charges), "no such pod")
 
     def _sight(self, pod: Pod) -> Sight:
-        node = pod.spec.node_name
-        first = self._books.adoption.first_records.get(pod.metadata.uid)
-        return Sight(pod, self._books.ledger.entry(pod.metadata.uid, node), self._books.cards(node), first)
+        uid, node = pod.metadata.uid, pod.spec.node_name
+        first, is_unplaced = self._books.adoption.first_records.get(uid), uid in self._books.unplaced
+        return Sight(pod, self._books.ledger.entry(uid, node), self._books.cards(node), first, is_unplaced)
 
     def _is_alive(self, claim: Entry) -> bool:
         """Whether somebody works on a claim, or time will end it."""

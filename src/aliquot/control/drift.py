@@ -34,6 +34,8 @@ class Sight:
     cards: NodeGpus
     first_record: str | None = None
     """Our record on the pod as it was first seen."""
+    is_unplaced: bool = False
+    """Nothing that is believed says which cards it has: what the books hold for it is what it is expected to get."""
 
     def is_same(self, other: "Sight") -> bool:
         """Whether nothing has changed that could make a difference."""
@@ -58,7 +60,8 @@ def drift_of(now: Sight, then: Sight | None, dialects: Dialects, is_alive: Calla
         if (holding is None or is_older) and is_alive(entry):
             return None
         return _drift("claim" if holding is None else "lost", now, holding)
-    if not entry.charges.keys() <= cards.by_uuid.keys() or _agree(entry, holding):
+    is_expected = now.is_unplaced and bool(entry.charges)
+    if is_expected or not entry.charges.keys() <= cards.by_uuid.keys() or _agree(entry, holding):
         return None
     if then is None or then.entry is None:
         is_rewritten = now.first_record is not None and pod.metadata.annotations.get(PLACEMENT) != now.first_record

@@ -67,6 +67,8 @@ class LatePlacer:
         self._crowded_out: dict[str, float] = {}
         """Since when there is no room for a pod."""
         self._left_alone: set[str] = set()
+        self.on_kept: Callable[[], None] = lambda: None
+        """Is told when a part is kept for a pod."""
         self._doubts: dict[str, int] = {}
         """The version of its node at the last look at a pod that may have any card there."""
 
@@ -134,7 +136,9 @@ class LatePlacer:
         if held is not None and held.until == inf:
             return held.placement
         placement = self._books.kept_for(demand, node) or chosen or self._books.fit(demand, node)
-        return self._books.claim(demand.request, placement, until=self._clock.monotonic() + seconds).placement
+        kept = self._books.claim(demand.request, placement, until=self._clock.monotonic() + seconds)
+        self.on_kept()
+        return kept.placement
 
     def let_go(self, uid: str, *, but: str = "", only: str = "") -> None:
         """Give back what is only kept for a pod, on every node, all but one, or one. Claims of a Binding stay."""

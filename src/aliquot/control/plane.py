@@ -17,6 +17,7 @@ from aliquot.control.heartbeats import Heartbeats
 from aliquot.control.labels import Labeller
 from aliquot.control.late import LatePlacer
 from aliquot.control.leadership import Leadership
+from aliquot.control.older_keys import OlderKeys
 from aliquot.control.preemptions import Preemptions
 from aliquot.control.quota_map import QuotaMap
 from aliquot.control.settings import ControlSettings
@@ -69,6 +70,8 @@ class ControlPlane:
             self.settings,
             is_in_step=lambda: not self.out_of_step(),
         )
+        self.older_keys = OlderKeys(client, self.books, self.leadership, self.clock)
+        self.late.on_kept = self.older_keys.news.set
         self.waker = Waker(
             client,
             self.books,
@@ -115,6 +118,7 @@ class ControlPlane:
             tasks.create_task(self._tell_of_leadership())
             tasks.create_task(self.heartbeats.run())
             tasks.create_task(self.late.run())
+            tasks.create_task(self.older_keys.run())
             tasks.create_task(self.waker.run())
             tasks.create_task(self.audit.run(lambda: self.settings.audit_seconds))
             tasks.create_task(self._labeller.run(lambda: self.settings.audit_seconds))

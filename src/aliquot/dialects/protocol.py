@@ -200,6 +200,16 @@ class Dialect(ABC):
         """Labels that the original writes beside the annotations."""
         return {}
 
+    def written_on(self, pod: Pod) -> Mapping[str, str]:
+        """The dialect's placement keys that stand on a pod as annotations."""
+        names = {key for key in self.placement_keys if not key.endswith("*")}
+        beginnings = tuple(key[:-1] for key in self.placement_keys if key.endswith("*"))
+        return {
+            key: value
+            for key, value in pod.metadata.annotations.items()
+            if key in names or (beginnings and key.startswith(beginnings))
+        }
+
     def handed_over(self, pod: Pod) -> bool:
         """Whether the node has given the pod its cards: a container that asks for them runs, whatever became of the
         mark, which users can take away."""
