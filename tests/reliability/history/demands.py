@@ -65,18 +65,19 @@ def peak(inits: list[Taken], mains: list[Taken]) -> Taken:
     return most
 
 
-def parts(pod: Mapping[str, Any]) -> dict[str, Part]:
-    """By container, of those that ask for GPUs."""
-    return dict(_parts(pod))
+def parts(pod: Mapping[str, Any], agent: str = "ours") -> dict[str, Part]:
+    """By container, of those that ask for GPUs. gpushare's own plug-in knows no number of cards: where it hands them
+    over, all memory is of one card."""
+    labels = {} if agent == "gpushare" else pod["metadata"].get("labels") or {}
+    return dict(_parts(pod, labels))
 
 
 def inits(pod: Mapping[str, Any]) -> set[str]:
     return {container["name"] for container in pod["spec"].get("initContainers", ())}
 
 
-def _parts(pod: Mapping[str, Any]) -> Iterator[tuple[str, Part]]:
-    meta, spec = pod["metadata"], pod["spec"]
-    labels, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
+def _parts(pod: Mapping[str, Any], labels: Mapping[str, str]) -> Iterator[tuple[str, Part]]:
+    spec, annotations = pod["spec"], pod["metadata"].get("annotations") or {}
     for container in (*spec.get("initContainers", ()), *spec["containers"]):
         limits = (container.get("resources") or {}).get("limits") or {}
         part = _part({name: int(amount) for name, amount in limits.items() if "/" in name}, labels, annotations)

@@ -47,10 +47,10 @@ class Setup:
     callers: int = 12
     observers: int = 0
     """Servers that only read, beside the two that lead in turn."""
-    trouble_each: float = 1.5
+    trouble_each: float = 2.5
     """Seconds between two troubles, on average."""
     outage: tuple[float, float] = (0.3, 5.0)
-    chaos: float = 40.0
+    chaos: float = 60.0
     """Seconds of trouble between two looks at a cluster at rest."""
     times: Mapping[str, str] = field(default_factory=lambda: TIMES)
 

@@ -99,7 +99,7 @@ class Witness:
         machine = self._machines.get(node_of(pod))
         if machine is None:
             return {}
-        asked, written = demands.parts(pod), self._written(pod, machine)
+        asked, written = demands.parts(pod, machine.agent), self._written(pod, machine)
         mains: dict[str, list[Taken]] = defaultdict(list)
         inits: dict[str, list[Taken]] = defaultdict(list)
         for container, names in written.items():

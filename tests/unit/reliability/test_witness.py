@@ -136,6 +136,13 @@ def test_init_containers_count_by_the_largest_moment() -> None:
     assert {name: part.mib for name, part in parts(pod).items()} == {"first": 3072, "main": 8192}
 
 
+def test_where_the_original_hands_over_all_memory_is_of_one_card() -> None:
+    pod = make("p1", HALF)
+    pod["metadata"]["labels"] = {"aliyun.com/gpu-count": "2"}
+    assert [(part.cards, part.mib) for part in parts(pod).values()] == [(2, 4096)]
+    assert [(part.cards, part.mib) for part in parts(pod, "gpushare").values()] == [(1, 8192)]
+
+
 def test_who_fits_is_seen(machine: Machine, witness: Witness) -> None:
     witness.see(make("p1", {"nvidia.com/gpu": "1"}, "GPU-a"))
     assert witness.fits(make("p2", {"nvidia.com/gpu": "1"}), machine)
