@@ -206,15 +206,31 @@ def _cut_anew(own: Slice, part: Part, cards: NodeGpus, *, can_change: bool) -> S
 
 def _other_record(pod: Pod, dialect: Dialect, cards: NodeGpus) -> Placement | None:
     """What an original wrote on a pod that also has our record. We write both alike; an original may correct its own,
-    and users may write either."""
+    and users may write either.
+
+    Originals name cards by numbers, which change when cards are renumbered or an inventory appears. Our record has the
+    numbers that its cards had then: what names exactly these names the same cards.
+    """
     annotations = dict(pod.metadata.annotations)
-    if annotations.pop(PLACEMENT, None) is None:
+    record = annotations.pop(PLACEMENT, None)
+    if record is None:
         return None
     alone = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=annotations))
-    try:
-        return placement_of(alone, Demand(dialect, dialect.held(alone)), cards)
-    except (BadRecord, NotPlaced):
-        return None
+    demand = Demand(dialect, dialect.held(alone))
+    for numbered in (_as_numbered_in(record, cards), cards):
+        try:
+            other = placement_of(alone, demand, numbered)
+        except (BadRecord, NotPlaced):
+            continue
+        if numbered is cards or {own.uuid for own in other.slices()} == numbered.by_uuid.keys():
+            return other
+    return None
+
+
+def _as_numbered_in(record: str, cards: NodeGpus) -> NodeGpus:
+    """The cards of one of our records, and no others, with the numbers that they had when it was written."""
+    written = {gpu.uuid: (own, gpu) for own in read_placement(record).slices() if (gpu := card_of(own, cards))}
+    return replace(cards, gpus=tuple(replace(gpu, index=own.index, minor=own.minor) for own, gpu in written.values()))
 
 
 def _both(ours: Mapping[str, Charge], theirs: Mapping[str, Charge], cards: NodeGpus) -> Mapping[str, Charge]:

@@ -233,6 +233,7 @@ TWO_RECORDS: list[Any] = [
     pytest.param(shared(0) | {IDX: "1"}, ["GPU-n1-0", "GPU-n1-1"], "name different cards", id="they do not"),
     pytest.param(shared(0, uuid="n1/0") | {IDX: "0"}, ["GPU-n1-0"], "", id="the name from before the inventory"),
     pytest.param(shared(0, minor=9, index=1) | {IDX: "0"}, ["GPU-n1-0"], "", id="wrong numbers beside the uuid"),
+    pytest.param(shared(0, index=1) | {IDX: "1"}, ["GPU-n1-0"], "", id="they agreed before cards were renumbered"),
     pytest.param(shared(0) | {IDX: "9"}, ["GPU-n1-0"], "", id="the original's cannot be read"),
     pytest.param(shared(0), ["GPU-n1-0"], "", id="ours alone"),
 ]
@@ -268,6 +269,19 @@ def test_a_card_of_both_records_is_charged_with_the_larger_part_of_each_measure(
     held = holding_of(pod, cards, Dialects({"tencent": Tencent()}))
     assert held is not None
     assert held.charges == dict.fromkeys(cards.by_uuid, Charge(100, 15360, shares=1))
+
+
+def test_minors_from_before_the_inventory_are_those_of_our_record() -> None:
+    """Without an inventory, minors are taken for indexes."""
+    cards = make_cards(mib=(15360,) * 4)
+    made_up = replace(cut(Part(whole=True), cards.by_index[3], 1024), uuid="n1/3", minor=3)
+    written = {PLACEMENT: write_placement(Placement("n1", "tencent", {"main": (made_up,)}))}
+    annotations = written | {"tencent.com/predicate-gpu-idx-0": "3"}
+    containers = [container_manifest(gpu_mem=None, resources={"limits": {"tencent.com/vcuda-core": "100"}})]
+    pod = make_pod(containers=containers, metadata={"annotations": annotations}, node="n1")
+    held = holding_of(pod, cards, Dialects({"tencent": Tencent()}))
+    assert held is not None
+    assert (list(held.charges), held.doubt) == (["GPU-n1-3"], "")
 
 
 def test_without_our_record_the_dialect_s_own_is_read() -> None:
