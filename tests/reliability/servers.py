@@ -42,7 +42,7 @@ class Server:
 
     def start(self, *, fault: str = "") -> None:
         keys = {"KUBECONFIG": str(self.kubeconfig), "GPUSHARE_PORT": self.port, "NATIVE_PORT": self.native_port}
-        keys |= {f"{door}_ENABLED": "false" for door in ("ADMISSION", "ELASTIC", "NVIDIA")}
+        keys |= {f"{door}_ENABLED": "false" for door in ("ADMISSION", "ELASTIC", "NVIDIA")} | {"HEALTH_PORT": 0}
         ours = {f"ALIQUOT_{name}": str(value) for name, value in {**keys, **self.settings}.items()}
         foreign = {name: value for name, value in os.environ.items() if not name.startswith(("ALIQUOT_", "KUBE"))}
         with self.log.open("ab") as log:
