@@ -43,7 +43,7 @@ def cluster(nodes: int, folder: Path) -> Iterator[Path]:
 def ours(kubeconfig: Path, folder: Path, *flags: str) -> Iterator[Served]:
     """`aliquot server` when it can decide."""
     native = free_port()
-    doors = [f"--native-port={native}", *(f"--{door}-enabled=false" for door in _OTHER_DOORS)]
+    doors = [f"--native-port={native}", "--health-port=0", *(f"--{door}-enabled=false" for door in _OTHER_DOORS)]
     command: list[str | Path] = [sys.executable, "-m", "aliquot", "server", "--kubeconfig", kubeconfig, *doors, *flags]
     with _running("aliquot", command, folder) as process:
         _wait_until_it_answers(process, f"http://{LOOPBACK}:{native}/readyz")

@@ -46,6 +46,12 @@ READY = Gauge(
     registry=REGISTRY,
 )
 
+LOOP_SILENCE = Gauge(
+    "aliquot_loop_silence_seconds",
+    "For how long the loop that decides has been busy with one thing; above half a second it is late for everybody.",
+    registry=REGISTRY,
+)
+
 # -- replicas
 
 ROLE = Gauge(

@@ -1,19 +1,23 @@
-"""What is open beside a door's own routes: /metrics where there is no port for it, and /debug/pprof/."""
+"""What is open beside a door's own routes: the port for health and metrics, /metrics at other doors where there is no
+native one, and /debug/pprof/."""
 
-from contextlib import AsyncExitStack
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import structlog
 
 from aliquot.cli.listening import limits
 from aliquot.config import Configuration
 from aliquot.control import ControlPlane
-from aliquot.doors import metrics
+from aliquot.doors import asides, metrics
 from aliquot.doors.asgi import Routes
 from aliquot.doors.debug import Debugger
 from aliquot.doors.door import Table
 from aliquot.doors.listener import Listener
 from aliquot.doors.tls import Certificates
 from aliquot.errors import BadConfig
+from aliquot.side_loop import Elsewhere
 
 _log = structlog.get_logger()
 
@@ -50,3 +54,33 @@ async def open_debug_port(
         _log.error("goes on without the debug port", why=str(error))
     else:
         _log.info("listening", door="debug", address=door.debug_address, port=listener.port)
+
+
+@asynccontextmanager
+async def health_port(
+    tree: Configuration,
+    plane: ControlPlane,
+    side: Elsewhere,
+    notes: Callable[[], list[str]],
+    shown: Certificates | None,
+) -> AsyncIterator[Listener | None]:
+    """On the side, so that it answers while the loop that decides is busy. Raises BadConfig if it cannot be had."""
+    if not tree.listen.health_port:
+        yield None
+        return
+    here = Elsewhere(asyncio.get_running_loop())
+    listener = Listener(
+        Routes(asides.routes(plane, here, notes)),
+        tree.listen.address,
+        tree.listen.health_port,
+        name="health",
+        grace=_GRACE_SECONDS,
+        limits=limits(tree),
+        certificates=shown,
+    )
+    await side.run(listener.__aenter__())
+    _log.info("listening", door="health", address=tree.listen.address, port=listener.port)
+    try:
+        yield listener
+    finally:
+        await side.run(listener.__aexit__(None, None, None))

@@ -9,7 +9,7 @@ from aliquot.config.tree import DOORS, SETTINGS, Configuration
 from aliquot.dialects import make_dialects, standard_dialects
 from aliquot.errors import BadConfig
 
-_PORTS = (*(f"doors.{door}.port" for door in DOORS), "doors.admission.debugPort")
+_PORTS = (*(f"doors.{door}.port" for door in DOORS), "doors.admission.debugPort", "listen.healthPort")
 _ENABLED = tuple(f"doors.{door}.enabled" for door in DOORS)
 _TLS = (
     "listen.tls.certFile",
@@ -63,6 +63,7 @@ def _open_ports(tree: Configuration) -> Iterator[tuple[str, int]]:
             yield f"doors.{name}.port", door.port
     if tree.doors.admission.enabled and tree.listen.profiling:
         yield "doors.admission.debugPort", tree.doors.admission.debug_port
+    yield "listen.healthPort", tree.listen.health_port
 
 
 def _bodies(tree: Configuration) -> Iterator[str]:

@@ -122,6 +122,14 @@ class Listen(Section, frozen=True):
             flag="--profiling",
         ),
     ] = False
+    health_port: Annotated[
+        Port,
+        Key(
+            "The port of /healthz, /readyz and /metrics on a thread of their own, which answers while a decision is "
+            "made; 0 opens none.",
+            flag="--health-port",
+        ),
+    ] = 9401
     grace: Annotated[Seconds, Key("How long calls in flight may take to end when the server is told to stop.")] = 5.0
     limits: ListenLimits = ListenLimits()
     tls: ListenTls = ListenTls()

@@ -16,9 +16,10 @@ from aliquot.control.contact import Contact
 from aliquot.control.heartbeats import Heartbeats
 from aliquot.control.labels import Labeller
 from aliquot.control.late import LatePlacer
-from aliquot.control.leadership import Leadership
+from aliquot.control.leadership import Leadership, Side
 from aliquot.control.older_keys import OlderKeys
 from aliquot.control.preemptions import Preemptions
+from aliquot.control.pulse import Pulse
 from aliquot.control.quota_map import QuotaMap
 from aliquot.control.searches import Searches
 from aliquot.control.settings import ControlSettings
@@ -35,7 +36,8 @@ _BY_NODE = "node"
 
 
 class ControlPlane:
-    """Everything that a door needs. `run` it as one task; it ends only by being cancelled."""
+    """Everything that a door needs. `run` it as one task; it ends only by being cancelled. With a `side`, the Lease is
+    renewed there."""
 
     def __init__(
         self,
@@ -43,12 +45,15 @@ class ControlPlane:
         clock: Clock | None = None,
         dialects: Dialects | None = None,
         settings: ControlSettings | None = None,
+        side: Side | None = None,
     ) -> None:
         self.client = client
         self.clock = clock or SystemClock()
         self.settings = settings or ControlSettings()
         self.books = Books(dialects, Searches(self.clock, self.settings.search_seconds))
-        self.leadership = Leadership(client, self.clock, self.settings, self._refresh)
+        self.pulse = Pulse(self.clock)
+        metrics.LOOP_SILENCE.set_function(self.pulse.silence)
+        self.leadership = Leadership(client, self.clock, self.settings, self._refresh, side, self.pulse)
         self.committer = Committer(
             client,
             self.books,
@@ -103,6 +108,7 @@ class ControlPlane:
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.pulse.run())
             tasks.create_task(self._contact.run())
             tasks.create_task(self._settle())
             tasks.create_task(self.nodes.run())
