@@ -4,6 +4,7 @@ from contextlib import AsyncExitStack
 
 import structlog
 
+from aliquot.cli.guests import Guests
 from aliquot.cli.listening import limits
 from aliquot.config import Configuration
 from aliquot.control import ControlPlane
@@ -28,7 +29,7 @@ def beside(door: str, tree: Configuration, plane: ControlPlane, debugger: Debugg
 
 
 async def open_debug_port(
-    tree: Configuration, debugger: Debugger, shown: Certificates | None, stack: AsyncExitStack
+    tree: Configuration, debugger: Debugger, shown: Certificates | None, guests: Guests, stack: AsyncExitStack
 ) -> None:
     """gpu-admission's second port. Where it cannot be had the server goes on without, as the original does."""
     door = tree.doors.admission
@@ -43,6 +44,7 @@ async def open_debug_port(
         grace=_GRACE_SECONDS,
         limits=limits(tree),
         certificates=shown,
+        callers=guests.of("admission", door.debug_address),
     )
     try:
         await stack.enter_async_context(listener)

@@ -16,6 +16,7 @@ from aliquot import logs
 from aliquot.cli.beside import beside, open_debug_port
 from aliquot.cli.configured import Configured, given, keys
 from aliquot.cli.doors import doors
+from aliquot.cli.guests import Guests
 from aliquot.cli.listening import certificates, forwarder, limits
 from aliquot.cli.options import SETTINGS, option
 from aliquot.cli.running import run_until_stopped
@@ -128,11 +129,13 @@ async def serve(live: Live, client: Client, form: logs.Form | None = None) -> No
     with _decision_log(tree, plane):
         shown = certificates(tree)
         async with asyncio.TaskGroup() as tasks, forwarder(tree, plane, shown) as passing, AsyncExitStack() as stack:
-            listeners = await _listeners(live, plane, passing, shown, stack)
+            guests = Guests(tree, client)
+            listeners = await _listeners(live, plane, passing, shown, guests, stack)
             ports = {name: listener.port for name, listener in listeners.items()}
             plane.leadership.tell_doors(meaning.doors(tree, ports))
             tasks.create_task(plane.run())
             tasks.create_task(live.run())
+            tasks.create_task(guests.check())
             if shown is not None:
                 tasks.create_task(shown.run())
             if plane.settings.mode is Mode.OBSERVE:
@@ -153,16 +156,23 @@ def _decision_log(tree: Configuration, plane: ControlPlane) -> AbstractContextMa
 
 
 async def _listeners(
-    live: Live, plane: ControlPlane, forwarder: Forwarder, shown: Certificates | None, stack: AsyncExitStack
+    live: Live,
+    plane: ControlPlane,
+    forwarder: Forwarder,
+    shown: Certificates | None,
+    guests: Guests,
+    stack: AsyncExitStack,
 ) -> dict[str, Listener]:
     """Every door open, by name."""
     tree = live.tree
     listeners: dict[str, Listener] = {}
     debugger = Debugger()
-    await open_debug_port(tree, debugger, shown, stack)
+    await open_debug_port(tree, debugger, shown, guests, stack)
+    for note in guests.open_doors:
+        _log.warning("callers are not asked who they are", why=note)
 
     def notes() -> list[str]:
-        return [*live.notes(), *(shown.notes() if shown else ())]
+        return [*live.notes(), *(shown.notes() if shown else ()), *guests.notes()]
 
     for name, (routes, port) in doors(tree, plane, forwarder).items():
         whole = Routes({**routes, **beside(name, tree, plane, debugger), **health.routes(plane, notes, name)})
@@ -174,6 +184,7 @@ async def _listeners(
             grace=tree.listen.grace,
             limits=limits(tree),
             certificates=shown,
+            callers=guests.of(name, tree.listen.address),
         )
         listeners[name] = await stack.enter_async_context(listener)
         _log.info("listening", door=name, address=tree.listen.address, port=listener.port)

@@ -16,6 +16,7 @@ from aliquot.control.heartbeats import Heartbeats
 from aliquot.control.labels import Labeller
 from aliquot.control.late import LatePlacer
 from aliquot.control.leadership import Leadership
+from aliquot.control.passes import Passes
 from aliquot.control.preemptions import Preemptions
 from aliquot.control.quota_map import QuotaMap
 from aliquot.control.settings import ControlSettings
@@ -71,6 +72,7 @@ class ControlPlane:
             is_in_step=lambda: not self.out_of_step(),
         )
         self.preemptions = Preemptions(self.clock)
+        self.passes = Passes(self.clock)
         self.books.on_opening = self.waker.opened
         self.audit = Audit(
             client,
@@ -177,13 +179,18 @@ class ControlPlane:
             assert old is not None, "an informer tells of what was or what is"
             self.books.forget_pod(old.metadata.uid)
             self.waker.forget(old.metadata.uid)
-            self.preemptions.forget(old.metadata.uid)
+            self._forget_decisions(old.metadata.uid)
         else:
             self.books.see_pod(new)
             self.waker.see(new)
             if new.spec.node_name:
-                self.preemptions.forget(new.metadata.uid)
+                self._forget_decisions(new.metadata.uid)
         self._tell()
+
+    def _forget_decisions(self, uid: str) -> None:
+        """What doors remember of their answers about a pod that waits."""
+        self.preemptions.forget(uid)
+        self.passes.forget(uid)
 
     def _tell(self) -> None:
         for listener in self._listeners:

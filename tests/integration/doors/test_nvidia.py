@@ -211,11 +211,12 @@ async def test_with_the_original_s_maps_refused_nodes_are_not_named_at_all(room:
 async def test_the_only_node_that_is_left_is_kept_for_the_pod(nvidia: Door) -> None:
     """kube-scheduler asks for the next pod before anybody can see where this one is bound."""
     ledger = nvidia.room.plane.books.ledger
-    for uid, passed in (("u-1", ["mixed"]), ("u-2", []), ("u-1", ["mixed"])):
-        pod = wanting(1, "Tesla T4", metadata={"uid": uid})
+    first, second = [await nvidia.room.put_pod(wanting(1, "Tesla T4", name=name)) for name in ("a", "b")]
+    for pod, passed in ((first, ["mixed"]), (second, []), (first, ["mixed"])):
         reply = await nvidia.post(FILTER, names_call(pod, ["mixed", "a100"]))
         assert reply.json["NodeNames"] == passed
-    assert ledger.nodes_of("u-1") == {"mixed"}
-    reply = await nvidia.post(FILTER, names_call(wanting(1, "Tesla T4"), ["mixed", "t4"]))
+    uid = first["metadata"]["uid"]
+    assert ledger.nodes_of(uid) == {"mixed"}
+    reply = await nvidia.post(FILTER, names_call(first, ["mixed", "t4"]))
     assert reply.json["NodeNames"] == ["mixed", "t4"]
-    assert ledger.nodes_of("u-1") == frozenset(), "which of two it will be, only the scheduler knows"
+    assert ledger.nodes_of(uid) == frozenset(), "which of two it will be, only the scheduler knows"

@@ -83,9 +83,11 @@ class Program:
 
     def keys(self, wanted: Wanted, namespace: str = _THEIRS) -> dict[str, Given]:
         """What is given of the configuration: the program's own flags before our variables before its defaults, which
-        are no other door, the address that the original had, and the Lease in a namespace that there is."""
+        are no other door, the address that the original had, answers to anyone and for every scheduler as the original
+        gave them, and the Lease in a namespace that there is."""
         values: dict[str, Any] = {f"doors.{door}.enabled": False for door in DOORS if door != self.door}
         values |= {"listen.address": self.address, "lease.namespace": namespace}
+        values |= {f"doors.{self.door}.callers": "anyone", "schedulers": "*"}
         defaults = {path: Given(value, f"{self.line.program}'s default") for path, value in values.items()}
         own = {f"doors.{self.door}.enabled": Given(True, self.line.program)}
         return {**defaults, **_variables(), **wanted.given, **own}
