@@ -8,6 +8,7 @@ AliquotError
 │   └── BadConfig       a flag, a file or a kubeconfig
 ├── Refused             a placement or a hand-over that must not happen; the text says why
 │   ├── NoRoom          the part does not fit
+│   ├── AlreadyHeld     the pod is bound to the node with another part
 │   ├── NotPlaced       a container without a placement gets nothing
 │   └── NotLeading      another server holds the Lease, or nobody does: only its holder commits
 └── KubeError           the API server said no, or did not answer (aliquot.kube.errors)
@@ -47,6 +48,10 @@ class Refused(AliquotError):
 
 class NoRoom(Refused):
     """The part does not fit."""
+
+
+class AlreadyHeld(Refused):
+    """The pod is bound to the node with another part than is asked for."""
 
 
 class NotPlaced(Refused):

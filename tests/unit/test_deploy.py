@@ -134,7 +134,7 @@ def secret(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = AUTHORITY.issue_cert("aliquot-server.aliquot-system.svc")
     made.private_key_pem.write_to_path(str(folder / "tls.key"))
     (folder / "tls.crt").write_bytes(b"".join(one.bytes() for one in made.cert_chain_pems))
-    AUTHORITY.cert_pem.write_to_path(str(folder / "client-ca.crt"))
+    AUTHORITY.cert_pem.write_to_path(str(folder / "ca.crt"))
     return folder
 
 

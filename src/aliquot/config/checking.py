@@ -25,11 +25,13 @@ _CALLERS = (
     "callers.groups",
     "schedulers",
     "listen.address",
+    "listen.profiling",
     "doors.admission.debugAddress",
     "doors.admission.debugPort",
     *(f"doors.{door}.callers" for door in DOORS),
 )
 KINDS = ("scheduler", "replica", "reader", "nobody")
+_BODIES = ("listen.limits.bodyMb", "listen.limits.bodiesMb")
 _TERMS = ("lease.duration", "lease.renew", "lease.retry")
 _PREFIXES = ("prefixes",)
 _POLICIES = ("policies.gpu", "policies.node")
@@ -72,8 +74,14 @@ def _open_ports(tree: Configuration) -> Iterator[tuple[str, int]]:
         door = getattr(tree.doors, name)
         if door.enabled:
             yield f"doors.{name}.port", door.port
-    if tree.doors.admission.enabled:
+    if tree.doors.admission.enabled and tree.listen.profiling:
         yield "doors.admission.debugPort", tree.doors.admission.debug_port
+
+
+def _bodies(tree: Configuration) -> Iterator[str]:
+    one, several = tree.listen.limits.body_mb, tree.listen.limits.bodies_mb
+    if several < one:
+        yield f"listen.limits.bodiesMb is {several}, less than listen.limits.bodyMb, {one}: no such body could be read"
 
 
 def _compat(tree: Configuration) -> Iterator[str]:
@@ -121,7 +129,7 @@ def _listening(tree: Configuration) -> Iterator[tuple[str, str, str]]:
         if door.enabled:
             yield f"doors.{name}.callers", tree.listen.address, door.callers
     debug = tree.doors.admission
-    if debug.enabled and debug.debug_port:
+    if debug.enabled and debug.debug_port and tree.listen.profiling:
         yield "doors.admission.callers", debug.debug_address, debug.callers
 
 
@@ -151,7 +159,8 @@ def _policies(tree: Configuration) -> Iterator[str]:
 
 
 _CHECKS: tuple[tuple[tuple[str, ...], Callable[[Configuration], Iterator[str]]], ...] = (
-    ((*_PORTS, *_ENABLED), _ports),
+    ((*_PORTS, *_ENABLED, "listen.profiling"), _ports),
+    (_BODIES, _bodies),
     (("compat",), _compat),
     (_TLS, _tls),
     ((*_TLS, *_CALLERS, *_ENABLED), _callers),

@@ -52,6 +52,11 @@ class ListenLimits(Section, frozen=True):
         Meta(ge=1, le=4096),
         Key("Megabytes of a call's body; 5,000 whole nodes are about 63.", flag="--limit-body-mb"),
     ] = 128
+    bodies_mb: Annotated[
+        int,
+        Meta(ge=1, le=65536),
+        Key("Megabytes of all bodies that are worked on at once on each port.", flag="--limit-bodies-mb"),
+    ] = 256
     seconds: Annotated[
         Seconds,
         Key(
@@ -110,6 +115,13 @@ class Listen(Section, frozen=True):
             allows=is_address,
         ),
     ] = "127.0.0.1"
+    profiling: Annotated[
+        bool,
+        Key(
+            "Serve /debug/pprof/: on the ports of gpushare and elastic, and on doors.admission.debugPort.",
+            flag="--profiling",
+        ),
+    ] = False
     grace: Annotated[Seconds, Key("How long calls in flight may take to end when the server is told to stop.")] = 5.0
     limits: ListenLimits = ListenLimits()
     tls: ListenTls = ListenTls()
@@ -136,7 +148,7 @@ class AdmissionDoor(Section, frozen=True):
     callers: Annotated[Answered, Key(_WHO, flag="--admission-callers")] = "auto"
     debug_port: Annotated[
         Port,
-        Key("The port of /debug/pprof/, for profiles of this process; 0 opens none.", flag="--admission-debug-port"),
+        Key("The port of /debug/pprof/, if listen.profiling is true; 0 opens none.", flag="--admission-debug-port"),
     ] = 3457
     debug_address: Annotated[
         Address,

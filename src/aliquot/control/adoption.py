@@ -8,11 +8,12 @@ import structlog
 from msgspec import structs
 
 from aliquot.control.tally import Tally
-from aliquot.dialects import Dialects, Holding, demand_of, holding_of
+from aliquot.dialects import Dialect, Dialects, Holding, demand_of, holding_of
+from aliquot.dialects.reading import in_doubt
 from aliquot.engine import judge
-from aliquot.errors import AliquotError, BadDemand
-from aliquot.ledger import Owner, State
-from aliquot.model import Part, Placement, Pod, Request, charges
+from aliquot.errors import AliquotError, BadDemand, NotPlaced
+from aliquot.ledger import Entry, Owner, State
+from aliquot.model import Part, Placement, Pod, Request, as_shown, charges, made_up_uuid
 from aliquot.model.records import PLACEMENT
 
 _log = structlog.get_logger()
@@ -29,29 +30,36 @@ class Adoption:
         """Our record on each bound pod as it was first seen, by UID; what is written there later is not believed."""
         self.unplaced: dict[str, Pod] = {}
         """Pods on nodes with cards of which nothing says which cards they have, by UID."""
-        self._forged: dict[str, str] = {}
+        self.foretold: dict[str, str] = {}
         """Records that stood on pods before they were bound, by UID."""
 
     def see_unbound(self, pod: Pod) -> bool:
         """A pod that waits. Returns whether it has a record of ours, which nobody writes before the Binding: it is a
-        user's, and not believed later."""
+        user's."""
         record = pod.metadata.annotations.get(PLACEMENT)
         if record is None:
-            self._forged.pop(pod.metadata.uid, None)
+            self.foretold.pop(pod.metadata.uid, None)
             return False
-        self._forged[pod.metadata.uid] = record
+        self.foretold[pod.metadata.uid] = record
         return True
+
+    def trust(self, uid: str) -> None:
+        """We have written what stands on a pod, even if its user has foretold it."""
+        self.foretold.pop(uid, None)
 
     def see(self, pod: Pod) -> None:
         """A bound pod as it is now. It holds something on its node alone."""
         uid, node = pod.metadata.uid, pod.spec.node_name
         if self._is_forged(pod):
             pod = _without_record(pod)
-        self.unplaced.pop(uid, None)
-        if PLACEMENT in pod.metadata.annotations:
+        is_foretold = self._is_foretold(pod)
+        was_unplaced = self.unplaced.pop(uid, None) is not None
+        if PLACEMENT in pod.metadata.annotations and not is_foretold:
             self.first_records.setdefault(uid, pod.metadata.annotations[PLACEMENT])
         if not self._is_at_home(pod):
-            self._adopt(pod)
+            self._adopt(pod, was_unplaced=was_unplaced)
+        if is_foretold:
+            self.unplaced[uid] = _without_record(pod)
         for claimed in self._ledger.nodes_of(uid) - {node}:
             self._tally.release(uid, claimed)
 
@@ -59,18 +67,24 @@ class Adoption:
         self.provisional.discard(uid)
         self.unplaced.pop(uid, None)
         self.first_records.pop(uid, None)
-        self._forged.pop(uid, None)
+        self.foretold.pop(uid, None)
         self._tally.release(uid)
 
+    def _is_foretold(self, pod: Pod) -> bool:
+        """Whether the record on a bound pod stood there before. Another server that leads may have written the very
+        same, so what it names is charged; but it may be its user's, and who leads writes one of ours over it."""
+        uid, held = pod.metadata.uid, self._ledger.entry(pod.metadata.uid, pod.spec.node_name)
+        if held is not None and held.state is State.CLAIMED:
+            self.trust(uid)
+        record = pod.metadata.annotations.get(PLACEMENT)
+        return not pod.started and record is not None and self.foretold.get(uid) == record
+
     def _is_forged(self, pod: Pod) -> bool:
-        """Whether its record is no word of ours: it was there before, or is while we only keep cards for the pod; when
-        we write one, the claim has no end."""
-        record, held = pod.metadata.annotations.get(PLACEMENT), self._ledger.entry(pod.metadata.uid, pod.spec.node_name)
-        if record is None or pod.started:
-            return False
-        if held is None:
-            return self._forged.get(pod.metadata.uid) == record
-        return held.until < inf
+        """Whether its record is no word of ours: it is there while we only keep cards for the pod. When we write one,
+        the claim has no end."""
+        held = self._ledger.entry(pod.metadata.uid, pod.spec.node_name)
+        is_kept = held is not None and held.until < inf
+        return is_kept and not pod.started and PLACEMENT in pod.metadata.annotations
 
     def _is_at_home(self, pod: Pod) -> bool:
         """Whether what a bound pod holds is settled: on cards that its node has. Then its record is not read again, so
@@ -80,23 +94,33 @@ class Adoption:
             return False
         if pod.metadata.uid in self.provisional:
             return False
-        return entry.charges.keys() <= self._tally.cards(pod.spec.node_name).by_uuid.keys()
+        return {part.uuid for part in entry.placement.slices()} <= self._tally.cards(entry.node).by_uuid.keys()
 
-    def _adopt(self, pod: Pod) -> None:
+    def _adopt(self, pod: Pod, *, was_unplaced: bool) -> None:
         uid, node = pod.metadata.uid, pod.spec.node_name
         holding = self._holding(pod)
         if holding is None:
             return
         held = self._ledger.entry(uid, node)
-        if holding.doubt and not holding.placement.containers and held is not None and held.placement.containers:
+        is_known = held is not None and not was_unplaced and self._is_known(held)
+        if holding.doubt and not holding.placement.containers and is_known:
             self._ledger.confirm(uid, node)
             return  # a card went away under the pod: what it held before is known, and stays
-        if holding.doubt and held is None:
+        if holding.doubt and (held is None or held.placement.containers):
             _log.error(
                 "a pod has a card, but which? charged on all it may be", pod=pod.key, node=node, why=holding.doubt
             )
         self._note_if_provisional(pod, holding.placement.dialect)
-        self._tally.adopt(_owner(pod), holding.placement, holding.charges)
+        self._tally.adopt(_owner(pod), holding.placement, holding.charges, holding.request)
+
+    def _is_known(self, held: Entry) -> bool:
+        """Whether it can be told which cards an entry is on: those that its node shows, or such as the node had and has
+        no more. Where either side has made-up names, a card that is missing may be one of those that are there."""
+        cards = self._tally.cards(held.node)
+        parts = list(held.placement.slices())
+        if not parts or held.charges.keys() <= cards.by_uuid.keys():
+            return bool(parts)
+        return not cards.are_made_up and not any(part.uuid == made_up_uuid(held.node, part.index) for part in parts)
 
     def _holding(self, pod: Pod) -> Holding | None:
         """What there is to enter; nothing without cards: they may come, and then the pod is seen again."""
@@ -111,7 +135,7 @@ class Adoption:
         except AliquotError as error:
             _log.warning("a bound GPU pod is not placed", pod=pod.key, node=cards.node, why=str(error))
             self.unplaced[uid] = pod
-            return None
+            return self._expected(pod, error) if cards.are_made_up else None
         if holding is not None and holding.unnamed:
             self.unplaced[uid] = pod
             return self._any_cards(pod, holding)
@@ -120,11 +144,10 @@ class Adoption:
     def _is_kept(self, pod: Pod) -> bool:
         """Whether a filter of ours keeps cards of our own agent for a pod. An original's keys on it are then older, or
         a user's, and not believed."""
-        node, held = pod.spec.node_name, self._ledger.entry(pod.metadata.uid, pod.spec.node_name)
-        if held is None or held.until == inf or pod.started:
+        held, cards = self._ledger.entry(pod.metadata.uid, pod.spec.node_name), self._tally.cards(pod.spec.node_name)
+        if held is None or held.until == inf or pod.started or cards.are_made_up:
             return False
-        uuids = [part.uuid for part in held.placement.slices()]
-        return bool(uuids) and not any(uuid.startswith(f"{node}/") for uuid in uuids)  # made up: another agent's
+        return bool(held.placement.containers)
 
     def _note_if_provisional(self, pod: Pod, dialect: str) -> None:
         if PLACEMENT in pod.metadata.annotations or self._dialects[dialect].handed_over(pod):
@@ -134,24 +157,48 @@ class Adoption:
 
     def _any_cards(self, pod: Pod, holding: Holding) -> Holding:
         """A pod that got whole cards from kubelet, which alone knows which: as many empty ones count as its."""
-        node, dialect = pod.spec.node_name, self._dialects[holding.placement.dialect]
-        request = dialect.held(pod)
-        held = self._ledger.entry(pod.metadata.uid, node)
-        known = held is not None and bool(held.placement.containers)
-        placement = held.placement if held and known else self._empty_cards(pod, request)
-        if placement is None:
-            everything = {gpu.uuid: Part(whole=True).on(gpu, 1) for gpu in self._tally.cards(node).gpus}
+        cards, dialect = self._tally.cards(pod.spec.node_name), self._dialects[holding.placement.dialect]
+        likely = self._likely(pod, dialect)
+        if likely is None:
+            everything = {gpu.uuid: Part(whole=True).on(gpu, 1) for gpu in cards.gpus}
             return replace(holding, charges=everything, doubt=f"{holding.unnamed} cards are not free")
-        return Holding(placement, charges(placement, request))
+        return likely
 
-    def _empty_cards(self, pod: Pod, request: Request) -> Placement | None:
-        """Those that it wishes, if there are such."""
+    def _expected(self, pod: Pod, error: AliquotError) -> Holding | None:
+        """What a pod will get from another vendor's agent, which writes it down later or never: it counts from the
+        Binding on. Where a record names a card that is not there, it may be any."""
+        cards = self._tally.cards(pod.spec.node_name)
+        try:
+            dialect = self._dialects.of(pod)
+            if dialect is None or (isinstance(error, NotPlaced) and not dialect.unrecorded(pod, cards)):
+                return None
+            likely = self._likely(pod, dialect) if isinstance(error, NotPlaced) else None
+            return likely or in_doubt(pod, [dialect], cards, str(error))
+        except BadDemand:
+            return None  # nobody gives it anything
+
+    def _likely(self, pod: Pod, dialect: Dialect) -> Holding | None:
+        """The part that counts as a pod's already, or that is kept for it, else the one that its dialect's policy
+        chooses; None if there is none."""
+        uid, cards, request = pod.metadata.uid, self._tally.cards(pod.spec.node_name), dialect.held(pod)
+        held = self._ledger.entry(uid, cards.node)
+        if held is not None and held.placement.containers:
+            shown = as_shown(held.placement, request, cards)
+            if {part.uuid for part in shown.slices()} <= cards.by_uuid.keys():
+                return Holding(shown, charges(shown, request), request=request)
+        with self._tally.without(uid):  # charged on every card, it would be in its own way
+            placement = self._free_part(pod, dialect, request)
+        return Holding(placement, charges(placement, request), request=request) if placement else None
+
+    def _free_part(self, pod: Pod, dialect: Dialect, request: Request) -> Placement | None:
+        """Of the cards that it wishes, if there are such."""
+        node, policies = pod.spec.node_name, (dialect.gpu_policy, dialect.node_policy)
         with suppress(BadDemand):
             asked = demand_of(pod, self._dialects)
-            wished = asked and judge(self._tally.fleet, asked.request).placement(pod.spec.node_name)
+            wished = asked and judge(self._tally.fleet, asked.request, *policies).placement(node)
             if wished:
                 return wished
-        return judge(self._tally.fleet, request).placement(pod.spec.node_name)
+        return judge(self._tally.fleet, request, *policies).placement(node)
 
 
 def _without_record(pod: Pod) -> Pod:

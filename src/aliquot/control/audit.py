@@ -2,7 +2,7 @@
 
 The API server is asked for everything, by a quorum read. Where it names the very version that our mirror has, the books
 must agree with that: whatever the watch told, they have taken in. Nothing else is compared, so whatever is on its way
-(a watch that lags, a Binding without an answer, a claim made a moment ago) is never taken for a difference. A mirror
+(a watch that lags, a Binding without an answer, a placement written a moment ago) is no difference. A mirror
 that stands still while the API server goes on has missed something, and lists anew.
 """
 
@@ -132,7 +132,7 @@ class Audit:
                 mirrored = self._pods.with_uid(pod.metadata.uid)
                 if self._stale_pods.is_in_step(pod) and mirrored is not None:
                     found += self._check_claims(mirrored, before)
-                    found += self._check_holding(mirrored, seen)
+                    found += self._check_holding(mirrored, before, seen)
                 elif pod.metadata.uid in self._seen:
                     seen[pod.metadata.uid] = self._seen[pod.metadata.uid]
         self._seen = seen
@@ -149,12 +149,18 @@ class Audit:
                 self._books.release(uid, node)
                 yield Drift("claim", pod.key, node, said(entry.charges), "nothing")
 
-    def _check_holding(self, pod: Pod, seen: dict[str, Sight]) -> Iterator[Drift]:
+    def _check_holding(
+        self, pod: Pod, before: Mapping[tuple[str, str], Entry], seen: dict[str, Sight]
+    ) -> Iterator[Drift]:
         """What a pod holds where it is bound: what is written on it, or was when it was first seen."""
         uid, node = pod.metadata.uid, pod.spec.node_name
         if not node or pod.ended:
             return
         now, then = self._sight(pod), self._seen.get(uid)
+        if now.entry is not before.get((uid, node)):  # the books know by now what the mirror does not
+            if then is not None:
+                seen[uid] = then
+            return
         if then is None or not then.is_same(now):
             drift = drift_of(now, then, self._books.dialects, self._is_alive)
             if drift is not None and drift.kind != FORGED:

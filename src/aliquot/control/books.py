@@ -6,8 +6,7 @@ from heapq import nlargest
 from itertools import islice
 from math import inf
 
-import structlog
-
+from aliquot.control import claims
 from aliquot.control.adoption import Adoption
 from aliquot.control.happenings import (
     Claimed,
@@ -21,6 +20,7 @@ from aliquot.control.happenings import (
     PodForgotten,
     PodSeen,
     QuotasRead,
+    Reassigned,
     Recorder,
     Recounted,
     Snapshot,
@@ -29,6 +29,7 @@ from aliquot.control.happenings import (
 from aliquot.control.marks import Marks
 from aliquot.control.openings import Opening
 from aliquot.control.tally import Tally
+from aliquot.control.unread import UnreadNodes
 from aliquot.dialects import Demand, Dialect, Dialects, cards_of, demand_of, standard_dialects
 from aliquot.engine import (
     Decision,
@@ -51,11 +52,9 @@ from aliquot.engine import (
     preempt,
     standing,
 )
-from aliquot.errors import BadConfig, BadRecord, NoRoom
-from aliquot.ledger import Entry, Owner, State
-from aliquot.model import Charge, Node, NodeGpus, Placement, Pod, Reason, Request, charges, cut
-
-_log = structlog.get_logger()
+from aliquot.errors import BadConfig, BadRecord, NoRoom, Refused
+from aliquot.ledger import Entry, State
+from aliquot.model import Charge, Node, NodeGpus, Placement, Pod, Reason, Request, as_shown, charges
 
 
 class Books:
@@ -76,6 +75,7 @@ class Books:
         self.on_opening: Callable[[Opening], None] = lambda _: None
         """Is told where room may have come up."""
         self.marks = Marks()
+        self.unread = UnreadNodes()
         self._quota_text: str | None = None
 
     @property
@@ -90,8 +90,10 @@ class Books:
         try:
             cards = cards_of(node, self.dialects)
         except BadRecord as error:
-            _log.error("a node's inventory cannot be read, keeping the last", node=node.key, error=str(error))
+            self.unread.add(node.key, str(error))
             cards = before
+        else:
+            self.unread.remove(node.key)
         is_news = self.tally.put_cards(self.marks.on(cards))
         if self.recorder is not None and (is_news or cards != before):
             self.recorder.record(NodeSeen(node))
@@ -111,6 +113,7 @@ class Books:
             self.recorder.record(Marked(node, sorted(indexes)))
 
     def lose_node(self, node: str) -> None:
+        self.unread.remove(node)
         self.marks.lose(node)
         self.tally.drop_node(node)
         if self.recorder is not None:
@@ -166,15 +169,7 @@ class Books:
 
     def suits(self, claim: Entry, demand: Demand) -> bool:
         """Whether a claim could still be made, and is of the size that the pod asks for now: users may change that."""
-        cards, held = self.cards(claim.node), claim.placement.containers
-        if not self.is_good(claim):
-            return False
-        asked = {container.name: container.part for container in demand.request.containers}
-        return asked.keys() == held.keys() and all(
-            len(held[name]) == part.cards
-            and all(cut(part, cards.by_uuid[own.uuid], cards.unit_mib) == own for own in held[name])
-            for name, part in asked.items()
-        )
+        return claims.suits(claim, demand.request, self.tally)
 
     def kept_for(self, demand: Demand, node: str) -> Placement | None:
         """The part that is kept for a pod on a node for a while. What is no good any more is given back."""
@@ -182,15 +177,9 @@ class Books:
         if kept is None or kept.until == inf:
             return None
         if self.suits(kept, demand):
-            return kept.placement
+            return as_shown(kept.placement, demand.request, self.cards(node))
         self.drop_claim(demand.request.uid, node)
         return None
-
-    def is_good(self, claim: Entry) -> bool:
-        """Whether a claim could still be made: its cards are there, in health, and not sold beyond their size."""
-        cards, oversold = self.cards(claim.node), set(self.ledger.oversold(claim.node))
-        own = [cards.by_uuid.get(uuid) for uuid in claim.charges]
-        return all(gpu is not None and cards.sells(gpu) and gpu.uuid not in oversold for gpu in own)
 
     def demand_of(self, pod: Pod) -> Demand | None:
         """What a pod asks for; None without GPU. Raises BadDemand, also for a policy that there is not."""
@@ -217,7 +206,7 @@ class Books:
         if placement is None:
             reason = judgement.refusal(node)
             assert reason is not None, "a node without a placement has a reason"
-            raise NoRoom(demand.dialect.words(reason))
+            raise NoRoom(demand.dialect.words_for(reason, self.cards(node), demand.request))
         return placement
 
     def place_on(self, state: NodeState, demands: Iterable[Demand]) -> Iterator[tuple[Placement | None, NodeState]]:
@@ -289,20 +278,31 @@ class Books:
     # -- claims
 
     def claim(self, request: Request, placement: Placement, *, until: float = inf) -> Entry:
-        """Take the parts; with `until`, only for so long unless the pod is bound before. Raises NoRoom."""
+        """Take exactly these parts; with `until`, only for so long unless the pod is bound before. Raises NoRoom, and
+        AlreadyHeld if the pod is bound there with another part."""
         try:
-            entry = self._claim(request, placement, until)
-        except NoRoom as refused:
+            self._refuse_over_quota(request, placement)
+            entry = self.tally.claim(request, placement, until)
+        except Refused as refused:
             self._record_claim(request, placement, until, str(refused))
             raise
         self._record_claim(request, placement, until)
         return entry
 
-    def _claim(self, request: Request, placement: Placement, until: float) -> Entry:
-        owner, taken = Owner(request.uid, request.pod, request.priority), charges(placement, request)
-        if why := self._quota(request).exceeded(self.cards(placement.node), taken):
+    def reassign(self, request: Request, placement: Placement) -> Entry:
+        """Give a bound pod whose cards nobody has named these parts, which are to be written down, in place of those
+        that it is charged for. Raises NoRoom."""
+        had = self._entries_of(request.uid)
+        self._refuse_over_quota(request, placement)
+        entry = self.tally.reassign(request, placement)
+        if self.recorder is not None:
+            self.recorder.record(Reassigned(request, placement))
+        self._tell_openings(had, heard=False)
+        return entry
+
+    def _refuse_over_quota(self, request: Request, placement: Placement) -> None:
+        if why := self._quota(request).exceeded(self.cards(placement.node), charges(placement, request)):
             raise NoRoom(f"{Reason.OVER_QUOTA.value}: {why}")
-        return self.tally.claim(owner, placement, taken, until)
 
     def _record_claim(self, request: Request, placement: Placement, until: float, refused: str = "") -> None:
         if self.recorder is not None:
@@ -311,6 +311,7 @@ class Books:
     def confirm(self, uid: str, node: str) -> None:
         before = self.ledger.changes
         self.ledger.confirm(uid, node)
+        self.adoption.trust(uid)
         if self.recorder is not None and self.ledger.changes != before:
             self.recorder.record(Confirmed(uid, node))
 

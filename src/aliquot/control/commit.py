@@ -6,7 +6,7 @@ the part, until the pod is seen bound or gone, or until the API server can no lo
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from weakref import WeakValueDictionary
@@ -22,11 +22,11 @@ from aliquot.control.leadership import Leadership
 from aliquot.control.settings import ControlSettings
 from aliquot.control.term import is_stale
 from aliquot.dialects import Demand
-from aliquot.errors import BadInput, NotLeading, Refused
+from aliquot.errors import BadInput, BadRecord, NotLeading, Refused
 from aliquot.kube import PODS, ApiError, Client, Conflict, KubeError, NotFound, NotSent
 from aliquot.ledger import Entry
-from aliquot.model import Placement, Pod
-from aliquot.model.records import PLACEMENT, write_placement
+from aliquot.model import Placement, Pod, Request, as_shown
+from aliquot.model.records import PLACEMENT, read_placement
 
 _log = structlog.get_logger()
 _FRESH_READ_SECONDS = 10.0
@@ -47,11 +47,20 @@ class _Open:
 
 
 class Committer:
-    """Commits only while `leadership` says that we may, and writes its epoch."""
+    """Commits only while `leadership` says that we may, and writes its epoch. `is_placed_late(uid, node)` tells whether
+    a pod that somebody else has bound there meanwhile is being placed, with the claim that was made here."""
 
     def __init__(
-        self, client: Client, books: Books, clock: Clock, leadership: Leadership, settings: ControlSettings
+        self,
+        client: Client,
+        books: Books,
+        clock: Clock,
+        leadership: Leadership,
+        settings: ControlSettings,
+        *,
+        is_placed_late: Callable[[str, str], bool] = lambda _uid, _node: False,
     ) -> None:
+        self._is_placed_late = is_placed_late
         self._client = client
         self._books = books
         self._clock = clock
@@ -109,15 +118,15 @@ class Committer:
             binding = self._binding(pod, node, demand, placement, epoch)
         except BaseException:
             if held is None:
-                self._books.drop_claim(uid, node)
+                self._give_back(uid, node)
             raise
         try:
             await self._client.bind(binding, timeout=self.settings.budget)
         except Conflict as conflict:
-            return await self._look_closer(pod, placement, conflict, is_new=held is None)
+            return await self._look_closer(pod, demand, placement, conflict, is_new=held is None)
         except (ApiError, NotSent) as error:
             if held is None:  # otherwise an earlier Binding may have been made
-                self._books.drop_claim(uid, node)
+                self._give_back(uid, node)
             if is_stale(error):
                 self._leadership.depose()
                 raise NotLeading(str(error)) from error
@@ -147,9 +156,11 @@ class Committer:
                 f"an earlier Binding of this pod to {held.node} had no answer, and its cards are not free any more, "
                 f"or not what it asks now; its fate is known within {self.settings.act_limit:g} s"
             )
-        return held.placement
+        return as_shown(held.placement, demand.request, self._books.cards(held.node))
 
-    async def _look_closer(self, pod: Pod, placement: Placement, conflict: Conflict, *, is_new: bool) -> Outcome:
+    async def _look_closer(
+        self, pod: Pod, demand: Demand, placement: Placement, conflict: Conflict, *, is_new: bool
+    ) -> Outcome:
         """The Binding was refused: because the pod is bound already, perhaps by an earlier one of ours, or for good?"""
         uid, node = pod.metadata.uid, placement.node
         try:
@@ -159,11 +170,27 @@ class Committer:
             raise
         if now is not None:
             self._books.see_pod(now)
-            if _is_placed(now, placement):
+            if self._is_placed(now, placement, demand.request):
                 return Outcome.ALREADY
-        if not self._books.is_settled(uid, node) and (is_new or now is None):
-            self._books.drop_claim(uid, node)
+        if is_new or now is None:
+            self._give_back(uid, node)
         raise Refused(str(conflict)) from conflict
+
+    def _is_placed(self, pod: Pod, placement: Placement, request: Request) -> bool:
+        """Whether a pod is bound with this placement; its record may have other names for the cards."""
+        record = pod.metadata.annotations.get(PLACEMENT)
+        if pod.spec.node_name != placement.node or record is None:
+            return False
+        cards = self._books.cards(placement.node)
+        try:
+            return as_shown(read_placement(record), request, cards) == as_shown(placement, request, cards)
+        except BadRecord:
+            return False
+
+    def _give_back(self, uid: str, node: str) -> None:
+        """A claim; what the cluster has shown as bound meanwhile stays, and so does what is being placed late."""
+        if not self._is_placed_late(uid, node):
+            self._books.drop_claim(uid, node)
 
     async def _still_there(self, pod: Pod, seconds: float) -> Pod | None:
         """A fresh read of the pod; None if it is gone, or was seen to go while we asked. Raises KubeError."""
@@ -221,8 +248,3 @@ def _binding(pod: Pod, node: str, version: str = "", **keys: Mapping[str, str]) 
         "metadata": {**metadata, **keys},
         "target": {"apiVersion": "v1", "kind": "Node", "name": node},
     }
-
-
-def _is_placed(pod: Pod, placement: Placement) -> bool:
-    record = pod.metadata.annotations.get(PLACEMENT)
-    return pod.spec.node_name == placement.node and record == write_placement(placement)

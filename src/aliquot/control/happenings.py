@@ -75,6 +75,13 @@ class Claimed(_Happening, frozen=True, tag="claimed"):
     refused: str = ""
 
 
+class Reassigned(_Happening, frozen=True, tag="reassigned"):
+    """A bound pod whose cards nobody had named got these."""
+
+    request: Request
+    placement: Placement
+
+
 class Confirmed(_Happening, frozen=True, tag="confirmed"):
     uid: str
     node: str
@@ -101,6 +108,7 @@ Happening: TypeAlias = (
     | Marked
     | Decided
     | Claimed
+    | Reassigned
     | Confirmed
     | Dropped
     | Recounted
@@ -127,6 +135,6 @@ class Recorder(Protocol):
 
 def verdict_of(judgement: Judgement) -> Verdict:
     node = judgement.best()
-    refused = Counter(reason.value for reason in judgement.refusals(judgement.fleet.columns).values())
+    refused = Counter(reason.value for reason in judgement.refusals(judgement.fleet.nodes).values())
     placement = judgement.placement(node) if node is not None else None
     return Verdict(int(judgement.fits.sum()), placement, dict(sorted(refused.items())))

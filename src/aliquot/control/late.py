@@ -27,10 +27,10 @@ from aliquot.control.term import is_stale
 from aliquot.dialects import Demand, Dialect
 from aliquot.dialects.reading import SERVES
 from aliquot.engine import needs_text
-from aliquot.errors import BadDemand, BadRecord, NoRoom, NotLeading
+from aliquot.errors import AlreadyHeld, BadDemand, BadRecord, NoRoom, NotLeading
 from aliquot.kube import PODS, ApiError, Client, KubeError, NotFound, NotSent
 from aliquot.ledger import State
-from aliquot.model import Node, Placement, Pod
+from aliquot.model import Node, Placement, Pod, as_shown
 from aliquot.model.records import INVENTORY, PLACEMENT
 
 _log = structlog.get_logger()
@@ -68,6 +68,8 @@ class LatePlacer:
         self._crowded_out: dict[str, float] = {}
         """Since when there is no room for a pod."""
         self._left_alone: set[str] = set()
+        self._doubts: dict[str, int] = {}
+        """The version of its node at the last look at a pod that may have any card there."""
 
     async def run(self) -> NoReturn:
         while True:
@@ -79,6 +81,7 @@ class LatePlacer:
         for gone in self._books.expire(self._clock.monotonic()):
             if (pod := self._books.unplaced.get(gone.uid)) is not None:
                 self._books.see_pod(pod)  # now its own keys count
+        self._look_at_doubts()
         await self._settle()
         waiting = self._waiting()
         self._forget_others({pod.metadata.uid for pod in waiting})
@@ -92,6 +95,16 @@ class LatePlacer:
             async with asyncio.TaskGroup() as placing:
                 for pod in waiting:
                     placing.create_task(place(pod))
+
+    def _look_at_doubts(self) -> None:
+        """A pod that may have any card of its node, since none was free for it, gets one when its node has changed."""
+        ledger, before, self._doubts = self._books.ledger, self._doubts, {}
+        for uid, pod in list(self._books.unplaced.items()):
+            held = ledger.entry(uid, pod.spec.node_name)
+            if held is not None and not held.placement.containers:
+                if before.get(uid) != ledger.version(held.node):
+                    self._books.see_pod(pod)
+                self._doubts[uid] = ledger.version(held.node)
 
     def _waiting(self) -> list[Pod]:
         """Who was bound without a placement, as doors expect them to be placed; those left alone at the end."""
@@ -159,7 +172,7 @@ class LatePlacer:
             return
         except NoRoom:
             await self._has_no_room(pod)
-        except KubeError as error:
+        except (KubeError, AlreadyHeld) as error:
             _log.warning("a bound pod could not be placed yet", pod=pod.key, node=pod.spec.node_name, why=str(error))
 
     def _demand(self, pod: Pod) -> Demand | None:
@@ -196,8 +209,7 @@ class LatePlacer:
 
     async def _place(self, pod: Pod, demand: Demand) -> None:
         uid, node, epoch = pod.metadata.uid, pod.spec.node_name, self._leadership.require()
-        placement = self._part(pod, demand)
-        self._books.claim(demand.request, placement)
+        placement = self._take(pod, demand)
         keys = keys_of(pod, demand, placement, self._books, epoch=epoch, now_ns=self._clock.wall_ns())
         # where users may rewrite what a pod asks for, only the pod as we have read it is placed
         version = pod.metadata.resource_version if demand.dialect.demand_can_change(pod) else ""
@@ -223,24 +235,27 @@ class LatePlacer:
         self._open.pop((uid, node), None)
         self._crowded_out.pop(uid, None)
         if self._books.ledger.nodes_of(uid):  # it has not gone while we asked
+            self._books.adoption.trust(uid)
             self._books.see_pod(placed)
         metrics.LATE.labels("placed").inc()
         _log.info("placed late", pod=pod.key, node=node, cards=sorted({part.uuid for part in placement.slices()}))
         await self._teller.is_placed_late(pod, placement)
 
-    def _part(self, pod: Pod, demand: Demand) -> Placement:
-        """What a filter has kept for it, or what fits. Cards that only count as its until somebody names them may not
-        be those that it wishes. Raises NoRoom."""
-        node = pod.spec.node_name
-        if kept := self._books.kept_for(demand, node):
-            return kept
-        held = self._books.ledger.entry(pod.metadata.uid, node)
-        if held is None:
-            return self._books.fit(demand, node)
-        if held.state is State.CLAIMED and held.placement.containers:
-            return held.placement  # of a patch without an answer
-        with self._books.without(pod):
-            return self._books.fit(demand, node)
+    def _take(self, pod: Pod, demand: Demand) -> Placement:
+        """The part that is about to be written on a pod, and that the ledger has for it from here on. Raises NoRoom."""
+        uid, node, request = pod.metadata.uid, pod.spec.node_name, demand.request
+        kept = self._books.kept_for(demand, node)
+        held = self._books.ledger.entry(uid, node)
+        if held is None or kept is not None:
+            return self._books.claim(request, kept or self._books.fit(demand, node)).placement
+        if held.placement.containers and (held.state is State.CLAIMED or self.is_open(uid, node)):
+            sent = as_shown(held.placement, request, self._books.cards(node))
+            return self._books.claim(request, sent).placement  # again, since there was no answer
+        if uid in self._books.adoption.foretold and self._books.suits(held, demand):
+            return self._books.claim(request, held.placement).placement  # its node may be handing it over
+        with self._books.without(pod):  # cards that only count as its until somebody names them
+            placement = self._books.fit(demand, node)
+        return self._books.reassign(request, placement).placement
 
     async def _has_no_room(self, pod: Pod) -> None:
         now, node, demand = self._clock.monotonic(), pod.spec.node_name, self._books.demand_of(pod)

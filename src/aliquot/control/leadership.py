@@ -18,6 +18,7 @@ from aliquot.kube import CONFIG_MAPS, Client, ConfigMap, Elector, Informer, Kube
 from aliquot.kube.errors import Forbidden
 from aliquot.kube.leases import identity
 from aliquot.model.admission import EPOCH_MAP, FENCING
+from aliquot.racing import first_of
 
 _log = structlog.get_logger()
 
@@ -27,7 +28,9 @@ _DOORS = "aliquot.io/doors"
 _PAUSE_SECONDS = 0.1
 _STUCK_SECONDS = 10.0
 _UNFIT_SECONDS = 60.0
-"""For which a server that the API server lets not lead leaves the Lease to others."""
+"""For which a server that the API server lets not lead, or that could not take over, leaves the Lease to others."""
+_TAKEOVER_SECONDS = 120.0
+"""For which a server may hold the Lease before it leads; listing a large cluster takes a fraction of that."""
 _RIGHTS_SECONDS = 30.0
 """After which a server that lacks rights asks whether it has got them."""
 _STUCK = (
@@ -231,14 +234,23 @@ class Leadership:
         """One term. Returns when the API server says that it is over."""
         self._deposed.clear()
         try:
-            await self._take_over()
-            await self._deposed.wait()
+            if await first_of(self._take_over(), self._clock.sleep(_TAKEOVER_SECONDS)) == 0:
+                await self._deposed.wait()
+            else:
+                self._give_up()
         except Forbidden as error:
             self._unfit = f"this server may not lead, and leaves it to others: {error}"
             _log.error("may not lead", error=str(error), tries_again_after=_UNFIT_SECONDS)
             self._elector.abstain(_UNFIT_SECONDS)
         finally:
             self._end_term()
+
+    def _give_up(self) -> None:
+        """Others may be able to do what we are not."""
+        why = self._stuck or self._trouble or "the list of nodes and pods did not come to an end"
+        self._unfit = f"this server could not take over within {_TAKEOVER_SECONDS:g} s: {why}"
+        _log.error("gives the Lease back", why=self._unfit, tries_again_after=_UNFIT_SECONDS)
+        self._elector.abstain(_UNFIT_SECONDS)
 
     async def _take_over(self) -> None:
         epoch = await self._insist(self._term.raise_epoch, "raise the epoch")
@@ -255,19 +267,17 @@ class Leadership:
         """Waits for the API server to notice, which takes a second, unless its own copy of ConfigMaps has stopped for
         good. False if somebody has raised the number further."""
         due = self._clock.monotonic() + _STUCK_SECONDS
-        try:
-            while await self._insist(lambda: self._term.is_refused(epoch), "see the epoch in force"):
-                if self._clock.monotonic() >= due:
-                    if await self._insist(self._term.current, "read the epoch") != epoch:
-                        return False
-                    if not self._stuck:
-                        _log.error("cannot lead, trying on", epoch=epoch, why=_STUCK)
-                    self._stuck = _STUCK
-                    due += _STUCK_SECONDS
-                await self._clock.sleep(_PAUSE_SECONDS)
-            return True
-        finally:
-            self._stuck = ""
+        while await self._insist(lambda: self._term.is_refused(epoch), "see the epoch in force"):
+            if self._clock.monotonic() >= due:
+                if await self._insist(self._term.current, "read the epoch") != epoch:
+                    return False
+                if not self._stuck:
+                    _log.error("cannot lead, trying on", epoch=epoch, why=_STUCK)
+                self._stuck = _STUCK
+                due += _STUCK_SECONDS
+            await self._clock.sleep(_PAUSE_SECONDS)
+        self._stuck = ""
+        return True
 
     def _note_fencing(self, fenced: bool) -> None:
         self.missing = [text for text in self.missing if text != _NOT_FENCED] + ([] if fenced else [_NOT_FENCED])
@@ -278,5 +288,5 @@ class Leadership:
         if self._epoch != NEVER:
             metrics.TERMS.labels("ended").inc()
             _log.info("leads no more", epoch=self._epoch)
-        self._epoch = NEVER
+        self._epoch, self._stuck = NEVER, ""
         self.changed.set()

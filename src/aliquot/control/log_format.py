@@ -11,7 +11,7 @@ import msgspec
 from aliquot.control.happenings import Happening, Snapshot
 from aliquot.errors import BadRecord
 from aliquot.ledger import Entry, Owner, State
-from aliquot.model import Charge, NodeGpus, Placement
+from aliquot.model import Charge, NodeGpus, Placement, Request
 from aliquot.plain import why
 
 VERSION = 1
@@ -39,6 +39,7 @@ class Held(msgspec.Struct, frozen=True, tag_field="what", tag="held", omit_defau
     since: float = 0.0
     until: float | None = None
     provisional: bool = False
+    request: Request | None = None
 
 
 class Begun(msgspec.Struct, frozen=True, tag_field="what", tag="begun", omit_defaults=True):
@@ -63,15 +64,14 @@ def opening(header: Header, snapshot: Snapshot) -> Iterator[Header | Cards | Hel
     for entry in snapshot.entries:
         until = None if entry.until == inf else entry.until
         provisional = entry.uid in snapshot.provisional
-        yield Held(
-            entry.owner, entry.placement, dict(entry.charges), entry.state, entry.since, until, provisional=provisional
-        )
+        charges = dict(entry.charges)
+        yield Held(entry.owner, entry.placement, charges, entry.state, entry.since, until, provisional, entry.request)
     yield Begun(snapshot.quotas, {node: sorted(indexes) for node, indexes in snapshot.marks.items()})
 
 
 def entry_of(held: Held) -> Entry:
     until = inf if held.until is None else held.until
-    return Entry(held.owner, held.placement, held.charges, held.state, held.since, until)
+    return Entry(held.owner, held.placement, held.charges, held.state, held.since, until, held.request)
 
 
 def is_beginning(text: bytes) -> bool:

@@ -44,7 +44,7 @@ class Passes:
         return len(self._known) + len(self._unknown)
 
     def put(self, uid: str, fleet: Fleet, columns: Ints | Sequence[int], *, is_known: bool) -> None:
-        """The columns of the nodes that a pod has passed on, as the last filter said; -1 is none."""
+        """The columns of the nodes that a pod has passed on, as the last filter said; -1 is a node without one."""
         self.forget(uid)
         passed = np.zeros(len(fleet.names), np.bool_)
         found = np.asarray(columns, np.int64)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from math import inf
 
 import structlog
 
@@ -47,7 +48,14 @@ class ControlPlane:
         self.settings = settings or ControlSettings()
         self.books = Books(dialects)
         self.leadership = Leadership(client, self.clock, self.settings, self._refresh)
-        self.committer = Committer(client, self.books, self.clock, self.leadership, self.settings)
+        self.committer = Committer(
+            client,
+            self.books,
+            self.clock,
+            self.leadership,
+            self.settings,
+            is_placed_late=lambda uid, node: self.late.is_open(uid, node),
+        )
         self.teller = Teller(client, self.clock)
         self.nodes: Informer[Node] = Informer(client, NODES, self._on_node, clock=self.clock)
         on_nodes = {_BY_NODE: lambda pod: pod.spec.node_name}
@@ -133,7 +141,7 @@ class ControlPlane:
 
     def notes(self) -> list[str]:
         """Our role, and what works less well than it could, for people."""
-        others = (self.heartbeats, self.quota_map, self.unhealthy_maps, self.budgets)
+        others = (self.heartbeats, self.quota_map, self.unhealthy_maps, self.budgets, self.books.unread)
         return self.leadership.notes() + [note for other in others for note in other.notes()]
 
     def pod_by_uid(self, uid: str) -> Pod | None:
@@ -157,7 +165,17 @@ class ControlPlane:
             self.leadership.changed.clear()
             if self.leadership.may_commit:
                 self.waker.inherit(self.pods.all())
+            else:
+                self._follow()
             self._tell()
+
+    def _follow(self) -> None:
+        """What we kept for pods is known to no other server. A record on such a pod is another leader's from now on,
+        though we took it for its user's."""
+        self.books.expire(inf)
+        for uid in list(self.books.unplaced):
+            if (pod := self.pods.with_uid(uid)) is not None:
+                self.books.see_pod(pod)
 
     async def _settle(self) -> None:
         while True:

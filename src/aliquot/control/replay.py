@@ -18,6 +18,7 @@ from aliquot.control.happenings import (
     PodForgotten,
     PodSeen,
     QuotasRead,
+    Reassigned,
     Recounted,
     Snapshot,
     Verdict,
@@ -26,7 +27,7 @@ from aliquot.control.happenings import (
 from aliquot.control.log_format import Begun, Cards, Header, Held, Line, entry_of
 from aliquot.dialects import Demand, Dialects, make_dialects
 from aliquot.engine import Judgement
-from aliquot.errors import BadConfig, NoRoom
+from aliquot.errors import BadConfig, Refused
 from aliquot.ledger import Entry
 from aliquot.model import NodeGpus, Placement, Request
 
@@ -116,7 +117,7 @@ class Replay:
         refused = ""
         try:
             self.books.claim(claimed.request, claimed.placement, until=inf if claimed.until is None else claimed.until)
-        except NoRoom as error:
+        except Refused as error:
             refused = str(error)
         then = Answer(placement=claimed.placement, refused=claimed.refused)
         self._compare(number, at, claimed.request, then, Answer(placement=placement, refused=refused))
@@ -149,6 +150,8 @@ def _do(books: Books, happening: Happening) -> None:
             books.read_quotas(text)
         case Marked(node=name, indexes=indexes):
             books.mark_unhealthy(name, frozenset(indexes))
+        case Reassigned(request=request, placement=placement):
+            books.reassign(request, placement)
         case Confirmed(uid=uid, node=name):
             books.confirm(uid, name)
         case Dropped(uid=uid, node=name):

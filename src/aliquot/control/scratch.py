@@ -6,8 +6,7 @@ from contextlib import contextmanager
 from aliquot.control.books import Books
 from aliquot.dialects import Demand
 from aliquot.errors import NoRoom
-from aliquot.ledger import Owner
-from aliquot.model import Placement, Request, charges
+from aliquot.model import Placement, Request
 
 
 class Scratch:
@@ -16,10 +15,11 @@ class Scratch:
         self._taken: list[tuple[str, str]] = []
 
     def take(self, request: Request, placement: Placement) -> bool:
-        """A part as it was found before; whether it is still free."""
-        owner, wanted = Owner(request.uid, request.pod, request.priority), charges(placement, request)
+        """A part as it was found before; whether it is still free, and the pod holds nothing there by now."""
+        if self._books.ledger.entry(request.uid, placement.node) is not None:
+            return False
         try:
-            self._books.tally.claim(owner, placement, wanted)
+            self._books.tally.claim(request, placement)
         except NoRoom:
             return False
         self._taken.append((request.uid, placement.node))
@@ -30,7 +30,7 @@ class Scratch:
         judgement = self._books.judge(demand)
         node = judgement.best(among)
         if node is not None and not is_open(node):  # seldom, and asking for each of thousands takes its time
-            node = judgement.best(filter(is_open, judgement.fleet.columns if among is None else among))
+            node = judgement.best(filter(is_open, judgement.fleet.nodes if among is None else among))
         placement = judgement.placement(node) if node is not None else None
         return placement if placement is not None and self.take(demand.request, placement) else None
 

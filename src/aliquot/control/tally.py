@@ -8,7 +8,7 @@ import structlog
 
 from aliquot.engine import Census, Fleet, NodeState, Usage
 from aliquot.ledger import Entry, Ledger, Owner
-from aliquot.model import Charge, NodeGpus, Placement
+from aliquot.model import Charge, NodeGpus, Placement, Request, charges
 
 _log = structlog.get_logger()
 
@@ -68,14 +68,24 @@ class Tally:
 
     # -- who holds what
 
-    def claim(self, owner: Owner, placement: Placement, charges: Mapping[str, Charge], until: float = inf) -> Entry:
-        """Raises NoRoom."""
-        return self._entered(self.ledger.claim(owner, placement, charges, until=until))
+    def claim(self, request: Request, placement: Placement, until: float = inf) -> Entry:
+        """Raises NoRoom and AlreadyHeld."""
+        request = request.on(self.cards(placement.node))
+        taken = charges(placement, request)
+        return self._entered(self.ledger.claim(_owner(request), placement, taken, until=until, request=request))
 
-    def adopt(self, owner: Owner, placement: Placement, charges: Mapping[str, Charge]) -> None:
+    def reassign(self, request: Request, placement: Placement) -> Entry:
+        """Raises NoRoom and NotPlaced."""
+        request = request.on(self.cards(placement.node))
+        taken = charges(placement, request)
+        return self._entered(self.ledger.reassign(_owner(request), placement, taken, request=request))
+
+    def adopt(
+        self, owner: Owner, placement: Placement, held: Mapping[str, Charge], request: Request | None = None
+    ) -> None:
         """The pod's claims on other nodes are given back."""
         elsewhere = self.ledger.nodes_of(owner.uid) - {placement.node}
-        self._entered(self.ledger.adopt(owner, placement, charges))
+        self._entered(self.ledger.adopt(owner, placement, held, request=request))
         for other in elsewhere:
             self._uncount(owner.uid, other)
 
@@ -163,3 +173,7 @@ class Tally:
         self._oversold[node] = oversold
         if not oversold:
             del self._oversold[node]
+
+
+def _owner(request: Request) -> Owner:
+    return Owner(request.uid, request.pod, request.priority)

@@ -1,6 +1,6 @@
 """Reading pods and nodes in whatever dialect they speak."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -22,10 +22,12 @@ from aliquot.model import (
     Request,
     Slice,
     Wishes,
+    card_of,
     charges,
     cut,
     peak,
 )
+from aliquot.model.bounds import MOST_CONTAINERS
 from aliquot.model.records import INVENTORY, PLACEMENT, read_inventory, read_placement
 
 SERVES = "dialect.aliquot.io/"
@@ -46,21 +48,25 @@ class Holding:
 
     Where it cannot be told which card that is, `doubt` says why, and the pod is charged on every card that it may have:
     whichever it has must not be sold again. `unnamed` is how many whole cards it has got from kubelet of which no
-    record can tell which they are; nothing is charged for them here.
+    record can tell which they are; nothing is charged for them here. `request` is what the placement was cut for.
     """
 
     placement: Placement
     charges: Mapping[str, Charge]
     doubt: str = ""
     unnamed: int = 0
+    request: Request | None = None
 
 
 def demand_of(pod: Pod, dialects: Dialects) -> Demand | None:
-    """What a pod asks for; None without GPU. Raises BadDemand.
+    """What a pod asks for; None without GPU. Raises BadDemand, also for a pod that is too large to be read.
 
     Its wishes may be said in the words of any dialect. Where one alone can hold, ours come first, then those of the
     pod's own dialect.
     """
+    count = len(pod.spec.containers) + len(pod.spec.init_containers or ())
+    if count > MOST_CONTAINERS:
+        raise BadDemand(f"spec.containers, spec.initContainers: {count} containers are more than {MOST_CONTAINERS}")
     dialect = dialects.of(pod)
     if dialect is None:
         return None
@@ -82,7 +88,16 @@ def cards_of(node: Node, dialects: Dialects) -> NodeGpus:
     model = _first_label(node, (label for dialect in dialects.values() for label in dialect.model_labels))
     pool = _first_label(node, (label for dialect in dialects.values() for label in dialect.pool_labels))
     found = _cards(node, dialects, served)
-    return replace(found, dialects=served or found.dialects, model=model, pool=pool)
+    registered = registered_on(node, dialects)
+    return replace(found, dialects=served or found.dialects, model=model, pool=pool, registered=registered)
+
+
+def registered_on(node: Node, dialects: Dialects) -> frozenset[str] | None:
+    """The dialects of which kubelet on a node knows a resource; it goes on naming one whose plug-in is gone. None of a
+    node whose kubelet has not said anything yet."""
+    if not node.status.capacity:
+        return None
+    return frozenset(name for name, dialect in dialects.items() if any(map(dialect.guards, node.status.capacity)))
 
 
 def _served(node: Node, dialects: Dialects) -> frozenset[str]:
@@ -100,11 +115,20 @@ def _first_label(node: Node, keys: Iterable[str]) -> str:
 
 
 def _cards(node: Node, dialects: Dialects, served: frozenset[str]) -> NodeGpus:
+    """Raises BadRecord where what the node tells of its cards cannot be read, in whatever dialect."""
     inventory = node.metadata.annotations.get(INVENTORY)
     if inventory is not None:
         return read_inventory(node.metadata.name, inventory)
-    seen = (dialect.capacity(node) for dialect in sorted(dialects.values(), key=lambda d: d.name not in served))
-    return next((cards for cards in seen if cards), NodeGpus(node.metadata.name, (), unit_mib=1))
+    seen, unread = list[NodeGpus](), list[BadRecord]()
+    for dialect in sorted(dialects.values(), key=lambda d: d.name not in served):
+        try:
+            if cards := dialect.capacity(node):
+                seen.append(cards)
+        except BadRecord as error:
+            unread.append(error)
+    if not seen and unread:
+        raise unread[0]
+    return next((cards for cards in seen if cards.gpus), seen[0] if seen else NodeGpus(node.metadata.name, (), 1))
 
 
 # -- what bound pods hold
@@ -114,11 +138,16 @@ def holding_of(pod: Pod, cards: NodeGpus, dialects: Dialects) -> Holding | None:
     """What a bound pod holds; None without GPU. Raises BadDemand, and NotPlaced or BadRecord for a pod that has got
     nothing yet."""
     speaking = dialects.spoken_by(pod)
-    if len(speaking) > 1 and any(dialect.handed_over(pod) for dialect in speaking):
+    if len(speaking) > 1 and (given := [dialect for dialect in speaking if _has_got(pod, dialect, cards)]):
         names = ", ".join(dialect.name for dialect in speaking)
-        return _in_doubt(pod, speaking, cards, f"the pod has got resources of several dialects ({names})")
+        return in_doubt(pod, given, cards, f"the pod has got resources of several dialects ({names})")
     dialect = dialects.of(pod)
     return _holding(pod, cards, dialect) if dialect else None
+
+
+def _has_got(pod: Pod, dialect: Dialect, cards: NodeGpus) -> bool:
+    """Whether somebody on the node has given the pod what it asks for in a dialect."""
+    return cards.may_hand_over(dialect.name) and dialect.handed_over(pod)
 
 
 def _holding(pod: Pod, cards: NodeGpus, dialect: Dialect) -> Holding:
@@ -129,14 +158,50 @@ def _holding(pod: Pod, cards: NodeGpus, dialect: Dialect) -> Holding:
         is_broken = isinstance(error, BadRecord) and dialect.handed_over(pod)
         if not dialect.names_cards and not is_broken:
             return Holding(Placement(cards.node, dialect.name, {}), {}, unnamed=_unnamed(request, cards))
-        if not dialect.handed_over(pod):
+        among = cards.gpus if isinstance(error, BadRecord) else dialect.unrecorded(pod, cards)
+        if among and _has_got(pod, dialect, cards):
+            return in_doubt(pod, [dialect], replace(cards, gpus=tuple(among)), str(error))
+        known = _partly_gone(pod, Demand(dialect, request), cards)
+        if known is None:
             raise
-        return _in_doubt(pod, [dialect], cards, str(error))
+        return Holding(known, charges(known, request), request=request)
     ours = charges(placement, request)
     other = _other_record(pod, dialect, cards)
     theirs = charges(other, request) if other else {}
     why = f"{PLACEMENT} and the record of dialect {dialect.name} name different cards"
-    return Holding(placement, _both(ours, theirs, cards), "" if theirs.keys() <= ours.keys() else why)
+    doubt = "" if theirs.keys() <= ours.keys() else why
+    return Holding(placement, _both(ours, theirs, cards), doubt, request=None if doubt else request)
+
+
+def _partly_gone(pod: Pod, demand: Demand, cards: NodeGpus) -> Placement | None:
+    """Our record on a pod that has not started, some of whose cards its node shows no more: it holds the others, and
+    those, if they come back. None if it has no such record, if all are gone, or if the node's names do not tell."""
+    record = pod.metadata.annotations.get(PLACEMENT)
+    try:
+        placement = read_placement(record) if record is not None and not cards.are_made_up else None
+    except BadRecord:
+        return None
+    if placement is None or (placement.node, placement.dialect) != (cards.node, demand.dialect.name):
+        return None
+    parts = {asked.name: asked.part for asked in demand.request.containers}
+    if any(len(placement.containers.get(name, ())) != part.cards for name, part in parts.items()):
+        return None
+    if not any(card_of(own, cards) for own in placement.slices()):
+        return None
+    can_change = demand.dialect.demand_can_change(pod)
+    shown = {
+        name: tuple(_cut_anew(own, part, cards, can_change=can_change) for own in placement.containers[name])
+        for name, part in parts.items()
+    }
+    return replace(placement, containers=shown)
+
+
+def _cut_anew(own: Slice, part: Part, cards: NodeGpus, *, can_change: bool) -> Slice:
+    gpu = card_of(own, cards)
+    if gpu is None:
+        return own
+    asked = cut(part, gpu, cards.unit_mib)
+    return _larger(replace(own, uuid=gpu.uuid), asked, gpu) if can_change else asked
 
 
 def _other_record(pod: Pod, dialect: Dialect, cards: NodeGpus) -> Placement | None:
@@ -170,7 +235,19 @@ def _unnamed(request: Request, cards: NodeGpus) -> int:
     return peak((asked.life, asked.part.cards) for asked in request.containers)
 
 
-def _in_doubt(pod: Pod, speaking: Sequence[Dialect], cards: NodeGpus, why: str) -> Holding:
+def holding_among(pod: Pod | None, cards: NodeGpus, dialects: Dialects, uuids: Set[str], why: str) -> Holding:
+    """What a pod holds that has got a part of some of these cards, and nothing tells how much: all that it can have of
+    each; the whole cards if the pod is gone or its demand cannot be read."""
+    among = replace(cards, gpus=tuple(gpu for gpu in cards.gpus if gpu.uuid in uuids))
+    if pod is not None and (speaking := dialects.spoken_by(pod)):
+        held = in_doubt(pod, speaking, among, why)
+        if any(charge != Charge() for charge in held.charges.values()):
+            return held
+    everything = {gpu.uuid: Part(whole=True).on(gpu, cards.unit_mib) for gpu in among.gpus}
+    return Holding(Placement(cards.node, "", {}), everything, why)
+
+
+def in_doubt(pod: Pod, speaking: Sequence[Dialect], cards: NodeGpus, why: str) -> Holding:
     """Charged on every card with all that the pod can have of it in these dialects."""
     everywhere = dict.fromkeys(cards.by_uuid, Charge())
     for dialect in speaking:
@@ -221,7 +298,7 @@ def placement_of(pod: Pod, demand: Demand, cards: NodeGpus) -> Placement:
 
 
 def _on_known_cards(placement: Placement, key: str, cards: NodeGpus) -> Placement:
-    """The same cards as the node has them now; ids from the time before its inventory become real ones."""
+    """The same cards as the node shows them now."""
     known = {}
     for name, parts in placement.containers.items():
         known[name] = tuple(_on_known_card(part, key, cards) for part in parts)
@@ -231,9 +308,7 @@ def _on_known_cards(placement: Placement, key: str, cards: NodeGpus) -> Placemen
 
 
 def _on_known_card(part: Slice, key: str, cards: NodeGpus) -> Slice:
-    gpu = cards.by_uuid.get(part.uuid)
-    if gpu is None and part.uuid == f"{cards.node}/{part.index}":
-        gpu = cards.by_index.get(part.index)
+    gpu = card_of(part, cards)
     if gpu is None:
         raise BadRecord(f"{key} names card {part.uuid[:64]}, which node {cards.node} does not have")
     return replace(part, uuid=gpu.uuid, index=gpu.index, minor=gpu.minor)

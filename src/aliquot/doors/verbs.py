@@ -1,7 +1,8 @@
 """What every door does with a scheduler's call, whatever the words in which it came."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -15,8 +16,8 @@ from aliquot.doors.acting import Acting
 from aliquot.doors.extender import BadCall, BindCall, PreemptCall, Victims
 from aliquot.doors.names import Grouped, Names, Texts
 from aliquot.engine import FITS, NUMBERED, Floats, Ints, Judgement
-from aliquot.errors import BadDemand, Refused
-from aliquot.model import Placement, Pod, Reason
+from aliquot.errors import BadDemand, BadInput, Refused
+from aliquot.model import OF_MODEL, Placement, Pod, Reason
 
 _log = structlog.get_logger()
 
@@ -122,7 +123,7 @@ class Verbs:
         if isinstance(passed, Names):
             columns = passed.columns(fleet)
         else:
-            columns = [fleet.columns.get(node, -1) for node in passed]
+            columns = [column for node in passed if (column := fleet.column(node)) is not None]
         self._plane.passes.put(uid, fleet, columns, is_known=self._plane.pod_by_uid(uid) is not None)
 
     def _judge(self, pod: Pod, demand: Demand, names: Names) -> tuple[Verdict, Judgement]:
@@ -133,7 +134,7 @@ class Verbs:
         found = [(NUMBERED[number], names.picked(numbers == number)) for number in np.unique(numbers[numbers != FITS])]
         for reason, nodes in found:
             _REFUSALS[reason].inc(len(nodes))
-        refused = Texts([(nodes, demand.dialect.words(reason)) for reason, nodes in found])
+        refused = Texts([text for reason, nodes in found for text in self._worded(demand, reason, nodes)])
         reasons = Grouped([(nodes, reason) for reason, nodes in found])
         nominated = pod.status.nominated_node_name
         emptying = nominated if nominated and nominated in reasons and self._is_emptied_for(pod, nominated) else ""
@@ -147,6 +148,14 @@ class Verbs:
         nominated = pod.status.nominated_node_name
         nodes = {nominated} & named.keys() if nominated else named.keys()
         return [node for node in nodes if self._books.complete_victims(demand, node, [*named[node]], _nobody)]
+
+    def _worded(self, demand: Demand, reason: Reason, nodes: Names) -> Iterator[tuple[Names, str]]:
+        if reason not in OF_MODEL:
+            yield nodes, demand.dialect.words(reason)
+            return
+        fleet = self._books.fleet
+        for alike, cards in fleet.card_types(nodes.columns(fleet)):
+            yield nodes.picked(alike), demand.dialect.words_for(reason, cards, demand.request)
 
     def _is_emptied_for(self, pod: Pod, node: str) -> bool:
         """Whether a pod that holds a card there ends for this one, as far as can be told: kube-scheduler, too, leaves a
@@ -176,7 +185,7 @@ class Verbs:
         meta = pod.metadata
         try:
             known = await self._acting.pod(meta.name, meta.namespace, meta.uid)
-        except (BadCall, Refused):
+        except (BadInput, Refused):
             return False
         return self.keep(known, node, chosen=chosen if self._books.demand_of(known) == demand else None)
 
@@ -195,14 +204,16 @@ class Verbs:
 
     def scores(self, pod: Pod, names: Names) -> tuple[str, Ints]:
         """The pod's dialect, and a score for every node: from 0 to 10, the best node's 10; all of one worth 5; 0 where
-        the pod does not fit, or asks no GPU."""
+        the pod does not fit, or asks no GPU. A part that is kept for the pod itself is no reason against its node."""
         try:
             demand = self._demand_of(pod)
         except BadDemand:
             demand = None
         if demand is None:
             return "", np.zeros(len(names), np.int64)
-        scores = self._books.judge(demand).scores_at(names.columns(self._books.fleet))
+        has_claims = bool(self._books.ledger.nodes_of(pod.metadata.uid))
+        with self._books.without(pod) if has_claims else nullcontext():
+            scores = self._books.judge(demand).scores_at(names.columns(self._books.fleet))
         return demand.dialect.name, spread_out(scores)
 
     # -- bind

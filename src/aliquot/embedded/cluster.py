@@ -17,8 +17,9 @@ from aliquot.embedded.api.front import Front
 from aliquot.embedded.api.identity import Users
 from aliquot.embedded.api.injection import FaultInjector
 from aliquot.embedded.api.objects import Now, Object, now
+from aliquot.embedded.api.priorities import SYSTEM_CLASSES
 from aliquot.embedded.api.registry import PERMANENT_NAMESPACES, Registry
-from aliquot.embedded.api.resources import NAMESPACES
+from aliquot.embedded.api.resources import NAMESPACES, PRIORITY_CLASSES
 from aliquot.embedded.api.store import LOG_CAPACITY, Store
 from aliquot.embedded.api.subresources import NO_LOGS
 from aliquot.embedded.controllers import Controllers
@@ -36,7 +37,7 @@ class EmbeddedCluster:
 
     Leaving the context ends every open watch at once. Objects live as long as the instance does.
     `logs` answers `kubectl logs` for a pod; `timer` is the time by which faults last. Without
-    `controllers`, Deployments, ReplicaSets and Jobs are kept and nothing comes of them.
+    `controllers`, Deployments, StatefulSets and Jobs are kept and nothing comes of them.
     """
 
     def __init__(
@@ -65,6 +66,8 @@ class EmbeddedCluster:
         )
         for name in _FIRST_NAMESPACES:
             self.registry.create(NAMESPACES, "", {"metadata": {"name": name}})
+        for name, value in SYSTEM_CLASSES.items():
+            self.registry.create(PRIORITY_CLASSES, "", {"metadata": {"name": name}, "value": value})
 
     @property
     def url(self) -> str:

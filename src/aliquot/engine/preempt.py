@@ -76,6 +76,7 @@ def preempt(
 
 def cheapest(state: NodeState, request: Request, holders: Sequence[Holder]) -> Victims | None:
     """The cheapest set of lower-priority pods whose end makes the request fit on a node; None if no set does."""
+    request = request.on(state.cards)
     highest = _highest(state, request, _evictable(request, holders))
     if highest is None:
         return None
@@ -156,7 +157,8 @@ class _Search:
     def run(self) -> Victims:
         rough = _spare(self.state, self.request, self.candidates)
         self.best = (len(rough), freed(rough), tuple(rough))
-        proven = len(self.candidates) <= _MOST_HOLDERS
+        # an agent that gives cards to one container after another may find a way on fewer cards and none on more
+        proven = len(self.candidates) <= _MOST_HOLDERS and not self.request.allocator
         try:
             for gpus in self._sets_of_cards() if proven else ():
                 uuids = {gpu.uuid for gpu in gpus}

@@ -119,7 +119,7 @@ class Informer(Generic[Kind]):
         await first_of(self._watch(), self._asked.wait())
 
     async def _list(self) -> None:
-        self._asked.clear()
+        """Whoever asks for a list while this one is made, or before one that fails, gets the next."""
         answered = len(self._waiting)
         listing = await self._client.list(self._resource, namespace=self._namespace, selector=self._selector)
         self._replace({item.key: item for item in listing.items})
@@ -129,6 +129,8 @@ class Informer(Generic[Kind]):
             if not listed.done():
                 listed.set_result(None)
         del self._waiting[:answered]
+        if not self._waiting:
+            self._asked.clear()
         self._version = listing.resource_version
 
     async def _watch(self) -> NoReturn:

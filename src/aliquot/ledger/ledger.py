@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from math import inf
 
-from aliquot.errors import NoRoom
-from aliquot.model import Charge, NodeGpus, Placement
+from aliquot.errors import AlreadyHeld, NoRoom, NotPlaced
+from aliquot.model import Charge, NodeGpus, Placement, Request, as_shown
+from aliquot.model import charges as charges_of
 from aliquot.model.selling import conflict, is_oversold, left_of
 
 
@@ -35,7 +36,11 @@ class Owner:
 
 @dataclass(frozen=True)
 class Entry:
-    """`since` is when the part was taken; a claim with `until` is given back then unless it is bound before."""
+    """`since` is when the part was taken; a claim with `until` is given back then unless it is bound before.
+
+    `placement` names the cards as they were called when it was decided, `charges` as the node calls them now: with the
+    `request` the one follows from the other.
+    """
 
     owner: Owner
     placement: Placement
@@ -43,6 +48,7 @@ class Entry:
     state: State
     since: float = 0.0
     until: float = inf
+    request: Request | None = None
 
     @property
     def uid(self) -> str:
@@ -51,6 +57,12 @@ class Entry:
     @property
     def node(self) -> str:
         return self.placement.node
+
+    def on(self, cards: NodeGpus) -> "Entry":
+        """The same, charged on the cards by their names of now; without a request it stays as it is."""
+        if self.request is None or self.charges.keys() <= cards.by_uuid.keys():
+            return self
+        return replace(self, charges=charges_of(as_shown(self.placement, self.request, cards), self.request))
 
 
 class _NodeBooks:
@@ -109,7 +121,7 @@ class _NodeBooks:
 
 
 class Ledger:
-    """Changes only by claim, adopt, release and a change of a node's cards; every change is all or nothing."""
+    """Changes only by claim, reassign, adopt, release and a change of a node's cards; each is all or nothing."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, _NodeBooks] = {}
@@ -124,9 +136,13 @@ class Ledger:
     # -- what nodes have
 
     def set_cards(self, cards: NodeGpus) -> None:
-        """A node's cards as they are now. What is held stays held, also on a card that is gone or shrank."""
+        """A node's cards as they are now. What is held stays held, also on a card that is gone or shrank, and under the
+        new name of a card that got one."""
         books = self._nodes.setdefault(cards.node, _NodeBooks())
         books.cards = cards
+        for entry in list(books.entries.values()):
+            if (now := entry.on(cards)) is not entry:
+                books.put(now)
         books.version += 1
         self.changes += 1
 
@@ -150,25 +166,49 @@ class Ledger:
         *,
         since: float = 0.0,
         until: float = inf,
+        request: Request | None = None,
     ) -> Entry:
-        """Take the parts for a pod that is about to be bound. Raises NoRoom, and changes nothing, if one does not fit.
+        """Take exactly these parts for a pod that is about to be bound. Raises NoRoom if one does not fit and
+        AlreadyHeld if the pod is bound to the node with another part; nothing has changed then.
 
-        Claiming again for the same pod and node replaces the earlier claim; what is bound stays as it is.
+        Claiming again for the same pod and node replaces the earlier claim. A claim for what is bound changes nothing.
         """
-        bound = self.entry(owner.uid, placement.node)
-        if bound is not None and bound.state is State.BOUND:
-            return bound
-        self._refuse_overcommit(self._nodes.get(placement.node, _NodeBooks()), owner.uid, charges)
-        return self._enter(Entry(owner, placement, dict(charges), State.CLAIMED, since, until))
+        held = self.entry(owner.uid, placement.node)
+        if held is not None and held.state is State.BOUND:
+            if (held.placement, held.charges) != (placement, charges):
+                raise AlreadyHeld(f"pod {owner.pod or owner.uid} is bound to {placement.node} with another part")
+            return held
+        self._refuse_overcommit(placement.node, owner.uid, charges)
+        return self._enter(Entry(owner, placement, dict(charges), State.CLAIMED, since, until, request))
 
-    def adopt(self, owner: Owner, placement: Placement, charges: Mapping[str, Charge], *, since: float = 0.0) -> Entry:
+    def reassign(
+        self, owner: Owner, placement: Placement, charges: Mapping[str, Charge], *, request: Request | None = None
+    ) -> Entry:
+        """Give a bound pod these parts of its node in place of those that it is charged for. It stays bound. Raises
+        NoRoom, and changes nothing, if one does not fit beside what others hold, and NotPlaced for a pod that is not
+        bound there."""
+        held = self.entry(owner.uid, placement.node)
+        if held is None or held.state is not State.BOUND:
+            raise NotPlaced(f"pod {owner.pod or owner.uid} is not bound to {placement.node}")
+        self._refuse_overcommit(placement.node, owner.uid, charges)
+        return self._enter(Entry(owner, placement, dict(charges), State.BOUND, held.since, request=request))
+
+    def adopt(
+        self,
+        owner: Owner,
+        placement: Placement,
+        charges: Mapping[str, Charge],
+        *,
+        since: float = 0.0,
+        request: Request | None = None,
+    ) -> Entry:
         """Enter what the cluster shows as a fact. Never refused: a card sold twice by others is reported, not hidden.
 
         The pod's claims on other nodes are dropped, since it can only be bound once.
         """
         for other in self.nodes_of(owner.uid) - {placement.node}:
             self._give_back(owner.uid, other)
-        return self._enter(Entry(owner, placement, dict(charges), State.BOUND, since))
+        return self._enter(Entry(owner, placement, dict(charges), State.BOUND, since, request=request))
 
     def confirm(self, uid: str, node: str) -> None:
         """The Binding was accepted. A pod that has gone in the meantime stays gone."""
@@ -286,7 +326,8 @@ class Ledger:
         if self._nodes[node].cards is None and not self._nodes[node].entries:
             del self._nodes[node]
 
-    def _refuse_overcommit(self, books: _NodeBooks, uid: str, charges: Mapping[str, Charge]) -> None:
+    def _refuse_overcommit(self, node: str, uid: str, charges: Mapping[str, Charge]) -> None:
+        books = self._nodes.get(node, _NodeBooks())
         for uuid, charge in charges.items():
             if books.cards is None or uuid not in books.cards.by_uuid:
                 raise NoRoom(f"the node has no card {uuid}")

@@ -1,10 +1,10 @@
 """The one internal model: pure values that every other room speaks in."""
 
 from aliquot.model.charge import Charge, Life, peak, peak_charge
-from aliquot.model.gpu import CORES, Gpu, Link, Mode, NodeGpus
+from aliquot.model.gpu import CORES, Gpu, Link, Mode, NodeGpus, made_up_uuid
 from aliquot.model.kubernetes import Container, Node, Object, Pod
-from aliquot.model.placement import Placement, Slice, charges, cut
-from aliquot.model.reasons import HOPELESS, Reason
+from aliquot.model.placement import Placement, Slice, as_shown, card_of, charges, cut
+from aliquot.model.reasons import HOPELESS, OF_MODEL, Reason
 from aliquot.model.request import ContainerRequest, Memory, Part, Request, Unit
 from aliquot.model.wishes import ANY_MIG, ModelWish, Topology, Wishes, is_model
 
@@ -14,6 +14,7 @@ __all__ = [
     "Link",
     "Mode",
     "NodeGpus",
+    "made_up_uuid",
     "Memory",
     "Unit",
     "Part",
@@ -28,12 +29,15 @@ __all__ = [
     "Slice",
     "cut",
     "Placement",
+    "card_of",
+    "as_shown",
     "Charge",
     "charges",
     "peak",
     "peak_charge",
     "Reason",
     "HOPELESS",
+    "OF_MODEL",
     "Object",
     "Pod",
     "Container",

@@ -1,10 +1,10 @@
 """Where a pod was put, and what that costs each card."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aliquot.model.charge import Charge, Life, peak_charge
-from aliquot.model.gpu import Gpu
+from aliquot.model.gpu import Gpu, NodeGpus, made_up_uuid
 from aliquot.model.request import Part, Request
 
 
@@ -39,6 +39,38 @@ class Placement:
     def slices(self) -> Iterable[Slice]:
         for slices in self.containers.values():
             yield from slices
+
+
+def card_of(part: Slice, cards: NodeGpus) -> Gpu | None:
+    """The card that a part is of, whatever its node calls it now; None if the node has it no more.
+
+    A uuid is a card's identity. The index stands for it only between a made-up id and a real one, which the node shows
+    by turns as its inventory comes and goes.
+    """
+    known = cards.by_uuid.get(part.uuid)
+    if known is None and (part.uuid == made_up_uuid(cards.node, part.index)) != cards.are_made_up:
+        return cards.by_index.get(part.index)
+    return known
+
+
+def as_shown(placement: Placement, request: Request, cards: NodeGpus) -> Placement:
+    """The same placement with the names that the node has for its cards now. Parts of a card that got another name are
+    cut anew: its size may be known better, too. A card that is gone keeps its name."""
+    asked = {container.name: container.part for container in request.containers}
+    shown = {
+        name: tuple(_as_shown(part, asked.get(name), cards) for part in parts)
+        for name, parts in placement.containers.items()
+    }
+    return replace(placement, containers=shown)
+
+
+def _as_shown(own: Slice, asked: Part | None, cards: NodeGpus) -> Slice:
+    gpu = card_of(own, cards)
+    if gpu is None or gpu.uuid == own.uuid:
+        return own
+    if asked is None:
+        return replace(own, uuid=gpu.uuid, index=gpu.index, minor=gpu.minor)
+    return cut(asked, gpu, cards.unit_mib)
 
 
 def charges(placement: Placement, request: Request) -> dict[str, Charge]:

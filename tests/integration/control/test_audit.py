@@ -262,6 +262,25 @@ async def test_a_pod_that_changes_between_list_and_comparison_is_no_difference(r
     assert room.used() == {0: 11}
 
 
+async def test_a_pod_that_is_placed_late_between_list_and_comparison_is_no_difference(room: Room) -> None:
+    """The books hear of it from the patch's own answer, before the mirror does."""
+    await room.add_node()
+    pod = await room.add_pod("p", 4, node="n1")
+    audit, opened = audit_of(room), asyncio.Event()
+    room.api.script("GET", r"/pods\?.*watch=true", silent(opened))
+    room.api.cut_watches("pods")
+    await until(opened.is_set, "the mirror watches again")
+    arrived, release = asyncio.Event(), asyncio.Event()
+    room.api.script("GET", r"/pods\?limit", late(arrived, release))
+    looking = asyncio.create_task(audit.look())
+    await arrived.wait()
+    await room.plane.late.look()
+    assert PLACEMENT in room.api_pod(pod)["metadata"]["annotations"]
+    release.set()
+    assert await looking == []
+    assert room.used() == {0: 4}
+
+
 async def test_a_watch_that_lags_is_no_difference_and_one_that_has_gone_silent_is(room: Room) -> None:
     pod, _ = await two_bound_pods(room)
     audit, opened = audit_of(room), asyncio.Event()

@@ -1,5 +1,6 @@
 """Pods that another scheduler has bound before they had a placement get it late, or fail with the reason."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -11,12 +12,12 @@ from aliquot.control.settings import ControlSettings, Mode
 from aliquot.dialects.gpushare import ASSIGNED, ASSUME_TIME, IDX, POD
 from aliquot.dialects.reading import SERVES
 from aliquot.embedded.api import resources
-from aliquot.errors import NoRoom, NotLeading
+from aliquot.errors import NoRoom, NotLeading, Refused
 from aliquot.ledger import State
 from aliquot.model import NodeGpus, Pod
 from aliquot.model.records import PLACEMENT, read_placement
 from tests.factories import GPU_COUNT, GPU_MEM, container_manifest, make_cards, make_gpu
-from tests.fakes import Seen, answer, cut_after, cut_before, until
+from tests.fakes import Seen, answer, cut_after, cut_before, held, until
 from tests.integration.control.test_audit import audit_of
 from tests.integration.control.test_following_the_cluster import RUNNING
 from tests.integration.room import Room
@@ -165,6 +166,88 @@ async def test_whole_cards_are_those_of_the_model_that_is_wished(room: Room, *, 
     placement = read_placement(room.api_pod(pod)["metadata"]["annotations"][PLACEMENT])
     assert [part.uuid for part in placement.slices()] == [cards.gpus[1].uuid]
     assert room.used() == {1: 15}
+
+
+WHOLE_CARD = {"containers": [container_manifest(gpu_mem=None) | {"resources": {"limits": {"nvidia.com/gpu": "1"}}}]}
+
+
+async def a_whole_card_that_waits_for_its_model(room: Room, placer: LatePlacer) -> tuple[Pod, NodeGpus]:
+    """It counts on the T4 while the A10 that it wishes is taken, and the A10 has come free by now."""
+    cards = NodeGpus("n1", (make_gpu(0), make_gpu(1, model="A10")), 1024)
+    await room.add_node(cards)
+    served = {f"{SERVES}nvidia": "true", f"{SERVES}gpushare": "true"}
+    room.api.registry.rewrite(resources.NODES, "", "n1", lambda node: _labelled(node, served))
+    wish = WHOLE_CARD | {"metadata": {"annotations": {MODEL: "A10"}}}
+    before = await bound(room, "before", **wish)
+    await placer.look()
+    pod = await bound(room, "after", **wish)
+    await placer.look()
+    assert room.used() == {0: 15, 1: 15}
+    await room.delete_pod(before)
+    assert room.used() == {0: 15}
+    return pod, cards
+
+
+async def test_a_card_that_is_about_to_be_written_on_a_pod_is_the_one_that_it_is_charged_for(room: Room) -> None:
+    placer = placer_of(room)
+    pod, cards = await a_whole_card_that_waits_for_its_model(room, placer)
+    arrived, release = asyncio.Event(), asyncio.Event()
+    room.api.script("PATCH", "/pods/after$", held(arrived, release))
+    placing = asyncio.create_task(placer.look())
+    await arrived.wait()
+    assert room.used() == {1: 15}
+    await room.commit(await room.add_pod("other", 9), "n1")
+    release.set()
+    await placing
+    await room.in_step()
+    placement = read_placement(room.api_pod(pod)["metadata"]["annotations"][PLACEMENT])
+    assert [part.uuid for part in placement.slices()] == [cards.gpus[1].uuid]
+    assert room.used() == {0: 9, 1: 15}
+
+
+@pytest.mark.parametrize(
+    ("fault", "is_open"), [pytest.param(answer(403), False, id="refused"), pytest.param(cut_before, True, id="cut")]
+)
+async def test_a_bound_pod_keeps_the_card_of_a_patch_that_failed(room: Room, fault: Any, *, is_open: bool) -> None:
+    """Any card of the node is as good as the other while nobody names it; after a patch without an answer no other."""
+    placer = placer_of(room)
+    pod, _ = await a_whole_card_that_waits_for_its_model(room, placer)
+    room.api.script("PATCH", "/pods/after$", fault)
+    await placer.look()
+    assert room.used() == {1: 15}
+    assert placer.is_open(pod.metadata.uid, "n1") is is_open
+    await room.annotate(pod, some="change")
+    assert room.used() == {1: 15}
+    await placer.look()
+    await room.in_step()
+    assert room.used() == {1: 15}
+    assert PLACEMENT in room.api_pod(pod)["metadata"]["annotations"]
+
+
+async def test_a_binding_that_is_refused_leaves_its_claim_to_the_late_placement_under_way(room: Room) -> None:
+    """Somebody else binds the pod while our Binding is on its way; late placement writes our claim onto it."""
+    await room.add_node(make_cards(mib=(15360,)))
+    pod = await room.add_pod("p", 10)
+    binding, refuse = asyncio.Event(), asyncio.Event()
+    room.api.script("POST", "/binding$", held(binding, refuse))
+    commit = asyncio.create_task(room.commit(pod, "n1"))
+    await binding.wait()
+    await room.plane.client.bind(_binding(pod), timeout=20)
+    await room.in_step()
+    patching, patch = asyncio.Event(), asyncio.Event()
+    room.api.script("PATCH", "/pods/p$", held(patching, patch))
+    placing = asyncio.create_task(room.plane.late.look())
+    await patching.wait()
+    refuse.set()
+    with pytest.raises(Refused):
+        await commit
+    assert room.used() == {0: 10}
+    with pytest.raises(NoRoom):
+        await room.commit(await room.add_pod("other", 10), "n1")
+    patch.set()
+    await placing
+    await room.in_step()
+    assert room.used() == {0: 10}
 
 
 def _annotated(obj: Any, annotations: dict[str, str]) -> Any:

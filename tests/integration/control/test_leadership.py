@@ -12,6 +12,8 @@ from functools import partial
 from typing import Any
 
 import pytest
+from aiohttp import web
+from structlog.testing import capture_logs
 
 from aliquot.control import ControlPlane, Outcome, Role
 from aliquot.control.policies import STALE_EPOCH, manifests
@@ -21,8 +23,8 @@ from aliquot.errors import NotLeading
 from aliquot.kube import Access, Client, NoAnswer
 from aliquot.model import Pod
 from aliquot.model.records import EPOCH
-from tests.factories import make_cards, node_manifest, pod_manifest
-from tests.fakes import FakeClock, ScriptedApi, answer, cut_after, held, until
+from tests.factories import container_manifest, make_cards, node_manifest, pod_manifest
+from tests.fakes import FakeClock, Fault, Next, ScriptedApi, answer, cut_after, held, until
 from tests.integration.room import patient
 
 pytestmark = pytest.mark.embedded_only(
@@ -291,3 +293,67 @@ async def test_a_server_that_may_not_lead_leaves_the_lease_to_others_and_says_wh
     await until(lambda: first.plane.leadership.holder == "second", passing=first.clock, between_calls_of=servers.api)
     assert first.plane.not_ready() == []
     assert any("may not lead" in note for note in first.plane.notes())
+
+
+POD_LIST = r"/api/v1/pods\?.*limit="
+
+
+def failing_while(is_broken: asyncio.Event) -> Fault:
+    refuse = answer(500, message="oops")
+
+    async def fail(request: web.Request, go_on: Next) -> web.StreamResponse:
+        return await (refuse(request, go_on) if is_broken.is_set() else go_on(request))
+
+    return fail
+
+
+async def test_a_list_that_fails_during_a_takeover_is_made_again(servers: Servers) -> None:
+    first = await servers.start("first")
+    await first.leads()
+    second = await servers.start("second")
+    servers.api.script("GET", POD_LIST, answer(500, message="oops"))
+    await _end(first.task)
+    await until(lambda: second.role() is Role.LEADING, passing=second.clock, between_calls_of=servers.api)
+
+
+async def test_a_takeover_that_does_not_come_to_an_end_gives_the_lease_back_and_is_tried_again(
+    servers: Servers,
+) -> None:
+    first = await servers.start("first")
+    await first.leads()
+    second = await servers.start("second")
+    is_broken = asyncio.Event()
+    is_broken.set()
+    servers.api.script("GET", POD_LIST, *[failing_while(is_broken)] * 100)
+    await _end(first.task)
+    leadership = second.plane.leadership
+    with capture_logs() as told:
+        await until(lambda: leadership.holder == "second", passing=second.clock, between_calls_of=servers.api)
+        await until(lambda: leadership.holder == "", passing=second.clock, between_calls_of=servers.api)
+    (line,) = [line for line in told if line["event"] == "gives the Lease back"]
+    assert line["why"].startswith("this server could not take over within 120 s")
+    lease = servers.api.registry.get(resources.LEASES, "aliquot-system", "aliquot-server").obj
+    assert not lease["spec"].get("holderIdentity")
+    assert "could not take over" in leadership.no_holder()
+    is_broken.clear()
+    await until(lambda: second.role() is Role.LEADING, passing=second.clock, between_calls_of=servers.api)
+    assert leadership.no_holder() == ""
+
+
+async def test_a_server_that_leads_no_more_charges_what_its_successor_wrote_on_a_pod_for_which_it_kept_a_part(
+    servers: Servers,
+) -> None:
+    """A record on such a pod is its user's only as long as nobody else may write one."""
+    first = await servers.start("first")
+    await first.leads()
+    container = container_manifest(gpu_mem=None, resources={"limits": {"aliquot.io/gpu": "1"}})
+    servers.api.registry.create(resources.PODS, "default", pod_manifest(containers=[container]))
+    first.plane.late.hold(await pod_of(first), "n1", 30)
+    second = await servers.start("second")
+    await until(lambda: second.role() is Role.LEADING, passing=second.clock, between_calls_of=servers.api)
+    await second.plane.committer.commit(await pod_of(second), "n1")
+    await until(lambda: first.role() is Role.FOLLOWING, "it hears of the new term")
+    uid = servers.stored()["metadata"]["uid"]
+    await until(lambda: first.plane.books.ledger.nodes_of(uid), "it charges the pod")
+    await until(lambda: first.plane.books.is_settled(uid, "n1"), "it knows the pod bound")
+    assert first.plane.books.unplaced == {}

@@ -11,9 +11,11 @@ from aliquot.doors.admission import AdmissionDoor
 from aliquot.doors.nvidia import NvidiaDoor
 from aliquot.doors.volcano import volcano_routes
 from aliquot.embedded.api import resources
-from aliquot.model import Pod
+from aliquot.model import Part, Placement, Pod, cut
 from aliquot.model.records import PLACEMENT, write_placement
 from tests.factories import GPU_COUNT, GPU_MEM, container_manifest, make_cards, make_placement, pod_manifest
+from tests.fakes import FakeClock
+from tests.integration.control.test_audit import audit_of
 from tests.integration.doors.door import Door, bind_args
 from tests.integration.doors.volcano import ALLOCATED, manifest_of, task_info
 from tests.integration.doors.wire import names_call, opened
@@ -137,6 +139,36 @@ async def test_a_record_that_was_there_before_the_binding_is_not_believed(door: 
     now = await bound_by_others(room, pod)
     assert cards_of(now) == [make_cards().gpus[1].uuid]
     assert oversold(room) == []
+
+
+async def test_a_record_that_its_user_foretold_is_charged_by_every_server(room: Room) -> None:
+    """The one that leads binds the pod with just this record, and fails before the pod has started."""
+    await room.add_node(make_cards())
+    gpu = make_cards().gpus[0]
+    part = Placement("n1", "aliquot", {"main": (cut(Part(whole=True), gpu, 1024),)})
+    foretold = {PLACEMENT: write_placement(part)}
+    container = container_manifest(gpu_mem=None, resources={"limits": {"aliquot.io/gpu": "1"}})
+    pod = await room.add_pod("p", containers=[container], metadata={"annotations": foretold})
+    async with Room(room.api, room.client, FakeClock()) as follower:
+        await room.commit(pod, "n1")
+        await room.in_step()
+        assert bound_pod(room, pod).metadata.annotations[PLACEMENT] == foretold[PLACEMENT]
+        await follower.in_step()
+        assert (room.used(), follower.used()) == ({0: 15}, {0: 15})
+        await follower.plane.late.look()
+        await follower.in_step()
+        assert follower.used() == {0: 15}
+        assert cards_of(bound_pod(follower, pod)) == [make_cards().gpus[0].uuid], "its node may be handing it over"
+        writes = len(room.api.writes())
+        await follower.plane.late.look()
+        assert len(room.api.writes()) == writes, "and it is settled"
+        assert await audit_of(follower).look() == []
+
+
+def bound_pod(room: Room, pod: Pod) -> Pod:
+    now = room.plane.pods.get(pod.key)
+    assert now is not None
+    return now
 
 
 # -- nodes of another agent

@@ -304,3 +304,27 @@ async def test_a_bookmark_of_pods_as_a_real_server_sends_it_moves_the_version(
     changes = [change async for change in client.watch(PODS, "1")]
     seen = [(change.type, change.object, change.resource_version) for change in changes]
     assert seen == [("BOOKMARK", None, "12746")]
+
+
+async def test_a_list_that_was_asked_for_is_made_however_often_it_fails(follower: Follower) -> None:
+    await follower.informer.synced.wait()
+    follower.api.script("GET", LIST, answer(500, message="tests"), answer(500, message="tests"))
+    asked = asyncio.create_task(follower.informer.refresh())
+    await until(asked.done, "the list is made", passing=follower.clock, between_calls_of=follower.api)
+    await asked
+    assert follower.informer.trouble == ""
+
+
+async def test_who_asks_while_a_list_is_made_gets_the_next_one(follower: Follower) -> None:
+    await follower.informer.synced.wait()
+    arrived, release = asyncio.Event(), asyncio.Event()
+    follower.api.script("GET", LIST, held(arrived, release))
+    first = asyncio.create_task(follower.informer.refresh())
+    await arrived.wait()
+    second = asyncio.create_task(follower.informer.refresh())
+    await asyncio.sleep(0)
+    before = len(follower.api.queries("limit="))
+    release.set()
+    await first
+    await second
+    assert len(follower.api.queries("limit=")) == before + 1

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from aliquot.errors import NoRoom
+from aliquot.errors import AlreadyHeld, NoRoom, NotPlaced
 from aliquot.ledger import Entry, Ledger, Owner, State
 from aliquot.model import CORES, Charge, Gpu, NodeGpus, Placement, Slice
 from tests.factories import make_gpu
@@ -85,7 +85,11 @@ class LedgerMachine(RuleBasedStateMachine):
         before, version = self._everything(), self.ledger.version(node)
         held, until = self.held[node].get(uid), self.now + lasts
         if held is not None and held.state is State.BOUND:
-            self.ledger.claim(Owner(uid), placement, charges, until=until)
+            if held.charges == charges:
+                assert self.ledger.claim(Owner(uid), placement, charges, until=until).charges == charges
+            else:
+                with pytest.raises(AlreadyHeld):
+                    self.ledger.claim(Owner(uid), placement, charges, until=until)
             assert self._everything() == before, "a claim changed what is bound"
         elif self._fits(uid, node, charges):
             self.ledger.claim(Owner(uid), placement, charges, until=until)
@@ -97,6 +101,23 @@ class LedgerMachine(RuleBasedStateMachine):
                 self.ledger.claim(Owner(uid), placement, charges, until=until)
             assert self._everything() == before, "a refused claim changed something"
             assert self.ledger.version(node) == version
+
+    @rule(uid=uids, node=nodes, wanted=parts)
+    def reassign(self, uid: str, node: str, wanted: Wanted) -> None:
+        placement, charges = place(node, wanted)
+        before, held = self._everything(), self.held[node].get(uid)
+        if held is None or held.state is not State.BOUND:
+            with pytest.raises(NotPlaced):
+                self.ledger.reassign(Owner(uid), placement, charges)
+        elif self._fits(uid, node, charges):
+            self.ledger.reassign(Owner(uid), placement, charges)
+            self.held[node][uid] = Held(charges, State.BOUND)
+            assert not self._oversold_by(node, charges), "a reassignment over-allocated a card"
+            return
+        else:
+            with pytest.raises(NoRoom):
+                self.ledger.reassign(Owner(uid), placement, charges)
+        assert self._everything() == before, "a refused reassignment changed something"
 
     @rule(seconds=st.sampled_from((1.0, 5.0, 10.0)))
     def expire(self, seconds: float) -> None:

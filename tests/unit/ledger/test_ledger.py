@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from aliquot.errors import NoRoom
+from aliquot.errors import AlreadyHeld, NoRoom, NotPlaced
 from aliquot.ledger import Ledger, Owner, State
 from aliquot.model import Charge, NodeGpus
 from tests.factories import charge_of, make_cards, make_gpu, make_placement
@@ -91,6 +91,39 @@ def test_a_confirmed_claim_is_bound_and_a_pod_that_has_gone_stays_gone(ledger: L
     ledger.confirm("gone", "n1")
     (entry,) = ledger.entries("n1")
     assert entry.state is State.BOUND
+
+
+def test_a_claim_gives_exactly_what_is_asked_or_raises(ledger: Ledger) -> None:
+    adopt(ledger, "a")
+    claim(ledger, "a")
+    assert [entry.state for entry in ledger.entries("n1")] == [State.BOUND]
+    with pytest.raises(AlreadyHeld, match="pod a is bound to n1 with another part"):
+        claim(ledger, "a", index=1)
+    assert list(ledger.used("n1")) == ["GPU-n1-0"]
+
+
+def reassign(ledger: Ledger, uid: str, index: int, mib: int = 3072) -> None:
+    placement = make_placement(make_cards("n1"), index, main=mib)
+    ledger.reassign(Owner(uid), placement, charge_of(placement))
+
+
+def test_a_bound_pod_gets_other_parts_of_its_node_if_they_are_free(ledger: Ledger) -> None:
+    adopt(ledger, "a")
+    reassign(ledger, "a", 1)
+    assert ledger.used("n1") == {"GPU-n1-1": Charge(0, 3072, shares=1)}
+    assert [entry.state for entry in ledger.entries("n1")] == [State.BOUND]
+    adopt(ledger, "b", mib=15360)
+    with pytest.raises(NoRoom):
+        reassign(ledger, "a", 0)
+    assert set(ledger.used("n1")) == {"GPU-n1-0", "GPU-n1-1"}
+
+
+@pytest.mark.parametrize("is_claimed", [True, False], ids=["claimed", "unknown"])
+def test_only_what_is_bound_is_reassigned(ledger: Ledger, *, is_claimed: bool) -> None:
+    if is_claimed:
+        claim(ledger, "a")
+    with pytest.raises(NotPlaced, match="pod a is not bound to n1"):
+        reassign(ledger, "a", 1)
 
 
 def test_what_is_held_outlives_its_card_and_its_node(ledger: Ledger) -> None:

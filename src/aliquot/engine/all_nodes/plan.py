@@ -2,6 +2,7 @@
 
 One container, and containers that share their cards, need no search: the k best cards are a way if there is one. For
 several containers greed comes first, on all nodes at once; only where it fails on a node that might do is searched.
+Where another agent chooses the cards, nothing is searched: what its own greed does not find is not there.
 """
 
 from abc import ABC, abstractmethod
@@ -115,11 +116,13 @@ class PlanForMany(Plan):
         self._needs = [need_of(question.fleet, part) for part in self._parts]
         self._alone = [question.possible(question.room, need) for need in self._needs]
         self._searched: dict[int, Sequence[Cards]] = {}
-        greedy = Greedy(question, self._parts, self._needs, self.lives)
+        is_theirs = bool(question.request.allocator)
+        greedy = Greedy(question, self._parts, self._needs, self.lives, in_order=is_theirs)
         self.views = greedy.views
         self._greedy_rows = greedy.rows
         self.fits = greedy.fits
-        self._search(np.flatnonzero(self._may_fit() & ~self.fits).tolist())
+        if not is_theirs:
+            self._search(np.flatnonzero(self._may_fit() & ~self.fits).tolist())
 
     def _own_rows_at(self, column: int) -> Sequence[Cards]:
         if column in self._searched:

@@ -21,12 +21,14 @@ _NUMBERS = {reason: number for number, reason in enumerate(NUMBERED)}
 
 @dataclass(frozen=True)
 class Refusing:
-    """`wrong_pools` are columns and `over_quota` cards that the namespace's quota refuses."""
+    """`wrong_pools` are columns and `over_quota` cards that the namespace's quota refuses; of these it does not name
+    the model of those in `unnamed`."""
 
     question: Question
     plan: Plan
     wrong_pools: Bools | None = None
     over_quota: Bools | None = None
+    unnamed: Bools | None = None
 
     @cached_property
     def reasons(self) -> Numbers:
@@ -36,7 +38,9 @@ class Refusing:
         numbers = np.full(fleet.width + 1, _NUMBERS[Reason.UNKNOWN_NODE], np.int8)
         reasons = numbers[: fleet.width]
         reasons[:] = _NUMBERS[Reason.NO_CARD_FITS]
-        open_question = replace(self.question, topology=Topology.ANY, choice=None)
+        # where another agent chooses the cards, its choice decides what fits
+        choice = self.question.choice if request.allocator else None
+        open_question = replace(self.question, topology=Topology.ANY, choice=choice)
         empty_question = replace(open_question, room=Room.empty(fleet))
         if self.question.topology is not Topology.ANY:
             connected = plan(replace(empty_question, topology=self.question.topology)).fits
@@ -52,7 +56,9 @@ class Refusing:
         if self.wrong_pools is not None:
             reasons[self.wrong_pools] = _NUMBERS[Reason.WRONG_POOL]
         reasons[~fleet.serves(request.dialect)] = _NUMBERS[Reason.NOT_SERVED]
-        reasons[~fleet.has.any(axis=0)] = _NUMBERS[Reason.NO_GPUS]
+        no_card = ~fleet.has.any(axis=0)
+        reasons[no_card] = _NUMBERS[Reason.NO_GPUS]
+        reasons[no_card & (fleet.rest_mib > 0) & fleet.serves(request.dialect)] = _NUMBERS[Reason.TOO_LARGE]
         reasons[self.plan.limited] = _NUMBERS[Reason.SEARCH_LIMIT]
         reasons[self.plan.fits] = FITS
         return numbers
@@ -84,5 +90,7 @@ class Refusing:
         wished = granted if cards is None else granted & cards
         reasons[~(wished & fleet.sellable).any(axis=0)] = _NUMBERS[Reason.NOT_SELLABLE]
         reasons[~wished.any(axis=0)] = _NUMBERS[Reason.WRONG_CARD]
+        named = of_model if self.unnamed is None else of_model & ~self.unnamed
         reasons[~granted.any(axis=0)] = _NUMBERS[Reason.OVER_QUOTA]
+        reasons[~named.any(axis=0)] = _NUMBERS[Reason.NOT_IN_QUOTA]
         reasons[~of_model.any(axis=0)] = _NUMBERS[Reason.WRONG_MODEL]

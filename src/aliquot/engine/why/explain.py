@@ -10,7 +10,7 @@ from aliquot.engine.state import NodeState
 from aliquot.engine.why.findings import card_obstacle, node_reason
 from aliquot.engine.why.relax import Relaxation, relaxations
 from aliquot.engine.why.whatif import card_shape, emptied, is_search_needed, label_shape, shape
-from aliquot.model import Charge, Gpu, Part, Reason, Request, Topology, Unit
+from aliquot.model import OF_MODEL, Charge, Gpu, Part, Reason, Request, Topology, Unit
 from aliquot.model.selling import left_of
 
 _MOST_NOTES = 6
@@ -133,7 +133,7 @@ def _notes(state: NodeState, reason: Reason | None, decision: Decision | None) -
         yield cards.pool or "no pool"
     elif reason is Reason.WRONG_MODEL:
         yield from (gpu.model for gpu in cards.gpus)
-    elif reason is Reason.OVER_QUOTA and decision is not None:
+    elif reason in OF_MODEL and decision is not None:
         yield from filter(None, (decision.why(cards, gpu) for gpu in cards.gpus))
 
 
@@ -160,7 +160,7 @@ class _Tally:
         match reason:
             case Reason.NOT_SERVED:
                 return f"they serve {self._noted()}"
-            case Reason.WRONG_POOL | Reason.WRONG_MODEL | Reason.OVER_QUOTA:
+            case Reason.WRONG_POOL | Reason.WRONG_MODEL | Reason.NOT_IN_QUOTA | Reason.OVER_QUOTA:
                 return self._noted()
             case Reason.NO_CARD_FITS | Reason.NO_TOPOLOGY:
                 return self._room(request)

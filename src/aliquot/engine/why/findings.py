@@ -60,6 +60,7 @@ def explain_node(state: NodeState, request: Request, decision: Decision | None =
 
 def card_obstacle(state: NodeState, gpu: Gpu, request: Request, decision: Decision | None = None) -> Obstacle | None:
     """What keeps a card from taking the pod's part, its wishes and its quota counted."""
+    request = request.on(state.cards)
     return unwanted(state, gpu, request) or _by_quota(state, gpu, decision) or no_room_for_pod(state, gpu, request)
 
 
@@ -75,9 +76,9 @@ def _by_quota(state: NodeState, gpu: Gpu, decision: Decision | None) -> Obstacle
 
 def node_reason(state: NodeState, request: Request, decision: Decision | None = None) -> Reason | None:
     """Why the whole pod does not fit on a node; None if it does. The judgement of all nodes gives the same reason."""
-    cards = state.cards
+    cards, request = state.cards, request.on(state.cards)
     if not cards.gpus:
-        return Reason.NO_GPUS
+        return Reason.TOO_LARGE if cards.rest_mib and cards.serves(request.dialect) else Reason.NO_GPUS
     if not cards.serves(request.dialect):
         return Reason.NOT_SERVED
     if decision and (refused := decision.refuses_node(cards)):
@@ -97,9 +98,10 @@ def _no_card(state: NodeState, request: Request, decision: Decision | None) -> R
     left = [gpu for gpu in cards.gpus if wishes.allows_model(gpu.model)]
     if not left:
         return Reason.WRONG_MODEL
-    left = [gpu for gpu in left if not (decision and decision.refuses_card(cards, gpu))]
+    refused = {gpu.uuid: decision.refuses_card(cards, gpu) for gpu in left} if decision else {}
+    left = [gpu for gpu in left if not refused.get(gpu.uuid)]
     if not left:
-        return Reason.OVER_QUOTA
+        return Reason.OVER_QUOTA if Reason.OVER_QUOTA in refused.values() else Reason.NOT_IN_QUOTA
     left = [gpu for gpu in left if wishes.allows_uuid(gpu.uuid) and wishes.allows_instance(gpu.profile)]
     if not left:
         return Reason.WRONG_CARD

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
+from aliquot.engine.one_node.in_order import fits_in_order
 from aliquot.engine.one_node.puzzle import puzzle_of
 from aliquot.engine.one_node.search import search
 from aliquot.engine.state import NodeState
@@ -29,7 +30,10 @@ def fits(state: NodeState, request: Request) -> bool:
 
 def look(state: NodeState, request: Request) -> Look:
     """For one container, or several on the same cards, enough cards that reach each other are a way."""
+    request = request.on(state.cards)
     if is_search_needed(request):
+        if request.allocator:
+            return Look(fits_in_order(state, request))
         found = search(puzzle_of(state, request), together=request.together)
         return Look(found.cards is not None, found.cards is None and found.limited)
     count, topology = max(container.part.cards for container in request.containers), request.wishes.topology
@@ -82,7 +86,7 @@ def shape(state: NodeState, request: Request) -> Hashable:
 def label_shape(state: NodeState) -> Hashable:
     """What counts of a node beside its cards."""
     cards = state.cards
-    return cards.model, cards.pool, cards.unit_mib, cards.dialects
+    return cards.model, cards.pool, cards.unit_mib, cards.dialects, cards.are_made_up
 
 
 def card_shape(state: NodeState, gpu: Gpu, request: Request) -> tuple[Any, ...]:
