@@ -18,13 +18,11 @@ TRIES = 20
 class Caller:
     """One request to a gate, and what came of it."""
 
-    def __init__(
-        self, gate: Gate, path: str, *, stranger: bool = False, headers: Mapping[bytes, bytes] | None = None
-    ) -> None:
+    def __init__(self, gate: Gate, path: str, *, headers: Mapping[bytes, bytes] | None = None) -> None:
         self._pieces: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self.sent: list[Any] = []
         scope = {"type": "http", "method": "POST", "path": path, "headers": list((headers or {}).items())}
-        self.task = asyncio.ensure_future((gate.strangers if stranger else gate)(scope, self._receive, self._send))
+        self.task = asyncio.ensure_future(gate(scope, self._receive, self._send))
 
     def say(self, body: bytes, *, more: bool = False) -> None:
         self._pieces.put_nowait({"type": "http.request", "body": body, "more_body": more})
@@ -65,8 +63,8 @@ class House:
         )
         self.gate = Gate(routes, Limits(**limits), clock)
 
-    def call(self, path: str, body: bytes | None = b"body", *, stranger: bool = False) -> Caller:
-        caller = Caller(self.gate, path, stranger=stranger)
+    def call(self, path: str, body: bytes | None = b"body") -> Caller:
+        caller = Caller(self.gate, path)
         if body is not None:
             caller.say(body)
         return caller
@@ -250,13 +248,3 @@ async def test_a_bug_is_said_in_the_doors_words(clock: FakeClock) -> None:
         assert await house.call("/broken").answer() == (200, b'{"Error":"%s"}' % why)
         assert await house.call("/broken/plain").answer() == (500, why)
     assert house.gate.busy == 0
-
-
-async def test_strangers_see_health_and_nothing_else(clock: FakeClock) -> None:
-    house = House(clock)
-    with rejected("no client certificate", 2):
-        for path in ("/verb", "/gone"):
-            caller = house.call(path, stranger=True)
-            assert await caller.answer() == (403, b"a client certificate is needed here")
-    assert await house.call("/healthz", stranger=True).answer() == (200, b"ok")
-    assert house.done == []

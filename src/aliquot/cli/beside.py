@@ -7,9 +7,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import structlog
 
+from aliquot.cli.guests import Guests
 from aliquot.cli.listening import limits
 from aliquot.config import Configuration
 from aliquot.control import ControlPlane
+from aliquot.control.leadership import Side
 from aliquot.doors import asides, metrics
 from aliquot.doors.asgi import Routes
 from aliquot.doors.debug import Debugger
@@ -32,7 +34,7 @@ def beside(door: str, tree: Configuration, plane: ControlPlane, debugger: Debugg
 
 
 async def open_debug_port(
-    tree: Configuration, debugger: Debugger, shown: Certificates | None, stack: AsyncExitStack
+    tree: Configuration, debugger: Debugger, shown: Certificates | None, guests: Guests, stack: AsyncExitStack
 ) -> None:
     """gpu-admission's second port. Where it cannot be had the server goes on without, as the original does."""
     door = tree.doors.admission
@@ -47,6 +49,7 @@ async def open_debug_port(
         grace=_GRACE_SECONDS,
         limits=limits(tree),
         certificates=shown,
+        callers=guests.of("admission", door.debug_address),
     )
     try:
         await stack.enter_async_context(listener)
@@ -60,11 +63,12 @@ async def open_debug_port(
 async def health_port(
     tree: Configuration,
     plane: ControlPlane,
-    side: Elsewhere,
+    side: Side,
     notes: Callable[[], list[str]],
     shown: Certificates | None,
 ) -> AsyncIterator[Listener | None]:
-    """On the side, so that it answers while the loop that decides is busy. Raises BadConfig if it cannot be had."""
+    """On the side, so that it answers while the loop that decides is busy; whoever may read at the native door may read
+    here. Raises BadConfig if it cannot be had."""
     if not tree.listen.health_port:
         yield None
         return
@@ -77,10 +81,11 @@ async def health_port(
         grace=_GRACE_SECONDS,
         limits=limits(tree),
         certificates=shown,
+        callers=Guests(tree, side.client).of("native", tree.listen.address),
     )
-    await side.run(listener.__aenter__())
+    await side.loop.run(listener.__aenter__())
     _log.info("listening", door="health", address=tree.listen.address, port=listener.port)
     try:
         yield listener
     finally:
-        await side.run(listener.__aexit__(None, None, None))
+        await side.loop.run(listener.__aexit__(None, None, None))

@@ -1,6 +1,8 @@
 """What the configuration means to listeners."""
 
 import ssl
+from collections.abc import Callable
+from pathlib import Path
 
 from aliquot.config import Configuration
 from aliquot.control import ControlPlane
@@ -31,9 +33,19 @@ def certificates(tree: Configuration) -> Certificates | None:
     if not tls.cert_file:
         return None
     least = _LEAST[tls.min_version]
-    return Certificates(Files(tls.cert_file, tls.key_file, tls.client_ca_file, tree.replicas.ca_file, least))
+    replicas = tree.replicas
+    files = Files(tls.cert_file, tls.key_file, tls.client_ca_file, replicas.ca_file, replicas.token_file, least)
+    return Certificates(files)
 
 
 def forwarder(tree: Configuration, plane: ControlPlane, shown: Certificates | None) -> Forwarder:
     seconds = tree.listen.limits.seconds * _PASSING_ON
-    return Forwarder(plane, seconds=seconds, certificates=shown, tls_name=tree.replicas.tls_name)
+    return Forwarder(
+        plane, seconds=seconds, certificates=shown, tls_name=tree.replicas.tls_name, token=replica_token(tree)
+    )
+
+
+def replica_token(tree: Configuration) -> Callable[[], str]:
+    """What this server shows to others; raises OSError."""
+    path = tree.replicas.token_file
+    return (lambda: Path(path).read_text().strip()) if path else str

@@ -16,6 +16,7 @@ from aliquot import logs
 from aliquot.cli.beside import beside, health_port, open_debug_port
 from aliquot.cli.configured import Configured, given, keys
 from aliquot.cli.doors import doors
+from aliquot.cli.guests import Guests
 from aliquot.cli.listening import certificates, forwarder, limits
 from aliquot.cli.options import SETTINGS, option
 from aliquot.cli.running import run_until_stopped
@@ -151,13 +152,15 @@ async def _serve(live: Live, client: Client, side: Side, form: logs.Form | None)
     with _decision_log(tree, plane):
         shown = certificates(tree)
         async with asyncio.TaskGroup() as tasks, forwarder(tree, plane, shown) as passing, AsyncExitStack() as stack:
-            notes = _notes(live, shown)
-            await stack.enter_async_context(health_port(tree, plane, side.loop, notes, shown))
-            listeners = await _listeners(live, plane, passing, shown, notes, stack)
+            guests = Guests(tree, client)
+            notes = _notes(live, shown, guests)
+            await stack.enter_async_context(health_port(tree, plane, side, notes, shown))
+            listeners = await _listeners(live, plane, passing, shown, guests, notes, stack)
             ports = {name: listener.port for name, listener in listeners.items()}
             plane.leadership.tell_doors(meaning.doors(tree, ports))
             tasks.create_task(plane.run())
             tasks.create_task(live.run())
+            tasks.create_task(guests.check())
             if shown is not None:
                 tasks.create_task(shown.run())
             if plane.settings.mode is Mode.OBSERVE:
@@ -177,8 +180,8 @@ def _decision_log(tree: Configuration, plane: ControlPlane) -> AbstractContextMa
     return DecisionLog(Path(wanted.file), plane.books, most_mb=wanted.mb) if wanted.file else nullcontext()
 
 
-def _notes(live: Live, shown: Certificates | None) -> Callable[[], list[str]]:
-    return lambda: [*live.notes(), *(shown.notes() if shown else ())]
+def _notes(live: Live, shown: Certificates | None, guests: Guests) -> Callable[[], list[str]]:
+    return lambda: [*live.notes(), *(shown.notes() if shown else ()), *guests.notes()]
 
 
 async def _listeners(
@@ -186,6 +189,7 @@ async def _listeners(
     plane: ControlPlane,
     forwarder: Forwarder,
     shown: Certificates | None,
+    guests: Guests,
     notes: Callable[[], list[str]],
     stack: AsyncExitStack,
 ) -> dict[str, Listener]:
@@ -193,7 +197,9 @@ async def _listeners(
     tree = live.tree
     listeners: dict[str, Listener] = {}
     debugger = Debugger()
-    await open_debug_port(tree, debugger, shown, stack)
+    await open_debug_port(tree, debugger, shown, guests, stack)
+    for note in guests.open_doors:
+        _log.warning("callers are not asked who they are", why=note)
 
     for name, (routes, port) in doors(tree, plane, forwarder).items():
         whole = Routes({**routes, **beside(name, tree, plane, debugger), **health.routes(plane, notes, name)})
@@ -206,6 +212,7 @@ async def _listeners(
             grace=tree.listen.grace,
             limits=limits(tree),
             certificates=shown,
+            callers=guests.of(name, tree.listen.address),
         )
         listeners[name] = await stack.enter_async_context(listener)
         _log.info("listening", door=name, address=tree.listen.address, port=listener.port)

@@ -93,6 +93,7 @@ class Leadership:
             clock=clock,
             is_alive=lambda: pulse is None or pulse.silence() < settings.terms.renew,
         )
+        self._own_doors: frozenset[str] = frozenset()
         self.tell_doors({})
         self._term = Term(client, settings)
         one = {"fieldSelector": f"metadata.name={EPOCH_MAP}"}
@@ -142,6 +143,7 @@ class Leadership:
 
     def tell_doors(self, doors: Mapping[str, str]) -> None:
         """Where our own doors can be reached; written on the Lease while we hold it. Call it before `run`."""
+        self._own_doors = frozenset(doors.values())
         self._elector.annotations = {_DOORS: msgspec.json.encode(doors, order="sorted").decode()}
 
     def require(self) -> int:
@@ -166,7 +168,17 @@ class Leadership:
         if self._elector.holds() and self._epoch == NEVER:
             why = self._stuck or self._trouble
             return "this server is taking over" + (f": {why}" if why else "")
+        if self._has_our_address(self.holder):
+            return (
+                f"{self.holder} holds the Lease {lease} with this server's own address: it was this server before a "
+                f"restart, and its Lease expires within {self._settings.terms.duration:g} s; if that other server is "
+                "alive, give each server its own replicas.address"
+            )
         return ""
+
+    def _has_our_address(self, holder: str) -> bool:
+        """Calls that are passed on to this holder would come back to us."""
+        return holder != self._identity and not self._own_doors.isdisjoint(self.doors.values())
 
     def notes(self) -> list[str]:
         """Who leads, and what works less well than it could, for people."""

@@ -18,6 +18,7 @@ from aliquot.control.labels import Labeller
 from aliquot.control.late import LatePlacer
 from aliquot.control.leadership import Leadership, Side
 from aliquot.control.older_keys import OlderKeys
+from aliquot.control.passes import Passes
 from aliquot.control.preemptions import Preemptions
 from aliquot.control.pulse import Pulse
 from aliquot.control.quota_map import QuotaMap
@@ -88,6 +89,7 @@ class ControlPlane:
             is_in_step=lambda: not self.out_of_step(),
         )
         self.preemptions = Preemptions(self.clock)
+        self.passes = Passes(self.clock)
         self.books.on_opening = self.waker.opened
         self.audit = Audit(
             client,
@@ -207,14 +209,19 @@ class ControlPlane:
             assert old is not None, "an informer tells of what was or what is"
             self.books.forget_pod(old.metadata.uid)
             self.waker.forget(old.metadata.uid)
-            self.preemptions.forget(old.metadata.uid)
+            self._forget_decisions(old.metadata.uid)
             self.books.searches.forget(old.metadata.uid)
         else:
             self.books.see_pod(new)
             self.waker.see(new)
             if new.spec.node_name:
-                self.preemptions.forget(new.metadata.uid)
+                self._forget_decisions(new.metadata.uid)
         self._tell()
+
+    def _forget_decisions(self, uid: str) -> None:
+        """What doors remember of their answers about a pod that waits."""
+        self.preemptions.forget(uid)
+        self.passes.forget(uid)
 
     def _tell(self) -> None:
         for listener in self._listeners:

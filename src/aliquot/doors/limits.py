@@ -3,13 +3,15 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import structlog
 
 from aliquot import metrics
 from aliquot.clock import Clock, SystemClock
 from aliquot.doors import asgi
+from aliquot.doors.asgi import ANYONE, Caller, Kind
+from aliquot.doors.callers import Callers, refusal
 
 _log = structlog.get_logger()
 
@@ -20,9 +22,10 @@ _TOO_MANY = metrics.REJECTED.labels("too many calls")
 _TOO_MUCH = metrics.REJECTED.labels("too many bytes at once")
 _TOO_SLOW = metrics.REJECTED.labels("slow sender")
 _TOO_LONG = metrics.REJECTED.labels("no answer in time")
-_STRANGER = metrics.REJECTED.labels("no client certificate")
 _CRASHED = metrics.REJECTED.labels("crash")
 _SOONEST_SECONDS = 0.001
+_DECIDED_FOR = frozenset({Kind.SCHEDULER, Kind.REPLICA})
+_SHOWN_TO = frozenset({Kind.READER})
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,15 @@ class Gate:
     until then: a commit must not be torn off. `watch` must run for that.
     """
 
-    def __init__(self, routes: asgi.Routes, limits: Limits = USUAL, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        routes: asgi.Routes,
+        limits: Limits = USUAL,
+        clock: Clock | None = None,
+        callers: Callers | None = None,
+    ) -> None:
+        """With `callers`, only those are answered that it knows; see `of`."""
+        self.callers = callers
         self._routes = routes
         self._limits = limits
         self._clock = clock or SystemClock()
@@ -92,13 +103,40 @@ class Gate:
         return len(self._inside) + len(self._lasting)
 
     async def __call__(self, scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
+        """The application where anyone is answered."""
+        await self._answer_caller(ANYONE, scope, receive, send)
+
+    def of(self, callers: Callers, certificate: Mapping[str, Any] | None) -> asgi.App:
+        """The application of one connection, whose client has shown this certificate. What is open is answered to
+        everybody: kubelet's probes show nothing."""
+        certified = callers.by_certificate(certificate)
+
+        async def application(scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
+            found = self._routes.find(scope["method"], scope["path"])
+            if isinstance(found, tuple) and isinstance(found[0], asgi.Open):
+                await self(scope, receive, send)
+                return
+            proof = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+            caller = await callers.identify(certified, proof)
+            if isinstance(caller, Caller):
+                decides = isinstance(found, tuple) and isinstance(found[0], asgi.Decision)
+                refused = refusal(caller, _DECIDED_FOR if decides else _SHOWN_TO)
+                if refused is None:
+                    await self._answer_caller(caller, scope, receive, send)
+                    return
+                caller = refused
+            await asgi.put(caller, send)
+
+        return application
+
+    async def _answer_caller(self, caller: Caller, scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
         found = self._routes.find(scope["method"], scope["path"])
         if isinstance(found, asgi.Answer):
             await asgi.put(found, send)
             return
         handler, tail = found
         if isinstance(handler, asgi.Open | asgi.Patient):
-            await asgi.put(await _handled(handler, _call(scope, tail), _failed), send)
+            await asgi.put(await _handled(handler, _call(scope, tail, caller), _failed), send)
             return
         fault = handler.fault if isinstance(handler, asgi.Decision) else _unavailable
         if self.busy >= self._limits.concurrency:
@@ -108,7 +146,7 @@ class Gate:
         inside = _Inside(send, fault, self._clock.monotonic() + self._limits.seconds)
         self._inside[inside] = None
         try:
-            answer = await self._answer(handler, tail, scope, receive, inside)
+            answer = await self._answer(handler, tail, caller, scope, receive, inside)
         finally:
             self._held_bytes -= inside.read_bytes
             self._inside.pop(inside, None)
@@ -116,17 +154,14 @@ class Gate:
         if answer is not None and not inside.answered:
             await asgi.put(answer, send)
 
-    async def strangers(self, scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
-        """The application for whoever has no client certificate where one is demanded: kubelet's probes have none."""
-        found = self._routes.find(scope["method"], scope["path"])
-        if isinstance(found, tuple) and isinstance(found[0], asgi.Open):
-            await self(scope, receive, send)
-            return
-        _STRANGER.inc()
-        await asgi.put(asgi.text("a client certificate is needed here", 403), send)
-
     async def _answer(
-        self, handler: asgi.Handler, tail: str, scope: asgi.Scope, receive: asgi.Receive, inside: _Inside
+        self,
+        handler: asgi.Handler,
+        tail: str,
+        caller: Caller,
+        scope: asgi.Scope,
+        receive: asgi.Receive,
+        inside: _Inside,
     ) -> asgi.Answer | None:
         try:
             headers = dict(scope.get("headers", ()))
@@ -135,7 +170,7 @@ class Gate:
             body = await self._body(receive, inside)
             inside.is_read = True
             fault = inside.fault if isinstance(handler, asgi.Decision) else _failed
-            return await _handled(handler, _call(scope, tail, body, headers), fault)
+            return await _handled(handler, _call(scope, tail, caller, body, headers), fault)
         except _Gone:
             return None
         except _TooLarge:
@@ -210,10 +245,13 @@ def _failed(why: str) -> asgi.Answer:
     return asgi.text(why, 500)
 
 
-def _call(scope: asgi.Scope, tail: str, body: bytes = b"", headers: Mapping[bytes, bytes] | None = None) -> asgi.Call:
+def _call(
+    scope: asgi.Scope, tail: str, caller: Caller, body: bytes = b"", headers: Mapping[bytes, bytes] | None = None
+) -> asgi.Call:
     query = scope.get("query_string", b"").decode("latin-1")
     known = dict(scope.get("headers", ())) if headers is None else headers
-    return asgi.Call(tail, body, scope["path"], known, query)
+    host, _ = scope.get("client") or ("", 0)
+    return asgi.Call(tail, body, scope["path"], known, query, caller, host)
 
 
 def _unavailable(why: str) -> asgi.Answer:

@@ -8,13 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import structlog
 
 from aliquot import metrics
 from aliquot.control import ControlPlane, supposing
 from aliquot.control.supposing import Guests
 from aliquot.dialects import Demand
-from aliquot.doors import asgi
+from aliquot.doors import asgi, audit
 from aliquot.doors.counting import BadCall
 from aliquot.doors.door import Extender, Table, Wire
 from aliquot.doors.forwarding import Forwarder
@@ -36,8 +35,6 @@ from aliquot.doors.volcano_wire import (
 from aliquot.errors import AliquotError, BadDemand, NoRoom, Refused
 from aliquot.model import HOPELESS, Pod
 from aliquot.model.bounds import MOST_GUESTS
-
-_log = structlog.get_logger()
 
 _PER_POINT = 10.0
 """Volcano adds the scores of its plugins up; those of its own go up to 100, kube-scheduler's to 10."""
@@ -170,22 +167,24 @@ class Volcano:
     async def allocate(self, call: asgi.Call) -> asgi.Answer:
         """A refusal takes the place back from the task. What is Pipelined waits for others to end, and is not refused
         for them; any other state but Allocated is old news."""
-        dialect = ""
+        dialect = pod_name = node = ""
         try:
             task = read(call.body, EventCall).task
             if why := self._verbs.not_ready():
                 raise Refused(why)
             if task.status & (Status.ALLOCATED | Status.PIPELINED):
                 pod = task.pod()
+                pod_name, node = pod.key, task.node
                 demand = self._books.demand_of(pod)
                 dialect = demand.dialect.name if demand else ""
-                if task.status == Status.ALLOCATED:
-                    self._verbs.keep(pod, task.node)
+                if task.status == Status.ALLOCATED and demand is not None:
+                    if self._verbs.keep(await self._verbs.asked_pod(pod), task.node):
+                        audit.tell(call, "vallocate", pod_name, node, "kept")
                 elif demand is not None:
                     self._refuse_hopeless(pod, demand, task.node)
         except AliquotError as error:
             metrics.DECISIONS.labels("vallocate", dialect, "refused").inc()
-            _log.info("Volcano may not put a pod there", why=str(error))
+            audit.tell(call, "vallocate", pod_name, node, "refused", str(error))
             return _event(str(error), dialect)
         metrics.DECISIONS.labels("vallocate", dialect, "kept").inc()
         return _event("", dialect)
@@ -202,7 +201,9 @@ class Volcano:
             task = read(call.body, EventCall).task
         except AliquotError as error:
             return _event(str(error))
-        self._plane.late.let_go(task.uid, only=task.node)
+        if self._plane.late.let_go(task.uid, only=task.node):
+            pod = self._plane.pod_by_uid(task.uid)
+            audit.tell(call, "vdeallocate", pod.key if pod else task.uid, task.node, "given back")
         metrics.DECISIONS.labels("vdeallocate", "", "given back").inc()
         return _event("")
 

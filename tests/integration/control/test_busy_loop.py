@@ -93,7 +93,7 @@ async def a_leader(threads: tuple[SideLoop, SideLoop], terms: Terms) -> AsyncIte
         plane = ControlPlane(client, clock, settings=patient(identity="me", terms=terms), side=Side(side, leasing))
         tree = Configuration(listen=Listen(health_port=port))
         task = asyncio.create_task(plane.run())
-        async with health_port(tree, plane, side, list, None):
+        async with health_port(tree, plane, Side(side, leasing), list, None):
             await until(lambda: plane.leadership.role is Role.LEADING, "it leads")
             yield Running(api, plane, clock, f"http://127.0.0.1:{port}")
         task.cancel()

@@ -372,7 +372,7 @@ async def test_a_pipelined_pod_is_accepted_on_a_full_node_and_keeps_nothing(cycl
 
 
 async def test_an_allocated_pod_keeps_its_part_until_it_is_given_back(cycle: Cycle, room: Room) -> None:
-    assert await cycle.allocate(pod_of("a", 10)) == ""
+    assert await cycle.allocate(await room.put_pod(pod_of("a", 10))) == ""
     assert room.used() == {0: 10}
     (task,) = cycle.tasks["n1"]
     assert await cycle.tell("vdeallocate", task) == ""
@@ -380,26 +380,28 @@ async def test_an_allocated_pod_keeps_its_part_until_it_is_given_back(cycle: Cyc
 
 
 async def test_an_allocated_pod_is_refused_where_somebody_was_faster(cycle: Cycle, room: Room) -> None:
-    assert (await cycle.predicate(pod_of("a", 10))).fits
+    pod = await room.put_pod(pod_of("a", 10))
+    assert (await cycle.predicate(pod)).fits
     for card in (0, 1):
         await running(room, f"faster-{card}", 10, card)
-    assert await cycle.allocate(pod_of("a", 10)) == NO_ROOM
+    assert await cycle.allocate(pod) == NO_ROOM
     assert set(room.used().values()) == {10}
 
 
 async def test_what_is_kept_passes_for_its_own_pod_and_for_no_other(cycle: Cycle, room: Room) -> None:
-    for name in ("a", "b"):
-        assert await cycle.allocate(pod_of(name, 15)) == ""
+    first, second = [await room.put_pod(pod_of(name, 15)) for name in ("a", "b")]
+    for pod in (first, second):
+        assert await cycle.allocate(pod) == ""
     anew = Cycle(cycle.door)
-    assert (await anew.predicate(pod_of("a", 15))).fits
+    assert (await anew.predicate(first)).fits
     assert (await anew.predicate(pod_of("c", 1))).code is Code.UNSCHEDULABLE
-    assert await anew.scores(pod_of("a", 15), "n1", "n2") != {"n1": 0, "n2": 50}
-    assert await anew.allocate(pod_of("a", 15), "n2") == ""
+    assert await anew.scores(first, "n1", "n2") != {"n1": 0, "n2": 50}
+    assert await anew.allocate(first, "n2") == ""
     assert (sum(room.used("n1").values()), sum(room.used("n2").values())) == (15, 15)
 
 
 async def test_what_is_kept_for_nobody_any_more_expires(cycle: Cycle, room: Room, clock: FakeClock) -> None:
-    assert await cycle.allocate(pod_of("a", 10)) == ""
+    assert await cycle.allocate(await room.put_pod(pod_of("a", 10))) == ""
     await clock.move(room.plane.settings.hold_seconds)
     await until(lambda: room.used() == {})
 

@@ -181,7 +181,46 @@ def test_a_default_in_the_place_of_a_bad_value_is_no_second_mistake() -> None:
     "address", ["0.0.0.0", "::", "fd00::3", "fe80::1%eth0", "localhost", "gpu-1.example.com", "3g"]
 )
 def test_addresses_and_host_names_can_be_listened_on(address: str) -> None:
-    assert read(f"listen: {{address: '{address}'}}", "f.yaml", {}).tree.listen.address == address
+    text = f"listen: {{address: '{address}', tls: {{certFile: c, keyFile: k}}}}"
+    assert read(text, "f.yaml", {}).tree.listen.address == address
+
+
+ANYONE = ", ".join(f"{door}: {{callers: anyone}}" for door in DOORS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("", id="loopback"),
+        pytest.param("listen: {address: 0.0.0.0, tls: {certFile: c, keyFile: k}}", id="TLS"),
+        pytest.param(f"listen: {{address: 0.0.0.0}}\ndoors: {{{ANYONE}}}", id="anyone, as said"),
+    ],
+)
+def test_callers_can_prove_who_they_are_or_need_not(text: str) -> None:
+    read(text, "f.yaml", {})
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        pytest.param("listen: {address: 0.0.0.0}", "doors.native.callers: others reach 0.0.0.0", id="no TLS"),
+        pytest.param(
+            "listen: {profiling: true}\ndoors: {admission: {debugAddress: 0.0.0.0}}",
+            "doors.admission.callers: others reach 0.0.0.0",
+            id="debug",
+        ),
+        pytest.param("callers: {users: {jane: boss}}", "callers.users.jane: there is no kind boss", id="a user"),
+        pytest.param("callers: {groups: {team: boss}}", "callers.groups.team: there is no kind boss", id="a group"),
+        pytest.param("schedulers: ' ,'", "schedulers: name at least one", id="no scheduler"),
+        pytest.param(
+            "replicas: {tokenFile: t}", "replicas.tokenFile: without listen.tls.certFile", id="a token in clear"
+        ),
+    ],
+)
+def test_callers_that_cannot_be_known_are_found_before_the_start(text: str, why: str) -> None:
+    with pytest.raises(BadConfig) as raised:
+        read(text, "f.yaml", {})
+    assert why in str(raised.value)
 
 
 @pytest.mark.parametrize(
