@@ -49,4 +49,5 @@ FLAVOURS = (
     Flavour(
         "elastic-gpu-scheduler", "aliquot/elastic-gpu-scheduler", entrypoint=("elastic-gpu-scheduler",), port=39999
     ),
+    Flavour("nano-gpu-scheduler", "aliquot/nano-gpu-scheduler", entrypoint=("nano-gpu-scheduler",), port=39999),
 )

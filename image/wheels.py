@@ -81,7 +81,7 @@ def unpack(wheels: Iterable[Path], tree: Tree, python: str) -> None:
 
 
 def add_programs(wheel: Path, tree: Tree) -> list[str]:
-    """The wheel's own commands, on PATH; returns their names."""
+    """The wheel's own commands, on PATH and where the originals' manifests look for them; returns their names."""
     with zipfile.ZipFile(wheel) as held:
         (declared,) = [name for name in held.namelist() if name.endswith(".dist-info/entry_points.txt")]
         parser = configparser.ConfigParser(delimiters=("=",))
@@ -91,6 +91,7 @@ def add_programs(wheel: Path, tree: Tree) -> list[str]:
     for name, reference in programs.items():
         module, _, function = reference.partition(":")
         tree.file(f"usr/local/bin/{name}", _SCRIPT.format(module=module.strip(), function=function.strip()), 0o755)
+        tree.link(f"usr/bin/{name}", f"../local/bin/{name}")
     return sorted(programs)
 
 

@@ -126,11 +126,13 @@ def node_manifest(
     cards: NodeGpus | None = None,
     *,
     capacity: Mapping[str, Any] | None = None,
+    allocatable: Mapping[str, Any] | None = None,
     annotations: Mapping[str, str] | None = None,
     ready: bool = True,
     **fields: Any,
 ) -> dict[str, Any]:
-    """A ready node whose kubelet offers what its cards have; without cards, a node without GPUs."""
+    """A ready node whose kubelet offers what its cards have; without cards, a node without GPUs. `allocatable` says
+    where that is not the capacity."""
     inventory = {INVENTORY: write_inventory(cards)} if cards else {}
     offered = {GPU_MEM: str(sum(map(cards.units, cards.gpus))), GPU_COUNT: str(len(cards.gpus))} if cards else {}
     resources = {"cpu": "32", **offered, **(capacity or {})}
@@ -140,7 +142,7 @@ def node_manifest(
         "metadata": {"name": name, "annotations": {**inventory, **(annotations or {})}},
         "status": {
             "capacity": resources,
-            "allocatable": resources,
+            "allocatable": {**resources, **(allocatable or {})},
             "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
         },
         **fields,

@@ -12,8 +12,8 @@ from pathlib import Path
 INTO = Path(__file__).parent.parent / "src" / "aliquot" / "embedded" / "api" / "schema" / "kinds.txt"
 ROOTS = (
     *(f"core.v1.{kind}" for kind in ("Pod", "Node", "Namespace", "ConfigMap", "Secret", "Service", "ServiceAccount")),
-    *(f"core.v1.{kind}" for kind in ("PersistentVolumeClaim", "Event", "Binding")),
-    *(f"apps.v1.{kind}" for kind in ("Deployment", "ReplicaSet")),
+    *(f"core.v1.{kind}" for kind in ("PersistentVolumeClaim", "Event", "Binding", "ResourceQuota")),
+    *(f"apps.v1.{kind}" for kind in ("Deployment", "ReplicaSet", "StatefulSet")),
     *(f"rbac.v1.{kind}" for kind in ("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")),
     *(f"authorization.v1.{kind}" for kind in ("SelfSubjectAccessReview", "SubjectAccessReview")),
     "authorization.v1.SelfSubjectRulesReview",
@@ -27,6 +27,7 @@ ROOTS = (
     "meta.v1.DeleteOptions",
     "policy.v1.Eviction",
     "policy.v1.PodDisruptionBudget",
+    "scheduling.v1.PriorityClass",
 )
 _HEAD = """\
 # The fields of the kinds that the embedded API server knows, by their numbers in protobuf.

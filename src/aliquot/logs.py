@@ -4,7 +4,7 @@ import logging
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TextIO, cast
 
 import structlog
 from structlog.typing import EventDict, Processor
@@ -41,7 +41,19 @@ def verbosity_of(event: EventDict) -> int:
     return int(event.get("v", DEBUG_VERBOSITY if event.get("level") == "debug" else 0))
 
 
-_libraries = logging.StreamHandler(sys.stderr)
+class _CurrentStderr:
+    """Standard error as it is when a line comes: a live picture on the terminal puts its own in that place, so that
+    lines stand above it."""
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
+
+
+_stderr = cast(TextIO, _CurrentStderr())
+_libraries = logging.StreamHandler(_stderr)
 _wanted = "info"
 
 
@@ -78,4 +90,4 @@ def configure(level: str = "info", form: Form | None = None) -> None:
 def _standard() -> Form:
     on_terminal = sys.stderr.isatty()
     render: Processor = structlog.dev.ConsoleRenderer() if on_terminal else structlog.processors.JSONRenderer()
-    return Form((quiet,), render, structlog.PrintLoggerFactory(file=sys.stderr), _libraries)
+    return Form((quiet,), render, structlog.PrintLoggerFactory(file=_stderr), _libraries)

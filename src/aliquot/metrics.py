@@ -117,6 +117,14 @@ DECISION_SECONDS = Histogram(
 REFUSALS = Counter(
     "aliquot_refusals", "Nodes refused in answers to schedulers, by reason.", ["reason"], registry=REGISTRY
 )
+SEARCHES = Counter(
+    "aliquot_searches",
+    "Decisions about pods for which several GPU containers had to be searched a place, by outcome: found, "
+    "fits_nowhere, given_up, or not begun since the pod or its namespace has searched too much (pod_waits, "
+    "namespace_waits).",
+    ["outcome"],
+    registry=REGISTRY,
+)
 COMMITS = Counter(
     "aliquot_commits", "Placements that were to be written, by what became of them.", ["outcome"], registry=REGISTRY
 )

@@ -21,6 +21,8 @@ from aliquot.model.records import EPOCH
 from tests.integration.policies.attempt import binding, config_map, judge, parameters
 from tests.integration.policies.caller import MERGE, Caller
 from tests.integration.policies.cases import CASES, INDEX, PLACED, SERVER, TERM, USER, Case
+from tests.integration.policies.reach import HERE, STRATEGIC, THERE, WRITES, Write
+from tests.integration.policies.reach import judge as judge_reach
 from tests.rig import Rig, RigError, wait_for
 
 pytestmark = pytest.mark.e2e
@@ -114,6 +116,107 @@ async def test_a_real_server_answers_as_the_matrix_says(caller: Caller, case: Ca
     await judge(caller, case, PODS, next(_names))
 
 
+@pytest.mark.parametrize("write", WRITES)
+async def test_our_accounts_write_what_they_must_and_no_more(caller: Caller, write: Write) -> None:
+    await judge_reach(caller, write, HOME, PODS, next(_names))
+
+
+class Thief:
+    """Whoever has got hold of a token."""
+
+    def __init__(self, session: aiohttp.ClientSession, url: str, token: str) -> None:
+        self._session = session
+        self._url = url
+        self._headers = {"Authorization": f"Bearer {token}", "Content-Type": STRATEGIC}
+
+    async def patch(self, path: str, body: object) -> tuple[int, str]:
+        request = self._session.patch(self._url + path, data=json.dumps(body), headers=self._headers)
+        async with request as response:
+            return response.status, (await response.json()).get("message", "")
+
+
+def agent_pod(rig: Rig, name: str) -> None:
+    """A pod of the agent's account on the rig's node: kubelet need not start it, its token is what counts."""
+    container = {"name": "main", "image": "registry.example/none:1"}
+    spec = {"serviceAccountName": "aliquot-agent", "nodeName": rig.node_name, "containers": [container]}
+    metadata = {"name": name, "namespace": HOME}
+    apply(rig, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+
+
+@pytest.fixture(scope="module")
+def with_rights(guarded: Rig) -> Rig:
+    """Our accounts, in the namespace of these tests, with the rights that the shipped manifest gives them."""
+    documents = yaml.safe_load_all((DEPLOY / "aliquot.yaml").read_text())
+    made = []
+    for document in documents:
+        text = yaml.safe_dump(document).replace("aliquot-system", HOME)
+        if document["kind"] == "ServiceAccount" or document["kind"].startswith(("Role", "ClusterRole")):
+            moved = yaml.safe_load(text)
+            moved["metadata"]["name"] += "-of-policies" if "Role" in document["kind"] else ""
+            if "roleRef" in moved:
+                moved["roleRef"]["name"] += "-of-policies"
+            made.append(moved)
+    for name in (HOME, "aliquot-nodes"):
+        apply(guarded, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    apply(guarded, *made)
+    return guarded
+
+
+async def test_a_stolen_token_of_an_agent_reaches_its_own_node_only(with_rights: Rig, caller: Caller) -> None:
+    rig, node = with_rights, with_rights.node_name
+    agent_pod(rig, "agent")
+    create = ("create", "token", "aliquot-agent", f"--namespace={HOME}")
+    tokens = {
+        "of a pod": rig.kubectl(*create, "--bound-object-kind=Pod", "--bound-object-name=agent").strip(),
+        "of the node": rig.kubectl(*create, "--bound-object-kind=Node", f"--bound-object-name={node}").strip(),
+        "of nothing": rig.kubectl(*create).strip(),
+    }
+    await caller.send("POST", "/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": THERE}})
+    for name, place in (("here", node), ("there", THERE)):
+        apply(rig, gpu_pod(name) | {"spec": gpu_pod(name)["spec"] | {"nodeName": place}})
+    pods = f"/api/v1/namespaces/{PODS}/pods"
+    mark = {"metadata": {"annotations": {"ALIYUN_COM_GPU_MEM_ASSIGNED": "true"}}}
+    inventory = {"metadata": {"annotations": {"aliquot.io/inventory": "{}"}}}
+    image = {"spec": {"containers": [{"name": "main", "image": "registry.example/other:1"}]}}
+    taint = {"spec": {"taints": [{"key": "a.example/b", "effect": "NoExecute"}]}}
+    access = from_kubeconfig(rig.service_account_kubeconfig(HOME, "aliquot-agent"))  # without the administrator's key
+    connector = aiohttp.TCPConnector(ssl=access.tls or True)
+    async with aiohttp.ClientSession(connector=connector) as session:
+        for name in ("of a pod", "of the node"):
+            thief = Thief(session, access.server, tokens[name])
+            code, told = await thief.patch(f"{pods}/here", mark)
+            assert code == 200, told
+            for path, body in (
+                (f"{pods}/there", mark),
+                (f"{pods}/here", image),
+                (f"{pods}/there", image),
+                (f"/api/v1/nodes/{node}", taint),
+                (f"/api/v1/nodes/{THERE}", taint),
+                (f"/api/v1/nodes/{THERE}", inventory),
+            ):
+                code, told = await thief.patch(path, body)
+                assert (code, "aliquot-agent-reach" in told) == (403, True), (name, path, told)
+        code, told = await Thief(session, access.server, tokens["of nothing"]).patch(f"{pods}/here", mark)
+        assert code == 403
+        assert "has no node: its token must be bound to a pod on the node, or to the Node" in told
+
+
+async def test_a_pod_with_very_many_keys_can_be_marked_and_woken(caller: Caller) -> None:
+    many = {f"example.com/key-{number}": "x" * 40 for number in range(3000)}
+    name = next(_names)
+    await caller.send("POST", "/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": HERE}})
+    made = gpu_pod(name, many)
+    made["spec"]["nodeName"] = HERE
+    (await caller.send("POST", f"/api/v1/namespaces/{PODS}/pods", made)).expect(201)
+    path = f"/api/v1/namespaces/{PODS}/pods/{name}"
+    for account, key in (("agent", "ALIYUN_COM_GPU_MEM_ASSIGNED"), ("server", "aliquot.io/woken")):
+        user = f"system:serviceaccount:{HOME}:aliquot-{account}"
+        body = {"metadata": {"annotations": {key: "true"}}}
+        (await caller.send("PATCH", path, body, user=user, media=MERGE, node=HERE)).expect(200)
+        body = {"metadata": {"annotations": {"example.com/key-7": "y"}}}
+        assert (await caller.send("PATCH", path, body, user=user, media=MERGE, node=HERE)).code == 403
+
+
 def test_the_server_finds_nothing_wrong_with_the_expressions(guarded: Rig) -> None:
     """Its controller checks their types against every kind that they match, and says so when it has."""
 
@@ -126,7 +229,7 @@ def test_the_server_finds_nothing_wrong_with_the_expressions(guarded: Rig) -> No
     policies = wait_for("the policies to be checked", checked, seconds=30)
     warnings = {held["metadata"]["name"]: held["status"].get("typeChecking") for held in policies}
     assert {name: told for name, told in warnings.items() if told} == {}
-    assert len(policies) == 3
+    assert len(policies) == 5
 
 
 def test_a_pod_with_very_many_keys_can_be_judged(guarded: Rig) -> None:
@@ -252,7 +355,7 @@ async def test_kubectl_installs_and_removes_them_on_the_embedded_cluster(rig: Ri
         assert "pod/web created" in told
         assert "delete the policies" in await kubectl("admin", "delete", "cm", EPOCH_MAP, "--namespace=aliquot-system")
         gone = (await kubectl("admin", "delete", f"--filename={DEPLOY / 'policies.yaml'}")).splitlines()
-        assert len(gone) == 6
+        assert len(gone) == 10
         assert all(line.endswith("deleted") for line in gone)
         assert "deleted" in await kubectl("admin", "delete", "cm", EPOCH_MAP, "--namespace=aliquot-system")
 

@@ -9,11 +9,12 @@ class _Exact(msgspec.Struct, forbid_unknown_fields=True):
     """Every key, and no other."""
 
 
-class Filter(_Exact, rename="pascal"):
+class Filter(_Exact, rename="pascal", kw_only=True):
     nodes: msgspec.Raw
     node_names: list[str] | None
     failed_nodes: dict[str, str] | None
-    failed_and_unresolvable_nodes: dict[str, str] | None
+    failed_and_unresolvable_nodes: dict[str, str] | None = None
+    """Not there where an original did not know it."""
     error: str
 
 

@@ -68,9 +68,9 @@ class Room:
         await self.in_step()
         return shown
 
-    async def add_plain_node(self, name: str, capacity: Mapping[str, str]) -> None:
+    async def add_plain_node(self, name: str, capacity: Mapping[str, str], **fields: Any) -> None:
         """A node without our agent: whatever an original's plug-in left in its status."""
-        self.api.registry.create(resources.NODES, "", node_manifest(name, capacity=capacity))
+        self.api.registry.create(resources.NODES, "", node_manifest(name, capacity=capacity, **fields))
         await self.in_step()
 
     async def change_node(self, cards: NodeGpus) -> None:
@@ -124,10 +124,8 @@ class Room:
         books = self.plane.books
         cards = books.cards(node)
         used = books.ledger.used(node)
-        column = books.fleet.column(node)
-        if column is not None:
-            free = [int(mib) for mib in books.fleet.free_mib[: len(cards.gpus), column]]
-            assert free == [books.ledger.free(node, gpu.uuid).mib for gpu in cards.gpus], "Fleet and ledger differ"
+        if books.fleet.column(node) is not None:
+            assert books.fleet.shows(cards, used), "Fleet and ledger differ"
         return {gpu.index: used[gpu.uuid].mib // cards.unit_mib for gpu in cards.gpus if gpu.uuid in used}
 
     def entries(self, node: str = "n1") -> dict[str, Entry]:

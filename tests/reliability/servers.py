@@ -6,13 +6,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.ports import free_port
 
-_COMMAND = (Path(sys.executable).with_name("aliquot"), "server")
+_COMMAND = (sys.executable, "-m", "aliquot", "server")
+_DOORS = ("admission", "elastic", "gpushare", "native", "nvidia")
 SHORT_LEASE = {"LEASE_DURATION": "2", "LEASE_RENEW": "1.5", "LEASE_RETRY": "0.4"}
 
 
@@ -24,31 +25,38 @@ class Server:
     kubeconfig: Path
     folder: Path
     settings: Mapping[str, str]
-    port: int = field(default_factory=free_port)
-    native_port: int = field(default_factory=free_port)
+    doors: Sequence[str] = ("gpushare", "native")
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """More variables than the settings."""
+    ports: Mapping[str, int] = field(default_factory=lambda: {door: free_port() for door in _DOORS})
     process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/gpushare-scheduler"
+        return f"{self.door('gpushare')}/gpushare-scheduler"
 
     @property
     def native(self) -> str:
-        return f"http://127.0.0.1:{self.native_port}"
+        return self.door("native")
+
+    def door(self, name: str) -> str:
+        return f"http://127.0.0.1:{self.ports[name]}"
 
     @property
     def log(self) -> Path:
         return self.folder / f"{self.name}.log"
 
     def start(self, *, fault: str = "") -> None:
-        keys = {"KUBECONFIG": str(self.kubeconfig), "GPUSHARE_PORT": self.port, "NATIVE_PORT": self.native_port}
-        keys |= {f"{door}_ENABLED": "false" for door in ("ADMISSION", "ELASTIC", "NVIDIA")}
+        keys: dict[str, object] = {"KUBECONFIG": self.kubeconfig, "ADMISSION_DEBUG_PORT": 0}
+        for door in _DOORS:
+            keys[f"{door.upper()}_ENABLED"] = str(door in self.doors).lower()
+            keys[f"{door.upper()}_PORT"] = self.ports[door]
         ours = {f"ALIQUOT_{name}": str(value) for name, value in {**keys, **self.settings}.items()}
         foreign = {name: value for name, value in os.environ.items() if not name.startswith(("ALIQUOT_", "KUBE"))}
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 _COMMAND,
-                env={**foreign, **ours} | ({"ALIQUOT_FAULT": fault} if fault else {}),
+                env={**foreign, **ours, **self.environment} | ({"ALIQUOT_FAULT": fault} if fault else {}),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -74,7 +74,8 @@ class Aliquot:
         }
 
     def _process(self, command: str, flags: Mapping[str, object], env: Mapping[str, str]) -> Process:
-        kubeconfig = self._rig.service_account_kubeconfig(_NAMESPACE, f"aliquot-{command}")
+        node = self._rig.node_name if command == "agent" else ""
+        kubeconfig = self._rig.service_account_kubeconfig(_NAMESPACE, f"aliquot-{command}", node)
         words = {"kubeconfig": kubeconfig, **flags}
         arguments = [part for name, value in words.items() for part in (f"--{name}", str(value))]
         return self._rig.process(f"aliquot-{command}", [_PROGRAM, command, *arguments], env)

@@ -187,9 +187,10 @@ class Rig:
         text = manifest.read_text() if isinstance(manifest, Path) else manifest
         return self.kubectl("apply", "-f", "-", input=text)
 
-    def service_account_kubeconfig(self, namespace: str, name: str) -> Path:
-        """A kubeconfig with a token of this service account, which must exist."""
-        token = self.kubectl("create", "token", name, f"--namespace={namespace}", "--duration=24h").strip()
+    def service_account_kubeconfig(self, namespace: str, name: str, node: str = "") -> Path:
+        """A kubeconfig with a token of this service account, which must exist; bound to a node, if one is named."""
+        bound = ("--bound-object-kind=Node", f"--bound-object-name={node}") if node else ()
+        token = self.kubectl("create", "token", name, f"--namespace={namespace}", "--duration=24h", *bound).strip()
         path = self.folder / f"{namespace}-{name}.kubeconfig"
         return self._certificates.kubeconfig(path, server=self.apiserver_url, token=token)
 

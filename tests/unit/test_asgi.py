@@ -44,10 +44,10 @@ ROUTES = asgi.Routes({("POST", "/a/b"): echo, ("GET", "/a/b/*"): echo, ("GET", "
         pytest.param("POST", "/a/b/", 200, b'["",""]', id="a trailing slash"),
         pytest.param("GET", "/a/b/c", 200, b'["c",""]', id="one more piece"),
         pytest.param("GET", "/", 200, b'["",""]', id="the root"),
-        pytest.param("GET", "/a/b/c/d", 404, b"404 page not found", id="two more pieces"),
-        pytest.param("GET", "/a", 404, b"404 page not found", id="a piece less"),
-        pytest.param("GET", "/a/b", 405, b"Method Not Allowed", id="another method"),
-        pytest.param("POST", "/a/b/c", 405, b"Method Not Allowed", id="another method with a piece"),
+        pytest.param("GET", "/a/b/c/d", 404, b"404 page not found\n", id="two more pieces"),
+        pytest.param("GET", "/a", 404, b"404 page not found\n", id="a piece less"),
+        pytest.param("GET", "/a/b", 405, b"Method Not Allowed\n", id="another method"),
+        pytest.param("POST", "/a/b/c", 405, b"Method Not Allowed\n", id="another method with a piece"),
     ],
 )
 async def test_a_request_goes_to_the_handler_of_its_path(method: str, path: str, status: int, body: bytes) -> None:

@@ -1,5 +1,6 @@
-"""CDI specs: one name per Allocate, written whole, removed with its pod."""
+"""CDI specs: one name per Allocate, written whole, read back with what their pod has got."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -8,11 +9,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from aliquot.agent import cdi
-from aliquot.agent.cdi import Edits, Folder
+from aliquot.agent import cdi, handed
+from aliquot.agent.cdi import Edits, Folder, Spec
+from aliquot.agent.handed import Handed
+from aliquot.dialects import Holding
 from aliquot.errors import BadConfig, Refused
+from aliquot.model import Placement, Slice
+from tests.factories import charge_of, make_cards, make_placement
 
 EDITS = Edits({"B": "2", "A": "1=1"}, (1,))
+CARDS = make_cards()
+
+
+def owner(uid: str = "uid-1", card: int = 1, mib: int = 3072) -> Handed:
+    """A pod that has got a part of a card."""
+    placement = make_placement(CARDS, card, main=mib)
+    return Handed(uid, f"default/{uid}", Holding(placement, charge_of(placement)))
+
+
+OWNER = owner()
+RECORD = (
+    '{"v":1,"uid":"uid-1","pod":"default/uid-1","node":"n1","dialect":"gpushare",'
+    '"containers":{"main":[{"uuid":"GPU-n1-1","mib":3072}]},"charges":[{"uuid":"GPU-n1-1","mib":3072,"shares":1}]}'
+)
 
 
 @pytest.fixture
@@ -46,13 +65,13 @@ def test_a_promise_is_never_made_twice_and_is_a_valid_cdi_name(ids: list[str]) -
 def test_a_spec_carries_the_card_the_control_nodes_and_the_environment(
     specs: Folder, tmp_path: Path, devices: Path
 ) -> None:
-    assert specs.write("aliquot.io/gpu=abc", "uid-1", EDITS) is True
+    assert specs.write("aliquot.io/gpu=abc", OWNER, EDITS) is True
     (path,) = (tmp_path / "cdi").iterdir()
     assert path.name == "aliquot.io-gpu_abc.json"
     assert msgspec.json.decode(path.read_bytes()) == {
         "cdiVersion": "0.6.0",
         "kind": "aliquot.io/gpu",
-        "annotations": {"aliquot.io/pod-uid": "uid-1"},
+        "annotations": {"aliquot.io/pod-uid": "uid-1", "aliquot.io/handed-over": RECORD},
         "devices": [
             {
                 "name": "abc",
@@ -68,32 +87,41 @@ def test_a_spec_carries_the_card_the_control_nodes_and_the_environment(
     }
 
 
+def test_the_guide_asks_for_the_toolkit_while_specs_carry_no_libraries(specs: Folder, tmp_path: Path) -> None:
+    specs.write("aliquot.io/gpu=abc", OWNER, EDITS)
+    (path,) = (tmp_path / "cdi").iterdir()
+    (device,) = msgspec.json.decode(path.read_bytes())["devices"]
+    guide = (Path(__file__).parents[2] / "docs" / "operate.md").read_text()
+    needs = guide.partition("## Needs")[2].partition("\n## ")[0]
+    assert ("mounts" in device["containerEdits"]) != ("NVIDIA container toolkit" in needs)
+
+
 def test_a_spec_that_stands_there_already_is_not_touched(specs: Folder, tmp_path: Path) -> None:
-    specs.write("aliquot.io/gpu=abc", "uid-1", EDITS)
+    specs.write("aliquot.io/gpu=abc", OWNER, EDITS)
     (path,) = (tmp_path / "cdi").iterdir()
     before = path.stat().st_ino
-    assert specs.write("aliquot.io/gpu=abc", "uid-1", EDITS) is False
+    assert specs.write("aliquot.io/gpu=abc", OWNER, EDITS) is False
     assert path.stat().st_ino == before
 
 
 def test_a_spec_with_other_content_is_replaced_as_a_whole(specs: Folder, tmp_path: Path) -> None:
-    specs.write("aliquot.io/gpu=abc", "uid-1", EDITS)
+    specs.write("aliquot.io/gpu=abc", OWNER, EDITS)
     (path,) = (tmp_path / "cdi").iterdir()
     before = path.stat().st_ino
-    assert specs.write("aliquot.io/gpu=abc", "uid-1", Edits({}, (1,))) is True
+    assert specs.write("aliquot.io/gpu=abc", OWNER, Edits({}, (1,))) is True
     assert path.stat().st_ino != before
     assert [left.name for left in (tmp_path / "cdi").iterdir()] == [path.name]
 
 
 def test_a_missing_device_node_writes_nothing(specs: Folder, tmp_path: Path, devices: Path) -> None:
     with pytest.raises(Refused, match=f"{devices}/nvidia7 is missing"):
-        specs.write("aliquot.io/gpu=abc", "uid-1", Edits({}, (1, 7)))
+        specs.write("aliquot.io/gpu=abc", OWNER, Edits({}, (1, 7)))
     assert list((tmp_path / "cdi").iterdir()) == []
 
 
 def test_a_folder_that_is_gone_is_a_refusal_with_its_name(tmp_path: Path, devices: Path) -> None:
     with pytest.raises(Refused, match="cannot be written: No such file or directory"):
-        Folder(tmp_path / "gone", devices).write("aliquot.io/gpu=abc", "uid-1", EDITS)
+        Folder(tmp_path / "gone", devices).write("aliquot.io/gpu=abc", OWNER, EDITS)
 
 
 def test_what_a_killed_agent_left_half_written_is_removed_at_the_start(specs: Folder, tmp_path: Path) -> None:
@@ -102,36 +130,92 @@ def test_what_a_killed_agent_left_half_written_is_removed_at_the_start(specs: Fo
     assert list((tmp_path / "cdi").iterdir()) == []
 
 
-def test_the_specs_of_pods_that_are_gone_are_removed_and_others_files_are_left(specs: Folder, tmp_path: Path) -> None:
-    folder = tmp_path / "cdi"
-    for name, uid in (("a", "uid-1"), ("b", "uid-1"), ("c", "uid-2")):
-        specs.write(f"aliquot.io/gpu={name}", uid, EDITS)
-    (folder / "nvidia.yaml").touch()
-    (folder / "nvidia.json").touch()
-    assert specs.remove_all_but({"uid-2"}) == 2
-    assert sorted(path.name for path in folder.iterdir()) == ["aliquot.io-gpu_c.json", "nvidia.json", "nvidia.yaml"]
+def test_what_was_handed_over_is_read_back_and_others_files_are_left_alone(specs: Folder, tmp_path: Path) -> None:
+    environment = {"NVIDIA_VISIBLE_DEVICES": "GPU-n1-1,GPU-n1-0"}
+    specs.write("aliquot.io/gpu=abc", OWNER, Edits(environment, (1,)))
+    (tmp_path / "cdi" / "nvidia.yaml").touch()
+    (tmp_path / "cdi" / "nvidia.json").touch()
+    (read,) = specs.read()
+    assert (read.promised, read.pod_uid, read.trouble) == ("aliquot.io/gpu=abc", "uid-1", "")
+    assert read.uuids == {"GPU-n1-0", "GPU-n1-1"}
+    assert read.handed is not None
+    assert read.handed.on(CARDS) == OWNER
 
 
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"{", b"[]", b"{}", b'{"annotations":7}', b'{"annotations":{"aliquot.io/pod-uid":"\xff"}}'],
-    ids=["nothing", "half", "a list", "no owner", "another form", "no UTF-8"],
+@given(
+    st.integers(0, 1),
+    st.dictionaries(st.text(min_size=1), st.tuples(st.integers(0, 100), st.integers(0, 2**24), st.integers(0, 9))),
+    st.text(),
 )
-def test_a_file_of_ours_whose_owner_cannot_be_told_is_removed(specs: Folder, tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "cdi" / "aliquot.io-gpu_broken.json").write_bytes(content)
-    assert specs.remove_all_but({"uid-1"}) == 1
-    assert list((tmp_path / "cdi").iterdir()) == []
+def test_any_part_is_read_back_as_it_was_written(card: int, parts: dict[str, tuple[int, int, int]], pod: str) -> None:
+    gpu = CARDS.by_index[card]
+    slices = {name: (Slice(gpu.uuid, gpu.index, gpu.minor, *part),) for name, part in parts.items()}
+    placement = Placement("n1", "gpushare", slices)
+    written = Handed("uid-1", pod, Holding(placement, charge_of(placement)))
+    assert handed.read(handed.write(written)).on(CARDS) == written
 
 
-def test_what_cannot_be_read_stays_is_told_and_keeps_nothing_else_from_being_removed(
-    specs: Folder, tmp_path: Path
+def test_a_card_has_the_numbers_of_now() -> None:
+    first, second = CARDS.gpus
+    swapped = replace(CARDS, gpus=(replace(second, index=0, minor=9), replace(first, index=1, minor=8)))
+    (part,) = OWNER.on(swapped).holding.placement.slices()
+    assert (part.uuid, part.index, part.minor) == ("GPU-n1-1", 0, 9)
+
+
+def test_a_spec_from_before_has_an_owner_and_cards(specs: Folder, tmp_path: Path) -> None:
+    old = {
+        "annotations": {"aliquot.io/pod-uid": "uid-1"},
+        "devices": [{"name": "abc", "containerEdits": {"env": ["NVIDIA_VISIBLE_DEVICES=GPU-1"], "deviceNodes": []}}],
+    }
+    path = tmp_path / "cdi" / "aliquot.io-gpu_abc.json"
+    path.write_bytes(msgspec.json.encode(old))
+    assert specs.read() == [Spec(path, "uid-1", None, frozenset(["GPU-1"]))]
+
+
+BROKEN = [
+    pytest.param(b"", "truncated", id="nothing"),
+    pytest.param(b"{", "truncated", id="half"),
+    pytest.param(b"[]", "Expected `object`", id="a list"),
+    pytest.param(b"{}", "of which pod", id="no owner"),
+    pytest.param(b'{"annotations":7}', "Expected `object`", id="another form"),
+    pytest.param(b'{"annotations":{"aliquot.io/pod-uid":"\xff"}}', "codec can't decode", id="no UTF-8"),
+    pytest.param(b"[" * 10000, "", id="very deep"),
+    *(
+        pytest.param(
+            msgspec.json.encode({"annotations": {"aliquot.io/pod-uid": uid, "aliquot.io/handed-over": record}}),
+            text,
+            id=name,
+        )
+        for name, uid, record, text in (
+            ("no record", "uid-1", "x", "what was handed over cannot be read"),
+            ("a later version", "uid-1", RECORD.replace('"v":1', '"v":2'), "has version 2"),
+            ("a part that gives room", "uid-1", RECORD.replace("3072", "-1"), "Expected `int` >= 0"),
+            ("another owner", "uid-2", RECORD, "of which pod"),
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize(("content", "why"), BROKEN)
+def test_a_spec_that_cannot_be_read_says_why_and_keeps_no_other_from_being_read(
+    specs: Folder, tmp_path: Path, content: bytes, why: str
 ) -> None:
+    path = tmp_path / "cdi" / "aliquot.io-gpu_broken.json"
+    path.write_bytes(content)
+    specs.write("aliquot.io/gpu=whole", OWNER, EDITS)
+    broken, whole = specs.read()
+    assert (broken.path, broken.pod_uid, broken.handed, whole.trouble) == (path, "", None, "")
+    assert broken.trouble
+    assert why in broken.trouble
+
+
+def test_what_cannot_be_removed_stays_and_is_told(specs: Folder, tmp_path: Path) -> None:
     odd = tmp_path / "cdi" / "aliquot.io-gpu_odd.json"
     odd.mkdir()
-    for name in ("a", "z"):
-        specs.write(f"aliquot.io/gpu={name}", "uid-1", EDITS)
+    specs.write("aliquot.io/gpu=a", OWNER, EDITS)
     with capture_logs() as told:
-        assert specs.remove_all_but(set()) == 2
+        for spec in specs.read():
+            specs.remove(spec)
     assert list((tmp_path / "cdi").iterdir()) == [odd]
     assert [(line["event"], line["path"]) for line in told] == [("cannot tidy up a CDI spec", str(odd))]
 

@@ -28,6 +28,14 @@ def test_every_make_target_that_is_named_exists(document: Path) -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_who_is_shown_our_command_is_told_where_it_is(document: Path) -> None:
+    text = document.read_text()
+    blocks = re.findall(r"^```.*?^```", text, re.MULTILINE | re.DOTALL)
+    shown = [line for block in blocks for line in block.splitlines() if re.match(r"(\$ )?aliquot \w", line)]
+    assert not shown or document.name == "design.md" or ".venv/bin/aliquot" in text
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_nothing_is_left_to_be_filled_in(document: Path) -> None:
     assert re.findall(r"^[A-Z]{4,}$|\bTODO\b|\bTBD\b", document.read_text(), re.MULTILINE) == []
 

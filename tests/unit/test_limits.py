@@ -204,6 +204,35 @@ async def test_a_body_that_is_announced_as_too_large_is_not_waited_for(clock: Fa
     assert await caller.answer() == (413, b"the body is larger than 10 bytes")
 
 
+async def test_bodies_are_limited_in_sum_and_a_call_that_ends_makes_room(clock: FakeClock) -> None:
+    house = House(clock, body=10, bodies=15)
+    first = house.call("/verb", b"1234567890")
+    await until(lambda: house.gate.busy == 1)
+    with rejected("too many bytes at once", 2):
+        why = "calls with 15 bytes are worked on, and no more are taken; try again"
+        verb, plain = house.call("/verb", b"123456"), house.call("/plain", b"123456")
+        assert await verb.answer() == (200, b'{"Error":"%s"}' % why.encode())
+        assert await plain.answer() == (503, why.encode())
+    small = house.call("/plain", b"12345")
+    house.go_on.set()
+    assert [await one.answer() for one in (first, small)] == [(200, b"done")] * 2
+    assert await house.call("/verb", b"1234567890").answer() == (200, b"done")
+
+
+async def test_what_is_announced_or_given_up_takes_no_room(clock: FakeClock) -> None:
+    house = House(clock, body=10, bodies=10)
+    house.go_on.set()
+    promised = Caller(house.gate, "/verb", headers={b"content-length": b"10"})
+    await until(lambda: house.gate.busy == 1)
+    gone = house.call("/verb", body=None)
+    gone.say(b"12345", more=True)
+    gone.hang_up()
+    await gone.task
+    assert await house.call("/verb", b"1234567890").answer() == (200, b"done")
+    promised.hang_up()
+    await promised.task
+
+
 async def test_half_a_body_of_somebody_who_is_gone_reaches_no_handler(clock: FakeClock) -> None:
     house = House(clock)
     house.go_on.set()

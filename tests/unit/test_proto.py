@@ -40,7 +40,13 @@ WIRE = {
         "ContainerResources": {"name": 1, "devices": 2},
         "ContainerDevices": {"resource_name": 1, "device_ids": 2},
     },
-    runtime_pb2: {"StatusRequest": {"verbose": 1}, "StatusResponse": {"info": 2}},
+    runtime_pb2: {
+        "StatusRequest": {"verbose": 1},
+        "StatusResponse": {"info": 2},
+        "ListContainersRequest": {},
+        "ListContainersResponse": {"containers": 1},
+        "Container": {"state": 6, "labels": 8},
+    },
 }
 
 

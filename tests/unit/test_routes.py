@@ -24,8 +24,9 @@ ROUTES = {("POST", "/a/b"): handler, ("GET", "/a/b/*"): handler, ("GET", "/a/c")
 def test_a_path_says_which_methods_it_has(method: str, path: str, status: int, allow: bytes) -> None:
     answer = asgi.Routes(ROUTES).find(method, path)
     assert isinstance(answer, asgi.Answer)
-    assert (answer.status, dict(answer.headers)) == (status, {b"allow": allow})
-    assert answer.body == (b"" if status == 200 else b"Method Not Allowed")
+    nosniff = {} if status == 200 else {b"x-content-type-options": b"nosniff"}
+    assert (answer.status, dict(answer.headers)) == (status, {b"allow": allow, **nosniff})
+    assert answer.body == (b"" if status == 200 else b"Method Not Allowed\n")
 
 
 def test_whatever_has_no_route_goes_to_the_one_for_the_rest() -> None:

@@ -1,8 +1,11 @@
 """elastic-gpu: the arithmetic of a card, what fits, and the choices of its three kinds of raters."""
 
 from collections.abc import Sequence
+from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from aliquot.engine.one_node.search import arrange
 from aliquot.engine.policies import GPU_POLICIES
@@ -93,6 +96,8 @@ CHOICES = [
     pytest.param([10, 100], [20, 40], [1, 1], [1, 1], id="one-too-full"),
     pytest.param([100, 100], [0, 40, 40], [-1, 0, 0], [-1, 0, 1], id="a-container-without-gpu"),
     pytest.param([10, 50], [20, 40], None, None, id="too-full"),
+    pytest.param([100, 40], [25, 60], [1, 0], [0, 0], id="cards-that-become-equal"),
+    pytest.param([40, 5, 70, 10], [40, 60, 5], [0, 2, 1], [0, 2, 2], id="cards-that-become-equal-on-top"),
 ]
 
 
@@ -102,6 +107,62 @@ def test_the_largest_demand_chooses_first(
 ) -> None:
     assert choose(free, demands, spread=False) == binpack
     assert choose(free, demands, spread=True) == spread
+
+
+def as_the_original(free: Sequence[int], demands: Sequence[int], *, spread: bool) -> list[int] | None:
+    """Its algorithm, step by step, on lists of [size, place]. It has one list of cards and sorts that in place, by
+    insertion, as Go sorts up to twelve."""
+    cards, wanted = ([[size, place] for place, size in enumerate(sizes)] for sizes in (free, demands))
+    _sort_by_insertion(wanted)
+    found = {}
+    for amount, place in reversed(wanted):
+        if amount == 0:
+            found[place] = -1
+            continue
+        _sort_by_insertion(cards)
+        for card in reversed(cards) if spread else cards:
+            if card[0] >= amount:
+                card[0] -= amount
+                found[place] = card[1]
+                break
+    return [found[place] for place in range(len(demands))] if len(found) == len(demands) else None
+
+
+def _sort_by_insertion(pairs: list[list[int]]) -> None:
+    for end in range(1, len(pairs)):
+        place = end
+        while place > 0 and pairs[place][0] < pairs[place - 1][0]:
+            pairs[place], pairs[place - 1] = pairs[place - 1], pairs[place]
+            place -= 1
+
+
+@pytest.mark.parametrize("spread", [False, True], ids=["binpack", "spread"])
+@pytest.mark.parametrize("step", [1, 5, 20])
+def test_random_pods_get_the_cards_that_the_original_chooses(step: int, spread: bool) -> None:
+    random = Random(f"{step} {spread}")
+    for _ in range(3000):
+        free = [random.randrange(0, 101, step) for _ in range(random.randint(1, 12))]
+        demands = [random.randrange(0, 101, step) for _ in range(random.randint(2, 6))]
+        assert choose(free, demands, spread=spread) == as_the_original(free, demands, spread=spread), (free, demands)
+
+
+FEW_SIZES = st.sampled_from([0, 20, 40, 60, 80, 100])
+"""Few enough that cards become equal all the time."""
+
+
+@given(st.lists(FEW_SIZES, min_size=1, max_size=6), st.lists(FEW_SIZES, min_size=1, max_size=4), st.booleans())
+def test_any_pod_gets_the_cards_that_the_original_chooses(free: list[int], demands: list[int], spread: bool) -> None:
+    expected = as_the_original(free, demands, spread=spread)
+    assert choose(free, demands, spread=spread) == expected
+    asking = [place for place, demand in enumerate(demands) if demand]
+    if asking:
+        state = node_state([1000] * len(free), [(left, left * 10) for left in free])
+        arranged = indexes(
+            original(f"elastic-0.3-{'spread' if spread else 'binpack'}").arrange(
+                state, pod(*(percent(demands[place]) for place in asking))
+            )
+        )
+        assert arranged == (None if expected is None else [(expected[place],) for place in asking])
 
 
 def test_cards_are_sorted_by_what_is_free() -> None:
@@ -144,6 +205,7 @@ def test_where_greed_finds_no_way_the_search_does(policy: str, free: list[int], 
     [
         ("binpack", [30, 50], 58),
         ("binpack", [20, 40], 68),
+        ("binpack", [71], 27),
         ("spread", [30, 50], 6),
         ("spread", [20, 40], 4),
         ("spread", [90], 8),

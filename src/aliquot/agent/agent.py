@@ -8,13 +8,14 @@ from pathlib import Path
 import structlog
 
 from aliquot.agent import cdi, runtime
-from aliquot.agent.handover import HandOver, Pods
+from aliquot.agent.handover import HandOver
 from aliquot.agent.heartbeat import Heartbeat
 from aliquot.agent.holders import Holders
 from aliquot.agent.inventory import Publisher
 from aliquot.agent.nvml import Nvml
 from aliquot.agent.plugin import DevicePlugin, offered
 from aliquot.agent.podresources import PodResources
+from aliquot.agent.pods import Pods
 from aliquot.clock import Clock, SystemClock
 from aliquot.dialects import Dialect, Dialects, standard_dialects
 from aliquot.errors import BadConfig
@@ -104,8 +105,9 @@ class _Agent:
         on_here = {"fieldSelector": f"spec.nodeName={settings.node}"}
         self._mirror: Informer[Pod] = Informer(client, PODS, self._on_pod, selector=on_here, clock=clock)
         self._pods = Pods(self._mirror.all)
-        holders = Holders(settings.device_plugins, PodResources(settings.pod_resources, clock))
-        self._hand_over = HandOver(served, dialects, holders, self._pods, cards, folder, client, clock)
+        pod_resources = PodResources(settings.pod_resources, clock)
+        self._holders = Holders(settings.device_plugins, pod_resources, settings.runtime_endpoint)
+        self._hand_over = HandOver(served, dialects, self._holders, self._pods, cards, folder, client, clock)
         self._plugins = [
             DevicePlugin(resource, listed, settings.device_plugins, self._hand_over, clock)
             for dialect in served
@@ -119,21 +121,21 @@ class _Agent:
             tasks.create_task(self._publisher.run())
             tasks.create_task(self._heartbeat.run())
             await self._mirror.synced.wait()
+            self._hand_over.memory.recall(self._folder, self._holders)
             for plugin in self._plugins:
                 tasks.create_task(plugin.serve())
             tasks.create_task(self._tidy())
 
     def _on_node(self, _: Node | None, new: Node | None) -> None:
         self._publisher.see(new)
+        if new is not None:
+            self._hand_over.memory.see_node(new)
 
     def _on_pod(self, _: Pod | None, __: Pod | None) -> None:
         self._pods.tell()
 
     async def _tidy(self) -> None:
-        """Remove what pods that have ended or gone have left."""
         while True:
             if not self._mirror.trouble:
-                uids = {pod.metadata.uid for pod in self._pods.all() if not pod.ended}
-                self._folder.remove_all_but(uids)
-                self._hand_over.forget_all_but(uids)
+                await self._hand_over.tidy(self._folder, self._holders)
             await self._clock.sleep(_TIDY_SECONDS)

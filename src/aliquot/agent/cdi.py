@@ -3,12 +3,14 @@
 containerd reads the folder only when inotify tells of a write or a rename inside it, and a name whose file is replaced
 can be served with its old content. So a name is used once, its file is written beside and renamed, and whoever promised
 it waits a moment before the runtime is let go.
+
+A spec also carries what its pod has got from this node, which the agent reads back when it starts.
 """
 
 import hashlib
 import os
 import secrets
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,13 +18,17 @@ from typing import Any
 import msgspec
 import structlog
 
-from aliquot.errors import BadConfig, Refused
+from aliquot.agent import handed
+from aliquot.agent.handed import Handed
+from aliquot.errors import BadConfig, BadRecord, Refused
 
 _log = structlog.get_logger()
 
 KIND = "aliquot.io/gpu"
 _VERSION = "0.6.0"
 _POD_UID = "aliquot.io/pod-uid"
+_HANDED = "aliquot.io/handed-over"
+_CARDS = "NVIDIA_VISIBLE_DEVICES="
 _PREFIX = "aliquot.io-gpu_"
 _TEMPORARY = ".aliquot-"
 _CONTROL_NODES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
@@ -46,8 +52,36 @@ class Edits:
     minors: tuple[int, ...]
 
 
-class _SpecAnnotations(msgspec.Struct):
+@dataclass(frozen=True)
+class Spec:
+    """A spec of ours as it lies in the folder."""
+
+    path: Path
+    pod_uid: str = ""
+    """Of the pod for which it was written; none if it cannot be told."""
+    handed: Handed | None = None
+    """What the pod has got; None in specs of agents that did not write it down yet."""
+    uuids: frozenset[str] = frozenset()
+    """The cards that its variables name."""
+    trouble: str = ""
+    """Why it cannot be read."""
+
+    @property
+    def promised(self) -> str:
+        return f"{KIND}={self.path.stem.removeprefix(_PREFIX)}"
+
+
+class _Edits(msgspec.Struct):
+    env: list[str] = []
+
+
+class _Device(msgspec.Struct):
+    edits: _Edits = msgspec.field(name="containerEdits", default_factory=_Edits)
+
+
+class _Written(msgspec.Struct):
     annotations: dict[str, str] = {}
+    devices: list[_Device] = []
 
 
 class Folder:
@@ -66,11 +100,11 @@ class Folder:
         except OSError as error:
             raise BadConfig(f"the CDI folder {self._folder} cannot be used: {error.strerror}") from error
 
-    def write(self, promised: str, pod_uid: str, edits: Edits) -> bool:
+    def write(self, promised: str, owner: Handed, edits: Edits) -> bool:
         """Write the spec of a promised name. Returns False if it stands there already, as after a restart."""
         name = promised.removeprefix(f"{KIND}=")
         path = self._folder / f"{_PREFIX}{name}.json"
-        content = msgspec.json.format(msgspec.json.encode(self._spec(name, pod_uid, edits)))
+        content = msgspec.json.format(msgspec.json.encode(self._spec(name, owner, edits)))
         if path.exists() and path.read_bytes() == content:
             return False
         try:
@@ -79,24 +113,23 @@ class Folder:
             raise Refused(f"the CDI spec {path} cannot be written: {error.strerror}") from error
         return True
 
-    def remove_all_but(self, pod_uids: Set[str]) -> int:
-        """Remove the specs of pods that are gone; returns how many. What cannot be read or removed stays."""
-        removed = 0
-        for path in self._folder.glob(f"{_PREFIX}*.json"):
-            try:
-                if _owner(path) not in pod_uids:
-                    path.unlink(missing_ok=True)
-                    removed += 1
-            except OSError as error:
-                _log.warning("cannot tidy up a CDI spec", path=str(path), error=error.strerror)
-        return removed
+    def read(self) -> list[Spec]:
+        """Every spec of ours, also those that cannot be read, with the reason."""
+        return [_read(path) for path in sorted(self._folder.glob(f"{_PREFIX}*.json"))]
 
-    def _spec(self, name: str, pod_uid: str, edits: Edits) -> dict[str, Any]:
+    def remove(self, spec: Spec) -> None:
+        """One that cannot be removed stays, with a word in the log."""
+        try:
+            spec.path.unlink(missing_ok=True)
+        except OSError as error:
+            _log.warning("cannot tidy up a CDI spec", path=str(spec.path), error=error.strerror)
+
+    def _spec(self, name: str, owner: Handed, edits: Edits) -> dict[str, Any]:
         variables = [f"{key}={value}" for key, value in sorted(edits.environment.items())]
         return {
             "cdiVersion": _VERSION,
             "kind": KIND,
-            "annotations": {_POD_UID: pod_uid},
+            "annotations": {_POD_UID: owner.uid, _HANDED: handed.write(owner)},
             "devices": [{"name": name, "containerEdits": {"env": variables, "deviceNodes": self._nodes(edits)}}],
         }
 
@@ -119,10 +152,15 @@ def _replace(path: Path, temporary: Path, content: bytes) -> None:
     temporary.rename(path)
 
 
-def _owner(path: Path) -> str:
-    """The pod that a spec was written for; none if it is not one of ours. Raises OSError."""
-    content = path.read_bytes()
+def _read(path: Path) -> Spec:
     try:
-        return msgspec.json.decode(content, type=_SpecAnnotations).annotations.get(_POD_UID, "")
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return ""
+        written = msgspec.json.decode(path.read_bytes(), type=_Written)
+        uid, record = written.annotations.get(_POD_UID, ""), written.annotations.get(_HANDED)
+        owner = handed.read(record) if record is not None else None
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError, BadRecord) as error:
+        return Spec(path, trouble=str(error))
+    if not uid or (owner is not None and owner.uid != uid):
+        return Spec(path, trouble="it does not say of which pod it is")
+    variables = (line for device in written.devices for line in device.edits.env if line.startswith(_CARDS))
+    uuids = frozenset(uuid for line in variables for uuid in line.removeprefix(_CARDS).split(",") if uuid)
+    return Spec(path, uid, owner, uuids)

@@ -44,11 +44,12 @@ class _Checkpoint(msgspec.Struct):
     data: _Data = msgspec.field(name="Data")
 
 
-def read(path: Path, resources: Set[str]) -> list[Grant]:
-    """Every grant of these resources. Raises BadRecord if the file is missing or is not what we know."""
+def read(path: Path, resources: Set[str] | None = None) -> list[Grant]:
+    """Every grant of these resources, or of all. Raises BadRecord if the file is missing or is not what we know."""
     try:
         checkpoint = msgspec.json.decode(path.read_bytes(), type=_Checkpoint)
-        return [_grant(entry) for entry in checkpoint.data.entries or () if entry.resource in resources]
+        entries = checkpoint.data.entries or ()
+        return [_grant(entry) for entry in entries if resources is None or entry.resource in resources]
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, DecodeError, binascii.Error) as error:
         raise BadRecord(f"kubelet's checkpoint {path} cannot be read: {error}") from error
 

@@ -1,7 +1,7 @@
 """The hand-over at PreStart: exactly the placed cards, or nothing and a reason."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,10 +10,13 @@ import structlog
 from aliquot import faults
 from aliquot.agent import cdi
 from aliquot.agent.checkpoint import Grant
+from aliquot.agent.handed import Handed
 from aliquot.agent.holders import Holder
-from aliquot.clock import Clock, came
-from aliquot.dialects import Demand, Dialect, Dialects, Holding, demand_of, holding_of, placement_of
-from aliquot.errors import AliquotError, NoRoom, NotPlaced, Refused
+from aliquot.agent.memory import Memory, WasPromised
+from aliquot.agent.pods import Pods
+from aliquot.clock import Clock
+from aliquot.dialects import Demand, Dialect, Dialects, Holding, demand_of, placement_of
+from aliquot.errors import NoRoom, NotPlaced, Refused
 from aliquot.kube import PODS, Client
 from aliquot.ledger import Ledger, Owner
 from aliquot.model import NodeGpus, Placement, Pod, charges
@@ -30,38 +33,18 @@ ALSO_ASKED = "ALIQUOT_ALSO_ASKED"
 """What a resource brings into a container whose devices come with another one."""
 
 
-class Pods:
-    """The pods of this node as our mirror has them, and a way to wait for the next change."""
-
-    def __init__(self, all_pods: Callable[[], list[Pod]]) -> None:
-        self._all = all_pods
-        self._changed = asyncio.Event()
-
-    def all(self) -> list[Pod]:
-        return self._all()
-
-    def by_uid(self, uid: str) -> Pod | None:
-        return next((pod for pod in self._all() if pod.metadata.uid == uid), None)
-
-    def tell(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
-
-    async def change(self, seconds: float, clock: Clock) -> bool:
-        """Wait for the next change, at most so long; returns whether there was one."""
-        return await came(self._changed, seconds, clock)
-
-
 class FindsHolder(Protocol):
     """Who knows what kubelet gave to whom: `holders.Holders`."""
 
     async def find(self, resource: str, ids: frozenset[str], before: Set[str] = frozenset()) -> Holder: ...
 
+    async def keeps(self, gone: Mapping[str, str]) -> Set[str]: ...
+
 
 class WritesSpecs(Protocol):
     """Who tells the container runtime: `cdi.Folder`."""
 
-    def write(self, promised: str, pod_uid: str, edits: cdi.Edits) -> bool: ...
+    def write(self, promised: str, owner: Handed, edits: cdi.Edits) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -102,7 +85,7 @@ class HandOver:
         self._folder = folder
         self._client = client
         self._clock = clock
-        self._served: dict[str, Holding] = {}
+        self.memory = Memory(dialects, cards, pods, holders)
         self._marked: set[str] = set()
 
     async def prepare(self, resource: str, ids: frozenset[str]) -> None:
@@ -115,8 +98,8 @@ class HandOver:
 
     async def _prepare(self, offer: _Offer, ids: frozenset[str]) -> None:
         holder = await self._holders.find(offer.resource, ids, offer.before)
-        pod, demand, placement = await self._wait_for_placement(holder, offer)
-        if self._write(holder, pod, demand, placement):
+        pod, demand, handed = await self._wait_for_placement(holder, offer)
+        if self._write(holder, pod, demand, handed):
             await self._clock.sleep(SETTLING)
         faults.reach("in-prestart")
         await self._mark(pod, offer.dialect)
@@ -124,16 +107,18 @@ class HandOver:
             "handed over", pod=pod.key, resource=offer.resource, containers=[grant.container for grant in holder.grants]
         )
 
-    def forget_all_but(self, uids: set[str]) -> None:
-        self._served = {uid: holding for uid, holding in self._served.items() if uid in uids}
-        self._marked &= uids
+    async def tidy(self, folder: cdi.Folder, kubelet: WasPromised) -> None:
+        """Remove what pods that kubelet has dropped have left."""
+        await self.memory.tidy(folder, kubelet)
+        self._marked = {uid for uid in self._marked if uid in self.memory}
 
     # -- is it placed, and is there room?
 
-    async def _wait_for_placement(self, holder: Holder, offer: _Offer) -> tuple[Pod, Demand, Placement]:
+    async def _wait_for_placement(self, holder: Holder, offer: _Offer) -> tuple[Pod, Demand, Handed]:
         """The mirror can be a moment behind kubelet, and some doors place late: wait before saying no."""
         deadline = self._clock.monotonic() + PATIENCE
         while True:
+            await self.memory.forget_dropped()
             try:
                 return self._placed(holder, offer)
             except (NotPlaced, NoRoom):
@@ -141,7 +126,7 @@ class HandOver:
                 if not await self._pods.change(left, self._clock):
                     raise
 
-    def _placed(self, holder: Holder, offer: _Offer) -> tuple[Pod, Demand, Placement]:
+    def _placed(self, holder: Holder, offer: _Offer) -> tuple[Pod, Demand, Handed]:
         pod = self._pods.by_uid(holder.pod_uid)
         if pod is None:
             raise NotPlaced(f"the API server shows no pod {holder.pod or holder.pod_uid} on this node")
@@ -157,65 +142,55 @@ class HandOver:
                 f"pod {pod.key} speaks {demand.dialect.name}, but {offer.resource} is served here for "
                 f"{offer.dialect.name} (--dialect)"
             )
-        placement = self._readable(pod, demand)
+        handed = self._readable(pod, demand)
         for grant in holder.grants:
-            if grant.container not in placement.containers:
+            if grant.container not in handed.holding.placement.containers:
                 raise Refused(f"pod {pod.key}: container {grant.container} has no part in the placement")
-        self._refuse_sick_cards(placement)
-        holding = Holding(placement, charges(placement, demand.request))
-        self._refuse_overcommit(pod, holding)
-        self._served[pod.metadata.uid] = holding
-        return pod, demand, placement
+        self._refuse_sick_cards(handed.holding.placement)
+        self._refuse_overcommit(handed)
+        self.memory.put(handed)
+        return pod, demand, handed
 
-    def _readable(self, pod: Pod, demand: Demand) -> Placement:
-        """Its placement; once the pod has its cards, a record that is rewritten does not give it others."""
-        if served := self._served.get(pod.metadata.uid):
-            return served.placement
+    def _readable(self, pod: Pod, demand: Demand) -> Handed:
+        """What it gets; once the pod has its cards, a record that is rewritten does not give it others."""
+        if handed := self.memory.of(pod.metadata.uid):
+            if handed.holding.doubt:
+                raise Refused(f"pod {pod.key}: {handed.holding.doubt}")
+            return handed
         try:
-            return placement_of(pod, demand, self._cards)
+            placement = placement_of(pod, demand, self._cards)
         except NotPlaced as error:
             raise NotPlaced(
                 f"{error}, so it gets no card: is Aliquot configured as an extender of the scheduler that bound it?"
             ) from error
+        return Handed(pod.metadata.uid, pod.key, Holding(placement, charges(placement, demand.request)))
 
     def _refuse_sick_cards(self, placement: Placement) -> None:
         for part in placement.slices():
-            if not self._cards.by_uuid[part.uuid].healthy:
+            gpu = self._cards.by_uuid.get(part.uuid)
+            if gpu is None:
+                raise Refused(f"card {part.uuid}, which the pod was given, is no longer on this node")
+            if not gpu.healthy:
                 raise Refused(f"the placement names card {part.uuid}, which is not healthy")
 
-    def _refuse_overcommit(self, pod: Pod, holding: Holding) -> None:
+    def _refuse_overcommit(self, handed: Handed) -> None:
         """The last line of defence: what this node has already handed over, and this pod, must fit its cards."""
         ledger = Ledger()
         ledger.set_cards(self._cards)
-        for other in self._pods.all():
-            held = None if other.metadata.uid == pod.metadata.uid else self._handed_over(other)
-            if held is not None:
-                ledger.adopt(Owner(other.metadata.uid, other.key), held.placement, held.charges)
+        for other in self.memory.others(handed.uid):
+            ledger.adopt(Owner(other.uid, other.pod), other.holding.placement, other.holding.charges)
         try:
-            ledger.claim(Owner(pod.metadata.uid, pod.key), holding.placement, holding.charges)
+            ledger.claim(Owner(handed.uid, handed.pod), handed.holding.placement, handed.holding.charges)
         except NoRoom as error:
-            raise NoRoom(f"the placement of pod {pod.key} would over-commit this node: {error}") from error
-
-    def _handed_over(self, pod: Pod) -> Holding | None:
-        """What a pod has got from this node: as we gave it, or, from before a restart, as its marks and record say."""
-        if pod.ended:
-            return None
-        if pod.metadata.uid in self._served:
-            return self._served[pod.metadata.uid]
-        try:
-            if not any(dialect.handed_over(pod) for dialect in self._dialects.spoken_by(pod)):
-                return None
-            return holding_of(pod, self._cards, self._dialects)
-        except AliquotError as error:
-            _log.error("a pod of this node cannot be counted", pod=pod.key, why=str(error))
-            return None
+            raise NoRoom(f"the placement of pod {handed.pod} would over-commit this node: {error}") from error
 
     # -- hand over
 
-    def _write(self, holder: Holder, pod: Pod, demand: Demand, placement: Placement) -> bool:
+    def _write(self, holder: Holder, pod: Pod, demand: Demand, handed: Handed) -> bool:
         """Write every promised name of the grants; returns whether the runtime has something new to read."""
+        placement = handed.holding.placement
         written = [
-            self._folder.write(promised, holder.pod_uid, self._edits(grant, holder, pod, demand, placement))
+            self._folder.write(promised, handed, self._edits(grant, holder, pod, demand, placement))
             for grant in holder.grants
             for promised in grant.promised
             if cdi.is_ours(promised)

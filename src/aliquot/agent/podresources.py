@@ -41,6 +41,10 @@ class PodResources:
             if devices.resource_name == resource
         ]
 
+    async def pods(self) -> frozenset[str]:
+        """`namespace/name` of the pods that kubelet looks after. Raises Refused without an answer."""
+        return frozenset(f"{pod.namespace}/{pod.name}" for pod in (await self._list()).pod_resources)
+
     async def _list(self) -> ListPodResourcesResponse:
         """kubelet refuses what comes too fast (100 a second, bursts of 10): ask again."""
         async with rpc.channel(self._socket) as channel:

@@ -1,4 +1,5 @@
-"""Does the container runtime inject CDI devices? One that does not ignores them without a word."""
+"""What we ask the container runtime: whether it injects CDI devices, since one that does not ignores them without a
+word, and which pods have containers, also those that kubelet no longer tells of."""
 
 from pathlib import Path
 
@@ -6,10 +7,19 @@ import grpc.aio
 import msgspec
 
 from aliquot.agent import rpc
-from aliquot.agent.proto.runtime_pb2 import StatusRequest, StatusResponse
-from aliquot.errors import BadConfig
+from aliquot.agent.proto.runtime_pb2 import (
+    CONTAINER_EXITED,
+    ListContainersRequest,
+    ListContainersResponse,
+    StatusRequest,
+    StatusResponse,
+)
+from aliquot.errors import BadConfig, Refused
 
 _STATUS = "/runtime.v1.RuntimeService/Status"
+_LIST = "/runtime.v1.RuntimeService/ListContainers"
+_POD_UID = "io.kubernetes.pod.uid"
+"""kubelet's label on every container."""
 
 
 class _Config(msgspec.Struct):
@@ -33,6 +43,17 @@ async def check(endpoint: Path, folder: Path) -> None:
             f"the container runtime at {endpoint} reads CDI specs from {', '.join(folders) or 'nowhere'}, not from "
             f"{folder}: set --cdi-folder to one of these"
         )
+
+
+async def running(endpoint: Path) -> frozenset[str]:
+    """The UIDs of the pods that have a container which has not ended. Raises Refused without an answer."""
+    try:
+        async with rpc.channel(endpoint) as channel:
+            listed = await rpc.call(channel, _LIST, ListContainersRequest(), ListContainersResponse)
+    except grpc.aio.AioRpcError as error:
+        raise Refused(f"the container runtime at {endpoint} does not answer: {error.details()}") from error
+    alive = (container for container in listed.containers if container.state != CONTAINER_EXITED)
+    return frozenset(container.labels[_POD_UID] for container in alive)
 
 
 def _plain(folder: str) -> str:

@@ -24,7 +24,7 @@ _GRACE_SECONDS = 0.1
 
 def beside(door: str, tree: Configuration, plane: ControlPlane, debugger: Debugger) -> Table:
     counted = {} if tree.doors.native.enabled else metrics.routes(plane)
-    return {**counted, **(debugger.routes() if door in _DEBUGGED else {})}
+    return {**counted, **(debugger.routes() if tree.listen.profiling and door in _DEBUGGED else {})}
 
 
 async def open_debug_port(
@@ -32,7 +32,7 @@ async def open_debug_port(
 ) -> None:
     """gpu-admission's second port. Where it cannot be had the server goes on without, as the original does."""
     door = tree.doors.admission
-    if not (door.enabled and door.debug_port):
+    if not (tree.listen.profiling and door.enabled and door.debug_port):
         return
     routes = Routes(debugger.routes())
     listener = Listener(

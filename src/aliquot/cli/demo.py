@@ -84,9 +84,9 @@ def command(
     waits and why, while a stream of jobs comes and goes; Ctrl-C ends it and removes everything. In a pipe it ends with
     a table and 0, or with the reasons and 1.
 
-    Real kubectl works with the kubeconfig that it prints. Its scheduler heeds GPU parts and nodeSelector, and serves
-    every schedulerName. What a pod does is in its annotation aliquot-demo/script, such as "runs 30s, uses 60%, then
-    fails"; without one it runs for ever.
+    Real kubectl works with the kubeconfig that it prints. Its scheduler counts GPU parts, CPU, memory and every other
+    resource, heeds nodeSelector, and serves every schedulerName. What a pod does is in its annotation
+    aliquot-demo/script, such as "runs 30s, uses 60%, then fails"; without one it runs for ever.
     """
     stays = sys.stdout.isatty() if stay is None else stay
     logs.configure(log_level)

@@ -9,7 +9,7 @@ from aliquot.embedded.api.identity import account
 from aliquot.kube import CONFIG_MAPS, Access, Client
 from aliquot.kube.resources import Resource
 from aliquot.model import Object
-from aliquot.model.admission import WRITERS_MAP
+from aliquot.model.admission import AGENT_ACCOUNT, SERVER_ACCOUNT, WRITERS_MAP
 
 _ADMISSION = "apis/admissionregistration.k8s.io/v1"
 _KINDS: dict[str, Resource[Any]] = {
@@ -21,17 +21,19 @@ _KINDS: dict[str, Resource[Any]] = {
 _EVERYTHING = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "nonResourceURLs": ["*"]}]
 """The demo has no roles: only the policies tell its accounts apart."""
 
-SERVER, AGENT = "aliquot-server", "aliquot-agent"
+SERVER, AGENT = SERVER_ACCOUNT, AGENT_ACCOUNT
+NODES = "hollow-nodes"
+"""The kubelets of all hollow nodes, and what is simulated beside them."""
 
 
-def access(cluster: EmbeddedCluster, namespace: str, name: str) -> Access:
-    """To the cluster, as one of Aliquot's accounts."""
-    return Access(cluster.url, token=cluster.users.add(account(namespace, name), rules=_EVERYTHING))
+def access(cluster: EmbeddedCluster, namespace: str, name: str, node: str = "") -> Access:
+    """To the cluster, as one of the demo's accounts; with a token that is bound to a node, if one is named."""
+    return Access(cluster.url, token=cluster.users.add(account(namespace, name), rules=_EVERYTHING, node=node))
 
 
 async def install(client: Client, dialects: Dialects, namespace: str) -> None:
     """From now on a stale leader is refused, and so is a placement that anybody but Aliquot's accounts writes."""
-    writers = "\n".join(account(namespace, name) for name in (SERVER, AGENT))
+    writers = "\n".join(account(namespace, name) for name in (SERVER, AGENT, NODES))
     listed = {"metadata": {"name": WRITERS_MAP, "namespace": namespace}, "data": {"aliquot": writers}}
     await client.create(CONFIG_MAPS, listed, namespace)
     for manifest in manifests(dialects, namespace, ACTIONS["Deny"]):

@@ -7,6 +7,7 @@ from aliquot.control import ControlPlane
 from aliquot.doors.forwarding import Forwarder
 from aliquot.doors.limits import Limits
 from aliquot.doors.tls import Certificates, Files
+from aliquot.model.bounds import MIB
 
 _PASSING_ON = 0.9
 """Of the time for a call, so that it is told of whom there was no answer."""
@@ -15,7 +16,13 @@ _LEAST = {"VersionTLS12": ssl.TLSVersion.TLSv1_2, "VersionTLS13": ssl.TLSVersion
 
 def limits(tree: Configuration) -> Limits:
     given = tree.listen.limits
-    return Limits(given.body_mb * 2**20, given.seconds, given.concurrency, given.connections)
+    return Limits(
+        body=given.body_mb * MIB,
+        bodies=given.bodies_mb * MIB,
+        seconds=given.seconds,
+        concurrency=given.concurrency,
+        connections=given.connections,
+    )
 
 
 def certificates(tree: Configuration) -> Certificates | None:

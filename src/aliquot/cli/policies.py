@@ -8,7 +8,8 @@ from aliquot.cli.running import reporting_errors
 from aliquot.control.policies import ACTIONS, NAMESPACE, manifests
 
 _HEAD = """\
-# Made by `aliquot policies`: how the API server itself refuses stale leaders and forged placements (docs/admission.md).
+# Made by `aliquot policies`: how the API server itself refuses stale leaders, forged placements, and whatever else
+# Aliquot's own accounts might write (docs/admission.md).
 # Apply after deploy/aliquot.yaml, which has the ConfigMaps that they read. Delete before anything else of Aliquot.
 """
 
@@ -20,7 +21,7 @@ _HEAD = """\
     "--enforce",
     default="Warn,Audit",
     type=click.Choice(list(ACTIONS)),
-    help="What happens to a user who writes a placement; a stale leader is always refused.",
+    help="What happens to a user who writes a placement; the other policies always refuse.",
 )
 def command(prefix: tuple[str, ...], namespace: str, enforce: str) -> None:
     """Print the admission policies that guard placements, as YAML for kubectl.

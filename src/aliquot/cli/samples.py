@@ -1,8 +1,10 @@
 """The demo's own pods: one per dialect, as its users write it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from aliquot.cli import namespaces
 from aliquot.dialects import Dialect
@@ -10,6 +12,7 @@ from aliquot.kube import PODS, Client
 from aliquot.kube.resources import Resource
 from aliquot.model import Object, Pod
 
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _KINDS: dict[str, Resource[Any]] = {
     "Pod": PODS,
     "Deployment": Resource("apis/apps/v1", "deployments", Object, namespaced=True),
@@ -49,4 +52,12 @@ async def create(client: Client, samples: Iterable[Sample]) -> None:
         manifest = sample.dialect.sample_workload()
         namespace = manifest["metadata"]["namespace"]
         await namespaces.ensure(client, namespace)
-        await client.create(_KINDS[manifest["kind"]], manifest, namespace)
+        await client.create(_KINDS[manifest["kind"]], _as_applied(manifest), namespace)
+
+
+def _as_applied(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """As `kubectl apply` makes it: whoever applies the example again gets no warning."""
+    annotations = manifest["metadata"].get("annotations") or {}
+    applied = {**manifest, "metadata": {"annotations": {}, **manifest["metadata"]}}
+    text = msgspec.json.encode(applied, order="sorted").decode() + "\n"
+    return {**manifest, "metadata": {**manifest["metadata"], "annotations": {**annotations, _LAST_APPLIED: text}}}

@@ -21,6 +21,7 @@ from aliquot.cli.options import SETTINGS, option
 from aliquot.cli.running import run_until_stopped
 from aliquot.config import Configuration, File, Given, Live, Map, Nothing, meaning, showing
 from aliquot.config.checking import doubts
+from aliquot.config.keys import settings_of
 from aliquot.config.tree import Kubernetes
 from aliquot.config.variables import strangers
 from aliquot.control import ControlPlane, Mode
@@ -171,6 +172,7 @@ async def _listeners(
             tree.listen.address,
             port,
             name=name,
+            setting=_port_setting(name),
             grace=tree.listen.grace,
             limits=limits(tree),
             certificates=shown,
@@ -178,3 +180,9 @@ async def _listeners(
         listeners[name] = await stack.enter_async_context(listener)
         _log.info("listening", door=name, address=tree.listen.address, port=listener.port)
     return listeners
+
+
+def _port_setting(door: str) -> str:
+    path = f"doors.{door}.port"
+    (setting,) = (setting for setting in settings_of(Configuration) if setting.path == path)
+    return f"{setting.flag} (in the configuration: {path})"

@@ -70,21 +70,25 @@ class World:
                 await namespaces.ensure(self.client, namespace)
             await guarding.install(self.client, self.dialects, home)
             self.plane = ControlPlane(await self._client_of(stack, home, guarding.SERVER))
-            self._nodes_client = await self._client_of(stack, home, guarding.AGENT)
             self.news = News(self.client)
             routes = Routes({**GpuShareDoor(self.plane).routes(), **health.routes(self.plane)})
             self.door = await stack.enter_async_context(Listener(routes, "127.0.0.1", self._gpushare_port))
             self.plane.leadership.tell_doors({"gpushare": f"http://127.0.0.1:{self.door.port}"})
-            self.nodes = await stack.enter_async_context(HollowNodes(self._nodes_client, dialects=self.dialects))
-            agents = [await self._add(machine) for machine in self.machines.values()]
-            self.life = asyncio.create_task(self._live([settings for settings in agents if settings]))
+            kubelets = await self._client_of(stack, home, guarding.NODES)
+            self.nodes = await stack.enter_async_context(HollowNodes(kubelets, dialects=self.dialects))
+            agents = []
+            for machine in self.machines.values():
+                if (made := await self._add(machine)) is not None:
+                    settings, nvml = made
+                    agents.append((settings, await self._client_of(stack, home, guarding.AGENT, machine.name), nvml))
+            self.life = asyncio.create_task(self._live(agents))
             stack.push_async_callback(self._end)
             await self._until_ready()
             self._stack = stack.pop_all()
         return self
 
-    async def _client_of(self, stack: AsyncExitStack, namespace: str, account: str) -> Client:
-        return await stack.enter_async_context(Client(guarding.access(self.cluster, namespace, account)))
+    async def _client_of(self, stack: AsyncExitStack, namespace: str, account: str, node: str = "") -> Client:
+        return await stack.enter_async_context(Client(guarding.access(self.cluster, namespace, account, node)))
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for something in the cluster; ends with the world's error if that fails first."""
@@ -143,15 +147,15 @@ class World:
             where = f"127.0.0.1:{self._api_port}"
             raise BadConfig(f"the API server of the demo cannot listen on {where}: {error.strerror}") from error
 
-    async def _live(self, agents: Sequence[tuple[agent.Settings, SimulatedNvml]]) -> None:
+    async def _live(self, agents: Sequence[tuple[agent.Settings, Client, SimulatedNvml]]) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.plane.run())
             tasks.create_task(self.door.lives())
             tasks.create_task(Scheduler(self.plane, serves=lambda _: True).run())
             tasks.create_task(self.news.run())
             tasks.create_task(self.nodes.run())
-            for settings, nvml in agents:
-                tasks.create_task(agent.run(settings, self._nodes_client, nvml))
+            for settings, client, nvml in agents:
+                tasks.create_task(agent.run(settings, client, nvml))
 
     async def _add(self, machine: Machine) -> tuple[agent.Settings, SimulatedNvml] | None:
         """Make a machine's node; returns what its agent needs if it has one."""

@@ -18,6 +18,7 @@ _TLS = (
     "replicas.caFile",
     "replicas.tlsName",
 )
+_BODIES = ("listen.limits.bodyMb", "listen.limits.bodiesMb")
 _TERMS = ("lease.duration", "lease.renew", "lease.retry")
 _PREFIXES = ("prefixes",)
 _POLICIES = ("policies.gpu", "policies.node")
@@ -60,8 +61,14 @@ def _open_ports(tree: Configuration) -> Iterator[tuple[str, int]]:
         door = getattr(tree.doors, name)
         if door.enabled:
             yield f"doors.{name}.port", door.port
-    if tree.doors.admission.enabled:
+    if tree.doors.admission.enabled and tree.listen.profiling:
         yield "doors.admission.debugPort", tree.doors.admission.debug_port
+
+
+def _bodies(tree: Configuration) -> Iterator[str]:
+    one, several = tree.listen.limits.body_mb, tree.listen.limits.bodies_mb
+    if several < one:
+        yield f"listen.limits.bodiesMb is {several}, less than listen.limits.bodyMb, {one}: no such body could be read"
 
 
 def _compat(tree: Configuration) -> Iterator[str]:
@@ -110,7 +117,8 @@ def _policies(tree: Configuration) -> Iterator[str]:
 
 
 _CHECKS: tuple[tuple[tuple[str, ...], Callable[[Configuration], Iterator[str]]], ...] = (
-    ((*_PORTS, *_ENABLED), _ports),
+    ((*_PORTS, *_ENABLED, "listen.profiling"), _ports),
+    (_BODIES, _bodies),
     (("compat",), _compat),
     (_TLS, _tls),
     (_TERMS, _lease),

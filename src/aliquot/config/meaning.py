@@ -29,6 +29,7 @@ def control_settings(tree: Configuration) -> ControlSettings:
         audit_seconds=tree.audit.seconds,
         late_seconds=tree.late.seconds,
         hold_seconds=tree.late.hold,
+        search_seconds=tree.search.seconds,
         quota_namespace=tree.quota.namespace,
         quota_name=tree.quota.name,
         quota_key=tree.quota.key,

@@ -52,6 +52,11 @@ class ListenLimits(Section, frozen=True):
         Meta(ge=1, le=4096),
         Key("Megabytes of a call's body; 5,000 whole nodes are about 63.", flag="--limit-body-mb"),
     ] = 128
+    bodies_mb: Annotated[
+        int,
+        Meta(ge=1, le=65536),
+        Key("Megabytes of all bodies that are worked on at once on each port.", flag="--limit-bodies-mb"),
+    ] = 256
     seconds: Annotated[
         Seconds,
         Key(
@@ -110,6 +115,13 @@ class Listen(Section, frozen=True):
             allows=is_address,
         ),
     ] = "127.0.0.1"
+    profiling: Annotated[
+        bool,
+        Key(
+            "Serve /debug/pprof/: on the ports of gpushare and elastic, and on doors.admission.debugPort.",
+            flag="--profiling",
+        ),
+    ] = False
     grace: Annotated[Seconds, Key("How long calls in flight may take to end when the server is told to stop.")] = 5.0
     limits: ListenLimits = ListenLimits()
     tls: ListenTls = ListenTls()
@@ -128,7 +140,7 @@ class AdmissionDoor(Section, frozen=True):
     ] = 3456
     debug_port: Annotated[
         Port,
-        Key("The port of /debug/pprof/, for profiles of this process; 0 opens none.", flag="--admission-debug-port"),
+        Key("The port of /debug/pprof/, if listen.profiling is true; 0 opens none.", flag="--admission-debug-port"),
     ] = 3457
     debug_address: Annotated[
         Address,
@@ -316,6 +328,20 @@ class Commit(Section, frozen=True):
     ] = 70.0
 
 
+class Search(Section, frozen=True):
+    """Deciding"""
+
+    seconds: Annotated[
+        float,
+        Meta(ge=0.01, le=4),
+        Key(
+            "Seconds for which one decision may search a place for a pod with several GPU containers, over all nodes; "
+            "nobody else is answered meanwhile.",
+            live=True,
+        ),
+    ] = 1.0
+
+
 class Audit(Section, frozen=True):
     """Looking after the books"""
 
@@ -379,6 +405,7 @@ class Configuration(Section, frozen=True):
     quota: Quota = Quota()
     lease: Lease = Lease()
     replicas: Replicas = Replicas()
+    search: Search = Search()
     commit: Commit = Commit()
     audit: Audit = Audit()
     late: Late = Late()

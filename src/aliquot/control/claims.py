@@ -10,7 +10,7 @@ def suits(claim: Entry, request: Request, tally: Tally) -> bool:
     cards, held = tally.cards(claim.node), claim.placement.containers
     if not _is_good(claim, tally):
         return False
-    asked = {container.name: container.part for container in request.containers}
+    asked = {container.name: container.part for container in request.on(cards).containers}
     return asked.keys() == held.keys() and all(
         len(held[name]) == part.cards and all(_is_cut_for(part, own, cards) for own in held[name])
         for name, part in asked.items()

@@ -14,8 +14,9 @@ def keys_of(
 ) -> dict[str, Mapping[str, str]]:
     """The annotations and labels, as they stand in metadata."""
     dialect, cards = demand.dialect, books.cards(placement.node)
-    own = dialect.annotations(pod, demand.request, placement, cards, now_ns)
-    labels = dialect.labels(pod, demand.request, placement, cards)
+    request = demand.request.on(cards)
+    own = dialect.annotations(pod, request, placement, cards, now_ns)
+    labels = dialect.labels(pod, request, placement, cards)
     term = {} if epoch == NEVER else {EPOCH: str(epoch)}
     annotations = {PLACEMENT: write_placement(placement), **term, **own}
     return {"annotations": annotations} | ({"labels": labels} if labels else {})

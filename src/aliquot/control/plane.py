@@ -18,7 +18,9 @@ from aliquot.control.labels import Labeller
 from aliquot.control.late import LatePlacer
 from aliquot.control.leadership import Leadership
 from aliquot.control.older_keys import OlderKeys
+from aliquot.control.preemptions import Preemptions
 from aliquot.control.quota_map import QuotaMap
+from aliquot.control.searches import Searches
 from aliquot.control.settings import ControlSettings
 from aliquot.control.telling import Teller
 from aliquot.control.unhealthy_maps import UnhealthyMaps
@@ -45,7 +47,7 @@ class ControlPlane:
         self.client = client
         self.clock = clock or SystemClock()
         self.settings = settings or ControlSettings()
-        self.books = Books(dialects)
+        self.books = Books(dialects, Searches(self.clock, self.settings.search_seconds))
         self.leadership = Leadership(client, self.clock, self.settings, self._refresh)
         self.committer = Committer(
             client,
@@ -80,6 +82,7 @@ class ControlPlane:
             self.clock,
             is_in_step=lambda: not self.out_of_step(),
         )
+        self.preemptions = Preemptions(self.clock)
         self.books.on_opening = self.waker.opened
         self.audit = Audit(
             client,
@@ -124,6 +127,7 @@ class ControlPlane:
     def change(self, settings: ControlSettings) -> None:
         """New times for a running control plane; roles and names stay as they were at the start."""
         self.settings = self.committer.settings = self.late.settings = settings
+        self.books.searches.seconds = settings.search_seconds
 
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call `listener` after every change of a pod or node that we see, and of our own role, until what is returned
@@ -141,7 +145,7 @@ class ControlPlane:
 
     def notes(self) -> list[str]:
         """Our role, and what works less well than it could, for people."""
-        others = (self.heartbeats, self.quota_map, self.unhealthy_maps, self.budgets)
+        others = (self.heartbeats, self.quota_map, self.unhealthy_maps, self.budgets, self.books.unread)
         return self.leadership.notes() + [note for other in others for note in other.notes()]
 
     def pod_by_uid(self, uid: str) -> Pod | None:
@@ -197,9 +201,13 @@ class ControlPlane:
             assert old is not None, "an informer tells of what was or what is"
             self.books.forget_pod(old.metadata.uid)
             self.waker.forget(old.metadata.uid)
+            self.preemptions.forget(old.metadata.uid)
+            self.books.searches.forget(old.metadata.uid)
         else:
             self.books.see_pod(new)
             self.waker.see(new)
+            if new.spec.node_name:
+                self.preemptions.forget(new.metadata.uid)
         self._tell()
 
     def _tell(self) -> None:

@@ -38,5 +38,7 @@ class ControlSettings:
     quota_name: str = "gpuquota"
     quota_key: str = "gpu_quota"
     """The ConfigMap with the quotas, and where they stand in it."""
+    search_seconds: float = 1.0
+    """For which one decision may search, over all nodes."""
     hold_seconds: float = 30.0
     """For which a part is kept for a pod that somebody else binds."""

@@ -71,12 +71,14 @@ class Tally:
 
     def claim(self, request: Request, placement: Placement, until: float = inf) -> Entry:
         """Raises NoRoom and AlreadyHeld."""
+        request = request.on(self.cards(placement.node))
         taken = charges(placement, request)
         asked = _shape(request.dialect, request.containers)
         return self._entered(self.ledger.claim(_owner(request), placement, taken, until=until, request=asked))
 
     def reassign(self, request: Request, placement: Placement) -> Entry:
         """Raises NoRoom and NotPlaced."""
+        request = request.on(self.cards(placement.node))
         taken = charges(placement, request)
         asked = _shape(request.dialect, request.containers)
         return self._entered(self.ledger.reassign(_owner(request), placement, taken, request=asked))

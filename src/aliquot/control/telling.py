@@ -6,6 +6,7 @@ from aliquot.clock import Clock
 from aliquot.kube import PODS, Client, KubeError
 from aliquot.kube.events import Events
 from aliquot.model import Placement, Pod
+from aliquot.model.admission import NO_ROOM
 
 _log = structlog.get_logger()
 _COMPONENT = "aliquot"
@@ -14,8 +15,6 @@ _LONGEST_MESSAGE = 1000
 
 PLACED_LATE = "PlacedLate"
 """The reason in the event of a pod that got its cards after it was bound."""
-NO_ROOM = "AliquotNoRoom"
-"""The reason in an event and in the status of a pod that was bound where it does not fit."""
 
 
 class Teller:

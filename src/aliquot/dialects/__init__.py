@@ -13,12 +13,22 @@ from aliquot.dialects.protocol import (
     cards_asked,
     equal_cards,
     limit,
+    names_in,
     placed_on,
     places,
     plain_number,
     sample,
 )
-from aliquot.dialects.reading import Demand, Holding, cards_of, demand_of, holding_of, placement_of
+from aliquot.dialects.reading import (
+    Demand,
+    Holding,
+    cards_of,
+    demand_of,
+    holding_among,
+    holding_of,
+    placement_of,
+    registered_on,
+)
 from aliquot.dialects.table import Dialects, make_dialects, standard_dialects
 
 __all__ = [
@@ -28,6 +38,7 @@ __all__ = [
     "cards_asked",
     "places",
     "plain_number",
+    "names_in",
     "capacity_of",
     "equal_cards",
     "card_numbers",
@@ -43,5 +54,7 @@ __all__ = [
     "cards_of",
     "Holding",
     "holding_of",
+    "holding_among",
     "placement_of",
+    "registered_on",
 ]

@@ -5,7 +5,7 @@ written in the same. The two families with sockets are served; the older ones an
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -13,6 +13,7 @@ from aliquot.dialects.percent import whole_cards
 from aliquot.dialects.protocol import (
     Dialect,
     Resource,
+    allocatable_of,
     capacity_of,
     card_at,
     card_numbers,
@@ -48,21 +49,21 @@ _GIB_UNITS_AT_MOST = 100
 _WITHOUT_GPU = "-1"
 
 _NO_ROOM = "no enough resource to allocate"
+_NO_NODE = "elastic gpu scheduler get node failed"
 _WORDS = {
     Reason.NO_CARD_FITS: _NO_ROOM,
     Reason.TOO_LARGE: f"{_NO_ROOM}: {Reason.TOO_LARGE.value}",
     Reason.NOT_SELLABLE: f"{_NO_ROOM}: {Reason.NOT_SELLABLE.value}",
     Reason.NO_GPUS: "no gpu available on node",
-    Reason.UNKNOWN_NODE: "elastic gpu scheduler get node failed",
+    Reason.UNKNOWN_NODE: _NO_NODE,
 }
-
-
 _ORIGINAL_WORDS = {
     Reason.TOO_LARGE: _NO_ROOM,
-    Reason.NOT_SELLABLE: _NO_ROOM,
-    Reason.NO_GPUS: "no gpu available on node {node}",
-    Reason.UNKNOWN_NODE: 'elastic gpu scheduler get node failed: nodes "{node}" not found',
+    Reason.NOT_SELLABLE: f"{_NO_NODE}: no gpu available on node {{node}}",
+    Reason.NO_GPUS: f"{_NO_NODE}: no gpu available on node {{node}}",
+    Reason.UNKNOWN_NODE: f'{_NO_NODE}: nodes "{{node}}" not found',
 }
+"""Of a node none of whose cards is allocatable, the original says the same as of one without any."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,8 @@ class Family(ABC):
     marks_others: ClassVar[bool] = False
     """Whether a container without GPU is marked as such."""
     knows_memory: ClassVar[bool] = True
+    counts_unassumed: ClassVar[bool] = False
+    """Whether the original, when it starts, counts bound pods that are not `assumed`."""
 
     @property
     @abstractmethod
@@ -142,7 +145,13 @@ class Percents(Family):
 
 @dataclass(frozen=True)
 class CoresAndMemory(Family):
+    counts_unassumed = True
+
     unit: Unit = Unit.MIB
+    reads_allocatable: bool = True
+    """Whether the original looks at what a node can give to pods, or at all that it has."""
+    has_status: bool = True
+    """Whether its scheduler has a page that shows what is left of each card."""
 
     @property
     def gpu_core(self) -> str:
@@ -178,12 +187,19 @@ class CoresAndMemory(Family):
             )
 
     def cards(self, node: Node) -> NodeGpus | None:
-        count = capacity_of(node, self.gpu_core) // CORES
-        units = capacity_of(node, self.gpu_memory) // count if count else 0
+        """All cards that the node has, so that a record can name each. Those beyond what is allocatable are not sold. A
+        node that offers no memory sells cores alone."""
+        total = capacity_of(node, self.gpu_core) // CORES
+        allocatable = allocatable_of(node, self.gpu_core) // CORES if self.reads_allocatable else total
+        amount = allocatable_of if self.reads_allocatable and allocatable else capacity_of
+        count = allocatable or total
+        units = amount(node, self.gpu_memory) // count if count else 0
         in_gib = self.unit is Unit.NODE and units <= _GIB_UNITS_AT_MOST
         unit_mib = 1024 if in_gib else 1
-        # kubelet drops a list of ids that is too long, and the node then offers cores alone: its cards are still there
-        return equal_cards(node, count, units * unit_mib or _NOTIONAL_MIB, unit_mib)
+        cards = equal_cards(node, max(total, allocatable), units * unit_mib, unit_mib, least_mib=0)
+        if cards is None or allocatable >= total:
+            return cards
+        return replace(cards, gpus=tuple(replace(gpu, healthy=gpu.index < allocatable) for gpu in cards.gpus))
 
     def ids(self, resource: str, gpu: Gpu, unit_mib: int) -> Iterator[str]:
         units = gpu.mib // unit_mib if self.unit is Unit.NODE else gpu.mib
@@ -203,7 +219,9 @@ _SERVED = (_percents("elastic-gpu"), _cores_and_memory("elasticgpu.io"))
 _READ = (
     _cores_and_memory("elasticgpu.com", keys="elasticgpu.io"),
     _percents("nano-gpu", unwritten="0"),
-    CoresAndMemory("nano-gpu.io", "nano-gpu.io/gpu", "nano-gpu.io/gpu-", unit=Unit.NODE),
+    CoresAndMemory(
+        "nano-gpu.io", "nano-gpu.io/gpu", "nano-gpu.io/gpu-", unit=Unit.NODE, reads_allocatable=False, has_status=False
+    ),
 )
 
 
@@ -272,20 +290,30 @@ class Elastic(Dialect):
         )
         return self.request(pod, containers)
 
+    def status_resources(self, nodes: Iterable[Node]) -> Sequence[str]:
+        """Under which the original's status shows cards: the cores and memory of each generation that these nodes
+        have, or else of the one that is served."""
+        families = [f for f in self._families if isinstance(f, CoresAndMemory) and f.has_status]
+        named = {resource for node in nodes for resource in node.status.capacity or ()}
+        used = [family for family in families if family.gpu_core in named] or families[:1]
+        return [resource.name for family in used for resource in family.resources]
+
     def capacity(self, node: Node) -> NodeGpus | None:
-        seen = (family.cards(node) for family in sorted(self._families, key=lambda family: not family.knows_memory))
-        return next((cards for cards in seen if cards), None)
+        """In the family that knows most of them, if it has any to sell."""
+        families = sorted(self._families, key=lambda family: not family.knows_memory)
+        seen = [cards for family in families if (cards := family.cards(node))]
+        return next((cards for cards in seen if any(map(cards.sells, cards.gpus))), seen[0] if seen else None)
 
     def read_back(self, pod: Pod, cards: NodeGpus) -> Placement | None:
         """In the pod's own family, else in any: for a while the original's scheduler wrote other keys than its agent
         read. The numbers are indexes."""
         meta = pod.metadata
         request, spoken = self.held(pod), self._spoken(pod)
-        known = [family for family in self._families if family.assumed in {**meta.labels, **meta.annotations}]
+        asking = [(own, asker) for own in spoken for asker, _ in pod.containers() if own.part(asker) is not None]
+        known = self._which_placed(pod, [asker.name for _, asker in asking])
         if not known:
             return None
         found: dict[str, dict[int, Gpu]] = {asked.name: {} for asked in request.containers}
-        asking = ((own, asker) for own in spoken for asker, _ in pod.containers() if own.part(asker) is not None)
         for own, asker in asking:
             family = own if own in known else known[0]
             key = family.key(asker.name)
@@ -294,6 +322,15 @@ class Elastic(Dialect):
                 raise BadRecord(f"{key} is missing, but container {asker.name} asks for {own.resources[0].name}")
             found[asker.name] |= {index: card_at(key, index, cards) for index in card_numbers(key, text)}
         return placed_on(request, {name: list(gpus.values()) for name, gpus in found.items()}, cards)
+
+    def _which_placed(self, pod: Pod, asking: Sequence[str]) -> Sequence[Family]:
+        """The families in whose keys the pod is placed: it is `assumed`, or else the cards of each of these containers
+        are named, and that counts in the original, too, or the pod runs and so has its cards."""
+        marks = {**pod.metadata.labels, **pod.metadata.annotations}
+        if assumed := [family for family in self._families if family.assumed in marks]:
+            return assumed
+        counting = (family for family in self._families if family.counts_unassumed or pod.started)
+        return [family for family in counting if all(family.key(name) in pod.metadata.annotations for name in asking)]
 
     # -- writing
 

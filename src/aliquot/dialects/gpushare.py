@@ -23,13 +23,13 @@ from aliquot.dialects.gpushare_records import (
     write_allocation,
 )
 from aliquot.dialects.protocol import (
-    MOST_CARDS,
     Dialect,
     Resource,
     capacity_of,
     card_at,
     card_numbers,
     equal_cards,
+    is_like,
     limit,
     places,
     plain_number,
@@ -52,9 +52,11 @@ from aliquot.model import (
     Slice,
     Unit,
     cut,
+    made_up_uuid,
     peak,
 )
-from aliquot.model.records import PLACEMENT, read_placement
+from aliquot.model.bounds import MOST_CARDS
+from aliquot.model.records import MOST_MIB, PLACEMENT, read_placement
 
 IDX = "ALIYUN_COM_GPU_MEM_IDX"
 DEV = "ALIYUN_COM_GPU_MEM_DEV"
@@ -69,14 +71,16 @@ _GIB_UNITS_AT_MOST = 100
 _NO_ROOM = "Insufficient GPU Memory in one device"
 _WORDS = {
     Reason.NO_CARD_FITS: _NO_ROOM,
-    Reason.TOO_LARGE: _NO_ROOM,
-    Reason.NOT_SELLABLE: _NO_ROOM,
+    Reason.TOO_LARGE: f"{_NO_ROOM}: {Reason.TOO_LARGE.value}",
+    Reason.NOT_SELLABLE: f"{_NO_ROOM}: {Reason.NOT_SELLABLE.value}",
     Reason.NO_GPUS: "The node is not for GPU share, need skip",
     Reason.UNKNOWN_NODE: "node not found",
 }
 
 
 _ORIGINAL_WORDS = {
+    Reason.TOO_LARGE: _NO_ROOM,
+    Reason.NOT_SELLABLE: _NO_ROOM,
     Reason.NO_GPUS: "The node {node} is not for GPU share, need skip",
     Reason.NOT_SERVED: "The node {node} is not for GPU share, need skip",
     Reason.UNKNOWN_NODE: 'node "{node}" not found',
@@ -124,13 +128,15 @@ class GpuShare(Dialect):
             for container, life in pod.containers()
         ]
         if any(units for *_, units, _ in asking):
-            cards = self._cards_for_parts(pod, asking)
+            cards, sharing = self._cards_for_parts(pod, asking), [each for each in asking if each[2]]
             parts = (
-                _share(container, life, self._divided(container, units, cards), cards)
-                for container, life, units, _ in asking
-                if units
+                _share(container, life, self._divided(pod, container, units, cards), cards)
+                for container, life, units, _ in sharing
             )
-            return self._refuse_too_much(self.request(pod, parts, together=True))
+            request = self._refuse_too_much(self.request(pod, parts, together=True))
+            # the original's plug-in gives one card, and reads one index
+            on_one_card = tuple(_share(container, life, units) for container, life, units, _ in sharing)
+            return replace(request, elsewhere=on_one_card) if cards > 1 else request
         self._check_cards(pod, {count for *_, count in asking if count})
         return self._whole(pod)
 
@@ -153,9 +159,11 @@ class GpuShare(Dialect):
 
     def capacity(self, node: Node) -> NodeGpus | None:
         memory, count = capacity_of(node, self.gpu_mem), capacity_of(node, self.gpu_count)
-        units = memory // count if count else 0
+        units, rest = divmod(memory, count) if count else (0, memory)
         unit_mib = 1024 if units <= _GIB_UNITS_AT_MOST else 1
-        return equal_cards(node, count, units * unit_mib, unit_mib)
+        if not units and 0 < rest * unit_mib <= MOST_MIB:  # a node for shared cards, with none large enough for a unit
+            return NodeGpus(node.metadata.name, (), unit_mib, frozenset({self.name}), rest_mib=rest * unit_mib)
+        return equal_cards(node, count, units * unit_mib, unit_mib, rest_mib=rest * unit_mib)
 
     def read_back(self, pod: Pod, cards: NodeGpus) -> Placement | None:
         annotations = pod.metadata.annotations
@@ -173,6 +181,14 @@ class GpuShare(Dialect):
             gpus = {number: card_at(key, number, cards) for number in units}
             slices[asked.name] = tuple(_given(asked.part, gpus[number], units[number], cards) for number in units)
         return Placement(cards.node, self.name, slices)
+
+    def unrecorded(self, pod: Pod, cards: NodeGpus) -> Sequence[Gpu]:
+        """The original's plug-in gives nothing for a number of cards, and for memory only the card of a node that has
+        no other."""
+        is_written = any(is_like(key, found) for key in self.placement_keys for found in pod.metadata.annotations)
+        if is_written or not cards.are_made_up:
+            return cards.gpus
+        return cards.gpus if len(cards.gpus) == 1 and self._asks_memory(pod) else ()
 
     def annotations(
         self, pod: Pod, request: Request, placement: Placement, cards: NodeGpus, now_ns: int
@@ -249,8 +265,11 @@ class GpuShare(Dialect):
             raise BadDemand(f"{self.gpu_count}: no node has {max(named)} cards")
         return max(named, default=1)
 
-    def _divided(self, container: Container, units: int, cards: int) -> int:
+    def _divided(self, pod: Pod, container: Container, units: int, cards: int) -> int:
+        """Units of each card: rounded up, unless the pod uses ACK's label, which refuses what does not divide."""
         each, over = divmod(units, cards)
+        if over and self.gpu_count not in pod.metadata.labels:
+            return each + 1
         if over:
             ways = " or ".join(str(n * cards) for n in (each, each + 1) if n)
             raise BadDemand(
@@ -271,9 +290,12 @@ class GpuShare(Dialect):
     # -- pods that the original has placed
 
     def _is_on_the_one_card_of_the_original(self, pod: Pod) -> bool:
-        """The original knows no number of cards: all memory that such a pod asks for is on the card of its index."""
+        """The original knows no number of cards: all memory that such a pod asks for is on the card of its index. So is
+        that of a pod which we have placed for its plug-in."""
         annotations = pod.metadata.annotations
-        if PLACEMENT in annotations or read_allocation(annotations.get(ALLOCATION, "")):
+        if PLACEMENT in annotations:
+            return _is_for_another_agent(annotations[PLACEMENT])
+        if read_allocation(annotations.get(ALLOCATION, "")):
             return False
         return self._asks_memory(pod) and "," not in annotations.get(IDX, ",")
 
@@ -302,6 +324,16 @@ class GpuShare(Dialect):
             if (count := limit(container, self.gpu_count))
         )
         return self.request(pod, parts)
+
+
+def _is_for_another_agent(record: str) -> bool:
+    """Whether our record names one card, of a node on which our agent did not hand out cards then."""
+    try:
+        placement = read_placement(record)
+    except BadRecord:
+        return False
+    cards = {(part.uuid, part.index) for part in placement.slices()}
+    return len(cards) == 1 and all(uuid == made_up_uuid(placement.node, index) for uuid, index in cards)
 
 
 def _cards_recorded(pod: Pod) -> int:

@@ -9,8 +9,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from aliquot.errors import BadConfig, BadDemand, BadQuantity, BadRecord
+import msgspec
+
+from aliquot.errors import BadConfig, BadDemand, BadInput, BadQuantity, BadRecord
 from aliquot.model import (
+    OF_MODEL,
     Container,
     ContainerRequest,
     Gpu,
@@ -24,6 +27,7 @@ from aliquot.model import (
     cut,
     made_up_uuid,
 )
+from aliquot.model.bounds import LARGEST_RECORD, LARGEST_WISH, MOST_CARDS, MOST_NAMES, require_size
 from aliquot.model.kubernetes import Quantity
 from aliquot.model.quantity import whole
 from aliquot.model.records import MOST_MIB
@@ -56,8 +60,9 @@ class Dialect(ABC):
     """Node labels that name the model and the pool of a node's cards for quotas; the first that is there counts."""
     names_cards: ClassVar[bool] = True
     """Whether a pod's record says which cards it has; where kubelet alone knows, the pod counts by their number."""
-    agent_chooses: ClassVar[bool] = False
-    """Whether the original's agent chooses cards and writes them down where no scheduler has."""
+    allocator: ClassVar[str] = ""
+    """The GPU policy by which the original's agent chooses cards for one container after another, and writes them down,
+    where no scheduler has; empty if it only obeys."""
     slots: ClassVar[int] = 0
     """Into how many MPS parts the cards of a node that serves it are cut."""
     original_words: ClassVar[Mapping[Reason, str]] = {}
@@ -70,6 +75,10 @@ class Dialect(ABC):
                 f"prefix of dialect {self.name}: {prefix[:64]!r} is not the first half of a resource name; "
                 f"write a domain in small letters, such as example.com, of at most {_LONGEST_PREFIX} letters"
             )
+
+    @property
+    def agent_chooses(self) -> bool:
+        return bool(self.allocator)
 
     # -- names
 
@@ -102,10 +111,18 @@ class Dialect(ABC):
         return ()
 
     @property
+    def mark_keys(self) -> Sequence[str]:
+        """The annotations that the node's agent writes when it has handed the cards over, written alike."""
+        return tuple(self.hand_over_marks(msgspec.convert(self.sample_pod(), Pod), 0))
+
+    @property
     def guarded_resources(self) -> Sequence[str]:
         """The resources, written alike, that make a pod one whose keys are guarded; there is no other knowledge of
         the dialect where they are compared, in the API server."""
         return [resource.name for resource in self.resources]
+
+    def guards(self, resource: str) -> bool:
+        return any(is_like(pattern, resource) for pattern in self.guarded_resources)
 
     # -- reading what is asked and what there is
 
@@ -138,7 +155,7 @@ class Dialect(ABC):
                 f"no container of the pod asks for more than 0 of {' or '.join(self.card_resources)}"
                 f"{'; it writes ' if written else ''}{written}"
             )
-        return Request(pod.metadata.uid, pod.key, self.name, asking, together, pod.priority)
+        return Request(pod.metadata.uid, pod.key, self.name, asking, together, pod.priority, allocator=self.allocator)
 
     def held(self, pod: Pod) -> Request:
         """What a bound pod holds, counted as the original counts it: it may ask what we would not place."""
@@ -168,6 +185,10 @@ class Dialect(ABC):
 
         Raises BadRecord for keys that are there and cannot be read."""
 
+    def unrecorded(self, pod: Pod, cards: NodeGpus) -> Sequence[Gpu]:
+        """The cards of which a pod may have one that runs and on which nobody has written down any."""
+        return cards.gpus
+
     # -- writing
 
     @abstractmethod
@@ -191,9 +212,9 @@ class Dialect(ABC):
         }
 
     def handed_over(self, pod: Pod) -> bool:
-        """Whether the node has given the pod its cards: a container runs with them, whatever became of the mark, which
-        users can take away."""
-        return pod.started or self.is_marked(pod)
+        """Whether the node has given the pod its cards: a container that asks for them runs, whatever became of the
+        mark, which users can take away."""
+        return pod.has_run(self.guards) or self.is_marked(pod)
 
     def is_marked(self, pod: Pod) -> bool:
         """Whether the dialect's own mark of a hand-over is on the pod; never in a dialect without one."""
@@ -207,8 +228,16 @@ class Dialect(ABC):
         """A refusal in the original's words, without node names or changing numbers."""
         return reason.value
 
+    def words_for(self, reason: Reason, cards: NodeGpus, request: Request) -> str:
+        """The same of one node, with its model where the reason is about that. As constant as the verdict."""
+        if reason not in OF_MODEL:
+            return self.words(reason)
+        wanted = (gpu.model for gpu in cards.gpus if request.wishes.allows_model(gpu.model))
+        models = [cards.model] if cards.model else sorted(set(wanted))
+        return f"{self.words(reason)} ({', '.join(models)})"
+
     def exact_words(self, reason: Reason, node: str, uid: str) -> str:
-        """The same exactly as the original says it of this node to this pod."""
+        """A refusal exactly as the original says it of this node to this pod."""
         original = self.original_words.get(reason)
         return self.words(reason) if original is None else original.format(node=node, uid=uid)
 
@@ -242,18 +271,12 @@ class Dialect(ABC):
 def asks_any(pod: Pod, is_ours: Callable[[str], bool]) -> bool:
     """Whether a pod asks for more than 0 of any such resource. What cannot be read is asked for: somebody must say
     so."""
-    return any(
-        is_ours(name) and _is_more_than_none(amount)
-        for container, _ in pod.containers()
-        for name, amount in container.limits.items()
-    )
+    return any(container.asks_any(is_ours) for container, _ in pod.containers())
 
 
-def _is_more_than_none(amount: Quantity) -> bool:
-    try:
-        return whole(str(amount)) > 0
-    except BadQuantity:
-        return True
+def is_like(pattern: str, name: str) -> bool:
+    """Whether a name is the pattern's; one that ends in `*` stands for all that begin so."""
+    return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
 
 
 def limit(container: Container, resource: str) -> int:
@@ -278,6 +301,16 @@ def cards_asked(container: Container, resource: str) -> int:
     return count
 
 
+def names_in(key: str, text: str, error: type[BadInput] = BadDemand) -> tuple[str, ...]:
+    """The different items of an annotation's comma list of models or cards, without empty ones. Raises `error` for more
+    than are read."""
+    require_size(f"annotation {key}", text, LARGEST_WISH, error)
+    names = tuple(dict.fromkeys(name for item in text.split(",") if (name := item.strip())))
+    if len(names) > MOST_NAMES:
+        raise error(f"annotation {key} has {len(names)} names; write at most {MOST_NAMES}")
+    return names
+
+
 def plain_number(text: str) -> int | None:
     """A number in plain digits, as annotations and labels hold it; None for anything else, or an absurd one."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
@@ -285,27 +318,48 @@ def plain_number(text: str) -> int | None:
 
 def capacity_of(node: Node, resource: str) -> int:
     """How much of a resource a node has; 0 if it has none or says nonsense."""
+    return _amount(node.status.capacity, resource)
+
+
+def allocatable_of(node: Node, resource: str) -> int:
+    """How much of it kubelet gives to pods: less while devices are unhealthy, nothing while their plug-in is gone."""
+    return _amount(node.status.allocatable, resource)
+
+
+def _amount(resources: Mapping[str, Quantity] | None, name: str) -> int:
     try:
-        return whole(str((node.status.capacity or {}).get(resource, 0)))
+        return whole(str((resources or {}).get(name, 0)))
     except BadQuantity:
         return 0
 
 
-MOST_CARDS = 1024
-"""No node has more; a status that says so is nonsense."""
-
-
-def equal_cards(node: Node, count: int, mib: int, unit_mib: int = 1, model: str = "unknown") -> NodeGpus | None:
-    """A node whose original plug-in tells only how many cards there are and how large each is."""
-    if not 0 < count <= MOST_CARDS or not 0 < mib <= MOST_MIB:
+def equal_cards(
+    node: Node,
+    count: int,
+    mib: int,
+    unit_mib: int = 1,
+    model: str = "unknown",
+    *,
+    least_mib: int = 1,
+    rest_mib: int = 0,
+) -> NodeGpus | None:
+    """A node whose original plug-in tells only how many cards there are and how large each is; None without any.
+    Raises BadRecord for more than any node has."""
+    if not count or mib < least_mib:
         return None
+    if count > MOST_CARDS or mib > MOST_MIB:
+        raise BadRecord(
+            f"status.capacity counts {count} cards of {mib} MiB; no node has more than {MOST_CARDS} cards of "
+            f"{MOST_MIB} MiB"
+        )
     name = node.metadata.name
     gpus = (Gpu(made_up_uuid(name, index), index, index, model, mib) for index in range(count))
-    return NodeGpus(name, tuple(gpus), unit_mib)
+    return NodeGpus(name, tuple(gpus), unit_mib, rest_mib=rest_mib)
 
 
 def card_numbers(key: str, text: str) -> tuple[int, ...]:
     """Card indexes in an annotation, `0` or `0,3`. Raises BadRecord that names the key."""
+    require_size(key, text, LARGEST_RECORD, BadRecord)
     items = text.split(",")
     numbers = tuple(number for item in items if (number := plain_number(item)) is not None)
     if len(set(numbers)) < len(items):

@@ -1,6 +1,6 @@
 """Reading pods and nodes in whatever dialect they speak."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -27,6 +27,7 @@ from aliquot.model import (
     cut,
     peak,
 )
+from aliquot.model.bounds import MOST_CONTAINERS
 from aliquot.model.records import INVENTORY, PLACEMENT, read_inventory, read_placement
 
 SERVES = "dialect.aliquot.io/"
@@ -58,11 +59,14 @@ class Holding:
 
 
 def demand_of(pod: Pod, dialects: Dialects) -> Demand | None:
-    """What a pod asks for; None without GPU. Raises BadDemand.
+    """What a pod asks for; None without GPU. Raises BadDemand, also for a pod that is too large to be read.
 
     Its wishes may be said in the words of any dialect. Where one alone can hold, ours come first, then those of the
     pod's own dialect.
     """
+    count = len(pod.spec.containers) + len(pod.spec.init_containers or ())
+    if count > MOST_CONTAINERS:
+        raise BadDemand(f"spec.containers, spec.initContainers: {count} containers are more than {MOST_CONTAINERS}")
     dialect = dialects.of(pod)
     if dialect is None:
         return None
@@ -84,7 +88,16 @@ def cards_of(node: Node, dialects: Dialects) -> NodeGpus:
     model = _first_label(node, (label for dialect in dialects.values() for label in dialect.model_labels))
     pool = _first_label(node, (label for dialect in dialects.values() for label in dialect.pool_labels))
     found = _cards(node, dialects, served)
-    return replace(found, dialects=served or found.dialects, model=model, pool=pool)
+    registered = registered_on(node, dialects)
+    return replace(found, dialects=served or found.dialects, model=model, pool=pool, registered=registered)
+
+
+def registered_on(node: Node, dialects: Dialects) -> frozenset[str] | None:
+    """The dialects of which kubelet on a node knows a resource; it goes on naming one whose plug-in is gone. None of a
+    node whose kubelet has not said anything yet."""
+    if not node.status.capacity:
+        return None
+    return frozenset(name for name, dialect in dialects.items() if any(map(dialect.guards, node.status.capacity)))
 
 
 def _served(node: Node, dialects: Dialects) -> frozenset[str]:
@@ -102,11 +115,20 @@ def _first_label(node: Node, keys: Iterable[str]) -> str:
 
 
 def _cards(node: Node, dialects: Dialects, served: frozenset[str]) -> NodeGpus:
+    """Raises BadRecord where what the node tells of its cards cannot be read, in whatever dialect."""
     inventory = node.metadata.annotations.get(INVENTORY)
     if inventory is not None:
         return read_inventory(node.metadata.name, inventory)
-    seen = (dialect.capacity(node) for dialect in sorted(dialects.values(), key=lambda d: d.name not in served))
-    return next((cards for cards in seen if cards), NodeGpus(node.metadata.name, (), unit_mib=1))
+    seen, unread = list[NodeGpus](), list[BadRecord]()
+    for dialect in sorted(dialects.values(), key=lambda d: d.name not in served):
+        try:
+            if cards := dialect.capacity(node):
+                seen.append(cards)
+        except BadRecord as error:
+            unread.append(error)
+    if not seen and unread:
+        raise unread[0]
+    return next((cards for cards in seen if cards.gpus), seen[0] if seen else NodeGpus(node.metadata.name, (), 1))
 
 
 # -- what bound pods hold
@@ -116,11 +138,16 @@ def holding_of(pod: Pod, cards: NodeGpus, dialects: Dialects) -> Holding | None:
     """What a bound pod holds; None without GPU. Raises BadDemand, and NotPlaced or BadRecord for a pod that has got
     nothing yet."""
     speaking = dialects.spoken_by(pod)
-    if len(speaking) > 1 and any(dialect.handed_over(pod) for dialect in speaking):
+    if len(speaking) > 1 and (given := [dialect for dialect in speaking if _has_got(pod, dialect, cards)]):
         names = ", ".join(dialect.name for dialect in speaking)
-        return in_doubt(pod, speaking, cards, f"the pod has got resources of several dialects ({names})")
+        return in_doubt(pod, given, cards, f"the pod has got resources of several dialects ({names})")
     dialect = dialects.of(pod)
     return _holding(pod, cards, dialect) if dialect else None
+
+
+def _has_got(pod: Pod, dialect: Dialect, cards: NodeGpus) -> bool:
+    """Whether somebody on the node has given the pod what it asks for in a dialect."""
+    return cards.may_hand_over(dialect.name) and dialect.handed_over(pod)
 
 
 def _holding(pod: Pod, cards: NodeGpus, dialect: Dialect) -> Holding:
@@ -131,8 +158,9 @@ def _holding(pod: Pod, cards: NodeGpus, dialect: Dialect) -> Holding:
         is_broken = isinstance(error, BadRecord) and dialect.handed_over(pod)
         if not dialect.names_cards and not is_broken:
             return Holding(Placement(cards.node, dialect.name, {}), {}, unnamed=_unnamed(request, cards))
-        if dialect.handed_over(pod):
-            return in_doubt(pod, [dialect], cards, str(error))
+        among = cards.gpus if isinstance(error, BadRecord) else dialect.unrecorded(pod, cards)
+        if among and _has_got(pod, dialect, cards):
+            return in_doubt(pod, [dialect], replace(cards, gpus=tuple(among)), str(error))
         known = _partly_gone(pod, Demand(dialect, request), cards)
         if known is None:
             raise
@@ -178,15 +206,31 @@ def _cut_anew(own: Slice, part: Part, cards: NodeGpus, *, can_change: bool) -> S
 
 def _other_record(pod: Pod, dialect: Dialect, cards: NodeGpus) -> Placement | None:
     """What an original wrote on a pod that also has our record. We write both alike; an original may correct its own,
-    and users may write either."""
+    and users may write either.
+
+    Originals name cards by numbers, which change when cards are renumbered or an inventory appears. Our record has the
+    numbers that its cards had then: what names exactly these names the same cards.
+    """
     annotations = dict(pod.metadata.annotations)
-    if annotations.pop(PLACEMENT, None) is None:
+    record = annotations.pop(PLACEMENT, None)
+    if record is None:
         return None
     alone = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=annotations))
-    try:
-        return placement_of(alone, Demand(dialect, dialect.held(alone)), cards)
-    except (BadRecord, NotPlaced):
-        return None
+    demand = Demand(dialect, dialect.held(alone))
+    for numbered in (_as_numbered_in(record, cards), cards):
+        try:
+            other = placement_of(alone, demand, numbered)
+        except (BadRecord, NotPlaced):
+            continue
+        if numbered is cards or {own.uuid for own in other.slices()} == numbered.by_uuid.keys():
+            return other
+    return None
+
+
+def _as_numbered_in(record: str, cards: NodeGpus) -> NodeGpus:
+    """The cards of one of our records, and no others, with the numbers that they had when it was written."""
+    written = {gpu.uuid: (own, gpu) for own in read_placement(record).slices() if (gpu := card_of(own, cards))}
+    return replace(cards, gpus=tuple(replace(gpu, index=own.index, minor=own.minor) for own, gpu in written.values()))
 
 
 def _both(ours: Mapping[str, Charge], theirs: Mapping[str, Charge], cards: NodeGpus) -> Mapping[str, Charge]:
@@ -205,6 +249,18 @@ def _unnamed(request: Request, cards: NodeGpus) -> int:
     if request.wishes.mig and not cards.parents:
         return 0  # the node does not tell of its instances: the pod has none of the cards that it tells of
     return peak((asked.life, asked.part.cards) for asked in request.containers)
+
+
+def holding_among(pod: Pod | None, cards: NodeGpus, dialects: Dialects, uuids: Set[str], why: str) -> Holding:
+    """What a pod holds that has got a part of some of these cards, and nothing tells how much: all that it can have of
+    each; the whole cards if the pod is gone or its demand cannot be read."""
+    among = replace(cards, gpus=tuple(gpu for gpu in cards.gpus if gpu.uuid in uuids))
+    if pod is not None and (speaking := dialects.spoken_by(pod)):
+        held = in_doubt(pod, speaking, among, why)
+        if any(charge != Charge() for charge in held.charges.values()):
+            return held
+    everything = {gpu.uuid: Part(whole=True).on(gpu, cards.unit_mib) for gpu in among.gpus}
+    return Holding(Placement(cards.node, "", {}), everything, why)
 
 
 def in_doubt(pod: Pod, speaking: Sequence[Dialect], cards: NodeGpus, why: str) -> Holding:

@@ -46,6 +46,7 @@ _WORDS = {
     Reason.TOO_LARGE: f"{_NO_MATCH}: {Reason.TOO_LARGE.value}",
     Reason.NOT_SELLABLE: f"{_NO_MATCH}: {Reason.NOT_SELLABLE.value}",
     Reason.WRONG_POOL: f"{_QUOTA}: {Reason.WRONG_POOL.value}",
+    Reason.NOT_IN_QUOTA: f"{_QUOTA}: {Reason.NOT_IN_QUOTA.value}",
     Reason.OVER_QUOTA: f"{_QUOTA}: {Reason.OVER_QUOTA.value}",
 }
 
@@ -56,6 +57,7 @@ _ORIGINAL_WORDS = {
     Reason.TOO_LARGE: _EXACT_NO_MATCH,
     Reason.NOT_SELLABLE: _EXACT_NO_MATCH,
     Reason.WRONG_POOL: _QUOTA,
+    Reason.NOT_IN_QUOTA: _QUOTA,
     Reason.OVER_QUOTA: _QUOTA,
 }
 
@@ -66,7 +68,7 @@ class Tencent(Dialect):
     node_labels = {"nvidia-device-enable": "enable"}
     node_policy = "admission"
     gpu_policy = "admission"
-    agent_chooses = True
+    allocator = "admission"
     original_words = _ORIGINAL_WORDS
     model_labels = ("gaia.tencent.com/gpu-model", "tkestack.io/gpu-model")
     pool_labels = ("gaia.tencent.com/gpu-pool", "tkestack.io/gpu-pool")
@@ -114,6 +116,10 @@ class Tencent(Dialect):
         return (self.predicate_index("*"), self.predicate_node, self.predicate_time, self.gpu_assigned)
 
     # -- reading
+
+    def mentions(self, pod: Pod) -> bool:
+        """As in the original a pod that asks for 0 is one without GPU."""
+        return False
 
     def demand(self, pod: Pod) -> Request:
         self._refuse_init_containers(pod)
@@ -189,10 +195,10 @@ class Tencent(Dialect):
 
     def capacity(self, node: Node) -> NodeGpus | None:
         count = capacity_of(node, self.vcuda_core) // CORES
-        blocks = capacity_of(node, self.vcuda_memory) // count if count else 0
+        blocks, rest = divmod(capacity_of(node, self.vcuda_memory), count) if count else (0, 0)
         labels = node.metadata.labels
         model = next((labels[label] for label in self.model_labels if label in labels), "unknown")
-        return equal_cards(node, count, blocks * BLOCK_MIB, model=model)
+        return equal_cards(node, count, blocks * BLOCK_MIB, model=model, rest_mib=rest * BLOCK_MIB)
 
     def read_back(self, pod: Pod, cards: NodeGpus) -> Placement | None:
         """Both of the original's programs write this key; the one on the node reads it, and corrects it, as minors."""

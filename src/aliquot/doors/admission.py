@@ -19,7 +19,14 @@ class AdmissionDoor:
 
     def __init__(self, plane: ControlPlane, forwarder: Forwarder | None = None, compat: Compat = OURS) -> None:
         self._books = plane.books
-        wire = Wire(binds=False, one_node=True, blank_maps=True, compat=compat, not_chosen=_NOT_CHOSEN)
+        wire = Wire(
+            binds=False,
+            one_node=True,
+            blank_maps=True,
+            knows_unresolvable=False,
+            compat=compat,
+            not_chosen=_NOT_CHOSEN,
+        )
         self._extender = Extender(plane, self.name, forwarder, wire)
 
     def routes(self) -> Table:
@@ -38,6 +45,8 @@ class AdmissionDoor:
             return asgi.text(str(error), 400)
         if why := self._extender.verbs.out_of_step():
             return asgi.text(why, 503)
+        if not asked.names:
+            return asgi.json(None)  # Go's empty list
         without = [not self._books.cards(name).gpus for name in asked.names]
         return asgi.json(asked.names.scored(np.array(without, np.int64)))
 

@@ -76,8 +76,16 @@ def json(value: Any, status: int = 200, after: Callable[[], None] | None = None,
     return Answer(msgspec.json.encode(value, enc_hook=written), status, after=after, dialect=dialect)
 
 
+PLAIN = b"text/plain; charset=utf-8"
+
+
 def text(value: str, status: int = 200, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Answer:
-    return Answer(value.encode(errors="replace"), status, b"text/plain; charset=utf-8", headers=headers)
+    return Answer(value.encode(errors="replace"), status, PLAIN, headers=headers)
+
+
+def _go_error(value: str, status: int, *headers: tuple[bytes, bytes]) -> Answer:
+    """As Go's HTTP package words an error: with a newline, and not to be taken for anything but text."""
+    return text(f"{value}\n", status, (*headers, (b"x-content-type-options", b"nosniff")))
 
 
 OTHERWISE = ("*", "*")
@@ -104,7 +112,7 @@ class Routes:
         if methods := self._methods(path) or self._methods(below):
             return _other_method(method, methods)
         otherwise = self.table.get(OTHERWISE)
-        return (otherwise, "") if otherwise is not None else text("404 page not found", 404)
+        return (otherwise, "") if otherwise is not None else _go_error("404 page not found", 404)
 
     def _methods(self, path: str) -> list[str]:
         return sorted(method for method, known in self.table if known == path)
@@ -112,8 +120,8 @@ class Routes:
 
 def _other_method(method: str, known: list[str]) -> Answer:
     """As the originals' router says which methods a path has."""
-    allow = ((b"allow", ", ".join([*known, "OPTIONS"]).encode()),)
-    return text("", headers=allow) if method == "OPTIONS" else text("Method Not Allowed", 405, allow)
+    allow = b"allow", ", ".join([*known, "OPTIONS"]).encode()
+    return text("", headers=(allow,)) if method == "OPTIONS" else _go_error("Method Not Allowed", 405, allow)
 
 
 _PIECE = 256 * 2**10

@@ -1,9 +1,11 @@
 """Which pods wait for a node, and which node is theirs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aliquot.control import ControlPlane
 from aliquot.control.closed import why_closed
+from aliquot.control.shortage import why_short
 from aliquot.dialects import Dialect
 from aliquot.engine import Judgement
 from aliquot.errors import BadDemand, BadQuantity
@@ -32,23 +34,36 @@ class Chooser:
         self._plane = plane
 
     def choose(self, pod: Pod) -> Choice:
-        barred = {node.key: why_closed(node, pod) for node in self._plane.nodes.all()}
-        usable = [node for node in self._plane.nodes.all() if not barred[node.key]]
-        others = [why for why in barred.values() if why]
         try:
             demand = self._plane.books.demand_of(pod)
         except BadDemand as error:
             return Choice(None, str(error))
+        counted = [resource.name for resource in demand.dialect.resources] if demand else []
+        barred = {node.key: self._why_barred(node, pod, counted) for node in self._plane.nodes.all()}
+        usable = [node for node in self._plane.nodes.all() if not barred[node.key]]
+        others = [why for why in barred.values() if why]
         if demand is None:
             return Choice(min((node.key for node in usable), default=None), "" if usable else _count(others))
         # after a Binding without an answer the same node is asked again: any other would hold a second part
         if tried := self._plane.books.ledger.nodes_of(pod.metadata.uid) & {node.key for node in usable}:
             return Choice(min(tried))
-        judgement = self._plane.books.judge(demand)
-        best = judgement.best(node.key for node in usable if self._offers(node, pod, demand.dialect))
-        refused = (_refusal(node, pod, demand.dialect, judgement) for node in usable)
+        offering = [node.key for node in usable if self._offers(node, pod, demand.dialect)]
+        judgement = self._plane.books.judge(demand, offering)
+        best = judgement.best(offering)
+        refused = (self._refusal(node, pod, demand.dialect, judgement) for node in usable)
         why = "" if best else _count([*refused, *others])
         return Choice(best, why, judgement)
+
+    def _why_barred(self, node: Node, pod: Pod, counted: Sequence[str]) -> str:
+        """Whatever its cards; what a dialect counts of its own resources comes later."""
+        return why_closed(node, pod) or why_short(node, pod, self._plane.pods_on(node.key), but=counted)
+
+    def _refusal(self, node: Node, pod: Pod, dialect: Dialect, judgement: Judgement) -> str:
+        if reason := judgement.refusal(node.key):
+            return dialect.words_for(reason, self._plane.books.cards(node.key), judgement.request)
+        if asked := _asked_ids(pod, dialect):
+            return f"kubelet has too few of {' or '.join(sorted(asked))} left to offer"
+        return f"no device plug-in hands out what the pod asks for; ask for {dialect.resource}"
 
     def _offers(self, node: Node, pod: Pod, dialect: Dialect) -> bool:
         """Whether kubelet has the ids left: it fails a pod for good that asks for more, and starts one without its
@@ -75,14 +90,6 @@ def _asked_ids(pod: Pod, dialect: Dialect) -> dict[str, int]:
     """The resources with a device plug-in of which a pod asks anything."""
     asked = {resource.name: _ids(pod, resource.name) for resource in dialect.resources if resource.socket}
     return {name: count for name, count in asked.items() if count}
-
-
-def _refusal(node: Node, pod: Pod, dialect: Dialect, judgement: Judgement) -> str:
-    if reason := judgement.refusal(node.key):
-        return dialect.words(reason)
-    if asked := _asked_ids(pod, dialect):
-        return f"kubelet has too few of {' or '.join(sorted(asked))} left to offer"
-    return f"no device plug-in hands out what the pod asks for; ask for {dialect.resource}"
 
 
 def _count(refusals: list[str]) -> str:

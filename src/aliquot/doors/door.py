@@ -1,7 +1,7 @@
 """A door: one system's routes on one port, each decision timed, and passed on to the server that leads."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 import structlog
@@ -27,11 +27,14 @@ from aliquot.doors.names import Names
 from aliquot.doors.verbs import BEST_SCORE, NOT_CHOSEN, Verbs, Verdict
 from aliquot.engine import Ints
 from aliquot.errors import AliquotError
+from aliquot.kube import KubeError
 from aliquot.model import Pod
 
 _log = structlog.get_logger()
 
 Table = Mapping[tuple[str, str], asgi.Handler]
+
+_UNRESOLVABLE = "FailedAndUnresolvableNodes"
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,11 @@ class Wire:
     """The list of whole nodes is null where none is left."""
     blank_maps: bool = False
     """A pod without GPU gets null, not empty maps."""
+    knows_unresolvable: bool = True
+    """The original's answers always have the key FailedAndUnresolvableNodes. Otherwise they have it only where it names
+    a node: the original was built with a Kubernetes library from before that key."""
+    untyped: bool = False
+    """The original streams its JSON: a newline ends it, and Go calls a type that nobody names plain text."""
     names_refused: bool = True
     """The original names the nodes that it refuses; if `compat.maps`, so do we."""
     every_score: bool = True
@@ -72,7 +80,7 @@ class Extender:
     def routes(self, prefix: str, **paths: str) -> Table:
         """POST routes for verbs by the last pieces of their paths: `filter="predicates"`."""
         known: dict[str, tuple[asgi.Handler, Callable[[str], asgi.Answer]]] = {
-            "filter": (self.filter, _filter_fault),
+            "filter": (self.filter, self._filter_fault),
             "prioritize": (self.prioritize, _unavailable),
             "bind": (self.bind, self._bind_answer),
             "preempt": (self.preempt, _unavailable),
@@ -100,7 +108,7 @@ class Extender:
         metrics.DECISIONS.labels("filter", dialect, verdict.outcome).inc()
         tell("filter", asked.pod.key, asked.names, verdict.passed, verdict.refused)
         answer = self._shape(asked, verdict)
-        return asgi.json(answer, after=lambda: faults.reach("after-filter"), dialect=dialect)
+        return self._json(answer, after=lambda: faults.reach("after-filter"), dialect=dialect)
 
     def _shape(self, asked: FilterCall, verdict: Verdict) -> dict[str, object]:
         refused = self._in_original_words(asked.pod, verdict) if self._wire.compat.reasons else verdict.refused
@@ -108,16 +116,21 @@ class Extender:
         if verdict.dialect is None and not refused and self._wire.blank_maps:
             answer["FailedNodes"] = None
         if self._wire.compat.maps:
-            answer["FailedAndUnresolvableNodes"] = None
+            answer[_UNRESOLVABLE] = None
             if not self._wire.names_refused:
                 answer["FailedNodes"] = None
         elif verdict.emptying:
             others = {node: why for node, why in refused.items() if node != verdict.emptying}
-            answer["FailedAndUnresolvableNodes"] = others or None
+            answer[_UNRESOLVABLE] = others or None
         if asked.nodes and not verdict.passed and self._wire.null_items:
             answer["Nodes"] = {"metadata": {}, "items": None}
         if asked.nodes is not None and not self._wire.both_forms:
             answer["NodeNames"] = None
+        return self._with_known_keys(answer)
+
+    def _with_known_keys(self, answer: dict[str, object]) -> dict[str, object]:
+        if not self._wire.knows_unresolvable and answer[_UNRESOLVABLE] is None:
+            del answer[_UNRESOLVABLE]
         return answer
 
     def _in_original_words(self, pod: Pod, verdict: Verdict) -> Mapping[str, str]:
@@ -131,7 +144,10 @@ class Extender:
 
     def _fault(self, why: str) -> asgi.Answer:
         _count_fault("filter", why)
-        return _filter_fault(why)
+        return self._filter_fault(why)
+
+    def _filter_fault(self, why: str) -> asgi.Answer:
+        return self._json(self._with_known_keys(filter_fault(why)))
 
     # -- prioritize
 
@@ -154,7 +170,7 @@ class Extender:
             (f"{node}={score}" for node, score in zip(asked.names, scores, strict=True)),
             {},
         )
-        return asgi.json(self._priorities(asked.names, scores), dialect=dialect)
+        return self._json(self._priorities(asked.names, scores), dialect=dialect)
 
     def _priorities(self, names: Names, scores: Ints) -> msgspec.Raw:
         if self._wire.every_score:
@@ -191,19 +207,23 @@ class Extender:
         if why := self.verbs.not_ready():
             _count_fault("preempt", why)
             return _unavailable(why)
-        dialect, left = self.verbs.preempt(asked)
+        try:
+            dialect, left = await self.verbs.preempt(asked)
+        except KubeError as error:
+            _count_fault("preempt", str(error))
+            return _unavailable(str(error))
         metrics.DECISIONS.labels("preempt", dialect, "victims" if left else "no victims").inc()
         tell("preempt", asked.pod.key, list(asked.victims), (f"{node}={v.uids}" for node, v in left.items()), {})
-        return asgi.json(preempt_answer(left), dialect=dialect)
+        return self._json(preempt_answer(left), dialect=dialect)
+
+    def _json(self, value: object, after: Callable[[], None] | None = None, dialect: str = "") -> asgi.Answer:
+        answer = asgi.json(value, after=after, dialect=dialect)
+        return replace(answer, body=answer.body + b"\n", content_type=asgi.PLAIN) if self._wire.untyped else answer
 
 
 def _count_fault(verb: str, why: str) -> None:
     metrics.DECISIONS.labels(verb, "", "fault").inc()
     tell_fault(verb, why)
-
-
-def _filter_fault(why: str) -> asgi.Answer:
-    return asgi.json(filter_fault(why))
 
 
 def _unavailable(why: str) -> asgi.Answer:

@@ -1,5 +1,6 @@
 """elastic-gpu-scheduler's own routes: filter, priorities, bind, status, version, as its extender answers them."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -7,14 +8,13 @@ import msgspec
 import aliquot
 from aliquot.compat import OURS, Compat
 from aliquot.control import ControlPlane
+from aliquot.dialects.elastic import Elastic
 from aliquot.doors import asgi
 from aliquot.doors.door import Extender, Table, Wire
 from aliquot.doors.forwarding import Forwarder
 from aliquot.model import CORES, Gpu, NodeGpus
 
 _PREFIX = "/scheduler"
-_KEYS = ("elasticgpu.io/gpu-core", "elasticgpu.io/gpu-memory")
-"""Under which the status is told, twice the same."""
 
 
 class ElasticDoor:
@@ -23,7 +23,10 @@ class ElasticDoor:
     def __init__(self, plane: ControlPlane, forwarder: Forwarder | None = None, compat: Compat = OURS) -> None:
         self._plane = plane
         self._books = plane.books
-        self._extender = Extender(plane, self.name, forwarder, Wire(compat=compat))
+        dialect = plane.books.dialects[Elastic.name]
+        assert isinstance(dialect, Elastic), "no other dialect can have its name"
+        self._dialect = dialect
+        self._extender = Extender(plane, self.name, forwarder, Wire(knows_unresolvable=False, compat=compat))
 
     def routes(self) -> Table:
         return {
@@ -34,22 +37,25 @@ class ElasticDoor:
         }
 
     async def status(self, _: asgi.Call) -> asgi.Answer:
-        """JSON in a string in JSON, as the original nests it."""
+        """JSON in a string in JSON, as the original nests it: under each resource the same."""
         if why := self._extender.verbs.out_of_step():
             return asgi.json({"error": why}, status=503)
-        shown = {cards.node: [self._card(cards, gpu) for gpu in cards.gpus] for cards in self._shown()}
-        return asgi.json(dict.fromkeys(_KEYS, msgspec.json.encode(shown).decode()))
+        shown = {cards.node: [self._card(cards, gpu) for gpu in gpus] for cards, gpus in self._shown()}
+        resources = self._dialect.status_resources(self._plane.nodes.all())
+        return asgi.json(dict.fromkeys(resources, msgspec.json.encode(shown).decode()))
 
     async def old_status(self, _: asgi.Call) -> asgi.Answer:
         """As its first versions told it, in percent of a card."""
         if why := self._extender.verbs.out_of_step():
             return asgi.json({"error": why}, status=503)
-        return asgi.json({cards.node: self._in_percent(cards) for cards in self._shown()})
+        return asgi.json({cards.node: self._in_percent(cards, gpus) for cards, gpus in self._shown()})
 
-    def _shown(self) -> list[NodeGpus]:
-        """The nodes with cards, by name."""
+    def _shown(self) -> list[tuple[NodeGpus, Sequence[Gpu]]]:
+        """The nodes with cards, by name, and these. Cards at the end that are not healthy are left out: to the original
+        a node has as many as are allocatable."""
         nodes = (self._books.cards(node.key) for node in self._plane.nodes.all())
-        return sorted((cards for cards in nodes if cards.gpus), key=lambda cards: cards.node)
+        offered = ((cards, _without_the_last_unhealthy(cards.gpus)) for cards in nodes)
+        return sorted(((cards, gpus) for cards, gpus in offered if gpus), key=lambda shown: shown[0].node)
 
     def _card(self, cards: NodeGpus, gpu: Gpu) -> dict[str, int]:
         left = self._books.ledger.free(cards.node, gpu.uuid)
@@ -60,21 +66,25 @@ class ElasticDoor:
             "MemoryTotal": gpu.mib,
         }
 
-    def _in_percent(self, cards: NodeGpus) -> dict[str, Any]:
+    def _in_percent(self, cards: NodeGpus, gpus: Sequence[Gpu]) -> dict[str, Any]:
         """What only the original's own memory had is there, and empty."""
         return {
             "Rater": {},
             "Name": cards.node,
             "GPUs": [
-                {"Percent": self._percent_left(cards, gpu), "PercentTotal": CORES, "RemainLoad": 0}
-                for gpu in cards.gpus
+                {"Percent": self._percent_left(cards, gpu), "PercentTotal": CORES, "RemainLoad": 0} for gpu in gpus
             ],
             "PlanCache": {},
         }
 
     def _percent_left(self, cards: NodeGpus, gpu: Gpu) -> int:
         left = self._books.ledger.free(cards.node, gpu.uuid)
-        return min(left.cores, left.mib * 100 // max(1, gpu.mib))
+        return min(left.cores, left.mib * 100 // gpu.mib) if gpu.mib else left.cores
 
     async def version(self, _: asgi.Call) -> asgi.Answer:
         return asgi.text(aliquot.__version__)
+
+
+def _without_the_last_unhealthy(gpus: Sequence[Gpu]) -> Sequence[Gpu]:
+    count = max((place for place, gpu in enumerate(gpus, start=1) if gpu.healthy), default=0)
+    return gpus[:count]

@@ -34,11 +34,11 @@ class GpuShareDoor:
     # -- inspect
 
     async def inspect(self, _: asgi.Call) -> asgi.Answer:
-        """Every node with shared cards, by name."""
+        """Every node for shared cards, by name."""
         if why := self._verbs.out_of_step():
             return asgi.json({"nodes": [], "error": why}, status=503)
         nodes = (self._books.cards(node.key) for node in self._plane.nodes.all())
-        shown = sorted((cards for cards in nodes if cards.gpus), key=lambda cards: cards.node)
+        shown = sorted((cards for cards in nodes if cards.gpus or cards.rest_mib), key=lambda cards: cards.node)
         return asgi.json({"nodes": [self._node(cards) for cards in shown]})
 
     async def inspect_node(self, call: asgi.Call) -> asgi.Answer:
@@ -53,7 +53,7 @@ class GpuShareDoor:
         devices = [self._device(cards, gpu, entries) for gpu in cards.gpus]
         return {
             "name": cards.node,
-            "totalGPU": sum(device["totalGPU"] for device in devices),
+            "totalGPU": sum(device["totalGPU"] for device in devices) + cards.rest_mib // cards.unit_mib,
             "usedGPU": sum(device["usedGPU"] for device in devices),
             "devs": devices,
         }

@@ -17,6 +17,7 @@ _CLOSE = ((b"connection", b"close"),)
 _RETRY = ((b"retry-after", b"1"),)
 _TOO_LARGE = metrics.REJECTED.labels("body too large")
 _TOO_MANY = metrics.REJECTED.labels("too many calls")
+_TOO_MUCH = metrics.REJECTED.labels("too many bytes at once")
 _TOO_SLOW = metrics.REJECTED.labels("slow sender")
 _TOO_LONG = metrics.REJECTED.labels("no answer in time")
 _STRANGER = metrics.REJECTED.labels("no client certificate")
@@ -30,6 +31,8 @@ class Limits:
 
     body: int = 128 * 2**20
     """Bytes. 5,000 whole Node objects are about 63 MB; a scheduler without nodeCacheCapable sends them."""
+    bodies: int = 256 * 2**20
+    """Bytes of all bodies that are read or worked on."""
     seconds: float = 4.5
     """For a call from its first line to the answer: kube-scheduler waits 5 s for an extender by default, and shall hear
     our words."""
@@ -45,6 +48,10 @@ class _TooLarge(Exception):
     pass
 
 
+class _TooMuch(Exception):
+    pass
+
+
 class _Gone(Exception):
     pass
 
@@ -52,13 +59,14 @@ class _Gone(Exception):
 class _Inside:
     """A call that is worked on."""
 
-    __slots__ = ("answered", "fault", "is_read", "send", "until")
+    __slots__ = ("answered", "fault", "is_read", "read_bytes", "send", "until")
 
     def __init__(self, send: asgi.Send, fault: Callable[[str], asgi.Answer], until: float) -> None:
         self.send = send
         self.fault = fault
         self.until = until
         self.is_read = False
+        self.read_bytes = 0
         self.answered = False
 
 
@@ -75,6 +83,7 @@ class Gate:
         self._clock = clock or SystemClock()
         self._inside: dict[_Inside, None] = {}  # in order: all have the same time, so the first is the first to end
         self._lasting: set[_Inside] = set()
+        self._held_bytes = 0
         self._telling: set[asyncio.Task[None]] = set()
 
     @property
@@ -101,6 +110,7 @@ class Gate:
         try:
             answer = await self._answer(handler, tail, scope, receive, inside)
         finally:
+            self._held_bytes -= inside.read_bytes
             self._inside.pop(inside, None)
             self._lasting.discard(inside)
         if answer is not None and not inside.answered:
@@ -122,7 +132,7 @@ class Gate:
             headers = dict(scope.get("headers", ()))
             if int(headers.get(b"content-length", 0)) > self._limits.body:
                 raise _TooLarge
-            body = await _body(receive, self._limits.body)
+            body = await self._body(receive, inside)
             inside.is_read = True
             fault = inside.fault if isinstance(handler, asgi.Decision) else _failed
             return await _handled(handler, _call(scope, tail, body, headers), fault)
@@ -131,6 +141,28 @@ class Gate:
         except _TooLarge:
             _TOO_LARGE.inc()
             return asgi.text(f"the body is larger than {self._limits.body} bytes", 413)
+        except _TooMuch:
+            _TOO_MUCH.inc()
+            most = self._limits.bodies
+            return inside.fault(f"calls with {most} bytes are worked on, and no more are taken; try again")
+
+    async def _body(self, receive: asgi.Receive, inside: _Inside) -> bytes:
+        """What has come is counted, not what is announced: nobody takes others' place by a promise."""
+        pieces: list[bytes] = []
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise _Gone
+            piece = message.get("body", b"")
+            inside.read_bytes += len(piece)
+            self._held_bytes += len(piece)
+            if inside.read_bytes > self._limits.body:
+                raise _TooLarge
+            if self._held_bytes > self._limits.bodies:
+                raise _TooMuch
+            pieces.append(piece)
+            if not message.get("more_body"):
+                return piece if len(pieces) == 1 else b"".join(pieces)
 
     # -- calls that take too long
 
@@ -186,19 +218,3 @@ def _call(scope: asgi.Scope, tail: str, body: bytes = b"", headers: Mapping[byte
 
 def _unavailable(why: str) -> asgi.Answer:
     return asgi.text(why, 503, _RETRY)
-
-
-async def _body(receive: asgi.Receive, most: int) -> bytes:
-    pieces: list[bytes] = []
-    size = 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise _Gone
-        piece = message.get("body", b"")
-        size += len(piece)
-        if size > most:
-            raise _TooLarge
-        pieces.append(piece)
-        if not message.get("more_body"):
-            return piece if len(pieces) == 1 else b"".join(pieces)

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -47,8 +48,8 @@ class _Server(uvicorn.Server):
 class Listener:
     """Raises BadConfig, naming the port, if it cannot listen. Port 0 takes any free one.
 
-    When its block ends it takes no more calls, and waits `grace` seconds for those in flight. With certificates it
-    speaks TLS only.
+    `setting` says where the port can be set. When its block ends it takes no more calls, and waits `grace` seconds for
+    those in flight. With certificates it speaks TLS only.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Listener:
         port: int,
         *,
         name: str = "",
+        setting: str = "",
         grace: float = _GRACE_SECONDS,
         limits: Limits = USUAL,
         certificates: Certificates | None = None,
@@ -66,6 +68,7 @@ class Listener:
         self._address = address
         self.port = port
         self._name = name
+        self._setting = setting
         self._gate = Gate(routes, limits, clock)
         config = uvicorn.Config(
             self._gate,
@@ -118,4 +121,7 @@ class Listener:
         try:
             return socket.create_server((self._address, self.port), family=family, backlog=1024, dualstack_ipv6=both)
         except OSError as error:
-            raise BadConfig(f"cannot listen on {self._address}:{self.port}: {error.strerror}") from error
+            remedy = f"; choose another port with {self._setting}" if self._setting else ""
+            raise BadConfig(
+                f"cannot listen on {self._address}:{self.port}: {os.strerror(error.errno or 0)}{remedy}"
+            ) from error

@@ -1,12 +1,15 @@
 """What every door does with a scheduler's call, whatever the words in which it came."""
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import structlog
 
 from aliquot import metrics
+from aliquot.clock import came
 from aliquot.control import ControlPlane
 from aliquot.dialects import Demand, Dialect
 from aliquot.doors.extender import BadCall, BindCall, PreemptCall, Victims
@@ -14,7 +17,7 @@ from aliquot.doors.names import Grouped, Names, Texts
 from aliquot.engine import FITS, NUMBERED, Floats, Ints, Judgement
 from aliquot.errors import BadDemand, Refused
 from aliquot.kube import PODS, NotFound
-from aliquot.model import Placement, Pod, Reason
+from aliquot.model import OF_MODEL, Placement, Pod, Reason
 
 _log = structlog.get_logger()
 
@@ -94,7 +97,9 @@ class Verbs:
             verdict = self._best_of(verdict, judgement, demand)
         if keep and len(verdict.passed) == 1 and self._plane.leadership.may_commit:
             (node,) = verdict.passed
-            self.keep(pod, node, chosen=judgement.placement(node))
+            placement = judgement.placement(node)
+            if placement is not None:  # otherwise the pods that end for it still count
+                self.keep(pod, node, chosen=placement)
         if verdict.passed:
             self._plane.waker.passed(pod)
         else:
@@ -102,18 +107,36 @@ class Verbs:
         return verdict
 
     def _judge(self, pod: Pod, demand: Demand, names: Names) -> tuple[Verdict, Judgement]:
-        judgement = self._books.judge(demand)
+        columns = names.columns(self._books.fleet)
+        judgement = self._books.judge(demand, columns)
         # its own claim, of a Binding without an answer, is no reason against a node
-        numbers = judgement.reasons_at(names.columns(self._books.fleet), but=self._books.claimed_by(demand))
+        passing = [*self._books.claimed_by(demand), *self._emptied_for(pod, demand)]
+        numbers = judgement.reasons_at(columns, but=passing)
         found = [(NUMBERED[number], names.picked(numbers == number)) for number in np.unique(numbers[numbers != FITS])]
         for reason, nodes in found:
             _REFUSALS[reason].inc(len(nodes))
-        refused = Texts([(nodes, demand.dialect.words(reason)) for reason, nodes in found])
+        refused = Texts([text for reason, nodes in found for text in self._worded(demand, reason, nodes)])
         reasons = Grouped([(nodes, reason) for reason, nodes in found])
         nominated = pod.status.nominated_node_name
         emptying = nominated if nominated and nominated in reasons and self._is_emptied_for(pod, nominated) else ""
         self.last_passed = names.picked(numbers == FITS)
         return Verdict(self.last_passed, refused, reasons, demand.dialect, emptying), judgement
+
+    def _emptied_for(self, pod: Pod, demand: Demand) -> list[str]:
+        """Nodes where a pod fits once the victims that we named for it are gone, whether our mirror has seen that or
+        not. Where it has not, bind waits for it."""
+        named = self._plane.preemptions.victims_of(pod.metadata.uid)
+        nominated = pod.status.nominated_node_name
+        nodes = {nominated} & named.keys() if nominated else named.keys()
+        return [node for node in nodes if self._books.complete_victims(demand, node, [*named[node]], _nobody)]
+
+    def _worded(self, demand: Demand, reason: Reason, nodes: Names) -> Iterator[tuple[Names, str]]:
+        if reason not in OF_MODEL:
+            yield nodes, demand.dialect.words(reason)
+            return
+        fleet = self._books.fleet
+        for alike, cards in fleet.card_types(nodes.columns(fleet)):
+            yield nodes.picked(alike), demand.dialect.words_for(reason, cards, demand.request)
 
     def _is_emptied_for(self, pod: Pod, node: str) -> bool:
         """Whether a pod that holds a card there ends for this one, as far as can be told: kube-scheduler, too, leaves a
@@ -133,8 +156,7 @@ class Verbs:
     def _best_of(self, verdict: Verdict, judgement: Judgement, demand: Demand) -> Verdict:
         """After a Binding without an answer its node again: any other would hold a second part."""
         tried = set(self._books.claimed_by(demand)) & set(verdict.passed)
-        best = min(tried) if tried else judgement.best(verdict.passed)
-        assert best is not None, "a node that passed fits"
+        best = min(tried) if tried else judgement.best(verdict.passed) or verdict.passed[0]
         others = {name: NOT_CHOSEN for name in verdict.passed if name != best}
         return replace(verdict, passed=[best], refused={**verdict.refused, **others})
 
@@ -151,14 +173,16 @@ class Verbs:
 
     def scores(self, pod: Pod, names: Names) -> tuple[str, Ints]:
         """The pod's dialect, and a score for every node: from 0 to 10, the best node's 10; all of one worth 5; 0 where
-        the pod does not fit, or asks no GPU."""
+        the pod does not fit, or asks no GPU. A part that is kept for the pod itself is no reason against its node."""
         try:
             demand = self._demand_of(pod)
         except BadDemand:
             demand = None
         if demand is None:
             return "", np.zeros(len(names), np.int64)
-        scores = self._books.judge(demand).scores_at(names.columns(self._books.fleet))
+        columns, has_claims = names.columns(self._books.fleet), bool(self._books.ledger.nodes_of(pod.metadata.uid))
+        with self._books.without(pod) if has_claims else nullcontext():
+            scores = self._books.judge(demand, columns).scores_at(columns)
         return demand.dialect.name, spread_out(scores)
 
     # -- bind
@@ -170,18 +194,60 @@ class Verbs:
         pod = await self._pod(asked)
         if self._plane.nodes.get(asked.node) is None:
             raise BadCall(f'node "{asked.node}" not found')
+        await self._await_victims(asked.uid, asked.node)
         await self._plane.committer.commit(pod, asked.node)
         held = self._books.ledger.entry(asked.uid, asked.node)
         return held.placement.dialect if held else ""
+
+    async def _await_victims(self, uid: str, node: str) -> None:
+        """Wait until our mirror has seen the end of the pods that were evicted for this one; the API server says
+        whether they were. Raises KubeError."""
+        held = self._victims_held(uid).get(node, [])
+        for victim in held:
+            if await self._is_alive(victim):
+                self._plane.preemptions.stay(uid, node)
+                return
+        seen = asyncio.Event()
+        stop = self._plane.on_change(seen.set)
+        until = self._plane.clock.monotonic() + self._plane.settings.look
+        try:
+            while node in self._victims_held(uid) and (left := until - self._plane.clock.monotonic()) > 0:
+                seen.clear()
+                await came(seen, left, self._plane.clock)
+        finally:
+            stop()
+
+    def _victims_held(self, uid: str) -> dict[str, list[str]]:
+        """By node, the victims that we named for a pod and that still hold cards in the ledger."""
+        named = self._plane.preemptions.victims_of(uid)
+        held = {
+            node: [victim for victim in victims if self._books.ledger.entry(victim, node) is not None]
+            for node, victims in named.items()
+        }
+        return {node: victims for node, victims in held.items() if victims}
+
+    async def _is_alive(self, uid: str) -> bool:
+        """Whether the API server has a pod of our mirror, and it has not ended. Raises KubeError."""
+        known = self._plane.pod_by_uid(uid)
+        if known is None:
+            return False
+        now = await self._read(known.metadata.name, known.metadata.namespace)
+        return now is not None and now.metadata.uid == uid and not now.ended
+
+    async def _read(self, name: str, namespace: str) -> Pod | None:
+        """A pod from the API server; None if it is not there. Raises KubeError."""
+        try:
+            return await self._plane.client.get(PODS, name, namespace, timeout=self._plane.settings.look)
+        except NotFound:
+            return None
 
     async def _pod(self, asked: BindCall) -> Pod:
         """The pod that is meant, from our mirror or, if that does not know it, from the API server."""
         pod = self._plane.pods.get(f"{asked.namespace}/{asked.name}")
         if pod is None or pod.metadata.uid != asked.uid:
-            try:
-                pod = await self._plane.client.get(PODS, asked.name, asked.namespace, timeout=self._plane.settings.look)
-            except NotFound as error:
-                raise BadCall(f'pods "{asked.name}" not found') from error
+            pod = await self._read(asked.name, asked.namespace)
+            if pod is None:
+                raise BadCall(f'pods "{asked.name}" not found')
         if pod.metadata.uid != asked.uid:
             raise BadCall(
                 f"The pod {asked.name} in ns {asked.namespace}'s uid is {pod.metadata.uid}, "
@@ -191,13 +257,14 @@ class Verbs:
 
     # -- preempt
 
-    def preempt(self, asked: PreemptCall) -> tuple[str, dict[str, Victims]]:
+    async def preempt(self, asked: PreemptCall) -> tuple[str, dict[str, Victims]]:
         """The pod's dialect, and the nodes on which ending the proposed pods, and perhaps more of lower priority, makes
         room on the cards.
 
         A victim that the scheduler has chosen stays one: it may free something else. A node that needs no victim is
         left out, since kube-scheduler takes an empty list for a fault. Violations of disruption budgets count on from
-        the scheduler's own, since it prefers the node with the fewest.
+        the scheduler's own, since it prefers the node with the fewest. While pods end for this one on the node that it
+        is nominated for, no other node is offered. Raises KubeError.
         """
         try:
             demand = self._books.demand_of(asked.pod)
@@ -205,13 +272,25 @@ class Verbs:
             return "", {}
         if demand is None:
             return "", {node: given for node, given in asked.victims.items() if given.uids}
-        left: dict[str, Victims] = {}
+        emptied, left = await self._being_emptied(asked.pod), dict[str, Victims]()
         for node, given in asked.victims.items():
+            if emptied and node != emptied:
+                continue
             uids = self._books.complete_victims(demand, node, given.uids, self._can_end)
             if uids:
                 violations = given.pdb_violations + self._added_violations(given.uids, uids)
                 left[node] = Victims(sorted(uids, key=self._priority, reverse=True), violations)
+        if self._plane.pod_by_uid(asked.pod.metadata.uid) is not None:
+            self._plane.preemptions.name(asked.pod.metadata.uid, {node: victims.uids for node, victims in left.items()})
         return demand.dialect.name, left
+
+    async def _being_emptied(self, pod: Pod) -> str:
+        """The node that a pod is nominated for, by the API server's word, while victims that we named there still hold
+        cards as far as we know. Raises KubeError."""
+        held, meta = self._victims_held(pod.metadata.uid), pod.metadata
+        now = await self._read(meta.name, meta.namespace) if held else None
+        nominated = now.status.nominated_node_name if now is not None else ""
+        return nominated if nominated in held else ""
 
     def _added_violations(self, proposed: Sequence[str], victims: Sequence[str]) -> int:
         """How many of the victims that were not proposed a budget protects, once the proposed ones have used it up."""
@@ -232,6 +311,10 @@ class Verbs:
         """Of a victim: kube-scheduler takes the first for the one with the highest, and compares nodes by it."""
         pod = self._plane.pod_by_uid(uid)
         return pod.priority if pod is not None else 0
+
+
+def _nobody(_: str) -> bool:
+    return False
 
 
 def _is_preempted(pod: Pod) -> bool:

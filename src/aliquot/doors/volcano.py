@@ -4,7 +4,8 @@ Volcano chooses and binds itself, so placements are written late. Its predicate 
 on it also tells where it puts a task: the part is then kept until the pod is bound, or given back.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import structlog
@@ -14,6 +15,7 @@ from aliquot.control import ControlPlane, supposing
 from aliquot.control.supposing import Guests
 from aliquot.dialects import Demand
 from aliquot.doors import asgi
+from aliquot.doors.counting import BadCall
 from aliquot.doors.door import Extender, Table, Wire
 from aliquot.doors.forwarding import Forwarder
 from aliquot.doors.verbs import Verbs, spread_out
@@ -33,6 +35,7 @@ from aliquot.doors.volcano_wire import (
 )
 from aliquot.errors import AliquotError, BadDemand, NoRoom, Refused
 from aliquot.model import HOPELESS, Pod
+from aliquot.model.bounds import MOST_GUESTS
 
 _log = structlog.get_logger()
 
@@ -53,6 +56,19 @@ def volcano_routes(
         "vdeallocate": (volcano.deallocate, _event),
     }
     return {("POST", f"{prefix}/{verb}"): extender.decision(verb, *both) for verb, both in verbs.items()}
+
+
+@dataclass(frozen=True)
+class _Strangers:
+    """Tasks on a node whose parts our books have not, as they came."""
+
+    put: list[Task] = field(default_factory=list)
+    coming: list[Task] = field(default_factory=list)
+    ending: list[str] = field(default_factory=list)
+
+    def read(self) -> Guests:
+        """Raises BadCall."""
+        return Guests([task.pod() for task in self.put], [task.pod() for task in self.coming], self.ending)
 
 
 class Volcano:
@@ -89,33 +105,39 @@ class Volcano:
             return _answered(shape, dialect.name, Code.UNRESOLVABLE, why)
         if node in self._books.claimed_by(demand):
             return _answered(shape, dialect.name, Code.SUCCESS)  # it is kept for this very pod
-        later = not asked.task.needs.fits(asked.node.idle)
-        reason = supposing.refusal(self._books, pod, demand, node, self._guests(asked.node, pod), later=later)
+        later = not asked.task.needs().fits(asked.node.idle())
+        guests = self._guests([asked.node], pod)[node]
+        reason = supposing.refusal(self._books, pod, demand, node, guests, later=later)
         if reason is None:
             return _answered(shape, dialect.name, Code.SUCCESS)
         metrics.REFUSALS.labels(reason.name.lower()).inc()
         code = Code.UNRESOLVABLE if reason in HOPELESS else Code.UNSCHEDULABLE
-        return _answered(shape, dialect.name, code, dialect.words(reason))
+        return _answered(shape, dialect.name, code, dialect.words_for(reason, self._books.cards(node), demand.request))
 
     def no_predicate(self, why: str) -> asgi.Answer:
         return asgi.json(predicate_answer(self._shape, Code.ERROR, why))
 
-    def _guests(self, node: NodeInfo, pod: Pod) -> Guests:
-        """Those whose part our books have not; they alone are worth reading. Raises BadCall."""
-        put: list[Task] = []
-        coming: list[Task] = []
-        ending: list[str] = []
+    def _guests(self, nodes: Sequence[NodeInfo], pod: Pod) -> dict[str, Guests]:
+        """By node: those whose part our books have not; they alone are worth reading. Raises BadCall."""
+        found = {node.name: self._strangers(node, pod) for node in nodes}
+        count = sum(len(each.put) + len(each.coming) for each in found.values())
+        if count > MOST_GUESTS:
+            raise BadCall(f"{count} tasks on these nodes are not known here; no more than {MOST_GUESTS} are read")
+        return {node: each.read() for node, each in found.items()}
+
+    def _strangers(self, node: NodeInfo, pod: Pod) -> _Strangers:
+        found = _Strangers()
         for task in (node.tasks or {}).values():
             is_known = self._books.ledger.entry(task.uid, node.name) is not None
             if task.uid == pod.metadata.uid:
                 continue
             if task.status == Status.RELEASING:
-                ending.append(task.uid)
+                found.ending.append(task.uid)
             elif task.status == Status.PIPELINED and not is_known:
-                coming.append(task)
+                found.coming.append(task)
             elif task.status & _PUT and not is_known:
-                put.append(task)
-        return Guests([task.pod() for task in put], [task.pod() for task in coming], ending)
+                found.put.append(task)
+        return found
 
     # -- prioritize
 
@@ -139,8 +161,7 @@ class Volcano:
             demand = None
         if demand is None:
             return "", dict.fromkeys(names, 0.0)
-        guests = {node.name: self._guests(node, pod) for node in nodes}
-        raw = supposing.scores(self._books, pod, demand, guests)
+        raw = supposing.scores(self._books, pod, demand, self._guests(nodes, pod))
         points = spread_out(np.array([raw.get(name, np.nan) for name in names])) * _PER_POINT
         return demand.dialect.name, dict(zip(names, points.tolist(), strict=True))
 
@@ -173,7 +194,7 @@ class Volcano:
         """Who is evicted in the same cycle we cannot see, only whether evicting can help. Raises NoRoom."""
         reason = supposing.refusal(self._books, pod, demand, node, Guests())
         if reason in HOPELESS:
-            raise NoRoom(demand.dialect.words(reason))
+            raise NoRoom(demand.dialect.words_for(reason, self._books.cards(node), demand.request))
 
     async def deallocate(self, call: asgi.Call) -> asgi.Answer:
         """What is only kept for the pod; one that is bound, and is now evicted, holds its part until it has ended."""

@@ -1,7 +1,7 @@
 """The embedded cluster as a whole: a store, its registry, and a server on loopback."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from random import Random
@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 
 from aliquot.clock import Clock
 from aliquot.embedded.api import kubeconfig
@@ -17,8 +18,9 @@ from aliquot.embedded.api.front import Front
 from aliquot.embedded.api.identity import Users
 from aliquot.embedded.api.injection import FaultInjector
 from aliquot.embedded.api.objects import Now, Object, now
+from aliquot.embedded.api.priorities import SYSTEM_CLASSES
 from aliquot.embedded.api.registry import PERMANENT_NAMESPACES, Registry
-from aliquot.embedded.api.resources import NAMESPACES
+from aliquot.embedded.api.resources import NAMESPACES, PRIORITY_CLASSES
 from aliquot.embedded.api.store import LOG_CAPACITY, Store
 from aliquot.embedded.api.subresources import NO_LOGS
 from aliquot.embedded.controllers import Controllers
@@ -36,7 +38,8 @@ class EmbeddedCluster:
 
     Leaving the context ends every open watch at once. Objects live as long as the instance does.
     `logs` answers `kubectl logs` for a pod; `timer` is the time by which faults last. Without
-    `controllers`, Deployments, ReplicaSets and Jobs are kept and nothing comes of them.
+    `controllers`, Deployments, StatefulSets and Jobs are kept and nothing comes of them. `middlewares` see every
+    request before the server does.
     """
 
     def __init__(
@@ -50,6 +53,7 @@ class EmbeddedCluster:
         logs: Callable[[Object], str] = lambda _: NO_LOGS,
         timer: Clock | None = None,
         controllers: bool = True,
+        middlewares: Sequence[Middleware] = (),
     ) -> None:
         self.store = Store(log_capacity)
         self.registry = Registry(self.store, clock, random)
@@ -59,12 +63,14 @@ class EmbeddedCluster:
         self._controllers = Controllers(self.registry, timer) if controllers else None
         self._stack = AsyncExitStack()
         application = Front(self.registry, logs, self.users).application()
-        application.middlewares.insert(0, self.faults.middleware)
+        application.middlewares[:0] = [*middlewares, self.faults.middleware]
         self._runner = web.AppRunner(
             application, access_log=None, handler_cancellation=True, shutdown_timeout=_SHUTDOWN_SECONDS
         )
         for name in _FIRST_NAMESPACES:
             self.registry.create(NAMESPACES, "", {"metadata": {"name": name}})
+        for name, value in SYSTEM_CLASSES.items():
+            self.registry.create(PRIORITY_CLASSES, "", {"metadata": {"name": name}, "value": value})
 
     @property
     def url(self) -> str:

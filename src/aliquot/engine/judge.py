@@ -1,17 +1,19 @@
 """Which nodes can take a request, which cards it would get there, which node is best, and why the others cannot."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import compress
 
 import numpy as np
 
 from aliquot.engine.all_nodes.choosing import CardChoice, policy, score
-from aliquot.engine.all_nodes.plan import Plan, plan
+from aliquot.engine.all_nodes.plan import plan
 from aliquot.engine.all_nodes.question import Question
 from aliquot.engine.all_nodes.refusing import FITS, NUMBERED, Numbers, Refusing
 from aliquot.engine.all_nodes.room import Room, wanted
-from aliquot.engine.arrays import Bools, Floats, Ints
+from aliquot.engine.arrays import Bools, Floats, Ints, joined
+from aliquot.engine.block import Block
+from aliquot.engine.effort import Effort
 from aliquot.engine.fleet import Fleet
 from aliquot.engine.lookup import NameBlock
 from aliquot.engine.policies import GPU_POLICIES, NODE_POLICIES
@@ -25,18 +27,30 @@ from aliquot.model import Placement, Reason, Request, cut
 class Judgement:
     """A request judged on the whole Fleet as it is now; ask it before the Fleet changes."""
 
-    def __init__(self, refusing: Refusing, node_policies: Iterable[NodePolicy]) -> None:
-        self.fleet = refusing.question.fleet
-        self.request = refusing.question.request
-        self.settings = refusing.question.settings
-        self.fits: Bools = refusing.plan.fits
-        self._plan: Plan = refusing.plan
+    def __init__(
+        self, fleet: Fleet, request: Request, judged: Sequence[Refusing], node_policies: Iterable[NodePolicy]
+    ) -> None:
+        """`judged` are the Fleet's blocks, in their order."""
+        self.fleet = fleet
+        self.request = request
+        self.settings = judged[0].question.settings
+        self.effort = judged[0].question.effort
+        self.fits: Bools = joined([each.plan.fits for each in judged])
+        self._judged = judged
         self._node_policies = tuple(node_policies)
-        self._refusing = refusing
+
+    @property
+    def searched(self) -> list[str]:
+        """The nodes that were searched; of others that greed does not fill, and that might do, nothing is known."""
+        return [each.question.fleet.names[column] for each in self._judged for column in each.plan.searched]
+
+    def fits_among(self, columns: Ints | None) -> bool:
+        """Whether the request fits on any of them."""
+        return bool((self.fits if columns is None else self.fits & _mask(columns, self.fleet.width)).any())
 
     def reasons_at(self, columns: Ints, *, but: Iterable[str] = ()) -> Numbers:
         """For each column a place in NUMBERED, or FITS; nothing is said against the nodes in `but`."""
-        reasons, excepted = self._refusing.reasons, [self.fleet.column(node) for node in but]
+        reasons, excepted = self._reasons, [self.fleet.column(node) for node in but]
         if excepted:
             reasons = reasons.copy()
             reasons[[column for column in excepted if column is not None]] = FITS
@@ -52,13 +66,17 @@ class Judgement:
         return self.refusals([node]).get(node)
 
     def placement(self, node: str) -> Placement | None:
-        column = self.fleet.column(node)
-        if column is None or not self.fits[column]:
+        block = self.fleet.block_of(node)
+        column = None if block is None else block.column(node)
+        if block is None or column is None:
             return None
-        cards, containers = self.fleet.state_at(column).cards, self.request.containers
-        chosen = self._plan.rows_at(column)
+        judged = self._judged[self.fleet.blocks.index(block)]
+        if not judged.plan.fits[column]:
+            return None
+        cards, containers = block.state_at(column).cards, judged.question.request.containers
+        chosen = judged.plan.rows_at(column)
         if self.request.together:
-            shared = in_reach(self.fleet.wiring(column), chosen[0], self.request.wishes.topology)
+            shared = in_reach(block.wiring(column), chosen[0], self.request.wishes.topology)
             chosen = [tuple(sorted(shared[: container.part.cards])) for container in containers]
         return Placement(
             node=node,
@@ -77,7 +95,7 @@ class Judgement:
             return None
         scores = self._scores[columns]
         best = columns[scores == scores.max()]
-        return self.fleet.names[int(best[self.fleet.name_order[best].argmin()] if len(best) > 1 else best[0])]
+        return self.fleet.name_at(int(best[self.fleet.name_order[best].argmin()] if len(best) > 1 else best[0]))
 
     def scores(self, nodes: Iterable[str]) -> dict[str, float]:
         """The policy's raw score of each of these nodes that fits: higher is better."""
@@ -92,20 +110,22 @@ class Judgement:
         return np.asarray(scores[columns])
 
     @cached_property
-    def outcome(self) -> Outcome:
-        plan = self._plan
-        return Outcome(
-            self.fleet, self.request, self.settings, plan.fits, plan.views, plan.lives, choose=lambda: plan.rows
-        )
+    def outcomes(self) -> Sequence[Outcome]:
+        """Of each block."""
+        return [_outcome(each) for each in self._judged]
 
     @cached_property
     def _scores(self) -> Floats:
-        return score(self._node_policies, self.outcome)
+        return score(self._node_policies, self.outcomes)
+
+    @cached_property
+    def _reasons(self) -> Numbers:
+        """[width + 1]; the last is for nodes that have no column."""
+        *others, last = self._judged
+        return joined([*(each.reasons[:-1] for each in others), last.reasons])
 
     def _columns(self, nodes: Iterable[str]) -> Bools:
-        mask = np.zeros(self.fleet.width + 1, np.bool_)
-        mask[self.fleet.table.find(NameBlock.of(nodes))] = True
-        return mask[:-1]
+        return _mask(self.fleet.table.find(NameBlock.of(nodes)), self.fleet.width)
 
 
 def check_policies(gpu: str, node: str, *, gpu_field: str, node_field: str, error: type[BadInput] = BadDemand) -> None:
@@ -127,24 +147,79 @@ def judge(
     settings: Settings | None = None,
     *,
     decision: Decision | None = None,
+    effort: Effort | None = None,
+    among: Ints | None = None,
 ) -> Judgement:
     """Judge a request on every card at once. Reads the Fleet, changes nothing.
 
-    Policies may be several, `topology,binpack`; `decision` is what the namespace's quota leaves to the request. Raises
+    Policies may be several, `topology,binpack`; `decision` is what the namespace's quota leaves to the request.
+    `effort` is for all nodes together, and `among` are the columns that matter: others are not searched. Raises
     BadDemand for a policy that there is not.
     """
-    wrong_pools = decision.refused_nodes(fleet) if decision else None
-    over_quota = decision.refused_cards(fleet) if decision else None
-    nodes = fleet.serves(request.dialect)
-    question = Question(
-        fleet=fleet,
-        request=request,
-        room=Room.now(fleet),
-        allowed=wanted(fleet, request, over_quota),
-        nodes=nodes if wrong_pools is None else nodes & ~wrong_pools,
-        choice=CardChoice(policy(GPU_POLICIES, gpu_policy, "GPU policy")),
-        settings=settings or Settings(),
-        topology=request.wishes.topology,
-    )
+    choice = CardChoice(policy(GPU_POLICIES, gpu_policy, "GPU policy"))
+    theirs = CardChoice(policy(GPU_POLICIES, request.allocator, "GPU policy")) if request.allocator else choice
+
+    def choice_on(block: Block) -> CardChoice:
+        return theirs if block.other_agent else choice
+
     node_policies = policy(NODE_POLICIES, node_policy, "node policy")
-    return Judgement(Refusing(question, plan(question), wrong_pools, over_quota), node_policies)
+    given, spending = settings or Settings(), effort or Effort()
+    judged = [
+        _judged(block, request.of_agent(other=block.other_agent), choice_on(block), given, decision, spending, mask)
+        for block, mask in zip(fleet.blocks, _masks(fleet, among), strict=True)
+    ]
+    return Judgement(fleet, request, judged, node_policies)
+
+
+def _judged(
+    block: Block,
+    request: Request,
+    choice: CardChoice,
+    settings: Settings,
+    decision: Decision | None,
+    effort: Effort,
+    among: Bools | None,
+) -> Refusing:
+    wrong_pools = decision.refused_nodes(block) if decision else None
+    over_quota = decision.refused_cards(block) if decision else None
+    unnamed = decision.unnamed_cards(block) if decision else None
+    nodes = block.serves(request.dialect)
+    question = Question(
+        fleet=block,
+        request=request,
+        room=Room.now(block),
+        allowed=wanted(block, request, over_quota),
+        nodes=nodes if wrong_pools is None else nodes & ~wrong_pools,
+        choice=choice,
+        settings=settings,
+        topology=request.wishes.topology,
+        effort=effort,
+        among=among,
+    )
+    refusing = Refusing(question, plan(question), wrong_pools, over_quota, unnamed)
+    if effort.spent:
+        refusing.reasons  # noqa: B018 (reasons may take effort, too: what this decision costs is known when it is made)
+    return refusing
+
+
+def _masks(fleet: Fleet, among: Ints | None) -> Iterator[Bools | None]:
+    """For each block which of its columns matter."""
+    whole = None if among is None else _mask(among, fleet.width)
+    first = 0
+    for block in fleet.blocks:
+        yield None if whole is None else whole[first : first + block.width]
+        first += block.width
+
+
+def _mask(columns: Ints, width: int) -> Bools:
+    """Unknown nodes have the column after the last."""
+    mask = np.zeros(width + 1, np.bool_)
+    mask[columns] = True
+    return mask[:-1]
+
+
+def _outcome(judged: Refusing) -> Outcome:
+    asked, found = judged.question, judged.plan
+    return Outcome(
+        asked.fleet, asked.request, asked.settings, found.fits, found.views, found.lives, choose=lambda: found.rows
+    )

@@ -4,7 +4,7 @@ from aliquot.model.charge import Charge, Life, peak, peak_charge
 from aliquot.model.gpu import CORES, Gpu, Link, Mode, NodeGpus, made_up_uuid
 from aliquot.model.kubernetes import Container, Node, Object, Pod
 from aliquot.model.placement import Placement, Slice, as_shown, card_of, charges, cut
-from aliquot.model.reasons import HOPELESS, Reason
+from aliquot.model.reasons import HOPELESS, OF_MODEL, Reason
 from aliquot.model.request import ContainerRequest, Memory, Part, Request, Unit
 from aliquot.model.wishes import ANY_MIG, ModelWish, Topology, Wishes, is_model
 
@@ -37,6 +37,7 @@ __all__ = [
     "peak_charge",
     "Reason",
     "HOPELESS",
+    "OF_MODEL",
     "Object",
     "Pod",
     "Container",

@@ -59,7 +59,9 @@ class NodeGpus:
     """The cards of one node, by ascending index, and how many MiB one unit of its memory resources is.
 
     `dialects` are those that the node serves, empty if it does not say; `model` and `pool` are what its labels call its
-    cards, for quotas.
+    cards, for quotas. `registered` are the dialects of which kubelet there knows a resource, None if nobody can say.
+    `rest_mib` is memory in its status beyond that of its cards: an original's plug-in tells only the sum, which need
+    not be a multiple of their number. It cannot be sold.
     """
 
     node: str
@@ -68,6 +70,8 @@ class NodeGpus:
     dialects: frozenset[str] = frozenset()
     model: str = ""
     pool: str = ""
+    registered: frozenset[str] | None = None
+    rest_mib: int = 0
 
     @cached_property
     def by_uuid(self) -> Mapping[str, Gpu]:
@@ -98,6 +102,11 @@ class NodeGpus:
 
     def serves(self, dialect: str) -> bool:
         return not self.dialects or dialect in self.dialects
+
+    def may_hand_over(self, dialect: str) -> bool:
+        """Whether a device plug-in may give containers what they ask for in a dialect. Where none has registered it,
+        kubelet starts them all the same, without a card."""
+        return self.registered is None or dialect in self.registered
 
     def units(self, gpu: Gpu) -> int:
         """Whole units of memory that a card can sell."""

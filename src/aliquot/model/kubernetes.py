@@ -1,12 +1,13 @@
 """What we read of Kubernetes' objects: the fields we use and no others, so that decoding stays cheap."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
 import msgspec
 
+from aliquot.errors import BadQuantity
 from aliquot.model.charge import Life, peak
-from aliquot.model.quantity import whole
+from aliquot.model.quantity import milli, whole
 
 
 class _Wire(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False):
@@ -46,6 +47,7 @@ class Present(_Wire, frozen=True):
 
 class Resources(_Wire, frozen=True):
     limits: dict[str, Quantity] | None = None
+    requests: dict[str, Quantity] | None = None
 
 
 class Container(_Wire, frozen=True):
@@ -56,6 +58,23 @@ class Container(_Wire, frozen=True):
     @property
     def limits(self) -> Mapping[str, Quantity]:
         return self.resources.limits or {}
+
+    @property
+    def requests(self) -> Mapping[str, Quantity]:
+        """What the scheduler counts: a limit is a request, too, where there is no other."""
+        return {**self.limits, **(self.resources.requests or {})}
+
+    def asks_any(self, is_meant: Callable[[str], bool]) -> bool:
+        """Whether it asks for more than 0 of any such resource. What cannot be read is asked for: somebody must say
+        so."""
+        return any(is_meant(name) and _is_more_than_none(amount) for name, amount in self.limits.items())
+
+
+def _is_more_than_none(amount: Quantity) -> bool:
+    try:
+        return whole(str(amount)) > 0
+    except BadQuantity:
+        return True
 
 
 class PodSpec(_Wire, frozen=True):
@@ -121,11 +140,15 @@ class Pod(Object, frozen=True):
 
     @property
     def started(self) -> bool:
-        """A container that may have cards runs, or has run. One that names no extended resource has none: it may run
-        before the others have got theirs."""
-        without = {own.name for own, _ in self.containers() if not any("/" in name for name in own.limits)}
+        """A container that may have cards runs, or has run. One that asks for no extended resource, or for 0 of it, has
+        none: it may run before the others have got theirs."""
+        return self.has_run(lambda resource: "/" in resource)
+
+    def has_run(self, is_meant: Callable[[str], bool]) -> bool:
+        """Whether a container that asks for more than 0 of such a resource runs, or has run."""
+        asking = {container.name for container, _ in self.containers() if container.asks_any(is_meant)}
         statuses = [*(self.status.container_statuses or ()), *(self.status.init_container_statuses or ())]
-        own = (s.state for s in statuses if s.name not in without)
+        own = (s.state for s in statuses if s.name in asking)
         return any(state.running is not None or state.terminated is not None for state in own)
 
     def containers(self) -> Iterator[tuple[Container, Life]]:
@@ -138,6 +161,10 @@ class Pod(Object, frozen=True):
     def asks(self, resource: str) -> int:
         """How much of an extended resource Kubernetes counts for the pod. Raises BadQuantity."""
         return peak((life, whole(str(container.limits.get(resource, 0)))) for container, life in self.containers())
+
+    def requests(self, resource: str) -> int:
+        """How many thousandths of any resource the scheduler counts for the pod. Raises BadQuantity."""
+        return peak((life, milli(str(container.requests.get(resource, 0)))) for container, life in self.containers())
 
 
 class NodeStatus(_Wire, frozen=True):

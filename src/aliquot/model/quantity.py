@@ -37,7 +37,17 @@ def parse(text: str) -> Fraction:
 @lru_cache(maxsize=4096)
 def whole(text: str) -> int:
     """The value rounded up to an integer, as Kubernetes' `Quantity.Value()` does. Negative is refused."""
+    return _up(text, 1)
+
+
+@lru_cache(maxsize=4096)
+def milli(text: str) -> int:
+    """The same in thousandths, as `Quantity.MilliValue()` does."""
+    return _up(text, 1000)
+
+
+def _up(text: str, scale: int) -> int:
     exact = parse(text)
     if exact < 0:
         raise BadQuantity(f"{text!r} is negative")
-    return ceil(exact)
+    return ceil(exact * scale)

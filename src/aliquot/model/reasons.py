@@ -8,6 +8,7 @@ class Reason(Enum):
     NO_GPUS = "the node has no GPU that Aliquot shares"
     NOT_SERVED = "the node does not serve this kind of GPU request"
     WRONG_POOL = "the namespace's GPU quota does not include the node's pool"
+    NOT_IN_QUOTA = "the namespace's GPU quota does not name the node's model"
     OVER_QUOTA = "the namespace's GPU quota for the node's model is used up"
     WRONG_MODEL = "no GPU of the wanted model"
     WRONG_CARD = "no GPU that the pod's wishes allow"
@@ -25,6 +26,7 @@ HOPELESS = frozenset(
         Reason.NO_GPUS,
         Reason.NOT_SERVED,
         Reason.WRONG_POOL,
+        Reason.NOT_IN_QUOTA,
         Reason.WRONG_MODEL,
         Reason.WRONG_CARD,
         Reason.NOT_SELLABLE,
@@ -32,3 +34,6 @@ HOPELESS = frozenset(
     )
 )
 """No pod's end changes these."""
+
+OF_MODEL = frozenset((Reason.NOT_IN_QUOTA, Reason.OVER_QUOTA))
+"""What these say depends on the node's model."""

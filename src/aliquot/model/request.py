@@ -1,11 +1,11 @@
 """What a pod asks for, said without any vendor's words."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from aliquot.errors import BadDemand
 from aliquot.model.charge import Charge, Life
-from aliquot.model.gpu import CORES, Gpu
+from aliquot.model.gpu import CORES, Gpu, NodeGpus
 from aliquot.model.wishes import Wishes
 
 
@@ -82,6 +82,10 @@ class Request:
     """All GPU containers of one pod, in the order in which they start.
 
     `together`: they share the same cards, instead of each getting its own choice. `pod` is `namespace/name`.
+
+    Two fields are for nodes where another agent hands out the cards: `elsewhere`, what the containers get there if that
+    differs, and `allocator`, the GPU policy by which that agent chooses cards for one container after another in this
+    order. It is empty where the agent obeys our choice.
     """
 
     uid: str
@@ -91,7 +95,28 @@ class Request:
     together: bool = False
     priority: int = 0
     wishes: Wishes = field(default_factory=Wishes)
+    elsewhere: tuple[ContainerRequest, ...] = ()
+    allocator: str = ""
+
+    @property
+    def differs_elsewhere(self) -> bool:
+        return bool(self.elsewhere or self.allocator)
+
+    def of_agent(self, *, other: bool) -> "Request":
+        """What it is where our agent hands out the cards, or the `other` one does."""
+        if other:
+            return replace(self, containers=self.elsewhere, elsewhere=()) if self.elsewhere else self
+        return replace(self, elsewhere=(), allocator="") if self.differs_elsewhere else self
+
+    def on(self, cards: NodeGpus) -> "Request":
+        """What it is on one node."""
+        return self.of_agent(other=cards.are_made_up)
 
     @property
     def namespace(self) -> str:
         return self.pod.partition("/")[0]
+
+    @property
+    def needs_search(self) -> bool:
+        """Several containers, each on cards of its own choice: whether they fit is a puzzle."""
+        return len(self.containers) > 1 and not self.together

@@ -11,10 +11,11 @@ import msgspec
 import pytest
 
 from aliquot.agent import cdi, checkpoint, rpc
-from aliquot.agent.handover import PATIENCE, HandOver, Pods
+from aliquot.agent.handover import PATIENCE, HandOver
 from aliquot.agent.holders import CHECKPOINT, Holders
 from aliquot.agent.plugin import DevicePlugin, offered
 from aliquot.agent.podresources import PodResources
+from aliquot.agent.pods import Pods
 from aliquot.agent.proto import deviceplugin_pb2 as wire
 from aliquot.dialects import Dialect, Resource, standard_dialects
 from aliquot.dialects.gpushare import IDX
@@ -23,11 +24,23 @@ from aliquot.embedded.kubelet_devices import DeviceManager
 from aliquot.errors import Refused
 from aliquot.kube import Client
 from aliquot.model import NodeGpus, Placement, Pod, cut
+from aliquot.model.kubernetes import PodStatus
 from aliquot.model.records import PLACEMENT, write_placement
 from tests.factories import make_cards, pod_manifest
 from tests.fakes import FakeClock, ScriptedApi, until
 
 DIALECT = standard_dialects()["gpushare"]
+
+
+def runs(pod: Pod, container: str = "main") -> Pod:
+    """kubelet has reported that a container of the pod runs."""
+    status = {"phase": "Running", "containerStatuses": [{"name": container, "state": {"running": {}}}]}
+    return msgspec.structs.replace(pod, status=msgspec.convert(status, PodStatus))
+
+
+def ended(pod: Pod) -> Pod:
+    """kubelet has reported that its containers have ended."""
+    return msgspec.structs.replace(pod, status=PodStatus(phase="Succeeded"))
 
 
 class AgentNode:
@@ -51,6 +64,8 @@ class AgentNode:
         self.kubelet = DeviceManager(folder / "device-plugins")
         self.cdi_folder = folder / "cdi"
         self.cdi = cdi.Folder(self.cdi_folder, folder / "dev")
+        self.runtime: Path | None = None
+        """The container runtime that an agent asks which is started from now on."""
         self.shown: dict[str, Pod] = {}
         self.pods = Pods(lambda: list(self.shown.values()))
         self._client = client
@@ -98,10 +113,12 @@ class AgentNode:
 
     def plugins(self) -> list[DevicePlugin]:
         """Device plug-ins with a memory of their own, as after a start of the agent."""
-        holders = Holders(self.kubelet.folder, PodResources(self.kubelet.pod_resources, self.clock))
+        pod_resources = PodResources(self.kubelet.pod_resources, self.clock)
+        self.holders = Holders(self.kubelet.folder, pod_resources, self.runtime)
         self.hand_over = HandOver(
-            self.dialects, standard_dialects(), holders, self.pods, self.cards, self.cdi, self._client, self.clock
+            self.dialects, standard_dialects(), self.holders, self.pods, self.cards, self.cdi, self._client, self.clock
         )
+        self.hand_over.memory.recall(self.cdi, self.holders)
         return [
             DevicePlugin(resource, listed, self.kubelet.folder, self.hand_over, self.looks)
             for dialect in self.dialects
@@ -187,10 +204,30 @@ class AgentNode:
         return found
 
     def edits(self, name: str) -> dict[str, Any]:
-        path = self.cdi_folder / f"aliquot.io-gpu_{name.removeprefix('aliquot.io/gpu=')}.json"
-        (device,) = msgspec.json.decode(path.read_bytes())["devices"]
+        (device,) = msgspec.json.decode(self._path(name).read_bytes())["devices"]
         edits: dict[str, Any] = device["containerEdits"]
         return edits
+
+    def spec(self, pod: Pod, container: str = "main") -> Path:
+        """Where the CDI spec of a container lies that asks for one resource."""
+        (name,) = (
+            name
+            for grant in checkpoint.read(self.kubelet.folder / CHECKPOINT)
+            if (grant.pod_uid, grant.container) == (pod.metadata.uid, container)
+            for name in grant.promised
+        )
+        return self._path(name)
+
+    def _path(self, name: str) -> Path:
+        return self.cdi_folder / f"aliquot.io-gpu_{name.removeprefix('aliquot.io/gpu=')}.json"
+
+    def delete_by_force(self, pod: Pod) -> None:
+        """The API server shows the pod no more; kubelet has not heard of it yet."""
+        del self.shown[pod.metadata.uid]
+        self.pods.tell()
+
+    async def tidy(self) -> None:
+        await self.hand_over.tidy(self.cdi, self.holders)
 
     def patches(self) -> list[Any]:
         return [seen.body for seen in self.api.seen if seen.method == "PATCH"]

@@ -11,12 +11,11 @@ import pytest
 from aliquot.agent.handover import PATIENCE
 from aliquot.dialects.gpushare import ASSIGNED, ASSUME_TIME, CONTAINER, DEV, IDX, POD
 from aliquot.errors import Refused
-from aliquot.model import Pod
 from aliquot.model.kubernetes import PodStatus
 from aliquot.model.records import PLACEMENT
-from tests.factories import container_manifest, make_cards
+from tests.factories import container_manifest, make_cards, make_node
 from tests.fakes import answer, until
-from tests.integration.agent.node import AgentNode
+from tests.integration.agent.node import AgentNode, ended, runs
 
 
 async def test_a_container_finds_its_card_and_its_share_inside(node: AgentNode) -> None:
@@ -185,16 +184,13 @@ async def test_a_placement_that_would_over_commit_the_card_is_refused_until_ther
     second = await node.admitted("second", 10)
     text = "the placement of pod default/second would over-commit this node: card GPU-n1-0 has 5120 MiB"
     assert text in await node.refusal(second)
-    del node.shown[first.metadata.uid]
+    node.show(ended(first))
     assert (await node.start(second))[IDX] == "0"
 
 
-async def test_over_commitment_is_seen_by_an_agent_that_was_started_anew(node: AgentNode) -> None:
-    """The marks on the first pod tell what was handed over before."""
+async def test_what_another_plug_in_has_handed_over_counts_by_its_marks(node: AgentNode) -> None:
     first = await node.admitted("first", 10)
-    await node.start(first)
     node.show(node.annotated(first, **{ASSIGNED: "true"}))
-    await node.restart_agent()
     second = await node.admitted("second", 10)
     assert "would over-commit this node" in await node.refusal(second)
 
@@ -217,13 +213,11 @@ async def test_what_a_pod_holds_is_at_least_what_it_asks_for_whatever_its_record
 
 
 @pytest.mark.parametrize("forged", FORGED)
-async def test_what_was_handed_over_before_a_restart_counts_as_asked_for_whatever_its_record_says(
+async def test_what_another_plug_in_has_handed_over_counts_as_asked_for_whatever_its_record_says(
     node: AgentNode, forged: dict[str, Any]
 ) -> None:
     first = await node.admitted("first", 10)
-    await node.start(first)
     node.show(node.annotated(node.placed(first, 0, **forged), **{ASSIGNED: "true"}))
-    await node.restart_agent()
     second = await node.admitted("second", 10)
     assert "would over-commit this node: card GPU-n1-0 has 5120 MiB" in await node.refusal(second)
 
@@ -245,13 +239,11 @@ GARBAGE: list[Any] = [
 
 
 @pytest.mark.parametrize("garbage", GARBAGE)
-async def test_a_pod_that_got_an_unknown_card_before_a_restart_counts_on_every_card(
+async def test_a_pod_that_got_an_unknown_card_from_another_plug_in_counts_on_every_card(
     node: AgentNode, garbage: dict[str, str]
 ) -> None:
     first = await node.admitted("first", 3, card=0)
-    await node.start(first)
     node.show(node.annotated(first, **garbage, **{ASSIGNED: "true"}))
-    await node.restart_agent()
     for card in (0, 1):
         large = await node.admitted(f"large-{card}", 13, card=card)
         assert f"would over-commit this node: card GPU-n1-{card} has 12288 MiB" in await node.refusal(large)
@@ -377,19 +369,10 @@ async def test_a_pod_that_the_original_placed_is_served_by_its_own_annotation(no
 # -- what a user writes on a running pod
 
 
-def runs(pod: Pod) -> Pod:
-    """kubelet has reported that its container runs."""
-    return msgspec.structs.replace(
-        pod, status=msgspec.convert({"containerStatuses": [{"name": "main", "state": {"running": {}}}]}, PodStatus)
-    )
-
-
 @pytest.mark.parametrize("mark", ["", "false"])
-async def test_a_pod_that_runs_counts_after_a_restart_though_its_mark_is_wiped(node: AgentNode, mark: str) -> None:
+async def test_a_pod_that_runs_by_another_plug_in_counts_though_its_mark_is_wiped(node: AgentNode, mark: str) -> None:
     first = await node.admitted("first", 10)
-    await node.start(first)
     node.show(runs(node.annotated(first, **{ASSIGNED: mark})))
-    await node.restart_agent()
     second = await node.admitted("second", 10)
     assert "would over-commit this node: card GPU-n1-0 has 5120 MiB" in await node.refusal(second)
 
@@ -398,6 +381,23 @@ async def test_a_pod_that_runs_with_two_dialects_counts_on_every_card(node: Agen
     limits = {"aliyun.com/gpu-mem": "10", "tencent.com/vcuda-core": "50", "tencent.com/vcuda-memory": "1"}
     node.show(runs(node.make("odd", containers=[container_manifest(resources={"limits": limits})], card=None)))
     assert "would over-commit this node" in await node.refusal(await node.admitted("second", 10, card=1))
+
+
+async def test_a_pod_that_was_refused_counts_nowhere_though_another_of_its_containers_runs(node: AgentNode) -> None:
+    small = container_manifest("small", None, resources={"limits": {"aliquot.io/gpu": "0"}})
+    limits = {"aliyun.com/gpu-mem": "1", "aliquot.io/gpu": "1"}
+    odd = node.make(
+        "odd", containers=[small, container_manifest("main", None, resources={"limits": limits})], card=None
+    )
+    node.show(runs(odd, "small"))
+    assert (await node.start(await node.admitted("whole", 15)))[IDX] == "0"
+
+
+async def test_a_pod_counts_nowhere_that_runs_with_what_no_plug_in_has_registered(node: AgentNode) -> None:
+    container = container_manifest("main", None, resources={"limits": {"tencent.com/vcuda-core": "100"}})
+    node.show(runs(node.make("odd", containers=[container], card=None)))
+    node.hand_over.memory.see_node(make_node("n1", node.cards))
+    assert (await node.start(await node.admitted("whole", 15)))[IDX] == "0"
 
 
 async def test_a_pod_is_marked_though_an_init_container_without_gpu_has_run_before(node: AgentNode) -> None:

@@ -16,7 +16,8 @@ from tests.integration.cli.command import LONGEST, Ended, Process, run, started
 from tests.integration.cli.servers import kubeconfig
 
 ADMISSION, GPUSHARE, ELASTIC = "gpu_admission", "gpushare_schd_extender", "elastic_gpu_scheduler"
-DOORS = {ADMISSION: "admission", GPUSHARE: "gpushare", ELASTIC: "elastic"}
+NANO = "nano_gpu_scheduler"
+DOORS = {ADMISSION: "admission", GPUSHARE: "gpushare", ELASTIC: "elastic", NANO: "elastic"}
 VERBOSE = {"LOG_LEVEL": "info"}
 """gpushare's extender is silent by default, and tells no port."""
 

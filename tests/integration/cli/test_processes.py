@@ -21,7 +21,8 @@ FAILS: list[Any] = [
     pytest.param(["server", "--kubeconfig", "{odd}"], "must start with https:// or http://", id="an odd address"),
     pytest.param(
         ["server", "--kubeconfig", "{good}", "--address", "127.0.0.1", "--gpushare-port", "{taken}"],
-        "cannot listen on 127.0.0.1:{taken}: Address already in use",
+        "cannot listen on 127.0.0.1:{taken}: Address already in use; choose another port with --gpushare-port "
+        "(in the configuration: doors.gpushare.port)",
         id="a port that is taken",
     ),
     pytest.param(["agent", "--node-name", "n1"], "no way to an API server", id="an agent without an API server"),

@@ -20,6 +20,7 @@ from tests.integration.cli.programs import (
     DOORS,
     ELASTIC,
     GPUSHARE,
+    NANO,
     Running,
     command,
     ended,
@@ -220,22 +221,62 @@ async def test_gpushare_s_lines_are_json_on_standard_output(
 # -- elastic-gpu-scheduler
 
 
+OURS = {"ALIQUOT_GPU_POLICY": "elastic=spread", "ALIQUOT_NODE_POLICY": "elastic=spread"}
+LOADED = ("--prometheusUrl", "http://10.0.200.47:9090", "--isLoadSchedule", "true")
+
+
 @pytest.mark.parametrize(
-    ("priority", "node"), [pytest.param("binpack", "used", id="binpack"), pytest.param("spread", "empty", id="spread")]
+    ("program", "flags", "environment", "told", "node", "card"),
+    [
+        pytest.param(
+            ELASTIC,
+            ("-priority", "binpack", "-mode", "pgpu,gpushare"),
+            {"THREADNESS": "4"},
+            "-mode pgpu: only gpushare has a meaning",
+            "used",
+            "1",
+            id="elastic-gpu-scheduler: of equal cards the last one",
+        ),
+        pytest.param(
+            ELASTIC, ("-priority", "spread"), OURS, "-priority spread: it does", "empty", "0", id="our own policies"
+        ),
+        pytest.param(
+            NANO,
+            ("--priority", "binpack", *LOADED),
+            {},
+            "--isLoadSchedule: Aliquot reads no load",
+            "used",
+            "0",
+            id="nano-gpu-scheduler 0.4.0",
+        ),
+        pytest.param(NANO, ("-priority=spread",), {}, "", "empty", "1", id="nano-gpu-scheduler, spread"),
+    ],
 )
-async def test_the_priority_chooses_between_a_used_node_and_an_empty_one(
-    tmp_path: Path, scripted: ScriptedApi, priority: str, node: str
+async def test_the_priority_chooses_between_a_used_node_and_an_empty_one_and_between_cards(
+    tmp_path: Path,
+    scripted: ScriptedApi,
+    program: str,
+    flags: tuple[str, ...],
+    environment: dict[str, str],
+    told: str,
+    node: str,
+    card: str,
 ) -> None:
     for name in ("used", "empty"):
-        scripted.registry.create(resources.NODES, "", node_manifest(name, make_cards(name, mib=(16000,))))
+        scripted.registry.create(resources.NODES, "", node_manifest(name, make_cards(name, mib=(16000, 16000))))
     scripted.registry.create(resources.PODS, "default", asking_half("held", node="used"))
     pod = scripted.registry.create(resources.PODS, "default", asking_half("p")).obj
-    flags = ("-priority", priority, "-mode", "pgpu,gpushare")
-    async with running(ELASTIC, scripted, tmp_path, *flags, THREADNESS="4") as server:
-        await server.process.says("-mode pgpu: only gpushare has a meaning")
-        scores = await server.post("/scheduler/priorities", {"Pod": pod, "NodeNames": ["used", "empty"]})
+    async with running(program, scripted, tmp_path, *flags, **environment) as server:
+        await server.process.says(told)
+        nodes = {"Pod": pod, "NodeNames": ["used", "empty"]}
+        await server.post("/scheduler/filter", nodes)
+        scores = await server.post("/scheduler/priorities", nodes)
+        bound = await server.post("/scheduler/bind", bind_call(pod, "empty"))
         (await server.process.stop()).clean()
     assert max(scores, key=lambda one: one["Score"])["Host"] == node, scores
+    assert bound == {"Error": ""}
+    written = scripted.registry.get(resources.PODS, "default", "p").obj["metadata"]["annotations"]
+    assert written["elastic-gpu/container-main"] == card
 
 
 def asking_half(name: str, node: str = "") -> Any:

@@ -37,7 +37,7 @@ async def test_every_door_answers_on_its_own_port_and_only_the_named_one_as_its_
                 aiohttp.ClientSession() as session,
                 session.post(f"http://127.0.0.1:{port}{path}", json=call) as response,
             ):
-                answers[door] = await response.json()
+                answers[door] = await response.json(content_type=None)
     reasons = {door: answer["FailedNodes"]["ghost"] for door, answer in answers.items()}
     assert reasons == dict.fromkeys(FILTERS, "node not found") | {"gpushare": 'node "ghost" not found'}
     assert [door for door, answer in answers.items() if answer["FailedAndUnresolvableNodes"] is None] == ["gpushare"]

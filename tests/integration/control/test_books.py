@@ -16,10 +16,16 @@ from tests.factories import container_manifest, make_gpu, make_node, make_pod
 POOL = {"tkestack.io/gpu-pool": "public"}
 
 
-def see(books: Books, *gpus: Gpu, node: str = "n1", labels: dict[str, str] | None = None) -> NodeGpus:
+def see(
+    books: Books,
+    *gpus: Gpu,
+    node: str = "n1",
+    labels: dict[str, str] | None = None,
+    capacity: dict[str, str] | None = None,
+) -> NodeGpus:
     cards = NodeGpus(node, gpus or (make_gpu(0, node), make_gpu(1, node)), 1024)
     metadata = {"name": node, "labels": labels or {}, "annotations": {INVENTORY: write_inventory(cards)}}
-    books.see_node(make_node(node, cards, metadata=metadata))
+    books.see_node(make_node(node, cards, metadata=metadata, capacity=capacity))
     return cards
 
 
@@ -59,7 +65,9 @@ def nvidia(count: int, **fields: Any) -> Pod:
         pytest.param('{"other": {"quota": {"T4": 0}}}', {}, None, id="a namespace without an entry is free"),
         pytest.param('{"default": {"quota": {"T4": 1}}}', {}, None, id="within the quota"),
         pytest.param('{"default": {"memory": {"T4": 3071}}}', {}, Reason.OVER_QUOTA, id="too much memory"),
-        pytest.param('{"default": {"quota": {"A100": 8}}}', {}, Reason.OVER_QUOTA, id="a model that it does not name"),
+        pytest.param(
+            '{"default": {"quota": {"A100": 8}}}', {}, Reason.NOT_IN_QUOTA, id="a model that it does not name"
+        ),
         pytest.param('{"default": {"quota": {"T4": 1}, "pool": ["public"]}}', POOL, None, id="the right pool"),
         pytest.param('{"default": {"quota": {"T4": 1}, "pool": ["wx"]}}', POOL, Reason.WRONG_POOL, id="the wrong pool"),
     ],
@@ -267,9 +275,10 @@ ON_BOTH = (
 def used_after_a_restart(
     limits: dict[str, str], annotations: dict[str, str], labels: dict[str, str] | None = None
 ) -> dict[str, Charge]:
-    """What fresh books charge for one pod that runs."""
+    """What fresh books charge for one pod that runs, where device plug-ins have registered all that it asks for."""
     books = Books()
-    see(books, *(make_gpu(index, uuid=f"GPU-{index}", minor=index, mib=16384, slots=10) for index in range(2)))
+    gpus = (make_gpu(index, uuid=f"GPU-{index}", minor=index, mib=16384, slots=10) for index in range(2))
+    see(books, *gpus, capacity=dict.fromkeys(limits, "100"))
     metadata = {"annotations": annotations, "labels": labels or {}}
     container = {"name": "main", "resources": {"limits": limits}}
     books.see_pod(make_pod(containers=[container], metadata=metadata, node="n1", status=RUNNING))
@@ -381,3 +390,43 @@ def test_a_demand_fits_on_a_node_or_is_refused_in_the_words_of_its_dialect() -> 
     assert books.fit(demand(books, "p", 4), "n1").node == "n1"
     with pytest.raises(NoRoom, match="Insufficient GPU Memory in one device"):
         books.fit(demand(books, "large", 99), "n1")
+
+
+# -- nodes that tell what cannot be read
+
+
+HOSTILE = [
+    pytest.param({}, {INVENTORY: "{"}, id="no inventory at all"),
+    pytest.param(
+        {},
+        {INVENTORY: write_inventory(NodeGpus("n1", tuple(make_gpu(index) for index in range(4600)), 1024))},
+        id="an inventory of 4,600 cards",
+    ),
+    pytest.param({"aliyun.com/gpu-count": "100000", "aliyun.com/gpu-mem": "800000"}, {}, id="kubelet counts 100,000"),
+]
+
+
+@pytest.mark.parametrize(("capacity", "annotations"), HOSTILE)
+def test_a_node_whose_cards_cannot_be_read_keeps_its_last_ones_and_people_are_told(
+    capacity: dict[str, str], annotations: dict[str, str]
+) -> None:
+    books = Books()
+    cards = see(books)
+    books.see_node(make_node("n1", capacity=capacity, metadata={"name": "n1", "annotations": annotations}))
+    assert books.cards("n1").gpus == cards.gpus
+    (note,) = books.unread.notes()
+    assert note.startswith("the cards of node n1 cannot be read, the last known ones are kept: ")
+    see(books)
+    assert books.unread.notes() == []
+
+
+def test_of_many_nodes_that_cannot_be_read_a_few_are_named() -> None:
+    books = Books()
+    for number in range(7):
+        books.see_node(make_node(f"n{number}", metadata={"name": f"n{number}", "annotations": {INVENTORY: "{"}}))
+    *named, more = books.unread.notes()
+    assert [note.split()[4] for note in named] == ["n0", "n1", "n2", "n3", "n4"]
+    assert more == "nor those of 2 more nodes"
+    for number in range(7):
+        books.lose_node(f"n{number}")
+    assert books.unread.notes() == []

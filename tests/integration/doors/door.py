@@ -1,6 +1,7 @@
 """A scheduler's side of gpushare's routes."""
 
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Any
 
 import aiohttp
@@ -23,7 +24,7 @@ class Reply:
 
     @property
     def json(self) -> Any:
-        assert self.content_type == "application/json", self
+        assert self.content_type in ("application/json", "text/plain"), self
         return msgspec.json.decode(self.body)
 
     @property
@@ -39,7 +40,8 @@ class Door:
         self.room = room
 
     async def send(self, method: str, path: str, body: bytes | None = None) -> Reply:
-        async with self._session.request(method, self.url + path, data=body) as response:
+        data = None if body is None else BytesIO(body)  # aiohttp warns of large bodies in one piece
+        async with self._session.request(method, self.url + path, data=data) as response:
             return Reply(response.status, response.content_type, await response.read())
 
     async def post(self, path: str, value: Any) -> Reply:

@@ -81,7 +81,7 @@ async def test_a_gpu_pod_gets_one_node_and_every_other_one_its_reason(admission:
 EXACT: list[Any] = [
     pytest.param(
         msgspec.json.encode(names_call(pod_asking(HALF), ["n1"])),
-        b'{"Nodes":null,"NodeNames":["n1"],"FailedNodes":{},"FailedAndUnresolvableNodes":null,"Error":""}',
+        b'{"Nodes":null,"NodeNames":["n1"],"FailedNodes":{},"Error":""}',
         id="one name that fits",
     ),
     pytest.param(
@@ -104,18 +104,18 @@ EXACT: list[Any] = [
     ),
     pytest.param(
         msgspec.json.encode(names_call(pod_asking({}), ["cpu", "n1", "ghost"])),
-        b'{"Nodes":null,"NodeNames":["cpu","n1","ghost"],"FailedNodes":null,"FailedAndUnresolvableNodes":null,"Error":""}',
+        b'{"Nodes":null,"NodeNames":["cpu","n1","ghost"],"FailedNodes":null,"Error":""}',
         id="no GPU, names",
     ),
     pytest.param(
         whole_call(pod_asking({}), [odd_node("cpu"), odd_node("n1")], metadata=b'{"resourceVersion" : "7"}'),
         b'{"Nodes":{"metadata":{"resourceVersion" : "7"} , "items":[%b, %b]},"NodeNames":null,"FailedNodes":null,'
-        b'"FailedAndUnresolvableNodes":null,"Error":""}' % (odd_node("cpu"), odd_node("n1")),
+        b'"Error":""}' % (odd_node("cpu"), odd_node("n1")),
         id="no GPU, whole nodes: the list comes back as it was",
     ),
     pytest.param(
         b"",
-        b'{"Nodes":null,"NodeNames":null,"FailedNodes":null,"FailedAndUnresolvableNodes":null,"Error":"EOF"}',
+        b'{"Nodes":null,"NodeNames":null,"FailedNodes":null,"Error":"EOF"}',
         id="no body",
     ),
 ]
@@ -139,13 +139,36 @@ async def test_keys_are_read_in_any_case(admission: Door, case: Callable[[str], 
     [
         pytest.param("GET", "/version", 200, f"aliquot-{aliquot.__version__}", id="version"),
         pytest.param("GET", "/hello", 200, "Hello, World!", id="hello"),
-        pytest.param("GET", PREDICATES, 405, "Method Not Allowed", id="predicates by GET"),
-        pytest.param("POST", "/scheduler/filter", 404, "404 page not found", id="a verb it has not"),
+        pytest.param("GET", PREDICATES, 405, "Method Not Allowed\n", id="predicates by GET"),
+        pytest.param("POST", "/scheduler/filter", 404, "404 page not found\n", id="a verb it has not"),
     ],
 )
 async def test_the_routes_beside_it(admission: Door, method: str, path: str, status: int, text: str) -> None:
     reply = await admission.send(method, path)
     assert (reply.status, reply.text) == (status, text)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [names_call(pod_asking({}), []), {"Pod": pod_asking({}), "Nodes": {"metadata": {}, "items": []}}],
+    ids=["names", "whole nodes"],
+)
+async def test_priorities_of_no_node_are_null_as_in_the_original(admission: Door, call: Any) -> None:
+    reply = await admission.post("/scheduler/priorities", call)
+    assert (reply.status, reply.body) == (200, b"null")
+
+
+async def test_a_pod_that_asks_for_no_cores_passes_as_one_without_gpu(admission: Door) -> None:
+    answer = await ask(admission, pod_asking({CORE: "0"}), "n1", "cpu")
+    assert (answer["NodeNames"], answer["FailedNodes"]) == (["n1", "cpu"], None)
+
+
+async def test_of_nodes_with_as_many_free_cores_the_one_with_less_memory_in_its_status_is_chosen(room: Room) -> None:
+    """Two cards of 4 blocks on both; a ninth block belongs to no card."""
+    await room.add_plain_node("a", {CORE: "200", MEMORY: "9"})
+    await room.add_plain_node("b", {CORE: "200", MEMORY: "8"})
+    async with opened(room, AdmissionDoor(room.plane).routes()) as door:
+        assert (await ask(door, pod_asking({CORE: "10", MEMORY: "1"}), "a", "b"))["NodeNames"] == ["b"]
 
 
 async def test_priorities_of_the_first_version_prefer_nodes_without_gpu(admission: Door) -> None:
@@ -270,7 +293,7 @@ async def test_with_the_quirks_of_the_original_its_map_and_its_reasons_are_told(
         chosen = await ask(door, pod_asking(HALF), "n1", "n2", "cpu")
         full = await ask(door, pod_asking({CORE: "200", MEMORY: "8"}, metadata={"uid": "u-2"}), "n1")
     assert chosen["FailedNodes"] == {"n2": "pod u-1 has already been matched to another node", "cpu": NO_GPU}
-    assert chosen["FailedAndUnresolvableNodes"] is None
+    assert list(chosen) == list(full) == ["Nodes", "NodeNames", "FailedNodes", "Error"]
     assert full["FailedNodes"] == {"n1": "pod u-2 does not match with this node"}
 
 

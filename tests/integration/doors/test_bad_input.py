@@ -139,14 +139,14 @@ async def test_bind_arguments_in_lower_case_are_read(door: Door) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "status", "text"),
     [
-        pytest.param("GET", FILTER, 405, "Method Not Allowed", id="filter by GET"),
-        pytest.param("PUT", BIND, 405, "Method Not Allowed", id="bind by PUT"),
-        pytest.param("POST", INSPECT, 405, "Method Not Allowed", id="inspect by POST"),
-        pytest.param("DELETE", f"{INSPECT}/n1", 405, "Method Not Allowed", id="inspect a node by DELETE"),
-        pytest.param("GET", "/gpushare-scheduler", 404, "404 page not found", id="the prefix alone"),
-        pytest.param("GET", "/", 404, "404 page not found", id="the root"),
-        pytest.param("POST", "/gpushare-scheduler/prioritize", 404, "404 page not found", id="a verb it has not"),
-        pytest.param("GET", f"{INSPECT}/n1/more", 404, "404 page not found", id="a path too long"),
+        pytest.param("GET", FILTER, 405, "Method Not Allowed\n", id="filter by GET"),
+        pytest.param("PUT", BIND, 405, "Method Not Allowed\n", id="bind by PUT"),
+        pytest.param("POST", INSPECT, 405, "Method Not Allowed\n", id="inspect by POST"),
+        pytest.param("DELETE", f"{INSPECT}/n1", 405, "Method Not Allowed\n", id="inspect a node by DELETE"),
+        pytest.param("GET", "/gpushare-scheduler", 404, "404 page not found\n", id="the prefix alone"),
+        pytest.param("GET", "/", 404, "404 page not found\n", id="the root"),
+        pytest.param("POST", "/gpushare-scheduler/prioritize", 404, "404 page not found\n", id="a verb it has not"),
+        pytest.param("GET", f"{INSPECT}/n1/more", 404, "404 page not found\n", id="a path too long"),
     ],
 )
 async def test_unknown_paths_and_methods_are_told_so(

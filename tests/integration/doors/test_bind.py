@@ -66,7 +66,9 @@ async def test_a_pod_made_again_under_its_name_is_read_from_the_api_server_while
 async def test_no_room_is_told_in_the_words_of_the_original(one_node: Door) -> None:
     pod = await one_node.room.add_pod(gpu_mem=16)
     before = one_node.untouched()
-    assert await one_node.bind(pod) == "Insufficient GPU Memory in one device"
+    assert await one_node.bind(pod) == (
+        "Insufficient GPU Memory in one device: more than the node's GPUs have even when empty"
+    )
     assert one_node.untouched() == before
 
 

@@ -5,22 +5,39 @@ from typing import Any
 import pytest
 
 from aliquot.compat import OURS, Compat
+from aliquot.dialects.gpushare import IDX
 from aliquot.doors.gpushare import GpuShareDoor
-from tests.factories import make_cards, make_pod, pod_manifest
+from tests.factories import GPU_MEM, T4, make_cards, make_pod, pod_manifest
 from tests.integration.doors.door import BIND, FILTER, bind_args
 from tests.integration.doors.wire import names_call, opened
 from tests.integration.room import Room
 
-NODES = ["n1", "small", "cpu", "ghost"]
+NODES = ["n1", "small", "full", "sick", "nocount", "cpu", "ghost"]
 NO_ROOM = "Insufficient GPU Memory in one device"
-CONSTANT = {"small": NO_ROOM, "cpu": "The node is not for GPU share, need skip", "ghost": "node not found"}
-NAMED = {"small": NO_ROOM, "cpu": "The node cpu is not for GPU share, need skip", "ghost": 'node "ghost" not found'}
+NEVER = f"{NO_ROOM}: more than the node's GPUs have even when empty"
+CONSTANT = {
+    "small": NEVER,
+    "full": NO_ROOM,
+    "sick": f"{NO_ROOM}: every GPU that would do is unhealthy or cordoned",
+    "nocount": NEVER,
+    "cpu": "The node is not for GPU share, need skip",
+    "ghost": "node not found",
+}
+NAMED = {
+    **dict.fromkeys(["small", "full", "sick", "nocount"], NO_ROOM),
+    "cpu": "The node cpu is not for GPU share, need skip",
+    "ghost": 'node "ghost" not found',
+}
 
 
 async def answers(room: Room, compat: Compat) -> tuple[Any, int]:
     """A filter's answer, and the code of a bind that fails."""
     await room.add_node(make_cards("n1"))
     await room.add_node(make_cards("small", mib=(1024,)))
+    await room.add_node(make_cards("full", mib=(T4,)))
+    await room.add_pod("held", 15, metadata={"annotations": {IDX: "0"}}, node="full")
+    await room.add_node(make_cards("sick", mib=(T4,), unhealthy=[0]))
+    await room.add_plain_node("nocount", {GPU_MEM: "30"})
     await room.add_plain_node("cpu", {})
     async with opened(room, GpuShareDoor(room.plane, None, compat).routes()) as door:
         filtered = await door.post(FILTER, names_call(pod_manifest(gpu_mem=3), NODES))

@@ -19,6 +19,7 @@ PERCENT = "elastic-gpu/gpu-percent"
 CORE, MEMORY = "elasticgpu.io/gpu-core", "elasticgpu.io/gpu-memory"
 HALF = {PERCENT: "50"}
 NO_ROOM = "no enough resource to allocate"
+NO_NODE = "elastic gpu scheduler get node failed"
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ EXACT: list[Any] = [
     ),
     pytest.param(
         msgspec.json.encode(names_call(pod_asking({CORE: "10", MEMORY: "12000"}), ["n1"])),
-        b'{"Nodes":null,"NodeNames":["n1"],"FailedNodes":{},"FailedAndUnresolvableNodes":null,"Error":""}',
+        b'{"Nodes":null,"NodeNames":["n1"],"FailedNodes":{},"Error":""}',
         id="cores and memory",
     ),
     pytest.param(
@@ -74,12 +75,12 @@ EXACT: list[Any] = [
     ),
     pytest.param(
         msgspec.json.encode(names_call(pod_asking({}), ["cpu", "n1"])),
-        b'{"Nodes":null,"NodeNames":["cpu","n1"],"FailedNodes":{},"FailedAndUnresolvableNodes":null,"Error":""}',
+        b'{"Nodes":null,"NodeNames":["cpu","n1"],"FailedNodes":{},"Error":""}',
         id="no GPU, which the original takes for an error",
     ),
     pytest.param(
         b"",
-        b'{"Nodes":null,"NodeNames":null,"FailedNodes":null,"FailedAndUnresolvableNodes":null,"Error":"EOF"}',
+        b'{"Nodes":null,"NodeNames":null,"FailedNodes":null,"Error":"EOF"}',
         id="no body",
     ),
 ]
@@ -158,6 +159,60 @@ async def test_status_is_json_in_strings(elastic: Door) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("allocatable", "limits", "passes"),
+    [
+        pytest.param({CORE: "300"}, {CORE: "400"}, False, id="more than is allocatable"),
+        pytest.param({CORE: "300"}, {CORE: "300"}, True, id="all that is allocatable"),
+        pytest.param({CORE: "0"}, {CORE: "100"}, False, id="none is allocatable"),
+        pytest.param({MEMORY: "0"}, {CORE: "30", MEMORY: "50"}, False, id="memory of a node that offers none"),
+        pytest.param({MEMORY: "0"}, {CORE: "30"}, True, id="cores of a node that offers no memory"),
+        pytest.param({MEMORY: "0"}, {CORE: "200"}, True, id="whole cards of a node that offers no memory"),
+    ],
+)
+async def test_a_node_without_our_agent_sells_what_is_allocatable(
+    room: Room, allocatable: dict[str, str], limits: dict[str, str], passes: bool
+) -> None:
+    await room.add_plain_node("old", {CORE: "400", MEMORY: "64000"}, allocatable=allocatable)
+    compat = Compat(maps=True, reasons=True)
+    async with opened(room, ElasticDoor(room.plane, None, compat).routes()) as door:
+        answer = (await door.post(FILTER, names_call(pod_asking(limits), ["old"]))).json
+    why = f"{NO_NODE}: no gpu available on node old" if allocatable == {CORE: "0"} else NO_ROOM
+    assert (answer["NodeNames"], answer["FailedNodes"]) == ((["old"], {}) if passes else ([], {"old": why}))
+
+
+async def test_a_pod_keeps_its_card_when_fewer_are_allocatable(room: Room) -> None:
+    marks = {"elasticgpu.io/assumed": "true", "elasticgpu.io/container-main": "1"}
+    await room.add_plain_node("old", {CORE: "200", MEMORY: "32000"}, allocatable={CORE: "100", MEMORY: "16000"})
+    pod = await room.add_pod("held", containers=containers({CORE: "100"}), node="old", metadata={"annotations": marks})
+    entry = room.plane.books.ledger.entry(pod.metadata.uid, "old")
+    assert entry is not None
+    assert list(entry.charges) == ["old/1"]
+
+
+async def test_status_shows_what_is_allocatable(room: Room) -> None:
+    await room.add_plain_node("four", {CORE: "400", MEMORY: "64000"}, allocatable={CORE: "100", MEMORY: "16000"})
+    await room.add_plain_node("gone", {CORE: "100", MEMORY: "16000"}, allocatable={CORE: "0", MEMORY: "0"})
+    await room.add_plain_node("without", {CORE: "100"})
+    async with opened(room, ElasticDoor(room.plane).routes()) as door:
+        shown = msgspec.json.decode((await door.send("GET", STATUS)).json[CORE])
+        first = (await door.send("POST", "/status")).json
+    whole = {"CoreAvailable": 100, "MemoryAvailable": 16000, "CoreTotal": 100, "MemoryTotal": 16000}
+    assert shown == {"four": [whole], "without": [whole | {"MemoryAvailable": 0, "MemoryTotal": 0}]}
+    assert {node: [gpu["Percent"] for gpu in told["GPUs"]] for node, told in first.items()} == {
+        "four": [100],
+        "without": [100],
+    }
+
+
+@pytest.mark.parametrize("prefix", ["elasticgpu.io", "elasticgpu.com"])
+async def test_status_has_the_names_that_the_nodes_have(room: Room, prefix: str) -> None:
+    await room.add_plain_node("old", {f"{prefix}/gpu-core": "100", f"{prefix}/gpu-memory": "16000"})
+    async with opened(room, ElasticDoor(room.plane).routes()) as door:
+        reply = await door.send("GET", STATUS)
+    assert list(reply.json) == [f"{prefix}/gpu-core", f"{prefix}/gpu-memory"]
+
+
 async def test_status_of_the_first_versions_is_in_percent(elastic: Door) -> None:
     reply = await elastic.send("POST", "/status")
     assert reply.status == 200
@@ -181,10 +236,10 @@ async def test_with_the_quirks_of_the_original_its_map_and_its_reasons_are_told(
     await fill(room)
     async with opened(room, ElasticDoor(room.plane, None, Compat(maps=True, reasons=True)).routes()) as door:
         reply = await door.post(FILTER, names_call(pod_asking({PERCENT: "200"}), ["n1", "n2", "cpu", "ghost"]))
-    assert reply.json["FailedAndUnresolvableNodes"] is None
+    assert list(reply.json) == ["Nodes", "NodeNames", "FailedNodes", "Error"]
     assert reply.json["FailedNodes"] == {
         "n1": NO_ROOM,
         "n2": NO_ROOM,
-        "cpu": "no gpu available on node cpu",
+        "cpu": "elastic gpu scheduler get node failed: no gpu available on node cpu",
         "ghost": 'elastic gpu scheduler get node failed: nodes "ghost" not found',
     }

@@ -10,6 +10,7 @@ from tests.factories import GPU_COUNT, GPU_MEM, container_manifest, make_cards, 
 from tests.integration.doors.door import FILTER, Door
 
 NO_ROOM = "Insufficient GPU Memory in one device"
+NEVER = f"{NO_ROOM}: more than the node's GPUs have even when empty"
 NO_SHARE = "The node is not for GPU share, need skip"
 UNKNOWN = "node not found"
 KEYS = ["Nodes", "NodeNames", "FailedNodes", "FailedAndUnresolvableNodes", "Error"]
@@ -31,7 +32,7 @@ async def fleet(door: Door) -> Door:
 async def test_a_filter_call_is_answered_with_all_five_keys_and_the_reason_of_every_refused_node(fleet: Door) -> None:
     answer = await fleet.filter(8138, "n1", "n2", "cpu", "nocount", "ghost")
     assert list(answer) == KEYS
-    refused = {"n1": NO_ROOM, "cpu": NO_SHARE, "nocount": NO_SHARE, "ghost": UNKNOWN}
+    refused = {"n1": NO_ROOM, "cpu": NO_SHARE, "nocount": NEVER, "ghost": UNKNOWN}
     assert answer == {
         "Nodes": None,
         "NodeNames": ["n2"],

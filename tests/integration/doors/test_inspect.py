@@ -65,6 +65,21 @@ async def test_a_node_of_an_original_is_shown_by_its_status(door: Door) -> None:
     assert [(dev["totalGPU"], dev["usedGPU"]) for dev in node["devs"]] == [(15, 0), (15, 4)]
 
 
+@pytest.mark.parametrize(
+    ("capacity", "total", "cards"),
+    [
+        pytest.param({GPU_MEM: "31", GPU_COUNT: "2"}, 31, [15, 15], id="a unit belongs to neither card"),
+        pytest.param({GPU_MEM: "30"}, 30, [], id="no count"),
+    ],
+)
+async def test_a_node_of_an_original_has_all_the_memory_of_its_status(
+    door: Door, capacity: dict[str, str], total: int, cards: list[int]
+) -> None:
+    await door.room.add_plain_node("old", capacity)
+    (node,) = (await door.send("GET", INSPECT)).json["nodes"]
+    assert (node["totalGPU"], [dev["totalGPU"] for dev in node["devs"]]) == (total, cards)
+
+
 async def test_a_claim_counts_before_its_pod_is_bound_and_is_not_listed(door: Door) -> None:
     await door.room.add_node(make_cards(mib=(15360,)))
     pod = await door.room.add_pod()

@@ -71,29 +71,46 @@ async def test_nodes_pass_by_their_cards_of_the_wanted_model(
     assert reply.json["FailedNodes"] == reply.json["FailedAndUnresolvableNodes"]
 
 
+@pytest.mark.parametrize(
+    ("count", "model", "passed"),
+    [
+        pytest.param(1, "A100", [], id="a model that the label does not name"),
+        pytest.param(4, "Tesla T4", ["labelled"], id="as many as the node has cards"),
+    ],
+)
+async def test_all_cards_of_a_node_without_our_agent_count_as_the_model_of_its_label(
+    nvidia: Door, count: int, model: str, passed: list[str]
+) -> None:
+    """Whatever the node really has: docs/coming-from/nvidia-gpu-scheduler.md says what to do about several models."""
+    metadata = {"name": "labelled", "labels": {"nvidia.com/gpu.product": "Tesla-T4"}}
+    await nvidia.room.add_plain_node("labelled", {GPU: "4"}, metadata=metadata)
+    reply = await nvidia.post(FILTER, names_call(wanting(count, model), ["labelled"]))
+    assert reply.json["NodeNames"] == passed
+
+
 EXACT: list[Any] = [
     pytest.param(
         msgspec.json.encode(names_call(wanting(1, "Tesla T4"), ["mixed", "a100"])),
         b'{"Nodes":null,"NodeNames":["mixed"],"FailedNodes":{"a100":"no GPU of the wanted model"},'
-        b'"FailedAndUnresolvableNodes":{"a100":"no GPU of the wanted model"},"Error":""}',
+        b'"FailedAndUnresolvableNodes":{"a100":"no GPU of the wanted model"},"Error":""}\n',
         id="names",
     ),
     pytest.param(
         whole_call(wanting(1, "Tesla T4"), [odd_node("a100"), odd_node("t4")]),
         b'{"Nodes":{"metadata":{},"items":[%b]},"NodeNames":null,"FailedNodes":{"a100":"no GPU of the wanted model"},'
-        b'"FailedAndUnresolvableNodes":{"a100":"no GPU of the wanted model"},"Error":""}' % odd_node("t4"),
+        b'"FailedAndUnresolvableNodes":{"a100":"no GPU of the wanted model"},"Error":""}\n' % odd_node("t4"),
         id="whole nodes, of which the original dies",
     ),
     pytest.param(
         msgspec.json.encode(names_call(pod_asking({}), NODES)),
         b'{"Nodes":null,"NodeNames":["t4","mixed","a100","cpu"],"FailedNodes":null,"FailedAndUnresolvableNodes":null,'
-        b'"Error":""}',
+        b'"Error":""}\n',
         id="no GPU",
     ),
     pytest.param(
         b"{",
         b'{"Nodes":null,"NodeNames":null,"FailedNodes":null,"FailedAndUnresolvableNodes":null,'
-        b'"Error":"the body cannot be read: Input data was truncated"}',
+        b'"Error":"the body cannot be read: Input data was truncated"}\n',
         id="half a body",
     ),
 ]
@@ -102,7 +119,19 @@ EXACT: list[Any] = [
 @pytest.mark.parametrize(("body", "answer"), EXACT)
 async def test_filter_answers_byte_for_byte(nvidia: Door, body: bytes, answer: bytes) -> None:
     reply = await nvidia.send("POST", FILTER, body)
-    assert (reply.status, reply.content_type, reply.body) == (200, "application/json", answer)
+    assert (reply.status, reply.content_type, reply.body) == (200, "text/plain", answer)
+
+
+@pytest.mark.parametrize(
+    ("path", "answer"),
+    [
+        pytest.param(PRIORITIZE, b'[{"Host":"t4","Score":5}]\n', id="prioritize"),
+        pytest.param(PREEMPT, b'{"NodeNameToMetaVictims":{}}\n', id="preempt"),
+    ],
+)
+async def test_the_other_verbs_answer_as_text_with_a_newline_too(nvidia: Door, path: str, answer: bytes) -> None:
+    reply = await nvidia.post(path, names_call(wanting(1, "Tesla T4"), ["t4"]))
+    assert (reply.status, reply.content_type, reply.body) == (200, "text/plain", answer)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -125,6 +154,20 @@ async def test_the_node_with_most_free_cards_of_the_model_is_best(
 ) -> None:
     reply = await nvidia.post(PRIORITIZE, names_call(wanting(1, model), NODES))
     assert reply.json == [{"Host": node, "Score": score} for node, score in scores.items()]
+
+
+async def test_the_part_that_a_filter_kept_does_not_count_against_its_own_pod(nvidia: Door) -> None:
+    """As a scheduler asks for a nominated node: filter with that one alone, then the scores."""
+    pod, other = wanting(1, "Tesla T4"), wanting(1, "Tesla T4", metadata={"uid": "u-2"})
+    assert (await nvidia.post(FILTER, names_call(pod, ["mixed"]))).json["NodeNames"] == ["mixed"]
+    ledger = nvidia.room.plane.books.ledger
+    held = ledger.entry("u-1", "mixed")
+    for asking, score in ((pod, 5), (other, 0)):
+        reply = await nvidia.post(PRIORITIZE, names_call(asking, ["mixed"]))
+        assert reply.json == [{"Host": "mixed", "Score": score}]
+    reply = await nvidia.post(PRIORITIZE, names_call(pod, ["t4", "mixed"]))
+    assert [entry["Score"] for entry in reply.json] == [10, 0], "four free cards against its own"
+    assert ledger.entry("u-1", "mixed") == held, "it is still kept"
 
 
 async def test_scores_are_spread_over_0_to_10(nvidia: Door) -> None:
@@ -167,14 +210,14 @@ async def test_victims_whose_cards_help_are_kept_and_answered_as_uids(
     call = preempting(wanting(1, "Tesla T4", priority=100), victims, whole=whole)
     reply = await full.post(PREEMPT, written(call, case))
     kept = {"n1": {"Pods": [{"UID": victims["n1"][0]}], "NumPDBViolations": 1}}
-    assert reply.body == msgspec.json.encode({"NodeNameToMetaVictims": kept})
+    assert reply.body == msgspec.json.encode({"NodeNameToMetaVictims": kept}) + b"\n"
 
 
 async def test_a_node_whose_victims_do_not_help_is_dropped(full: Door) -> None:
     victims = {"n1": [uid_on(full, "n1")], "n2": [uid_on(full, "n2")]}
     for pod in (wanting(1, "H100", priority=100), wanting(2, "Tesla T4", priority=100)):
         reply = await full.post(PREEMPT, preempting(pod, victims, whole=False))
-        assert reply.body == b'{"NodeNameToMetaVictims":{}}'
+        assert reply.json == {"NodeNameToMetaVictims": {}}
 
 
 async def test_victims_of_a_pod_without_gpu_are_left_as_they_are(full: Door) -> None:
@@ -204,7 +247,7 @@ async def test_with_the_original_s_maps_refused_nodes_are_not_named_at_all(room:
     async with opened(room, NvidiaDoor(room.plane, None, Compat(maps=True)).routes()) as door:
         reply = await door.post(FILTER, names_call(wanting(1, "Tesla T4"), NODES))
     assert reply.body == (
-        b'{"Nodes":null,"NodeNames":["t4","mixed"],"FailedNodes":null,"FailedAndUnresolvableNodes":null,"Error":""}'
+        b'{"Nodes":null,"NodeNames":["t4","mixed"],"FailedNodes":null,"FailedAndUnresolvableNodes":null,"Error":""}\n'
     )
 
 

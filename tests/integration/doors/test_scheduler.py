@@ -88,6 +88,64 @@ async def test_a_node_that_cannot_start_the_pod_is_not_used(
     assert why in why_waiting(room, pod)
 
 
+def asking(name: str = "p", **limits: str) -> dict[str, Any]:
+    """A pod by what its one container asks for; `__` in a name is a slash, `_` a dash."""
+    named = {resource.replace("__", "/").replace("_", "-"): amount for resource, amount in limits.items()}
+    return {"name": name, "containers": [{"name": "main", "image": "app", "resources": {"limits": named}}]}
+
+
+PLAIN = {"cpu": "4", "memory": "8Gi", "pods": "3"}
+
+
+@pytest.mark.parametrize(
+    ("pod", "short"),
+    [
+        pytest.param(asking(aliyun__gpu_memory="3"), "Insufficient aliyun/gpu-memory", id="a name that nobody offers"),
+        pytest.param(
+            asking(**{"aliyun.com__gpu_mem": "3", "aliyun.com__gpu_cores": "1"}),
+            "Insufficient aliyun.com/gpu-cores",
+            id="such a name beside a dialect's own",
+        ),
+        pytest.param(
+            asking(**{"nvidia.com__gpu": "1", "nvidia.com__gpu_mem": "3000"}),
+            "Insufficient nvidia.com/gpu-mem",
+            id="another dialect's spelling",
+        ),
+        pytest.param(asking(cpu="4.5"), "Insufficient cpu", id="more CPU than the node has"),
+        pytest.param(
+            asking(**{"aliyun.com__gpu_mem": "3", "cpu": "3500m", "memory": "7Gi"}),
+            "Insufficient cpu, Insufficient memory",
+            id="more CPU and memory than others leave",
+        ),
+    ],
+)
+async def test_everything_that_a_pod_asks_for_is_counted(
+    room: Room, scheduler: Scheduler, pod: dict[str, Any], short: str
+) -> None:
+    await room.add_node(capacity=PLAIN)
+    await room.add_pod(**asking("other", cpu="1", memory="2Gi"), node="n1")
+    made = await room.add_pod(**pod)
+    await scheduler.place_pending()
+    assert node_of(room, made) == ""
+    assert why_waiting(room, made) == f"0/1 nodes are available: 1 {short}"
+
+
+async def test_a_node_takes_what_it_has_left_and_so_many_pods(room: Room, scheduler: Scheduler) -> None:
+    await room.add_node(capacity=PLAIN)
+    await room.add_pod(**asking("first", cpu="1500m"), node="n1")
+    ended = await room.add_pod(**asking("ended", cpu="4"), node="n1")
+    await room.report(ended, phase="Succeeded")
+    rest = await room.add_pod(**asking("rest", cpu="2.5"))
+    await scheduler.place_pending()
+    await room.in_step()
+    assert node_of(room, rest) == "n1"
+    third, fourth = [await room.add_pod(**asking(name)) for name in ("third", "with-a-late-name")]
+    await scheduler.place_pending()
+    await room.in_step()
+    assert node_of(room, third) == "n1"
+    assert why_waiting(room, fourth) == "0/1 nodes are available: 1 Too many pods"
+
+
 async def test_the_pod_s_events_tell_what_became_of_it(room: Room, scheduler: Scheduler) -> None:
     await room.add_pod()
     await scheduler.place_pending()

@@ -16,6 +16,7 @@ from aliquot.doors.volcano_wire import Code, Shape
 from aliquot.embedded.api import resources
 from aliquot.kube import Client
 from aliquot.model import Reason
+from aliquot.model.bounds import LARGEST_POD, MOST_GUESTS
 from tests.factories import GPU_COUNT, GPU_MEM, container_manifest, make_cards, node_manifest
 from tests.fakes import FakeClock, ScriptedApi, until
 from tests.integration.doors.door import Door
@@ -32,6 +33,7 @@ from tests.integration.doors.volcano import (
     Cycle,
     amounts,
     manifest_of,
+    node_info,
     pod_of,
     task_info,
 )
@@ -270,6 +272,35 @@ async def test_tasks_without_gpu_and_with_a_demand_that_cannot_be_read_cost_noth
         assert (await cycle.predicate(pod_of(name, 15))).fits
         cycle.put(pod_of(name, 15))
     assert not (await cycle.predicate(pod_of("e", 1))).fits
+
+
+async def test_more_tasks_than_can_be_read_in_time_are_refused(volcano: Door) -> None:
+    cycle = Cycle(volcano, "1.14.1")
+    for number in range(MOST_GUESTS + 1):
+        cycle.put(pod_of(f"p{number}", 1))
+    verdict = await cycle.predicate(pod_of("p", 1))
+    assert verdict.code is Code.ERROR
+    assert verdict.why == "4097 tasks on these nodes are not known here; no more than 4096 are read"
+    assert (await cycle.predicate(pod_of("p", 1), "n2")).fits
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        pytest.param({"Pod": pod_of("p", 1) | {"x": "x" * LARGEST_POD}}, "task.Pod has more than 2097152", id="pod"),
+        pytest.param(
+            {"InitResreq": amounts(**{str(n): 1.0 for n in range(9000)})}, "task.InitResreq has more", id="needs"
+        ),
+        pytest.param({"InitResreq": {"MilliCPU": "x"}}, "task.InitResreq cannot be read", id="no number"),
+    ],
+)
+async def test_a_task_that_is_too_large_is_refused_by_its_field(
+    volcano: Door, fields: dict[str, Any], why: str
+) -> None:
+    body = {"task": task_info(pod_of("p", 1)) | fields, "node": node_info("n1")}
+    answer = (await volcano.post(f"{PREFIX}/vpredicates", body)).json
+    assert answer["code"] == Code.ERROR.value
+    assert answer["status"].startswith(why)
 
 
 async def test_scores_count_what_volcano_has_put_there(cycle: Cycle) -> None:

@@ -33,6 +33,7 @@ async def test_groups_in_the_old_form(api: Api) -> None:
         "events.k8s.io",
         "policy",
         "rbac.authorization.k8s.io",
+        "scheduling.k8s.io",
     }
     group = (await api.get("/apis/coordination.k8s.io")).expect(200)
     assert (group["kind"], group["preferredVersion"]["groupVersion"]) == ("APIGroup", "coordination.k8s.io/v1")

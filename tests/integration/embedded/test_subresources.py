@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from aliquot.embedded.api.subresources import log_part
 from tests.integration.embedded.client import NODES, PODS, Api, binding, pod
 
 
@@ -141,6 +142,30 @@ async def test_an_eviction_deletes_with_grace(api: Api) -> None:
 
 
 @pytest.mark.embedded_only("a real server asks the kubelet")
+@pytest.mark.embedded_only("a real pod has a process")
+@pytest.mark.parametrize("action", ["attach", "exec", "portforward"])
+async def test_what_needs_a_process_says_that_there_is_none(api: Api, action: str) -> None:
+    (await api.get(f"{PODS}/web/{action}")).refused(404, "NotFound")
+    (await api.post(PODS, pod())).expect(201)
+    for answer in (await api.get(f"{PODS}/web/{action}"), await api.post(f"{PODS}/web/{action}", {})):
+        assert f"{action} is not possible: pods of the embedded" in answer.refused(501, "NotImplemented")
+
+
+@pytest.mark.parametrize(
+    ("query", "shown"),
+    [
+        ({}, "one\ntwo\nthree\n"),
+        ({"tailLines": "2"}, "two\nthree\n"),
+        ({"tailLines": "0"}, ""),
+        ({"tailLines": "9"}, "one\ntwo\nthree\n"),
+        ({"limitBytes": "5"}, "one\nt"),
+        ({"tailLines": "1", "limitBytes": "2"}, "th"),
+    ],
+)
+def test_a_log_is_shown_as_far_as_it_is_wanted(query: dict[str, str], shown: str) -> None:
+    assert log_part("one\ntwo\nthree\n", query) == shown
+
+
 async def test_the_log_says_that_there_is_none(api: Api) -> None:
     (await api.get(f"{PODS}/web/log")).refused(404, "NotFound")
     await api.post(PODS, pod())

@@ -143,7 +143,7 @@ async def test_a_pod_with_everything_is_taken(api: Api) -> None:
         schedulingGates=[{"name": "example.com/wait"}],
         overhead={"cpu": "1m"},
         runtimeClassName="nvidia",
-        priorityClassName="high",
+        priorityClassName="system-cluster-critical",
         nodeSelector={"gpu": "yes"},
         resourceClaims=[{"name": "c", "resourceClaimTemplateName": "t"}],
     )

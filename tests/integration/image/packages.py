@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-PROGRAMS = ("aliquot", "gpu-admission", "gpushare-schd-extender", "elastic-gpu-scheduler")
+PROGRAMS = ("aliquot", "gpu-admission", "gpushare-schd-extender", "elastic-gpu-scheduler", "nano-gpu-scheduler")
 
 _APT = """\
 #!/bin/sh

@@ -112,6 +112,7 @@ def test_flavours_share_every_layer(written: Archive) -> None:
         pytest.param("aliquot", ["aliquot", "--help"], id="aliquot"),
         pytest.param("gpushare-schd-extender", ["gpushare-schd-extender"], id="gpushare"),
         pytest.param("elastic-gpu-scheduler", ["elastic-gpu-scheduler"], id="elastic-gpu"),
+        pytest.param("nano-gpu-scheduler", ["nano-gpu-scheduler"], id="nano-gpu"),
     ],
 )
 def test_each_flavour_starts_its_own_program(written: Archive, program: str, default: list[str]) -> None:
@@ -188,6 +189,7 @@ def test_programs_of_the_wheel_run_with_the_images_python(tmp_path: Path) -> Non
     files = _files(tmp_path)
     for program in packages.PROGRAMS:
         assert files[f"usr/local/bin/{program}"].mode == 0o755
+        assert files[f"usr/bin/{program}"].linkname == f"../local/bin/{program}", "as the originals' manifests name it"
     assert _REQUIREMENT in files
     assert "usr/local/compiled-for-3.13" in files
 

@@ -10,7 +10,8 @@ from tests.integration.policies.cases import AGENT, DIALECTS, SERVER, TERM, Case
 def parameters(namespace: str) -> list[dict[str, Any]]:
     """What the policies read: the current term, and the accounts; each original stands in its own list."""
     writers = {dialect.name: original(dialect.name) for dialect in DIALECTS}
-    listed = {**writers, "aliquot": f"{SERVER}, {AGENT}\n", "tencent": f"someone\n {original('tencent')} \n"}
+    own = "\n".join(f"system:serviceaccount:{namespace}:aliquot-{name}" for name in ("server", "agent"))
+    listed = {**writers, "aliquot": f"{SERVER}, {AGENT}\n{own}", "tencent": f"someone\n {original('tencent')} \n"}
     return [config_map(namespace, EPOCH_MAP, {"epoch": TERM}), config_map(namespace, WRITERS_MAP, listed)]
 
 

@@ -2,9 +2,12 @@
 
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp
 import msgspec
+
+from aliquot.model.admission import NODE_OF_TOKEN
 
 MERGE = "application/merge-patch+json"
 JSON = "application/json"
@@ -34,11 +37,22 @@ class Caller:
         self._url = url
 
     async def send(
-        self, method: str, path: str, body: object = None, *, user: str = "", media: str = JSON, dry_run: bool = False
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        user: str = "",
+        media: str = JSON,
+        dry_run: bool = False,
+        node: str = "",
     ) -> Answer:
+        """`node` is the one that the user's token would be bound to."""
         headers = {"Content-Type": media, "Accept": JSON}
         if user:
             headers |= {"Impersonate-User": user, "Impersonate-Group": "system:masters"}
+        if node:
+            headers |= {f"Impersonate-Extra-{quote(NODE_OF_TOKEN, safe='')}": node}
         data = None if body is None else msgspec.json.encode(body)
         query = {"dryRun": "All"} if dry_run else {}
         request = self._session.request(method, self._url + path, data=data, headers=headers, params=query)

@@ -12,8 +12,9 @@ from aliquot.dialects.table import OURS
 from aliquot.model.admission import FENCING, FORGERY
 from aliquot.model.records import EPOCH, PLACEMENT
 
-SERVER = "system:serviceaccount:aliquot-system:aliquot-server"
-AGENT = "system:serviceaccount:aliquot-system:aliquot-agent"
+SERVER = "system:serviceaccount:kube-system:aliquot-server"
+AGENT = "system:serviceaccount:kube-system:aliquot-agent"
+"""Accounts that may write every key, and are not kept to what Aliquot's own must write: see `reach.py`."""
 USER = "mallory"
 TERM = "7"
 """The number of the current term."""

@@ -7,6 +7,7 @@ from aliquot.config import SETTINGS, Configuration, Given, read, showing
 from aliquot.config.checking import doubts
 from aliquot.config.tree import DOORS
 from aliquot.errors import BadConfig
+from aliquot.model.bounds import LARGEST_CONFIG
 
 
 def test_an_empty_text_is_the_defaults() -> None:
@@ -103,9 +104,33 @@ def test_what_is_shown_names_the_origin_beside_each_value() -> None:
         pytest.param("mode: !!int x", "f.yaml cannot be read as YAML: invalid literal", id="a number that is none"),
         pytest.param("[" * 3000, "f.yaml cannot be read as YAML: ", id="brackets without end"),
         pytest.param("? [a]\n: 1", "f.yaml cannot be read as YAML: line 1: ", id="an odd key"),
+        pytest.param(
+            "listen: {limits: {bodyMb: 100, bodiesMb: 50}}",
+            "listen.limits.bodiesMb is 50, less than listen.limits.bodyMb, 100",
+            id="less for all bodies than for one",
+        ),
     ],
 )
 def test_a_mistake_is_named_with_its_key_and_what_is_allowed(text: str, error: str) -> None:
+    with pytest.raises(BadConfig) as raised:
+        read(text, "f.yaml", {})
+    assert error in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        pytest.param("# " + "x" * LARGEST_CONFIG, "f.yaml has more than 65536 bytes", id="bytes"),
+        pytest.param("a: " + "[" * 17 + "]" * 17, "brackets are more than 16 levels deep", id="brackets"),
+        pytest.param("a: " + "{a: " * 900, "brackets are more than 16 levels deep", id="braces"),
+        pytest.param("".join(" " * n + f"a{n}:\n" for n in range(200)), "line 17: more than 1024", id="levels"),
+        pytest.param("- " * 5000, "line 1: more than 1024 keys and values, or 16 levels", id="lists in lists"),
+        pytest.param("prefixes:\n" + "".join(f"  a{n}: b\n" for n in range(600)), "more than 1024", id="keys"),
+        pytest.param("a: [" + "1," * 5000 + "1]", "line 1: more than 1024 keys and values", id="values"),
+        pytest.param("prefixes: &a {tencent: b}\ncompat: *a", "line 2: aliases (*name) are not read", id="an alias"),
+    ],
+)
+def test_what_is_larger_or_deeper_than_any_configuration_is_refused(text: str, error: str) -> None:
     with pytest.raises(BadConfig) as raised:
         read(text, "f.yaml", {})
     assert error in str(raised.value)

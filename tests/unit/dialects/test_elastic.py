@@ -148,7 +148,8 @@ CAPACITY: list[Any] = [
     pytest.param({"nano-gpu/gpu-percent": "1k"}, [100] * 10, 1, id="an older name, a canonical quantity"),
     pytest.param({CORE: "200", MEMORY: "30720"}, [15360, 15360], 1, id="cores and memory"),
     pytest.param({PERCENT: "200", CORE: "200", MEMORY: "30721"}, [15360, 15360], 1, id="who knows memory wins"),
-    pytest.param({CORE: "200", MEMORY: "0"}, [100, 100], 1, id="the list of memory was too long for kubelet"),
+    pytest.param({CORE: "200", MEMORY: "0"}, [0, 0], 1, id="the list of memory was too long for kubelet"),
+    pytest.param({CORE: "200"}, [0, 0], 1, id="no plug-in for memory"),
     pytest.param({"elasticgpu.com/gpu-core": "100", "elasticgpu.com/gpu-memory": "9"}, [9], 1, id="elasticgpu.com"),
     pytest.param({"nano-gpu.io/gpu-core": "200", "nano-gpu.io/gpu-memory": "30"}, [15360] * 2, 1024, id="first: GiB"),
     pytest.param({"nano-gpu.io/gpu-core": "100", "nano-gpu.io/gpu-memory": "15360"}, [15360], 1, id="first: MiB"),
@@ -169,6 +170,68 @@ def test_a_node_without_inventory_is_read_by_its_status(
     else:
         assert cards is not None
         assert ([gpu.mib for gpu in cards.gpus], cards.unit_mib) == (mib, unit_mib)
+
+
+ALLOCATABLE: list[Any] = [
+    pytest.param({}, [(15360, True)] * 4, id="all of it"),
+    pytest.param({CORE: "300", MEMORY: "46080"}, [(15360, True)] * 3 + [(15360, False)], id="a card is gone"),
+    pytest.param({CORE: "399"}, [(20480, True)] * 3 + [(20480, False)], id="memory is divided among what is left"),
+    pytest.param({CORE: "0", MEMORY: "0"}, [(15360, False)] * 4, id="its plug-in is gone"),
+]
+
+
+@pytest.mark.parametrize("prefix", ["elasticgpu.io", "elasticgpu.com"])
+@pytest.mark.parametrize(("less", "cards"), ALLOCATABLE)
+def test_cards_beyond_what_is_allocatable_are_there_and_not_sold(
+    prefix: str, less: dict[str, str], cards: list[tuple[int, bool]]
+) -> None:
+    def named(resources: dict[str, str]) -> dict[str, str]:
+        return {name.replace("elasticgpu.io", prefix): amount for name, amount in resources.items()}
+
+    capacity = {CORE: "400", MEMORY: "61440"}
+    seen = ELASTIC.capacity(make_node("old", capacity=named(capacity), allocatable=named(less)))
+    assert seen is not None
+    assert [(gpu.mib, seen.sells(gpu)) for gpu in seen.gpus] == cards
+
+
+@pytest.mark.parametrize("capacity", [{PERCENT: "400"}, {"nano-gpu.io/gpu-core": "400", "nano-gpu.io/gpu-memory": "8"}])
+def test_older_generations_look_at_capacity_alone(capacity: dict[str, str]) -> None:
+    cards = ELASTIC.capacity(make_node("old", capacity=capacity, allocatable=dict.fromkeys(capacity, "0")))
+    assert cards is not None
+    assert [cards.sells(gpu) for gpu in cards.gpus] == [True] * 4
+
+
+def test_a_generation_with_something_to_sell_comes_before_one_without() -> None:
+    capacity = {PERCENT: "200", CORE: "200", MEMORY: "30720"}
+    cards = ELASTIC.capacity(make_node("old", capacity=capacity, allocatable={CORE: "0", MEMORY: "0"}))
+    assert cards is not None
+    assert [(gpu.mib, cards.sells(gpu)) for gpu in cards.gpus] == [(100, True)] * 2
+
+
+STATUS: list[Any] = [
+    pytest.param("", [{}], "elasticgpu.io", id="no node: what is served"),
+    pytest.param("", [{"elasticgpu.io/gpu-core": "100"}], "elasticgpu.io", id="elasticgpu.io"),
+    pytest.param("", [{}, {"elasticgpu.com/gpu-core": "100"}], "elasticgpu.com", id="elasticgpu.com"),
+    pytest.param("elasticgpu.com", [{}], "elasticgpu.com", id="elasticgpu.com by configuration"),
+    pytest.param("", [{"nano-gpu.io/gpu-core": "100"}], "elasticgpu.io", id="a generation without status"),
+    pytest.param("", [{PERCENT: "100"}], "elasticgpu.io", id="percents"),
+]
+
+
+@pytest.mark.parametrize(("prefix", "nodes", "shown"), STATUS)
+def test_the_status_has_the_names_of_the_generation_that_is_used(
+    prefix: str, nodes: list[dict[str, str]], shown: str
+) -> None:
+    names = Elastic(prefix).status_resources([make_node(capacity=capacity) for capacity in nodes])
+    assert list(names) == [f"{shown}/gpu-core", f"{shown}/gpu-memory"]
+
+
+def test_the_status_has_the_names_of_both_generations_while_both_are_used() -> None:
+    nodes = [make_node(capacity={f"{prefix}/gpu-core": "100"}) for prefix in ("elasticgpu.com", "elasticgpu.io")]
+    assert list(ELASTIC.status_resources(nodes)) == [
+        *("elasticgpu.io/gpu-core", "elasticgpu.io/gpu-memory"),
+        *("elasticgpu.com/gpu-core", "elasticgpu.com/gpu-memory"),
+    ]
 
 
 def test_percents_fill_a_card_of_notional_size_exactly() -> None:
@@ -339,6 +402,34 @@ def test_the_label_alone_says_that_a_pod_is_placed() -> None:
 
 def test_a_pod_that_is_not_assumed_has_no_placement() -> None:
     assert ELASTIC.read_back(pod_of(percents(20), {"elastic-gpu/container-c0": "1"}), make_cards()) is None
+
+
+RUNS = {"containerStatuses": [{"name": "c0", "state": {"running": {}}}]}
+
+
+@pytest.mark.parametrize(
+    ("containers", "key", "status"),
+    [
+        pytest.param(percents(20), "elastic-gpu/container-c0", RUNS, id="percents of a pod that runs"),
+        pytest.param(cores((20, 3072)), "elasticgpu.io/container-c0", RUNS, id="cores of a pod that runs"),
+        pytest.param(cores((20, 3072)), "elasticgpu.io/container-c0", {}, id="cores of a pod that is bound"),
+    ],
+)
+def test_a_pod_without_assumed_is_charged_on_the_card_that_its_container_s_key_names(
+    containers: list[dict[str, Any]], key: str, status: dict[str, Any]
+) -> None:
+    holding = holding_of(pod_of(containers, {key: "1"}, node="n1", status=status), make_cards(), standard_dialects())
+    assert holding is not None
+    assert (holding.charges, holding.doubt) == ({"GPU-n1-1": Charge(20, 3072, shares=1)}, "")
+
+
+def test_without_assumed_the_cards_of_every_container_must_be_named() -> None:
+    pod = pod_of(cores((20, 0), (20, 0)), {"elasticgpu.io/container-c0": "1"}, node="n1", status=RUNS)
+    assert ELASTIC.read_back(pod, make_cards()) is None
+    holding = holding_of(pod, make_cards(), standard_dialects())
+    assert holding is not None
+    assert holding.doubt
+    assert holding.charges.keys() == {"GPU-n1-0", "GPU-n1-1"}
 
 
 @pytest.mark.parametrize("text", ["", "-1", "2", "0,0", "0, 1", "x", "\u0661", "1" * 5000])

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from aliquot.dialects import cards_of, demand_of, standard_dialects
+from aliquot.dialects import cards_of, demand_of, holding_of, standard_dialects
 from aliquot.dialects.gpushare import ASSIGNED, ASSUME_TIME, CONTAINER, DEV, IDX, POD
-from aliquot.errors import BadDemand, BadRecord
+from aliquot.errors import BadDemand, BadRecord, NotPlaced
 from aliquot.model import Life, Memory, NodeGpus, Pod, Reason, Unit
 from aliquot.model.records import INVENTORY
 from tests.factories import (
@@ -69,12 +69,13 @@ CAPACITY: list[Any] = [
     pytest.param({GPU_MEM: "31", GPU_COUNT: "2"}, 1024, [15, 15], id="what does not divide is rounded down"),
     pytest.param({GPU_MEM: "1k", GPU_COUNT: "8"}, 1, [125] * 8, id="a canonical quantity"),
     pytest.param({GPU_MEM: 30, GPU_COUNT: 2}, 1024, [15, 15], id="numbers"),
-    pytest.param({GPU_MEM: "30"}, 1, [], id="no count"),
+    pytest.param({GPU_MEM: "30"}, 1024, [], id="no count"),
+    pytest.param({GPU_MEM: "9E"}, 1, [], id="no count, and memory beyond all machines"),
     pytest.param({GPU_COUNT: "2"}, 1, [], id="no memory"),
     pytest.param({GPU_MEM: "0", GPU_COUNT: "2"}, 1, [], id="the plug-in is gone"),
     pytest.param({GPU_MEM: "x", GPU_COUNT: "2"}, 1, [], id="no quantity"),
     pytest.param({GPU_MEM: "-30", GPU_COUNT: "2"}, 1, [], id="negative"),
-    pytest.param({GPU_MEM: "30", GPU_COUNT: "1E"}, 1, [], id="a count beyond all machines"),
+    pytest.param({GPU_MEM: "30", GPU_COUNT: "1E"}, 1024, [], id="a count beyond all machines"),
     pytest.param({}, 1, [], id="a node without GPUs"),
 ]
 
@@ -88,9 +89,27 @@ def test_a_node_without_inventory_is_read_by_its_status(
     assert [gpu.uuid for gpu in cards.gpus] == [f"old/{index}" for index in range(len(units))]
 
 
+@pytest.mark.parametrize(
+    ("capacity", "rest"),
+    [
+        pytest.param({GPU_MEM: "30", GPU_COUNT: "2"}, 0, id="the cards have all of it"),
+        pytest.param({GPU_MEM: "31", GPU_COUNT: "2"}, 1, id="what does not divide"),
+        pytest.param({GPU_MEM: "30"}, 30, id="no count"),
+    ],
+)
+def test_memory_that_belongs_to_no_card_is_known(capacity: dict[str, Any], rest: int) -> None:
+    assert cards_of(make_node("old", capacity=capacity), DIALECTS).rest_mib == rest * 1024
+
+
+def test_memory_without_cards_does_not_hide_another_vendor_s_cards() -> None:
+    cards = cards_of(make_node("old", capacity={GPU_MEM: "30", "nvidia.com/gpu": "4"}), DIALECTS)
+    assert len(cards.gpus) == 4
+
+
 def test_an_inventory_wins_over_the_status() -> None:
     published = make_cards(mib=(1024,))
-    assert cards_of(make_node("n1", published, capacity={GPU_MEM: "99", GPU_COUNT: "9"}), DIALECTS) == published
+    cards = cards_of(make_node("n1", published, capacity={GPU_MEM: "99", GPU_COUNT: "9"}), DIALECTS)
+    assert (cards.gpus, cards.unit_mib) == (published.gpus, published.unit_mib)
 
 
 def test_an_inventory_that_cannot_be_read_is_not_replaced_by_a_guess() -> None:
@@ -196,6 +215,49 @@ def test_an_original_s_annotation_is_read_back(index: str, uuid: str | None) -> 
         placement = GPUSHARE.read_back(pod, cards)
         assert placement is not None
         assert [(part.uuid, part.mib) for part in placement.slices()] == [(uuid, 3072)]
+
+
+ORIGINAL = {1: {GPU_MEM: "15", GPU_COUNT: "1"}, 2: {GPU_MEM: "30", GPU_COUNT: "2"}}
+"""Nodes of the original's plug-in, by their number of cards."""
+RUNS = {"phase": "Running", "containerStatuses": [{"name": "main", "state": {"running": {}}}]}
+
+
+@pytest.mark.parametrize(
+    ("limits", "cards", "annotations", "held"),
+    [
+        pytest.param({GPU_COUNT: "1"}, 2, {}, None, id="a number of cards"),
+        pytest.param({GPU_COUNT: "1"}, 1, {}, None, id="the number of the only one"),
+        pytest.param({GPU_MEM: "3"}, 2, {}, None, id="memory"),
+        pytest.param({GPU_MEM: "3"}, 1, {}, {"n1/0": 3072}, id="memory of the only one, which the plug-in gives"),
+        pytest.param({GPU_MEM: "3"}, 2, {IDX: "1"}, {"n1/1": 3072}, id="what its scheduler placed"),
+        pytest.param(
+            {GPU_MEM: "3"}, 2, {ASSIGNED: "true"}, {"n1/0": 3072, "n1/1": 3072}, id="placed, with its card wiped off"
+        ),
+    ],
+)
+def test_a_running_pod_that_nobody_placed_has_on_an_original_s_node_what_its_plug_in_gave_it(
+    limits: dict[str, str], cards: int, annotations: dict[str, str], held: dict[str, int] | None
+) -> None:
+    node = cards_of(make_node("n1", capacity=ORIGINAL[cards]), DIALECTS)
+    containers = [container_manifest(gpu_mem=None, resources={"limits": limits})]
+    pod = make_pod(containers=containers, metadata={"annotations": annotations}, node="n1", status=RUNS)
+    if held is None:
+        with pytest.raises(NotPlaced):
+            holding_of(pod, node, DIALECTS)
+    else:
+        holding = holding_of(pod, node, DIALECTS)
+        assert holding is not None
+        assert {uuid: charge.mib for uuid, charge in holding.charges.items()} == held
+
+
+@pytest.mark.parametrize("limits", [{GPU_COUNT: "1"}, {GPU_MEM: "3"}], ids=["a number of cards", "memory"])
+def test_on_a_node_of_our_agent_it_has_a_card_that_nobody_knows(limits: dict[str, str]) -> None:
+    """Without a placement it would not run there: somebody has wiped its record."""
+    node = cards_of(make_node("n1", make_cards()), DIALECTS)
+    containers = [container_manifest(gpu_mem=None, resources={"limits": limits})]
+    holding = holding_of(make_pod(containers=containers, node="n1", status=RUNS), node, DIALECTS)
+    assert holding is not None
+    assert holding.charges.keys() == node.by_uuid.keys()
 
 
 def test_what_is_written_is_read_back() -> None:

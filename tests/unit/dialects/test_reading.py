@@ -233,6 +233,7 @@ TWO_RECORDS: list[Any] = [
     pytest.param(shared(0) | {IDX: "1"}, ["GPU-n1-0", "GPU-n1-1"], "name different cards", id="they do not"),
     pytest.param(shared(0, uuid="n1/0") | {IDX: "0"}, ["GPU-n1-0"], "", id="the name from before the inventory"),
     pytest.param(shared(0, minor=9, index=1) | {IDX: "0"}, ["GPU-n1-0"], "", id="wrong numbers beside the uuid"),
+    pytest.param(shared(0, index=1) | {IDX: "1"}, ["GPU-n1-0"], "", id="they agreed before cards were renumbered"),
     pytest.param(shared(0) | {IDX: "9"}, ["GPU-n1-0"], "", id="the original's cannot be read"),
     pytest.param(shared(0), ["GPU-n1-0"], "", id="ours alone"),
 ]
@@ -268,6 +269,19 @@ def test_a_card_of_both_records_is_charged_with_the_larger_part_of_each_measure(
     held = holding_of(pod, cards, Dialects({"tencent": Tencent()}))
     assert held is not None
     assert held.charges == dict.fromkeys(cards.by_uuid, Charge(100, 15360, shares=1))
+
+
+def test_minors_from_before_the_inventory_are_those_of_our_record() -> None:
+    """Without an inventory, minors are taken for indexes."""
+    cards = make_cards(mib=(15360,) * 4)
+    made_up = replace(cut(Part(whole=True), cards.by_index[3], 1024), uuid="n1/3", minor=3)
+    written = {PLACEMENT: write_placement(Placement("n1", "tencent", {"main": (made_up,)}))}
+    annotations = written | {"tencent.com/predicate-gpu-idx-0": "3"}
+    containers = [container_manifest(gpu_mem=None, resources={"limits": {"tencent.com/vcuda-core": "100"}})]
+    pod = make_pod(containers=containers, metadata={"annotations": annotations}, node="n1")
+    held = holding_of(pod, cards, Dialects({"tencent": Tencent()}))
+    assert held is not None
+    assert (list(held.charges), held.doubt) == (["GPU-n1-3"], "")
 
 
 def test_without_our_record_the_dialect_s_own_is_read() -> None:
@@ -455,7 +469,8 @@ def test_a_container_that_can_have_no_card_says_nothing_of_a_hand_over() -> None
         holding_of(waiting, make_cards(), DIALECTS)
 
 
-BOTH_DIALECTS = {"resources": {"limits": {"aliyun.com/gpu-mem": "3", "aliquot.io/gpu": "1"}}}
+TWO_DIALECTS = {"aliyun.com/gpu-mem": "3", "aliquot.io/gpu": "1"}
+BOTH_DIALECTS = {"resources": {"limits": TWO_DIALECTS}}
 
 
 def test_a_pod_that_runs_with_two_dialects_is_charged_for_both_on_every_card() -> None:
@@ -468,6 +483,73 @@ def test_a_pod_that_runs_with_two_dialects_is_charged_for_both_on_every_card() -
     assert held is not None
     assert held.charges == dict.fromkeys(make_cards().by_uuid, Charge(100, 15360, shares=2))
     assert "several dialects (gpushare, keti)" in held.doubt
+
+
+def states(**running: bool) -> dict[str, Any]:
+    shown = {True: {"running": {}}, False: {"waiting": {"reason": "ContainerCreating"}}}
+    statuses = [{"name": name, "state": shown[is_on]} for name, is_on in running.items()]
+    return {"phase": "Pending", "containerStatuses": statuses}
+
+
+SMALL_BUT_RUNNING: list[Any] = [
+    pytest.param({"aliquot.io/gpu": "0"}, id="none of a dialect"),
+    pytest.param({"example.com/nic": "1"}, id="another device"),
+    pytest.param({"cpu": "1"}, id="no device at all"),
+]
+
+
+@pytest.mark.parametrize("limits", SMALL_BUT_RUNNING)
+@pytest.mark.parametrize(
+    "asked",
+    [
+        pytest.param(TWO_DIALECTS, id="in two dialects"),
+        pytest.param({"aliquot.io/gpu": "1"}, id="in one"),
+    ],
+)
+def test_a_container_that_runs_does_not_speak_for_one_that_was_refused(
+    limits: dict[str, str], asked: dict[str, str]
+) -> None:
+    containers = [
+        {"name": "small", "resources": {"limits": limits}},
+        {"name": "refused", "resources": {"limits": asked}},
+    ]
+    pod = make_pod(containers=containers, node="n1", status=states(small=True, refused=False))
+    with pytest.raises((BadDemand, NotPlaced)):
+        holding_of(pod, make_cards(), DIALECTS)
+
+
+def test_of_several_dialects_those_count_whose_containers_run() -> None:
+    containers = [
+        {"name": "shares", "resources": {"limits": {"aliyun.com/gpu-mem": "3"}}},
+        {"name": "refused", "resources": {"limits": {"aliquot.io/gpu": "1"}}},
+    ]
+    pod = make_pod(containers=containers, node="n1", status=states(shares=True, refused=False))
+    held = holding_of(pod, make_cards(), DIALECTS)
+    assert held is not None
+    assert held.charges == dict.fromkeys(make_cards().by_uuid, THREE)
+
+
+UNREGISTERED: list[Any] = [
+    pytest.param({"tencent.com/vcuda-core": "100"}, id="one dialect"),
+    pytest.param({"tencent.com/vcuda-core": "100", "keti.com/mpsgpu": "1"}, id="two"),
+]
+
+
+@pytest.mark.parametrize("limits", UNREGISTERED)
+def test_where_kubelet_knows_none_of_its_resources_a_pod_runs_without_a_card(limits: dict[str, str]) -> None:
+    dialects = Dialects({"tencent": Tencent(), "keti": Keti(), **DIALECTS})
+    cards = cards_of(make_node("n1", make_cards()), dialects)
+    pod = make_pod(containers=[{"name": "main", "resources": {"limits": limits}}], node="n1", status=RUNNING)
+    with pytest.raises((BadDemand, NotPlaced)):
+        holding_of(pod, cards, dialects)
+
+
+@pytest.mark.parametrize("amount", ["1", "0"], ids=["registered", "its plug-in is gone"])
+def test_where_kubelet_knows_them_it_has_one(amount: str) -> None:
+    cards = cards_of(make_node("n1", make_cards(), capacity={"aliquot.io/gpu": amount}), DIALECTS)
+    held = holding_of(aliquot_pod({}, status=RUNNING), cards, DIALECTS)
+    assert held is not None
+    assert held.charges.keys() == cards.by_uuid.keys()
 
 
 def test_one_that_has_got_nothing_is_charged_nothing() -> None:

@@ -191,9 +191,9 @@ def test_the_mark_of_the_hand_over_is_that_of_the_original() -> None:
     assert not TENCENT.handed_over(pod_of(asking("a", 50, 4), annotations={ASSIGNED: "false"}))
 
 
-def test_the_field_that_was_written_is_named_where_it_asks_for_nothing() -> None:
-    with pytest.raises(BadDemand, match=f"more than 0 of {CORE}; it writes {MEMORY}: 0"):
-        demand_of(pod_of(asking("a", None, 0)), standard_dialects())
+@pytest.mark.parametrize(("cores", "blocks"), [(0, None), (None, 0), (0, 0)], ids=["no cores", "no memory", "neither"])
+def test_a_pod_that_asks_for_nothing_is_one_without_gpu(cores: int | None, blocks: int | None) -> None:
+    assert demand_of(pod_of(asking("a", cores, blocks)), standard_dialects()) is None
 
 
 def test_every_key_that_is_written_is_guarded() -> None:

@@ -149,7 +149,7 @@ def test_a_node_without_cards_says_so() -> None:
         pytest.param(
             {"quota": {"T4": 0}}, {}, Reason.OVER_QUOTA, "T4: 0 of 0 cards used, the pod needs 0.20", id="used up"
         ),
-        pytest.param({"quota": {"A100": 1}}, {}, Reason.OVER_QUOTA, "the quota is for A100 only", id="not named"),
+        pytest.param({"quota": {"A100": 1}}, {}, Reason.NOT_IN_QUOTA, "the quota is for A100 only", id="not named"),
         pytest.param({"quota": {"T4": 1}, "pool": ["a"]}, {"pool": "b"}, Reason.WRONG_POOL, "is in pool b", id="pool"),
         pytest.param({"quota": {"T4": 1}, "pool": ["a"]}, {}, Reason.WRONG_POOL, "without a pool", id="no pool"),
         pytest.param({"quota": {"T4": 1}, "pool": ["a"]}, {"pool": "a"}, None, "can take it", id="allowed"),
@@ -422,9 +422,11 @@ def node_states(draw: st.DrawFn, name: str) -> NodeState:
     if len(gpus) > 1 and draw(st.booleans()):
         gpus[0] = replace(gpus[0], links=(Link(gpus[1].uuid, draw(st.sampled_from((20, 150)))),))
     served = draw(st.sampled_from((frozenset[str](), frozenset(["gpushare"]), frozenset(["hami"]))))
-    labels = {"model": draw(st.sampled_from(("", "M"))), "pool": draw(st.sampled_from(("", "a", "b")))}
+    model, pool = draw(st.sampled_from(("", "M"))), draw(st.sampled_from(("", "a", "b")))
     used = {gpu.uuid: draw(CHARGES) for gpu in gpus}
-    return NodeState(NodeGpus(name, tuple(gpus), draw(st.sampled_from((1, GIB))), served, **labels), used)
+    unit_mib, rest_mib = draw(st.sampled_from((1, GIB))), draw(st.sampled_from((0, 0, 5)))
+    cards = NodeGpus(name, tuple(gpus), unit_mib, served, model, pool, rest_mib=rest_mib)
+    return NodeState(cards, used)
 
 
 PARTS = st.one_of(

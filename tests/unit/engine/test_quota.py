@@ -187,7 +187,7 @@ def test_a_quota_names_a_card_by_the_label_or_by_its_model(label: str, model: st
 
 def test_a_model_that_only_some_labels_allow_is_refused_on_the_other_nodes() -> None:
     cluster = Cluster(by_cards(M40=1), (node("a", "X", label="M40"), node("b", "X")))
-    assert cluster.judge(WHOLE).refusals(["a", "b"]) == {"b": Reason.OVER_QUOTA}
+    assert cluster.judge(WHOLE).refusals(["a", "b"]) == {"b": Reason.NOT_IN_QUOTA}
 
 
 def test_a_card_that_the_quota_refuses_does_not_take_its_neighbours_with_it() -> None:

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\rruntime.proto\x12\nruntime.v1\" \n\rStatusRequest\x12\x0f\n\x07verbose\x18\x01 \x01(\x08\"q\n\x0eStatusResponse\x12\x32\n\x04info\x18\x02 \x03(\x0b\x32$.runtime.v1.StatusResponse.InfoEntry\x1a+\n\tInfoEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\rruntime.proto\x12\nruntime.v1\" \n\rStatusRequest\x12\x0f\n\x07verbose\x18\x01 \x01(\x08\"q\n\x0eStatusResponse\x12\x32\n\x04info\x18\x02 \x03(\x0b\x32$.runtime.v1.StatusResponse.InfoEntry\x1a+\n\tInfoEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x17\n\x15ListContainersRequest\"\x98\x01\n\tContainer\x12)\n\x05state\x18\x06 \x01(\x0e\x32\x1a.runtime.v1.ContainerState\x12\x31\n\x06labels\x18\x08 \x03(\x0b\x32!.runtime.v1.Container.LabelsEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"C\n\x16ListContainersResponse\x12)\n\ncontainers\x18\x01 \x03(\x0b\x32\x15.runtime.v1.Container*k\n\x0e\x43ontainerState\x12\x15\n\x11\x43ONTAINER_CREATED\x10\x00\x12\x15\n\x11\x43ONTAINER_RUNNING\x10\x01\x12\x14\n\x10\x43ONTAINER_EXITED\x10\x02\x12\x15\n\x11\x43ONTAINER_UNKNOWN\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,10 +33,22 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_STATUSRESPONSE_INFOENTRY']._loaded_options = None
   _globals['_STATUSRESPONSE_INFOENTRY']._serialized_options = b'8\001'
+  _globals['_CONTAINER_LABELSENTRY']._loaded_options = None
+  _globals['_CONTAINER_LABELSENTRY']._serialized_options = b'8\001'
+  _globals['_CONTAINERSTATE']._serialized_start=427
+  _globals['_CONTAINERSTATE']._serialized_end=534
   _globals['_STATUSREQUEST']._serialized_start=29
   _globals['_STATUSREQUEST']._serialized_end=61
   _globals['_STATUSRESPONSE']._serialized_start=63
   _globals['_STATUSRESPONSE']._serialized_end=176
   _globals['_STATUSRESPONSE_INFOENTRY']._serialized_start=133
   _globals['_STATUSRESPONSE_INFOENTRY']._serialized_end=176
+  _globals['_LISTCONTAINERSREQUEST']._serialized_start=178
+  _globals['_LISTCONTAINERSREQUEST']._serialized_end=201
+  _globals['_CONTAINER']._serialized_start=204
+  _globals['_CONTAINER']._serialized_end=356
+  _globals['_CONTAINER_LABELSENTRY']._serialized_start=311
+  _globals['_CONTAINER_LABELSENTRY']._serialized_end=356
+  _globals['_LISTCONTAINERSRESPONSE']._serialized_start=358
+  _globals['_LISTCONTAINERSRESPONSE']._serialized_end=425
 # @@protoc_insertion_point(module_scope)

@@ -6,13 +6,14 @@ from aliquot.cli.programs import klog
 from aliquot.cli.programs.addresses import EVERY, port_of
 from aliquot.cli.programs.command_line import CommandLine, Flag, Parsed
 from aliquot.cli.programs.klog_flags import KLOG_FLAGS
+from aliquot.cli.programs.priorities import OURS, policies, priority_flag
 from aliquot.cli.programs.starting import Program, Wanted
 from aliquot.config import Given
 from aliquot.errors import BadConfig
 
 _NAME = "elastic-gpu-scheduler"
 _PORT = 39999
-_PRIORITIES = ("binpack", "spread")
+_PRIORITIES = {"binpack": "elastic-binpack", "spread": "elastic-spread"}
 _SHARED = "gpushare"
 _MODES = ("pgpu", "qgpu", _SHARED)
 _ABOUT = """
@@ -20,7 +21,7 @@ elastic-gpu-scheduler, answered by Aliquot: a scheduler extender for elasticgpu.
 elastic-gpu/gpu-percent.
 
 POST /scheduler/filter, priorities and bind are for kube-scheduler, GET /scheduler/status for people; GET /version,
-/healthz, /readyz, /metrics and /debug/pprof/ are on the same port. Its variables:
+/healthz, /readyz and /metrics are on the same port, and /debug/pprof/ if ALIQUOT_PROFILING is true. Its variables:
 
   PORT        the port, on every address of the machine (default 39999, also for what is no number)
   THREADNESS  has no effect: what the original spreads over so many workers is done here as it is heard of
@@ -29,7 +30,10 @@ It is `aliquot server` with this one door: every key of that can be given as an 
 (docs/configuration.md). docs/programs.md says what differs from the original.
 """
 _FLAGS = (
-    Flag("priority", "How pods are placed: binpack fills cards and nodes, spread keeps them even.", default="binpack"),
+    priority_flag(
+        "binpack takes the way that leaves the cards most unequal; spread, which the original never wrote, takes the "
+        "last card that fits."
+    ),
     Flag(
         "mode",
         "What is shared, out of pgpu, qgpu and gpushare, with commas between. Only gpushare has a meaning, here as in "
@@ -42,14 +46,14 @@ _FLAGS = (
 
 def _understand(parsed: Parsed) -> Wanted:
     given = {**klog.given(parsed), "doors.elastic.port": Given(port_of(os.environ.get("PORT", ""), _PORT), "$PORT")}
-    priority = parsed["priority"]
-    if priority not in _PRIORITIES:
-        raise BadConfig(f"-priority {priority}: write {' or '.join(_PRIORITIES)}")
-    if "priority" in parsed.said:
-        given |= {f"policies.{of}": Given({"elastic": priority}, "-priority") for of in ("gpu", "node")}
     if parsed["kubeconf"]:
         given["kubernetes.kubeconfig"] = Given(parsed["kubeconf"], "-kubeconf")
-    return Wanted(given, klog.form(_NAME, parsed), _idle_modes(parsed["mode"]))
+    remarks = (*_idle_modes(parsed["mode"]), *_idle_priority(parsed["priority"]))
+    return Wanted(given, klog.form(_NAME, parsed), remarks, policies(parsed, _PRIORITIES))
+
+
+def _idle_priority(priority: str) -> tuple[str, ...]:
+    return (f"-priority spread: it does not spread, as in the original; {OURS} do",) if priority == "spread" else ()
 
 
 def _idle_modes(text: str) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import click
@@ -38,6 +38,8 @@ class Wanted:
     form: AbstractContextManager[logs.Form | None] = field(default_factory=nullcontext)
     remarks: tuple[str, ...] = ()
     """What was said and has no effect, with the reason."""
+    defaults: Mapping[str, Given] = field(default_factory=dict)
+    """What our variables outrank; of a mapping they outrank the entries that they name."""
 
 
 @dataclass(frozen=True)
@@ -83,12 +85,22 @@ class Program:
 
     def keys(self, wanted: Wanted, namespace: str = _THEIRS) -> dict[str, Given]:
         """What is given of the configuration: the program's own flags before our variables before its defaults, which
-        are no other door, the address that the original had, and the Lease in a namespace that there is."""
+        are no other door, the address that the original had, the Lease in a namespace that there is, and the original's
+        placement."""
         values: dict[str, Any] = {f"doors.{door}.enabled": False for door in DOORS if door != self.door}
         values |= {"listen.address": self.address, "lease.namespace": namespace}
         defaults = {path: Given(value, f"{self.line.program}'s default") for path, value in values.items()}
         own = {f"doors.{self.door}.enabled": Given(True, self.line.program)}
-        return {**defaults, **_variables(), **wanted.given, **own}
+        return {**_outranked({**defaults, **wanted.defaults}, _variables()), **wanted.given, **own}
+
+
+def _outranked(defaults: Mapping[str, Given], variables: Mapping[str, Given]) -> dict[str, Given]:
+    merged = {**defaults, **variables}
+    for path in defaults.keys() & variables.keys():
+        default, said = defaults[path].value, variables[path]
+        if isinstance(default, dict):
+            merged[path] = replace(said, value={**default, **said.value})
+    return merged
 
 
 async def _is_there(client: Client, namespace: str) -> bool:

@@ -3,9 +3,19 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from aliquot.control.policies import fencing, forgery, parameters
+from aliquot.control.policies import fencing, forgery, parameters, reach
 from aliquot.dialects import Dialects
-from aliquot.model.admission import EPOCH_MAP, FENCING, FORGERY, PARAMETERS, WRITERS_MAP
+from aliquot.model.admission import (
+    AGENT_ACCOUNT,
+    AGENT_REACH,
+    EPOCH_MAP,
+    FENCING,
+    FORGERY,
+    PARAMETERS,
+    SERVER_ACCOUNT,
+    SERVER_REACH,
+    WRITERS_MAP,
+)
 
 Manifest: TypeAlias = dict[str, Any]
 
@@ -29,10 +39,18 @@ def manifests(
         _policy(PARAMETERS, parameters.spec(namespace)),
         _policy(FENCING, fencing.spec()),
         _policy(FORGERY, forgery.spec(dialects, namespace)),
+        _policy(AGENT_REACH, reach.agent_spec(dialects, _account(namespace, AGENT_ACCOUNT))),
+        _policy(SERVER_REACH, reach.server_spec(dialects, _account(namespace, SERVER_ACCOUNT))),
         _binding(PARAMETERS, ("Deny",)),
+        _binding(AGENT_REACH, ("Deny",)),
+        _binding(SERVER_REACH, ("Deny",)),
         _binding(FENCING, ("Deny",), _reference(EPOCH_MAP, namespace)),
         _binding(FORGERY, forgery_actions, _reference(WRITERS_MAP, namespace)),
     ]
+
+
+def _account(namespace: str, name: str) -> str:
+    return f"system:serviceaccount:{namespace}:{name}"
 
 
 def _policy(name: str, spec: Manifest) -> Manifest:

@@ -1,25 +1,35 @@
 """The admission policies of Aliquot, in Python.
 
-This server evaluates no CEL. It knows three ValidatingAdmissionPolicies by name, enforces them while they and their
+This server evaluates no CEL. It knows five ValidatingAdmissionPolicies by name, enforces them while they and their
 bindings are stored, reads the tables, the matched resources, the parameters and the actions from the stored objects,
 and does itself what their expressions say. A policy by any other name is stored and never asked.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Self
 
 import structlog
 
+from aliquot.embedded.api import policies, reach
 from aliquot.embedded.api.identity import User, account, user
 from aliquot.embedded.api.objects import Object, dig, text_at
-from aliquot.embedded.api.policies import RULES, Asked
+from aliquot.embedded.api.policies import Asked
 from aliquot.embedded.api.resources import CONFIG_MAPS, POLICIES, POLICY_BINDINGS, Resource
 from aliquot.embedded.api.statuses import PolicyRefusal
 from aliquot.embedded.api.store import Store
 from aliquot.errors import BadRecord
+from aliquot.model.admission import AGENT_REACH, FENCING, FORGERY, PARAMETERS, SERVER_REACH
 
 _log = structlog.get_logger()
+
+RULES: Mapping[str, Callable[[Asked], str | None]] = {
+    FENCING: policies.fencing,
+    FORGERY: policies.forgery,
+    PARAMETERS: policies.parameters,
+    AGENT_REACH: reach.agent,
+    SERVER_REACH: reach.server,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +90,17 @@ class Admission:
                 return
             why = "no params found for policy binding with `Deny` parameterNotFoundAction"
             raise _refusal(change, name, bound_by, f"failed to configure binding: {why}", "Invalid")
-        asked = Asked(policy, reference, parameters, self._user.name, change.new, change.old)
+        asked = Asked(
+            policy,
+            reference,
+            parameters,
+            self._user.name,
+            change.new,
+            change.old,
+            change.operation,
+            change.whole_resource,
+            self._user.node,
+        )
         told = _why(asked, RULES[name])
         if told is None:
             return
@@ -112,8 +132,9 @@ def _matches(policy: Object, change: Change) -> bool:
 
 
 def _covers(rule: Object, change: Change) -> bool:
-    is_meant = change.resource.group in rule["apiGroups"] and change.whole_resource in rule["resources"]
-    return is_meant and change.operation in rule["operations"]
+    names = {change.whole_resource, f"{change.resource.plural}/*" if change.part else change.resource.plural}
+    is_meant = change.resource.group in rule["apiGroups"] and names & set(rule["resources"])
+    return bool(is_meant) and bool({change.operation, "*"} & set(rule["operations"]))
 
 
 def _refusal(change: Change, policy: str, binding: str, why: str, reason: str) -> PolicyRefusal:

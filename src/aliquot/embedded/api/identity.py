@@ -5,25 +5,31 @@ from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random, SystemRandom
+from urllib.parse import quote
 
 from multidict import CIMultiDictProxy
 
 from aliquot.embedded.api.objects import Object
 from aliquot.embedded.api.statuses import Forbidden, Unauthorized
+from aliquot.model.admission import NODE_OF_TOKEN
 
 MASTERS = "system:masters"
 """Its members may do everything."""
 _AUTHENTICATED = "system:authenticated"
 _ACCOUNT = "system:serviceaccount:"
+_IMPERSONATED_NODE = f"Impersonate-Extra-{quote(NODE_OF_TOKEN, safe='')}"
 
 
 @dataclass(frozen=True, slots=True)
 class User:
     name: str
     groups: tuple[str, ...] = (_AUTHENTICATED,)
+    node: str = ""
+    """On which the pod is that a service account's token was made for."""
 
     def info(self) -> Object:
-        return {"username": self.name, "groups": list(self.groups)}
+        extra = {"extra": {NODE_OF_TOKEN: [self.node]}} if self.node else {}
+        return {"username": self.name, "groups": list(self.groups), **extra}
 
 
 ADMIN = User("kubernetes-admin", (MASTERS, _AUTHENTICATED))
@@ -34,13 +40,13 @@ def account(namespace: str, name: str) -> str:
     return f"{_ACCOUNT}{namespace}:{name}"
 
 
-def user(name: str, groups: Sequence[str] = ()) -> User:
+def user(name: str, groups: Sequence[str] = (), node: str = "") -> User:
     """The user with the groups that everybody of that name has."""
     implied = [_AUTHENTICATED]
     if name.startswith(_ACCOUNT):
         namespace = name.removeprefix(_ACCOUNT).partition(":")[0]
         implied = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", _AUTHENTICATED]
-    return User(name, tuple(dict.fromkeys([*groups, *implied])))
+    return User(name, tuple(dict.fromkeys([*groups, *implied])), node)
 
 
 class Users:
@@ -61,11 +67,12 @@ class Users:
         groups: Sequence[str] = (),
         token: str = "",
         rules: Sequence[Mapping[str, Sequence[str]]] | None = None,
+        node: str = "",
     ) -> str:
-        """The user's token, made up if none is given."""
+        """The user's token, made up if none is given, and bound to a node if one is."""
         token = token or f"{self._random.getrandbits(128):032x}"
         may_all = rules is None and not name.startswith(_ACCOUNT)
-        self._by_token[token] = user(name, [*groups, *([MASTERS] if may_all else [])])
+        self._by_token[token] = user(name, [*groups, *([MASTERS] if may_all else [])], node)
         if rules is not None:
             self._rules[name] = [dict(rule) for rule in rules]
         return token
@@ -93,7 +100,7 @@ class Users:
         if MASTERS not in real.groups:
             why = f'User "{real.name}" cannot impersonate resource "users" in API group "" at the cluster scope'
             raise Forbidden("", "users", spoken_for, why)
-        return user(spoken_for, headers.getall("Impersonate-Group", []))
+        return user(spoken_for, headers.getall("Impersonate-Group", []), headers.get(_IMPERSONATED_NODE, ""))
 
     def _real(self, proof: str) -> User:
         if not proof:

@@ -1,4 +1,4 @@
-"""The rows of nodes, namespaces, events, leases, ConfigMaps and disruption budgets."""
+"""The rows of nodes, namespaces, events, leases, ConfigMaps, disruption budgets, quotas and priority classes."""
 
 from datetime import datetime
 
@@ -85,6 +85,19 @@ def _budget_cells(budget: Object, at: datetime) -> Cells:
     return [name_of(budget), *bounds, dig(budget, "status", "disruptionsAllowed") or 0, age_of(budget, at)]
 
 
+def _quota_cells(quota: Object, at: datetime) -> Cells:
+    hard, used = dig(quota, "spec", "hard") or {}, dig(quota, "status", "used") or {}
+    lines = {name: f"{name}: {used.get(name, 0)}/{amount}" for name, amount in sorted(hard.items())}
+    limits = [line for name, line in lines.items() if name.startswith("limits.")]
+    requests = [line for name, line in lines.items() if not name.startswith("limits.")]
+    return [name_of(quota), ", ".join(requests), ", ".join(limits), age_of(quota, at)]
+
+
+def _class_cells(found: Object, at: datetime) -> Cells:
+    is_default = bool(found.get("globalDefault"))
+    return [name_of(found), found.get("value", 0), is_default, age_of(found, at), found.get("preemptionPolicy", "")]
+
+
 NODES = TableFormat(
     (
         NAME,
@@ -136,4 +149,23 @@ BUDGETS = TableFormat(
 CONFIG_MAPS = TableFormat(
     (NAME, Column("Data", "How many entries it has.", type="integer"), AGE),
     lambda obj, at: [name_of(obj), len(obj.get("data", {})) + len(obj.get("binaryData", {})), age_of(obj, at)],
+)
+RESOURCE_QUOTAS = TableFormat(
+    (
+        NAME,
+        Column("Request", "What pods may request, and do."),
+        Column("Limit", "What pods may be limited to, and are."),
+        AGE,
+    ),
+    _quota_cells,
+)
+PRIORITY_CLASSES = TableFormat(
+    (
+        NAME,
+        Column("Value", "The priority of its pods.", type="integer"),
+        Column("Global-Default", "Whether pods without a class have it."),
+        AGE,
+        Column("PreemptionPolicy", "Whether its pods preempt others."),
+    ),
+    _class_cells,
 )

@@ -4,6 +4,8 @@ from aliquot.embedded.api.objects import Object, text_at
 from aliquot.embedded.api.statuses import Invalid, forbidden
 
 PARTS = ("ephemeralcontainers", "resize")
+INTO_A_CONTAINER = ("attach", "exec", "portforward")
+"""What needs a process: here there is none."""
 
 
 def with_part(current: Object, proposed: Object, part: str) -> Object:

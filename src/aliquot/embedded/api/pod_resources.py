@@ -48,6 +48,11 @@ def amount_errors(path: str, amounts: dict[str, str]) -> list[FieldError]:
     return found
 
 
+def limit_errors(path: str, amounts: dict[str, str]) -> list[FieldError]:
+    """The same of a quota's lines, whose names say more than a resource."""
+    return [error for name, amount in amounts.items() for error in _amount_errors(f"{path}[{name}]", "", amount)]
+
+
 def _name_errors(path: str, name: str) -> list[FieldError]:
     known = "/" in name or name in (*_STANDARD, "pods", "storage") or name.startswith("hugepages-")
     return [] if known else [invalid(f"{path}[{name}]", name, "must be a standard resource or <domain>/<name>")]

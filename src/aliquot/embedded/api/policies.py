@@ -1,14 +1,14 @@
 """What the expressions of Aliquot's admission policies say: each rule tells why a change is refused, or None."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias
 
 from aliquot.embedded.api.objects import Object, dig, key_of, text_at
 from aliquot.errors import BadRecord
-from aliquot.model.admission import EPOCH_KEY, FENCING, FORGERY, OUR_LIST, PARAMETERS
+from aliquot.model.admission import EPOCH_KEY, OUR_LIST
 from aliquot.model.records import EPOCH
 
 _Table: TypeAlias = Mapping[str, Sequence[str]]
@@ -24,6 +24,11 @@ class Asked:
     user: str
     new: Object | None
     old: Object | None
+    operation: str = ""
+    what: str = ""
+    """The resource, and the part of it that is written."""
+    node: str = ""
+    """Of the user's token."""
 
     def table(self, name: str) -> Any:
         """A variable of the policy that is written as JSON. Raises BadRecord."""
@@ -42,6 +47,12 @@ class Asked:
     @property
     def message(self) -> str:
         return text_at(self.validation, "message")
+
+    @property
+    def is_of_account(self) -> bool:
+        """Whether the policy is for this user."""
+        (condition,) = self.policy["spec"].get("matchConditions") or ({},)
+        return text_at(condition, "expression").endswith(f"== {json.dumps(self.user)}")
 
     def changed(self, field: str) -> list[str]:
         """The keys of the metadata's map that are added, changed or taken away."""
@@ -76,9 +87,6 @@ def parameters(asked: Asked) -> str | None:
     return asked.message if "/".join(key_of(asked.old or {})) in asked.table("read") else None
 
 
-RULES: Mapping[str, Callable[[Asked], str | None]] = {FENCING: fencing, FORGERY: forgery, PARAMETERS: parameters}
-
-
 def _is_closed(asked: Asked, key: str, trusted: set[str]) -> bool:
     """Whether a key is guarded on this object, and closed to the user."""
     if key in asked.table("ours"):
@@ -86,7 +94,7 @@ def _is_closed(asked: Asked, key: str, trusted: set[str]) -> bool:
     guarded: list[_Table] = [asked.table("placement")]
     if text_at(asked.old, "spec", "nodeName"):
         guarded.append(asked.table("sizes"))
-    theirs = [names for table in guarded for pattern, names in table.items() if _is_like(pattern, key)]
+    theirs = [names for table in guarded for pattern, names in table.items() if is_like(pattern, key)]
     spoken = _spoken(asked) if theirs else set()
     return any(spoken & set(names) and not spoken & set(names) & trusted for names in theirs)
 
@@ -112,12 +120,12 @@ def _spoken(asked: Asked) -> set[str]:
     return {
         dialect
         for pattern, dialects in resources.items()
-        if any(_is_like(pattern, name) for name in names)
+        if any(is_like(pattern, name) for name in names)
         for dialect in dialects
     }
 
 
-def _is_like(pattern: str, name: str) -> bool:
+def is_like(pattern: str, name: str) -> bool:
     return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
 
 

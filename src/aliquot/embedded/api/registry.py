@@ -20,7 +20,9 @@ from aliquot.embedded.api.deletion import DeleteRequest, Propagation
 from aliquot.embedded.api.eventlog import Stored
 from aliquot.embedded.api.objects import Key, Now, Object, dig, key_of, now, text_at, with_metadata
 from aliquot.embedded.api.patches import Patch
-from aliquot.embedded.api.resources import BY_COLLECTION, NAMESPACES, Resource
+from aliquot.embedded.api.priorities import prioritized
+from aliquot.embedded.api.quotas import refuse_beyond_quota
+from aliquot.embedded.api.resources import BY_COLLECTION, NAMESPACES, PODS, Resource
 from aliquot.embedded.api.statuses import AlreadyExists, BadRequest, Conflict, Forbidden, NotFound, PolicyRefusal
 from aliquot.embedded.api.store import Store
 from aliquot.embedded.api.updates import STALE, refuse_unconditional, successor
@@ -62,8 +64,12 @@ class Registry:
     ) -> Stored:
         obj = readable(resource, body, namespace)
         self._refuse_unknown_namespace(resource, namespace, text_at(obj, "metadata", "name"))
+        if resource is PODS:
+            obj = prioritized(self.store, obj)
         created = with_metadata(new_object(resource, obj, self.clock(), self._random), managedFields=managed)
         self.admit(Change("CREATE", resource, new=created))
+        if resource is PODS:
+            refuse_beyond_quota(self.store, created)
         if self.store.get(resource.collection, key_of(created)) is not None:
             raise AlreadyExists(resource.group, resource.plural, text_at(created, "metadata", "name"))
         return self._write(resource, created, dry_run)

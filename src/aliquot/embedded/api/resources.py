@@ -1,7 +1,7 @@
 """Everything that is served, one entry each: adding an entry adds the resource to every route and to discovery.
 
-Of what is expanded into pods, there are Deployments, ReplicaSets and Jobs; StatefulSets, DaemonSets and CronJobs are
-not served, nor are custom resources.
+Of what is expanded into pods, there are Deployments, ReplicaSets, StatefulSets and Jobs. DaemonSets, CronJobs and
+custom resources are not served.
 """
 
 from collections.abc import Callable
@@ -96,6 +96,7 @@ PODS = Resource(
         Subresource("binding", ("create",), ("", "v1", "Binding")),
         Subresource("eviction", ("create",), ("policy", "v1", "Eviction")),
         Subresource("log", ("get",)),
+        *(Subresource(name, ("create", "get")) for name in pod_parts.INTO_A_CONTAINER),
         *(Subresource(part, ("get", "patch", "update")) for part in pod_parts.PARTS),
     ),
     fields=(
@@ -177,6 +178,23 @@ ACCESS_REVIEWS = Resource(
 SELF_REVIEWS = Resource(
     "selfsubjectreviews", "SelfSubjectReview", "authentication.k8s.io", namespaced=False, verbs=("create",)
 )
+RESOURCE_QUOTAS = Resource(
+    "resourcequotas",
+    "ResourceQuota",
+    short_names=("quota",),
+    subresources=(_STATUS,),
+    table=other_tables.RESOURCE_QUOTAS,
+    strategy=strategies.RESOURCE_QUOTA,
+)
+PRIORITY_CLASSES = Resource(
+    "priorityclasses",
+    "PriorityClass",
+    "scheduling.k8s.io",
+    namespaced=False,
+    short_names=("pc",),
+    table=other_tables.PRIORITY_CLASSES,
+    strategy=strategies.PRIORITY_CLASS,
+)
 _ROLES = "rbac.authorization.k8s.io"
 ROLES = Resource("roles", "Role", _ROLES, strategy=strategies.ROLE)
 ROLE_BINDINGS = Resource("rolebindings", "RoleBinding", _ROLES, strategy=strategies.ROLE_BINDING)
@@ -238,6 +256,16 @@ REPLICA_SETS = Resource(
     table=workload_tables.REPLICA_SETS,
     strategy=workloads.REPLICA_SET,
 )
+STATEFUL_SETS = Resource(
+    "statefulsets",
+    "StatefulSet",
+    "apps",
+    short_names=("sts",),
+    categories=("all",),
+    subresources=(_SCALE, _STATUS),
+    table=workload_tables.STATEFUL_SETS,
+    strategy=workloads.STATEFUL_SET,
+)
 JOBS = Resource(
     "jobs",
     "Job",
@@ -257,6 +285,7 @@ RESOURCES = (
     NODES,
     CLAIMS,
     PODS,
+    RESOURCE_QUOTAS,
     SECRETS,
     SERVICE_ACCOUNTS,
     SERVICES,
@@ -276,7 +305,9 @@ RESOURCES = (
     POLICY_BINDINGS,
     DEPLOYMENTS,
     REPLICA_SETS,
+    STATEFUL_SETS,
     JOBS,
+    PRIORITY_CLASSES,
 )
 BY_PATH = {(resource.group, resource.version, resource.plural): resource for resource in RESOURCES}
 BY_COLLECTION = {resource.collection: resource for resource in reversed(RESOURCES)}

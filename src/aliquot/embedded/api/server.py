@@ -14,6 +14,7 @@ from aliquot.embedded.api.field_validation import FieldValidation
 from aliquot.embedded.api.identity import User, Users
 from aliquot.embedded.api.objects import Object, dig, key_of, without_nulls
 from aliquot.embedded.api.patches import APPLY_PATCH, MERGE_PATCH, patch_of
+from aliquot.embedded.api.pod_parts import INTO_A_CONTAINER
 from aliquot.embedded.api.registry import Registry
 from aliquot.embedded.api.resources import NAMESPACES
 from aliquot.embedded.api.rights import Action, Rights
@@ -89,7 +90,10 @@ class Server:
                 return await self._scale(request, target)
             case "pods", "log":
                 stored = self._registry.get(target.resource, target.namespace, target.name)
-                return web.Response(text=self._logs(stored.obj))
+                return web.Response(text=subresources.log_part(self._logs(stored.obj), request.query))
+            case "pods", into if into in INTO_A_CONTAINER:
+                self._registry.get(target.resource, target.namespace, target.name)
+                subresources.refuse_to_enter(into)
             case "bindings", _:
                 return await self._pod_action(request, target)
             case _, "":

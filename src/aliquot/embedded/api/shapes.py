@@ -70,6 +70,7 @@ class PodSpec(_Shaped):
     scheduler_name: str | None = None
     restart_policy: str | None = None
     priority: int | None = None
+    priority_class_name: str | None = None
     termination_grace_period_seconds: int | None = None
     scheduling_gates: list[dict[str, str]] | None = None
     tolerations: list[dict[str, Any]] | None = None
@@ -140,6 +141,24 @@ class Node(Anything):
     status: NodeStatus | None = None
 
 
+class PriorityClass(Anything):
+    value: int | None = None
+    global_default: bool | None = None
+    preemption_policy: str | None = None
+    description: str | None = None
+
+
+class ResourceQuotaSpec(_Shaped):
+    hard: _Amounts = None
+    scopes: list[str] | None = None
+    scope_selector: dict[str, Any] | None = None
+
+
+class ResourceQuota(Anything):
+    spec: ResourceQuotaSpec | None = None
+    status: dict[str, Any] | None = None
+
+
 class LabelSelectorRequirement(_Shaped):
     key: str
     operator: str
@@ -159,6 +178,7 @@ class PodTemplate(_Shaped):
 class RollingUpdate(_Shaped):
     max_surge: int | str | None = None
     max_unavailable: int | str | None = None
+    partition: int | None = None
 
 
 class RolloutStrategy(_Shaped):
@@ -171,6 +191,9 @@ class WorkloadSpec(_Shaped):
     selector: LabelSelector | None = None
     template: PodTemplate | None = None
     strategy: RolloutStrategy | None = None
+    update_strategy: RolloutStrategy | None = None
+    pod_management_policy: str | None = None
+    service_name: str | None = None
     paused: bool | None = None
     min_ready_seconds: int | None = None
     revision_history_limit: int | None = None

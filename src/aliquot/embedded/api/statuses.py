@@ -143,6 +143,10 @@ class MethodNotAllowed(StatusError):
         super().__init__("the server does not allow this method on the requested resource", {})
 
 
+class NotImplementedHere(StatusError):
+    code, reason = 501, "NotImplemented"
+
+
 class Expired(StatusError):
     code, reason = 410, "Expired"
 

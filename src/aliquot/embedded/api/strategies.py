@@ -1,11 +1,11 @@
 """The rules of the resources that need few: nodes, namespaces, events, leases, ConfigMaps, Secrets, Services,
-budgets."""
+budgets, quotas, priority classes."""
 
 from base64 import b64encode
 
 from aliquot.embedded.api import guard_shapes, shapes
 from aliquot.embedded.api.objects import Object, dig
-from aliquot.embedded.api.pod_resources import amount_errors
+from aliquot.embedded.api.pod_resources import amount_errors, limit_errors
 from aliquot.embedded.api.statuses import FieldError, forbidden
 from aliquot.embedded.api.strategy import Strategy
 
@@ -64,6 +64,28 @@ def _new_budget(budget: Object) -> Object:
     return {**budget, "status": dict.fromkeys(counts, 0)}
 
 
+def _with_preemption(priority_class: Object) -> Object:
+    return {"preemptionPolicy": "PreemptLowerPriority", "value": 0, **priority_class}
+
+
+def _class_changes(old: Object, new: Object) -> list[FieldError]:
+    changed = [name for name in ("value", "preemptionPolicy") if old.get(name) != new.get(name)]
+    return [forbidden(name, "may not be changed in an update.") for name in changed]
+
+
+def _canonical_quota(quota: Object) -> Object:
+    spec = quota.get("spec", {})
+    hard = {name: str(amount) for name, amount in (spec.get("hard") or {}).items()}
+    return {**quota, "spec": {**spec, "hard": hard}}
+
+
+def _quota_errors(quota: Object) -> list[FieldError]:
+    spec = quota["spec"]
+    scopes = [name for name in ("scopes", "scopeSelector") if spec.get(name)]
+    found = [forbidden(f"spec.{name}", "the embedded cluster knows no scopes of quotas") for name in scopes]
+    return [*found, *limit_errors("spec.hard", spec["hard"])]
+
+
 NODE = Strategy(shape=shapes.Node, defaults=_canonical_node, errors=_node_errors)
 NAMESPACE = Strategy(shape=shapes.WithSpecAndStatus, on_create=_new_namespace)
 EVENT = Strategy(shape=shapes.Event, created_by_update=True)
@@ -78,3 +100,7 @@ ROLE = Strategy(shape=guard_shapes.Role)
 ROLE_BINDING = Strategy(shape=guard_shapes.RoleBinding)
 POLICY = Strategy(shape=guard_shapes.Policy, counts_generations=True, returned_when_deleted=True)
 POLICY_BINDING = Strategy(shape=guard_shapes.PolicyBinding, counts_generations=True, returned_when_deleted=True)
+PRIORITY_CLASS = Strategy(shape=shapes.PriorityClass, defaults=_with_preemption, update_errors=_class_changes)
+RESOURCE_QUOTA = Strategy(
+    shape=shapes.ResourceQuota, defaults=_canonical_quota, errors=_quota_errors, returned_when_deleted=True
+)

@@ -1,17 +1,30 @@
-"""The subresources of pods that do something: binding, eviction and log."""
+"""The subresources of pods that do something: binding, eviction, log, and those that need a process."""
+
+from collections.abc import Mapping
+from typing import NoReturn
 
 from aliquot.embedded.api import shapes
 from aliquot.embedded.api.admission import Change
 from aliquot.embedded.api.creation import refuse_other_uid
 from aliquot.embedded.api.deletion import DeleteRequest, Propagation
+from aliquot.embedded.api.lists import number
 from aliquot.embedded.api.objects import Object, dig, text_at, timestamp, with_condition, with_metadata, without_nulls
 from aliquot.embedded.api.registry import Registry
 from aliquot.embedded.api.resources import BINDINGS, PODS
-from aliquot.embedded.api.statuses import BadRequest, Conflict, Invalid, Unexplained, required, unsupported
+from aliquot.embedded.api.statuses import (
+    BadRequest,
+    Conflict,
+    Invalid,
+    NotImplementedHere,
+    Unexplained,
+    required,
+    unsupported,
+)
 from aliquot.embedded.api.updates import STALE
 
 CREATED: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 NO_LOGS = "Pods of the embedded cluster run no processes, so they have no logs.\n"
+_NO_PROCESS = "pods of the embedded cluster run no processes: use `kubectl logs` to see what a container would find"
 
 
 def bind(registry: Registry, namespace: str, name: str | None, body: Object, *, dry_run: bool = False) -> Object:
@@ -43,6 +56,21 @@ def evict(registry: Registry, namespace: str, name: str, body: Object, *, dry_ru
     request = delete_request(asked, dry_run)
     registry.delete(PODS, namespace, name, request)
     return CREATED
+
+
+def refuse_to_enter(action: str) -> NoReturn:
+    """`kubectl exec`, `attach` and `port-forward`. Raises NotImplementedHere."""
+    raise NotImplementedHere(f"{action} is not possible: {_NO_PROCESS}")
+
+
+def log_part(text: str, query: Mapping[str, str]) -> str:
+    """The end of a log, as far as somebody wants to see it. Raises BadRequest."""
+    lines = text.splitlines(keepends=True)
+    if "tailLines" in query:
+        wanted = number(query, "tailLines")
+        lines = lines[-wanted:] if wanted else []
+    shown = "".join(lines)
+    return shown.encode()[: number(query, "limitBytes")].decode(errors="ignore") if "limitBytes" in query else shown
 
 
 def delete_request(options: shapes.DeleteOptions, dry_run: bool) -> DeleteRequest:

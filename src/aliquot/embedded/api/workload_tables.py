@@ -1,4 +1,4 @@
-"""The rows of Deployments, ReplicaSets and Jobs."""
+"""The rows of Deployments, ReplicaSets, StatefulSets and Jobs."""
 
 from datetime import datetime
 
@@ -60,6 +60,11 @@ def _replica_set_cells(obj: Object, at: datetime) -> Cells:
     ]
 
 
+def _stateful_set_cells(obj: Object, at: datetime) -> Cells:
+    ready = f"{_count(obj, 'status', 'readyReplicas')}/{_count(obj, 'spec', 'replicas')}"
+    return [name_of(obj), ready, age_of(obj, at), *_pods_of(obj)[:2]]
+
+
 def _job_status(job: Object) -> str:
     conditions = {c.get("type") for c in dig(job, "status", "conditions") or [] if c.get("status") == "True"}
     if dig(job, "metadata", "deletionTimestamp"):
@@ -107,6 +112,10 @@ REPLICA_SETS = TableFormat(
         *_PODS_OF,
     ),
     _replica_set_cells,
+)
+STATEFUL_SETS = TableFormat(
+    (NAME, Column("Ready", "How many of the wanted pods are ready."), AGE, *_PODS_OF[:2]),
+    _stateful_set_cells,
 )
 JOBS = TableFormat(
     (

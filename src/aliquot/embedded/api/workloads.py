@@ -1,4 +1,5 @@
-"""The rules of what is expanded into pods: Deployments, ReplicaSets and Jobs. The controllers are in `controllers`."""
+"""The rules of what is expanded into pods: Deployments, ReplicaSets, StatefulSets and Jobs. The controllers are in
+`controllers`."""
 
 from dataclasses import replace
 
@@ -13,6 +14,9 @@ JOB_UID, JOB_NAME = "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/j
 
 _OLD_JOB_UID, _OLD_JOB_NAME = "controller-uid", "job-name"
 _DEPLOYMENT_DEFAULTS: Object = {"replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600}
+_STATEFUL_SET_DEFAULTS: Object = {"replicas": 1, "revisionHistoryLimit": 10, "podManagementPolicy": "OrderedReady"}
+_MANAGEMENT = ("OrderedReady", "Parallel")
+_UPDATES = ("RollingUpdate", "OnDelete")
 _ROLLING: Object = {"maxUnavailable": "25%", "maxSurge": "25%"}
 _STRATEGIES = ("Recreate", "RollingUpdate")
 _IMMUTABLE = "field is immutable"
@@ -37,6 +41,14 @@ def _deployment_defaults(deployment: Object) -> Object:
 
 def _replica_set_defaults(replica_set: Object) -> Object:
     return _with_template(replica_set, {"replicas": 1})
+
+
+def _stateful_set_defaults(stateful_set: Object) -> Object:
+    filled = _with_template(stateful_set, _STATEFUL_SET_DEFAULTS)
+    strategy = {"type": "RollingUpdate", **filled["spec"].get("updateStrategy", {})}
+    if strategy["type"] == "RollingUpdate":
+        strategy["rollingUpdate"] = {"partition": 0, **strategy.get("rollingUpdate", {})}
+    return {**filled, "spec": {**filled["spec"], "updateStrategy": strategy}}
 
 
 def _job_defaults(job: Object) -> Object:
@@ -98,6 +110,19 @@ def _deployment_errors(deployment: Object) -> list[FieldError]:
     return found if kind in _STRATEGIES else [*found, unsupported("spec.strategy.type", str(kind), _STRATEGIES)]
 
 
+def _stateful_set_errors(stateful_set: Object) -> list[FieldError]:
+    management, update = (
+        dig(stateful_set, "spec", "podManagementPolicy"),
+        dig(stateful_set, "spec", "updateStrategy", "type"),
+    )
+    found = _kept_running_errors(stateful_set)
+    if management not in _MANAGEMENT:
+        found.append(unsupported("spec.podManagementPolicy", str(management), _MANAGEMENT))
+    if update not in _UPDATES:
+        found.append(unsupported("spec.updateStrategy.type", str(update), _UPDATES))
+    return found
+
+
 def _job_errors(job: Object) -> list[FieldError]:
     spec = job["spec"]
     counts = ("parallelism", "completions", "backoffLimit", "activeDeadlineSeconds", "ttlSecondsAfterFinished")
@@ -115,6 +140,10 @@ def _job_errors(job: Object) -> list[FieldError]:
 
 def _selector_changes(old: Object, new: Object) -> list[FieldError]:
     return _changes(old, new, "selector")
+
+
+def _stateful_set_changes(old: Object, new: Object) -> list[FieldError]:
+    return _changes(old, new, "selector", "serviceName", "podManagementPolicy", "volumeClaimTemplates")
 
 
 def _job_changes(old: Object, new: Object) -> list[FieldError]:
@@ -144,6 +173,14 @@ REPLICA_SET = Strategy(
     defaults=_replica_set_defaults,
     errors=_kept_running_errors,
     update_errors=_selector_changes,
+    counts_generations=True,
+)
+STATEFUL_SET = Strategy(
+    shape=shapes.Workload,
+    on_create=_without_status,
+    defaults=_stateful_set_defaults,
+    errors=_stateful_set_errors,
+    update_errors=_stateful_set_changes,
     counts_generations=True,
 )
 JOB = Strategy(

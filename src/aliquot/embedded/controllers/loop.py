@@ -10,13 +10,15 @@ from aliquot.embedded.api.eventlog import Event
 from aliquot.embedded.api.objects import Object, key_of
 from aliquot.embedded.api.ownership import Place, controller_uid
 from aliquot.embedded.api.registry import Registry
-from aliquot.embedded.api.resources import PODS
+from aliquot.embedded.api.resources import PODS, RESOURCE_QUOTAS
 from aliquot.embedded.api.statuses import StatusError
 from aliquot.embedded.controllers.deployments import DeploymentController
 from aliquot.embedded.controllers.event_expiry import EventExpiry
 from aliquot.embedded.controllers.jobs import JobController, OrphanedPods, tracked
 from aliquot.embedded.controllers.namespaces import NamespaceController
 from aliquot.embedded.controllers.replica_sets import ReplicaSetController
+from aliquot.embedded.controllers.resource_quotas import ResourceQuotaController
+from aliquot.embedded.controllers.stateful_sets import StatefulSetController
 
 _FIRST_RETRY_SECONDS = 1.0
 _LONGEST_RETRY_SECONDS = 60.0
@@ -42,6 +44,8 @@ class Controllers:
         kinds: tuple[Controller, ...] = (
             DeploymentController(registry),
             ReplicaSetController(registry),
+            StatefulSetController(registry),
+            ResourceQuotaController(registry),
             JobController(registry),
             OrphanedPods(registry),
             EventExpiry(registry),
@@ -66,9 +70,16 @@ class Controllers:
             self._add(above)
             held = self._store.get(*above)
             above = self._store.find(controller_uid(held.obj)) if held is not None else None
+        if collection == PODS.collection:
+            self._add_quotas(key_of(obj)[0])
         orphaned = collection == PODS.collection and owner is None and tracked(obj)
         if orphaned or (collection in self._controllers and collection != PODS.collection):
             self._add((collection, key_of(obj)))
+
+    def _add_quotas(self, namespace: str) -> None:
+        for quota in self._store.snapshot(RESOURCE_QUOTAS.collection):
+            if key_of(quota.obj)[0] == namespace:
+                self._add((RESOURCE_QUOTAS.collection, key_of(quota.obj)))
 
     def _add(self, place: Place) -> None:
         self._due[place] = None

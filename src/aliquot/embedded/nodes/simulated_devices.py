@@ -12,9 +12,11 @@ from functools import cache
 
 from aliquot.agent import cdi
 from aliquot.agent.checkpoint import Grant
-from aliquot.agent.handover import HandOver, Pods
+from aliquot.agent.handed import Handed
+from aliquot.agent.handover import HandOver
 from aliquot.agent.holders import Holder
 from aliquot.agent.plugin import offered
+from aliquot.agent.pods import Pods
 from aliquot.clock import Clock
 from aliquot.dialects import Dialect, Dialects
 from aliquot.embedded.kubelet_devices import AdmissionError
@@ -98,7 +100,7 @@ class SimulatedDevices:
         self._admitted.pop(pod_uid, None)
         self._grants.pop(pod_uid, None)
         self._edits.pop(pod_uid, None)
-        self._hand_over.forget_all_but(set(self._admitted))
+        self._hand_over.memory.forget([pod_uid])
 
     # -- what the hand-over asks kubelet, and tells the runtime
 
@@ -110,8 +112,11 @@ class SimulatedDevices:
                 return Holder(uid, None, mine, carried)
         raise Refused("the pod has ended")
 
-    def write(self, promised: str, pod_uid: str, edits: cdi.Edits) -> bool:
-        self._edits.setdefault(pod_uid, {})[promised] = edits
+    async def keeps(self, gone: Mapping[str, str]) -> Set[str]:
+        return gone.keys() & self._admitted.keys()
+
+    def write(self, promised: str, owner: Handed, edits: cdi.Edits) -> bool:
+        self._edits.setdefault(owner.uid, {})[promised] = edits
         return False  # nobody has to hear of it
 
 

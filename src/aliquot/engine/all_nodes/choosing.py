@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from aliquot.engine.arrays import Floats, Ints, Ranks
+from aliquot.engine.arrays import Floats, Ints, Ranks, joined
 from aliquot.engine.view import GpuPolicy, NodePolicy, Outcome, PodPolicy, View
 from aliquot.errors import BadDemand, BadInput
 
@@ -42,11 +42,13 @@ class CardChoice:
         return [each for each in self.policies if isinstance(each, PodPolicy)]
 
 
-def score(policies: Sequence[NodePolicy], outcome: Outcome) -> Floats:
-    scores = [each.score(outcome) for each in policies]
+def score(policies: Sequence[NodePolicy], outcomes: Sequence[Outcome]) -> Floats:
+    """Of every column of all blocks."""
+    scores = [joined([each.score(outcome) for outcome in outcomes]) for each in policies]
     if len(scores) == 1:
         return scores[0]
-    return _one_after_another(scores, outcome.fits.shape).astype(np.float64)
+    width = sum(len(outcome.fits) for outcome in outcomes)
+    return _one_after_another(scores, (width,)).astype(np.float64)
 
 
 def _one_after_another(numbers: Sequence[Ranks], shape: tuple[int, ...]) -> Ints:

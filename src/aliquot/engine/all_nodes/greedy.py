@@ -1,4 +1,4 @@
-"""Container after container, the largest first, each on its best cards, on all nodes at once."""
+"""Container after container, each on its best cards, on all nodes at once."""
 
 from collections.abc import Sequence
 
@@ -12,9 +12,18 @@ from aliquot.model import Life, Part
 
 
 class Greedy:
-    """`views` and `rows` per container; `fits` are the columns where it found cards for each."""
+    """`views` and `rows` per container; `fits` are the columns where it found cards for each. The largest container
+    comes first, or the first of the pod if `in_order`."""
 
-    def __init__(self, question: Question, parts: Sequence[Part], needs: Sequence[Need], lives: Sequence[Life]) -> None:
+    def __init__(
+        self,
+        question: Question,
+        parts: Sequence[Part],
+        needs: Sequence[Need],
+        lives: Sequence[Life],
+        *,
+        in_order: bool = False,
+    ) -> None:
         self.question = question
         shape = question.fleet.has.shape
         self._held = np.zeros((3, *shape), np.int64)
@@ -24,7 +33,8 @@ class Greedy:
         self.fits = np.ones(question.fleet.width, np.bool_)
         views: dict[int, View] = {}
         rows: dict[int, Ints] = {}
-        for one in sorted(range(len(parts)), key=lambda one: _largest_first(lives[one], parts[one])):
+        containers = range(len(parts))
+        for one in containers if in_order else sorted(containers, key=lambda c: _largest_first(lives[c], parts[c])):
             room = question.room.less(*self._beside(one, lives[one]))
             possible = question.possible(room, needs[one])
             possible &= ~(self._by_slots if needs[one].is_share else self._by_share)

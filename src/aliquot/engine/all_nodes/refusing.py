@@ -21,12 +21,14 @@ _NUMBERS = {reason: number for number, reason in enumerate(NUMBERED)}
 
 @dataclass(frozen=True)
 class Refusing:
-    """`wrong_pools` are columns and `over_quota` cards that the namespace's quota refuses."""
+    """`wrong_pools` are columns and `over_quota` cards that the namespace's quota refuses; of these it does not name
+    the model of those in `unnamed`."""
 
     question: Question
     plan: Plan
     wrong_pools: Bools | None = None
     over_quota: Bools | None = None
+    unnamed: Bools | None = None
 
     @cached_property
     def reasons(self) -> Numbers:
@@ -36,23 +38,31 @@ class Refusing:
         numbers = np.full(fleet.width + 1, _NUMBERS[Reason.UNKNOWN_NODE], np.int8)
         reasons = numbers[: fleet.width]
         reasons[:] = _NUMBERS[Reason.NO_CARD_FITS]
-        open_question = replace(self.question, topology=Topology.ANY, choice=None)
+        # where another agent chooses the cards, its choice decides what fits
+        choice = self.question.choice if request.allocator else None
+        # where the pod fits, or where nobody knows, no search for a reason is needed
+        asked = replace(self.question, choice=choice, among=~(self.plan.fits | self.plan.limited))
+        open_question = replace(asked, topology=Topology.ANY)
         empty_question = replace(open_question, room=Room.empty(fleet))
         if self.question.topology is not Topology.ANY:
-            connected = plan(replace(empty_question, topology=self.question.topology)).fits
-            reasons[plan(open_question).fits | ~connected] = _NUMBERS[Reason.NO_TOPOLOGY]
+            connected = plan(replace(empty_question, topology=self.question.topology))
+            never = ~(connected.fits | connected.limited)
+            reasons[plan(open_question).fits | never] = _NUMBERS[Reason.NO_TOPOLOGY]
         useful = self._useful
         needs = [need_of(fleet, container.part) for container in request.containers]
         for need in needs:
             reasons[~(useful & self._modes_meet(need)).any(axis=0)] = _NUMBERS[Reason.WRONG_MODE]
-        reasons[~plan(empty_question).fits] = _NUMBERS[Reason.TOO_LARGE]
+        empty = plan(empty_question)
+        reasons[~(empty.fits | empty.limited)] = _NUMBERS[Reason.TOO_LARGE]
         for need in needs:
             reasons[~(useful & self._mode_allows(need)).any(axis=0)] = _NUMBERS[Reason.WRONG_MODE]
         self._blame_cards(reasons)
         if self.wrong_pools is not None:
             reasons[self.wrong_pools] = _NUMBERS[Reason.WRONG_POOL]
         reasons[~fleet.serves(request.dialect)] = _NUMBERS[Reason.NOT_SERVED]
-        reasons[~fleet.has.any(axis=0)] = _NUMBERS[Reason.NO_GPUS]
+        no_card = ~fleet.has.any(axis=0)
+        reasons[no_card] = _NUMBERS[Reason.NO_GPUS]
+        reasons[no_card & (fleet.rest_mib > 0) & fleet.serves(request.dialect)] = _NUMBERS[Reason.TOO_LARGE]
         reasons[self.plan.limited] = _NUMBERS[Reason.SEARCH_LIMIT]
         reasons[self.plan.fits] = FITS
         return numbers
@@ -84,5 +94,7 @@ class Refusing:
         wished = granted if cards is None else granted & cards
         reasons[~(wished & fleet.sellable).any(axis=0)] = _NUMBERS[Reason.NOT_SELLABLE]
         reasons[~wished.any(axis=0)] = _NUMBERS[Reason.WRONG_CARD]
+        named = of_model if self.unnamed is None else of_model & ~self.unnamed
         reasons[~granted.any(axis=0)] = _NUMBERS[Reason.OVER_QUOTA]
+        reasons[~named.any(axis=0)] = _NUMBERS[Reason.NOT_IN_QUOTA]
         reasons[~of_model.any(axis=0)] = _NUMBERS[Reason.WRONG_MODEL]

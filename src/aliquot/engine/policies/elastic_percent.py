@@ -41,20 +41,26 @@ def _is_percent(part: Part) -> bool:
 
 def _percent_left(trial: Trial, gpu: Gpu) -> int:
     left = trial.left(gpu)
-    return min(left.cores, CORES * left.mib // max(1, gpu.mib))
+    return min(left.cores, CORES * left.mib // gpu.mib) if gpu.mib else left.cores
 
 
 def _percent_free(free_mib: Ints, free_cores: Ints, mib: Ints) -> Ints:
-    return np.minimum(free_cores, CORES * free_mib // np.maximum(mib, 1))
+    """Of a card whose memory nobody knows, by its cores alone."""
+    return np.where(mib, np.minimum(free_cores, CORES * free_mib // np.maximum(mib, 1)), free_cores)
 
 
 def choose(free: Sequence[int], demands: Sequence[int], *, spread: bool) -> list[int] | None:
-    """A card for each demand, -1 for a demand of nothing; None if greed finds no way."""
+    """A card for each demand, -1 for a demand of nothing; None if greed finds no way.
+
+    Before each pick the original sorts the same list of cards again, so cards that have become equal stand as the
+    sort before left them, not by index."""
     left, chosen = list(free), [-1] * len(demands)
+    cards = list(range(len(free)))
     for place in ascending(demands)[::-1]:
         if not demands[place]:
             continue
-        fitting = [card for card in ascending(left) if left[card] >= demands[place]]
+        cards.sort(key=left.__getitem__)
+        fitting = [card for card in cards if left[card] >= demands[place]]
         if not fitting:
             return None
         chosen[place] = fitting[-1 if spread else 0]
@@ -81,10 +87,10 @@ class PercentBinpackNodes(NodePolicy):
     name = "elastic-0.3-binpack"
 
     def score(self, outcome: Outcome) -> Floats:
-        """By what is free before the pod comes."""
+        """By what is free before the pod comes; 29 of 100 count 28, as floating-point numbers have it."""
         free, cards = _node_percents(outcome)
         used = CORES * cards - free.sum(axis=0)
-        return np.asarray(used // np.maximum(cards, 1) - cards, np.float64)
+        return np.asarray(np.trunc(used / np.maximum(CORES * cards, 1) * 100) - cards, np.float64)
 
 
 class PercentSpreadNodes(NodePolicy):

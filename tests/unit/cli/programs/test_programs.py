@@ -8,15 +8,16 @@ from typing import Any
 import pytest
 
 import aliquot
-from aliquot.cli.programs import elastic_gpu_scheduler, gpu_admission, gpushare_schd_extender
+from aliquot.cli.programs import elastic_gpu_scheduler, gpu_admission, gpushare_schd_extender, nano_gpu_scheduler
 from aliquot.cli.programs.addresses import EVERY
 from aliquot.cli.programs.starting import Program
 from aliquot.config import Given, Live, Nothing
 from aliquot.errors import BadConfig
 
-ADMISSION, GPUSHARE, ELASTIC = (
-    module.PROGRAM for module in (gpu_admission, gpushare_schd_extender, elastic_gpu_scheduler)
+ADMISSION, GPUSHARE, ELASTIC, NANO = (
+    module.PROGRAM for module in (gpu_admission, gpushare_schd_extender, elastic_gpu_scheduler, nano_gpu_scheduler)
 )
+PROGRAMS = [pytest.param(program, id=program.line.program) for program in (ADMISSION, GPUSHARE, ELASTIC, NANO)]
 
 DOORS = ("admission", "gpushare", "elastic", "nvidia", "native")
 
@@ -36,7 +37,7 @@ def wanted(program: Program, words: list[str]) -> dict[str, Given]:
         pytest.param(["--address=[::1]:1"], {"listen.address": "::1", "doors.admission.port": 1}, id="IPv6"),
         pytest.param(
             ["--pprofAddress=10.0.0.1:1"],
-            {"doors.admission.debugAddress": "10.0.0.1", "doors.admission.debugPort": 1},
+            {"listen.profiling": True, "doors.admission.debugAddress": "10.0.0.1", "doors.admission.debugPort": 1},
             id="debug address",
         ),
         pytest.param(["--kubeconfig=/a"], {"kubernetes.kubeconfig": "/a"}, id="kubeconfig"),
@@ -120,18 +121,72 @@ def test_gpushare_s_variables(
     ("words", "keys"),
     [
         pytest.param([], {"doors.elastic.port": 39999}, id="nothing"),
-        pytest.param(
-            ["-priority", "spread", "-mode", "gpushare"],
-            {"policies.gpu": {"elastic": "spread"}, "policies.node": {"elastic": "spread"}},
-            id="spread",
-        ),
-        pytest.param(["--priority=binpack"], {"policies.node": {"elastic": "binpack"}}, id="binpack"),
         pytest.param(["-kubeconf", "/a", "-v=5"], {"kubernetes.kubeconfig": "/a", "log.level": "debug"}, id="kubeconf"),
     ],
 )
 def test_elastic_gpu_scheduler_s_flags(words: list[str], keys: dict[str, Any]) -> None:
     found = wanted(ELASTIC, words)
     assert {key: found[key].value for key in keys} == keys
+
+
+MANIFEST = ["-priority", "binpack", "-mode", "gpushare"]
+"""The words of elastic-gpu-scheduler's own manifest, and of nano-gpu-scheduler's in 0.3.0 and 0.4.0."""
+MANIFEST_0_3 = ["--priority", "binpack", "--v", "2"]
+MANIFEST_0_4 = [
+    *("--priority", "binpack", "--policyConfigPath", "/data/policy.yaml"),
+    *("--prometheusUrl", "http://10.0.200.47:9090", "--isLoadSchedule", "true"),
+]
+
+
+@pytest.mark.parametrize(
+    ("program", "words", "variables", "policies"),
+    [
+        pytest.param(ELASTIC, MANIFEST, {}, ("elastic-binpack",) * 2, id="elastic-gpu-scheduler's manifest"),
+        pytest.param(ELASTIC, [], {}, ("elastic-binpack",) * 2, id="elastic-gpu-scheduler, no flags"),
+        pytest.param(ELASTIC, ["-priority=spread"], {}, ("elastic-spread",) * 2, id="elastic-gpu-scheduler, spread"),
+        pytest.param(NANO, MANIFEST_0_3, {}, ("elastic-0.3-binpack",) * 2, id="nano-gpu-scheduler 0.3.0's manifest"),
+        pytest.param(NANO, MANIFEST_0_4, {}, ("elastic-0.3-binpack",) * 2, id="nano-gpu-scheduler 0.4.0's manifest"),
+        pytest.param(NANO, ["-priority=spread"], {}, ("elastic-0.3-spread",) * 2, id="nano-gpu-scheduler, spread"),
+        pytest.param(
+            ELASTIC, MANIFEST, {"GPU": "elastic=spread"}, ("spread", "elastic-binpack"), id="our variable outranks it"
+        ),
+        pytest.param(
+            NANO, MANIFEST_0_4, {"GPU": "elastic=load", "NODE": "elastic=binpack"}, ("load", "binpack"), id="both do"
+        ),
+        pytest.param(
+            ELASTIC, MANIFEST, {"NODE": "gpushare=spread"}, ("elastic-binpack",) * 2, id="one for another dialect"
+        ),
+    ],
+)
+def test_the_manifest_s_priority_keeps_the_original_s_placement_unless_our_variables_say_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+    program: Program,
+    words: list[str],
+    variables: dict[str, str],
+    policies: tuple[str, str],
+) -> None:
+    for name, text in variables.items():
+        monkeypatch.setenv(f"ALIQUOT_{name}_POLICY", text)
+    given = program.keys(program.understand(program.line.parse(words)))
+    tree = asyncio.run(Live.start(Nothing(), given)).tree
+    assert (tree.policies.gpu["elastic"], tree.policies.node["elastic"]) == policies
+    assert ("gpushare" in tree.policies.node) is ("gpushare" in variables.get("NODE", ""))
+
+
+def test_of_nano_gpu_scheduler_s_flags_those_for_load_are_said_to_have_no_effect() -> None:
+    parsed = NANO.line.parse(MANIFEST_0_4)
+    assert parsed.others == ("true",), "as Go reads a switch"
+    told = NANO.understand(parsed).remarks
+    flags = ["--isLoadSchedule", "--policyConfigPath", "--prometheusUrl"]
+    why = "Aliquot reads no load from Prometheus and places as with -isLoadSchedule=false"
+    assert sorted(told) == [f"{flag}: {why}" for flag in flags]
+    assert NANO.understand(NANO.line.parse(MANIFEST_0_3)).remarks == ()
+
+
+def test_a_priority_that_does_nothing_in_the_original_is_told() -> None:
+    (told,) = ELASTIC.understand(ELASTIC.line.parse(["-priority=spread"])).remarks
+    assert told.startswith("-priority spread: it does not spread, as in the original; ALIQUOT_GPU_POLICY=")
+    assert ELASTIC.understand(ELASTIC.line.parse([])).remarks == ()
 
 
 @pytest.mark.parametrize(
@@ -141,6 +196,7 @@ def test_elastic_gpu_scheduler_s_flags(words: list[str], keys: dict[str, Any]) -
         pytest.param(ADMISSION, ["--pprofAddress=a:b"], "--pprofAddress a:b: write ADDRESS:PORT", id="no number"),
         pytest.param(ADMISSION, ["--address=:70000"], "write ADDRESS:PORT", id="no such port"),
         pytest.param(ELASTIC, ["-priority=random"], "-priority random: write binpack or spread", id="no priority"),
+        pytest.param(NANO, ["-priority=random"], "-priority random: write binpack or spread", id="nor in nano's"),
         pytest.param(ELASTIC, ["-mode=pgpu,qgpu"], "without gpushare nothing is served", id="nothing to serve"),
         pytest.param(ELASTIC, ["-mode=mps"], "there is no mps, only pgpu, qgpu, gpushare", id="no such mode"),
     ],
@@ -150,7 +206,7 @@ def test_what_a_flag_cannot_be_is_told(program: Program, words: list[str], error
         wanted(program, words)
 
 
-@pytest.mark.parametrize("program", [ADMISSION, GPUSHARE, ELASTIC], ids=lambda program: program.door)
+@pytest.mark.parametrize("program", PROGRAMS)
 def test_what_a_program_asks_for_is_a_configuration_with_its_door_alone(program: Program) -> None:
     given = program.keys(program.understand(program.line.parse([])))
     tree = asyncio.run(Live.start(Nothing(), given)).tree
@@ -159,14 +215,14 @@ def test_what_a_program_asks_for_is_a_configuration_with_its_door_alone(program:
     assert tree.lease.namespace == "kube-system"
 
 
-@pytest.mark.parametrize("program", [ADMISSION, GPUSHARE, ELASTIC], ids=lambda program: program.door)
+@pytest.mark.parametrize("program", PROGRAMS)
 def test_the_guide_tells_of_every_flag(program: Program) -> None:
     guide = (Path(__file__).parents[4] / "docs" / "programs.md").read_text()
     assert program.line.program in guide
     assert [flag.name for flag in program.line.flags if f"-{flag.name}" not in guide] == []
 
 
-@pytest.mark.parametrize("program", [ADMISSION, GPUSHARE, ELASTIC], ids=lambda program: program.door)
+@pytest.mark.parametrize("program", PROGRAMS)
 def test_whoever_asks_for_help_gets_it_with_every_flag(program: Program, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         program.main(["--help"])

@@ -1,0 +1,82 @@
+"""What a pod has got from this node, as each of its CDI specs carries it: nobody but this node's agent writes there."""
+
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+import msgspec
+
+from aliquot.dialects import Holding
+from aliquot.errors import BadRecord
+from aliquot.model import Charge, NodeGpus, Placement, Slice
+
+_VERSION = 1
+_Amount = Annotated[int, msgspec.Meta(ge=0)]
+"""Never negative, which would make room out of nothing."""
+
+
+@dataclass(frozen=True)
+class Handed:
+    """`pod` is its `namespace/name`."""
+
+    uid: str
+    pod: str
+    holding: Holding
+
+    def on(self, cards: NodeGpus) -> "Handed":
+        """The same with the cards' numbers as they are now: a reboot may change them."""
+
+        def renumbered(part: Slice) -> Slice:
+            gpu = cards.by_uuid.get(part.uuid)
+            return replace(part, index=gpu.index, minor=gpu.minor) if gpu else part
+
+        placement = self.holding.placement
+        containers = {name: tuple(map(renumbered, parts)) for name, parts in placement.containers.items()}
+        return replace(self, holding=replace(self.holding, placement=replace(placement, containers=containers)))
+
+
+class _Part(msgspec.Struct, frozen=True, omit_defaults=True):
+    uuid: str
+    cores: _Amount = 0
+    mib: _Amount = 0
+    slots: _Amount = 0
+    shares: _Amount = 0
+
+
+class _Record(msgspec.Struct, frozen=True):
+    v: int
+    uid: str
+    pod: str
+    node: str
+    dialect: str
+    containers: dict[str, list[_Part]]
+    charges: list[_Part]
+
+
+def write(handed: Handed) -> str:
+    placement = handed.holding.placement
+    containers = {
+        name: [_Part(part.uuid, part.cores, part.mib, part.slots) for part in parts]
+        for name, parts in placement.containers.items()
+    }
+    charged = [
+        _Part(uuid, charge.cores, charge.mib, charge.slots, charge.shares)
+        for uuid, charge in handed.holding.charges.items()
+    ]
+    record = _Record(_VERSION, handed.uid, handed.pod, placement.node, placement.dialect, containers, charged)
+    return msgspec.json.encode(record).decode()
+
+
+def read(text: str) -> Handed:
+    """Raises BadRecord. Numbers of cards are not in the record: see `Handed.on`."""
+    try:
+        record = msgspec.json.decode(text, type=_Record)
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
+        raise BadRecord(f"what was handed over cannot be read: {error}") from error
+    if record.v != _VERSION:
+        raise BadRecord(f"what was handed over has version {record.v}; this Aliquot reads version {_VERSION}")
+    containers = {
+        name: tuple(Slice(part.uuid, -1, -1, part.cores, part.mib, part.slots) for part in parts)
+        for name, parts in record.containers.items()
+    }
+    charges = {part.uuid: Charge(part.cores, part.mib, part.slots, part.shares) for part in record.charges}
+    return Handed(record.uid, record.pod, Holding(Placement(record.node, record.dialect, containers), charges))

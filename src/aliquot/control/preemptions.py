@@ -1,0 +1,56 @@
+"""Whom we told kube-scheduler to evict, and for which pod.
+
+kube-scheduler sees its victims go before our mirror does. If we refused the pod that preempted them then,
+kube-scheduler would preempt on another node as well. So the victims count as gone for that pod.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from aliquot.clock import Clock
+
+_SECONDS = 300.0
+"""Longer than victims take to end; kube-scheduler looks at every pod again after as much time."""
+_MOST = 1024
+"""Of more pods the one that preempted longest ago is forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    victims: dict[str, frozenset[str]]
+    until: float
+
+
+class Preemptions:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._by_pod: dict[str, _Named] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_pod)
+
+    def name(self, uid: str, victims: Mapping[str, Sequence[str]]) -> None:
+        """The victims by node, as they were last named for a pod; kube-scheduler takes those of one node."""
+        before = self.victims_of(uid)
+        self.forget(uid)
+        named = {**before, **{node: frozenset(uids) for node, uids in victims.items()}}
+        if named:
+            self._by_pod[uid] = _Named(named, self._clock.monotonic() + _SECONDS)
+        if len(self._by_pod) > _MOST:
+            del self._by_pod[next(iter(self._by_pod))]
+
+    def victims_of(self, uid: str) -> Mapping[str, frozenset[str]]:
+        """By node; empty for a pod for which we named none."""
+        named = self._by_pod.get(uid)
+        if named is not None and named.until <= self._clock.monotonic():
+            self.forget(uid)
+            named = None
+        return named.victims if named is not None else {}
+
+    def stay(self, uid: str, node: str) -> None:
+        """The victims of a node were not evicted."""
+        if (named := self._by_pod.get(uid)) is not None:
+            named.victims.pop(node, None)
+
+    def forget(self, uid: str) -> None:
+        self._by_pod.pop(uid, None)

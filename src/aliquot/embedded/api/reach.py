@@ -1,0 +1,84 @@
+"""What the policies say that keep Aliquot's own accounts to what they must write."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from aliquot.embedded.api.objects import Object, dig, key_of, text_at
+from aliquot.embedded.api.policies import Asked, is_like
+from aliquot.model.records import NODE_LEASES
+
+_MANAGED = ("annotations", "labels", "managedFields", "resourceVersion", "generation")
+_FAILED = ("phase", "reason", "message")
+
+
+def agent(asked: Asked) -> str | None:
+    if not asked.is_of_account:
+        return None
+    if not asked.node:
+        return f"{asked.user} has no node: its token must be bound to a pod on the node, or to the Node"
+    others = f"the agent of node {asked.node} may write to its own Node, Lease and pods only"
+    if asked.what == "leases" and asked.operation in ("CREATE", "UPDATE"):
+        return None if key_of(asked.new or {}) == (NODE_LEASES, asked.node) else others
+    keys: Mapping[str, Sequence[str]] = asked.table("keys")
+    if asked.operation != "UPDATE" or asked.what not in keys:
+        return f"an agent may not {asked.operation} {asked.what}"
+    path = ("metadata", "name") if asked.what == "nodes" else ("spec", "nodeName")
+    if text_at(asked.old, *path) != asked.node:
+        return others
+    own = keys[asked.what]
+    is_ours = _are_like(own, asked.changed("annotations")) and not asked.changed("labels")
+    if is_ours and _is_same(asked.new, asked.old, ["metadata"]) and _has_same_metadata(asked):
+        return None
+    return f"an agent may change only these keys of {asked.what}: {', '.join(own)}"
+
+
+def server(asked: Asked) -> str | None:
+    if not asked.is_of_account:
+        return None
+    if asked.table("written").get(asked.what) != asked.operation:
+        return f"the server may not {asked.operation} {asked.what}"
+    keys: Sequence[str] = asked.table("keys")
+    if not _are_like(keys, [*asked.changed("annotations"), *asked.changed("labels")]):
+        return f"the server may change only these keys of a pod: {', '.join(keys)}"
+    if asked.operation == "CREATE":
+        return None
+    rest = _is_same(asked.new, asked.old, ["metadata", "status"]) and _has_same_metadata(asked)
+    in_status = asked.what == "pods/status"
+    if not rest or not (in_status or dig(asked.new, "status") == dig(asked.old, "status")):
+        return "the server may change only the keys of a pod that say where it is put"
+    if in_status and not _status_is_ours(asked):
+        reason = asked.table("noRoom")
+        return f"the server may only say that a pod waits, or fail one that asks for a GPU, with reason {reason}"
+    return None
+
+
+def _status_is_ours(asked: Asked) -> bool:
+    now, was = dig(asked.new, "status") or {}, dig(asked.old, "status") or {}
+    if not _is_same(now, was, [*_FAILED, "conditions"]) or _others(now) != _others(was):
+        return False
+    if all(now.get(field) == was.get(field) for field in _FAILED):
+        return True
+    return (now.get("phase"), now.get("reason")) == ("Failed", asked.table("noRoom")) and _asks_for_gpu(asked)
+
+
+def _others(status: Object) -> list[Any]:
+    return [held for held in status.get("conditions") or () if held.get("type") != "PodScheduled"]
+
+
+def _asks_for_gpu(asked: Asked) -> bool:
+    containers = [*(dig(asked.new, "spec", "containers") or ()), *(dig(asked.new, "spec", "initContainers") or ())]
+    names = [name for container in containers for name in dig(container, "resources", "limits") or ()]
+    return any(is_like(pattern, name) for pattern in asked.table("resources") for name in names)
+
+
+def _has_same_metadata(asked: Asked) -> bool:
+    return _is_same(dig(asked.new, "metadata"), dig(asked.old, "metadata"), _MANAGED)
+
+
+def _is_same(now: Object | None, was: Object | None, but: Sequence[str]) -> bool:
+    fields = {*(now or {}), *(was or {})} - set(but)
+    return all((now or {}).get(field) == (was or {}).get(field) for field in fields)
+
+
+def _are_like(patterns: Sequence[str], keys: Iterable[str]) -> bool:
+    return all(any(is_like(pattern, key) for pattern in patterns) for key in keys)

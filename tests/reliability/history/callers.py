@@ -1,0 +1,227 @@
+"""Schedulers of every kind, some of which misbehave: repeated calls, old node lists, binds that nobody filtered."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+
+from aliquot.embedded.api import subresources
+from aliquot.embedded.api.statuses import StatusError
+from tests.reliability.history.kinds import dialect_of
+from tests.reliability.history.machines import Machine
+from tests.reliability.history.witness import Pod, node_of
+from tests.reliability.history.world import Replica, World
+
+_TIME_OUT = aiohttp.ClientTimeout(total=5.0)
+"""kube-scheduler's own for an extender."""
+_ALLOCATED = 2
+PROBE = "probe"
+
+
+@dataclass(frozen=True)
+class Door:
+    name: str
+    prefix: str
+    filter: str = "filter"
+    prioritize: str = ""
+    bind: str = ""
+    preempt: str = ""
+
+
+NATIVE = Door("native", "/aliquot", prioritize="prioritize", bind="bind", preempt="preempt")
+_DOORS = {
+    "gpushare": Door("gpushare", "/gpushare-scheduler", bind="bind"),
+    "elastic": Door("elastic", "/scheduler", prioritize="priorities", bind="bind"),
+    "tencent": Door("admission", "/scheduler", filter="predicates", prioritize="priorities"),
+    "nvidia": Door("nvidia", "/apis/metrics.nvidia.com/v1alpha1/schedule", prioritize="prioritize", preempt="preempt"),
+}
+
+
+class Caller:
+    """One scheduler. What another one is at, it mostly leaves alone."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._busy = world.busy
+        self._chance = world.chance
+
+    async def run(self) -> None:
+        async with aiohttp.ClientSession(timeout=_TIME_OUT) as session:
+            self._session = session
+            while True:
+                await self._once()
+                await asyncio.sleep(self._chance.uniform(0.02, 0.3))
+
+    async def _once(self) -> None:
+        world = self._world
+        pods = [pod for pod in world.witness.waiting() if not pod["metadata"]["name"].startswith(PROBE)]
+        free = [pod for pod in pods if not self._busy[pod["metadata"]["uid"]] or self._misbehaves(0.05)]
+        if world.is_paused or not free:
+            return
+        pod = self._chance.choice(free)
+        uid = pod["metadata"]["uid"]
+        self._busy[uid] += 1
+        try:
+            await self._schedule(pod)
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            world.figures.counts["calls without an answer"] += 1
+            if not isinstance(error, aiohttp.ClientConnectorError):
+                world.tell(f"a call has no answer: {type(error).__name__}", pod)
+            await asyncio.sleep(self._chance.uniform(0.0, 1.0))
+        finally:
+            self._busy[uid] -= 1
+
+    async def _schedule(self, pod: Pod) -> None:
+        ways = dict(self._world.setup.ways)
+        if self._world.is_calm:
+            ways.pop("hand", None)
+        way = self._chance.choices(list(ways), list(ways.values()))[0]
+        if way == "hand":
+            self._bind_by_hand(pod)
+        elif way == "volcano":
+            await self._through_volcano(pod)
+        else:
+            await self._through(NATIVE if way == "native" else _DOORS.get(dialect_of(pod), NATIVE), pod)
+
+    # -- kube-scheduler
+
+    async def _through(self, door: Door, pod: Pod) -> None:
+        names = self._node_names()
+        passed = await self._filter(door, pod, names)
+        if door.prioritize and passed and self._chance.random() < 0.7:
+            await self._post(door, door.prioritize, {"Pod": pod, "NodeNames": passed})
+        if passed and self._misbehaves(0.05):
+            passed = names
+        if not passed:
+            if door.preempt and pod["spec"].get("priority") and self._chance.random() < 0.3:
+                await self._preempt(door, pod, names)
+            return
+        node = self._chance.choice(passed)
+        await asyncio.sleep(self._chance.choice((0.0, 0.0, 0.05, 0.5)) * self._chance.random())
+        if not door.bind:
+            self._bind_plainly(pod, node, door.name)
+            return
+        await self._bind(door, pod, node)
+        if self._misbehaves(0.1):
+            await self._bind(door, pod, self._chance.choice(passed))
+
+    async def _filter(self, door: Door, pod: Pod, names: list[str]) -> list[str]:
+        answer = await self._post(door, door.filter, {"Pod": pod, "NodeNames": names})
+        outcome = "faults" if answer.get("Error") else "fits" if answer.get("NodeNames") else "no room"
+        self._world.figures.counts[f"filters: {outcome}"] += 1
+        return list(answer.get("NodeNames") or ())
+
+    async def _bind(self, door: Door, pod: Pod, node: str) -> None:
+        meta = pod["metadata"]
+        asked = {"PodName": meta["name"], "PodNamespace": meta["namespace"], "PodUID": meta["uid"], "Node": node}
+        answer = await self._post(door, door.bind, asked)
+        error = answer.get("Error", "")
+        self._world.tell(f"bind to {node} through {door.name}: {error or 'accepted'}", pod)
+        if error:
+            self._world.figures.counts["binds refused"] += 1
+        else:
+            self._world.figures.binds[door.name] += 1
+
+    async def _preempt(self, door: Door, pod: Pod, names: list[str]) -> None:
+        """On each node one pod of lower priority is proposed; whom the server names on one of them is told to end."""
+        lower = {
+            name: [own for own in self._world.witness.on(name) if not own["spec"].get("priority")] for name in names
+        }
+        proposed = {
+            name: {"Pods": [{"UID": self._chance.choice(pods)["metadata"]["uid"]}], "NumPDBViolations": 0}
+            for name, pods in lower.items()
+            if pods
+        }
+        answer = await self._post(door, door.preempt, {"Pod": pod, "NodeNameToMetaVictims": proposed})
+        chosen = answer.get("NodeNameToMetaVictims") or {}
+        if not chosen or self._world.is_calm:
+            return
+        node = self._chance.choice(sorted(chosen))
+        self._world.figures.counts["preemptions"] += 1
+        self._world.tell(f"preempts on {node}", pod)
+        for victim in chosen[node]["Pods"]:
+            if (own := self._world.witness.pods.get(victim["UID"])) is not None:
+                self._world.delete_pod(own, 30)
+        self._world.write_status(pod, nominatedNodeName=node)
+
+    async def _post(self, door: Door, verb: str, body: object) -> Any:
+        return await self._world.call(self._session, self._any_replica(), door.name, f"{door.prefix}/{verb}", body)
+
+    def _bind_plainly(self, pod: Pod, node: str, through: str) -> None:
+        """By the scheduler itself, which names no cards."""
+        if self._world.cluster.faults.outage_now is not None:
+            return
+        meta = pod["metadata"]
+        body = {"metadata": {"name": meta["name"], "uid": meta["uid"]}, "target": {"kind": "Node", "name": node}}
+        try:
+            subresources.bind(self._world.cluster.registry, meta["namespace"], meta["name"], body)
+        except StatusError as error:
+            self._world.tell(f"plain Binding to {node}: {error.message}", pod)
+        else:
+            self._world.tell(f"plain Binding to {node} after {through}", pod)
+            self._world.figures.binds[through] += 1
+
+    # -- somebody with kubectl
+
+    def _bind_by_hand(self, pod: Pod) -> None:
+        dialect = dialect_of(pod)
+        serving = [m.name for m in self._world.machines.values() if m.is_ours and dialect in m.dialects]
+        if serving:
+            self._bind_plainly(pod, self._chance.choice(serving), "hand")
+
+    # -- Volcano
+
+    async def _through_volcano(self, pod: Pod) -> None:
+        door, prefix = self._chance.choice((("native", "/aliquot"), ("admission", "/scheduler")))
+        replica = self._any_replica()
+        fitting = []
+        for node in self._chance.sample(names := self._node_names(), min(4, len(names))):
+            answer = await self._world.call(
+                self._session, replica, door, f"{prefix}/vpredicates", {"task": _task(pod), "node": self._node(node)}
+            )
+            if answer.get("code") == 0:
+                fitting.append(node)
+        if not fitting:
+            return
+        node = self._chance.choice(fitting)
+        event = {"task": _task(pod, node)}
+        answer = await self._world.call(self._session, replica, door, f"{prefix}/vallocate", event)
+        if answer.get("errorMessage"):
+            return
+        await asyncio.sleep(self._chance.choice((0.0, 0.3)) * self._chance.random())
+        if self._chance.random() < 0.15:
+            await self._world.call(self._session, self._any_replica(), door, f"{prefix}/vdeallocate", event)
+        else:
+            self._bind_plainly(pod, node, "volcano")
+
+    def _node(self, name: str) -> dict[str, Any]:
+        tasks = [_task(pod, name, status=32) for pod in self._world.witness.on(name)]
+        return {"Name": name, "Idle": {"MilliCPU": 1e9, "Memory": 1e15}, "Tasks": {own["UID"]: own for own in tasks}}
+
+    # -- whom and what
+
+    def _any_replica(self) -> Replica:
+        running = [replica for replica in self._world.replicas if replica.runs]
+        return self._chance.choice(running or self._world.replicas)
+
+    def _node_names(self) -> list[str]:
+        machines = self._world.machines.values()
+        now = [m.name for m in machines if self._is_open(m)]
+        if self._misbehaves(0.1):  # an old list, or a short one
+            everyone = [m.name for m in machines]
+            return self._chance.sample(everyone, self._chance.randint(1, len(everyone)))
+        return now
+
+    def _is_open(self, machine: Machine) -> bool:
+        return machine.is_there and not machine.is_cordoned
+
+    def _misbehaves(self, share: float) -> bool:
+        return not self._world.is_calm and self._chance.random() < share
+
+
+def _task(pod: Pod, node: str = "", status: int = _ALLOCATED) -> dict[str, Any]:
+    needs = {"MilliCPU": 0, "Memory": 0}
+    uid = pod["metadata"]["uid"]
+    placed = node or node_of(pod)
+    return {"UID": uid, "NodeName": placed, "Status": status, "InitResreq": needs, "TaskRole": "", "Pod": pod}
