@@ -146,6 +146,7 @@ class Block:
         self._wirings = Numbering[Wiring]()
         self._places: dict[str, set[tuple[int, int]]] = {}
         self._serves: dict[str, NDArray[np.bool_]] = {}
+        self._card_mib: NDArray[np.int64] | None = None
         first = max(1, _FIRST_CELLS // rows)
         self._base: dict[str, NDArray[Any]] = {
             **{name: np.full((rows, first), fill, kind) for name, (kind, fill) in _PER_CARD.items()},
@@ -256,7 +257,9 @@ class Block:
     @property
     def card_mib(self) -> NDArray[np.int64]:
         """The memory of each sellable card: [width] where every node's cards are alike, else [rows, width]."""
-        return self.mib if (self.size < 0).any() else self.size
+        if self._card_mib is None:
+            self._card_mib = self.mib if (self.size < 0).any() else self.size
+        return self._card_mib
 
     def places_of(self, uuid: str) -> Iterable[tuple[int, int]]:
         """(row, column) of a card, also if two nodes claim to have it."""
@@ -337,6 +340,7 @@ class Block:
             self.placed_since[row, column] = sum(_share(charge, gpu) for charge in later if charge)
 
     def _clear(self, column: int) -> None:
+        self._card_mib = None
         state = self._states[column]
         if state is not None:
             self._wirings.give_back(int(self.wiring_id[column]))
@@ -380,6 +384,7 @@ class Block:
             self._expose()
 
     def _expose(self) -> None:
+        self._card_mib = None
         for name in _PER_CARD:
             setattr(self, name, self._base[name][:, : self.width])
         for name in _PER_NODE:

@@ -109,7 +109,7 @@ class Judgement:
         scores = np.append(np.where(self.fits, self._scores, np.nan), np.nan)
         return np.asarray(scores[columns])
 
-    @cached_property
+    @property
     def outcomes(self) -> Sequence[Outcome]:
         """Of each block."""
         return [_outcome(each) for each in self._judged]
