@@ -141,7 +141,7 @@ def test_a_service_leads_to_ports_on_which_the_server_listens(path: Path) -> Non
     done = click.testing.CliRunner().invoke(command, [*container["args"][1:], "--check-config"])
     shown = yaml.safe_load(done.output)
     doors = shown["doors"]
-    listening = {door["port"] for door in doors.values() if door.get("enabled", True)}
+    listening = {door["port"] for door in doors.values() if door.get("enabled", True)} | {shown["listen"]["healthPort"]}
     ports = {port["containerPort"] for port in container["ports"]}
     assert ports == listening
     assert {port["targetPort"] for port in service["spec"]["ports"]} <= ports
