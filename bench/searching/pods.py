@@ -4,8 +4,8 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from aliquot.model import Charge, ContainerRequest, Gpu, Memory, NodeGpus, Part, Request
-from aliquot.model.records import INVENTORY, write_inventory
+from aliquot.model import Charge, ContainerRequest, Gpu, Memory, NodeGpus, Part, Placement, Request, Slice
+from aliquot.model.records import INVENTORY, PLACEMENT, write_inventory, write_placement
 
 CARDS = 8
 MIB = 81920
@@ -49,6 +49,27 @@ def hard_pod(name: str = "hard", namespace: str = "default", fill: float = FILL,
         "kind": "Pod",
         "metadata": {"name": name, "namespace": namespace, "annotations": annotations, **metadata},
         "spec": {"containers": containers},
+    }
+
+
+def held_pod(node: str, card: int, mib: int) -> dict[str, Any]:
+    """A pod that holds so much of one card."""
+    part = Slice(f"GPU-{node}-{card}", card, card, 0, mib)
+    record = write_placement(Placement(node, "aliquot", {"main": (part,)}))
+    pod = small_pod(f"{node}-{card}", mib)
+    pod["metadata"]["annotations"][PLACEMENT] = record
+    pod["spec"]["nodeName"] = node
+    return pod
+
+
+def small_pod(name: str, mib: int = 100, namespace: str = "default") -> dict[str, Any]:
+    """A pod that is easy to place."""
+    limits = {"limits": {"aliquot.io/gpu": "1"}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace, "annotations": {"aliquot.io/memory": f"{mib}Mi"}},
+        "spec": {"containers": [{"name": "main", "image": "app", "resources": limits}]},
     }
 
 

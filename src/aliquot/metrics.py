@@ -131,6 +131,9 @@ SEARCHES = Counter(
     ["outcome"],
     registry=REGISTRY,
 )
+SEARCH_SECONDS = Counter(
+    "aliquot_search_seconds", "Seconds of deciding that searches were charged with.", registry=REGISTRY
+)
 COMMITS = Counter(
     "aliquot_commits", "Placements that were to be written, by what became of them.", ["outcome"], registry=REGISTRY
 )

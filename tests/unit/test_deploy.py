@@ -201,7 +201,7 @@ def test_a_service_leads_to_ports_on_which_the_server_listens(path: Path, secret
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     shown = yaml.safe_load(_checked(container, secret).output)
     doors = shown["doors"]
-    listening = {door["port"] for door in doors.values() if door.get("enabled", True)}
+    listening = {door["port"] for door in doors.values() if door.get("enabled", True)} | {shown["listen"]["healthPort"]}
     ports = {port["containerPort"] for port in container["ports"]}
     assert ports == listening
     assert {port["targetPort"] for port in service["spec"]["ports"]} <= ports

@@ -135,6 +135,7 @@ class Searches:
         purse = self._purses.pop(namespace, None) or Purse(_AT_ONCE, _SHARE, now)
         purse.spend(seconds, now)
         self._all.spend(seconds, now)
+        metrics.SEARCH_SECONDS.inc(seconds)
         self._purses[namespace] = purse
         if len(self._purses) > _MOST_NAMESPACES:
             self._purses.popitem(last=False)

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import msgspec
 import pytest
 
 from aliquot.control.decisions import DecisionLog
@@ -19,7 +18,7 @@ from aliquot.embedded.api import resources
 from aliquot.metrics import REGISTRY
 from aliquot.model import Pod
 from aliquot.model.admission import WOKEN
-from bench.searching.pods import hard_pod, node_manifest, used_by_others
+from bench.searching.pods import hard_pod, held_pod, node_manifest, small_pod, used_by_others
 from tests.fakes import until
 from tests.integration.doors.door import Door
 from tests.integration.doors.serving import served
@@ -37,22 +36,11 @@ async def hard(room: Room) -> AsyncIterator[Door]:
     for node, used in zip(NAMES, used_by_others(NODES), strict=True):
         room.api.registry.create(resources.NODES, "", node_manifest(node))
         for card, mib in enumerate(used):
-            room.api.registry.create(resources.PODS, "default", _held(node, card, mib))
+            room.api.registry.create(resources.PODS, "default", held_pod(node, card, mib))
     await room.in_step()
     routes = {**native.routes(room.plane), **volcano_routes(room.plane, "native", None, "/aliquot")}
     async with served(Routes(routes)) as url, aiohttp.ClientSession() as session:
         yield Door(session, url, room)
-
-
-def _held(node: str, card: int, mib: int) -> dict[str, Any]:
-    slices = {"main": [{"uuid": f"GPU-{node}-{card}", "index": card, "minor": card, "cores": 0, "mib": mib}]}
-    record = {"v": 1, "node": node, "dialect": "aliquot", "containers": slices}
-    annotations = {"aliquot.io/placement": msgspec.json.encode(record).decode(), "aliquot.io/memory": f"{mib}Mi"}
-    limits = {"limits": {"aliquot.io/gpu": "1"}}
-    return {
-        "metadata": {"name": f"{node}-{card}", "namespace": "default", "annotations": annotations},
-        "spec": {"nodeName": node, "containers": [{"name": "main", "image": "app", "resources": limits}]},
-    }
 
 
 async def create(room: Room, manifest: Mapping[str, Any]) -> Pod:
@@ -201,6 +189,25 @@ async def test_other_pods_are_answered_as_before_while_a_namespace_has_no_time_l
     assert searches()["namespace_waits"] == before["namespace_waits"] + 1
     assert (await ask_filter(hard, easy_pod()))["NodeNames"] == NAMES
     assert (await ask_filter(hard, hard_pod("other", "elsewhere", uid="other")))["NodeNames"] != []
+
+
+async def test_hard_pods_of_one_namespace_that_come_each_second_leave_the_time_to_others(hard: Door) -> None:
+    """Always another one, as a controller makes them; the time is counted in steps, a second each at most."""
+    room, seconds = hard.room, 30
+    room.plane.books.searches.seconds = 0.25
+    before = spent()
+    for number in range(seconds):
+        await ask_filter(hard, hard_pod(f"hard-{number}", uid=f"u{number}"))
+        small = await create(room, small_pod(f"small-{number}"))
+        node = (await ask_filter(hard, manifest_of(small)))["NodeNames"][0]
+        call = {"PodName": small.metadata.name, "PodNamespace": "default", "PodUID": small.metadata.uid, "Node": node}
+        assert (await hard.post("/aliquot/bind", call)).json == {"Error": ""}
+        await room.clock.move(1)
+    assert spent() - before <= 2 + seconds / 10 + 0.25
+
+
+def spent() -> float:
+    return REGISTRY.get_sample_value("aliquot_search_seconds_total") or 0.0
 
 
 def easy_pod() -> dict[str, Any]:
