@@ -46,8 +46,8 @@ def filter_body(pod: str = "", names: str = "[]", **others: str) -> bytes:
 
 
 def pod_of(containers: int, padding: int = 0) -> str:
-    spec = {"containers": [{"name": "a"}] * containers, "padding": "x" * padding}
-    return msgspec.json.encode({**POD, "spec": spec}).decode()
+    metadata, several = msgspec.json.encode(POD["metadata"]).decode(), ",".join(['{"name":"a"}'] * containers)
+    return f'{{"metadata":{metadata},"spec":{{"containers":[{several}],"padding":"{"x" * padding}"}}}}'
 
 
 def pod_with(part: str, key: str, items: int) -> str:
