@@ -62,7 +62,7 @@ class Stage(Enum):
 
 
 pods = st.tuples(st.integers(4, UNITS), st.sampled_from([1, 1, 2]), st.booleans(), st.sampled_from(Stage))
-"""Units of each card, cards, whether a filter keeps the part first, and how far it gets."""
+"""Units of each of several cards, how many cards, whether a filter keeps the part first, and how far it gets."""
 
 
 class InventoryMachine(RuleBasedStateMachine):
@@ -107,6 +107,8 @@ class InventoryMachine(RuleBasedStateMachine):
             placement = kept
         self.books.claim(demand.request, placement)
         cards = tuple(self.hardware.called(part.uuid) for part in placement.slices())
+        # where no agent of ours tells of cards, an original's plug-in gives one
+        assert len(cards) == (1 if self.hardware.told is None else count)
         bound = make_pod(
             uid,
             uid=uid,
@@ -114,7 +116,7 @@ class InventoryMachine(RuleBasedStateMachine):
             containers=[{"name": "main", "resources": {"limits": limits}}],
             metadata={"labels": labels, "annotations": {PLACEMENT: write_placement(placement)}},
         )
-        self.sold[uid] = Sold(bound, cards, units)
+        self.sold[uid] = Sold(bound, cards, units * count // len(cards))
         return uid
 
     def _send(self, uid: str) -> None:
