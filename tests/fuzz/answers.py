@@ -72,7 +72,7 @@ class Event(_Exact, rename="camel"):
 _KINDS: dict[str, tuple[Any, ...]] = {
     "filter": (Filter,),
     "bind": (Bind,),
-    "prioritize": (list[Priority],),
+    "prioritize": (list[Priority] | None,),
     "preempt": (Preempt,),
     "predicate": (PredicateList, PredicateCode, PredicateAny, Event),
     "scores": (Scores,),

@@ -26,6 +26,7 @@ from tests.integration.room import Room
 
 Route = tuple[str, str, str]
 """Door, method, path."""
+_FILTER = ("native", "POST", "/aliquot/filter")
 _OWN_SHARE = 0.8
 """Of bodies that come from those that the route understands."""
 _NEW_SHARE = 0.02
@@ -87,6 +88,8 @@ class Target:
         if not isinstance(self._routes[route], asgi.Decision):
             self._understood[route], self._kinds[route] = [], set()
             return
+        for body in self._good:  # a bind is for pods that have passed
+            await self.call(_FILTER, body)
         kinds: list[set[str]] = []
         self._understood[route] = understood = []
         for body in self._good:

@@ -20,7 +20,7 @@ async def test_what_is_in_effect_is_printed_with_its_origin(tmp_path: Path) -> N
     found = yaml.safe_load(ended.out)
     assert (found["log"], found["commit"], found["late"]) == (
         {"level": "debug"},
-        {"budget": 2.0, "look": 0.5, "actLimit": 70.0},
+        {"budget": 2.0, "look": 0.5, "actLimit": 70.0, "claimsPerNamespace": 500},
         {"seconds": 40.0, "hold": 30.0},
     )
     lines = {line.strip() for line in ended.out.splitlines()}
