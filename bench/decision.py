@@ -136,11 +136,12 @@ def _wired(nodes: int, cards: int) -> Fleet:
 def _measure(fleet: Fleet, used: _Used, part: Part) -> list[float]:
     """Seconds of one pass, of our decision, of the loop's decision."""
     request = Request("u", "default/p", "aliquot", (ContainerRequest("main", part),))
-    mask = np.empty(fleet.free_mib.shape, np.bool_)
+    (block,) = fleet.blocks
+    mask = np.empty(block.free_mib.shape, np.bool_)
     mib = part.memory.amount or _MIB
 
     def one_pass() -> None:
-        np.greater_equal(fleet.free_mib, mib, out=mask)
+        np.greater_equal(block.free_mib, mib, out=mask)
 
     def ours() -> Placement | None:
         judgement = judge(fleet, request, "binpack", "binpack")

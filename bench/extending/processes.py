@@ -30,22 +30,22 @@ class Served:
 
 
 @contextmanager
-def cluster(nodes: int, folder: Path) -> Iterator[Path]:
+def cluster(nodes: int, folder: Path, module: str = "bench.extending.cluster") -> Iterator[Path]:
     """Yields the kubeconfig."""
     kubeconfig = folder / "kubeconfig"
-    command: list[str | Path] = [sys.executable, "-m", "bench.extending.cluster", str(nodes), kubeconfig]
+    command: list[str | Path] = [sys.executable, "-m", module, str(nodes), kubeconfig]
     with _running("cluster", command, folder) as process:
         wait_for("the cluster", kubeconfig.exists, seconds=_READY_SECONDS, processes=[process])
         yield kubeconfig
 
 
 @contextmanager
-def ours(kubeconfig: Path, folder: Path, *flags: str) -> Iterator[Served]:
+def ours(kubeconfig: Path, folder: Path, *flags: str, name: str = "aliquot") -> Iterator[Served]:
     """`aliquot server` when it can decide."""
     native = free_port()
-    doors = [f"--native-port={native}", *(f"--{door}-enabled=false" for door in _OTHER_DOORS)]
+    doors = [f"--native-port={native}", "--health-port=0", *(f"--{door}-enabled=false" for door in _OTHER_DOORS)]
     command: list[str | Path] = [sys.executable, "-m", "aliquot", "server", "--kubeconfig", kubeconfig, *doors, *flags]
-    with _running("aliquot", command, folder) as process:
+    with _running(name, command, folder) as process:
         _wait_until_it_answers(process, f"http://{LOOPBACK}:{native}/readyz")
         yield Served(native, "/aliquot", process)
 

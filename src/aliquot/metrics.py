@@ -46,6 +46,12 @@ READY = Gauge(
     registry=REGISTRY,
 )
 
+LOOP_SILENCE = Gauge(
+    "aliquot_loop_silence_seconds",
+    "For how long the loop that decides has been busy with one thing; above half a second it is late for everybody.",
+    registry=REGISTRY,
+)
+
 # -- replicas
 
 ROLE = Gauge(
@@ -116,6 +122,17 @@ DECISION_SECONDS = Histogram(
 )
 REFUSALS = Counter(
     "aliquot_refusals", "Nodes refused in answers to schedulers, by reason.", ["reason"], registry=REGISTRY
+)
+SEARCHES = Counter(
+    "aliquot_searches",
+    "Decisions about pods for which several GPU containers had to be searched a place, by outcome: found, "
+    "fits_nowhere, given_up, or not begun since the pod or its namespace has searched too much (pod_waits, "
+    "namespace_waits).",
+    ["outcome"],
+    registry=REGISTRY,
+)
+SEARCH_SECONDS = Counter(
+    "aliquot_search_seconds", "Seconds of deciding that searches were charged with.", registry=REGISTRY
 )
 COMMITS = Counter(
     "aliquot_commits", "Placements that were to be written, by what became of them.", ["outcome"], registry=REGISTRY

@@ -2,6 +2,7 @@
 
 import os
 import re
+import ssl
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from aliquot.config.tree import DOORS
 from tests.e2e.test_schedulers import ELASTIC, NVIDIA, PLACEMENT, System, example
 from tests.ports import free_port
 from tests.real.objects import asking, gpu_node
@@ -67,12 +69,20 @@ class Machine:
 
     def run_commands(self, path: Path) -> None:
         """Those that the file's comments tell, such as the making of a certificate."""
-        (self.folder / "pki").mkdir()
+        (self.folder / "pki").mkdir(exist_ok=True)
         (self.folder / "pki" / "ca.crt").write_bytes(self._cluster.api.certificates.authority.read_bytes())
         comments = "\n".join(re.findall(r"^ *#   (.*)$", path.read_text(), re.M))
         (kubectl,) = self._cluster.api.control_plane.process_argv("kubectl", {})
         search = f"{Path(kubectl).parent}:{os.environ['PATH']}"
         subprocess.run(["bash", "-euo", "pipefail", "-c", self.here(comments)], check=True, env={"PATH": search})
+
+    def make_certificates(self) -> Path:
+        """Where they are; those of kube-scheduler are where its configurations have them."""
+        made = self.folder / "aliquot-tls"
+        subprocess.run([DEPLOY / "certificates.sh", made], check=True)
+        for name in ("ca.crt", "client.crt", "client.key"):
+            (self.folder / "scheduler" / name).write_bytes((made / name).read_bytes())
+        return made
 
     def kube_scheduler(self, config: str, command: list[str]) -> Process:
         """A process with the flags of a manifest's command, but for its address."""
@@ -97,7 +107,8 @@ def machine(scheduling: Scheduling, tmp_path: Path) -> Machine:
 @pytest.mark.parametrize("path", CONFIGURATIONS, ids=_name)
 def test_the_static_pod_starts_kube_scheduler_with_a_configuration(machine: Machine, path: Path) -> None:
     """With the flags, the kubeconfig and the leader election of the files."""
-    if "client.crt" in path.read_text():
+    machine.make_certificates()
+    if "through-apiserver" in path.name:
         machine.run_commands(path)
     (container,) = _of_kind(STATIC, "Pod")["spec"]["containers"]
     process = machine.kube_scheduler(path.read_text(), container["command"])
@@ -145,7 +156,10 @@ SERVERS = {
 
 
 @pytest.mark.parametrize("folder", SERVERS)
-def test_the_server_schedules_under_the_originals_account(scheduling: Scheduling, folder: str) -> None:
+def test_the_server_schedules_under_the_originals_account(
+    scheduling: Scheduling, machine: Machine, folder: str
+) -> None:
+    """It is asked by a kube-scheduler that shows its certificate, as the configuration says."""
     path, system = DEPLOY / folder / "server.yaml", SERVERS[folder]
     scheduling.apply(path)
     meta = _of_kind(path, "ServiceAccount")["metadata"]
@@ -153,8 +167,12 @@ def test_the_server_schedules_under_the_originals_account(scheduling: Scheduling
     flags = dict(flag.removeprefix("--").split("=") for flag in container["args"][1:])
     scheduling.create(gpu_node("n1", system.dialect))
     pod = example(system.dialect)
-    with serving(scheduling, account=(meta["namespace"], meta["name"]), **{**flags, "address": "127.0.0.1"}) as aliquot:
-        scheduling.schedule(pointed_at(system.config, aliquot.url(system.door)))
+    made = machine.make_certificates()
+    flags = {name: value.replace("/etc/aliquot/tls", str(made)) for name, value in flags.items()}
+    account, trust = (meta["namespace"], meta["name"]), ssl.create_default_context(cafile=str(made / "ca.crt"))
+    with serving(scheduling, account=account, trust=trust, **{**flags, "address": "127.0.0.1"}) as aliquot:
+        config = machine.here(yaml.safe_dump(pointed_at(system.config, aliquot.url(system.door))))
+        scheduling.schedule(config)
         scheduling.create(pod)
         scheduling.wait_annotated(pod["metadata"]["name"], PLACEMENT)
 
@@ -182,7 +200,8 @@ def test_kube_scheduler_reaches_the_server_through_the_api_server(
     scheduling.create(gpu_node("n1", system.dialect))
     service = _of_kind(folder / "server.yaml", "Service")
     pod = example(system.dialect)
-    with serving(scheduling, address="0.0.0.0") as aliquot:
+    anyone: dict[str, Any] = {f"{door}_callers": "anyone" for door in DOORS}
+    with serving(scheduling, address="0.0.0.0", **anyone) as aliquot:
         _put_behind(scheduling, service, address, int(aliquot.url(system.door).rsplit(":", 1)[1]))
         config = machine.here(path.read_text()).replace("https://127.0.0.1:6443", scheduling.api.control_plane.url)
         scheduling.schedule(config)

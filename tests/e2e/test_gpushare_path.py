@@ -2,11 +2,13 @@
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from aliquot.agent import runtime
 from tests.checker import findings
 from tests.e2e import pods
 from tests.rig import Rig
@@ -198,6 +200,55 @@ def test_a_finished_pods_part_is_given_to_the_next(rig: Rig) -> None:
     rig.kubectl("annotate", "pod", "next", "tests/touched=yes")
     pods.wait_running(rig, ["next"])
     assert findings(pods.observe(rig), ["default/next", "default/wide-1"]) == []
+
+
+async def test_the_card_of_a_pod_deleted_by_force_is_handed_over_when_its_containers_have_ended(
+    rig: Rig, aliquot: Aliquot
+) -> None:
+    """kubelet forgets the pod at once, while its container, which hears no signal, is still ending."""
+    stubborn = pods.pod("stubborn", units=15, terminationGracePeriodSeconds=40)
+    stubborn["spec"]["containers"][0]["command"] = ["sh", "-c", "trap '' TERM; while true; do sleep 1; done"]
+    pods.create(rig, [stubborn, pods.pod("other", units=15)])
+    pods.wait_running(rig, ["stubborn", "other"])
+    uid = pods.get(rig, "stubborn")["metadata"]["uid"]
+    assert uid in await runtime.running(rig.containerd_socket)
+    rig.kubectl("delete", "pod", "stubborn", "--grace-period=0", "--force")
+    pods.create(rig, [pods.pod("next", units=15)])
+    handed_over = '"pod": "default/next"'
+    wait_for("the hand-over", lambda: handed_over in aliquot.agent.log.read_text(), seconds=120, every=0.02)
+    assert uid not in await runtime.running(rig.containerd_socket)
+    pods.wait_running(rig, ["next"])
+    assert findings(pods.observe(rig), ["default/next", "default/other"]) == []
+
+
+@pytest.fixture
+def policies(rig: Rig) -> Iterator[None]:
+    """The shipped admission policies."""
+    path = Path(__file__).parents[2] / "deploy" / "policies.yaml"
+    rig.apply(path)
+    yield
+    rig.kubectl("delete", "-f", str(path))
+
+
+@pytest.mark.usefixtures("policies")
+def test_under_the_policies_server_and_agent_write_what_they_must(rig: Rig, aliquot: Aliquot) -> None:
+    def refused() -> bool:
+        who = ("--as=system:serviceaccount:aliquot-system:aliquot-agent", "--as-group=system:masters")
+        told = ("annotate", "node", rig.node_name, "a=b", "--dry-run=server", *who)
+        return rig.kubectl(*told, check=False) == ""
+
+    wait_for("the policies to count", refused, seconds=30)
+    pods.create(rig, [pods.pod("plain")])
+    pods.wait_running(rig, ["plain"])
+    assert pods.get(rig, "plain")["metadata"]["annotations"]["ALIYUN_COM_GPU_MEM_ASSIGNED"] == "true"
+    aliquot.server.stop()
+    pods.create(rig, [pods.pod("late", nodeName=rig.node_name)])
+    aliquot.start_server()
+    pods.wait_running(rig, ["late"])
+    rig.kubectl("annotate", "node", rig.node_name, "aliquot.io/inventory-")
+    inventory = ("get", "node", rig.node_name, "--output", "jsonpath={.metadata.annotations.aliquot\\.io/inventory}")
+    wait_for("the inventory to be written again", lambda: rig.kubectl(*inventory), seconds=30)
+    assert findings(pods.observe(rig), ["default/plain", "default/late"]) == []
 
 
 def test_server_and_agent_have_no_more_rights_than_they_use(rig: Rig) -> None:

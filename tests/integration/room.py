@@ -84,13 +84,16 @@ class Room:
 
     async def add_pod(self, *args: Any, **fields: Any) -> Pod:
         """A pod as our mirror has it."""
-        manifest = pod_manifest(*args, **fields)
-        namespace, name = manifest["metadata"]["namespace"], manifest["metadata"]["name"]
-        self.api.registry.create(resources.PODS, namespace, manifest)
-        await self.in_step()
-        pod = self.plane.pods.get(f"{namespace}/{name}")
+        manifest = await self.put_pod(pod_manifest(*args, **fields))
+        pod = self.plane.pods.with_uid(manifest["metadata"]["uid"])
         assert pod is not None
         return pod
+
+    async def put_pod(self, manifest: Object) -> Object:
+        """A pod that our mirror has, as the API server shows it."""
+        created = self.api.registry.create(resources.PODS, manifest["metadata"]["namespace"], manifest).obj
+        await self.in_step()
+        return created
 
     async def annotate(self, pod: Pod, **annotations: str) -> None:
         """Somebody writes on a pod."""
@@ -124,10 +127,8 @@ class Room:
         books = self.plane.books
         cards = books.cards(node)
         used = books.ledger.used(node)
-        column = books.fleet.column(node)
-        if column is not None:
-            free = [int(mib) for mib in books.fleet.free_mib[: len(cards.gpus), column]]
-            assert free == [books.ledger.free(node, gpu.uuid).mib for gpu in cards.gpus], "Fleet and ledger differ"
+        if books.fleet.column(node) is not None:
+            assert books.fleet.shows(cards, used), "Fleet and ledger differ"
         return {gpu.index: used[gpu.uuid].mib // cards.unit_mib for gpu in cards.gpus if gpu.uuid in used}
 
     def entries(self, node: str = "n1") -> dict[str, Entry]:

@@ -5,6 +5,9 @@
   at that server.
 """
 
+import base64
+import ssl
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -30,6 +33,7 @@ class Hosts:
         self._kubernetes = kubernetes
         self._server: Serving | None = None
         self._deployed: dict[str, Any] = {}
+        self._secrets = kubernetes.parent / "secrets"
         self._configured: dict[str, Any] = {}
         (kubernetes / "manifests").mkdir(parents=True)
 
@@ -60,12 +64,28 @@ class Hosts:
             meta, spec = wanted["metadata"], wanted["spec"]["template"]["spec"]
             kubeconfig = self._cluster.service_account_kubeconfig(meta["namespace"], spec["serviceAccountName"])
             (container,) = spec["containers"]
+            mounts = self._mounted(meta["namespace"], spec)
             words = (word.removeprefix("--").split("=") for word in container["args"][1:])
-            flags = {**dict(words), "address": LOOPBACK}
+            flags = {name: _at(value, mounts) for name, value in words} | {"address": LOOPBACK}
             log = self._cluster.api.control_plane.folder / "aliquot-server.log"
-            self._server = Serving(kubeconfig, log, {}, flags)
+            trust = ssl.create_default_context(cafile=flags["tls-client-ca-file"]) if "tls-cert-file" in flags else None
+            self._server = Serving(kubeconfig, log, {}, flags, trust)
             self._server.start()
         self._deployed = wanted
+
+    def _mounted(self, namespace: str, spec: dict[str, Any]) -> dict[str, Path]:
+        """The Secrets of a pod's first container as folders, by where they are mounted."""
+        names = {each["name"]: each["secret"]["secretName"] for each in spec.get("volumes", ()) if "secret" in each}
+        found = {}
+        for mount in spec["containers"][0].get("volumeMounts", ()):
+            if mount["name"] in names:
+                name = names[mount["name"]]
+                data = self._cluster.ask("GET", f"/api/v1/namespaces/{namespace}/secrets/{name}")["data"]
+                folder = found[mount["mountPath"]] = self._secrets / name
+                folder.mkdir(parents=True, exist_ok=True)
+                for file, content in data.items():
+                    (folder / file).write_bytes(base64.b64decode(content))
+        return found
 
     def _stop_server(self) -> None:
         if self._server is not None:
@@ -91,15 +111,21 @@ class Hosts:
         (name,) = (volume["configMap"]["name"] for volume in spec["volumes"] if "configMap" in volume)
         data = self._cluster.ask("GET", f"/api/v1/namespaces/kube-system/configmaps/{name}")["data"]
         (text,) = data.values()
-        return dict(yaml.safe_load(text))
+        return dict(yaml.safe_load(_at(text, self._mounted("kube-system", spec))))
 
     def _of_the_static_pod(self) -> dict[str, Any]:
         (container,) = yaml.safe_load(self.manifest.read_text())["spec"]["containers"]
         flags = dict(word.removeprefix("--").partition("=")[::2] for word in container["command"][1:])
         if "config" not in flags:
             return {}
-        path = Path(flags["config"].replace("/etc/kubernetes", str(self._kubernetes)))
-        return dict(yaml.safe_load(path.read_text()))
+        here = {"/etc/kubernetes": self._kubernetes}
+        return dict(yaml.safe_load(_at(Path(_at(flags["config"], here)).read_text(), here)))
+
+
+def _at(text: str, folders: Mapping[str, Path]) -> str:
+    for path, folder in folders.items():
+        text = text.replace(path, str(folder))
+    return text
 
 
 def _image(deployment: dict[str, Any]) -> str:

@@ -176,16 +176,21 @@ class Scheduling:
 
 
 def pointed_at(config: SchedulerConfig | Path, *urls: str) -> dict[str, Any]:
-    """The same configuration with its extenders at another scheme, host and port: one for all, or one for each."""
+    """The same configuration with its extenders at another scheme, host and port: one for all, or one for each. Over
+    plain HTTP there are no certificates to show."""
     given = config.read_text() if isinstance(config, Path) else config
     document: dict[str, Any] = dict(yaml.safe_load(given) if isinstance(given, str) else given)
     extenders = document["extenders"]
     each = urls if len(urls) > 1 else urls * len(extenders)
-    document["extenders"] = [
-        {**extender, "urlPrefix": _moved(extender["urlPrefix"], url)}
-        for extender, url in zip(extenders, each, strict=True)
-    ]
+    document["extenders"] = [_extender_at(extender, url) for extender, url in zip(extenders, each, strict=True)]
     return document
+
+
+def _extender_at(extender: Mapping[str, Any], url: str) -> dict[str, Any]:
+    moved = {**extender, "urlPrefix": _moved(extender["urlPrefix"], url)}
+    if url.startswith("https:"):
+        return moved
+    return {name: value for name, value in moved.items() if name != "tlsConfig"} | {"enableHTTPS": False}
 
 
 def _moved(prefix: str, url: str) -> str:

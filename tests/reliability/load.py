@@ -27,7 +27,7 @@ def pods(count: int, *, seed: int = 0, prefix: str = "load", namespace: str = "d
     chance = random.Random(seed)
     for number in range(count):
         name, units = f"{prefix}-{number:05}", chance.randint(1, _LARGEST)
-        yield pod_manifest(name, units, namespace=namespace, schedulerName="stand-in")
+        yield pod_manifest(name, units, namespace=namespace, schedulerName="gpu-scheduler")
 
 
 def nodes_for(count: int) -> int:

@@ -47,7 +47,7 @@ class Server:
         return self.folder / f"{self.name}.log"
 
     def start(self, *, fault: str = "") -> None:
-        keys: dict[str, object] = {"KUBECONFIG": self.kubeconfig, "ADMISSION_DEBUG_PORT": 0}
+        keys: dict[str, object] = {"KUBECONFIG": self.kubeconfig, "ADMISSION_DEBUG_PORT": 0, "HEALTH_PORT": 0}
         for door in _DOORS:
             keys[f"{door.upper()}_ENABLED"] = str(door in self.doors).lower()
             keys[f"{door.upper()}_PORT"] = self.ports[door]

@@ -10,6 +10,7 @@ from typing import Any
 import click.testing
 import msgspec
 import pytest
+import trustme
 import yaml
 
 import aliquot
@@ -122,26 +123,85 @@ def test_every_resource_of_its_dialects_is_managed(system: str, dialects: list[s
     assert {name for name in offered if "/mig-" not in name} <= managed
 
 
+AUTHORITY = trustme.CA()
+SECRET = "/etc/aliquot/tls"
+
+
+@pytest.fixture(scope="module")
+def secret(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the Secret aliquot-tls holds, as a folder."""
+    folder = tmp_path_factory.mktemp("tls")
+    made = AUTHORITY.issue_cert("aliquot-server.aliquot-system.svc")
+    made.private_key_pem.write_to_path(str(folder / "tls.key"))
+    (folder / "tls.crt").write_bytes(b"".join(one.bytes() for one in made.cert_chain_pems))
+    AUTHORITY.cert_pem.write_to_path(str(folder / "ca.crt"))
+    return folder
+
+
+def _checked(container: dict[str, Any], secret: Path) -> click.testing.Result:
+    arguments = [argument.replace(SECRET, str(secret)) for argument in container["args"][1:]]
+    return click.testing.CliRunner().invoke(command, [*arguments, "--check-config"])
+
+
 @pytest.mark.parametrize("path", SERVERS, ids=_name)
-def test_a_server_is_started_with_flags_that_it_has(path: Path) -> None:
+def test_a_server_is_started_with_flags_that_it_has(path: Path, secret: Path) -> None:
     (deployment,) = _of_kind(path, "Deployment")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    program, *arguments = container["args"]
-    assert program == "server"
-    done = click.testing.CliRunner().invoke(command, [*arguments, "--check-config"])
+    assert container["args"][0] == "server"
+    done = _checked(container, secret)
     assert done.exit_code == 0, done.output
     assert container["image"] == f"aliquot:{aliquot.__version__}"
 
 
+@pytest.mark.parametrize("path", [path for path in SERVERS if path.parent.name != "volcano"], ids=_name)
+def test_a_server_answers_known_callers_only(path: Path, secret: Path) -> None:
+    (deployment,) = _of_kind(path, "Deployment")
+    spec = deployment["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    shown = yaml.safe_load(_checked(container, secret).output)
+    assert {door["callers"] for door in shown["doors"].values()} == {"auto"}
+    assert shown["listen"]["tls"]["clientCaFile"]
+    (mount,) = container["volumeMounts"]
+    (volume,) = spec["volumes"]
+    assert (mount["mountPath"], mount["name"]) == (SECRET, volume["name"])
+    for probe in ("readinessProbe", "livenessProbe"):
+        assert container[probe]["httpGet"]["scheme"] == "HTTPS"
+
+
+def test_only_volcanos_scheduler_reaches_the_server_that_answers_anyone(secret: Path) -> None:
+    path = DEPLOY / "volcano" / "server.yaml"
+    (deployment,) = _of_kind(path, "Deployment")
+    (policy,) = _of_kind(path, "NetworkPolicy")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert policy["spec"]["podSelector"]["matchLabels"] == deployment["spec"]["selector"]["matchLabels"]
+    (rule,) = policy["spec"]["ingress"]
+    assert [port["port"] for port in rule["ports"]] == [port["containerPort"] for port in container["ports"]]
+    assert [
+        door for door, keys in yaml.safe_load(_checked(container, secret).output)["doors"].items() if keys["enabled"]
+    ] == ["admission"]
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_kube_scheduler_shows_its_certificate(system: str) -> None:
+    """It checks the server's by a name that all of them have, whatever the address."""
+    (document,) = _documents(DEPLOY / system / "kube-scheduler.yaml")
+    (deployment,) = _of_kind(DEPLOY / system / "server.yaml", "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    (extender,) = document["extenders"]
+    assert extender["urlPrefix"].startswith("https://")
+    assert extender["enableHTTPS"]
+    assert extender["tlsConfig"].keys() == {"serverName", "caFile", "certFile", "keyFile"}
+    assert f"--replicas-tls-name={extender['tlsConfig']['serverName']}" in container["args"]
+
+
 @pytest.mark.parametrize("path", SERVERS, ids=_name)
-def test_a_service_leads_to_ports_on_which_the_server_listens(path: Path) -> None:
+def test_a_service_leads_to_ports_on_which_the_server_listens(path: Path, secret: Path) -> None:
     (deployment,) = _of_kind(path, "Deployment")
     (service,) = _of_kind(path, "Service")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    done = click.testing.CliRunner().invoke(command, [*container["args"][1:], "--check-config"])
-    shown = yaml.safe_load(done.output)
+    shown = yaml.safe_load(_checked(container, secret).output)
     doors = shown["doors"]
-    listening = {door["port"] for door in doors.values() if door.get("enabled", True)}
+    listening = {door["port"] for door in doors.values() if door.get("enabled", True)} | {shown["listen"]["healthPort"]}
     ports = {port["containerPort"] for port in container["ports"]}
     assert ports == listening
     assert {port["targetPort"] for port in service["spec"]["ports"]} <= ports

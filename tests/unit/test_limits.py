@@ -18,13 +18,11 @@ TRIES = 20
 class Caller:
     """One request to a gate, and what came of it."""
 
-    def __init__(
-        self, gate: Gate, path: str, *, stranger: bool = False, headers: Mapping[bytes, bytes] | None = None
-    ) -> None:
+    def __init__(self, gate: Gate, path: str, *, headers: Mapping[bytes, bytes] | None = None) -> None:
         self._pieces: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self.sent: list[Any] = []
         scope = {"type": "http", "method": "POST", "path": path, "headers": list((headers or {}).items())}
-        self.task = asyncio.ensure_future((gate.strangers if stranger else gate)(scope, self._receive, self._send))
+        self.task = asyncio.ensure_future(gate(scope, self._receive, self._send))
 
     def say(self, body: bytes, *, more: bool = False) -> None:
         self._pieces.put_nowait({"type": "http.request", "body": body, "more_body": more})
@@ -65,8 +63,8 @@ class House:
         )
         self.gate = Gate(routes, Limits(**limits), clock)
 
-    def call(self, path: str, body: bytes | None = b"body", *, stranger: bool = False) -> Caller:
-        caller = Caller(self.gate, path, stranger=stranger)
+    def call(self, path: str, body: bytes | None = b"body") -> Caller:
+        caller = Caller(self.gate, path)
         if body is not None:
             caller.say(body)
         return caller
@@ -204,6 +202,35 @@ async def test_a_body_that_is_announced_as_too_large_is_not_waited_for(clock: Fa
     assert await caller.answer() == (413, b"the body is larger than 10 bytes")
 
 
+async def test_bodies_are_limited_in_sum_and_a_call_that_ends_makes_room(clock: FakeClock) -> None:
+    house = House(clock, body=10, bodies=15)
+    first = house.call("/verb", b"1234567890")
+    await until(lambda: house.gate.busy == 1)
+    with rejected("too many bytes at once", 2):
+        why = "calls with 15 bytes are worked on, and no more are taken; try again"
+        verb, plain = house.call("/verb", b"123456"), house.call("/plain", b"123456")
+        assert await verb.answer() == (200, b'{"Error":"%s"}' % why.encode())
+        assert await plain.answer() == (503, why.encode())
+    small = house.call("/plain", b"12345")
+    house.go_on.set()
+    assert [await one.answer() for one in (first, small)] == [(200, b"done")] * 2
+    assert await house.call("/verb", b"1234567890").answer() == (200, b"done")
+
+
+async def test_what_is_announced_or_given_up_takes_no_room(clock: FakeClock) -> None:
+    house = House(clock, body=10, bodies=10)
+    house.go_on.set()
+    promised = Caller(house.gate, "/verb", headers={b"content-length": b"10"})
+    await until(lambda: house.gate.busy == 1)
+    gone = house.call("/verb", body=None)
+    gone.say(b"12345", more=True)
+    gone.hang_up()
+    await gone.task
+    assert await house.call("/verb", b"1234567890").answer() == (200, b"done")
+    promised.hang_up()
+    await promised.task
+
+
 async def test_half_a_body_of_somebody_who_is_gone_reaches_no_handler(clock: FakeClock) -> None:
     house = House(clock)
     house.go_on.set()
@@ -221,13 +248,3 @@ async def test_a_bug_is_said_in_the_doors_words(clock: FakeClock) -> None:
         assert await house.call("/broken").answer() == (200, b'{"Error":"%s"}' % why)
         assert await house.call("/broken/plain").answer() == (500, why)
     assert house.gate.busy == 0
-
-
-async def test_strangers_see_health_and_nothing_else(clock: FakeClock) -> None:
-    house = House(clock)
-    with rejected("no client certificate", 2):
-        for path in ("/verb", "/gone"):
-            caller = house.call(path, stranger=True)
-            assert await caller.answer() == (403, b"a client certificate is needed here")
-    assert await house.call("/healthz", stranger=True).answer() == (200, b"ok")
-    assert house.done == []

@@ -1,11 +1,15 @@
 """Our records on pods and nodes: what is written is read back, and nothing else is."""
 
+from typing import Any
+
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from aliquot.errors import BadRecord
 from aliquot.model import Gpu, NodeGpus, Placement, Slice
+from aliquot.model.bounds import LARGEST_INVENTORY, LARGEST_RECORD, LONGEST_NAME, MOST_CARDS
 from aliquot.model.records import MOST_MIB, read_inventory, read_placement, write_inventory, write_placement
 from tests.factories import make_cards, make_placement
 
@@ -117,3 +121,72 @@ OTHER_UUID = '{"uuid":"b","index":0,"minor":0,"model":"m","mib":1}'
 def test_an_inventory_that_cannot_be_right_is_refused_with_the_reason(unit: str, cards: str, why: str) -> None:
     with pytest.raises(BadRecord, match=f"aliquot.io/inventory .*{why}"):
         read_inventory("n1", f'{{"v":1,"unitMiB":{unit},"gpus":[{cards}]}}')
+
+
+# -- hostile sizes
+
+
+def inventory_of(*cards: str) -> str:
+    return f'{{"v":1,"unitMiB":1,"gpus":[{",".join(cards)}]}}'
+
+
+def card(index: int, **fields: Any) -> str:
+    plain = {"uuid": f"GPU-{index}", "index": index, "minor": index, "model": "m", "mib": 1}
+    return msgspec.json.encode(plain | fields).decode()
+
+
+def short_card(index: int) -> str:
+    return f'{{"uuid":"{index:x}","index":{index},"minor":0,"model":"","mib":9}}'
+
+
+LONG = "x" * (LONGEST_NAME + 1)
+HOSTILE_INVENTORIES = [
+    pytest.param(inventory_of(*map(card, range(MOST_CARDS + 1))), "128", id="a card too many"),
+    pytest.param(inventory_of(*map(short_card, range(4600))), "128", id="4,600 cards in what an annotation holds"),
+    pytest.param(inventory_of(card(0, uuid=LONG)), "512", id="a long uuid"),
+    pytest.param(inventory_of(card(0, model=LONG)), "512", id="a long model"),
+    pytest.param(inventory_of(card(0, parent=LONG)), "512", id="a long parent"),
+    pytest.param(inventory_of(card(0, profile=LONG)), "512", id="a long profile"),
+    pytest.param(inventory_of(card(0, links={LONG: 1})), "512", id="a long uuid of a link"),
+    pytest.param(inventory_of(card(0, links={str(n): 1 for n in range(129)})), "128", id="more links than cards"),
+    pytest.param(inventory_of(card(0, numa=2**70)), "numa", id="a NUMA node beyond 64 bits"),
+    pytest.param(inventory_of(card(0)) + " " * LARGEST_INVENTORY, "262144 bytes", id="too many bytes"),
+    pytest.param(
+        inventory_of(card(0, model="é" * 100)) + "é" * 131_072, "262144 bytes", id="too many bytes, not letters"
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "why"), HOSTILE_INVENTORIES)
+def test_an_inventory_that_is_too_large_is_refused(text: str, why: str) -> None:
+    with pytest.raises(BadRecord, match=f"aliquot.io/inventory .*{why}"):
+        read_inventory("n1", text)
+
+
+def test_sixteen_cards_of_seven_instances_each_are_read() -> None:
+    names = [f"GPU-{index:032x}" for index in range(MOST_CARDS)]
+    gpus = tuple(
+        Gpu(uuid, index, index, "NVIDIA A100-SXM4-80GB", 10240, parent=names[index // 8] if index % 8 else "")
+        for index, uuid in enumerate(names)
+    )
+    cards = NodeGpus("n1", gpus, 1024)
+    assert read_inventory("n1", write_inventory(cards)) == cards
+
+
+HOSTILE_PLACEMENTS = [
+    pytest.param(PLACEMENT.format(v=1, part=",".join([PART.format("")] * (MOST_CARDS + 1))), "128", id="many cards"),
+    pytest.param(PLACEMENT.format(v=1, part=PART.format(f',"uuid":"{LONG}"')), "512", id="a long uuid"),
+    pytest.param(PLACEMENT.format(v=1, part="").replace('"n1"', f'"{LONG}"'), "512", id="a long node"),
+    pytest.param(
+        PLACEMENT.format(v=1, part="").replace('"c":[]', ",".join(f'"{n}":[]' for n in range(513))),
+        "512",
+        id="many containers",
+    ),
+    pytest.param(PLACEMENT.format(v=1, part="") + " " * LARGEST_RECORD, "65536 bytes", id="too many bytes"),
+]
+
+
+@pytest.mark.parametrize(("text", "why"), HOSTILE_PLACEMENTS)
+def test_a_placement_that_is_too_large_is_refused(text: str, why: str) -> None:
+    with pytest.raises(BadRecord, match=f"aliquot.io/placement .*{why}"):
+        read_placement(text)

@@ -96,7 +96,7 @@ def test_the_allocator_walks_through_its_sequence() -> None:
     assert node.put("pod-6", pod(shared(50, 0))) == (NODE, [(3,)])
     node.remove("pod-5")
     assert node.put("pod-7", pod(whole())) == (NODE, [(4,)])
-    assert node.fleet.free_cores[:6, 0].tolist() == [0] * 6
+    assert node.fleet.blocks[0].free_cores[:6, 0].tolist() == [0] * 6
 
 
 def test_six_whole_cards_empty_the_branches_one_after_another() -> None:

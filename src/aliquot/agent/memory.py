@@ -99,15 +99,12 @@ class Memory:
         """Remove the specs of pods that kubelet has dropped. What cannot be read stays while kubelet remembers that it
         was promised."""
         specs = folder.read()
-        try:
-            promises = kubelet.promises()
-        except AliquotError as error:
-            _log.warning("cannot tell which CDI specs kubelet was promised, keeping all", why=str(error))
-            return
-        owners = [spec.pod_uid or promises.get(spec.promised, "") for spec in specs]
+        promises = None if all(spec.pod_uid for spec in specs) else self._promises(kubelet)
+        owners = [spec.pod_uid or (promises or {}).get(spec.promised, "") for spec in specs]
         dropped = await self.forget_dropped(filter(None, owners))
         for spec, owner in zip(specs, owners, strict=True):
-            if not owner or owner in dropped:
+            is_nobodys = not owner and promises is not None
+            if owner in dropped or is_nobodys:
                 folder.remove(spec)
 
     # -- after a start
@@ -115,7 +112,7 @@ class Memory:
     def recall(self, folder: Folder, kubelet: WasPromised) -> None:
         """Read back what earlier lives of this agent have handed over. The mirror of pods must be in step."""
         specs = folder.read()
-        promises = self._promises(kubelet) if specs else {}
+        promises = (self._promises(kubelet) if specs else None) or {}
         by_pod: dict[str, list[Spec]] = {}
         for spec in (_checked(spec, promises) for spec in specs):
             if spec.trouble:
@@ -125,12 +122,13 @@ class Memory:
         for uid, own in by_pod.items():
             self.put(self._recalled(uid, own).on(self._cards))
 
-    def _promises(self, kubelet: WasPromised) -> Mapping[str, str]:
+    def _promises(self, kubelet: WasPromised) -> Mapping[str, str] | None:
+        """None while kubelet does not tell."""
         try:
             return kubelet.promises()
         except AliquotError as error:
             _log.warning("cannot compare our CDI specs with kubelet's checkpoint", why=str(error))
-            return {}
+            return None
 
     def _recalled(self, uid: str, specs: list[Spec]) -> Handed:
         found = [spec.handed for spec in specs if spec.handed is not None]

@@ -1,12 +1,15 @@
 """What the configuration means to listeners."""
 
 import ssl
+from collections.abc import Callable
+from pathlib import Path
 
 from aliquot.config import Configuration
 from aliquot.control import ControlPlane
 from aliquot.doors.forwarding import Forwarder
 from aliquot.doors.limits import Limits
 from aliquot.doors.tls import Certificates, Files
+from aliquot.model.bounds import MIB
 
 _PASSING_ON = 0.9
 """Of the time for a call, so that it is told of whom there was no answer."""
@@ -15,7 +18,13 @@ _LEAST = {"VersionTLS12": ssl.TLSVersion.TLSv1_2, "VersionTLS13": ssl.TLSVersion
 
 def limits(tree: Configuration) -> Limits:
     given = tree.listen.limits
-    return Limits(given.body_mb * 2**20, given.seconds, given.concurrency, given.connections)
+    return Limits(
+        body=given.body_mb * MIB,
+        bodies=given.bodies_mb * MIB,
+        seconds=given.seconds,
+        concurrency=given.concurrency,
+        connections=given.connections,
+    )
 
 
 def certificates(tree: Configuration) -> Certificates | None:
@@ -24,9 +33,19 @@ def certificates(tree: Configuration) -> Certificates | None:
     if not tls.cert_file:
         return None
     least = _LEAST[tls.min_version]
-    return Certificates(Files(tls.cert_file, tls.key_file, tls.client_ca_file, tree.replicas.ca_file, least))
+    replicas = tree.replicas
+    files = Files(tls.cert_file, tls.key_file, tls.client_ca_file, replicas.ca_file, replicas.token_file, least)
+    return Certificates(files)
 
 
 def forwarder(tree: Configuration, plane: ControlPlane, shown: Certificates | None) -> Forwarder:
     seconds = tree.listen.limits.seconds * _PASSING_ON
-    return Forwarder(plane, seconds=seconds, certificates=shown, tls_name=tree.replicas.tls_name)
+    return Forwarder(
+        plane, seconds=seconds, certificates=shown, tls_name=tree.replicas.tls_name, token=replica_token(tree)
+    )
+
+
+def replica_token(tree: Configuration) -> Callable[[], str]:
+    """What this server shows to others; raises OSError."""
+    path = tree.replicas.token_file
+    return (lambda: Path(path).read_text().strip()) if path else str

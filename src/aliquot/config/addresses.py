@@ -7,6 +7,14 @@ _HOST = re.compile(r"(?!-)[A-Za-z0-9_.-]{1,253}(?<!-)")
 _NUMBERS = re.compile(r"[0-9.]*")
 
 
+def is_loopback(text: str) -> bool:
+    """Whether nobody but this machine reaches what listens there."""
+    try:
+        return ipaddress.ip_address(text).is_loopback
+    except ValueError:
+        return text == "localhost"
+
+
 def is_address(text: str) -> bool:
     """An IP address, or what could be the name of a machine; whether there is one, only the network knows."""
     try:

@@ -5,11 +5,12 @@ from itertools import combinations
 
 from aliquot.compat import parse as parse_compat
 from aliquot.config import meaning
+from aliquot.config.addresses import is_loopback
 from aliquot.config.tree import DOORS, SETTINGS, Configuration
 from aliquot.dialects import make_dialects, standard_dialects
 from aliquot.errors import BadConfig
 
-_PORTS = (*(f"doors.{door}.port" for door in DOORS), "doors.admission.debugPort")
+_PORTS = (*(f"doors.{door}.port" for door in DOORS), "doors.admission.debugPort", "listen.healthPort")
 _ENABLED = tuple(f"doors.{door}.enabled" for door in DOORS)
 _TLS = (
     "listen.tls.certFile",
@@ -17,7 +18,20 @@ _TLS = (
     "listen.tls.clientCaFile",
     "replicas.caFile",
     "replicas.tlsName",
+    "replicas.tokenFile",
 )
+_CALLERS = (
+    "callers.users",
+    "callers.groups",
+    "schedulers",
+    "listen.address",
+    "listen.profiling",
+    "doors.admission.debugAddress",
+    "doors.admission.debugPort",
+    *(f"doors.{door}.callers" for door in DOORS),
+)
+KINDS = ("scheduler", "replica", "reader", "nobody")
+_BODIES = ("listen.limits.bodyMb", "listen.limits.bodiesMb")
 _TERMS = ("lease.duration", "lease.renew", "lease.retry")
 _PREFIXES = ("prefixes",)
 _POLICIES = ("policies.gpu", "policies.node")
@@ -60,8 +74,15 @@ def _open_ports(tree: Configuration) -> Iterator[tuple[str, int]]:
         door = getattr(tree.doors, name)
         if door.enabled:
             yield f"doors.{name}.port", door.port
-    if tree.doors.admission.enabled:
+    if tree.doors.admission.enabled and tree.listen.profiling:
         yield "doors.admission.debugPort", tree.doors.admission.debug_port
+    yield "listen.healthPort", tree.listen.health_port
+
+
+def _bodies(tree: Configuration) -> Iterator[str]:
+    one, several = tree.listen.limits.body_mb, tree.listen.limits.bodies_mb
+    if several < one:
+        yield f"listen.limits.bodiesMb is {several}, less than listen.limits.bodyMb, {one}: no such body could be read"
 
 
 def _compat(tree: Configuration) -> Iterator[str]:
@@ -79,9 +100,38 @@ def _tls(tree: Configuration) -> Iterator[str]:
     if bool(tls.cert_file) != bool(tls.key_file):
         yield "listen.tls.certFile and listen.tls.keyFile: a certificate and its key go together"
     elif not tls.cert_file:
-        given = {_TLS[2]: tls.client_ca_file, _TLS[3]: replicas.ca_file, _TLS[4]: replicas.tls_name}
+        values = (tls.client_ca_file, replicas.ca_file, replicas.tls_name, replicas.token_file)
+        given = dict(zip(_TLS[2:], values, strict=True))
         for path in filter(given.get, given):
             yield f"{path}: without listen.tls.certFile there is no TLS"
+
+
+def _callers(tree: Configuration) -> Iterator[str]:
+    for key, given in (("callers.users", tree.callers.users), ("callers.groups", tree.callers.groups)):
+        for name, kind in given.items():
+            if kind not in KINDS:
+                yield f"{key}.{name}: there is no kind {kind}, only {', '.join(KINDS)}"
+    if not meaning.schedulers(tree) and "*" not in tree.schedulers:
+        yield "schedulers: name at least one, or * for all"
+    if tree.listen.tls.cert_file:
+        return
+    for path, address, answered in _listening(tree):
+        if meaning.knows_callers(tree, answered, address) and not is_loopback(address):
+            yield (
+                f"{path}: others reach {address}, and without listen.tls.certFile nobody can prove who calls; give "
+                "one, listen on 127.0.0.1, or answer anyone (docs/callers.md)"
+            )
+
+
+def _listening(tree: Configuration) -> Iterator[tuple[str, str, str]]:
+    """The key that says who is answered, the address, and who is."""
+    for name in DOORS:
+        door = getattr(tree.doors, name)
+        if door.enabled:
+            yield f"doors.{name}.callers", tree.listen.address, door.callers
+    debug = tree.doors.admission
+    if debug.enabled and debug.debug_port and tree.listen.profiling:
+        yield "doors.admission.callers", debug.debug_address, debug.callers
 
 
 def _lease(tree: Configuration) -> Iterator[str]:
@@ -110,9 +160,11 @@ def _policies(tree: Configuration) -> Iterator[str]:
 
 
 _CHECKS: tuple[tuple[tuple[str, ...], Callable[[Configuration], Iterator[str]]], ...] = (
-    ((*_PORTS, *_ENABLED), _ports),
+    ((*_PORTS, *_ENABLED, "listen.profiling"), _ports),
+    (_BODIES, _bodies),
     (("compat",), _compat),
     (_TLS, _tls),
+    ((*_TLS, *_CALLERS, *_ENABLED), _callers),
     (_TERMS, _lease),
     (_PREFIXES, _prefixes),
     (_POLICIES, _policies),

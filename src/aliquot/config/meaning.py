@@ -4,6 +4,7 @@ import os
 import socket
 from collections.abc import Mapping
 
+from aliquot.config.addresses import is_loopback
 from aliquot.config.tree import Configuration, Kubernetes
 from aliquot.control.settings import ControlSettings, Mode
 from aliquot.dialects import Dialect, Dialects, make_dialects
@@ -11,6 +12,7 @@ from aliquot.engine import check_policies
 from aliquot.errors import BadConfig
 from aliquot.kube import Access, Terms, find
 
+_EVERY = "*"
 _ANY_ADDRESS = ("0.0.0.0", "::", "")
 
 
@@ -29,10 +31,26 @@ def control_settings(tree: Configuration) -> ControlSettings:
         audit_seconds=tree.audit.seconds,
         late_seconds=tree.late.seconds,
         hold_seconds=tree.late.hold,
+        search_seconds=tree.search.seconds,
         quota_namespace=tree.quota.namespace,
         quota_name=tree.quota.name,
         quota_key=tree.quota.key,
+        schedulers=schedulers(tree),
+        claims_per_namespace=commit.claims_per_namespace,
     )
+
+
+def schedulers(tree: Configuration) -> frozenset[str]:
+    """Empty where all are served."""
+    names = frozenset(filter(None, (name.strip() for name in tree.schedulers.split(","))))
+    return frozenset() if _EVERY in names else names
+
+
+def knows_callers(tree: Configuration, answered: str, address: str) -> bool:
+    """Whether a port answers known callers only."""
+    if answered == "auto":
+        return not is_loopback(address) or bool(tree.listen.tls.client_ca_file)
+    return answered == "known"
 
 
 def access(kubernetes: Kubernetes) -> Access:

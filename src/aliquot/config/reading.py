@@ -1,5 +1,6 @@
 """From a file's text, variables and flags to one configuration: flag before variable before file before default."""
 
+import re
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,12 +11,14 @@ import yaml
 from aliquot.config.checking import clashes
 from aliquot.config.tree import SETTINGS, Configuration
 from aliquot.errors import BadConfig
+from aliquot.model.bounds import DEEPEST_CONFIG, LARGEST_CONFIG, MOST_CONFIG_VALUES, require_size
 from aliquot.plain import why
 
 DEFAULT = "default"
 
 _SECTIONS = {path.rpartition(".")[0] for path in SETTINGS} | {"doors"}
 _LONGEST = 60
+_BRACKET = re.compile(r"[\[\]{}]")
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,26 @@ def tree_of(values: Mapping[str, Any]) -> Configuration:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML in which a key that is said twice is an error, not a surprise."""
+    """YAML in which a key that is said twice is an error, not a surprise, and which ends where no configuration goes
+    on: it is read on the event loop."""
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self._depth = self._values = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.composer.ComposerError(problem="aliases (*name) are not read", problem_mark=mark)
+        self._values += 1
+        if self._values > MOST_CONFIG_VALUES or self._depth > DEEPEST_CONFIG:
+            bounds = f"more than {MOST_CONFIG_VALUES} keys and values, or {DEEPEST_CONFIG} levels"
+            raise yaml.composer.ComposerError(problem=bounds, problem_mark=mark)
+        self._depth += 1
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self._depth -= 1
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[Any] = set()
@@ -81,12 +103,23 @@ class _Loader(yaml.SafeLoader):
 
 
 def _parse(text: str, origin: str) -> Any:
+    require_size(origin, text, LARGEST_CONFIG, BadConfig)
+    _require_shallow(text, origin)
     try:
         return yaml.load(text, _Loader)
     except yaml.YAMLError as error:
         raise BadConfig(f"{origin} cannot be read as YAML: {why(error)}") from error
     except (ValueError, RecursionError) as error:  # a date that is none, a number that is none, brackets without end
         raise BadConfig(f"{origin} cannot be read as YAML: {error}") from error
+
+
+def _require_shallow(text: str, origin: str) -> None:
+    """The scanner looks far ahead, and takes the longer for each bracket that is open."""
+    depth = 0
+    for bracket in _BRACKET.findall(text):
+        depth = depth + 1 if bracket in "[{" else max(0, depth - 1)
+        if depth > DEEPEST_CONFIG:
+            raise BadConfig(f"{origin} cannot be read as YAML: brackets are more than {DEEPEST_CONFIG} levels deep")
 
 
 def _leaves(tree: Any, origin: str, problems: list[str], path: str = "") -> dict[str, Any]:

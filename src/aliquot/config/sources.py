@@ -9,6 +9,7 @@ import structlog
 from aliquot.clock import Clock, SystemClock
 from aliquot.errors import BadConfig
 from aliquot.kube import CONFIG_MAPS, ApiError, Client, ConfigMap, Informer, KubeError, TooManyRequests
+from aliquot.model.bounds import LARGEST_CONFIG
 from aliquot.plain import why
 
 _log = structlog.get_logger()
@@ -81,7 +82,8 @@ class File:
 
     def _read(self) -> str:
         try:
-            return self._path.read_text()
+            with self._path.open() as file:
+                return file.read(LARGEST_CONFIG + 1)  # enough to be refused for
         except (OSError, UnicodeDecodeError) as error:
             raise BadConfig(f"{self.name} cannot be read: {why(error)}") from error
 

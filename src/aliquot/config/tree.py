@@ -52,6 +52,11 @@ class ListenLimits(Section, frozen=True):
         Meta(ge=1, le=4096),
         Key("Megabytes of a call's body; 5,000 whole nodes are about 63.", flag="--limit-body-mb"),
     ] = 128
+    bodies_mb: Annotated[
+        int,
+        Meta(ge=1, le=65536),
+        Key("Megabytes of all bodies that are worked on at once on each port.", flag="--limit-bodies-mb"),
+    ] = 256
     seconds: Annotated[
         Seconds,
         Key(
@@ -89,9 +94,9 @@ class ListenTls(Section, frozen=True):
     client_ca_file: Annotated[
         str,
         Key(
-            "The authorities that sign clients' certificates; without one, only /healthz and /readyz are answered.",
+            "The authorities that sign clients' certificates; the subject tells a caller's kind (docs/callers.md).",
             flag="--tls-client-ca-file",
-            default="clients need none",
+            default="callers are known by token only",
         ),
     ] = ""
     min_version: Annotated[
@@ -105,14 +110,36 @@ class Listen(Section, frozen=True):
     address: Annotated[
         Address,
         Key(
-            "The address to listen on; without listen.tls.clientCaFile its routes have no authentication.",
+            "The address to listen on; elsewhere than on loopback, only known callers are answered (docs/callers.md).",
             flag="--address",
             allows=is_address,
         ),
     ] = "127.0.0.1"
+    profiling: Annotated[
+        bool,
+        Key(
+            "Serve /debug/pprof/: on the ports of gpushare and elastic, and on doors.admission.debugPort.",
+            flag="--profiling",
+        ),
+    ] = False
+    health_port: Annotated[
+        Port,
+        Key(
+            "The port of /healthz, /readyz and /metrics on a thread of their own, which answers while a decision is "
+            "made; 0 opens none.",
+            flag="--health-port",
+        ),
+    ] = 9401
     grace: Annotated[Seconds, Key("How long calls in flight may take to end when the server is told to stop.")] = 5.0
     limits: ListenLimits = ListenLimits()
     tls: ListenTls = ListenTls()
+
+
+Answered = Literal["auto", "known", "anyone"]
+_WHO = (
+    "Who is answered: `known` callers, or `anyone` who reaches the port; `auto` means anyone on a loopback address "
+    "without listen.tls.clientCaFile, else known."
+)
 
 
 class AdmissionDoor(Section, frozen=True):
@@ -126,9 +153,10 @@ class AdmissionDoor(Section, frozen=True):
             flag="--admission-port",
         ),
     ] = 3456
+    callers: Annotated[Answered, Key(_WHO, flag="--admission-callers")] = "auto"
     debug_port: Annotated[
         Port,
-        Key("The port of /debug/pprof/, for profiles of this process; 0 opens none.", flag="--admission-debug-port"),
+        Key("The port of /debug/pprof/, if listen.profiling is true; 0 opens none.", flag="--admission-debug-port"),
     ] = 3457
     debug_address: Annotated[
         Address,
@@ -147,6 +175,7 @@ class GpuShareDoor(Section, frozen=True):
             flag="--gpushare-port",
         ),
     ] = 12345
+    callers: Annotated[Answered, Key(_WHO, flag="--gpushare-callers")] = "auto"
 
 
 class ElasticDoor(Section, frozen=True):
@@ -160,6 +189,7 @@ class ElasticDoor(Section, frozen=True):
             flag="--elastic-port",
         ),
     ] = 39999
+    callers: Annotated[Answered, Key(_WHO, flag="--elastic-callers")] = "auto"
 
 
 class NvidiaDoor(Section, frozen=True):
@@ -173,6 +203,7 @@ class NvidiaDoor(Section, frozen=True):
             flag="--nvidia-port",
         ),
     ] = 8080
+    callers: Annotated[Answered, Key(_WHO, flag="--nvidia-callers")] = "auto"
 
 
 class NativeDoor(Section, frozen=True):
@@ -193,6 +224,7 @@ class NativeDoor(Section, frozen=True):
             flag="--native-port",
         ),
     ] = 9400
+    callers: Annotated[Answered, Key(_WHO, flag="--native-callers")] = "auto"
 
 
 class Doors(Section, frozen=True):
@@ -212,6 +244,32 @@ class Volcano(Section, frozen=True):
         Literal["auto", "1.7", "1.8", "1.10"],
         Key("The Volcano whose form answers have: up to 1.7, 1.8 and 1.9, from 1.10 on; `auto` recognises the caller."),
     ] = "auto"
+
+
+class Callers(Section, frozen=True):
+    """Callers"""
+
+    users: Annotated[
+        dict[str, str],
+        Key(
+            "The kind of a user, by a certificate's common name or a token: scheduler, replica, reader or nobody.",
+            flag="--caller",
+            pair="USER=KIND",
+            default="system:kube-scheduler=scheduler, which is added to what is given",
+        ),
+    ] = field(default_factory=dict)
+    groups: Annotated[
+        dict[str, str],
+        Key(
+            "The kind of a group, by a certificate's organization or a token.",
+            flag="--caller-group",
+            pair="GROUP=KIND",
+            default="system:masters=reader and kubeadm:cluster-admins=reader, which are added to what is given",
+        ),
+    ] = field(default_factory=dict)
+    audience: Annotated[
+        str, Key("The audience that a token must be for.", flag="--caller-audience", default="the API server's own")
+    ] = ""
 
 
 DOORS = Doors.__struct_fields__
@@ -290,10 +348,18 @@ class Replicas(Section, frozen=True):
             default="listen.tls.clientCaFile, else those of the system",
         ),
     ] = ""
+    token_file: Annotated[
+        str,
+        Key(
+            "With TLS, a file with a service account token that this server shows to other replicas in place of its "
+            "certificate; it is read again for every call.",
+            default="the certificate",
+        ),
+    ] = ""
     tls_name: Annotated[
         Address,
         Key(
-            "With TLS, the name that the other replicas' certificates must have.",
+            "With TLS, the name that the other replicas' certificates must have; whoever shows it is a replica.",
             default="the address at which they are reached",
             allows=lambda text: not text or is_address(text),
         ),
@@ -314,6 +380,25 @@ class Commit(Section, frozen=True):
             "Seconds in which the API server may still act on a request: its own request time-out and some.", live=True
         ),
     ] = 70.0
+    claims_per_namespace: Annotated[
+        int,
+        Meta(ge=1, le=1_000_000),
+        Key("Pods of a namespace for which cards may be kept or claimed at once while they are not bound.", live=True),
+    ] = 500
+
+
+class Search(Section, frozen=True):
+    """Deciding"""
+
+    seconds: Annotated[
+        float,
+        Meta(ge=0.01, le=4),
+        Key(
+            "Seconds for which one decision may search a place for a pod with several GPU containers, over all nodes; "
+            "nobody else is answered meanwhile.",
+            live=True,
+        ),
+    ] = 1.0
 
 
 class Audit(Section, frozen=True):
@@ -363,6 +448,14 @@ class Configuration(Section, frozen=True):
     listen: Listen = Listen()
     doors: Doors = Doors()
     volcano: Volcano = Volcano()
+    callers: Callers = field(default_factory=Callers)
+    schedulers: Annotated[
+        str,
+        Key(
+            "Whose pods are bound and have cards kept for them: values of schedulerName with commas between, or `*`.",
+            live=True,
+        ),
+    ] = "default-scheduler,gpu-scheduler,hami-scheduler,volcano"
     prefixes: Annotated[
         dict[str, str],
         Key("Another prefix for a dialect's names.", flag="--prefix", pair="DIALECT=PREFIX"),
@@ -379,6 +472,7 @@ class Configuration(Section, frozen=True):
     quota: Quota = Quota()
     lease: Lease = Lease()
     replicas: Replicas = Replicas()
+    search: Search = Search()
     commit: Commit = Commit()
     audit: Audit = Audit()
     late: Late = Late()

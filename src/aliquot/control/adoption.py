@@ -11,13 +11,16 @@ from msgspec import structs
 from aliquot.control.tally import Tally
 from aliquot.dialects import Dialect, Dialects, Holding, demand_of, holding_of
 from aliquot.dialects.reading import in_doubt
-from aliquot.engine import judge
+from aliquot.engine import FULL_EFFORT, Effort, NameBlock, judge
 from aliquot.errors import AliquotError, BadDemand, NotPlaced
 from aliquot.ledger import Entry, Owner, State
 from aliquot.model import Part, Placement, Pod, Request, as_shown, charges, made_up_uuid
 from aliquot.model.records import PLACEMENT
 
 _log = structlog.get_logger()
+
+_STEPS = FULL_EFFORT // 10
+"""For a pod that another system has placed: users can make many of these."""
 
 
 class Adoption:
@@ -219,13 +222,16 @@ class Adoption:
 
     def _free_part(self, pod: Pod, dialect: Dialect, request: Request) -> Placement | None:
         """Of the cards that it wishes, if there are such."""
-        node, policies = pod.spec.node_name, (dialect.gpu_policy, dialect.node_policy)
         with suppress(BadDemand):
             asked = demand_of(pod, self._dialects)
-            wished = asked and judge(self._tally.fleet, asked.request, *policies).placement(node)
-            if wished:
+            if asked and (wished := self._place(asked.request, dialect, pod.spec.node_name)):
                 return wished
-        return judge(self._tally.fleet, request, *policies).placement(node)
+        return self._place(request, dialect, pod.spec.node_name)
+
+    def _place(self, request: Request, dialect: Dialect, node: str) -> Placement | None:
+        fleet, policies = self._tally.fleet, (dialect.gpu_policy, dialect.node_policy)
+        columns = fleet.table.find(NameBlock.of([node]))
+        return judge(fleet, request, *policies, effort=Effort(_STEPS), among=columns).placement(node)
 
 
 def _without_record(pod: Pod) -> Pod:

@@ -1,12 +1,13 @@
 """The books: what the cluster shows and what is claimed in it, and every question about that."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from heapq import nlargest
 from itertools import islice
 from math import inf
 
-import structlog
+import numpy as np
 
 from aliquot.control import claims
 from aliquot.control.adoption import Adoption
@@ -26,19 +27,25 @@ from aliquot.control.happenings import (
     Recorder,
     Recounted,
     Snapshot,
+    search_of,
     verdict_of,
 )
 from aliquot.control.marks import Marks
 from aliquot.control.openings import Opening
+from aliquot.control.searches import Searches
 from aliquot.control.tally import Tally
+from aliquot.control.unread import UnreadNodes
 from aliquot.dialects import Demand, Dialect, Dialects, cards_of, demand_of, standard_dialects
 from aliquot.engine import (
     Decision,
+    Effort,
     Explanation,
     Fleet,
     Holder,
+    Ints,
     Judgement,
     Line,
+    NameBlock,
     NodeFinding,
     NodeState,
     Preemption,
@@ -53,17 +60,18 @@ from aliquot.engine import (
     preempt,
     standing,
 )
-from aliquot.errors import BadConfig, BadRecord, NoRoom, Refused
+from aliquot.errors import BadConfig, BadDemand, BadRecord, NoRoom, Refused
 from aliquot.ledger import Entry, State
 from aliquot.model import Charge, Node, NodeGpus, Placement, Pod, Reason, Request, as_shown, charges
 
-_log = structlog.get_logger()
+_MOST_CONTAINERS = 32
+"""With GPUs in one pod. Greed takes its time, too: 35 ms for so many on 5,000 nodes, and grows faster than they do."""
 
 
 class Books:
     """Whatever changes them goes through here, one call after another; so it can be recorded, and done again."""
 
-    def __init__(self, dialects: Dialects | None = None) -> None:
+    def __init__(self, dialects: Dialects | None = None, searches: Searches | None = None) -> None:
         """Raises BadConfig for a private policy that cannot be used, or a dialect whose default is none."""
         self.dialects = dialects or standard_dialects()
         for dialect in self.dialects.values():
@@ -77,7 +85,9 @@ class Books:
         """Is told of everything that these books are told and asked, if it changes anything or decides something."""
         self.on_opening: Callable[[Opening], None] = lambda _: None
         """Is told where room may have come up."""
+        self.searches = searches or Searches()
         self.marks = Marks()
+        self.unread = UnreadNodes()
         self._quota_text: str | None = None
 
     @property
@@ -92,8 +102,10 @@ class Books:
         try:
             cards = cards_of(node, self.dialects)
         except BadRecord as error:
-            _log.error("a node's inventory cannot be read, keeping the last", node=node.key, error=str(error))
+            self.unread.add(node.key, str(error))
             cards = before
+        else:
+            self.unread.remove(node.key)
         is_news = self.tally.put_cards(self.marks.on(cards))
         if self.recorder is not None and (is_news or cards != before):
             self.recorder.record(NodeSeen(node))
@@ -113,6 +125,7 @@ class Books:
             self.recorder.record(Marked(node, sorted(indexes)))
 
     def lose_node(self, node: str) -> None:
+        self.unread.remove(node)
         self.marks.lose(node)
         self.tally.drop_node(node)
         if self.recorder is not None:
@@ -184,23 +197,42 @@ class Books:
         """What a pod asks for; None without GPU. Raises BadDemand, also for a policy that there is not."""
         demand = demand_of(pod, self.dialects)
         if demand is not None:
+            if (count := len(demand.request.containers)) > _MOST_CONTAINERS:
+                raise BadDemand(f"{count} containers ask for GPUs; at most {_MOST_CONTAINERS} of one pod are placed")
             wishes, ours = demand.request.wishes, _our_prefix(self.dialects)
             check_policies(
                 wishes.gpu_policy, wishes.node_policy, gpu_field=f"{ours}/gpu-policy", node_field=f"{ours}/node-policy"
             )
         return demand
 
-    def judge(self, demand: Demand) -> Judgement:
-        """Every node judged for a demand, with its namespace's quota."""
-        request, (gpu_policy, node_policy) = demand.request, _policies(demand)
-        judgement = judge(self.fleet, request, gpu_policy, node_policy, decision=self._quota(request))
+    def judge(
+        self, demand: Demand, among: Ints | Collection[str] | None = None, *, effort: Effort | None = None
+    ) -> Judgement:
+        """Every node judged for a demand, with its namespace's quota. A search is made only on the nodes, or columns,
+        that matter; without `effort`, with what the pod may have."""
+        request, policies = demand.request, _policies(demand)
+        columns = self._columns(among) if request.needs_search else None
+
+        def decide_with(effort: Effort) -> Judgement:
+            decision = self._quota(request)
+            return judge(self.fleet, request, *policies, decision=decision, effort=effort, among=columns)
+
+        if effort is not None:
+            judgement = decide_with(effort)
+        else:
+            judgement = self.searches.ask(request, decide_with, lambda made: made.fits_among(columns), places=True)
         if self.recorder is not None:
-            self.recorder.record(Decided(request, gpu_policy, node_policy, verdict_of(judgement)))
+            self.recorder.record(Decided(request, *policies, verdict_of(judgement), search_of(judgement)))
         return judgement
+
+    def _columns(self, among: Ints | Collection[str] | None) -> Ints | None:
+        if among is None or isinstance(among, np.ndarray):
+            return among
+        return self.fleet.table.find(NameBlock.of(among))
 
     def fit(self, demand: Demand, node: str) -> Placement:
         """The part that a demand gets on a node. Raises NoRoom, in the words of its dialect."""
-        judgement = self.judge(demand)
+        judgement = self.judge(demand, [node])
         placement = judgement.placement(node)
         if placement is None:
             reason = judgement.refusal(node)
@@ -214,7 +246,7 @@ class Books:
         fleet = Fleet()
         for demand in demands:
             fleet.put(state.cards, state.used)
-            placement = judge(fleet, demand.request, *_policies(demand)).placement(state.cards.node)
+            placement = self.searches.ask(demand.request, partial(_place, fleet, demand, state.cards.node))
             if placement is not None:
                 state = state.plus(charges(placement, demand.request))
             yield placement, state
@@ -222,7 +254,9 @@ class Books:
     def refusal(self, state: NodeState, demand: Demand, others: Iterable[Mapping[str, Charge]] = ()) -> Reason | None:
         """Why a demand does not fit on a node as it might be, with more of its namespace there than the books have;
         None if it does."""
-        return node_reason(state, demand.request, self._quota(demand.request).beside(state.cards, others))
+        quota = self._quota(demand.request).beside(state.cards, others)
+        request, ask = demand.request, partial(node_reason, state, demand.request, quota)
+        return self.searches.ask(request, ask, lambda reason: reason is None, places=True)
 
     @contextmanager
     def without(self, pod: Pod) -> Iterator[None]:
@@ -239,18 +273,21 @@ class Books:
         """Why a demand fits or does not, on every node, and what would make it fit."""
         states = self.tally.states()
         holders = {node: self.holders(node) for node in states}
-        return explain(states, demand.request, self._quota(demand.request), holders)
+        request, quota = demand.request, self._quota(demand.request)
+        return self.searches.ask(request, partial(explain, states, request, quota, holders), lambda told: told.fits)
 
     def explain_node(self, demand: Demand, node: str) -> NodeFinding:
         """The same for one node, card by card."""
         state = NodeState(self.cards(node), self.ledger.used(node))
-        return explain_node(state, demand.request, self._quota(demand.request))
+        request, quota = demand.request, self._quota(demand.request)
+        return self.searches.ask(request, partial(explain_node, state, request, quota), lambda found: found.fits)
 
     def preempt(self, demand: Demand) -> Preemption | None:
         """The cheapest pods of lower priority whose end makes a demand fit somewhere."""
         quota = self._quota(demand.request)
         states = {node: quota.permits(state) for node, state in self.tally.states().items()}
-        return preempt(states, demand.request, {node: self.holders(node) for node in states})
+        holders = {node: self.holders(node) for node in states}
+        return self.searches.ask(demand.request, partial(preempt, states, demand.request, holders))
 
     def complete_victims(
         self, demand: Demand, node: str, proposed: Sequence[str], can_end: Callable[[str], bool]
@@ -259,7 +296,8 @@ class Books:
         there, of those that `can_end`; None if none can."""
         state = NodeState(self.cards(node), self.ledger.used(node))
         others = [holder for holder in self.holders(node) if holder.uid in proposed or can_end(holder.uid)]
-        return complete(self._quota(demand.request).permits(state), demand.request, proposed, others)
+        permitted = self._quota(demand.request).permits(state)
+        return self.searches.ask(demand.request, partial(complete, permitted, demand.request, proposed, others))
 
     def holders(self, node: str) -> list[Holder]:
         entries = self.ledger.entries(node)
@@ -374,6 +412,10 @@ def _policies(demand: Demand) -> tuple[str, str]:
     """For cards and for nodes: the pod's wish, else what its dialect has."""
     wishes, dialect = demand.request.wishes, demand.dialect
     return wishes.gpu_policy or dialect.gpu_policy, wishes.node_policy or dialect.node_policy
+
+
+def _place(fleet: Fleet, demand: Demand, node: str, effort: Effort) -> Placement | None:
+    return judge(fleet, demand.request, *_policies(demand), effort=effort).placement(node)
 
 
 def _our_prefix(dialects: Dialects) -> str:

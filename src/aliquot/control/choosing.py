@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from math import inf
 
 from aliquot.clock import Clock
 from aliquot.control.books import Books
@@ -40,6 +41,7 @@ class Chooser:
         clock: Clock,
     ) -> None:
         self._books = books
+        self._searches = books.searches
         self._pods = pods
         self._openings = openings
         self._promises = promises
@@ -66,19 +68,28 @@ class Chooser:
                     if self._gets_room(scratch, refused, search):
                         chosen.append(refused)
                     else:
-                        refused.looked = self._state
+                        refused.looked = self._state(refused)
                 if len(chosen) >= most or self._clock.monotonic() - began > _SLICE_SECONDS:
                     return chosen
         search.is_done = True
         return chosen
 
-    @property
-    def _state(self) -> tuple[int, int]:
+    def next_search_at(self) -> float:
+        """When the first of the pods that may not be searched now may be again; `inf` if there is none."""
+        times = (self._searches.waits_until(refused.uid) for refused in self._pods if self._is_open_to(refused))
+        now = self._clock.monotonic()
+        return min((at for at in times if at > now), default=inf)
+
+    def _state(self, refused: WaitingPod) -> tuple[int, int, bool]:
         """Changes when there may be room where a look found none."""
-        return self._openings.ripe, self._promises.broken
+        return self._openings.ripe, self._promises.broken, self._searches.is_waiting(refused.uid)
 
     def _may_use(self, refused: WaitingPod) -> bool:
-        return not refused.woken and refused.knows < self._openings.ripe and refused.looked != self._state
+        return self._is_open_to(refused) and refused.looked != self._state(refused)
+
+    def _is_open_to(self, refused: WaitingPod) -> bool:
+        """Whether room may have come up since it was refused."""
+        return not refused.woken and refused.knows < self._openings.ripe
 
     def _gets_room(self, scratch: Scratch, refused: WaitingPod, search: Search) -> bool:
         demand, kind = self._pods.demand(refused), self._pods.shape(refused)

@@ -15,6 +15,7 @@ import structlog
 
 from aliquot import faults, metrics
 from aliquot.clock import Clock
+from aliquot.control.allowance import require_allowance
 from aliquot.control.books import Books
 from aliquot.control.keys import keys_of
 from aliquot.control.leadership import Leadership
@@ -105,6 +106,7 @@ class Committer:
 
     async def _commit(self, pod: Pod, node: str, demand: Demand) -> Outcome:
         uid, epoch = pod.metadata.uid, self._leadership.require()
+        require_allowance(self._books.ledger, uid, node, pod.metadata.namespace, self.settings.claims_per_namespace)
         kept = self._books.kept_for(demand, node)  # for a while, before anything was sent
         held = None if kept else self._books.ledger.entry(uid, node)
         if held is not None:

@@ -59,11 +59,20 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
     refused: Mapping[str, int] = {}
 
 
+class Searched(msgspec.Struct, frozen=True):
+    """With how many steps, and on which nodes."""
+
+    steps: int
+    nodes: list[str]
+
+
 class Decided(_Happening, frozen=True, tag="decided"):
     request: Request
     gpu_policy: str
     node_policy: str
     verdict: Verdict
+    search: Searched | None = None
+    """None if there was nothing to search for."""
 
 
 class Claimed(_Happening, frozen=True, tag="claimed"):
@@ -133,8 +142,13 @@ class Recorder(Protocol):
         snapshot, and must not change them or ask them to decide."""
 
 
+def search_of(judgement: Judgement) -> Searched | None:
+    effort = judgement.effort
+    return Searched(effort.steps, judgement.searched) if effort.spent or effort.ran_out else None
+
+
 def verdict_of(judgement: Judgement) -> Verdict:
     node = judgement.best()
-    refused = Counter(reason.value for reason in judgement.refusals(judgement.fleet.columns).values())
+    refused = Counter(reason.value for reason in judgement.refusals(judgement.fleet.nodes).values())
     placement = judgement.placement(node) if node is not None else None
     return Verdict(int(judgement.fits.sum()), placement, dict(sorted(refused.items())))

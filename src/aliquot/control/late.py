@@ -15,6 +15,7 @@ import structlog
 
 from aliquot import faults, metrics
 from aliquot.clock import Clock
+from aliquot.control.allowance import require_allowance
 from aliquot.control.books import Books
 from aliquot.control.keys import keys_of
 from aliquot.control.leadership import Leadership
@@ -125,7 +126,7 @@ class LatePlacer:
 
     def hold(self, pod: Pod, node: str, seconds: float, *, chosen: Placement | None = None) -> Placement:
         """Keep the part that a pod would get on a node, or the `chosen` one, for so long; asking again keeps it longer,
-        and on another node moves it there. Raises NoRoom, BadDemand and NotLeading."""
+        and on another node moves it there. Raises Refused, NoRoom, BadDemand and NotLeading."""
         self._leadership.require()
         uid, ledger = pod.metadata.uid, self._books.ledger
         demand = self._books.demand_of(pod)
@@ -135,18 +136,22 @@ class LatePlacer:
         held = ledger.entry(uid, node)
         if held is not None and held.until == inf:
             return held.placement
+        require_allowance(ledger, uid, node, pod.metadata.namespace, self.settings.claims_per_namespace)
         placement = self._books.kept_for(demand, node) or chosen or self._books.fit(demand, node)
         kept = self._books.claim(demand.request, placement, until=self._clock.monotonic() + seconds)
         self.on_kept()
         return kept.placement
 
-    def let_go(self, uid: str, *, but: str = "", only: str = "") -> None:
-        """Give back what is only kept for a pod, on every node, all but one, or one. Claims of a Binding stay."""
-        nodes = self._books.ledger.nodes_of(uid) - {but}
+    def let_go(self, uid: str, *, but: str = "", only: str = "") -> bool:
+        """Give back what is only kept for a pod, on every node, all but one, or one. Claims of a Binding stay. Returns
+        whether there was any."""
+        nodes, was_kept = self._books.ledger.nodes_of(uid) - {but}, False
         for node in nodes & {only} if only else nodes:
             kept = self._books.ledger.entry(uid, node)
             if kept is not None and kept.until < inf:
                 self._books.drop_claim(uid, node)
+                was_kept = True
+        return was_kept
 
     def why_never(self, node: str, dialect: Dialect) -> str:
         """Why nobody would write down the cards of a pod that another scheduler binds to a node; "" if somebody would,

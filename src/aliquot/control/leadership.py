@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
@@ -11,6 +12,7 @@ import structlog
 from aliquot import metrics
 from aliquot.clock import Clock
 from aliquot.control import rights
+from aliquot.control.pulse import Pulse
 from aliquot.control.settings import ControlSettings, Mode
 from aliquot.control.term import NEVER, Term
 from aliquot.errors import BadRecord, NotLeading
@@ -19,6 +21,7 @@ from aliquot.kube.errors import Forbidden
 from aliquot.kube.leases import identity
 from aliquot.model.admission import EPOCH_MAP, FENCING
 from aliquot.racing import first_of
+from aliquot.side_loop import Elsewhere
 
 _log = structlog.get_logger()
 
@@ -47,6 +50,14 @@ _NOT_FENCED = (
 )
 
 
+@dataclass(frozen=True)
+class Side:
+    """Another event loop than the one that decides, and a client that works there."""
+
+    loop: Elsewhere
+    client: Client
+
+
 class Role(Enum):
     LEADING = "leading"
     FOLLOWING = "following"
@@ -55,19 +66,34 @@ class Role(Enum):
 
 
 class Leadership:
-    """`refresh` makes the mirror as new as the API server; a new leader waits for that before it commits."""
+    """`refresh` makes the mirror as new as the API server; a new leader waits for that before it commits. With a
+    `side`, the Lease is kept there for as long as the `pulse` shows that this loop lives."""
 
     def __init__(
-        self, client: Client, clock: Clock, settings: ControlSettings, refresh: Callable[[], Awaitable[None]]
+        self,
+        client: Client,
+        clock: Clock,
+        settings: ControlSettings,
+        refresh: Callable[[], Awaitable[None]],
+        side: Side | None = None,
+        pulse: Pulse | None = None,
     ) -> None:
         self._client = client
+        self._side = side
         self._clock = clock
         self._settings = settings
         self._refresh = refresh
         self._identity = settings.identity or identity()
         self._elector = Elector(
-            client, settings.lease, settings.namespace, self._identity, terms=settings.terms, clock=clock
+            side.client if side else client,
+            settings.lease,
+            settings.namespace,
+            self._identity,
+            terms=settings.terms,
+            clock=clock,
+            is_alive=lambda: pulse is None or pulse.silence() < settings.terms.renew,
         )
+        self._own_doors: frozenset[str] = frozenset()
         self.tell_doors({})
         self._term = Term(client, settings)
         one = {"fieldSelector": f"metadata.name={EPOCH_MAP}"}
@@ -117,6 +143,7 @@ class Leadership:
 
     def tell_doors(self, doors: Mapping[str, str]) -> None:
         """Where our own doors can be reached; written on the Lease while we hold it. Call it before `run`."""
+        self._own_doors = frozenset(doors.values())
         self._elector.annotations = {_DOORS: msgspec.json.encode(doors, order="sorted").decode()}
 
     def require(self) -> int:
@@ -141,7 +168,17 @@ class Leadership:
         if self._elector.holds() and self._epoch == NEVER:
             why = self._stuck or self._trouble
             return "this server is taking over" + (f": {why}" if why else "")
+        if self._has_our_address(self.holder):
+            return (
+                f"{self.holder} holds the Lease {lease} with this server's own address: it was this server before a "
+                f"restart, and its Lease expires within {self._settings.terms.duration:g} s; if that other server is "
+                "alive, give each server its own replicas.address"
+            )
         return ""
+
+    def _has_our_address(self, holder: str) -> bool:
+        """Calls that are passed on to this holder would come back to us."""
+        return holder != self._identity and not self._own_doors.isdisjoint(self.doors.values())
 
     def notes(self) -> list[str]:
         """Who leads, and what works less well than it could, for people."""
@@ -178,9 +215,18 @@ class Leadership:
             await self._clock.sleep(_RIGHTS_SECONDS)
         self._is_alone = False
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._elector.run(self._lead))
+            tasks.create_task(self._stand())
             if rights.see_epochs(self._settings) not in self.lacking:
                 tasks.create_task(self._epochs.run())
+
+    async def _stand(self) -> None:
+        """For the Lease. It is renewed on the side, so that it is not lost while this loop is busy for a moment; one
+        that is stuck loses it."""
+        if self._side is None:
+            await self._elector.run(self._lead)
+        else:
+            here = Elsewhere(asyncio.get_running_loop())
+            await self._side.loop.run(self._elector.run(lambda: here.run(self._lead())))
 
     async def _has_too_few_rights(self) -> bool:
         needed, useful = rights.for_replicas(self._settings), rights.for_helping(self._settings)

@@ -16,10 +16,13 @@ from aliquot.control.contact import Contact
 from aliquot.control.heartbeats import Heartbeats
 from aliquot.control.labels import Labeller
 from aliquot.control.late import LatePlacer
-from aliquot.control.leadership import Leadership
+from aliquot.control.leadership import Leadership, Side
 from aliquot.control.older_keys import OlderKeys
+from aliquot.control.passes import Passes
 from aliquot.control.preemptions import Preemptions
+from aliquot.control.pulse import Pulse
 from aliquot.control.quota_map import QuotaMap
+from aliquot.control.searches import Searches
 from aliquot.control.settings import ControlSettings
 from aliquot.control.telling import Teller
 from aliquot.control.unhealthy_maps import UnhealthyMaps
@@ -34,7 +37,8 @@ _BY_NODE = "node"
 
 
 class ControlPlane:
-    """Everything that a door needs. `run` it as one task; it ends only by being cancelled."""
+    """Everything that a door needs. `run` it as one task; it ends only by being cancelled. With a `side`, the Lease is
+    renewed there."""
 
     def __init__(
         self,
@@ -42,12 +46,15 @@ class ControlPlane:
         clock: Clock | None = None,
         dialects: Dialects | None = None,
         settings: ControlSettings | None = None,
+        side: Side | None = None,
     ) -> None:
         self.client = client
         self.clock = clock or SystemClock()
         self.settings = settings or ControlSettings()
-        self.books = Books(dialects)
-        self.leadership = Leadership(client, self.clock, self.settings, self._refresh)
+        self.books = Books(dialects, Searches(self.clock, self.settings.search_seconds))
+        self.pulse = Pulse(self.clock)
+        metrics.LOOP_SILENCE.set_function(self.pulse.silence)
+        self.leadership = Leadership(client, self.clock, self.settings, self._refresh, side, self.pulse)
         self.committer = Committer(
             client,
             self.books,
@@ -82,6 +89,7 @@ class ControlPlane:
             is_in_step=lambda: not self.out_of_step(),
         )
         self.preemptions = Preemptions(self.clock)
+        self.passes = Passes(self.clock)
         self.books.on_opening = self.waker.opened
         self.audit = Audit(
             client,
@@ -102,6 +110,7 @@ class ControlPlane:
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.pulse.run())
             tasks.create_task(self._contact.run())
             tasks.create_task(self._settle())
             tasks.create_task(self.nodes.run())
@@ -126,6 +135,7 @@ class ControlPlane:
     def change(self, settings: ControlSettings) -> None:
         """New times for a running control plane; roles and names stay as they were at the start."""
         self.settings = self.committer.settings = self.late.settings = settings
+        self.books.searches.seconds = settings.search_seconds
 
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call `listener` after every change of a pod or node that we see, and of our own role, until what is returned
@@ -143,7 +153,7 @@ class ControlPlane:
 
     def notes(self) -> list[str]:
         """Our role, and what works less well than it could, for people."""
-        others = (self.heartbeats, self.quota_map, self.unhealthy_maps, self.budgets)
+        others = (self.heartbeats, self.quota_map, self.unhealthy_maps, self.budgets, self.books.unread)
         return self.leadership.notes() + [note for other in others for note in other.notes()]
 
     def pod_by_uid(self, uid: str) -> Pod | None:
@@ -199,13 +209,19 @@ class ControlPlane:
             assert old is not None, "an informer tells of what was or what is"
             self.books.forget_pod(old.metadata.uid)
             self.waker.forget(old.metadata.uid)
-            self.preemptions.forget(old.metadata.uid)
+            self._forget_decisions(old.metadata.uid)
+            self.books.searches.forget(old.metadata.uid)
         else:
             self.books.see_pod(new)
             self.waker.see(new)
             if new.spec.node_name:
-                self.preemptions.forget(new.metadata.uid)
+                self._forget_decisions(new.metadata.uid)
         self._tell()
+
+    def _forget_decisions(self, uid: str) -> None:
+        """What doors remember of their answers about a pod that waits."""
+        self.preemptions.forget(uid)
+        self.passes.forget(uid)
 
     def _tell(self) -> None:
         for listener in self._listeners:

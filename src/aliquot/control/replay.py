@@ -26,7 +26,7 @@ from aliquot.control.happenings import (
 )
 from aliquot.control.log_format import Begun, Cards, Header, Held, Line, entry_of
 from aliquot.dialects import Demand, Dialects, make_dialects
-from aliquot.engine import Judgement
+from aliquot.engine import Effort, Judgement, endless
 from aliquot.errors import BadConfig, Refused
 from aliquot.ledger import Entry
 from aliquot.model import NodeGpus, Placement, Request
@@ -102,7 +102,9 @@ class Replay:
         wishes = decided.request.wishes
         wishes = replace(wishes, gpu_policy=decided.gpu_policy, node_policy=decided.node_policy)
         request = replace(decided.request, wishes=wishes)
-        self._judgement = self.books.judge(Demand(self.books.dialects[request.dialect], request))
+        demand, then = Demand(self.books.dialects[request.dialect], request), decided.search
+        effort = Effort(then.steps) if then else endless()
+        self._judgement = self.books.judge(demand, then.nodes if then else None, effort=effort)
         self._compare(number, at, request, Answer(decided.verdict), Answer(verdict_of(self._judgement)))
 
     def _claim(self, number: int, at: int, claimed: Claimed) -> None:

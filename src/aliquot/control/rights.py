@@ -74,6 +74,12 @@ READ_BUDGETS = Right(
 )
 
 
+REVIEW_TOKENS = Right(
+    Action("create", "tokenreviews", "authentication.k8s.io"),
+    "callers are known by their certificates only, and those who show a token are refused",
+)
+
+
 def for_helping(settings: ControlSettings) -> list[Right]:
     """Without one of these something smaller is lost."""
     return [

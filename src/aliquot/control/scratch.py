@@ -27,10 +27,10 @@ class Scratch:
 
     def place(self, demand: Demand, among: Collection[str] | None, is_open: Callable[[str], bool]) -> Placement | None:
         """The best place among these nodes (None: all) that are open to the pod; its part is taken."""
-        judgement = self._books.judge(demand)
+        judgement = self._books.judge(demand, among)
         node = judgement.best(among)
         if node is not None and not is_open(node):  # seldom, and asking for each of thousands takes its time
-            node = judgement.best(filter(is_open, judgement.fleet.columns if among is None else among))
+            node = judgement.best(filter(is_open, judgement.fleet.nodes if among is None else among))
         placement = judgement.placement(node) if node is not None else None
         return placement if placement is not None and self.take(demand.request, placement) else None
 

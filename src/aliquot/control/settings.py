@@ -38,5 +38,11 @@ class ControlSettings:
     quota_name: str = "gpuquota"
     quota_key: str = "gpu_quota"
     """The ConfigMap with the quotas, and where they stand in it."""
+    search_seconds: float = 1.0
+    """For which one decision may search, over all nodes."""
     hold_seconds: float = 30.0
     """For which a part is kept for a pod that somebody else binds."""
+    schedulers: frozenset[str] = frozenset({"default-scheduler", "gpu-scheduler", "hami-scheduler", "volcano"})
+    """Whose pods may be bound or have cards kept for them, by schedulerName; empty are all."""
+    claims_per_namespace: int = 500
+    """Pods of one namespace for which cards are kept or claimed while they are not bound."""

@@ -62,7 +62,7 @@ def scores(books: Books, pod: Pod, demand: Demand, guests: Mapping[str, Guests])
                 scene.seat(scene.in_order(here.put))
                 for guest, placement in scene.seated:
                     scratch.take(guest.request, placement)
-        return books.judge(demand).scores(guests)
+        return books.judge(demand, guests).scores(guests)
 
 
 class _Scene:

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from math import inf
 
 import structlog
 
 from aliquot.engine import Census, Fleet, NodeState, Usage
 from aliquot.ledger import Entry, Ledger, Owner
-from aliquot.model import Charge, NodeGpus, Placement, Request, charges
+from aliquot.model import Charge, ContainerRequest, NodeGpus, Placement, Request, charges
 
 _log = structlog.get_logger()
 
@@ -72,20 +73,23 @@ class Tally:
         """Raises NoRoom and AlreadyHeld."""
         request = request.on(self.cards(placement.node))
         taken = charges(placement, request)
-        return self._entered(self.ledger.claim(_owner(request), placement, taken, until=until, request=request))
+        asked = _shape(request.dialect, request.containers)
+        return self._entered(self.ledger.claim(_owner(request), placement, taken, until=until, request=asked))
 
     def reassign(self, request: Request, placement: Placement) -> Entry:
         """Raises NoRoom and NotPlaced."""
         request = request.on(self.cards(placement.node))
         taken = charges(placement, request)
-        return self._entered(self.ledger.reassign(_owner(request), placement, taken, request=request))
+        asked = _shape(request.dialect, request.containers)
+        return self._entered(self.ledger.reassign(_owner(request), placement, taken, request=asked))
 
     def adopt(
         self, owner: Owner, placement: Placement, held: Mapping[str, Charge], request: Request | None = None
     ) -> None:
         """The pod's claims on other nodes are given back."""
         elsewhere = self.ledger.nodes_of(owner.uid) - {placement.node}
-        self._entered(self.ledger.adopt(owner, placement, held, request=request))
+        asked = _shape(request.dialect, request.containers) if request else None
+        self._entered(self.ledger.adopt(owner, placement, held, request=asked))
         for other in elsewhere:
             self._uncount(owner.uid, other)
 
@@ -173,6 +177,12 @@ class Tally:
         self._oversold[node] = oversold
         if not oversold:
             del self._oversold[node]
+
+
+@lru_cache(maxsize=4096)
+def _shape(dialect: str, containers: tuple[ContainerRequest, ...]) -> Request:
+    """What is asked for, whoever asks: thousands of pods share one."""
+    return Request("", "", dialect, containers)
 
 
 def _owner(request: Request) -> Owner:

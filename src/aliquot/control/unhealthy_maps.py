@@ -2,13 +2,17 @@
 
 from typing import TypeAlias
 
+import structlog
+
 from aliquot.clock import Clock
 from aliquot.control.books import Books
 from aliquot.control.optional import OptionalMirror
 from aliquot.control.rights import read_maps
 from aliquot.dialects.unhealthy import KEY, NAME_PREFIX, NAMESPACE, unhealthy_cards
+from aliquot.errors import BadRecord
 from aliquot.kube import CONFIG_MAPS, Client, ConfigMap
 
+_log = structlog.get_logger()
 _Map: TypeAlias = ConfigMap | None
 
 
@@ -22,12 +26,27 @@ class UnhealthyMaps:
         self.mirror = self._maps.mirror
         self.run = self._maps.run
         self.tried = self._maps.tried
-        self.notes = self._maps.notes
+        self._unread: dict[str, str] = {}
+
+    def notes(self) -> list[str]:
+        unread = (f"ConfigMap {NAMESPACE}/{name} cannot be used, the last known cards stay" for name in self._unread)
+        return [*self._maps.notes(), *unread]
 
     def _on_map(self, old: _Map, new: _Map) -> None:
         one = new or old
         assert one is not None, "an informer tells of what was or what is"
         name = one.metadata.name
-        if name.startswith(NAME_PREFIX):
-            text = (new.data or {}).get(KEY, "") if new is not None else ""
-            self._books.mark_unhealthy(name.removeprefix(NAME_PREFIX), unhealthy_cards(text))
+        if not name.startswith(NAME_PREFIX):
+            return
+        text = (new.data or {}).get(KEY, "") if new is not None else ""
+        try:
+            cards = unhealthy_cards(text)
+        except BadRecord as error:
+            if self._unread.get(name) != str(error):
+                _log.error(
+                    "a list of unhealthy cards cannot be used, keeping the last", config_map=name, why=str(error)
+                )
+            self._unread[name] = str(error)
+            return
+        self._unread.pop(name, None)
+        self._books.mark_unhealthy(name.removeprefix(NAME_PREFIX), cards)

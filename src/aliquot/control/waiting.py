@@ -23,7 +23,7 @@ class WaitingPod:
     pod: Pod
     knows: int
     asked_at: float
-    looked: tuple[int, int] | None = None
+    looked: tuple[int, int, bool] | None = None
     """On which state a look for room was in vain; while that holds, another one is."""
     tries: int = 0
     woken: bool = False

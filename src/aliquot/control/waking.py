@@ -188,7 +188,7 @@ class Waker:
     def _seconds_to_wait(self) -> float:
         """Until there is something to do of which nobody tells."""
         now, ripe_at = self._clock.monotonic(), self._openings.next_at()
-        times = [self._swept_at + _SWEEP_SECONDS, *self._promises.ends()]
+        times = [self._swept_at + _SWEEP_SECONDS, self._chooser.next_search_at(), *self._promises.ends()]
         if ripe_at is not None:
             times.append(ripe_at)
         if self._chooser.has_work:

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from math import ceil
 from typing import Any, NamedTuple, TypeVar
 
-from aliquot.dialects.protocol import Dialect, Resource, cards_asked, plain_number, sample
+from aliquot.dialects.protocol import Dialect, Resource, cards_asked, names_in, plain_number, sample
 from aliquot.errors import BadDemand, BadQuantity
 from aliquot.model import (
     ANY_MIG,
@@ -50,7 +50,6 @@ _WORDS_OF_MODE = {
 
 _MIB = 2**20
 _MOST_SLOTS = 1024
-_MOST_NAMES = 64
 _MIG = re.compile(r"(\dc\.)?\dg\.\d{1,4}gb(\+[a-z.]{1,16})?", re.ASCII)
 _POLICY = re.compile(r"[a-z][a-z0-9-]{0,62}", re.ASCII)
 
@@ -305,9 +304,9 @@ def _memory(said: _Said) -> Memory:
 
 
 def _names(said: _Said) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(name.strip() for name in said.text.split(",")))
-    if not all(names) or len(names) > _MOST_NAMES:
-        raise said.wrong(f"is not a list of 1 to {_MOST_NAMES} names with commas between them")
+    names = names_in(said.key, said.text)
+    if not all(name.strip() for name in said.text.split(",")):
+        raise said.wrong("is not a list of names with commas between them")
     return names
 
 

@@ -23,7 +23,6 @@ from aliquot.dialects.gpushare_records import (
     write_allocation,
 )
 from aliquot.dialects.protocol import (
-    MOST_CARDS,
     Dialect,
     Resource,
     capacity_of,
@@ -56,6 +55,7 @@ from aliquot.model import (
     made_up_uuid,
     peak,
 )
+from aliquot.model.bounds import MOST_CARDS
 from aliquot.model.records import MOST_MIB, PLACEMENT, read_placement
 
 IDX = "ALIYUN_COM_GPU_MEM_IDX"

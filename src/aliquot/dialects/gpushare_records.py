@@ -8,6 +8,7 @@ import msgspec
 from aliquot.dialects.protocol import places
 from aliquot.errors import BadRecord
 from aliquot.model import Gpu, Life, NodeGpus, Part, Placement, Pod, Request, peak
+from aliquot.model.bounds import LARGEST_RECORD
 
 SEVERAL_CARDS = "scheduler.framework.gpushare."
 ALLOCATION = f"{SEVERAL_CARDS}allocation"
@@ -22,7 +23,10 @@ _Number = Annotated[int, msgspec.Meta(ge=0, le=MOST_UNITS)]
 
 
 def read_allocation(text: str) -> Mapping[int, Mapping[int, int]]:
-    """The units of each main container, by its place, on each of its cards; empty for a text that is no such record."""
+    """The units of each main container, by its place, on each of its cards; empty for a text that is no such record,
+    or larger than any."""
+    if len(text) > LARGEST_RECORD:
+        return {}
     try:
         record = msgspec.json.decode(text, type=dict[_Number, dict[_Number, _Number]])
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):

@@ -17,8 +17,8 @@ from aliquot.dialects.hami_records import (
     write_served,
 )
 from aliquot.dialects.nvidia import Nvidia, check_priority, names_parts
-from aliquot.dialects.protocol import Dialect, Resource, asks_any, card_called, cards_asked, limit, sample
-from aliquot.errors import BadDemand
+from aliquot.dialects.protocol import Dialect, Resource, asks_any, card_called, cards_asked, limit, names_in, sample
+from aliquot.errors import BadDemand, BadRecord
 from aliquot.model import (
     CORES,
     Container,
@@ -215,7 +215,8 @@ class Hami(Dialect):
         written = node.metadata.annotations
         if REGISTER not in written:
             return None
-        gpus = read_register(written[REGISTER], written.get(SCORES, ""), _words(written, CORDON))
+        cordoned = names_in(CORDON, written.get(CORDON, ""), BadRecord)
+        gpus = read_register(written[REGISTER], written.get(SCORES, ""), cordoned)
         return NodeGpus(node.metadata.name, gpus, 1, frozenset((self.name,))) if gpus else None
 
     def read_back(self, pod: Pod, cards: NodeGpus) -> Placement | None:
@@ -297,7 +298,7 @@ def _sizes(part: Part, placement: Placement, container: str, cards: NodeGpus) ->
 
 def _words(written: Mapping[str, str], key: str) -> tuple[str, ...]:
     """The items of a comma list; nothing where it is not there or empty, as HAMi has it."""
-    return tuple(word for item in written.get(key, "").split(",") if (word := item.strip()))
+    return names_in(key, written.get(key, ""))
 
 
 def _as_nvml(name: str) -> str:

@@ -5,9 +5,10 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
-from aliquot.dialects.protocol import MOST_CARDS, card_called, placed_on
+from aliquot.dialects.protocol import card_called, placed_on
 from aliquot.errors import BadRecord
 from aliquot.model import Gpu, Link, Mode, NodeGpus, Placement, Pod, Request
+from aliquot.model.bounds import LARGEST_INVENTORY, LARGEST_RECORD, LONGEST_NAME, MOST_CARDS, require_size
 from aliquot.model.records import MOST_MIB
 
 REGISTER = "hami.io/node-nvidia-register"
@@ -25,23 +26,25 @@ _SHORT_FIELDS = 7
 _TYPE = "NVIDIA"
 
 _Size = Annotated[int, msgspec.Meta(ge=1, le=MOST_MIB)]
+_Name = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
+_Score = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
 
 
 class _Card(msgspec.Struct, frozen=True):
     """HAMi leaves out what is 0, empty or false."""
 
-    id: Annotated[str, msgspec.Meta(min_length=1)]
+    id: Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_NAME)]
     devmem: _Size
-    type: str = ""
-    numa: int = 0
+    type: _Name = ""
+    numa: Annotated[int, msgspec.Meta(ge=-(2**16), le=2**16)] = 0
     health: bool = False
     index: Annotated[int, msgspec.Meta(ge=0, le=MOST_CARDS)] = 0
     mode: str = "hami-core"
 
 
 class _Scores(msgspec.Struct, frozen=True):
-    uuid: str
-    score: dict[str, Annotated[int, msgspec.Meta(ge=0, le=2**31)]] = {}
+    uuid: _Name
+    score: Annotated[dict[_Name, _Score], msgspec.Meta(max_length=MOST_CARDS)] = {}
 
 
 _Record = TypeVar("_Record", list[_Card], list[_Scores])
@@ -51,6 +54,8 @@ _Record = TypeVar("_Record", list[_Card], list[_Scores])
 
 def read_register(register: str, scores: str, cordoned: Collection[str]) -> tuple[Gpu, ...]:
     """The cards by ascending index; a card that HAMi cuts into MIG instances is cordoned. Raises BadRecord."""
+    require_size(REGISTER, register, LARGEST_INVENTORY, BadRecord)
+    require_size(SCORES, scores, LARGEST_INVENTORY, BadRecord)
     found = _from_json(REGISTER, register, list[_Card]) if register.lstrip().startswith("[") else _from_text(register)
     if len({card.id for card in found}) < len(found) or len(found) > MOST_CARDS:
         raise BadRecord(f"{REGISTER} names a card twice, or more than {MOST_CARDS} cards")
@@ -132,6 +137,7 @@ def read_devices(pod: Pod, request: Request, cards: NodeGpus) -> Placement | Non
     key = next((key for key in (ALLOCATED, TO_ALLOCATE) if key in pod.metadata.annotations), None)
     if key is None:
         return None
+    require_size(key, pod.metadata.annotations[key], LARGEST_RECORD, BadRecord)
     entries = pod.metadata.annotations[key].removesuffix(";").split(";")
     names = [container.name for container, _ in pod.containers()]
     if len(entries) > len(names):

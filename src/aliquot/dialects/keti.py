@@ -11,6 +11,7 @@ from aliquot.dialects.protocol import Dialect, Resource, card_called, cards_aske
 from aliquot.dialects.sample_workloads import job_of
 from aliquot.errors import BadDemand, BadQuantity, BadRecord
 from aliquot.model import ContainerRequest, Gpu, Life, Memory, NodeGpus, Part, Placement, Pod, Request, Unit
+from aliquot.model.bounds import LARGEST_RECORD, require_size
 from aliquot.model.quantity import parse
 from aliquot.model.records import MOST_MIB
 
@@ -85,6 +86,7 @@ class Keti(Dialect):
         text = pod.metadata.annotations.get(UUID)
         if text is None:
             return None
+        require_size(UUID, text, LARGEST_RECORD, BadRecord)
         gpus = [card_called(UUID, uuid, cards) for item in text.split(",") if (uuid := item.strip())]
         request = self.held(pod)
         containers = request.containers

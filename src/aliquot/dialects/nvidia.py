@@ -14,6 +14,7 @@ from aliquot.dialects.protocol import (
     cards_asked,
     equal_cards,
     limit,
+    names_in,
     plain_number,
     sample,
 )
@@ -155,7 +156,8 @@ class Nvidia(Dialect):
         text = pod.metadata.annotations.get(self.gpu_model)
         if text is None:
             return Wishes()
-        names = tuple(name.strip() for name in text.split(",") if any(letter.isalnum() for letter in name))
+        named = names_in(self.gpu_model, text)
+        names = tuple(name for name in named if any(letter.isalnum() for letter in name))
         if not names:
             raise BadDemand(
                 f"annotation {self.gpu_model}: {text[:64]!r} names no model; write one, such as A100, or several: "

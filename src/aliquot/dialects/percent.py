@@ -1,8 +1,8 @@
 """Cards in percent, as several vocabularies count them: below 100 a part of one card, from 100 on whole cards."""
 
-from aliquot.dialects.protocol import MOST_CARDS
 from aliquot.errors import BadDemand
 from aliquot.model import CORES
+from aliquot.model.bounds import MOST_CARDS
 
 
 def whole_cards(field: str, percent: int) -> int:

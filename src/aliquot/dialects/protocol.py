@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from aliquot.errors import BadConfig, BadDemand, BadQuantity, BadRecord
+from aliquot.errors import BadConfig, BadDemand, BadInput, BadQuantity, BadRecord
 from aliquot.model import (
     OF_MODEL,
     Container,
@@ -27,6 +27,7 @@ from aliquot.model import (
     cut,
     made_up_uuid,
 )
+from aliquot.model.bounds import LARGEST_RECORD, LARGEST_WISH, MOST_CARDS, MOST_NAMES, require_size
 from aliquot.model.kubernetes import Quantity
 from aliquot.model.quantity import whole
 from aliquot.model.records import MOST_MIB
@@ -300,6 +301,16 @@ def cards_asked(container: Container, resource: str) -> int:
     return count
 
 
+def names_in(key: str, text: str, error: type[BadInput] = BadDemand) -> tuple[str, ...]:
+    """The different items of an annotation's comma list of models or cards, without empty ones. Raises `error` for more
+    than are read."""
+    require_size(f"annotation {key}", text, LARGEST_WISH, error)
+    names = tuple(dict.fromkeys(name for item in text.split(",") if (name := item.strip())))
+    if len(names) > MOST_NAMES:
+        raise error(f"annotation {key} has {len(names)} names; write at most {MOST_NAMES}")
+    return names
+
+
 def plain_number(text: str) -> int | None:
     """A number in plain digits, as annotations and labels hold it; None for anything else, or an absurd one."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
@@ -322,10 +333,6 @@ def _amount(resources: Mapping[str, Quantity] | None, name: str) -> int:
         return 0
 
 
-MOST_CARDS = 1024
-"""No node has more; a status that says so is nonsense."""
-
-
 def equal_cards(
     node: Node,
     count: int,
@@ -336,9 +343,15 @@ def equal_cards(
     least_mib: int = 1,
     rest_mib: int = 0,
 ) -> NodeGpus | None:
-    """A node whose original plug-in tells only how many cards there are and how large each is."""
-    if not 0 < count <= MOST_CARDS or not least_mib <= mib <= MOST_MIB:
+    """A node whose original plug-in tells only how many cards there are and how large each is; None without any.
+    Raises BadRecord for more than any node has."""
+    if not count or mib < least_mib:
         return None
+    if count > MOST_CARDS or mib > MOST_MIB:
+        raise BadRecord(
+            f"status.capacity counts {count} cards of {mib} MiB; no node has more than {MOST_CARDS} cards of "
+            f"{MOST_MIB} MiB"
+        )
     name = node.metadata.name
     gpus = (Gpu(made_up_uuid(name, index), index, index, model, mib) for index in range(count))
     return NodeGpus(name, tuple(gpus), unit_mib, rest_mib=rest_mib)
@@ -346,6 +359,7 @@ def equal_cards(
 
 def card_numbers(key: str, text: str) -> tuple[int, ...]:
     """Card indexes in an annotation, `0` or `0,3`. Raises BadRecord that names the key."""
+    require_size(key, text, LARGEST_RECORD, BadRecord)
     items = text.split(",")
     numbers = tuple(number for item in items if (number := plain_number(item)) is not None)
     if len(set(numbers)) < len(items):

@@ -27,6 +27,7 @@ from aliquot.model import (
     cut,
     peak,
 )
+from aliquot.model.bounds import MOST_CONTAINERS
 from aliquot.model.records import INVENTORY, PLACEMENT, read_inventory, read_placement
 
 SERVES = "dialect.aliquot.io/"
@@ -58,11 +59,14 @@ class Holding:
 
 
 def demand_of(pod: Pod, dialects: Dialects) -> Demand | None:
-    """What a pod asks for; None without GPU. Raises BadDemand.
+    """What a pod asks for; None without GPU. Raises BadDemand, also for a pod that is too large to be read.
 
     Its wishes may be said in the words of any dialect. Where one alone can hold, ours come first, then those of the
     pod's own dialect.
     """
+    count = len(pod.spec.containers) + len(pod.spec.init_containers or ())
+    if count > MOST_CONTAINERS:
+        raise BadDemand(f"spec.containers, spec.initContainers: {count} containers are more than {MOST_CONTAINERS}")
     dialect = dialects.of(pod)
     if dialect is None:
         return None
@@ -111,11 +115,19 @@ def _first_label(node: Node, keys: Iterable[str]) -> str:
 
 
 def _cards(node: Node, dialects: Dialects, served: frozenset[str]) -> NodeGpus:
+    """Raises BadRecord where what the node tells of its cards cannot be read, in whatever dialect."""
     inventory = node.metadata.annotations.get(INVENTORY)
     if inventory is not None:
         return read_inventory(node.metadata.name, inventory)
-    by_rank = sorted(dialects.values(), key=lambda d: d.name not in served)
-    seen = [cards for dialect in by_rank if (cards := dialect.capacity(node))]
+    seen, unread = list[NodeGpus](), list[BadRecord]()
+    for dialect in sorted(dialects.values(), key=lambda d: d.name not in served):
+        try:
+            if cards := dialect.capacity(node):
+                seen.append(cards)
+        except BadRecord as error:
+            unread.append(error)
+    if not seen and unread:
+        raise unread[0]
     return next((cards for cards in seen if cards.gpus), seen[0] if seen else NodeGpus(node.metadata.name, (), 1))
 
 

@@ -3,7 +3,9 @@
 from dataclasses import replace
 
 from aliquot.dialects.protocol import plain_number
+from aliquot.errors import BadRecord
 from aliquot.model import NodeGpus
+from aliquot.model.bounds import LARGEST_UNHEALTHY, require_size
 
 NAMESPACE = "kube-system"
 NAME_PREFIX = "unhealthy-gpu-"
@@ -11,7 +13,9 @@ KEY = "gpus"
 
 
 def unhealthy_cards(text: str) -> frozenset[int]:
-    """The indexes in the value. What is no index is left out: it must not take a healthy card away."""
+    """The indexes in the value. What is no index is left out: it must not take a healthy card away. Raises BadRecord
+    for a text that is larger than any list of a node's cards."""
+    require_size(f"the key {KEY}", text, LARGEST_UNHEALTHY, BadRecord)
     numbers = (plain_number(item.strip()) for item in text.split(","))
     return frozenset(number for number in numbers if number is not None)
 

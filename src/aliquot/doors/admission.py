@@ -6,7 +6,7 @@ import aliquot
 from aliquot.compat import OURS, Compat
 from aliquot.control import ControlPlane
 from aliquot.doors import asgi
-from aliquot.doors.door import Extender, Table, Wire
+from aliquot.doors.door import Extender, Table, Wire, unavailable
 from aliquot.doors.extender import BadCall, read_filter
 from aliquot.doors.forwarding import Forwarder
 
@@ -32,9 +32,9 @@ class AdmissionDoor:
     def routes(self) -> Table:
         return {
             **self._extender.routes(_PREFIX, filter="predicates"),
-            ("POST", f"{_PREFIX}/priorities"): self.priorities,
-            ("GET", "/version"): self.version,
-            ("GET", "/hello"): self.hello,
+            ("POST", f"{_PREFIX}/priorities"): asgi.Decision(self.priorities, unavailable),
+            ("GET", "/version"): asgi.Open(self.version),
+            ("GET", "/hello"): asgi.Open(self.hello),
         }
 
     async def priorities(self, call: asgi.Call) -> asgi.Answer:
@@ -44,7 +44,7 @@ class AdmissionDoor:
         except BadCall as error:
             return asgi.text(str(error), 400)
         if why := self._extender.verbs.out_of_step():
-            return asgi.text(why, 503)
+            return unavailable(why)
         if not asked.names:
             return asgi.json(None)  # Go's empty list
         without = [not self._books.cards(name).gpus for name in asked.names]

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 import msgspec
@@ -11,6 +12,28 @@ from aliquot.doors.names import written
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class Kind(Enum):
+    """What somebody calls for."""
+
+    SCHEDULER = "scheduler"
+    """Decisions."""
+    REPLICA = "replica"
+    """Decisions that another server passes on."""
+    READER = "reader"
+    """What is shown: inspect, status, metrics, profiles."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    name: str
+    kinds: frozenset[Kind]
+
+
+ANYONE = Caller("anyone", frozenset(Kind))
+"""Where nobody is asked who it is."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +59,9 @@ class Call:
     headers: Mapping[bytes, bytes] = field(default_factory=dict)
     query: str = ""
     """What follows the path's question mark, as it was sent."""
+    caller: Caller = ANYONE
+    address: str = ""
+    """From where it came."""
 
 
 Handler = Callable[[Call], Awaitable[Answer]]
@@ -43,7 +69,8 @@ Handler = Callable[[Call], Awaitable[Answer]]
 
 @dataclass(frozen=True)
 class Decision:
-    """A handler with words of its own for a trouble: its callers throw away what comes with another code than 200."""
+    """A handler for schedulers, with words of its own for a trouble: its callers throw away what comes with another
+    code than 200."""
 
     handler: Handler
     fault: Callable[[str], Answer]

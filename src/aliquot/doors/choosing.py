@@ -47,8 +47,9 @@ class Chooser:
         # after a Binding without an answer the same node is asked again: any other would hold a second part
         if tried := self._plane.books.ledger.nodes_of(pod.metadata.uid) & {node.key for node in usable}:
             return Choice(min(tried))
-        judgement = self._plane.books.judge(demand)
-        best = judgement.best(node.key for node in usable if self._offers(node, pod, demand.dialect))
+        offering = [node.key for node in usable if self._offers(node, pod, demand.dialect)]
+        judgement = self._plane.books.judge(demand, offering)
+        best = judgement.best(offering)
         refused = (self._refusal(node, pod, demand.dialect, judgement) for node in usable)
         why = "" if best else _count([*refused, *others])
         return Choice(best, why, judgement)

@@ -14,6 +14,7 @@ from uvicorn.server import ServerState
 
 from aliquot import metrics
 from aliquot.clock import Clock
+from aliquot.doors import asgi
 from aliquot.doors.limits import Gate, Limits
 
 KEEP_ALIVE_SECONDS = 120
@@ -51,16 +52,12 @@ class Connections:
         gate: Gate,
         limits: Limits,
         clock: Clock,
-        *,
-        knows_guests: bool,
     ) -> None:
         self._config = config
         self._state = state
         self._limits = limits
         self.gate = gate
         self.clock = clock
-        self.knows_guests = knows_guests
-        """Whether a certificate is asked of clients."""
         self._open: dict[Connection, None] = {}
 
     def __len__(self) -> int:
@@ -107,7 +104,7 @@ class Connection(HttpToolsProtocol):
     def __init__(self, all_: Connections, config: uvicorn.Config, state: ServerState) -> None:
         super().__init__(config, state, {})
         self._all = all_
-        self.app = all_.gate
+        self.app: asgi.App = all_.gate
         self.state = _State.IDLE
         self.since = all_.clock.monotonic()
         self.unread_since = math.inf
@@ -127,8 +124,8 @@ class Connection(HttpToolsProtocol):
         super().connection_made(transport)
         if not self._all.admit(self):
             transport.abort()
-        elif self._all.knows_guests and not transport.get_extra_info("peercert"):
-            self.app = self._all.gate.strangers
+        elif (callers := self._all.gate.callers) is not None:
+            self.app = self._all.gate.of(callers, transport.get_extra_info("peercert"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._all.forget(self)

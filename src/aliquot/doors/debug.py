@@ -7,7 +7,8 @@ flame graph tools read.
 import asyncio
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from urllib.parse import parse_qs
 
 from aliquot.doors import asgi, profiling
@@ -94,8 +95,11 @@ class Debugger:
         return asgi.text(_one_by_one(found)) if _debug(call) > 1 else _shown(call, profiling.together(found, "threads"))
 
     async def _heap(self, call: asgi.Call) -> asgi.Answer:
-        seconds = _seconds(call, 0.0)
-        profile = await self._record("heap", profiling.allocations, seconds) if seconds else await profiling.objects()
+        if seconds := _seconds(call, 0.0):
+            profile = await self._record("heap", profiling.allocations, seconds)
+        else:
+            with self._alone("heap"):
+                profile = await profiling.objects()
         return _shown(call, profile, profiling.memory_words())
 
     async def _profile(self, call: asgi.Call) -> asgi.Answer:
@@ -103,13 +107,22 @@ class Debugger:
 
     async def _record(self, name: str, record: Callable[[float, threading.Event], Profile], seconds: float) -> Profile:
         """Raises _Busy. Ends early when the call does."""
+        ended = threading.Event()
+        with self._alone(name):
+            try:
+                return await asyncio.to_thread(record, seconds, ended)
+            finally:
+                ended.set()
+
+    @contextmanager
+    def _alone(self, name: str) -> Iterator[None]:
+        """Raises _Busy."""
         if self._recording:
             raise _Busy(f"{self._recording} is being recorded; try again when it is done")
-        self._recording, ended = name, threading.Event()
+        self._recording = name
         try:
-            return await asyncio.to_thread(record, seconds, ended)
+            yield
         finally:
-            ended.set()
             self._recording = ""
 
 

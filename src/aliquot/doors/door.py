@@ -4,12 +4,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import msgspec
-import structlog
 
 from aliquot import faults, metrics
 from aliquot.compat import OURS, Compat
 from aliquot.control import ControlPlane
-from aliquot.doors import asgi
+from aliquot.doors import asgi, audit
 from aliquot.doors.call_log import tell, tell_fault, with_bodies
 from aliquot.doors.extender import (
     BadCall,
@@ -29,8 +28,6 @@ from aliquot.engine import Ints
 from aliquot.errors import AliquotError
 from aliquot.kube import KubeError
 from aliquot.model import Pod
-
-_log = structlog.get_logger()
 
 Table = Mapping[tuple[str, str], asgi.Handler]
 
@@ -81,9 +78,9 @@ class Extender:
         """POST routes for verbs by the last pieces of their paths: `filter="predicates"`."""
         known: dict[str, tuple[asgi.Handler, Callable[[str], asgi.Answer]]] = {
             "filter": (self.filter, self._filter_fault),
-            "prioritize": (self.prioritize, _unavailable),
+            "prioritize": (self.prioritize, unavailable),
             "bind": (self.bind, self._bind_answer),
-            "preempt": (self.preempt, _unavailable),
+            "preempt": (self.preempt, unavailable),
         }
         return {("POST", f"{prefix}/{path}"): self.decision(verb, *known[verb]) for verb, path in paths.items()}
 
@@ -101,12 +98,16 @@ class Extender:
             asked = read_filter(call.body, self.verbs.last_passed)
             if why := self.verbs.not_ready():
                 return self._fault(why)
-            verdict = self.verbs.filter(asked.pod, asked.names, one=self._wire.one_node, keep=not self._wire.binds)
+            verdict = await self.verbs.filter(
+                asked.pod, asked.names, one=self._wire.one_node, keep=not self._wire.binds
+            )
         except AliquotError as error:
             return self._fault(str(error))
         dialect = verdict.dialect.name if verdict.dialect else ""
         metrics.DECISIONS.labels("filter", dialect, verdict.outcome).inc()
         tell("filter", asked.pod.key, asked.names, verdict.passed, verdict.refused)
+        if verdict.kept:
+            audit.tell(call, "filter", asked.pod.key, verdict.kept, "kept")
         answer = self._shape(asked, verdict)
         return self._json(answer, after=lambda: faults.reach("after-filter"), dialect=dialect)
 
@@ -160,7 +161,7 @@ class Extender:
             return asgi.text(str(error), 400)
         if why := self.verbs.not_ready():
             _count_fault("prioritize", why)
-            return _unavailable(why)
+            return unavailable(why)
         dialect, scores = self.verbs.scores(asked.pod, asked.names)
         metrics.DECISIONS.labels("prioritize", dialect, "scored").inc()
         tell(
@@ -181,12 +182,16 @@ class Extender:
     # -- bind
 
     async def bind(self, call: asgi.Call) -> asgi.Answer:
+        pod = node = ""
         try:
-            dialect = await self.verbs.bind(read_bind(call.body))
+            asked = read_bind(call.body)
+            pod, node = f"{asked.namespace}/{asked.name}", asked.node
+            dialect = await self.verbs.bind(asked)
         except AliquotError as error:
             metrics.DECISIONS.labels("bind", "", "refused").inc()
-            _log.warning("not bound", why=str(error))
+            audit.tell(call, "bind", pod, node, "refused", str(error))
             return self._bind_answer(str(error))
+        audit.tell(call, "bind", pod, node, "bound")
         metrics.DECISIONS.labels("bind", dialect, "bound").inc()
         return self._bind_answer("", dialect)
 
@@ -206,12 +211,12 @@ class Extender:
             return asgi.text(str(error), 400)
         if why := self.verbs.not_ready():
             _count_fault("preempt", why)
-            return _unavailable(why)
+            return unavailable(why)
         try:
             dialect, left = await self.verbs.preempt(asked)
         except KubeError as error:
             _count_fault("preempt", str(error))
-            return _unavailable(str(error))
+            return unavailable(str(error))
         metrics.DECISIONS.labels("preempt", dialect, "victims" if left else "no victims").inc()
         tell("preempt", asked.pod.key, list(asked.victims), (f"{node}={v.uids}" for node, v in left.items()), {})
         return self._json(preempt_answer(left), dialect=dialect)
@@ -226,5 +231,5 @@ def _count_fault(verb: str, why: str) -> None:
     tell_fault(verb, why)
 
 
-def _unavailable(why: str) -> asgi.Answer:
+def unavailable(why: str) -> asgi.Answer:
     return asgi.text(why, 503)

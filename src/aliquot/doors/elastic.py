@@ -33,7 +33,7 @@ class ElasticDoor:
             **self._extender.routes(_PREFIX, filter="filter", prioritize="priorities", bind="bind"),
             ("GET", f"{_PREFIX}/status"): self.status,
             ("POST", "/status"): self.old_status,
-            ("GET", "/version"): self.version,
+            ("GET", "/version"): asgi.Open(self.version),
         }
 
     async def status(self, _: asgi.Call) -> asgi.Answer:

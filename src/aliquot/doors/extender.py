@@ -14,9 +14,11 @@ from typing import TypeVar
 import msgspec
 
 from aliquot.doors import spelling
+from aliquot.doors.counting import BadCall as BadCall
+from aliquot.doors.counting import Counted, counting
 from aliquot.doors.names import BadName, Names
-from aliquot.errors import BadInput
 from aliquot.model import Pod
+from aliquot.model.bounds import KIB, LARGEST_NAMES, LARGEST_POD, MOST_OBJECTS
 
 _T = TypeVar("_T")
 
@@ -25,10 +27,9 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
 
 _PIECE = 2**20
-
-
-class BadCall(BadInput):
-    """A body that is no extender call."""
+_NULL = b"null"
+_ANY_SPELLING = 256 * KIB
+"""Bytes of victims that are read in whatever spelling: it takes ten times as long."""
 
 
 @dataclass(frozen=True)
@@ -71,12 +72,44 @@ class _Metadata(msgspec.Struct):
     uid: str = ""
 
 
-class _Named(msgspec.Struct):
+class _Named(Counted):
     metadata: _Metadata | None = None
 
 
 class _NodeList(msgspec.Struct):
     items: list[msgspec.Raw] | None = None
+
+
+class _NamedList(msgspec.Struct):
+    items: list[_Named] | None = None
+
+
+class _Evicted(Counted):
+    """As schedulers spell it now, and as old ones did."""
+
+    uid: str = msgspec.field(name="UID", default="")
+    old_uid: str = msgspec.field(name="uid", default="")
+    metadata: _Metadata | None = None
+
+    def id(self) -> str:
+        return self.uid or self.old_uid or (self.metadata.uid if self.metadata else "")
+
+
+class _Evictions(Counted):
+    pods: list[_Evicted] | None = msgspec.field(name="Pods", default=None)
+    old_pods: list[_Evicted] | None = msgspec.field(name="pods", default=None)
+    violations: int = msgspec.field(name="NumPDBViolations", default=0)
+    old_violations: int = msgspec.field(name="numPDBViolations", default=0)
+
+    def victims(self) -> Victims:
+        uids = [pod.id() for pod in self.pods or self.old_pods or ()]
+        return Victims(uids, self.violations or self.old_violations)
+
+
+_FIELDS = ("Pod", "Nodes", "NodeNames", "NodeNameToMetaVictims", "NodeNameToVictims")
+_SPELLINGS = sorted({spelled for name in _FIELDS for spelled in (name, name.lower(), name[0].lower() + name[1:])})
+_Large = msgspec.defstruct("_Large", [(name, msgspec.Raw | msgspec.UnsetType, msgspec.UNSET) for name in _SPELLINGS])
+"""What is looked for in a large body, as schedulers of all versions spell it."""
 
 
 def read_filter(body: bytes, passed: Names | None = None) -> FilterCall:
@@ -88,8 +121,7 @@ def read_filter(body: bytes, passed: Names | None = None) -> FilterCall:
     if _absent(fields.get("nodes")):
         raise BadCall("cannot get node names")
     _require_text("Nodes", body)
-    reader = _Reader("Nodes")
-    nodes = {reader.name(item): item for item in _items(fields["nodes"])}
+    nodes = _nodes(fields["nodes"])
     return FilterCall(pod, _names(msgspec.json.encode(list(nodes))), nodes, fields["nodes"])
 
 
@@ -109,10 +141,11 @@ def read_preempt(body: bytes) -> PreemptCall:
     """Victims come as whole pods, or as UIDs alone from a scheduler that is told `nodeCacheCapable`."""
     fields = _fields(body)
     pod = _pod(fields)
-    whole = _Reader("NodeNameToVictims")
-    for name, uid_of in (("NodeNameToMetaVictims", _meta_uid), ("NodeNameToVictims", whole.uid)):
+    for name, uid_of in (("NodeNameToMetaVictims", _meta_uid), ("NodeNameToVictims", _whole_uid)):
         raw = fields.get(name.lower())
         if raw is not None and not _absent(raw):
+            if memoryview(raw).nbytes > _ANY_SPELLING:
+                return PreemptCall(pod, _many_victims(name, raw))
             nodes = _decode(name, raw, dict[str, msgspec.Raw])
             victims = {node: _victims(name, value, uid_of) for node, value in nodes.items() if not _absent(value)}
             return PreemptCall(pod, victims)
@@ -158,8 +191,9 @@ def preempt_answer(left: Mapping[str, Victims]) -> dict[str, object]:
 def _pod(fields: Mapping[str, msgspec.Raw]) -> Pod:
     if _absent(fields.get("pod")):
         raise BadCall("arg or pod is nil")
-    raw = bytes(fields["pod"])
-    return _read_pod(raw) if len(raw) <= spelling.LARGEST else with_names(_decode("Pod", raw, Pod))
+    if _is_large(fields["pod"]):
+        raise BadCall(f"Pod has more than {LARGEST_POD} bytes")
+    return _read_pod(bytes(fields["pod"]))
 
 
 @lru_cache(maxsize=1)
@@ -182,6 +216,8 @@ def _require_name(what: str, value: str) -> None:
 
 
 def _names(array: bytes, again: Names | None = None) -> Names:
+    if len(array) > LARGEST_NAMES or array.count(b",") >= MOST_OBJECTS:
+        raise BadCall(f"NodeNames has more than {MOST_OBJECTS} names, or {LARGEST_NAMES} bytes")
     try:
         return Names.read(array, again)
     except (BadName, msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -201,48 +237,78 @@ def _meta_uid(raw: msgspec.Raw) -> str:
     return _text(what, _lower(_decode(what, raw, dict[str, msgspec.Raw])), "uid")
 
 
-class _Reader:
-    """Of objects, of which thousands come at once: those that are spelled as usual are looked through once. Other
-    spellings take many times longer, and are read up to some bytes in all."""
+def _whole_uid(raw: msgspec.Raw) -> str:
+    what = "NodeNameToVictims"
+    with counting():
+        found = _decode(what, raw, _Named).metadata
+    return (found.uid if found else "") or _spelled_otherwise(what, raw, "uid")
 
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self._left = spelling.LARGEST
 
-    def name(self, raw: msgspec.Raw) -> str:
-        found = _decode(self._what, raw, _Named).metadata
-        return (found.name if found else "") or self._other(raw, "name")
+def _many_victims(what: str, raw: msgspec.Raw) -> dict[str, Victims]:
+    """As schedulers spell them: other spellings take many times longer, and are read up to some bytes."""
+    with counting():
+        nodes = _decode(what, raw, dict[str, _Evictions])
+    found = {node: evictions.victims() for node, evictions in nodes.items()}
+    if not all(all(victims.uids) for victims in found.values()):
+        raise BadCall(f"{what} cannot be read: too much without a uid")
+    return found
 
-    def uid(self, raw: msgspec.Raw) -> str:
-        found = _decode(self._what, raw, _Named).metadata
-        return (found.uid if found else "") or self._other(raw, "uid")
 
-    def _other(self, raw: msgspec.Raw, key: str) -> str:
-        self._left -= memoryview(raw).nbytes
-        if self._left < 0:
-            raise BadCall(f"{self._what} cannot be read: too much without a {key}")
-        whole = _lower(_decode(self._what, raw, dict[str, msgspec.Raw])).get("metadata")
-        if whole is None or _absent(whole):
-            raise BadCall(f"{self._what} cannot be read: an object without metadata")
-        return _text(self._what, _lower(_decode(self._what, whole, dict[str, msgspec.Raw])), key)
+def _nodes(raw: msgspec.Raw) -> dict[str, msgspec.Raw]:
+    """By name. Those that are spelled as usual are looked through twice, whatever they have; other spellings take many
+    times longer, and are read up to some bytes in all."""
+    with counting():
+        named = _decode("Nodes", raw, _NamedList).items
+    if named is None:
+        raw = _other_items(raw)
+        with counting():
+            named = _decode("Nodes", raw, list[_Named])
+        items = _decode("Nodes", raw, list[msgspec.Raw])
+    else:
+        items = _decode("Nodes", raw, _NodeList).items or []
+    left, found = LARGEST_POD, dict[str, msgspec.Raw]()
+    for one, item in zip(named, items, strict=True):
+        name = one.metadata.name if one.metadata else ""
+        if not name:
+            left -= memoryview(item).nbytes
+            if left < 0:
+                raise BadCall("Nodes cannot be read: too much without a name")
+            name = _spelled_otherwise("Nodes", item, "name")
+        found[name] = item
+    return found
+
+
+def _other_items(raw: msgspec.Raw) -> msgspec.Raw:
+    if _is_large(raw):
+        raise BadCall("Nodes cannot be read: too much without items")
+    items = _lower(_decode("Nodes", raw, dict[str, msgspec.Raw])).get("items")
+    return msgspec.Raw(b"[]") if items is None or _absent(items) else items
+
+
+def _spelled_otherwise(what: str, raw: msgspec.Raw, key: str) -> str:
+    metadata = _lower(_decode(what, raw, dict[str, msgspec.Raw])).get("metadata")
+    if metadata is None or _absent(metadata):
+        raise BadCall(f"{what} cannot be read: an object without metadata")
+    return _text(what, _lower(_decode(what, metadata, dict[str, msgspec.Raw])), key)
 
 
 def _text(what: str, fields: Mapping[str, msgspec.Raw], key: str) -> str:
     return _decode(what, fields.get(key, msgspec.Raw(b'""')), str)
 
 
-def _items(raw: msgspec.Raw) -> list[msgspec.Raw]:
-    items = _decode("Nodes", raw, _NodeList).items
-    if items is None:
-        other = _lower(_decode("Nodes", raw, dict[str, msgspec.Raw])).get("items")
-        items = [] if other is None or _absent(other) else _decode("Nodes", other, list[msgspec.Raw])
-    return items
-
-
 def _fields(body: bytes) -> dict[str, msgspec.Raw]:
-    if not body.strip():
+    """By name in small letters. A small body may be spelled in any way."""
+    if not body or body.isspace():
         raise BadCall("EOF")
-    return _lower(_decode("the body", body, dict[str, msgspec.Raw]))
+    if len(body) <= LARGEST_POD:
+        return _lower(_decode("the body", body, dict[str, msgspec.Raw]))
+    large = _decode("the body", body, _Large)
+    found = ((name, getattr(large, name)) for name in _SPELLINGS)
+    return {name.lower(): value for name, value in found if value is not msgspec.UNSET}
+
+
+def _is_large(raw: msgspec.Raw) -> bool:
+    return memoryview(raw).nbytes > LARGEST_POD
 
 
 def _lower(fields: Mapping[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
@@ -263,7 +329,7 @@ def _require_text(what: str, body: bytes) -> None:
 
 
 def _absent(value: msgspec.Raw | None) -> bool:
-    return value is None or bytes(value) == b"null"
+    return value is None or (memoryview(value).nbytes == len(_NULL) and bytes(value) == _NULL)
 
 
 def _plainly(raw: bytes | msgspec.Raw, kind: type[_T]) -> _T:

@@ -9,13 +9,16 @@ import structlog
 
 from aliquot import metrics
 from aliquot.control import ControlPlane, Role
-from aliquot.doors import asgi
+from aliquot.doors import asgi, audit
+from aliquot.doors.asgi import Kind
 from aliquot.doors.tls import Certificates
 
 _log = structlog.get_logger()
 
 _MARK = "X-Aliquot-Forwarded"
 _REACH_SECONDS = 1.0
+_NOT_LET_IN = (401, 403)
+_LONGEST = 500
 
 
 class Forwarder:
@@ -28,8 +31,11 @@ class Forwarder:
         seconds: float,
         certificates: Certificates | None = None,
         tls_name: str = "",
+        token: Callable[[], str] = str,
     ) -> None:
-        """With certificates, a holder that speaks TLS must show one of `tls_name`, or of its address."""
+        """With certificates, a holder that speaks TLS must show one of `tls_name`, or of its address. `token` proves to
+        it that we are a replica, where our certificate does not; it may raise OSError."""
+        self._token = token
         self._plane = plane
         self._certificates = certificates
         self._tls_name = tls_name or None
@@ -76,19 +82,26 @@ class Forwarder:
         if why := leadership.no_holder():
             missing = self._plane.out_of_step()
             return f"{why}; not in step with the API server: {'; '.join(missing)}" if missing else why
-        if _MARK.lower().encode() in call.headers:
+        if _MARK.lower().encode() in call.headers and Kind.REPLICA in call.caller.kinds:
             return f"another server took this one for the Lease's holder, which is {leadership.holder}"
         url = leadership.doors.get(door, "")
         if not url:
             return f"{leadership.holder}, which holds the Lease, has no {door} door"
         assert self._session is not None, "only an entered forwarder forwards"
         try:
-            headers = {_MARK: "1", "Content-Type": "application/json"}
+            headers = {_MARK: "1", "Content-Type": "application/json", audit.ON_BEHALF_OF: audit.introduced(call)}
+            if url.startswith("https:") and (token := self._token()):
+                headers["Authorization"] = f"Bearer {token}"
             trust = self._certificates.reaching if self._certificates else True
             asking = self._session.post(
                 url + call.path, data=call.body, headers=headers, ssl=trust, server_hostname=self._tls_name
             )
             async with asking as response:
+                if response.status in _NOT_LET_IN:
+                    said = (await response.text(errors="replace"))[:_LONGEST]
+                    return (
+                        f"{leadership.holder}, which holds the Lease, does not take this server for a replica: {said}"
+                    )
                 content = response.headers.get("Content-Type", "application/json").encode()
                 return asgi.Answer(await response.read(), response.status, content)
         except (TimeoutError, aiohttp.ClientError, OSError) as error:

@@ -28,7 +28,7 @@ class GpuShareDoor:
             **self._extender.routes(_PREFIX, filter="filter", bind="bind"),
             ("GET", f"{_PREFIX}/inspect"): self.inspect,
             ("GET", f"{_PREFIX}/inspect/*"): self.inspect_node,
-            ("GET", "/version"): self.version,
+            ("GET", "/version"): asgi.Open(self.version),
         }
 
     # -- inspect

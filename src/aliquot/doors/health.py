@@ -16,12 +16,17 @@ def routes(
         return asgi.text("ok")
 
     async def readyz(_: asgi.Call) -> asgi.Answer:
-        trouble = plane.not_ready() or _shut(plane, door)
-        return asgi.text("\n".join(trouble), 503) if trouble else asgi.text("\n".join(("ok", *plane.notes(), *notes())))
+        return readiness(plane, notes, door)
 
     handlers = {"/healthz": asgi.Open(healthz), "/readyz": asgi.Open(readyz)}
     # kubelet asks with GET, load balancers with HEAD
     return {(method, path): handler for path, handler in handlers.items() for method in ("GET", "HEAD")}
+
+
+def readiness(plane: ControlPlane, notes: Callable[[], list[str]] = list, door: str = "") -> asgi.Answer:
+    """What /readyz says now."""
+    trouble = plane.not_ready() or _shut(plane, door)
+    return asgi.text("\n".join(trouble), 503) if trouble else asgi.text("\n".join(("ok", *plane.notes(), *notes())))
 
 
 def _shut(plane: ControlPlane, door: str) -> list[str]:

@@ -3,13 +3,15 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import structlog
 
 from aliquot import metrics
 from aliquot.clock import Clock, SystemClock
 from aliquot.doors import asgi
+from aliquot.doors.asgi import ANYONE, Caller, Kind
+from aliquot.doors.callers import Callers, refusal
 
 _log = structlog.get_logger()
 
@@ -17,11 +19,13 @@ _CLOSE = ((b"connection", b"close"),)
 _RETRY = ((b"retry-after", b"1"),)
 _TOO_LARGE = metrics.REJECTED.labels("body too large")
 _TOO_MANY = metrics.REJECTED.labels("too many calls")
+_TOO_MUCH = metrics.REJECTED.labels("too many bytes at once")
 _TOO_SLOW = metrics.REJECTED.labels("slow sender")
 _TOO_LONG = metrics.REJECTED.labels("no answer in time")
-_STRANGER = metrics.REJECTED.labels("no client certificate")
 _CRASHED = metrics.REJECTED.labels("crash")
 _SOONEST_SECONDS = 0.001
+_DECIDED_FOR = frozenset({Kind.SCHEDULER, Kind.REPLICA})
+_SHOWN_TO = frozenset({Kind.READER})
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,8 @@ class Limits:
 
     body: int = 128 * 2**20
     """Bytes. 5,000 whole Node objects are about 63 MB; a scheduler without nodeCacheCapable sends them."""
+    bodies: int = 256 * 2**20
+    """Bytes of all bodies that are read or worked on."""
     seconds: float = 4.5
     """For a call from its first line to the answer: kube-scheduler waits 5 s for an extender by default, and shall hear
     our words."""
@@ -45,6 +51,10 @@ class _TooLarge(Exception):
     pass
 
 
+class _TooMuch(Exception):
+    pass
+
+
 class _Gone(Exception):
     pass
 
@@ -52,13 +62,14 @@ class _Gone(Exception):
 class _Inside:
     """A call that is worked on."""
 
-    __slots__ = ("answered", "fault", "is_read", "send", "until")
+    __slots__ = ("answered", "fault", "is_read", "read_bytes", "send", "until")
 
     def __init__(self, send: asgi.Send, fault: Callable[[str], asgi.Answer], until: float) -> None:
         self.send = send
         self.fault = fault
         self.until = until
         self.is_read = False
+        self.read_bytes = 0
         self.answered = False
 
 
@@ -69,12 +80,21 @@ class Gate:
     until then: a commit must not be torn off. `watch` must run for that.
     """
 
-    def __init__(self, routes: asgi.Routes, limits: Limits = USUAL, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        routes: asgi.Routes,
+        limits: Limits = USUAL,
+        clock: Clock | None = None,
+        callers: Callers | None = None,
+    ) -> None:
+        """With `callers`, only those are answered that it knows; see `of`."""
+        self.callers = callers
         self._routes = routes
         self._limits = limits
         self._clock = clock or SystemClock()
         self._inside: dict[_Inside, None] = {}  # in order: all have the same time, so the first is the first to end
         self._lasting: set[_Inside] = set()
+        self._held_bytes = 0
         self._telling: set[asyncio.Task[None]] = set()
 
     @property
@@ -83,13 +103,40 @@ class Gate:
         return len(self._inside) + len(self._lasting)
 
     async def __call__(self, scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
+        """The application where anyone is answered."""
+        await self._answer_caller(ANYONE, scope, receive, send)
+
+    def of(self, callers: Callers, certificate: Mapping[str, Any] | None) -> asgi.App:
+        """The application of one connection, whose client has shown this certificate. What is open is answered to
+        everybody: kubelet's probes show nothing."""
+        certified = callers.by_certificate(certificate)
+
+        async def application(scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
+            found = self._routes.find(scope["method"], scope["path"])
+            if isinstance(found, tuple) and isinstance(found[0], asgi.Open):
+                await self(scope, receive, send)
+                return
+            proof = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+            caller = await callers.identify(certified, proof)
+            if isinstance(caller, Caller):
+                decides = isinstance(found, tuple) and isinstance(found[0], asgi.Decision)
+                refused = refusal(caller, _DECIDED_FOR if decides else _SHOWN_TO)
+                if refused is None:
+                    await self._answer_caller(caller, scope, receive, send)
+                    return
+                caller = refused
+            await asgi.put(caller, send)
+
+        return application
+
+    async def _answer_caller(self, caller: Caller, scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
         found = self._routes.find(scope["method"], scope["path"])
         if isinstance(found, asgi.Answer):
             await asgi.put(found, send)
             return
         handler, tail = found
         if isinstance(handler, asgi.Open | asgi.Patient):
-            await asgi.put(await _handled(handler, _call(scope, tail), _failed), send)
+            await asgi.put(await _handled(handler, _call(scope, tail, caller), _failed), send)
             return
         fault = handler.fault if isinstance(handler, asgi.Decision) else _unavailable
         if self.busy >= self._limits.concurrency:
@@ -99,38 +146,58 @@ class Gate:
         inside = _Inside(send, fault, self._clock.monotonic() + self._limits.seconds)
         self._inside[inside] = None
         try:
-            answer = await self._answer(handler, tail, scope, receive, inside)
+            answer = await self._answer(handler, tail, caller, scope, receive, inside)
         finally:
+            self._held_bytes -= inside.read_bytes
             self._inside.pop(inside, None)
             self._lasting.discard(inside)
         if answer is not None and not inside.answered:
             await asgi.put(answer, send)
 
-    async def strangers(self, scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
-        """The application for whoever has no client certificate where one is demanded: kubelet's probes have none."""
-        found = self._routes.find(scope["method"], scope["path"])
-        if isinstance(found, tuple) and isinstance(found[0], asgi.Open):
-            await self(scope, receive, send)
-            return
-        _STRANGER.inc()
-        await asgi.put(asgi.text("a client certificate is needed here", 403), send)
-
     async def _answer(
-        self, handler: asgi.Handler, tail: str, scope: asgi.Scope, receive: asgi.Receive, inside: _Inside
+        self,
+        handler: asgi.Handler,
+        tail: str,
+        caller: Caller,
+        scope: asgi.Scope,
+        receive: asgi.Receive,
+        inside: _Inside,
     ) -> asgi.Answer | None:
         try:
             headers = dict(scope.get("headers", ()))
             if int(headers.get(b"content-length", 0)) > self._limits.body:
                 raise _TooLarge
-            body = await _body(receive, self._limits.body)
+            body = await self._body(receive, inside)
             inside.is_read = True
             fault = inside.fault if isinstance(handler, asgi.Decision) else _failed
-            return await _handled(handler, _call(scope, tail, body, headers), fault)
+            return await _handled(handler, _call(scope, tail, caller, body, headers), fault)
         except _Gone:
             return None
         except _TooLarge:
             _TOO_LARGE.inc()
             return asgi.text(f"the body is larger than {self._limits.body} bytes", 413)
+        except _TooMuch:
+            _TOO_MUCH.inc()
+            most = self._limits.bodies
+            return inside.fault(f"calls with {most} bytes are worked on, and no more are taken; try again")
+
+    async def _body(self, receive: asgi.Receive, inside: _Inside) -> bytes:
+        """What has come is counted, not what is announced: nobody takes others' place by a promise."""
+        pieces: list[bytes] = []
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise _Gone
+            piece = message.get("body", b"")
+            inside.read_bytes += len(piece)
+            self._held_bytes += len(piece)
+            if inside.read_bytes > self._limits.body:
+                raise _TooLarge
+            if self._held_bytes > self._limits.bodies:
+                raise _TooMuch
+            pieces.append(piece)
+            if not message.get("more_body"):
+                return piece if len(pieces) == 1 else b"".join(pieces)
 
     # -- calls that take too long
 
@@ -178,27 +245,14 @@ def _failed(why: str) -> asgi.Answer:
     return asgi.text(why, 500)
 
 
-def _call(scope: asgi.Scope, tail: str, body: bytes = b"", headers: Mapping[bytes, bytes] | None = None) -> asgi.Call:
+def _call(
+    scope: asgi.Scope, tail: str, caller: Caller, body: bytes = b"", headers: Mapping[bytes, bytes] | None = None
+) -> asgi.Call:
     query = scope.get("query_string", b"").decode("latin-1")
     known = dict(scope.get("headers", ())) if headers is None else headers
-    return asgi.Call(tail, body, scope["path"], known, query)
+    host, _ = scope.get("client") or ("", 0)
+    return asgi.Call(tail, body, scope["path"], known, query, caller, host)
 
 
 def _unavailable(why: str) -> asgi.Answer:
     return asgi.text(why, 503, _RETRY)
-
-
-async def _body(receive: asgi.Receive, most: int) -> bytes:
-    pieces: list[bytes] = []
-    size = 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise _Gone
-        piece = message.get("body", b"")
-        size += len(piece)
-        if size > most:
-            raise _TooLarge
-        pieces.append(piece)
-        if not message.get("more_body"):
-            return piece if len(pieces) == 1 else b"".join(pieces)

@@ -13,6 +13,7 @@ import uvicorn
 from aliquot import metrics
 from aliquot.clock import Clock, SystemClock
 from aliquot.doors.asgi import Routes
+from aliquot.doors.callers import Callers
 from aliquot.doors.connections import KEEP_ALIVE_SECONDS, Connections
 from aliquot.doors.limits import USUAL, Gate, Limits
 from aliquot.doors.tls import Certificates
@@ -24,8 +25,7 @@ _GRACE_SECONDS = 3.0
 class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, gate: Gate, limits: Limits, tls: Certificates | None, clock: Clock):
         super().__init__(config)
-        knows_guests = tls is not None and tls.asks_clients
-        self.connections = Connections(config, self.server_state, gate, limits, clock, knows_guests=knows_guests)
+        self.connections = Connections(config, self.server_state, gate, limits, clock)
         self._tls = tls
         self._handshake_seconds = limits.seconds if tls else None
 
@@ -49,7 +49,7 @@ class Listener:
     """Raises BadConfig, naming the port, if it cannot listen. Port 0 takes any free one.
 
     `setting` says where the port can be set. When its block ends it takes no more calls, and waits `grace` seconds for
-    those in flight. With certificates it speaks TLS only.
+    those in flight. With certificates it speaks TLS only; with callers it answers only those that they know.
     """
 
     def __init__(
@@ -63,13 +63,14 @@ class Listener:
         grace: float = _GRACE_SECONDS,
         limits: Limits = USUAL,
         certificates: Certificates | None = None,
+        callers: Callers | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._address = address
         self.port = port
         self._name = name
         self._setting = setting
-        self._gate = Gate(routes, limits, clock)
+        self._gate = Gate(routes, limits, clock, callers)
         config = uvicorn.Config(
             self._gate,
             interface="asgi3",

@@ -18,7 +18,7 @@ def routes(plane: ControlPlane) -> Mapping[tuple[str, str], asgi.Handler]:
     metrics.BUILD.info({"version": aliquot.__version__})
 
     async def show(_: asgi.Call) -> asgi.Answer:
-        _read(plane)
+        read(plane)
         return asgi.Answer(generate_latest(metrics.REGISTRY), content_type=CONTENT_TYPE_PLAIN_0_0_4.encode())
 
     return {("GET", "/metrics"): show}
@@ -43,7 +43,8 @@ def timed(verb: str, handler: asgi.Handler, clock: Clock) -> asgi.Handler:
     return answer
 
 
-def _read(plane: ControlPlane) -> None:
+def read(plane: ControlPlane) -> None:
+    """What is a state, as it is now."""
     role = plane.leadership.role
     for one in Role:
         metrics.ROLE.labels(one.value).set(one is role)

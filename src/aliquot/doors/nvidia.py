@@ -19,7 +19,7 @@ class NvidiaDoor:
 
     def routes(self) -> Table:
         verbs = self._extender.routes(_PREFIX, filter="filter", prioritize="prioritize", preempt="preempt")
-        return {**verbs, asgi.OTHERWISE: self.unknown}
+        return {**verbs, asgi.OTHERWISE: asgi.Open(self.unknown)}
 
     async def unknown(self, _: asgi.Call) -> asgi.Answer:
         return _UNKNOWN

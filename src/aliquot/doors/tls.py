@@ -33,9 +33,11 @@ class Files:
     cert: str
     key: str
     client_ca: str = ""
-    """Who signs the certificates of clients; each must then have one."""
+    """Who signs the certificates of clients."""
     replica_ca: str = ""
     """Who signs the certificates of other replicas, if not the one of clients, and that not one the system trusts."""
+    replica_token: str = ""
+    """What we show to other replicas; without one, our own certificate."""
     least: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
 
     def all(self) -> tuple[str, ...]:
@@ -51,7 +53,6 @@ class Certificates:
         self._clock = clock or SystemClock()
         self._trouble = ""
         self._seen = self._look()
-        self.asks_clients = bool(files.client_ca)
         self._current, self._validity = _serving(files), _validity(files)
         self.reaching = _reaching(files)
         """For calls to other replicas; another one after every change."""
@@ -138,7 +139,7 @@ def _serving(files: Files) -> ssl.SSLContext:
     context.num_tickets = 0
     _own_pair(context, files)
     if files.client_ca:
-        # kubelet has no certificate for its probes: who shows none is served only these (Gate.strangers)
+        # who shows none may have a token; kubelet's probes have neither (Gate.of)
         context.verify_mode = ssl.CERT_OPTIONAL
         _trust(context, "listen.tls.clientCaFile", files.client_ca)
     return context
@@ -148,7 +149,8 @@ def _reaching(files: Files) -> ssl.SSLContext:
     """Ourselves as a client of other replicas."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = files.least
-    _own_pair(context, files)
+    if not files.replica_token:
+        _own_pair(context, files)
     if files.replica_ca:
         _trust(context, "replicas.caFile", files.replica_ca)
     elif files.client_ca:

@@ -12,11 +12,11 @@ from aliquot import metrics
 from aliquot.clock import came
 from aliquot.control import ControlPlane
 from aliquot.dialects import Demand, Dialect
+from aliquot.doors.acting import Acting
 from aliquot.doors.extender import BadCall, BindCall, PreemptCall, Victims
 from aliquot.doors.names import Grouped, Names, Texts
 from aliquot.engine import FITS, NUMBERED, Floats, Ints, Judgement
-from aliquot.errors import BadDemand, Refused
-from aliquot.kube import PODS, NotFound
+from aliquot.errors import BadDemand, BadInput, Refused
 from aliquot.model import OF_MODEL, Placement, Pod, Reason
 
 _log = structlog.get_logger()
@@ -26,7 +26,6 @@ NOT_CHOSEN = "the pod has already been matched to another node"
 BEST_SCORE = 10
 _EVEN_SCORE = 5
 _PREEMPTED = "PreemptionByScheduler"
-_UNSEEN_SECONDS = 5.0
 _REFUSALS = {reason: metrics.REFUSALS.labels(reason.name.lower()) for reason in Reason}
 
 
@@ -43,6 +42,8 @@ class Verdict:
     """None for a pod that asks no GPU, or in a way that nobody can read."""
     emptying: str = ""
     """A refused node that is being emptied for this very pod: it has only to wait."""
+    kept: str = ""
+    """The node on which the pod's part is kept for it."""
 
     @property
     def outcome(self) -> str:
@@ -56,6 +57,7 @@ class Verbs:
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
         self._books = plane.books
+        self._acting = Acting(plane)
         self._asked: tuple[Pod, Demand | None] | None = None
         self.last_passed: Names | None = None
         """The nodes that the last filter let pass: prioritize comes next, and about these."""
@@ -77,10 +79,15 @@ class Verbs:
 
     # -- filter
 
-    def filter(self, pod: Pod, names: Names, *, one: bool = False, keep: bool = False) -> Verdict:
+    async def filter(self, pod: Pod, names: Names, *, one: bool = False, keep: bool = False) -> Verdict:
         """Which of these nodes can take a pod; with `one` the best alone. With `keep`, for doors that are not asked to
         bind, the part is kept for the pod for a while where one node is left. A demand that cannot be read is refused
-        everywhere: an error would be tried again for ever."""
+        everywhere: an error would be tried again for ever. Raises Refused and KubeError where a part cannot be kept."""
+        verdict = await self._filter(pod, names, one=one, keep=keep)
+        self._remember(pod, verdict.passed)
+        return verdict
+
+    async def _filter(self, pod: Pod, names: Names, *, one: bool, keep: bool) -> Verdict:
         try:
             demand = self._demand_of(pod)
         except BadDemand as error:
@@ -88,7 +95,8 @@ class Verbs:
             return Verdict([], Texts([(names, str(error))]))
         if demand is None:
             return Verdict(names)
-        if keep:
+        known = self._plane.pod_by_uid(pod.metadata.uid)
+        if keep and known is not None and known.key == pod.key:
             self._plane.late.let_go(pod.metadata.uid)
         verdict, judgement = self._judge(pod, demand, names)
         if keep:
@@ -98,19 +106,32 @@ class Verbs:
         if keep and len(verdict.passed) == 1 and self._plane.leadership.may_commit:
             (node,) = verdict.passed
             placement = judgement.placement(node)
-            if placement is not None:  # otherwise the pods that end for it still count
-                self.keep(pod, node, chosen=placement)
+            if placement is not None and await self._keep_passed(pod, node, demand, placement):
+                verdict = replace(verdict, kept=node)  # without one the pods that end for it still count
         if verdict.passed:
             self._plane.waker.passed(pod)
         else:
             self._plane.waker.refused(pod)
         return verdict
 
+    def _remember(self, pod: Pod, passed: Sequence[str]) -> None:
+        """For bind."""
+        uid, fleet = pod.metadata.uid, self._books.fleet
+        if not uid:
+            return
+        columns: Ints | list[int]
+        if isinstance(passed, Names):
+            columns = passed.columns(fleet)
+        else:
+            columns = [column for node in passed if (column := fleet.column(node)) is not None]
+        self._plane.passes.put(uid, fleet, columns, is_known=self._plane.pod_by_uid(uid) is not None)
+
     def _judge(self, pod: Pod, demand: Demand, names: Names) -> tuple[Verdict, Judgement]:
-        judgement = self._books.judge(demand)
+        columns = names.columns(self._books.fleet)
+        judgement = self._books.judge(demand, columns)
         # its own claim, of a Binding without an answer, is no reason against a node
         passing = [*self._books.claimed_by(demand), *self._emptied_for(pod, demand)]
-        numbers = judgement.reasons_at(names.columns(self._books.fleet), but=passing)
+        numbers = judgement.reasons_at(columns, but=passing)
         found = [(NUMBERED[number], names.picked(numbers == number)) for number in np.unique(numbers[numbers != FITS])]
         for reason, nodes in found:
             _REFUSALS[reason].inc(len(nodes))
@@ -134,12 +155,8 @@ class Verbs:
             yield nodes, demand.dialect.words(reason)
             return
         fleet = self._books.fleet
-        columns = nodes.columns(fleet)
-        kinds = np.where(fleet.has, fleet.type_id, -1)[:, columns]
-        _, firsts, kind = np.unique(kinds, axis=1, return_index=True, return_inverse=True)
-        for number, first in enumerate(columns[firsts].tolist()):
-            words = demand.dialect.words_for(reason, fleet.state_at(first).cards, demand.request)
-            yield nodes.picked(kind.ravel() == number), words
+        for alike, cards in fleet.card_types(nodes.columns(fleet)):
+            yield nodes.picked(alike), demand.dialect.words_for(reason, cards, demand.request)
 
     def _is_emptied_for(self, pod: Pod, node: str) -> bool:
         """Whether a pod that holds a card there ends for this one, as far as can be told: kube-scheduler, too, leaves a
@@ -163,14 +180,26 @@ class Verbs:
         others = {name: NOT_CHOSEN for name in verdict.passed if name != best}
         return replace(verdict, passed=[best], refused={**verdict.refused, **others})
 
-    def keep(self, pod: Pod, node: str, *, chosen: Placement | None = None) -> None:
-        """Keep a pod's part on a node until it is bound there; not for long if our mirror does not know the pod yet,
-        and not for one that waits no more. Raises NoRoom, BadDemand, NotLeading."""
-        known, seconds = self._plane.pod_by_uid(pod.metadata.uid), self._plane.settings.hold_seconds
-        if known is None:
-            seconds = min(seconds, _UNSEEN_SECONDS)
-        if pod.metadata.uid and (known is None or known.waits):
-            self._plane.late.hold(pod, node, seconds, chosen=chosen)
+    async def _keep_passed(self, pod: Pod, node: str, demand: Demand, chosen: Placement) -> bool:
+        """For a pod that is not in the cluster as the body says, or of a scheduler that we do not serve, nothing is
+        kept, and the answer stays."""
+        meta = pod.metadata
+        try:
+            known = await self._acting.pod(meta.name, meta.namespace, meta.uid)
+        except (BadInput, Refused):
+            return False
+        return self.keep(known, node, chosen=chosen if self._books.demand_of(known) == demand else None)
+
+    def keep(self, pod: Pod, node: str, *, chosen: Placement | None = None) -> bool:
+        """Keep the part of a pod, as the cluster has it, on a node until it is bound there; not for one that waits no
+        more, or asks for nothing. Raises Refused, NoRoom, BadDemand, NotLeading."""
+        if not pod.waits:
+            return False
+        return bool(self._plane.late.hold(pod, node, self._plane.settings.hold_seconds, chosen=chosen).containers)
+
+    async def asked_pod(self, pod: Pod) -> Pod:
+        """The pod of a body as the cluster has it. Raises BadCall, Refused and KubeError."""
+        return await self._acting.pod(pod.metadata.name, pod.metadata.namespace, pod.metadata.uid)
 
     # -- prioritize
 
@@ -183,9 +212,9 @@ class Verbs:
             demand = None
         if demand is None:
             return "", np.zeros(len(names), np.int64)
-        has_claims = bool(self._books.ledger.nodes_of(pod.metadata.uid))
+        columns, has_claims = names.columns(self._books.fleet), bool(self._books.ledger.nodes_of(pod.metadata.uid))
         with self._books.without(pod) if has_claims else nullcontext():
-            scores = self._books.judge(demand).scores_at(names.columns(self._books.fleet))
+            scores = self._books.judge(demand, columns).scores_at(columns)
         return demand.dialect.name, spread_out(scores)
 
     # -- bind
@@ -194,9 +223,10 @@ class Verbs:
         """Bind a pod with its part; returns the name of its dialect. Raises AliquotError with what is to be said."""
         if why := self.not_ready():
             raise Refused(why)
-        pod = await self._pod(asked)
-        if self._plane.nodes.get(asked.node) is None:
+        pod, node = await self._acting.pod(asked.name, asked.namespace, asked.uid), self._plane.nodes.get(asked.node)
+        if node is None:
             raise BadCall(f'node "{asked.node}" not found')
+        await self._acting.require_passed(pod, node)
         await self._await_victims(asked.uid, asked.node)
         await self._plane.committer.commit(pod, asked.node)
         held = self._books.ledger.entry(asked.uid, asked.node)
@@ -234,29 +264,8 @@ class Verbs:
         known = self._plane.pod_by_uid(uid)
         if known is None:
             return False
-        now = await self._read(known.metadata.name, known.metadata.namespace)
+        now = await self._acting.read(known.metadata.name, known.metadata.namespace)
         return now is not None and now.metadata.uid == uid and not now.ended
-
-    async def _read(self, name: str, namespace: str) -> Pod | None:
-        """A pod from the API server; None if it is not there. Raises KubeError."""
-        try:
-            return await self._plane.client.get(PODS, name, namespace, timeout=self._plane.settings.look)
-        except NotFound:
-            return None
-
-    async def _pod(self, asked: BindCall) -> Pod:
-        """The pod that is meant, from our mirror or, if that does not know it, from the API server."""
-        pod = self._plane.pods.get(f"{asked.namespace}/{asked.name}")
-        if pod is None or pod.metadata.uid != asked.uid:
-            pod = await self._read(asked.name, asked.namespace)
-            if pod is None:
-                raise BadCall(f'pods "{asked.name}" not found')
-        if pod.metadata.uid != asked.uid:
-            raise BadCall(
-                f"The pod {asked.name} in ns {asked.namespace}'s uid is {pod.metadata.uid}, "
-                f"and it's not equal with expected {asked.uid}"
-            )
-        return pod
 
     # -- preempt
 
@@ -291,7 +300,7 @@ class Verbs:
         """The node that a pod is nominated for, by the API server's word, while victims that we named there still hold
         cards as far as we know. Raises KubeError."""
         held, meta = self._victims_held(pod.metadata.uid), pod.metadata
-        now = await self._read(meta.name, meta.namespace) if held else None
+        now = await self._acting.read(meta.name, meta.namespace) if held else None
         nominated = now.status.nominated_node_name if now is not None else ""
         return nominated if nominated in held else ""
 

@@ -4,16 +4,17 @@ Volcano chooses and binds itself, so placements are written late. Its predicate 
 on it also tells where it puts a task: the part is then kept until the pod is bound, or given back.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
-import structlog
 
 from aliquot import metrics
 from aliquot.control import ControlPlane, supposing
 from aliquot.control.supposing import Guests
 from aliquot.dialects import Demand
-from aliquot.doors import asgi
+from aliquot.doors import asgi, audit
+from aliquot.doors.counting import BadCall
 from aliquot.doors.door import Extender, Table, Wire
 from aliquot.doors.forwarding import Forwarder
 from aliquot.doors.verbs import Verbs, spread_out
@@ -33,8 +34,7 @@ from aliquot.doors.volcano_wire import (
 )
 from aliquot.errors import AliquotError, BadDemand, NoRoom, Refused
 from aliquot.model import HOPELESS, Pod
-
-_log = structlog.get_logger()
+from aliquot.model.bounds import MOST_GUESTS
 
 _PER_POINT = 10.0
 """Volcano adds the scores of its plugins up; those of its own go up to 100, kube-scheduler's to 10."""
@@ -53,6 +53,19 @@ def volcano_routes(
         "vdeallocate": (volcano.deallocate, _event),
     }
     return {("POST", f"{prefix}/{verb}"): extender.decision(verb, *both) for verb, both in verbs.items()}
+
+
+@dataclass(frozen=True)
+class _Strangers:
+    """Tasks on a node whose parts our books have not, as they came."""
+
+    put: list[Task] = field(default_factory=list)
+    coming: list[Task] = field(default_factory=list)
+    ending: list[str] = field(default_factory=list)
+
+    def read(self) -> Guests:
+        """Raises BadCall."""
+        return Guests([task.pod() for task in self.put], [task.pod() for task in self.coming], self.ending)
 
 
 class Volcano:
@@ -89,8 +102,9 @@ class Volcano:
             return _answered(shape, dialect.name, Code.UNRESOLVABLE, why)
         if node in self._books.claimed_by(demand):
             return _answered(shape, dialect.name, Code.SUCCESS)  # it is kept for this very pod
-        later = not asked.task.needs.fits(asked.node.idle)
-        reason = supposing.refusal(self._books, pod, demand, node, self._guests(asked.node, pod), later=later)
+        later = not asked.task.needs().fits(asked.node.idle())
+        guests = self._guests([asked.node], pod)[node]
+        reason = supposing.refusal(self._books, pod, demand, node, guests, later=later)
         if reason is None:
             return _answered(shape, dialect.name, Code.SUCCESS)
         metrics.REFUSALS.labels(reason.name.lower()).inc()
@@ -100,22 +114,27 @@ class Volcano:
     def no_predicate(self, why: str) -> asgi.Answer:
         return asgi.json(predicate_answer(self._shape, Code.ERROR, why))
 
-    def _guests(self, node: NodeInfo, pod: Pod) -> Guests:
-        """Those whose part our books have not; they alone are worth reading. Raises BadCall."""
-        put: list[Task] = []
-        coming: list[Task] = []
-        ending: list[str] = []
+    def _guests(self, nodes: Sequence[NodeInfo], pod: Pod) -> dict[str, Guests]:
+        """By node: those whose part our books have not; they alone are worth reading. Raises BadCall."""
+        found = {node.name: self._strangers(node, pod) for node in nodes}
+        count = sum(len(each.put) + len(each.coming) for each in found.values())
+        if count > MOST_GUESTS:
+            raise BadCall(f"{count} tasks on these nodes are not known here; no more than {MOST_GUESTS} are read")
+        return {node: each.read() for node, each in found.items()}
+
+    def _strangers(self, node: NodeInfo, pod: Pod) -> _Strangers:
+        found = _Strangers()
         for task in (node.tasks or {}).values():
             is_known = self._books.ledger.entry(task.uid, node.name) is not None
             if task.uid == pod.metadata.uid:
                 continue
             if task.status == Status.RELEASING:
-                ending.append(task.uid)
+                found.ending.append(task.uid)
             elif task.status == Status.PIPELINED and not is_known:
-                coming.append(task)
+                found.coming.append(task)
             elif task.status & _PUT and not is_known:
-                put.append(task)
-        return Guests([task.pod() for task in put], [task.pod() for task in coming], ending)
+                found.put.append(task)
+        return found
 
     # -- prioritize
 
@@ -139,8 +158,7 @@ class Volcano:
             demand = None
         if demand is None:
             return "", dict.fromkeys(names, 0.0)
-        guests = {node.name: self._guests(node, pod) for node in nodes}
-        raw = supposing.scores(self._books, pod, demand, guests)
+        raw = supposing.scores(self._books, pod, demand, self._guests(nodes, pod))
         points = spread_out(np.array([raw.get(name, np.nan) for name in names])) * _PER_POINT
         return demand.dialect.name, dict(zip(names, points.tolist(), strict=True))
 
@@ -149,22 +167,24 @@ class Volcano:
     async def allocate(self, call: asgi.Call) -> asgi.Answer:
         """A refusal takes the place back from the task. What is Pipelined waits for others to end, and is not refused
         for them; any other state but Allocated is old news."""
-        dialect = ""
+        dialect = pod_name = node = ""
         try:
             task = read(call.body, EventCall).task
             if why := self._verbs.not_ready():
                 raise Refused(why)
             if task.status & (Status.ALLOCATED | Status.PIPELINED):
                 pod = task.pod()
+                pod_name, node = pod.key, task.node
                 demand = self._books.demand_of(pod)
                 dialect = demand.dialect.name if demand else ""
-                if task.status == Status.ALLOCATED:
-                    self._verbs.keep(pod, task.node)
+                if task.status == Status.ALLOCATED and demand is not None:
+                    if self._verbs.keep(await self._verbs.asked_pod(pod), task.node):
+                        audit.tell(call, "vallocate", pod_name, node, "kept")
                 elif demand is not None:
                     self._refuse_hopeless(pod, demand, task.node)
         except AliquotError as error:
             metrics.DECISIONS.labels("vallocate", dialect, "refused").inc()
-            _log.info("Volcano may not put a pod there", why=str(error))
+            audit.tell(call, "vallocate", pod_name, node, "refused", str(error))
             return _event(str(error), dialect)
         metrics.DECISIONS.labels("vallocate", dialect, "kept").inc()
         return _event("", dialect)
@@ -181,7 +201,9 @@ class Volcano:
             task = read(call.body, EventCall).task
         except AliquotError as error:
             return _event(str(error))
-        self._plane.late.let_go(task.uid, only=task.node)
+        if self._plane.late.let_go(task.uid, only=task.node):
+            pod = self._plane.pod_by_uid(task.uid)
+            audit.tell(call, "vdeallocate", pod.key if pod else task.uid, task.node, "given back")
         metrics.DECISIONS.labels("vdeallocate", "", "given back").inc()
         return _event("")
 

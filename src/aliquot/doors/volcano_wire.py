@@ -10,10 +10,13 @@ from typing import TypeVar
 import msgspec
 from msgspec import UNSET, Raw, UnsetType, field
 
-from aliquot.doors.extender import BadCall, with_names
+from aliquot.doors.counting import BadCall, Counted, counting
+from aliquot.doors.extender import with_names
 from aliquot.model import Pod
+from aliquot.model.bounds import LARGEST_AMOUNTS, LARGEST_POD
 
 _T = TypeVar("_T", bound=msgspec.Struct)
+_NOTHING = Raw(b"{}")
 
 _EPSILON = 0.1
 """By so much Volcano lets a resource be short."""
@@ -59,18 +62,25 @@ class Amounts(msgspec.Struct):
         return all(size < left + _EPSILON for size, left in wanted)
 
 
-class Task(msgspec.Struct):
+class Task(Counted):
     """A pod, as Volcano sees it; `role` only tells versions apart."""
 
     uid: str = field(name="UID", default="")
     node: str = field(name="NodeName", default="")
     status: int = field(name="Status", default=0)
-    needs: Amounts = field(name="InitResreq", default_factory=Amounts)
+    raw_needs: Raw = field(name="InitResreq", default=_NOTHING)
     role: Raw | UnsetType = field(name="TaskRole", default=UNSET)
     raw: Raw = field(name="Pod", default=Raw(b"null"))
 
+    def needs(self) -> Amounts:
+        """Raises BadCall."""
+        return _amounts("task.InitResreq", self.raw_needs)
+
     def pod(self) -> Pod:
         """Raises BadCall."""
+        size = memoryview(self.raw).nbytes
+        if size > LARGEST_POD:
+            raise BadCall(f"task.Pod has more than {LARGEST_POD} bytes")
         if bytes(self.raw) == b"null":
             raise BadCall("task.Pod is missing")
         try:
@@ -79,15 +89,19 @@ class Task(msgspec.Struct):
             raise BadCall(f"task.Pod cannot be read: {error}") from error
 
 
-class NodeInfo(msgspec.Struct):
+class NodeInfo(Counted):
     """`capability`, `gpu_devices` and `capacity` only tell versions apart."""
 
     name: str = field(name="Name", default="")
-    idle: Amounts = field(name="Idle", default_factory=Amounts)
+    raw_idle: Raw = field(name="Idle", default=_NOTHING)
     tasks: dict[str, Task] | None = field(name="Tasks", default=None)
     capability: Raw | UnsetType = field(name="Capability", default=UNSET)
     gpu_devices: Raw | UnsetType = field(name="GPUDevices", default=UNSET)
     capacity: Raw | UnsetType = field(name="Capacity", default=UNSET)
+
+    def idle(self) -> Amounts:
+        """Raises BadCall."""
+        return _amounts("node.Idle", self.raw_idle)
 
 
 class PredicateCall(msgspec.Struct):
@@ -119,9 +133,19 @@ _PODS = msgspec.json.Decoder(Pod)
 def read(body: bytes, kind: type[_T]) -> _T:
     """Raises BadCall."""
     try:
-        return msgspec.json.decode(body, type=kind)
+        with counting():
+            return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise BadCall(f"the body cannot be read: {error}") from error
+
+
+def _amounts(what: str, raw: Raw) -> Amounts:
+    if memoryview(raw).nbytes > LARGEST_AMOUNTS:
+        raise BadCall(f"{what} has more than {LARGEST_AMOUNTS} bytes")
+    try:
+        return msgspec.json.decode(raw, type=Amounts | None) or Amounts()
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise BadCall(f"{what} cannot be read: {error}") from error
 
 
 def predicate_answer(shape: Shape | None, code: Code, why: str = "") -> dict[str, object]:

@@ -2,6 +2,8 @@
 
 from aliquot.engine.all_nodes.refusing import FITS, NUMBERED
 from aliquot.engine.arrays import Bools, Floats, Ints, Ranks
+from aliquot.engine.effort import FULL as FULL_EFFORT
+from aliquot.engine.effort import Effort, endless
 from aliquot.engine.fleet import Fleet
 from aliquot.engine.holder import Holder
 from aliquot.engine.judge import Judgement, check_policies, judge
@@ -27,6 +29,9 @@ __all__ = [
     "Judgement",
     "judge",
     "check_policies",
+    "Effort",
+    "FULL_EFFORT",
+    "endless",
     "Quotas",
     "Usage",
     "Census",

@@ -1,6 +1,7 @@
 """The kinds of arrays that the engine and its policies pass around, and columns that are alike."""
 
-from typing import TypeAlias
+from collections.abc import Sequence
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +11,14 @@ Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 Ranks: TypeAlias = NDArray[np.int64 | np.float64]
 
+_Kind = TypeVar("_Kind", bound=np.generic)
+
 _LAST = np.iinfo(np.int64).max
+
+
+def joined(pieces: Sequence[NDArray[_Kind]]) -> NDArray[_Kind]:
+    """One after another; the very same if there is one."""
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
 
 def masked(possible: Bools, ranks: Ranks) -> Ranks:

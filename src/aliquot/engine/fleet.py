@@ -1,216 +1,109 @@
-"""The Fleet: every card of every node as arrays, so that one request is judged on all of them at once.
+"""The Fleet: every card of every node, in arrays whose memory follows the cards there are, not the largest node."""
 
-Arrays are GPU-major (row = a node's n-th card by index, column = node): one request touches few, long rows. They are
-written in place and only by `put`, `remove` and `set_load`.
-"""
-
-from collections.abc import Iterable, Mapping
-from typing import Any, Protocol, TypeVar
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import takewhile
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from aliquot.engine.arrays import Bools, Ints
+from aliquot.engine.block import Block, Placed
 from aliquot.engine.lookup import NameTable
-from aliquot.engine.quotas.usage import CardType, card_type
 from aliquot.engine.state import NodeState
-from aliquot.engine.topology import Wiring, wiring_of
-from aliquot.model import CORES, Charge, Gpu, NodeGpus
-from aliquot.model.selling import left_of, mode_allows
+from aliquot.model import Charge, NodeGpus
 
-_Name = TypeVar("_Name")
-
-_NOTHING = Charge()
-_FIRST_NODES = 64
-_FIRST_CARDS = 8
-
-_PER_CARD: Mapping[str, tuple[type, Any]] = {
-    "free_mib": (np.int64, 0),
-    "free_cores": (np.int64, 0),
-    "free_slots": (np.int64, 0),
-    "left": (np.int64, 0),
-    "mib": (np.int64, 0),
-    "slots": (np.int64, 0),
-    "shares": (np.int64, 0),
-    "used_slots": (np.int64, 0),
-    "model_id": (np.int64, 0),
-    "profile_id": (np.int64, 0),
-    "type_id": (np.int64, 0),
-    "numa": (np.int64, -1),
-    "has": (np.bool_, False),
-    "sellable": (np.bool_, False),
-    "for_shared": (np.bool_, False),
-    "for_whole": (np.bool_, False),
-    "for_slots": (np.bool_, False),
-    "open_shared": (np.bool_, False),
-    "open_whole": (np.bool_, False),
-    "open_slots": (np.bool_, False),
-    "load": (np.float64, np.nan),
-    "load_at": (np.float64, np.nan),
-    "placed_since": (np.float64, 0.0),
-}
-_PER_NODE: Mapping[str, tuple[type, Any]] = {
-    "unit_mib": (np.int64, 1),
-    "wiring_id": (np.int64, 0),
-    "has_other_agent": (np.bool_, False),
-    "rest_mib": (np.int64, 0),
-    "node_mib": (np.int64, 0),
-    "node_free_mib": (np.int64, 0),
-    "node_free_cores": (np.int64, 0),
-    "node_cards": (np.int64, 0),
-    "per_node_mib": (np.float64, 0.0),
-    "per_node_cores": (np.float64, 0.0),
-    "size": (np.int64, 0),
-}
-"""Name, type, and what stands where no card or no node is."""
+_FEWEST_ROWS = 8
 
 
-class Placed(Protocol):
-    """What the Fleet wants to know of a ledger's entry."""
-
-    @property
-    def since(self) -> float: ...
-    @property
-    def charges(self) -> Mapping[str, Charge]: ...
+_Kind: TypeAlias = tuple[bool, int]
+"""What the nodes of a block share: whether another agent hands out their cards, and how many rows there are."""
 
 
 class Fleet:
-    """Attributes are the arrays, sliced to the columns in use. Where no card is, nothing is open and nothing free.
+    """Nodes with about as many cards stand together in one Block: up to 8, up to 16, up to 32 and so on. Nodes whose
+    cards another agent than ours hands out stand for themselves: a request may ask for something else there.
 
-    A vacant column (its name is "") has no card at all.
+    A node's column counts through all blocks, and holds until `table` is another one.
     """
 
-    free_mib: NDArray[np.int64]
-    free_cores: NDArray[np.int64]
-    free_slots: NDArray[np.int64]
-    left: NDArray[np.int64]
-    """Memory and cores in one number, see `left_share`."""
-    mib: NDArray[np.int64]
-    slots: NDArray[np.int64]
-    shares: NDArray[np.int64]
-    """Parts that share the card without MPS now."""
-    used_slots: NDArray[np.int64]
-    """MPS slots that are taken, also of a card that has none any more."""
-    model_id: NDArray[np.int64]
-    """Place in `models`."""
-    profile_id: NDArray[np.int64]
-    """Place in `profiles`; 0 is a card that is no MIG instance."""
-    type_id: NDArray[np.int64]
-    """Place in `types`: cards that quotas count alike."""
-    numa: NDArray[np.int64]
-    """-1 where unknown."""
-    has: NDArray[np.bool_]
-    sellable: NDArray[np.bool_]
-    for_shared: NDArray[np.bool_]
-    for_whole: NDArray[np.bool_]
-    for_slots: NDArray[np.bool_]
-    """Sellable cards whose mode allows parts of this kind."""
-    open_shared: NDArray[np.bool_]
-    open_whole: NDArray[np.bool_]
-    open_slots: NDArray[np.bool_]
-    """Those that take one now, as far as neighbours go: of `open_whole` nothing is taken, the others have cores left
-    and nobody who shares them in another way."""
-    load: NDArray[np.float64]
-    """Measured busy share, 0 to 1; NaN if none."""
-    load_at: NDArray[np.float64]
-    placed_since: NDArray[np.float64]
-    """Share of the card that was placed after the sample."""
-    unit_mib: NDArray[np.int64]
-    wiring_id: NDArray[np.int64]
-    """Nodes with the same number are wired alike."""
-    has_other_agent: NDArray[np.bool_]
-    """Nodes whose cards another agent than ours hands out."""
-    rest_mib: NDArray[np.int64]
-    """Memory of a node that belongs to none of its cards."""
-    node_mib: NDArray[np.int64]
-    node_free_mib: NDArray[np.int64]
-    node_free_cores: NDArray[np.int64]
-    node_cards: NDArray[np.int64]
-    """Sums over the sellable cards of a node."""
-    per_node_mib: NDArray[np.float64]
-    per_node_cores: NDArray[np.float64]
-    """One through the sums of a node's MiB and cores, 0 if it has none: shares of nodes by one multiplication."""
-    size: NDArray[np.int64]
-    """MiB of each of a node's sellable cards, -1 if they differ."""
-
     def __init__(self) -> None:
-        self.names: list[str] = []
-        self.models: list[str] = []
-        self.profiles: list[str] = [""]
-        self.types: list[CardType] = []
-        self._columns: dict[str, int] = {}
-        self._vacant: list[int] = []
-        self._states: list[NodeState | None] = []
-        self._placed: list[tuple[Placed, ...]] = []
-        self._model_ids: dict[str, int] = {}
-        self._profile_ids: dict[str, int] = {"": 0}
-        self._type_ids: dict[CardType, int] = {}
-        self._wirings: list[Wiring] = []
-        self._wiring_ids: dict[Wiring, int] = {}
-        self._places: dict[str, set[tuple[int, int]]] = {}
-        self._serves: dict[str, NDArray[np.bool_]] = {}
-        self._name_order: NDArray[np.int64] | None = None
+        self._by_kind: dict[_Kind, Block] = {}
+        self._block_of: dict[str, Block] = {}
+        self._name_order: Ints | None = None
         self._table: NameTable | None = None
-        self._base: dict[str, NDArray[Any]] = {
-            **{name: np.full((_FIRST_CARDS, _FIRST_NODES), fill, kind) for name, (kind, fill) in _PER_CARD.items()},
-            **{name: np.full(_FIRST_NODES, fill, kind) for name, (kind, fill) in _PER_NODE.items()},
-        }
-        self._expose()
+        self.blocks: tuple[Block, ...] = ()
+        """Those of our agent first, then by number of rows. There is always one; if there are several, all hold
+        nodes."""
+        self._arrange()
 
     # -- writing
 
     def put(self, cards: NodeGpus, used: Mapping[str, Charge], placed: Iterable[Placed] = ()) -> None:
         """A node as it is now: its cards, what is used of them, and who was placed when."""
-        column = self._column(cards.node)
-        self._make_room(len(cards.gpus), column + 1)
-        before = self._states[column]
-        if before is None or before.cards != cards:
-            self._put_cards(column, before, cards)
-        self._states[column] = NodeState(cards, dict(used))
-        self._placed[column] = tuple(placed)
-        self._put_used(column, cards, used)
-        self._put_sums(column)
-        self._put_placed(column)
+        kind, before = _kind_of(cards), self._block_of.get(cards.node)
+        if before is not None and before is self._by_kind.get(kind):
+            before.put(cards, used, placed)
+            return
+        loads: Mapping[str, tuple[float, float]] = {}
+        if before is not None:
+            loads = before.loads(cards.node)
+            before.remove(cards.node)
+        block = self._block_of[cards.node] = self._block(kind)
+        block.put(cards, used, placed)
+        if loads:
+            block.set_load(cards.node, loads)
+        self._arrange()
 
     def remove(self, node: str) -> None:
-        column = self._columns.pop(node, None)
-        if column is None:
-            return
-        self._clear(column)
-        self._states[column] = None
-        self._placed[column] = ()
-        self.names[column] = ""
-        self._vacant.append(column)
-        self._name_order = self._table = None
-        for mask in self._serves.values():
-            mask[column] = False
+        block = self._block_of.pop(node, None)
+        if block is not None:
+            block.remove(node)
+            self._arrange()
 
     def set_load(self, node: str, load: Mapping[str, tuple[float, float]]) -> None:
         """How busy each card was and when that was measured, by uuid; cards that are left out have no sample."""
-        state, column = self.state(node), self._columns.get(node)
-        if state is None or column is None:
-            return
-        for row, gpu in enumerate(state.cards.gpus):
-            self.load[row, column], self.load_at[row, column] = load.get(gpu.uuid, (np.nan, np.nan))
-        self._put_placed(column)
+        if (block := self._block_of.get(node)) is not None:
+            block.set_load(node, load)
 
     # -- reading
 
     @property
     def width(self) -> int:
-        """Columns in use or vacant; those behind hold nothing."""
-        return len(self.names)
+        """Columns in use or vacant."""
+        return sum(block.width for block in self.blocks)
 
     @property
-    def rows(self) -> int:
-        return int(self.has.shape[0])
+    def nbytes(self) -> int:
+        """Of the arrays."""
+        return sum(block.nbytes for block in self.blocks)
+
+    @property
+    def names(self) -> list[str]:
+        """By column; a vacant one has "" for a name."""
+        return [name for block in self.blocks for name in block.names]
+
+    @property
+    def nodes(self) -> Collection[str]:
+        return self._block_of.keys()
 
     def column(self, node: str) -> int | None:
-        return self._columns.get(node)
+        block = self._block_of.get(node)
+        if block is None:
+            return None
+        first, within = self.first(block), block.column(node)
+        return None if within is None else first + within
 
-    @property
-    def columns(self) -> Mapping[str, int]:
-        """Of every node."""
-        return self._columns
+    def first(self, block: Block) -> int:
+        """The column of a block's first node."""
+        before = takewhile(lambda other: other is not block, self.blocks)
+        return sum(other.width for other in before)
+
+    def name_at(self, column: int) -> str:
+        for block in self.blocks:
+            if column < block.width:
+                return block.names[column]
+            column -= block.width
+        raise IndexError("there is no such column")
 
     @property
     def table(self) -> NameTable:
@@ -219,187 +112,60 @@ class Fleet:
             self._table = NameTable(self.names)
         return self._table
 
-    def state(self, node: str) -> NodeState | None:
-        column = self._columns.get(node)
-        return None if column is None else self._states[column]
-
-    def state_at(self, column: int) -> NodeState:
-        state = self._states[column]
-        assert state is not None, "a vacant column holds no node"
-        return state
-
-    def shows(self, cards: NodeGpus, used: Mapping[str, Charge]) -> bool:
-        """Whether a node stands here with these cards, and with so much of them free."""
-        column, state = self._columns.get(cards.node), self.state(cards.node)
-        if column is None or state is None or state.cards != cards or state.used != used:
-            return False
-        at = np.s_[: len(cards.gpus), column]
-        left = [left_of(gpu, used.get(gpu.uuid, _NOTHING)) for gpu in cards.gpus]
-        shown = zip(self.free_cores[at].tolist(), self.free_mib[at].tolist(), self.free_slots[at].tolist(), strict=True)
-        return list(shown) == [(card.cores, card.mib, card.slots) for card in left]
-
     @property
-    def card_mib(self) -> NDArray[np.int64]:
-        """The memory of each sellable card: [width] where every node's cards are alike, else [rows, width]."""
-        return self.mib if (self.size < 0).any() else self.size
-
-    def places_of(self, uuid: str) -> Iterable[tuple[int, int]]:
-        """(row, column) of a card, also if two nodes claim to have it."""
-        return self._places.get(uuid, ())
-
-    def wiring(self, column: int) -> Wiring:
-        return self._wirings[int(self.wiring_id[column])]
-
-    def serves(self, dialect: str) -> NDArray[np.bool_]:
-        """[width]: nodes that take pods of a dialect."""
-        mask = self._serves.get(dialect)
-        if mask is None:
-            mask = self._serves[dialect] = np.zeros(self._base["unit_mib"].shape, np.bool_)
-            for column, state in enumerate(self._states):
-                mask[column] = state is not None and state.cards.serves(dialect)
-        return mask[: self.width]
-
-    @property
-    def name_order(self) -> NDArray[np.int64]:
+    def name_order(self) -> Ints:
         """[width]: the place of each column's name among all names."""
         if self._name_order is None:
-            order = np.empty(self.width, np.int64)
-            order[sorted(range(self.width), key=self.names.__getitem__)] = np.arange(self.width)
+            names = self.names
+            order = np.empty(len(names), np.int64)
+            order[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
             self._name_order = order
         return self._name_order
 
+    def state(self, node: str) -> NodeState | None:
+        block = self._block_of.get(node)
+        return None if block is None else block.state(node)
+
+    def shows(self, cards: NodeGpus, used: Mapping[str, Charge]) -> bool:
+        """Whether a node stands here with these cards, and with so much of them free."""
+        block = self._block_of.get(cards.node)
+        return block is not None and block.shows(cards, used)
+
+    def card_types(self, columns: Ints) -> Iterator[tuple[Bools, NodeGpus]]:
+        """Nodes whose cards quotas do not tell apart: which of these columns they are, and the cards of one of them."""
+        for block in self.blocks:
+            first = self.first(block)
+            (places,) = ((columns >= first) & (columns < first + block.width)).nonzero()
+            if len(places):
+                within = columns[places] - first
+                types = np.where(block.has, block.type_id, -1)[:, within]
+                _, firsts, group = np.unique(types, axis=1, return_index=True, return_inverse=True)
+                for number, column in enumerate(within[firsts].tolist()):
+                    alike = np.zeros(len(columns), np.bool_)
+                    alike[places[group.ravel() == number]] = True
+                    yield alike, block.state_at(column).cards
+
+    def block_of(self, node: str) -> Block | None:
+        return self._block_of.get(node)
+
     # -- inside
 
-    def _put_cards(self, column: int, before: NodeState | None, cards: NodeGpus) -> None:
-        loads = self._loads(column, before)
-        self._clear(column)
-        self.unit_mib[column] = cards.unit_mib
-        self.rest_mib[column] = cards.rest_mib
-        self.has_other_agent[column] = cards.are_made_up
-        wiring = wiring_of(cards.gpus)
-        if wiring not in self._wiring_ids:
-            self._wiring_ids[wiring] = len(self._wirings)
-            self._wirings.append(wiring)
-        self.wiring_id[column] = self._wiring_ids[wiring]
-        for row, gpu in enumerate(cards.gpus):
-            self._places.setdefault(gpu.uuid, set()).add((row, column))
-            sells = cards.sells(gpu)
-            self.has[row, column] = True
-            self.sellable[row, column] = sells
-            self.for_shared[row, column] = sells and mode_allows(gpu, Charge(shares=1))
-            self.for_whole[row, column] = sells and mode_allows(gpu, Charge(CORES, gpu.mib, shares=1))
-            self.for_slots[row, column] = sells and mode_allows(gpu, Charge(slots=1))
-            self.mib[row, column] = gpu.mib
-            self.slots[row, column] = gpu.slots
-            self.model_id[row, column] = _number(gpu.model, self.models, self._model_ids)
-            self.profile_id[row, column] = _number(gpu.profile, self.profiles, self._profile_ids)
-            self.type_id[row, column] = _number(card_type(cards, gpu), self.types, self._type_ids)
-            self.numa[row, column] = -1 if gpu.numa is None else gpu.numa
-            self.load[row, column], self.load_at[row, column] = loads.get(gpu.uuid, (np.nan, np.nan))
-        sizes = {gpu.mib for gpu in cards.gpus if cards.sells(gpu)}
-        self.size[column] = sizes.pop() if len(sizes) == 1 else -bool(sizes)
-        for dialect, mask in self._serves.items():
-            mask[column] = cards.serves(dialect)
+    def _block(self, kind: _Kind) -> Block:
+        if kind not in self._by_kind:
+            other_agent, rows = kind
+            self._by_kind[kind] = Block(rows, self._by_kind.values(), other_agent=other_agent)
+        return self._by_kind[kind]
 
-    def _put_used(self, column: int, cards: NodeGpus, used: Mapping[str, Charge]) -> None:
-        at = np.s_[: len(cards.gpus), column]
-        taken = [used.get(gpu.uuid, _NOTHING) for gpu in cards.gpus]
-        left = [left_of(gpu, charge) for gpu, charge in zip(cards.gpus, taken, strict=True)]
-        self.free_mib[at] = [card.mib for card in left]
-        self.free_cores[at] = [card.cores for card in left]
-        self.free_slots[at] = [card.slots for card in left]
-        self.shares[at] = [charge.shares for charge in taken]
-        self.used_slots[at] = [charge.slots for charge in taken]
-        self.left[at] = left_share(self.free_mib[at], self.free_cores[at], self.mib[at])
-        has_cores = self.free_cores[at] > 0
-        no_slots = self.used_slots[at] == 0
-        untouched = (self.free_cores[at] == CORES) & (self.free_mib[at] == self.mib[at])
-        self.open_shared[at] = self.for_shared[at] & has_cores & no_slots
-        self.open_whole[at] = self.for_whole[at] & untouched & no_slots
-        self.open_slots[at] = self.for_slots[at] & has_cores & (self.shares[at] == 0)
-
-    def _put_sums(self, column: int) -> None:
-        sells = self.sellable[:, column]
-        mib, count = int(self.mib[sells, column].sum()), int(np.count_nonzero(sells))
-        self.node_mib[column] = mib
-        self.node_free_mib[column] = self.free_mib[sells, column].sum()
-        self.node_free_cores[column] = self.free_cores[sells, column].sum()
-        self.node_cards[column] = count
-        self.per_node_mib[column] = 1 / mib if mib else 0.0
-        self.per_node_cores[column] = 1 / (count * CORES) if count else 0.0
-
-    def _put_placed(self, column: int) -> None:
-        state = self.state_at(column)
-        for row, gpu in enumerate(state.cards.gpus):
-            at = self.load_at[row, column]
-            later = (entry.charges.get(gpu.uuid) for entry in self._placed[column] if entry.since > at)
-            self.placed_since[row, column] = sum(_share(charge, gpu) for charge in later if charge)
-
-    def _loads(self, column: int, before: NodeState | None) -> dict[str, tuple[float, float]]:
-        if before is None:
-            return {}
-        return {
-            gpu.uuid: (float(self.load[row, column]), float(self.load_at[row, column]))
-            for row, gpu in enumerate(before.cards.gpus)
-        }
-
-    def _clear(self, column: int) -> None:
-        state = self._states[column]
-        for row, gpu in enumerate(state.cards.gpus) if state is not None else ():
-            self._places[gpu.uuid].discard((row, column))
-            if not self._places[gpu.uuid]:
-                del self._places[gpu.uuid]
-        for name, (_, fill) in _PER_CARD.items():
-            self._base[name][:, column] = fill
-        for name, (_, fill) in _PER_NODE.items():
-            self._base[name][column] = fill
-
-    def _column(self, node: str) -> int:
-        if node not in self._columns:
-            self._name_order = self._table = None
-            if self._vacant:
-                column = self._vacant.pop()
-                self.names[column] = node
-            else:
-                column = len(self.names)
-                self.names.append(node)
-                self._states.append(None)
-                self._placed.append(())
-            self._columns[node] = column
-        return self._columns[node]
-
-    def _make_room(self, cards: int, nodes: int) -> None:
-        have_cards, have_nodes = self._base["has"].shape
-        more_cards = max(0, cards - have_cards)
-        more_nodes = have_nodes if nodes > have_nodes else 0
-        if more_cards or more_nodes:
-            for name, (_, fill) in _PER_CARD.items():
-                self._base[name] = np.pad(self._base[name], ((0, more_cards), (0, more_nodes)), constant_values=fill)
-            for name, (_, fill) in _PER_NODE.items():
-                self._base[name] = np.pad(self._base[name], (0, more_nodes), constant_values=fill)
-            self._serves = {dialect: np.pad(mask, (0, more_nodes)) for dialect, mask in self._serves.items()}
-        if self.has.shape != (have_cards + more_cards, self.width):
-            self._expose()
-
-    def _expose(self) -> None:
-        for name in _PER_CARD:
-            setattr(self, name, self._base[name][:, : self.width])
-        for name in _PER_NODE:
-            setattr(self, name, self._base[name][: self.width])
+    def _arrange(self) -> None:
+        """After a node has come or gone, or has moved to another block."""
+        for kind in [kind for kind, block in self._by_kind.items() if not block.columns]:
+            del self._by_kind[kind]
+        if not self._by_kind:
+            self._block((False, _FEWEST_ROWS))
+        self.blocks = tuple(self._by_kind[kind] for kind in sorted(self._by_kind))
+        self._name_order = self._table = None
 
 
-def left_share(free_mib: NDArray[np.int64], free_cores: NDArray[np.int64], mib: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How much of a card is left: its share of memory and its share of cores, in millionths, added up."""
-    return np.asarray(free_mib * 1_000_000 // np.maximum(mib, 1) + free_cores * (1_000_000 // CORES))
-
-
-def _number(name: _Name, names: list[_Name], numbers: dict[_Name, int]) -> int:
-    if name not in numbers:
-        numbers[name] = len(names)
-        names.append(name)
-    return numbers[name]
-
-
-def _share(charge: Charge, gpu: Gpu) -> float:
-    """How busy a part will make a card, as far as its size tells: its cores, or its memory if it names none."""
-    return charge.cores / CORES if charge.cores else charge.mib / max(1, gpu.mib)
+def _kind_of(cards: NodeGpus) -> _Kind:
+    """Rows are powers of two: less than half of them are empty, but for the smallest nodes."""
+    return cards.are_made_up, max(_FEWEST_ROWS, 1 << max(0, len(cards.gpus) - 1).bit_length())

@@ -1,19 +1,19 @@
 """Which nodes can take a request, which cards it would get there, which node is best, and why the others cannot."""
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import compress
-from typing import TypeVar
 
 import numpy as np
 
-from aliquot.engine.all_nodes.choosing import CardChoice, combined, policy
+from aliquot.engine.all_nodes.choosing import CardChoice, policy, score
 from aliquot.engine.all_nodes.plan import plan
 from aliquot.engine.all_nodes.question import Question
 from aliquot.engine.all_nodes.refusing import FITS, NUMBERED, Numbers, Refusing
 from aliquot.engine.all_nodes.room import Room, wanted
-from aliquot.engine.arrays import Bools, Floats, Ints
+from aliquot.engine.arrays import Bools, Floats, Ints, joined
+from aliquot.engine.block import Block
+from aliquot.engine.effort import Effort
 from aliquot.engine.fleet import Fleet
 from aliquot.engine.lookup import NameBlock
 from aliquot.engine.policies import GPU_POLICIES, NODE_POLICIES
@@ -23,39 +23,30 @@ from aliquot.engine.view import NodePolicy, Outcome, Settings
 from aliquot.errors import BadDemand, BadInput
 from aliquot.model import Placement, Reason, Request, cut
 
-_Array = TypeVar("_Array", Bools, Numbers, Floats)
-
 
 class Judgement:
-    """A request judged on the whole Fleet as it is now; ask it before the Fleet changes.
-
-    `elsewhere` is the same where another agent hands out the cards, if the request differs there.
-    """
+    """A request judged on the whole Fleet as it is now; ask it before the Fleet changes."""
 
     def __init__(
-        self, request: Request, ours: Refusing, elsewhere: Refusing | None, node_policies: Iterable[NodePolicy]
+        self, fleet: Fleet, request: Request, judged: Sequence[Refusing], node_policies: Iterable[NodePolicy]
     ) -> None:
-        self.fleet = ours.question.fleet
+        """`judged` are the Fleet's blocks, in their order."""
+        self.fleet = fleet
         self.request = request
-        self.settings = ours.question.settings
-        self._ours = ours
-        self._elsewhere = elsewhere
+        self.settings = judged[0].question.settings
+        self.effort = judged[0].question.effort
+        self.fits: Bools = joined([each.plan.fits for each in judged])
+        self._judged = judged
         self._node_policies = tuple(node_policies)
-        self.fits: Bools = ours.plan.fits if elsewhere is None else self._each(ours.plan.fits, elsewhere.plan.fits)
 
-    def _each(self, ours: _Array, elsewhere: _Array) -> _Array:
-        """[width]: for each node what counts there."""
-        return np.where(self.fleet.has_other_agent, elsewhere, ours)
+    @property
+    def searched(self) -> list[str]:
+        """The nodes that were searched; of others that greed does not fill, and that might do, nothing is known."""
+        return [each.question.fleet.names[column] for each in self._judged for column in each.plan.searched]
 
-    def _at(self, column: int) -> Refusing:
-        return self._elsewhere if self._elsewhere and self.fleet.has_other_agent[column] else self._ours
-
-    @cached_property
-    def _reasons(self) -> Numbers:
-        ours = self._ours.reasons
-        if self._elsewhere is None:
-            return ours
-        return np.append(self._each(ours[:-1], self._elsewhere.reasons[:-1]), ours[-1])
+    def fits_among(self, columns: Ints | None) -> bool:
+        """Whether the request fits on any of them."""
+        return bool((self.fits if columns is None else self.fits & _mask(columns, self.fleet.width)).any())
 
     def reasons_at(self, columns: Ints, *, but: Iterable[str] = ()) -> Numbers:
         """For each column a place in NUMBERED, or FITS; nothing is said against the nodes in `but`."""
@@ -75,13 +66,17 @@ class Judgement:
         return self.refusals([node]).get(node)
 
     def placement(self, node: str) -> Placement | None:
-        column = self.fleet.column(node)
-        if column is None or not self.fits[column]:
+        block = self.fleet.block_of(node)
+        column = None if block is None else block.column(node)
+        if block is None or column is None:
             return None
-        cards, side = self.fleet.state_at(column).cards, self._at(column)
-        containers, chosen = side.question.request.containers, side.plan.rows_at(column)
+        judged = self._judged[self.fleet.blocks.index(block)]
+        if not judged.plan.fits[column]:
+            return None
+        cards, containers = block.state_at(column).cards, judged.question.request.containers
+        chosen = judged.plan.rows_at(column)
         if self.request.together:
-            shared = in_reach(self.fleet.wiring(column), chosen[0], self.request.wishes.topology)
+            shared = in_reach(block.wiring(column), chosen[0], self.request.wishes.topology)
             chosen = [tuple(sorted(shared[: container.part.cards])) for container in containers]
         return Placement(
             node=node,
@@ -100,7 +95,7 @@ class Judgement:
             return None
         scores = self._scores[columns]
         best = columns[scores == scores.max()]
-        return self.fleet.names[int(best[self.fleet.name_order[best].argmin()] if len(best) > 1 else best[0])]
+        return self.fleet.name_at(int(best[self.fleet.name_order[best].argmin()] if len(best) > 1 else best[0]))
 
     def scores(self, nodes: Iterable[str]) -> dict[str, float]:
         """The policy's raw score of each of these nodes that fits: higher is better."""
@@ -114,38 +109,23 @@ class Judgement:
         scores = np.append(np.where(self.fits, self._scores, np.nan), np.nan)
         return np.asarray(scores[columns])
 
-    @cached_property
-    def outcome(self) -> Outcome:
-        """Where our agent hands out the cards; everywhere, if the request does not differ elsewhere."""
-        return _outcome(self._ours)
+    @property
+    def outcomes(self) -> Sequence[Outcome]:
+        """Of each block."""
+        return [_outcome(each) for each in self._judged]
 
     @cached_property
     def _scores(self) -> Floats:
-        scores = [each.score(self.outcome) for each in self._node_policies]
-        if self._elsewhere is not None:
-            theirs = _outcome(self._elsewhere)
-            scores = [
-                self._each(own, each.score(theirs)) for own, each in zip(scores, self._node_policies, strict=True)
-            ]
-        return combined(scores, self.fits.shape)
+        return score(self._node_policies, self.outcomes)
+
+    @cached_property
+    def _reasons(self) -> Numbers:
+        """[width + 1]; the last is for nodes that have no column."""
+        *others, last = self._judged
+        return joined([*(each.reasons[:-1] for each in others), last.reasons])
 
     def _columns(self, nodes: Iterable[str]) -> Bools:
-        mask = np.zeros(self.fleet.width + 1, np.bool_)
-        mask[self.fleet.table.find(NameBlock.of(nodes))] = True
-        return mask[:-1]
-
-
-def _outcome(side: Refusing) -> Outcome:
-    question, plan = side.question, side.plan
-    return Outcome(
-        question.fleet,
-        question.request,
-        question.settings,
-        plan.fits,
-        plan.views,
-        plan.lives,
-        choose=lambda: plan.rows,
-    )
+        return _mask(self.fleet.table.find(NameBlock.of(nodes)), self.fleet.width)
 
 
 def check_policies(gpu: str, node: str, *, gpu_field: str, node_field: str, error: type[BadInput] = BadDemand) -> None:
@@ -167,41 +147,79 @@ def judge(
     settings: Settings | None = None,
     *,
     decision: Decision | None = None,
+    effort: Effort | None = None,
+    among: Ints | None = None,
 ) -> Judgement:
     """Judge a request on every card at once. Reads the Fleet, changes nothing.
 
-    Policies may be several, `topology,binpack`; `decision` is what the namespace's quota leaves to the request. Raises
+    Policies may be several, `topology,binpack`; `decision` is what the namespace's quota leaves to the request.
+    `effort` is for all nodes together, and `among` are the columns that matter: others are not searched. Raises
     BadDemand for a policy that there is not.
     """
-    wrong_pools = decision.refused_nodes(fleet) if decision else None
-    over_quota = decision.refused_cards(fleet) if decision else None
-    unnamed = decision.unnamed_cards(fleet) if decision else None
-    nodes = fleet.serves(request.dialect)
-    question = Question(
-        fleet=fleet,
-        request=request.of_agent(other=False),
-        room=Room.now(fleet),
-        allowed=wanted(fleet, request, over_quota),
-        nodes=nodes if wrong_pools is None else nodes & ~wrong_pools,
-        choice=CardChoice(policy(GPU_POLICIES, gpu_policy, "GPU policy")),
-        settings=settings or Settings(),
-        topology=request.wishes.topology,
-    )
+    choice = CardChoice(policy(GPU_POLICIES, gpu_policy, "GPU policy"))
+    theirs = CardChoice(policy(GPU_POLICIES, request.allocator, "GPU policy")) if request.allocator else choice
+
+    def choice_on(block: Block) -> CardChoice:
+        return theirs if block.other_agent else choice
+
     node_policies = policy(NODE_POLICIES, node_policy, "node policy")
+    given, spending = settings or Settings(), effort or Effort()
+    judged = [
+        _judged(block, request.of_agent(other=block.other_agent), choice_on(block), given, decision, spending, mask)
+        for block, mask in zip(fleet.blocks, _masks(fleet, among), strict=True)
+    ]
+    return Judgement(fleet, request, judged, node_policies)
 
-    def judged(side: Question) -> Refusing:
-        return Refusing(side, plan(side), wrong_pools, over_quota, unnamed)
 
-    other = fleet.has_other_agent
-    if not request.differs_elsewhere or not other.any():
-        return Judgement(request, judged(question), None, node_policies)
-    theirs = replace(
-        question,
-        request=request.of_agent(other=True),
-        nodes=question.nodes & other,
-        choice=CardChoice(policy(GPU_POLICIES, request.allocator or gpu_policy, "GPU policy")),
+def _judged(
+    block: Block,
+    request: Request,
+    choice: CardChoice,
+    settings: Settings,
+    decision: Decision | None,
+    effort: Effort,
+    among: Bools | None,
+) -> Refusing:
+    wrong_pools = decision.refused_nodes(block) if decision else None
+    over_quota = decision.refused_cards(block) if decision else None
+    unnamed = decision.unnamed_cards(block) if decision else None
+    nodes = block.serves(request.dialect)
+    question = Question(
+        fleet=block,
+        request=request,
+        room=Room.now(block),
+        allowed=wanted(block, request, over_quota),
+        nodes=nodes if wrong_pools is None else nodes & ~wrong_pools,
+        choice=choice,
+        settings=settings,
+        topology=request.wishes.topology,
+        effort=effort,
+        among=among,
     )
-    if not (fleet.has.any(axis=0) & ~other).any():
-        return Judgement(request, judged(theirs), None, node_policies)
-    ours = replace(question, nodes=question.nodes & ~other)
-    return Judgement(request, judged(ours), judged(theirs), node_policies)
+    refusing = Refusing(question, plan(question), wrong_pools, over_quota, unnamed)
+    if effort.spent:
+        refusing.reasons  # noqa: B018 (reasons may take effort, too: what this decision costs is known when it is made)
+    return refusing
+
+
+def _masks(fleet: Fleet, among: Ints | None) -> Iterator[Bools | None]:
+    """For each block which of its columns matter."""
+    whole = None if among is None else _mask(among, fleet.width)
+    first = 0
+    for block in fleet.blocks:
+        yield None if whole is None else whole[first : first + block.width]
+        first += block.width
+
+
+def _mask(columns: Ints, width: int) -> Bools:
+    """Unknown nodes have the column after the last."""
+    mask = np.zeros(width + 1, np.bool_)
+    mask[columns] = True
+    return mask[:-1]
+
+
+def _outcome(judged: Refusing) -> Outcome:
+    asked, found = judged.question, judged.plan
+    return Outcome(
+        asked.fleet, asked.request, asked.settings, found.fits, found.views, found.lives, choose=lambda: found.rows
+    )

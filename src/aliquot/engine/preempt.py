@@ -5,14 +5,16 @@ Cheapest is, in this order: the lowest highest priority, the fewest pods, the le
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations
 from math import ceil, comb, inf
 
+from aliquot.engine.effort import Effort
 from aliquot.engine.holder import Holder, freed, largest, largest_gone, without
 from aliquot.engine.state import NodeState
 from aliquot.engine.why.obstacles import no_room, unwanted
-from aliquot.engine.why.whatif import closed, fits
+from aliquot.engine.why.whatif import closed, look
 from aliquot.model import Gpu, Request
 
 _MOST_HOLDERS = 64
@@ -49,17 +51,33 @@ class Preemption:
 
 
 def preempt(
-    states: Mapping[str, NodeState], request: Request, holders: Mapping[str, Sequence[Holder]]
+    states: Mapping[str, NodeState],
+    request: Request,
+    holders: Mapping[str, Sequence[Holder]],
+    effort: Effort | None = None,
 ) -> Preemption | None:
-    """The node where the request fits at the lowest price; equal ones by name. Without victims if it fits as it is."""
+    """The node where the request fits at the lowest price; equal ones by name. Without victims if it fits as it is.
+
+    None also if the effort was used up before a node was found; used up later, the best of what was found.
+    """
+    best: Preemption | None = None
+    with suppress(_GivenUp):
+        for better in _better_and_better(states, request, holders, effort or Effort()):
+            best = better
+    return best
+
+
+def _better_and_better(
+    states: Mapping[str, NodeState], request: Request, holders: Mapping[str, Sequence[Holder]], effort: Effort
+) -> Iterator[Preemption]:
     prices: dict[str, float] = {}
     for node, state in states.items():
-        price = _highest(state, request, _evictable(request, holders.get(node, ())))
+        price = _highest(state, request, _evictable(request, holders.get(node, ())), effort)
         if price is not None:
             prices[node] = price
     least = min(prices.values(), default=inf)
     bounds = sorted(
-        (_fewest(states[node], request, _up_to(least, request, holders.get(node, ()))), node)
+        (_fewest(states[node], request, _up_to(least, request, holders.get(node, ())), effort), node)
         for node, price in prices.items()
         if price == least
     )
@@ -67,25 +85,38 @@ def preempt(
     for fewest, node in bounds[:_NODES]:
         if best is not None and fewest > len(best.victims.holders):
             break
-        victims = cheapest(states[node], request, holders.get(node, ()))
+        victims = _cheapest(states[node], request, holders.get(node, ()), effort)
         assert victims is not None, "a first look found a set"
         if best is None or victims.cost < best.victims.cost:
             best = Preemption(node, victims)
-    return best
+            yield best
 
 
-def cheapest(state: NodeState, request: Request, holders: Sequence[Holder]) -> Victims | None:
-    """The cheapest set of lower-priority pods whose end makes the request fit on a node; None if no set does."""
-    request = request.on(state.cards)
-    highest = _highest(state, request, _evictable(request, holders))
+def cheapest(
+    state: NodeState, request: Request, holders: Sequence[Holder], effort: Effort | None = None
+) -> Victims | None:
+    """The cheapest set of lower-priority pods whose end makes the request fit on a node; None if no set does, or none
+    was found before the effort was used up."""
+    try:
+        return _cheapest(state, request.on(state.cards), holders, effort or Effort())
+    except _GivenUp:
+        return None
+
+
+def _cheapest(state: NodeState, request: Request, holders: Sequence[Holder], effort: Effort) -> Victims | None:
+    highest = _highest(state, request, _evictable(request, holders), effort)
     if highest is None:
         return None
     candidates = _up_to(highest, request, holders)
-    return _Search(state, request, candidates).run() if candidates else Victims(())
+    return _Search(state, request, candidates, effort).run() if candidates else Victims(())
 
 
 def complete(
-    state: NodeState, request: Request, proposed: Sequence[str], holders: Sequence[Holder]
+    state: NodeState,
+    request: Request,
+    proposed: Sequence[str],
+    holders: Sequence[Holder],
+    effort: Effort | None = None,
 ) -> list[str] | None:
     """A set that kube-scheduler proposes for a node, by UID, with those that are missing for the GPUs.
 
@@ -93,8 +124,19 @@ def complete(
     """
     ending = set(proposed)
     left = without(state, (holder for holder in holders if holder.uid in ending))
-    more = cheapest(left, request, [holder for holder in holders if holder.uid not in ending])
+    more = cheapest(left, request, [holder for holder in holders if holder.uid not in ending], effort)
     return None if more is None else [*proposed, *more.uids]
+
+
+class _GivenUp(Exception):
+    """The effort was used up."""
+
+
+def _fits(state: NodeState, request: Request, effort: Effort) -> bool:
+    found = look(state, request, effort)
+    if effort.ran_out:
+        raise _GivenUp
+    return found.fits
 
 
 def _evictable(request: Request, holders: Sequence[Holder]) -> list[Holder]:
@@ -106,35 +148,37 @@ def _up_to(highest: float, request: Request, holders: Sequence[Holder]) -> list[
     return [holder for holder in _evictable(request, holders) if holder.priority <= highest]
 
 
-def _highest(state: NodeState, request: Request, evictable: Sequence[Holder]) -> float | None:
+def _highest(state: NodeState, request: Request, evictable: Sequence[Holder], effort: Effort) -> float | None:
     """The lowest priority up to which pods have to be evicted; -inf if none has to, None if that does not help."""
-    if fits(state, request):
+    if _fits(state, request, effort):
         return -inf
-    if not evictable or not fits(without(state, evictable), request):
+    if not evictable or not _fits(without(state, evictable), request, effort):
         return None
     steps = sorted({holder.priority for holder in evictable})
     enough = bisect_left(
-        steps, True, key=lambda step: fits(without(state, (h for h in evictable if h.priority <= step)), request)
+        steps,
+        True,
+        key=lambda step: _fits(without(state, (h for h in evictable if h.priority <= step)), request, effort),
     )
     return steps[enough]
 
 
-def _fewest(state: NodeState, request: Request, candidates: Sequence[Holder]) -> int:
+def _fewest(state: NodeState, request: Request, candidates: Sequence[Holder], effort: Effort) -> int:
     """No set of fewer pods makes room; perhaps none of as many does."""
     return bisect_left(
         range(len(candidates)),
         True,
-        key=lambda count: fits(largest_gone(state, candidates, count), request),
+        key=lambda count: _fits(largest_gone(state, candidates, count), request, effort),
     )
 
 
-def _spare(state: NodeState, request: Request, ending: Sequence[Holder]) -> list[Holder]:
+def _spare(state: NodeState, request: Request, ending: Sequence[Holder], effort: Effort) -> list[Holder]:
     """Let every pod stay that can: first those with the highest priority, then those that would give back most, then by
     UID."""
     kept = sorted(ending, key=lambda holder: (-holder.priority, *(-size for size in freed([holder])), holder.uid))
     for holder in tuple(kept):
         others = [other for other in kept if other is not holder]
-        if fits(without(state, others), request):
+        if _fits(without(state, others), request, effort):
             kept = others
     return sorted(kept, key=lambda holder: (holder.priority, holder.uid))
 
@@ -147,16 +191,23 @@ class _Search:
     """Branch and bound over the pods, for one set of cards after another: what is held on other cards does not
     matter."""
 
-    def __init__(self, state: NodeState, request: Request, candidates: Sequence[Holder]) -> None:
+    def __init__(self, state: NodeState, request: Request, candidates: Sequence[Holder], effort: Effort) -> None:
         self.state = state
         self.request = request
+        self.effort = effort
         self.candidates = candidates
         self.steps = 0
         self.best: tuple[int, tuple[int, int], tuple[Holder, ...]]
 
     def run(self) -> Victims:
-        rough = _spare(self.state, self.request, self.candidates)
+        rough = _spare(self.state, self.request, self.candidates, self.effort)
         self.best = (len(rough), freed(rough), tuple(rough))
+        try:
+            return self._improve()
+        except _GivenUp:
+            return Victims(tuple(rough), proven=False)
+
+    def _improve(self) -> Victims:
         # an agent that gives cards to one container after another may find a way on fewer cards and none on more
         proven = len(self.candidates) <= _MOST_HOLDERS and not self.request.allocator
         try:
@@ -166,7 +217,7 @@ class _Search:
                 self._take(state, (), [h for h in self.candidates if not uuids.isdisjoint(h.charges)])
         except _OutOfSteps:
             proven = False
-        return Victims(tuple(_spare(self.state, self.request, self.best[2])), proven)
+        return Victims(tuple(_spare(self.state, self.request, self.best[2], self.effort)), proven)
 
     def _sets_of_cards(self) -> Iterator[tuple[Gpu, ...]]:
         """Every set of cards that the request could get, or all cards at once if these are too many."""
@@ -226,4 +277,4 @@ class _Search:
         self.steps += 1
         if self.steps > _STEPS:
             raise _OutOfSteps
-        return fits(state, self.request)
+        return _fits(state, self.request, self.effort)

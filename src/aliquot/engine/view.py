@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from aliquot.engine.arrays import Bools, Floats, Ints, Ranks
-from aliquot.engine.fleet import Fleet, left_share
+from aliquot.engine.block import Block, left_share
 from aliquot.engine.state import NodeState
 from aliquot.model import Gpu, Life, Part, Request
 
@@ -39,7 +39,7 @@ class View:
     Arrays are [rows, width] as in the Fleet; `need_*` only broadcast to that. Nobody may write into them.
     """
 
-    fleet: Fleet
+    fleet: Block
     request: Request
     part: Part
     settings: Settings
@@ -68,7 +68,7 @@ class Outcome:
     """Where the request would go on every node: what a node policy scores. Columns where it does not fit mean
     nothing."""
 
-    fleet: Fleet
+    fleet: Block
     request: Request
     settings: Settings
     fits: Bools

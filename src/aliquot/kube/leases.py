@@ -50,7 +50,11 @@ def identity() -> str:
 
 
 class Elector:
-    """One candidate for a Lease. Ask `holds()` at the moment when it matters: it is reckoned, not remembered."""
+    """One candidate for a Lease. Ask `holds()` at the moment when it matters: it is reckoned, not remembered.
+
+    It may run on another thread than whoever leads, who must then show that he `is_alive`: otherwise the Lease is
+    neither taken nor renewed.
+    """
 
     def __init__(
         self,
@@ -61,8 +65,10 @@ class Elector:
         *,
         terms: Terms | None = None,
         clock: Clock | None = None,
+        is_alive: Callable[[], bool] = lambda: True,
     ) -> None:
         self._client = client
+        self._is_alive = is_alive
         self._name, self._namespace = name, namespace
         self._identity = identity
         self._terms = terms or Terms()
@@ -144,6 +150,9 @@ class Elector:
             await self._look()
         if not self._is_ours_or_free() or self._clock.monotonic() < self._abstains_until:
             return
+        if not self._is_alive():
+            _log.warning("does not ask for the Lease: whoever leads gives no sign of life", lease=self._name)
+            return
         began = self._clock.monotonic()
         try:
             written = await self._write()
@@ -184,7 +193,8 @@ class Elector:
         self._version = lease.metadata.resource_version
         self._seen_annotations = lease.metadata.annotations
         if lease.spec != self._seen:
-            self._seen, self._seen_at = lease.spec, self._clock.monotonic()
+            self._seen_at = self._clock.monotonic()  # first, since others read both at any moment
+            self._seen = lease.spec
 
     def _is_ours_or_free(self) -> bool:
         seen = self._seen

@@ -4,6 +4,7 @@ A pod normally has one entry. It has one per node while the answer to a Binding 
 again elsewhere: both stay charged until the cluster shows which one holds.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -127,6 +128,8 @@ class Ledger:
         self._nodes_of: dict[str, set[str]] = {}
         self._timed: set[tuple[str, str]] = set()
         """UID and node of the claims that expire."""
+        self._claims: Counter[str] = Counter()
+        """How many there are, by namespace."""
         self.changes = 0
         """Grows with every change, so that who looks twice sees whether anything happened."""
 
@@ -211,6 +214,7 @@ class Ledger:
         """The Binding was accepted. A pod that has gone in the meantime stays gone."""
         entry = self.entry(uid, node)
         if entry is not None:
+            self._count_claim(entry, -1)
             self._nodes[node].entries[uid] = replace(entry, state=State.BOUND, until=inf)
             self._timed.discard((uid, node))
             self.changes += 1
@@ -262,6 +266,10 @@ class Ledger:
     def nodes_of(self, uid: str) -> frozenset[str]:
         return frozenset(self._nodes_of.get(uid, ()))
 
+    def claims_of(self, namespace: str) -> int:
+        """How many claims pods of a namespace have that are not bound."""
+        return self._claims[namespace]
+
     def used(self, node: str) -> Mapping[str, Charge]:
         books = self._nodes.get(node)
         return dict(books.used) if books else {}
@@ -282,7 +290,9 @@ class Ledger:
     # -- inside
 
     def _enter(self, entry: Entry) -> Entry:
+        self._count_claim(self.entry(entry.uid, entry.node), -1)
         self._nodes.setdefault(entry.node, _NodeBooks()).put(entry)
+        self._count_claim(entry, 1)
         self.changes += 1
         self._timed.discard((entry.uid, entry.node))
         if entry.until < inf:
@@ -292,8 +302,9 @@ class Ledger:
 
     def _give_back(self, uid: str, node: str) -> bool:
         books = self._nodes.get(node)
-        if books is None or books.take_out(uid) is None:
+        if books is None or (gone := books.take_out(uid)) is None:
             return False
+        self._count_claim(gone, -1)
         self.changes += 1
         self._timed.discard((uid, node))
         self._nodes_of[uid].discard(node)
@@ -301,6 +312,14 @@ class Ledger:
             del self._nodes_of[uid]
         self._tidy(node)
         return True
+
+    def _count_claim(self, entry: Entry | None, sign: int) -> None:
+        if entry is None or entry.state is not State.CLAIMED:
+            return
+        namespace = entry.owner.namespace
+        self._claims[namespace] += sign
+        if not self._claims[namespace]:
+            del self._claims[namespace]
 
     def _tidy(self, node: str) -> None:
         """Nothing is kept of a node that is gone when nobody holds anything there."""

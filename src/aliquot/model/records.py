@@ -5,6 +5,14 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from aliquot.errors import BadRecord
+from aliquot.model.bounds import (
+    LARGEST_INVENTORY,
+    LARGEST_RECORD,
+    LONGEST_NAME,
+    MOST_CARDS,
+    MOST_CONTAINERS,
+    require_size,
+)
 from aliquot.model.gpu import Gpu, Link, Mode, NodeGpus
 from aliquot.model.placement import Placement, Slice
 
@@ -22,10 +30,12 @@ _Amount = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 """Never negative, which would make room out of nothing, and small enough for arithmetic in 64 bits."""
 _Mib = Annotated[int, msgspec.Meta(ge=0, le=MOST_MIB)]
 _Unit = Annotated[int, msgspec.Meta(ge=1, le=2**20)]
+_Numa = Annotated[int, msgspec.Meta(ge=0, le=2**16)]
+_Name = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
 
 
 class _Slice(msgspec.Struct, frozen=True, omit_defaults=True):
-    uuid: str
+    uuid: _Name
     index: _Amount
     minor: _Amount
     cores: _Amount
@@ -35,32 +45,35 @@ class _Slice(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class _Placement(msgspec.Struct, frozen=True):
     v: int
-    node: str
-    dialect: str
-    containers: dict[str, list[_Slice]]
+    node: _Name
+    dialect: _Name
+    containers: Annotated[
+        dict[str, Annotated[list[_Slice], msgspec.Meta(max_length=MOST_CARDS)]],
+        msgspec.Meta(max_length=MOST_CONTAINERS),
+    ]
 
 
 class _Gpu(msgspec.Struct, frozen=True, omit_defaults=True):
-    uuid: str
+    uuid: _Name
     index: _Amount
     minor: _Amount
-    model: str
+    model: _Name
     mib: _Mib
-    numa: int | None = None
+    numa: _Numa | None = None
     healthy: bool = True
     cordoned: bool = False
     slots: _Amount = 0
     mode: Mode = Mode.ANY
-    parent: str = ""
-    profile: str = ""
-    links: dict[str, _Amount] = {}
+    parent: _Name = ""
+    profile: _Name = ""
+    links: Annotated[dict[_Name, _Amount], msgspec.Meta(max_length=MOST_CARDS)] = {}
     """uuid of another card of the node -> how well it is reached."""
 
 
 class _Inventory(msgspec.Struct, frozen=True, rename={"unit_mib": "unitMiB"}):
     v: int
     unit_mib: _Unit
-    gpus: list[_Gpu]
+    gpus: Annotated[list[_Gpu], msgspec.Meta(max_length=MOST_CARDS)]
 
 
 _PLAIN = tuple(name for name in _Gpu.__struct_fields__ if name != "links")
@@ -82,7 +95,7 @@ def write_placement(placement: Placement) -> str:
 
 
 def read_placement(text: str) -> Placement:
-    record = _read(PLACEMENT, text, _Placement)
+    record = _read(PLACEMENT, text, _Placement, LARGEST_RECORD)
     return Placement(
         node=record.node,
         dialect=record.dialect,
@@ -109,7 +122,7 @@ def _read_gpu(record: _Gpu) -> Gpu:
 
 
 def read_inventory(node: str, text: str) -> NodeGpus:
-    record = _read(INVENTORY, text, _Inventory)
+    record = _read(INVENTORY, text, _Inventory, LARGEST_INVENTORY)
     if len({gpu.uuid for gpu in record.gpus}) < len(record.gpus) or len({gpu.index for gpu in record.gpus}) < len(
         record.gpus
     ):
@@ -118,7 +131,8 @@ def read_inventory(node: str, text: str) -> NodeGpus:
     return NodeGpus(node, tuple(sorted(gpus, key=lambda gpu: gpu.index)), record.unit_mib)
 
 
-def _read(name: str, text: str, kind: type[_Record]) -> _Record:
+def _read(name: str, text: str, kind: type[_Record], most: int) -> _Record:
+    require_size(name, text, most, BadRecord)
     try:
         record = msgspec.json.decode(text, type=kind)
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:

@@ -115,3 +115,8 @@ class Request:
     @property
     def namespace(self) -> str:
         return self.pod.partition("/")[0]
+
+    @property
+    def needs_search(self) -> bool:
+        """Several containers, each on cards of its own choice: whether they fit is a puzzle."""
+        return len(self.containers) > 1 and not self.together

@@ -139,13 +139,15 @@ async def test_a_spec_is_removed_when_its_pod_has_ended_or_kubelet_has_dropped_i
 
 
 async def test_nothing_is_removed_while_kubelet_s_checkpoint_cannot_be_read(node: AgentNode) -> None:
-    first = await node.admitted("first", 3)
-    await node.start(first)
-    spec = node.spec(first)
-    node.delete_by_force(first)
-    (node.kubelet.folder / "kubelet_internal_checkpoint").unlink()
+    first, broken = await node.admitted("first", 3), await node.admitted("broken", 3)
+    specs = [node.spec(pod) for pod in (first, broken)]
+    for pod in (first, broken):
+        await node.start(pod)
+        node.delete_by_force(pod)
+    specs[1].write_text("{")
+    (node.kubelet.folder / CHECKPOINT).unlink()
     await node.tidy()
-    assert spec.exists()
+    assert all(spec.exists() for spec in specs)
 
 
 def without_record(path: Path) -> None:

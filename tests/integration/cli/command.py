@@ -92,5 +92,6 @@ def _environment(more: Mapping[str, str]) -> dict[str, str]:
     ours = ("ALIQUOT_", "KUBE", "NODE_NAME")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     ours_alone = {f"ALIQUOT_{door}_ENABLED": "false" for door in ("ADMISSION", "ELASTIC", "NVIDIA")}
-    usual = {"HOME": "/nonexistent", "PYTHONUNBUFFERED": "1", "ALIQUOT_NATIVE_PORT": "0", **ours_alone}
+    ours_alone |= {f"ALIQUOT_{port}_PORT": "0" for port in ("NATIVE", "HEALTH")}
+    usual = {"HOME": "/nonexistent", "PYTHONUNBUFFERED": "1", **ours_alone}
     return kept | usual | dict(more)

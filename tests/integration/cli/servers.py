@@ -96,6 +96,11 @@ async def _answers(url: str) -> bool:
         return False
 
 
+def filter_call(pod: Any, node: str = "n1") -> dict[str, Any]:
+    """What a scheduler asks before it."""
+    return {"Pod": pod, "NodeNames": [node]}
+
+
 def bind_call(pod: Any, node: str = "n1") -> dict[str, str]:
     """A scheduler's bind call for a pod of the API server."""
     metadata = pod["metadata"]

@@ -27,7 +27,7 @@ from tests.integration.cli.programs import (
     is_ready,
     running,
 )
-from tests.integration.cli.servers import bind_call, kubeconfig
+from tests.integration.cli.servers import bind_call, filter_call, kubeconfig
 
 PROGRAMS = tuple(DOORS)
 
@@ -98,10 +98,25 @@ async def test_with_the_original_s_rights_it_runs_alone_without_a_lease_and_bind
     limited = tmp_path / "limited"
     limited.write_text(path.read_text().replace("user: {}", "user: {token: secret}"))
     async with running(GPUSHARE, scripted, tmp_path, KUBECONFIG=str(limited)) as server:
+        await server.post("/gpushare-scheduler/filter", filter_call(pod))
         assert await server.post("/gpushare-scheduler/bind", bind_call(pod)) == {"Error": ""}
         (await server.process.stop()).clean()
     assert len(scripted.bindings()) == 1
     assert [seen for seen in scripted.writes() if "leases" in seen.path] == []
+
+
+# -- who is answered
+
+
+@pytest.mark.parametrize("program", DOORS)
+async def test_a_program_answers_anyone_as_its_original_and_says_so(
+    tmp_path: Path, scripted: ScriptedApi, program: str
+) -> None:
+    said = f"the {DOORS[program]} door answers anyone who reaches its port"
+    async with running(program, scripted, tmp_path) as server:
+        await server.process.says(said)
+        assert said in (await server.get("/readyz"))[1]
+        (await server.process.stop()).clean()
 
 
 # -- gpu-admission

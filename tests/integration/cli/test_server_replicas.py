@@ -8,7 +8,15 @@ from aliquot.embedded.api import resources
 from aliquot.model.records import EPOCH, PLACEMENT
 from tests.factories import make_cards, node_manifest, pod_manifest
 from tests.fakes import ScriptedApi
-from tests.integration.cli.servers import IMPATIENT, NAMESPACE, a_server, add_namespace, bind_call, is_ready
+from tests.integration.cli.servers import (
+    IMPATIENT,
+    NAMESPACE,
+    a_server,
+    add_namespace,
+    bind_call,
+    filter_call,
+    is_ready,
+)
 
 
 def a_pod(api: ScriptedApi, name: str) -> Any:
@@ -38,6 +46,7 @@ async def test_a_server_that_does_not_lead_passes_calls_on_and_leads_when_the_ho
             ended = (await holder.process.stop()).clean()
             assert ended.code == 0, ended
             await other.process.says('"leads"')
+            assert (await other.post("filter", filter_call(second_pod)))["NodeNames"] == ["n1"]
             assert await other.post("bind", bind_call(second_pod)) == {"Error": ""}
             assert await other.metric('aliquot_commits_total{outcome="bound"}') == 1
             (await other.process.stop()).clean()

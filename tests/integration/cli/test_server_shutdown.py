@@ -18,6 +18,7 @@ from tests.integration.cli.servers import (
     a_server,
     add_namespace,
     bind_call,
+    filter_call,
     takes_no_more_calls,
 )
 
@@ -42,6 +43,7 @@ async def busy(tmp_path: Path, scripted: ScriptedApi) -> AsyncIterator[Busy]:
     scripted.script("POST", "pods/p/binding", held(arrived, answer))
     async with a_server(scripted, tmp_path, *PATIENT) as server:
         await server.process.says('"leads"')
+        await server.post("filter", filter_call(pod))
         call = asyncio.create_task(server.post("bind", bind_call(pod)))
         await arrived.wait()
         yield Busy(server, call, answer)

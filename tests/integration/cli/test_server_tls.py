@@ -15,7 +15,7 @@ from aliquot.embedded.api import resources
 from tests.factories import make_cards, node_manifest, pod_manifest
 from tests.fakes import ScriptedApi
 from tests.integration.cli.command import LONGEST
-from tests.integration.cli.servers import IMPATIENT, Server, a_server, add_namespace, bind_call, check
+from tests.integration.cli.servers import IMPATIENT, Server, a_server, add_namespace, bind_call, check, filter_call
 
 AUTHORITY = trustme.CA()
 NAME = "aliquot-server.aliquot-system.svc"
@@ -37,14 +37,19 @@ def flags(folder: Path, *names: str) -> tuple[str, ...]:
 
 
 class Scheduler:
-    """Whoever has, or has not, a certificate of the authority."""
+    """kube-scheduler, an administrator who reads, and somebody without a certificate."""
 
     def __init__(self, session: aiohttp.ClientSession) -> None:
         self._session = session
         self._known, self._unknown = (ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) for _ in range(2))
         for context in (self._known, self._unknown):
             AUTHORITY.configure_trust(context)
-        AUTHORITY.issue_cert("kube-scheduler").configure_cert(self._known)
+        AUTHORITY.issue_cert("kube-scheduler", common_name="system:kube-scheduler").configure_cert(self._known)
+        self._reads = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        AUTHORITY.configure_trust(self._reads)
+        AUTHORITY.issue_cert("admin", common_name="admin", organization_name="system:masters").configure_cert(
+            self._reads
+        )
 
     async def post(self, server: Server, verb: str, body: Any) -> Any:
         url = f"{server.gpushare.replace('http:', 'https:')}/gpushare-scheduler/{verb}"
@@ -52,7 +57,7 @@ class Scheduler:
             return await response.json()
 
     async def get(self, server: Server, path: str, *, known: bool = False) -> tuple[int, str]:
-        url, context = server.native.replace("http:", "https:") + path, self._known if known else self._unknown
+        url, context = server.native.replace("http:", "https:") + path, self._reads if known else self._unknown
         async with self._session.get(url, ssl=context, server_hostname=NAME) as response:
             return response.status, await response.text()
 
@@ -86,10 +91,12 @@ async def test_replicas_speak_tls_with_schedulers_and_with_each_other(
         await holder.process.says('"leads"')
         async with running(scripted, tmp_path, *with_tls) as other:
             await scheduler.until(other, "/readyz", "ok")
+            assert (await scheduler.post(other, "filter", filter_call(pod)))["NodeNames"] == ["n1"]
             assert await scheduler.post(other, "bind", bind_call(pod)) == {"Error": ""}
+            await holder.process.says('"on_behalf_of": "system:kube-scheduler at 127.0.0.1"')
             passed_on = 'aliquot_forwarded_total{outcome="answered",verb="bind"} 1.0'
             assert passed_on in (await scheduler.get(other, "/metrics", known=True))[1]
-            assert await scheduler.get(other, "/metrics") == (403, "a client certificate is needed here")
+            assert (await scheduler.get(other, "/metrics"))[0] == 401
             assert await scheduler.get(other, "/healthz") == (200, "ok")
 
 

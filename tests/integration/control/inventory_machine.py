@@ -47,8 +47,7 @@ class Sold:
     """What a pod has in truth, and how far its Binding has got."""
 
     pod: Pod
-    cards: tuple[str, ...]
-    units: int
+    units: dict[str, int]
     sent: bool = False
     seen: bool = False
 
@@ -106,7 +105,8 @@ class InventoryMachine(RuleBasedStateMachine):
             assert kept is not None
             placement = kept
         self.books.claim(demand.request, placement)
-        cards = tuple(self.hardware.called(part.uuid) for part in placement.slices())
+        has = {self.hardware.called(part.uuid): part.mib // UNIT_MIB for part in placement.slices()}
+        assert sum(has.values()) == units * count, "it does not get what it asks for"
         bound = make_pod(
             uid,
             uid=uid,
@@ -114,7 +114,7 @@ class InventoryMachine(RuleBasedStateMachine):
             containers=[{"name": "main", "resources": {"limits": limits}}],
             metadata={"labels": labels, "annotations": {PLACEMENT: write_placement(placement)}},
         )
-        self.sold[uid] = Sold(bound, cards, units)
+        self.sold[uid] = Sold(bound, has)
         return uid
 
     def _send(self, uid: str) -> None:
@@ -201,8 +201,8 @@ class InventoryMachine(RuleBasedStateMachine):
     def _truth(self) -> dict[str, int]:
         units: dict[str, int] = defaultdict(int)
         for sold in self.sold.values():
-            for card in sold.cards:
-                units[card] += sold.units
+            for card, own in sold.units.items():
+                units[card] += own
         return units
 
     def _show(self) -> None:

@@ -390,3 +390,43 @@ def test_a_demand_fits_on_a_node_or_is_refused_in_the_words_of_its_dialect() -> 
     assert books.fit(demand(books, "p", 4), "n1").node == "n1"
     with pytest.raises(NoRoom, match="Insufficient GPU Memory in one device"):
         books.fit(demand(books, "large", 99), "n1")
+
+
+# -- nodes that tell what cannot be read
+
+
+HOSTILE = [
+    pytest.param({}, {INVENTORY: "{"}, id="no inventory at all"),
+    pytest.param(
+        {},
+        {INVENTORY: write_inventory(NodeGpus("n1", tuple(make_gpu(index) for index in range(4600)), 1024))},
+        id="an inventory of 4,600 cards",
+    ),
+    pytest.param({"aliyun.com/gpu-count": "100000", "aliyun.com/gpu-mem": "800000"}, {}, id="kubelet counts 100,000"),
+]
+
+
+@pytest.mark.parametrize(("capacity", "annotations"), HOSTILE)
+def test_a_node_whose_cards_cannot_be_read_keeps_its_last_ones_and_people_are_told(
+    capacity: dict[str, str], annotations: dict[str, str]
+) -> None:
+    books = Books()
+    cards = see(books)
+    books.see_node(make_node("n1", capacity=capacity, metadata={"name": "n1", "annotations": annotations}))
+    assert books.cards("n1").gpus == cards.gpus
+    (note,) = books.unread.notes()
+    assert note.startswith("the cards of node n1 cannot be read, the last known ones are kept: ")
+    see(books)
+    assert books.unread.notes() == []
+
+
+def test_of_many_nodes_that_cannot_be_read_a_few_are_named() -> None:
+    books = Books()
+    for number in range(7):
+        books.see_node(make_node(f"n{number}", metadata={"name": f"n{number}", "annotations": {INVENTORY: "{"}}))
+    *named, more = books.unread.notes()
+    assert [note.split()[4] for note in named] == ["n0", "n1", "n2", "n3", "n4"]
+    assert more == "nor those of 2 more nodes"
+    for number in range(7):
+        books.lose_node(f"n{number}")
+    assert books.unread.notes() == []

@@ -120,3 +120,15 @@ async def test_marks_can_be_replayed(scripted: ScriptedApi, client: Client, cloc
     assert replay.decisions == 2
     assert replay.books.snapshot().cards == expected.cards
     assert replay.books.cards("n1").gpus == make_cards().gpus
+
+
+async def test_a_list_that_no_node_has_keeps_the_last_marks_and_people_are_told(room: Room) -> None:
+    await room.add_node()
+    await mark(room, "1")
+    await mark(room, "0," * 4096)
+    assert healthy(room) == [0]
+    notes = [note for note in room.plane.notes() if NAME in note]
+    assert notes == [f"ConfigMap kube-system/{NAME} cannot be used, the last known cards stay"]
+    await mark(room, "0")
+    assert healthy(room) == [1]
+    assert not any(NAME in note for note in room.plane.notes())

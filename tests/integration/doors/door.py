@@ -1,6 +1,7 @@
 """A scheduler's side of gpushare's routes."""
 
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Any
 
 import aiohttp
@@ -13,6 +14,7 @@ from tests.integration.room import Room
 FILTER = "/gpushare-scheduler/filter"
 BIND = "/gpushare-scheduler/bind"
 INSPECT = "/gpushare-scheduler/inspect"
+NOT_PASSED = "this server has not let the pod pass on node n1 within the last 16 minutes: filter it again"
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,8 @@ class Door:
         self.room = room
 
     async def send(self, method: str, path: str, body: bytes | None = None) -> Reply:
-        async with self._session.request(method, self.url + path, data=body) as response:
+        data = None if body is None else BytesIO(body)  # aiohttp warns of large bodies in one piece
+        async with self._session.request(method, self.url + path, data=data) as response:
             return Reply(response.status, response.content_type, await response.read())
 
     async def post(self, path: str, value: Any) -> Reply:
@@ -51,8 +54,13 @@ class Door:
         assert reply.status == 200
         return reply.json
 
+    async def let_pass(self, pod: Pod, node: str = "n1", path: str = FILTER) -> None:
+        """A filter call, which a bind call follows."""
+        await self.post(path, {"Pod": msgspec.to_builtins(pod), "NodeNames": [node]})
+
     async def bind(self, pod: Pod, node: str = "n1", **fields: str) -> str:
-        """The `Error` of a bind call."""
+        """The `Error` of a bind call, after the filter call that kube-scheduler makes before it."""
+        await self.let_pass(pod, node)
         reply = await self.post(BIND, bind_args(pod, node) | fields)
         assert reply.status == 200
         assert list(reply.json) == ["Error"]

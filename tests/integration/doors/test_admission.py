@@ -196,25 +196,23 @@ async def test_the_node_of_the_answer_is_kept_for_a_while(admission: Door) -> No
 async def test_two_pods_never_get_the_same_part(admission: Door) -> None:
     """Four whole cards, of which half of one is gone."""
     whole = {CORE: "100", MEMORY: "8"}
-    nodes = [
-        (await ask(admission, pod_asking(whole, metadata={"uid": f"u-{number}"}), "n1", "n2"))["NodeNames"]
-        for number in range(4)
-    ]
+    pods = [await admission.room.put_pod(pod_asking(whole, name=f"p{number}")) for number in range(4)]
+    nodes = [(await ask(admission, pod, "n1", "n2"))["NodeNames"] for pod in pods]
     assert nodes == [["n1"], ["n2"], ["n2"], []]
 
 
 async def test_asking_again_moves_what_is_kept(admission: Door) -> None:
-    pod = pod_asking(HALF)
+    pod = await admission.room.put_pod(pod_asking(HALF))
     for names in (["n1"], ["n2"], ["n1", "n2"]):
         (node,) = (await ask(admission, pod, *names))["NodeNames"]
-        assert claims(admission.room, "u-1") == {node: State.CLAIMED}
+        assert claims(admission.room, pod["metadata"]["uid"]) == {node: State.CLAIMED}
 
 
 async def test_a_pod_that_fits_nowhere_any_more_keeps_nothing(admission: Door) -> None:
-    pod = pod_asking(HALF)
+    pod = await admission.room.put_pod(pod_asking(HALF))
     await ask(admission, pod, "n1")
     await ask(admission, pod, "cpu")
-    assert claims(admission.room, "u-1") == {}
+    assert claims(admission.room, pod["metadata"]["uid"]) == {}
 
 
 @pytest.mark.parametrize(
@@ -249,7 +247,7 @@ async def test_the_original_s_pods_get_the_original_s_nodes(room: Room) -> None:
     async with opened(room, AdmissionDoor(room.plane).routes()) as door:
         for number, (containers, node) in enumerate(PODS):
             asked = [asking(f"c{place}", *amounts) for place, amounts in enumerate(containers)]
-            pod = pod_manifest(f"pod-{number}", containers=asked, metadata={"uid": f"u-{number}"})
+            pod = await room.put_pod(pod_manifest(f"pod-{number}", containers=asked))
             assert (await ask(door, pod, "testnode2", "testnode1", "testnode0"))["NodeNames"] == [node]
 
 

@@ -13,7 +13,7 @@ from aliquot.embedded.api.deletion import DeleteRequest
 from aliquot.model import Pod
 from tests.factories import make_cards, pod_manifest
 from tests.fakes import Fault, answer, cut_after, cut_before
-from tests.integration.doors.door import BIND, Door, bind_args
+from tests.integration.doors.door import BIND, FILTER, Door, bind_args
 
 
 @pytest.fixture
@@ -32,7 +32,10 @@ async def test_a_bound_pod_is_answered_with_an_empty_error(one_node: Door) -> No
 async def test_of_four_binds_of_10_at_once_on_two_cards_of_15_exactly_two_succeed(one_node: Door) -> None:
     """As the original gpushare does it."""
     pods = [await one_node.room.add_pod(f"p{number}", 10) for number in range(4)]
-    errors = await asyncio.gather(*map(one_node.bind, pods))
+    for pod in pods:
+        await one_node.let_pass(pod)
+    replies = await asyncio.gather(*(one_node.post(BIND, bind_args(pod)) for pod in pods))
+    errors = [reply.json["Error"] for reply in replies]
     assert sorted(errors) == ["", "", *["Insufficient GPU Memory in one device"] * 2]
     bound = [pod for pod, error in zip(pods, errors, strict=True) if not error]
     cards = {one_node.room.api_pod(pod)["metadata"]["annotations"][IDX] for pod in bound}
@@ -56,19 +59,25 @@ async def test_a_pod_made_again_under_its_name_is_read_from_the_api_server_while
     room.api.registry.delete(resources.PODS, "default", "p", DeleteRequest(grace_seconds=0))
     second = msgspec.convert(room.api.registry.create(resources.PODS, "default", pod_manifest()).obj, Pod)
     assert room.plane.pods.get("default/p") == first
-    bind = GpuShareDoor(room.plane).routes()["POST", BIND]
-    reply = await bind(asgi.Call(body=msgspec.json.encode(bind_args(second))))
+    routes = GpuShareDoor(room.plane).routes()
+    asked = {"Pod": msgspec.to_builtins(second), "NodeNames": ["n1"]}
+    await routes["POST", FILTER](asgi.Call(body=msgspec.json.encode(asked)))
+    reply = await routes["POST", BIND](asgi.Call(body=msgspec.json.encode(bind_args(second))))
     assert msgspec.json.decode(reply.body) == {"Error": ""}
     await room.in_step()
     assert list(room.entries()) == [second.metadata.uid]
 
 
 async def test_no_room_is_told_in_the_words_of_the_original(one_node: Door) -> None:
-    pod = await one_node.room.add_pod(gpu_mem=16)
+    """Somebody was faster."""
+    pod = await one_node.room.add_pod(gpu_mem=10)
+    await one_node.let_pass(pod)
+    for name in ("a", "b"):
+        await one_node.room.commit(await one_node.room.add_pod(name, 10), "n1")
+    await one_node.room.in_step()
     before = one_node.untouched()
-    assert await one_node.bind(pod) == (
-        "Insufficient GPU Memory in one device: more than the node's GPUs have even when empty"
-    )
+    reply = await one_node.post(BIND, bind_args(pod))
+    assert reply.json == {"Error": "Insufficient GPU Memory in one device"}
     assert one_node.untouched() == before
 
 

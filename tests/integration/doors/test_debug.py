@@ -8,9 +8,13 @@ from dataclasses import dataclass
 import aiohttp
 import pytest
 
+from aliquot.cli.beside import beside
+from aliquot.config import Configuration
+from aliquot.config.tree import Listen
 from aliquot.doors.asgi import Call, Routes
 from aliquot.doors.debug import Debugger
 from tests.integration.doors.serving import served
+from tests.integration.room import Room
 
 NAMED = ("allocs", "block", "goroutine", "heap", "mutex", "threadcreate")
 
@@ -39,6 +43,15 @@ class Debug:
 async def debug() -> AsyncIterator[Debug]:
     async with served(Routes(Debugger().routes())) as url, aiohttp.ClientSession(url) as session:
         yield Debug(session)
+
+
+@pytest.mark.parametrize("door", ["gpushare", "elastic"])
+def test_doors_of_originals_that_have_profiles_serve_them_if_they_are_asked_for(room: Room, door: str) -> None:
+    def paths(tree: Configuration) -> set[str]:
+        return {path for _, path in beside(door, tree, room.plane, Debugger())}
+
+    assert paths(Configuration()) == set()
+    assert "/debug/pprof/heap" in paths(Configuration(listen=Listen(profiling=True)))
 
 
 @pytest.mark.parametrize("path", ["", "/"])
@@ -91,6 +104,15 @@ async def test_only_one_recording_runs_at_a_time_and_the_next_may_follow() -> No
     assert [answer.status for answer in answers] == [200, 409]
     assert answers[1].body == b"profile is being recorded; try again when it is done\n"
     assert (await profile(call)).status == 200
+
+
+@pytest.mark.parametrize("name", ["heap", "allocs"])
+async def test_of_many_calls_for_the_heap_one_is_served_at_a_time(name: str) -> None:
+    heap = Debugger().routes()["GET", f"/debug/pprof/{name}"]
+    answers = await asyncio.gather(*(heap(Call()) for _ in range(200)))
+    assert [answer.status for answer in answers] == [200] + [409] * 199
+    assert answers[1].body == b"heap is being recorded; try again when it is done\n"
+    assert (await heap(Call())).status == 200
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "301", "many", "nan", "inf"])

@@ -66,6 +66,7 @@ async def follower(
         own = GpuShareDoor(room.plane, forwarder).routes()
         whole = Routes({**own, **health.routes(room.plane, door=GpuShareDoor.name)})
         url = await stack.enter_async_context(served(whole))
+        room.plane.leadership.tell_doors({GpuShareDoor.name: url})
         session = await stack.enter_async_context(aiohttp.ClientSession())
         await room.in_step()
         await until(lambda: bool(room.plane.leadership.holder) is sees_holder, passing=clock)
@@ -190,3 +191,17 @@ async def test_without_a_holder_both_verbs_say_so(scripted: ScriptedApi, client:
         assert (await door.filter(3, "n1"))["Error"].startswith(why)
         assert (await door.bind(pod)).startswith(why)
         assert (await door.post(BIND, bind_args(pod))).status == 200
+
+
+async def test_a_server_that_is_taken_for_the_holder_it_was_before_a_restart_is_not_ready(
+    scripted: ScriptedApi, client: Client, clock: FakeClock
+) -> None:
+    """Killed and started again at the same address: the Lease names what it was before, until it expires."""
+    async with follower(scripted, client, clock, sees_holder=False) as door:
+        await door.room.add_node()
+        make_lease(scripted, "before", gpushare=door.url)
+        await until(lambda: door.room.plane.leadership.holder == "before", passing=clock)
+        why = f"before holds the Lease {NAMESPACE}/{LEASE} with this server's own address"
+        assert (await door.filter(3, "n1"))["Error"].startswith(why)
+        ready = await door.send("GET", "/readyz")
+    assert (ready.status, ready.text.startswith(why)) == (503, True)

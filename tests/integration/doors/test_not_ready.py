@@ -13,7 +13,7 @@ from aliquot.kube import PODS, Client
 from aliquot.model import Pod
 from tests.factories import make_cards, node_manifest, pod_manifest
 from tests.fakes import FakeClock, ScriptedApi, held, until
-from tests.integration.doors.door import Door
+from tests.integration.doors.door import NOT_PASSED, Door
 from tests.integration.doors.serving import routes_of, served
 from tests.integration.room import Room
 
@@ -54,7 +54,8 @@ async def test_a_part_that_is_held_by_a_pod_not_yet_seen_is_not_sold(half_seen: 
     assert door.room.api.writes() == []
     half_seen.show.set()
     await until(lambda: not door.room.plane.not_ready())
-    assert await door.bind(half_seen.pod) == "Insufficient GPU Memory in one device"
+    assert await door.bind(half_seen.pod) == NOT_PASSED
+    assert door.room.api.bindings() == []
 
 
 async def test_readyz_tells_why_answers_cannot_be_trusted(half_seen: HalfSeen) -> None:

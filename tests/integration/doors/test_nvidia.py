@@ -158,16 +158,17 @@ async def test_the_node_with_most_free_cards_of_the_model_is_best(
 
 async def test_the_part_that_a_filter_kept_does_not_count_against_its_own_pod(nvidia: Door) -> None:
     """As a scheduler asks for a nominated node: filter with that one alone, then the scores."""
-    pod, other = wanting(1, "Tesla T4"), wanting(1, "Tesla T4", metadata={"uid": "u-2"})
+    pod, other = await nvidia.room.put_pod(wanting(1, "Tesla T4")), wanting(1, "Tesla T4", metadata={"uid": "u-2"})
+    uid = pod["metadata"]["uid"]
     assert (await nvidia.post(FILTER, names_call(pod, ["mixed"]))).json["NodeNames"] == ["mixed"]
     ledger = nvidia.room.plane.books.ledger
-    held = ledger.entry("u-1", "mixed")
+    held = ledger.entry(uid, "mixed")
     for asking, score in ((pod, 5), (other, 0)):
         reply = await nvidia.post(PRIORITIZE, names_call(asking, ["mixed"]))
         assert reply.json == [{"Host": "mixed", "Score": score}]
     reply = await nvidia.post(PRIORITIZE, names_call(pod, ["t4", "mixed"]))
     assert [entry["Score"] for entry in reply.json] == [10, 0], "four free cards against its own"
-    assert ledger.entry("u-1", "mixed") == held, "it is still kept"
+    assert ledger.entry(uid, "mixed") == held is not None, "it is still kept"
 
 
 async def test_scores_are_spread_over_0_to_10(nvidia: Door) -> None:
@@ -254,11 +255,12 @@ async def test_with_the_original_s_maps_refused_nodes_are_not_named_at_all(room:
 async def test_the_only_node_that_is_left_is_kept_for_the_pod(nvidia: Door) -> None:
     """kube-scheduler asks for the next pod before anybody can see where this one is bound."""
     ledger = nvidia.room.plane.books.ledger
-    for uid, passed in (("u-1", ["mixed"]), ("u-2", []), ("u-1", ["mixed"])):
-        pod = wanting(1, "Tesla T4", metadata={"uid": uid})
+    first, second = [await nvidia.room.put_pod(wanting(1, "Tesla T4", name=name)) for name in ("a", "b")]
+    for pod, passed in ((first, ["mixed"]), (second, []), (first, ["mixed"])):
         reply = await nvidia.post(FILTER, names_call(pod, ["mixed", "a100"]))
         assert reply.json["NodeNames"] == passed
-    assert ledger.nodes_of("u-1") == {"mixed"}
-    reply = await nvidia.post(FILTER, names_call(wanting(1, "Tesla T4"), ["mixed", "t4"]))
+    uid = first["metadata"]["uid"]
+    assert ledger.nodes_of(uid) == {"mixed"}
+    reply = await nvidia.post(FILTER, names_call(first, ["mixed", "t4"]))
     assert reply.json["NodeNames"] == ["mixed", "t4"]
-    assert ledger.nodes_of("u-1") == frozenset(), "which of two it will be, only the scheduler knows"
+    assert ledger.nodes_of(uid) == frozenset(), "which of two it will be, only the scheduler knows"

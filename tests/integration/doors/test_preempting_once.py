@@ -152,6 +152,7 @@ async def test_named_victims_are_forgotten(preempting: Preempting, ending: str) 
         await preempting.room.delete_pod(preempting.preemptor)
     else:
         await preempting.room.delete_pod(preempting.victims["n1"])
+        assert "n1" in await preempting.passed()
         assert await preempting.bind("n1") == ""
         await preempting.room.in_step()
     assert len(remembered) == 0

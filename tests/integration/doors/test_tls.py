@@ -119,16 +119,9 @@ async def test_whoever_does_not_read_the_answer_is_ended_beneath_tls_too(secret:
 # -- mutual TLS
 
 
-async def test_a_client_with_a_certificate_of_the_authority_is_served(secret: Secret) -> None:
+async def test_a_client_with_a_certificate_of_the_authority_is_talked_to(secret: Secret) -> None:
     async with listening(Certificates(secret.files(mutual=True))) as url:
         assert await get(url, client_of(OURS, CLIENTS)) == (200, "ok")
-
-
-async def test_a_client_without_one_sees_health_and_nothing_else(secret: Secret) -> None:
-    """kubelet's probes have none."""
-    async with listening(Certificates(secret.files(mutual=True))) as url:
-        assert await get(url, client_of(OURS)) == (403, "a client certificate is needed here")
-        assert await get(url, client_of(OURS), "/healthz") == (200, "ok")
 
 
 async def test_a_client_with_a_certificate_of_anybody_else_is_not_talked_to(secret: Secret) -> None:

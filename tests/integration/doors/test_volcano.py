@@ -16,6 +16,7 @@ from aliquot.doors.volcano_wire import Code, Shape
 from aliquot.embedded.api import resources
 from aliquot.kube import Client
 from aliquot.model import Reason
+from aliquot.model.bounds import LARGEST_POD, MOST_GUESTS
 from tests.factories import GPU_COUNT, GPU_MEM, container_manifest, make_cards, node_manifest
 from tests.fakes import FakeClock, ScriptedApi, until
 from tests.integration.doors.door import Door
@@ -32,6 +33,7 @@ from tests.integration.doors.volcano import (
     Cycle,
     amounts,
     manifest_of,
+    node_info,
     pod_of,
     task_info,
 )
@@ -272,6 +274,35 @@ async def test_tasks_without_gpu_and_with_a_demand_that_cannot_be_read_cost_noth
     assert not (await cycle.predicate(pod_of("e", 1))).fits
 
 
+async def test_more_tasks_than_can_be_read_in_time_are_refused(volcano: Door) -> None:
+    cycle = Cycle(volcano, "1.14.1")
+    for number in range(MOST_GUESTS + 1):
+        cycle.put(pod_of(f"p{number}", 1))
+    verdict = await cycle.predicate(pod_of("p", 1))
+    assert verdict.code is Code.ERROR
+    assert verdict.why == "4097 tasks on these nodes are not known here; no more than 4096 are read"
+    assert (await cycle.predicate(pod_of("p", 1), "n2")).fits
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        pytest.param({"Pod": pod_of("p", 1) | {"x": "x" * LARGEST_POD}}, "task.Pod has more than 2097152", id="pod"),
+        pytest.param(
+            {"InitResreq": amounts(**{str(n): 1.0 for n in range(9000)})}, "task.InitResreq has more", id="needs"
+        ),
+        pytest.param({"InitResreq": {"MilliCPU": "x"}}, "task.InitResreq cannot be read", id="no number"),
+    ],
+)
+async def test_a_task_that_is_too_large_is_refused_by_its_field(
+    volcano: Door, fields: dict[str, Any], why: str
+) -> None:
+    body = {"task": task_info(pod_of("p", 1)) | fields, "node": node_info("n1")}
+    answer = (await volcano.post(f"{PREFIX}/vpredicates", body)).json
+    assert answer["code"] == Code.ERROR.value
+    assert answer["status"].startswith(why)
+
+
 async def test_scores_count_what_volcano_has_put_there(cycle: Cycle) -> None:
     cycle.put(pod_of("a", 9))
     assert await cycle.scores(pod_of("p", 5), "n1", "n2") == {"n1": 100, "n2": 0}
@@ -341,7 +372,7 @@ async def test_a_pipelined_pod_is_accepted_on_a_full_node_and_keeps_nothing(cycl
 
 
 async def test_an_allocated_pod_keeps_its_part_until_it_is_given_back(cycle: Cycle, room: Room) -> None:
-    assert await cycle.allocate(pod_of("a", 10)) == ""
+    assert await cycle.allocate(await room.put_pod(pod_of("a", 10))) == ""
     assert room.used() == {0: 10}
     (task,) = cycle.tasks["n1"]
     assert await cycle.tell("vdeallocate", task) == ""
@@ -349,26 +380,28 @@ async def test_an_allocated_pod_keeps_its_part_until_it_is_given_back(cycle: Cyc
 
 
 async def test_an_allocated_pod_is_refused_where_somebody_was_faster(cycle: Cycle, room: Room) -> None:
-    assert (await cycle.predicate(pod_of("a", 10))).fits
+    pod = await room.put_pod(pod_of("a", 10))
+    assert (await cycle.predicate(pod)).fits
     for card in (0, 1):
         await running(room, f"faster-{card}", 10, card)
-    assert await cycle.allocate(pod_of("a", 10)) == NO_ROOM
+    assert await cycle.allocate(pod) == NO_ROOM
     assert set(room.used().values()) == {10}
 
 
 async def test_what_is_kept_passes_for_its_own_pod_and_for_no_other(cycle: Cycle, room: Room) -> None:
-    for name in ("a", "b"):
-        assert await cycle.allocate(pod_of(name, 15)) == ""
+    first, second = [await room.put_pod(pod_of(name, 15)) for name in ("a", "b")]
+    for pod in (first, second):
+        assert await cycle.allocate(pod) == ""
     anew = Cycle(cycle.door)
-    assert (await anew.predicate(pod_of("a", 15))).fits
+    assert (await anew.predicate(first)).fits
     assert (await anew.predicate(pod_of("c", 1))).code is Code.UNSCHEDULABLE
-    assert await anew.scores(pod_of("a", 15), "n1", "n2") != {"n1": 0, "n2": 50}
-    assert await anew.allocate(pod_of("a", 15), "n2") == ""
+    assert await anew.scores(first, "n1", "n2") != {"n1": 0, "n2": 50}
+    assert await anew.allocate(first, "n2") == ""
     assert (sum(room.used("n1").values()), sum(room.used("n2").values())) == (15, 15)
 
 
 async def test_what_is_kept_for_nobody_any_more_expires(cycle: Cycle, room: Room, clock: FakeClock) -> None:
-    assert await cycle.allocate(pod_of("a", 10)) == ""
+    assert await cycle.allocate(await room.put_pod(pod_of("a", 10))) == ""
     await clock.move(room.plane.settings.hold_seconds)
     await until(lambda: room.used() == {})
 

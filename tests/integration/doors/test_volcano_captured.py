@@ -9,7 +9,7 @@ import pytest
 
 from aliquot.doors.volcano import volcano_routes
 from aliquot.doors.volcano_wire import PredicateCall, Shape, read
-from tests.factories import make_cards
+from tests.factories import make_cards, pod_manifest
 from tests.integration.doors.door import Door
 from tests.integration.doors.volcano import PREFIX
 from tests.integration.doors.wire import opened
@@ -60,7 +60,11 @@ async def test_captured_nodes_get_scores(volcano: Door, version: str) -> None:
 
 
 async def test_a_captured_allocation_keeps_its_part(volcano: Door, room: Room) -> None:
-    asked = body("1.14.1", "vallocate")
+    call = msgspec.json.decode(body("1.14.1", "vallocate"))
+    pod = call["task"]["Pod"]
+    made = await room.put_pod(pod_manifest(pod["metadata"]["name"], containers=pod["spec"]["containers"]))
+    call["task"]["UID"] = pod["metadata"]["uid"] = made["metadata"]["uid"]
+    asked = msgspec.json.encode(call)
     assert (await volcano.send("POST", f"{PREFIX}/vallocate", asked)).json == {"errorMessage": ""}
     assert len(room.entries("n00000")) == 1
     assert (await volcano.send("POST", f"{PREFIX}/vdeallocate", asked)).json == {"errorMessage": ""}

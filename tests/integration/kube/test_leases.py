@@ -313,3 +313,23 @@ async def test_a_second_candidate_waits_and_follows(election: Election, leader: 
     finally:
         second.task.cancel()
         await asyncio.gather(second.task, return_exceptions=True)
+
+
+async def test_who_gives_no_sign_of_life_neither_takes_nor_keeps_the_lease(election: Election) -> None:
+    """Its thread goes on, and whoever leads on another one does not."""
+    lives = True
+    a = Elector(election.client, "aliquot-server", "default", "a", clock=election.clock, is_alive=lambda: lives)
+    await a.attempt()
+    await election.b.attempt()
+    assert (a.holds(), election.b.holds()) == (True, False)
+    lives, before = False, election.renewals()
+    await election.clock.move(9)
+    await a.attempt()
+    assert (a.holds(), election.renewals()) == (True, before), "what was renewed lasts until its end"
+    await election.clock.move(1)
+    assert not a.holds()
+    await election.clock.move(5)
+    await a.attempt()
+    assert not a.holds()
+    await election.b.attempt()
+    assert election.b.holds()

@@ -228,7 +228,7 @@ async def test_hundreds_of_nodes_share_two_watches_and_run_their_pods(
             cluster.bind(pod_manifest(f"p{number}"), f"n{number}", 0)
         for number in range(200):
             await cluster.reaches(f"p{number}", "Running")
+        await until(lambda: len({seen.path for seen in scripted.seen if "watch=" in seen.query}) == 2, "two watches")
         living.cancel()
         await asyncio.gather(living, return_exceptions=True)
-    assert len({seen.path for seen in scripted.seen if "watch=" in seen.query}) == 2
     assert sum("watch=" in seen.query for seen in scripted.seen) == 2

@@ -94,7 +94,9 @@ async def test_a_deleted_pod_releases_its_part_for_one_that_waits(world: World) 
     await world.client.create(PODS, pod_manifest("waits", 22), "default")
     await until(lambda: "conditions" in shown(world, "waits")["status"])
     (condition,) = shown(world, "waits")["status"]["conditions"]
-    assert condition["message"] == "0/2 nodes are available: 2 Insufficient GPU Memory in one device"
+    no_room = "Insufficient GPU Memory in one device"
+    never = f"{no_room}: more than the node's GPUs have even when empty"
+    assert condition["message"] == f"0/2 nodes are available: 1 {no_room}, 1 {never}"
     await world.client.delete(PODS, "large", "default")
     await until(lambda: phase(world, "waits") == "Running")
     assert world.nodes["gpu-2"].kubelet.inside.keys() == {(shown(world, "waits")["metadata"]["uid"], "main")}

@@ -52,6 +52,14 @@ def gauge(name: str) -> float | None:
     return metrics.REGISTRY.get_sample_value(name)
 
 
+async def test_a_file_that_is_too_large_keeps_the_last_good_configuration(tmp_path: Path, clock: FakeClock) -> None:
+    async with running(tmp_path / "c.yaml", clock, "commit: {budget: 1}") as room:
+        await room.write("commit: {budget: 2}\n#" + "x" * 10_000_000)
+        assert room.live.tree.commit.budget == 1.0
+        (note,) = room.live.notes()
+        assert "has more than 65536 bytes" in note
+
+
 async def test_a_live_key_is_applied_at_once(tmp_path: Path, clock: FakeClock) -> None:
     async with running(tmp_path / "c.yaml", clock) as room:
         await room.write("commit: {budget: 1}")

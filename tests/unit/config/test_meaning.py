@@ -25,9 +25,10 @@ def test_every_time_and_name_reaches_the_control_plane() -> None:
     text = """
     mode: observe
     lease: {enabled: false, namespace: a, name: b, duration: 9, renew: 6, retry: 1}
-    commit: {budget: 1.5, look: 0.5, actLimit: 33}
+    commit: {budget: 1.5, look: 0.5, actLimit: 33, claimsPerNamespace: 66}
     audit: {seconds: 44}
     late: {seconds: 55}
+    schedulers: my-scheduler, other
     """
     assert meaning.control_settings(tree(text)) == ControlSettings(
         mode=Mode.OBSERVE,
@@ -40,7 +41,37 @@ def test_every_time_and_name_reaches_the_control_plane() -> None:
         act_limit=33.0,
         audit_seconds=44.0,
         late_seconds=55.0,
+        claims_per_namespace=66,
+        schedulers=frozenset({"my-scheduler", "other"}),
     )
+
+
+@pytest.mark.parametrize("text", ["'*'", "default-scheduler,*"])
+def test_every_scheduler_can_be_served(text: str) -> None:
+    assert meaning.schedulers(tree(f"schedulers: {text}")) == frozenset()
+
+
+TLS = "tls: {certFile: c, keyFile: k}"
+MUTUAL = "tls: {certFile: c, keyFile: k, clientCaFile: a}"
+
+
+@pytest.mark.parametrize(
+    ("listen", "answered", "address", "known"),
+    [
+        pytest.param("", "auto", "127.0.0.1", False, id="loopback"),
+        pytest.param("", "auto", "::1", False, id="loopback of IPv6"),
+        pytest.param("", "auto", "localhost", False, id="loopback by name"),
+        pytest.param(MUTUAL, "auto", "127.0.0.1", True, id="loopback, with an authority of clients"),
+        pytest.param(f"address: 0.0.0.0, {TLS}", "auto", "0.0.0.0", True, id="every address"),
+        pytest.param(f"address: gpu.example, {TLS}", "auto", "gpu.example", True, id="a name"),
+        pytest.param("", "known", "127.0.0.1", True, id="loopback, as said"),
+        pytest.param(f"address: 0.0.0.0, {TLS}", "anyone", "0.0.0.0", False, id="every address, as said"),
+    ],
+)
+def test_only_known_callers_are_answered_elsewhere_than_on_loopback(
+    listen: str, answered: str, address: str, known: bool
+) -> None:
+    assert meaning.knows_callers(tree(f"listen: {{{listen}}}"), answered, address) is known
 
 
 def test_policies_and_prefixes_reach_the_dialects() -> None:
@@ -69,11 +100,15 @@ def test_of_policies_that_cannot_all_be_used_none_is() -> None:
     ("text", "environment", "url"),
     [
         pytest.param("", {}, "http://127.0.0.1:7", id="where it listens"),
-        pytest.param("listen: {address: 0.0.0.0}", {"POD_IP": "10.0.0.3"}, "http://10.0.0.3:7", id="the pod's own"),
+        pytest.param(
+            f"listen: {{address: 0.0.0.0, {TLS}}}", {"POD_IP": "10.0.0.3"}, "https://10.0.0.3:7", id="a pod's"
+        ),
         pytest.param("replicas: {address: gpu.example}", {"POD_IP": "10.0.0.3"}, "http://gpu.example:7", id="as said"),
         pytest.param("", {"POD_IP": "fd00::3"}, "http://[fd00::3]:7", id="IPv6"),
         pytest.param("listen: {tls: {certFile: a, keyFile: b}}", {}, "https://127.0.0.1:7", id="with TLS"),
-        pytest.param("listen: {address: '::'}", {}, f"http://{socket.gethostname()}:7", id="the machine's name"),
+        pytest.param(
+            f"listen: {{address: '::', {TLS}}}", {}, f"https://{socket.gethostname()}:7", id="the machine's name"
+        ),
     ],
 )
 def test_other_replicas_are_told_an_address_that_they_can_reach(

@@ -7,6 +7,7 @@ from aliquot.config import SETTINGS, Configuration, Given, read, showing
 from aliquot.config.checking import doubts
 from aliquot.config.tree import DOORS
 from aliquot.errors import BadConfig
+from aliquot.model.bounds import LARGEST_CONFIG
 
 
 def test_an_empty_text_is_the_defaults() -> None:
@@ -103,9 +104,33 @@ def test_what_is_shown_names_the_origin_beside_each_value() -> None:
         pytest.param("mode: !!int x", "f.yaml cannot be read as YAML: invalid literal", id="a number that is none"),
         pytest.param("[" * 3000, "f.yaml cannot be read as YAML: ", id="brackets without end"),
         pytest.param("? [a]\n: 1", "f.yaml cannot be read as YAML: line 1: ", id="an odd key"),
+        pytest.param(
+            "listen: {limits: {bodyMb: 100, bodiesMb: 50}}",
+            "listen.limits.bodiesMb is 50, less than listen.limits.bodyMb, 100",
+            id="less for all bodies than for one",
+        ),
     ],
 )
 def test_a_mistake_is_named_with_its_key_and_what_is_allowed(text: str, error: str) -> None:
+    with pytest.raises(BadConfig) as raised:
+        read(text, "f.yaml", {})
+    assert error in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        pytest.param("# " + "x" * LARGEST_CONFIG, "f.yaml has more than 65536 bytes", id="bytes"),
+        pytest.param("a: " + "[" * 17 + "]" * 17, "brackets are more than 16 levels deep", id="brackets"),
+        pytest.param("a: " + "{a: " * 900, "brackets are more than 16 levels deep", id="braces"),
+        pytest.param("".join(" " * n + f"a{n}:\n" for n in range(200)), "line 17: more than 1024", id="levels"),
+        pytest.param("- " * 5000, "line 1: more than 1024 keys and values, or 16 levels", id="lists in lists"),
+        pytest.param("prefixes:\n" + "".join(f"  a{n}: b\n" for n in range(600)), "more than 1024", id="keys"),
+        pytest.param("a: [" + "1," * 5000 + "1]", "line 1: more than 1024 keys and values", id="values"),
+        pytest.param("prefixes: &a {tencent: b}\ncompat: *a", "line 2: aliases (*name) are not read", id="an alias"),
+    ],
+)
+def test_what_is_larger_or_deeper_than_any_configuration_is_refused(text: str, error: str) -> None:
     with pytest.raises(BadConfig) as raised:
         read(text, "f.yaml", {})
     assert error in str(raised.value)
@@ -156,7 +181,46 @@ def test_a_default_in_the_place_of_a_bad_value_is_no_second_mistake() -> None:
     "address", ["0.0.0.0", "::", "fd00::3", "fe80::1%eth0", "localhost", "gpu-1.example.com", "3g"]
 )
 def test_addresses_and_host_names_can_be_listened_on(address: str) -> None:
-    assert read(f"listen: {{address: '{address}'}}", "f.yaml", {}).tree.listen.address == address
+    text = f"listen: {{address: '{address}', tls: {{certFile: c, keyFile: k}}}}"
+    assert read(text, "f.yaml", {}).tree.listen.address == address
+
+
+ANYONE = ", ".join(f"{door}: {{callers: anyone}}" for door in DOORS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("", id="loopback"),
+        pytest.param("listen: {address: 0.0.0.0, tls: {certFile: c, keyFile: k}}", id="TLS"),
+        pytest.param(f"listen: {{address: 0.0.0.0}}\ndoors: {{{ANYONE}}}", id="anyone, as said"),
+    ],
+)
+def test_callers_can_prove_who_they_are_or_need_not(text: str) -> None:
+    read(text, "f.yaml", {})
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        pytest.param("listen: {address: 0.0.0.0}", "doors.native.callers: others reach 0.0.0.0", id="no TLS"),
+        pytest.param(
+            "listen: {profiling: true}\ndoors: {admission: {debugAddress: 0.0.0.0}}",
+            "doors.admission.callers: others reach 0.0.0.0",
+            id="debug",
+        ),
+        pytest.param("callers: {users: {jane: boss}}", "callers.users.jane: there is no kind boss", id="a user"),
+        pytest.param("callers: {groups: {team: boss}}", "callers.groups.team: there is no kind boss", id="a group"),
+        pytest.param("schedulers: ' ,'", "schedulers: name at least one", id="no scheduler"),
+        pytest.param(
+            "replicas: {tokenFile: t}", "replicas.tokenFile: without listen.tls.certFile", id="a token in clear"
+        ),
+    ],
+)
+def test_callers_that_cannot_be_known_are_found_before_the_start(text: str, why: str) -> None:
+    with pytest.raises(BadConfig) as raised:
+        read(text, "f.yaml", {})
+    assert why in str(raised.value)
 
 
 @pytest.mark.parametrize(

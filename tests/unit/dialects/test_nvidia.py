@@ -213,7 +213,7 @@ CAPACITY: list[Any] = [
     ),
     pytest.param({GPU: "2"}, {"nvidia.com/gpu.memory": "much"}, [("unknown", 1)] * 2, id="a label that is no number"),
     pytest.param({GPU: "0"}, {}, [], id="the plug-in is gone"),
-    pytest.param({GPU: "1E"}, {}, [], id="nonsense"),
+    pytest.param({GPU: "many"}, {}, [], id="nonsense"),
     pytest.param({}, {}, [], id="a node without GPUs"),
 ]
 

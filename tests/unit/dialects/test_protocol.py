@@ -5,10 +5,11 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from aliquot.dialects import Dialect, equal_cards, plain_number, sample, standard_dialects
+from aliquot.dialects import Dialect, cards_of, equal_cards, plain_number, sample, standard_dialects
 from aliquot.dialects.table import OURS
-from aliquot.errors import BadDemand
+from aliquot.errors import BadDemand, BadRecord
 from aliquot.model import ContainerRequest, NodeGpus, Part, Pod, Reason
+from aliquot.model.bounds import MOST_CARDS
 from tests.factories import make_cards, make_gpu, make_node, make_pod
 
 DIALECTS = {kind.name: standard_dialects()[kind.name] for kind in OURS}
@@ -54,17 +55,40 @@ def test_a_card_that_is_cut_into_instances_is_not_offered_and_these_only_where_t
 
 
 @pytest.mark.parametrize(
-    ("mib", "count"),
+    ("count", "mib", "found"),
     [
-        pytest.param(0, 0, id="nothing"),
-        pytest.param(1, 2, id="the least"),
-        pytest.param(2**24, 2, id="the most"),
-        pytest.param(2**24 + 1, 0, id="more than any card has"),
+        pytest.param(2, 0, 0, id="cards of nothing"),
+        pytest.param(0, 1, 0, id="no cards"),
+        pytest.param(1, 1, 1, id="the least"),
+        pytest.param(MOST_CARDS, 2**24, MOST_CARDS, id="the most"),
     ],
 )
-def test_cards_of_an_absurd_size_are_none(mib: int, count: int) -> None:
-    cards = equal_cards(make_node(), 2, mib)
-    assert len(cards.gpus if cards else ()) == count
+def test_cards_that_only_kubelet_counts(count: int, mib: int, found: int) -> None:
+    cards = equal_cards(make_node(), count, mib)
+    assert len(cards.gpus if cards else ()) == found
+
+
+@pytest.mark.parametrize(("count", "mib"), [(MOST_CARDS + 1, 1), (100_000, 1), (2, 2**24 + 1)])
+def test_more_cards_or_memory_than_any_node_has_is_no_record(count: int, mib: int) -> None:
+    with pytest.raises(BadRecord, match=rf"status.capacity counts {count} cards of {mib} MiB"):
+        equal_cards(make_node(), count, mib)
+
+
+HUGE = {
+    "gpushare": {"aliyun.com/gpu-count": "100000", "aliyun.com/gpu-mem": "8000000"},
+    "tencent": {"tencent.com/vcuda-core": "10000000", "tencent.com/vcuda-memory": "8000000"},
+    "elastic": {"elasticgpu.io/gpu-core": "10000000", "elasticgpu.io/gpu-memory": "8000000"},
+    "nvidia": {"nvidia.com/gpu": "1E"},
+}
+
+
+@pytest.mark.parametrize("name", HUGE)
+def test_a_huge_capacity_of_one_dialect_is_refused_unless_another_tells_of_cards(name: str) -> None:
+    with pytest.raises(BadRecord, match=r"status\.capacity counts"):
+        cards_of(make_node(capacity=HUGE[name]), standard_dialects())
+    fine = {"aliyun.com/gpu-count": "2", "aliyun.com/gpu-mem": "30", "tencent.com/vcuda-core": "200"}
+    fine |= {"tencent.com/vcuda-memory": "60", "elasticgpu.io/gpu-core": "200"}
+    assert len(cards_of(make_node(capacity=fine | HUGE[name]), standard_dialects()).gpus) == 2
 
 
 @pytest.mark.parametrize("name", ["gpushare", "tencent", "hami", "elastic", "keti", "aliquot", "nvidia"])

@@ -43,7 +43,7 @@ def test_the_judgement_fits_exactly_where_there_is_a_way(
 
 @given(pairs, requests(most=1))
 def test_a_card_is_possible_exactly_if_it_has_no_obstacle(states: tuple[NodeState, ...], request: Request) -> None:
-    fleet, part = fleet_of(*states), request.containers[0].part
+    (fleet,), part = fleet_of(*states).blocks, request.containers[0].part
     possible = takes(fleet, Room.now(fleet), need_of(fleet, part)) & fleet.serves(request.dialect)
     allowed = wanted(fleet, request)
     if allowed is not None:

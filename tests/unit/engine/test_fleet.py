@@ -1,16 +1,12 @@
 """The Fleet's arrays: nodes come, change, go, and their columns are used again."""
 
-from dataclasses import dataclass, replace
-
-import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aliquot.engine import Fleet, judge
-from aliquot.model import Charge, Mode, NodeGpus
+from aliquot.engine import Fleet, NameBlock, NodeState, judge
+from aliquot.model import Charge, NodeGpus
+from aliquot.model.bounds import MOST_CARDS
 from tests.factories import make_cards, make_gpu, make_request
-from tests.states import groups, node_state
 
 NAMES = ("large", "other", "small", "wide", *(f"n{number}" for number in range(200)))
 """Every node that a test here may put."""
@@ -93,118 +89,105 @@ def test_after_any_changes_the_fleet_sells_what_the_last_of_them_says(
         assert fitting(fleet, wanted) == {name for name, units in expected.items() if max(units, default=0) >= wanted}
 
 
-# -- what its columns hold
+# -- nodes of many sizes
+
+MIXED = st.lists(st.tuples(st.sampled_from((1, 7, 8, 9, 16, 17, 40)), st.integers(0, 15)), min_size=1, max_size=6)
 
 
-def test_cards_that_are_not_for_sale_are_there_but_open_to_nobody() -> None:
-    gpus = (
-        make_gpu(0),
-        make_gpu(1, healthy=False),
-        make_gpu(2, cordoned=True),
-        make_gpu(3, parent="GPU-n1-4", profile="1g.5gb", mib=5000),
-        make_gpu(4),
-    )
+def mixed(sizes: list[tuple[int, int]]) -> list[NodeState]:
+    """Nodes of so many cards, of which each has so many units in use."""
+    states = []
+    for number, (cards, units) in enumerate(sizes):
+        node = make_cards(f"n{number}", mib=[15360] * cards)
+        states.append(NodeState(node, {gpu.uuid: Charge(0, 1024 * units, shares=1) for gpu in node.gpus if units}))
+    return states
+
+
+def fleet_of(states: list[NodeState]) -> Fleet:
     fleet = Fleet()
-    fleet.put(NodeGpus("n1", gpus, 1024), {})
-    assert fleet.has[:, 0].tolist() == [True] * 5 + [False] * 3
-    assert fleet.sellable[:5, 0].tolist() == [True, False, False, True, False]
-    assert fleet.open_shared[:5, 0].tolist() == fleet.open_whole[:5, 0].tolist() == fleet.sellable[:5, 0].tolist()
-    assert fleet.node_mib[0] == 15360 + 5000
-    assert [fleet.profiles[number] for number in fleet.profile_id[:5, 0]] == ["", "", "", "1g.5gb", ""]
+    for state in states:
+        fleet.put(state.cards, state.used)
+    return fleet
 
 
-@pytest.mark.parametrize(
-    ("mode", "used", "opens"),
-    [
-        pytest.param(Mode.ANY, Charge(), "shared whole slots", id="the first pod on an empty card decides"),
-        pytest.param(Mode.ANY, Charge(10, 10, shares=1), "shared", id="shared now"),
-        pytest.param(Mode.ANY, Charge(25, 10, slots=1), "slots", id="by MPS now"),
-        pytest.param(Mode.ANY, Charge(100, 10, shares=1), "", id="no cores left"),
-        pytest.param(Mode.EXCLUSIVE, Charge(), "whole", id="exclusive"),
-        pytest.param(Mode.EXCLUSIVE, Charge(1, 1, shares=1), "", id="exclusive and taken"),
-        pytest.param(Mode.TIME_SLICED, Charge(), "shared whole", id="time-sliced"),
-        pytest.param(Mode.MPS, Charge(), "slots", id="MPS"),
-    ],
-)
-def test_a_card_is_open_to_the_kinds_of_parts_that_its_mode_and_neighbours_allow(
-    mode: Mode, used: Charge, opens: str
+@given(MIXED, st.integers(1, 16))
+def test_a_node_is_judged_as_if_it_were_alone_whatever_sizes_the_others_have(
+    sizes: list[tuple[int, int]], units: int
 ) -> None:
+    states, request = mixed(sizes), make_request(units)
+    together = judge(fleet_of(states), request, "tightest")
+    names = [state.cards.node for state in states]
+    alone = {state.cards.node: judge(fleet_of([state]), request, "tightest") for state in states}
+    assert together.refusals(names) == {name: why for name in names if (why := alone[name].refusal(name))}
+    assert [together.placement(name) for name in names] == [alone[name].placement(name) for name in names]
+    scores = {name: alone[name].scores([name])[name] for name in names if alone[name].fits.any()}
+    assert together.scores(names) == scores
+    best = min(scores, key=lambda name: (-scores[name], name), default=None)
+    assert together.best() == together.best(names) == best
+    assert together.fits.sum() == len(scores)
+
+
+@given(MIXED, st.sampled_from(["binpack,spread", "free-count,tightest,binpack", "keti,random"]))
+def test_policies_one_after_another_compare_nodes_of_all_sizes(sizes: list[tuple[int, int]], policies: str) -> None:
+    states, request = mixed(sizes), make_request(1)
+    fleet, names = fleet_of(states), [state.cards.node for state in states]
+    single = [judge(fleet, request, node_policy=name).scores(names) for name in policies.split(",")]
+    ranks = judge(fleet, request, node_policy=policies).scores(names)
+    by_tuple = sorted(ranks, key=lambda name: [scores[name] for scores in single])
+    assert sorted(ranks, key=lambda name: (ranks[name], by_tuple.index(name))) == by_tuple
+
+
+def test_the_largest_card_of_the_cluster_counts_wherever_it_stands() -> None:
     fleet = Fleet()
-    fleet.put(NodeGpus("n1", (make_gpu(slots=4, mode=mode),), 1024), {"GPU-n1-0": used})
-    masks = {"shared": fleet.open_shared, "whole": fleet.open_whole, "slots": fleet.open_slots}
-    assert " ".join(kind for kind, mask in masks.items() if mask[0, 0]) == opens
+    fleet.put(make_cards("small", mib=[1024]), {})
+    fleet.put(make_cards("large", mib=[1024] * 20 + [81920]), {})
+    assert [block.largest_mib for block in fleet.blocks] == [81920, 81920]
 
 
-def test_nodes_that_are_wired_alike_share_one_wiring() -> None:
-    pairs = groups((150, [[0, 1]]))
+def test_a_node_moves_when_its_cards_become_more_or_fewer_and_keeps_its_samples() -> None:
     fleet = Fleet()
-    for name in ("a", "b"):
-        state = node_state([100, 100], node=name, pairs=pairs)
-        fleet.put(state.cards, {})
-    fleet.put(make_cards("c"), {})
-    assert fleet.wiring_id[0] == fleet.wiring_id[1] != fleet.wiring_id[2]
-    assert fleet.wiring(0).scores == ((0, 150), (150, 0))
-    assert not fleet.wiring(2).known
+    fleet.put(make_cards("other"), {})
+    for cards in (2, 20, 9, 2):
+        fleet.put(make_cards("n1", mib=[1024] * cards), {})
+        if cards == 2:
+            fleet.set_load("n1", {"GPU-n1-1": (0.5, 10.0)})
+        block = fleet.block_of("n1")
+        assert block is not None
+        assert block.loads("n1")["GPU-n1-1"] == (0.5, 10.0)
+        assert sorted(filter(None, fleet.names)) == ["n1", "other"]
+        assert fleet.name_at(fleet.table.find(NameBlock.of(["n1"])).item()) == "n1"
+    assert [block.rows for block in fleet.blocks] == [8], "what holds no node is given back"
 
 
-def test_models_are_numbered_and_dialects_masked_also_for_nodes_that_come_later() -> None:
+def plain_fleet(nodes: int, *others: NodeGpus) -> Fleet:
+    """So many nodes of eight cards, and others."""
     fleet = Fleet()
-    fleet.put(make_cards("a"), {})
-    assert fleet.serves("keti").tolist() == [True]
-    fleet.put(replace(make_cards("b"), dialects=frozenset({"gpushare"})), {})
-    for number in range(100):
-        fleet.put(replace(make_cards(f"n{number}"), dialects=frozenset({"keti"})), {})
-    fleet.remove("a")
-    assert fleet.serves("keti").tolist() == [False, False] + [True] * 100
-    assert fleet.serves("gpushare").tolist() == [False, True] + [False] * 100
-    assert [fleet.models[number] for number in fleet.model_id[:2, 1]] == ["Tesla T4", "Tesla T4"]
+    for number in range(nodes):
+        fleet.put(make_cards(f"n{number}", mib=[15360] * 8), {})
+    for cards in others:
+        fleet.put(cards, {})
+    return fleet
 
 
-@dataclass(frozen=True)
-class Placed:
-    since: float
-    charges: dict[str, Charge]
+def test_a_large_node_takes_memory_for_its_own_cards_alone() -> None:
+    """One that has as many cards as any node may have, among 5,000 with eight cards each."""
+    plain = plain_fleet(5000).nbytes
+    assert plain_fleet(5000, make_cards("large", mib=[15360] * MOST_CARDS)).nbytes < 1.1 * plain
 
 
-def test_what_was_placed_after_a_card_s_sample_adds_to_it() -> None:
+def test_memory_grows_with_the_cards_that_there_are() -> None:
+    large = [make_cards(f"large-{number}", mib=[15360] * MOST_CARDS) for number in range(64)]
+    of_large, of_small = plain_fleet(0, *large).nbytes, plain_fleet(64 * MOST_CARDS // 8).nbytes
+    assert of_large < 1.1 * of_small
+
+
+def test_names_and_wirings_that_no_card_has_any_more_make_room_for_others() -> None:
     fleet = Fleet()
-    early, late = Placed(5.0, {"GPU-n1-0": Charge(30, 1)}), Placed(15.0, {"GPU-n1-0": Charge(20, 1)})
-    by_memory = Placed(16.0, {"GPU-n1-0": Charge(0, 7680), "GPU-gone": Charge(1, 1)})
-    fleet.put(make_cards(), {}, [early, late, by_memory])
-    assert np.isnan(fleet.load[:2, 0]).all()
-    assert fleet.placed_since[:2, 0].tolist() == [0.0, 0.0]
-    fleet.set_load("n1", {"GPU-n1-0": (0.25, 10.0)})
-    fleet.set_load("ghost", {})
-    assert (fleet.load[0, 0], fleet.load_at[0, 0]) == (0.25, 10.0)
-    assert fleet.placed_since[:2, 0].tolist() == [0.7, 0.0]
-    fleet.put(make_cards(), {}, [late])
-    assert (fleet.load[0, 0], fleet.placed_since[0, 0]) == (0.25, 0.2)
-
-
-def test_a_sample_stays_with_its_card_when_the_node_s_cards_change() -> None:
-    fleet = Fleet()
-    fleet.put(make_cards(), {})
-    fleet.set_load("n1", {"GPU-n1-1": (0.5, 10.0)})
-    fleet.put(NodeGpus("n1", (make_gpu(1), make_gpu(2)), 1024), {})
-    assert fleet.load[0, 0] == 0.5
-    assert np.isnan(fleet.load[1, 0])
-
-
-def test_a_card_that_two_nodes_claim_to_have_is_found_on_both() -> None:
-    fleet = Fleet()
-    for name in ("a", "b"):
-        fleet.put(NodeGpus(name, (make_gpu(0, "shared"),), 1024), {})
-    assert sorted(fleet.places_of("GPU-shared-0")) == [(0, 0), (0, 1)]
-    fleet.remove("a")
-    assert sorted(fleet.places_of("GPU-shared-0")) == [(0, 1)]
-
-
-def test_the_fleet_shows_what_was_put_and_nothing_else() -> None:
-    fleet, cards, used = Fleet(), make_cards(), {"GPU-n1-0": Charge(0, 1024, shares=1)}
-    assert not fleet.shows(cards, {})
-    fleet.put(cards, used)
-    assert fleet.shows(cards, used)
-    assert not fleet.shows(cards, {})
-    assert not fleet.shows(make_cards(unhealthy=[0]), used)
-    fleet.free_mib[1, 0] -= 1
-    assert not fleet.shows(cards, used)
+    for number in range(50):
+        gpus = (make_gpu(0, model=f"model {number}", profile=f"{number}g.1gb", numa=number), make_gpu(1, numa=0))
+        fleet.put(NodeGpus("n1", gpus, 1024), {})
+    (block,) = fleet.blocks
+    assert len(block.models) <= 3
+    assert len(block.profiles) <= 3
+    assert len(block.types) <= 3
+    assert [block.models[number] for number in block.model_id[:2, 0]] == ["model 49", "Tesla T4"]

@@ -338,7 +338,7 @@ def test_a_node_on_which_greed_fails_is_searched() -> None:
     assert placement is not None
     held = charges_of(placement, request)
     assert {uuid: charge.cores for uuid, charge in held.items()} == {"GPU-n1-0": 80, "GPU-n1-1": 90}
-    assert [rows.ravel().tolist() for _, rows in judgement.outcome.views] == [
+    assert [rows.ravel().tolist() for _, rows in judgement.outcomes[0].views] == [
         [part.index for part in placement.containers[f"c{n}"]] for n in range(4)
     ]
 
@@ -348,5 +348,5 @@ def test_what_a_pod_takes_of_a_node_counts_init_containers_as_max() -> None:
     parts = zip(lives, (1000, 9000, 4000), strict=True)
     containers = (ContainerRequest(life.value, Part(memory=Memory(mib)), life) for life, mib in parts)
     judgement = judge(fleet_of((make_cards(mib=(15360,)), {})), Request("u", "p", "aliquot", tuple(containers)))
-    outcome = judgement.outcome
+    (outcome,) = judgement.outcomes
     assert (outcome.taken_mib.tolist(), outcome.after_mib[0].tolist()) == ([10000], [5360])

@@ -6,11 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from aliquot.engine import Fleet, PodPolicy, Ranks, Settings, View
+from aliquot.engine import PodPolicy, Ranks, Settings, View
 from aliquot.engine.all_nodes.choosing import CardChoice
 from aliquot.engine.all_nodes.originals import Originals
 from aliquot.engine.all_nodes.question import Question
 from aliquot.engine.all_nodes.room import Room, wanted
+from aliquot.engine.block import Block
 from aliquot.engine.state import NodeState
 from aliquot.model import Gpu, Request
 from tests.states import node_state, pod, shared
@@ -37,7 +38,7 @@ class Counting(PodPolicy):
 
 
 def originals(policy: Counting, *states: NodeState, request: Request | None = None) -> Originals:
-    fleet, request = Fleet(), request or pod(shared(10, 100))
+    fleet, request = Block(8), request or pod(shared(10, 100))
     for state in states:
         fleet.put(state.cards, state.used)
     everywhere = np.ones(fleet.width, np.bool_)

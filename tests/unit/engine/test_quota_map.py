@@ -13,6 +13,9 @@ from aliquot.errors import BadConfig
 GOOD = '{"foo": {"quota": {"M40": 8}, "pool": ["public"]}}'
 
 
+NAMES = [str(number) for number in range(257)]
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -69,6 +72,10 @@ def test_a_map_is_read(text: str, expected: dict[str, Any]) -> None:
         pytest.param('{"a": {"pool": "public"}}', ["'a'", "pool", "'public'"], id="one pool without a list"),
         pytest.param('{"a": {"pool": [1]}}', ["'a'", "pool"], id="a pool that is a number"),
         pytest.param('{"a": {"pool": ["x", "x"]}}', ["'a'", "pool", "twice"], id="a pool twice"),
+        pytest.param(json.dumps({"a": {"pool": NAMES}}), ["'a'", "pool", "257", "256"], id="257 pools"),
+        pytest.param(json.dumps({"a": {"quota": dict.fromkeys(NAMES, 1)}}), ["'a'", "257", "256"], id="257 models"),
+        pytest.param(json.dumps({key: {} for key in range(50_001)}), ["gpu_quota", "50000"], id="50,001 namespaces"),
+        pytest.param(" " * 2**20 + "{}", ["gpu_quota", "1048576 bytes"], id="more bytes than a ConfigMap has"),
     ],
 )
 def test_what_is_wrong_with_a_map_is_named(text: str, named: list[str]) -> None:

@@ -191,6 +191,11 @@ class LedgerMachine(RuleBasedStateMachine):
             assert {node for node in NODES if self.ledger.entry(uid, node)} == on
 
     @invariant()
+    def claims_are_counted(self) -> None:
+        held = [one for node in NODES for one in self.held[node].values()]
+        assert self.ledger.claims_of("") == sum(one.state is State.CLAIMED for one in held)
+
+    @invariant()
     def oversold_cards_are_reported(self) -> None:
         for node in NODES:
             used = taken(self.held[node])

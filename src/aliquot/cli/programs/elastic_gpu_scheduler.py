@@ -21,7 +21,7 @@ elastic-gpu-scheduler, answered by Aliquot: a scheduler extender for elasticgpu.
 elastic-gpu/gpu-percent.
 
 POST /scheduler/filter, priorities and bind are for kube-scheduler, GET /scheduler/status for people; GET /version,
-/healthz, /readyz, /metrics and /debug/pprof/ are on the same port. Its variables:
+/healthz, /readyz and /metrics are on the same port, and /debug/pprof/ if ALIQUOT_PROFILING is true. Its variables:
 
   PORT        the port, on every address of the machine (default 39999, also for what is no number)
   THREADNESS  has no effect: what the original spreads over so many workers is done here as it is heard of

@@ -32,8 +32,8 @@ _FLAGS = (
     Flag("address", "The address and port to listen on.", default="127.0.0.1:3456"),
     Flag(
         "pprofAddress",
-        "The address and port of /debug/pprof/; if they cannot be had, it goes on without. Port 0 opens none.",
-        default="127.0.0.1:3457",
+        "The address and port of /debug/pprof/, such as 127.0.0.1:3457; if they cannot be had, it goes on without. "
+        "Without the flag, or with port 0, there is none.",
     ),
     Flag("kubeconfig", "The path of a kubeconfig. Without: $KUBECONFIG, the pod's service account, ~/.kube/config."),
     Flag("master", "The address of the API server, instead of the kubeconfig's."),
@@ -65,10 +65,8 @@ def _tell_version(parsed: Parsed) -> bool:
 def _understand(parsed: Parsed) -> Wanted:
     given = klog.given(parsed)
     address, port = host_and_port("--address", parsed["address"])
-    debug_address, debug_port = host_and_port("--pprofAddress", parsed["pprofAddress"])
     values = {
         "address": {"listen.address": address, "doors.admission.port": port},
-        "pprofAddress": {"doors.admission.debugAddress": debug_address, "doors.admission.debugPort": debug_port},
         "kubeconfig": {"kubernetes.kubeconfig": parsed["kubeconfig"]},
         "master": {"kubernetes.server": parsed["master"]},
         "incluster-mode": {"kubernetes.asPod": parsed["incluster-mode"]},
@@ -76,9 +74,18 @@ def _understand(parsed: Parsed) -> Wanted:
     for name, keys in values.items():
         if name in parsed.said:
             given |= {key: Given(value, f"--{name}") for key, value in keys.items()}
+    if "pprofAddress" in parsed.said:
+        given |= _profiling(parsed["pprofAddress"])
     if parsed["config"]:
         given |= read_quota_file(parsed["config"])
     return Wanted(given, klog.form(_NAME, parsed))
+
+
+def _profiling(where: str) -> dict[str, Given]:
+    """Nobody gets profiles who does not ask for them."""
+    address, port = host_and_port("--pprofAddress", where)
+    keys = {"listen.profiling": True, "doors.admission.debugAddress": address, "doors.admission.debugPort": port}
+    return {key: Given(value, "--pprofAddress") for key, value in keys.items()}
 
 
 PROGRAM = Program(CommandLine(_NAME, _ABOUT, _FLAGS, gnu=True), "admission", "127.0.0.1", _understand, _tell_version)

@@ -15,7 +15,8 @@ _ABOUT = """
 gpushare-schd-extender, answered by Aliquot: a scheduler extender for aliyun.com/gpu-mem and gpu-count.
 
 POST /gpushare-scheduler/filter and bind are for kube-scheduler, GET /gpushare-scheduler/inspect for people; GET
-/version, /healthz, /readyz, /metrics and /debug/pprof/ are on the same port. It has no flags, but variables:
+/version, /healthz, /readyz and /metrics are on the same port, and /debug/pprof/ if ALIQUOT_PROFILING is true. It has no
+flags, but variables:
 
   PORT        the port, on every address of the machine (default 39999, also for what is no number)
   KUBECONFIG  the path of a kubeconfig (default: the pod's service account, then ~/.kube/config)

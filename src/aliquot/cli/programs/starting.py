@@ -81,14 +81,15 @@ class Program:
             async with Client(meaning.access(live.tree.kubernetes)) as client:
                 if await _is_there(client, _OURS):
                     live = await Live.start(Nothing(), self.keys(wanted, _OURS))
-                await serve(live, client, form)
+                await serve(live, live.tree.kubernetes, client, form)
 
     def keys(self, wanted: Wanted, namespace: str = _THEIRS) -> dict[str, Given]:
         """What is given of the configuration: the program's own flags before our variables before its defaults, which
-        are no other door, the address that the original had, the Lease in a namespace that there is, and the original's
-        placement."""
+        are no other port, the address that the original had, answers to anyone and for every scheduler as the original
+        gave them, the Lease in a namespace that there is, and the original's placement."""
         values: dict[str, Any] = {f"doors.{door}.enabled": False for door in DOORS if door != self.door}
-        values |= {"listen.address": self.address, "lease.namespace": namespace}
+        values |= {"listen.address": self.address, "listen.healthPort": 0, "lease.namespace": namespace}
+        values |= {f"doors.{self.door}.callers": "anyone", "schedulers": "*"}
         defaults = {path: Given(value, f"{self.line.program}'s default") for path, value in values.items()}
         own = {f"doors.{self.door}.enabled": Given(True, self.line.program)}
         return {**_outranked({**defaults, **wanted.defaults}, _variables()), **wanted.given, **own}

@@ -6,8 +6,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from aliquot.engine.arrays import Floats, Ints, Ranks
-from aliquot.engine.view import GpuPolicy, NodePolicy, PodPolicy, View
+from aliquot.engine.arrays import Floats, Ints, Ranks, joined
+from aliquot.engine.view import GpuPolicy, NodePolicy, Outcome, PodPolicy, View
 from aliquot.errors import BadDemand, BadInput
 
 _Policy = TypeVar("_Policy", GpuPolicy, NodePolicy)
@@ -42,9 +42,13 @@ class CardChoice:
         return [each for each in self.policies if isinstance(each, PodPolicy)]
 
 
-def combined(scores: Sequence[Floats], shape: tuple[int, ...]) -> Floats:
-    """The scores of several node policies, the first of them first."""
-    return scores[0] if len(scores) == 1 else _one_after_another(scores, shape).astype(np.float64)
+def score(policies: Sequence[NodePolicy], outcomes: Sequence[Outcome]) -> Floats:
+    """Of every column of all blocks."""
+    scores = [joined([each.score(outcome) for outcome in outcomes]) for each in policies]
+    if len(scores) == 1:
+        return scores[0]
+    width = sum(len(outcome.fits) for outcome in outcomes)
+    return _one_after_another(scores, (width,)).astype(np.float64)
 
 
 def _one_after_another(numbers: Sequence[Ranks], shape: tuple[int, ...]) -> Ints:

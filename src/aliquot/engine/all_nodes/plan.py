@@ -1,12 +1,13 @@
 """Where a request fits and which cards it would get, on every node at once.
 
 One container, and containers that share their cards, need no search: the k best cards are a way if there is one. For
-several containers greed comes first, on all nodes at once; only where it fails on a node that might do is searched.
-Where another agent chooses the cards, nothing is searched: what its own greed does not find is not there.
+several containers greed comes first, on all nodes at once; only where it fails on a node that might do is searched, for
+as long as the decision's effort lasts (`all_nodes.searching`). Where another agent chooses the cards, nothing is
+searched: what its own greed does not find is not there.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -16,11 +17,11 @@ from aliquot.engine.all_nodes.greedy import Greedy
 from aliquot.engine.all_nodes.originals import Originals
 from aliquot.engine.all_nodes.question import Question
 from aliquot.engine.all_nodes.room import need_of, takes, together
-from aliquot.engine.arrays import Bools, Ints, Ranks, enough, lowest, masked
-from aliquot.engine.one_node.puzzle import Cards, Puzzle, Size
-from aliquot.engine.one_node.search import Found, search
+from aliquot.engine.all_nodes.searching import Searching
+from aliquot.engine.arrays import Bools, Ints, enough, lowest, masked
+from aliquot.engine.one_node.puzzle import Cards
 from aliquot.engine.view import View
-from aliquot.model import Life, Topology
+from aliquot.model import Life
 
 
 class Plan(ABC):
@@ -28,7 +29,9 @@ class Plan(ABC):
 
     fits: Bools
     limited: Bools
-    """Columns where the search was given up."""
+    """Columns where the search was given up, or not begun."""
+    searched: Sequence[int] = ()
+    """Columns that were searched at all."""
     views: Sequence[View]
     lives: Sequence[Life]
 
@@ -61,8 +64,7 @@ class Plan(ABC):
 
 
 def plan(question: Question) -> Plan:
-    containers = question.request.containers
-    return PlanForOne(question) if question.request.together or len(containers) == 1 else PlanForMany(question)
+    return PlanForMany(question) if question.request.needs_search else PlanForOne(question)
 
 
 class PlanForOne(Plan):
@@ -115,14 +117,16 @@ class PlanForMany(Plan):
         self._parts = [container.part for container in containers]
         self._needs = [need_of(question.fleet, part) for part in self._parts]
         self._alone = [question.possible(question.room, need) for need in self._needs]
-        self._searched: dict[int, Sequence[Cards]] = {}
         is_theirs = bool(question.request.allocator)
         greedy = Greedy(question, self._parts, self._needs, self.lives, in_order=is_theirs)
         self.views = greedy.views
         self._greedy_rows = greedy.rows
         self.fits = greedy.fits
+        searching = Searching(question, self._parts, self._needs, self.lives, self._alone, self.views[0])
         if not is_theirs:
-            self._search(np.flatnonzero(self._may_fit() & ~self.fits).tolist())
+            searching.run(self._may_fit() & ~self.fits)
+        self.searched, self.limited, self._searched = searching.visited, searching.limited, searching.found
+        self.fits[list(self._searched)] = True
 
     def _own_rows_at(self, column: int) -> Sequence[Cards]:
         if column in self._searched:
@@ -152,62 +156,6 @@ class PlanForMany(Plan):
         may &= _is_enough(np.where(useful, room.free_mib, 0), running, mib)
         may &= _is_enough(np.where(useful, room.free_cores, 0), running, cores)
         return may
-
-    def _search(self, columns: Sequence[int]) -> None:
-        known: dict[object, Found] = {}
-        for column in columns:
-            puzzle, ranks = self._puzzle(column)
-            wiring = self.question.fleet.wiring_id[column] if puzzle.wiring else 0
-            key = (*map(tuple, (puzzle.free, puzzle.allowed, ranks)), tuple(map(tuple, puzzle.needs)), wiring)
-            if key not in known:
-                known[key] = search(puzzle, ranks=ranks)
-            found = known[key]
-            self.limited[column] = found.limited and found.cards is None
-            if found.cards is not None:
-                self.fits[column] = True
-                self._searched[column] = found.cards
-
-    def _puzzle(self, column: int) -> tuple[Puzzle, Sequence[float]]:
-        question, shape = self.question, self.question.fleet.has.shape
-        room, cards = question.room, len(question.fleet.state_at(column).cards.gpus)
-        free = list(_sizes(room.free_mib, room.free_cores, room.free_slots, cards, column))
-        needs = [
-            list(
-                _sizes(
-                    np.broadcast_to(need.mib, shape),
-                    np.broadcast_to(need.cores, shape),
-                    np.broadcast_to(np.int64(need.slots), shape),
-                    cards,
-                    column,
-                )
-            )
-            for need in self._needs
-        ]
-        allowed = [
-            sum(1 << row for row, here in enumerate(possible[:, column].tolist()) if here) for possible in self._alone
-        ]
-        connected = question.topology is not Topology.ANY
-        puzzle = Puzzle(
-            free,
-            [part.cards for part in self._parts],
-            needs,
-            allowed,
-            self.lives,
-            question.topology,
-            question.fleet.wiring(column) if connected else None,
-        )
-        return puzzle, self._ranks[:cards, column].tolist()
-
-    @cached_property
-    def _ranks(self) -> Ranks:
-        """By which the search prefers cards: as the first container sees them."""
-        return np.broadcast_to(self.question.rank(self.views[0]), self.views[0].possible.shape)
-
-
-def _sizes(mib: Ints, cores: Ints, slots: Ints, cards: int, column: int) -> Iterator[Size]:
-    return zip(
-        mib[:cards, column].tolist(), cores[:cards, column].tolist(), slots[:cards, column].tolist(), strict=True
-    )
 
 
 def _is_enough(free: Ints, counts: Sequence[int], sizes: Sequence[Ints]) -> Bools:

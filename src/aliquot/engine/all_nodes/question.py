@@ -7,8 +7,9 @@ import numpy as np
 from aliquot.engine.all_nodes.choosing import CardChoice
 from aliquot.engine.all_nodes.room import Need, Room, takes
 from aliquot.engine.arrays import Bools, Ints, Ranks, lowest, masked
+from aliquot.engine.block import Block
 from aliquot.engine.card_sets import connected
-from aliquot.engine.fleet import Fleet
+from aliquot.engine.effort import Effort
 from aliquot.engine.view import Settings, View
 from aliquot.model import Part, Request, Topology
 
@@ -17,7 +18,7 @@ from aliquot.model import Part, Request, Topology
 class Question:
     """`allowed` are cards [rows, width] and `nodes` columns that the pod may use."""
 
-    fleet: Fleet
+    fleet: Block
     request: Request
     room: Room
     allowed: Bools | None
@@ -26,6 +27,10 @@ class Question:
     """None: any cards will do."""
     settings: Settings = field(default_factory=Settings)
     topology: Topology = Topology.ANY
+    effort: Effort = field(default_factory=Effort)
+    """For all nodes together."""
+    among: Bools | None = None
+    """The columns that are worth a search, None: all."""
 
     def view(self, part: Part, need: Need, room: Room, possible: Bools) -> View:
         return View(

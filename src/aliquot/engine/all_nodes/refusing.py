@@ -40,16 +40,20 @@ class Refusing:
         reasons[:] = _NUMBERS[Reason.NO_CARD_FITS]
         # where another agent chooses the cards, its choice decides what fits
         choice = self.question.choice if request.allocator else None
-        open_question = replace(self.question, topology=Topology.ANY, choice=choice)
+        # where the pod fits, or where nobody knows, no search for a reason is needed
+        asked = replace(self.question, choice=choice, among=~(self.plan.fits | self.plan.limited))
+        open_question = replace(asked, topology=Topology.ANY)
         empty_question = replace(open_question, room=Room.empty(fleet))
         if self.question.topology is not Topology.ANY:
-            connected = plan(replace(empty_question, topology=self.question.topology)).fits
-            reasons[plan(open_question).fits | ~connected] = _NUMBERS[Reason.NO_TOPOLOGY]
+            connected = plan(replace(empty_question, topology=self.question.topology))
+            never = ~(connected.fits | connected.limited)
+            reasons[plan(open_question).fits | never] = _NUMBERS[Reason.NO_TOPOLOGY]
         useful = self._useful
         needs = [need_of(fleet, container.part) for container in request.containers]
         for need in needs:
             reasons[~(useful & self._modes_meet(need)).any(axis=0)] = _NUMBERS[Reason.WRONG_MODE]
-        reasons[~plan(empty_question).fits] = _NUMBERS[Reason.TOO_LARGE]
+        empty = plan(empty_question)
+        reasons[~(empty.fits | empty.limited)] = _NUMBERS[Reason.TOO_LARGE]
         for need in needs:
             reasons[~(useful & self._mode_allows(need)).any(axis=0)] = _NUMBERS[Reason.WRONG_MODE]
         self._blame_cards(reasons)

@@ -7,7 +7,7 @@ from typing import TypeAlias
 import numpy as np
 
 from aliquot.engine.arrays import Bools, Ints
-from aliquot.engine.fleet import Fleet
+from aliquot.engine.block import Block
 from aliquot.model import CORES, Life, Part, Request, Unit
 
 _MOST = 1 << 60
@@ -29,13 +29,13 @@ class Room:
     """Nothing was taken since it was asked for: `open_whole` tells all about whole cards."""
 
     @classmethod
-    def now(cls, fleet: Fleet) -> "Room":
+    def now(cls, fleet: Block) -> "Room":
         return cls(
             fleet.free_mib, fleet.free_cores, fleet.free_slots, fleet.open_shared, fleet.open_whole, fleet.open_slots
         )
 
     @classmethod
-    def empty(cls, fleet: Fleet) -> "Room":
+    def empty(cls, fleet: Block) -> "Room":
         """As if nobody held anything."""
         cores = np.where(fleet.has, CORES, 0)
         return cls(fleet.mib, cores, fleet.slots, fleet.for_shared, fleet.for_whole, fleet.for_slots)
@@ -65,7 +65,7 @@ class Need:
         return not self.slots
 
 
-def need_of(fleet: Fleet, part: Part) -> Need:
+def need_of(fleet: Block, part: Part) -> Need:
     if part.whole:
         return Need(fleet.card_mib, np.asarray(CORES), 0, whole=True)
     slots = min(part.slots, _MOST_FACTOR)
@@ -75,7 +75,7 @@ def need_of(fleet: Fleet, part: Part) -> Need:
     return Need(_mib(fleet, part), cores, slots, whole=False)
 
 
-def _mib(fleet: Fleet, part: Part) -> Ints:
+def _mib(fleet: Block, part: Part) -> Ints:
     amount = part.memory.amount
     match part.memory.unit:
         case Unit.MIB:
@@ -119,7 +119,7 @@ def _most(one: _Size, other: _Size) -> _Size:
     return np.maximum(one[0], other[0]), np.maximum(one[1], other[1]), max(one[2], other[2])
 
 
-def takes(fleet: Fleet, room: Room, need: Need) -> Bools:
+def takes(fleet: Block, room: Room, need: Need) -> Bools:
     """[rows, width]: cards that have room for the part, whoever asks."""
     if need.whole and room.untouched:
         return room.open_whole.copy()
@@ -142,7 +142,7 @@ def takes(fleet: Fleet, room: Room, need: Need) -> Bools:
     return fits
 
 
-def wanted(fleet: Fleet, request: Request, banned: Bools | None = None) -> Bools | None:
+def wanted(fleet: Block, request: Request, banned: Bools | None = None) -> Bools | None:
     """[rows, width]: cards that the pod's wishes allow, without the `banned` ones; None if all of them are."""
     allowed = None if banned is None else ~banned
     for mask in (wanted_models(fleet, request), wanted_cards(fleet, request)):
@@ -151,14 +151,14 @@ def wanted(fleet: Fleet, request: Request, banned: Bools | None = None) -> Bools
     return allowed
 
 
-def wanted_models(fleet: Fleet, request: Request) -> Bools | None:
+def wanted_models(fleet: Block, request: Request) -> Bools | None:
     if not request.wishes.models:
         return None
     allows = [request.wishes.allows_model(name) for name in fleet.models]
     return np.array([*allows, False], np.bool_)[fleet.model_id]
 
 
-def wanted_cards(fleet: Fleet, request: Request) -> Bools | None:
+def wanted_cards(fleet: Block, request: Request) -> Bools | None:
     wishes = request.wishes
     allowed: Bools | None = None
     if wishes.mig or len(fleet.profiles) > 1:
@@ -172,7 +172,7 @@ def wanted_cards(fleet: Fleet, request: Request) -> Bools | None:
     return allowed
 
 
-def _cards(fleet: Fleet, uuids: Iterable[str]) -> Bools:
+def _cards(fleet: Block, uuids: Iterable[str]) -> Bools:
     mask = np.zeros(fleet.has.shape, np.bool_)
     for uuid in uuids:
         for place in fleet.places_of(uuid):

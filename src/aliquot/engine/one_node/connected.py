@@ -13,7 +13,8 @@ from functools import lru_cache
 import numpy as np
 
 from aliquot.engine.arrays import Bools, Ints
-from aliquot.engine.one_node.packing import Packed, Programme, is_too_large
+from aliquot.engine.effort import Effort
+from aliquot.engine.one_node.packing import Packed, Programme, programme_of
 from aliquot.engine.one_node.puzzle import Puzzle
 from aliquot.engine.topology import Wiring
 from aliquot.model import Topology
@@ -25,14 +26,16 @@ _WORK = tuple(million * 1_000_000 for million in (4, 8, 8, 8, 8, 16, 32))
 """Entries of lists looked at before it starts anew in another order, and in the end is given up: about a second."""
 _PASS = 20_000
 """What one look at all lists costs anyway, in entries."""
+_ENTRIES_PER_STEP = 80
+"""Of the effort."""
 _SLIGHT = 1e-9
 
 
-def connect(puzzle: Puzzle) -> Packed:
+def connect(puzzle: Puzzle, effort: Effort) -> Packed:
     assert puzzle.wiring is not None, "only a wish for topology asks"
-    if is_too_large(puzzle):
+    programme, lists = programme_of(puzzle, effort), []
+    if programme is None:
         return Packed(None, limited=True)
-    programme, lists = Programme(puzzle), []
     for one in programme.order:
         sets = _listed(puzzle.wiring, puzzle.topology, puzzle.wants[one])
         if sets is None:
@@ -40,7 +43,7 @@ def connect(puzzle: Puzzle) -> Packed:
         lists.append(sets[sets & ~puzzle.allowed[one] == 0])
     start = _Lists(programme.overload == 0, lists)
     for turn, work in enumerate(_WORK):
-        search = _Search(programme, work, np.random.default_rng(turn) if turn else None)
+        search = _Search(programme, work, np.random.default_rng(turn) if turn else None, effort)
         members = search.decide(start)
         if members is not None:
             return Packed(programme.in_puzzle(members))
@@ -58,7 +61,7 @@ class _Lists:
 
 
 class _Search:
-    def __init__(self, programme: Programme, work: int, chance: np.random.Generator | None) -> None:
+    def __init__(self, programme: Programme, work: int, chance: np.random.Generator | None, effort: Effort) -> None:
         self.sets = programme.sets.astype(np.float32)
         weights = programme.weights.astype(np.float64).T
         self.values = weights @ programme.sets.T
@@ -66,6 +69,7 @@ class _Search:
         self.slight = _SLIGHT * (1 + self.wanted)
         self.work = work
         self.chance = chance
+        self.effort = effort
 
     def decide(self, lists: _Lists) -> Sequence[int] | None:
         shorter = self._shortened(lists)
@@ -102,7 +106,11 @@ class _Search:
         holds, cards = lists.holds, list(lists.cards)
         bits = np.int64(1) << np.arange(len(holds))
         while True:
-            self.work -= _PASS + holds.size * len(self.values) + sum(map(len, cards))
+            entries = _PASS + holds.size * len(self.values) + sum(map(len, cards))
+            self.work -= entries
+            if not self.effort.take(entries // _ENTRIES_PER_STEP):
+                self.work = -1
+                return None
             before = int(holds.sum())
             for values, wanted, slight in zip(self.values, self.wanted, self.slight, strict=True):
                 most = np.where(holds, values, -np.inf).max(axis=1)

@@ -12,6 +12,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from aliquot.engine.effort import Effort, endless
 from aliquot.engine.one_node.puzzle import Puzzle
 from aliquot.engine.one_node.repair import mend
 
@@ -27,6 +28,9 @@ _ROUNDS = 120
 _CROWD = 400
 _SAMPLES = 3
 _MOST_WEIGHTS = 80
+_SET_UP_STEPS = 8_000
+_PRICE_STEPS = 2_000
+"""What setting up the programme and finding weights cost in any case, in steps of the effort."""
 _SLIGHT = 1e-6
 
 
@@ -38,25 +42,30 @@ class Packed:
     limited: bool = False
 
 
-def pack(puzzle: Puzzle) -> Packed:
+def pack(puzzle: Puzzle, effort: Effort | None = None) -> Packed:
     """Topology is left out: the caller looks at it."""
-    if is_too_large(puzzle):
+    effort = effort or endless()
+    programme = programme_of(puzzle, effort)
+    if programme is None:
         return Packed(None, limited=True)
-    programme = Programme(puzzle)
     if programme.is_hopeless():
         return Packed(None)
-    found = programme.run(_WIDTHS[0])
-    if found.limited and (members := programme.mend()) is not None:
+    found = programme.run(_WIDTHS[0], effort)
+    if found.limited and (members := programme.mend(effort)) is not None:
         return Packed(members)
     for width in _WIDTHS[1:]:
         if not found.limited:
             break
-        found = programme.run(width)
+        found = programme.run(width, effort)
     return found
 
 
-def is_too_large(puzzle: Puzzle) -> bool:
-    return len(puzzle.wants) > _MOST_CONTAINERS or prod(want + 1 for want in puzzle.wants) > _MOST_VECTORS
+def programme_of(puzzle: Puzzle, effort: Effort) -> "Programme | None":
+    """None if it would be too large, or more than is left of the effort."""
+    if len(puzzle.wants) > _MOST_CONTAINERS or prod(want + 1 for want in puzzle.wants) > _MOST_VECTORS:
+        return None
+    cells = len(puzzle.free) << len(puzzle.wants)
+    return Programme(puzzle) if effort.take(_SET_UP_STEPS + cells * 3 // 2) else None
 
 
 class Programme:
@@ -154,9 +163,10 @@ class Programme:
             (self.rest, (rest * (1 + _SLIGHT) + _SLIGHT).astype(np.float32) * np.float32(1 + _SLIGHT))
         )
 
-    def _learn(self, states: NDArray[np.int16], layer: int) -> None:
+    def _learn(self, states: NDArray[np.int16], layer: int, effort: Effort) -> None:
         """Weights that tell apart the vectors that are left: priced for a few of them."""
-        if self.weights.shape[1] < _MOST_WEIGHTS:
+        cost = _SAMPLES * (_PRICE_STEPS + self.holds.size * 2 // 5)
+        if self.weights.shape[1] < _MOST_WEIGHTS and effort.take(cost):
             some = states[np.linspace(0, len(states) - 1, _SAMPLES).astype(np.int64)]
             tightest = ((some @ self.weights) / self.rest[layer]).argmax(axis=1)
             starts = self.weights.T[tightest].astype(np.float64)
@@ -167,25 +177,26 @@ class Programme:
 
     # -- the programme
 
-    def mend(self) -> Sequence[int] | None:
-        mended = mend(self.overload.tolist(), self.wants.tolist())
+    def mend(self, effort: Effort) -> Sequence[int] | None:
+        mended = mend(self.overload.tolist(), self.wants.tolist(), effort)
         return None if mended is None else self.in_puzzle(mended)
 
     def in_puzzle(self, members: Sequence[int]) -> Sequence[int]:
         """Containers by the puzzle's numbers, which were by the programme's order."""
         return [sum(1 << one for place, one in enumerate(self.order) if here >> place & 1) for here in members]
 
-    def run(self, width: int) -> Packed:
+    def run(self, width: int, effort: Effort) -> Packed:
         states = self.wants[np.newaxis]
         history: list[tuple[NDArray[np.int32], NDArray[np.int16]]] = []
         limited = False
         work = 0
         for layer, steps in enumerate(self.steps):
-            work += len(states) * len(steps)
-            if work > _MOST_WORK:
+            made = len(states) * len(steps)
+            work += made
+            if work > _MOST_WORK or not effort.take(made * (20 + self.weights.shape[1]) // 60):
                 return Packed(None, limited=True)
             if len(states) > _CROWD:
-                self._learn(states, layer)
+                self._learn(states, layer, effort)
             states, came_from, by_step, cut = self._advance(states, steps, self.rest[layer + 1], width)
             limited |= cut
             if not len(states):

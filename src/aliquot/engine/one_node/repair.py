@@ -5,18 +5,22 @@ import random
 from collections.abc import Sequence
 from math import exp
 
+from aliquot.engine.effort import Effort
+
 _MOVES = 60_000
+_MOVE_STEPS = 4
+"""What a move costs, in steps of the effort."""
 _TRIES = 3
 _HOT, _COLD = 0.3, 0.005
 """Up to which overload, as a share of a card, a move for the worse is made: at first and at last."""
 
 
-def mend(overload: Sequence[Sequence[float]], wants: Sequence[int]) -> Sequence[int] | None:
+def mend(overload: Sequence[Sequence[float]], wants: Sequence[int], effort: Effort) -> Sequence[int] | None:
     """Per card its containers as bits. `overload` is by card and by set of containers, 0 where the card holds it."""
     chance = random.Random(0)
     for _ in range(_TRIES):
         members = _somewhere(overload, wants, chance)
-        if _mended(members, overload, chance):
+        if _mended(members, overload, chance, effort):
             return members
     return None
 
@@ -33,7 +37,7 @@ def _somewhere(overload: Sequence[Sequence[float]], wants: Sequence[int], chance
     return members
 
 
-def _mended(members: list[int], overload: Sequence[Sequence[float]], chance: random.Random) -> bool:
+def _mended(members: list[int], overload: Sequence[Sequence[float]], chance: random.Random, effort: Effort) -> bool:
     cards = range(len(members))
     total = sum(overload[card][members[card]] for card in cards)
     cooling = (_COLD / _HOT) ** (1 / _MOVES)
@@ -41,6 +45,8 @@ def _mended(members: list[int], overload: Sequence[Sequence[float]], chance: ran
     for _ in range(_MOVES):
         if total < 1e-9 and not any(overload[card][members[card]] for card in cards):
             return True
+        if not effort.take(_MOVE_STEPS):
+            return False
         heat *= cooling
         one, other = chance.sample(cards, 2)
         here, there = members[one], members[other]

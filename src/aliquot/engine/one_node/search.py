@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
+from aliquot.engine.effort import Effort, endless
 from aliquot.engine.one_node.connected import connect
 from aliquot.engine.one_node.packing import pack
 from aliquot.engine.one_node.puzzle import Cards, Puzzle, bits, puzzle_of
@@ -17,9 +18,10 @@ from aliquot.engine.state import NodeState
 from aliquot.engine.topology import allows, connected_sets, in_reach
 from aliquot.model import Gpu, Life, Request, Topology
 
+_GLANCE = 60
 _DIVE = 1_500
 _LONG_DIVE = 10_000
-"""Steps, before something else is tried and before it is given up."""
+"""Sets of cards tried: at a first look, before something else is tried, and before it is given up."""
 
 
 @dataclass(frozen=True)
@@ -44,19 +46,43 @@ def arrange(
 
 
 def search(
-    puzzle: Puzzle, *, together: bool = False, ranks: Sequence[Any] | None = None, dive_steps: int = _DIVE
+    puzzle: Puzzle,
+    *,
+    together: bool = False,
+    ranks: Sequence[Any] | None = None,
+    dive_steps: int = _DIVE,
+    effort: Effort | None = None,
 ) -> Found:
-    rows = range(len(puzzle.free))
-    order = sorted(rows, key=lambda row: (ranks[row], row)) if ranks is not None else list(rows)
+    """With `effort`, given up when that is used up."""
+    effort = effort or endless()
+    order = _order(puzzle, ranks)
     if together:
-        return _search_together(puzzle, order)
-    if any(allowed.bit_count() < want for allowed, want in zip(puzzle.allowed, puzzle.wants, strict=True)):
+        return _search_together(puzzle, order, effort)
+    if _is_hopeless(puzzle):
         return Found(None)
-    found = _dive(puzzle, order, dive_steps)
-    return _decide(puzzle, order) if found.limited else found
+    found = _dive(puzzle, order, dive_steps, effort)
+    return _decide(puzzle, order, effort) if found.limited else found
 
 
-def _search_together(puzzle: Puzzle, order: Sequence[int]) -> Found:
+def glance(puzzle: Puzzle, *, ranks: Sequence[Any] | None = None, effort: Effort | None = None) -> Found:
+    """A first look: finds what is easy to find, and leaves the rest undecided. Without effort it goes down once, which
+    costs no more than to choose cards for each container."""
+    if _is_hopeless(puzzle):
+        return Found(None)
+    once = len(puzzle.wants)
+    return _dive(puzzle, _order(puzzle, ranks), once if effort is None else _GLANCE, effort or endless())
+
+
+def _order(puzzle: Puzzle, ranks: Sequence[Any] | None) -> list[int]:
+    rows = range(len(puzzle.free))
+    return sorted(rows, key=lambda row: (ranks[row], row)) if ranks is not None else list(rows)
+
+
+def _is_hopeless(puzzle: Puzzle) -> bool:
+    return any(allowed.bit_count() < want for allowed, want in zip(puzzle.allowed, puzzle.wants, strict=True))
+
+
+def _search_together(puzzle: Puzzle, order: Sequence[int], effort: Effort) -> Found:
     everyone = (1 << len(puzzle.wants)) - 1
     allowed = sum(1 << row for row in order if puzzle.holds(row, everyone))
     merged = replace(
@@ -67,7 +93,7 @@ def _search_together(puzzle: Puzzle, order: Sequence[int]) -> Found:
         lives=[Life.MAIN],
         _holds={},
     )
-    found = search(merged, ranks=[order.index(row) for row in range(len(order))])
+    found = search(merged, ranks=[order.index(row) for row in range(len(order))], effort=effort)
     if found.cards is None:
         return found
     (cards,) = found.cards
@@ -92,18 +118,23 @@ def works(puzzle: Puzzle, cards: Sequence[Cards]) -> bool:
 # -- the dive
 
 
-def _dive(puzzle: Puzzle, order: Sequence[int], steps: int) -> Found:
-    dive = _Dive(puzzle, order, steps)
+def _dive(puzzle: Puzzle, order: Sequence[int], steps: int, effort: Effort) -> Found:
+    dive = _Dive(puzzle, order, steps, effort)
     if dive.place(0):
         return Found([tuple(sorted(cards)) for cards in dive.chosen])
     return Found(None, limited=dive.steps < 0)
 
 
 class _Dive:
-    def __init__(self, puzzle: Puzzle, order: Sequence[int], steps: int) -> None:
+    def __init__(self, puzzle: Puzzle, order: Sequence[int], steps: int, effort: Effort) -> None:
         self.puzzle = puzzle
         self.order = order
         self.steps = steps
+        self.effort = effort
+        containers = len(puzzle.wants)
+        self.cost = 4 + containers * len(order) // 16 + containers * containers // 40
+        """Of one set in steps of the effort: room is looked up for every container and card, and worked out for cards
+        that have changed, which hold many."""
         self.members = [0] * len(order)
         self.chosen: list[Cards] = [()] * len(puzzle.wants)
         self.sequence = sorted(range(len(puzzle.wants)), key=self._size, reverse=True)
@@ -123,7 +154,8 @@ class _Dive:
         one = self.sequence[at]
         for cards in self._sets(one):
             self.steps -= 1
-            if self.steps < 0:
+            if self.steps < 0 or not self.effort.take(self.cost):
+                self.steps = -1
                 return False
             for row in cards:
                 self.members[row] |= 1 << one
@@ -162,10 +194,10 @@ class _Dive:
 # -- the decision
 
 
-def _decide(puzzle: Puzzle, order: Sequence[int]) -> Found:
-    packed = connect(puzzle) if puzzle.is_picky else pack(puzzle)
+def _decide(puzzle: Puzzle, order: Sequence[int], effort: Effort) -> Found:
+    packed = connect(puzzle, effort) if puzzle.is_picky else pack(puzzle, effort)
     if packed.limited:
-        return _dive(puzzle, order, _LONG_DIVE)
+        return _dive(puzzle, order, _LONG_DIVE, effort)
     return Found(None if packed.members is None else _by_container(puzzle, packed.members))
 
 

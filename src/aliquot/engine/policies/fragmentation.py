@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from aliquot.engine.arrays import Bools, Floats, Ints, Ranks
-from aliquot.engine.fleet import Fleet
+from aliquot.engine.block import Block
 from aliquot.engine.policies.measures import counts_cores, counts_memory
 from aliquot.engine.view import GpuPolicy, NodePolicy, Outcome, View
 from aliquot.engine.workload import COMMON, WHOLE, Workload
@@ -48,7 +48,7 @@ class LeastFragmentingNodes(NodePolicy):
         return _rounded(after - before, workload).astype(np.float64)
 
 
-def fragments(fleet: Fleet, idle: Ints, workload: Workload) -> Ints:
+def fragments(fleet: Block, idle: Ints, workload: Workload) -> Ints:
     """The measure of each node, [width]: thousandths of cards, times the workload's weight, so that it is exact."""
     measure = (workload.weight * idle - _usable_alone(fleet, workload)(idle)).sum(axis=0)
     for share, models, sizes in _several(workload):
@@ -59,7 +59,7 @@ def fragments(fleet: Fleet, idle: Ints, workload: Workload) -> Ints:
     return np.asarray(measure, np.int64)
 
 
-def _usable_alone(fleet: Fleet, workload: Workload) -> Callable[[Ints], Ints]:
+def _usable_alone(fleet: Block, workload: Workload) -> Callable[[Ints], Ints]:
     """How much of an idle share all shapes of one card can use, weighted. It depends on nothing but the card itself, so
     it is looked up."""
     models = [*fleet.models, ""]  # where no card is, nothing is idle
@@ -84,7 +84,7 @@ def _several(workload: Workload) -> list[tuple[int, tuple[str, ...], list[tuple[
     return [(share, models, counts) for (share, models), counts in sizes.items()]
 
 
-def _taking(fleet: Fleet, idle: Ints, share: int, models: tuple[str, ...]) -> Bools:
+def _taking(fleet: Block, idle: Ints, share: int, models: tuple[str, ...]) -> Bools:
     """Cards that have so much idle, of these models."""
     enough = idle >= share
     return enough & _suits([*fleet.models, ""], models)[fleet.model_id] if models else enough
@@ -94,7 +94,7 @@ def _suits(models: Sequence[str], wanted: tuple[str, ...]) -> Bools:
     return np.array([not wanted or any(is_model(name, model) for name in wanted) for model in models], np.bool_)
 
 
-def _idle(fleet: Fleet, free_mib: Ints, free_cores: Ints, parts: tuple[Part, ...]) -> Ints:
+def _idle(fleet: Block, free_mib: Ints, free_cores: Ints, parts: tuple[Part, ...]) -> Ints:
     """Thousandths of each card that nobody holds; what is idle in one measure only is not idle."""
     shares = []
     if counts_memory(parts):

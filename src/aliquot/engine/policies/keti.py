@@ -35,7 +35,7 @@ class KetiNodes(NodePolicy):
 
 def _on_view(view: View) -> Ints:
     fleet = view.fleet
-    return card_scores(view.free_mib, fleet.mib, int(fleet.mib.max(initial=0)), fleet.shares + fleet.used_slots)
+    return card_scores(view.free_mib, fleet.mib, fleet.largest_mib, fleet.shares + fleet.used_slots)
 
 
 def card_scores(free: Ints, total: Ints, largest: int, pods: Ints) -> Ints:

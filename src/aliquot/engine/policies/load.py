@@ -6,7 +6,7 @@ Heat is never rewarded, in no policy.
 import numpy as np
 
 from aliquot.engine.arrays import Floats, Ranks
-from aliquot.engine.fleet import Fleet
+from aliquot.engine.block import Block
 from aliquot.engine.view import GpuPolicy, NodePolicy, Outcome, Settings, View
 
 NEUTRAL = 0.5
@@ -30,7 +30,7 @@ class CoolestNodes(NodePolicy):
         return np.asarray(1.0 - np.concatenate(chosen).mean(axis=0), np.float64)
 
 
-def estimate(fleet: Fleet, settings: Settings) -> Floats:
+def estimate(fleet: Block, settings: Settings) -> Floats:
     """How busy each card is now: measured, plus what was placed after the sample."""
     # written so that NaN, a sample without a time, a time without a sample and one from the future are all stale
     fresh = np.isfinite(fleet.load) & (np.abs(settings.now - fleet.load_at) <= settings.stale_after)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aliquot.engine.arrays import Floats, Ints, Ranks
-from aliquot.engine.fleet import Fleet
+from aliquot.engine.block import Block
 from aliquot.engine.view import GpuPolicy, NodePolicy, Outcome, View
 
 
@@ -25,13 +25,13 @@ class RandomNodes(NodePolicy):
         return _lots_of_nodes(outcome.fleet, outcome.request.uid).astype(np.float64)
 
 
-def lots_of_cards(fleet: Fleet, uid: str) -> Ints:
+def lots_of_cards(fleet: Block, uid: str) -> Ints:
     """A number from 0 up for each card, by its node's name and its row."""
     rows = np.arange(1, fleet.rows + 1, dtype=np.uint64)[:, np.newaxis]
     return _mix(_lots_of_nodes(fleet, uid) + rows * _STEP)
 
 
-def _lots_of_nodes(fleet: Fleet, uid: str) -> NDArray[np.uint64]:
+def _lots_of_nodes(fleet: Block, uid: str) -> NDArray[np.uint64]:
     names = np.fromiter(map(_hash, fleet.names), np.uint64, fleet.width)
     return _mix(names ^ np.uint64(_hash(uid))).astype(np.uint64)
 

@@ -8,8 +8,8 @@ from math import comb
 import numpy as np
 
 from aliquot.engine.arrays import Bools, Floats, Ints, Ranks, alike
+from aliquot.engine.block import Block
 from aliquot.engine.card_sets import MOST_SETS, best_score, best_set, connected, set_score
-from aliquot.engine.fleet import Fleet
 from aliquot.engine.topology import Wiring
 from aliquot.engine.view import GpuPolicy, NodePolicy, Outcome, View
 
@@ -92,7 +92,7 @@ class _Alike:
     columns: Ints
 
 
-def _alike(fleet: Fleet, marked: Bools, wanted: Bools) -> Iterator[_Alike]:
+def _alike(fleet: Block, marked: Bools, wanted: Bools) -> Iterator[_Alike]:
     """The wanted columns, those that are alike together."""
     (columns,) = np.nonzero(wanted)
     for group in alike(np.vstack((fleet.wiring_id[columns], marked[:, columns])).astype(np.int64)):
@@ -101,7 +101,7 @@ def _alike(fleet: Fleet, marked: Bools, wanted: Bools) -> Iterator[_Alike]:
         yield _Alike(fleet.wiring(first), rows, columns[group])
 
 
-def _worth(fleet: Fleet, others: Bools) -> Ints:
+def _worth(fleet: Block, others: Bools) -> Ints:
     """What each card's links to these others are worth."""
     worth = np.zeros(others.shape, np.int64)
     nothing = np.zeros(others.shape, np.bool_)

@@ -8,7 +8,7 @@ from math import ceil
 import numpy as np
 
 from aliquot.engine.arrays import Bools
-from aliquot.engine.fleet import Fleet
+from aliquot.engine.block import Block
 from aliquot.engine.quotas.quota_map import Measure, NamespaceQuota, Quotas
 from aliquot.engine.quotas.usage import Amount, Census, Kind, Usage, amount_of, amounts_of, kind_of
 from aliquot.engine.state import NodeState
@@ -104,21 +104,21 @@ class Decision:
             return state
         return closed(state, {gpu.uuid for gpu in state.cards.gpus if self.refuses(state.cards, gpu)})
 
-    def refused_cards(self, fleet: Fleet) -> Bools | None:
+    def refused_cards(self, fleet: Block) -> Bools | None:
         """[rows, width]: the cards that `refuses_card` refuses; None if there are none."""
         if self.quota is None:
             return None
         refused = [self._refuses(kind.kind, kind.gpu, kind.unit_mib) is not None for kind in fleet.types]
         return np.array([*refused, False], np.bool_)[fleet.type_id] & fleet.has if any(refused) else None
 
-    def unnamed_cards(self, fleet: Fleet) -> Bools | None:
+    def unnamed_cards(self, fleet: Block) -> Bools | None:
         """[rows, width]: the cards whose model the quota does not name; None if there are none."""
         if self.quota is None:
             return None
         unnamed = [not self._lines(kind.kind, kind.gpu, kind.unit_mib) for kind in fleet.types]
         return np.array([*unnamed, False], np.bool_)[fleet.type_id] & fleet.has if any(unnamed) else None
 
-    def refused_nodes(self, fleet: Fleet) -> Bools | None:
+    def refused_nodes(self, fleet: Block) -> Bools | None:
         """[width]: the nodes that `refuses_node` refuses; None if there are none."""
         pools = [pool for pool in self.census.nodes if self._refuses_pool(pool)]
         if not pools:

@@ -1,12 +1,13 @@
 """The quotas of a cluster as gpu-admission's ConfigMap holds them: read strictly, and never lost to a bad edit."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NoReturn
 
 from aliquot.errors import BadConfig, BadQuantity
+from aliquot.model.bounds import LARGEST_QUOTAS, MOST_NAMES, MOST_QUOTA_ENTRIES
 from aliquot.model.quantity import whole
 
 _MOST = 2**40
@@ -41,10 +42,25 @@ class _Object(tuple[tuple[str, Any], ...]):
     """A JSON object with its keys as written, so that one that is there twice is seen."""
 
 
+class _Entries:
+    """Counts them, so that a map without end ends."""
+
+    def __init__(self) -> None:
+        self._left = MOST_QUOTA_ENTRIES
+
+    def add(self, pairs: list[tuple[str, Any]]) -> _Object:
+        self._left -= len(pairs)
+        if self._left < 0:
+            raise BadConfig(f"gpu_quota has more than {MOST_QUOTA_ENTRIES} namespaces, fields and limits")
+        return _Object(pairs)
+
+
 def read_quotas(text: str | bytes) -> Mapping[str, NamespaceQuota]:
     """The value of the ConfigMap's key `gpu_quota`. Raises BadConfig that names the namespace and the field."""
+    if len(text) > LARGEST_QUOTAS:
+        raise BadConfig(f"gpu_quota has more than {LARGEST_QUOTAS} bytes")
     try:
-        document = json.loads(text, object_pairs_hook=_Object, parse_constant=_no_number)
+        document = json.loads(text, object_pairs_hook=_Entries().add, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise BadConfig(f"gpu_quota is not JSON: {error}") from error
     return {namespace: _entry(namespace, value) for namespace, value in _pairs("gpu_quota", document)}
@@ -82,7 +98,14 @@ def _limits(measure: Measure, where: str, value: Any) -> Mapping[str, int]:
     if value is None:
         return {}
     read: Callable[[str, Any], int] = _mib if measure is Measure.MEMORY else _count
-    return {model: read(f"{where}, {_shown(model)}", limit) for model, limit in _pairs(where, value)}
+    limits = _pairs(where, value)
+    _require_few(where, limits)
+    return {model: read(f"{where}, {_shown(model)}", limit) for model, limit in limits}
+
+
+def _require_few(where: str, names: Sized) -> None:
+    if len(names) > MOST_NAMES:
+        raise BadConfig(f"{where} has {len(names)} names; write at most {MOST_NAMES}")
 
 
 def _count(where: str, value: Any) -> int:
@@ -110,6 +133,7 @@ def _pools(where: str, value: Any) -> frozenset[str]:
         return frozenset()
     if not isinstance(value, list) or not all(isinstance(pool, str) and pool for pool in value):
         raise BadConfig(f"{where}: {_shown(value)} is not a list of names")
+    _require_few(where, value)
     if len(set(value)) < len(value):
         raise BadConfig(f"{where} names a pool twice")
     return frozenset(value)

@@ -4,12 +4,13 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from aliquot.engine.effort import Effort
 from aliquot.engine.holder import Holder
 from aliquot.engine.quotas.quota import Decision
 from aliquot.engine.state import NodeState
 from aliquot.engine.why.findings import card_obstacle, node_reason
 from aliquot.engine.why.relax import Relaxation, relaxations
-from aliquot.engine.why.whatif import card_shape, emptied, is_search_needed, label_shape, shape
+from aliquot.engine.why.whatif import card_shape, emptied, label_shape, shape
 from aliquot.model import OF_MODEL, Charge, Gpu, Part, Reason, Request, Topology, Unit
 from aliquot.model.selling import left_of
 
@@ -57,13 +58,15 @@ def explain(
     request: Request,
     decision: Decision | None = None,
     holders: Mapping[str, Sequence[Holder]] | None = None,
+    effort: Effort | None = None,
 ) -> Explanation:
     """The fate of a request on every node, grouped, and what would make it fit. `holders`, by node, are the pods whose
     end could be waited for."""
-    survey = _Survey(request, decision)
+    effort = effort or Effort()
+    survey = _Survey(request, decision, effort)
     for node, state in states.items():
         survey.add(node, state)
-    nearest = () if None in survey.tallies else tuple(relaxations(states, request, decision, holders or {}))
+    nearest = () if None in survey.tallies else tuple(relaxations(states, request, decision, holders or {}, effort))
     return Explanation(request, tuple(survey.groups()), nearest)
 
 
@@ -81,14 +84,15 @@ class _Card:
 class _Survey:
     """Looks at every node, and once at those that are alike."""
 
-    def __init__(self, request: Request, decision: Decision | None) -> None:
+    def __init__(self, request: Request, decision: Decision | None, effort: Effort) -> None:
         self.request = request
+        self.effort = effort
         self.decision = decision
         self.tallies: dict[Reason | None, _Tally] = {}
         self._cards: dict[Hashable, _Card] = {}
         self._reasons: dict[Hashable, Reason | None] = {}
         self._notes: dict[Hashable, frozenset[str]] = {}
-        self._by_shape = is_search_needed(request) or request.wishes.topology is not Topology.ANY
+        self._by_shape = request.needs_search or request.wishes.topology is not Topology.ANY
 
     def add(self, node: str, state: NodeState) -> None:
         labels = label_shape(state)
@@ -99,7 +103,7 @@ class _Survey:
             else (labels, frozenset(Counter(c.fate for c in cards).items()))
         )
         if key not in self._reasons:
-            self._reasons[key] = node_reason(state, self.request, self.decision)
+            self._reasons[key] = node_reason(state, self.request, self.decision, self.effort)
             self._notes[key] = frozenset(_notes(state, self._reasons[key], self.decision))
         self.tallies.setdefault(self._reasons[key], _Tally()).add(node, cards, self._notes[key])
 

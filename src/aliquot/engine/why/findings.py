@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass, replace
 
+from aliquot.engine.effort import Effort, endless
 from aliquot.engine.quotas.quota import Decision
 from aliquot.engine.state import NodeState
 from aliquot.engine.why.obstacles import Obstacle, unwanted
 from aliquot.engine.why.percard import no_room_for_pod
-from aliquot.engine.why.whatif import emptied, fits, look
+from aliquot.engine.why.whatif import emptied, fits, look, look_once
 from aliquot.model import Charge, Gpu, Reason, Request, Topology
 from aliquot.model.selling import left_of, mode_allows, modes_meet
 
@@ -49,13 +50,15 @@ class NodeFinding:
         return "\n".join([f"{self.node}: {verdict}", *(f"  {card.text()}" for card in self.cards)])
 
 
-def explain_node(state: NodeState, request: Request, decision: Decision | None = None) -> NodeFinding:
+def explain_node(
+    state: NodeState, request: Request, decision: Decision | None = None, effort: Effort | None = None
+) -> NodeFinding:
     """Every card of a node with its numbers."""
     cards = []
     for gpu in state.cards.gpus:
         found, left = card_obstacle(state, gpu, request, decision), left_of(gpu, state.taken(gpu))
         cards.append(CardFinding(gpu, left, found.reason, found.text) if found else CardFinding(gpu, left))
-    return NodeFinding(state.cards.node, node_reason(state, request, decision), tuple(cards))
+    return NodeFinding(state.cards.node, node_reason(state, request, decision, effort), tuple(cards))
 
 
 def card_obstacle(state: NodeState, gpu: Gpu, request: Request, decision: Decision | None = None) -> Obstacle | None:
@@ -74,9 +77,11 @@ def _by_quota(state: NodeState, gpu: Gpu, decision: Decision | None) -> Obstacle
     return Obstacle(reason, f"is not left to the namespace: {decision.why(state.cards, gpu)}") if reason else None
 
 
-def node_reason(state: NodeState, request: Request, decision: Decision | None = None) -> Reason | None:
+def node_reason(
+    state: NodeState, request: Request, decision: Decision | None = None, effort: Effort | None = None
+) -> Reason | None:
     """Why the whole pod does not fit on a node; None if it does. The judgement of all nodes gives the same reason."""
-    cards, request = state.cards, request.on(state.cards)
+    cards, request, effort = state.cards, request.on(state.cards), effort or endless()
     if not cards.gpus:
         return Reason.TOO_LARGE if cards.rest_mib and cards.serves(request.dialect) else Reason.NO_GPUS
     if not cards.serves(request.dialect):
@@ -84,12 +89,14 @@ def node_reason(state: NodeState, request: Request, decision: Decision | None = 
     if decision and (refused := decision.refuses_node(cards)):
         return refused
     permitted = decision.permits(state) if decision else state
-    found = look(permitted, request)
+    found = look(permitted, request, effort)
+    if found.limited and effort.ran_out and request.needs_search:
+        found = look_once(permitted, request)
     if found.fits:
         return None
     if found.limited:
         return Reason.SEARCH_LIMIT
-    return _no_card(state, request, decision) or _no_room(permitted, request)
+    return _no_card(state, request, decision) or _no_room(permitted, request, effort)
 
 
 def _no_card(state: NodeState, request: Request, decision: Decision | None) -> Reason | None:
@@ -108,17 +115,23 @@ def _no_card(state: NodeState, request: Request, decision: Decision | None) -> R
     return None if any(map(cards.sells, left)) else Reason.NOT_SELLABLE
 
 
-def _no_room(state: NodeState, request: Request) -> Reason:
+def _no_room(state: NodeState, request: Request, effort: Effort) -> Reason:
     """Some cards would do, but they are too few, too small, too full, or shared in another way."""
     gpus = [gpu for gpu in state.cards.gpus if unwanted(state, gpu, request) is None]
     asked = [[(gpu, c.part.on(gpu, state.cards.unit_mib)) for gpu in gpus] for c in request.containers]
     if not all(any(mode_allows(gpu, charge) for gpu, charge in ways) for ways in asked):
         return Reason.WRONG_MODE
     anyhow = replace(request, wishes=replace(request.wishes, topology=Topology.ANY))
-    if not fits(emptied(state), anyhow):
+    if _never_fits(state, anyhow, effort):
         return Reason.TOO_LARGE
     if not all(any(modes_meet(state.taken(gpu), charge) for gpu, charge in ways) for ways in asked):
         return Reason.WRONG_MODE
-    if anyhow != request and (fits(state, anyhow) or not fits(emptied(state), request)):
+    if anyhow != request and (fits(state, anyhow, effort) or _never_fits(state, request, effort)):
         return Reason.NO_TOPOLOGY
     return Reason.NO_CARD_FITS
+
+
+def _never_fits(state: NodeState, request: Request, effort: Effort) -> bool:
+    """For certain, on this node however empty it were."""
+    found = look(emptied(state), request, effort)
+    return not found.fits and not found.limited

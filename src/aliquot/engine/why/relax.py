@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import islice
 
+from aliquot.engine.effort import Effort
 from aliquot.engine.holder import Holder, freed, largest_gone, without
 from aliquot.engine.quotas.quota import Decision
 from aliquot.engine.state import NodeState
@@ -49,29 +50,31 @@ def relaxations(
     request: Request,
     decision: Decision | None = None,
     holders: Mapping[str, Sequence[Holder]] | None = None,
+    effort: Effort | None = None,
 ) -> Iterator[Relaxation]:
     """For a request that fits nowhere."""
+    effort = effort or Effort()
     permitted = {node: decision.permits(state) if decision else state for node, state in states.items()}
     nodes = distinct(permitted.values(), request)[:_MOST_NODES]
-    yield from _smaller(nodes, request)
-    yield from _other_wishes(permitted, request)
-    yield from _after_a_pod(permitted, request, holders or {})
-    yield from _with_a_card(nodes, states, request, decision)
+    yield from _smaller(nodes, request, effort)
+    yield from _other_wishes(permitted, request, effort)
+    yield from _after_a_pod(permitted, request, holders or {}, effort)
+    yield from _with_a_card(nodes, states, request, decision, effort)
     if decision is not None:
-        yield from _more_quota(states, request, decision)
+        yield from _more_quota(states, request, decision, effort)
 
 
 # -- asking for less
 
 
-def _smaller(nodes: Sequence[NodeState], request: Request) -> Iterator[Relaxation]:
+def _smaller(nodes: Sequence[NodeState], request: Request, effort: Effort) -> Iterator[Relaxation]:
     for place, container in enumerate(request.containers):
         who = "" if len(request.containers) == 1 else f"container {container.name}: "
         for change, largest, resize, words in _sizes(container.part):
-            if largest > 1 and (found := _largest(nodes, request, place, largest - 1, resize)):
+            if largest > 1 and (found := _largest(nodes, request, place, largest - 1, resize, effort)):
                 amount, node = found
                 yield Relaxation(change, f"if {who}{words.format(amount=amount)}", node, amount)
-    yield from _fewer_cards(nodes, request)
+    yield from _fewer_cards(nodes, request, effort)
 
 
 _Resize = Callable[[Part, int], Part]
@@ -114,18 +117,20 @@ def _with_slots(part: Part, amount: int) -> Part:
 
 
 def _largest(
-    nodes: Sequence[NodeState], request: Request, place: int, most: int, resize: _Resize
+    nodes: Sequence[NodeState], request: Request, place: int, most: int, resize: _Resize, effort: Effort
 ) -> tuple[int, str] | None:
     """The largest size that fits anywhere, and where. Most nodes are asked once: whether they can do better."""
     best, where = 0, ""
     for state in nodes:
+        if effort.ran_out:
+            break
         low, high = best, most
-        if best == most or not fits(state, _resized(request, place, resize, best + 1)):
+        if best == most or not fits(state, _resized(request, place, resize, best + 1), effort):
             continue
         low += 1
         while low < high:
             middle = (low + high + 1) // 2
-            if fits(state, _resized(request, place, resize, middle)):
+            if fits(state, _resized(request, place, resize, middle), effort):
                 low = middle
             else:
                 high = middle - 1
@@ -139,13 +144,13 @@ def _resized(request: Request, place: int, resize: _Resize, amount: int) -> Requ
     return replace(request, containers=tuple(containers))
 
 
-def _fewer_cards(nodes: Sequence[NodeState], request: Request) -> Iterator[Relaxation]:
+def _fewer_cards(nodes: Sequence[NodeState], request: Request, effort: Effort) -> Iterator[Relaxation]:
     """One container at a time; those that share their cards all at once."""
     for containers in [request.containers] if request.together else [(one,) for one in request.containers]:
         wanted = max(container.part.cards for container in containers)
         for count in range(wanted - 1, 0, -1):
             fewer = replace(request, containers=tuple(_with_cards(c, containers, count) for c in request.containers))
-            state = _first(nodes, fewer)
+            state = _first(nodes, fewer, effort)
             if state is not None:
                 who = "" if len(containers) == len(request.containers) else f" for container {containers[0].name}"
                 cards = "1 card" if count == 1 else f"{count} cards"
@@ -157,17 +162,17 @@ def _with_cards(one: ContainerRequest, changing: Sequence[ContainerRequest], cou
     return replace(one, part=replace(one.part, cards=min(count, one.part.cards))) if one in changing else one
 
 
-def _first(nodes: Sequence[NodeState], request: Request) -> NodeState | None:
-    return next((state for state in nodes if fits(state, request)), None)
+def _first(nodes: Sequence[NodeState], request: Request, effort: Effort) -> NodeState | None:
+    return next((state for state in nodes if not effort.ran_out and fits(state, request, effort)), None)
 
 
 # -- wishing for less
 
 
-def _other_wishes(states: Mapping[str, NodeState], request: Request) -> Iterator[Relaxation]:
+def _other_wishes(states: Mapping[str, NodeState], request: Request, effort: Effort) -> Iterator[Relaxation]:
     wishes = request.wishes
     if wishes.models:
-        yield from _on_other_models(states, replace(request, wishes=replace(wishes, models=())))
+        yield from _on_other_models(states, replace(request, wishes=replace(wishes, models=())), effort)
     dropped = {
         "without the wish for certain cards": replace(wishes, only_uuids=None, not_uuids=frozenset()),
         f"without the wish for {wishes.topology.value} neighbours": replace(wishes, topology=Topology.ANY),
@@ -176,16 +181,16 @@ def _other_wishes(states: Mapping[str, NodeState], request: Request) -> Iterator
     for text, fewer in dropped.items():
         if fewer != wishes:
             easier = replace(request, wishes=fewer)
-            state = _first(distinct(states.values(), easier)[:_MOST_NODES], easier)
+            state = _first(distinct(states.values(), easier)[:_MOST_NODES], easier, effort)
             if state is not None:
                 yield Relaxation(Change.WISH, text, state.cards.node)
 
 
-def _on_other_models(states: Mapping[str, NodeState], request: Request) -> Iterator[Relaxation]:
+def _on_other_models(states: Mapping[str, NodeState], request: Request, effort: Effort) -> Iterator[Relaxation]:
     nodes = distinct(states.values(), request)[:_MOST_NODES]
     for model in sorted({gpu.model for state in nodes for gpu in state.cards.gpus}):
         having = (state for state in nodes if any(gpu.model == model for gpu in state.cards.gpus))
-        state = _first([_only(state, model) for state in having], request)
+        state = _first([_only(state, model) for state in having], request, effort)
         if state is not None:
             yield Relaxation(Change.MODEL, f"on {model}", state.cards.node)
 
@@ -198,15 +203,17 @@ def _only(state: NodeState, model: str) -> NodeState:
 
 
 def _after_a_pod(
-    states: Mapping[str, NodeState], request: Request, holders: Mapping[str, Sequence[Holder]]
+    states: Mapping[str, NodeState], request: Request, holders: Mapping[str, Sequence[Holder]], effort: Effort
 ) -> Iterator[Relaxation]:
     """The pods that give back least, one at a time."""
     held = sorted((node for node in states if holders.get(node)), key=lambda node: freest(states[node]), reverse=True)
-    hopeful = (node for node in held[:_MOST_NODES] if fits(largest_gone(states[node], holders[node], 1), request))
+    hopeful = (
+        node for node in held[:_MOST_NODES] if fits(largest_gone(states[node], holders[node], 1), request, effort)
+    )
     found: list[tuple[tuple[int, int], str, str]] = []
     for node in islice(hopeful, _MOST_HOPEFUL):
         for holder in sorted(holders[node], key=lambda one: (freed([one]), one.pod)):
-            if holder.uid != request.uid and fits(without(states[node], [holder]), request):
+            if holder.uid != request.uid and fits(without(states[node], [holder]), request, effort):
                 found.append((freed([holder]), holder.pod, node))
                 break
     for _, pod, node in sorted(found)[:_MOST_SAID]:
@@ -214,7 +221,11 @@ def _after_a_pod(
 
 
 def _with_a_card(
-    nodes: Sequence[NodeState], states: Mapping[str, NodeState], request: Request, decision: Decision | None
+    nodes: Sequence[NodeState],
+    states: Mapping[str, NodeState],
+    request: Request,
+    decision: Decision | None,
+    effort: Effort,
 ) -> Iterator[Relaxation]:
     """One card that is unhealthy or cordoned, at a time. What the quota closes stays closed."""
     found = (
@@ -223,7 +234,7 @@ def _with_a_card(
         for gpu in states[permitted.cards.node].cards.gpus
         if (not gpu.healthy or gpu.cordoned)
         and not (decision and decision.refuses(permitted.cards, gpu))
-        and fits(opened(permitted, {gpu.uuid}), request)
+        and fits(opened(permitted, {gpu.uuid}), request, effort)
     )
     for permitted, gpu in islice(found, _MOST_SAID):
         want = " and ".join(["healthy"] * (not gpu.healthy) + ["uncordoned"] * gpu.cordoned)
@@ -234,14 +245,16 @@ def _with_a_card(
 # -- more quota
 
 
-def _more_quota(states: Mapping[str, NodeState], request: Request, decision: Decision) -> Iterator[Relaxation]:
+def _more_quota(
+    states: Mapping[str, NodeState], request: Request, decision: Decision, effort: Effort
+) -> Iterator[Relaxation]:
     """For each kind of card that the quota refuses: whether the pod would fit there, and what is missing for it."""
     said: set[str] = set()
     for state in distinct(states.values(), request)[:_MOST_NODES]:
         missing = {gpu.uuid: _missing(state, gpu, decision) for gpu in state.cards.gpus}
         for text in sorted(set(missing.values()) - said - {""}):
             others = {uuid for uuid, other in missing.items() if other not in ("", text)}
-            if fits(closed(state, others), request):
+            if fits(closed(state, others), request, effort):
                 said.add(text)
                 yield Relaxation(Change.QUOTA, text, state.cards.node)
 

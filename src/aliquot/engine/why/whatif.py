@@ -5,15 +5,19 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
+from aliquot.engine.effort import Effort, endless
 from aliquot.engine.one_node.in_order import fits_in_order
 from aliquot.engine.one_node.puzzle import puzzle_of
-from aliquot.engine.one_node.search import search
+from aliquot.engine.one_node.search import Found, glance, search
 from aliquot.engine.state import NodeState
 from aliquot.engine.topology import groups, wiring_of
 from aliquot.engine.why.obstacles import unwanted
 from aliquot.engine.why.percard import no_room_for_pod
 from aliquot.model import Gpu, Request, Topology
 from aliquot.model.selling import left_of
+
+_SET_UP_STEPS = 30
+"""What it takes to write down a container's part of the puzzle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,19 +27,22 @@ class Look:
     """It was not found out: the search was given up."""
 
 
-def fits(state: NodeState, request: Request) -> bool:
+def fits(state: NodeState, request: Request, effort: Effort | None = None) -> bool:
     """Whether a way is found."""
-    return look(state, request).fits
+    return look(state, request, effort).fits
 
 
-def look(state: NodeState, request: Request) -> Look:
-    """For one container, or several on the same cards, enough cards that reach each other are a way."""
+def look(state: NodeState, request: Request, effort: Effort | None = None) -> Look:
+    """For one container, or several on the same cards, enough cards that reach each other are a way. Others are
+    searched, as long as the effort lasts."""
     request = request.on(state.cards)
-    if is_search_needed(request):
+    if request.needs_search:
         if request.allocator:
             return Look(fits_in_order(state, request))
-        found = search(puzzle_of(state, request), together=request.together)
-        return Look(found.cards is not None, found.cards is None and found.limited)
+        effort = effort or endless()
+        if not effort.take(_SET_UP_STEPS * len(request.containers)):
+            return Look(False, limited=True)
+        return _seen(search(puzzle_of(state, request), effort=effort))
     count, topology = max(container.part.cards for container in request.containers), request.wishes.topology
     possible = (row for row, gpu in enumerate(state.cards.gpus) if _takes(state, gpu, request))
     if topology is Topology.ANY or count == 1:
@@ -43,12 +50,17 @@ def look(state: NodeState, request: Request) -> Look:
     return Look(any(len(group) >= count for group in groups(wiring_of(state.cards.gpus), list(possible), topology)))
 
 
+def look_once(state: NodeState, request: Request) -> Look:
+    """What can be seen without effort."""
+    return _seen(glance(puzzle_of(state, request)))
+
+
+def _seen(found: Found) -> Look:
+    return Look(found.cards is not None, found.cards is None and found.limited)
+
+
 def _takes(state: NodeState, gpu: Gpu, request: Request) -> bool:
     return unwanted(state, gpu, request) is None and no_room_for_pod(state, gpu, request) is None
-
-
-def is_search_needed(request: Request) -> bool:
-    return len(request.containers) > 1 and not request.together
 
 
 def closed(state: NodeState, uuids: Collection[str]) -> NodeState:

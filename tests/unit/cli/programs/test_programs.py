@@ -37,7 +37,7 @@ def wanted(program: Program, words: list[str]) -> dict[str, Given]:
         pytest.param(["--address=[::1]:1"], {"listen.address": "::1", "doors.admission.port": 1}, id="IPv6"),
         pytest.param(
             ["--pprofAddress=10.0.0.1:1"],
-            {"doors.admission.debugAddress": "10.0.0.1", "doors.admission.debugPort": 1},
+            {"listen.profiling": True, "doors.admission.debugAddress": "10.0.0.1", "doors.admission.debugPort": 1},
             id="debug address",
         ),
         pytest.param(["--kubeconfig=/a"], {"kubernetes.kubeconfig": "/a"}, id="kubeconfig"),

@@ -9,7 +9,7 @@ from aliquot.engine.all_nodes.choosing import CardChoice
 from aliquot.engine.all_nodes.plan import Plan, plan
 from aliquot.engine.all_nodes.question import Question
 from aliquot.engine.all_nodes.room import Room, wanted
-from aliquot.engine.fleet import Fleet
+from aliquot.engine.block import Block
 from aliquot.engine.policies import GPU_POLICIES, NODE_POLICIES
 from aliquot.engine.policies.fragmentation import fragments
 from aliquot.engine.view import Outcome, Settings
@@ -47,8 +47,8 @@ def gpus(draw: st.DrawFn, node: str) -> tuple[Gpu, ...]:
 
 
 @st.composite
-def fleets(draw: st.DrawFn) -> Fleet:
-    fleet = Fleet()
+def fleets(draw: st.DrawFn) -> Block:
+    fleet = Block(8)
     for number in range(draw(st.integers(0, 4))):
         node = f"n{number}"
         cards = NodeGpus(node, draw(gpus(node)), draw(st.sampled_from((1, 1024))))
@@ -82,7 +82,7 @@ def requests(draw: st.DrawFn) -> Request:
     return Request(make_uid(), "default/p", "aliquot", containers, wishes=draw(WISHES))
 
 
-def question(fleet: Fleet, request: Request, policy: str | None) -> Question:
+def question(fleet: Block, request: Request, policy: str | None) -> Question:
     choice = CardChoice((GPU_POLICIES[policy],)) if policy else None
     everywhere = np.ones(fleet.width, np.bool_)
     settings = Settings(now=NOW)
@@ -90,7 +90,7 @@ def question(fleet: Fleet, request: Request, policy: str | None) -> Question:
 
 
 @given(fleets(), requests())
-def test_every_rank_and_every_score_is_a_finite_number(fleet: Fleet, request: Request) -> None:
+def test_every_rank_and_every_score_is_a_finite_number(fleet: Block, request: Request) -> None:
     for name, policy in GPU_POLICIES.items():
         planned = plan(question(fleet, request, name))
         for view in planned.views:
@@ -99,7 +99,7 @@ def test_every_rank_and_every_score_is_a_finite_number(fleet: Fleet, request: Re
         check_scores(fleet, request, planned)
 
 
-def check_scores(fleet: Fleet, request: Request, planned: Plan) -> None:
+def check_scores(fleet: Block, request: Request, planned: Plan) -> None:
     outcome = Outcome(
         fleet, request, Settings(now=NOW), planned.fits, planned.views, planned.lives, lambda: planned.rows
     )
@@ -110,7 +110,7 @@ def check_scores(fleet: Fleet, request: Request, planned: Plan) -> None:
 
 
 @given(fleets(), requests())
-def test_where_a_pod_would_go_is_the_same_asked_for_one_node_and_for_all(fleet: Fleet, request: Request) -> None:
+def test_where_a_pod_would_go_is_the_same_asked_for_one_node_and_for_all(fleet: Block, request: Request) -> None:
     for name in GPU_POLICIES:
         planned = plan(question(fleet, request, name))
         for column in np.flatnonzero(planned.fits).tolist():
@@ -119,7 +119,7 @@ def test_where_a_pod_would_go_is_the_same_asked_for_one_node_and_for_all(fleet: 
 
 
 @given(fleets(), requests())
-def test_a_policy_never_changes_what_fits(fleet: Fleet, request: Request) -> None:
+def test_a_policy_never_changes_what_fits(fleet: Block, request: Request) -> None:
     fits = plan(question(fleet, request, None)).fits
     for name in GPU_POLICIES:
         assert np.array_equal(plan(question(fleet, request, name)).fits, fits), name
@@ -157,7 +157,7 @@ SHAPES = st.builds(
 
 @given(fleets(), st.lists(SHAPES, min_size=1, max_size=6), st.data())
 def test_the_fragmentation_measure_is_the_sum_of_its_definition(
-    fleet: Fleet, shapes: list[Shape], data: st.DataObject
+    fleet: Block, shapes: list[Shape], data: st.DataObject
 ) -> None:
     idle = np.zeros(fleet.has.shape, np.int64)
     for row, column in zip(*np.nonzero(fleet.has), strict=True):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from aliquot.engine.fleet import Fleet
+from aliquot.engine.block import Block
 from aliquot.engine.policies import GPU_POLICIES, NODE_POLICIES
 from aliquot.engine.policies.fragmentation import fragments
 from aliquot.engine.view import Settings
@@ -55,7 +55,7 @@ def test_a_whole_card_is_the_smallest_that_is_free_for_binpack() -> None:
     assert order("binpack", view_of(fleet_of(node_state([2000, 1000, 3000])), pod(whole()))) == [1, 0, 2]
 
 
-def nodes() -> Fleet:
+def nodes() -> Block:
     """Nearly full, half full and empty."""
     return fleet_of(
         node_state([SIZE] * 2, [(20, 200), (20, 200)], node="full"),
@@ -107,7 +107,7 @@ def test_chance_differs_between_pods_and_between_cards() -> None:
 # -- load
 
 
-def loaded(*loads: tuple[float, float]) -> Fleet:
+def loaded(*loads: tuple[float, float]) -> Block:
     state = node_state([SIZE] * len(loads))
     fleet = fleet_of(state)
     fleet.set_load("n1", {gpu.uuid: load for gpu, load in zip(state.cards.gpus, loads, strict=True)})
@@ -191,7 +191,7 @@ def test_a_workload_needs_a_shape() -> None:
 def test_an_unhealthy_card_has_nothing_idle() -> None:
     state = node_state([SIZE] * 2)
     broken = replace(state.cards, gpus=(state.cards.gpus[0], replace(make_gpu(1), mib=SIZE, healthy=False)))
-    fleet = Fleet()
+    fleet = Block(8)
     fleet.put(broken, {broken.gpus[0].uuid: Charge(50, 500, shares=1)})
     view = view_of(fleet, pod(shared(10, 100)), Settings(workload=Workload((Shape(2, 100, 1),))))
     assert np.unique(GPU_POLICIES["fragmentation"].rank(view)[0, 0]) == -52

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aliquot.engine import judge
 from aliquot.engine.card_sets import best_score, best_set, connected, set_score
 from aliquot.engine.policies import GPU_POLICIES, NODE_POLICIES
 from aliquot.engine.state import NodeState
@@ -16,7 +15,7 @@ from aliquot.engine.topology import Wiring, allows, wiring_of
 from aliquot.model import Link, Memory, NodeGpus, Part, Topology, Wishes
 from aliquot.model.links import NVLINK, Pcie
 from tests.factories import NODE, make_gpu
-from tests.states import groups, node_state, pod, shared, whole
+from tests.states import Cluster, groups, node_state, pod, shared, whole
 from tests.unit.engine.policies.views import fleet_of, order, outcome_of, view_of
 
 QUADS = groups((Pcie.CROSS_CPU, [range(8)]), (2 * NVLINK + Pcie.SAME_CPU, [[0, 1, 2, 3], [4, 5, 6, 7]]))
@@ -236,6 +235,7 @@ def test_a_best_score_is_that_of_an_empty_node() -> None:
 def test_where_all_sets_are_alike_the_next_policy_decides() -> None:
     state = node_state([1024] * 4, [(100, 1024), (100, 1024), (50, 512), (50, 512)])
     for policy in ("binpack", "topology,binpack"):
-        placement = judge(fleet_of(state), pod(Part(cards=2, cores=10, memory=Memory(100))), policy).placement("n1")
+        judgement = Cluster(state, gpu_policy=policy).judge(pod(Part(cards=2, cores=10, memory=Memory(100))))
+        placement = judgement.placement("n1")
         assert placement is not None
         assert sorted(part.index for part in placement.slices()) == [2, 3]

@@ -5,21 +5,21 @@ from collections.abc import Sequence
 import numpy as np
 
 from aliquot.engine.all_nodes.room import Room, need_of, takes, wanted
-from aliquot.engine.fleet import Fleet
+from aliquot.engine.block import Block
 from aliquot.engine.policies import GPU_POLICIES
 from aliquot.engine.state import NodeState
 from aliquot.engine.view import Outcome, Settings, View
 from aliquot.model import Request
 
 
-def fleet_of(*states: NodeState) -> Fleet:
-    fleet = Fleet()
+def fleet_of(*states: NodeState) -> Block:
+    fleet = Block(max(8, *(len(state.cards.gpus) for state in states)))
     for state in states:
         fleet.put(state.cards, state.used)
     return fleet
 
 
-def view_of(fleet: Fleet, request: Request, settings: Settings | None = None) -> View:
+def view_of(fleet: Block, request: Request, settings: Settings | None = None) -> View:
     """The first container's."""
     part = request.containers[0].part
     need, allowed = need_of(fleet, part), wanted(fleet, request)

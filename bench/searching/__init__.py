@@ -1,0 +1,1 @@
+"""Pods that are hard to place."""

@@ -1,0 +1,66 @@
+"""Which nodes a filter has let a pod pass on, a moment ago: a bind acts on no other.
+
+It is kept in memory alone. A server that has just begun to lead remembers nothing: it refuses the bind, and
+kube-scheduler filters the pod again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aliquot.clock import Clock
+from aliquot.engine import Fleet, Ints, NameBlock, NameTable
+
+SECONDS = 960.0
+"""kube-scheduler lets a pod wait between filter and bind for at most 15 minutes (Permit)."""
+_MOST = 20_000
+_MOST_UNKNOWN = 1_000
+"""Of more pods the one that passed longest ago is forgotten. Pods that our mirror does not know have a smaller place of
+their own: made-up ones do not push the others out."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    table: NameTable
+    """Finds a node's column as it was then."""
+    columns: NDArray[np.uint8]
+    """A bit for each."""
+    until: float
+
+    def names(self, node: str) -> bool:
+        (column,) = self.table.find(NameBlock.of([node]))
+        return column >= 0 and bool(np.unpackbits(self.columns, count=column + 1)[-1:].any())
+
+
+class Passes:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._known: dict[str, _Pass] = {}
+        self._unknown: dict[str, _Pass] = {}
+
+    def __len__(self) -> int:
+        return len(self._known) + len(self._unknown)
+
+    def put(self, uid: str, fleet: Fleet, columns: Ints | Sequence[int], *, is_known: bool) -> None:
+        """The columns of the nodes that a pod has passed on, as the last filter said; -1 is a node without one."""
+        self.forget(uid)
+        passed = np.zeros(len(fleet.names), np.bool_)
+        found = np.asarray(columns, np.int64)
+        passed[found[found >= 0]] = True
+        if not passed.any():
+            return
+        place, most = (self._known, _MOST) if is_known else (self._unknown, _MOST_UNKNOWN)
+        place[uid] = _Pass(fleet.table, np.packbits(passed), self._clock.monotonic() + SECONDS)
+        oldest = next(iter(place))
+        if len(place) > most or place[oldest].until <= self._clock.monotonic():
+            del place[oldest]
+
+    def has(self, uid: str, node: str) -> bool:
+        passed = self._known.get(uid) or self._unknown.get(uid)
+        return passed is not None and passed.until > self._clock.monotonic() and passed.names(node)
+
+    def forget(self, uid: str) -> None:
+        self._known.pop(uid, None)
+        self._unknown.pop(uid, None)

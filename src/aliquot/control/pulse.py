@@ -1,0 +1,22 @@
+"""The sign of life of the event loop that decides, for others on other threads."""
+
+from typing import NoReturn
+
+from aliquot.clock import Clock
+
+_EACH_SECONDS = 0.5
+
+
+class Pulse:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._beat_at = clock.monotonic()
+
+    def silence(self) -> float:
+        """Seconds since the loop has turned; a bit more than the time that it has been busy with one thing."""
+        return self._clock.monotonic() - self._beat_at
+
+    async def run(self) -> NoReturn:
+        while True:
+            self._beat_at = self._clock.monotonic()
+            await self._clock.sleep(_EACH_SECONDS)

@@ -1,0 +1,401 @@
+"""A Block: the cards of nodes that have about as many of them, as arrays, so that one request is judged on all of them
+at once.
+
+Arrays are GPU-major (row = a node's n-th card by index, column = node): one request touches few, long rows. They are
+written in place and only by `put`, `remove` and `set_load`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aliquot.engine.numbering import Numbering
+from aliquot.engine.quotas.usage import CardType, card_type
+from aliquot.engine.state import NodeState
+from aliquot.engine.topology import Wiring, wiring_of
+from aliquot.model import CORES, Charge, Gpu, NodeGpus
+from aliquot.model.selling import left_of, mode_allows
+
+_NOTHING = Charge()
+_FIRST_CELLS = 512
+"""Cards for which a new block has room."""
+
+_PER_CARD: Mapping[str, tuple[type, Any]] = {
+    "free_mib": (np.int64, 0),
+    "free_cores": (np.int64, 0),
+    "free_slots": (np.int64, 0),
+    "left": (np.int64, 0),
+    "mib": (np.int64, 0),
+    "slots": (np.int64, 0),
+    "shares": (np.int64, 0),
+    "used_slots": (np.int64, 0),
+    "model_id": (np.int64, 0),
+    "profile_id": (np.int64, 0),
+    "type_id": (np.int64, 0),
+    "numa": (np.int64, -1),
+    "has": (np.bool_, False),
+    "sellable": (np.bool_, False),
+    "for_shared": (np.bool_, False),
+    "for_whole": (np.bool_, False),
+    "for_slots": (np.bool_, False),
+    "open_shared": (np.bool_, False),
+    "open_whole": (np.bool_, False),
+    "open_slots": (np.bool_, False),
+    "load": (np.float64, np.nan),
+    "load_at": (np.float64, np.nan),
+    "placed_since": (np.float64, 0.0),
+}
+_PER_NODE: Mapping[str, tuple[type, Any]] = {
+    "unit_mib": (np.int64, 1),
+    "wiring_id": (np.int64, 0),
+    "rest_mib": (np.int64, 0),
+    "node_mib": (np.int64, 0),
+    "node_free_mib": (np.int64, 0),
+    "node_free_cores": (np.int64, 0),
+    "node_cards": (np.int64, 0),
+    "per_node_mib": (np.float64, 0.0),
+    "per_node_cores": (np.float64, 0.0),
+    "size": (np.int64, 0),
+}
+"""Name, type, and what stands where no card or no node is."""
+
+
+class Placed(Protocol):
+    """What the arrays are to know of a ledger's entry."""
+
+    @property
+    def since(self) -> float: ...
+    @property
+    def charges(self) -> Mapping[str, Charge]: ...
+
+
+class Block:
+    """Attributes are the arrays, sliced to the columns in use. Where no card is, nothing is open and nothing free.
+
+    A vacant column (its name is "") has no card at all. Policies know a block as the fleet that they judge.
+    """
+
+    free_mib: NDArray[np.int64]
+    free_cores: NDArray[np.int64]
+    free_slots: NDArray[np.int64]
+    left: NDArray[np.int64]
+    """Memory and cores in one number, see `left_share`."""
+    mib: NDArray[np.int64]
+    slots: NDArray[np.int64]
+    shares: NDArray[np.int64]
+    """Parts that share the card without MPS now."""
+    used_slots: NDArray[np.int64]
+    """MPS slots that are taken, also of a card that has none any more."""
+    model_id: NDArray[np.int64]
+    """Place in `models`."""
+    profile_id: NDArray[np.int64]
+    """Place in `profiles`; 0 is a card that is no MIG instance."""
+    type_id: NDArray[np.int64]
+    """Place in `types`: cards that quotas count alike."""
+    numa: NDArray[np.int64]
+    """-1 where unknown."""
+    has: NDArray[np.bool_]
+    sellable: NDArray[np.bool_]
+    for_shared: NDArray[np.bool_]
+    for_whole: NDArray[np.bool_]
+    for_slots: NDArray[np.bool_]
+    """Sellable cards whose mode allows parts of this kind."""
+    open_shared: NDArray[np.bool_]
+    open_whole: NDArray[np.bool_]
+    open_slots: NDArray[np.bool_]
+    """Those that take one now, as far as neighbours go: of `open_whole` nothing is taken, the others have cores left
+    and nobody who shares them in another way."""
+    load: NDArray[np.float64]
+    """Measured busy share, 0 to 1; NaN if none."""
+    load_at: NDArray[np.float64]
+    placed_since: NDArray[np.float64]
+    """Share of the card that was placed after the sample."""
+    unit_mib: NDArray[np.int64]
+    wiring_id: NDArray[np.int64]
+    """Nodes with the same number are wired alike."""
+    rest_mib: NDArray[np.int64]
+    """Memory of a node that belongs to none of its cards."""
+    node_mib: NDArray[np.int64]
+    node_free_mib: NDArray[np.int64]
+    node_free_cores: NDArray[np.int64]
+    node_cards: NDArray[np.int64]
+    """Sums over the sellable cards of a node."""
+    per_node_mib: NDArray[np.float64]
+    per_node_cores: NDArray[np.float64]
+    """One through the sums of a node's MiB and cores, 0 if it has none: shares of nodes by one multiplication."""
+    size: NDArray[np.int64]
+    """MiB of each of a node's sellable cards, -1 if they differ."""
+
+    def __init__(self, rows: int, fleet: Iterable["Block"] = (), *, other_agent: bool = False) -> None:
+        """For nodes with up to so many cards, handed out by our agent or an `other_agent`; `fleet` are all blocks there
+        are, this one among them."""
+        self.rows = rows
+        self.other_agent = other_agent
+        self.names: list[str] = []
+        self._fleet = fleet
+        self._columns: dict[str, int] = {}
+        self._vacant: list[int] = []
+        self._states: list[NodeState | None] = []
+        self._placed: list[tuple[Placed, ...]] = []
+        self._models = Numbering[str]()
+        self._profiles = Numbering[str]()
+        self._profiles.take("")  # for ever: it is number 0
+        self._types = Numbering[CardType]()
+        self._wirings = Numbering[Wiring]()
+        self._places: dict[str, set[tuple[int, int]]] = {}
+        self._serves: dict[str, NDArray[np.bool_]] = {}
+        self._card_mib: NDArray[np.int64] | None = None
+        first = max(1, _FIRST_CELLS // rows)
+        self._base: dict[str, NDArray[Any]] = {
+            **{name: np.full((rows, first), fill, kind) for name, (kind, fill) in _PER_CARD.items()},
+            **{name: np.full(first, fill, kind) for name, (kind, fill) in _PER_NODE.items()},
+        }
+        self._expose()
+
+    # -- writing
+
+    def put(self, cards: NodeGpus, used: Mapping[str, Charge], placed: Iterable[Placed] = ()) -> None:
+        """A node as it is now: its cards, what is used of them, and who was placed when."""
+        column = self._column(cards.node)
+        self._make_room(column + 1)
+        before = self._states[column]
+        if before is None or before.cards != cards:
+            self._put_cards(column, before, cards)
+        self._states[column] = NodeState(cards, dict(used))
+        self._placed[column] = tuple(placed)
+        self._put_used(column, cards, used)
+        self._put_sums(column)
+        self._put_placed(column)
+
+    def remove(self, node: str) -> None:
+        column = self._columns.pop(node, None)
+        if column is None:
+            return
+        self._clear(column)
+        self._states[column] = None
+        self._placed[column] = ()
+        self.names[column] = ""
+        self._vacant.append(column)
+        for mask in self._serves.values():
+            mask[column] = False
+
+    def set_load(self, node: str, load: Mapping[str, tuple[float, float]]) -> None:
+        """How busy each card was and when that was measured, by uuid; cards that are left out have no sample."""
+        state, column = self.state(node), self._columns.get(node)
+        if state is None or column is None:
+            return
+        for row, gpu in enumerate(state.cards.gpus):
+            self.load[row, column], self.load_at[row, column] = load.get(gpu.uuid, (np.nan, np.nan))
+        self._put_placed(column)
+
+    # -- reading
+
+    @property
+    def width(self) -> int:
+        """Columns in use or vacant; those behind hold nothing."""
+        return len(self.names)
+
+    @property
+    def nbytes(self) -> int:
+        """Of all arrays, with the room that they have for more nodes."""
+        return sum(array.nbytes for array in (*self._base.values(), *self._serves.values()))
+
+    @property
+    def models(self) -> Sequence[str]:
+        return self._models.values
+
+    @property
+    def profiles(self) -> Sequence[str]:
+        return self._profiles.values
+
+    @property
+    def types(self) -> Sequence[CardType]:
+        return self._types.values
+
+    @property
+    def largest_mib(self) -> int:
+        """The memory of the largest card of all blocks."""
+        return max(int(block.mib.max(initial=0)) for block in (self._fleet or (self,)))
+
+    def column(self, node: str) -> int | None:
+        return self._columns.get(node)
+
+    @property
+    def columns(self) -> Mapping[str, int]:
+        """Of every node."""
+        return self._columns
+
+    def state(self, node: str) -> NodeState | None:
+        column = self._columns.get(node)
+        return None if column is None else self._states[column]
+
+    def state_at(self, column: int) -> NodeState:
+        state = self._states[column]
+        assert state is not None, "a vacant column holds no node"
+        return state
+
+    def loads(self, node: str) -> dict[str, tuple[float, float]]:
+        """What `set_load` was told of a node's cards."""
+        column = self._columns[node]
+        return {
+            gpu.uuid: (float(self.load[row, column]), float(self.load_at[row, column]))
+            for row, gpu in enumerate(self.state_at(column).cards.gpus)
+        }
+
+    def shows(self, cards: NodeGpus, used: Mapping[str, Charge]) -> bool:
+        """Whether a node stands here with these cards, and with so much of them free."""
+        column, state = self._columns.get(cards.node), self.state(cards.node)
+        if column is None or state is None or state.cards != cards or state.used != used:
+            return False
+        at = np.s_[: len(cards.gpus), column]
+        left = [left_of(gpu, used.get(gpu.uuid, _NOTHING)) for gpu in cards.gpus]
+        shown = zip(self.free_cores[at].tolist(), self.free_mib[at].tolist(), self.free_slots[at].tolist(), strict=True)
+        return list(shown) == [(card.cores, card.mib, card.slots) for card in left]
+
+    @property
+    def card_mib(self) -> NDArray[np.int64]:
+        """The memory of each sellable card: [width] where every node's cards are alike, else [rows, width]."""
+        if self._card_mib is None:
+            self._card_mib = self.mib if (self.size < 0).any() else self.size
+        return self._card_mib
+
+    def places_of(self, uuid: str) -> Iterable[tuple[int, int]]:
+        """(row, column) of a card, also if two nodes claim to have it."""
+        return self._places.get(uuid, ())
+
+    def wiring(self, column: int) -> Wiring:
+        return self._wirings.values[int(self.wiring_id[column])]
+
+    def serves(self, dialect: str) -> NDArray[np.bool_]:
+        """[width]: nodes that take pods of a dialect."""
+        mask = self._serves.get(dialect)
+        if mask is None:
+            mask = self._serves[dialect] = np.zeros(self._base["unit_mib"].shape, np.bool_)
+            for column, state in enumerate(self._states):
+                mask[column] = state is not None and state.cards.serves(dialect)
+        return mask[: self.width]
+
+    # -- inside
+
+    def _put_cards(self, column: int, before: NodeState | None, cards: NodeGpus) -> None:
+        loads = {} if before is None else self.loads(cards.node)
+        self._clear(column)
+        self.unit_mib[column] = cards.unit_mib
+        self.rest_mib[column] = cards.rest_mib
+        self.wiring_id[column] = self._wirings.take(wiring_of(cards.gpus))
+        for row, gpu in enumerate(cards.gpus):
+            self._places.setdefault(gpu.uuid, set()).add((row, column))
+            sells = cards.sells(gpu)
+            self.has[row, column] = True
+            self.sellable[row, column] = sells
+            self.for_shared[row, column] = sells and mode_allows(gpu, Charge(shares=1))
+            self.for_whole[row, column] = sells and mode_allows(gpu, Charge(CORES, gpu.mib, shares=1))
+            self.for_slots[row, column] = sells and mode_allows(gpu, Charge(slots=1))
+            self.mib[row, column] = gpu.mib
+            self.slots[row, column] = gpu.slots
+            self.model_id[row, column] = self._models.take(gpu.model)
+            self.profile_id[row, column] = self._profiles.take(gpu.profile)
+            self.type_id[row, column] = self._types.take(card_type(cards, gpu))
+            self.numa[row, column] = -1 if gpu.numa is None else gpu.numa
+            self.load[row, column], self.load_at[row, column] = loads.get(gpu.uuid, (np.nan, np.nan))
+        sizes = {gpu.mib for gpu in cards.gpus if cards.sells(gpu)}
+        self.size[column] = sizes.pop() if len(sizes) == 1 else -bool(sizes)
+        for dialect, mask in self._serves.items():
+            mask[column] = cards.serves(dialect)
+
+    def _put_used(self, column: int, cards: NodeGpus, used: Mapping[str, Charge]) -> None:
+        at = np.s_[: len(cards.gpus), column]
+        taken = [used.get(gpu.uuid, _NOTHING) for gpu in cards.gpus]
+        left = [left_of(gpu, charge) for gpu, charge in zip(cards.gpus, taken, strict=True)]
+        self.free_mib[at] = [card.mib for card in left]
+        self.free_cores[at] = [card.cores for card in left]
+        self.free_slots[at] = [card.slots for card in left]
+        self.shares[at] = [charge.shares for charge in taken]
+        self.used_slots[at] = [charge.slots for charge in taken]
+        self.left[at] = left_share(self.free_mib[at], self.free_cores[at], self.mib[at])
+        has_cores = self.free_cores[at] > 0
+        no_slots = self.used_slots[at] == 0
+        untouched = (self.free_cores[at] == CORES) & (self.free_mib[at] == self.mib[at])
+        self.open_shared[at] = self.for_shared[at] & has_cores & no_slots
+        self.open_whole[at] = self.for_whole[at] & untouched & no_slots
+        self.open_slots[at] = self.for_slots[at] & has_cores & (self.shares[at] == 0)
+
+    def _put_sums(self, column: int) -> None:
+        sells = self.sellable[:, column]
+        mib, count = int(self.mib[sells, column].sum()), int(np.count_nonzero(sells))
+        self.node_mib[column] = mib
+        self.node_free_mib[column] = self.free_mib[sells, column].sum()
+        self.node_free_cores[column] = self.free_cores[sells, column].sum()
+        self.node_cards[column] = count
+        self.per_node_mib[column] = 1 / mib if mib else 0.0
+        self.per_node_cores[column] = 1 / (count * CORES) if count else 0.0
+
+    def _put_placed(self, column: int) -> None:
+        state = self.state_at(column)
+        for row, gpu in enumerate(state.cards.gpus):
+            at = self.load_at[row, column]
+            later = (entry.charges.get(gpu.uuid) for entry in self._placed[column] if entry.since > at)
+            self.placed_since[row, column] = sum(_share(charge, gpu) for charge in later if charge)
+
+    def _clear(self, column: int) -> None:
+        self._card_mib = None
+        state = self._states[column]
+        if state is not None:
+            self._wirings.give_back(int(self.wiring_id[column]))
+            for row, gpu in enumerate(state.cards.gpus):
+                self._clear_card(row, column, gpu)
+        for name, (_, fill) in _PER_CARD.items():
+            self._base[name][:, column] = fill
+        for name, (_, fill) in _PER_NODE.items():
+            self._base[name][column] = fill
+
+    def _clear_card(self, row: int, column: int, gpu: Gpu) -> None:
+        self._models.give_back(int(self.model_id[row, column]))
+        self._profiles.give_back(int(self.profile_id[row, column]))
+        self._types.give_back(int(self.type_id[row, column]))
+        self._places[gpu.uuid].discard((row, column))
+        if not self._places[gpu.uuid]:
+            del self._places[gpu.uuid]
+
+    def _column(self, node: str) -> int:
+        if node not in self._columns:
+            if self._vacant:
+                column = self._vacant.pop()
+                self.names[column] = node
+            else:
+                column = len(self.names)
+                self.names.append(node)
+                self._states.append(None)
+                self._placed.append(())
+            self._columns[node] = column
+        return self._columns[node]
+
+    def _make_room(self, nodes: int) -> None:
+        have = self._base["unit_mib"].shape[0]
+        if nodes > have:
+            for name, (_, fill) in _PER_CARD.items():
+                self._base[name] = np.pad(self._base[name], ((0, 0), (0, have)), constant_values=fill)
+            for name, (_, fill) in _PER_NODE.items():
+                self._base[name] = np.pad(self._base[name], (0, have), constant_values=fill)
+            self._serves = {dialect: np.pad(mask, (0, have)) for dialect, mask in self._serves.items()}
+        if self.has.shape[1] != self.width:
+            self._expose()
+
+    def _expose(self) -> None:
+        self._card_mib = None
+        for name in _PER_CARD:
+            setattr(self, name, self._base[name][:, : self.width])
+        for name in _PER_NODE:
+            setattr(self, name, self._base[name][: self.width])
+
+
+def left_share(free_mib: NDArray[np.int64], free_cores: NDArray[np.int64], mib: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How much of a card is left: its share of memory and its share of cores, in millionths, added up."""
+    return np.asarray(free_mib * 1_000_000 // np.maximum(mib, 1) + free_cores * (1_000_000 // CORES))
+
+
+def _share(charge: Charge, gpu: Gpu) -> float:
+    """How busy a part will make a card, as far as its size tells: its cores, or its memory if it names none."""
+    return charge.cores / CORES if charge.cores else charge.mib / max(1, gpu.mib)

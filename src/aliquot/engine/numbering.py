@@ -1,0 +1,39 @@
+"""Small numbers in place of values, for arrays: given for as long as somebody uses the value."""
+
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+_Value = TypeVar("_Value", bound=Hashable)
+
+
+class Numbering(Generic[_Value]):
+    """A number that nobody uses any more goes to the next new value: there are never more than were in use at once."""
+
+    def __init__(self) -> None:
+        self.values: list[_Value] = []
+        """By number. What nobody uses any more stays until its number is given again."""
+        self._numbers: dict[_Value, int] = {}
+        self._users: list[int] = []
+        self._vacant: list[int] = []
+
+    def take(self, value: _Value) -> int:
+        number = self._numbers.get(value)
+        if number is None:
+            number = self._numbers[value] = self._new(value)
+        self._users[number] += 1
+        return number
+
+    def give_back(self, number: int) -> None:
+        self._users[number] -= 1
+        if not self._users[number]:
+            del self._numbers[self.values[number]]
+            self._vacant.append(number)
+
+    def _new(self, value: _Value) -> int:
+        if self._vacant:
+            number = self._vacant.pop()
+            self.values[number] = value
+            return number
+        self.values.append(value)
+        self._users.append(0)
+        return len(self.values) - 1
