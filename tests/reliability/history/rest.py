@@ -170,7 +170,6 @@ class Rest:
                 "kind": "Pod",
                 "metadata": {"name": f"{PROBE}-{self._probes}", "namespace": "default", "annotations": annotations},
                 "spec": {
-                    "schedulerName": PROBE,
                     "containers": [{"name": "main", "image": "none", "resources": {"limits": limits}}],
                 },
             }
