@@ -46,13 +46,12 @@ class Passes:
     def put(self, uid: str, fleet: Fleet, columns: Ints | Sequence[int], *, is_known: bool) -> None:
         """The columns of the nodes that a pod has passed on, as the last filter said; -1 is a node without one."""
         self.forget(uid)
-        passed = np.zeros(len(fleet.names), np.bool_)
-        found = np.asarray(columns, np.int64)
-        passed[found[found >= 0]] = True
-        if not passed.any():
+        if not len(columns):
             return
+        passed = np.zeros(len(fleet.names) + 1, np.bool_)  # the last one is for -1
+        passed[columns] = True
         place, most = (self._known, _MOST) if is_known else (self._unknown, _MOST_UNKNOWN)
-        place[uid] = _Pass(fleet.table, np.packbits(passed), self._clock.monotonic() + SECONDS)
+        place[uid] = _Pass(fleet.table, np.packbits(passed[:-1]), self._clock.monotonic() + SECONDS)
         oldest = next(iter(place))
         if len(place) > most or place[oldest].until <= self._clock.monotonic():
             del place[oldest]
