@@ -394,8 +394,8 @@ class Search(Section, frozen=True):
         float,
         Meta(ge=0.01, le=4),
         Key(
-            "Seconds for which one decision may search a place for a pod with several GPU containers, over all nodes; "
-            "nobody else is answered meanwhile.",
+            "Seconds for which one decision may search for a place for a pod with several GPU containers, over all "
+            "nodes; nobody else is answered meanwhile.",
             live=True,
         ),
     ] = 1.0
