@@ -15,8 +15,8 @@ from tests.rig.network import LOOPBACK
 GPU_MEM = "aliyun.com/gpu-mem"
 
 
-def write_pair(folder: Path, name: str, authority: trustme.CA, *hosts: str) -> dict[str, str]:
-    made = authority.issue_cert(*hosts)
+def write_pair(folder: Path, name: str, authority: trustme.CA, host: str, user: str | None = None) -> dict[str, str]:
+    made = authority.issue_cert(host, common_name=user)
     certificate, key = folder / f"{name}.crt", folder / f"{name}.key"
     certificate.write_bytes(b"".join(one.bytes() for one in made.cert_chain_pems))
     made.private_key_pem.write_to_path(str(key))
@@ -30,7 +30,11 @@ def test_pods_are_scheduled_over_mutual_tls_before_and_after_new_certificates(
     authority.configure_trust(trust)
     ca = tmp_path / "ca.crt"
     authority.cert_pem.write_to_path(str(ca))
-    own, client = write_pair(tmp_path, "tls", authority, LOOPBACK), write_pair(tmp_path, "client", authority, "s")
+    own, client = (
+        write_pair(tmp_path, "tls", authority, LOOPBACK),
+        write_pair(tmp_path, "client", authority, "s", "system:kube-scheduler"),
+    )
+    another = write_pair(tmp_path, "another", authority, "s", "system:node:n1")
     scheduling.create(gpu_node("n1", "gpushare"))
     with serving(
         scheduling,
@@ -46,10 +50,11 @@ def test_pods_are_scheduled_over_mutual_tls_before_and_after_new_certificates(
         write_pair(tmp_path, "tls", authority, LOOPBACK)
         scheduling.create(asking("later", {GPU_MEM: 3}))
         scheduling.wait_bound("later")
-        scheduling.schedule(_with_tls(url, {"caFile": str(ca)}))
-        scheduling.create(asking("stranger", {GPU_MEM: 3}))
-        scheduling.wait_refused("stranger", "code 403")
-        assert "stranger" not in scheduling.bound()
+        for name, shown, code in (("stranger", {}, 401), ("another", another, 403)):
+            scheduling.schedule(_with_tls(url, {"caFile": str(ca), **shown}))
+            scheduling.create(asking(name, {GPU_MEM: 3}))
+            scheduling.wait_refused(name, f"code {code}")
+            assert name not in scheduling.bound()
 
 
 def _with_tls(url: str, tls: dict[str, str]) -> dict[str, Any]:

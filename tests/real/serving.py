@@ -41,6 +41,7 @@ class Serving:
         self._ports = {path: free_port() for path in _PORTS}
         words: dict[str, object] = {"--kubeconfig": kubeconfig, "--address": LOOPBACK}
         words |= {_PORTS[path]: port for path, port in self._ports.items()}
+        words["--health-port"] = 0
         words |= {f"--{name}": value for name, value in flags.items()}
         argv = [str(_PROGRAM), "server", *(str(word) for pair in words.items() for word in pair)]
         self.process = Process("aliquot-server", argv, log=log, env=dict(env))
