@@ -5,6 +5,7 @@ smallest correction, and that all works with it.
 """
 
 import json
+import subprocess
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -263,18 +264,24 @@ def test_volcano_places_a_gang_through_the_service_by_its_name(
 # our own
 
 
-def test_our_own_server_runs_without_root_on_a_read_only_file_system(own: Rig, apply: Apply) -> None:
-    """deploy/native/server.yaml as it is shipped: all replicas become ready, and its Service schedules a pod."""
+def test_our_own_server_runs_without_root_on_a_read_only_file_system(own: Rig, apply: Apply, tmp_path: Path) -> None:
+    """deploy/native/server.yaml as it is shipped, with the certificates of deploy/certificates.sh: all replicas become
+    ready, and its Service schedules a pod, whichever replica is asked."""
+    subprocess.run([DEPLOY / "certificates.sh", tmp_path], check=True)
+    files = [f"--from-file={tmp_path / name}" for name in ("ca.crt", "tls.crt", "tls.key")]
+    own.kubectl("create", "secret", "generic", "aliquot-tls", "--namespace=aliquot-system", *files)
     apply(Manifest(DEPLOY / "native" / "server.yaml"))
     _wait_available(own, "aliquot-system", "aliquot-server")
     look = "import os; print(os.getuid(), bool(os.statvfs('/').f_flag & os.ST_RDONLY))"
     words = ["exec", "--namespace=aliquot-system", "deployment/aliquot-server", "--", "python3", "-c", look]
     assert own.kubectl(*words).split() == ["65532", "True"]
-    url = f"http://{_address(own, 'aliquot-system', 'aliquot')}:12340"
-    own.restart_scheduler(pointed_at(DEPLOY / "native" / "kube-scheduler.yaml", url))
-    pods.create(own, [pods.pod("first", units=3)])
-    pods.wait_running(own, ["first"])
-    assert findings(pods.observe(own), ["default/first"]) == []
+    url = f"https://{_address(own, 'aliquot-system', 'aliquot')}:12340"
+    config = yaml.safe_dump(pointed_at(DEPLOY / "native" / "kube-scheduler.yaml", url))
+    own.restart_scheduler(config.replace("/etc/kubernetes/scheduler", str(tmp_path)))
+    names = ["first", "second", "third"]
+    pods.create(own, [pods.pod(name, units=3) for name in names])
+    pods.wait_running(own, names)
+    assert findings(pods.observe(own), [f"default/{name}" for name in names]) == []
 
 
 def _vcuda(name: str, core: int, memory: int, scheduler: str = "gpu-scheduler") -> dict[str, Any]:
