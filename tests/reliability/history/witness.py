@@ -101,7 +101,10 @@ class Witness:
         machine = self._machines.get(node_of(pod))
         if machine is None:
             return {}
-        asked, written = demands.parts(pod, machine.agent), self._written(pod, machine)
+        written = self._written(pod, machine)
+        # without an inventory a node counts as one of the original's plug-in
+        made_up = any(name.startswith(f"{machine.name}/") for names in written.values() for name in names)
+        asked = demands.parts(pod, "gpushare" if made_up else machine.agent)
         mains: dict[str, list[Taken]] = defaultdict(list)
         inits: dict[str, list[Taken]] = defaultdict(list)
         for container, names in written.items():

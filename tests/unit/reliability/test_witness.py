@@ -144,6 +144,14 @@ def test_where_the_original_hands_over_all_memory_is_of_one_card() -> None:
     assert [(part.cards, part.mib) for part in parts(pod, "gpushare").values()] == [(1, 8192)]
 
 
+def test_so_it_is_while_a_node_of_ours_has_no_inventory(witness: Witness, found: Found) -> None:
+    pod = make("p1", HALF, "n1/0")
+    pod["metadata"]["labels"] = {"aliyun.com/gpu-count": "2"}
+    witness.see(pod)
+    assert found == []
+    assert witness.sum("GPU-a") == Taken(mib=8192, shares=1)
+
+
 def test_who_fits_is_seen(machine: Machine, witness: Witness) -> None:
     witness.see(make("p1", {"nvidia.com/gpu": "1"}, "GPU-a"))
     assert witness.fits(make("p2", {"nvidia.com/gpu": "1"}), machine)
