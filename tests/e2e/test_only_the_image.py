@@ -275,7 +275,7 @@ def test_our_own_server_runs_without_root_on_a_read_only_file_system(own: Rig, a
     look = "import os; print(os.getuid(), bool(os.statvfs('/').f_flag & os.ST_RDONLY))"
     words = ["exec", "--namespace=aliquot-system", "deployment/aliquot-server", "--", "python3", "-c", look]
     assert own.kubectl(*words).split() == ["65532", "True"]
-    url = f"https://{_address(own, 'aliquot-system', 'aliquot')}:9400"
+    url = f"https://{_address(own, 'aliquot-system', 'aliquot')}:12340"
     config = yaml.safe_dump(pointed_at(DEPLOY / "native" / "kube-scheduler.yaml", url))
     own.restart_scheduler(config.replace("/etc/kubernetes/scheduler", str(tmp_path)))
     names = ["first", "second", "third"]

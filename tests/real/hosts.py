@@ -20,7 +20,7 @@ from tests.real.serving import Serving
 from tests.rig.network import LOOPBACK
 
 _IMAGE = "aliquot:"
-DOORS = {3456: "admission", 12345: "gpushare", 39999: "elastic", 8080: "nvidia", 9400: "native"}
+DOORS = {3456: "admission", 12345: "gpushare", 39999: "elastic", 8080: "nvidia", 12340: "native"}
 _BEHIND = {32766: 12345}
 """What stands before one of them: the NodePort of gpushare's Service."""
 

@@ -10,8 +10,7 @@ import structlog
 from aliquot.cli.guests import Guests
 from aliquot.cli.listening import limits
 from aliquot.config import Configuration
-from aliquot.control import ControlPlane
-from aliquot.control.leadership import Side
+from aliquot.control import ControlPlane, Side
 from aliquot.doors import asides, metrics
 from aliquot.doors.asgi import Routes
 from aliquot.doors.debug import Debugger

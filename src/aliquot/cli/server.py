@@ -64,7 +64,7 @@ def command(ctx: click.Context, /, config: str | None, config_map: str | None, c
         nodeCacheCapable: true
         managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}]
 
-    GET :9400/readyz answers 200 when its answers can be trusted, and says why not otherwise; /metrics is there, too.
+    GET :12340/readyz answers 200 when its answers can be trusted, and says why not otherwise; /metrics is there, too.
     Any number of servers may run: one holds the Lease and decides, the others pass calls on to it.
 
     Every option is also an environment variable and a key of the configuration file. A flag counts before a variable,

@@ -129,7 +129,7 @@ class Listen(Section, frozen=True):
             "made; 0 opens none.",
             flag="--health-port",
         ),
-    ] = 9401
+    ] = 12341
     grace: Annotated[Seconds, Key("How long calls in flight may take to end when the server is told to stop.")] = 5.0
     limits: ListenLimits = ListenLimits()
     tls: ListenTls = ListenTls()
@@ -223,7 +223,7 @@ class NativeDoor(Section, frozen=True):
             "/readyz; 0 takes a free one.",
             flag="--native-port",
         ),
-    ] = 9400
+    ] = 12340
     callers: Annotated[Answered, Key(_WHO, flag="--native-callers")] = "auto"
 
 
@@ -394,8 +394,8 @@ class Search(Section, frozen=True):
         float,
         Meta(ge=0.01, le=4),
         Key(
-            "Seconds for which one decision may search a place for a pod with several GPU containers, over all nodes; "
-            "nobody else is answered meanwhile.",
+            "Seconds for which one decision may search for a place for a pod with several GPU containers, over all "
+            "nodes; nobody else is answered meanwhile.",
             live=True,
         ),
     ] = 1.0

@@ -31,7 +31,7 @@ _DOORS = "aliquot.io/doors"
 _PAUSE_SECONDS = 0.1
 _STUCK_SECONDS = 10.0
 _UNFIT_SECONDS = 60.0
-"""For which a server that the API server lets not lead, or that could not take over, leaves the Lease to others."""
+"""For which a server that the API server does not let lead, or that could not take over, leaves the Lease to others."""
 _TAKEOVER_SECONDS = 120.0
 """For which a server may hold the Lease before it leads; listing a large cluster takes a fraction of that."""
 _RIGHTS_SECONDS = 30.0

@@ -11,8 +11,9 @@ from aliquot.clock import Clock
 
 _SECONDS = 300.0
 """Longer than victims take to end; kube-scheduler looks at every pod again after as much time."""
-_MOST = 1024
-"""Of more pods the one that preempted longest ago is forgotten."""
+_MOST, _MOST_UNKNOWN = 1024, 128
+"""Of more pods the one that preempted longest ago is forgotten. Pods that our mirror does not know yet have a smaller
+place of their own, so that invented ones do not push the others out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,24 +25,26 @@ class _Named:
 class Preemptions:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._by_pod: dict[str, _Named] = {}
+        self._known: dict[str, _Named] = {}
+        self._unknown: dict[str, _Named] = {}
 
     def __len__(self) -> int:
-        return len(self._by_pod)
+        return len(self._known) + len(self._unknown)
 
-    def name(self, uid: str, victims: Mapping[str, Sequence[str]]) -> None:
+    def name(self, uid: str, victims: Mapping[str, Sequence[str]], *, is_known: bool) -> None:
         """The victims by node, as they were last named for a pod; kube-scheduler takes those of one node."""
         before = self.victims_of(uid)
         self.forget(uid)
         named = {**before, **{node: frozenset(uids) for node, uids in victims.items()}}
+        place, most = (self._known, _MOST) if is_known else (self._unknown, _MOST_UNKNOWN)
         if named:
-            self._by_pod[uid] = _Named(named, self._clock.monotonic() + _SECONDS)
-        if len(self._by_pod) > _MOST:
-            del self._by_pod[next(iter(self._by_pod))]
+            place[uid] = _Named(named, self._clock.monotonic() + _SECONDS)
+        if len(place) > most:
+            del place[next(iter(place))]
 
     def victims_of(self, uid: str) -> Mapping[str, frozenset[str]]:
         """By node; empty for a pod for which we named none."""
-        named = self._by_pod.get(uid)
+        named = self._named(uid)
         if named is not None and named.until <= self._clock.monotonic():
             self.forget(uid)
             named = None
@@ -49,8 +52,12 @@ class Preemptions:
 
     def stay(self, uid: str, node: str) -> None:
         """The victims of a node were not evicted."""
-        if (named := self._by_pod.get(uid)) is not None:
+        if (named := self._named(uid)) is not None:
             named.victims.pop(node, None)
 
     def forget(self, uid: str) -> None:
-        self._by_pod.pop(uid, None)
+        self._known.pop(uid, None)
+        self._unknown.pop(uid, None)
+
+    def _named(self, uid: str) -> _Named | None:
+        return self._known.get(uid) or self._unknown.get(uid)

@@ -29,7 +29,6 @@ from aliquot.dialects.protocol import (
     card_at,
     card_numbers,
     equal_cards,
-    is_like,
     limit,
     places,
     plain_number,
@@ -185,7 +184,7 @@ class GpuShare(Dialect):
     def unrecorded(self, pod: Pod, cards: NodeGpus) -> Sequence[Gpu]:
         """The original's plug-in gives nothing for a number of cards, and for memory only the card of a node that has
         no other."""
-        is_written = any(is_like(key, found) for key in self.placement_keys for found in pod.metadata.annotations)
+        is_written = bool(self.written_on(pod))
         if is_written or not cards.are_made_up:
             return cards.gpus
         return cards.gpus if len(cards.gpus) == 1 and self._asks_memory(pod) else ()

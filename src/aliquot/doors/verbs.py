@@ -292,8 +292,9 @@ class Verbs:
             if uids:
                 violations = given.pdb_violations + self._added_violations(given.uids, uids)
                 left[node] = Victims(sorted(uids, key=self._priority, reverse=True), violations)
-        if self._plane.pod_by_uid(asked.pod.metadata.uid) is not None:
-            self._plane.preemptions.name(asked.pod.metadata.uid, {node: victims.uids for node, victims in left.items()})
+        if uid := asked.pod.metadata.uid:
+            named = {node: victims.uids for node, victims in left.items()}
+            self._plane.preemptions.name(uid, named, is_known=self._plane.pod_by_uid(uid) is not None)
         return demand.dialect.name, left
 
     async def _being_emptied(self, pod: Pod) -> str:

@@ -52,8 +52,8 @@ def identity() -> str:
 class Elector:
     """One candidate for a Lease. Ask `holds()` at the moment when it matters: it is reckoned, not remembered.
 
-    It may run on another thread than whoever leads, who must then show that he `is_alive`: otherwise the Lease is
-    neither taken nor renewed.
+    It may run on another thread than whoever leads. `is_alive` says whether that one still works: otherwise the Lease
+    is neither taken nor renewed.
     """
 
     def __init__(

@@ -47,8 +47,8 @@ async def test_the_flags_and_variables_of_mappings_are_pairs() -> None:
         pytest.param("door: {}", (), "door ({path}): there is no such key; the top has mode, log", id="an unknown key"),
         pytest.param(
             "",
-            ("--gpushare-port", "9400", "--native-port", "9400"),
-            "doors.gpushare.port and doors.native.port are both 9400",
+            ("--gpushare-port", "12340", "--native-port", "12340"),
+            "doors.gpushare.port and doors.native.port are both 12340",
             id="equal ports",
         ),
         pytest.param("", ("--gpu-policy", "spread"), "--gpu-policy spread: write DIALECT=POLICY", id="no pair"),
@@ -87,7 +87,7 @@ async def test_a_commit_that_outlasts_kube_scheduler_is_warned_of(tmp_path: Path
 
 
 async def test_a_variable_that_there_is_not_is_warned_of() -> None:
-    ended = await check(ALIQUOT_NATIV_PORT="9401")
+    ended = await check(ALIQUOT_NATIV_PORT="12341")
     assert ended.code == 0
     assert "aliquot: warning: $ALIQUOT_NATIV_PORT: there is no such variable; is $ALIQUOT_NATIVE_PORT meant?" in (
         ended.err.splitlines()

@@ -47,8 +47,7 @@ class Sold:
     """What a pod has in truth, and how far its Binding has got."""
 
     pod: Pod
-    cards: tuple[str, ...]
-    units: int
+    units: dict[str, int]
     sent: bool = False
     seen: bool = False
 
@@ -62,7 +61,7 @@ class Stage(Enum):
 
 
 pods = st.tuples(st.integers(4, UNITS), st.sampled_from([1, 1, 2]), st.booleans(), st.sampled_from(Stage))
-"""Units of each of several cards, how many cards, whether a filter keeps the part first, and how far it gets."""
+"""Units of each card, cards, whether a filter keeps the part first, and how far it gets."""
 
 
 class InventoryMachine(RuleBasedStateMachine):
@@ -106,9 +105,8 @@ class InventoryMachine(RuleBasedStateMachine):
             assert kept is not None
             placement = kept
         self.books.claim(demand.request, placement)
-        cards = tuple(self.hardware.called(part.uuid) for part in placement.slices())
-        # where no agent of ours tells of cards, an original's plug-in gives one
-        assert len(cards) == (1 if self.hardware.told is None else count)
+        has = {self.hardware.called(part.uuid): part.mib // UNIT_MIB for part in placement.slices()}
+        assert sum(has.values()) == units * count, "it does not get what it asks for"
         bound = make_pod(
             uid,
             uid=uid,
@@ -116,7 +114,7 @@ class InventoryMachine(RuleBasedStateMachine):
             containers=[{"name": "main", "resources": {"limits": limits}}],
             metadata={"labels": labels, "annotations": {PLACEMENT: write_placement(placement)}},
         )
-        self.sold[uid] = Sold(bound, cards, units * count // len(cards))
+        self.sold[uid] = Sold(bound, has)
         return uid
 
     def _send(self, uid: str) -> None:
@@ -203,8 +201,8 @@ class InventoryMachine(RuleBasedStateMachine):
     def _truth(self) -> dict[str, int]:
         units: dict[str, int] = defaultdict(int)
         for sold in self.sold.values():
-            for card in sold.cards:
-                units[card] += sold.units
+            for card, own in sold.units.items():
+                units[card] += own
         return units
 
     def _show(self) -> None:

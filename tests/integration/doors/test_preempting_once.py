@@ -3,18 +3,20 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import aiohttp
+import msgspec
 import pytest
 
 from aliquot.doors import native
 from aliquot.doors.asgi import Routes
 from aliquot.embedded.api import resources
 from aliquot.embedded.api.deletion import DeleteRequest
+from aliquot.kube import PODS
 from aliquot.model import Pod
-from tests.factories import make_cards
+from tests.factories import make_cards, pod_manifest
 from tests.fakes import answer, held, until
 from tests.integration.doors.door import Door, bind_args
 from tests.integration.doors.serving import served
@@ -113,6 +115,21 @@ async def test_bind_waits_for_our_mirror_and_the_other_node_keeps_its_pod(preemp
     assert preempting.room.used("n1") == {0: UNITS}
     assert preempting.preemptor.metadata.uid in preempting.room.entries("n1")
     assert set(preempting.room.entries("n2")) == {preempting.victims["n2"].metadata.uid}
+
+
+async def test_a_mirror_that_does_not_even_know_the_pod_changes_nothing(preempting: Preempting) -> None:
+    """It was created, it preempted, and its victim went, all before our watch said a word."""
+    async with preempting.late_mirror() as release:
+        manifest = pod_manifest("new", UNITS, priority=100)
+        created = preempting.room.api.registry.create(resources.PODS, "default", manifest).obj
+        new = replace(preempting, preemptor=msgspec.convert(created, Pod))
+        assert await new.named(*NODES) == set(NODES)
+        new.evict("n1")
+        nominated = {"status": {"nominatedNodeName": "n1"}}
+        await new.room.client.patch(PODS, "new", nominated, namespace="default", part="status")
+        assert await new.passed() == ["n1"]
+        assert await new.named("n2") == set()
+        release.set()
 
 
 async def test_no_other_node_is_offered_while_a_victim_still_counts(preempting: Preempting) -> None:

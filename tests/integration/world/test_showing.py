@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiohttp
+import msgspec
 import pytest
 from rich.console import Console
 
@@ -128,3 +129,16 @@ async def test_a_job_that_has_ended_or_waited_for_long_is_removed(world: World) 
     await world.until(lambda: world.plane.pods.get("default/waits") is None)
     assert world.plane.pods.get("default/runs") is not None
     assert world.plane.pods.get("default/other") is not None
+
+
+async def test_samples_can_be_applied_again_without_a_warning(world: World) -> None:
+    """`kubectl apply` warns of objects that have not its annotation."""
+    for sample in world.samples:
+        manifest = sample.dialect.sample_workload()
+        plural = {"Pod": "pods", "Deployment": "deployments.apps", "Job": "jobs.batch"}[manifest["kind"]]
+        held = world.cluster.store.get(plural, (manifest["metadata"]["namespace"], manifest["metadata"]["name"]))
+        assert held is not None
+        applied = msgspec.json.decode(
+            held.obj["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"]
+        )
+        assert applied["spec"] == manifest["spec"]

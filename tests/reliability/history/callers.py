@@ -166,9 +166,11 @@ class Caller:
 
     def _bind_by_hand(self, pod: Pod) -> None:
         dialect = dialect_of(pod)
-        serving = [m.name for m in self._world.machines.values() if m.is_ours and dialect in m.dialects]
-        if serving:
-            self._bind_plainly(pod, self._chance.choice(serving), "hand")
+        serving = [m for m in self._world.machines.values() if m.is_ours and dialect in m.dialects]
+        fitting = [m for m in serving if self._world.witness.fits(pod, m)]
+        chosen = fitting if fitting and self._chance.random() < 0.7 else serving
+        if chosen:
+            self._bind_plainly(pod, self._chance.choice(chosen).name, "hand")
 
     # -- Volcano
 

@@ -3,9 +3,6 @@
 from random import Random
 from typing import Any
 
-PENDING = "history"
-"""The schedulerName of every pod: nobody but the driver schedules them."""
-
 
 def manifest(chance: Random, dialect: str, name: str, namespace: str = "default") -> dict[str, Any]:
     limits, metadata = _SIZES[dialect](chance)
@@ -20,7 +17,6 @@ def manifest(chance: Random, dialect: str, name: str, namespace: str = "default"
         "kind": "Pod",
         "metadata": {"name": name, "namespace": namespace, **metadata},
         "spec": {
-            "schedulerName": PENDING,
             "priority": chance.choice((0, 0, 0, 10)),
             "containers": containers,
             **({"initContainers": inits} if inits else {}),

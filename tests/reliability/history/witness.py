@@ -40,6 +40,8 @@ class Witness:
         self._meant: dict[tuple[str, str], Card | None] = {}
         """Which card a record meant when it was written, by UID and the name that it has there."""
         self._oversold: set[str] = set()
+        self._misplaced: set[str] = set()
+        """What was told of each record: the same pod is written many times."""
         self._where = {card.uuid: (machine.name, card) for machine in machines.values() for card in machine.cards}
 
     def see(self, pod: Pod, *, is_gone: bool = False) -> None:
@@ -59,7 +61,7 @@ class Witness:
         for uuid in had.keys() - holds.keys():
             del self.taken[uuid][uid]
         if had and holds and had.keys() != holds.keys() and self._is_settled(before):
-            self._violated(MOVED, f"{name_of(pod)} had {sorted(had)} and has {sorted(holds)}", names_of(pod))
+            self._misplace(f"{name_of(pod)} had {sorted(had)} and has {sorted(holds)}", pod)
         for uuid, own in holds.items():
             self.taken[uuid][uid] = own
         for uuid in had.keys() | holds.keys():
@@ -108,7 +110,7 @@ class Witness:
             if part is None or len({card.uuid for card in cards}) != part.cards:
                 wanted = part.cards if part else 0
                 text = f"{name_of(pod)}: container {container} asks for {wanted} cards and has {names}"
-                self._violated(MOVED, text, names_of(pod))
+                self._misplace(text, pod)
                 continue
             kind = inits if container in demands.inits(pod) else mains
             for card in cards:
@@ -127,7 +129,7 @@ class Witness:
             return {}
         record = json.loads(annotations[PLACEMENT])
         if record["node"] != machine.name:
-            self._violated(MOVED, f"{name_of(pod)} is on {machine.name}, its record says {record}", names_of(pod))
+            self._misplace(f"{name_of(pod)} is on {machine.name}, its record says {record}", pod)
         return {name: [own["uuid"] for own in parts] for name, parts in record["containers"].items()}
 
     def _written_by_gpu_manager(
@@ -146,6 +148,11 @@ class Witness:
     def _card(self, pod: Pod, machine: Machine, name: str) -> Card | None:
         """As it was when the record was written: indexes may change later."""
         return self._meant.setdefault((pod["metadata"]["uid"], name), machine.card(name))
+
+    def _misplace(self, text: str, pod: Pod) -> None:
+        if text not in self._misplaced:
+            self._misplaced.add(text)
+            self._violated(MOVED, text, names_of(pod))
 
     def _is_settled(self, before: Pod | None) -> bool:
         return before is not None and PLACEMENT in (before["metadata"].get("annotations") or {})

@@ -92,8 +92,8 @@ def test_what_is_shown_names_the_origin_beside_each_value() -> None:
             id="a short Lease",
         ),
         pytest.param(
-            "doors: {gpushare: {port: 9400}}",
-            "doors.gpushare.port and doors.native.port are both 9400: each door needs a port of its own",
+            "doors: {gpushare: {port: 12340}}",
+            "doors.gpushare.port and doors.native.port are both 12340: each door needs a port of its own",
             id="equal ports",
         ),
         pytest.param(
@@ -148,7 +148,7 @@ def test_mistakes_of_every_kind_are_named_together() -> None:
     mode: fast
     log: {levle: debug}
     listen: {address: a b}
-    doors: {gpushare: {port: 9400}, native: {port: 9400}}
+    doors: {gpushare: {port: 12340}, native: {port: 12340}}
     lease: {duration: 5}
     prefixes: {tencent: A B, nobody: a.b, keti: -}
     policies: {gpu: {hami: best, nobody: spread}, node: {gpushare: worst}}
@@ -159,7 +159,7 @@ def test_mistakes_of_every_kind_are_named_together() -> None:
         "mode (f.yaml): 'fast'",
         "log.levle (f.yaml): there is no such key",
         "listen.address (f.yaml): 'a b'",
-        "doors.gpushare.port and doors.native.port are both 9400",
+        "doors.gpushare.port and doors.native.port are both 12340",
         "lease.duration, lease.renew, lease.retry: ",
         "prefix of dialect tencent: 'A B'",
         "prefixes: no dialect is called nobody",
@@ -241,7 +241,7 @@ def test_what_is_hardly_meant_is_doubted_and_allowed(text: str, count: int) -> N
     "text",
     [
         pytest.param("doors: {gpushare: {port: 0}, native: {port: 0}}", id="both take a free one"),
-        pytest.param("doors: {gpushare: {port: 9400, enabled: false}}", id="a door that is closed"),
+        pytest.param("doors: {gpushare: {port: 12340, enabled: false}}", id="a door that is closed"),
     ],
 )
 def test_ports_that_cannot_clash_are_no_mistake(text: str) -> None:

@@ -13,10 +13,10 @@ from aliquot.config.variables import strangers
         pytest.param("ALIQUOT_CONFIG_MAP", "a/b", [], id="where the configuration is"),
         pytest.param("ALIQUOT_FAULT", "after-claim", [], id="a fault point"),
         pytest.param("HOME", "/root", [], id="somebody else's"),
-        pytest.param("ALIQUOT_PORT", "tcp://10.0.0.1:9400", [], id="a Service"),
+        pytest.param("ALIQUOT_PORT", "tcp://10.0.0.1:12340", [], id="a Service"),
         pytest.param("ALIQUOT_SERVICE_HOST", "10.0.0.1", [], id="a Service's address"),
-        pytest.param("ALIQUOT_SERVICE_PORT_NATIVE", "9400", [], id="a Service's named port"),
-        pytest.param("ALIQUOT_PORT_9400_TCP_ADDR", "10.0.0.1", [], id="a Service, in pieces"),
+        pytest.param("ALIQUOT_SERVICE_PORT_NATIVE", "12340", [], id="a Service's named port"),
+        pytest.param("ALIQUOT_PORT_12340_TCP_ADDR", "10.0.0.1", [], id="a Service, in pieces"),
         pytest.param(
             "ALIQUOT_GPUSHRE_PORT",
             "1",

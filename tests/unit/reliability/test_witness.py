@@ -121,6 +121,7 @@ def test_an_index_means_the_card_that_had_it_when_the_record_was_written(
 )
 def test_wrong_cards_are_found(witness: Witness, found: Found, limits: dict[str, str], cards: tuple[str, ...]) -> None:
     witness.see(make("p1", limits, *cards))
+    witness.see(make("p1", limits, *cards, status={"phase": "Running"}))
     assert found.words == [MOVED]
 
 

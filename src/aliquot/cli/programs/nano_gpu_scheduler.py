@@ -27,7 +27,7 @@ nano-gpu-scheduler, answered by Aliquot: a scheduler extender for nano-gpu/gpu-p
 successor elastic-gpu-scheduler has.
 
 POST /scheduler/filter, priorities and bind are for kube-scheduler, POST /status for people; GET /version, /healthz,
-/readyz, /metrics and /debug/pprof/ are on the same port. Its variables:
+/readyz and /metrics are on the same port, and /debug/pprof/ if ALIQUOT_PROFILING is true. Its variables:
 
   KUBECONFIG  the path of a kubeconfig. Without: the pod's service account, ~/.kube/config
   PORT        the port, on every address of the machine (default 39999, also for what is no number)
