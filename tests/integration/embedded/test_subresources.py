@@ -141,7 +141,6 @@ async def test_an_eviction_deletes_with_grace(api: Api) -> None:
     (await api.post(f"{PODS}/web/eviction", eviction)).refused(404, "NotFound")
 
 
-@pytest.mark.embedded_only("a real server asks the kubelet")
 @pytest.mark.embedded_only("a real pod has a process")
 @pytest.mark.parametrize("action", ["attach", "exec", "portforward"])
 async def test_what_needs_a_process_says_that_there_is_none(api: Api, action: str) -> None:
@@ -166,6 +165,7 @@ def test_a_log_is_shown_as_far_as_it_is_wanted(query: dict[str, str], shown: str
     assert log_part("one\ntwo\nthree\n", query) == shown
 
 
+@pytest.mark.embedded_only("a real server asks the kubelet")
 async def test_the_log_says_that_there_is_none(api: Api) -> None:
     (await api.get(f"{PODS}/web/log")).refused(404, "NotFound")
     await api.post(PODS, pod())
