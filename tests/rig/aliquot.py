@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from tests.ports import free_port
+from tests.real.scheduler import pointed_at
 from tests.rig.network import LOOPBACK
 from tests.rig.processes import Process
 from tests.rig.rig import Rig
@@ -59,9 +58,7 @@ class Aliquot:
 
     def scheduler_config(self) -> dict[str, Any]:
         """The shipped kube-scheduler configuration, pointed at this server."""
-        config: dict[str, Any] = yaml.safe_load((_DEPLOY / "gpushare" / "kube-scheduler.yaml").read_text())
-        config["extenders"][0]["urlPrefix"] = f"{self.url}/gpushare-scheduler"
-        return config
+        return pointed_at(_DEPLOY / "gpushare" / "kube-scheduler.yaml", self.url)
 
     def _agent_flags(self) -> dict[str, object]:
         return {
