@@ -213,12 +213,12 @@ async def test_the_card_of_a_pod_deleted_by_force_is_handed_over_when_its_contai
     uid = pods.get(rig, "stubborn")["metadata"]["uid"]
     assert uid in await runtime.running(rig.containerd_socket)
     rig.kubectl("delete", "pod", "stubborn", "--grace-period=0", "--force")
-    pods.create(rig, [pods.pod("next", units=15)])
-    handed_over = '"pod": "default/next"'
+    pods.create(rig, [pods.pod("successor", units=15)])
+    handed_over = '"pod": "default/successor"'
     wait_for("the hand-over", lambda: handed_over in aliquot.agent.log.read_text(), seconds=120, every=0.02)
     assert uid not in await runtime.running(rig.containerd_socket)
-    pods.wait_running(rig, ["next"])
-    assert findings(pods.observe(rig), ["default/next", "default/other"]) == []
+    pods.wait_running(rig, ["successor"])
+    assert findings(pods.observe(rig), ["default/successor", "default/other"]) == []
 
 
 @pytest.fixture
