@@ -154,7 +154,7 @@ class Adoption:
         except AliquotError as error:
             _log.warning("a bound GPU pod is not placed", pod=pod.key, node=cards.node, why=str(error))
             self.unplaced[uid] = pod
-            return self._expected(pod, error) if cards.are_made_up else None
+            return self._expected(pod, error) if cards.are_made_up else self._until_placed(pod, error)
         if holding is not None and holding.unnamed:
             self.unplaced[uid] = pod
             return self._any_cards(pod, holding)
@@ -206,6 +206,22 @@ class Adoption:
             return likely or in_doubt(pod, [dialect], cards, str(error))
         except BadDemand:
             return None  # nobody gives it anything
+
+    def _until_placed(self, pod: Pod, error: AliquotError) -> Holding | None:
+        """What counts on a node of our own agent, which gives nothing before the pod is placed: the whole cards that it
+        may get. If none are free, or nobody gives them, then nothing, even if it was charged on every card before."""
+        cards = self._tally.cards(pod.spec.node_name)
+        if isinstance(error, BadDemand):
+            return None
+        dialect = self._dialects.of(pod)
+        if dialect is not None and not dialect.names_cards and cards.may_hand_over(dialect.name):
+            likely = self._likely(pod, dialect)
+            if likely is not None:
+                return likely
+        held = self._ledger.entry(pod.metadata.uid, cards.node)
+        if held is not None and held.state is State.BOUND and not held.placement.containers:
+            self._tally.release(held.uid, cards.node)
+        return None
 
     def _likely(self, pod: Pod, dialect: Dialect) -> Holding | None:
         """The part that counts as a pod's already, or that is kept for it, else the one that its dialect's policy

@@ -156,7 +156,7 @@ def _holding(pod: Pod, cards: NodeGpus, dialect: Dialect) -> Holding:
         placement = placement_of(pod, Demand(dialect, request), cards)
     except (BadRecord, NotPlaced) as error:
         is_broken = isinstance(error, BadRecord) and dialect.handed_over(pod)
-        if not dialect.names_cards and not is_broken:
+        if not is_broken and _gives_unnamed_cards(pod, dialect, cards):
             return Holding(Placement(cards.node, dialect.name, {}), {}, unnamed=_unnamed(request, cards))
         among = cards.gpus if isinstance(error, BadRecord) else dialect.unrecorded(pod, cards)
         if among and _has_got(pod, dialect, cards):
@@ -171,6 +171,15 @@ def _holding(pod: Pod, cards: NodeGpus, dialect: Dialect) -> Holding:
     why = f"{PLACEMENT} and the record of dialect {dialect.name} name different cards"
     doubt = "" if theirs.keys() <= ours.keys() else why
     return Holding(placement, _both(ours, theirs, cards), doubt, request=None if doubt else request)
+
+
+def _gives_unnamed_cards(pod: Pod, dialect: Dialect, cards: NodeGpus) -> bool:
+    """Whether kubelet gives a bound pod whole cards without asking us which: through another vendor's plug-in. Our own
+    agent waits for a placement, and where no plug-in has registered the resource nobody gives anything."""
+    if dialect.names_cards or not cards.may_hand_over(dialect.name):
+        return False
+    is_served_by_us = not cards.are_made_up and dialect.name in cards.dialects
+    return not is_served_by_us or dialect.handed_over(pod)
 
 
 def _partly_gone(pod: Pod, demand: Demand, cards: NodeGpus) -> Placement | None:

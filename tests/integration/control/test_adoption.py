@@ -70,7 +70,7 @@ async def test_a_pod_that_an_original_has_placed_is_charged_where_it_says(
 
 
 async def test_whole_cards_of_nvidia_s_plug_in_count_by_their_number(room: Room) -> None:
-    await room.add_node(CARDS)
+    await room.add_node(CARDS, capacity={"nvidia.com/gpu": "2"})
     container = container_manifest(gpu_mem=None) | {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
     first = await room.add_pod("first", containers=[container], node="n1")
     await room.add_pod("second", containers=[container], node="n1")

@@ -188,7 +188,7 @@ def test_the_cheapest_pods_of_lower_priority_are_found() -> None:
 
 def test_whole_cards_that_nobody_names_count_by_their_number() -> None:
     books = Books()
-    see(books, *(make_gpu(index) for index in range(3)))
+    see(books, *(make_gpu(index) for index in range(3)), capacity={"nvidia.com/gpu": "3"})
     books.see_pod(nvidia(2, node="n1"))
     full = Charge(100, 15360, shares=1)
     assert books.ledger.used("n1") == {"GPU-n1-0": full, "GPU-n1-1": full}
@@ -252,7 +252,7 @@ def test_mig_instances_that_nobody_names_count_as_instances(limits: dict[str, st
         make_gpu(2 + place, uuid=f"MIG-{place}", parent="GPU-n1-1", profile=profile, mib=4864)
         for place, profile in enumerate(["1g.5gb", "1g.5gb", "2g.10gb"])
     ]
-    see(books, make_gpu(0), make_gpu(1), *instances)
+    see(books, make_gpu(0), make_gpu(1), *instances, capacity={"nvidia.com/gpu": "1"})
     asked = {"limits": {f"nvidia.com/{name}": count for name, count in limits.items()}}
     books.see_pod(make_pod(containers=[{"name": "main", "resources": asked}], node="n1"))
     assert sorted(books.ledger.used("n1")) == held

@@ -24,6 +24,7 @@ from tests.integration.room import Room
 
 PATIENCE = 30.0
 MODEL = "nvidia.com/gpu.model"
+WHOLE_CARDS = {"nvidia.com/gpu": "2"}
 
 
 def placer_of(room: Room, **settings: Any) -> LatePlacer:
@@ -99,7 +100,7 @@ LEFT_ALONE: list[Any] = [
 async def test_nothing_is_written_on_a_pod_that_is_not_ours_to_place(
     room: Room, fields: dict[str, Any], used: dict[int, int]
 ) -> None:
-    await room.add_node()
+    await room.add_node(capacity=WHOLE_CARDS)
     await bound(room, **fields)
     await placer_of(room).look()
     assert patches(room) == []
@@ -130,7 +131,7 @@ async def test_nothing_is_written_on_a_node_without_our_inventory_and_that_is_sa
 
 async def test_whole_cards_are_named_where_our_agent_hands_them_over(room: Room) -> None:
     manifest = {"metadata": {"labels": {f"{SERVES}nvidia": "true"}}}
-    await room.add_node()
+    await room.add_node(capacity=WHOLE_CARDS)
     room.api.registry.rewrite(resources.NODES, "", "n1", lambda node: _labelled(node, manifest["metadata"]["labels"]))
     await room.in_step()
     limits = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
@@ -147,7 +148,7 @@ async def test_whole_cards_are_named_where_our_agent_hands_them_over(room: Room)
 async def test_whole_cards_are_those_of_the_model_that_is_wished(room: Room, *, is_free: bool) -> None:
     """Until they are named, any empty cards of the node count as the pod's, but it gets none of another model."""
     cards = NodeGpus("n1", (make_gpu(0), make_gpu(1, model="A10")), 1024)
-    await room.add_node(cards)
+    await room.add_node(cards, capacity=WHOLE_CARDS)
     room.api.registry.rewrite(resources.NODES, "", "n1", lambda node: _labelled(node, {f"{SERVES}nvidia": "true"}))
     await room.in_step()
     limits = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
@@ -168,13 +169,49 @@ async def test_whole_cards_are_those_of_the_model_that_is_wished(room: Room, *, 
     assert room.used() == {1: 15}
 
 
+NO_ROOM_FOR_WHOLE_CARDS: list[Any] = [
+    pytest.param({f"{SERVES}nvidia": "true"}, WHOLE_CARDS, id="our agent waits for a placement"),
+    pytest.param({f"{SERVES}gpushare": "true"}, {}, id="no plug-in has registered whole cards"),
+]
+
+
+@pytest.mark.parametrize(("labels", "capacity"), NO_ROOM_FOR_WHOLE_CARDS)
+async def test_a_whole_card_that_nobody_has_given_takes_no_room(
+    room: Room, labels: dict[str, str], capacity: dict[str, str]
+) -> None:
+    """A container of another pod runs on each card, so none is free as a whole; what is left of them is free."""
+    await room.add_node(capacity=capacity)
+    for name in ("first", "second"):
+        await room.commit(await room.add_pod(name, 8), "n1")
+    room.api.registry.rewrite(resources.NODES, "", "n1", lambda node: _labelled(node, labels))
+    await room.in_step()
+    pod = await bound(room, **WHOLE_CARD)
+    await placer_of(room).look()
+    assert room.used() == {0: 8, 1: 8}
+    assert room.plane.books.unplaced.keys() == {pod.metadata.uid}
+    assert await audit_of(room).look() == []
+
+
+async def test_a_whole_card_that_was_in_doubt_is_free_when_our_agent_shows_its_cards(room: Room) -> None:
+    """Without an inventory the pod may have got any card; then it turns out that our agent gives it none."""
+    labels = {f"{SERVES}nvidia": "true"}
+    await room.add_plain_node("n1", {"nvidia.com/gpu": "1"})
+    room.api.registry.rewrite(resources.NODES, "", "n1", lambda node: _labelled(node, labels))
+    await bound(room, "first", **WHOLE_CARD)
+    await bound(room, "second", **WHOLE_CARD)
+    assert len(room.entries()) == 2
+    cards = make_cards(mib=[15360])
+    await room.change_node(cards)
+    assert len(room.entries()) == 1
+
+
 WHOLE_CARD = {"containers": [container_manifest(gpu_mem=None) | {"resources": {"limits": {"nvidia.com/gpu": "1"}}}]}
 
 
 async def a_whole_card_that_waits_for_its_model(room: Room, placer: LatePlacer) -> tuple[Pod, NodeGpus]:
     """It counts on the T4 while the A10 that it wishes is taken, and the A10 has come free by now."""
     cards = NodeGpus("n1", (make_gpu(0), make_gpu(1, model="A10")), 1024)
-    await room.add_node(cards)
+    await room.add_node(cards, capacity=WHOLE_CARDS)
     served = {f"{SERVES}nvidia": "true", f"{SERVES}gpushare": "true"}
     room.api.registry.rewrite(resources.NODES, "", "n1", lambda node: _labelled(node, served))
     wish = WHOLE_CARD | {"metadata": {"annotations": {MODEL: "A10"}}}
