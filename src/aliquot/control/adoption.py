@@ -111,7 +111,7 @@ class Adoption:
             return False
         if pod.metadata.uid in self.provisional:
             return False
-        return {part.uuid for part in entry.placement.slices()} <= self._tally.cards(entry.node).by_uuid.keys()
+        return entry.charges.keys() <= self._tally.cards(entry.node).by_uuid.keys()
 
     def _adopt(self, pod: Pod, *, was_unplaced: bool) -> None:
         uid, node = pod.metadata.uid, pod.spec.node_name

@@ -11,7 +11,7 @@ from enum import Enum
 from math import inf
 
 from aliquot.errors import AlreadyHeld, NoRoom, NotPlaced
-from aliquot.model import Charge, NodeGpus, Placement, Request, as_shown
+from aliquot.model import Charge, NodeGpus, Placement, Request, as_shown, numbered_as
 from aliquot.model import charges as charges_of
 from aliquot.model.selling import conflict, is_oversold, left_of
 
@@ -38,8 +38,8 @@ class Owner:
 class Entry:
     """`since` is when the part was taken; a claim with `until` is given back then unless it is bound before.
 
-    `placement` names the cards as they were called when it was decided, `charges` as the node calls them now: with the
-    `request` the one follows from the other.
+    `placement` has the uuids that its cards had when it was decided, with their numbers of now; `charges` has the names
+    that the node has for them now: with the `request` the one follows from the other.
     """
 
     owner: Owner
@@ -59,10 +59,16 @@ class Entry:
         return self.placement.node
 
     def on(self, cards: NodeGpus) -> "Entry":
-        """The same, charged on the cards by their names of now; without a request it stays as it is."""
-        if self.request is None or self.charges.keys() <= cards.by_uuid.keys():
-            return self
-        return replace(self, charges=charges_of(as_shown(self.placement, self.request, cards), self.request))
+        """The same on the cards as the node shows them now: with their numbers, which are all that is left to go by if
+        the inventory vanishes, and, with a request, charged under the names that they have."""
+        now = self._numbered_as(cards)
+        if now.request is None or now.charges.keys() <= cards.by_uuid.keys():
+            return now
+        return replace(now, charges=charges_of(as_shown(now.placement, now.request, cards), now.request))
+
+    def _numbered_as(self, cards: NodeGpus) -> "Entry":
+        placement = numbered_as(self.placement, cards)
+        return self if placement == self.placement else replace(self, placement=placement)
 
 
 class _NodeBooks:

@@ -3,7 +3,7 @@
 from aliquot.model.charge import Charge, Life, peak, peak_charge
 from aliquot.model.gpu import CORES, Gpu, Link, Mode, NodeGpus, made_up_uuid
 from aliquot.model.kubernetes import Container, Node, Object, Pod
-from aliquot.model.placement import Placement, Slice, as_shown, card_of, charges, cut
+from aliquot.model.placement import Placement, Slice, as_shown, card_of, charges, cut, numbered_as
 from aliquot.model.reasons import HOPELESS, OF_MODEL, Reason
 from aliquot.model.request import ContainerRequest, Memory, Part, Request, Unit
 from aliquot.model.wishes import ANY_MIG, ModelWish, Topology, Wishes, is_model
@@ -31,6 +31,7 @@ __all__ = [
     "Placement",
     "card_of",
     "as_shown",
+    "numbered_as",
     "Charge",
     "charges",
     "peak",

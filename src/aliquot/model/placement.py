@@ -53,9 +53,22 @@ def card_of(part: Slice, cards: NodeGpus) -> Gpu | None:
     return known
 
 
+def numbered_as(placement: Placement, cards: NodeGpus) -> Placement:
+    """The same placement with the numbers that its cards have now; a card that the node does not show keeps its own."""
+    containers = {
+        name: tuple(_numbered_as(part, cards) for part in parts) for name, parts in placement.containers.items()
+    }
+    return replace(placement, containers=containers)
+
+
+def _numbered_as(part: Slice, cards: NodeGpus) -> Slice:
+    gpu = cards.by_uuid.get(part.uuid)
+    return part if gpu is None else replace(part, index=gpu.index, minor=gpu.minor)
+
+
 def as_shown(placement: Placement, request: Request, cards: NodeGpus) -> Placement:
-    """The same placement with the names that the node has for its cards now. Parts of a card that got another name are
-    cut anew: its size may be known better, too. A card that is gone keeps its name."""
+    """The same placement with the names and numbers that the node has for its cards now. Parts of a card that got
+    another name are cut anew: its size may be known better, too. A card that is gone keeps its name."""
     asked = {container.name: container.part for container in request.containers}
     shown = {
         name: tuple(_as_shown(part, asked.get(name), cards) for part in parts)
@@ -67,7 +80,7 @@ def as_shown(placement: Placement, request: Request, cards: NodeGpus) -> Placeme
 def _as_shown(own: Slice, asked: Part | None, cards: NodeGpus) -> Slice:
     gpu = card_of(own, cards)
     if gpu is None or gpu.uuid == own.uuid:
-        return own
+        return _numbered_as(own, cards)
     if asked is None:
         return replace(own, uuid=gpu.uuid, index=gpu.index, minor=gpu.minor)
     return cut(asked, gpu, cards.unit_mib)

@@ -258,3 +258,21 @@ async def test_another_card_at_the_same_index_is_empty(room: Room) -> None:
     assert list(room.plane.books.ledger.used("n1")) == ["GPU-n1-0"]
     await show(room, CARDS)
     assert room.used() == {0: 10}
+
+
+async def test_renumbered_cards_are_known_by_their_new_numbers_when_the_inventory_vanishes(
+    room: Room,
+) -> None:
+    """Without uuids numbers are all that there is: those of now count, not those of the record."""
+    await room.add_node(CARDS)
+    first = await placed(room, "first", 15)
+    await room.report(first, phase="Running", containerStatuses=RUNNING)
+    renumbered = NodeGpus("n1", (make_gpu(0, uuid="GPU-n1-1"), make_gpu(1, uuid="GPU-n1-0")), 1024)
+    await show(room, renumbered)
+    await show(room, None)
+    assert room.used() == {1: 15}
+    await placed(room, "second", 15)
+    await show(room, renumbered)
+    assert room.plane.books.ledger.oversold("n1") == []
+    assert room.used() == {0: 15, 1: 15}
+    assert await audit_of(room).look() == []

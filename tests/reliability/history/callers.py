@@ -38,6 +38,14 @@ _DOORS = {
 }
 
 
+_READS = (
+    ("gpushare", "/gpushare-scheduler/inspect"),
+    ("elastic", "/scheduler/status"),
+    ("native", "/metrics"),
+    ("native", "/readyz"),
+)
+
+
 class Caller:
     """One scheduler. What another one is at, it mostly leaves alone."""
 
@@ -63,6 +71,8 @@ class Caller:
         uid = pod["metadata"]["uid"]
         self._busy[uid] += 1
         try:
+            if self._chance.random() < 0.05:
+                await self._read()
             await self._schedule(pod)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             world.figures.counts["calls without an answer"] += 1
@@ -83,6 +93,13 @@ class Caller:
             await self._through_volcano(pod)
         else:
             await self._through(NATIVE if way == "native" else _DOORS.get(dialect_of(pod), NATIVE), pod)
+
+    async def _read(self) -> None:
+        """Somebody looks: whatever is shown, nothing changes by it."""
+        door, path = self._chance.choice(_READS)
+        async with self._session.get(f"{self._any_replica().server.door(door)}{path}") as response:
+            await response.read()
+        self._world.figures.counts["reads"] += 1
 
     # -- kube-scheduler
 
@@ -186,6 +203,9 @@ class Caller:
                 fitting.append(node)
         if not fitting:
             return
+        if self._chance.random() < 0.5:
+            body = {"task": _task(pod), "nodes": [self._node(node) for node in fitting]}
+            await self._world.call(self._session, replica, door, f"{prefix}/vprioritize", body)
         node = self._chance.choice(fitting)
         event = {"task": _task(pod, node)}
         answer = await self._world.call(self._session, replica, door, f"{prefix}/vallocate", event)
