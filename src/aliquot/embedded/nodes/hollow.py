@@ -127,11 +127,12 @@ class HollowNodes(Mapping[str, HollowNode]):
 
     async def run(self) -> None:
         """Serve the pods of the nodes until cancelled."""
-        async with asyncio.TaskGroup() as self._tasks:
-            self._tasks.create_task(self._mirror.run())
-            self._tasks.create_task(self._pods.run())
+        # the informers end first: an event that they still see must find a group that takes tasks
+        async with asyncio.TaskGroup() as self._tasks, asyncio.TaskGroup() as loops:
+            loops.create_task(self._mirror.run())
+            loops.create_task(self._pods.run())
             for node in self._nodes.values():
-                self._tasks.create_task(node.run())
+                loops.create_task(node.run())
 
     def _on_pod(self, old: Pod | None, new: Pod | None) -> None:
         assert self._tasks is not None, "the informer runs inside run()"
