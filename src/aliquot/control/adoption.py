@@ -214,12 +214,14 @@ class Adoption:
         if isinstance(error, BadDemand):
             return None
         dialect = self._dialects.of(pod)
-        if dialect is not None and not dialect.names_cards and cards.may_hand_over(dialect.name):
+        is_unnamed = isinstance(error, NotPlaced) and dialect is not None and not dialect.names_cards
+        if dialect is not None and is_unnamed and cards.may_hand_over(dialect.name):
             likely = self._likely(pod, dialect)
             if likely is not None:
                 return likely
         held = self._ledger.entry(pod.metadata.uid, cards.node)
-        if held is not None and held.state is State.BOUND and not held.placement.containers:
+        has_got = dialect is not None and dialect.handed_over(pod)
+        if held is not None and held.state is State.BOUND and not held.placement.containers and not has_got:
             self._tally.release(held.uid, cards.node)
         return None
 

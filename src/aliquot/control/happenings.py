@@ -36,7 +36,8 @@ class PodForgotten(_Happening, frozen=True, tag="pod forgotten"):
 
 
 class Expired(_Happening, frozen=True, tag="expired"):
-    now: float
+    now: float | None
+    """None: all of them."""
 
 
 class QuotasRead(_Happening, frozen=True, tag="quotas read"):

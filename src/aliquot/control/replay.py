@@ -147,7 +147,7 @@ def _do(books: Books, happening: Happening) -> None:
         case PodForgotten(uid=uid):
             books.forget_pod(uid)
         case Expired(now=now):
-            books.expire(now)
+            books.expire(inf if now is None else now)
         case QuotasRead(text=text):
             books.read_quotas(text)
         case Marked(node=name, indexes=indexes):

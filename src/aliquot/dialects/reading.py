@@ -29,6 +29,7 @@ from aliquot.model import (
 )
 from aliquot.model.bounds import MOST_CONTAINERS
 from aliquot.model.records import INVENTORY, PLACEMENT, read_inventory, read_placement
+from aliquot.model.request import NODE_UNITS, Unit
 
 SERVES = "dialect.aliquot.io/"
 """Node labels `dialect.aliquot.io/<name>=true` decide which dialects a node serves."""
@@ -121,6 +122,8 @@ def _cards(node: Node, dialects: Dialects, served: frozenset[str]) -> NodeGpus:
         return read_inventory(node.metadata.name, inventory)
     seen, unread = list[NodeGpus](), list[BadRecord]()
     for dialect in sorted(dialects.values(), key=lambda d: d.name not in served):
+        if _counts_for_another(dialect, dialects, served):
+            continue
         try:
             if cards := dialect.capacity(node):
                 seen.append(cards)
@@ -129,6 +132,12 @@ def _cards(node: Node, dialects: Dialects, served: frozenset[str]) -> NodeGpus:
     if not seen and unread:
         raise unread[0]
     return next((cards for cards in seen if cards.gpus), seen[0] if seen else NodeGpus(node.metadata.name, (), 1))
+
+
+def _counts_for_another(dialect: Dialect, dialects: Dialects, served: frozenset[str]) -> bool:
+    """Whether what kubelet counts in a dialect that the node does not serve are shares of one that it does."""
+    is_served = dialect.name in served
+    return not is_served and any(dialects[name].guards(dialect.resource) for name in served & dialects.keys())
 
 
 # -- what bound pods hold
@@ -350,8 +359,19 @@ def _as_demanded(placement: Placement, request: Request, cards: NodeGpus, key: s
             raise BadRecord(f"{key} names {len(parts)} cards for container {asked.name}, which asks for {wanted}")
         gpus = [cards.by_uuid[part.uuid] for part in parts]
         cuts = [cut(asked.part, gpu, cards.unit_mib) for gpu in gpus]
+        if not can_change:
+            cuts = [_in_older_unit(asked.part, *each) for each in zip(parts, cuts, gpus, strict=True)]
         containers[asked.name] = tuple(map(_larger, parts, cuts, gpus) if can_change else cuts)
     return replace(placement, containers=containers)
+
+
+def _in_older_unit(part: Part, recorded: Slice, now: Slice, gpu: Gpu) -> Slice:
+    """A node's unit of memory may have changed since the pod was placed: a record of the same amount in a larger unit
+    tells what the pod has."""
+    memory = part.memory
+    if memory.unit is not Unit.NODE or not now.mib < recorded.mib <= gpu.mib:
+        return now
+    return replace(now, mib=recorded.mib) if recorded.mib in (memory.amount * unit for unit in NODE_UNITS) else now
 
 
 def _larger(recorded: Slice, asked: Slice, gpu: Gpu) -> Slice:

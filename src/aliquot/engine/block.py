@@ -165,6 +165,8 @@ class Block:
             self._put_cards(column, before, cards)
         self._states[column] = NodeState(cards, dict(used))
         self._placed[column] = tuple(placed)
+        if cards.parents:
+            self._put_sellable(column, NodeState(cards, used))
         self._put_used(column, cards, used)
         self._put_sums(column)
         self._put_placed(column)
@@ -287,12 +289,7 @@ class Block:
         self.wiring_id[column] = self._wirings.take(wiring_of(cards.gpus))
         for row, gpu in enumerate(cards.gpus):
             self._places.setdefault(gpu.uuid, set()).add((row, column))
-            sells = cards.sells(gpu)
             self.has[row, column] = True
-            self.sellable[row, column] = sells
-            self.for_shared[row, column] = sells and mode_allows(gpu, Charge(shares=1))
-            self.for_whole[row, column] = sells and mode_allows(gpu, Charge(CORES, gpu.mib, shares=1))
-            self.for_slots[row, column] = sells and mode_allows(gpu, Charge(slots=1))
             self.mib[row, column] = gpu.mib
             self.slots[row, column] = gpu.slots
             self.model_id[row, column] = self._models.take(gpu.model)
@@ -300,10 +297,19 @@ class Block:
             self.type_id[row, column] = self._types.take(card_type(cards, gpu))
             self.numa[row, column] = -1 if gpu.numa is None else gpu.numa
             self.load[row, column], self.load_at[row, column] = loads.get(gpu.uuid, (np.nan, np.nan))
+        self._put_sellable(column, NodeState(cards, {}))
         sizes = {gpu.mib for gpu in cards.gpus if cards.sells(gpu)}
         self.size[column] = sizes.pop() if len(sizes) == 1 else -bool(sizes)
         for dialect, mask in self._serves.items():
             mask[column] = cards.serves(dialect)
+
+    def _put_sellable(self, column: int, state: NodeState) -> None:
+        for row, gpu in enumerate(state.cards.gpus):
+            sells = state.sells(gpu)
+            self.sellable[row, column] = sells
+            self.for_shared[row, column] = sells and mode_allows(gpu, Charge(shares=1))
+            self.for_whole[row, column] = sells and mode_allows(gpu, Charge(CORES, gpu.mib, shares=1))
+            self.for_slots[row, column] = sells and mode_allows(gpu, Charge(slots=1))
 
     def _put_used(self, column: int, cards: NodeGpus, used: Mapping[str, Charge]) -> None:
         at = np.s_[: len(cards.gpus), column]

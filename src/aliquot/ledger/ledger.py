@@ -11,7 +11,7 @@ from enum import Enum
 from math import inf
 
 from aliquot.errors import AlreadyHeld, NoRoom, NotPlaced
-from aliquot.model import Charge, NodeGpus, Placement, Request, as_shown, numbered_as
+from aliquot.model import Charge, Gpu, NodeGpus, Placement, Request, as_shown, numbered_as
 from aliquot.model import charges as charges_of
 from aliquot.model.selling import conflict, is_oversold, left_of
 
@@ -113,6 +113,12 @@ class _NodeBooks:
         """What is taken of a card; what the pod `without` holds is not counted."""
         own = self.entries[without].charges.get(uuid, Charge()) if without in self.entries else Charge()
         return self.used.get(uuid, Charge()) - own
+
+    def held_relative(self, gpu: Gpu, *, without: str) -> str:
+        """The card that an instance was cut from, or an instance of a card, if somebody else holds it; else ""."""
+        relatives = [other.uuid for other in self.cards.gpus if other.parent == gpu.uuid] if self.cards else []
+        relatives += [gpu.parent] if gpu.parent else []
+        return next((uuid for uuid in relatives if self.held(uuid, without=without) != Charge()), "")
 
     def free(self, uuid: str) -> Charge:
         """What is left of a card, never below nothing: an over-sold card is full, not bottomless."""
@@ -338,5 +344,7 @@ class Ledger:
             if books.cards is None or uuid not in books.cards.by_uuid:
                 raise NoRoom(f"the node has no card {uuid}")
             gpu, others = books.cards.by_uuid[uuid], books.held(uuid, without=uid)
+            if relative := books.held_relative(gpu, without=uid):
+                raise NoRoom(f"card {uuid} cannot be sold while {relative} is held: one is a MIG instance of the other")
             if why := conflict(gpu, others, charge):
                 raise NoRoom(f"card {uuid} {why}")

@@ -16,6 +16,10 @@ class Unit(Enum):
     SLOT = "MPS slots of the card"
 
 
+NODE_UNITS = (1, 1024)
+"""What one node unit can be, in MiB, as our agent and gpushare's plug-in offer it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Memory:
     """An amount of GPU memory; what one node unit is, only the node can tell, and what a percent is, only the card."""

@@ -5,6 +5,8 @@ The engine has it a second time, for all cards at once: `Fleet` keeps which card
 keeps them equal, and test_explain.py the reasons.
 """
 
+from collections.abc import Mapping
+
 from aliquot.model.charge import Charge
 from aliquot.model.gpu import CORES, Gpu, Mode
 
@@ -43,6 +45,12 @@ def _against_mode(gpu: Gpu, asked: Charge) -> str:
 def modes_meet(used: Charge, asked: Charge) -> bool:
     """Whether what is taken of a card is not shared in another way than is asked for."""
     return not (asked.slots and used.shares) and not (asked.shares and used.slots)
+
+
+def is_shut(gpu: Gpu, used: Mapping[str, Charge]) -> bool:
+    """Whether a MIG instance cannot be sold because a pod holds the card that it was cut from: the pod was placed
+    there before the card was cut."""
+    return bool(gpu.parent) and used.get(gpu.parent, Charge()) != Charge()
 
 
 def conflict(gpu: Gpu, used: Charge, asked: Charge) -> str:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from aliquot.engine.state import NodeState
 from aliquot.model import Charge, Gpu, Part, Reason, Request
-from aliquot.model.selling import conflict, mode_allows, modes_meet
+from aliquot.model.selling import conflict, is_shut, mode_allows, modes_meet
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +33,16 @@ def unwanted(state: NodeState, gpu: Gpu, request: Request) -> Obstacle | None:
     if not wishes.allows_instance(gpu.profile):
         is_what = f"is a MIG instance {gpu.profile}" if gpu.profile else "is no MIG instance"
         return Obstacle(Reason.WRONG_CARD, f"{is_what}, {wishes.mig or 'a card'} is wanted")
-    if not cards.sells(gpu):
-        return Obstacle(Reason.NOT_SELLABLE, _why_not_sold(gpu))
+    if not state.sells(gpu):
+        return Obstacle(Reason.NOT_SELLABLE, _why_not_sold(gpu, state))
     return None
 
 
-def _why_not_sold(gpu: Gpu) -> str:
+def _why_not_sold(gpu: Gpu, state: NodeState) -> str:
     if not gpu.healthy:
         return "is unhealthy"
+    if is_shut(gpu, state.used):
+        return "is an instance of a card that a pod holds as a whole"
     return "is cordoned" if gpu.cordoned else "is cut into MIG instances"
 
 

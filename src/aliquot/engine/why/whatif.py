@@ -14,7 +14,7 @@ from aliquot.engine.topology import groups, wiring_of
 from aliquot.engine.why.obstacles import unwanted
 from aliquot.engine.why.percard import no_room_for_pod
 from aliquot.model import Gpu, Request, Topology
-from aliquot.model.selling import left_of
+from aliquot.model.selling import is_shut, left_of
 
 _SET_UP_STEPS = 30
 """What it takes to write down a container's part of the puzzle."""
@@ -114,6 +114,7 @@ def card_shape(state: NodeState, gpu: Gpu, request: Request) -> tuple[Any, ...]:
         gpu.healthy,
         gpu.cordoned,
         gpu.uuid in state.cards.parents,
+        is_shut(gpu, state.used),
         wishes.allows_uuid(gpu.uuid),
         used.cores,
         used.mib,
@@ -138,5 +139,5 @@ def distinct(states: Iterable[NodeState], request: Request) -> list[NodeState]:
 
 def freest(state: NodeState) -> tuple[int, int]:
     """What is left of the card with the most memory left, and the most cores that are left of any."""
-    left = [left_of(gpu, state.taken(gpu)) for gpu in state.cards.gpus if state.cards.sells(gpu)]
+    left = [left_of(gpu, state.taken(gpu)) for gpu in state.cards.gpus if state.sells(gpu)]
     return max((card.mib for card in left), default=0), max((card.cores for card in left), default=0)
