@@ -2,6 +2,7 @@
 
 import asyncio
 import tempfile
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -434,3 +435,18 @@ async def test_a_part_that_was_kept_for_a_pod_is_no_difference(room: Room, path:
         held = plane.books.snapshot().entries
     replay = replayed(path)
     assert replay.books.snapshot().entries == held
+
+
+def test_the_log_of_a_server_that_follows_again_can_be_replayed(folder: Path) -> None:
+    """It gives back whatever it has kept, at no point in time that JSON could tell."""
+    books = Books()
+    with DecisionLog(folder / "log", books):
+        books.see_node(make_node("n1", make_cards()))
+        demand = books.demand_of(make_pod("p", 3))
+        assert demand is not None
+        books.claim(demand.request, books.fit(demand, "n1"), until=30.0)
+        books.expire(inf)
+        books.see_node(make_node("n2", make_cards("n2")))
+    replay = Replay()
+    replay.feed(read(folder / "log"))
+    assert (replay.difference, replay.decisions) == (None, 1)

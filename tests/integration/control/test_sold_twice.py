@@ -1,4 +1,4 @@
-"""Changes of a node that could sell a card twice: a card that goes and comes back, another unit, a lost capacity, MIG."""
+"""Changes of a node that could sell a card twice: cards that come back, another unit, a lost capacity, MIG."""
 
 from typing import Any
 
