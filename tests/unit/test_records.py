@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from aliquot.errors import BadRecord
 from aliquot.model import Gpu, NodeGpus, Placement, Slice
-from aliquot.model.bounds import LARGEST_INVENTORY, LARGEST_RECORD, LONGEST_NAME, MOST_CARDS
-from aliquot.model.records import MOST_MIB, read_inventory, read_placement, write_inventory, write_placement
+from aliquot.model.bounds import LARGEST_INVENTORY, LARGEST_RECORD, LONGEST_NAME, MOST_CARDS, MOST_MIB
+from aliquot.model.records import read_inventory, read_placement, write_inventory, write_placement
 from tests.factories import make_cards, make_placement
 
 texts = st.text(st.characters(codec="utf-8"), max_size=20)

@@ -25,6 +25,7 @@ _CALLERS = (
     "callers.groups",
     "schedulers",
     "listen.address",
+    "listen.healthPort",
     "listen.profiling",
     "doors.admission.debugAddress",
     "doors.admission.debugPort",
@@ -129,6 +130,8 @@ def _listening(tree: Configuration) -> Iterator[tuple[str, str, str]]:
         door = getattr(tree.doors, name)
         if door.enabled:
             yield f"doors.{name}.callers", tree.listen.address, door.callers
+    if tree.listen.health_port and not tree.doors.native.enabled:  # whoever may read at the native door may read there
+        yield "doors.native.callers, by which listen.healthPort answers", tree.listen.address, tree.doors.native.callers
     debug = tree.doors.admission
     if debug.enabled and debug.debug_port and tree.listen.profiling:
         yield "doors.admission.callers", debug.debug_address, debug.callers

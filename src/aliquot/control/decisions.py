@@ -19,12 +19,11 @@ from aliquot.control.books import Books
 from aliquot.control.happenings import Happening, Snapshot
 from aliquot.control.log_file import LogFile, require_writable
 from aliquot.control.log_format import VERSION, Header, Line, opening
+from aliquot.model.bounds import MOST_UNWRITTEN_DECISIONS
 
 _log = structlog.get_logger()
 
 _MB = 1_000_000
-_MOST_WAITING = 100_000
-"""Happenings that may wait for the disk; beyond, they are left out until a new file is begun."""
 _SECONDS_BETWEEN_FILES = 10.0
 """However small a file may be: its beginning costs a walk over all that the books know."""
 
@@ -73,7 +72,7 @@ class DecisionLog:
     def record(self, happening: Happening) -> None:
         if not self._has_gap:
             self._waiting.put((self._clock.wall_ns(), happening))
-        if self._waiting.qsize() > _MOST_WAITING and not self._has_gap:
+        if self._waiting.qsize() > MOST_UNWRITTEN_DECISIONS and not self._has_gap:
             _log.error("the disk is too slow for the decision log, leaving some out", file=str(self._path))
             self._has_gap = True
         if (self._has_gap or self._last_done == self._begun) and self._may_begin():
@@ -89,7 +88,7 @@ class DecisionLog:
 
     def _may_begin(self) -> bool:
         is_time = self._clock.monotonic() - self._last_began >= _SECONDS_BETWEEN_FILES
-        return is_time and self._waiting.qsize() < _MOST_WAITING // 2
+        return is_time and self._waiting.qsize() < MOST_UNWRITTEN_DECISIONS // 2
 
     # -- in the writing thread
 

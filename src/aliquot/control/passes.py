@@ -12,13 +12,10 @@ from numpy.typing import NDArray
 
 from aliquot.clock import Clock
 from aliquot.engine import Fleet, Ints, NameBlock, NameTable
+from aliquot.model.bounds import MOST_PASSES, MOST_UNKNOWN_PASSES
 
 SECONDS = 960.0
 """kube-scheduler lets a pod wait between filter and bind for at most 15 minutes (Permit)."""
-_MOST = 20_000
-_MOST_UNKNOWN = 1_000
-"""Of more pods the one that passed longest ago is forgotten. Pods that our mirror does not know have a smaller place of
-their own: made-up ones do not push the others out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +47,7 @@ class Passes:
             return
         passed = np.zeros(len(fleet.names) + 1, np.bool_)  # the last one is for -1
         passed[columns] = True
-        place, most = (self._known, _MOST) if is_known else (self._unknown, _MOST_UNKNOWN)
+        place, most = (self._known, MOST_PASSES) if is_known else (self._unknown, MOST_UNKNOWN_PASSES)
         place[uid] = _Pass(fleet.table, np.packbits(passed[:-1]), self._clock.monotonic() + SECONDS)
         oldest = next(iter(place))
         if len(place) > most or place[oldest].until <= self._clock.monotonic():

@@ -8,12 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from aliquot.clock import Clock
+from aliquot.model.bounds import MOST_PREEMPTIONS, MOST_UNKNOWN_PREEMPTIONS
 
 _SECONDS = 300.0
 """Longer than victims take to end; kube-scheduler looks at every pod again after as much time."""
-_MOST, _MOST_UNKNOWN = 1024, 128
-"""Of more pods the one that preempted longest ago is forgotten. Pods that our mirror does not know yet have a smaller
-place of their own, so that invented ones do not push the others out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +34,7 @@ class Preemptions:
         before = self.victims_of(uid)
         self.forget(uid)
         named = {**before, **{node: frozenset(uids) for node, uids in victims.items()}}
-        place, most = (self._known, _MOST) if is_known else (self._unknown, _MOST_UNKNOWN)
+        place, most = (self._known, MOST_PREEMPTIONS) if is_known else (self._unknown, MOST_UNKNOWN_PREEMPTIONS)
         if named:
             place[uid] = _Named(named, self._clock.monotonic() + _SECONDS)
         if len(place) > most:

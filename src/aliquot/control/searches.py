@@ -21,6 +21,7 @@ from aliquot import metrics
 from aliquot.clock import Clock
 from aliquot.engine import FULL_EFFORT, Effort
 from aliquot.model import Request
+from aliquot.model.bounds import MOST_SEARCHING_NAMESPACES, MOST_SEARCHING_PODS
 
 _log = structlog.get_logger()
 
@@ -35,8 +36,6 @@ _NEWEST_COUNTS = 0.3
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 300.0
 _SECONDS_TO_BIND = 30.0
 """For which a pod that has found a place may search on: it is asked for again, to score and to bind."""
-_MOST_PODS, _MOST_NAMESPACES = 10_000, 1_000
-"""Of more, the one that searched longest ago is forgotten."""
 _MOST_CHARGED = 5.0
 """For one decision: a process that was stopped meanwhile has not searched."""
 _AT_ONCE, _SHARE = 2.0, 0.1
@@ -137,7 +136,7 @@ class Searches:
         self._all.spend(seconds, now)
         metrics.SEARCH_SECONDS.inc(seconds)
         self._purses[namespace] = purse
-        if len(self._purses) > _MOST_NAMESPACES:
+        if len(self._purses) > MOST_SEARCHING_NAMESPACES:
             self._purses.popitem(last=False)
         if effort.worked >= _WORTH_MEASURING:
             speed = effort.worked / seconds
@@ -161,7 +160,7 @@ class Searches:
             metrics.SEARCHES.labels("fits_nowhere").inc()
             return
         self._pods[_key(request)] = pod
-        if len(self._pods) > _MOST_PODS:
+        if len(self._pods) > MOST_SEARCHING_PODS:
             self._pods.popitem(last=False)
 
 

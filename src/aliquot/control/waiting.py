@@ -7,10 +7,7 @@ from typing import TypeAlias
 from aliquot.dialects import Demand
 from aliquot.errors import BadDemand
 from aliquot.model import Pod, Request
-
-_MOST = 20_000
-"""Of more pods the one that was refused longest ago is forgotten; it is asked for again when anything changes."""
-
+from aliquot.model.bounds import MOST_WAITING
 
 Shape: TypeAlias = tuple[Request, frozenset[tuple[str, str]]]
 """What is asked for, whoever asks, and on which nodes."""
@@ -67,7 +64,7 @@ class WaitingPods:
         if (before := self._by_uid.pop(refused.uid, None)) is not None:
             refused.demand, refused.shape, refused.read_from = before.demand, before.shape, before.read_from
         self._by_uid[refused.uid] = refused
-        if len(self._by_uid) > _MOST:
+        if len(self._by_uid) > MOST_WAITING:
             del self._by_uid[next(iter(self._by_uid))]
 
     def forget(self, uid: str) -> None:

@@ -29,8 +29,9 @@ from aliquot.model import (
     Unit,
     Wishes,
 )
+from aliquot.model.bounds import MOST_MIB, MOST_SLOTS
 from aliquot.model.quantity import parse
-from aliquot.model.records import MOST_MIB, PLACEMENT
+from aliquot.model.records import PLACEMENT
 
 IDS_PER_CARD = 64
 """So many containers can share a card at most."""
@@ -49,7 +50,6 @@ _WORDS_OF_MODE = {
 }
 
 _MIB = 2**20
-_MOST_SLOTS = 1024
 _MIG = re.compile(r"(\dc\.)?\dg\.\d{1,4}gb(\+[a-z.]{1,16})?", re.ASCII)
 _POLICY = re.compile(r"[a-z][a-z0-9-]{0,62}", re.ASCII)
 
@@ -277,8 +277,8 @@ def _percent(said: _Said) -> int:
 
 def _slots(said: _Said) -> int:
     number = plain_number(said.text)
-    if not number or number > _MOST_SLOTS:
-        raise said.wrong(f"is not a number of MPS slots from 1 to {_MOST_SLOTS}")
+    if not number or number > MOST_SLOTS:
+        raise said.wrong(f"is not a number of MPS slots from 1 to {MOST_SLOTS}")
     return number
 
 

@@ -39,8 +39,8 @@ from aliquot.model import (
     Request,
     Unit,
 )
+from aliquot.model.bounds import MOST_ELASTIC_MEMORY
 
-_MOST_MEMORY = 10**8
 _LONGEST_KEY = 63
 """Of what stands behind the slash; the API server takes no more."""
 _NOTIONAL_MIB = 100
@@ -173,14 +173,14 @@ class CoresAndMemory(Family):
         cores, memory = limit(container, self.gpu_core), limit(container, self.gpu_memory)
         if cores >= CORES:
             return Part(cards=cores // CORES, whole=True)
-        held = Memory(min(memory, _MOST_MEMORY), self.unit)
+        held = Memory(min(memory, MOST_ELASTIC_MEMORY), self.unit)
         return Part(cores=cores, memory=held) if cores or memory else None
 
     def check(self, container: Container) -> None:
         where = f"container {container.name}, limits"
         if (cores := limit(container, self.gpu_core)) > CORES:
             whole_cards(f"{where}, {self.gpu_core}", cores)
-        if (memory := limit(container, self.gpu_memory)) > _MOST_MEMORY:
+        if (memory := limit(container, self.gpu_memory)) > MOST_ELASTIC_MEMORY:
             raise BadDemand(
                 f"{where}, {self.gpu_memory}: {memory} is more than any GPU has; it counts {self.unit.value}: "
                 "write 4096, not 4Gi or 4096M"

@@ -12,7 +12,6 @@ from typing import Any
 from aliquot.dialects.gpushare_records import (
     ALLOCATION,
     ALLOCATION_ASSIGNED,
-    MOST_UNITS,
     SEVERAL_CARDS,
     cards_given,
     deal,
@@ -54,8 +53,8 @@ from aliquot.model import (
     made_up_uuid,
     peak,
 )
-from aliquot.model.bounds import MOST_CARDS
-from aliquot.model.records import MOST_MIB, PLACEMENT, read_placement
+from aliquot.model.bounds import MOST_CARDS, MOST_MIB, MOST_UNITS
+from aliquot.model.records import PLACEMENT, read_placement
 
 IDX = "ALIYUN_COM_GPU_MEM_IDX"
 DEV = "ALIYUN_COM_GPU_MEM_DEV"

@@ -37,7 +37,7 @@ from aliquot.model import (
     Unit,
     Wishes,
 )
-from aliquot.model.records import MOST_MIB
+from aliquot.model.bounds import MOST_MIB
 
 NODE = "hami.io/vgpu-node"
 TIME = "hami.io/vgpu-time"

@@ -8,8 +8,7 @@ import msgspec
 from aliquot.dialects.protocol import card_called, placed_on
 from aliquot.errors import BadRecord
 from aliquot.model import Gpu, Link, Mode, NodeGpus, Placement, Pod, Request
-from aliquot.model.bounds import LARGEST_INVENTORY, LARGEST_RECORD, LONGEST_NAME, MOST_CARDS, require_size
-from aliquot.model.records import MOST_MIB
+from aliquot.model.bounds import LARGEST_INVENTORY, LARGEST_RECORD, LONGEST_NAME, MOST_CARDS, MOST_MIB, require_size
 
 REGISTER = "hami.io/node-nvidia-register"
 SCORES = "hami.io/node-nvidia-score"

@@ -11,9 +11,8 @@ from aliquot.dialects.protocol import Dialect, Resource, card_called, cards_aske
 from aliquot.dialects.sample_workloads import job_of
 from aliquot.errors import BadDemand, BadQuantity, BadRecord
 from aliquot.model import ContainerRequest, Gpu, Life, Memory, NodeGpus, Part, Placement, Pod, Request, Unit
-from aliquot.model.bounds import LARGEST_RECORD, require_size
+from aliquot.model.bounds import LARGEST_RECORD, MOST_MIB, require_size
 from aliquot.model.quantity import parse
-from aliquot.model.records import MOST_MIB
 
 UUID = "UUID"
 """Annotation: the uuids of the pod's cards, one container after the other."""

@@ -27,10 +27,9 @@ from aliquot.model import (
     cut,
     made_up_uuid,
 )
-from aliquot.model.bounds import LARGEST_RECORD, LARGEST_WISH, MOST_CARDS, MOST_NAMES, require_size
+from aliquot.model.bounds import LARGEST_RECORD, LARGEST_WISH, MOST_CARDS, MOST_MIB, MOST_NAMES, require_size
 from aliquot.model.kubernetes import Quantity
 from aliquot.model.quantity import whole
-from aliquot.model.records import MOST_MIB
 
 _PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
 _LONGEST_PREFIX = 253

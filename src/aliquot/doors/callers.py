@@ -89,7 +89,7 @@ class Callers:
             token = self._own_token()
         except OSError as error:
             raise Refused(f"the token for other replicas cannot be read: {why(error)}") from error
-        user = await self._tokens.user(token) if token else None
+        user = await self._tokens.user(token, is_ours=True) if token else None
         return user.username if user is not None else ""
 
 

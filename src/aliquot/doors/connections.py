@@ -16,11 +16,10 @@ from aliquot import metrics
 from aliquot.clock import Clock
 from aliquot.doors import asgi
 from aliquot.doors.limits import Gate, Limits
+from aliquot.model.bounds import LARGEST_HEAD
 
 KEEP_ALIVE_SECONDS = 120
 """Longer than Go's clients keep an idle connection: a POST on one that we just closed fails and is not repeated."""
-LARGEST_HEAD = 64 * 2**10
-"""Bytes of a call's first line and headers."""
 _LOOK_SECONDS = 1.0
 _TOO_MANY = metrics.REJECTED.labels("too many connections")
 _TAKE_SECONDS = 30.0

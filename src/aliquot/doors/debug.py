@@ -14,10 +14,10 @@ from urllib.parse import parse_qs
 from aliquot.doors import asgi, profiling
 from aliquot.doors.pprof import Profile, Stack, collapsed, encoded
 from aliquot.errors import BadInput, Refused
+from aliquot.model.bounds import LONGEST_PROFILE
 
 _PREFIX = "/debug/pprof"
 _PROFILE_SECONDS = 30.0
-_MOST_SECONDS = 300.0
 _ABOUT = {
     "allocs": "the same as heap",
     "block": "empty: Python does not measure it",
@@ -25,7 +25,7 @@ _ABOUT = {
     "goroutine": "where every asyncio task and thread is; with debug=2 each with its name",
     "heap": "objects in use by type; with seconds=N what was allocated meanwhile, by line",
     "mutex": "empty: Python does not measure it",
-    "profile": f"CPU time for seconds=N (default {_PROFILE_SECONDS:g}, at most {_MOST_SECONDS:g})",
+    "profile": f"CPU time for seconds=N (default {_PROFILE_SECONDS:g}, at most {LONGEST_PROFILE:g})",
     "symbol": "nothing: profiles name their functions themselves",
     "threadcreate": "where every thread is",
     "trace": "not available in Python",
@@ -155,8 +155,8 @@ def _seconds(call: asgi.Call, default: float) -> float:
         found = float(text)
     except ValueError:
         found = 0.0
-    if not 0 < found <= _MOST_SECONDS:
-        raise _BadQuestion(f"seconds={text} is not a number above 0, at most {_MOST_SECONDS:g}")
+    if not 0 < found <= LONGEST_PROFILE:
+        raise _BadQuestion(f"seconds={text} is not a number above 0, at most {LONGEST_PROFILE:g}")
     return found
 
 

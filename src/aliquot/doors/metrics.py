@@ -9,9 +9,7 @@ from aliquot import metrics
 from aliquot.clock import Clock
 from aliquot.control import ControlPlane, Role
 from aliquot.doors import asgi
-
-_MOST_LIMITS = 2000
-"""That are shown of quotas: more are more than a Prometheus wants, and hold up decisions while it asks."""
+from aliquot.model.bounds import MOST_SHOWN_LIMITS
 
 
 def routes(plane: ControlPlane) -> Mapping[tuple[str, str], asgi.Handler]:
@@ -62,6 +60,6 @@ def read(plane: ControlPlane) -> None:
 def _read_quotas(plane: ControlPlane) -> None:
     metrics.QUOTAS.lines = [
         ((namespace, line.model, line.measure.value), float(line.used), line.limit)
-        for namespace, line in plane.books.quota_lines(_MOST_LIMITS)
+        for namespace, line in plane.books.quota_lines(MOST_SHOWN_LIMITS)
     ]
     metrics.QUOTA_HIDDEN.set(plane.books.quotas.limits - len(metrics.QUOTAS.lines))

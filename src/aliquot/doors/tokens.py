@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import TypeVar
 
 from aliquot.clock import Clock
 from aliquot.control.rights import REVIEW_TOKENS
@@ -10,28 +11,34 @@ from aliquot.errors import Refused
 from aliquot.kube import Client, KubeError
 from aliquot.kube.errors import Forbidden
 from aliquot.kube.reviews import User, whose
+from aliquot.model.bounds import MOST_ACCEPTED_TOKENS, MOST_REFUSED_TOKENS, MOST_REVIEWS
 
 _KNOWN_SECONDS = 60.0
 _UNKNOWN_SECONDS = 10.0
-_MOST = 1024
-"""Tokens that are remembered; of more, the one that was reviewed longest ago is forgotten."""
-_MOST_AT_ONCE = 8
-"""Reviews: made-up tokens must not keep the API server busy."""
+
+_Asking = dict[bytes, asyncio.Task[User | None]]
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True, slots=True)
-class _Reviewed:
-    user: User | None
+class _Accepted:
+    user: User
     until: float
+    """When it must be reviewed again."""
 
 
 class Tokens:
+    """Anybody can make tokens up, so those that were accepted have places and reviews of their own: a flood of others
+    pushes none of them out and keeps none of them waiting."""
+
     def __init__(self, client: Client, clock: Clock, audience: str = "") -> None:
         self._client = client
         self._clock = clock
         self._audiences = (audience,) if audience else ()
-        self._reviewed: dict[bytes, _Reviewed] = {}
-        self._asking: dict[bytes, asyncio.Task[User | None]] = {}
+        self._accepted: dict[bytes, _Accepted] = {}
+        self._refused: dict[bytes, float] = {}
+        self._asking_again: _Asking = {}
+        self._asking: _Asking = {}
         self._is_forbidden = False
 
     def notes(self) -> list[str]:
@@ -45,18 +52,25 @@ class Tokens:
         except KubeError:
             return  # the first token will tell
 
-    async def user(self, token: str) -> User | None:
-        """None if it is nobody's. Raises Refused if that cannot be known now."""
+    async def user(self, token: str, *, is_ours: bool = False) -> User | None:
+        """None if it is nobody's. A token of our own is as good as one that was accepted. Raises Refused if nobody can
+        say now whose it is."""
         digest, now = sha256(token.encode()).digest(), self._clock.monotonic()
-        known = self._reviewed.get(digest)
+        known = self._accepted.get(digest)
         if known is not None and known.until > now:
+            _put_last(self._accepted, digest, known, MOST_ACCEPTED_TOKENS)
             return known.user
-        asking = self._asking.get(digest)
+        if self._refused.get(digest, now) > now:
+            return None
+        return await self._ask(digest, token, self._asking_again if is_ours or known is not None else self._asking)
+
+    async def _ask(self, digest: bytes, token: str, place: _Asking) -> User | None:
+        asking = place.get(digest)
         if asking is None:
-            if len(self._asking) >= _MOST_AT_ONCE:
+            if len(place) >= MOST_REVIEWS:
                 raise Refused("too many tokens are reviewed at this moment; try again")
-            asking = self._asking[digest] = asyncio.create_task(self._review(digest, token))
-            asking.add_done_callback(lambda _: self._asking.pop(digest, None))
+            asking = place[digest] = asyncio.create_task(self._review(digest, token))
+            asking.add_done_callback(lambda _: place.pop(digest, None))
         return await asyncio.shield(asking)
 
     async def _review(self, digest: bytes, token: str) -> User | None:
@@ -68,9 +82,22 @@ class Tokens:
         except KubeError as error:
             raise Refused(f"the API server did not review the token: {error}") from error
         self._is_forbidden = False
-        seconds = _UNKNOWN_SECONDS if user is None else _KNOWN_SECONDS
-        self._reviewed.pop(digest, None)
-        self._reviewed[digest] = _Reviewed(user, self._clock.monotonic() + seconds)
-        if len(self._reviewed) > _MOST:
-            del self._reviewed[next(iter(self._reviewed))]
+        self._remember(digest, user)
         return user
+
+    def _remember(self, digest: bytes, user: User | None) -> None:
+        now = self._clock.monotonic()
+        if user is None:
+            self._accepted.pop(digest, None)
+            _put_last(self._refused, digest, now + _UNKNOWN_SECONDS, MOST_REFUSED_TOKENS)
+        else:
+            self._refused.pop(digest, None)
+            _put_last(self._accepted, digest, _Accepted(user, now + _KNOWN_SECONDS), MOST_ACCEPTED_TOKENS)
+
+
+def _put_last(place: dict[bytes, _Value], digest: bytes, value: _Value, most: int) -> None:
+    """The first one is forgotten if there are too many."""
+    place.pop(digest, None)
+    place[digest] = value
+    if len(place) > most:
+        del place[next(iter(place))]

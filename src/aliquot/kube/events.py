@@ -9,13 +9,13 @@ from aliquot.kube.client import Client
 from aliquot.kube.errors import ApiError
 from aliquot.kube.resources import EVENTS
 from aliquot.model import Pod
+from aliquot.model.bounds import MOST_EVENTS
 
 _COUNTED_SECONDS = 600.0
 """So long after an event the same again is a higher count of it; later it is news."""
 _BURST = 25.0
 _REFILL_SECONDS = 300.0
 """Of one pod, so many events at once and one more each so many seconds, as Kubernetes' own components have it."""
-_MOST_KNOWN = 4096
 
 _Key = tuple[str, str, str, str]
 
@@ -86,7 +86,7 @@ def _keep(known: OrderedDict[Any, Any], key: Any, value: Any) -> None:
     """What was not touched for longest is forgotten: a pod may then get one event too many, no more."""
     known[key] = value
     known.move_to_end(key)
-    if len(known) > _MOST_KNOWN:
+    if len(known) > MOST_EVENTS:
         known.popitem(last=False)
 
 

@@ -7,8 +7,7 @@ from typing import Self
 import aiohttp
 
 from aliquot.kube import errors
-
-_LONGEST_LINE = 8 * 2**20
+from aliquot.model.bounds import LONGEST_LINE
 
 
 class Silence:
@@ -58,7 +57,7 @@ async def lines(response: aiohttp.ClientResponse, silence: Silence) -> AsyncIter
         if rest:
             pieces.append(rest)
             size += len(rest)
-        if size > _LONGEST_LINE:
+        if size > LONGEST_LINE:
             raise errors.NoAnswer("the API server sent a watch event without end")
 
 

@@ -1,5 +1,5 @@
-"""How much of anything is read: what is larger is refused where it enters. docs/limits.md lists these bounds, and what
-happens beyond each."""
+"""How much of anything is read and kept: what is larger is refused where it enters, and of what is more the oldest is
+forgotten. docs/limits.md lists these bounds, and what happens beyond each."""
 
 from aliquot.errors import BadInput
 
@@ -14,6 +14,8 @@ LARGEST_INVENTORY = 256 * KIB
 """Bytes of a node's inventory, ours or an original's. The API server takes no more of all annotations together."""
 LONGEST_NAME = 512
 """Characters of a uuid, a model or a profile in a record; the longest uuid is `<node>/<index>` with a name of 253."""
+MOST_MIB = 2**24
+"""No card has more memory; a record that says so is nonsense."""
 
 # -- pods
 
@@ -40,6 +42,35 @@ LARGEST_WISH = 16 * KIB
 MOST_NAMES = 256
 """Models or uuids in one such annotation."""
 
+# -- amounts
+
+LONGEST_QUANTITY = 64
+"""Characters of a Kubernetes quantity."""
+LARGEST_QUANTITY = 2**63 - 1
+"""As in Kubernetes."""
+MOST_UNITS = 10**9
+"""Units of gpushare's memory that a container may ask for, and that a record may name."""
+MOST_ELASTIC_MEMORY = 10**8
+"""Units of elastic-gpu's memory that a container may ask for."""
+MOST_BLOCKS = 100_000
+"""Blocks of tencent's memory that a container may ask for."""
+MOST_SLOTS = 1024
+"""MPS slots of a card that a container may ask for."""
+
+# -- what comes from the API server
+
+LONGEST_LINE = 8 * MIB
+"""Bytes of one line of a watch: an object with all that the API server writes around it."""
+
+# -- calls
+
+LARGEST_HEAD = 64 * KIB
+"""Bytes of a call's first line and headers."""
+LONGEST_PROFILE = 300.0
+"""Seconds."""
+MOST_SHOWN_LIMITS = 2000
+"""Limits of quotas in /metrics: more are more than a Prometheus wants, and hold up decisions while it asks."""
+
 # -- ConfigMaps and files
 
 LARGEST_CONFIG = 64 * KIB
@@ -53,8 +84,32 @@ LARGEST_QUOTAS = MIB
 MOST_QUOTA_ENTRIES = 50_000
 """Namespaces, their fields and their limits in the quotas. Of one namespace there are at most MOST_NAMES limits in each
 measure, and as many pools."""
+MOST_QUOTA = 2**40
+"""Cards, percents of cores or MiB that one limit of a quota may name."""
 LARGEST_UNHEALTHY = 4 * KIB
 """Bytes of one node's list of unhealthy cards."""
+
+# -- what is kept in memory
+
+MOST_PASSES, MOST_UNKNOWN_PASSES = 20_000, 1_000
+"""Of more pods the one that passed longest ago is forgotten. Pods that our mirror does not know have a smaller place of
+their own: made-up ones do not push the others out."""
+MOST_WAITING = 20_000
+"""Of more pods the one that was refused longest ago is forgotten; it is asked for again when anything changes."""
+MOST_PREEMPTIONS, MOST_UNKNOWN_PREEMPTIONS = 1024, 128
+"""Of more pods the one that preempted longest ago is forgotten. Pods that our mirror does not know yet have a smaller
+place of their own, so that invented ones do not push the others out."""
+MOST_SEARCHING_PODS, MOST_SEARCHING_NAMESPACES = 10_000, 1_000
+"""Of more, the one that searched longest ago is forgotten."""
+MOST_ACCEPTED_TOKENS, MOST_REFUSED_TOKENS = 1024, 1024
+"""Of more tokens the accepted one that was used longest ago is forgotten, and the refused one that was reviewed longest
+ago. Each kind has a place of its own: made-up tokens do not push good ones out."""
+MOST_REVIEWS = 8
+"""Of tokens at once, so that made-up ones do not keep the API server busy; as many again of accepted ones."""
+MOST_EVENTS = 4096
+"""Events that are counted when they happen again, and pods of which the number of events is kept down."""
+MOST_UNWRITTEN_DECISIONS = 100_000
+"""Happenings that may wait for the disk; beyond, they are left out until a new file is begun."""
 
 
 def require_size(what: str, text: str, most: int, error: type[BadInput]) -> None:

@@ -6,6 +6,7 @@ from functools import lru_cache
 from math import ceil
 
 from aliquot.errors import BadQuantity
+from aliquot.model.bounds import LARGEST_QUANTITY, LONGEST_QUANTITY
 
 _SUFFIXES = {
     "n": Fraction(1, 10**9),
@@ -16,21 +17,19 @@ _SUFFIXES = {
     **{letter + "i": Fraction(1024**power) for power, letter in enumerate("KMGTPE", start=1)},
 }
 _QUANTITY = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(?:[eE]([+-]?\d{1,3})|([numkMGTPE]|[KMGTPE]i)?)", re.ASCII)
-_LONGEST = 64
-_LARGEST = 2**63 - 1
 
 
 @lru_cache(maxsize=4096)
 def parse(text: str) -> Fraction:
     """The exact value. Raises BadQuantity for what the API server would not take either."""
-    match = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST else None
+    match = _QUANTITY.fullmatch(text) if len(text) <= LONGEST_QUANTITY else None
     if match is None:
-        raise BadQuantity(f"{text[:_LONGEST]!r} is not a Kubernetes quantity (such as 2, 1500m, 4Gi)")
+        raise BadQuantity(f"{text[:LONGEST_QUANTITY]!r} is not a Kubernetes quantity (such as 2, 1500m, 4Gi)")
     sign, digits, exponent, suffix = match.groups()
     scale = Fraction(10) ** int(exponent) if exponent else _SUFFIXES[suffix or ""]
     exact = Fraction(digits) * scale
-    if exact > _LARGEST:
-        raise BadQuantity(f"{text!r} is larger than any quantity can be ({_LARGEST})")
+    if exact > LARGEST_QUANTITY:
+        raise BadQuantity(f"{text!r} is larger than any quantity can be ({LARGEST_QUANTITY})")
     return -exact if sign == "-" else exact
 
 

@@ -11,6 +11,7 @@ from aliquot.model.bounds import (
     LONGEST_NAME,
     MOST_CARDS,
     MOST_CONTAINERS,
+    MOST_MIB,
     require_size,
 )
 from aliquot.model.gpu import Gpu, Link, Mode, NodeGpus
@@ -23,8 +24,6 @@ EPOCH = "aliquot.io/epoch"
 NODE_LEASES = "aliquot-nodes"
 """The namespace of the agents' Leases, each named as its node."""
 _VERSION = 1
-MOST_MIB = 2**24
-"""No card has more memory; a record that says so is nonsense."""
 
 _Amount = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 """Never negative, which would make room out of nothing, and small enough for arithmetic in 64 bits."""

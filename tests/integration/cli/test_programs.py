@@ -46,6 +46,22 @@ async def test_a_program_opens_its_door_alone_and_ends_with_0_when_it_is_told_to
     assert len(listening) == 1, "no second port"
 
 
+async def test_a_program_has_another_port_for_health_if_it_is_told_one(tmp_path: Path, scripted: ScriptedApi) -> None:
+    port = free_port()
+    told = {"ALIQUOT_HEALTH_PORT": str(port), "ALIQUOT_NATIVE_CALLERS": "anyone"}
+    async with running(ADMISSION, scripted, tmp_path, **told) as server:
+        health = Running(server.process, f"http://127.0.0.1:{port}")
+        for path in ("/healthz", "/metrics"):
+            assert (await health.get(path))[0] == 200, path
+        (await server.process.stop()).clean()
+
+
+async def test_a_program_does_not_ask_for_tokens_in_the_clear_on_a_port_for_health() -> None:
+    last = await ended(ADMISSION, "--address=0.0.0.0:0", ALIQUOT_HEALTH_PORT="12341")
+    assert last.code == 1
+    assert "doors.native.callers, by which listen.healthPort answers: others reach 0.0.0.0" in last.err
+
+
 @pytest.mark.parametrize(("program", "script"), [(name, name.replace("_", "-")) for name in PROGRAMS])
 def test_a_program_is_installed_by_its_original_s_name(program: str, script: str) -> None:
     scripts = tomllib.loads(Path("pyproject.toml").read_text())["project"]["scripts"]

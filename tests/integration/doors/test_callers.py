@@ -1,7 +1,9 @@
 """Who is answered on a port that asks: by client certificate or by Kubernetes token, and as what."""
 
+import asyncio
 import ssl
 from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +14,17 @@ from structlog.testing import capture_logs
 
 from aliquot.control import ControlPlane
 from aliquot.doors import health, native
-from aliquot.doors.asgi import Kind, Routes
+from aliquot.doors.asgi import Caller, Kind, Routes
 from aliquot.doors.callers import Callers, Known
 from aliquot.doors.debug import Debugger
 from aliquot.doors.gpushare import GpuShareDoor
 from aliquot.doors.listener import Listener
 from aliquot.doors.tls import Certificates, Files
 from aliquot.doors.tokens import Tokens
+from aliquot.errors import Refused
 from aliquot.kube import Access, Client
-from tests.fakes import Embedded, FakeClock, ScriptedApi, answer
+from aliquot.model.bounds import MOST_ACCEPTED_TOKENS, MOST_REFUSED_TOKENS, MOST_REVIEWS
+from tests.fakes import Embedded, FakeClock, ScriptedApi, answer, body, held, until
 from tests.integration.doors.door import BIND, FILTER, INSPECT, bind_args
 from tests.integration.doors.wire import names_call
 from tests.integration.room import Room
@@ -192,6 +196,96 @@ async def test_an_api_server_that_does_not_answer_leaves_certificates_working(ho
     status, text = await house.send(Who(token=TOKENS[READER]), "GET", INSPECT)
     assert (status, "later" in text) == (503, True)
     assert (await house.send(Who("admin", "system:masters"), "GET", INSPECT))[0] == 200
+
+
+# -- tokens that somebody makes up
+
+
+@pytest.fixture
+async def asked(scripted: ScriptedApi, clock: FakeClock) -> AsyncIterator[Tokens]:
+    """By whom the API server is asked whose a token is."""
+    async with Client(Access(scripted.url)) as client:
+        yield Tokens(client, clock)
+
+
+@asynccontextmanager
+async def all_reviews_taken(tokens: Tokens, api: ScriptedApi) -> AsyncIterator[None]:
+    """By made-up tokens, for as long as this lasts; one more of them is refused."""
+    release, before = asyncio.Event(), len(api.seen)
+    api.script("POST", "tokenreviews", *(held(asyncio.Event(), release) for _ in range(MOST_REVIEWS)))
+    flood = [asyncio.create_task(tokens.user(f"made-up-{number}")) for number in range(MOST_REVIEWS)]
+    await until(lambda: len(api.seen) == before + MOST_REVIEWS, "the API server has them all")
+    with pytest.raises(Refused, match="too many tokens"):
+        await tokens.user("one more")
+    try:
+        yield
+    finally:
+        release.set()
+        assert await asyncio.gather(*flood) == [None] * MOST_REVIEWS
+
+
+async def test_made_up_tokens_push_no_good_one_out(asked: Tokens, scripted: ScriptedApi) -> None:
+    good = TOKENS[SCHEDULER]
+    assert await asked.user(good) is not None
+    for first in range(0, MOST_REFUSED_TOKENS + MOST_REVIEWS, MOST_REVIEWS):
+        await asyncio.gather(*(asked.user(f"made-up-{first + number}") for number in range(MOST_REVIEWS)))
+    before = len(scripted.seen)
+    assert await asked.user(good) is not None
+    assert len(scripted.seen) == before, "it is still remembered"
+    assert await asked.user("made-up-0") is None
+    assert len(scripted.seen) == before + 1, "of made-up ones the oldest is forgotten"
+
+
+async def test_the_good_token_that_nobody_has_used_for_longest_is_forgotten_first(
+    asked: Tokens, embedded: Embedded, scripted: ScriptedApi
+) -> None:
+    used, idle = TOKENS[SCHEDULER], TOKENS[READER]
+    for number in range(MOST_ACCEPTED_TOKENS - 1):
+        embedded.cluster.users.add(f"u{number}", token=f"token-{number}", rules=[])
+    for token in (used, idle, *(f"token-{number}" for number in range(MOST_ACCEPTED_TOKENS - 2)), used):
+        assert await asked.user(token) is not None
+    assert await asked.user(f"token-{MOST_ACCEPTED_TOKENS - 2}") is not None
+    before = len(scripted.seen)
+    for token, reviewed in ((used, 0), (idle, 1)):
+        assert await asked.user(token) is not None
+        assert len(scripted.seen) == before + reviewed
+
+
+async def test_made_up_tokens_keep_no_good_one_from_being_reviewed_again(
+    asked: Tokens, scripted: ScriptedApi, clock: FakeClock
+) -> None:
+    good = TOKENS[SCHEDULER]
+    assert await asked.user(good) is not None
+    await clock.move(3600)
+    async with all_reviews_taken(asked, scripted):
+        assert await asked.user(good) is not None
+
+
+async def test_made_up_tokens_keep_no_replica_from_knowing_its_own_account(
+    asked: Tokens, scripted: ScriptedApi
+) -> None:
+    """Its own token is new each hour, and every caller with a token is compared with whose it is."""
+    good = TOKENS[SCHEDULER]
+    assert await asked.user(good) is not None
+    callers = Callers(Known(), asked, lambda: TOKENS[ACCOUNT])
+    async with all_reviews_taken(asked, scripted):
+        found = await callers.identify(None, b"Bearer " + good.encode())
+    assert isinstance(found, Caller)
+    assert found.kinds == {Kind.SCHEDULER}
+
+
+async def test_a_token_that_is_good_no_more_has_no_review_of_its_own_any_more(
+    asked: Tokens, scripted: ScriptedApi, clock: FakeClock
+) -> None:
+    good = TOKENS[SCHEDULER]
+    assert await asked.user(good) is not None
+    await clock.move(61)
+    scripted.script("POST", "tokenreviews", body(b'{"status":{"error":"expired"}}', 201))
+    assert await asked.user(good) is None
+    await clock.move(11)
+    async with all_reviews_taken(asked, scripted):
+        with pytest.raises(Refused, match="too many tokens"):
+            await asked.user(good)
 
 
 # -- without the right to review tokens

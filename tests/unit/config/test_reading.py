@@ -186,6 +186,7 @@ def test_addresses_and_host_names_can_be_listened_on(address: str) -> None:
 
 
 ANYONE = ", ".join(f"{door}: {{callers: anyone}}" for door in DOORS)
+NOT_NATIVE = ", ".join(f"{door}: {'{enabled: false}' if door == 'native' else '{callers: anyone}'}" for door in DOORS)
 
 
 @pytest.mark.parametrize(
@@ -194,6 +195,7 @@ ANYONE = ", ".join(f"{door}: {{callers: anyone}}" for door in DOORS)
         pytest.param("", id="loopback"),
         pytest.param("listen: {address: 0.0.0.0, tls: {certFile: c, keyFile: k}}", id="TLS"),
         pytest.param(f"listen: {{address: 0.0.0.0}}\ndoors: {{{ANYONE}}}", id="anyone, as said"),
+        pytest.param(f"listen: {{address: 0.0.0.0, healthPort: 0}}\ndoors: {{{NOT_NATIVE}}}", id="no health port"),
     ],
 )
 def test_callers_can_prove_who_they_are_or_need_not(text: str) -> None:
@@ -204,6 +206,11 @@ def test_callers_can_prove_who_they_are_or_need_not(text: str) -> None:
     ("text", "why"),
     [
         pytest.param("listen: {address: 0.0.0.0}", "doors.native.callers: others reach 0.0.0.0", id="no TLS"),
+        pytest.param(
+            f"listen: {{address: 0.0.0.0}}\ndoors: {{{NOT_NATIVE}}}",
+            "doors.native.callers, by which listen.healthPort answers: others reach 0.0.0.0",
+            id="the health port",
+        ),
         pytest.param(
             "listen: {profiling: true}\ndoors: {admission: {debugAddress: 0.0.0.0}}",
             "doors.admission.callers: others reach 0.0.0.0",

@@ -7,10 +7,9 @@ from enum import Enum
 from typing import Any, NoReturn
 
 from aliquot.errors import BadConfig, BadQuantity
-from aliquot.model.bounds import LARGEST_QUOTAS, MOST_NAMES, MOST_QUOTA_ENTRIES
+from aliquot.model.bounds import LARGEST_QUOTAS, MOST_NAMES, MOST_QUOTA, MOST_QUOTA_ENTRIES
 from aliquot.model.quantity import whole
 
-_MOST = 2**40
 _MIB = 2**20
 
 
@@ -111,8 +110,8 @@ def _require_few(where: str, names: Sized) -> None:
 def _count(where: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise BadConfig(f"{where}: {_shown(value)} is not a whole number")
-    if not 0 <= value <= _MOST:
-        raise BadConfig(f"{where}: {_shown(value)} is not between 0 and {_MOST}")
+    if not 0 <= value <= MOST_QUOTA:
+        raise BadConfig(f"{where}: {_shown(value)} is not between 0 and {MOST_QUOTA}")
     return value
 
 
