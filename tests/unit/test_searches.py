@@ -21,10 +21,18 @@ class WorkingClock(FakeClock):
 class Decisions:
     def __init__(self) -> None:
         self.clock = WorkingClock()
-        self.searches = Searches(self.clock)
+        self.searches = Searches(self.clock, is_known=lambda request: request.namespace not in self.made_up)
+        self.made_up: set[str] = set()
 
     def decide(
-        self, request: Request, steps: int = ENDLESS, *, finds: bool = False, places: bool = True, slow: float = 0.0
+        self,
+        request: Request,
+        steps: int = ENDLESS,
+        *,
+        finds: bool = False,
+        places: bool = True,
+        tries: bool = False,
+        slow: float = 0.0,
     ) -> int:
         """A decision that would take so many steps to its end, each of `slow` times what it should take; returns how
         many it was allowed."""
@@ -36,7 +44,7 @@ class Decisions:
             self.clock.work(slow * effort.spent / SECOND)
             return ended and finds
 
-        self.searches.ask(request, question, places=places)
+        self.searches.ask(request, question, places=places, tries=tries)
         return allowed[0]
 
     def pause(self, request: Request) -> float:
@@ -161,6 +169,56 @@ async def test_victims_that_were_found_are_no_place(decisions: Decisions) -> Non
     for _ in range(3):
         decisions.decide(preemptor, SECOND - 1, finds=True, places=False)
     assert decisions.decide(preemptor, SECOND - 1, finds=True, places=False) == 0
+
+
+@pytest.mark.parametrize("greedy", [3, 4, 10])
+async def test_a_namespace_that_uses_less_than_its_share_is_searched_whatever_others_take(
+    decisions: Decisions, greedy: int
+) -> None:
+    """The greedy ones have a hard pod each second, the modest one needs a moment every five seconds."""
+    searched = 0
+    for second in range(600):
+        for number in range(greedy):
+            decisions.decide(pod(f"hard-{second}-{number}", f"ns-{number}"), slow=1.0)
+        if second % 5 == 4:
+            searched += decisions.decide(pod(f"modest-{second}", "modest"), SECOND // 20, finds=True, slow=1.0) > 0
+        await decisions.clock.move(1)
+    assert searched >= 0.9 * 120
+
+
+async def test_pods_that_are_not_known_have_one_account_for_all_namespaces_that_they_claim(
+    decisions: Decisions,
+) -> None:
+    decisions.made_up = {f"made-up-{number}" for number in range(20)}
+    searched = [decisions.decide(pod(f"hard-{number}", f"made-up-{number}")) > 0 for number in range(20)]
+    assert sum(searched) <= 3
+    assert decisions.pause(pod("hard-19")) < 0, "it may be known in a moment"
+    assert decisions.decide(pod("real", "real")) == FULL_EFFORT
+
+
+# -- victims, which are sought for every pod
+
+
+async def test_victims_of_a_pod_that_needs_no_search_are_sought_for_a_second_and_charged(decisions: Decisions) -> None:
+    searched = [decisions.decide(pod(f"high-{number}", containers=1), tries=True) for number in range(20)]
+    assert searched[:2] == [FULL_EFFORT] * 2
+    assert set(searched[3:]) == {FULL_EFFORT // 20}, "everyone has a moment"
+    assert decisions.decide(pod("hard")) == 0, "its namespace has no time left"
+    assert decisions.decide(pod("elsewhere", "other")) == FULL_EFFORT
+
+
+async def test_everyday_preemption_costs_its_namespace_nothing(decisions: Decisions) -> None:
+    for number in range(1000):
+        everyday = pod(f"high-{number}", containers=1)
+        assert decisions.decide(everyday, SECOND // 20, finds=True, tries=True) == FULL_EFFORT
+
+
+async def test_a_pod_whose_victims_were_sought_in_vain_is_placed_as_before(decisions: Decisions) -> None:
+    high = pod("high", containers=1)
+    decisions.decide(high, tries=True)
+    assert decisions.decide(high, tries=True) == FULL_EFFORT // 20, "its victims are sought later"
+    assert not decisions.searches.is_waiting("high")
+    assert decisions.decide(high) == FULL_EFFORT
 
 
 # -- machines

@@ -55,8 +55,10 @@ from aliquot.engine import (
     decide,
     explain,
     explain_node,
+    fits_without,
     judge,
     node_reason,
+    on_each,
     preempt,
     standing,
 )
@@ -64,6 +66,9 @@ from aliquot.errors import BadConfig, BadDemand, BadRecord, NoRoom, Refused
 from aliquot.ledger import Entry, State
 from aliquot.model import Charge, Node, NodeGpus, Placement, Pod, Reason, Request, as_shown, charges
 from aliquot.model.bounds import MOST_GPU_CONTAINERS
+
+_NODE_STEPS, _HOLDER_STEPS = 30, 3
+"""What it takes to read who holds what on a node (`engine.effort`)."""
 
 
 class Books:
@@ -272,34 +277,55 @@ class Books:
         states = self.tally.states()
         holders = {node: self.holders(node) for node in states}
         request, quota = demand.request, self._quota(demand.request)
-        return self.searches.ask(request, partial(explain, states, request, quota, holders), lambda told: told.fits)
+        ask = partial(explain, states, request, quota, holders)
+        return self.searches.ask(request, ask, lambda told: told.fits, tries=True)
 
     def explain_node(self, demand: Demand, node: str) -> NodeFinding:
         """The same for one node, card by card."""
-        state = NodeState(self.cards(node), self.ledger.used(node))
         request, quota = demand.request, self._quota(demand.request)
-        return self.searches.ask(request, partial(explain_node, state, request, quota), lambda found: found.fits)
+        return self.searches.ask(
+            request, partial(explain_node, self._state(node), request, quota), lambda found: found.fits
+        )
 
     def preempt(self, demand: Demand) -> Preemption | None:
         """The cheapest pods of lower priority whose end makes a demand fit somewhere."""
         quota = self._quota(demand.request)
         states = {node: quota.permits(state) for node, state in self.tally.states().items()}
         holders = {node: self.holders(node) for node in states}
-        return self.searches.ask(demand.request, partial(preempt, states, demand.request, holders))
+        return self.searches.ask(demand.request, partial(preempt, states, demand.request, holders), tries=True)
 
     def complete_victims(
-        self, demand: Demand, node: str, proposed: Sequence[str], can_end: Callable[[str], bool]
-    ) -> list[str] | None:
-        """Pods that are to end on a node, by UID, with those of lower priority that are missing to make a demand fit
-        there, of those that `can_end`; None if none can."""
-        state = NodeState(self.cards(node), self.ledger.used(node))
-        others = [holder for holder in self.holders(node) if holder.uid in proposed or can_end(holder.uid)]
-        permitted = self._quota(demand.request).permits(state)
-        return self.searches.ask(demand.request, partial(complete, permitted, demand.request, proposed, others))
+        self, demand: Demand, proposed: Mapping[str, Sequence[str]], can_end: Callable[[str], bool]
+    ) -> dict[str, list[str]]:
+        """Pods that are to end on each node, by UID, with those of lower priority that are missing to make a demand fit
+        there, of those that `can_end`. Nodes where none can are left out, and those for which one decision's effort
+        does not last."""
+        request, quota = demand.request, self._quota(demand.request)
+
+        def complete_on(node: str, effort: Effort) -> list[str] | None:
+            entries, ending = self.ledger.entries(node), proposed[node]
+            if not effort.take(_NODE_STEPS + _HOLDER_STEPS * len(entries)):
+                return None
+            holders = [holder for holder in _holders(entries) if holder.uid in ending or can_end(holder.uid)]
+            return complete(quota.permits(self._state(node)), request, ending, holders, effort)
+
+        return self.searches.ask(request, partial(on_each, [*proposed], complete_on), tries=True)
+
+    def emptied_for(self, demand: Demand, victims: Mapping[str, Collection[str]]) -> list[str]:
+        """The nodes on which a demand fits once these pods have ended."""
+        request, quota = demand.request, self._quota(demand.request)
+
+        def is_emptied(node: str, effort: Effort) -> bool | None:
+            ending = [holder for holder in self.holders(node) if holder.uid in victims[node]]
+            return fits_without(quota.permits(self._state(node)), request, ending, effort) or None
+
+        return [*self.searches.ask(request, partial(on_each, [*victims], is_emptied))]
+
+    def _state(self, node: str) -> NodeState:
+        return NodeState(self.cards(node), self.ledger.used(node))
 
     def holders(self, node: str) -> list[Holder]:
-        entries = self.ledger.entries(node)
-        return [Holder(entry.uid, entry.owner.pod, entry.owner.priority, entry.charges) for entry in entries]
+        return _holders(self.ledger.entries(node))
 
     def quota_lines(self, most: int) -> Iterator[tuple[str, Line]]:
         """Limits in force with what is used of them, and their namespaces: at most so many, of those that use most."""
@@ -404,6 +430,10 @@ class Books:
             self.tally.recount_quotas()
         if self.recorder is not None:
             self.recorder.record(Recounted(node))
+
+
+def _holders(entries: Iterable[Entry]) -> list[Holder]:
+    return [Holder(entry.uid, entry.owner.pod, entry.owner.priority, entry.charges) for entry in entries]
 
 
 def _policies(demand: Demand) -> tuple[str, str]:

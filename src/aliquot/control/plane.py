@@ -29,7 +29,7 @@ from aliquot.control.unhealthy_maps import UnhealthyMaps
 from aliquot.control.waking import Waker
 from aliquot.dialects import Dialects
 from aliquot.kube import NODES, PODS, Client, Informer
-from aliquot.model import Node, Pod
+from aliquot.model import Node, Pod, Request
 
 _log = structlog.get_logger()
 _SETTLE_SECONDS = 1.0
@@ -51,7 +51,7 @@ class ControlPlane:
         self.client = client
         self.clock = clock or SystemClock()
         self.settings = settings or ControlSettings()
-        self.books = Books(dialects, Searches(self.clock, self.settings.search_seconds))
+        self.books = Books(dialects, Searches(self.clock, self.settings.search_seconds, self._is_known))
         self.pulse = Pulse(self.clock)
         metrics.LOOP_SILENCE.set_function(self.pulse.silence)
         self.leadership = Leadership(client, self.clock, self.settings, self._refresh, side, self.pulse)
@@ -158,6 +158,11 @@ class ControlPlane:
 
     def pod_by_uid(self, uid: str) -> Pod | None:
         return self.pods.with_uid(uid)
+
+    def _is_known(self, request: Request) -> bool:
+        """Whether our mirror has the pod of a request, in its namespace."""
+        pod = self.pod_by_uid(request.uid)
+        return pod is not None and pod.metadata.namespace == request.namespace
 
     def pods_on(self, node: str) -> list[Pod]:
         return self.pods.having(_BY_NODE, node)

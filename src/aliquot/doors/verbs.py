@@ -147,8 +147,9 @@ class Verbs:
         not. Where it has not, bind waits for it."""
         named = self._plane.preemptions.victims_of(pod.metadata.uid)
         nominated = pod.status.nominated_node_name
-        nodes = {nominated} & named.keys() if nominated else named.keys()
-        return [node for node in nodes if self._books.complete_victims(demand, node, [*named[node]], _nobody)]
+        return self._books.emptied_for(
+            demand, {node: victims for node, victims in named.items() if not nominated or node == nominated}
+        )
 
     def _worded(self, demand: Demand, reason: Reason, nodes: Names) -> Iterator[tuple[Names, str]]:
         if reason not in OF_MODEL:
@@ -274,7 +275,8 @@ class Verbs:
         room on the cards.
 
         A victim that the scheduler has chosen stays one: it may free something else. A node that needs no victim is
-        left out, since kube-scheduler takes an empty list for a fault. Violations of disruption budgets count on from
+        left out, since kube-scheduler takes an empty list for a fault, and so is one that the effort of one decision
+        does not reach. Violations of disruption budgets count on from
         the scheduler's own, since it prefers the node with the fewest. While pods end for this one on the node that it
         is nominated for, no other node is offered. Raises KubeError.
         """
@@ -285,12 +287,10 @@ class Verbs:
         if demand is None:
             return "", {node: given for node, given in asked.victims.items() if given.uids}
         emptied, left = await self._being_emptied(asked.pod), dict[str, Victims]()
-        for node, given in asked.victims.items():
-            if emptied and node != emptied:
-                continue
-            uids = self._books.complete_victims(demand, node, given.uids, self._can_end)
+        proposed = {node: given.uids for node, given in asked.victims.items() if not emptied or node == emptied}
+        for node, uids in self._books.complete_victims(demand, proposed, self._can_end).items():
             if uids:
-                violations = given.pdb_violations + self._added_violations(given.uids, uids)
+                violations = asked.victims[node].pdb_violations + self._added_violations(proposed[node], uids)
                 left[node] = Victims(sorted(uids, key=self._priority, reverse=True), violations)
         if uid := asked.pod.metadata.uid:
             named = {node: victims.uids for node, victims in left.items()}
@@ -324,10 +324,6 @@ class Verbs:
         """Of a victim: kube-scheduler takes the first for the one with the highest, and compares nodes by it."""
         pod = self._plane.pod_by_uid(uid)
         return pod.priority if pod is not None else 0
-
-
-def _nobody(_: str) -> bool:
-    return False
 
 
 def _is_preempted(pod: Pod) -> bool:

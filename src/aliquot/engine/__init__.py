@@ -3,12 +3,12 @@
 from aliquot.engine.all_nodes.refusing import FITS, NUMBERED
 from aliquot.engine.arrays import Bools, Floats, Ints, Ranks
 from aliquot.engine.effort import FULL as FULL_EFFORT
-from aliquot.engine.effort import Effort, endless
+from aliquot.engine.effort import Effort, endless, on_each
 from aliquot.engine.fleet import Fleet
 from aliquot.engine.holder import Holder
 from aliquot.engine.judge import Judgement, check_policies, judge
 from aliquot.engine.lookup import NameBlock, NameTable
-from aliquot.engine.preempt import Preemption, Victims, complete, preempt
+from aliquot.engine.preempt import Preemption, Victims, complete, fits_without, preempt
 from aliquot.engine.quotas.quota import Decision, Line, decide, standing
 from aliquot.engine.quotas.quota_map import Quotas
 from aliquot.engine.quotas.usage import Census, Usage
@@ -32,6 +32,7 @@ __all__ = [
     "Effort",
     "FULL_EFFORT",
     "endless",
+    "on_each",
     "Quotas",
     "Usage",
     "Census",
@@ -51,6 +52,7 @@ __all__ = [
     "Victims",
     "preempt",
     "complete",
+    "fits_without",
     "GpuPolicy",
     "PodPolicy",
     "NodePolicy",

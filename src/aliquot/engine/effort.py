@@ -4,10 +4,16 @@ It is counted in steps, each worth about a microsecond of one core, and not time
 the same effort gets the same answer, on any machine.
 """
 
+from collections.abc import Callable, Sequence
 from sys import maxsize
+from typing import TypeVar
+
+Answer = TypeVar("Answer")
 
 FULL = 1_000_000
 """Steps of a decision that is given no other effort: about a second."""
+_LEAST_SHARE = 10_000
+"""For one of many nodes. Less is not worth beginning."""
 
 
 class Effort:
@@ -49,3 +55,38 @@ class Effort:
 def endless() -> Effort:
     """For one search on one node, which has bounds of its own."""
     return Effort(maxsize)
+
+
+def on_each(nodes: Sequence[str], attempt: Callable[[str, Effort], Answer | None], effort: Effort) -> dict[str, Answer]:
+    """What is found on each of many nodes with the effort of one decision. Nodes for which it does not last are left
+    out.
+
+    First every node has its share of one half, so that a hard one does not take it all. Then those for which that was
+    too little have the rest, one after another.
+    """
+    found: dict[str, Answer] = {}
+    too_hard = list(nodes)
+    if len(nodes) > 1:
+        shared = effort.half()
+        too_hard = _on_shares(nodes, attempt, shared, found)
+        effort.settle(shared)
+    for node in too_hard:
+        if (answer := attempt(node, effort)) is not None:
+            found[node] = answer
+    return found
+
+
+def _on_shares(
+    nodes: Sequence[str], attempt: Callable[[str, Effort], Answer | None], effort: Effort, found: dict[str, Answer]
+) -> list[str]:
+    """Returns the nodes for which their share was too little."""
+    too_hard = []
+    for place, node in enumerate(nodes):
+        even = effort.left // (len(nodes) - place)
+        share = Effort(min(effort.left, max(even, _LEAST_SHARE)))
+        if (answer := attempt(node, share)) is not None:
+            found[node] = answer
+        elif share.ran_out:
+            too_hard.append(node)
+        effort.settle(share)
+    return too_hard

@@ -4,7 +4,7 @@ Cheapest is, in this order: the lowest highest priority, the fewest pods, the le
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations
@@ -14,7 +14,7 @@ from aliquot.engine.effort import Effort
 from aliquot.engine.holder import Holder, freed, largest, largest_gone, without
 from aliquot.engine.state import NodeState
 from aliquot.engine.why.obstacles import no_room, unwanted
-from aliquot.engine.why.whatif import closed, look
+from aliquot.engine.why.whatif import closed, fits, try_out
 from aliquot.model import Gpu, Request
 
 _MOST_HOLDERS = 64
@@ -22,6 +22,9 @@ _MOST_SETS_OF_CARDS = 300
 _STEPS = 1000
 _NODES = 32
 """Nodes on which the cheapest set is sought, of those that a first look finds cheapest."""
+
+_GONE_STEPS, _LARGEST_GONE_STEPS, _COUNTED_STEPS = 5, 3, 8
+"""For each pod: to think it away, to think the largest away, to count how many have to go."""
 
 _Cost = tuple[float, int, tuple[int, int]]
 
@@ -98,12 +101,13 @@ def cheapest(
     """The cheapest set of lower-priority pods whose end makes the request fit on a node; None if no set does, or none
     was found before the effort was used up."""
     try:
-        return _cheapest(state, request.on(state.cards), holders, effort or Effort())
+        return _cheapest(state, request, holders, effort or Effort())
     except _GivenUp:
         return None
 
 
 def _cheapest(state: NodeState, request: Request, holders: Sequence[Holder], effort: Effort) -> Victims | None:
+    request = request.on(state.cards)
     highest = _highest(state, request, _evictable(request, holders), effort)
     if highest is None:
         return None
@@ -120,12 +124,21 @@ def complete(
 ) -> list[str] | None:
     """A set that kube-scheduler proposes for a node, by UID, with those that are missing for the GPUs.
 
-    What is proposed stays, also pods that hold no GPU: they may free something else. None: drop the node.
+    What is proposed stays, also pods that hold no GPU: they may free something else. None: drop the node, also if the
+    effort was used up before a set was found.
     """
-    ending = set(proposed)
-    left = without(state, (holder for holder in holders if holder.uid in ending))
-    more = cheapest(left, request, [holder for holder in holders if holder.uid not in ending], effort)
+    effort, ending = effort or Effort(), set(proposed)
+    try:
+        left = _without(state, [holder for holder in holders if holder.uid in ending], effort)
+        more = _cheapest(left, request, [holder for holder in holders if holder.uid not in ending], effort)
+    except _GivenUp:
+        return None
     return None if more is None else [*proposed, *more.uids]
+
+
+def fits_without(state: NodeState, request: Request, holders: Iterable[Holder], effort: Effort) -> bool:
+    """Whether a request fits on a node once these pods have ended."""
+    return fits(without(state, holders), request, effort)
 
 
 class _GivenUp(Exception):
@@ -133,10 +146,25 @@ class _GivenUp(Exception):
 
 
 def _fits(state: NodeState, request: Request, effort: Effort) -> bool:
-    found = look(state, request, effort)
+    found = try_out(state, request, effort)
     if effort.ran_out:
         raise _GivenUp
     return found.fits
+
+
+def _without(state: NodeState, holders: Sequence[Holder], effort: Effort) -> NodeState:
+    _spend(effort, _GONE_STEPS * len(holders))
+    return without(state, holders)
+
+
+def _largest_gone(state: NodeState, holders: Sequence[Holder], count: int, effort: Effort) -> NodeState:
+    _spend(effort, _LARGEST_GONE_STEPS * len(holders))
+    return largest_gone(state, holders, count)
+
+
+def _spend(effort: Effort, steps: int) -> None:
+    if not effort.take(steps):
+        raise _GivenUp
 
 
 def _evictable(request: Request, holders: Sequence[Holder]) -> list[Holder]:
@@ -152,13 +180,15 @@ def _highest(state: NodeState, request: Request, evictable: Sequence[Holder], ef
     """The lowest priority up to which pods have to be evicted; -inf if none has to, None if that does not help."""
     if _fits(state, request, effort):
         return -inf
-    if not evictable or not _fits(without(state, evictable), request, effort):
+    if not evictable or not _fits(_without(state, evictable, effort), request, effort):
         return None
     steps = sorted({holder.priority for holder in evictable})
     enough = bisect_left(
         steps,
         True,
-        key=lambda step: _fits(without(state, (h for h in evictable if h.priority <= step)), request, effort),
+        key=lambda step: _fits(
+            _without(state, [holder for holder in evictable if holder.priority <= step], effort), request, effort
+        ),
     )
     return steps[enough]
 
@@ -168,7 +198,7 @@ def _fewest(state: NodeState, request: Request, candidates: Sequence[Holder], ef
     return bisect_left(
         range(len(candidates)),
         True,
-        key=lambda count: _fits(largest_gone(state, candidates, count), request, effort),
+        key=lambda count: _fits(_largest_gone(state, candidates, count, effort), request, effort),
     )
 
 
@@ -178,7 +208,7 @@ def _spare(state: NodeState, request: Request, ending: Sequence[Holder], effort:
     kept = sorted(ending, key=lambda holder: (-holder.priority, *(-size for size in freed([holder])), holder.uid))
     for holder in tuple(kept):
         others = [other for other in kept if other is not holder]
-        if _fits(without(state, others), request, effort):
+        if _fits(_without(state, others, effort), request, effort):
             kept = others
     return sorted(kept, key=lambda holder: (holder.priority, holder.uid))
 
@@ -231,7 +261,7 @@ class _Search:
 
     def _take(self, state: NodeState, taken: tuple[Holder, ...], left: Sequence[Holder]) -> None:
         """Try every set of `taken` and some of `left` that could be cheaper than the best one known."""
-        if self._fits(without(state, taken)):
+        if self._fits(_without(state, taken, self.effort)):
             self.best = min(self.best, (len(taken), freed(taken), taken), key=lambda found: found[:2])
             return
         while left and self._can_win(state, taken, left):
@@ -242,7 +272,7 @@ class _Search:
 
     def _can_win(self, state: NodeState, taken: tuple[Holder, ...], left: Sequence[Holder]) -> bool:
         """Whether some of the pods left could make a cheaper set, judged by what no set can do better than."""
-        now = without(state, taken)
+        now = _without(state, taken, self.effort)
         fewest = self._fewest(now, left)
         if fewest is None:
             return False
@@ -251,10 +281,11 @@ class _Search:
         before = freed(taken)
         if (len(taken) + fewest, (before[0] + mib, before[1] + cores)) >= self.best[:2]:
             return False
-        return self._fits(largest_gone(now, left, self.best[0] - len(taken)))
+        return self._fits(_largest_gone(now, left, self.best[0] - len(taken), self.effort))
 
     def _fewest(self, state: NodeState, left: Sequence[Holder]) -> int | None:
         """So many pods at least have to go for enough cards to take a part each; None if that is impossible."""
+        _spend(self.effort, _COUNTED_STEPS * len(left))
         parts = {container.part for container in self.request.containers}
         cards = max(part.cards for part in parts)
         counts = []

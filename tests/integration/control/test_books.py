@@ -1,17 +1,22 @@
 """What the books decide beyond room: quotas, policies, preemption, explanations; and pods whose cards nobody names."""
 
+import random
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from aliquot.control.books import Books
+from aliquot.control.searches import Searches
 from aliquot.dialects import Demand, Dialects, standard_dialects
 from aliquot.dialects.gpushare import GpuShare
 from aliquot.errors import BadConfig, BadDemand, NoRoom
-from aliquot.model import Charge, Gpu, NodeGpus, Pod, Reason
+from aliquot.ledger import Owner
+from aliquot.metrics import REGISTRY
+from aliquot.model import Charge, Gpu, NodeGpus, Placement, Pod, Reason, Slice
 from aliquot.model.records import INVENTORY, PLACEMENT, write_inventory, write_placement
 from tests.factories import container_manifest, make_gpu, make_node, make_pod
+from tests.fakes import FakeClock
 
 POOL = {"tkestack.io/gpu-pool": "public"}
 
@@ -181,6 +186,41 @@ def test_the_cheapest_pods_of_lower_priority_are_found() -> None:
     assert chosen is not None
     assert (chosen.node, [victim.pod for victim in chosen.victims.holders]) == ("n1", ["default/low-8"])
     assert books.preempt(demand(books, "equal", 15)) is None
+
+
+def crowd(books: Books, node: str) -> str:
+    """Fills the eight cards of a node with pods of all sizes; returns one of them."""
+    sizes, cards = random.Random(node), NodeGpus(node, tuple(make_gpu(i, node, mib=81_920) for i in range(8)), 1024)
+    books.tally.put_cards(cards)
+    for gpu in cards.gpus:
+        for part in range(8):
+            uid, mib = f"{gpu.uuid}-{part}", sizes.randint(6_000, 10_000)
+            placement = Placement(node, "aliquot", {"main": (Slice(gpu.uuid, gpu.index, gpu.index, 0, mib),)})
+            books.tally.adopt(Owner(uid, f"default/{uid}", 0), placement, {gpu.uuid: Charge(0, mib, 0, 1)})
+    return f"{cards.gpus[0].uuid}-0"
+
+
+def four_cards(books: Books, name: str) -> Demand:
+    container = container_manifest("main", None, resources={"limits": {"aliquot.io/gpu": "4"}})
+    return demand(books, name, containers=[container], annotations={"aliquot.io/memory": "60000Mi"}, priority=1)
+
+
+def test_victims_on_all_nodes_are_sought_for_one_second_and_then_for_a_moment() -> None:
+    """One container, but no end of sets of pods; a node for which it does not last is left out."""
+    books = Books(searches=Searches(FakeClock()))
+    proposed = {f"n{number}": [crowd(books, f"n{number}")] for number in range(60)}
+    found, charged = [], []
+    for number in range(5):
+        before = spent()
+        found.append(len(books.complete_victims(four_cards(books, f"high-{number}"), proposed, lambda _: True)))
+        charged.append(spent() - before)
+    assert all(0 < nodes < len(proposed) for nodes in found)
+    assert all(0.9 <= seconds <= 1 for seconds in charged[:2])
+    assert charged[3:] == [0, 0], "its namespace has no time left"
+
+
+def spent() -> float:
+    return REGISTRY.get_sample_value("aliquot_search_seconds_total") or 0.0
 
 
 # -- pods whose cards kubelet alone knows

@@ -185,14 +185,24 @@ async def test_a_pod_that_another_scheduler_bound_is_searched_later_and_later_to
 
 
 async def test_other_pods_are_answered_as_before_while_a_namespace_has_no_time_left(hard: Door) -> None:
+    hard.room.api.registry.create(resources.NAMESPACES, "", {"metadata": {"name": "elsewhere"}})
     for number in range(20):
-        await ask_filter(hard, hard_pod(f"hard-{number}", uid=f"u{number}"))
+        await ask_filter(hard, manifest_of(await create(hard.room, hard_pod(f"hard-{number}"))))
     before = searches()
-    answer = await ask_filter(hard, hard_pod("next", uid="next"))
+    answer = await ask_filter(hard, manifest_of(await create(hard.room, hard_pod("next"))))
     assert (answer["NodeNames"], set(answer["FailedNodes"].values())) == ([], {LIMIT})
     assert searches()["namespace_waits"] == before["namespace_waits"] + 1
     assert (await ask_filter(hard, easy_pod()))["NodeNames"] == NAMES
-    assert (await ask_filter(hard, hard_pod("other", "elsewhere", uid="other")))["NodeNames"] != []
+    other = await create(hard.room, hard_pod("other", "elsewhere"))
+    assert (await ask_filter(hard, manifest_of(other)))["NodeNames"] != []
+
+
+async def test_pods_that_nobody_has_made_share_one_account_whatever_namespace_they_claim(hard: Door) -> None:
+    for number in range(20):
+        await ask_filter(hard, hard_pod(f"hard-{number}", f"made-up-{number}", uid=f"u{number}"))
+    assert (await ask_filter(hard, hard_pod("next", "made-up", uid="next")))["NodeNames"] == []
+    real = await create(hard.room, hard_pod("real"))
+    assert (await ask_filter(hard, manifest_of(real)))["NodeNames"] != []
 
 
 async def test_hard_pods_of_one_namespace_that_come_each_second_leave_the_time_to_others(hard: Door) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aliquot.engine import FULL_EFFORT, Effort, Fleet, Holder, NodeState, complete, explain, judge, preempt
+from aliquot.engine import FULL_EFFORT, Effort, Fleet, Holder, NodeState, complete, explain, judge, on_each, preempt
 from aliquot.engine.why.findings import node_reason
 from aliquot.model import Charge, ContainerRequest, Memory, Part, Reason, Request, Topology, charges
 from bench.decision import hard_cases
@@ -154,6 +154,67 @@ def test_nobody_is_evicted_on_a_guess() -> None:
     assert effort.spent <= 50_000
     node = "n000"
     assert complete(full[node], preemptor(), [], holders[node], Effort(50_000)) is None
+
+
+def crowded(node: str, seed: int) -> tuple[NodeState, list[Holder]]:
+    """Eight cards full of pods of all sizes: there is no end of sets whose end makes room on four of them."""
+    sizes, cards = random.Random(seed), cards_of(node)
+    holders = [
+        Holder(f"{gpu.uuid}-{part}", "default/low", 0, {gpu.uuid: Charge(0, sizes.randint(4_000, 9_000), shares=1)})
+        for gpu in cards.gpus
+        for part in range(7)
+    ]
+    state = NodeState(cards, {})
+    for holder in holders:
+        state = state.plus(holder.charges)
+    return state, holders
+
+
+def crowds() -> tuple[dict[str, NodeState], dict[str, list[Holder]]]:
+    nodes = {f"n{number}": crowded(f"n{number}", number) for number in range(20)}
+    return {node: state for node, (state, _) in nodes.items()}, {node: held for node, (_, held) in nodes.items()}
+
+
+def four_cards() -> Request:
+    parts = (ContainerRequest("c", Part(cards=4, memory=Memory(60_000))),)
+    return Request("u", "default/p", "aliquot", parts, priority=10)
+
+
+def test_the_victims_of_one_container_take_their_effort_too() -> None:
+    states, holders = crowds()
+    effort = Effort()
+    assert preempt(states, four_cards(), holders, effort) is not None
+    assert effort.ran_out
+    assert complete(states["n1"], four_cards(), [], holders["n1"], Effort(1000)) is None
+
+
+def test_what_would_help_one_container_is_sought_as_long_as_the_effort_lasts() -> None:
+    states, holders = crowds()
+    effort = Effort(1000)
+    told = explain(states, four_cards(), None, holders, effort)
+    assert effort.ran_out
+    assert [group.reason for group in told.groups] == [Reason.NO_CARD_FITS], "what is known does not depend on it"
+
+
+# -- many nodes, one after another
+
+
+def test_a_node_that_is_too_hard_leaves_the_others_their_share_and_has_what_is_left() -> None:
+    needed = {"hard": 900_000, "harder": 450_000, **{f"n{number}": 1_000 for number in range(98)}}
+
+    def attempt(node: str, effort: Effort) -> str | None:
+        return node.upper() if effort.take(needed[node]) else None
+
+    effort = Effort()
+    found = on_each([*needed], attempt, effort)
+    assert set(needed) - set(found) == {"hard", "harder"}
+    assert effort.left == 0
+    del needed["hard"]
+    assert set(on_each([*needed], attempt, Effort())) == set(needed)
+
+
+def test_one_node_alone_has_all_the_effort() -> None:
+    assert on_each(["n1"], lambda _, effort: effort.take(FULL_EFFORT) or None, Effort()) == {"n1": True}
 
 
 def test_connected_cards_take_their_effort_too() -> None:

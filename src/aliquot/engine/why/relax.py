@@ -12,7 +12,7 @@ from aliquot.engine.effort import Effort
 from aliquot.engine.holder import Holder, freed, largest_gone, without
 from aliquot.engine.quotas.quota import Decision
 from aliquot.engine.state import NodeState
-from aliquot.engine.why.whatif import closed, distinct, fits, freest, opened
+from aliquot.engine.why.whatif import closed, distinct, freest, opened, try_out
 from aliquot.model import ContainerRequest, Gpu, Part, Request, Topology, Unit
 
 _MOST_NODES = 400
@@ -62,6 +62,10 @@ def relaxations(
     yield from _with_a_card(nodes, states, request, decision, effort)
     if decision is not None:
         yield from _more_quota(states, request, decision, effort)
+
+
+def _fits(state: NodeState, request: Request, effort: Effort) -> bool:
+    return try_out(state, request, effort).fits
 
 
 # -- asking for less
@@ -125,12 +129,12 @@ def _largest(
         if effort.ran_out:
             break
         low, high = best, most
-        if best == most or not fits(state, _resized(request, place, resize, best + 1), effort):
+        if best == most or not _fits(state, _resized(request, place, resize, best + 1), effort):
             continue
         low += 1
         while low < high:
             middle = (low + high + 1) // 2
-            if fits(state, _resized(request, place, resize, middle), effort):
+            if _fits(state, _resized(request, place, resize, middle), effort):
                 low = middle
             else:
                 high = middle - 1
@@ -163,7 +167,7 @@ def _with_cards(one: ContainerRequest, changing: Sequence[ContainerRequest], cou
 
 
 def _first(nodes: Sequence[NodeState], request: Request, effort: Effort) -> NodeState | None:
-    return next((state for state in nodes if not effort.ran_out and fits(state, request, effort)), None)
+    return next((state for state in nodes if not effort.ran_out and _fits(state, request, effort)), None)
 
 
 # -- wishing for less
@@ -208,12 +212,12 @@ def _after_a_pod(
     """The pods that give back least, one at a time."""
     held = sorted((node for node in states if holders.get(node)), key=lambda node: freest(states[node]), reverse=True)
     hopeful = (
-        node for node in held[:_MOST_NODES] if fits(largest_gone(states[node], holders[node], 1), request, effort)
+        node for node in held[:_MOST_NODES] if _fits(largest_gone(states[node], holders[node], 1), request, effort)
     )
     found: list[tuple[tuple[int, int], str, str]] = []
     for node in islice(hopeful, _MOST_HOPEFUL):
         for holder in sorted(holders[node], key=lambda one: (freed([one]), one.pod)):
-            if holder.uid != request.uid and fits(without(states[node], [holder]), request, effort):
+            if holder.uid != request.uid and _fits(without(states[node], [holder]), request, effort):
                 found.append((freed([holder]), holder.pod, node))
                 break
     for _, pod, node in sorted(found)[:_MOST_SAID]:
@@ -234,7 +238,7 @@ def _with_a_card(
         for gpu in states[permitted.cards.node].cards.gpus
         if (not gpu.healthy or gpu.cordoned)
         and not (decision and decision.refuses(permitted.cards, gpu))
-        and fits(opened(permitted, {gpu.uuid}), request, effort)
+        and _fits(opened(permitted, {gpu.uuid}), request, effort)
     )
     for permitted, gpu in islice(found, _MOST_SAID):
         want = " and ".join(["healthy"] * (not gpu.healthy) + ["uncordoned"] * gpu.cordoned)
@@ -254,7 +258,7 @@ def _more_quota(
         missing = {gpu.uuid: _missing(state, gpu, decision) for gpu in state.cards.gpus}
         for text in sorted(set(missing.values()) - said - {""}):
             others = {uuid for uuid, other in missing.items() if other not in ("", text)}
-            if fits(closed(state, others), request, effort):
+            if _fits(closed(state, others), request, effort):
                 said.add(text)
                 yield Relaxation(Change.QUOTA, text, state.cards.node)
 

@@ -16,6 +16,8 @@ from aliquot.engine.why.percard import no_room_for_pod
 from aliquot.model import Gpu, Request, Topology
 from aliquot.model.selling import is_shut, left_of
 
+_CARD_STEPS = 6
+"""What it takes to look at a card."""
 _SET_UP_STEPS = 30
 """What it takes to write down a container's part of the puzzle."""
 
@@ -48,6 +50,14 @@ def look(state: NodeState, request: Request, effort: Effort | None = None) -> Lo
     if topology is Topology.ANY or count == 1:
         return Look(len(list(islice(possible, count))) == count)
     return Look(any(len(group) >= count for group in groups(wiring_of(state.cards.gpus), list(possible), topology)))
+
+
+def try_out(state: NodeState, request: Request, effort: Effort) -> Look:
+    """Look at one of many nodes as they might be. Each look is quick and there is no end of them, so every one takes
+    its effort, also for a request that needs no search."""
+    if not effort.take(_CARD_STEPS * len(state.cards.gpus)):
+        return Look(False, limited=True)
+    return look(state, request, effort)
 
 
 def look_once(state: NodeState, request: Request) -> Look:
