@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -14,7 +14,7 @@ from aliquot.kube import PODS, Client, Informer
 from aliquot.ledger import Entry
 from aliquot.model import NodeGpus, Pod
 from tests.factories import make_cards, node_manifest, pod_manifest
-from tests.fakes import FakeClock, ScriptedApi, until
+from tests.fakes import FakeClock, ScriptedApi, held, until
 
 
 def patient(**settings: Any) -> ControlSettings:
@@ -112,6 +112,19 @@ class Room:
         asked = DeleteRequest(grace_seconds=grace)
         self.api.registry.delete(resources.PODS, pod.metadata.namespace, pod.metadata.name, asked)
         await self.in_step()
+
+    @contextlib.asynccontextmanager
+    async def late_mirror(self) -> AsyncIterator[asyncio.Event]:
+        """Our mirror hears nothing of pods until the event is set."""
+        await self.clock.move(1.0)  # a watch that was open for a while goes on at once when it is cut
+        arrived, release = asyncio.Event(), asyncio.Event()
+        self.api.script("GET", r"/pods\?.*watch=", held(arrived, release))
+        self.api.cut_watches("pods")
+        await until(arrived.is_set, "the watch is held back", passing=self.clock)
+        try:
+            yield release
+        finally:
+            release.set()
 
     async def in_step(self) -> None:
         """Return when the control plane has seen everything that has happened."""

@@ -145,13 +145,17 @@ class LatePlacer:
     def let_go(self, uid: str, *, but: str = "", only: str = "") -> bool:
         """Give back what is only kept for a pod, on every node, all but one, or one. Claims of a Binding stay. Returns
         whether there was any."""
-        nodes, was_kept = self._books.ledger.nodes_of(uid) - {but}, False
-        for node in nodes & {only} if only else nodes:
-            kept = self._books.ledger.entry(uid, node)
-            if kept is not None and kept.until < inf:
-                self._books.drop_claim(uid, node)
-                was_kept = True
-        return was_kept
+        kept = [node for node in self.kept_on(uid, only) if node != but]
+        for node in kept:
+            self._books.drop_claim(uid, node)
+        return bool(kept)
+
+    def kept_on(self, uid: str, only: str = "") -> list[str]:
+        """The nodes, or the one, on which something is only kept for a pod."""
+        ledger = self._books.ledger
+        nodes = ledger.nodes_of(uid)
+        entries = [ledger.entry(uid, node) for node in (nodes & {only} if only else nodes)]
+        return [kept.node for kept in entries if kept is not None and kept.until < inf]
 
     def why_never(self, node: str, dialect: Dialect) -> str:
         """Why nobody would write down the cards of a pod that another scheduler binds to a node; "" if somebody would,

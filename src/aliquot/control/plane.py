@@ -87,6 +87,7 @@ class ControlPlane:
             self.leadership,
             self.clock,
             is_in_step=lambda: not self.out_of_step(),
+            is_served=lambda pod: self.settings.serves(pod),
         )
         self.preemptions = Preemptions(self.clock)
         self.passes = Passes(self.clock)

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from aliquot.clock import Clock
-from aliquot.model.bounds import MOST_PREEMPTIONS, MOST_UNKNOWN_PREEMPTIONS
+from aliquot.control.remembered import Remembered
+from aliquot.model.bounds import MOST_PREEMPTIONS, MOST_PREEMPTIONS_OF_NAMESPACE, MOST_UNKNOWN_PREEMPTIONS
 
 _SECONDS = 300.0
 """Longer than victims take to end; kube-scheduler looks at every pod again after as much time."""
@@ -17,36 +18,43 @@ _SECONDS = 300.0
 @dataclass(frozen=True, slots=True)
 class _Named:
     victims: dict[str, frozenset[str]]
+    asked: int
     until: float
 
 
 class Preemptions:
+    """Pods that our mirror does not know yet have a smaller place of their own, so that invented ones do not push the
+    others out. `asked` stands for what a pod asks, and how important it is (`asked_by`): victims that were named for
+    another demand do not count."""
+
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._known: dict[str, _Named] = {}
-        self._unknown: dict[str, _Named] = {}
+        self._known = Remembered[_Named](MOST_PREEMPTIONS, MOST_PREEMPTIONS_OF_NAMESPACE)
+        self._unknown = Remembered[_Named](MOST_UNKNOWN_PREEMPTIONS, MOST_UNKNOWN_PREEMPTIONS)
 
     def __len__(self) -> int:
         return len(self._known) + len(self._unknown)
 
-    def name(self, uid: str, victims: Mapping[str, Sequence[str]], *, is_known: bool) -> None:
-        """The victims by node, as they were last named for a pod; kube-scheduler takes those of one node."""
-        before = self.victims_of(uid)
+    def __contains__(self, uid: object) -> bool:
+        return uid in self._known.uids or uid in self._unknown.uids
+
+    def name(self, uid: str, victims: Mapping[str, Sequence[str]], *, asked: int, namespace: str | None = None) -> None:
+        """The victims by node, as they were last named for a pod; kube-scheduler takes those of one node. `namespace`
+        is that of a pod of our mirror."""
+        before = self.victims_of(uid, asked)
         self.forget(uid)
         named = {**before, **{node: frozenset(uids) for node, uids in victims.items()}}
-        place, most = (self._known, MOST_PREEMPTIONS) if is_known else (self._unknown, MOST_UNKNOWN_PREEMPTIONS)
         if named:
-            place[uid] = _Named(named, self._clock.monotonic() + _SECONDS)
-        if len(place) > most:
-            del place[next(iter(place))]
+            place = self._known if namespace is not None else self._unknown
+            place.put(uid, namespace or "", _Named(named, asked, self._clock.monotonic() + _SECONDS))
 
-    def victims_of(self, uid: str) -> Mapping[str, frozenset[str]]:
+    def victims_of(self, uid: str, asked: int) -> Mapping[str, frozenset[str]]:
         """By node; empty for a pod for which we named none."""
         named = self._named(uid)
         if named is not None and named.until <= self._clock.monotonic():
             self.forget(uid)
             named = None
-        return named.victims if named is not None else {}
+        return named.victims if named is not None and named.asked == asked else {}
 
     def stay(self, uid: str, node: str) -> None:
         """The victims of a node were not evicted."""
@@ -54,8 +62,8 @@ class Preemptions:
             named.victims.pop(node, None)
 
     def forget(self, uid: str) -> None:
-        self._known.pop(uid, None)
-        self._unknown.pop(uid, None)
+        self._known.forget(uid)
+        self._unknown.forget(uid)
 
     def _named(self, uid: str) -> _Named | None:
         return self._known.get(uid) or self._unknown.get(uid)

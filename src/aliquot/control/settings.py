@@ -4,6 +4,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from aliquot.kube import Terms
+from aliquot.model import Pod
+
+_DEFAULT_SCHEDULER = "default-scheduler"
 
 
 class Mode(Enum):
@@ -46,3 +49,7 @@ class ControlSettings:
     """Whose pods may be bound or have cards kept for them, by schedulerName; empty are all."""
     claims_per_namespace: int = 500
     """Pods of one namespace for which cards are kept or claimed while they are not bound."""
+
+    def serves(self, pod: Pod) -> bool:
+        """Whether the pod belongs to a scheduler that we serve."""
+        return not self.schedulers or (pod.spec.scheduler_name or _DEFAULT_SCHEDULER) in self.schedulers

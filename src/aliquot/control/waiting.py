@@ -4,10 +4,11 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from aliquot.control.remembered import Remembered
 from aliquot.dialects import Demand
 from aliquot.errors import BadDemand
 from aliquot.model import Pod, Request
-from aliquot.model.bounds import MOST_WAITING
+from aliquot.model.bounds import MOST_UNKNOWN, MOST_WAITING, MOST_WAITING_OF_NAMESPACE
 
 Shape: TypeAlias = tuple[Request, frozenset[tuple[str, str]]]
 """What is asked for, whoever asks, and on which nodes."""
@@ -40,11 +41,11 @@ class WaitingPod:
 
 
 class WaitingPods:
-    """`demand_of` reads what a pod asks for; it is read again when the pod has changed."""
+    """As our mirror has them. `demand_of` reads what a pod asks for; it is read again when the pod has changed."""
 
     def __init__(self, demand_of: Callable[[Pod], Demand | None]) -> None:
         self._demand_of = demand_of
-        self._by_uid: dict[str, WaitingPod] = {}
+        self._by_uid = Remembered[WaitingPod](MOST_WAITING, MOST_WAITING_OF_NAMESPACE)
 
     def __len__(self) -> int:
         return len(self._by_uid)
@@ -53,22 +54,20 @@ class WaitingPods:
         return isinstance(refused, WaitingPod) and self._by_uid.get(refused.uid) is refused
 
     def __iter__(self) -> Iterator[WaitingPod]:
-        return iter(self._by_uid.values())
+        return iter(self._by_uid)
 
     @property
     def uids(self) -> Collection[str]:
-        return self._by_uid.keys()
+        return self._by_uid.uids
 
     def put(self, refused: WaitingPod) -> None:
         """The newest stands last."""
-        if (before := self._by_uid.pop(refused.uid, None)) is not None:
+        if (before := self._by_uid.get(refused.uid)) is not None:
             refused.demand, refused.shape, refused.read_from = before.demand, before.shape, before.read_from
-        self._by_uid[refused.uid] = refused
-        if len(self._by_uid) > MOST_WAITING:
-            del self._by_uid[next(iter(self._by_uid))]
+        self._by_uid.put(refused.uid, refused.pod.metadata.namespace, refused)
 
     def forget(self, uid: str) -> None:
-        self._by_uid.pop(uid, None)
+        self._by_uid.forget(uid)
 
     def see(self, pod: Pod) -> None:
         """A pod as it is now."""
@@ -87,7 +86,7 @@ class WaitingPods:
 
     def _read(self, refused: WaitingPod) -> None:
         before, refused.read_from = refused.read_from, refused.pod
-        if before is not None and _asks_alike(before, refused.pod):
+        if before is not None and asks_alike(before, refused.pod):
             return
         try:
             refused.demand = self._demand_of(refused.pod)
@@ -96,8 +95,45 @@ class WaitingPods:
         refused.shape = _shape(refused.pod, refused.demand.request) if refused.demand else None
 
 
-def _asks_alike(one: Pod, other: Pod) -> bool:
-    """Most of what changes on a pod that waits is its status."""
+@dataclass(frozen=True, slots=True)
+class _Early:
+    knows: int
+    asked_at: float
+
+
+class EarlyRefusals:
+    """Refusals of pods that our mirror does not show yet as a body has them: kube-scheduler may be ahead of our watch.
+    Of such a pod nothing is kept but its UID, since anybody may have made it up."""
+
+    def __init__(self) -> None:
+        self._by_uid = Remembered[_Early](MOST_UNKNOWN, MOST_UNKNOWN)
+
+    def __len__(self) -> int:
+        return len(self._by_uid)
+
+    def put(self, uid: str, knows: int, asked_at: float) -> None:
+        self._by_uid.put(uid, "", _Early(knows, asked_at))
+
+    def shown(self, pod: Pod) -> WaitingPod | None:
+        """What becomes of a refusal now that the mirror shows the pod; None if there was none."""
+        early = self._by_uid.forget(pod.metadata.uid)
+        return WaitingPod(pod, early.knows, early.asked_at) if early is not None else None
+
+    def forget(self, uid: str) -> None:
+        self._by_uid.forget(uid)
+
+    def forget_before(self, time: float) -> None:
+        old = [uid for uid, early in zip(self._by_uid.uids, self._by_uid, strict=True) if early.asked_at < time]
+        for uid in old:
+            self._by_uid.forget(uid)
+
+    def known_openings(self) -> Iterator[int]:
+        return (early.knows for early in self._by_uid)
+
+
+def asks_alike(one: Pod, other: Pod) -> bool:
+    """Whether two pods ask for the same, without reading what that is. Most of what changes on a pod that waits is its
+    status."""
     if one is other:
         return True
     mine, theirs = one.metadata, other.metadata

@@ -11,6 +11,7 @@ room is not woken for it again, and the next in line is.
 
 import asyncio
 from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import NoReturn
 
 import structlog
@@ -24,7 +25,8 @@ from aliquot.control.openings import Opening, Openings
 from aliquot.control.pace import Pace
 from aliquot.control.promises import Promises
 from aliquot.control.rights import PATCH_PODS
-from aliquot.control.waiting import WaitingPod, WaitingPods
+from aliquot.control.waiting import EarlyRefusals, WaitingPod, WaitingPods
+from aliquot.dialects import Demand
 from aliquot.errors import BadDemand
 from aliquot.kube import PODS, ApiError, Client, KubeError, NotFound, NotSent
 from aliquot.kube.errors import Invalid, TooManyRequests
@@ -46,10 +48,11 @@ _SWEEP_SECONDS = 60.0
 
 
 class Waker:
-    """Doors tell what they answered (`refused`, `passed`), the books where room came up (`opened`), the mirror what
-    became of pods (`see`, `forget`).
+    """Doors tell what they answered (`refused`, `refused_early`, `passed`), the books where room came up (`opened`),
+    the mirror what became of pods (`see`, `forget`).
 
-    `node_called` finds a node as the mirror has it, `pod_with` a pod by its UID.
+    `node_called` finds a node as the mirror has it, `pod_with` a pod by its UID; `is_served` tells whether a pod
+    belongs to a scheduler that we serve.
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class Waker:
         clock: Clock,
         *,
         is_in_step: Callable[[], bool] = lambda: True,
+        is_served: Callable[[Pod], bool] = lambda _: True,
     ) -> None:
         self._client = client
         self._books = books
@@ -69,7 +73,9 @@ class Waker:
         self._leadership = leadership
         self._clock = clock
         self._is_in_step = is_in_step
+        self._is_served = is_served
         self._pods = WaitingPods(books.demand_of)
+        self._early = EarlyRefusals()
         self._openings = Openings(clock, _GRACE_SECONDS)
         self._promises = Promises(clock, books.ledger)
         self._chooser = Chooser(books, self._pods, self._openings, self._promises, node_called, clock)
@@ -82,39 +88,58 @@ class Waker:
         """How many refused pods are known to wait."""
         return len(self._pods)
 
+    @property
+    def early(self) -> int:
+        """How many refused pods are not known here yet."""
+        return len(self._early)
+
     # -- what others tell
 
     def refused(self, pod: Pod) -> None:
-        """A filter left no node for a pod that asks a GPU."""
+        """A filter left no node for a pod that asks a GPU and that we serve, as our mirror has it."""
         self._end_promise(pod.metadata.uid)
+        self._early.forget(pod.metadata.uid)
         self._pods.put(WaitingPod(pod, self._openings.latest, self._clock.monotonic()))
+
+    def refused_early(self, uid: str) -> None:
+        """A filter left no node for a pod that our mirror does not show yet, or not as the filter's body has it. It
+        waits when the mirror shows it, if it is ours then. What is known of one that waits already stays."""
+        if uid not in self._pods.uids:
+            self._early.put(uid, self._openings.latest, self._clock.monotonic())
 
     def inherit(self, pods: Iterable[Pod]) -> None:
         """We lead from now on: what another server has refused waits for us, too. kube-scheduler has written our words
         on these pods; whoever fits by now, and is not asked for soon, is woken."""
         for pod in pods:
-            if pod.waits and pod.metadata.uid not in self._pods.uids and self._was_refused_by_us(pod):
+            is_new = pod.waits and pod.metadata.uid not in self._pods.uids
+            if is_new and self._is_served(pod) and self._was_refused_by_us(pod):
                 self._pods.put(WaitingPod(pod, self._openings.latest, self._clock.monotonic()))
         self.opened(Opening(heard=True))
 
     def _was_refused_by_us(self, pod: Pod) -> bool:
         refused = [c for c in pod.status.conditions or () if c.type == "PodScheduled" and c.status == "False"]
-        if not refused:
-            return False
-        try:
-            demand = self._books.demand_of(pod)
-        except BadDemand:
-            return False
+        demand = self._demand_of(pod) if refused else None
         words = [demand.dialect.words(reason) for reason in Reason] if demand else []
         return any(word in (condition.message or "") for condition in refused for word in words)
 
+    def _demand_of(self, pod: Pod) -> Demand | None:
+        """None also where it cannot be read."""
+        try:
+            return self._books.demand_of(pod)
+        except BadDemand:
+            return None
+
     def passed(self, pod: Pod) -> None:
         """A filter left some node: the pod is about to be bound."""
-        self._pods.forget(pod.metadata.uid)
+        self._waits_no_more(pod.metadata.uid)
+
+    def _waits_no_more(self, uid: str) -> None:
+        self._pods.forget(uid)
+        self._early.forget(uid)
 
     def opened(self, opening: Opening) -> None:
         """Room may have come up."""
-        if not len(self._pods):
+        if not len(self._pods) and not len(self._early):
             return
         if not opening.heard or self._openings.next_at() is None:
             self._news.set()
@@ -124,16 +149,24 @@ class Waker:
         """A pod as it is now: one that is bound, ended or on its way out waits no more."""
         uid = pod.metadata.uid
         if pod.spec.node_name:
-            self._pods.forget(uid)
+            self._waits_no_more(uid)
             self._promises.kept(uid)
         elif pod.metadata.deletion_timestamp or pod.ended:
             self.forget(uid)
         else:
             self._pods.see(pod)
+            self._see_refused(pod)
+
+    def _see_refused(self, pod: Pod) -> None:
+        """A pod that was refused before the mirror showed it as it is."""
+        refused = self._early.shown(pod)
+        if refused is not None and pod.waits and self._is_served(pod) and self._demand_of(pod) is not None:
+            self._pods.put(refused)
+            self._news.set()  # there may have been room since
 
     def forget(self, uid: str) -> None:
         """A pod is gone."""
-        self._pods.forget(uid)
+        self._waits_no_more(uid)
         self._end_promise(uid)
 
     def _end_promise(self, uid: str) -> None:
@@ -232,5 +265,7 @@ class Waker:
         for refused in list(self._pods):
             if refused.asked_at < self._swept_at and self._pod_with(refused.uid) is None:
                 self._pods.forget(refused.uid)
-        self._openings.forget_until(min((refused.knows for refused in self._pods), default=self._openings.latest))
+        self._early.forget_before(self._swept_at)
+        known = chain((refused.knows for refused in self._pods), self._early.known_openings())
+        self._openings.forget_until(min(known, default=self._openings.latest))
         self._swept_at = now

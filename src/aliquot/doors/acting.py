@@ -1,22 +1,25 @@
 """On which pods a verb may act that changes something, whoever calls it and whatever the body says of the pod.
 
 The pod must be in the cluster under the UID that is given, ask for resources of ours, and belong to a scheduler that we
-serve. A filter or a prioritize changes nothing, and is answered for every pod.
+serve. A filter, a prioritize or a preempt changes nothing in the cluster, and is answered for every pod; what is
+remembered of the answer depends on what our mirror says of the pod.
 """
 
+from enum import Enum, auto
 from typing import NoReturn
 
 import msgspec
 
 from aliquot.control import ControlPlane
 from aliquot.control.passes import SECONDS
+from aliquot.control.remembered import asked_by
+from aliquot.control.waiting import asks_alike
 from aliquot.doors.extender import BadCall
-from aliquot.errors import Refused
+from aliquot.errors import BadDemand, Refused
 from aliquot.kube import PODS, NotFound
 from aliquot.kube.resources import Resource
 from aliquot.model import Node, Object, Pod
 
-_DEFAULT_SCHEDULER = "default-scheduler"
 _CORDONED = "node.kubernetes.io/unschedulable"
 
 
@@ -38,6 +41,19 @@ class _Tolerant(Object, frozen=True):
 
 
 _TOLERATIONS = Resource(PODS.prefix, PODS.plural, _Tolerant, namespaced=True)
+
+
+class Standing(Enum):
+    """What our mirror says of the pod of a body."""
+
+    SAME = auto()
+    """It has the pod, and it asks for the same."""
+    UNKNOWN = auto()
+    """It does not know the UID: kube-scheduler may be ahead of our watch, or somebody has made the pod up."""
+    CHANGED = auto()
+    """It has the pod, and it asks for something else: an annotation was rewritten a moment ago, or the body lies."""
+    FOREIGN = auto()
+    """Another pod has the UID, or one of a scheduler that we do not serve."""
 
 
 class Acting:
@@ -64,12 +80,23 @@ class Acting:
         except NotFound:
             return None
 
-    def serves(self, pod: Pod) -> bool:
-        schedulers = self._plane.settings.schedulers
-        return not schedulers or (pod.spec.scheduler_name or _DEFAULT_SCHEDULER) in schedulers
+    def standing(self, pod: Pod) -> Standing:
+        known = self._plane.pod_by_uid(pod.metadata.uid)
+        if known is None:
+            return Standing.UNKNOWN
+        if known.key != pod.key or not self._plane.settings.serves(known):
+            return Standing.FOREIGN
+        return Standing.SAME if asks_alike(known, pod) or self._demand_alike(known, pod) else Standing.CHANGED
+
+    def _demand_alike(self, known: Pod, pod: Pod) -> bool:
+        """Annotations and labels may differ that have nothing to do with what is asked for."""
+        try:
+            return self._plane.books.demand_of(known) == self._plane.books.demand_of(pod)
+        except BadDemand:
+            return False
 
     def _require_ours(self, pod: Pod) -> None:
-        if not self.serves(pod):
+        if not self._plane.settings.serves(pod):
             served = ", ".join(sorted(self._plane.settings.schedulers))
             raise Refused(
                 f"the pod belongs to scheduler {pod.spec.scheduler_name}, and this server serves {served} (schedulers)"
@@ -80,10 +107,10 @@ class Acting:
 
     async def require_passed(self, pod: Pod, node: Node) -> None:
         """That a filter let the pod pass on the node a moment ago, and that the node is not cordoned. A bind that is
-        repeated after it was done is no new one. Raises Refused and KubeError."""
+        repeated after it was done is no new one. Raises BadDemand, Refused and KubeError."""
         if pod.spec.node_name == node.key:
             return
-        if not self._plane.passes.has(pod.metadata.uid, node.key):
+        if not self._plane.passes.has(pod.metadata.uid, node.key, asked_by(self._plane.books.demand_of(pod))):
             _refuse_unfiltered(node.key)
         if node.spec.unschedulable and not await self._tolerates_cordon(pod):
             raise Refused(f"node {node.key} is cordoned")

@@ -15,10 +15,10 @@ _LONGEST = 200
 def tell(call: asgi.Call, verb: str, pod: str, node: str, verdict: str, why: str = "") -> None:
     caller = call.caller
     about = {"verb": verb, "pod": pod, "node": node, "verdict": verdict, "caller": caller.name, "address": call.address}
-    if caller is not asgi.ANYONE:
+    if caller is not asgi.ANYONE:  # who has proved nothing is no replica, though every route is open to it
         about["kind"] = ", ".join(sorted(kind.value for kind in caller.kinds))
-    if (behind := call.headers.get(ON_BEHALF_OF.lower().encode())) and Kind.REPLICA in caller.kinds:
-        about["on_behalf_of"] = behind[:_LONGEST].decode("latin-1")
+        if (behind := call.headers.get(ON_BEHALF_OF.lower().encode())) and Kind.REPLICA in caller.kinds:
+            about["on_behalf_of"] = behind[:_LONGEST].decode("latin-1")
     if why:
         _log.warning("audit", **about, why=why)
     else:

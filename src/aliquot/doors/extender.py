@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 
@@ -18,7 +18,7 @@ from aliquot.doors.counting import BadCall as BadCall
 from aliquot.doors.counting import Counted, counting
 from aliquot.doors.names import BadName, Names
 from aliquot.model import Pod
-from aliquot.model.bounds import KIB, LARGEST_NAMES, LARGEST_POD, MOST_OBJECTS
+from aliquot.model.bounds import KIB, LARGEST_NAMES, LARGEST_POD, LONGEST_ID, MOST_OBJECTS
 
 _T = TypeVar("_T")
 
@@ -67,9 +67,13 @@ class PreemptCall:
     """By node."""
 
 
+Id = Annotated[str, msgspec.Meta(max_length=LONGEST_ID)]
+"""A name or a UID."""
+
+
 class _Metadata(msgspec.Struct):
-    name: str = ""
-    uid: str = ""
+    name: Id = ""
+    uid: Id = ""
 
 
 class _Named(Counted):
@@ -87,8 +91,8 @@ class _NamedList(msgspec.Struct):
 class _Evicted(Counted):
     """As schedulers spell it now, and as old ones did."""
 
-    uid: str = msgspec.field(name="UID", default="")
-    old_uid: str = msgspec.field(name="uid", default="")
+    uid: Id = msgspec.field(name="UID", default="")
+    old_uid: Id = msgspec.field(name="uid", default="")
     metadata: _Metadata | None = None
 
     def id(self) -> str:
@@ -132,7 +136,9 @@ def read_bind(body: bytes) -> BindCall:
     for name, value in zip(wanted, values, strict=True):
         if not value:
             raise BadCall(f"{name} is missing")
-        if name != "PodUID":
+        if name == "PodUID":
+            require_id(name, value)
+        else:
             _require_name(name, value)
     return BindCall(*values)
 
@@ -207,7 +213,14 @@ def with_names(pod: Pod) -> Pod:
     for what, value in (("name", pod.metadata.name), ("namespace", pod.metadata.namespace)):
         if value:
             _require_name(f"the pod's {what}", value)
+    require_id("the pod's UID", pod.metadata.uid)
     return pod
+
+
+def require_id(what: str, value: str) -> None:
+    """A UID is kept for a while, whoever sends it. Raises BadCall."""
+    if len(value) > LONGEST_ID:
+        raise BadCall(f"{what} {value[:64]!r}... has more than {LONGEST_ID} characters")
 
 
 def _require_name(what: str, value: str) -> None:
@@ -293,7 +306,7 @@ def _spelled_otherwise(what: str, raw: msgspec.Raw, key: str) -> str:
 
 
 def _text(what: str, fields: Mapping[str, msgspec.Raw], key: str) -> str:
-    return _decode(what, fields.get(key, msgspec.Raw(b'""')), str)
+    return _decode(what, fields.get(key, msgspec.Raw(b'""')), Id)
 
 
 def _fields(body: bytes) -> dict[str, msgspec.Raw]:

@@ -1,7 +1,7 @@
 """What every door does with a scheduler's call, whatever the words in which it came."""
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
@@ -11,8 +11,9 @@ import structlog
 from aliquot import metrics
 from aliquot.clock import came
 from aliquot.control import ControlPlane
+from aliquot.control.remembered import asked_by
 from aliquot.dialects import Demand, Dialect
-from aliquot.doors.acting import Acting
+from aliquot.doors.acting import Acting, Standing
 from aliquot.doors.extender import BadCall, BindCall, PreemptCall, Victims
 from aliquot.doors.names import Grouped, Names, Texts
 from aliquot.engine import FITS, NUMBERED, Floats, Ints, Judgement
@@ -84,7 +85,8 @@ class Verbs:
         bind, the part is kept for the pod for a while where one node is left. A demand that cannot be read is refused
         everywhere: an error would be tried again for ever. Raises Refused and KubeError where a part cannot be kept."""
         verdict = await self._filter(pod, names, one=one, keep=keep)
-        self._remember(pod, verdict.passed)
+        if pod.metadata.uid:
+            self._remember(pod, verdict)
         return verdict
 
     async def _filter(self, pod: Pod, names: Names, *, one: bool, keep: bool) -> Verdict:
@@ -95,8 +97,7 @@ class Verbs:
             return Verdict([], Texts([(names, str(error))]))
         if demand is None:
             return Verdict(names)
-        known = self._plane.pod_by_uid(pod.metadata.uid)
-        if keep and known is not None and known.key == pod.key:
+        if keep and self._acting.standing(pod) is Standing.SAME:
             self._plane.late.let_go(pod.metadata.uid)
         verdict, judgement = self._judge(pod, demand, names)
         if keep:
@@ -108,23 +109,41 @@ class Verbs:
             placement = judgement.placement(node)
             if placement is not None and await self._keep_passed(pod, node, demand, placement):
                 verdict = replace(verdict, kept=node)  # without one the pods that end for it still count
-        if verdict.passed:
-            self._plane.waker.passed(pod)
-        else:
-            self._plane.waker.refused(pod)
         return verdict
 
-    def _remember(self, pod: Pod, passed: Sequence[str]) -> None:
-        """For bind."""
-        uid, fleet = pod.metadata.uid, self._books.fleet
-        if not uid:
+    def _remember(self, pod: Pod, verdict: Verdict) -> None:
+        """For bind and for the waker, of a pod as our mirror has it: an answer about a pod that is not ours, or asks
+        for something else than the body says, changes nothing of what is known of it."""
+        standing = self._acting.standing(pod)
+        if standing in (Standing.SAME, Standing.UNKNOWN):
+            self._remember_passed(pod, verdict.passed, standing)
+        if verdict.dialect is None or standing is Standing.FOREIGN:
             return
+        if not verdict.passed:
+            self._remember_refused(pod, standing)
+        elif standing is not Standing.CHANGED:
+            self._plane.waker.passed(pod)
+
+    def _remember_passed(self, pod: Pod, passed: Sequence[str], standing: Standing) -> None:
+        fleet = self._books.fleet
         columns: Ints | list[int]
         if isinstance(passed, Names):
             columns = passed.columns(fleet)
         else:
             columns = [column for node in passed if (column := fleet.column(node)) is not None]
-        self._plane.passes.put(uid, fleet, columns, is_known=self._plane.pod_by_uid(uid) is not None)
+        asked = asked_by(self._demand_of(pod)) if len(columns) else 0
+        namespace = self._namespace_of_known(pod, standing)
+        self._plane.passes.put(pod.metadata.uid, fleet, columns, asked=asked, namespace=namespace)
+
+    def _remember_refused(self, pod: Pod, standing: Standing) -> None:
+        known = self._plane.pod_by_uid(pod.metadata.uid)
+        if known is not None and standing is Standing.SAME:
+            self._plane.waker.refused(known)
+        else:
+            self._plane.waker.refused_early(pod.metadata.uid)
+
+    def _namespace_of_known(self, pod: Pod, standing: Standing) -> str | None:
+        return pod.metadata.namespace if standing is Standing.SAME else None
 
     def _judge(self, pod: Pod, demand: Demand, names: Names) -> tuple[Verdict, Judgement]:
         columns = names.columns(self._books.fleet)
@@ -145,7 +164,10 @@ class Verbs:
     def _emptied_for(self, pod: Pod, demand: Demand) -> list[str]:
         """Nodes where a pod fits once the victims that we named for it are gone, whether our mirror has seen that or
         not. Where it has not, bind waits for it."""
-        named = self._plane.preemptions.victims_of(pod.metadata.uid)
+        uid, preemptions = pod.metadata.uid, self._plane.preemptions
+        if uid not in preemptions:
+            return []
+        named = preemptions.victims_of(uid, asked_by(demand))
         nominated = pod.status.nominated_node_name
         return self._books.emptied_for(
             demand, {node: victims for node, victims in named.items() if not nominated or node == nominated}
@@ -228,15 +250,16 @@ class Verbs:
         if node is None:
             raise BadCall(f'node "{asked.node}" not found')
         await self._acting.require_passed(pod, node)
-        await self._await_victims(asked.uid, asked.node)
+        await self._await_victims(pod, asked.node)
         await self._plane.committer.commit(pod, asked.node)
         held = self._books.ledger.entry(asked.uid, asked.node)
         return held.placement.dialect if held else ""
 
-    async def _await_victims(self, uid: str, node: str) -> None:
+    async def _await_victims(self, pod: Pod, node: str) -> None:
         """Wait until our mirror has seen the end of the pods that were evicted for this one; the API server says
-        whether they were. Raises KubeError."""
-        held = self._victims_held(uid).get(node, [])
+        whether they were. Raises BadDemand and KubeError."""
+        uid, demand = pod.metadata.uid, self._books.demand_of(pod)
+        held = self._victims_held(uid, demand).get(node, [])
         for victim in held:
             if await self._is_alive(victim):
                 self._plane.preemptions.stay(uid, node)
@@ -245,20 +268,24 @@ class Verbs:
         stop = self._plane.on_change(seen.set)
         until = self._plane.clock.monotonic() + self._plane.settings.look
         try:
-            while node in self._victims_held(uid) and (left := until - self._plane.clock.monotonic()) > 0:
+            while node in self._victims_held(uid, demand) and (left := until - self._plane.clock.monotonic()) > 0:
                 seen.clear()
                 await came(seen, left, self._plane.clock)
         finally:
             stop()
 
-    def _victims_held(self, uid: str) -> dict[str, list[str]]:
+    def _victims_held(self, uid: str, demand: Demand | None) -> dict[str, list[str]]:
         """By node, the victims that we named for a pod and that still hold cards in the ledger."""
-        named = self._plane.preemptions.victims_of(uid)
+        return self._holding(self._plane.preemptions.victims_of(uid, asked_by(demand)))
+
+    def _holding(self, victims: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
+        """By node, those that hold cards there."""
+        entry = self._books.ledger.entry
         held = {
-            node: [victim for victim in victims if self._books.ledger.entry(victim, node) is not None]
-            for node, victims in named.items()
+            node: [found.uid for uid in uids if (found := entry(uid, node)) is not None]
+            for node, uids in victims.items()
         }
-        return {node: victims for node, victims in held.items() if victims}
+        return {node: uids for node, uids in held.items() if uids}
 
     async def _is_alive(self, uid: str) -> bool:
         """Whether the API server has a pod of our mirror, and it has not ended. Raises KubeError."""
@@ -286,21 +313,29 @@ class Verbs:
             return "", {}
         if demand is None:
             return "", {node: given for node, given in asked.victims.items() if given.uids}
-        emptied, left = await self._being_emptied(asked.pod), dict[str, Victims]()
+        emptied, left = await self._being_emptied(asked.pod, demand), dict[str, Victims]()
         proposed = {node: given.uids for node, given in asked.victims.items() if not emptied or node == emptied}
         for node, uids in self._books.complete_victims(demand, proposed, self._can_end).items():
             if uids:
                 violations = asked.victims[node].pdb_violations + self._added_violations(proposed[node], uids)
                 left[node] = Victims(sorted(uids, key=self._priority, reverse=True), violations)
-        if uid := asked.pod.metadata.uid:
-            named = {node: victims.uids for node, victims in left.items()}
-            self._plane.preemptions.name(uid, named, is_known=self._plane.pod_by_uid(uid) is not None)
+        self._remember_victims(asked.pod, demand, left)
         return demand.dialect.name, left
 
-    async def _being_emptied(self, pod: Pod) -> str:
+    def _remember_victims(self, pod: Pod, demand: Demand, left: Mapping[str, Victims]) -> None:
+        """Those that hold cards, for a pod as our mirror has it: a body that makes it more important, or smaller, does
+        not count."""
+        uid, standing = pod.metadata.uid, self._acting.standing(pod)
+        if not uid or standing not in (Standing.SAME, Standing.UNKNOWN):
+            return
+        named = self._holding({node: victims.uids for node, victims in left.items()})
+        namespace = self._namespace_of_known(pod, standing)
+        self._plane.preemptions.name(uid, named, asked=asked_by(demand), namespace=namespace)
+
+    async def _being_emptied(self, pod: Pod, demand: Demand) -> str:
         """The node that a pod is nominated for, by the API server's word, while victims that we named there still hold
         cards as far as we know. Raises KubeError."""
-        held, meta = self._victims_held(pod.metadata.uid), pod.metadata
+        held, meta = self._victims_held(pod.metadata.uid, demand), pod.metadata
         now = await self._acting.read(meta.name, meta.namespace) if held else None
         nominated = now.status.nominated_node_name if now is not None else ""
         return nominated if nominated in held else ""

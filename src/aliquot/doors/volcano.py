@@ -197,13 +197,21 @@ class Volcano:
 
     async def deallocate(self, call: asgi.Call) -> asgi.Answer:
         """What is only kept for the pod; one that is bound, and is now evicted, holds its part until it has ended."""
+        pod_name = node = ""
         try:
             task = read(call.body, EventCall).task
+            node = task.node
+            if self._plane.late.kept_on(task.uid, only=node):
+                pod = task.pod()
+                pod_name = pod.key
+                if (await self._verbs.asked_pod(pod)).metadata.uid != task.uid:
+                    raise BadCall("the task's UID is not its pod's")
+                self._plane.late.let_go(task.uid, only=node)
+                audit.tell(call, "vdeallocate", pod_name, node, "given back")
         except AliquotError as error:
+            metrics.DECISIONS.labels("vdeallocate", "", "refused").inc()
+            audit.tell(call, "vdeallocate", pod_name, node, "refused", str(error))
             return _event(str(error))
-        if self._plane.late.let_go(task.uid, only=task.node):
-            pod = self._plane.pod_by_uid(task.uid)
-            audit.tell(call, "vdeallocate", pod.key if pod else task.uid, task.node, "given back")
         metrics.DECISIONS.labels("vdeallocate", "", "given back").inc()
         return _event("")
 

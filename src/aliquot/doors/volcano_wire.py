@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType, field
 
 from aliquot.doors.counting import BadCall, Counted, counting
-from aliquot.doors.extender import with_names
+from aliquot.doors.extender import Id, with_names
 from aliquot.model import Pod
 from aliquot.model.bounds import LARGEST_AMOUNTS, LARGEST_POD
 
@@ -65,8 +65,8 @@ class Amounts(msgspec.Struct):
 class Task(Counted):
     """A pod, as Volcano sees it; `role` only tells versions apart."""
 
-    uid: str = field(name="UID", default="")
-    node: str = field(name="NodeName", default="")
+    uid: Id = field(name="UID", default="")
+    node: Id = field(name="NodeName", default="")
     status: int = field(name="Status", default=0)
     raw_needs: Raw = field(name="InitResreq", default=_NOTHING)
     role: Raw | UnsetType = field(name="TaskRole", default=UNSET)
@@ -92,7 +92,7 @@ class Task(Counted):
 class NodeInfo(Counted):
     """`capability`, `gpu_devices` and `capacity` only tell versions apart."""
 
-    name: str = field(name="Name", default="")
+    name: Id = field(name="Name", default="")
     raw_idle: Raw = field(name="Idle", default=_NOTHING)
     tasks: dict[str, Task] | None = field(name="Tasks", default=None)
     capability: Raw | UnsetType = field(name="Capability", default=UNSET)

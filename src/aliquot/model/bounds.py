@@ -27,6 +27,8 @@ MOST_GPU_CONTAINERS = 32
 """Of one pod. A decision without any search takes 35 ms for so many on 5,000 nodes, and grows faster than they do."""
 MOST_ITEMS = 4096
 """Of any list or object in a pod that a body has: containers, annotations, labels, limits."""
+LONGEST_ID = 253
+"""Characters of a UID, a name or a namespace in a body. Kubernetes' own names have no more, and its UIDs have 36."""
 MOST_OBJECTS = 100_000
 """Nodes, their names, victims and tasks in one body. The largest clusters have 65,000 nodes."""
 LARGEST_NAMES = 16 * MIB
@@ -71,6 +73,23 @@ LONGEST_PROFILE = 300.0
 MOST_SHOWN_LIMITS = 2000
 """Limits of quotas in /metrics: more are more than a Prometheus wants, and hold up decisions while it asks."""
 
+# -- what is remembered of calls; of more, the oldest is forgotten
+
+MOST_WAITING = 20_000
+"""Pods that were refused and wait for room. One that is forgotten is asked for again when anything changes."""
+MOST_WAITING_OF_NAMESPACE = 2_000
+MOST_PASSES = 20_000
+"""Pods that a filter let pass and that are not bound yet."""
+MOST_PASSES_OF_NAMESPACE = 5_000
+"""More than may wait for one another before they are bound: the pods of a gang."""
+MOST_PREEMPTIONS = 1024
+"""Pods for which we named victims."""
+MOST_PREEMPTIONS_OF_NAMESPACE = 256
+MOST_UNKNOWN = 1_000
+"""Pods that our mirror does not know: as many that passed, and the UIDs of as many that were refused."""
+MOST_UNKNOWN_PREEMPTIONS = 128
+"""Such pods for which we named victims."""
+
 # -- ConfigMaps and files
 
 LARGEST_CONFIG = 64 * KIB
@@ -91,14 +110,6 @@ LARGEST_UNHEALTHY = 4 * KIB
 
 # -- what is kept in memory
 
-MOST_PASSES, MOST_UNKNOWN_PASSES = 20_000, 1_000
-"""Of more pods the one that passed longest ago is forgotten. Pods that our mirror does not know have a smaller place of
-their own: made-up ones do not push the others out."""
-MOST_WAITING = 20_000
-"""Of more pods the one that was refused longest ago is forgotten; it is asked for again when anything changes."""
-MOST_PREEMPTIONS, MOST_UNKNOWN_PREEMPTIONS = 1024, 128
-"""Of more pods the one that preempted longest ago is forgotten. Pods that our mirror does not know yet have a smaller
-place of their own, so that invented ones do not push the others out."""
 MOST_SEARCHING_PODS, MOST_SEARCHING_NAMESPACES = 10_000, 1_000
 """Of more, the one that searched longest ago is forgotten."""
 MOST_ACCEPTED_TOKENS, MOST_REFUSED_TOKENS = 1024, 1024

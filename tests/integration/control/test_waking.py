@@ -337,7 +337,7 @@ async def test_more_than_some_at_once_are_woken_at_a_pace(waking: Waking, room: 
 
 async def test_the_pods_that_were_refused_longest_ago_are_forgotten_first(waking: Waking) -> None:
     for number in range(20_001):
-        waking.waker.refused(make_pod(f"p{number}"))
+        waking.waker.refused(make_pod(f"p{number}", namespace=f"n{number % 20}"))
     assert waking.waker.waiting == 20_000
 
 

@@ -1,5 +1,6 @@
 """A scheduler's side of gpushare's routes."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
@@ -40,9 +41,11 @@ class Door:
         self.url = url
         self.room = room
 
-    async def send(self, method: str, path: str, body: bytes | None = None) -> Reply:
+    async def send(
+        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
+    ) -> Reply:
         data = None if body is None else BytesIO(body)  # aiohttp warns of large bodies in one piece
-        async with self._session.request(method, self.url + path, data=data) as response:
+        async with self._session.request(method, self.url + path, data=data, headers=headers) as response:
             return Reply(response.status, response.content_type, await response.read())
 
     async def post(self, path: str, value: Any) -> Reply:

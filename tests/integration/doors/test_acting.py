@@ -149,7 +149,7 @@ async def test_made_up_pods_do_not_push_out_what_is_remembered_of_others(door: D
     await door.let_pass(pod, path=FILTER)
     fleet = room.plane.books.fleet
     for number in range(30_000):
-        room.plane.passes.put(f"made-up-{number}", fleet, [0], is_known=False)
+        room.plane.passes.put(f"made-up-{number}", fleet, [0], asked=0)
     assert len(room.plane.passes) == 1_001
     assert await bound(door, pod) == ""
 

@@ -9,6 +9,7 @@ import pytest
 
 from aliquot.control.decisions import DecisionLog
 from aliquot.control.log_format import read
+from aliquot.control.remembered import asked_by
 from aliquot.control.replay import Replay
 from aliquot.doors import native
 from aliquot.doors.asgi import Routes
@@ -150,7 +151,8 @@ async def by_bind(door: Door, pod: Pod) -> None:
     """A filter has let it pass there before."""
     plane, column = door.room.plane, door.room.plane.books.fleet.column("n00")
     assert column is not None
-    plane.passes.put(pod.metadata.uid, plane.books.fleet, [column], is_known=True)
+    asked = asked_by(plane.books.demand_of(pod))
+    plane.passes.put(pod.metadata.uid, plane.books.fleet, [column], asked=asked, namespace="default")
     bind = {"PodName": "hard", "PodNamespace": "default", "PodUID": pod.metadata.uid, "Node": "n00"}
     assert (await door.post("/aliquot/bind", bind)).json == {"Error": LIMIT}
 

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +16,7 @@ from aliquot.embedded.api.deletion import DeleteRequest
 from aliquot.kube import PODS
 from aliquot.model import Pod
 from tests.factories import make_cards, pod_manifest
-from tests.fakes import answer, held, until
+from tests.fakes import answer, until
 from tests.integration.doors.door import Door, bind_args
 from tests.integration.doors.serving import served
 from tests.integration.room import Room
@@ -64,18 +63,6 @@ class Preempting:
         name = self.victims[node].metadata.name
         self.room.api.registry.delete(resources.PODS, "default", name, DeleteRequest(grace_seconds=0))
 
-    @asynccontextmanager
-    async def late_mirror(self) -> AsyncIterator[asyncio.Event]:
-        """Our mirror hears nothing of pods until the event is set."""
-        arrived, release = asyncio.Event(), asyncio.Event()
-        self.room.api.script("GET", r"/pods\?.*watch=", held(arrived, release))
-        self.room.api.cut_watches("pods")
-        await until(arrived.is_set, "the watch is held back", passing=self.room.clock)
-        try:
-            yield release
-        finally:
-            release.set()
-
 
 @pytest.fixture
 async def preempting(room: Room) -> AsyncIterator[Preempting]:
@@ -92,7 +79,7 @@ async def preempting(room: Room) -> AsyncIterator[Preempting]:
 async def test_its_node_passes_before_our_mirror_has_seen_the_victim_go(preempting: Preempting, nominated: str) -> None:
     assert await preempting.named(*NODES) == set(NODES)
     await preempting.nominate(nominated)
-    async with preempting.late_mirror():
+    async with preempting.room.late_mirror():
         preempting.evict("n1")
         assert "n1" in await preempting.passed()
 
@@ -100,7 +87,7 @@ async def test_its_node_passes_before_our_mirror_has_seen_the_victim_go(preempti
 async def test_bind_waits_for_our_mirror_and_the_other_node_keeps_its_pod(preempting: Preempting) -> None:
     await preempting.named(*NODES)
     await preempting.nominate("n1")
-    async with preempting.late_mirror() as release:
+    async with preempting.room.late_mirror() as release:
         preempting.evict("n1")
         assert await preempting.passed() == ["n1"]
         binding = asyncio.create_task(preempting.bind("n1"))
@@ -119,7 +106,7 @@ async def test_bind_waits_for_our_mirror_and_the_other_node_keeps_its_pod(preemp
 
 async def test_a_mirror_that_does_not_even_know_the_pod_changes_nothing(preempting: Preempting) -> None:
     """It was created, it preempted, and its victim went, all before our watch said a word."""
-    async with preempting.late_mirror() as release:
+    async with preempting.room.late_mirror() as release:
         manifest = pod_manifest("new", UNITS, priority=100)
         created = preempting.room.api.registry.create(resources.PODS, "default", manifest).obj
         new = replace(preempting, preemptor=msgspec.convert(created, Pod))
@@ -135,7 +122,7 @@ async def test_a_mirror_that_does_not_even_know_the_pod_changes_nothing(preempti
 async def test_no_other_node_is_offered_while_a_victim_still_counts(preempting: Preempting) -> None:
     await preempting.named(*NODES)
     await preempting.nominate("n1")
-    async with preempting.late_mirror():
+    async with preempting.room.late_mirror():
         preempting.evict("n1")
         assert await preempting.named("n2") == set()
     await preempting.room.in_step()

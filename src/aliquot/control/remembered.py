@@ -1,0 +1,62 @@
+"""What is remembered of pods between two calls: so much in all, and so much for each namespace."""
+
+from collections import OrderedDict
+from collections.abc import Iterator, KeysView
+from typing import Generic, TypeVar
+
+from aliquot.dialects import Demand
+
+Kept = TypeVar("Kept")
+
+
+class Remembered(Generic[Kept]):
+    """By UID, the newest last. Of more than `most`, or more than `of_namespace` of one namespace, the oldest is
+    forgotten: one namespace alone does not push out the others."""
+
+    def __init__(self, most: int, of_namespace: int) -> None:
+        self._most = most
+        self._of_namespace = of_namespace
+        self._kept: OrderedDict[str, tuple[str, Kept]] = OrderedDict()
+        self._uids_in: dict[str, OrderedDict[str, None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __iter__(self) -> Iterator[Kept]:
+        return (kept for _, kept in self._kept.values())
+
+    @property
+    def uids(self) -> KeysView[str]:
+        return self._kept.keys()
+
+    def get(self, uid: str) -> Kept | None:
+        found = self._kept.get(uid)
+        return found[1] if found is not None else None
+
+    def put(self, uid: str, namespace: str, kept: Kept) -> None:
+        self.forget(uid)
+        self._kept[uid] = namespace, kept
+        neighbours = self._uids_in.setdefault(namespace, OrderedDict())
+        neighbours[uid] = None
+        if len(neighbours) > self._of_namespace:
+            self.forget(next(iter(neighbours)))
+        if len(self._kept) > self._most:
+            self.forget(next(iter(self._kept)))
+
+    def forget(self, uid: str) -> Kept | None:
+        """What was kept for a pod, if anything was."""
+        found = self._kept.pop(uid, None)
+        if found is None:
+            return None
+        namespace, kept = found
+        neighbours = self._uids_in[namespace]
+        del neighbours[uid]
+        if not neighbours:
+            del self._uids_in[namespace]
+        return kept
+
+
+def asked_by(demand: Demand | None) -> int:
+    """A few bytes that are the same for as long as a pod asks for the same, with the same name and priority. What is
+    remembered of an answer counts for no other demand."""
+    return hash((demand.dialect.name, demand.request)) if demand is not None else 0
