@@ -23,7 +23,7 @@ _STEPS = 1000
 _NODES = 32
 """Nodes on which the cheapest set is sought, of those that a first look finds cheapest."""
 
-_GONE_STEPS, _LARGEST_GONE_STEPS, _COUNTED_STEPS = 5, 3, 8
+_GONE_STEPS, _STEPS_FOR_GONE, _COUNTED_STEPS = 5, 3, 8
 """For each pod: to think it away, to think the largest away, to count how many have to go."""
 
 _Cost = tuple[float, int, tuple[int, int]]
@@ -158,7 +158,7 @@ def _without(state: NodeState, holders: Sequence[Holder], effort: Effort) -> Nod
 
 
 def _largest_gone(state: NodeState, holders: Sequence[Holder], count: int, effort: Effort) -> NodeState:
-    _spend(effort, _LARGEST_GONE_STEPS * len(holders))
+    _spend(effort, _STEPS_FOR_GONE * len(holders))
     return largest_gone(state, holders, count)
 
 
