@@ -4,7 +4,11 @@ It is counted in steps, each worth about a microsecond of one core, and not time
 the same effort gets the same answer, on any machine.
 """
 
+from collections.abc import Callable
 from sys import maxsize
+from typing import TypeVar
+
+Answer = TypeVar("Answer")
 
 FULL = 1_000_000
 """Steps of a decision that is given no other effort: about a second."""
@@ -44,6 +48,18 @@ class Effort:
 
     def settle(self, part: "Effort") -> None:
         self.left -= part.spent
+
+
+def within(budget: Effort, question: Callable[[Effort], Answer], effort: Effort) -> Answer:
+    """Ask with the lesser of two efforts, of several questions together and of this one, and take what it cost from
+    both. Only the lesser one has run out if that was not enough."""
+    part = Effort(min(budget.left, effort.left))
+    answer = question(part)
+    for each in (budget, effort):
+        each.settle(part)
+        each.remembered += part.remembered
+        each.ran_out |= part.ran_out and not each.left
+    return answer
 
 
 def endless() -> Effort:
