@@ -9,6 +9,7 @@ import pytest
 
 from aliquot import metrics
 from aliquot.doors import asgi
+from aliquot.doors.asgi import PIECE
 from aliquot.doors.limits import Gate, Limits
 from tests.fakes import FakeClock, until
 
@@ -18,7 +19,12 @@ TRIES = 20
 class Caller:
     """One request to a gate, and what came of it."""
 
-    def __init__(self, gate: Gate, path: str, *, headers: Mapping[bytes, bytes] | None = None) -> None:
+    def __init__(
+        self, gate: Gate, path: str, *, headers: Mapping[bytes, bytes] | None = None, reads: bool = True
+    ) -> None:
+        self._reads = asyncio.Event()
+        if reads:
+            self.read()
         self._pieces: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self.sent: list[Any] = []
         scope = {"type": "http", "method": "POST", "path": path, "headers": list((headers or {}).items())}
@@ -26,6 +32,10 @@ class Caller:
 
     def say(self, body: bytes, *, more: bool = False) -> None:
         self._pieces.put_nowait({"type": "http.request", "body": body, "more_body": more})
+
+    def read(self) -> None:
+        """From now on."""
+        self._reads.set()
 
     def hang_up(self) -> None:
         self._pieces.put_nowait({"type": "http.disconnect"})
@@ -42,6 +52,7 @@ class Caller:
 
     async def _send(self, message: Any) -> None:
         self.sent.append(message)
+        await self._reads.wait()
         if len(self.sent) == 2:
             self.hang_up()  # as uvicorn: whoever reads on after the answer is told that it is over
 
@@ -56,6 +67,8 @@ class House:
             {
                 ("POST", "/verb"): asgi.Decision(self._work, lambda why: asgi.json({"Error": why})),
                 ("POST", "/plain"): self._work,
+                ("POST", "/long"): asgi.Decision(self._tell_much, lambda why: asgi.json({"Error": why})),
+                ("POST", "/long/plain"): self._tell_much,
                 ("POST", "/broken"): asgi.Decision(self._break, lambda why: asgi.json({"Error": why})),
                 ("POST", "/broken/plain"): self._break,
                 ("POST", "/healthz"): asgi.Open(self._live),
@@ -63,8 +76,8 @@ class House:
         )
         self.gate = Gate(routes, Limits(**limits), clock)
 
-    def call(self, path: str, body: bytes | None = b"body") -> Caller:
-        caller = Caller(self.gate, path)
+    def call(self, path: str, body: bytes | None = b"body", *, reads: bool = True) -> Caller:
+        caller = Caller(self.gate, path, reads=reads)
         if body is not None:
             caller.say(body)
         return caller
@@ -73,6 +86,9 @@ class House:
         await self.go_on.wait()
         self.done.append(call.body)
         return asgi.text("done")
+
+    async def _tell_much(self, _: asgi.Call) -> asgi.Answer:
+        return asgi.Answer(bytes(2 * PIECE))
 
     async def _break(self, _: asgi.Call) -> asgi.Answer:
         raise LookupError("a bug")
@@ -179,6 +195,49 @@ async def test_a_slow_sender_is_told_so_and_holds_no_place(clock: FakeClock) -> 
             assert caller.headers()[b"connection"] == b"close"
             await caller.task
     assert (house.done, house.gate.busy) == ([], 0)
+
+
+# -- answers that are not read
+
+
+async def test_an_answer_counts_until_it_is_read(clock: FakeClock) -> None:
+    """Beside it a fault goes in place of a long one, and no body is read; short ones go on."""
+    house = House(clock, bodies=3 * PIECE)
+    with rejected("too many bytes to send", 2):
+        first = house.call("/long", reads=False)
+        await until(lambda: first.sent)
+        why = f"answers and calls with {2 * PIECE} bytes of {3 * PIECE} are under way; try again"
+        assert await house.call("/long").answer() == (200, b'{"Error":"%s"}' % why.encode())
+        assert await house.call("/long/plain").answer() == (503, why.encode())
+    assert house.gate.busy == 0
+    house.go_on.set()
+    assert await house.call("/verb").answer() == (200, b"done")
+    with rejected("too many bytes at once"):
+        assert b"no more are taken" in (await house.call("/verb", bytes(PIECE + 1)).answer())[1]
+    first.read()
+    await first.task
+    assert sum(len(piece["body"]) for piece in first.sent[1:]) == 2 * PIECE
+    again = house.call("/long")
+    await again.task
+    assert sum(len(piece["body"]) for piece in again.sent[1:]) == 2 * PIECE
+
+
+async def test_an_answer_that_is_larger_than_all_may_be_is_sent_alone(clock: FakeClock) -> None:
+    house = House(clock, bodies=PIECE)
+    caller = house.call("/long")
+    await caller.task
+    assert sum(len(piece["body"]) for piece in caller.sent[1:]) == 2 * PIECE
+
+
+async def test_an_answer_to_somebody_who_is_gone_counts_no_more(clock: FakeClock) -> None:
+    house = House(clock, bodies=3 * PIECE)
+    gone = house.call("/long", reads=False)
+    await until(lambda: gone.sent)
+    gone.task.cancel()
+    await asyncio.gather(gone.task, return_exceptions=True)
+    caller = house.call("/long")
+    await caller.task
+    assert sum(len(piece["body"]) for piece in caller.sent[1:]) == 2 * PIECE
 
 
 # -- size, and what else can be wrong

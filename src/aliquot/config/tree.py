@@ -55,7 +55,10 @@ class ListenLimits(Section, frozen=True):
     bodies_mb: Annotated[
         int,
         Meta(ge=1, le=65536),
-        Key("Megabytes of all bodies that are worked on at once on each port.", flag="--limit-bodies-mb"),
+        Key(
+            "Megabytes of all bodies that are worked on, and answers that are sent, at once on each port.",
+            flag="--limit-bodies-mb",
+        ),
     ] = 256
     seconds: Annotated[
         Seconds,

@@ -61,6 +61,7 @@ from aliquot.engine import (
     on_each,
     preempt,
     standing,
+    within,
 )
 from aliquot.errors import BadConfig, BadDemand, BadRecord, NoRoom, Refused
 from aliquot.ledger import Entry, State
@@ -243,23 +244,33 @@ class Books:
             raise NoRoom(demand.dialect.words_for(reason, self.cards(node), demand.request))
         return placement
 
-    def place_on(self, state: NodeState, demands: Iterable[Demand]) -> Iterator[tuple[Placement | None, NodeState]]:
+    def place_on(
+        self, state: NodeState, demands: Iterable[Demand], budget: Effort
+    ) -> Iterator[tuple[Placement | None, NodeState]]:
         """The parts that demands would get one after another on a node as it might be, and what it is like then; quotas
-        do not count."""
+        do not count. All that is searched for them comes out of the budget."""
         fleet = Fleet()
         for demand in demands:
             fleet.put(state.cards, state.used)
-            placement = self.searches.ask(demand.request, partial(_place, fleet, demand, state.cards.node))
+            question = partial(_place, fleet, demand, state.cards.node)
+            placement = self.searches.ask(demand.request, partial(within, budget, question))
             if placement is not None:
                 state = state.plus(charges(placement, demand.request))
             yield placement, state
 
-    def refusal(self, state: NodeState, demand: Demand, others: Iterable[Mapping[str, Charge]] = ()) -> Reason | None:
+    def refusal(
+        self,
+        state: NodeState,
+        demand: Demand,
+        others: Iterable[Mapping[str, Charge]] = (),
+        budget: Effort | None = None,
+    ) -> Reason | None:
         """Why a demand does not fit on a node as it might be, with more of its namespace there than the books have;
-        None if it does."""
-        quota = self._quota(demand.request).beside(state.cards, others)
-        request, ask = demand.request, partial(node_reason, state, demand.request, quota)
-        return self.searches.ask(request, ask, lambda reason: reason is None, places=True)
+        None if it does. With a budget, what is searched comes out of it."""
+        request, quota = demand.request, self._quota(demand.request).beside(state.cards, others)
+        ask: Callable[[Effort], Reason | None] = partial(node_reason, state, request, quota)
+        asked = ask if budget is None else partial(within, budget, ask)
+        return self.searches.ask(request, asked, lambda reason: reason is None, places=True)
 
     @contextmanager
     def without(self, pod: Pod) -> Iterator[None]:

@@ -7,7 +7,7 @@ Every original writes its own record before it binds, so a bound pod without any
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import inf
 from typing import NoReturn
 
@@ -19,14 +19,15 @@ from aliquot.control.allowance import require_allowance
 from aliquot.control.books import Books
 from aliquot.control.keys import keys_of
 from aliquot.control.leadership import Leadership
+from aliquot.control.purses import Purse
 from aliquot.control.rights import PATCH_PODS
 from aliquot.control.settings import ControlSettings
-from aliquot.control.supposing import largest_first
+from aliquot.control.supposing import packing_order
 from aliquot.control.telling import Teller
 from aliquot.control.term import is_stale
 from aliquot.dialects import Demand, Dialect
 from aliquot.dialects.reading import SERVES
-from aliquot.engine import needs_text
+from aliquot.engine import NodeState, needs_text
 from aliquot.errors import AlreadyHeld, BadDemand, BadRecord, NoRoom, NotLeading
 from aliquot.kube import PODS, ApiError, Client, KubeError, NotFound, NotSent
 from aliquot.ledger import State
@@ -36,12 +37,17 @@ from aliquot.model.records import INVENTORY, PLACEMENT
 _log = structlog.get_logger()
 _EACH_SECONDS = 1.0
 _AT_ONCE = 8
+_STRETCH = 256
+"""Pods at which is seen, between two chances for others, whether anything has changed for them."""
+_LOST_AT_ONCE, _LOST_SHARE = 2.0, 0.2
+"""Seconds that looks in vain at the pods of a namespace may take, and seconds a second that they may from then on."""
 _NO_INVENTORY = "its node has no inventory of ours: another agent hands cards over there"
 
 
 class LatePlacer:
     """`node_called` finds a node as the mirror has it. A pod for which there is no room is failed only when there was
-    none for `late_seconds`: what frees it may be on its way to us."""
+    none for `late_seconds`: what frees it may be on its way to us. Meanwhile it is looked at again only when something
+    has changed for it."""
 
     def __init__(
         self,
@@ -68,6 +74,10 @@ class LatePlacer:
         self._crowded_out: dict[str, float] = {}
         """Since when there is no room for a pod."""
         self._left_alone: set[str] = set()
+        self._in_vain: dict[str, tuple[object, ...]] = {}
+        """The circumstances of the last look at a pod that could not be placed."""
+        self._purses: dict[str, Purse] = {}
+        """By namespace, what is left for looks in vain."""
         self.on_kept: Callable[[], None] = lambda: None
         """Is told when a part is kept for a pod."""
         self._doubts: dict[str, int] = {}
@@ -85,18 +95,24 @@ class LatePlacer:
                 self._books.see_pod(pod)  # now its own keys count
         self._look_at_doubts()
         await self._settle()
-        waiting = self._waiting()
-        self._forget_others({pod.metadata.uid for pod in waiting})
+        self._forget_others(self._books.unplaced.values())
+        if self._may_act():
+            await self._place_all(await self._line())
+
+    async def _place_all(self, line: Iterable[Pod]) -> None:
         at_once = asyncio.Semaphore(_AT_ONCE)
 
         async def place(pod: Pod) -> None:
-            async with at_once:
+            try:
                 await self._look_at(pod)
+            finally:
+                at_once.release()
 
-        if waiting and self._may_act():
-            async with asyncio.TaskGroup() as placing:
-                for pod in waiting:
-                    placing.create_task(place(pod))
+        async with asyncio.TaskGroup() as placing:
+            for pod in line:
+                await at_once.acquire()
+                placing.create_task(place(pod))
+                await asyncio.sleep(0)  # one pod is judged at a time, and calls are answered between two
 
     def _look_at_doubts(self) -> None:
         """A pod that may have any card of its node, since none was free for it, gets one when its node has changed."""
@@ -108,11 +124,38 @@ class LatePlacer:
                     self._books.see_pod(pod)
                 self._doubts[uid] = ledger.version(held.node)
 
-    def _waiting(self) -> list[Pod]:
-        """Who was bound without a placement, as doors expect them to be placed; those left alone at the end."""
-        unplaced = self._books.unplaced.values()
-        ours = (pod for pod in unplaced if pod.metadata.uid not in self._left_alone)
-        return largest_first(self._books, ours) + [pod for pod in unplaced if pod.metadata.uid in self._left_alone]
+    async def _line(self) -> list[Pod]:
+        """Who was bound without a placement and is worth a look, as doors expect them to be placed; those left alone at
+        the end. To read what a pod asks for takes its time, so others get their chance between two."""
+        line: list[tuple[tuple[float, str], Pod]] = []
+        for number, pod in enumerate(list(self._books.unplaced.values())):
+            is_worth_it = self._is_worth_a_look(pod)
+            if is_worth_it:
+                is_ours = pod.metadata.uid not in self._left_alone
+                line.append((packing_order(self._books, pod) if is_ours else (inf, ""), pod))
+            if is_worth_it or number % _STRETCH == 0:
+                await asyncio.sleep(0)
+        return [pod for _, pod in sorted(line, key=lambda placed: placed[0])]
+
+    def _is_worth_a_look(self, pod: Pod) -> bool:
+        """Whether something has changed since a look in vain, or the pod is to fail; and its namespace has not had too
+        many of them."""
+        uid, now = pod.metadata.uid, self._clock.monotonic()
+        purse = self._purses.get(pod.metadata.namespace)
+        if purse is not None and purse.left(now) <= 0:
+            return False
+        is_due = now - self._crowded_out.get(uid, inf) >= self.settings.late_seconds
+        return is_due or self._in_vain.get(uid) != self._circumstances(pod)
+
+    def _circumstances(self, pod: Pod) -> tuple[object, ...]:
+        """All that decides whether a pod can be placed. What its node holds, not its version: whoever tries something
+        out changes that one."""
+        meta, name, ledger = pod.metadata, pod.spec.node_name, self._books.ledger
+        entries = self._books.quotas.entries
+        quota = (entries[meta.namespace], ledger.changes) if meta.namespace in entries else None
+        may_not_search = self._books.searches.is_waiting(meta.uid)
+        held, used = ledger.entry(meta.uid, name), ledger.used(name)
+        return pod, self._node_called(name), self._books.cards(name), held, used, quota, may_not_search
 
     def _may_act(self) -> bool:
         """On books that are in step, and with the right to write what they say."""
@@ -168,20 +211,25 @@ class LatePlacer:
     # -- one pod
 
     async def _look_at(self, pod: Pod) -> None:
-        if self._books.unplaced.get(pod.metadata.uid) is not pod:
-            return  # it was seen anew while others were placed
+        if self._books.unplaced.get(pod.metadata.uid) is not pod or not self._is_worth_a_look(pod):
+            return  # it was seen anew, or others took their namespace's time, while others were placed
+        began = self._clock.monotonic()
         try:
             demand = self._demand(pod)
             if demand is not None:
                 await self._place(pod, demand)
+                return
         except BadDemand as error:
             self._leave_alone(pod, str(error))
         except NotLeading:
             return
         except NoRoom:
-            await self._has_no_room(pod)
+            await self._has_no_room(pod, began)
+            return
         except (KubeError, AlreadyHeld) as error:
             _log.warning("a bound pod could not be placed yet", pod=pod.key, node=pod.spec.node_name, why=str(error))
+            return
+        self._in_vain[pod.metadata.uid] = self._circumstances(pod)
 
     def _demand(self, pod: Pod) -> Demand | None:
         """What to place late; None for a pod that has got its cards in whatever way, or is none of ours. Raises
@@ -255,26 +303,47 @@ class LatePlacer:
         kept = self._books.kept_for(demand, node)
         held = self._books.ledger.entry(uid, node)
         if held is None or kept is not None:
-            return self._books.claim(request, kept or self._books.fit(demand, node)).placement
+            return self._books.claim(request, kept or self._fit(demand, node)).placement
         if held.placement.containers and (held.state is State.CLAIMED or self.is_open(uid, node)):
             sent = as_shown(held.placement, request, self._books.cards(node))
             return self._books.claim(request, sent).placement  # again, since there was no answer
         if uid in self._books.adoption.foretold and self._books.suits(held, demand):
             return self._books.claim(request, held.placement).placement  # its node may be handing it over
         with self._books.without(pod):  # cards that only count as its until somebody names them
-            placement = self._books.fit(demand, node)
+            placement = self._fit(demand, node)
         return self._books.reassign(request, placement).placement
 
-    async def _has_no_room(self, pod: Pod) -> None:
-        now, node, demand = self._clock.monotonic(), pod.spec.node_name, self._books.demand_of(pod)
-        since = self._crowded_out.setdefault(pod.metadata.uid, now)
-        if demand is None or now - since < self.settings.late_seconds:
-            return
-        lines = self._books.explain_node(demand, node).text().splitlines()
-        why = "; ".join(line.strip() for line in lines)
-        metrics.LATE.labels("no_room").inc()
-        _log.warning("a bound pod has no room and fails", pod=pod.key, node=node, why=why)
-        await self._teller.has_no_room(pod, f"asked {needs_text(demand.request)}: {why}")
+    def _fit(self, demand: Demand, node: str) -> Placement:
+        """The part that a pod gets on its node. Raises NoRoom, after a look at this node alone: a judgement on all
+        nodes takes far longer, and a crowd may wait for one node."""
+        state = NodeState(self._books.cards(node), self._books.ledger.used(node))
+        if (reason := self._books.refusal(state, demand)) is not None:
+            raise NoRoom(reason.value)
+        return self._books.fit(demand, node)
+
+    async def _has_no_room(self, pod: Pod, began: float) -> None:
+        uid, now = pod.metadata.uid, self._clock.monotonic()
+        is_due = now - self._crowded_out.setdefault(uid, now) >= self.settings.late_seconds
+        why = self._shortage(pod) if is_due else ""
+        self._in_vain[uid] = self._circumstances(pod)
+        self._spend(pod.metadata.namespace, began)
+        if why:
+            metrics.LATE.labels("no_room").inc()
+            _log.warning("a bound pod has no room and fails", pod=pod.key, node=pod.spec.node_name, why=why)
+            await self._teller.has_no_room(pod, why)
+
+    def _shortage(self, pod: Pod) -> str:
+        """What a pod asked for, and what its node is short of; "" if it asks for nothing."""
+        demand = self._books.demand_of(pod)
+        if demand is None:
+            return ""
+        lines = self._books.explain_node(demand, pod.spec.node_name).text().splitlines()
+        return f"asked {needs_text(demand.request)}: {'; '.join(line.strip() for line in lines)}"
+
+    def _spend(self, namespace: str, began: float) -> None:
+        now = self._clock.monotonic()
+        purse = self._purses.setdefault(namespace, Purse(_LOST_AT_ONCE, _LOST_SHARE, began))
+        purse.spend(now - began, now)
 
     # -- what was left open
 
@@ -304,6 +373,12 @@ class LatePlacer:
         else:
             self._books.drop_claim(meta.uid, node)
 
-    def _forget_others(self, waiting: set[str]) -> None:
-        self._left_alone &= waiting
-        self._crowded_out = {uid: since for uid, since in self._crowded_out.items() if uid in waiting}
+    def _forget_others(self, waiting: Iterable[Pod]) -> None:
+        uids, namespaces = set[str](), set[str]()
+        for pod in waiting:
+            uids.add(pod.metadata.uid)
+            namespaces.add(pod.metadata.namespace)
+        self._left_alone &= uids
+        self._crowded_out = {uid: since for uid, since in self._crowded_out.items() if uid in uids}
+        self._in_vain = {uid: seen for uid, seen in self._in_vain.items() if uid in uids}
+        self._purses = {name: purse for name, purse in self._purses.items() if name in namespaces}

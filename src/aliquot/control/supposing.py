@@ -6,16 +6,20 @@ would give it.
 """
 
 from bisect import bisect
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from aliquot.control.books import Books
 from aliquot.control.scratch import trying
 from aliquot.dialects import Demand
-from aliquot.engine import NodeState, closed
+from aliquot.engine import FULL_EFFORT, Effort, NodeState, closed
 from aliquot.errors import BadDemand
 from aliquot.model import Charge, Placement, Pod, Reason, charges
 from aliquot.model.gpu import CORES
+
+_EACH_POD, _EACH_CONTAINER = 100, 80
+_EACH_CARD, _EACH_PART, _EACH_SLICE = 10, 150, 20
+"""Steps that it takes to read a guest, and to seat it where nothing is searched; about as many as microseconds."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +34,9 @@ class Guests:
     """UIDs."""
 
 
-def largest_first(books: Books, pods: Iterable[Pod]) -> list[Pod]:
-    """In the order in which pods pack best, each on its own node."""
-    return sorted(pods, key=lambda pod: _order(books, pod.metadata.uid, _demand(books, pod), pod.spec.node_name))
+def packing_order(books: Books, pod: Pod) -> tuple[float, str]:
+    """Sorts pods as they pack best, each on its own node: the largest first."""
+    return _order(books, pod.metadata.uid, _demand(books, pod), pod.spec.node_name)
 
 
 def refusal(books: Books, pod: Pod, demand: Demand, node: str, guests: Guests, *, later: bool = False) -> Reason | None:
@@ -42,23 +46,29 @@ def refusal(books: Books, pod: Pod, demand: Demand, node: str, guests: Guests, *
     """
     if not books.tally.knows(node):
         return Reason.UNKNOWN_NODE
-    scene = _Scene(books, node, pod)
+    budget = _budget(books)
+    scene = _Scene(books, node, pod, budget)
     others = scene.in_order(guests.put)
     place = len(others) if later else bisect(others, scene.order_of(demand), key=scene.order_of)
     if not scene.seat(others[:place]):
-        return Reason.NO_CARD_FITS
-    reason = books.refusal(scene.beside(guests, later=later), demand, scene.taken_in(demand.request.namespace))
+        return scene.why_not_seated
+    around = scene.beside(guests, later=later)
+    if budget.ran_out:
+        return Reason.SEARCH_LIMIT
+    reason = books.refusal(around, demand, scene.taken_in(demand.request.namespace), budget)
     if reason is None and others[place:] and not scene.seat([demand, *others[place:]]):
-        return Reason.NO_CARD_FITS
+        return scene.why_not_seated
     return reason
 
 
 def scores(books: Books, pod: Pod, demand: Demand, guests: Mapping[str, Guests]) -> dict[str, float]:
-    """The policy's raw scores of the nodes that can take a pod beside their guests."""
+    """The policy's raw scores of the nodes that can take a pod beside their guests, as far as there is time to seat
+    them: a score is no promise."""
+    budget = _budget(books)
     with books.without(pod), trying(books) as scratch:
         for node, here in guests.items():
-            if here.put:
-                scene = _Scene(books, node, pod)
+            if here.put and not budget.ran_out:
+                scene = _Scene(books, node, pod, budget)
                 scene.seat(scene.in_order(here.put))
                 for guest, placement in scene.seated:
                     scratch.take(guest.request, placement)
@@ -66,30 +76,43 @@ def scores(books: Books, pod: Pod, demand: Demand, guests: Mapping[str, Guests])
 
 
 class _Scene:
-    """A node on which guests are seated, without what a pod that asks has there itself."""
+    """A node on which guests are seated, without what a pod that asks has there itself. Each guest takes steps from the
+    budget, also where nothing is searched: so many guests take long."""
 
-    def __init__(self, books: Books, node: str, asking: Pod) -> None:
+    def __init__(self, books: Books, node: str, asking: Pod, budget: Effort) -> None:
         own = books.ledger.entry(asking.metadata.uid, node)
         self._books = books
         self._node = node
+        self._budget = budget
         self.state = NodeState(books.cards(node), books.ledger.used(node)).minus(own.charges if own else {})
         self.seated: list[tuple[Demand, Placement]] = []
 
     def in_order(self, pods: Iterable[Pod]) -> list[Demand]:
-        """Of those who ask for something."""
-        return sorted((demand for pod in pods if (demand := _demand(self._books, pod))), key=self.order_of)
+        """Of those who ask for something, as far as the budget goes."""
+        read = (_demand(self._books, pod) for pod in pods if self._budget.take(_steps_to_read(pod)))
+        return sorted((demand for demand in read if demand), key=self.order_of)
 
     def order_of(self, demand: Demand) -> tuple[float, str]:
         return _order(self._books, demand.request.uid, demand, self._node)
 
     def seat(self, guests: Sequence[Demand]) -> bool:
         """Whether all of them have got a part."""
-        for guest, (placement, after) in zip(guests, self._books.place_on(self.state, guests), strict=True):
+        placed = self._books.place_on(self.state, self._paid(guests), self._budget)
+        for guest, (placement, after) in zip(guests, placed, strict=False):
             if placement is None:
                 return False
             self.state = after
             self.seated.append((guest, placement))
-        return True
+        return not self._budget.ran_out
+
+    @property
+    def why_not_seated(self) -> Reason:
+        return Reason.SEARCH_LIMIT if self._budget.ran_out else Reason.NO_CARD_FITS
+
+    def _paid(self, guests: Iterable[Demand]) -> Iterator[Demand]:
+        """As many as the budget has steps for."""
+        cards = len(self.state.cards.gpus)
+        return (guest for guest in guests if self._budget.take(_steps_to_place(guest, cards)))
 
     def taken_in(self, namespace: str) -> list[Mapping[str, Charge]]:
         """What the seated guests of a namespace have."""
@@ -115,10 +138,25 @@ class _Scene:
         asking pod's trouble."""
         on_freed = closed(state, state.cards.by_uuid.keys() - freed)
         for cards in (on_freed, state):
-            for placement, after in self._books.place_on(cards, [coming]):
+            for placement, after in self._books.place_on(cards, self._paid([coming]), self._budget):
                 if placement is not None:
                     return replace(state, used=after.used)
         return state
+
+
+def _budget(books: Books) -> Effort:
+    """Of one call, whoever is on however many nodes."""
+    return Effort(int(FULL_EFFORT * books.searches.seconds))
+
+
+def _steps_to_read(pod: Pod) -> int:
+    return _EACH_POD + _EACH_CONTAINER * (len(pod.spec.containers or ()) + len(pod.spec.init_containers or ()))
+
+
+def _steps_to_place(guest: Demand, cards: int) -> int:
+    """On a node with so many cards."""
+    parts = [container.part.cards for container in guest.request.containers]
+    return _EACH_POD + _EACH_CARD * cards + _EACH_PART * len(parts) + _EACH_SLICE * sum(parts)
 
 
 def _demand(books: Books, pod: Pod) -> Demand | None:

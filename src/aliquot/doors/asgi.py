@@ -151,7 +151,7 @@ def _other_method(method: str, known: list[str]) -> Answer:
     return text("", headers=(allow,)) if method == "OPTIONS" else _go_error("Method Not Allowed", 405, allow)
 
 
-_PIECE = 256 * 2**10
+PIECE = 256 * 2**10
 """Bytes that are handed over at once: between two of them it is seen whether they are taken, also beneath TLS."""
 
 
@@ -164,8 +164,8 @@ async def put(answer: Answer, send: Send) -> None:
     ]
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     size = len(answer.body)
-    for begin in range(0, max(size, 1), _PIECE):
-        end = begin + _PIECE
+    for begin in range(0, max(size, 1), PIECE):
+        end = begin + PIECE
         await send({"type": "http.response.body", "body": answer.body[begin:end], "more_body": end < size})
     if answer.after is not None:
         answer.after()

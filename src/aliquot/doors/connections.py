@@ -22,8 +22,8 @@ KEEP_ALIVE_SECONDS = 120
 """Longer than Go's clients keep an idle connection: a POST on one that we just closed fails and is not repeated."""
 _LOOK_SECONDS = 1.0
 _TOO_MANY = metrics.REJECTED.labels("too many connections")
-_TAKE_SECONDS = 30.0
-"""At least so long may an answer wait to be read: people's lines are slower than schedulers'."""
+TAKE_SECONDS = 30.0
+"""At least so long may an answer take to be read, however it is read: people's lines are slower than schedulers'."""
 _TOO_SLOW = metrics.REJECTED.labels("slow sender")
 _NOT_TAKEN = metrics.REJECTED.labels("slow reader")
 _HEAD_TOO_LARGE = metrics.REJECTED.labels("headers too large")
@@ -89,7 +89,7 @@ class Connections:
         now = self.clock.monotonic()
         for connection in list(self._open):
             silence = now - connection.since
-            if now - connection.unread_since > max(self._limits.seconds, _TAKE_SECONDS):
+            if now - connection.unread_since > max(self._limits.seconds, TAKE_SECONDS):
                 _NOT_TAKEN.inc()
                 connection.end()
             elif connection.state is _State.BEGUN and silence > self._limits.seconds:
@@ -107,7 +107,9 @@ class Connection(HttpToolsProtocol):
         self.state = _State.IDLE
         self.since = all_.clock.monotonic()
         self.unread_since = math.inf
-        """Since when more than a little of its answers waits to be read."""
+        """Since when there is an answer that was not taken at once, and is not yet."""
+        self._is_written = False
+        """The whole of that answer: the rest of it is in the transport's hands."""
         self._in_head = False
         self._told = self._come = 0
         self._is_too_large = False
@@ -142,11 +144,12 @@ class Connection(HttpToolsProtocol):
                 self.send_400_response("")
 
     def pause_writing(self) -> None:
-        self.unread_since = self._all.clock.monotonic()
+        self.unread_since = min(self.unread_since, self._all.clock.monotonic())
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        self.unread_since = math.inf
+        if self._is_written:  # otherwise whoever takes a little now and then could take for ever
+            self.unread_since, self._is_written = math.inf, False
         super().resume_writing()
 
     # -- what the parser says
@@ -176,6 +179,9 @@ class Connection(HttpToolsProtocol):
             self.since = self._all.clock.monotonic()
 
     def on_response_complete(self) -> None:
+        self._is_written = self.flow.write_paused
+        if not self._is_written:
+            self.unread_since = math.inf
         if not self.pipeline:
             self.state = _State.BEGUN if self._in_head else _State.IDLE
             self.since = self._all.clock.monotonic()

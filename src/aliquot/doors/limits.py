@@ -20,6 +20,7 @@ _RETRY = ((b"retry-after", b"1"),)
 _TOO_LARGE = metrics.REJECTED.labels("body too large")
 _TOO_MANY = metrics.REJECTED.labels("too many calls")
 _TOO_MUCH = metrics.REJECTED.labels("too many bytes at once")
+_UNREAD = metrics.REJECTED.labels("too many bytes to send")
 _TOO_SLOW = metrics.REJECTED.labels("slow sender")
 _TOO_LONG = metrics.REJECTED.labels("no answer in time")
 _CRASHED = metrics.REJECTED.labels("crash")
@@ -35,7 +36,7 @@ class Limits:
     body: int = 128 * 2**20
     """Bytes. 5,000 whole Node objects are about 63 MB; a scheduler without nodeCacheCapable sends them."""
     bodies: int = 256 * 2**20
-    """Bytes of all bodies that are read or worked on."""
+    """Bytes of all bodies that are read or worked on, and of all answers that are sent."""
     seconds: float = 4.5
     """For a call from its first line to the answer: kube-scheduler waits 5 s for an extender by default, and shall hear
     our words."""
@@ -136,7 +137,7 @@ class Gate:
             return
         handler, tail = found
         if isinstance(handler, asgi.Open | asgi.Patient):
-            await asgi.put(await _handled(handler, _call(scope, tail, caller), _failed), send)
+            await self._put(await _handled(handler, _call(scope, tail, caller), _failed), send, _unavailable)
             return
         fault = handler.fault if isinstance(handler, asgi.Decision) else _unavailable
         if self.busy >= self._limits.concurrency:
@@ -152,7 +153,21 @@ class Gate:
             self._inside.pop(inside, None)
             self._lasting.discard(inside)
         if answer is not None and not inside.answered:
+            await self._put(answer, send, fault)
+
+    async def _put(self, answer: asgi.Answer, send: asgi.Send, fault: Callable[[str], asgi.Answer]) -> None:
+        """Hand an answer to the network; its bytes count until they are taken. Beside too many others, a fault goes in
+        its place. A short answer goes in any case: it may tell of what was done."""
+        held, most = self._held_bytes, self._limits.bodies
+        if held and held + len(answer.body) > most and len(answer.body) > asgi.PIECE:
+            _UNREAD.inc()
+            answer = fault(f"answers and calls with {held} bytes of {most} are under way; try again")
+        size = len(answer.body)
+        self._held_bytes += size
+        try:
             await asgi.put(answer, send)
+        finally:
+            self._held_bytes -= size
 
     async def _answer(
         self,

@@ -4,7 +4,7 @@ Volcano chooses and binds itself, so placements are written late. Its predicate 
 on it also tells where it puts a task: the part is then kept until the pod is bound, or given back.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -34,7 +34,7 @@ from aliquot.doors.volcano_wire import (
 )
 from aliquot.errors import AliquotError, BadDemand, NoRoom, Refused
 from aliquot.model import HOPELESS, Pod
-from aliquot.model.bounds import MOST_GUESTS
+from aliquot.model.bounds import MOST_GUESTS, MOST_GUESTS_OF_NODE
 
 _PER_POINT = 10.0
 """Volcano adds the scores of its plugins up; those of its own go up to 100, kube-scheduler's to 10."""
@@ -117,9 +117,7 @@ class Volcano:
     def _guests(self, nodes: Sequence[NodeInfo], pod: Pod) -> dict[str, Guests]:
         """By node: those whose part our books have not; they alone are worth reading. Raises BadCall."""
         found = {node.name: self._strangers(node, pod) for node in nodes}
-        count = sum(len(each.put) + len(each.coming) for each in found.values())
-        if count > MOST_GUESTS:
-            raise BadCall(f"{count} tasks on these nodes are not known here; no more than {MOST_GUESTS} are read")
+        _require_few(found)
         return {node: each.read() for node, each in found.items()}
 
     def _strangers(self, node: NodeInfo, pod: Pod) -> _Strangers:
@@ -214,6 +212,16 @@ class Volcano:
             return _event(str(error))
         metrics.DECISIONS.labels("vdeallocate", "", "given back").inc()
         return _event("")
+
+
+def _require_few(strangers: Mapping[str, _Strangers]) -> None:
+    """Raises BadCall for more tasks than are seated in one call, on one node or on all."""
+    counts = {node: len(found.put) + len(found.coming) for node, found in strangers.items()}
+    for node, count in counts.items():
+        if count > MOST_GUESTS_OF_NODE:
+            raise BadCall(f"{count} tasks on {node} are not known here; no more than {MOST_GUESTS_OF_NODE} are read")
+    if (count := sum(counts.values())) > MOST_GUESTS:
+        raise BadCall(f"{count} tasks on these nodes are not known here; no more than {MOST_GUESTS} are read")
 
 
 def _answered(shape: Shape | None, dialect: str, code: Code, why: str = "") -> asgi.Answer:

@@ -3,7 +3,7 @@
 from aliquot.engine.all_nodes.refusing import FITS, NUMBERED
 from aliquot.engine.arrays import Bools, Floats, Ints, Ranks
 from aliquot.engine.effort import FULL as FULL_EFFORT
-from aliquot.engine.effort import Effort, endless, on_each
+from aliquot.engine.effort import Effort, endless, on_each, within
 from aliquot.engine.fleet import Fleet
 from aliquot.engine.holder import Holder
 from aliquot.engine.judge import Judgement, check_policies, judge
@@ -62,4 +62,5 @@ __all__ = [
     "Floats",
     "Bools",
     "Ranks",
+    "within",
 ]

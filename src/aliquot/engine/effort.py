@@ -52,6 +52,18 @@ class Effort:
         self.left -= part.spent
 
 
+def within(budget: Effort, question: Callable[[Effort], Answer], effort: Effort) -> Answer:
+    """Ask with the lesser of two efforts, of several questions together and of this one, and take what it cost from
+    both. Only the lesser one has run out if that was not enough."""
+    part = Effort(min(budget.left, effort.left))
+    answer = question(part)
+    for each in (budget, effort):
+        each.settle(part)
+        each.remembered += part.remembered
+        each.ran_out |= part.ran_out and not each.left
+    return answer
+
+
 def endless() -> Effort:
     """For one search on one node, which has bounds of its own."""
     return Effort(maxsize)

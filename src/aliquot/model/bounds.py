@@ -35,6 +35,8 @@ LARGEST_NAMES = 16 * MIB
 """Bytes of the node names in a body."""
 MOST_GUESTS = 4096
 """Pods in one call of Volcano's that are on nodes there and not yet in our books."""
+MOST_GUESTS_OF_NODE = 256
+"""Of these, on one node. By default kubelet runs 110 pods."""
 LARGEST_AMOUNTS = 64 * KIB
 """Bytes of what a task of Volcano's needs, or of what is idle on a node."""
 LARGEST_RECORD = 64 * KIB

@@ -163,6 +163,38 @@ async def test_whoever_does_not_read_the_answer_is_ended(clock: FakeClock) -> No
     assert rejected("slow reader") == before + 1
 
 
+async def test_a_little_of_the_answer_now_and_then_does_not_help(clock: FakeClock) -> None:
+    before = rejected("slow reader")
+    async with place(clock, seconds=4) as here:
+        peer = await here.peer()
+        peer.say(LONG)
+        began = clock.monotonic()
+        while rejected("slow reader") == before and clock.monotonic() - began < 100:
+            await peer.reader.read(2**20)
+            await asyncio.sleep(0.01)
+            await clock.move(5)
+        assert clock.monotonic() - began < 50
+        assert here.connections() == 0
+    assert rejected("slow reader") == before + 1
+
+
+async def test_answers_that_nobody_reads_hold_no_more_than_all_bodies_may(clock: FakeClock) -> None:
+    async with place(clock, bodies=MUCH + 2**20) as here:
+        slow = await here.peer()
+        slow.say(LONG)
+        await slow.reader.read(1)
+        why = f"answers and calls with {MUCH} bytes of {MUCH + 2**20} are under way; try again"
+        other = await here.peer()
+        other.say(LONG)
+        assert await other.hears() == b"503 " + why.encode()
+        other.say(LIVE)
+        assert await other.hears() == b"200 ok"
+        slow.writer.transport.abort()
+        await until(lambda: here.connections() == 1)
+        other.say(LONG)
+        assert len(await other.hears()) == len(b"200 ") + MUCH
+
+
 async def test_whoever_reads_a_long_answer_in_time_stays(clock: FakeClock) -> None:
     before = rejected("slow reader")
     async with place(clock, seconds=60) as here:

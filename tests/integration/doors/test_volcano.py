@@ -16,7 +16,7 @@ from aliquot.doors.volcano_wire import Code, Shape
 from aliquot.embedded.api import resources
 from aliquot.kube import Client
 from aliquot.model import Reason
-from aliquot.model.bounds import LARGEST_POD, MOST_GUESTS
+from aliquot.model.bounds import LARGEST_POD, MOST_GUESTS, MOST_GUESTS_OF_NODE
 from tests.factories import GPU_COUNT, GPU_MEM, container_manifest, make_cards, node_manifest
 from tests.fakes import FakeClock, ScriptedApi, until
 from tests.integration.doors.door import Door
@@ -276,12 +276,39 @@ async def test_tasks_without_gpu_and_with_a_demand_that_cannot_be_read_cost_noth
 
 async def test_more_tasks_than_can_be_read_in_time_are_refused(volcano: Door) -> None:
     cycle = Cycle(volcano, "1.14.1")
-    for number in range(MOST_GUESTS + 1):
+    for number in range(MOST_GUESTS_OF_NODE + 1):
         cycle.put(pod_of(f"p{number}", 1))
     verdict = await cycle.predicate(pod_of("p", 1))
     assert verdict.code is Code.ERROR
-    assert verdict.why == "4097 tasks on these nodes are not known here; no more than 4096 are read"
+    assert verdict.why == "257 tasks on n1 are not known here; no more than 256 are read"
     assert (await cycle.predicate(pod_of("p", 1), "n2")).fits
+
+
+async def test_more_tasks_on_all_nodes_than_can_be_read_in_time_are_refused(volcano: Door) -> None:
+    cycle = Cycle(volcano, "1.14.1")
+    for number in range(MOST_GUESTS + 1):
+        cycle.put(pod_of(f"p{number}", 1), f"n{number % 20}")
+    nodes = [node_info(node, tasks) for node, tasks in cycle.tasks.items()]
+    answer = (await volcano.post(f"{PREFIX}/vprioritize", {"task": task_info(pod_of("p", 1)), "nodes": nodes})).json
+    why = "4097 tasks on these nodes are not known here; no more than 4096 are read"
+    assert answer == {"nodeScore": {}, "errorMessage": why}
+
+
+@pytest.mark.parametrize("status", [pytest.param(ALLOCATED, id="put"), pytest.param(PIPELINED, id="coming")])
+async def test_tasks_that_take_longer_than_one_decision_may_are_not_seated_to_the_end(
+    cycle: Cycle, room: Room, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    for number in range(10):
+        cycle.put(pod_of(f"p{number}", 1), status=status)
+    assert (await cycle.predicate(pod_of("p", 1))).fits
+    monkeypatch.setattr(room.plane.books.searches, "seconds", 0.002)
+    verdict = await cycle.predicate(pod_of("p", 1))
+    assert not verdict.fits
+    assert "search limit" in verdict.why
+    assert verdict.code in (Code.UNSCHEDULABLE, Code.ERROR)  # the oldest versions have no other code
+    assert (await cycle.scores(pod_of("p", 1), "n1", "n2")).keys() == {"n1", "n2"}
+    cycle.tasks["n1"] = cycle.tasks["n1"][:2]
+    assert (await cycle.predicate(pod_of("p", 1))).fits
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aliquot.engine import FULL_EFFORT, Effort, Fleet, Holder, NodeState, complete, explain, judge, on_each, preempt
+from aliquot.engine import (
+    FULL_EFFORT,
+    Effort,
+    Fleet,
+    Holder,
+    NodeState,
+    complete,
+    explain,
+    judge,
+    on_each,
+    preempt,
+    within,
+)
 from aliquot.engine.why.findings import node_reason
 from aliquot.model import Charge, ContainerRequest, Memory, Part, Reason, Request, Topology, charges
 from bench.decision import hard_cases
@@ -226,3 +238,20 @@ def test_connected_cards_take_their_effort_too() -> None:
     effort = Effort(40_000)
     judge(hard_cases()["100 nodes of 16 cards, 8 of one NUMA node"].fleet, request, effort=effort)
     assert effort.spent <= 40_000
+
+
+@pytest.mark.parametrize(
+    ("steps", "left", "ran_out"),
+    [
+        pytest.param((100, 50), (70, 20), (False, False), id="enough"),
+        pytest.param((100, 20), (80, 0), (False, True), id="the question has too few"),
+        pytest.param((20, 100), (0, 80), (True, False), id="all together have too few"),
+    ],
+)
+def test_a_question_takes_from_its_own_effort_and_from_that_of_all(
+    steps: tuple[int, int], left: tuple[int, int], ran_out: tuple[bool, bool]
+) -> None:
+    budget, own = (Effort(each) for each in steps)
+    assert within(budget, lambda effort: effort.take(30), own) is not any(ran_out)
+    assert (budget.left, own.left) == left
+    assert (budget.ran_out, own.ran_out) == ran_out
