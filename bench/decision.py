@@ -18,6 +18,7 @@ from aliquot.engine import Fleet, judge
 from aliquot.model import (
     CORES,
     Charge,
+    Constraints,
     ContainerRequest,
     Gpu,
     Link,
@@ -27,7 +28,6 @@ from aliquot.model import (
     Placement,
     Request,
     Topology,
-    Wishes,
 )
 from aliquot.model.links import NVLINK
 from bench.measuring import Row, medians
@@ -87,8 +87,8 @@ class Hard:
             ContainerRequest(f"c{place}", replace(self.part, cores=self.part.cores + place))
             for place in range(self.containers)
         )
-        wishes = Wishes(topology=self.topology)
-        request = Request("u", "default/p", "aliquot", tuple(containers), wishes=wishes)
+        constraints = Constraints(topology=self.topology)
+        request = Request("u", "default/p", "aliquot", tuple(containers), constraints=constraints)
         judgement = judge(self.fleet, request, self.policy, self.policy)
         judgement.refusals(self.fleet.names)
         best = judgement.best()

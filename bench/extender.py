@@ -1,8 +1,9 @@
 """filter and prioritize of one pod: what they cost our server, all told, and how long the scheduler waits.
 
-The whole server runs, with a half-full cluster in its books, beside a handler in Go that decodes the same bodies into
-Kubernetes' own types and decides nothing. prioritize is sent the nodes that passed filter, as kube-scheduler does it.
-Turns alternate; each figure is the median of the turns, with the least and the most of them beside it.
+The whole server runs, with a half-full cluster in its cluster state, beside a handler in Go that decodes the same
+bodies into Kubernetes' own types and decides nothing. prioritize is sent the nodes that passed filter, as
+kube-scheduler does it. Turns alternate; each figure is the median of the turns, with the least and the most of them
+beside it.
 """
 
 import random

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from aliquot.control import ControlPlane, ControlSettings, Mode
-from aliquot.doors import asgi
-from aliquot.doors.gpushare import GpuShareDoor
+from aliquot.endpoints import asgi
+from aliquot.endpoints.gpushare import GpuShareEndpoint
 from aliquot.kube import Access, Client
 from aliquot.model import Charge, Gpu, NodeGpus
 from bench.measuring import Row, compare
@@ -33,7 +33,7 @@ async def _compare(count: int) -> Row:
     used = {name: [(number + card) * 7 % _CARD_UNITS for card in range(_CARDS)] for number, name in enumerate(names)}
     body = json.dumps({"Pod": _pod(), "Nodes": None, "NodeNames": names}, separators=(",", ":")).encode()
     async with Client(Access("http://127.0.0.1:1")) as client:
-        filter_ = GpuShareDoor(_plane(client, used)).routes()["POST", "/gpushare-scheduler/filter"]
+        filter_ = GpuShareEndpoint(_plane(client, used)).routes()["POST", "/gpushare-scheduler/filter"]
 
         def ours() -> bytes:
             return _finish(filter_(asgi.Call(body=body)))
@@ -67,7 +67,7 @@ def _plane(client: Client, used: dict[str, list[int]]) -> ControlPlane:
     for name, units in used.items():
         gpus = tuple(Gpu(f"{name}/{card}", card, card, "A100", _CARD_UNITS * 1024) for card in range(_CARDS))
         charges = {f"{name}/{card}": Charge(mib=units[card] * 1024) for card in range(_CARDS)}
-        plane.books.fleet.put(NodeGpus(name, gpus, 1024), charges)
+        plane.cluster.fleet.put(NodeGpus(name, gpus, 1024), charges)
     return plane
 
 

@@ -55,10 +55,10 @@ def run(*, quick: bool = False) -> Iterable[Row]:
     yield Row("failovers", failovers, 1, failovers, "")
 
 
-async def _watch(kubeconfig: Path, door: str, health: str, size: Size) -> tuple[list[Seen], Seen, int]:
+async def _watch(kubeconfig: Path, endpoint: str, health: str, size: Size) -> tuple[list[Seen], Seen, int]:
     async with Client(from_kubeconfig(kubeconfig)) as client, aiohttp.ClientSession() as session:
         nodes = [f"n{number:03}" for number in range(size.nodes)]
-        scheduling = Scheduling(client, session, door, health, nodes)
+        scheduling = Scheduling(client, session, endpoint, health, nodes)
         before = await _transitions(client)
         await scheduling.watch(size.quiet / 4, hard=False, callers=_CALLERS)  # it warms up
         first = await scheduling.watch(size.quiet, hard=False, callers=_CALLERS)

@@ -1,5 +1,5 @@
-"""What the books of 5,000 nodes with eight cards each hold more because of one node: one with as many cards as any may
-have, and one whose inventory counts 4,600 cards.
+"""What the cluster state of 5,000 nodes with eight cards each hold more because of one node: one with as many cards as
+any may have, and one whose inventory counts 4,600 cards.
 
 Each case runs alone in a fresh process; memory is what that process holds more than before it began.
 """
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from bench.measuring import Row, in_turns
 
-PEER = "the same books where that node is as the others are"
+PEER = "the same cluster state where that node is as the others are"
 RATIO = "ratio = ours / peer, so 1 where the odd node costs nothing"
 
 FULL = 5000
@@ -28,5 +28,5 @@ def run(*, quick: bool = False) -> Iterable[Row]:
 
 
 def _held(case: str, nodes: int) -> float:
-    command = [sys.executable, "-m", "bench.holding.books", case, str(nodes)]
+    command = [sys.executable, "-m", "bench.holding.cluster", case, str(nodes)]
     return float(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout.decode().splitlines()[-1])

@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.terminal_theme import MONOKAI
 
 from aliquot import logs
-from aliquot.cli import board, samples, screen
-from aliquot.cli.workload import Workload
-from aliquot.cli.world import World
+from aliquot.app.demo import board, samples, screen
+from aliquot.app.demo.workload import Workload
+from aliquot.app.demo.world import World
 
 _WIDTH, _HEIGHT = 110, 36
 _SECONDS = 300

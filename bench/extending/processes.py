@@ -13,7 +13,7 @@ from tests.rig.processes import Process
 from tests.rig.waiting import answers, wait_for
 
 _GO = Path(__file__).parents[1] / "go"
-_OTHER_DOORS = ("admission", "gpushare", "elastic", "nvidia")
+_OTHER_ENDPOINTS = ("admission", "gpushare", "elastic", "nvidia")
 _READY_SECONDS = 90.0
 
 
@@ -43,8 +43,21 @@ def cluster(nodes: int, folder: Path, module: str = "bench.extending.cluster") -
 def ours(kubeconfig: Path, folder: Path, *flags: str, name: str = "aliquot") -> Iterator[Served]:
     """`aliquot server` when it can decide."""
     native = free_port()
-    doors = [f"--native-port={native}", "--health-port=0", *(f"--{door}-enabled=false" for door in _OTHER_DOORS)]
-    command: list[str | Path] = [sys.executable, "-m", "aliquot", "server", "--kubeconfig", kubeconfig, *doors, *flags]
+    endpoints = [
+        f"--native-port={native}",
+        "--health-port=0",
+        *(f"--{endpoint}-enabled=false" for endpoint in _OTHER_ENDPOINTS),
+    ]
+    command: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "aliquot",
+        "server",
+        "--kubeconfig",
+        kubeconfig,
+        *endpoints,
+        *flags,
+    ]
     with _running(name, command, folder) as process:
         _wait_until_it_answers(process, f"http://{LOOPBACK}:{native}/readyz")
         yield Served(native, "/aliquot", process)

@@ -1,4 +1,4 @@
-"""Run alone in a process: what the books hold of a cluster, in MiB, and a decision on it."""
+"""Run alone in a process: what the cluster state holds of a cluster, in MiB, and a decision on it."""
 
 import gc
 import sys
@@ -6,9 +6,9 @@ from pathlib import Path
 
 import msgspec
 
-from aliquot.control.books import Books
+from aliquot.control.state.cluster_state import ClusterState
 from aliquot.model import Gpu, Node, NodeGpus
-from aliquot.model.bounds import MOST_CARDS
+from aliquot.model.bounds import MAX_CARDS
 from aliquot.model.records import INVENTORY, write_inventory
 
 _CARDS = 8
@@ -31,20 +31,20 @@ def odd_one(case: str) -> str:
         case "plain":
             return inventory("node-0000", _CARDS)
         case "largest":
-            return inventory("node-0000", MOST_CARDS)
+            return inventory("node-0000", MAX_CARDS)
     return hostile()
 
 
 def held_mib(case: str, nodes: int) -> float:
     """With one node of the kind that the case names."""
     before = _resident_mib()
-    books = Books()
+    cluster = ClusterState()
     for number in range(nodes):
         name = f"node-{number:04}"
         text = inventory(name, _CARDS) if number else odd_one(case)
         metadata = {"name": name, "annotations": {INVENTORY: text}}
-        books.see_node(msgspec.convert({"metadata": metadata}, Node))
-    assert len(books.fleet.nodes) == nodes
+        cluster.see_node(msgspec.convert({"metadata": metadata}, Node))
+    assert len(cluster.fleet.nodes) == nodes
     gc.collect()
     return _resident_mib() - before
 

@@ -1,4 +1,4 @@
-"""Our whole control plane: the same mirror, and the books of every card kept from it."""
+"""Our whole control plane: the same mirror, and the cluster state of every card kept from it."""
 
 import asyncio
 
@@ -34,9 +34,9 @@ async def _listen(url: str, events: int) -> Result:
         meter.synced()
         await enough.wait()
         nodes, pods = len(plane.nodes.all()), len(plane.pods.all())
-        held = sum(1 for node in plane.nodes.all() for _ in plane.books.ledger.entries(node.key))
+        held = sum(1 for node in plane.nodes.all() for _ in plane.cluster.ledger.entries(node.key))
         if held != pods:
-            raise AssertionError(f"{pods} pods are placed, and the books know of {held}")
+            raise AssertionError(f"{pods} pods are placed, and the cluster state knows of {held}")
         result = meter.heard(nodes, pods, events)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

@@ -34,11 +34,13 @@ class Seen:
 
 
 class Scheduling:
-    """`door` is the URL of the server's native door, `health` that of its port for health."""
+    """`endpoint` is the URL of the server's native endpoint, `health` that of its port for health."""
 
-    def __init__(self, client: Client, session: aiohttp.ClientSession, door: str, health: str, nodes: Sequence[str]):
+    def __init__(
+        self, client: Client, session: aiohttp.ClientSession, endpoint: str, health: str, nodes: Sequence[str]
+    ):
         self._client, self._session = client, session
-        self._door, self._health = door, health
+        self._endpoint, self._health = endpoint, health
         self._nodes = nodes
         self._numbers = itertools.count()
 
@@ -87,5 +89,5 @@ class Scheduling:
         return not (await self._post("bind", {**call, "Node": passed[0]}))["Error"]
 
     async def _post(self, verb: str, body: Any) -> Any:
-        async with self._session.post(f"{self._door}/aliquot/{verb}", json=body, timeout=_LONGEST) as answer:
+        async with self._session.post(f"{self._endpoint}/aliquot/{verb}", json=body, timeout=_LONGEST) as answer:
             return await answer.json()

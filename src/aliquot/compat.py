@@ -9,7 +9,7 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class Compat:
-    """What one door does exactly as its original did. Nothing, unless asked."""
+    """What one endpoint does exactly as its original did. Nothing, unless asked."""
 
     maps: bool = False
     """Refused nodes stand in FailedNodes only."""

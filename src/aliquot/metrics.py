@@ -1,6 +1,6 @@
 """Every metric of the control plane, one object each; `/metrics` shows them all.
 
-Whoever does a thing counts it here. What is a state and not a happening (how many nodes, which role) is read from the
+Whoever does a thing counts it here. What is a state and not a event (how many nodes, which role) is read from the
 control plane when `/metrics` is asked, so that nobody has to keep it up to date.
 
 A name, its kind and its help are the documentation: the table in docs/configuration.md is compared with this file.
@@ -42,7 +42,7 @@ CONFIG_RESTART = Gauge("aliquot_config_restart_needed", "Keys whose new value wa
 
 READY = Gauge(
     "aliquot_ready",
-    "1 while this server can decide, or knows who does; /readyz of a door is 503 also where that one has no such door.",
+    "1 while this server can decide, or knows who does. An endpoint can be unready all the same: see its /readyz.",
     registry=REGISTRY,
 )
 
@@ -91,8 +91,10 @@ API_REQUESTS = Counter(
 
 # -- listening
 
-CONNECTIONS = Gauge("aliquot_connections", "Open connections of schedulers and others.", ["door"], registry=REGISTRY)
-IN_FLIGHT = Gauge("aliquot_calls_in_flight", "Calls that are worked on.", ["door"], registry=REGISTRY)
+CONNECTIONS = Gauge(
+    "aliquot_connections", "Open connections of schedulers and others.", ["endpoint"], registry=REGISTRY
+)
+IN_FLIGHT = Gauge("aliquot_calls_in_flight", "Calls that are worked on.", ["endpoint"], registry=REGISTRY)
 REJECTED = Counter(
     "aliquot_rejected_calls", "Calls and connections that a limit ended, by cause.", ["cause"], registry=REGISTRY
 )
@@ -193,7 +195,9 @@ QUOTA_VALID = Gauge(
     registry=REGISTRY,
 )
 
-# -- looking after the books
+# -- looking after the cluster state
 
-AUDITS = Counter("aliquot_audits", "Comparisons of the books with the API server.", ["outcome"], registry=REGISTRY)
+AUDITS = Counter(
+    "aliquot_audits", "Comparisons of the cluster state with the API server.", ["outcome"], registry=REGISTRY
+)
 DRIFT = Counter("aliquot_audit_drift", "Differences that an audit found and repaired.", ["kind"], registry=REGISTRY)

@@ -48,7 +48,7 @@ def test_callers_are_known_by_the_tokens_of_a_real_api_server(scheduling: Schedu
     bind = {"PodName": "target", "PodNamespace": "default", "PodUID": meta["uid"], "Node": "n1"}
     users = f"system:serviceaccount:{':'.join(READER)}=reader"
     everybody: dict[str, Any] = {
-        f"{door}_callers": "known" for door in ("admission", "gpushare", "elastic", "nvidia", "native")
+        f"{endpoint}_callers": "known" for endpoint in ("admission", "gpushare", "elastic", "nvidia", "native")
     }
     flags: dict[str, Any] = {"tls_cert_file": own["certFile"], "tls_key_file": own["keyFile"], "caller": users}
     with serving(scheduling, trust=trust, **flags, **everybody) as aliquot:
@@ -61,7 +61,7 @@ def test_callers_are_known_by_the_tokens_of_a_real_api_server(scheduling: Schedu
     assert "target" not in scheduling.bound()
 
 
-def test_nobody_binds_past_the_filter_of_an_open_door(scheduling: Scheduling) -> None:
+def test_nobody_binds_past_the_filter_of_an_open_endpoint(scheduling: Scheduling) -> None:
     """No kube-scheduler runs: whoever reaches the port is all there is."""
     scheduling.create(gpu_node("n1", "gpushare"))
     scheduling.create(asking("gpu", {"aliyun.com/gpu-mem": 3}), asking("plain", {}))

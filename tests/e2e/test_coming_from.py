@@ -16,7 +16,7 @@ import yaml
 
 from tests.pages import COMING_FROM, coming_from, steps
 from tests.ports import free_port
-from tests.real.hosts import DOORS, Hosts
+from tests.real.hosts import ENDPOINTS, Hosts
 from tests.real.objects import gpu_node, ready_node
 from tests.real.scheduler import Scheduling
 from tests.real.typing_in import Shell
@@ -127,11 +127,11 @@ class Reader:
 
     def __init__(self, cluster: Scheduling, folder: Path) -> None:
         self._folder = folder
-        self._ports = {port: free_port() for port in DOORS}
+        self._ports = {port: free_port() for port in ENDPOINTS}
         control_plane = cluster.api.control_plane
         (kubectl,) = control_plane.process_argv("kubectl", {})
         programs = f"{Path(kubectl).parent}:{Path(sys.executable).parent}"
-        ports = {f"ALIQUOT_{door.upper()}_PORT": str(self._ports[port]) for port, door in DOORS.items()}
+        ports = {f"ALIQUOT_{endpoint.upper()}_PORT": str(self._ports[port]) for port, endpoint in ENDPOINTS.items()}
         self.env = {
             **{key: value for key, value in os.environ.items() if "proxy" not in key.lower()},
             **ports,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from aliquot.config.tree import DOORS
+from aliquot.config.tree import ENDPOINTS
 from tests.e2e.test_schedulers import ELASTIC, NVIDIA, PLACEMENT, System, example
 from tests.ports import free_port
 from tests.real.objects import asking, gpu_node
@@ -171,7 +171,7 @@ def test_the_server_schedules_under_the_originals_account(
     flags = {name: value.replace("/etc/aliquot/tls", str(made)) for name, value in flags.items()}
     account, trust = (meta["namespace"], meta["name"]), ssl.create_default_context(cafile=str(made / "ca.crt"))
     with serving(scheduling, account=account, trust=trust, **{**flags, "address": "127.0.0.1"}) as aliquot:
-        config = machine.here(yaml.safe_dump(pointed_at(system.config, aliquot.url(system.door))))
+        config = machine.here(yaml.safe_dump(pointed_at(system.config, aliquot.url(system.endpoint))))
         scheduling.schedule(config)
         scheduling.create(pod)
         scheduling.wait_annotated(pod["metadata"]["name"], PLACEMENT)
@@ -200,9 +200,9 @@ def test_kube_scheduler_reaches_the_server_through_the_api_server(
     scheduling.create(gpu_node("n1", system.dialect))
     service = _of_kind(folder / "server.yaml", "Service")
     pod = example(system.dialect)
-    anyone: dict[str, Any] = {f"{door}_callers": "anyone" for door in DOORS}
+    anyone: dict[str, Any] = {f"{endpoint}_callers": "anyone" for endpoint in ENDPOINTS}
     with serving(scheduling, address="0.0.0.0", **anyone) as aliquot:
-        _put_behind(scheduling, service, address, int(aliquot.url(system.door).rsplit(":", 1)[1]))
+        _put_behind(scheduling, service, address, int(aliquot.url(system.endpoint).rsplit(":", 1)[1]))
         config = machine.here(path.read_text()).replace("https://127.0.0.1:6443", scheduling.api.control_plane.url)
         scheduling.schedule(config)
         scheduling.create(pod)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from aliquot.control.policies import STALE_EPOCH
+from aliquot.control.admission import STALE_EPOCH
 from aliquot.kube import from_kubeconfig
 from tests.checker import Cluster, epochs, unplaced
 from tests.e2e import pods

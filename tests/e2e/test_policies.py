@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 import yaml
 
-from aliquot.control.policies import ACTIONS, manifests
+from aliquot.control.admission import ACTIONS, manifests
 from aliquot.dialects import standard_dialects
 from aliquot.embedded import EmbeddedCluster
 from aliquot.kube.access import from_kubeconfig

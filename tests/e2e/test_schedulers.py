@@ -34,10 +34,10 @@ FEW = 20
 
 @dataclass(frozen=True)
 class System:
-    """Where a system's configuration is, by which door it comes in, and what its users' pods carry afterwards."""
+    """Where a system's configuration is, by which endpoint it comes in, and what its users' pods carry afterwards."""
 
     folder: str
-    door: str
+    endpoint: str
     dialect: str
     verbs: frozenset[str]
     filter_verb: str = "filter"
@@ -70,7 +70,7 @@ def _id(system: System) -> str:
 @contextmanager
 def scheduled(cluster: Scheduling, system: System, **changes: Any) -> Iterator[tuple[Serving, Recorder]]:
     """The server, and kube-scheduler with the system's configuration pointed at it."""
-    with serving(cluster) as aliquot, recording(aliquot.url(system.door)) as recorder:
+    with serving(cluster) as aliquot, recording(aliquot.url(system.endpoint)) as recorder:
         cluster.schedule(pointed_at({**system.config, **changes}, recorder.url))
         yield aliquot, recorder
 
@@ -432,7 +432,7 @@ def test_a_server_killed_at_any_point_loses_and_doubles_nothing(
     extenders = [{**extender, "managedResources": managed} for extender in system.config["extenders"]]
     with (
         serving(scheduling, fault=point) as aliquot,
-        recording(aliquot.url(system.door)) as recorder,
+        recording(aliquot.url(system.endpoint)) as recorder,
     ):
         config = _with_short_back_off({**system.config, "extenders": extenders})
         scheduling.schedule(pointed_at(config, recorder.url))

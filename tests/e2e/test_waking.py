@@ -192,7 +192,8 @@ def test_room_from_deleted_pods_costs_at_most_one_write_each(scheduling: Schedul
 
 
 def test_room_that_kube_scheduler_itself_closes_to_a_pod_causes_no_hot_loop(scheduling: Scheduling) -> None:
-    """The node with room has a taint, of which our books know nothing: the pod is woken in vain, once an opening."""
+    """The node with room has a taint, of which our cluster state knows nothing: the pod is woken in vain, once an
+    opening."""
     scheduling.ensure_priority("high", 1000)
     tainted = gpu_node("n1", "gpushare")
     tainted["spec"] = {"taints": [{"key": "closed", "effect": "NoSchedule"}]}

@@ -1,4 +1,4 @@
-"""Every route of every door, called in this process as uvicorn would call it."""
+"""Every route of every endpoint, called in this process as uvicorn would call it."""
 
 import asyncio
 import base64
@@ -11,12 +11,12 @@ from uuid import UUID
 import msgspec
 
 from aliquot import metrics
-from aliquot.cli.doors import doors
+from aliquot.app.server.endpoints import endpoints
 from aliquot.config import Configuration
 from aliquot.control import ControlPlane, ControlSettings
-from aliquot.doors import asgi
-from aliquot.doors.limits import Gate
 from aliquot.embedded.api import resources
+from aliquot.endpoints import asgi
+from aliquot.endpoints.limits import Gate
 from aliquot.kube import Access, Client
 from tests.factories import make_cards
 from tests.fakes import FakeClock, ScriptedApi
@@ -25,7 +25,7 @@ from tests.fuzz.mutating import wrong
 from tests.integration.room import Room
 
 Route = tuple[str, str, str]
-"""Door, method, path."""
+"""Endpoint, method, path."""
 _FILTER = ("native", "POST", "/aliquot/filter")
 _OWN_SHARE = 0.8
 """Of bodies that come from those that the route understands."""
@@ -35,17 +35,17 @@ _LONGEST_TAIL = 300
 
 
 def routes_of(plane: ControlPlane) -> dict[Route, asgi.Handler]:
-    found = doors(Configuration(), plane, None)
+    found = endpoints(Configuration(), plane, None)
     return {
-        (door, method, path): handler
-        for door, (table, _) in found.items()
+        (endpoint, method, path): handler
+        for endpoint, (table, _) in found.items()
         for (method, path), handler in table.items()
         if not isinstance(handler, asgi.Patient)
     }
 
 
 def all_routes() -> list[Route]:
-    """As the doors say, without a cluster."""
+    """As the endpoints say, without a cluster."""
 
     async def look() -> list[Route]:
         async with Client(Access("http://127.0.0.1:1")) as client:

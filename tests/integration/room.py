@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from aliquot.control import Books, Committer, ControlPlane, ControlSettings, Leadership
+from aliquot.control import ClusterState, Committer, ControlPlane, ControlSettings, Leadership
 from aliquot.embedded.api import resources
 from aliquot.embedded.api.deletion import DeleteRequest
 from aliquot.embedded.api.objects import Object, key_of
@@ -22,10 +22,10 @@ def patient(**settings: Any) -> ControlSettings:
     return ControlSettings(**{"budget": 20.0, "look": 20.0, **settings})
 
 
-def alone(client: Client, books: Books, clock: FakeClock, **settings: Any) -> Committer:
+def alone(client: Client, cluster: ClusterState, clock: FakeClock, **settings: Any) -> Committer:
     """A committer of a server that is the only one."""
     chosen = patient(alone=True, **settings)
-    return Committer(client, books, clock, Leadership(client, clock, chosen, _nothing), chosen)
+    return Committer(client, cluster, clock, Leadership(client, clock, chosen, _nothing), chosen)
 
 
 async def _nothing() -> None:
@@ -57,8 +57,8 @@ class Room:
             await self._running
 
     def committer(self, client: Client | None = None, clock: FakeClock | None = None, **settings: Any) -> Committer:
-        """Another committer on the same books."""
-        return alone(client or self.client, self.plane.books, clock or self.clock, **settings)
+        """Another committer on the same cluster state."""
+        return alone(client or self.client, self.plane.cluster, clock or self.clock, **settings)
 
     # -- what happens in the cluster
 
@@ -137,15 +137,15 @@ class Room:
 
     def used(self, node: str = "n1") -> dict[int, int]:
         """Units in use on each card, by index, as a buyer sees them: in the Fleet as in the ledger."""
-        books = self.plane.books
-        cards = books.cards(node)
-        used = books.ledger.used(node)
-        if books.fleet.column(node) is not None:
-            assert books.fleet.shows(cards, used), "Fleet and ledger differ"
+        cluster = self.plane.cluster
+        cards = cluster.cards(node)
+        used = cluster.ledger.used(node)
+        if cluster.fleet.column(node) is not None:
+            assert cluster.fleet.shows(cards, used), "Fleet and ledger differ"
         return {gpu.index: used[gpu.uuid].mib // cards.unit_mib for gpu in cards.gpus if gpu.uuid in used}
 
     def entries(self, node: str = "n1") -> dict[str, Entry]:
-        return {entry.uid: entry for entry in self.plane.books.ledger.entries(node)}
+        return {entry.uid: entry for entry in self.plane.cluster.ledger.entries(node)}
 
     def _has_seen_all(self) -> bool:
         pods, nodes = self.plane.pods, self.plane.nodes

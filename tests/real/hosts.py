@@ -20,7 +20,7 @@ from tests.real.serving import Serving
 from tests.rig.network import LOOPBACK
 
 _IMAGE = "aliquot:"
-DOORS = {3456: "admission", 12345: "gpushare", 39999: "elastic", 8080: "nvidia", 12340: "native"}
+ENDPOINTS = {3456: "admission", 12345: "gpushare", 39999: "elastic", 8080: "nvidia", 12340: "native"}
 _BEHIND = {32766: 12345}
 """What stands before one of them: the NodePort of gpushare's Service."""
 
@@ -102,7 +102,7 @@ class Hosts:
             return
         self._cluster.scheduler.stop()
         if wanted and self._server is not None:
-            urls = [self._server.url(_door(extender["urlPrefix"])) for extender in wanted["extenders"]]
+            urls = [self._server.url(_endpoint(extender["urlPrefix"])) for extender in wanted["extenders"]]
             self._cluster.schedule(pointed_at(wanted, *urls))
         self._configured = wanted
 
@@ -133,6 +133,6 @@ def _image(deployment: dict[str, Any]) -> str:
     return image
 
 
-def _door(url: str) -> str:
+def _endpoint(url: str) -> str:
     port = urlsplit(url).port or 0
-    return DOORS[_BEHIND.get(port, port)]
+    return ENDPOINTS[_BEHIND.get(port, port)]

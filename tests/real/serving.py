@@ -1,4 +1,4 @@
-"""`aliquot server` as a process beside the real API server, with every door on a free port."""
+"""`aliquot server` as a process beside the real API server, with every endpoint on a free port."""
 
 import ssl
 import sys
@@ -17,7 +17,7 @@ _PROGRAM = Path(sys.executable).with_name("aliquot")
 _PORTS = {
     path: setting.flag
     for path, setting in SETTINGS.items()
-    if path.startswith("doors.") and path.lower().endswith("port")
+    if path.startswith("endpoints.") and path.lower().endswith("port")
 }
 _FAULT = "ALIQUOT_FAULT"
 _READY_SECONDS = 60.0
@@ -46,9 +46,9 @@ class Serving:
         argv = [str(_PROGRAM), "server", *(str(word) for pair in words.items() for word in pair)]
         self.process = Process("aliquot-server", argv, log=log, env=dict(env))
 
-    def url(self, door: str) -> str:
-        """Scheme, host and port of a door: admission, gpushare, elastic, nvidia, native."""
-        return f"{'https' if self._trust else 'http'}://{LOOPBACK}:{self._ports[f'doors.{door}.port']}"
+    def url(self, endpoint: str) -> str:
+        """Scheme, host and port of an endpoint: admission, gpushare, elastic, nvidia, native."""
+        return f"{'https' if self._trust else 'http'}://{LOOPBACK}:{self._ports[f'endpoints.{endpoint}.port']}"
 
     def start(self, *, fault: str = "") -> None:
         """Start it and wait until it is in step; with a fault point it will end there."""

@@ -1,4 +1,4 @@
-"""A plain door to a server with TLS: whoever comes in speaks to it with an administrator's certificate.
+"""A plain endpoint to a server with TLS: whoever comes in speaks to it with an administrator's certificate.
 
 It runs in a thread with a loop of its own, because tests end their loops before TLS connections have said goodbye.
 """
@@ -18,12 +18,12 @@ def tunnel(access: Access) -> Iterator[str]:
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
-    door = asyncio.run_coroutine_threadsafe(_open(access), loop).result()
+    endpoint = asyncio.run_coroutine_threadsafe(_open(access), loop).result()
     try:
-        host, port = door.sockets[0].getsockname()
+        host, port = endpoint.sockets[0].getsockname()
         yield f"http://{host}:{port}"
     finally:
-        asyncio.run_coroutine_threadsafe(_close(door), loop).result()
+        asyncio.run_coroutine_threadsafe(_close(endpoint), loop).result()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
@@ -54,8 +54,8 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
             await writer.drain()
 
 
-async def _close(door: asyncio.Server) -> None:
-    door.close()
+async def _close(endpoint: asyncio.Server) -> None:
+    endpoint.close()
     open_ = asyncio.all_tasks() - {asyncio.current_task()}
     for task in open_:
         task.cancel()

@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.ports import free_port
 
 _COMMAND = (sys.executable, "-m", "aliquot", "server")
-_DOORS = ("admission", "elastic", "gpushare", "native", "nvidia")
+_ENDPOINTS = ("admission", "elastic", "gpushare", "native", "nvidia")
 SHORT_LEASE = {"LEASE_DURATION": "2", "LEASE_RENEW": "1.5", "LEASE_RETRY": "0.4"}
 
 
@@ -25,21 +25,21 @@ class Server:
     kubeconfig: Path
     folder: Path
     settings: Mapping[str, str]
-    doors: Sequence[str] = ("gpushare", "native")
+    endpoints: Sequence[str] = ("gpushare", "native")
     environment: Mapping[str, str] = field(default_factory=dict)
     """More variables than the settings."""
-    ports: Mapping[str, int] = field(default_factory=lambda: {door: free_port() for door in _DOORS})
+    ports: Mapping[str, int] = field(default_factory=lambda: {endpoint: free_port() for endpoint in _ENDPOINTS})
     process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
-        return f"{self.door('gpushare')}/gpushare-scheduler"
+        return f"{self.endpoint('gpushare')}/gpushare-scheduler"
 
     @property
     def native(self) -> str:
-        return self.door("native")
+        return self.endpoint("native")
 
-    def door(self, name: str) -> str:
+    def endpoint(self, name: str) -> str:
         return f"http://127.0.0.1:{self.ports[name]}"
 
     @property
@@ -48,9 +48,9 @@ class Server:
 
     def start(self, *, fault: str = "") -> None:
         keys: dict[str, object] = {"KUBECONFIG": self.kubeconfig, "ADMISSION_DEBUG_PORT": 0, "HEALTH_PORT": 0}
-        for door in _DOORS:
-            keys[f"{door.upper()}_ENABLED"] = str(door in self.doors).lower()
-            keys[f"{door.upper()}_PORT"] = self.ports[door]
+        for endpoint in _ENDPOINTS:
+            keys[f"{endpoint.upper()}_ENABLED"] = str(endpoint in self.endpoints).lower()
+            keys[f"{endpoint.upper()}_PORT"] = self.ports[endpoint]
         ours = {f"ALIQUOT_{name}": str(value) for name, value in {**keys, **self.settings}.items()}
         foreign = {name: value for name, value in os.environ.items() if not name.startswith(("ALIQUOT_", "KUBE"))}
         with self.log.open("ab") as log:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aliquot.cli import guarding, namespaces
+from aliquot.app.demo import guarding, namespaces
 from aliquot.control import ControlSettings
 from aliquot.dialects import standard_dialects
 from aliquot.embedded import EmbeddedCluster

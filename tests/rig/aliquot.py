@@ -29,7 +29,7 @@ class Aliquot:
         port = free_port()
         self.url = f"http://{LOOPBACK}:{port}"
         flags = {"address": LOOPBACK, "gpushare-port": port, "native-port": 0, "health-port": 0}
-        others = {f"{door}-enabled": "false" for door in ("admission", "elastic", "nvidia")}
+        others = {f"{endpoint}-enabled": "false" for endpoint in ("admission", "elastic", "nvidia")}
         self.server = self._process("server", flags | others | _SHORT_LEASE, {})
         self.agent = self._process("agent", self._agent_flags(), rig.nvml.environment())
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from aliquot.doors import asgi
-from aliquot.doors.limits import Gate
+from aliquot.endpoints import asgi
+from aliquot.endpoints.limits import Gate
 
 
 async def ask(routes: asgi.Routes, method: str, path: str, *pieces: bytes) -> tuple[int, dict[bytes, bytes], bytes]:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from aliquot.control.budgets import count_violations
+from aliquot.control.inputs.disruption_budgets import count_violations
 from aliquot.kube import PodDisruptionBudget
 from aliquot.kube.selectors import LabelSelector
 from aliquot.model import Pod

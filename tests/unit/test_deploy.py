@@ -159,7 +159,7 @@ def test_a_server_answers_known_callers_only(path: Path, secret: Path) -> None:
     spec = deployment["spec"]["template"]["spec"]
     (container,) = spec["containers"]
     shown = yaml.safe_load(_checked(container, secret).output)
-    assert {door["callers"] for door in shown["doors"].values()} == {"auto"}
+    assert {endpoint["callers"] for endpoint in shown["endpoints"].values()} == {"auto"}
     assert shown["listen"]["tls"]["clientCaFile"]
     (mount,) = container["volumeMounts"]
     (volume,) = spec["volumes"]
@@ -177,7 +177,9 @@ def test_only_volcanos_scheduler_reaches_the_server_that_answers_anyone(secret: 
     (rule,) = policy["spec"]["ingress"]
     assert [port["port"] for port in rule["ports"]] == [port["containerPort"] for port in container["ports"]]
     assert [
-        door for door, keys in yaml.safe_load(_checked(container, secret).output)["doors"].items() if keys["enabled"]
+        endpoint
+        for endpoint, keys in yaml.safe_load(_checked(container, secret).output)["endpoints"].items()
+        if keys["enabled"]
     ] == ["admission"]
 
 
@@ -200,8 +202,10 @@ def test_a_service_leads_to_ports_on_which_the_server_listens(path: Path, secret
     (service,) = _of_kind(path, "Service")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     shown = yaml.safe_load(_checked(container, secret).output)
-    doors = shown["doors"]
-    listening = {door["port"] for door in doors.values() if door.get("enabled", True)} | {shown["listen"]["healthPort"]}
+    endpoints = shown["endpoints"]
+    listening = {endpoint["port"] for endpoint in endpoints.values() if endpoint.get("enabled", True)} | {
+        shown["listen"]["healthPort"]
+    }
     ports = {port["containerPort"] for port in container["ports"]}
     assert ports == listening
     assert {port["targetPort"] for port in service["spec"]["ports"]} <= ports

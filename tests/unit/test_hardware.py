@@ -2,7 +2,7 @@
 
 import pytest
 
-from aliquot.cli.hardware import MOST_AGENTS, plan
+from aliquot.app.demo.hardware import MAX_AGENTS, plan
 from aliquot.dialects import standard_dialects
 from aliquot.embedded.gpus import MODELS, SimulatedNvml
 from aliquot.errors import BadConfig
@@ -15,7 +15,7 @@ DIALECTS = standard_dialects()
     [
         pytest.param(2, None, id="as it comes"),
         pytest.param(1, 7, id="as few as possible"),
-        pytest.param(MOST_AGENTS, None, id="every agent"),
+        pytest.param(MAX_AGENTS, None, id="every agent"),
         pytest.param(2, 300, id="hundreds"),
     ],
 )

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from aliquot import metrics
-from aliquot.doors import asgi
-from aliquot.doors.asgi import PIECE
-from aliquot.doors.limits import Gate, Limits
+from aliquot.endpoints import asgi
+from aliquot.endpoints.asgi import PIECE
+from aliquot.endpoints.limits import Gate, Limits
 from tests.fakes import FakeClock, until
 
 TRIES = 20
@@ -300,7 +300,7 @@ async def test_half_a_body_of_somebody_who_is_gone_reaches_no_handler(clock: Fak
     assert (house.done, caller.sent, house.gate.busy) == ([], [], 0)
 
 
-async def test_a_bug_is_said_in_the_doors_words(clock: FakeClock) -> None:
+async def test_a_bug_is_said_in_the_endpoints_words(clock: FakeClock) -> None:
     house = House(clock)
     with rejected("crash", 2):
         why = b"Aliquot failed on this call; its log says more"

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import pytest
 
 import aliquot
-from aliquot.cli.listening import limits
+from aliquot.app.server.listening import limits
 from aliquot.config import SETTINGS, Configuration
-from aliquot.doors.limits import USUAL
+from aliquot.endpoints.limits import USUAL
 from aliquot.model import bounds
 
 SOURCE = Path(aliquot.__file__).parent
@@ -23,62 +23,62 @@ KEYS = {path for path in SETTINGS if path.startswith("listen.limits.")} | {
     "search.seconds",
 }
 
-A_BOUND = re.compile(r"(^|_)(MOST|LONGEST|LARGEST|DEEPEST|MAX|MAXIMUM)(_|$)")
-THE_DEMO = ("embedded.", "cli.demo.", "cli.hardware.", "cli.screen.", "cli.workload.")
+A_BOUND = re.compile(r"(^|_)(MAX|LONGEST|LARGEST|DEEPEST|MAX|MAXIMUM)(_|$)")
+THE_DEMO = ("embedded.", "cli.demo.", "app.demo.hardware.", "app.demo.screen.", "app.demo.workload.")
 """Nobody but its own user reaches it."""
 NOT_REACHED = {
     "how far one decision looks, which search.seconds bounds for everybody": {
-        "engine.all_nodes.originals._MOST_STEPS",
-        "engine.all_nodes.searching._MOST_REMEMBERED",
-        "engine.card_sets.MOST_SETS",
-        "engine.one_node.connected._MOST_CARDS",
-        "engine.one_node.connected._MOST_SETS",
-        "engine.one_node.packing._MOST_CONTAINERS",
-        "engine.one_node.packing._MOST_VECTORS",
-        "engine.one_node.packing._MOST_WEIGHTS",
-        "engine.one_node.packing._MOST_WORK",
-        "engine.policies.elastic_trade.MOST_WAYS",
-        "engine.policies.topology._MOST_SETS",
-        "engine.preempt._MOST_HOLDERS",
-        "engine.preempt._MOST_SETS_OF_CARDS",
-        "engine.why.relax._MOST_HOPEFUL",
-        "engine.why.relax._MOST_NODES",
-        "control.searches._MOST_CHARGED",
+        "engine.all_nodes.originals._MAX_STEPS",
+        "engine.all_nodes.searching._MAX_REMEMBERED",
+        "engine.card_sets.MAX_SETS",
+        "engine.one_node.connected._MAX_CARDS",
+        "engine.one_node.connected._MAX_SETS",
+        "engine.one_node.packing._MAX_CONTAINERS",
+        "engine.one_node.packing._MAX_VECTORS",
+        "engine.one_node.packing._MAX_WEIGHTS",
+        "engine.one_node.packing._MAX_WORK",
+        "engine.policies.elastic_trade.MAX_WAYS",
+        "engine.policies.topology._MAX_SETS",
+        "engine.preempt._MAX_HOLDERS",
+        "engine.preempt._MAX_SETS_OF_CARDS",
+        "engine.why.relax._MAX_HOPEFUL",
+        "engine.why.relax._MAX_NODES",
+        "control.state.search_budget._MAX_CHARGED",
     },
     "how large numbers are in arithmetic of 64 bits; what is read is smaller": {
-        "engine.all_nodes.room._MOST",
-        "engine.all_nodes.room._MOST_FACTOR",
+        "engine.all_nodes.room._MAX",
+        "engine.all_nodes.room._MAX_FACTOR",
     },
     "how much of a text or a list is shown, not how much is read": {
         "config.reading._LONGEST",
-        "control.telling._LONGEST_MESSAGE",
-        "control.unread._MOST_NOTES",
-        "doors.audit._LONGEST",
-        "doors.call_log._MOST_NAMES",
-        "doors.forwarding._LONGEST",
-        "doors.profiling._DEEPEST",
-        "engine.why.explain._MOST_NOTES",
-        "engine.why.relax._MOST_SAID",
-        "kube.plugin._MOST_WORDS",
+        "control.placing.pod_events._LONGEST_MESSAGE",
+        "control.state.unreadable_nodes._MAX_NOTES",
+        "endpoints.audit._LONGEST",
+        "endpoints.call_log._MAX_NAMES",
+        "endpoints.forwarding._LONGEST",
+        "endpoints.profiling._DEEPEST",
+        "engine.why.explain._MAX_NOTES",
+        "engine.why.relax._MAX_SAID",
+        "kube.plugin._MAX_WORDS",
     },
     "for how long, and how often, we ourselves wait and try": {
         "agent.heartbeat._LONGEST",
-        "cli.programs.klog_files._LONGEST_WAIT",
-        "control.heartbeats._LONGEST_SECONDS",
-        "control.searches._LONGEST_PAUSE",
+        "app.programs.klog_files._LONGEST_WAIT",
+        "control.inputs.agent_heartbeats._LONGEST_SECONDS",
+        "control.state.search_budget._LONGEST_PAUSE",
         "kube.informer._LONGEST_PAUSE",
         "kube.informer._LONGEST_WISH",
-        "kube.wire._MOST_TRIES",
+        "kube.wire._MAX_TRIES",
     },
     "a rule of Kubernetes' or of TCP's for names and ports": {
-        "cli.programs.addresses._MOST",
+        "app.programs.addresses._MAX",
         "dialects.elastic._LONGEST_KEY",
         "dialects.hami._LONGEST_LABEL",
         "dialects.protocol._LONGEST_PREFIX",
     },
     "tells GiB from MiB": {
-        "dialects.elastic._GIB_UNITS_AT_MOST",
-        "dialects.gpushare._GIB_UNITS_AT_MOST",
+        "dialects.elastic._GIB_UNITS_AT_MAX",
+        "dialects.gpushare._GIB_UNITS_AT_MAX",
     },
 }
 

@@ -10,7 +10,7 @@ import yaml
 from click.testing import CliRunner
 
 from aliquot.cli import main
-from aliquot.control.policies import manifests
+from aliquot.control.admission import manifests
 from aliquot.dialects import Dialect, Dialects, make_dialects, placed_on, standard_dialects
 from aliquot.dialects.protocol import is_like
 from aliquot.dialects.table import OURS

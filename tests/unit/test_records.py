@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from aliquot.errors import BadRecord
 from aliquot.model import Gpu, NodeGpus, Placement, Slice
-from aliquot.model.bounds import LARGEST_INVENTORY, LARGEST_RECORD, LONGEST_NAME, MOST_CARDS, MOST_MIB
+from aliquot.model.bounds import LARGEST_INVENTORY, LARGEST_RECORD, LONGEST_NAME, MAX_CARDS, MAX_MIB
 from aliquot.model.records import read_inventory, read_placement, write_inventory, write_placement
 from tests.factories import make_cards, make_placement
 
 texts = st.text(st.characters(codec="utf-8"), max_size=20)
 amounts = st.integers(0, 2**40)
-sizes = st.integers(0, MOST_MIB)
+sizes = st.integers(0, MAX_MIB)
 slices = st.builds(Slice, texts, amounts, amounts, amounts, sizes)
 placements = st.builds(
     Placement, texts, texts, st.dictionaries(texts, st.lists(slices, max_size=3).map(tuple), max_size=3)
@@ -141,7 +141,7 @@ def short_card(index: int) -> str:
 
 LONG = "x" * (LONGEST_NAME + 1)
 HOSTILE_INVENTORIES = [
-    pytest.param(inventory_of(*map(card, range(MOST_CARDS + 1))), "128", id="a card too many"),
+    pytest.param(inventory_of(*map(card, range(MAX_CARDS + 1))), "128", id="a card too many"),
     pytest.param(inventory_of(*map(short_card, range(4600))), "128", id="4,600 cards in what an annotation holds"),
     pytest.param(inventory_of(card(0, uuid=LONG)), "512", id="a long uuid"),
     pytest.param(inventory_of(card(0, model=LONG)), "512", id="a long model"),
@@ -164,7 +164,7 @@ def test_an_inventory_that_is_too_large_is_refused(text: str, why: str) -> None:
 
 
 def test_sixteen_cards_of_seven_instances_each_are_read() -> None:
-    names = [f"GPU-{index:032x}" for index in range(MOST_CARDS)]
+    names = [f"GPU-{index:032x}" for index in range(MAX_CARDS)]
     gpus = tuple(
         Gpu(uuid, index, index, "NVIDIA A100-SXM4-80GB", 10240, parent=names[index // 8] if index % 8 else "")
         for index, uuid in enumerate(names)
@@ -174,7 +174,7 @@ def test_sixteen_cards_of_seven_instances_each_are_read() -> None:
 
 
 HOSTILE_PLACEMENTS = [
-    pytest.param(PLACEMENT.format(v=1, part=",".join([PART.format("")] * (MOST_CARDS + 1))), "128", id="many cards"),
+    pytest.param(PLACEMENT.format(v=1, part=",".join([PART.format("")] * (MAX_CARDS + 1))), "128", id="many cards"),
     pytest.param(PLACEMENT.format(v=1, part=PART.format(f',"uuid":"{LONG}"')), "512", id="a long uuid"),
     pytest.param(PLACEMENT.format(v=1, part="").replace('"n1"', f'"{LONG}"'), "512", id="a long node"),
     pytest.param(

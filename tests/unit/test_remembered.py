@@ -1,6 +1,6 @@
 """What is remembered of pods: so much in all, and so much for each namespace."""
 
-from aliquot.control.remembered import Remembered
+from aliquot.control.state.remembered import Remembered
 
 
 def filled(*pods: str, most: int = 4, of_namespace: int = 2) -> Remembered[int]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from aliquot.doors import asgi
+from aliquot.endpoints import asgi
 
 
 async def handler(_: asgi.Call) -> asgi.Answer:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from aliquot.control.searches import Searches
+from aliquot.control.state.search_budget import Searches
 from aliquot.engine import FULL_EFFORT, Effort
 from aliquot.model import ContainerRequest, Part, Request
 from tests.fakes import FakeClock

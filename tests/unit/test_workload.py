@@ -4,8 +4,8 @@ from itertools import islice
 
 import msgspec
 
-from aliquot.cli.samples import Sample
-from aliquot.cli.workload import LABEL, jobs, menu
+from aliquot.app.demo.samples import Sample
+from aliquot.app.demo.workload import LABEL, jobs, menu
 from aliquot.dialects import demand_of, standard_dialects
 from aliquot.embedded.nodes.scripts import script_of
 from aliquot.errors import BadDemand

@@ -1,4 +1,4 @@
-"""What the original gpushare was seen to do, or should have done, case by case, on the books themselves."""
+"""What the original gpushare was seen to do, or should have done, case by case, on the cluster state itself."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from aliquot.control.books import Books
+from aliquot.control.state.cluster_state import ClusterState
 from aliquot.dialects.unhealthy import unhealthy_cards, without
 from aliquot.errors import BadDemand, NoRoom
 from aliquot.model import Charge, NodeGpus, Pod
@@ -17,19 +17,19 @@ pytestmark = pytest.mark.vectors
 CARD = 16276
 
 
-def books_with(*frees: int, unhealthy: str = "") -> Books:
+def books_with(*frees: int, unhealthy: str = "") -> ClusterState:
     """A node n1 that counts in MiB, with so much free on each card."""
-    books = Books()
+    cluster = ClusterState()
     cards = make_cards(mib=[CARD] * len(frees), unit_mib=1)
-    see(books, without(cards, unhealthy_cards(unhealthy)))
+    see(cluster, without(cards, unhealthy_cards(unhealthy)))
     for index, free in enumerate(frees):
         if free < CARD:
-            books.see_pod(bound(CARD - free, index))
-    return books
+            cluster.see_pod(bound(CARD - free, index))
+    return cluster
 
 
-def see(books: Books, cards: NodeGpus) -> None:
-    books.see_node(make_node(cards.node, cards))
+def see(cluster: ClusterState, cards: NodeGpus) -> None:
+    cluster.see_node(make_node(cards.node, cards))
 
 
 def bound(mib: int, index: int, **fields: Any) -> Pod:
@@ -37,21 +37,21 @@ def bound(mib: int, index: int, **fields: Any) -> Pod:
     return make_pod(gpu_mem=mib, node="n1", metadata={"annotations": annotations}, **fields)
 
 
-def place(books: Books, mib: int, node: str = "n1") -> int:
+def place(cluster: ClusterState, mib: int, node: str = "n1") -> int:
     """Claim a part as bind does; the card's index."""
-    demand = books.demand_of(make_pod(gpu_mem=mib))
+    demand = cluster.demand_of(make_pod(gpu_mem=mib))
     assert demand is not None
-    judgement = books.judge(demand)
+    judgement = cluster.judge(demand)
     placement = judgement.placement(node)
     if placement is None:
         raise NoRoom(str(judgement.refusal(node)))
-    books.claim(demand.request, placement)
+    cluster.claim(demand.request, placement)
     (part,) = placement.slices()
     return part.index
 
 
-def used(books: Books, node: str = "n1") -> dict[str, int]:
-    return {uuid: charge.mib for uuid, charge in books.ledger.used(node).items()}
+def used(cluster: ClusterState, node: str = "n1") -> dict[str, int]:
+    return {uuid: charge.mib for uuid, charge in cluster.ledger.used(node).items()}
 
 
 def test_a_bind_of_nothing_is_refused() -> None:
@@ -60,17 +60,17 @@ def test_a_bind_of_nothing_is_refused() -> None:
 
 
 def test_of_four_binds_of_10_on_two_cards_of_15_two_succeed() -> None:
-    books = Books()
-    see(books, make_cards(mib=(15, 15), unit_mib=1))
-    assert [place(books, 10) for _ in range(2)] == [0, 1]
+    cluster = ClusterState()
+    see(cluster, make_cards(mib=(15, 15), unit_mib=1))
+    assert [place(cluster, 10) for _ in range(2)] == [0, 1]
     for _ in range(2):
         with pytest.raises(NoRoom):
-            place(books, 10)
+            place(cluster, 10)
 
 
 def test_the_best_fitting_card_is_taken_in_the_documented_sequence() -> None:
-    books = books_with(12207, 8138, 4069, CARD)
-    assert [place(books, mib) for mib in (8138, 16276, 4069, 1)] == [1, 3, 2, 0]
+    cluster = books_with(12207, 8138, 4069, CARD)
+    assert [place(cluster, mib) for mib in (8138, 16276, 4069, 1)] == [1, 3, 2, 0]
 
 
 def test_two_halves_are_no_whole_and_one_whole_is() -> None:
@@ -91,12 +91,12 @@ def test_two_halves_are_no_whole_and_one_whole_is() -> None:
     ],
 )
 def test_unhealthy_cards_take_nothing_new(unhealthy: str, index: int | None) -> None:
-    books = books_with(CARD, 0, 0, unhealthy=unhealthy)
+    cluster = books_with(CARD, 0, 0, unhealthy=unhealthy)
     if index is None:
         with pytest.raises(NoRoom):
-            place(books, 100)
+            place(cluster, 100)
     else:
-        assert place(books, 100) == index
+        assert place(cluster, 100) == index
 
 
 RUNNING: dict[str, Any] = {"phase": "Running", "containerStatuses": [{"name": "main", "state": {"running": {}}}]}
@@ -115,30 +115,30 @@ STOPPING: dict[str, Any] = {"phase": "Succeeded", "containerStatuses": [{"name":
     ],
 )
 def test_memory_comes_back_when_the_containers_have_ended(deleted: bool, status: dict[str, Any], held: int) -> None:
-    books = books_with(CARD)
+    cluster = books_with(CARD)
     pod = bound(100, 0, status=RUNNING)
-    books.see_pod(pod)
+    cluster.see_pod(pod)
     if deleted:
         pod = replace(pod, metadata=replace(pod.metadata, deletion_timestamp="2026-01-01T00:00:00Z"))
-    books.see_pod(replace(pod, status=make_pod(status=status).status))
-    assert sum(used(books).values()) == held
+    cluster.see_pod(replace(pod, status=make_pod(status=status).status))
+    assert sum(used(cluster).values()) == held
 
 
 def test_memory_comes_back_when_the_pod_is_gone() -> None:
-    books = books_with(CARD)
+    cluster = books_with(CARD)
     pod = bound(100, 0, status=RUNNING)
-    books.see_pod(pod)
-    books.forget_pod(pod.metadata.uid)
-    assert used(books) == {}
+    cluster.see_pod(pod)
+    cluster.forget_pod(pod.metadata.uid)
+    assert used(cluster) == {}
 
 
 def test_a_card_used_beyond_its_size_has_nothing_free() -> None:
-    books = books_with(CARD)
+    cluster = books_with(CARD)
     for mib in (20000, CARD):
-        books.see_pod(bound(mib, 0))
-    assert books.ledger.free("n1", "GPU-n1-0") == Charge()
+        cluster.see_pod(bound(mib, 0))
+    assert cluster.ledger.free("n1", "GPU-n1-0") == Charge()
     with pytest.raises(NoRoom):
-        place(books, 1)
+        place(cluster, 1)
 
 
 @pytest.mark.parametrize(
@@ -151,27 +151,27 @@ def test_a_card_used_beyond_its_size_has_nothing_free() -> None:
     ],
 )
 def test_the_node_is_followed(mib: Sequence[int], fits: Sequence[int]) -> None:
-    books = Books()
-    see(books, make_cards(mib=(CARD, CARD), unit_mib=1))
-    see(books, make_cards(mib=mib, unit_mib=1))
+    cluster = ClusterState()
+    see(cluster, make_cards(mib=(CARD, CARD), unit_mib=1))
+    see(cluster, make_cards(mib=mib, unit_mib=1))
     for size in fits:
-        place(books, size)
+        place(cluster, size)
     with pytest.raises(NoRoom):
-        place(books, CARD)
+        place(cluster, CARD)
 
 
 def test_a_node_that_is_gone_takes_nobody() -> None:
-    books = books_with(CARD)
-    books.lose_node("n1")
+    cluster = books_with(CARD)
+    cluster.lose_node("n1")
     with pytest.raises(NoRoom, match="UNKNOWN_NODE"):
-        place(books, 1)
+        place(cluster, 1)
 
 
 def test_a_pod_on_a_missing_node_is_skipped_until_the_node_comes() -> None:
-    books = Books()
+    cluster = ClusterState()
     pod = bound(100, 0)
-    books.see_pod(pod)
-    assert used(books) == {}
-    see(books, make_cards(mib=(CARD,), unit_mib=1))
-    books.see_pod(pod)
-    assert used(books) == {"GPU-n1-0": 100}
+    cluster.see_pod(pod)
+    assert used(cluster) == {}
+    see(cluster, make_cards(mib=(CARD,), unit_mib=1))
+    cluster.see_pod(pod)
+    assert used(cluster) == {"GPU-n1-0": 100}

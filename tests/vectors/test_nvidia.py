@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from aliquot.engine.state import NodeState
-from aliquot.model import Charge, Gpu, ModelWish, NodeGpus, Reason, Request, Wishes
+from aliquot.model import Charge, Constraints, Gpu, ModelConstraint, NodeGpus, Reason, Request
 from tests.factories import make_gpu
 from tests.states import Cluster, pod, whole
 
@@ -25,8 +25,8 @@ def _all(gpu: Gpu) -> Charge:
 
 
 def wanting(cards: int, *models: str) -> Request:
-    wishes = Wishes(models=(ModelWish(models),)) if models else Wishes()
-    return replace(pod(whole(cards)), wishes=wishes)
+    constraints = Constraints(models=(ModelConstraint(models),)) if models else Constraints()
+    return replace(pod(whole(cards)), constraints=constraints)
 
 
 def cluster() -> Cluster:

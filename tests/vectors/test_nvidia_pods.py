@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from aliquot.control.books import Books
+from aliquot.control.state.cluster_state import ClusterState
 from aliquot.engine import Holder, NodeState, complete
 from aliquot.errors import BadDemand
 from aliquot.model import Charge, NodeGpus, Pod
@@ -26,23 +26,23 @@ def pod(count: int, model: str | None = None, **fields: Any) -> Pod:
 
 
 def test_a_need_of_none_passes_whatever_the_model() -> None:
-    assert Books().demand_of(pod(0, "Tesla T4")) is None
+    assert ClusterState().demand_of(pod(0, "Tesla T4")) is None
 
 
 @pytest.mark.parametrize("model", ["", "  ", ","])
 def test_an_empty_model_is_refused_by_name(model: str) -> None:
     with pytest.raises(BadDemand, match=MODEL):
-        Books().demand_of(pod(1, model))
+        ClusterState().demand_of(pod(1, model))
 
 
 def test_an_init_container_is_not_added_to_the_need() -> None:
     """The original ignores it; ours counts it as max, as kubelet does."""
     init = container_manifest("init", None, resources={"limits": {"nvidia.com/gpu": "2"}})
-    books = Books()
-    books.see_node(make_node("n1", cards(2)))
-    demand = books.demand_of(pod(1, initContainers=[init]))
+    cluster = ClusterState()
+    cluster.see_node(make_node("n1", cards(2)))
+    demand = cluster.demand_of(pod(1, initContainers=[init]))
     assert demand is not None
-    assert books.judge(demand).refusal("n1") is None
+    assert cluster.judge(demand).refusal("n1") is None
 
 
 def holder(uid: str, *indexes: int, priority: int = 0) -> Holder:
@@ -66,6 +66,6 @@ def test_victims_free_their_cards_and_a_proposal_is_extended_or_dropped_but_neve
     """The original ignores what the victims hold, so that preemption for a model never succeeds."""
     holders = [holder("a", 0), holder("b", 1), holder("vip", 2, priority=9)]
     state = NodeState(cards(3), {uuid: charge for each in holders for uuid, charge in each.charges.items()})
-    demand = Books().demand_of(pod(need, priority=5))
+    demand = ClusterState().demand_of(pod(need, priority=5))
     assert demand is not None
     assert complete(state, demand.request, proposed, holders) == victims

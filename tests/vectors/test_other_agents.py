@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aliquot.control.books import Books
+from aliquot.control.state.cluster_state import ClusterState
 from aliquot.dialects import Demand
 from aliquot.model import Node
 from tests.factories import NODE, container_manifest, make_cards, make_node, make_pod
@@ -71,31 +71,31 @@ class GpuManager:
         return tuple(sorted(card.index for card in free))
 
 
-def books_with(cards: int, blocks: int, *others: Node) -> Books:
-    books = Books()
-    books.see_node(make_node(capacity={CORE: str(cards * 100), MEMORY: str(blocks)}))
+def books_with(cards: int, blocks: int, *others: Node) -> ClusterState:
+    cluster = ClusterState()
+    cluster.see_node(make_node(capacity={CORE: str(cards * 100), MEMORY: str(blocks)}))
     for node in others:
-        books.see_node(node)
-    return books
+        cluster.see_node(node)
+    return cluster
 
 
 OTHERS = [make_node("cpu"), make_node("ours", make_cards("ours"))]
 
 
-def demand(books: Books, containers: Sequence[Asked], **fields: Any) -> Demand:
+def demand(cluster: ClusterState, containers: Sequence[Asked], **fields: Any) -> Demand:
     limits = [{CORE: str(cores), MEMORY: str(blocks)} if cores else {} for cores, blocks in containers]
     manifests = [container_manifest(f"c{n}", None, resources={"limits": each}) for n, each in enumerate(limits)]
-    asked = books.demand_of(make_pod(containers=manifests, **fields))
+    asked = cluster.demand_of(make_pod(containers=manifests, **fields))
     assert asked is not None
     return asked
 
 
-def place(books: Books, asked: Demand) -> list[tuple[int, ...]] | None:
-    """The same in the books; what is found is taken."""
-    placement = books.judge(asked).placement(NODE)
+def place(cluster: ClusterState, asked: Demand) -> list[tuple[int, ...]] | None:
+    """The same in the cluster state; what is found is taken."""
+    placement = cluster.judge(asked).placement(NODE)
     if placement is None:
         return None
-    books.claim(asked.request, placement)
+    cluster.claim(asked.request, placement)
     return [tuple(part.index for part in placement.containers[one.name]) for one in asked.request.containers]
 
 
@@ -110,11 +110,11 @@ def place(books: Books, asked: Demand) -> list[tuple[int, ...]] | None:
     ],
 )
 def test_several_containers(before: list[Asked], asked: list[Asked], cards: list[tuple[int, ...]] | None) -> None:
-    books, original = books_with(2, 40), GpuManager(2, 40)
+    cluster, original = books_with(2, 40), GpuManager(2, 40)
     for one in before:
-        assert place(books, demand(books, [one])) == original.place([one])
+        assert place(cluster, demand(cluster, [one])) == original.place([one])
     assert original.place(asked) == cards
-    assert place(books, demand(books, asked)) == cards
+    assert place(cluster, demand(cluster, asked)) == cards
 
 
 containers = st.one_of(
@@ -129,54 +129,54 @@ pods = st.lists(containers, min_size=1, max_size=4).filter(lambda pod: any(cores
 def test_any_pods_get_the_original_s_cards_or_are_refused_with_it(
     cards: int, blocks: int, sequence: list[list[Asked]], others: int
 ) -> None:
-    books, original = books_with(cards, blocks, *OTHERS[:others]), GpuManager(cards, blocks)
+    cluster, original = books_with(cards, blocks, *OTHERS[:others]), GpuManager(cards, blocks)
     for asked in sequence:
-        assert place(books, demand(books, asked)) == original.place(asked)
+        assert place(cluster, demand(cluster, asked)) == original.place(asked)
 
 
 @given(st.integers(1, 3), st.lists(pods, min_size=2, max_size=5))
 def test_every_answer_about_such_a_node_is_the_same(cards: int, sequence: list[list[Asked]]) -> None:
-    books, original = books_with(cards, 12 * cards), GpuManager(cards, 12 * cards)
+    cluster, original = books_with(cards, 12 * cards), GpuManager(cards, 12 * cards)
     *before, last = sequence
     for asked in before:
-        place(books, demand(books, asked))
+        place(cluster, demand(cluster, asked))
         original.place(asked)
-    wanted = demand(books, last, priority=1)
-    judgement = books.judge(wanted)
-    assert books.explain_node(wanted, NODE).reason is judgement.refusal(NODE)
-    preemption = books.preempt(wanted)
+    wanted = demand(cluster, last, priority=1)
+    judgement = cluster.judge(wanted)
+    assert cluster.explain_node(wanted, NODE).reason is judgement.refusal(NODE)
+    preemption = cluster.preempt(wanted)
     if preemption is None:
         assert original.place(last) is GpuManager(cards, 12 * cards).place(last) is None
         return
     for uid in preemption.victims.uids:
-        books.release(uid, NODE)
-    assert place(books, wanted) is not None
+        cluster.release(uid, NODE)
+    assert place(cluster, wanted) is not None
 
 
 @pytest.mark.parametrize("policy", ["spread", "binpack", "gpu-manager"])
 def test_a_policy_that_the_pod_wishes_is_not_the_agent_s(policy: str) -> None:
-    books = books_with(2, 40)
-    place(books, demand(books, [(50, 4)]))
-    wishing = demand(books, [(20, 1)], metadata={"annotations": {"aliquot.io/gpu-policy": policy}})
-    assert place(books, wishing) == [(0,)]
+    cluster = books_with(2, 40)
+    place(cluster, demand(cluster, [(50, 4)]))
+    wishing = demand(cluster, [(20, 1)], metadata={"annotations": {"aliquot.io/gpu-policy": policy}})
+    assert place(cluster, wishing) == [(0,)]
 
 
 def test_our_own_agent_s_nodes_keep_the_better_search() -> None:
-    books = Books()
-    books.see_node(make_node(NODE, make_cards(mib=(20 * BLOCK, 20 * BLOCK))))
-    place(books, demand(books, [(75, 1)]))
-    assert place(books, demand(books, [(20, 1), (80, 1), (25, 1)])) is not None
+    cluster = ClusterState()
+    cluster.see_node(make_node(NODE, make_cards(mib=(20 * BLOCK, 20 * BLOCK))))
+    place(cluster, demand(cluster, [(75, 1)]))
+    assert place(cluster, demand(cluster, [(20, 1), (80, 1), (25, 1)])) is not None
 
 
 def test_both_kinds_of_nodes_are_scored_by_one_measure() -> None:
     """The tightest is chosen, whoever hands out its cards."""
     ours = make_node("ours", make_cards("ours", mib=(20 * BLOCK, 20 * BLOCK)))
-    books = books_with(2, 40, ours)
-    asked = demand(books, [(20, 1), (30, 1)])
-    assert books.judge(asked).best() == NODE, "equal ones by name"
-    place(books, demand(books, [(10, 1)]))
-    assert books.judge(asked).best() == NODE
-    full = books.judge(demand(books, [(50, 1)])).placement("ours")
+    cluster = books_with(2, 40, ours)
+    asked = demand(cluster, [(20, 1), (30, 1)])
+    assert cluster.judge(asked).best() == NODE, "equal ones by name"
+    place(cluster, demand(cluster, [(10, 1)]))
+    assert cluster.judge(asked).best() == NODE
+    full = cluster.judge(demand(cluster, [(50, 1)])).placement("ours")
     assert full is not None
-    books.claim(demand(books, [(50, 1)]).request, full)
-    assert books.judge(asked).best() == "ours"
+    cluster.claim(demand(cluster, [(50, 1)]).request, full)
+    assert cluster.judge(asked).best() == "ours"

@@ -64,7 +64,7 @@ def _offers(dialect: Dialect) -> Iterator[_Offer]:
 
 
 class HandOver:
-    """Answers PreStart for every resource of the dialects that this node serves: they share cards and books."""
+    """Answers PreStart for every resource of the dialects that this node serves: they share cards and a ledger."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class HandOver:
     # -- is it placed, and is there room?
 
     async def _wait_for_placement(self, holder: Holder, offer: _Offer) -> tuple[Pod, Demand, Handed]:
-        """The mirror can be a moment behind kubelet, and some doors place late: wait before saying no."""
+        """The mirror can be a moment behind kubelet, and some endpoints place late: wait before saying no."""
         deadline = self._clock.monotonic() + PATIENCE
         while True:
             await self.memory.forget_dropped()

@@ -5,12 +5,12 @@ from importlib import import_module
 import click
 
 import aliquot
-from aliquot.cli.signals import hear_from_the_start
+from aliquot.app.signals import hear_from_the_start
 
 hear_from_the_start()  # what a command imports takes a second
 
 _COMMANDS = {
-    "server": "the control plane: answers schedulers and keeps the books",
+    "server": "the control plane: answers schedulers and keeps the cluster state",
     "agent": "the agent of one GPU node: offers its cards and hands them over",
     "policies": "prints the admission policies that guard placements, for kubectl",
     "replay": "makes the decisions of a decision log again and compares",

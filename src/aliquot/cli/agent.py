@@ -7,8 +7,8 @@ import click
 from aliquot import logs
 from aliquot.agent import Settings, run
 from aliquot.agent.nvml import NvidiaMl
-from aliquot.cli.options import SETTINGS, dialects_with, folder, kubeconfig, log_level, option, prefix
-from aliquot.cli.running import run_until_stopped
+from aliquot.app.options import SETTINGS, dialects_with, folder, kubeconfig, log_level, option, prefix
+from aliquot.app.running import run_until_stopped
 from aliquot.kube import Client, find
 
 _UNITS = {"MiB": 1, "GiB": 1024}

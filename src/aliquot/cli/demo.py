@@ -9,16 +9,16 @@ from pathlib import Path
 import click
 
 from aliquot import logs
-from aliquot.cli import samples, screen, showing
-from aliquot.cli.hardware import MOST_AGENTS, plan
-from aliquot.cli.options import SETTINGS, option
-from aliquot.cli.running import run_until_stopped
-from aliquot.cli.workload import SEED, Workload
-from aliquot.cli.world import World
+from aliquot.app.demo import samples, screen, showing
+from aliquot.app.demo.hardware import MAX_AGENTS, plan
+from aliquot.app.demo.workload import SEED, Workload
+from aliquot.app.demo.world import World
+from aliquot.app.options import SETTINGS, option
+from aliquot.app.running import run_until_stopped
 from aliquot.dialects import standard_dialects
 from aliquot.errors import AliquotError
 
-MOST_NODES = 500
+MAX_NODES = 500
 
 
 class SamplesDoNotRun(AliquotError):
@@ -44,13 +44,13 @@ class _Choices:
 )
 @click.option(
     "--nodes",
-    type=click.IntRange(1, MOST_NODES),
+    type=click.IntRange(1, MAX_NODES),
     help="How many GPU nodes there are in all.  [default: --agents and one for each further dialect]",
 )
 @click.option(
     "--agents",
     default=2,
-    type=click.IntRange(1, MOST_AGENTS),
+    type=click.IntRange(1, MAX_AGENTS),
     help="How many of them run the real agent, and serve gpushare; the others are simulated as a whole.",
 )
 @click.option("--stream/--no-stream", default=True, help="Short jobs that come and go while the demo stays.")

@@ -3,9 +3,9 @@
 import click
 import yaml
 
-from aliquot.cli.options import SETTINGS, NamespaceName, dialects_with, option, prefix
-from aliquot.cli.running import reporting_errors
-from aliquot.control.policies import ACTIONS, NAMESPACE, manifests
+from aliquot.app.options import SETTINGS, NamespaceName, dialects_with, option, prefix
+from aliquot.app.running import reporting_errors
+from aliquot.control.admission import ACTIONS, NAMESPACE, manifests
 
 _HEAD = """\
 # Made by `aliquot policies`: how the API server itself refuses stale leaders, forged placements, and whatever else

@@ -10,14 +10,14 @@ from pathlib import Path
 import click
 
 from aliquot import logs
-from aliquot.cli.options import SETTINGS, option
-from aliquot.cli.running import reporting_errors
-from aliquot.cli.times import EXAMPLE, Time
+from aliquot.app.options import SETTINGS, option
+from aliquot.app.running import reporting_errors
+from aliquot.app.times import EXAMPLE, Time
 from aliquot.clock import rfc3339
-from aliquot.control.books import Books
-from aliquot.control.log_format import Line, read
-from aliquot.control.replay import Replay
-from aliquot.control.story import answered, pod_of, story, where
+from aliquot.control.decision_log.format import Line, read
+from aliquot.control.decision_log.pod_story import answered, pod_of, story, where
+from aliquot.control.decision_log.replay import Replay
+from aliquot.control.state.cluster_state import ClusterState
 from aliquot.errors import BadInput, BadRecord
 
 _NEAREST, _LIKENESS = 3, 0.85
@@ -91,7 +91,7 @@ def _replay(lines: Iterable[tuple[int, Line]], *, show: bool) -> bool:
     replay = Replay()
     replay.feed(lines)
     if show:
-        _show(replay.books)
+        _show(replay.cluster)
     different = replay.difference
     if different is None:
         some = f"{replay.decisions} decisions replayed, all the same"
@@ -105,6 +105,6 @@ def _replay(lines: Iterable[tuple[int, Line]], *, show: bool) -> bool:
     return False
 
 
-def _show(books: Books) -> None:
-    for entry in sorted(books.ledger.all(), key=lambda entry: (entry.node, entry.owner.pod)):
+def _show(cluster: ClusterState) -> None:
+    for entry in sorted(cluster.ledger.all(), key=lambda entry: (entry.node, entry.owner.pod)):
         click.echo(f"{entry.state.value:8} {entry.owner.pod}  {where(entry.placement)}")

@@ -6,12 +6,16 @@ from itertools import combinations
 from aliquot.compat import parse as parse_compat
 from aliquot.config import meaning
 from aliquot.config.addresses import is_loopback
-from aliquot.config.tree import DOORS, SETTINGS, Configuration
+from aliquot.config.tree import ENDPOINTS, SETTINGS, Configuration
 from aliquot.dialects import make_dialects, standard_dialects
 from aliquot.errors import BadConfig
 
-_PORTS = (*(f"doors.{door}.port" for door in DOORS), "doors.admission.debugPort", "listen.healthPort")
-_ENABLED = tuple(f"doors.{door}.enabled" for door in DOORS)
+_PORTS = (
+    *(f"endpoints.{endpoint}.port" for endpoint in ENDPOINTS),
+    "endpoints.admission.debugPort",
+    "listen.healthPort",
+)
+_ENABLED = tuple(f"endpoints.{endpoint}.enabled" for endpoint in ENDPOINTS)
 _TLS = (
     "listen.tls.certFile",
     "listen.tls.keyFile",
@@ -27,9 +31,9 @@ _CALLERS = (
     "listen.address",
     "listen.healthPort",
     "listen.profiling",
-    "doors.admission.debugAddress",
-    "doors.admission.debugPort",
-    *(f"doors.{door}.callers" for door in DOORS),
+    "endpoints.admission.debugAddress",
+    "endpoints.admission.debugPort",
+    *(f"endpoints.{endpoint}.callers" for endpoint in ENDPOINTS),
 )
 KINDS = ("scheduler", "replica", "reader", "nobody")
 _BODIES = ("listen.limits.bodyMb", "listen.limits.bodiesMb")
@@ -58,8 +62,8 @@ def doubts(tree: Configuration) -> list[str]:
         found.append(f"{together}: {waits} a bind, unless its httpTimeout is longer")
     if limit >= _EXTENDER_SECONDS:
         found.append(f"listen.limits.seconds is {limit:g}: {waits} an answer, unless its httpTimeout is longer")
-    if not any(getattr(tree.doors, door).enabled for door in DOORS):
-        found.append("every door is closed: there is nobody to ask, not even for /readyz")
+    if not any(getattr(tree.endpoints, endpoint).enabled for endpoint in ENDPOINTS):
+        found.append("every endpoint is closed: there is nobody to ask, not even for /readyz")
     return found
 
 
@@ -67,16 +71,16 @@ def _ports(tree: Configuration) -> Iterator[str]:
     ports = dict(_open_ports(tree))
     for one, other in combinations(ports, 2):
         if ports[one] == ports[other] != 0:
-            yield f"{one} and {other} are both {ports[one]}: each door needs a port of its own"
+            yield f"{one} and {other} are both {ports[one]}: each endpoint needs a port of its own"
 
 
 def _open_ports(tree: Configuration) -> Iterator[tuple[str, int]]:
-    for name in DOORS:
-        door = getattr(tree.doors, name)
-        if door.enabled:
-            yield f"doors.{name}.port", door.port
-    if tree.doors.admission.enabled and tree.listen.profiling:
-        yield "doors.admission.debugPort", tree.doors.admission.debug_port
+    for name in ENDPOINTS:
+        endpoint = getattr(tree.endpoints, name)
+        if endpoint.enabled:
+            yield f"endpoints.{name}.port", endpoint.port
+    if tree.endpoints.admission.enabled and tree.listen.profiling:
+        yield "endpoints.admission.debugPort", tree.endpoints.admission.debug_port
     yield "listen.healthPort", tree.listen.health_port
 
 
@@ -87,13 +91,13 @@ def _bodies(tree: Configuration) -> Iterator[str]:
 
 
 def _compat(tree: Configuration) -> Iterator[str]:
-    if unknown := sorted(tree.compat.keys() - set(DOORS)):
-        yield f"compat: no door is called {', '.join(unknown)}; there are {', '.join(DOORS)}"
-    for door, quirks in tree.compat.items():
+    if unknown := sorted(tree.compat.keys() - set(ENDPOINTS)):
+        yield f"compat: no endpoint is called {', '.join(unknown)}; there are {', '.join(ENDPOINTS)}"
+    for endpoint, quirks in tree.compat.items():
         try:
             parse_compat(quirks)
         except BadConfig as error:
-            yield f"compat.{door}: {error}"
+            yield f"compat.{endpoint}: {error}"
 
 
 def _tls(tree: Configuration) -> Iterator[str]:
@@ -126,15 +130,21 @@ def _callers(tree: Configuration) -> Iterator[str]:
 
 def _listening(tree: Configuration) -> Iterator[tuple[str, str, str]]:
     """The key that says who is answered, the address, and who is."""
-    for name in DOORS:
-        door = getattr(tree.doors, name)
-        if door.enabled:
-            yield f"doors.{name}.callers", tree.listen.address, door.callers
-    if tree.listen.health_port and not tree.doors.native.enabled:  # whoever may read at the native door may read there
-        yield "doors.native.callers, by which listen.healthPort answers", tree.listen.address, tree.doors.native.callers
-    debug = tree.doors.admission
+    for name in ENDPOINTS:
+        endpoint = getattr(tree.endpoints, name)
+        if endpoint.enabled:
+            yield f"endpoints.{name}.callers", tree.listen.address, endpoint.callers
+    if (
+        tree.listen.health_port and not tree.endpoints.native.enabled
+    ):  # whoever may read at the native endpoint may read there
+        yield (
+            "endpoints.native.callers, by which listen.healthPort answers",
+            tree.listen.address,
+            tree.endpoints.native.callers,
+        )
+    debug = tree.endpoints.admission
     if debug.enabled and debug.debug_port and tree.listen.profiling:
-        yield "doors.admission.callers", debug.debug_address, debug.callers
+        yield "endpoints.admission.callers", debug.debug_address, debug.callers
 
 
 def _lease(tree: Configuration) -> Iterator[str]:

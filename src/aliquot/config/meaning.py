@@ -102,8 +102,8 @@ def _policies(dialect: Dialect, tree: Configuration) -> tuple[str, str]:
     return tree.policies.gpu.get(name, own.gpu_policy), tree.policies.node.get(name, own.node_policy)
 
 
-def doors(tree: Configuration, ports: Mapping[str, int]) -> dict[str, str]:
-    """Where other replicas reach this one's doors: URLs by name."""
+def endpoints(tree: Configuration, ports: Mapping[str, int]) -> dict[str, str]:
+    """Where other replicas reach this one's endpoints: URLs by name."""
     host = tree.replicas.address or os.environ.get("POD_IP", "") or tree.listen.address
     if host in _ANY_ADDRESS:
         host = socket.gethostname()

@@ -11,12 +11,12 @@ import yaml
 from aliquot.config.checking import clashes
 from aliquot.config.tree import SETTINGS, Configuration
 from aliquot.errors import BadConfig
-from aliquot.model.bounds import DEEPEST_CONFIG, LARGEST_CONFIG, MOST_CONFIG_VALUES, require_size
+from aliquot.model.bounds import DEEPEST_CONFIG, LARGEST_CONFIG, MAX_CONFIG_VALUES, require_size
 from aliquot.plain import why
 
 DEFAULT = "default"
 
-_SECTIONS = {path.rpartition(".")[0] for path in SETTINGS} | {"doors"}
+_SECTIONS = {path.rpartition(".")[0] for path in SETTINGS} | {"endpoints"}
 _LONGEST = 60
 _BRACKET = re.compile(r"[\[\]{}]")
 
@@ -82,8 +82,8 @@ class _Loader(yaml.SafeLoader):
         if self.check_event(yaml.AliasEvent):
             raise yaml.composer.ComposerError(problem="aliases (*name) are not read", problem_mark=mark)
         self._values += 1
-        if self._values > MOST_CONFIG_VALUES or self._depth > DEEPEST_CONFIG:
-            bounds = f"more than {MOST_CONFIG_VALUES} keys and values, or {DEEPEST_CONFIG} levels"
+        if self._values > MAX_CONFIG_VALUES or self._depth > DEEPEST_CONFIG:
+            bounds = f"more than {MAX_CONFIG_VALUES} keys and values, or {DEEPEST_CONFIG} levels"
             raise yaml.composer.ComposerError(problem=bounds, problem_mark=mark)
         self._depth += 1
         try:

@@ -121,7 +121,7 @@ class Listen(Section, frozen=True):
     profiling: Annotated[
         bool,
         Key(
-            "Serve /debug/pprof/: on the ports of gpushare and elastic, and on doors.admission.debugPort.",
+            "Serve /debug/pprof/: on the ports of gpushare and elastic, and on endpoints.admission.debugPort.",
             flag="--profiling",
         ),
     ] = False
@@ -145,8 +145,8 @@ _WHO = (
 )
 
 
-class AdmissionDoor(Section, frozen=True):
-    """Doors"""
+class AdmissionEndpoint(Section, frozen=True):
+    """Endpoints"""
 
     enabled: Annotated[bool, Key("Serve gpu-admission's routes, and Volcano's.", flag="--admission-enabled")] = True
     port: Annotated[
@@ -167,8 +167,8 @@ class AdmissionDoor(Section, frozen=True):
     ] = "127.0.0.1"
 
 
-class GpuShareDoor(Section, frozen=True):
-    """Doors"""
+class GpuShareEndpoint(Section, frozen=True):
+    """Endpoints"""
 
     enabled: Annotated[bool, Key("Serve gpushare's extender routes.", flag="--gpushare-enabled")] = True
     port: Annotated[
@@ -181,8 +181,8 @@ class GpuShareDoor(Section, frozen=True):
     callers: Annotated[Answered, Key(_WHO, flag="--gpushare-callers")] = "auto"
 
 
-class ElasticDoor(Section, frozen=True):
-    """Doors"""
+class ElasticEndpoint(Section, frozen=True):
+    """Endpoints"""
 
     enabled: Annotated[bool, Key("Serve elastic-gpu-scheduler's routes.", flag="--elastic-enabled")] = True
     port: Annotated[
@@ -195,8 +195,8 @@ class ElasticDoor(Section, frozen=True):
     callers: Annotated[Answered, Key(_WHO, flag="--elastic-callers")] = "auto"
 
 
-class NvidiaDoor(Section, frozen=True):
-    """Doors"""
+class NvidiaEndpoint(Section, frozen=True):
+    """Endpoints"""
 
     enabled: Annotated[bool, Key("Serve nvidia-gpu-scheduler's routes.", flag="--nvidia-enabled")] = True
     port: Annotated[
@@ -209,13 +209,13 @@ class NvidiaDoor(Section, frozen=True):
     callers: Annotated[Answered, Key(_WHO, flag="--nvidia-callers")] = "auto"
 
 
-class NativeDoor(Section, frozen=True):
-    """Doors"""
+class NativeEndpoint(Section, frozen=True):
+    """Endpoints"""
 
     enabled: Annotated[
         bool,
         Key(
-            "Serve our own routes; without, /metrics is on the port of every other door.",
+            "Serve our own routes; without, /metrics is on the port of every other endpoint.",
             flag="--native-enabled",
         ),
     ] = True
@@ -230,18 +230,18 @@ class NativeDoor(Section, frozen=True):
     callers: Annotated[Answered, Key(_WHO, flag="--native-callers")] = "auto"
 
 
-class Doors(Section, frozen=True):
-    """Doors"""
+class Endpoints(Section, frozen=True):
+    """Endpoints"""
 
-    admission: AdmissionDoor = AdmissionDoor()
-    gpushare: GpuShareDoor = GpuShareDoor()
-    elastic: ElasticDoor = ElasticDoor()
-    nvidia: NvidiaDoor = NvidiaDoor()
-    native: NativeDoor = NativeDoor()
+    admission: AdmissionEndpoint = AdmissionEndpoint()
+    gpushare: GpuShareEndpoint = GpuShareEndpoint()
+    elastic: ElasticEndpoint = ElasticEndpoint()
+    nvidia: NvidiaEndpoint = NvidiaEndpoint()
+    native: NativeEndpoint = NativeEndpoint()
 
 
 class Volcano(Section, frozen=True):
-    """Doors"""
+    """Endpoints"""
 
     answers: Annotated[
         Literal["auto", "1.7", "1.8", "1.10"],
@@ -275,8 +275,8 @@ class Callers(Section, frozen=True):
     ] = ""
 
 
-DOORS = Doors.__struct_fields__
-"""The names of all doors."""
+ENDPOINTS = Endpoints.__struct_fields__
+"""The names of all endpoints."""
 
 
 class Policies(Section, frozen=True):
@@ -405,15 +405,15 @@ class Search(Section, frozen=True):
 
 
 class Audit(Section, frozen=True):
-    """Looking after the books"""
+    """Looking after the cluster state"""
 
-    seconds: Annotated[Seconds, Key("Seconds between two comparisons of the books with the API server.", live=True)] = (
-        60.0
-    )
+    seconds: Annotated[
+        Seconds, Key("Seconds between two comparisons of the cluster state with the API server.", live=True)
+    ] = 60.0
 
 
 class Late(Section, frozen=True):
-    """Looking after the books"""
+    """Looking after the cluster state"""
 
     seconds: Annotated[
         Seconds,
@@ -429,7 +429,7 @@ class Late(Section, frozen=True):
 
 
 class DecisionLog(Section, frozen=True):
-    """Looking after the books"""
+    """Looking after the cluster state"""
 
     file: Annotated[
         str, Key("Where each decision is written, to be replayed (docs/decisions.md).", default="nowhere")
@@ -449,7 +449,7 @@ class Configuration(Section, frozen=True):
     log: Log = Log()
     kubernetes: Kubernetes = Kubernetes()
     listen: Listen = Listen()
-    doors: Doors = Doors()
+    endpoints: Endpoints = Endpoints()
     volcano: Volcano = Volcano()
     callers: Callers = field(default_factory=Callers)
     schedulers: Annotated[
@@ -466,9 +466,9 @@ class Configuration(Section, frozen=True):
     compat: Annotated[
         dict[str, str],
         Key(
-            "What a door does exactly as its original: maps, bind-faults, reasons, or all (docs/doors.md).",
+            "What an endpoint does exactly as its original: maps, bind-faults, reasons, or all (docs/endpoints.md).",
             flag="--compat",
-            pair="DOOR=QUIRKS",
+            pair="ENDPOINT=QUIRKS",
         ),
     ] = field(default_factory=dict)
     policies: Policies = field(default_factory=Policies)

@@ -1,9 +1,19 @@
-"""The control plane: a mirror of the cluster, the books, and the one way to write."""
+"""The control plane: a mirror of the cluster, the cluster state, and the one way to write."""
 
-from aliquot.control.books import Books
-from aliquot.control.commit import Committer, Outcome
-from aliquot.control.leadership import Leadership, Role, Side
+from aliquot.control.leadership.leadership import Leadership, Role, Side
+from aliquot.control.placing.commit import Committer, Outcome
 from aliquot.control.plane import ControlPlane
 from aliquot.control.settings import ControlSettings, Mode
+from aliquot.control.state.cluster_state import ClusterState
 
-__all__ = ["ControlPlane", "Books", "Committer", "Outcome", "ControlSettings", "Mode", "Leadership", "Role", "Side"]
+__all__ = [
+    "ControlPlane",
+    "ClusterState",
+    "Committer",
+    "Outcome",
+    "ControlSettings",
+    "Mode",
+    "Leadership",
+    "Role",
+    "Side",
+]

@@ -1,4 +1,4 @@
-"""The control plane: follows the cluster, keeps the books, commits decisions."""
+"""The control plane: follows the cluster, keeps the cluster state, commits decisions."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,25 +8,25 @@ import structlog
 
 from aliquot import metrics
 from aliquot.clock import Clock, SystemClock
-from aliquot.control.audit import Audit
-from aliquot.control.books import Books
-from aliquot.control.budgets import Budgets
-from aliquot.control.commit import Committer
-from aliquot.control.contact import Contact
-from aliquot.control.heartbeats import Heartbeats
-from aliquot.control.labels import Labeller
-from aliquot.control.late import LatePlacer
-from aliquot.control.leadership import Leadership, Side
-from aliquot.control.older_keys import OlderKeys
-from aliquot.control.passes import Passes
-from aliquot.control.preemptions import Preemptions
-from aliquot.control.pulse import Pulse
-from aliquot.control.quota_map import QuotaMap
-from aliquot.control.searches import Searches
+from aliquot.control.audit.audit import Audit
+from aliquot.control.inputs.agent_heartbeats import Heartbeats
+from aliquot.control.inputs.disruption_budgets import Budgets
+from aliquot.control.inputs.quota_map import QuotaMap
+from aliquot.control.inputs.unhealthy_maps import UnhealthyMaps
+from aliquot.control.leadership.api_contact import Contact
+from aliquot.control.leadership.leadership import Leadership, Side
+from aliquot.control.leadership.loop_heartbeat import Pulse
+from aliquot.control.placing.commit import Committer
+from aliquot.control.placing.filter_results import Passes
+from aliquot.control.placing.labels import Labeller
+from aliquot.control.placing.late import LatePlacer
+from aliquot.control.placing.nominated_victims import Preemptions
+from aliquot.control.placing.pod_events import Teller
+from aliquot.control.placing.stale_annotations import OlderKeys
+from aliquot.control.requeue.requeuer import Requeuer
 from aliquot.control.settings import ControlSettings
-from aliquot.control.telling import Teller
-from aliquot.control.unhealthy_maps import UnhealthyMaps
-from aliquot.control.waking import Waker
+from aliquot.control.state.cluster_state import ClusterState
+from aliquot.control.state.search_budget import Searches
 from aliquot.dialects import Dialects
 from aliquot.kube import NODES, PODS, Client, Informer
 from aliquot.model import Node, Pod, Request
@@ -37,8 +37,8 @@ _BY_NODE = "node"
 
 
 class ControlPlane:
-    """Everything that a door needs. `run` it as one task; it ends only by being cancelled. With a `side`, the Lease is
-    renewed there."""
+    """Everything that an endpoint needs. `run` it as one task; it ends only by being cancelled. With a `side`, the
+    Lease is renewed there."""
 
     def __init__(
         self,
@@ -51,13 +51,13 @@ class ControlPlane:
         self.client = client
         self.clock = clock or SystemClock()
         self.settings = settings or ControlSettings()
-        self.books = Books(dialects, Searches(self.clock, self.settings.search_seconds, self._is_known))
+        self.cluster = ClusterState(dialects, Searches(self.clock, self.settings.search_seconds, self._is_known))
         self.pulse = Pulse(self.clock)
         metrics.LOOP_SILENCE.set_function(self.pulse.silence)
         self.leadership = Leadership(client, self.clock, self.settings, self._refresh, side, self.pulse)
         self.committer = Committer(
             client,
-            self.books,
+            self.cluster,
             self.clock,
             self.leadership,
             self.settings,
@@ -69,7 +69,7 @@ class ControlPlane:
         self.pods: Informer[Pod] = Informer(client, PODS, self._on_pod, indexes=on_nodes, clock=self.clock)
         self.late = LatePlacer(
             client,
-            self.books,
+            self.cluster,
             self.nodes.get,
             self.leadership,
             self.teller,
@@ -77,11 +77,11 @@ class ControlPlane:
             self.settings,
             is_in_step=lambda: not self.out_of_step(),
         )
-        self.older_keys = OlderKeys(client, self.books, self.leadership, self.clock)
+        self.older_keys = OlderKeys(client, self.cluster, self.leadership, self.clock)
         self.late.on_kept = self.older_keys.news.set
-        self.waker = Waker(
+        self.requeuer = Requeuer(
             client,
-            self.books,
+            self.cluster,
             self.nodes.get,
             self.pods.with_uid,
             self.leadership,
@@ -91,20 +91,20 @@ class ControlPlane:
         )
         self.preemptions = Preemptions(self.clock)
         self.passes = Passes(self.clock)
-        self.books.on_opening = self.waker.opened
+        self.cluster.on_opening = self.requeuer.opened
         self.audit = Audit(
             client,
-            self.books,
+            self.cluster,
             self.nodes,
             self.pods,
             pods_on=self.pods_on,
             is_open=self._is_open,
             clock=self.clock,
         )
-        self.quota_map = QuotaMap(client, self.books, self.clock, self.settings)
-        self.unhealthy_maps = UnhealthyMaps(client, self.books, self.clock)
+        self.quota_map = QuotaMap(client, self.cluster, self.clock, self.settings)
+        self.unhealthy_maps = UnhealthyMaps(client, self.cluster, self.clock)
         self.budgets = Budgets(client, self.clock)
-        self._labeller = Labeller(client, self.books, self.pods, self.leadership, self.clock)
+        self._labeller = Labeller(client, self.cluster, self.pods, self.leadership, self.clock)
         self.heartbeats = Heartbeats(client, self.clock)
         self._contact = Contact(client, self.clock)
         self._listeners: list[Callable[[], None]] = []
@@ -129,14 +129,14 @@ class ControlPlane:
             tasks.create_task(self.heartbeats.run())
             tasks.create_task(self.late.run())
             tasks.create_task(self.older_keys.run())
-            tasks.create_task(self.waker.run())
+            tasks.create_task(self.requeuer.run())
             tasks.create_task(self.audit.run(lambda: self.settings.audit_seconds))
             tasks.create_task(self._labeller.run(lambda: self.settings.audit_seconds))
 
     def change(self, settings: ControlSettings) -> None:
         """New times for a running control plane; roles and names stay as they were at the start."""
         self.settings = self.committer.settings = self.late.settings = settings
-        self.books.searches.seconds = settings.search_seconds
+        self.cluster.searches.seconds = settings.search_seconds
 
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call `listener` after every change of a pod or node that we see, and of our own role, until what is returned
@@ -154,7 +154,7 @@ class ControlPlane:
 
     def notes(self) -> list[str]:
         """Our role, and what works less well than it could, for people."""
-        others = (self.heartbeats, self.quota_map, self.unhealthy_maps, self.budgets, self.books.unread)
+        others = (self.heartbeats, self.quota_map, self.unhealthy_maps, self.budgets, self.cluster.unread)
         return self.leadership.notes() + [note for other in others for note in other.notes()]
 
     def pod_by_uid(self, uid: str) -> Pod | None:
@@ -182,7 +182,7 @@ class ControlPlane:
             await self.leadership.changed.wait()
             self.leadership.changed.clear()
             if self.leadership.may_commit:
-                self.waker.inherit(self.pods.all())
+                self.requeuer.inherit(self.pods.all())
             else:
                 self._follow()
             self._tell()
@@ -190,10 +190,10 @@ class ControlPlane:
     def _follow(self) -> None:
         """What we kept for pods is known to no other server. A record on such a pod is another leader's from now on,
         though we took it for its user's."""
-        self.books.expire(inf)
-        for uid in list(self.books.unplaced):
+        self.cluster.expire(inf)
+        for uid in list(self.cluster.unplaced):
             if (pod := self.pods.with_uid(uid)) is not None:
-                self.books.see_pod(pod)
+                self.cluster.see_pod(pod)
 
     async def _settle(self) -> None:
         while True:
@@ -204,28 +204,28 @@ class ControlPlane:
     def _on_node(self, old: Node | None, new: Node | None) -> None:
         if new is None:
             assert old is not None, "an informer tells of what was or what is"
-            self.books.lose_node(old.key)
-        elif self.books.see_node(new):
+            self.cluster.lose_node(old.key)
+        elif self.cluster.see_node(new):
             for pod in self.pods_on(new.key):  # read again, by the cards that the node has now
-                self.books.see_pod(pod)
+                self.cluster.see_pod(pod)
         self._tell()
 
     def _on_pod(self, old: Pod | None, new: Pod | None) -> None:
         if new is None:
             assert old is not None, "an informer tells of what was or what is"
-            self.books.forget_pod(old.metadata.uid)
-            self.waker.forget(old.metadata.uid)
+            self.cluster.forget_pod(old.metadata.uid)
+            self.requeuer.forget(old.metadata.uid)
             self._forget_decisions(old.metadata.uid)
-            self.books.searches.forget(old.metadata.uid)
+            self.cluster.searches.forget(old.metadata.uid)
         else:
-            self.books.see_pod(new)
-            self.waker.see(new)
+            self.cluster.see_pod(new)
+            self.requeuer.see(new)
             if new.spec.node_name:
                 self._forget_decisions(new.metadata.uid)
         self._tell()
 
     def _forget_decisions(self, uid: str) -> None:
-        """What doors remember of their answers about a pod that waits."""
+        """What endpoints remember of their answers about a pod that waits."""
         self.preemptions.forget(uid)
         self.passes.forget(uid)
 

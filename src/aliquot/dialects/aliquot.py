@@ -16,10 +16,11 @@ from aliquot.errors import BadDemand, BadQuantity
 from aliquot.model import (
     ANY_MIG,
     CORES,
+    Constraints,
     ContainerRequest,
     Life,
     Memory,
-    ModelWish,
+    ModelConstraint,
     NodeGpus,
     Part,
     Placement,
@@ -27,9 +28,8 @@ from aliquot.model import (
     Request,
     Topology,
     Unit,
-    Wishes,
 )
-from aliquot.model.bounds import MOST_MIB, MOST_SLOTS
+from aliquot.model.bounds import MAX_MIB, MAX_SLOTS
 from aliquot.model.quantity import parse
 from aliquot.model.records import PLACEMENT
 
@@ -199,16 +199,18 @@ class Aliquot(Dialect):
                 )
             raise BadDemand(f"annotation {key} is unknown; {_nearest(f'{self.prefix}/', word, _WISHES)}")
 
-    # -- wishes, on pods of every dialect
+    # -- constraints, on pods of every dialect
 
-    def wishes(self, pod: Pod) -> Wishes:
+    def constraints(self, pod: Pod) -> Constraints:
         if not self.speaks(pod):
             self._refuse_other_keys(pod)
         said = {word: said for word in _WISHES if (said := self._said(pod, word))}
         models = (
-            ModelWish(_names(said[word]), avoid=word == "not-model") for word in ("model", "not-model") if word in said
+            ModelConstraint(_names(said[word]), avoid=word == "not-model")
+            for word in ("model", "not-model")
+            if word in said
         )
-        return Wishes(
+        return Constraints(
             models=tuple(models),
             only_uuids=frozenset(_names(said["uuid"])) if "uuid" in said else None,
             not_uuids=frozenset(_names(said["not-uuid"]) if "not-uuid" in said else ()),
@@ -277,8 +279,8 @@ def _percent(said: _Said) -> int:
 
 def _slots(said: _Said) -> int:
     number = plain_number(said.text)
-    if not number or number > MOST_SLOTS:
-        raise said.wrong(f"is not a number of MPS slots from 1 to {MOST_SLOTS}")
+    if not number or number > MAX_SLOTS:
+        raise said.wrong(f"is not a number of MPS slots from 1 to {MAX_SLOTS}")
     return number
 
 
@@ -298,7 +300,7 @@ def _memory(said: _Said) -> Memory:
         raise said.wrong("is negative")
     if 0 < amount < _MIB:
         raise said.wrong("is less than 1 MiB: it counts bytes unless it has a suffix, such as 4Gi or 512Mi")
-    if mib > MOST_MIB:
+    if mib > MAX_MIB:
         raise said.wrong("is more than any GPU has")
     return Memory(mib)
 

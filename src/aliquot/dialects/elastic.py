@@ -39,13 +39,13 @@ from aliquot.model import (
     Request,
     Unit,
 )
-from aliquot.model.bounds import MOST_ELASTIC_MEMORY
+from aliquot.model.bounds import MAX_ELASTIC_MEMORY
 
 _LONGEST_KEY = 63
 """Of what stands behind the slash; the API server takes no more."""
 _NOTIONAL_MIB = 100
 """The size of a card of which nothing but percents is known: one for each."""
-_GIB_UNITS_AT_MOST = 100
+_GIB_UNITS_AT_MAX = 100
 _WITHOUT_GPU = "-1"
 
 _NO_ROOM = "no enough resource to allocate"
@@ -173,14 +173,14 @@ class CoresAndMemory(Family):
         cores, memory = limit(container, self.gpu_core), limit(container, self.gpu_memory)
         if cores >= CORES:
             return Part(cards=cores // CORES, whole=True)
-        held = Memory(min(memory, MOST_ELASTIC_MEMORY), self.unit)
+        held = Memory(min(memory, MAX_ELASTIC_MEMORY), self.unit)
         return Part(cores=cores, memory=held) if cores or memory else None
 
     def check(self, container: Container) -> None:
         where = f"container {container.name}, limits"
         if (cores := limit(container, self.gpu_core)) > CORES:
             whole_cards(f"{where}, {self.gpu_core}", cores)
-        if (memory := limit(container, self.gpu_memory)) > MOST_ELASTIC_MEMORY:
+        if (memory := limit(container, self.gpu_memory)) > MAX_ELASTIC_MEMORY:
             raise BadDemand(
                 f"{where}, {self.gpu_memory}: {memory} is more than any GPU has; it counts {self.unit.value}: "
                 "write 4096, not 4Gi or 4096M"
@@ -194,7 +194,7 @@ class CoresAndMemory(Family):
         amount = allocatable_of if self.reads_allocatable and allocatable else capacity_of
         count = allocatable or total
         units = amount(node, self.gpu_memory) // count if count else 0
-        in_gib = self.unit is Unit.NODE and units <= _GIB_UNITS_AT_MOST
+        in_gib = self.unit is Unit.NODE and units <= _GIB_UNITS_AT_MAX
         unit_mib = 1024 if in_gib else 1
         cards = equal_cards(node, max(total, allocatable), units * unit_mib, unit_mib, least_mib=0)
         if cards is None or allocatable >= total:

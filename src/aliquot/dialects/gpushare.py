@@ -53,7 +53,7 @@ from aliquot.model import (
     made_up_uuid,
     peak,
 )
-from aliquot.model.bounds import MOST_CARDS, MOST_MIB, MOST_UNITS
+from aliquot.model.bounds import MAX_CARDS, MAX_MIB, MAX_UNITS
 from aliquot.model.records import PLACEMENT, read_placement
 
 IDX = "ALIYUN_COM_GPU_MEM_IDX"
@@ -63,7 +63,7 @@ CONTAINER = "ALIYUN_COM_GPU_MEM_CONTAINER"
 ASSIGNED = "ALIYUN_COM_GPU_MEM_ASSIGNED"
 ASSUME_TIME = "ALIYUN_COM_GPU_MEM_ASSUME_TIME"
 
-_GIB_UNITS_AT_MOST = 100
+_GIB_UNITS_AT_MAX = 100
 """A node without an inventory counts in GiB if a card has at most this many units, else in MiB."""
 
 _NO_ROOM = "Insufficient GPU Memory in one device"
@@ -158,8 +158,8 @@ class GpuShare(Dialect):
     def capacity(self, node: Node) -> NodeGpus | None:
         memory, count = capacity_of(node, self.gpu_mem), capacity_of(node, self.gpu_count)
         units, rest = divmod(memory, count) if count else (0, memory)
-        unit_mib = 1024 if units <= _GIB_UNITS_AT_MOST else 1
-        if not units and 0 < rest * unit_mib <= MOST_MIB:  # a node for shared cards, with none large enough for a unit
+        unit_mib = 1024 if units <= _GIB_UNITS_AT_MAX else 1
+        if not units and 0 < rest * unit_mib <= MAX_MIB:  # a node for shared cards, with none large enough for a unit
             return NodeGpus(node.metadata.name, (), unit_mib, frozenset({self.name}), rest_mib=rest * unit_mib)
         return equal_cards(node, count, units * unit_mib, unit_mib, rest_mib=rest * unit_mib)
 
@@ -259,7 +259,7 @@ class GpuShare(Dialect):
                 f"{self.gpu_count}: the pod names different numbers of cards ({', '.join(map(str, sorted(named)))}); "
                 "its containers share the same cards, so name one number"
             )
-        if max(named, default=1) > MOST_CARDS:
+        if max(named, default=1) > MAX_CARDS:
             raise BadDemand(f"{self.gpu_count}: no node has {max(named)} cards")
         return max(named, default=1)
 
@@ -278,7 +278,7 @@ class GpuShare(Dialect):
 
     def _refuse_too_much(self, request: Request) -> Request:
         units = peak((asked.life, asked.part.cards * asked.part.memory.amount) for asked in request.containers)
-        if units > MOST_UNITS:
+        if units > MAX_UNITS:
             raise BadDemand(
                 f"{self.gpu_mem}: {units} is more than any GPU has; it counts the node's units "
                 "(GiB unless the node says MiB): write 3, not 3Gi or 3G"
@@ -305,11 +305,11 @@ class GpuShare(Dialect):
     def _cards_by_limits(self, pod: Pod) -> int:
         """The number of cards that containers name beside their memory; 0 if none does."""
         sharing = (container for container, _ in pod.containers() if limit(container, self.gpu_mem))
-        return min(max(limit(container, self.gpu_count) for container in sharing), MOST_CARDS)
+        return min(max(limit(container, self.gpu_count) for container in sharing), MAX_CARDS)
 
     def _shared(self, pod: Pod, cards: int) -> Request:
         parts = (
-            _share(container, life, ceil(min(units, MOST_UNITS) / cards), cards)
+            _share(container, life, ceil(min(units, MAX_UNITS) / cards), cards)
             for container, life in pod.containers()
             if (units := limit(container, self.gpu_mem))
         )

@@ -8,7 +8,7 @@ import msgspec
 from aliquot.dialects.protocol import places
 from aliquot.errors import BadRecord
 from aliquot.model import Gpu, Life, NodeGpus, Part, Placement, Pod, Request, peak
-from aliquot.model.bounds import LARGEST_RECORD, MOST_UNITS
+from aliquot.model.bounds import LARGEST_RECORD, MAX_UNITS
 
 SEVERAL_CARDS = "scheduler.framework.gpushare."
 ALLOCATION = f"{SEVERAL_CARDS}allocation"
@@ -16,7 +16,7 @@ ALLOCATION = f"{SEVERAL_CARDS}allocation"
 ALLOCATION_ASSIGNED = f"{SEVERAL_CARDS}assigned"
 """Written by ACK's plug-in as ALIYUN_COM_GPU_MEM_ASSIGNED is by the original's; we only read it."""
 
-_Number = Annotated[int, msgspec.Meta(ge=0, le=MOST_UNITS)]
+_Number = Annotated[int, msgspec.Meta(ge=0, le=MAX_UNITS)]
 
 # -- records of several cards
 

@@ -21,11 +21,12 @@ from aliquot.dialects.protocol import Dialect, Resource, asks_any, card_called, 
 from aliquot.errors import BadDemand, BadRecord
 from aliquot.model import (
     CORES,
+    Constraints,
     Container,
     ContainerRequest,
     Gpu,
     Memory,
-    ModelWish,
+    ModelConstraint,
     Node,
     NodeGpus,
     Part,
@@ -35,9 +36,8 @@ from aliquot.model import (
     Request,
     Topology,
     Unit,
-    Wishes,
 )
-from aliquot.model.bounds import MOST_MIB
+from aliquot.model.bounds import MAX_MIB
 
 NODE = "hami.io/vgpu-node"
 TIME = "hami.io/vgpu-time"
@@ -53,7 +53,7 @@ NUMA_BIND = "nvidia.com/numa-bind"
 MODE = "nvidia.com/vgpu-mode"
 NODE_POLICY = "hami.io/node-scheduler-policy"
 GPU_POLICY = "hami.io/gpu-scheduler-policy"
-"""Wishes. HAMi keeps these names whatever its resources are called."""
+"""Constraints. HAMi keeps these names whatever its resources are called."""
 
 SHARES = 10
 """How many ids a card has."""
@@ -177,7 +177,7 @@ class Hami(Dialect):
 
         if mig := next((name for name in container.limits if self._is_mig(name)), ""):
             raise refuse(mig, f"MIG instances are whole; leave {self.gpumem} and {self.gpucores} out of the pod")
-        if asked.mib > MOST_MIB:
+        if asked.mib > MAX_MIB:
             raise refuse(self.gpumem, f"{asked.mib} is more than any GPU has; it counts MiB: write 3000, not 3Gi or 3G")
         if asked.percent > 100:
             raise refuse(self.gpumem_percentage, f"{asked.percent} is not a percentage; write 1 to 100")
@@ -196,12 +196,12 @@ class Hami(Dialect):
                 part, f"kubelet hands out what {self.gpu} counts and nothing else; write {self.gpu}: 1 beside it"
             )
 
-    def wishes(self, pod: Pod) -> Wishes:
+    def constraints(self, pod: Pod) -> Constraints:
         written = pod.metadata.annotations
         _refuse_modes(written)
         use, avoid = (tuple(map(_as_nvml, _words(written, key))) for key in (USE_TYPE, AVOID_TYPE))
-        models = (ModelWish(use, substring=True), ModelWish(avoid, avoid=True, substring=True))
-        return Wishes(
+        models = (ModelConstraint(use, substring=True), ModelConstraint(avoid, avoid=True, substring=True))
+        return Constraints(
             models=tuple(wish for wish in models if wish.names),
             only_uuids=frozenset(uuids) if (uuids := _words(written, USE_UUID)) else None,
             not_uuids=frozenset(_words(written, AVOID_UUID)),
@@ -281,7 +281,7 @@ def _part(asked: _Asked) -> Part | None:
     if not asked.cards:
         return None
     percent = min(asked.percent, 100) or 100
-    memory = Memory(min(asked.mib, MOST_MIB)) if asked.mib else Memory(percent, Unit.PERCENT)
+    memory = Memory(min(asked.mib, MAX_MIB)) if asked.mib else Memory(percent, Unit.PERCENT)
     default = CORES if memory == Memory(100, Unit.PERCENT) else 0
     cores = default if asked.cores is None else min(asked.cores, CORES)
     return Part(asked.cards, cores, memory, whole=cores == CORES)

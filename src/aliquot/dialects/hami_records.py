@@ -8,7 +8,7 @@ import msgspec
 from aliquot.dialects.protocol import card_called, placed_on
 from aliquot.errors import BadRecord
 from aliquot.model import Gpu, Link, Mode, NodeGpus, Placement, Pod, Request
-from aliquot.model.bounds import LARGEST_INVENTORY, LARGEST_RECORD, LONGEST_NAME, MOST_CARDS, MOST_MIB, require_size
+from aliquot.model.bounds import LARGEST_INVENTORY, LARGEST_RECORD, LONGEST_NAME, MAX_CARDS, MAX_MIB, require_size
 
 REGISTER = "hami.io/node-nvidia-register"
 SCORES = "hami.io/node-nvidia-score"
@@ -24,7 +24,7 @@ _SHORT_FIELDS = 7
 """The oldest text ends with the health."""
 _TYPE = "NVIDIA"
 
-_Size = Annotated[int, msgspec.Meta(ge=1, le=MOST_MIB)]
+_Size = Annotated[int, msgspec.Meta(ge=1, le=MAX_MIB)]
 _Name = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
 _Score = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
 
@@ -37,13 +37,13 @@ class _Card(msgspec.Struct, frozen=True):
     type: _Name = ""
     numa: Annotated[int, msgspec.Meta(ge=-(2**16), le=2**16)] = 0
     health: bool = False
-    index: Annotated[int, msgspec.Meta(ge=0, le=MOST_CARDS)] = 0
+    index: Annotated[int, msgspec.Meta(ge=0, le=MAX_CARDS)] = 0
     mode: str = "hami-core"
 
 
 class _Scores(msgspec.Struct, frozen=True):
     uuid: _Name
-    score: Annotated[dict[_Name, _Score], msgspec.Meta(max_length=MOST_CARDS)] = {}
+    score: Annotated[dict[_Name, _Score], msgspec.Meta(max_length=MAX_CARDS)] = {}
 
 
 _Record = TypeVar("_Record", list[_Card], list[_Scores])
@@ -56,8 +56,8 @@ def read_register(register: str, scores: str, cordoned: Collection[str]) -> tupl
     require_size(REGISTER, register, LARGEST_INVENTORY, BadRecord)
     require_size(SCORES, scores, LARGEST_INVENTORY, BadRecord)
     found = _from_json(REGISTER, register, list[_Card]) if register.lstrip().startswith("[") else _from_text(register)
-    if len({card.id for card in found}) < len(found) or len(found) > MOST_CARDS:
-        raise BadRecord(f"{REGISTER} names a card twice, or more than {MOST_CARDS} cards")
+    if len({card.id for card in found}) < len(found) or len(found) > MAX_CARDS:
+        raise BadRecord(f"{REGISTER} names a card twice, or more than {MAX_CARDS} cards")
     links = _links(_from_json(SCORES, scores, list[_Scores])) if scores else {}
     # older versions number no cards: then they count as they stand
     is_numbered = len({card.index for card in found}) == len(found)

@@ -11,7 +11,7 @@ from aliquot.dialects.protocol import Dialect, Resource, card_called, cards_aske
 from aliquot.dialects.sample_workloads import job_of
 from aliquot.errors import BadDemand, BadQuantity, BadRecord
 from aliquot.model import ContainerRequest, Gpu, Life, Memory, NodeGpus, Part, Placement, Pod, Request, Unit
-from aliquot.model.bounds import LARGEST_RECORD, MOST_MIB, require_size
+from aliquot.model.bounds import LARGEST_RECORD, MAX_MIB, require_size
 from aliquot.model.quantity import parse
 
 UUID = "UUID"
@@ -165,7 +165,7 @@ def _bytes(pod: Pod, annotation: str) -> Fraction | None:
         size = parse(text)
     except BadQuantity as error:
         raise BadDemand(f"annotation {annotation}: {error}") from error
-    if not _MIB <= size <= MOST_MIB * _MIB:
+    if not _MIB <= size <= MAX_MIB * _MIB:
         much = "more than any GPU has" if size > _MIB else "negative" if size < 0 else "less than 1Mi"
         raise BadDemand(f"annotation {annotation}: {text} is {much}; it counts bytes: write 4Gi or 4000Mi")
     return size

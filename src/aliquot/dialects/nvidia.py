@@ -20,16 +20,16 @@ from aliquot.dialects.protocol import (
 )
 from aliquot.errors import BadDemand
 from aliquot.model import (
+    Constraints,
     Container,
     ContainerRequest,
-    ModelWish,
+    ModelConstraint,
     Node,
     NodeGpus,
     Part,
     Placement,
     Pod,
     Request,
-    Wishes,
 )
 
 PARTS = ("gpumem", "gpumem-percentage", "gpucores")
@@ -129,8 +129,8 @@ class Nvidia(Dialect):
         )
         request, kinds = self.request(pod, containers), self._kinds(pod)
         # a request is for one kind: of a pod that has several, no card can be said to be its own
-        wishes = Wishes(mig="".join(kinds)) if len(kinds) == 1 else Wishes(only_uuids=frozenset())
-        return replace(request, wishes=wishes)
+        constraints = Constraints(mig="".join(kinds)) if len(kinds) == 1 else Constraints(only_uuids=frozenset())
+        return replace(request, constraints=constraints)
 
     def _kinds(self, pod: Pod) -> set[str]:
         return {kind for container, _ in pod.containers() for kind in self._cards(container)}
@@ -152,10 +152,10 @@ class Nvidia(Dialect):
         size, extras = match.groups()
         return f"{size}+{extras}" if extras else size
 
-    def wishes(self, pod: Pod) -> Wishes:
+    def constraints(self, pod: Pod) -> Constraints:
         text = pod.metadata.annotations.get(self.gpu_model)
         if text is None:
-            return Wishes()
+            return Constraints()
         named = names_in(self.gpu_model, text)
         names = tuple(name for name in named if any(letter.isalnum() for letter in name))
         if not names:
@@ -163,7 +163,7 @@ class Nvidia(Dialect):
                 f"annotation {self.gpu_model}: {text[:64]!r} names no model; write one, such as A100, or several: "
                 "A100,V100; or leave the annotation out"
             )
-        return Wishes(models=(ModelWish(names),))
+        return Constraints(models=(ModelConstraint(names),))
 
     def capacity(self, node: Node) -> NodeGpus | None:
         """As NVIDIA's plug-in and its feature discovery tell it. Such a node hands out whole cards and nothing else."""

@@ -2,13 +2,13 @@
 
 from aliquot.errors import BadDemand
 from aliquot.model import CORES
-from aliquot.model.bounds import MOST_CARDS
+from aliquot.model.bounds import MAX_CARDS
 
 
 def whole_cards(field: str, percent: int) -> int:
     """How many whole cards 100 percent or more are. Raises BadDemand for a remainder, with what to write instead."""
     cards, remainder = divmod(percent, CORES)
-    if cards > MOST_CARDS:
+    if cards > MAX_CARDS:
         raise BadDemand(f"{field}: {percent} is more than any node has; {CORES} is one whole card")
     if remainder:
         raise BadDemand(

@@ -1,4 +1,4 @@
-"""What a dialect declares. Agent, control plane, doors and demo read it and know no vendor's name themselves.
+"""What a dialect declares. Agent, control plane, endpoints and demo read it and know no vendor's name themselves.
 
 A dialect is a subclass in one module: what it must say is abstract, the rest has defaults that fit most vocabularies.
 """
@@ -14,6 +14,7 @@ import msgspec
 from aliquot.errors import BadConfig, BadDemand, BadInput, BadQuantity, BadRecord
 from aliquot.model import (
     OF_MODEL,
+    Constraints,
     Container,
     ContainerRequest,
     Gpu,
@@ -23,11 +24,10 @@ from aliquot.model import (
     Pod,
     Reason,
     Request,
-    Wishes,
     cut,
     made_up_uuid,
 )
-from aliquot.model.bounds import LARGEST_RECORD, LARGEST_WISH, MOST_CARDS, MOST_MIB, MOST_NAMES, require_size
+from aliquot.model.bounds import LARGEST_RECORD, LARGEST_WISH, MAX_CARDS, MAX_MIB, MAX_NAMES, require_size
 from aliquot.model.kubernetes import Quantity
 from aliquot.model.quantity import whole
 
@@ -170,9 +170,9 @@ class Dialect(ABC):
         be all of the card."""
         return None if self.demand_can_change(pod) else self.held(pod)
 
-    def wishes(self, pod: Pod) -> Wishes:
+    def constraints(self, pod: Pod) -> Constraints:
         """What the dialect's own annotations and labels wish, also on pods of other dialects. Raises BadDemand."""
-        return Wishes()
+        return Constraints()
 
     def capacity(self, node: Node) -> NodeGpus | None:
         """The cards of a node that publishes no inventory, with ids `node/index`; None if it has none."""
@@ -231,7 +231,7 @@ class Dialect(ABC):
         """The same of one node, with its model where the reason is about that. As constant as the verdict."""
         if reason not in OF_MODEL:
             return self.words(reason)
-        wanted = (gpu.model for gpu in cards.gpus if request.wishes.allows_model(gpu.model))
+        wanted = (gpu.model for gpu in cards.gpus if request.constraints.allows_model(gpu.model))
         models = [cards.model] if cards.model else sorted(set(wanted))
         return f"{self.words(reason)} ({', '.join(models)})"
 
@@ -295,7 +295,7 @@ def places(pod: Pod) -> Mapping[str, int]:
 def cards_asked(container: Container, resource: str) -> int:
     """How many cards a container asks for. Raises BadDemand, also for more than any node has."""
     count = limit(container, resource)
-    if count > MOST_CARDS:
+    if count > MAX_CARDS:
         raise BadDemand(f"container {container.name}, limits, {resource}: {count} is absurd; it counts cards: write 1")
     return count
 
@@ -305,8 +305,8 @@ def names_in(key: str, text: str, error: type[BadInput] = BadDemand) -> tuple[st
     than are read."""
     require_size(f"annotation {key}", text, LARGEST_WISH, error)
     names = tuple(dict.fromkeys(name for item in text.split(",") if (name := item.strip())))
-    if len(names) > MOST_NAMES:
-        raise error(f"annotation {key} has {len(names)} names; write at most {MOST_NAMES}")
+    if len(names) > MAX_NAMES:
+        raise error(f"annotation {key} has {len(names)} names; write at most {MAX_NAMES}")
     return names
 
 
@@ -346,10 +346,10 @@ def equal_cards(
     Raises BadRecord for more than any node has."""
     if not count or mib < least_mib:
         return None
-    if count > MOST_CARDS or mib > MOST_MIB:
+    if count > MAX_CARDS or mib > MAX_MIB:
         raise BadRecord(
-            f"status.capacity counts {count} cards of {mib} MiB; no node has more than {MOST_CARDS} cards of "
-            f"{MOST_MIB} MiB"
+            f"status.capacity counts {count} cards of {mib} MiB; no node has more than {MAX_CARDS} cards of "
+            f"{MAX_MIB} MiB"
         )
     name = node.metadata.name
     gpus = (Gpu(made_up_uuid(name, index), index, index, model, mib) for index in range(count))

@@ -13,6 +13,7 @@ from aliquot.errors import BadDemand, BadRecord, NotPlaced
 from aliquot.model import (
     CORES,
     Charge,
+    Constraints,
     Gpu,
     Node,
     NodeGpus,
@@ -21,13 +22,12 @@ from aliquot.model import (
     Pod,
     Request,
     Slice,
-    Wishes,
     card_of,
     charges,
     cut,
     peak,
 )
-from aliquot.model.bounds import MOST_CONTAINERS
+from aliquot.model.bounds import MAX_CONTAINERS
 from aliquot.model.records import INVENTORY, PLACEMENT, read_inventory, read_placement
 from aliquot.model.request import NODE_UNITS, Unit
 
@@ -66,18 +66,18 @@ def demand_of(pod: Pod, dialects: Dialects) -> Demand | None:
     pod's own dialect.
     """
     count = len(pod.spec.containers) + len(pod.spec.init_containers or ())
-    if count > MOST_CONTAINERS:
-        raise BadDemand(f"spec.containers, spec.initContainers: {count} containers are more than {MOST_CONTAINERS}")
+    if count > MAX_CONTAINERS:
+        raise BadDemand(f"spec.containers, spec.initContainers: {count} containers are more than {MAX_CONTAINERS}")
     dialect = dialects.of(pod)
     if dialect is None:
         return None
     request = dialect.demand(pod)
     ours = [other for other in dialects.values() if other.name == Aliquot.name]
-    wishes = Wishes()
+    constraints = Constraints()
     for speaker in dict.fromkeys((*ours, dialect, *dialects.values())):
-        own = request.wishes & speaker.wishes(pod) if speaker is dialect else speaker.wishes(pod)
-        wishes &= own
-    return Demand(dialect, replace(request, wishes=wishes))
+        own = request.constraints & speaker.constraints(pod) if speaker is dialect else speaker.constraints(pod)
+        constraints &= own
+    return Demand(dialect, replace(request, constraints=constraints))
 
 
 # -- nodes
@@ -264,7 +264,7 @@ def _both(ours: Mapping[str, Charge], theirs: Mapping[str, Charge], cards: NodeG
 
 
 def _unnamed(request: Request, cards: NodeGpus) -> int:
-    if request.wishes.mig and not cards.parents:
+    if request.constraints.mig and not cards.parents:
         return 0  # the node does not tell of its instances: the pod has none of the cards that it tells of
     return peak((asked.life, asked.part.cards) for asked in request.containers)
 

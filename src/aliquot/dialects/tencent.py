@@ -33,7 +33,7 @@ from aliquot.model import (
     Reason,
     Request,
 )
-from aliquot.model.bounds import MOST_BLOCKS
+from aliquot.model.bounds import MAX_BLOCKS
 
 BLOCK_MIB = 256
 _BLOCK_BYTES = BLOCK_MIB * 2**20
@@ -142,7 +142,7 @@ class Tencent(Dialect):
         cores, blocks = limit(container, self.vcuda_core), limit(container, self.vcuda_memory)
         core_field = f"container {container.name}, limits, {self.vcuda_core}"
         memory_field = f"container {container.name}, limits, {self.vcuda_memory}"
-        if blocks > MOST_BLOCKS:
+        if blocks > MAX_BLOCKS:
             raise BadDemand(
                 f"{memory_field}: {blocks} is more than any GPU has; it counts blocks of {BLOCK_MIB} MiB: "
                 "for 8 GiB write 32, not 8Gi"
@@ -171,7 +171,7 @@ class Tencent(Dialect):
         cores, blocks = limit(container, self.vcuda_core), limit(container, self.vcuda_memory)
         if cores >= CORES:
             return Part(cards=cores // CORES, whole=True)
-        held = min(blocks, MOST_BLOCKS) * BLOCK_MIB
+        held = min(blocks, MAX_BLOCKS) * BLOCK_MIB
         return Part(cores=cores, memory=Memory(held)) if cores and blocks else None
 
     def _burst(self, pod: Pod) -> int | None:

@@ -13,7 +13,7 @@ from aiohttp.typedefs import Middleware
 
 from aliquot.clock import Clock
 from aliquot.embedded.api import kubeconfig
-from aliquot.embedded.api.door import Door
+from aliquot.embedded.api.endpoint import Endpoint
 from aliquot.embedded.api.front import Front
 from aliquot.embedded.api.identity import Users
 from aliquot.embedded.api.injection import FaultInjector
@@ -58,8 +58,8 @@ class EmbeddedCluster:
         self.store = Store(log_capacity)
         self.registry = Registry(self.store, clock, random)
         self.users = Users()
-        self._door = Door(host, port)
-        self.faults = FaultInjector(self._door, timer)
+        self._endpoint = Endpoint(host, port)
+        self.faults = FaultInjector(self._endpoint, timer)
         self._controllers = Controllers(self.registry, timer) if controllers else None
         self._stack = AsyncExitStack()
         application = Front(self.registry, logs, self.users).application()
@@ -75,7 +75,7 @@ class EmbeddedCluster:
     @property
     def url(self) -> str:
         """Where the server listens; raises RuntimeError while it does not."""
-        host, port = self._door.address
+        host, port = self._endpoint.address
         return f"http://{host}:{port}"
 
     def write_kubeconfig(self, path: Path, user: str = "") -> None:
@@ -88,8 +88,8 @@ class EmbeddedCluster:
             stack.push_async_callback(self._runner.cleanup)
             stack.callback(self.store.close)
             assert self._runner.server is not None, "it was set up"
-            await self._door.open(self._runner.server)
-            stack.callback(self._door.close)
+            await self._endpoint.open(self._runner.server)
+            stack.callback(self._endpoint.close)
             await stack.enter_async_context(_running(self.faults.run()))
             if self._controllers is not None:
                 await stack.enter_async_context(_running(self._controllers.run()))

@@ -11,7 +11,7 @@ from aliquot.engine.arrays import Bools, Floats, Ints, Ranks, masked
 from aliquot.engine.topology import Wiring, groups
 from aliquot.model import Topology
 
-MOST_SETS = comb(16, 8)
+MAX_SETS = comb(16, 8)
 """Up to so many sets of cards all are looked at."""
 
 _REMEMBERED = 1 << 14
@@ -23,7 +23,7 @@ def best_set(
     rows: tuple[int, ...],
     count: int,
     topology: Topology = Topology.ANY,
-    most_sets: int = MOST_SETS,
+    most_sets: int = MAX_SETS,
 ) -> tuple[int, ...]:
     """The best connected `count` of these rows that the wish allows; empty if none is allowed.
 

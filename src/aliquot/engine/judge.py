@@ -76,7 +76,7 @@ class Judgement:
         cards, containers = block.state_at(column).cards, judged.question.request.containers
         chosen = judged.plan.rows_at(column)
         if self.request.together:
-            shared = in_reach(block.wiring(column), chosen[0], self.request.wishes.topology)
+            shared = in_reach(block.wiring(column), chosen[0], self.request.constraints.topology)
             chosen = [tuple(sorted(shared[: container.part.cards])) for container in containers]
         return Placement(
             node=node,
@@ -192,7 +192,7 @@ def _judged(
         nodes=nodes if wrong_pools is None else nodes & ~wrong_pools,
         choice=choice,
         settings=settings,
-        topology=request.wishes.topology,
+        topology=request.constraints.topology,
         effort=effort,
         among=among,
     )

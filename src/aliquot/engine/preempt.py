@@ -17,8 +17,8 @@ from aliquot.engine.why.obstacles import no_room, unwanted
 from aliquot.engine.why.whatif import closed, fits, try_out
 from aliquot.model import Gpu, Request
 
-_MOST_HOLDERS = 64
-_MOST_SETS_OF_CARDS = 300
+_MAX_HOLDERS = 64
+_MAX_SETS_OF_CARDS = 300
 _STEPS = 1000
 _NODES = 32
 """Nodes on which the cheapest set is sought, of those that a first look finds cheapest."""
@@ -239,7 +239,7 @@ class _Search:
 
     def _improve(self) -> Victims:
         # an agent that gives cards to one container after another may find a way on fewer cards and none on more
-        proven = len(self.candidates) <= _MOST_HOLDERS and not self.request.allocator
+        proven = len(self.candidates) <= _MAX_HOLDERS and not self.request.allocator
         try:
             for gpus in self._sets_of_cards() if proven else ():
                 uuids = {gpu.uuid for gpu in gpus}
@@ -255,7 +255,7 @@ class _Search:
         gpus = tuple(gpu for gpu in state.cards.gpus if unwanted(state, gpu, request) is None)
         wanted = [container.part.cards for container in request.containers]
         most = min(len(gpus), max(wanted) if request.together else sum(wanted))
-        if comb(len(gpus), most) > _MOST_SETS_OF_CARDS:
+        if comb(len(gpus), most) > _MAX_SETS_OF_CARDS:
             return iter((gpus,))
         return combinations(gpus, most)
 

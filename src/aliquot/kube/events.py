@@ -9,7 +9,7 @@ from aliquot.kube.client import Client
 from aliquot.kube.errors import ApiError
 from aliquot.kube.resources import EVENTS
 from aliquot.model import Pod
-from aliquot.model.bounds import MOST_EVENTS
+from aliquot.model.bounds import MAX_EVENTS
 
 _COUNTED_SECONDS = 600.0
 """So long after an event the same again is a higher count of it; later it is news."""
@@ -86,7 +86,7 @@ def _keep(known: OrderedDict[Any, Any], key: Any, value: Any) -> None:
     """What was not touched for longest is forgotten: a pod may then get one event too many, no more."""
     known[key] = value
     known.move_to_end(key)
-    if len(known) > MOST_EVENTS:
+    if len(known) > MAX_EVENTS:
         known.popitem(last=False)
 
 

@@ -20,7 +20,7 @@ from aliquot.kube.errors import NotSent
 _VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 _RUN_SECONDS = 60.0
 _BEFORE_EXPIRY_SECONDS = 10.0
-_MOST_WORDS = 400
+_MAX_WORDS = 400
 
 
 class _Status(msgspec.Struct, rename="camel"):
@@ -188,7 +188,7 @@ def _cluster_info(cluster: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 def _clipped(words: bytes) -> str:
     """The last words: that is where programs say what went wrong."""
     text = " ".join(words.decode(errors="replace").split())
-    return text if len(text) <= _MOST_WORDS else "…" + text[-_MOST_WORDS:]
+    return text if len(text) <= _MAX_WORDS else "…" + text[-_MAX_WORDS:]
 
 
 def _heard(run: asyncio.Task[Credential]) -> None:

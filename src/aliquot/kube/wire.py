@@ -24,7 +24,7 @@ JSON = "application/json"
 
 _FIRST_REFUSAL = 400
 _UNAUTHORIZED = 401
-_MOST_TRIES = 5
+_MAX_TRIES = 5
 _SPREAD = 0.25
 """Those who were told the same moment come back over so much more of it."""
 _KEEP_ALIVE = {
@@ -69,11 +69,11 @@ class Wire:
     async def read(self, path: str, query: Mapping[str, str] | None = None, *, seconds: float | None = None) -> bytes:
         """GET. A server that is busy and says for how long is asked again, as long as the time for one call lasts."""
         end = self._clock.monotonic() + (seconds or self._timeout.total or 0.0)
-        for attempt in range(1, _MOST_TRIES + 1):
+        for attempt in range(1, _MAX_TRIES + 1):
             try:
                 return await self.call("GET", path, query=query, seconds=seconds)
             except errors.KubeError as error:
-                if error.retry_after is None or attempt == _MOST_TRIES:
+                if error.retry_after is None or attempt == _MAX_TRIES:
                     raise
                 pause = error.retry_after * random.uniform(1.0, 1.0 + _SPREAD)
                 if self._clock.monotonic() + pause >= end:

@@ -23,7 +23,7 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A pod, as far as the books care: its UID is its identity, the rest is for quotas, preemption and people."""
+    """A pod, as far as the ledger cares: its UID is its identity, the rest is for quotas, preemption and people."""
 
     uid: str
     pod: str = ""
@@ -71,7 +71,7 @@ class Entry:
         return self if placement == self.placement else replace(self, placement=placement)
 
 
-class _NodeBooks:
+class _NodeAccount:
     """One node: its cards, its entries, and what is taken from each card."""
 
     def __init__(self) -> None:
@@ -136,7 +136,7 @@ class Ledger:
     """Changes only by claim, reassign, adopt, release and a change of a node's cards; each is all or nothing."""
 
     def __init__(self) -> None:
-        self._nodes: dict[str, _NodeBooks] = {}
+        self._nodes: dict[str, _NodeAccount] = {}
         self._nodes_of: dict[str, set[str]] = {}
         self._timed: set[tuple[str, str]] = set()
         """UID and node of the claims that expire."""
@@ -150,21 +150,21 @@ class Ledger:
     def set_cards(self, cards: NodeGpus) -> None:
         """A node's cards as they are now. What is held stays held, also on a card that is gone or shrank, and under the
         new name of a card that got one."""
-        books = self._nodes.setdefault(cards.node, _NodeBooks())
-        books.cards = cards
-        for entry in list(books.entries.values()):
+        account = self._nodes.setdefault(cards.node, _NodeAccount())
+        account.cards = cards
+        for entry in list(account.entries.values()):
             if (now := entry.on(cards)) is not entry:
-                books.put(now)
-        books.version += 1
+                account.put(now)
+        account.version += 1
         self.changes += 1
 
     def drop_node(self, node: str) -> None:
         """A node that is gone sells nothing more. What pods hold there stays theirs until they are gone too: a Binding
         may be on its way, and the node may come back."""
-        books = self._nodes.get(node)
-        if books is not None:
-            books.cards = None
-            books.version += 1
+        account = self._nodes.get(node)
+        if account is not None:
+            account.cards = None
+            account.version += 1
             self.changes += 1
             self._tidy(node)
 
@@ -251,29 +251,29 @@ class Ledger:
 
     def recount(self, node: str) -> None:
         """Add up anew what is taken of a node's cards."""
-        books = self._nodes.get(node)
-        if books is not None:
-            books.used = books.summed()
-            books.version += 1
+        account = self._nodes.get(node)
+        if account is not None:
+            account.used = account.summed()
+            account.version += 1
             self.changes += 1
 
     # -- questions
 
     def entry(self, uid: str, node: str) -> Entry | None:
-        books = self._nodes.get(node)
-        return books.entries.get(uid) if books else None
+        account = self._nodes.get(node)
+        return account.entries.get(uid) if account else None
 
     def entries(self, node: str) -> list[Entry]:
-        books = self._nodes.get(node)
-        return list(books.entries.values()) if books else []
+        account = self._nodes.get(node)
+        return list(account.entries.values()) if account else []
 
     def all(self) -> list[Entry]:
-        return [entry for books in self._nodes.values() for entry in books.entries.values()]
+        return [entry for account in self._nodes.values() for entry in account.entries.values()]
 
     def is_summed_right(self, node: str) -> bool:
         """Whether what counts as taken of a node's cards is what its entries take."""
-        books = self._nodes.get(node)
-        return books is None or books.used == books.summed()
+        account = self._nodes.get(node)
+        return account is None or account.used == account.summed()
 
     def nodes_of(self, uid: str) -> frozenset[str]:
         return frozenset(self._nodes_of.get(uid, ()))
@@ -283,27 +283,27 @@ class Ledger:
         return self._claims[namespace]
 
     def used(self, node: str) -> Mapping[str, Charge]:
-        books = self._nodes.get(node)
-        return dict(books.used) if books else {}
+        account = self._nodes.get(node)
+        return dict(account.used) if account else {}
 
     def free(self, node: str, uuid: str) -> Charge:
-        books = self._nodes.get(node)
-        return books.free(uuid) if books else Charge()
+        account = self._nodes.get(node)
+        return account.free(uuid) if account else Charge()
 
     def version(self, node: str) -> int:
-        books = self._nodes.get(node)
-        return books.version if books else 0
+        account = self._nodes.get(node)
+        return account.version if account else 0
 
     def oversold(self, node: str) -> list[str]:
         """The cards of a node of which more was sold than they have."""
-        books = self._nodes.get(node)
-        return sorted(books.oversold()) if books else []
+        account = self._nodes.get(node)
+        return sorted(account.oversold()) if account else []
 
     # -- inside
 
     def _enter(self, entry: Entry) -> Entry:
         self._count_claim(self.entry(entry.uid, entry.node), -1)
-        self._nodes.setdefault(entry.node, _NodeBooks()).put(entry)
+        self._nodes.setdefault(entry.node, _NodeAccount()).put(entry)
         self._count_claim(entry, 1)
         self.changes += 1
         self._timed.discard((entry.uid, entry.node))
@@ -313,8 +313,8 @@ class Ledger:
         return entry
 
     def _give_back(self, uid: str, node: str) -> bool:
-        books = self._nodes.get(node)
-        if books is None or (gone := books.take_out(uid)) is None:
+        account = self._nodes.get(node)
+        if account is None or (gone := account.take_out(uid)) is None:
             return False
         self._count_claim(gone, -1)
         self.changes += 1
@@ -339,12 +339,12 @@ class Ledger:
             del self._nodes[node]
 
     def _refuse_overcommit(self, node: str, uid: str, charges: Mapping[str, Charge]) -> None:
-        books = self._nodes.get(node, _NodeBooks())
+        account = self._nodes.get(node, _NodeAccount())
         for uuid, charge in charges.items():
-            if books.cards is None or uuid not in books.cards.by_uuid:
+            if account.cards is None or uuid not in account.cards.by_uuid:
                 raise NoRoom(f"the node has no card {uuid}")
-            gpu, others = books.cards.by_uuid[uuid], books.held(uuid, without=uid)
-            if relative := books.held_relative(gpu, without=uid):
+            gpu, others = account.cards.by_uuid[uuid], account.held(uuid, without=uid)
+            if relative := account.held_relative(gpu, without=uid):
                 raise NoRoom(f"card {uuid} cannot be sold while {relative} is held: one is a MIG instance of the other")
             if why := conflict(gpu, others, charge):
                 raise NoRoom(f"card {uuid} {why}")

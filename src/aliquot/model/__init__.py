@@ -1,12 +1,12 @@
 """The one internal model: pure values that every other room speaks in."""
 
 from aliquot.model.charge import Charge, Life, peak, peak_charge
+from aliquot.model.constraints import ANY_MIG, Constraints, ModelConstraint, Topology, is_model
 from aliquot.model.gpu import CORES, Gpu, Link, Mode, NodeGpus, made_up_uuid
 from aliquot.model.kubernetes import Container, Node, Object, Pod
 from aliquot.model.placement import Placement, Slice, as_shown, card_of, charges, cut, numbered_as
 from aliquot.model.reasons import HOPELESS, OF_MODEL, Reason
 from aliquot.model.request import ContainerRequest, Memory, Part, Request, Unit
-from aliquot.model.wishes import ANY_MIG, ModelWish, Topology, Wishes, is_model
 
 __all__ = [
     "CORES",
@@ -21,8 +21,8 @@ __all__ = [
     "Life",
     "ContainerRequest",
     "Request",
-    "Wishes",
-    "ModelWish",
+    "Constraints",
+    "ModelConstraint",
     "is_model",
     "Topology",
     "ANY_MIG",

@@ -8,34 +8,34 @@ MIB = 2**20
 
 # -- nodes
 
-MOST_CARDS = 128
+MAX_CARDS = 128
 """Of one node: 16 cards that are cut into 7 MIG instances each are 16 + 112."""
 LARGEST_INVENTORY = 256 * KIB
 """Bytes of a node's inventory, ours or an original's. The API server takes no more of all annotations together."""
 LONGEST_NAME = 512
 """Characters of a uuid, a model or a profile in a record; the longest uuid is `<node>/<index>` with a name of 253."""
-MOST_MIB = 2**24
+MAX_MIB = 2**24
 """No card has more memory; a record that says so is nonsense."""
 
 # -- pods
 
 LARGEST_POD = 2 * MIB
 """Bytes of a pod in a call's body. etcd takes 1.5 MiB, in a shorter encoding."""
-MOST_CONTAINERS = 512
+MAX_CONTAINERS = 512
 """Of one pod, init containers included."""
-MOST_GPU_CONTAINERS = 32
+MAX_GPU_CONTAINERS = 32
 """Of one pod. A decision without any search takes 35 ms for so many on 5,000 nodes, and grows faster than they do."""
-MOST_ITEMS = 4096
+MAX_ITEMS = 4096
 """Of any list or object in a pod that a body has: containers, annotations, labels, limits."""
 LONGEST_ID = 253
 """Characters of a UID, a name or a namespace in a body. Kubernetes' own names have no more, and its UIDs have 36."""
-MOST_OBJECTS = 100_000
+MAX_OBJECTS = 100_000
 """Nodes, their names, victims and tasks in one body. The largest clusters have 65,000 nodes."""
 LARGEST_NAMES = 16 * MIB
 """Bytes of the node names in a body."""
-MOST_GUESTS = 4096
-"""Pods in one call of Volcano's that are on nodes there and not yet in our books."""
-MOST_GUESTS_OF_NODE = 256
+MAX_GUESTS = 4096
+"""Pods in one call of Volcano's that are on nodes there and not yet in our cluster state."""
+MAX_GUESTS_OF_NODE = 256
 """Of these, on one node. By default kubelet runs 110 pods."""
 LARGEST_AMOUNTS = 64 * KIB
 """Bytes of what a task of Volcano's needs, or of what is idle on a node."""
@@ -43,7 +43,7 @@ LARGEST_RECORD = 64 * KIB
 """Bytes of a pod's annotation that says which cards it has, ours or an original's."""
 LARGEST_WISH = 16 * KIB
 """Bytes of a pod's annotation that says which cards it wants."""
-MOST_NAMES = 256
+MAX_NAMES = 256
 """Models or uuids in one such annotation."""
 
 # -- amounts
@@ -52,13 +52,13 @@ LONGEST_QUANTITY = 64
 """Characters of a Kubernetes quantity."""
 LARGEST_QUANTITY = 2**63 - 1
 """As in Kubernetes."""
-MOST_UNITS = 10**9
+MAX_UNITS = 10**9
 """Units of gpushare's memory that a container may ask for, and that a record may name."""
-MOST_ELASTIC_MEMORY = 10**8
+MAX_ELASTIC_MEMORY = 10**8
 """Units of elastic-gpu's memory that a container may ask for."""
-MOST_BLOCKS = 100_000
+MAX_BLOCKS = 100_000
 """Blocks of tencent's memory that a container may ask for."""
-MOST_SLOTS = 1024
+MAX_SLOTS = 1024
 """MPS slots of a card that a container may ask for."""
 
 # -- what comes from the API server
@@ -72,24 +72,24 @@ LARGEST_HEAD = 64 * KIB
 """Bytes of a call's first line and headers."""
 LONGEST_PROFILE = 300.0
 """Seconds."""
-MOST_SHOWN_LIMITS = 2000
+MAX_SHOWN_LIMITS = 2000
 """Limits of quotas in /metrics: more are more than a Prometheus wants, and hold up decisions while it asks."""
 
 # -- what is remembered of calls; of more, the oldest is forgotten
 
-MOST_WAITING = 20_000
+MAX_WAITING = 20_000
 """Pods that were refused and wait for room. One that is forgotten is asked for again when anything changes."""
-MOST_WAITING_OF_NAMESPACE = 2_000
-MOST_PASSES = 20_000
+MAX_WAITING_OF_NAMESPACE = 2_000
+MAX_PASSES = 20_000
 """Pods that a filter let pass and that are not bound yet."""
-MOST_PASSES_OF_NAMESPACE = 5_000
+MAX_PASSES_OF_NAMESPACE = 5_000
 """More than may wait for one another before they are bound: the pods of a gang."""
-MOST_PREEMPTIONS = 1024
+MAX_PREEMPTIONS = 1024
 """Pods for which we named victims."""
-MOST_PREEMPTIONS_OF_NAMESPACE = 256
-MOST_UNKNOWN = 1_000
+MAX_PREEMPTIONS_OF_NAMESPACE = 256
+MAX_UNKNOWN = 1_000
 """Pods that our mirror does not know: as many that passed, and the UIDs of as many that were refused."""
-MOST_UNKNOWN_PREEMPTIONS = 128
+MAX_UNKNOWN_PREEMPTIONS = 128
 """Such pods for which we named victims."""
 
 # -- ConfigMaps and files
@@ -98,31 +98,31 @@ LARGEST_CONFIG = 64 * KIB
 """Bytes of the server's configuration."""
 DEEPEST_CONFIG = 16
 """Levels of it; the deepest key has four."""
-MOST_CONFIG_VALUES = 1024
+MAX_CONFIG_VALUES = 1024
 """Keys, values, lists and mappings in it."""
 LARGEST_QUOTAS = MIB
 """Bytes of the quotas: the API server takes no larger ConfigMap."""
-MOST_QUOTA_ENTRIES = 50_000
-"""Namespaces, their fields and their limits in the quotas. Of one namespace there are at most MOST_NAMES limits in each
+MAX_QUOTA_ENTRIES = 50_000
+"""Namespaces, their fields and their limits in the quotas. Of one namespace there are at most MAX_NAMES limits in each
 measure, and as many pools."""
-MOST_QUOTA = 2**40
+MAX_QUOTA = 2**40
 """Cards, percents of cores or MiB that one limit of a quota may name."""
 LARGEST_UNHEALTHY = 4 * KIB
 """Bytes of one node's list of unhealthy cards."""
 
 # -- what is kept in memory
 
-MOST_SEARCHING_PODS, MOST_SEARCHING_NAMESPACES = 10_000, 1_000
+MAX_SEARCHING_PODS, MAX_SEARCHING_NAMESPACES = 10_000, 1_000
 """Of more, the one that searched longest ago is forgotten."""
-MOST_ACCEPTED_TOKENS, MOST_REFUSED_TOKENS = 1024, 1024
+MAX_ACCEPTED_TOKENS, MAX_REFUSED_TOKENS = 1024, 1024
 """Of more tokens the accepted one that was used longest ago is forgotten, and the refused one that was reviewed longest
 ago. Each kind has a place of its own: made-up tokens do not push good ones out."""
-MOST_REVIEWS = 8
+MAX_REVIEWS = 8
 """Of tokens at once, so that made-up ones do not keep the API server busy; as many again of accepted ones."""
-MOST_EVENTS = 4096
+MAX_EVENTS = 4096
 """Events that are counted when they happen again, and pods of which the number of events is kept down."""
-MOST_UNWRITTEN_DECISIONS = 100_000
-"""Happenings that may wait for the disk; beyond, they are left out until a new file is begun."""
+MAX_UNWRITTEN_DECISIONS = 100_000
+"""StateEvents that may wait for the disk; beyond, they are left out until a new file is begun."""
 
 
 def require_size(what: str, text: str, most: int, error: type[BadInput]) -> None:

@@ -9,9 +9,9 @@ from aliquot.model.bounds import (
     LARGEST_INVENTORY,
     LARGEST_RECORD,
     LONGEST_NAME,
-    MOST_CARDS,
-    MOST_CONTAINERS,
-    MOST_MIB,
+    MAX_CARDS,
+    MAX_CONTAINERS,
+    MAX_MIB,
     require_size,
 )
 from aliquot.model.gpu import Gpu, Link, Mode, NodeGpus
@@ -27,7 +27,7 @@ _VERSION = 1
 
 _Amount = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 """Never negative, which would make room out of nothing, and small enough for arithmetic in 64 bits."""
-_Mib = Annotated[int, msgspec.Meta(ge=0, le=MOST_MIB)]
+_Mib = Annotated[int, msgspec.Meta(ge=0, le=MAX_MIB)]
 _Unit = Annotated[int, msgspec.Meta(ge=1, le=2**20)]
 _Numa = Annotated[int, msgspec.Meta(ge=0, le=2**16)]
 _Name = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
@@ -47,8 +47,8 @@ class _Placement(msgspec.Struct, frozen=True):
     node: _Name
     dialect: _Name
     containers: Annotated[
-        dict[str, Annotated[list[_Slice], msgspec.Meta(max_length=MOST_CARDS)]],
-        msgspec.Meta(max_length=MOST_CONTAINERS),
+        dict[str, Annotated[list[_Slice], msgspec.Meta(max_length=MAX_CARDS)]],
+        msgspec.Meta(max_length=MAX_CONTAINERS),
     ]
 
 
@@ -65,14 +65,14 @@ class _Gpu(msgspec.Struct, frozen=True, omit_defaults=True):
     mode: Mode = Mode.ANY
     parent: _Name = ""
     profile: _Name = ""
-    links: Annotated[dict[_Name, _Amount], msgspec.Meta(max_length=MOST_CARDS)] = {}
+    links: Annotated[dict[_Name, _Amount], msgspec.Meta(max_length=MAX_CARDS)] = {}
     """uuid of another card of the node -> how well it is reached."""
 
 
 class _Inventory(msgspec.Struct, frozen=True, rename={"unit_mib": "unitMiB"}):
     v: int
     unit_mib: _Unit
-    gpus: Annotated[list[_Gpu], msgspec.Meta(max_length=MOST_CARDS)]
+    gpus: Annotated[list[_Gpu], msgspec.Meta(max_length=MAX_CARDS)]
 
 
 _PLAIN = tuple(name for name in _Gpu.__struct_fields__ if name != "links")

@@ -5,8 +5,8 @@ from enum import Enum
 
 from aliquot.errors import BadDemand
 from aliquot.model.charge import Charge, Life
+from aliquot.model.constraints import Constraints
 from aliquot.model.gpu import CORES, Gpu, NodeGpus
-from aliquot.model.wishes import Wishes
 
 
 class Unit(Enum):
@@ -98,7 +98,7 @@ class Request:
     containers: tuple[ContainerRequest, ...]
     together: bool = False
     priority: int = 0
-    wishes: Wishes = field(default_factory=Wishes)
+    constraints: Constraints = field(default_factory=Constraints)
     elsewhere: tuple[ContainerRequest, ...] = ()
     allocator: str = ""
 

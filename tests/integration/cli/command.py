@@ -91,7 +91,7 @@ async def run(*arguments: str, command: tuple[str, ...] = ALIQUOT, **environment
 def _environment(more: Mapping[str, str]) -> dict[str, str]:
     ours = ("ALIQUOT_", "KUBE", "NODE_NAME")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-    ours_alone = {f"ALIQUOT_{door}_ENABLED": "false" for door in ("ADMISSION", "ELASTIC", "NVIDIA")}
+    ours_alone = {f"ALIQUOT_{endpoint}_ENABLED": "false" for endpoint in ("ADMISSION", "ELASTIC", "NVIDIA")}
     ours_alone |= {f"ALIQUOT_{port}_PORT": "0" for port in ("NATIVE", "HEALTH")}
     usual = {"HOME": "/nonexistent", "PYTHONUNBUFFERED": "1", **ours_alone}
     return kept | usual | dict(more)

@@ -17,13 +17,13 @@ from tests.integration.cli.servers import kubeconfig
 
 ADMISSION, GPUSHARE, ELASTIC = "gpu_admission", "gpushare_schd_extender", "elastic_gpu_scheduler"
 NANO = "nano_gpu_scheduler"
-DOORS = {ADMISSION: "admission", GPUSHARE: "gpushare", ELASTIC: "elastic", NANO: "elastic"}
+ENDPOINTS = {ADMISSION: "admission", GPUSHARE: "gpushare", ELASTIC: "elastic", NANO: "elastic"}
 VERBOSE = {"LOG_LEVEL": "info"}
 """gpushare's extender is silent by default, and tells no port."""
 
 
 def command(program: str) -> tuple[str, ...]:
-    return (sys.executable, "-m", f"aliquot.cli.programs.{program}")
+    return (sys.executable, "-m", f"aliquot.app.programs.{program}")
 
 
 @dataclass(frozen=True)
@@ -50,14 +50,14 @@ async def ended(program: str, *flags: str, **environment: str) -> Ended:
 async def running(
     program: str, api: ScriptedApi, folder: Path, *flags: str, **environment: str
 ) -> AsyncIterator[Running]:
-    """A program that follows the API server, with its door on a free port of this machine only."""
+    """A program that follows the API server, with its endpoint on a free port of this machine only."""
     access = {"KUBECONFIG": kubeconfig(folder, api.url), "ALIQUOT_ADDRESS": "127.0.0.1", **VERBOSE}
     if program == ADMISSION:
         flags = ("--address=127.0.0.1:0", "--pprofAddress=127.0.0.1:0", *flags)
     variables = {"PORT": "0", **access, **environment}
     async with started(*command(program), *flags, merged=True, **variables) as process:
         await process.says("in step with the API server")
-        server = Running(process, f"http://127.0.0.1:{_port(process, DOORS[program])}")
+        server = Running(process, f"http://127.0.0.1:{_port(process, ENDPOINTS[program])}")
         await is_ready(server)
         yield server
 
@@ -75,9 +75,9 @@ async def _answers_200(server: Running) -> bool:
         return False
 
 
-def _port(process: Process, door: str) -> int:
+def _port(process: Process, endpoint: str) -> int:
     """As klog writes it, or as JSON."""
     try:
-        return process.number(f'door="{door}" address="127.0.0.1" port=')
+        return process.number(f'endpoint="{endpoint}" address="127.0.0.1" port=')
     except TypeError:
-        return process.number(f'"door":"{door}","address":"127.0.0.1","port":')
+        return process.number(f'"endpoint":"{endpoint}","address":"127.0.0.1","port":')

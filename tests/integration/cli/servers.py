@@ -42,7 +42,7 @@ class Server:
     native: str
 
     async def get(self, path: str) -> tuple[int, str]:
-        """Of the native door."""
+        """Of the native endpoint."""
         async with aiohttp.ClientSession() as session, session.get(self.native + path) as response:
             return response.status, await response.text()
 
@@ -62,13 +62,15 @@ class Server:
 
 @asynccontextmanager
 async def a_server(api: ScriptedApi, folder: Path, *flags: str, **environment: str) -> AsyncIterator[Server]:
-    """A server whose doors are open."""
+    """A server whose endpoints are open."""
     access = ("--kubeconfig", kubeconfig(folder, api.url))
     async with started(
         *ALIQUOT, "server", *access, "--gpushare-port", "0", *flags, merged=True, **environment
     ) as process:
-        await process.says('"door": "native"')
-        ports = [process.number(f'"{door}", "address": "127.0.0.1", "port": ') for door in ("gpushare", "native")]
+        await process.says('"endpoint": "native"')
+        ports = [
+            process.number(f'"{endpoint}", "address": "127.0.0.1", "port": ') for endpoint in ("gpushare", "native")
+        ]
         yield Server(process, *(f"http://127.0.0.1:{port}" for port in ports))
 
 

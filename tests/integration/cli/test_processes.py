@@ -22,7 +22,7 @@ FAILS: list[Any] = [
     pytest.param(
         ["server", "--kubeconfig", "{good}", "--address", "127.0.0.1", "--gpushare-port", "{taken}"],
         "cannot listen on 127.0.0.1:{taken}: Address already in use; choose another port with --gpushare-port "
-        "(in the configuration: doors.gpushare.port)",
+        "(in the configuration: endpoints.gpushare.port)",
         id="a port that is taken",
     ),
     pytest.param(["agent", "--node-name", "n1"], "no way to an API server", id="an agent without an API server"),
@@ -138,7 +138,7 @@ AGENT = """
 import sys
 from pathlib import Path
 from aliquot import agent
-from aliquot.cli.running import run_until_stopped
+from aliquot.app.running import run_until_stopped
 from aliquot.embedded.gpus import SimulatedNvml
 from aliquot.kube import Access, Client
 

@@ -17,8 +17,8 @@ from tests.fakes.api import Embedded
 from tests.integration.cli.command import started
 from tests.integration.cli.programs import (
     ADMISSION,
-    DOORS,
     ELASTIC,
+    ENDPOINTS,
     GPUSHARE,
     NANO,
     Running,
@@ -29,11 +29,11 @@ from tests.integration.cli.programs import (
 )
 from tests.integration.cli.servers import bind_call, filter_call, kubeconfig
 
-PROGRAMS = tuple(DOORS)
+PROGRAMS = tuple(ENDPOINTS)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-async def test_a_program_opens_its_door_alone_and_ends_with_0_when_it_is_told_to(
+async def test_a_program_opens_its_endpoint_alone_and_ends_with_0_when_it_is_told_to(
     tmp_path: Path, scripted: ScriptedApi, program: str
 ) -> None:
     scripted.registry.create(resources.NODES, "", node_manifest(cards=make_cards()))
@@ -59,14 +59,14 @@ async def test_a_program_has_another_port_for_health_if_it_is_told_one(tmp_path:
 async def test_a_program_does_not_ask_for_tokens_in_the_clear_on_a_port_for_health() -> None:
     last = await ended(ADMISSION, "--address=0.0.0.0:0", ALIQUOT_HEALTH_PORT="12341")
     assert last.code == 1
-    assert "doors.native.callers, by which listen.healthPort answers: others reach 0.0.0.0" in last.err
+    assert "endpoints.native.callers, by which listen.healthPort answers: others reach 0.0.0.0" in last.err
 
 
 @pytest.mark.parametrize(("program", "script"), [(name, name.replace("_", "-")) for name in PROGRAMS])
 def test_a_program_is_installed_by_its_original_s_name(program: str, script: str) -> None:
     scripts = tomllib.loads(Path("pyproject.toml").read_text())["project"]["scripts"]
-    assert scripts[script] == f"aliquot.cli.programs.{program}:main"
-    assert callable(import_module(f"aliquot.cli.programs.{program}").main)
+    assert scripts[script] == f"aliquot.app.programs.{program}:main"
+    assert callable(import_module(f"aliquot.app.programs.{program}").main)
 
 
 @pytest.mark.parametrize(
@@ -124,11 +124,11 @@ async def test_with_the_original_s_rights_it_runs_alone_without_a_lease_and_bind
 # -- who is answered
 
 
-@pytest.mark.parametrize("program", DOORS)
+@pytest.mark.parametrize("program", ENDPOINTS)
 async def test_a_program_answers_anyone_as_its_original_and_says_so(
     tmp_path: Path, scripted: ScriptedApi, program: str
 ) -> None:
-    said = f"the {DOORS[program]} door answers anyone who reaches its port"
+    said = f"the {ENDPOINTS[program]} endpoint answers anyone who reaches its port"
     async with running(program, scripted, tmp_path) as server:
         await server.process.says(said)
         assert said in (await server.get("/readyz"))[1]
@@ -164,7 +164,7 @@ async def test_gpu_admission_has_a_debug_port_and_goes_on_if_it_cannot_be_had(
         status, text = await debug.get("/debug/pprof/goroutine?debug=2")
         assert status == 200
         assert "ControlPlane.run" in text
-        assert (await server.get("/debug/pprof/"))[0] == 404, "not on the door's own port"
+        assert (await server.get("/debug/pprof/"))[0] == 404, "not on the endpoint's own port"
         (await server.process.stop()).clean()
 
 
@@ -198,7 +198,7 @@ async def test_klog_lines_have_klog_s_form(tmp_path: Path, scripted: ScriptedApi
     [
         pytest.param(["-v=0"], [], ['"filter"', '"asked"'], id="0: what happens"),
         pytest.param(["-v=4"], ['"filter" pod="default/p" nodes=1 passed=["n1"]'], ['"asked"'], id="4: calls"),
-        pytest.param(["--vmodule=doors/*=9,lead*=1"], ['"filter"', '"asked"', '"answered"'], [], id="one folder"),
+        pytest.param(["--vmodule=endpoints/*=9,lead*=1"], ['"filter"', '"asked"', '"answered"'], [], id="one folder"),
     ],
 )
 async def test_the_verbosity_and_vmodule_choose_what_is_logged(

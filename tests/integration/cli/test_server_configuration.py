@@ -44,11 +44,13 @@ async def test_the_flags_and_variables_of_mappings_are_pairs() -> None:
     ("text", "flags", "error"),
     [
         pytest.param("log: {level: loud}", (), "log.level ({path}): 'loud' is not one of debug", id="a bad value"),
-        pytest.param("door: {}", (), "door ({path}): there is no such key; the top has mode, log", id="an unknown key"),
+        pytest.param(
+            "endpoint: {}", (), "endpoint ({path}): there is no such key; the top has mode, log", id="an unknown key"
+        ),
         pytest.param(
             "",
             ("--gpushare-port", "12340", "--native-port", "12340"),
-            "doors.gpushare.port and doors.native.port are both 12340",
+            "endpoints.gpushare.port and endpoints.native.port are both 12340",
             id="equal ports",
         ),
         pytest.param("", ("--gpu-policy", "spread"), "--gpu-policy spread: write DIALECT=POLICY", id="no pair"),

@@ -60,8 +60,8 @@ async def test_a_holder_that_cannot_be_asked_is_named_to_the_scheduler(tmp_path:
     pod = a_pod(scripted, "p")
     spec = {"holderIdentity": "somebody", "leaseDurationSeconds": 3600}
     nowhere = "http://127.0.0.1:1"
-    doors = {"aliquot.io/doors": json.dumps({"gpushare": nowhere, "native": nowhere})}
-    lease = {"metadata": {"name": "aliquot-server", "annotations": doors}, "spec": spec}
+    endpoints = {"aliquot.io/endpoints": json.dumps({"gpushare": nowhere, "native": nowhere})}
+    lease = {"metadata": {"name": "aliquot-server", "annotations": endpoints}, "spec": spec}
     scripted.registry.create(resources.LEASES, NAMESPACE, lease)
     async with a_server(scripted, tmp_path, *IMPATIENT) as server:
         await is_ready(server)

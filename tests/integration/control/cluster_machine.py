@@ -1,7 +1,8 @@
-"""The books under any sequence of pods in every dialect and of changes of nodes, as the cluster would show them.
+"""The cluster state under any sequence of pods in every dialect and of changes of nodes, as the cluster would show
+them.
 
 A placement is made by the engine, claimed, written on the pod in the dialect's own words, and read back. At any time
-books that are built anew from nodes and pods must be the same. tests/integration runs it briefly, tests/soak for as
+cluster that are built anew from nodes and pods must be the same. tests/integration runs it briefly, tests/soak for as
 long as it is told to.
 """
 
@@ -13,7 +14,7 @@ import msgspec
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from aliquot.control.books import Books
+from aliquot.control.state.cluster_state import ClusterState
 from aliquot.dialects import Demand
 from aliquot.errors import BadDemand, NoRoom
 from aliquot.ledger import State
@@ -98,7 +99,7 @@ manifests: st.SearchStrategy[Manifest] = st.one_of(
 class ClusterMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.books = Books()
+        self.cluster = ClusterState()
         self.nodes: dict[str, NodeGpus] = {}
         self.pods: dict[str, Pod] = {}
         self.waiting: dict[str, Pod] = {}
@@ -118,20 +119,20 @@ class ClusterMachine(RuleBasedStateMachine):
         containers, annotations = manifest
         pod = _pod(containers, annotations)
         try:
-            demand = self.books.demand_of(pod)
+            demand = self.cluster.demand_of(pod)
         except BadDemand:
             return
         if demand is None:
             return
         before = self._used()
-        judgement = self.books.judge(demand)
+        judgement = self.cluster.judge(demand)
         node = judgement.best(self.nodes)
         if node is None:
             assert all(judgement.refusal(name) for name in self.nodes), "a node neither fits nor is refused"
             return
         placement = judgement.placement(node)
         assert placement is not None, "the best node has no placement"
-        self.books.claim(demand.request, placement)
+        self.cluster.claim(demand.request, placement)
         self._check_claim(demand, placement, before)
         if binds:
             self._bind(pod, demand, placement, names_only=names_only)
@@ -144,15 +145,15 @@ class ClusterMachine(RuleBasedStateMachine):
         if self.waiting:
             uid = data.draw(st.sampled_from(sorted(self.waiting)))
             del self.waiting[uid]
-            self.books.forget_pod(uid)
-            assert not self.books.ledger.nodes_of(uid)
+            self.cluster.forget_pod(uid)
+            assert not self.cluster.ledger.nodes_of(uid)
 
     @rule(data=st.data())
     def end(self, data: st.DataObject) -> None:
         if self.pods:
             ended = _status({"phase": "Succeeded"})
             for uid in data.draw(st.sets(st.sampled_from(sorted(self.pods)), min_size=1)):
-                self.books.see_pod(msgspec.structs.replace(self.pods.pop(uid), status=ended))
+                self.cluster.see_pod(msgspec.structs.replace(self.pods.pop(uid), status=ended))
 
     @rule(name=st.sampled_from(sorted(HARDWARE)), card=st.integers(0, 2), healthy=st.booleans(), cordoned=st.booleans())
     def change_a_card(self, name: str, card: int, healthy: bool, cordoned: bool) -> None:
@@ -167,25 +168,25 @@ class ClusterMachine(RuleBasedStateMachine):
     @rule(name=st.sampled_from(sorted(HARDWARE)))
     def lose_the_node(self, name: str) -> None:
         self.nodes.pop(name, None)
-        self.books.lose_node(name)
+        self.cluster.lose_node(name)
 
     # -- what must always hold
 
     @invariant()
     def no_card_is_sold_twice(self) -> None:
         for name, cards in HARDWARE.items():
-            for uuid, charge in self.books.ledger.used(name).items():
+            for uuid, charge in self.cluster.ledger.used(name).items():
                 assert not is_oversold(cards.by_uuid[uuid], charge), f"{uuid} is over-sold: {charge}"
 
     @invariant()
     def books_built_anew_from_the_cluster_are_the_same(self) -> None:
-        anew = Books()
+        anew = ClusterState()
         for cards in reversed(self.nodes.values()):
             anew.see_node(make_node(cards.node, cards))
         for pod in reversed(self.pods.values()):
             anew.see_pod(pod)
         for name, cards in self.nodes.items():
-            bound = {e.uid: e for e in self.books.ledger.entries(name) if e.state is State.BOUND}
+            bound = {e.uid: e for e in self.cluster.ledger.entries(name) if e.state is State.BOUND}
             again = {e.uid: e for e in anew.ledger.entries(name)}
             assert set(again) <= set(bound)
             for uid, entry in bound.items():
@@ -197,13 +198,13 @@ class ClusterMachine(RuleBasedStateMachine):
 
     def _show(self, cards: NodeGpus) -> None:
         self.nodes[cards.node] = cards
-        self.books.see_node(make_node(cards.node, cards))
+        self.cluster.see_node(make_node(cards.node, cards))
         for pod in self.pods.values():
             if pod.spec.node_name == cards.node:
-                self.books.see_pod(pod)
+                self.cluster.see_pod(pod)
 
     def _used(self) -> dict[str, dict[str, Charge]]:
-        return {name: dict(self.books.ledger.used(name)) for name in HARDWARE}
+        return {name: dict(self.cluster.ledger.used(name)) for name in HARDWARE}
 
     def _check_claim(self, demand: Demand, placement: Placement, before: dict[str, dict[str, Charge]]) -> None:
         cards = self.nodes[placement.node]
@@ -212,9 +213,9 @@ class ClusterMachine(RuleBasedStateMachine):
             assert len({part.uuid for part in parts}) == container.part.cards
             assert all(cards.sells(cards.by_uuid[part.uuid]) for part in parts), "sold what is not for sale"
         uid = demand.request.uid
-        self.books.drop_claim(uid, placement.node)
+        self.cluster.drop_claim(uid, placement.node)
         assert self._used() == before, "a claim that was dropped left something"
-        self.books.claim(demand.request, placement)
+        self.cluster.claim(demand.request, placement)
 
     def _bind(self, pod: Pod, demand: Demand, placement: Placement, *, names_only: bool) -> None:
         cards = self.nodes[placement.node]
@@ -226,9 +227,9 @@ class ClusterMachine(RuleBasedStateMachine):
         record = {} if alone else {PLACEMENT: write_placement(placement)}
         bound = _bound(pod, placement.node, own | record)
         self.pods[pod.metadata.uid] = bound
-        held = self.books.ledger.used(placement.node)
-        self.books.see_pod(bound)
-        assert self.books.ledger.used(placement.node) == held, "what was written is not what was claimed"
+        held = self.cluster.ledger.used(placement.node)
+        self.cluster.see_pod(bound)
+        assert self.cluster.ledger.used(placement.node) == held, "what was written is not what was claimed"
 
 
 def _pod(containers: list[dict[str, Any]], annotations: dict[str, str]) -> Pod:

@@ -112,7 +112,8 @@ def held_by(room: Room, *states: State) -> dict[str, dict[str, int]]:
 
 
 async def play(history: list[tuple[Any, ...]], after_each: Callable[[Room], Awaitable[None]] | None = None) -> None:
-    """Raises AssertionError if something is sold twice, or if a new process would not rebuild the same books."""
+    """Raises AssertionError if something is sold twice, or if a new process would not rebuild the same cluster
+    state."""
     async with AsyncExitStack() as stack:
         api = await stack.enter_async_context(ScriptedApi())
         client = await stack.enter_async_context(Client(Access(api.url)))

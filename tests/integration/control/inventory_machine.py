@@ -1,7 +1,7 @@
 """One node whose inventory comes, goes, shrinks and is numbered anew, under any claims, Bindings and restarts.
 
 The checker knows the hardware: which physical card every pod has, whatever anybody calls it. It shares no code with the
-books. tests/integration runs it briefly, tests/soak for as long as it is told to.
+cluster. tests/integration runs it briefly, tests/soak for as long as it is told to.
 """
 
 from collections import defaultdict
@@ -12,7 +12,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from aliquot.control.books import Books
+from aliquot.control.state.cluster_state import ClusterState
 from aliquot.errors import NoRoom
 from aliquot.model import NodeGpus, Pod
 from aliquot.model.records import PLACEMENT, write_placement
@@ -53,7 +53,8 @@ class Sold:
 
 
 class Stage(Enum):
-    """How far a Binding has got: its part is claimed, it was sent and answered, the books were shown the bound pod."""
+    """How far a Binding has got: its part is claimed, it was sent and answered, the cluster state was shown the bound
+    pod."""
 
     CLAIMED = "claimed"
     SENT = "sent"
@@ -67,7 +68,7 @@ pods = st.tuples(st.integers(4, UNITS), st.sampled_from([1, 1, 2]), st.booleans(
 class InventoryMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.books = Books()
+        self.cluster = ClusterState()
         self.hardware = Hardware()
         self.sold: dict[str, Sold] = {}
         self.numbered_before: set[str] = set()
@@ -93,18 +94,18 @@ class InventoryMachine(RuleBasedStateMachine):
         pod = make_pod(
             uid, uid=uid, containers=[{"name": "main", "resources": {"limits": limits}}], metadata={"labels": labels}
         )
-        demand = self.books.demand_of(pod)
+        demand = self.cluster.demand_of(pod)
         assert demand is not None
         try:
-            placement = self.books.fit(demand, "n1")
+            placement = self.cluster.fit(demand, "n1")
         except NoRoom:
             return ""
         if keeps:  # a filter keeps it first, the commit makes it its own
-            self.books.claim(demand.request, placement, until=10.0)
-            kept = self.books.kept_for(demand, "n1")
+            self.cluster.claim(demand.request, placement, until=10.0)
+            kept = self.cluster.kept_for(demand, "n1")
             assert kept is not None
             placement = kept
-        self.books.claim(demand.request, placement)
+        self.cluster.claim(demand.request, placement)
         has = {self.hardware.called(part.uuid): part.mib // UNIT_MIB for part in placement.slices()}
         assert sum(has.values()) == units * count, "it does not get what it asks for"
         bound = make_pod(
@@ -120,11 +121,11 @@ class InventoryMachine(RuleBasedStateMachine):
     def _send(self, uid: str) -> None:
         """A Binding is made and answered; the mirror has not heard of it yet."""
         self.sold[uid] = replace(self.sold[uid], sent=True)
-        self.books.confirm(uid, "n1")
+        self.cluster.confirm(uid, "n1")
 
     def _see(self, uid: str) -> None:
         self.sold[uid] = replace(self.sold[uid], sent=True, seen=True)
-        self.books.see_pod(self.sold[uid].pod)
+        self.cluster.see_pod(self.sold[uid].pod)
 
     @rule(stage=st.sampled_from(Stage))
     def go_on(self, stage: Stage) -> None:
@@ -136,14 +137,14 @@ class InventoryMachine(RuleBasedStateMachine):
                 self._send(uid)
             elif stage is Stage.CLAIMED and not sold.sent:
                 del self.sold[uid]
-                self.books.drop_claim(uid, "n1")
+                self.cluster.drop_claim(uid, "n1")
 
     @rule(data=st.data())
     def end(self, data: st.DataObject) -> None:
         if self.sold:
             uid = data.draw(st.sampled_from(sorted(self.sold)))
             del self.sold[uid]
-            self.books.forget_pod(uid)
+            self.cluster.forget_pod(uid)
 
     # -- the node
 
@@ -167,13 +168,13 @@ class InventoryMachine(RuleBasedStateMachine):
 
     @rule()
     def lose_the_node(self) -> None:
-        self.books.lose_node("n1")
+        self.cluster.lose_node("n1")
         self._show()
 
     @rule()
     def restart(self) -> None:
         """A new process knows what the cluster shows; Bindings of before that were not made are refused by its term."""
-        self.books = Books()
+        self.cluster = ClusterState()
         self.sold = {uid: replace(sold, seen=True) for uid, sold in self.sold.items() if sold.sent}
         self._show()
 
@@ -187,7 +188,8 @@ class InventoryMachine(RuleBasedStateMachine):
     @invariant()
     def what_is_charged_of_the_cards_that_are_shown_is_what_pods_have_of_them(self) -> None:
         charged = {
-            self.hardware.called(name): charge.mib // UNIT_MIB for name, charge in self.books.ledger.used("n1").items()
+            self.hardware.called(name): charge.mib // UNIT_MIB
+            for name, charge in self.cluster.ledger.used("n1").items()
         }
         shown = PHYSICAL if self.hardware.told is None else self.hardware.told
         truth = self._truth()
@@ -206,7 +208,7 @@ class InventoryMachine(RuleBasedStateMachine):
         return units
 
     def _show(self) -> None:
-        self.books.see_node(self.hardware.node())
+        self.cluster.see_node(self.hardware.node())
         for sold in self.sold.values():
             if sold.seen:
-                self.books.see_pod(sold.pod)
+                self.cluster.see_pod(sold.pod)

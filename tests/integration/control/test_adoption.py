@@ -61,12 +61,12 @@ async def test_a_pod_that_an_original_has_placed_is_charged_where_it_says(
     entry = room.entries()[pod.metadata.uid]
     assert entry.state is State.BOUND
     assert {uuid: (charge.cores, charge.mib) for uuid, charge in entry.charges.items()} == {OTHER: taken}
-    assert room.plane.books.unplaced == {}
+    assert room.plane.cluster.unplaced == {}
     assert await audit_of(room).look() == []
     async with Room(room.api, room.client, FakeClock()) as anew:
         assert anew.entries()[pod.metadata.uid].charges == entry.charges
     await room.delete_pod(pod)
-    assert room.plane.books.ledger.used("n1") == {}
+    assert room.plane.cluster.ledger.used("n1") == {}
 
 
 async def test_whole_cards_of_nvidia_s_plug_in_count_by_their_number(room: Room) -> None:
@@ -74,8 +74,8 @@ async def test_whole_cards_of_nvidia_s_plug_in_count_by_their_number(room: Room)
     container = container_manifest(gpu_mem=None) | {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
     first = await room.add_pod("first", containers=[container], node="n1")
     await room.add_pod("second", containers=[container], node="n1")
-    assert {(charge.cores, charge.mib) for charge in room.plane.books.ledger.used("n1").values()} == {WHOLE}
-    assert len(room.plane.books.ledger.used("n1")) == 2
+    assert {(charge.cores, charge.mib) for charge in room.plane.cluster.ledger.used("n1").values()} == {WHOLE}
+    assert len(room.plane.cluster.ledger.used("n1")) == 2
     assert await audit_of(room).look() == []
     await room.delete_pod(first)
-    assert len(room.plane.books.ledger.used("n1")) == 1
+    assert len(room.plane.cluster.ledger.used("n1")) == 1

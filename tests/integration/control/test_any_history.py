@@ -1,4 +1,4 @@
-"""Whatever happens, in whatever order: nothing is sold twice, and a new process rebuilds the same books."""
+"""Whatever happens, in whatever order: nothing is sold twice, and a new process rebuilds the same cluster state."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The audit finds what the books have wrong, puts it right and says so; and it never cries wolf."""
+"""The audit finds what the cluster state has wrong, puts it right and says so; and it never cries wolf."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from structlog.testing import capture_logs
 
 from aliquot import metrics
-from aliquot.control.audit import Audit
+from aliquot.control.audit.audit import Audit
 from aliquot.dialects.gpushare import ASSIGNED, IDX
 from aliquot.errors import AliquotError
 from aliquot.kube import PODS
@@ -28,7 +28,7 @@ def audit_of(room: Room, is_open: Callable[[str, str], bool] | None = None) -> A
     plane = room.plane
     return Audit(
         plane.client,
-        plane.books,
+        plane.cluster,
         plane.nodes,
         plane.pods,
         pods_on=plane.pods_on,
@@ -50,64 +50,64 @@ async def two_bound_pods(room: Room) -> tuple[Pod, Pod]:
 
 
 def _forgets(room: Room, pod: Pod) -> None:
-    room.plane.books.forget_pod(pod.metadata.uid)
+    room.plane.cluster.forget_pod(pod.metadata.uid)
 
 
 def _charges_less(room: Room, pod: Pod) -> None:
     entry = room.entries()[pod.metadata.uid]
     less = {uuid: replace(charge, mib=1024) for uuid, charge in entry.charges.items()}
-    room.plane.books.ledger.adopt(entry.owner, entry.placement, less)
-    room.plane.books.recount("n1")
+    room.plane.cluster.ledger.adopt(entry.owner, entry.placement, less)
+    room.plane.cluster.recount("n1")
 
 
 def _charges_more(room: Room, pod: Pod) -> None:
     entry = room.entries()[pod.metadata.uid]
-    more = {gpu.uuid: Charge(0, 8192, shares=1) for gpu in room.plane.books.cards("n1").gpus}
-    room.plane.books.ledger.adopt(entry.owner, entry.placement, more)
-    room.plane.books.recount("n1")
+    more = {gpu.uuid: Charge(0, 8192, shares=1) for gpu in room.plane.cluster.cards("n1").gpus}
+    room.plane.cluster.ledger.adopt(entry.owner, entry.placement, more)
+    room.plane.cluster.recount("n1")
 
 
 def _holds_elsewhere(room: Room, pod: Pod) -> None:
     entry = room.entries()[pod.metadata.uid]
     claim = replace(entry.placement, node="n2")
-    room.plane.books.ledger.restore([replace(entry, placement=claim)])
+    room.plane.cluster.ledger.restore([replace(entry, placement=claim)])
 
 
 def _holds_for_nobody(room: Room, _: Pod) -> None:
     placement = next(iter(room.entries().values())).placement
-    room.plane.books.ledger.adopt(Owner("gone", "default/gone"), placement, {"GPU-n1-0": Charge(0, 1024, shares=1)})
-    room.plane.books.recount("n1")
+    room.plane.cluster.ledger.adopt(Owner("gone", "default/gone"), placement, {"GPU-n1-0": Charge(0, 1024, shares=1)})
+    room.plane.cluster.recount("n1")
 
 
 def _claims_for_nobody(room: Room, _: Pod) -> None:
     placement = next(iter(room.entries().values())).placement
-    room.plane.books.claim(make_request(1, uid="gone"), placement)
+    room.plane.cluster.claim(make_request(1, uid="gone"), placement)
 
 
 def _adds_up_wrong(room: Room, _: Pod) -> None:
-    books = room.plane.books
-    entry = next(iter(books.ledger.entries("n1")))
-    books.ledger.adopt(entry.owner, entry.placement, {})  # the Fleet does not hear of it
-    books.ledger.adopt(entry.owner, entry.placement, entry.charges)
-    books.fleet.put(books.cards("n1"), {})
+    cluster = room.plane.cluster
+    entry = next(iter(cluster.ledger.entries("n1")))
+    cluster.ledger.adopt(entry.owner, entry.placement, {})  # the Fleet does not hear of it
+    cluster.ledger.adopt(entry.owner, entry.placement, entry.charges)
+    cluster.fleet.put(cluster.cards("n1"), {})
 
 
 def _counts_quotas_wrong(room: Room, pod: Pod) -> None:
-    room.plane.books.tally.usage.remove(pod.metadata.uid, "n1")
+    room.plane.cluster.totals.usage.remove(pod.metadata.uid, "n1")
 
 
 def _has_other_cards(room: Room, _: Pod) -> None:
     cards = make_cards(mib=(1024,))
-    books = room.plane.books
-    books.tally.put_cards(cards)
+    cluster = room.plane.cluster
+    cluster.totals.put_cards(cards)
 
 
 def _has_lost_a_node(room: Room, _: Pod) -> None:
-    room.plane.books.lose_node("n1")
+    room.plane.cluster.lose_node("n1")
 
 
 def _has_a_node_too_many(room: Room, _: Pod) -> None:
-    room.plane.books.see_node(make_node("n9", make_cards("n9")))
+    room.plane.cluster.see_node(make_node("n9", make_cards("n9")))
 
 
 WRONG: list[Any] = [
@@ -136,11 +136,11 @@ async def test_what_the_books_have_wrong_is_found_put_right_and_said(
     with capture_logs() as told:
         found = await audit.look()
     assert {drift.kind for drift in found} == kinds
-    lines = [line for line in told if line["event"] == "the books and the cluster differed"]
+    lines = [line for line in told if line["event"] == "the cluster state differed from the API server"]
     assert {line["kind"] for line in lines} == kinds
     assert room.used() == {0: 9}
-    assert room.plane.books.ledger.nodes_of(pod.metadata.uid) == {"n1"}
-    assert room.plane.books.tally.nodes == ["n1"]
+    assert room.plane.cluster.ledger.nodes_of(pod.metadata.uid) == {"n1"}
+    assert room.plane.cluster.totals.nodes == ["n1"]
     assert await audit.look() == []
 
 
@@ -167,11 +167,11 @@ async def test_less_than_a_pod_has_is_put_right_at_the_first_audit(room: Room) -
 async def test_a_claim_on_a_waiting_pod_that_nobody_works_on_is_given_back(room: Room) -> None:
     await room.add_node()
     pod = await room.add_pod()
-    demand = room.plane.books.demand_of(pod)
+    demand = room.plane.cluster.demand_of(pod)
     assert demand is not None
-    placement = room.plane.books.judge(demand).placement("n1")
+    placement = room.plane.cluster.judge(demand).placement("n1")
     assert placement is not None
-    room.plane.books.claim(demand.request, placement)
+    room.plane.cluster.claim(demand.request, placement)
     assert [drift.kind for drift in await audit_of(room).look()] == ["claim"]
     assert room.used() == {}
 
@@ -238,11 +238,11 @@ async def test_a_binding_without_an_answer_is_no_difference(room: Room, fault: A
 async def test_a_claim_for_a_while_is_no_difference_until_it_is_overdue(room: Room) -> None:
     await room.add_node()
     pod = await room.add_pod()
-    demand = room.plane.books.demand_of(pod)
+    demand = room.plane.cluster.demand_of(pod)
     assert demand is not None
-    placement = room.plane.books.judge(demand).placement("n1")
+    placement = room.plane.cluster.judge(demand).placement("n1")
     assert placement is not None
-    room.plane.books.claim(demand.request, placement, until=room.clock.monotonic() + 30)
+    room.plane.cluster.claim(demand.request, placement, until=room.clock.monotonic() + 30)
     assert await audit_of(room).look() == []
 
 
@@ -263,7 +263,7 @@ async def test_a_pod_that_changes_between_list_and_comparison_is_no_difference(r
 
 
 async def test_a_pod_that_is_placed_late_between_list_and_comparison_is_no_difference(room: Room) -> None:
-    """The books hear of it from the patch's own answer, before the mirror does."""
+    """The cluster state hear of it from the patch's own answer, before the mirror does."""
     await room.add_node()
     pod = await room.add_pod("p", 4, node="n1")
     audit, opened = audit_of(room), asyncio.Event()

@@ -1,4 +1,5 @@
-"""What the books decide beyond room: quotas, policies, preemption, explanations; and pods whose cards nobody names."""
+"""What the cluster state decide beyond room: quotas, policies, preemption, explanations; and pods whose cards nobody
+names."""
 
 import random
 from dataclasses import replace
@@ -6,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from aliquot.control.books import Books
-from aliquot.control.searches import Searches
+from aliquot.control.state.cluster_state import ClusterState
+from aliquot.control.state.search_budget import Searches
 from aliquot.dialects import Demand, Dialects, standard_dialects
 from aliquot.dialects.gpushare import GpuShare
 from aliquot.errors import BadConfig, BadDemand, NoRoom
@@ -22,7 +23,7 @@ POOL = {"tkestack.io/gpu-pool": "public"}
 
 
 def see(
-    books: Books,
+    cluster: ClusterState,
     *gpus: Gpu,
     node: str = "n1",
     labels: dict[str, str] | None = None,
@@ -30,24 +31,24 @@ def see(
 ) -> NodeGpus:
     cards = NodeGpus(node, gpus or (make_gpu(0, node), make_gpu(1, node)), 1024)
     metadata = {"name": node, "labels": labels or {}, "annotations": {INVENTORY: write_inventory(cards)}}
-    books.see_node(make_node(node, cards, metadata=metadata, capacity=capacity))
+    cluster.see_node(make_node(node, cards, metadata=metadata, capacity=capacity))
     return cards
 
 
-def demand(books: Books, *args: Any, **fields: Any) -> Demand:
-    made = books.demand_of(make_pod(*args, **fields))
+def demand(cluster: ClusterState, *args: Any, **fields: Any) -> Demand:
+    made = cluster.demand_of(make_pod(*args, **fields))
     assert made is not None
     return made
 
 
-def claim(books: Books, *args: Any, **fields: Any) -> Demand:
-    asked = demand(books, *args, **fields)
-    judgement = books.judge(asked)
+def claim(cluster: ClusterState, *args: Any, **fields: Any) -> Demand:
+    asked = demand(cluster, *args, **fields)
+    judgement = cluster.judge(asked)
     node = judgement.best()
     assert node is not None
     placement = judgement.placement(node)
     assert placement is not None
-    books.claim(asked.request, placement)
+    cluster.claim(asked.request, placement)
     return asked
 
 
@@ -78,73 +79,75 @@ def nvidia(count: int, **fields: Any) -> Pod:
     ],
 )
 def test_a_quota_is_held(quota: str | None, labels: dict[str, str], reason: Reason | None) -> None:
-    books = Books()
-    see(books, labels=labels)
-    books.quotas.read(quota)
-    assert books.judge(demand(books)).refusal("n1") is reason
+    cluster = ClusterState()
+    see(cluster, labels=labels)
+    cluster.quotas.read(quota)
+    assert cluster.judge(demand(cluster)).refusal("n1") is reason
 
 
 def test_a_quota_counts_what_is_claimed_and_gives_it_back_when_the_claim_is_dropped() -> None:
-    books = Books()
-    see(books)
-    books.quotas.read('{"default": {"memory": {"T4": "5Gi"}}}')
-    first = claim(books)
-    assert books.judge(demand(books)).refusal("n1") is Reason.OVER_QUOTA
-    assert books.judge(first).refusal("n1") is None, "a pod's own claim counts against it"
-    books.drop_claim(first.request.uid, "n1")
-    assert books.judge(demand(books)).refusal("n1") is None
+    cluster = ClusterState()
+    see(cluster)
+    cluster.quotas.read('{"default": {"memory": {"T4": "5Gi"}}}')
+    first = claim(cluster)
+    assert cluster.judge(demand(cluster)).refusal("n1") is Reason.OVER_QUOTA
+    assert cluster.judge(first).refusal("n1") is None, "a pod's own claim counts against it"
+    cluster.drop_claim(first.request.uid, "n1")
+    assert cluster.judge(demand(cluster)).refusal("n1") is None
 
 
 def test_an_init_container_on_a_card_of_its_own_does_not_pass_the_quota() -> None:
-    books = Books()
-    see(books)
+    cluster = ClusterState()
+    see(cluster)
     for index, cores in ((0, 40), (1, 10)):
         taken = {"aliquot.io/cores": str(cores), "aliquot.io/uuid": f"GPU-n1-{index}"}
-        claim(books, namespace="others", containers=[native("main")], metadata={"annotations": taken})
-    books.quotas.read('{"default": {"cores": {"T4": 80}}}')
+        claim(cluster, namespace="others", containers=[native("main")], metadata={"annotations": taken})
+    cluster.quotas.read('{"default": {"cores": {"T4": 80}}}')
     sizes = {"cores.aliquot.io/main": "60", "cores.aliquot.io/init": "80", "aliquot.io/gpu-policy": "binpack"}
-    asked = demand(books, containers=[native("main")], initContainers=[native("init")], metadata={"annotations": sizes})
-    placement = books.judge(asked).placement("n1")
+    asked = demand(
+        cluster, containers=[native("main")], initContainers=[native("init")], metadata={"annotations": sizes}
+    )
+    placement = cluster.judge(asked).placement("n1")
     assert placement is not None
     assert len({part.uuid for part in placement.slices()}) == 2, "the case is about two cards"
     with pytest.raises(NoRoom, match="T4: 0 of 80 % of cores used, the pod needs 140"):
-        books.claim(asked.request, placement)
+        cluster.claim(asked.request, placement)
 
 
 def test_a_claim_that_expires_is_free_again_for_cards_and_quota() -> None:
-    books = Books()
-    see(books)
-    books.quotas.read('{"default": {"memory": {"T4": "5Gi"}}}')
-    asked = demand(books)
-    placement = books.judge(asked).placement("n1")
+    cluster = ClusterState()
+    see(cluster)
+    cluster.quotas.read('{"default": {"memory": {"T4": "5Gi"}}}')
+    asked = demand(cluster)
+    placement = cluster.judge(asked).placement("n1")
     assert placement is not None
-    books.claim(asked.request, placement, until=10.0)
-    assert books.expire(9.0) == []
-    assert [entry.uid for entry in books.expire(10.0)] == [asked.request.uid]
-    assert books.ledger.used("n1") == {}
-    assert books.judge(demand(books)).refusal("n1") is None
+    cluster.claim(asked.request, placement, until=10.0)
+    assert cluster.expire(9.0) == []
+    assert [entry.uid for entry in cluster.expire(10.0)] == [asked.request.uid]
+    assert cluster.ledger.used("n1") == {}
+    assert cluster.judge(demand(cluster)).refusal("n1") is None
 
 
 def test_a_quota_map_that_cannot_be_read_leaves_the_last_one_in_force() -> None:
-    books = Books()
-    see(books)
-    books.quotas.read('{"default": {"memory": {"T4": 1}}}')
-    books.quotas.read('{"default": {"memory": {"T4": -1}}}')
-    assert "'default', memory, 'T4': -1" in books.quotas.trouble
-    assert books.judge(demand(books)).refusal("n1") is Reason.OVER_QUOTA
+    cluster = ClusterState()
+    see(cluster)
+    cluster.quotas.read('{"default": {"memory": {"T4": 1}}}')
+    cluster.quotas.read('{"default": {"memory": {"T4": -1}}}')
+    assert "'default', memory, 'T4': -1" in cluster.quotas.trouble
+    assert cluster.judge(demand(cluster)).refusal("n1") is Reason.OVER_QUOTA
 
 
 # -- policies
 
 
 def test_a_pod_chooses_its_policies_by_annotation() -> None:
-    books = Books()
-    see(books)
-    claim(books)
+    cluster = ClusterState()
+    see(cluster)
+    claim(cluster)
     placed = {}
     for policy in ("binpack", "spread"):
-        asked = demand(books, metadata={"annotations": {"aliquot.io/gpu-policy": policy}})
-        placement = books.judge(asked).placement("n1")
+        asked = demand(cluster, metadata={"annotations": {"aliquot.io/gpu-policy": policy}})
+        placement = cluster.judge(asked).placement("n1")
         assert placement is not None
         (part,) = placement.slices()
         placed[policy] = part.index
@@ -154,7 +157,7 @@ def test_a_pod_chooses_its_policies_by_annotation() -> None:
 @pytest.mark.parametrize("key", ["aliquot.io/gpu-policy", "aliquot.io/node-policy"])
 def test_a_policy_that_is_none_is_a_bad_demand_that_names_the_annotation(key: str) -> None:
     with pytest.raises(BadDemand, match=f"{key}: 'best' is no policy; there are .*binpack"):
-        Books().demand_of(make_pod(metadata={"annotations": {key: "best"}}))
+        ClusterState().demand_of(make_pod(metadata={"annotations": {key: "best"}}))
 
 
 def test_a_dialect_whose_default_policy_is_none_stops_the_start() -> None:
@@ -162,57 +165,57 @@ def test_a_dialect_whose_default_policy_is_none_stops_the_start() -> None:
         gpu_policy = "tihgtest"
 
     with pytest.raises(BadConfig, match="dialect gpushare, gpu_policy: 'tihgtest' is no policy"):
-        Books(Dialects({**standard_dialects(), "gpushare": Misspelt()}))
+        ClusterState(Dialects({**standard_dialects(), "gpushare": Misspelt()}))
 
 
 # -- explanations and preemption
 
 
 def test_a_demand_is_explained_with_the_numbers_and_what_would_make_it_fit() -> None:
-    books = Books()
-    see(books, make_gpu(0))
-    claim(books, gpu_mem=10)
-    told = books.explain(demand(books, "big", 6)).text()
+    cluster = ClusterState()
+    see(cluster, make_gpu(0))
+    claim(cluster, gpu_mem=10)
+    told = cluster.explain(demand(cluster, "big", 6)).text()
     assert "1 node: not enough room on the node's GPUs now (the freest card has 5,120 MiB left)" in told
     assert "default/p ends" in told
 
 
 def test_the_cheapest_pods_of_lower_priority_are_found() -> None:
-    books = Books()
-    see(books)
+    cluster = ClusterState()
+    see(cluster)
     for size in (8, 8, 4):
-        claim(books, f"low-{size}", size)
-    chosen = books.preempt(demand(books, "high", 15, priority=1))
+        claim(cluster, f"low-{size}", size)
+    chosen = cluster.preempt(demand(cluster, "high", 15, priority=1))
     assert chosen is not None
     assert (chosen.node, [victim.pod for victim in chosen.victims.holders]) == ("n1", ["default/low-8"])
-    assert books.preempt(demand(books, "equal", 15)) is None
+    assert cluster.preempt(demand(cluster, "equal", 15)) is None
 
 
-def crowd(books: Books, node: str) -> str:
+def crowd(cluster: ClusterState, node: str) -> str:
     """Fills the eight cards of a node with pods of all sizes; returns one of them."""
     sizes, cards = random.Random(node), NodeGpus(node, tuple(make_gpu(i, node, mib=81_920) for i in range(8)), 1024)
-    books.tally.put_cards(cards)
+    cluster.totals.put_cards(cards)
     for gpu in cards.gpus:
         for part in range(8):
             uid, mib = f"{gpu.uuid}-{part}", sizes.randint(6_000, 10_000)
             placement = Placement(node, "aliquot", {"main": (Slice(gpu.uuid, gpu.index, gpu.index, 0, mib),)})
-            books.tally.adopt(Owner(uid, f"default/{uid}", 0), placement, {gpu.uuid: Charge(0, mib, 0, 1)})
+            cluster.totals.adopt(Owner(uid, f"default/{uid}", 0), placement, {gpu.uuid: Charge(0, mib, 0, 1)})
     return f"{cards.gpus[0].uuid}-0"
 
 
-def four_cards(books: Books, name: str) -> Demand:
+def four_cards(cluster: ClusterState, name: str) -> Demand:
     container = container_manifest("main", None, resources={"limits": {"aliquot.io/gpu": "4"}})
-    return demand(books, name, containers=[container], annotations={"aliquot.io/memory": "60000Mi"}, priority=1)
+    return demand(cluster, name, containers=[container], annotations={"aliquot.io/memory": "60000Mi"}, priority=1)
 
 
 def test_victims_on_all_nodes_are_sought_for_one_second_and_then_for_a_moment() -> None:
     """One container, but no end of sets of pods; a node for which it does not last is left out."""
-    books = Books(searches=Searches(FakeClock()))
-    proposed = {f"n{number}": [crowd(books, f"n{number}")] for number in range(60)}
+    cluster = ClusterState(searches=Searches(FakeClock()))
+    proposed = {f"n{number}": [crowd(cluster, f"n{number}")] for number in range(60)}
     found, charged = [], []
     for number in range(5):
         before = spent()
-        found.append(len(books.complete_victims(four_cards(books, f"high-{number}"), proposed, lambda _: True)))
+        found.append(len(cluster.complete_victims(four_cards(cluster, f"high-{number}"), proposed, lambda _: True)))
         charged.append(spent() - before)
     assert all(0 < nodes < len(proposed) for nodes in found)
     assert all(0.9 <= seconds <= 1 for seconds in charged[:2])
@@ -227,50 +230,50 @@ def spent() -> float:
 
 
 def test_whole_cards_that_nobody_names_count_by_their_number() -> None:
-    books = Books()
-    see(books, *(make_gpu(index) for index in range(3)), capacity={"nvidia.com/gpu": "3"})
-    books.see_pod(nvidia(2, node="n1"))
+    cluster = ClusterState()
+    see(cluster, *(make_gpu(index) for index in range(3)), capacity={"nvidia.com/gpu": "3"})
+    cluster.see_pod(nvidia(2, node="n1"))
     full = Charge(100, 15360, shares=1)
-    assert books.ledger.used("n1") == {"GPU-n1-0": full, "GPU-n1-1": full}
+    assert cluster.ledger.used("n1") == {"GPU-n1-0": full, "GPU-n1-1": full}
     too_many = nvidia(2, node="n1")
     for _ in range(2):  # each time that it is seen
-        books.see_pod(too_many)
-        assert books.ledger.oversold("n1") == ["GPU-n1-0", "GPU-n1-1"], "more than there are: no card is left to sell"
-        assert books.judge(demand(books)).refusal("n1") is not None
+        cluster.see_pod(too_many)
+        assert cluster.ledger.oversold("n1") == ["GPU-n1-0", "GPU-n1-1"], "more than there are: no card is left to sell"
+        assert cluster.judge(demand(cluster)).refusal("n1") is not None
 
 
 def test_a_card_that_goes_away_under_a_pod_is_not_charged_on_the_others() -> None:
-    books = Books()
-    cards = see(books)
-    asked = demand(books)
-    placement = books.judge(asked).placement("n1")
+    cluster = ClusterState()
+    cards = see(cluster)
+    asked = demand(cluster)
+    placement = cluster.judge(asked).placement("n1")
     assert placement is not None
     running = {"phase": "Running", "containerStatuses": [{"name": "main", "state": {"running": {}}}]}
     annotations = {PLACEMENT: write_placement(placement), "ALIYUN_COM_GPU_MEM_ASSIGNED": "true"}
     pod = make_pod(uid=asked.request.uid, node="n1", metadata={"annotations": annotations}, status=running)
-    books.see_pod(pod)
-    held = books.ledger.used("n1")
-    see(books, cards.gpus[1])
-    books.see_pod(pod)
-    assert books.ledger.used("n1") == held
+    cluster.see_pod(pod)
+    held = cluster.ledger.used("n1")
+    see(cluster, cards.gpus[1])
+    cluster.see_pod(pod)
+    assert cluster.ledger.used("n1") == held
 
 
 def test_an_original_s_record_may_be_corrected_until_the_cards_are_handed_over() -> None:
-    books = Books()
-    see(books)
+    cluster = ClusterState()
+    see(cluster)
     for assigned, index, held in (("false", "0", 0), ("false", "1", 1), ("true", "0", 0), ("true", "1", 0)):
         annotations = {"ALIYUN_COM_GPU_MEM_IDX": index, "ALIYUN_COM_GPU_MEM_ASSIGNED": assigned}
-        books.see_pod(make_pod(uid="a", node="n1", metadata={"annotations": annotations}))
-        assert list(books.ledger.used("n1")) == [f"GPU-n1-{held}"]
+        cluster.see_pod(make_pod(uid="a", node="n1", metadata={"annotations": annotations}))
+        assert list(cluster.ledger.used("n1")) == [f"GPU-n1-{held}"]
 
 
 def test_a_card_that_is_cordoned_takes_nobody_and_keeps_its_pods() -> None:
-    books = Books()
-    cards = see(books, make_gpu(0))
-    claim(books)
-    see(books, replace(cards.gpus[0], cordoned=True))
-    assert books.judge(demand(books)).refusal("n1") is Reason.NOT_SELLABLE
-    assert books.ledger.used("n1") == {"GPU-n1-0": Charge(0, 3072, shares=1)}
+    cluster = ClusterState()
+    cards = see(cluster, make_gpu(0))
+    claim(cluster)
+    see(cluster, replace(cards.gpus[0], cordoned=True))
+    assert cluster.judge(demand(cluster)).refusal("n1") is Reason.NOT_SELLABLE
+    assert cluster.ledger.used("n1") == {"GPU-n1-0": Charge(0, 3072, shares=1)}
 
 
 @pytest.mark.parametrize(
@@ -287,15 +290,15 @@ def test_a_card_that_is_cordoned_takes_nobody_and_keeps_its_pods() -> None:
     ],
 )
 def test_mig_instances_that_nobody_names_count_as_instances(limits: dict[str, str], held: list[str]) -> None:
-    books = Books()
+    cluster = ClusterState()
     instances = [
         make_gpu(2 + place, uuid=f"MIG-{place}", parent="GPU-n1-1", profile=profile, mib=4864)
         for place, profile in enumerate(["1g.5gb", "1g.5gb", "2g.10gb"])
     ]
-    see(books, make_gpu(0), make_gpu(1), *instances, capacity={"nvidia.com/gpu": "1"})
+    see(cluster, make_gpu(0), make_gpu(1), *instances, capacity={"nvidia.com/gpu": "1"})
     asked = {"limits": {f"nvidia.com/{name}": count for name, count in limits.items()}}
-    books.see_pod(make_pod(containers=[{"name": "main", "resources": asked}], node="n1"))
-    assert sorted(books.ledger.used("n1")) == held
+    cluster.see_pod(make_pod(containers=[{"name": "main", "resources": asked}], node="n1"))
+    assert sorted(cluster.ledger.used("n1")) == held
 
 
 # -- what runs is charged, whatever its owner writes on it after the fact
@@ -315,14 +318,14 @@ ON_BOTH = (
 def used_after_a_restart(
     limits: dict[str, str], annotations: dict[str, str], labels: dict[str, str] | None = None
 ) -> dict[str, Charge]:
-    """What fresh books charge for one pod that runs, where device plug-ins have registered all that it asks for."""
-    books = Books()
+    """What fresh cluster charge for one pod that runs, where device plug-ins have registered all that it asks for."""
+    cluster = ClusterState()
     gpus = (make_gpu(index, uuid=f"GPU-{index}", minor=index, mib=16384, slots=10) for index in range(2))
-    see(books, *gpus, capacity=dict.fromkeys(limits, "100"))
+    see(cluster, *gpus, capacity=dict.fromkeys(limits, "100"))
     metadata = {"annotations": annotations, "labels": labels or {}}
     container = {"name": "main", "resources": {"limits": limits}}
-    books.see_pod(make_pod(containers=[container], metadata=metadata, node="n1", status=RUNNING))
-    return dict(books.ledger.used("n1"))
+    cluster.see_pod(make_pod(containers=[container], metadata=metadata, node="n1", status=RUNNING))
+    return dict(cluster.ledger.used("n1"))
 
 
 def everywhere(charge: Charge) -> dict[str, Charge]:
@@ -393,43 +396,43 @@ def test_a_running_pod_is_never_charged_less_than_it_may_have(
 
 
 def test_a_mark_that_is_taken_away_does_not_make_a_record_provisional_again() -> None:
-    books = Books()
-    see(books)
+    cluster = ClusterState()
+    see(cluster)
     for index in ("0", "1"):
         annotations = {"ALIYUN_COM_GPU_MEM_IDX": index, "ALIYUN_COM_GPU_MEM_ASSIGNED": "false"}
-        books.see_pod(make_pod(uid="a", node="n1", metadata={"annotations": annotations}, status=RUNNING))
-        assert list(books.ledger.used("n1")) == ["GPU-n1-0"]
+        cluster.see_pod(make_pod(uid="a", node="n1", metadata={"annotations": annotations}, status=RUNNING))
+        assert list(cluster.ledger.used("n1")) == ["GPU-n1-0"]
 
 
 def test_a_claim_of_a_pod_that_comes_back_with_a_broken_record_is_kept_for_good() -> None:
-    books = Books()
-    see(books)
-    asked = demand(books)
-    placement = books.judge(asked).placement("n1")
+    cluster = ClusterState()
+    see(cluster)
+    asked = demand(cluster)
+    placement = cluster.judge(asked).placement("n1")
     assert placement is not None
-    books.claim(asked.request, placement, until=10.0)
-    held = books.ledger.used("n1")
-    books.see_pod(
+    cluster.claim(asked.request, placement, until=10.0)
+    held = cluster.ledger.used("n1")
+    cluster.see_pod(
         make_pod(uid=asked.request.uid, node="n1", metadata={"annotations": {PLACEMENT: "junk"}}, status=RUNNING)
     )
-    assert books.is_settled(asked.request.uid, "n1")
-    assert books.expire(10.0) == []
-    assert books.ledger.used("n1") == held
+    assert cluster.is_settled(asked.request.uid, "n1")
+    assert cluster.expire(10.0) == []
+    assert cluster.ledger.used("n1") == held
 
 
 def test_a_node_that_names_an_absurd_capacity_has_no_cards() -> None:
-    books = Books()
+    cluster = ClusterState()
     capacity = {CORE: "100", BLOCKS: "9223372036854775807"}
-    books.see_node(make_node("n1", capacity=capacity))
-    assert books.cards("n1").gpus == ()
+    cluster.see_node(make_node("n1", capacity=capacity))
+    assert cluster.cards("n1").gpus == ()
 
 
 def test_a_demand_fits_on_a_node_or_is_refused_in_the_words_of_its_dialect() -> None:
-    books = Books()
-    see(books, make_gpu(0))
-    assert books.fit(demand(books, "p", 4), "n1").node == "n1"
+    cluster = ClusterState()
+    see(cluster, make_gpu(0))
+    assert cluster.fit(demand(cluster, "p", 4), "n1").node == "n1"
     with pytest.raises(NoRoom, match="Insufficient GPU Memory in one device"):
-        books.fit(demand(books, "large", 99), "n1")
+        cluster.fit(demand(cluster, "large", 99), "n1")
 
 
 # -- nodes that tell what cannot be read
@@ -450,23 +453,23 @@ HOSTILE = [
 def test_a_node_whose_cards_cannot_be_read_keeps_its_last_ones_and_people_are_told(
     capacity: dict[str, str], annotations: dict[str, str]
 ) -> None:
-    books = Books()
-    cards = see(books)
-    books.see_node(make_node("n1", capacity=capacity, metadata={"name": "n1", "annotations": annotations}))
-    assert books.cards("n1").gpus == cards.gpus
-    (note,) = books.unread.notes()
+    cluster = ClusterState()
+    cards = see(cluster)
+    cluster.see_node(make_node("n1", capacity=capacity, metadata={"name": "n1", "annotations": annotations}))
+    assert cluster.cards("n1").gpus == cards.gpus
+    (note,) = cluster.unread.notes()
     assert note.startswith("the cards of node n1 cannot be read, the last known ones are kept: ")
-    see(books)
-    assert books.unread.notes() == []
+    see(cluster)
+    assert cluster.unread.notes() == []
 
 
 def test_of_many_nodes_that_cannot_be_read_a_few_are_named() -> None:
-    books = Books()
+    cluster = ClusterState()
     for number in range(7):
-        books.see_node(make_node(f"n{number}", metadata={"name": f"n{number}", "annotations": {INVENTORY: "{"}}))
-    *named, more = books.unread.notes()
+        cluster.see_node(make_node(f"n{number}", metadata={"name": f"n{number}", "annotations": {INVENTORY: "{"}}))
+    *named, more = cluster.unread.notes()
     assert [note.split()[4] for note in named] == ["n0", "n1", "n2", "n3", "n4"]
     assert more == "nor those of 2 more nodes"
     for number in range(7):
-        books.lose_node(f"n{number}")
-    assert books.unread.notes() == []
+        cluster.lose_node(f"n{number}")
+    assert cluster.unread.notes() == []

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from aliquot.cli.beside import health_port
+from aliquot.app.server.beside import health_port
 from aliquot.clock import SystemClock
 from aliquot.config import Configuration
 from aliquot.config.tree import Listen

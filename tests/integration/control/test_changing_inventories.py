@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from aliquot.control.commit import Outcome
+from aliquot.control.placing.commit import Outcome
 from aliquot.embedded.api import resources
 from aliquot.errors import AliquotError, NoRoom
 from aliquot.kube import PODS
@@ -63,7 +63,7 @@ async def refuses(room: Room, units: int) -> bool:
     """Whether nobody gets so many units; nothing is left behind."""
     pod = await room.add_pod(f"asks-{units}", units)
     try:
-        room.plane.books.fit(_demand(room, pod), "n1")
+        room.plane.cluster.fit(_demand(room, pod), "n1")
     except NoRoom:
         return True
     finally:
@@ -72,7 +72,7 @@ async def refuses(room: Room, units: int) -> bool:
 
 
 def _demand(room: Room, pod: Pod) -> Any:
-    demand = room.plane.books.demand_of(pod)
+    demand = room.plane.cluster.demand_of(pod)
     assert demand is not None
     return demand
 
@@ -150,14 +150,14 @@ async def room_pod(room: Room, name: str) -> Pod:
 
 async def test_what_quotas_count_does_not_change_with_the_cards_names(room: Room) -> None:
     await room.add_node(CARDS)
-    books = room.plane.books
-    books.read_quotas('{"default": {"memory": {"": "20Gi"}}}')
+    cluster = room.plane.cluster
+    cluster.read_quotas('{"default": {"memory": {"": "20Gi"}}}')
     await placed(room, "a", 10)
-    used = books.tally.usage.of("default")
+    used = cluster.totals.usage.of("default")
     await show(room, None)
-    assert sum(amount.mib for amount in books.tally.usage.of("default").values()) == 10240
+    assert sum(amount.mib for amount in cluster.totals.usage.of("default").values()) == 10240
     await show(room, CARDS)
-    assert books.tally.usage.of("default") == used
+    assert cluster.totals.usage.of("default") == used
 
 
 # -- it comes while a Binding is on its way
@@ -255,7 +255,7 @@ async def test_another_card_at_the_same_index_is_empty(room: Room) -> None:
     await placed(room, "a", 10)
     await show(room, NodeGpus("n1", (make_gpu(0, uuid="GPU-new"), make_gpu(1)), 1024))
     assert room.used() == {}
-    assert list(room.plane.books.ledger.used("n1")) == ["GPU-n1-0"]
+    assert list(room.plane.cluster.ledger.used("n1")) == ["GPU-n1-0"]
     await show(room, CARDS)
     assert room.used() == {0: 10}
 
@@ -273,6 +273,6 @@ async def test_renumbered_cards_are_known_by_their_new_numbers_when_the_inventor
     assert room.used() == {1: 15}
     await placed(room, "second", 15)
     await show(room, renumbered)
-    assert room.plane.books.ledger.oversold("n1") == []
+    assert room.plane.cluster.ledger.oversold("n1") == []
     assert room.used() == {0: 15, 1: 15}
     assert await audit_of(room).look() == []

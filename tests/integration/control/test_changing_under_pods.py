@@ -92,7 +92,7 @@ async def test_a_card_that_shrinks_below_what_is_sold_is_full_and_keeps_its_pods
     pod = await room.add_pod("p", 10)
     await room.commit(pod, "n1")
     await room.change_node(make_cards(mib=(8192,)))
-    assert room.plane.books.ledger.oversold("n1") == ["GPU-n1-0"]
+    assert room.plane.cluster.ledger.oversold("n1") == ["GPU-n1-0"]
     with pytest.raises(NoRoom):
         await room.commit(await room.add_pod("q", 1), "n1")
     assert await audit_of(room).look() == []
@@ -110,7 +110,7 @@ async def test_a_node_that_comes_back_with_other_cards_sells_those_and_what_was_
     await room.remove_node("n1")
     await room.add_node(NodeGpus("n1", (make_gpu(uuid="GPU-new"),), 1024))
     await room.commit(await room.add_pod("q", 15), "n1")
-    held_of = {uuid: charge.mib for uuid, charge in room.plane.books.ledger.used("n1").items()}
+    held_of = {uuid: charge.mib for uuid, charge in room.plane.cluster.ledger.used("n1").items()}
     assert held_of == {"GPU-n1-0": 10240, "GPU-new": 15360}
     assert await audit_of(room).look() == []
 

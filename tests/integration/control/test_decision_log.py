@@ -1,4 +1,4 @@
-"""What the books were told and decided can be done again from the log alone, and comes out the same."""
+"""What the cluster state was told and decided can be done again from the log alone, and comes out the same."""
 
 import asyncio
 import tempfile
@@ -16,10 +16,10 @@ from hypothesis.stateful import rule
 from structlog.testing import capture_logs
 
 from aliquot.cli.replay import command
-from aliquot.control.books import Books
-from aliquot.control.decisions import DecisionLog
-from aliquot.control.log_format import Line, read
-from aliquot.control.replay import Replay
+from aliquot.control.decision_log.format import Line, read
+from aliquot.control.decision_log.replay import Replay
+from aliquot.control.decision_log.writer import DecisionLog
+from aliquot.control.state.cluster_state import ClusterState
 from aliquot.dialects import make_dialects
 from aliquot.errors import BadConfig, NoRoom
 from aliquot.model import Pod
@@ -29,16 +29,16 @@ from tests.integration.control.cluster_machine import ClusterMachine
 from tests.integration.room import Room
 
 
-def known_to(books: Books) -> Any:
-    """All that books know, and what they would tell a buyer."""
-    snapshot = books.snapshot()
+def known_to(cluster: ClusterState) -> Any:
+    """All that cluster know, and what they would tell a buyer."""
+    snapshot = cluster.snapshot()
     return (
         {cards.node: cards for cards in snapshot.cards},
         {(entry.uid, entry.node): entry for entry in snapshot.entries},
         snapshot.provisional,
-        books.quotas.entries,
+        cluster.quotas.entries,
         snapshot.marks,
-        {node: books.tally.wrong_counts(node) for node in books.tally.nodes},
+        {node: cluster.totals.wrong_counts(node) for node in cluster.totals.nodes},
     )
 
 
@@ -50,13 +50,13 @@ def replayed(path: Path) -> Replay:
 
 
 class RecordedMachine(ClusterMachine):
-    """The same books, recorded; at the end the log is replayed."""
+    """The same cluster state, recorded; at the end the log is replayed."""
 
     def __init__(self) -> None:
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
         self.path = Path(self.folder.name) / "decisions"
-        self.log = DecisionLog(self.path, self.books, clock=FakeClock())
+        self.log = DecisionLog(self.path, self.cluster, clock=FakeClock())
         self.log.__enter__()
 
     @rule()
@@ -65,19 +65,19 @@ class RecordedMachine(ClusterMachine):
 
     @rule(cards=st.integers(0, 9))
     def change_the_quotas(self, cards: int) -> None:
-        self.books.read_quotas(f'{{"default": {{"quota": {{"T4": {cards}, "A100": {cards}}}}}}}')
+        self.cluster.read_quotas(f'{{"default": {{"quota": {{"T4": {cards}, "A100": {cards}}}}}}}')
 
     @rule()
     def take_the_quotas_away(self) -> None:
-        self.books.read_quotas(None)
+        self.cluster.read_quotas(None)
 
     @rule(node=st.sampled_from(["n1", "n2", "n3"]), indexes=st.frozensets(st.integers(0, 2)))
     def mark_cards(self, node: str, indexes: frozenset[int]) -> None:
-        self.books.mark_unhealthy(node, indexes)
+        self.cluster.mark_unhealthy(node, indexes)
 
     def teardown(self) -> None:
         self.log.__exit__(None, None, None)
-        assert known_to(replayed(self.path).books) == known_to(self.books)
+        assert known_to(replayed(self.path).cluster) == known_to(self.cluster)
         older = Path(f"{self.path}.1")
         if older.exists():
             replayed(older)
@@ -96,35 +96,35 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "decisions.jsonl"
 
 
-def place(books: Books, pod: Pod, node: str = "n1") -> None:
-    demand = books.demand_of(pod)
+def place(cluster: ClusterState, pod: Pod, node: str = "n1") -> None:
+    demand = cluster.demand_of(pod)
     assert demand is not None
-    placement = books.judge(demand).placement(node)
+    placement = cluster.judge(demand).placement(node)
     assert placement is not None
-    books.claim(demand.request, placement)
-    books.confirm(pod.metadata.uid, node)
+    cluster.claim(demand.request, placement)
+    cluster.confirm(pod.metadata.uid, node)
 
 
-def write_a_log(path: Path, *, pods: int = 3) -> Books:
-    books = Books()
-    books.see_node(make_node("n1", make_cards()))
-    with DecisionLog(path, books, clock=FakeClock()):
+def write_a_log(path: Path, *, pods: int = 3) -> ClusterState:
+    cluster = ClusterState()
+    cluster.see_node(make_node("n1", make_cards()))
+    with DecisionLog(path, cluster, clock=FakeClock()):
         for number in range(pods):
-            place(books, make_pod(f"p{number}", 4))
-        books.see_node(make_node("n2", make_cards("n2")))
+            place(cluster, make_pod(f"p{number}", 4))
+        cluster.see_node(make_node("n2", make_cards("n2")))
         with pytest.raises(NoRoom):
-            _claim_too_much(books)
-    return books
+            _claim_too_much(cluster)
+    return cluster
 
 
-def _claim_too_much(books: Books) -> None:
-    demand = books.demand_of(make_pod("large", 15))
+def _claim_too_much(cluster: ClusterState) -> None:
+    demand = cluster.demand_of(make_pod("large", 15))
     assert demand is not None
-    placement = books.judge(demand).placement("n2")
+    placement = cluster.judge(demand).placement("n2")
     assert placement is not None
-    place(books, make_pod("first", 15), "n2")
-    place(books, make_pod("second", 15), "n2")
-    books.claim(demand.request, placement)
+    place(cluster, make_pod("first", 15), "n2")
+    place(cluster, make_pod("second", 15), "n2")
+    cluster.claim(demand.request, placement)
 
 
 def run(*args: object) -> tuple[int, str]:
@@ -134,8 +134,8 @@ def run(*args: object) -> tuple[int, str]:
 
 
 def test_every_decision_comes_out_the_same(path: Path) -> None:
-    books = write_a_log(path)
-    assert known_to(replayed(path).books) == known_to(books)
+    cluster = write_a_log(path)
+    assert known_to(replayed(path).cluster) == known_to(cluster)
     assert run(path) == (0, "6 decisions replayed, all the same\n")
 
 
@@ -199,16 +199,16 @@ def test_what_cannot_be_replayed_is_said(path: Path, content: bytes | None, why:
 
 
 def test_the_story_of_one_pod(path: Path) -> None:
-    books = Books()
-    books.see_node(make_node("n1", make_cards()))
-    with DecisionLog(path, books, clock=FakeClock()):
+    cluster = ClusterState()
+    cluster.see_node(make_node("n1", make_cards()))
+    with DecisionLog(path, cluster, clock=FakeClock()):
         pod = make_pod("p", 4)
-        place(books, pod)
-        place(books, make_pod("other", 4))
-        demand = books.demand_of(make_pod("p", 99, uid=pod.metadata.uid))
+        place(cluster, pod)
+        place(cluster, make_pod("other", 4))
+        demand = cluster.demand_of(make_pod("p", 99, uid=pod.metadata.uid))
         assert demand is not None
-        books.judge(demand)
-        books.forget_pod(pod.metadata.uid)
+        cluster.judge(demand)
+        cluster.forget_pod(pod.metadata.uid)
     code, output = run(path, "--pod", "default/p")
     assert code == 0
     assert [line.split("  ", 1)[1] for line in output.splitlines()] == [
@@ -234,12 +234,12 @@ def test_a_pod_that_the_log_does_not_know_is_an_error_with_a_hint(path: Path, po
 
 
 async def test_who_held_what_at_a_moment(path: Path) -> None:
-    books, clock = Books(), FakeClock()
-    books.see_node(make_node("n1", make_cards()))
-    with DecisionLog(path, books, clock=clock):
-        place(books, make_pod("early", 4))
+    cluster, clock = ClusterState(), FakeClock()
+    cluster.see_node(make_node("n1", make_cards()))
+    with DecisionLog(path, cluster, clock=clock):
+        place(cluster, make_pod("early", 4))
         await clock.move(60)
-        place(books, make_pod("late", 4))
+        place(cluster, make_pod("late", 4))
     code, output = run(path, "--at", "2023-11-14T22:30:30Z")
     assert (code, output) == (
         0,
@@ -253,43 +253,43 @@ async def test_who_held_what_at_a_moment(path: Path) -> None:
 
 
 def test_a_log_without_decisions_says_so(path: Path) -> None:
-    with DecisionLog(path, Books(), clock=FakeClock()):
+    with DecisionLog(path, ClusterState(), clock=FakeClock()):
         pass
     assert run(path) == (0, "there is no decision in it\n")
 
 
 def test_prefixes_of_dialects_are_those_of_then(path: Path) -> None:
-    books = Books(make_dialects({"gpushare": "gpu.example"}))
-    with DecisionLog(path, books, clock=FakeClock()):
-        books.see_node(make_node("n1", make_cards()))
-    assert replayed(path).books.dialects["gpushare"].prefix == "gpu.example"
+    cluster = ClusterState(make_dialects({"gpushare": "gpu.example"}))
+    with DecisionLog(path, cluster, clock=FakeClock()):
+        cluster.see_node(make_node("n1", make_cards()))
+    assert replayed(path).cluster.dialects["gpushare"].prefix == "gpu.example"
 
 
 def test_policies_are_those_of_then(path: Path) -> None:
     """The configuration may set others than a dialect's own, and change them while the server runs."""
     dialects = make_dialects()
-    books = Books(dialects)
-    books.see_node(make_node("n1", make_cards()))
-    with DecisionLog(path, books, clock=FakeClock()):
+    cluster = ClusterState(dialects)
+    cluster.see_node(make_node("n1", make_cards()))
+    with DecisionLog(path, cluster, clock=FakeClock()):
         for policy in ("spread", "tightest", "spread"):
             dialects["gpushare"].gpu_policy = policy
-            place(books, make_pod(policy, 3))
+            place(cluster, make_pod(policy, 3))
     assert replayed(path).decisions == 3
-    assert known_to(replayed(path).books) == known_to(books)
+    assert known_to(replayed(path).cluster) == known_to(cluster)
 
 
 async def test_the_log_of_a_control_plane_amid_faults_comes_out_the_same(room: Room, path: Path) -> None:
     await room.add_node()
     pods = [await room.add_pod(f"p{number}", 4) for number in range(6)]
     room.api.script("POST", "/binding$", cut_before, cut_after, answer(409), answer(500))
-    with DecisionLog(path, room.plane.books, clock=room.clock):
+    with DecisionLog(path, room.plane.cluster, clock=room.clock):
         await asyncio.gather(*(room.commit(pod, "n1") for pod in pods), return_exceptions=True)
         await room.in_step()
         await room.delete_pod(pods[-1])
         await room.change_node(make_cards(unhealthy=[1]))
         await room.clock.move(71)
         await room.plane.committer.settle()
-    assert known_to(replayed(path).books) == known_to(room.plane.books)
+    assert known_to(replayed(path).cluster) == known_to(room.plane.cluster)
     assert replayed(path).decisions == 6
 
 
@@ -297,41 +297,41 @@ async def test_the_log_of_a_control_plane_amid_faults_comes_out_the_same(room: R
 
 
 async def test_a_full_file_is_followed_by_another_and_each_is_whole(path: Path) -> None:
-    books, clock = Books(), FakeClock()
-    books.see_node(make_node("n1", make_cards(mib=(10**6,))))
-    with DecisionLog(path, books, most_mb=1, clock=clock) as log:
+    cluster, clock = ClusterState(), FakeClock()
+    cluster.see_node(make_node("n1", make_cards(mib=(10**6,))))
+    with DecisionLog(path, cluster, most_mb=1, clock=clock) as log:
         for number in range(1500):
-            place(books, make_pod(f"p{number}", 1))
-            books.forget_pod(books.ledger.entries("n1")[0].uid)
+            place(cluster, make_pod(f"p{number}", 1))
+            cluster.forget_pod(cluster.ledger.entries("n1")[0].uid)
             if number % 100 == 0:
                 await until(lambda: not log.waiting)
                 await clock.move(10)
     older = Path(f"{path}.1")
     assert sorted(file.name for file in path.parent.iterdir()) == [path.name, older.name]
     assert 1_000_000 < older.stat().st_size < 1_200_000, "it was given up when it was full, and no sooner"
-    assert known_to(replayed(path).books) == known_to(books)
+    assert known_to(replayed(path).cluster) == known_to(cluster)
     replayed(older)
 
 
 async def test_what_cannot_be_written_is_said_and_the_next_file_is_whole_again(path: Path) -> None:
-    books, clock, older = Books(), FakeClock(), Path(f"{path}.1")
+    cluster, clock, older = ClusterState(), FakeClock(), Path(f"{path}.1")
     older.mkdir()  # nothing can take its name
     path.write_text("of an earlier process")
-    with capture_logs() as told, DecisionLog(path, books, clock=clock) as log:
-        books.see_node(make_node("n1", make_cards()))
+    with capture_logs() as told, DecisionLog(path, cluster, clock=clock) as log:
+        cluster.see_node(make_node("n1", make_cards()))
         await until(lambda: not log.waiting and told)
         older.rmdir()
         await clock.move(10)
         await until(
-            lambda: _places_one_more(books) and older.is_file() and path.exists() and "header" in path.read_text()
+            lambda: _places_one_more(cluster) and older.is_file() and path.exists() and "header" in path.read_text()
         )
     assert {line["event"] for line in told} == {"cannot write the decision log"}
-    assert known_to(replayed(path).books) == known_to(books)
+    assert known_to(replayed(path).cluster) == known_to(cluster)
 
 
-def _places_one_more(books: Books) -> bool:
-    if len(books.ledger.all()) < 20:
-        place(books, make_pod("p", 1))
+def _places_one_more(cluster: ClusterState) -> bool:
+    if len(cluster.ledger.all()) < 20:
+        place(cluster, make_pod("p", 1))
     return True
 
 
@@ -339,18 +339,18 @@ def test_a_process_that_is_started_goes_on_in_the_file_of_the_one_before(path: P
     write_a_log(path)
     before = path.read_bytes()
     for _ in range(3):
-        books = write_a_log(path)
+        cluster = write_a_log(path)
     assert path.read_bytes().startswith(before)
     assert [file.name for file in path.parent.iterdir()] == [path.name]
     assert replayed(path).decisions == 4 * 6
-    assert known_to(replayed(path).books) == known_to(books)
+    assert known_to(replayed(path).cluster) == known_to(cluster)
 
 
 def test_a_line_that_a_kill_tore_is_cut_off_before_the_file_goes_on(path: Path) -> None:
     write_a_log(path)
     path.write_bytes(path.read_bytes() + b'{"at":1,"told":' + b"x" * 100_000)
-    books = write_a_log(path)
-    assert known_to(replayed(path).books) == known_to(books)
+    cluster = write_a_log(path)
+    assert known_to(replayed(path).cluster) == known_to(cluster)
 
 
 @pytest.mark.parametrize(
@@ -368,7 +368,7 @@ def test_a_line_that_a_kill_tore_is_cut_off_before_the_file_goes_on(path: Path) 
 )
 def test_a_file_that_cannot_be_gone_on_with_is_kept_beside_the_new_one(path: Path, before: bytes) -> None:
     path.write_bytes(before)
-    with DecisionLog(path, Books(), most_mb=1, clock=FakeClock()):
+    with DecisionLog(path, ClusterState(), most_mb=1, clock=FakeClock()):
         pass
     assert Path(f"{path}.1").read_bytes() == before
     assert len(list(read(path))) == 2
@@ -388,20 +388,20 @@ def test_the_file_is_for_its_owner_only(path: Path) -> None:
 )
 def test_a_file_that_cannot_be_written_is_said_at_the_start(tmp_path: Path, where: str, why: str) -> None:
     with pytest.raises(BadConfig, match=rf"decisionLog.file: .* cannot be written: {why}"):
-        DecisionLog(tmp_path / where, Books()).__enter__()
+        DecisionLog(tmp_path / where, ClusterState()).__enter__()
 
 
 def test_nothing_is_recorded_that_changes_nothing(path: Path) -> None:
-    books = Books()
+    cluster = ClusterState()
     node, pod = make_node("n1", make_cards()), make_pod("plain", None, node="n1")
-    with DecisionLog(path, books, clock=FakeClock()):
+    with DecisionLog(path, cluster, clock=FakeClock()):
         for _ in range(3):
-            books.see_node(node)
-            books.see_pod(pod)
-            books.see_pod(make_pod("waits"))
-            books.forget_pod("nobody")
-            books.drop_claim("nobody", "n1")
-            books.expire(1.0)
+            cluster.see_node(node)
+            cluster.see_pod(pod)
+            cluster.see_pod(make_pod("waits"))
+            cluster.forget_pod("nobody")
+            cluster.drop_claim("nobody", "n1")
+            cluster.expire(1.0)
     told = [msgspec.json.encode(line.told).split(b'"')[3] for _, line in read(path)]
     assert told == [b"header", b"begun", b"node seen"]
 
@@ -416,12 +416,12 @@ async def test_a_part_that_was_kept_for_a_pod_is_no_difference(room: Room, path:
     """Decisions made meanwhile see the part as taken, by the very pod that gets it."""
     plane = room.plane
     await room.add_node(make_cards(mib=(15360,)))
-    with DecisionLog(path, plane.books, clock=FakeClock()):
+    with DecisionLog(path, plane.cluster, clock=FakeClock()):
         pod = await room.add_pod("p", 15)
-        demand = plane.books.demand_of(pod)
+        demand = plane.cluster.demand_of(pod)
         assert demand is not None
         plane.late.hold(pod, "n1", 30.0)
-        assert plane.books.judge(demand).placement("n1") is None
+        assert plane.cluster.judge(demand).placement("n1") is None
         if then == "asked again":
             plane.late.hold(pod, "n1", 30.0)
         else:
@@ -429,24 +429,24 @@ async def test_a_part_that_was_kept_for_a_pod_is_no_difference(room: Room, path:
             meta = {"name": "p", "namespace": "default", "uid": pod.metadata.uid}
             await room.client.bind({"kind": "Binding", "metadata": meta, "target": target}, timeout=20)
             await room.in_step()
-            assert plane.books.judge(demand).placement("n1") is None
-            await until(lambda: not plane.books.unplaced, "it is placed late", passing=room.clock)
+            assert plane.cluster.judge(demand).placement("n1") is None
+            await until(lambda: not plane.cluster.unplaced, "it is placed late", passing=room.clock)
             await room.in_step()
-        held = plane.books.snapshot().entries
+        held = plane.cluster.snapshot().entries
     replay = replayed(path)
-    assert replay.books.snapshot().entries == held
+    assert replay.cluster.snapshot().entries == held
 
 
 def test_the_log_of_a_server_that_follows_again_can_be_replayed(folder: Path) -> None:
     """It gives back whatever it has kept, at no point in time that JSON could tell."""
-    books = Books()
-    with DecisionLog(folder / "log", books):
-        books.see_node(make_node("n1", make_cards()))
-        demand = books.demand_of(make_pod("p", 3))
+    cluster = ClusterState()
+    with DecisionLog(folder / "log", cluster):
+        cluster.see_node(make_node("n1", make_cards()))
+        demand = cluster.demand_of(make_pod("p", 3))
         assert demand is not None
-        books.claim(demand.request, books.fit(demand, "n1"), until=30.0)
-        books.expire(inf)
-        books.see_node(make_node("n2", make_cards("n2")))
+        cluster.claim(demand.request, cluster.fit(demand, "n1"), until=30.0)
+        cluster.expire(inf)
+        cluster.see_node(make_node("n2", make_cards("n2")))
     replay = Replay()
     replay.feed(read(folder / "log"))
     assert (replay.difference, replay.decisions) == (None, 1)

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from aliquot.control import ControlPlane, Outcome, Role
-from aliquot.control.policies import manifests
+from aliquot.control.admission import manifests
 from aliquot.dialects import standard_dialects
-from aliquot.doors import health
-from aliquot.doors.asgi import Call
 from aliquot.embedded.api import resources
+from aliquot.endpoints import health
+from aliquot.endpoints.asgi import Call
 from aliquot.errors import NotLeading
 from aliquot.kube import Access, Client
 from aliquot.model.records import EPOCH, PLACEMENT

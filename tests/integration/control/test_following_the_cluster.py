@@ -1,4 +1,4 @@
-"""The books follow what the cluster shows: who is bound, who ended, which cards a node has."""
+"""The cluster state follow what the cluster shows: who is bound, who ended, which cards a node has."""
 
 from dataclasses import replace
 from typing import Any
@@ -187,9 +187,9 @@ async def test_a_pod_that_the_original_placed_counts_on_a_node_without_inventory
 async def test_a_node_s_ids_are_mapped_anew_when_its_inventory_appears(room: Room) -> None:
     await room.add_plain_node("old", {GPU_MEM: "30", GPU_COUNT: "2"})
     await room.add_pod(metadata={"annotations": {IDX: "1"}}, node="old")
-    assert list(room.plane.books.ledger.used("old")) == ["old/1"]
+    assert list(room.plane.cluster.ledger.used("old")) == ["old/1"]
     await room.change_node(make_cards("old"))
-    assert list(room.plane.books.ledger.used("old")) == ["GPU-old-1"]
+    assert list(room.plane.cluster.ledger.used("old")) == ["GPU-old-1"]
     assert room.used("old") == {1: 3}
 
 
@@ -200,12 +200,12 @@ async def test_what_was_placed_by_a_node_s_capacity_stays_sold_when_its_inventor
     await room.add_plain_node("old", {GPU_MEM: "30", GPU_COUNT: "2"})
     for name in ("a", "b"):
         await room.commit(await room.add_pod(name, 15), "old")
-    assert sorted(room.plane.books.ledger.used("old")) == ["old/0", "old/1"]
+    assert sorted(room.plane.cluster.ledger.used("old")) == ["old/0", "old/1"]
     await room.change_node(make_cards("old"))
     late = await room.add_pod("late", 15)
     async with Room(room.api, client, clock) as anew:
         for seen in (room, anew):
-            assert sorted(seen.plane.books.ledger.used("old")) == ["GPU-old-0", "GPU-old-1"]
+            assert sorted(seen.plane.cluster.ledger.used("old")) == ["GPU-old-0", "GPU-old-1"]
             assert seen.used("old") == {0: 15, 1: 15}
             with pytest.raises(NoRoom):
                 await seen.commit(late, "old")
@@ -278,7 +278,7 @@ async def test_a_card_that_others_sold_twice_is_full_not_bottomless(room: Room) 
     await room.add_node(make_cards(mib=(15360,)))
     for name in ("a", "b"):
         await room.add_pod(name, 10, metadata={"annotations": {IDX: "0"}}, node="n1")
-    assert room.plane.books.ledger.oversold("n1") == ["GPU-n1-0"]
+    assert room.plane.cluster.ledger.oversold("n1") == ["GPU-n1-0"]
     pod = await room.add_pod("p", 1)
     with pytest.raises(NoRoom):
         await room.commit(pod, "n1")

@@ -23,8 +23,8 @@ def _is_container(value: Any) -> bool:
 
 def kept_by(room: Room) -> int:
     plane = room.plane
-    books = plane.books
-    kept_in_books = (books, books.tally, books.adoption, books.ledger, books.fleet)
+    cluster = plane.cluster
+    kept_in_books = (cluster, cluster.totals, cluster.adoption, cluster.ledger, cluster.fleet)
     holders = (plane, *kept_in_books, plane.committer, plane.pods, plane.nodes)
     return sum(map(kept, holders))
 

@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 
 from aliquot.agent.heartbeat import Heartbeat
-from aliquot.control.heartbeats import Heartbeats
+from aliquot.control.inputs.agent_heartbeats import Heartbeats
 from aliquot.embedded.api import resources
 from aliquot.kube import LEASES, Client
 from tests.fakes import FakeClock, ScriptedApi, answer, until

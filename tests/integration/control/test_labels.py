@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from aliquot.control.labels import Labeller
-from aliquot.control.leadership import Leadership
+from aliquot.control.leadership.leadership import Leadership
+from aliquot.control.placing.labels import Labeller
 from aliquot.control.settings import ControlSettings
 from aliquot.embedded.api import resources
 from aliquot.model import Pod
@@ -20,7 +20,7 @@ ELASTIC = [container_manifest(gpu_mem=None) | {"resources": {"limits": {"elastic
 def labeller_of(room: Room, *, alone: bool = True) -> Labeller:
     plane, settings = room.plane, ControlSettings(alone=alone)
     leadership = Leadership(plane.client, plane.clock, settings, plane.pods.refresh)
-    return Labeller(plane.client, plane.books, plane.pods, leadership, plane.clock)
+    return Labeller(plane.client, plane.cluster, plane.pods, leadership, plane.clock)
 
 
 def patches(room: Room) -> list[Seen]:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from aliquot.control.late import LatePlacer
+from aliquot.control.placing.late import LatePlacer
 from aliquot.dialects import Demand
 from aliquot.engine import NodeState
 from aliquot.model import Pod, Reason
@@ -35,13 +35,13 @@ async def a_crowd(room: Room, **fields: Any) -> list[Pod]:
 def reading(room: Room) -> Iterator[list[str]]:
     """Whose demands are read: nobody is judged without that."""
     seen: list[str] = []
-    read = room.plane.books.demand_of
+    read = room.plane.cluster.demand_of
 
     def demand_of(pod: Pod) -> Demand | None:
         seen.append(pod.metadata.name)
         return read(pod)
 
-    with patch.object(room.plane.books, "demand_of", demand_of):
+    with patch.object(room.plane.cluster, "demand_of", demand_of):
         yield seen
 
 
@@ -105,7 +105,7 @@ async def test_a_pod_beyond_its_quota_is_placed_when_the_quota_has_room(room: Ro
         await room.add_node(make_cards(name))
     other = await room.add_pod("other", 15)
     await room.commit(other, "n2")
-    room.plane.books.read_quotas(quota_of(T4=1))
+    room.plane.cluster.read_quotas(quota_of(T4=1))
     await bound(room, "p", 15)
     placer = placer_of(room)
     await placer.look()
@@ -118,13 +118,13 @@ async def test_a_pod_beyond_its_quota_is_placed_when_the_quota_has_room(room: Ro
 async def test_looks_in_vain_take_a_namespace_a_fifth_of_the_time_and_others_nothing(room: Room) -> None:
     """Each takes half a second here: two seconds at once, and one look each 2.5 s from then on."""
     await a_crowd(room)
-    placer, judge = placer_of(room), room.plane.books.refusal
+    placer, judge = placer_of(room), room.plane.cluster.refusal
 
     def slow(state: NodeState, demand: Demand) -> Reason | None:
         room.clock._now += 0.5
         return judge(state, demand)
 
-    with patch.object(room.plane.books, "refusal", slow):
+    with patch.object(room.plane.cluster, "refusal", slow):
         assert 4 <= len(await judged(room, placer)) <= 6
         assert await looked_at(room, placer) == set()
         other = await bound(room, "other", namespace="kube-system")

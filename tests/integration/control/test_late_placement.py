@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from aliquot.control.late import LatePlacer
-from aliquot.control.leadership import Leadership
+from aliquot.control.leadership.leadership import Leadership
+from aliquot.control.placing.late import LatePlacer
 from aliquot.control.settings import ControlSettings, Mode
 from aliquot.dialects.gpushare import ASSIGNED, ASSUME_TIME, IDX, POD
 from aliquot.dialects.reading import SERVES
@@ -31,7 +31,7 @@ def placer_of(room: Room, **settings: Any) -> LatePlacer:
     plane = room.plane
     chosen = ControlSettings(**{"alone": True, "late_seconds": PATIENCE} | settings)
     leadership = Leadership(plane.client, plane.clock, chosen, plane.pods.refresh)
-    return LatePlacer(plane.client, plane.books, plane.nodes.get, leadership, plane.teller, plane.clock, chosen)
+    return LatePlacer(plane.client, plane.cluster, plane.nodes.get, leadership, plane.teller, plane.clock, chosen)
 
 
 def patches(room: Room) -> list[Seen]:
@@ -141,7 +141,7 @@ async def test_whole_cards_are_named_where_our_agent_hands_them_over(room: Room)
     await room.in_step()
     assert read_placement(room.api_pod(pod)["metadata"]["annotations"][PLACEMENT]).dialect == "nvidia"
     assert room.used() == {0: 15}
-    assert room.plane.books.unplaced == {}
+    assert room.plane.cluster.unplaced == {}
 
 
 @pytest.mark.parametrize("is_free", [True, False], ids=["free", "freed-later"])
@@ -188,7 +188,7 @@ async def test_a_whole_card_that_nobody_has_given_takes_no_room(
     pod = await bound(room, **WHOLE_CARD)
     await placer_of(room).look()
     assert room.used() == {0: 8, 1: 8}
-    assert room.plane.books.unplaced.keys() == {pod.metadata.uid}
+    assert room.plane.cluster.unplaced.keys() == {pod.metadata.uid}
     assert await audit_of(room).look() == []
 
 

@@ -16,7 +16,7 @@ from aiohttp import web
 from structlog.testing import capture_logs
 
 from aliquot.control import ControlPlane, Outcome, Role
-from aliquot.control.policies import STALE_EPOCH, manifests
+from aliquot.control.admission import STALE_EPOCH, manifests
 from aliquot.dialects import standard_dialects
 from aliquot.embedded.api import resources
 from aliquot.errors import NotLeading
@@ -116,7 +116,7 @@ async def test_the_first_server_leads_in_the_first_term_and_writes_its_number(se
 
 async def test_a_second_server_follows_and_says_who_leads(servers: Servers) -> None:
     first = await servers.start("first")
-    first.plane.leadership.tell_doors({"gpushare": "http://10.0.0.1:12345"})
+    first.plane.leadership.tell_endpoints({"gpushare": "http://10.0.0.1:12345"})
     await first.leads()
     second = await servers.start("second")
     assert (second.role(), second.plane.leadership.holder, second.plane.not_ready()) == (Role.FOLLOWING, "first", [])
@@ -124,7 +124,7 @@ async def test_a_second_server_follows_and_says_who_leads(servers: Servers) -> N
     with pytest.raises(NotLeading, match="this server does not lead, first does"):
         await second.plane.committer.commit(await pod_of(second), "n1")
     assert not [seen for seen in servers.api.bindings() if "/pods/p/" in seen.path]
-    assert second.plane.books.ledger.nodes_of(servers.stored()["metadata"]["uid"]) == set()
+    assert second.plane.cluster.ledger.nodes_of(servers.stored()["metadata"]["uid"]) == set()
 
 
 async def test_a_paused_leader_cannot_commit_when_it_wakes(servers: Servers) -> None:
@@ -140,7 +140,7 @@ async def test_a_paused_leader_cannot_commit_when_it_wakes(servers: Servers) -> 
     with pytest.raises(NotLeading):
         await first.plane.committer.commit(pod, "n1")
     assert first.role() is not Role.LEADING
-    assert first.plane.books.ledger.nodes_of(pod.metadata.uid) == set(), "its claim is given back"
+    assert first.plane.cluster.ledger.nodes_of(pod.metadata.uid) == set(), "its claim is given back"
     assert await second.plane.committer.commit(await pod_of(second), "n1") is Outcome.BOUND
     assert servers.stored()["metadata"]["annotations"][EPOCH] == "2"
 
@@ -166,7 +166,7 @@ async def test_a_new_leader_knows_what_the_last_one_bound_before_it_commits(serv
     await first.plane.committer.commit(await pod_of(first, "taken"), "n1")
     await until(lambda: second.role() is Role.LEADING, passing=second.clock, between_calls_of=servers.api)
     uid = servers.stored("taken")["metadata"]["uid"]
-    assert second.plane.books.ledger.nodes_of(uid) == {"n1"}
+    assert second.plane.cluster.ledger.nodes_of(uid) == {"n1"}
 
 
 async def test_a_server_that_ends_gives_its_lease_back_and_the_next_one_need_not_wait(servers: Servers) -> None:
@@ -224,7 +224,7 @@ async def test_an_unknown_answer_to_a_binding_keeps_its_claim_and_the_term(serve
     with pytest.raises(NoAnswer):
         await first.plane.committer.commit(pod, "n1")
     assert first.role() is Role.LEADING
-    await until(lambda: first.plane.books.is_settled(pod.metadata.uid, "n1"), "the pod is seen bound")
+    await until(lambda: first.plane.cluster.is_settled(pod.metadata.uid, "n1"), "the pod is seen bound")
 
 
 async def test_a_leader_that_cannot_renew_stops_believing_in_itself(servers: Servers) -> None:
@@ -354,6 +354,6 @@ async def test_a_server_that_leads_no_more_charges_what_its_successor_wrote_on_a
     await second.plane.committer.commit(await pod_of(second), "n1")
     await until(lambda: first.role() is Role.FOLLOWING, "it hears of the new term")
     uid = servers.stored()["metadata"]["uid"]
-    await until(lambda: first.plane.books.ledger.nodes_of(uid), "it charges the pod")
-    await until(lambda: first.plane.books.is_settled(uid, "n1"), "it knows the pod bound")
-    assert first.plane.books.unplaced == {}
+    await until(lambda: first.plane.cluster.ledger.nodes_of(uid), "it charges the pod")
+    await until(lambda: first.plane.cluster.is_settled(uid, "n1"), "it knows the pod bound")
+    assert first.plane.cluster.unplaced == {}

@@ -39,16 +39,16 @@ async def bind(room: Room, pod: Pod) -> None:
 
 def fits(room: Room, pod: Pod) -> list[int]:
     """The indexes of the cards that the pod would get; none if it is refused."""
-    demand = room.plane.books.demand_of(pod)
+    demand = room.plane.cluster.demand_of(pod)
     assert demand is not None
     try:
-        return [part.index for part in room.plane.books.fit(demand, "n1").slices()]
+        return [part.index for part in room.plane.cluster.fit(demand, "n1").slices()]
     except NoRoom:
         return []
 
 
 def cores(room: Room) -> dict[str, int]:
-    return {uuid: charge.cores for uuid, charge in room.plane.books.ledger.used("n1").items()}
+    return {uuid: charge.cores for uuid, charge in room.plane.cluster.ledger.used("n1").items()}
 
 
 @pytest.mark.parametrize("after", ["at once", "35 s without a word", "a restart"])
@@ -85,7 +85,7 @@ async def test_the_card_that_gpu_manager_writes_counts_in_place_of_the_expected_
     assert cores(room) == {"n1/1": 80}
     await room.annotate(first, **{INDEX: "0", ASSIGNED: "true"})
     assert cores(room) == {"n1/0": 80}
-    assert room.plane.books.unplaced == {}
+    assert room.plane.cluster.unplaced == {}
     assert await audit_of(room).look() == []
 
 

@@ -10,10 +10,10 @@ from structlog.testing import capture_logs
 
 from aliquot import metrics
 from aliquot.control import ControlPlane, ControlSettings
-from aliquot.doors.asgi import Call
-from aliquot.doors.metrics import routes
 from aliquot.embedded.api import resources
 from aliquot.embedded.api.deletion import DeleteRequest
+from aliquot.endpoints.asgi import Call
+from aliquot.endpoints.metrics import routes
 from aliquot.errors import NoRoom
 from aliquot.kube import Access, Client, Informer
 from aliquot.kube.resources import ConfigMap
@@ -93,7 +93,7 @@ async def test_the_pool_is_read_from_either_family_of_labels(room: Room, label: 
     cards = await room.add_node()
     await write_quota(room, json.dumps({"default": {"quota": {"T4": 2}, "pool": ["public"]}}))
     pod = await room.add_pod()
-    assert room.plane.books.cards("n1").pool == ""
+    assert room.plane.cluster.cards("n1").pool == ""
     with pytest.raises(NoRoom):
         await room.commit(pod, "n1")
     room.api.registry.rewrite(
@@ -160,7 +160,7 @@ async def test_the_quota_is_known_before_the_first_pod_is_judged(
 ) -> None:
     put_map(scripted, "gpuquota", {"gpu_quota": quota_of(T4=0)})
     async with Room(scripted, client, clock) as room:
-        assert room.plane.books.quotas.entries.keys() == {"default"}
+        assert room.plane.cluster.quotas.entries.keys() == {"default"}
 
 
 async def test_an_api_server_that_fails_on_config_maps_blocks_no_start(
@@ -170,14 +170,14 @@ async def test_an_api_server_that_fails_on_config_maps_blocks_no_start(
     async with Room(scripted, client, clock) as room:
         assert any("no quota is in force: cannot read configmaps" in note for note in room.plane.notes())
         put_map(scripted, "gpuquota", {"gpu_quota": quota_of(T4=0)})
-        await until(lambda: room.plane.books.quotas.entries, passing=clock)
+        await until(lambda: room.plane.cluster.quotas.entries, passing=clock)
 
 
 async def test_map_and_key_can_be_elsewhere(scripted: ScriptedApi, client: Client, clock: FakeClock) -> None:
     place = ControlSettings(alone=True, quota_namespace="default", quota_name="limits", quota_key="gpus")
     put_map(scripted, "limits", {"gpus": quota_of(T4=0)}, "default")
     async with running(ControlPlane(client, clock, settings=place)) as plane:
-        assert plane.books.quotas.entries.keys() == {"default"}
+        assert plane.cluster.quotas.entries.keys() == {"default"}
 
 
 async def test_what_is_used_of_each_quota_can_be_seen(room: Room) -> None:
@@ -256,7 +256,7 @@ async def test_without_the_right_to_read_config_maps_it_starts_and_says_which_ru
         assert unhealthy.endswith('the rule to add: - {apiGroups: [""], resources: [configmaps], verbs: [list, watch]}')
         put_map(scripted, "gpuquota", {"gpu_quota": quota_of(T4=0)})
         embedded.cluster.users.add(ACCOUNT, token="secret", rules=[*NO_MAPS, MAPS])
-        await until(lambda: plane.books.quotas.entries, "it looks again", passing=clock)
+        await until(lambda: plane.cluster.quotas.entries, "it looks again", passing=clock)
         assert not [note for note in plane.notes() if "configmaps" in note]
         embedded.cluster.users.add(ACCOUNT, token="secret", rules=NO_MAPS)
         scripted.cut_watches("configmaps")
@@ -264,4 +264,4 @@ async def test_without_the_right_to_read_config_maps_it_starts_and_says_which_ru
         (note,) = plane.quota_map.notes()
         assert "ConfigMap kube-system/gpuquota: the last known ones stay in force: " in note
         assert note.endswith("resourceNames: [gpuquota], verbs: [list, watch]}")
-        assert plane.books.quotas.entries
+        assert plane.cluster.quotas.entries

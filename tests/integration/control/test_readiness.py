@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from aliquot.control import ControlPlane, ControlSettings, Role
-from aliquot.doors import health
-from aliquot.doors.asgi import Call
 from aliquot.embedded.api import resources
+from aliquot.endpoints import health
+from aliquot.endpoints.asgi import Call
 from aliquot.kube import Client
 from tests.fakes import FakeClock, ScriptedApi, answer, held, until
 

@@ -6,7 +6,7 @@ import contextlib
 import msgspec
 import pytest
 
-from aliquot.control import Books, Outcome
+from aliquot.control import ClusterState, Outcome
 from aliquot.dialects.gpushare import IDX
 from aliquot.embedded.api import resources
 from aliquot.errors import NoRoom, Refused
@@ -155,14 +155,14 @@ async def test_a_pod_that_the_original_placed_keeps_its_part_when_it_is_bound_ag
 async def test_a_binding_that_was_answered_is_settled_before_the_watch_shows_it(
     client: Client, scripted: ScriptedApi, clock: FakeClock
 ) -> None:
-    """These books see nothing of the cluster but what they are told here."""
-    books = Books()
-    books.see_node(make_node("n1", make_cards()))
+    """This cluster state sees nothing of the cluster but what they are told here."""
+    cluster = ClusterState()
+    cluster.see_node(make_node("n1", make_cards()))
     created = scripted.registry.create(resources.PODS, "default", pod_manifest())
     pod = msgspec.convert(created.obj, Pod)
-    assert await alone(client, books, clock).commit(pod, "n1") is Outcome.BOUND
-    assert books.is_settled(pod.metadata.uid, "n1")
-    assert books.ledger.nodes_of(pod.metadata.uid) == {"n1"}
+    assert await alone(client, cluster, clock).commit(pod, "n1") is Outcome.BOUND
+    assert cluster.is_settled(pod.metadata.uid, "n1")
+    assert cluster.ledger.nodes_of(pod.metadata.uid) == {"n1"}
 
 
 async def test_two_calls_for_one_pod_at_once_make_one_claim(room: Room) -> None:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from aliquot.control.decisions import DecisionLog
-from aliquot.control.log_format import read
-from aliquot.control.replay import Replay
+from aliquot.control.decision_log.format import read
+from aliquot.control.decision_log.replay import Replay
+from aliquot.control.decision_log.writer import DecisionLog
 from aliquot.embedded.api import resources
 from aliquot.embedded.api.deletion import DeleteRequest
 from aliquot.kube import Client
@@ -30,7 +30,7 @@ async def unmark(room: Room) -> None:
 
 
 def healthy(room: Room, node: str = "n1") -> list[int]:
-    return [gpu.index for gpu in room.plane.books.cards(node).gpus if gpu.healthy]
+    return [gpu.index for gpu in room.plane.cluster.cards(node).gpus if gpu.healthy]
 
 
 @pytest.mark.parametrize(
@@ -108,18 +108,18 @@ async def test_marks_can_be_replayed(scripted: ScriptedApi, client: Client, cloc
     async with Room(scripted, client, clock) as room:
         await room.add_node()
         await mark(room, "1")
-        with DecisionLog(path, room.plane.books, clock=clock):
+        with DecisionLog(path, room.plane.cluster, clock=clock):
             await room.commit(await room.add_pod("first", 15), "n1")
             await mark(room, "0")
             await room.commit(await room.add_pod("second", 15), "n1")
             await unmark(room)
-        expected = room.plane.books.snapshot()
+        expected = room.plane.cluster.snapshot()
     replay = Replay()
     replay.feed(read(path))
     assert replay.difference is None
     assert replay.decisions == 2
-    assert replay.books.snapshot().cards == expected.cards
-    assert replay.books.cards("n1").gpus == make_cards().gpus
+    assert replay.cluster.snapshot().cards == expected.cards
+    assert replay.cluster.cards("n1").gpus == make_cards().gpus
 
 
 async def test_a_list_that_no_node_has_keeps_the_last_marks_and_people_are_told(room: Room) -> None:

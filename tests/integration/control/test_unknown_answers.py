@@ -211,7 +211,7 @@ async def test_a_part_that_was_sold_to_another_meanwhile_is_not_bound_again(room
     await room.add_node(make_cards(mib=(15360, 15360)))
     uid = await bind_without_answer(room, cut_before)
     (card,) = room.entries()[uid].charges
-    (gpu,) = (gpu for gpu in room.plane.books.cards("n1").gpus if gpu.uuid == card)
+    (gpu,) = (gpu for gpu in room.plane.cluster.cards("n1").gpus if gpu.uuid == card)
     record = write_placement(Placement("n1", "gpushare", {"main": (Slice(card, gpu.index, gpu.minor, 0, 15360),)}))
     await room.add_pod("other", 15, node="n1", metadata={"annotations": {PLACEMENT: record}})
     pod = room.plane.pods.get("default/p")

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from aliquot.control.leadership import Leadership
+from aliquot.control.leadership.leadership import Leadership
+from aliquot.control.requeue.requeuer import Requeuer
 from aliquot.control.settings import ControlSettings, Mode
-from aliquot.control.waking import Waker
 from aliquot.embedded.api import resources
 from aliquot.model import Pod
 from aliquot.model.admission import WOKEN
@@ -25,11 +25,11 @@ class Waking:
 
     def __init__(self, room: Room) -> None:
         self.room = room
-        self.waker = room.plane.waker
+        self.requeuer = room.plane.requeuer
 
     async def refused(self, name: str = "p", units: int = 15, **fields: Any) -> Pod:
         pod = await self.room.add_pod(name, units, **fields)
-        self.waker.refused(pod)
+        self.requeuer.refused(pod)
         return pod
 
     async def full(self, *names: str) -> list[Pod]:
@@ -45,7 +45,7 @@ class Waking:
     async def look(self, seconds: float = 0.0) -> None:
         """What the loop does after so much time."""
         await self.room.clock.move(seconds)
-        await self.waker.look()
+        await self.requeuer.look()
         await until(lambda: not self.room.api.busy, "the API server has nothing to do")
         await self.room.in_step()
 
@@ -74,10 +74,10 @@ async def test_a_new_leader_wakes_those_whom_another_server_refused(waking: Waki
     for name, message in (("ours", words), ("others", "0/1 nodes are available: 1 node(s) had untolerated taint(s)")):
         await room.report(await room.add_pod(name, 15), **scheduled_false(message))
     await room.add_pod("new", 15)
-    waking.waker.inherit(room.plane.pods.all())
+    waking.requeuer.inherit(room.plane.pods.all())
     await waking.look(GRACE)
     assert waking.woken() == ["ours"]
-    waking.waker.inherit(room.plane.pods.all())
+    waking.requeuer.inherit(room.plane.pods.all())
     await waking.look(GRACE)
     assert waking.woken() == ["ours"], "once"
 
@@ -116,7 +116,7 @@ async def test_a_pod_that_fits_nowhere_is_left_alone(waking: Waking, room: Room)
     assert waking.woken() == []
 
 
-async def test_a_pod_of_which_no_door_told_is_left_alone(waking: Waking, room: Room) -> None:
+async def test_a_pod_of_which_no_endpoint_told_is_left_alone(waking: Waking, room: Room) -> None:
     (first,) = await waking.full("first")
     await room.add_pod("stranger", 15)
     await waking.refused("known", 15)
@@ -156,17 +156,17 @@ async def test_a_pod_that_waits_no_more_is_not_woken(waking: Waking, room: Room,
         case "ended":
             await room.report(pod, phase="Failed")
     await room.in_step()
-    assert waking.waker.waiting == 0
+    assert waking.requeuer.waiting == 0
 
 
 # -- what makes room
 
 
 async def test_a_card_that_is_healthy_again_wakes(waking: Waking, room: Room) -> None:
-    room.plane.books.mark_unhealthy("n1", frozenset({0, 1}))
+    room.plane.cluster.mark_unhealthy("n1", frozenset({0, 1}))
     await room.add_node()
     await waking.refused()
-    room.plane.books.mark_unhealthy("n1", frozenset({0}))
+    room.plane.cluster.mark_unhealthy("n1", frozenset({0}))
     await until(lambda: waking.woken() == ["p"], "without any time going by")
 
 
@@ -212,7 +212,7 @@ async def test_a_pod_that_was_asked_for_since_needs_no_waking(waking: Waking, ro
     (first, _) = await waking.full("first", "second")
     pod = await waking.refused()
     await room.delete_pod(first)
-    waking.waker.refused(pod)
+    waking.requeuer.refused(pod)
     await waking.look(GRACE)
     assert waking.woken() == []
 
@@ -221,7 +221,7 @@ async def test_a_pod_that_passed_needs_no_waking(waking: Waking, room: Room) -> 
     (first, _) = await waking.full("first", "second")
     pod = await waking.refused()
     await room.delete_pod(first)
-    waking.waker.passed(pod)
+    waking.requeuer.passed(pod)
     await waking.look(GRACE)
     assert waking.woken() == []
 
@@ -230,7 +230,7 @@ async def test_an_answer_from_before_our_books_changed_does_not_count(waking: Wa
     """kube-scheduler may hear of the end of a pod before we do, and be refused once more."""
     (first, _) = await waking.full("first", "second")
     pod = await waking.refused()
-    waking.waker.refused(pod)
+    waking.requeuer.refused(pod)
     await room.delete_pod(first)
     await waking.look(GRACE)
     await until(lambda: waking.woken() == ["p"])
@@ -247,7 +247,7 @@ async def test_a_pod_is_woken_once_for_one_opening_whatever_becomes_of_it(waking
     await write_quota(room, quota_of(T4=1))
     await until(lambda: waking.woken() == ["p"])
     for _ in range(5):
-        waking.waker.refused(pod)
+        waking.requeuer.refused(pod)
         await waking.look(PROMISE)
     await until(lambda: waking.woken() == ["p"])
     await write_quota(room, quota_of(T4=2))
@@ -274,7 +274,7 @@ async def test_room_that_a_woken_pod_cannot_use_goes_to_the_next_in_line(waking:
     await write_quota(room, quota_of(T4=1))
     for count in (1, 2, 3):
         await until(lambda: len(waking.woken()) == count)  # noqa: B023
-        waking.waker.refused(pods[waking.woken()[-1]])
+        waking.requeuer.refused(pods[waking.woken()[-1]])
     for _ in range(3):
         await waking.look(PROMISE)
     await until(lambda: waking.woken() == ["p0", "p1", "p2"])
@@ -300,7 +300,7 @@ async def test_a_woken_pod_that_is_bound_leaves_what_is_left_to_others(waking: W
     first, _ = [await waking.refused(name) for name in ("p0", "p1")]
     await write_quota(room, quota_of(T4=1))
     await until(lambda: waking.woken() == ["p0"])
-    waking.waker.passed(first)
+    waking.requeuer.passed(first)
     await room.commit(first, "n1")
     await write_quota(room, quota_of(T4=2))
     await until(lambda: waking.woken() == ["p0", "p1"])
@@ -309,13 +309,13 @@ async def test_a_woken_pod_that_is_bound_leaves_what_is_left_to_others(waking: W
 async def test_trying_out_leaves_no_trace_in_the_books(waking: Waking, room: Room) -> None:
     await room.add_node()
     await write_quota(room, quota_of(T4=0))
-    before = room.plane.books.snapshot()
+    before = room.plane.cluster.snapshot()
     await waking.refused()
     await write_quota(room, quota_of(T4=2))
     await until(lambda: waking.woken() == ["p"])
     assert room.used() == {}
-    assert room.plane.books.snapshot().entries == before.entries
-    assert room.plane.books.tally.wrong_counts("n1") == []
+    assert room.plane.cluster.snapshot().entries == before.entries
+    assert room.plane.cluster.totals.wrong_counts("n1") == []
 
 
 # -- pace and memory
@@ -325,7 +325,7 @@ async def test_more_than_some_at_once_are_woken_at_a_pace(waking: Waking, room: 
     await room.add_node(make_cards(mib=(15360,) * 8))
     await write_quota(room, quota_of(T4=0))
     for number in range(80):
-        waking.waker.refused(await room.add_pod(f"p{number}", 1))
+        waking.requeuer.refused(await room.add_pod(f"p{number}", 1))
     await write_quota(room, quota_of(T4=8))
     await until(lambda: len(waking.woken()) == 64)
     await waking.look()
@@ -337,16 +337,16 @@ async def test_more_than_some_at_once_are_woken_at_a_pace(waking: Waking, room: 
 
 async def test_the_pods_that_were_refused_longest_ago_are_forgotten_first(waking: Waking) -> None:
     for number in range(20_001):
-        waking.waker.refused(make_pod(f"p{number}", namespace=f"n{number % 20}"))
-    assert waking.waker.waiting == 20_000
+        waking.requeuer.refused(make_pod(f"p{number}", namespace=f"n{number % 20}"))
+    assert waking.requeuer.waiting == 20_000
 
 
 async def test_a_pod_that_went_before_its_refusal_was_told_is_forgotten(waking: Waking) -> None:
-    waking.waker.refused(make_pod("gone"))
+    waking.requeuer.refused(make_pod("gone"))
     await waking.look(61.0)
-    assert waking.waker.waiting == 1
+    assert waking.requeuer.waiting == 1
     await waking.look(61.0)
-    assert waking.waker.waiting == 0
+    assert waking.requeuer.waiting == 0
 
 
 # -- answers
@@ -388,9 +388,9 @@ async def test_a_pod_of_the_same_name_is_not_the_one_that_was_refused(waking: Wa
     await room.add_node()
     await write_quota(room, quota_of(T4=0))
     await room.add_pod("p")
-    waking.waker.refused(make_pod("p"))
+    waking.requeuer.refused(make_pod("p"))
     await write_quota(room, quota_of(T4=1))
-    await until(lambda: waking.waker.waiting == 0)
+    await until(lambda: waking.requeuer.waiting == 0)
     (pod,) = room.plane.pods.all()
     assert WOKEN not in pod.metadata.annotations
 
@@ -406,7 +406,7 @@ async def test_a_pod_whose_binding_names_its_version_is_not_written_on_when_it_i
     room.api.script("PATCH", "/pods/p[0-7]$", *[held(arrived, release)] * 8)
     await write_quota(room, quota_of(T4=9))
     await until(lambda: len(waking.woken()) == 8, "no more at once")
-    waking.waker.passed(pods[8])
+    waking.requeuer.passed(pods[8])
     release.set()
     await waking.look()
     assert len(waking.woken()) == 8
@@ -418,8 +418,8 @@ async def test_a_pod_whose_binding_names_its_version_is_not_written_on_when_it_i
 async def test_only_who_may_commit_writes(waking: Waking, room: Room, settings: dict[str, Any]) -> None:
     plane = room.plane
     leadership = Leadership(plane.client, plane.clock, ControlSettings(**settings), plane.pods.refresh)
-    other = Waker(plane.client, plane.books, plane.nodes.get, plane.pods.with_uid, leadership, plane.clock)
-    plane.books.on_opening = other.opened
+    other = Requeuer(plane.client, plane.cluster, plane.nodes.get, plane.pods.with_uid, leadership, plane.clock)
+    plane.cluster.on_opening = other.opened
     await room.add_node()
     await write_quota(room, quota_of(T4=0))
     other.refused(await room.add_pod())

@@ -3,7 +3,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from aliquot.control.policies import ACTIONS, NAMESPACE, manifests
+from aliquot.control.admission import ACTIONS, NAMESPACE, manifests
 from aliquot.dialects import standard_dialects
 from aliquot.embedded import EmbeddedCluster
 from aliquot.embedded.api import resources

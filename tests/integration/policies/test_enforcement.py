@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from aliquot.control.policies import NAMESPACE, STALE_EPOCH
+from aliquot.control.admission import NAMESPACE, STALE_EPOCH
 from aliquot.embedded import EmbeddedCluster
 from aliquot.embedded.api import resources
 from aliquot.embedded.api.deletion import DeleteRequest

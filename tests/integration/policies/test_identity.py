@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 import yaml
 
-from aliquot.control.rights import READ_BUDGETS, for_helping, for_replicas
+from aliquot.control.leadership.rights import READ_BUDGETS, for_helping, for_replicas
 from aliquot.control.settings import ControlSettings
 from aliquot.embedded import EmbeddedCluster
 from aliquot.embedded.api import resources

@@ -2,7 +2,7 @@
 
 import pytest
 
-from aliquot.control.policies import NAMESPACE
+from aliquot.control.admission import NAMESPACE
 from tests.integration.policies.caller import Caller
 from tests.integration.policies.reach import WRITES, Write, judge
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from aliquot.control.policies import NAMESPACE
+from aliquot.control.admission import NAMESPACE
 from aliquot.embedded import EmbeddedCluster
 from aliquot.embedded.api import resources
 from aliquot.embedded.api.objects import Object

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from aliquot.cli import samples, screen, showing
-from aliquot.cli.workload import LABEL, Workload
-from aliquot.cli.world import World
+from aliquot.app.demo import samples, screen, showing
+from aliquot.app.demo.workload import LABEL, Workload
+from aliquot.app.demo.world import World
 from aliquot.embedded.nodes import SCRIPT
 from aliquot.kube import PODS
 from tests.factories import pod_manifest

@@ -4,8 +4,8 @@ import asyncio
 
 from structlog.testing import capture_logs
 
-from aliquot.cli.samples import Sample
-from aliquot.cli.workload import Workload
+from aliquot.app.demo.samples import Sample
+from aliquot.app.demo.workload import Workload
 from aliquot.dialects import standard_dialects
 from tests.fakes import FakeClock, answer, until
 from tests.integration.room import Room

@@ -7,10 +7,10 @@ from typing import Any
 import aiohttp
 import pytest
 
-from aliquot.cli import samples
+from aliquot.app.demo import samples
+from aliquot.app.demo.hardware import Machine
+from aliquot.app.demo.world import World
 from aliquot.cli.demo import SamplesDoNotRun, until_samples_run
-from aliquot.cli.hardware import Machine
-from aliquot.cli.world import World
 from aliquot.dialects import standard_dialects
 from aliquot.dialects.gpushare import ASSIGNED, CONTAINER, DEV, IDX, POD
 from aliquot.embedded.api import resources
@@ -54,7 +54,7 @@ def inside(world: World, name: str, container: str = "main") -> dict[str, str]:
     pod = shown(world, name)
     node = pod["spec"]["nodeName"]
     found = world.nodes[node].kubelet.inside[pod["metadata"]["uid"], container]
-    gpu = world.plane.books.cards(node).by_uuid[found.environment["NVIDIA_VISIBLE_DEVICES"]]
+    gpu = world.plane.cluster.cards(node).by_uuid[found.environment["NVIDIA_VISIBLE_DEVICES"]]
     assert (found.environment[IDX], found.devices) == (str(gpu.index), [f"/dev/nvidia{gpu.minor}", "/dev/nvidiactl"])
     return found.environment
 
@@ -62,7 +62,7 @@ def inside(world: World, name: str, container: str = "main") -> dict[str, str]:
 async def test_the_sample_pod_runs_with_its_share_inside(world: World) -> None:
     await run(world, SAMPLE)
     name = SAMPLE["metadata"]["name"]
-    cards = world.plane.books.cards("gpu-1")
+    cards = world.plane.cluster.cards("gpu-1")
     assert inside(world, name, "binpack-1") == {
         "NVIDIA_VISIBLE_DEVICES": cards.gpus[0].uuid,
         IDX: "0",
@@ -111,7 +111,7 @@ async def test_a_pod_on_a_node_with_the_agent_ends_by_its_script_and_releases_it
         await world.client.create(PODS, pod_manifest(f"p{number}", 22, metadata=script), "default")
     for number in range(3):
         await until(lambda number=number: phase(world, f"p{number}") == "Succeeded")  # type: ignore[misc]
-    await until(lambda: not world.plane.books.ledger.entries("gpu-2"))
+    await until(lambda: not world.plane.cluster.ledger.entries("gpu-2"))
 
 
 async def test_a_pod_that_went_around_the_scheduler_gets_no_card(world: World) -> None:
@@ -125,7 +125,7 @@ async def test_a_pod_that_went_around_the_scheduler_gets_no_card(world: World) -
 
 async def test_the_extender_s_routes_show_the_same_books(world: World) -> None:
     await run(world, SAMPLE)
-    url = f"http://127.0.0.1:{world.door.port}"
+    url = f"http://127.0.0.1:{world.endpoint.port}"
     async with aiohttp.ClientSession() as session, session.get(f"{url}/gpushare-scheduler/inspect") as response:
         nodes = (await response.json())["nodes"]
     assert [(node["name"], node["usedGPU"]) for node in nodes] == [("gpu-1", 3), ("gpu-2", 0)]

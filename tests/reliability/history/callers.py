@@ -20,7 +20,7 @@ PROBE = "probe"
 
 
 @dataclass(frozen=True)
-class Door:
+class Endpoint:
     name: str
     prefix: str
     filter: str = "filter"
@@ -29,12 +29,14 @@ class Door:
     preempt: str = ""
 
 
-NATIVE = Door("native", "/aliquot", prioritize="prioritize", bind="bind", preempt="preempt")
-_DOORS = {
-    "gpushare": Door("gpushare", "/gpushare-scheduler", bind="bind"),
-    "elastic": Door("elastic", "/scheduler", prioritize="priorities", bind="bind"),
-    "tencent": Door("admission", "/scheduler", filter="predicates", prioritize="priorities"),
-    "nvidia": Door("nvidia", "/apis/metrics.nvidia.com/v1alpha1/schedule", prioritize="prioritize", preempt="preempt"),
+NATIVE = Endpoint("native", "/aliquot", prioritize="prioritize", bind="bind", preempt="preempt")
+_ENDPOINTS = {
+    "gpushare": Endpoint("gpushare", "/gpushare-scheduler", bind="bind"),
+    "elastic": Endpoint("elastic", "/scheduler", prioritize="priorities", bind="bind"),
+    "tencent": Endpoint("admission", "/scheduler", filter="predicates", prioritize="priorities"),
+    "nvidia": Endpoint(
+        "nvidia", "/apis/metrics.nvidia.com/v1alpha1/schedule", prioritize="prioritize", preempt="preempt"
+    ),
 }
 
 
@@ -92,55 +94,55 @@ class Caller:
         elif way == "volcano":
             await self._through_volcano(pod)
         else:
-            await self._through(NATIVE if way == "native" else _DOORS.get(dialect_of(pod), NATIVE), pod)
+            await self._through(NATIVE if way == "native" else _ENDPOINTS.get(dialect_of(pod), NATIVE), pod)
 
     async def _read(self) -> None:
         """Somebody looks: whatever is shown, nothing changes by it."""
-        door, path = self._chance.choice(_READS)
-        async with self._session.get(f"{self._any_replica().server.door(door)}{path}") as response:
+        endpoint, path = self._chance.choice(_READS)
+        async with self._session.get(f"{self._any_replica().server.endpoint(endpoint)}{path}") as response:
             await response.read()
         self._world.figures.counts["reads"] += 1
 
     # -- kube-scheduler
 
-    async def _through(self, door: Door, pod: Pod) -> None:
+    async def _through(self, endpoint: Endpoint, pod: Pod) -> None:
         names = self._node_names()
-        passed = await self._filter(door, pod, names)
-        if door.prioritize and passed and self._chance.random() < 0.7:
-            await self._post(door, door.prioritize, {"Pod": pod, "NodeNames": passed})
+        passed = await self._filter(endpoint, pod, names)
+        if endpoint.prioritize and passed and self._chance.random() < 0.7:
+            await self._post(endpoint, endpoint.prioritize, {"Pod": pod, "NodeNames": passed})
         if passed and self._misbehaves(0.05):
             passed = names
         if not passed:
-            if door.preempt and pod["spec"].get("priority") and self._chance.random() < 0.3:
-                await self._preempt(door, pod, names)
+            if endpoint.preempt and pod["spec"].get("priority") and self._chance.random() < 0.3:
+                await self._preempt(endpoint, pod, names)
             return
         node = self._chance.choice(passed)
         await asyncio.sleep(self._chance.choice((0.0, 0.0, 0.05, 0.5)) * self._chance.random())
-        if not door.bind:
-            self._bind_plainly(pod, node, door.name)
+        if not endpoint.bind:
+            self._bind_plainly(pod, node, endpoint.name)
             return
-        await self._bind(door, pod, node)
+        await self._bind(endpoint, pod, node)
         if self._misbehaves(0.1):
-            await self._bind(door, pod, self._chance.choice(passed))
+            await self._bind(endpoint, pod, self._chance.choice(passed))
 
-    async def _filter(self, door: Door, pod: Pod, names: list[str]) -> list[str]:
-        answer = await self._post(door, door.filter, {"Pod": pod, "NodeNames": names})
+    async def _filter(self, endpoint: Endpoint, pod: Pod, names: list[str]) -> list[str]:
+        answer = await self._post(endpoint, endpoint.filter, {"Pod": pod, "NodeNames": names})
         outcome = "faults" if answer.get("Error") else "fits" if answer.get("NodeNames") else "no room"
         self._world.figures.counts[f"filters: {outcome}"] += 1
         return list(answer.get("NodeNames") or ())
 
-    async def _bind(self, door: Door, pod: Pod, node: str) -> None:
+    async def _bind(self, endpoint: Endpoint, pod: Pod, node: str) -> None:
         meta = pod["metadata"]
         asked = {"PodName": meta["name"], "PodNamespace": meta["namespace"], "PodUID": meta["uid"], "Node": node}
-        answer = await self._post(door, door.bind, asked)
+        answer = await self._post(endpoint, endpoint.bind, asked)
         error = answer.get("Error", "")
-        self._world.tell(f"bind to {node} through {door.name}: {error or 'accepted'}", pod)
+        self._world.tell(f"bind to {node} through {endpoint.name}: {error or 'accepted'}", pod)
         if error:
             self._world.figures.counts["binds refused"] += 1
         else:
-            self._world.figures.binds[door.name] += 1
+            self._world.figures.binds[endpoint.name] += 1
 
-    async def _preempt(self, door: Door, pod: Pod, names: list[str]) -> None:
+    async def _preempt(self, endpoint: Endpoint, pod: Pod, names: list[str]) -> None:
         """On each node one pod of lower priority is proposed; whom the server names on one of them is told to end."""
         lower = {
             name: [own for own in self._world.witness.on(name) if not own["spec"].get("priority")] for name in names
@@ -150,7 +152,7 @@ class Caller:
             for name, pods in lower.items()
             if pods
         }
-        answer = await self._post(door, door.preempt, {"Pod": pod, "NodeNameToMetaVictims": proposed})
+        answer = await self._post(endpoint, endpoint.preempt, {"Pod": pod, "NodeNameToMetaVictims": proposed})
         chosen = answer.get("NodeNameToMetaVictims") or {}
         if not chosen or self._world.is_calm:
             return
@@ -162,8 +164,10 @@ class Caller:
                 self._world.delete_pod(own, 30)
         self._world.write_status(pod, nominatedNodeName=node)
 
-    async def _post(self, door: Door, verb: str, body: object) -> Any:
-        return await self._world.call(self._session, self._any_replica(), door.name, f"{door.prefix}/{verb}", body)
+    async def _post(self, endpoint: Endpoint, verb: str, body: object) -> Any:
+        return await self._world.call(
+            self._session, self._any_replica(), endpoint.name, f"{endpoint.prefix}/{verb}", body
+        )
 
     def _bind_plainly(self, pod: Pod, node: str, through: str) -> None:
         """By the scheduler itself, which names no cards."""
@@ -192,12 +196,16 @@ class Caller:
     # -- Volcano
 
     async def _through_volcano(self, pod: Pod) -> None:
-        door, prefix = self._chance.choice((("native", "/aliquot"), ("admission", "/scheduler")))
+        endpoint, prefix = self._chance.choice((("native", "/aliquot"), ("admission", "/scheduler")))
         replica = self._any_replica()
         fitting = []
         for node in self._chance.sample(names := self._node_names(), min(4, len(names))):
             answer = await self._world.call(
-                self._session, replica, door, f"{prefix}/vpredicates", {"task": _task(pod), "node": self._node(node)}
+                self._session,
+                replica,
+                endpoint,
+                f"{prefix}/vpredicates",
+                {"task": _task(pod), "node": self._node(node)},
             )
             if answer.get("code") == 0:
                 fitting.append(node)
@@ -205,15 +213,15 @@ class Caller:
             return
         if self._chance.random() < 0.5:
             body = {"task": _task(pod), "nodes": [self._node(node) for node in fitting]}
-            await self._world.call(self._session, replica, door, f"{prefix}/vprioritize", body)
+            await self._world.call(self._session, replica, endpoint, f"{prefix}/vprioritize", body)
         node = self._chance.choice(fitting)
         event = {"task": _task(pod, node)}
-        answer = await self._world.call(self._session, replica, door, f"{prefix}/vallocate", event)
+        answer = await self._world.call(self._session, replica, endpoint, f"{prefix}/vallocate", event)
         if answer.get("errorMessage"):
             return
         await asyncio.sleep(self._chance.choice((0.0, 0.3)) * self._chance.random())
         if self._chance.random() < 0.15:
-            await self._world.call(self._session, self._any_replica(), door, f"{prefix}/vdeallocate", event)
+            await self._world.call(self._session, self._any_replica(), endpoint, f"{prefix}/vdeallocate", event)
         else:
             self._bind_plainly(pod, node, "volcano")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from aliquot.cli import guarding, namespaces
+from aliquot.app.demo import guarding, namespaces
 from aliquot.control import ControlSettings
 from aliquot.dialects import standard_dialects
 from aliquot.embedded import EmbeddedCluster
@@ -28,7 +28,7 @@ from tests.reliability.history.troubles import Troubles
 from tests.reliability.history.world import OBSERVER, Replica, World
 from tests.reliability.servers import Server
 
-_DOORS = ("admission", "elastic", "gpushare", "native", "nvidia")
+_ENDPOINTS = ("admission", "elastic", "gpushare", "native", "nvidia")
 _REPLICAS = 2
 
 
@@ -157,4 +157,4 @@ def _replica(
     config, clock = folder / f"{name}.kubeconfig", MovedClock(folder / f"{name}.clock")
     kubeconfig.write(world.cluster.url, config, token)
     given = {**world.setup.times, **(settings or {})}
-    return Replica(Server(name, config, folder, given, _DOORS, clock.environment(tree)), clock)
+    return Replica(Server(name, config, folder, given, _ENDPOINTS, clock.environment(tree)), clock)

@@ -26,13 +26,13 @@ class Figures:
     seconds: float = 0.0
     counts: Counter[str] = field(default_factory=Counter)
     binds: Counter[str] = field(default_factory=Counter)
-    """Accepted, by door."""
+    """Accepted, by endpoint."""
     violations: list[Violation] = field(default_factory=list)
 
     def __str__(self) -> str:
         found = Counter(violation.what for violation in self.violations)
         lines = [f"{self.seconds / 60:.1f} minutes"]
         lines += [f"{name}: {count}" for name, count in sorted(self.counts.items())]
-        lines += [f"binds through {door}: {count}" for door, count in sorted(self.binds.items())]
+        lines += [f"binds through {endpoint}: {count}" for endpoint, count in sorted(self.binds.items())]
         lines += [f"{what}: {found[what]}" for what in _ALL]
         return "\n".join(lines)

@@ -82,7 +82,7 @@ def _minor(group: Group, index: int) -> int:
 
 
 _EVERY_POD = {"gpushare": 4, "tencent": 3, "elastic": 2, "nvidia": 3, "hami": 2, "aliquot": 4, "keti": 2}
-_EVERY_WAY = {"door": 16, "native": 10, "volcano": 6, "hand": 1}
+_EVERY_WAY = {"endpoint": 16, "native": 10, "volcano": 6, "hand": 1}
 _EVERY_TROUBLE = {
     "kill": 6,
     "stop": 4,
@@ -143,7 +143,7 @@ SETUPS = {
             Group(1, (_T4, _T4), ("nvidia",), agent="nvidia"),
         ),
         pods={"nvidia": 5, "tencent": 5, "gpushare": 3, "aliquot": 3, "elastic": 1},
-        ways={"door": 12, "native": 6, "volcano": 10, "hand": 3},
+        ways={"endpoint": 12, "native": 6, "volcano": 10, "hand": 3},
         troubles=_EVERY_TROUBLE | {"hide inventory": 10, "show inventory": 12, "lose card": 5, "find card": 8},
         outage=(1.0, 12.0),
         observers=1,

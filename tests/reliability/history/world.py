@@ -150,9 +150,11 @@ class World:
 
     # -- how the servers are called
 
-    async def call(self, session: aiohttp.ClientSession, replica: Replica, door: str, path: str, body: object) -> Any:
+    async def call(
+        self, session: aiohttp.ClientSession, replica: Replica, endpoint: str, path: str, body: object
+    ) -> Any:
         """Raises aiohttp.ClientError, TimeoutError."""
-        async with session.post(f"{replica.server.door(door)}{path}", json=body) as response:
+        async with session.post(f"{replica.server.endpoint(endpoint)}{path}", json=body) as response:
             return await response.json(content_type=None)
 
     def tell(self, text: str, pod: Pod) -> None:

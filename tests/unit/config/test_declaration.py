@@ -45,6 +45,6 @@ def test_the_flags_of_the_first_version_stay() -> None:
     assert flags["kubernetes.kubeconfig"] == "--kubeconfig"
     assert flags["kubernetes.context"] == "--context"
     assert flags["listen.address"] == "--address"
-    assert flags["doors.gpushare.port"] == "--gpushare-port"
+    assert flags["endpoints.gpushare.port"] == "--gpushare-port"
     assert flags["prefixes"] == "--prefix"
     assert flags["log.level"] == "--log-level"

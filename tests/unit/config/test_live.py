@@ -71,10 +71,10 @@ async def test_a_live_key_is_applied_at_once(tmp_path: Path, clock: FakeClock) -
 
 async def test_a_key_that_needs_a_restart_is_named_and_left_as_it_was(tmp_path: Path, clock: FakeClock) -> None:
     async with running(tmp_path / "c.yaml", clock) as room:
-        await room.write("lease: {name: other}\ndoors: {native: {port: 1}}\nlog: {level: debug}")
+        await room.write("lease: {name: other}\nendpoints: {native: {port: 1}}\nlog: {level: debug}")
         assert room.live.tree.lease.name == "aliquot-server"
         assert room.live.tree.log.level == "debug"
-        assert room.live.notes() == ["a restart is needed for new values of doors.native.port, lease.name"]
+        assert room.live.notes() == ["a restart is needed for new values of endpoints.native.port, lease.name"]
         assert gauge("aliquot_config_restart_needed") == 2
         await room.write("log: {level: debug}")
         assert room.live.notes() == []

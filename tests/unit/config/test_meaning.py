@@ -117,4 +117,4 @@ def test_other_replicas_are_told_an_address_that_they_can_reach(
     monkeypatch.delenv("POD_IP", raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert meaning.doors(tree(text), {"gpushare": 7}) == {"gpushare": url}
+    assert meaning.endpoints(tree(text), {"gpushare": 7}) == {"gpushare": url}

@@ -5,7 +5,7 @@ import yaml
 
 from aliquot.config import SETTINGS, Configuration, Given, read, showing
 from aliquot.config.checking import doubts
-from aliquot.config.tree import DOORS
+from aliquot.config.tree import ENDPOINTS
 from aliquot.errors import BadConfig
 from aliquot.model.bounds import LARGEST_CONFIG
 
@@ -34,7 +34,7 @@ def test_what_is_shown_can_be_read_again() -> None:
 
 
 def test_what_is_shown_names_the_origin_beside_each_value() -> None:
-    shown = showing.effective(read("doors: {native: {port: 9500}}", "f.yaml", {"mode": Given("observe", "--mode")}))
+    shown = showing.effective(read("endpoints: {native: {port: 9500}}", "f.yaml", {"mode": Given("observe", "--mode")}))
     assert "mode: observe  # --mode\n" in shown
     assert "\n  native:\n    enabled: true  # default\n    port: 9500  # f.yaml\n" in shown
     assert "\n  gpushare:\n    enabled: true  # default\n" in shown
@@ -44,8 +44,8 @@ def test_what_is_shown_names_the_origin_beside_each_value() -> None:
     ("text", "error"),
     [
         pytest.param(
-            "doors: {gpushare: {prot: 1}}",
-            "doors.gpushare.prot (f.yaml): there is no such key; doors.gpushare has enabled, port",
+            "endpoints: {gpushare: {prot: 1}}",
+            "endpoints.gpushare.prot (f.yaml): there is no such key; endpoints.gpushare has enabled, port",
             id="an unknown key",
         ),
         pytest.param(
@@ -61,14 +61,14 @@ def test_what_is_shown_names_the_origin_beside_each_value() -> None:
             id="no choice",
         ),
         pytest.param(
-            "doors: {native: {port: 70000}}",
-            "doors.native.port (f.yaml): 70000 is not a whole number from 0 to 65535",
+            "endpoints: {native: {port: 70000}}",
+            "endpoints.native.port (f.yaml): 70000 is not a whole number from 0 to 65535",
             id="a number beyond",
         ),
         pytest.param(
-            "doors: {native: {port: 94.5}}", "94.5 is not a whole number from 0 to 65535", id="no whole number"
+            "endpoints: {native: {port: 94.5}}", "94.5 is not a whole number from 0 to 65535", id="no whole number"
         ),
-        pytest.param("doors: {gpushare: {enabled: 7}}", "7 is not true or false", id="no truth"),
+        pytest.param("endpoints: {gpushare: {enabled: 7}}", "7 is not true or false", id="no truth"),
         pytest.param("commit: {budget: 0}", "0 is not a number above 0, at most 86400", id="no time"),
         pytest.param("commit: {budget: .inf}", "inf is not a number above 0", id="endless"),
         pytest.param("commit: {budget: .nan}", "nan is not a number above 0", id="not a number"),
@@ -92,8 +92,8 @@ def test_what_is_shown_names_the_origin_beside_each_value() -> None:
             id="a short Lease",
         ),
         pytest.param(
-            "doors: {gpushare: {port: 12340}}",
-            "doors.gpushare.port and doors.native.port are both 12340: each door needs a port of its own",
+            "endpoints: {gpushare: {port: 12340}}",
+            "endpoints.gpushare.port and endpoints.native.port are both 12340: each endpoint needs a port of its own",
             id="equal ports",
         ),
         pytest.param(
@@ -148,7 +148,7 @@ def test_mistakes_of_every_kind_are_named_together() -> None:
     mode: fast
     log: {levle: debug}
     listen: {address: a b}
-    doors: {gpushare: {port: 12340}, native: {port: 12340}}
+    endpoints: {gpushare: {port: 12340}, native: {port: 12340}}
     lease: {duration: 5}
     prefixes: {tencent: A B, nobody: a.b, keti: -}
     policies: {gpu: {hami: best, nobody: spread}, node: {gpushare: worst}}
@@ -159,7 +159,7 @@ def test_mistakes_of_every_kind_are_named_together() -> None:
         "mode (f.yaml): 'fast'",
         "log.levle (f.yaml): there is no such key",
         "listen.address (f.yaml): 'a b'",
-        "doors.gpushare.port and doors.native.port are both 12340",
+        "endpoints.gpushare.port and endpoints.native.port are both 12340",
         "lease.duration, lease.renew, lease.retry: ",
         "prefix of dialect tencent: 'A B'",
         "prefixes: no dialect is called nobody",
@@ -185,8 +185,10 @@ def test_addresses_and_host_names_can_be_listened_on(address: str) -> None:
     assert read(text, "f.yaml", {}).tree.listen.address == address
 
 
-ANYONE = ", ".join(f"{door}: {{callers: anyone}}" for door in DOORS)
-NOT_NATIVE = ", ".join(f"{door}: {'{enabled: false}' if door == 'native' else '{callers: anyone}'}" for door in DOORS)
+ANYONE = ", ".join(f"{endpoint}: {{callers: anyone}}" for endpoint in ENDPOINTS)
+NOT_NATIVE = ", ".join(
+    f"{endpoint}: {'{enabled: false}' if endpoint == 'native' else '{callers: anyone}'}" for endpoint in ENDPOINTS
+)
 
 
 @pytest.mark.parametrize(
@@ -194,8 +196,8 @@ NOT_NATIVE = ", ".join(f"{door}: {'{enabled: false}' if door == 'native' else '{
     [
         pytest.param("", id="loopback"),
         pytest.param("listen: {address: 0.0.0.0, tls: {certFile: c, keyFile: k}}", id="TLS"),
-        pytest.param(f"listen: {{address: 0.0.0.0}}\ndoors: {{{ANYONE}}}", id="anyone, as said"),
-        pytest.param(f"listen: {{address: 0.0.0.0, healthPort: 0}}\ndoors: {{{NOT_NATIVE}}}", id="no health port"),
+        pytest.param(f"listen: {{address: 0.0.0.0}}\nendpoints: {{{ANYONE}}}", id="anyone, as said"),
+        pytest.param(f"listen: {{address: 0.0.0.0, healthPort: 0}}\nendpoints: {{{NOT_NATIVE}}}", id="no health port"),
     ],
 )
 def test_callers_can_prove_who_they_are_or_need_not(text: str) -> None:
@@ -205,15 +207,15 @@ def test_callers_can_prove_who_they_are_or_need_not(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        pytest.param("listen: {address: 0.0.0.0}", "doors.native.callers: others reach 0.0.0.0", id="no TLS"),
+        pytest.param("listen: {address: 0.0.0.0}", "endpoints.native.callers: others reach 0.0.0.0", id="no TLS"),
         pytest.param(
-            f"listen: {{address: 0.0.0.0}}\ndoors: {{{NOT_NATIVE}}}",
-            "doors.native.callers, by which listen.healthPort answers: others reach 0.0.0.0",
+            f"listen: {{address: 0.0.0.0}}\nendpoints: {{{NOT_NATIVE}}}",
+            "endpoints.native.callers, by which listen.healthPort answers: others reach 0.0.0.0",
             id="the health port",
         ),
         pytest.param(
-            "listen: {profiling: true}\ndoors: {admission: {debugAddress: 0.0.0.0}}",
-            "doors.admission.callers: others reach 0.0.0.0",
+            "listen: {profiling: true}\nendpoints: {admission: {debugAddress: 0.0.0.0}}",
+            "endpoints.admission.callers: others reach 0.0.0.0",
             id="debug",
         ),
         pytest.param("callers: {users: {jane: boss}}", "callers.users.jane: there is no kind boss", id="a user"),
@@ -237,7 +239,11 @@ def test_callers_that_cannot_be_known_are_found_before_the_start(text: str, why:
         pytest.param("commit: {budget: 4, look: 1}", 0, id="just kube-scheduler's time-out"),
         pytest.param("commit: {budget: 8, look: 5}", 1, id="beyond it"),
         pytest.param("listen: {limits: {seconds: 5}}", 1, id="an answer that comes too late"),
-        pytest.param(f"doors: {{{', '.join(f'{door}: {{enabled: false}}' for door in DOORS)}}}", 1, id="no door"),
+        pytest.param(
+            f"endpoints: {{{', '.join(f'{endpoint}: {{enabled: false}}' for endpoint in ENDPOINTS)}}}",
+            1,
+            id="no endpoint",
+        ),
     ],
 )
 def test_what_is_hardly_meant_is_doubted_and_allowed(text: str, count: int) -> None:
@@ -247,8 +253,8 @@ def test_what_is_hardly_meant_is_doubted_and_allowed(text: str, count: int) -> N
 @pytest.mark.parametrize(
     "text",
     [
-        pytest.param("doors: {gpushare: {port: 0}, native: {port: 0}}", id="both take a free one"),
-        pytest.param("doors: {gpushare: {port: 12340, enabled: false}}", id="a door that is closed"),
+        pytest.param("endpoints: {gpushare: {port: 0}, native: {port: 0}}", id="both take a free one"),
+        pytest.param("endpoints: {gpushare: {port: 12340, enabled: false}}", id="an endpoint that is closed"),
     ],
 )
 def test_ports_that_cannot_clash_are_no_mistake(text: str) -> None:

@@ -12,16 +12,16 @@ from aliquot.dialects import Demand, demand_of, make_dialects, placement_of, sta
 from aliquot.errors import AliquotError, BadDemand
 from aliquot.model import (
     Charge,
+    Constraints,
     Life,
     Memory,
-    ModelWish,
+    ModelConstraint,
     Part,
     Placement,
     Pod,
     Request,
     Topology,
     Unit,
-    Wishes,
     charges,
     cut,
 )
@@ -47,10 +47,10 @@ def part(annotations: dict[str, str], **fields: Any) -> Part:
     return asked.part
 
 
-def wishes(annotations: dict[str, str]) -> Wishes:
+def constraints(annotations: dict[str, str]) -> Constraints:
     demand = demand_of(pod(annotations), DIALECTS)
     assert demand is not None
-    return demand.request.wishes
+    return demand.request.constraints
 
 
 # -- parts
@@ -140,24 +140,28 @@ def test_containers_can_ask_for_the_same_cards() -> None:
 # -- wishes
 
 WISHES: list[Any] = [
-    pytest.param({"model": "A100, V100"}, Wishes(models=(ModelWish(("A100", "V100")),)), id="models"),
-    pytest.param({"not-model": "T4"}, Wishes(models=(ModelWish(("T4",), avoid=True),)), id="models to avoid"),
-    pytest.param({"uuid": "GPU-1,GPU-2"}, Wishes(only_uuids=frozenset({"GPU-1", "GPU-2"})), id="cards"),
-    pytest.param({"not-uuid": "GPU-1"}, Wishes(not_uuids=frozenset({"GPU-1"})), id="cards to avoid"),
-    pytest.param({"mig": "1g.5gb"}, Wishes(mig="1g.5gb"), id="a MIG profile"),
-    pytest.param({"mig": "1G.10GB+ME"}, Wishes(mig="1g.10gb+me"), id="in any case"),
-    pytest.param({"mig": "any"}, Wishes(mig="any"), id="any MIG instance"),
-    pytest.param({"topology": "numa"}, Wishes(topology=Topology.NUMA), id="one NUMA node"),
-    pytest.param({"topology": "nvlink"}, Wishes(topology=Topology.NVLINK), id="NVLink"),
-    pytest.param({"topology": "any"}, Wishes(), id="no topology"),
-    pytest.param({"node-policy": "spread"}, Wishes(node_policy="spread"), id="a node policy"),
-    pytest.param({"gpu-policy": "topology, binpack"}, Wishes(gpu_policy="topology,binpack"), id="two GPU policies"),
+    pytest.param({"model": "A100, V100"}, Constraints(models=(ModelConstraint(("A100", "V100")),)), id="models"),
+    pytest.param(
+        {"not-model": "T4"}, Constraints(models=(ModelConstraint(("T4",), avoid=True),)), id="models to avoid"
+    ),
+    pytest.param({"uuid": "GPU-1,GPU-2"}, Constraints(only_uuids=frozenset({"GPU-1", "GPU-2"})), id="cards"),
+    pytest.param({"not-uuid": "GPU-1"}, Constraints(not_uuids=frozenset({"GPU-1"})), id="cards to avoid"),
+    pytest.param({"mig": "1g.5gb"}, Constraints(mig="1g.5gb"), id="a MIG profile"),
+    pytest.param({"mig": "1G.10GB+ME"}, Constraints(mig="1g.10gb+me"), id="in any case"),
+    pytest.param({"mig": "any"}, Constraints(mig="any"), id="any MIG instance"),
+    pytest.param({"topology": "numa"}, Constraints(topology=Topology.NUMA), id="one NUMA node"),
+    pytest.param({"topology": "nvlink"}, Constraints(topology=Topology.NVLINK), id="NVLink"),
+    pytest.param({"topology": "any"}, Constraints(), id="no topology"),
+    pytest.param({"node-policy": "spread"}, Constraints(node_policy="spread"), id="a node policy"),
+    pytest.param(
+        {"gpu-policy": "topology, binpack"}, Constraints(gpu_policy="topology,binpack"), id="two GPU policies"
+    ),
 ]
 
 
 @pytest.mark.parametrize(("words", "expected"), WISHES)
-def test_annotations_say_what_the_pod_wishes(words: dict[str, str], expected: Wishes) -> None:
-    assert wishes(named(words)) == expected
+def test_annotations_say_what_the_pod_wishes(words: dict[str, str], expected: Constraints) -> None:
+    assert constraints(named(words)) == expected
 
 
 def test_wishes_are_read_on_pods_of_other_dialects_too() -> None:
@@ -165,7 +169,10 @@ def test_wishes_are_read_on_pods_of_other_dialects_too() -> None:
         make_pod(metadata={"annotations": named({"model": "A100", "epoch": "7", "woken": "now"})}), DIALECTS
     )
     assert demand is not None
-    assert (demand.dialect.name, demand.request.wishes) == ("gpushare", Wishes(models=(ModelWish(("A100",)),)))
+    assert (demand.dialect.name, demand.request.constraints) == (
+        "gpushare",
+        Constraints(models=(ModelConstraint(("A100",)),)),
+    )
 
 
 @pytest.mark.parametrize(
@@ -325,7 +332,7 @@ def test_a_cluster_may_choose_another_prefix() -> None:
     demand = demand_of(asking, dialects)
     assert demand is not None
     (asked,) = demand.request.containers
-    assert (asked.part, demand.request.wishes.mig) == (Part(1, 5, Memory(1024)), "any")
+    assert (asked.part, demand.request.constraints.mig) == (Part(1, 5, Memory(1024)), "any")
     assert dialects["aliquot"].resource == "gpu.example.com/gpu"
 
 

@@ -1,4 +1,4 @@
-"""HAMi's words: parts of cards by memory and cores, its wishes, its records on pods and nodes."""
+"""HAMi's words: parts of cards by memory and cores, its constraints, its records on pods and nodes."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -181,16 +181,16 @@ TYPES: list[Any] = [
 
 @pytest.mark.parametrize(("annotations", "models"), TYPES)
 def test_types_are_parts_of_the_model_s_name(annotations: dict[str, str], models: set[str]) -> None:
-    wishes = HAMI.wishes(pod_of({}, annotations=annotations))
-    assert {model for model in (V100, T, A100) if wishes.allows_model(model)} == models
+    constraints = HAMI.constraints(pod_of({}, annotations=annotations))
+    assert {model for model in (V100, T, A100) if constraints.allows_model(model)} == models
 
 
 def test_cards_are_wished_and_avoided_by_uuid() -> None:
-    wishes = HAMI.wishes(
+    constraints = HAMI.constraints(
         pod_of({}, annotations={"nvidia.com/use-gpuuuid": "GPU-a, GPU-b", "nvidia.com/nouse-gpuuuid": "GPU-b"})
     )
-    assert [uuid for uuid in ("GPU-a", "GPU-b", "GPU-c") if wishes.allows_uuid(uuid)] == ["GPU-a"]
-    assert HAMI.wishes(pod_of({}, annotations={"nvidia.com/use-gpuuuid": ""})).allows_uuid("GPU-c")
+    assert [uuid for uuid in ("GPU-a", "GPU-b", "GPU-c") if constraints.allows_uuid(uuid)] == ["GPU-a"]
+    assert HAMI.constraints(pod_of({}, annotations={"nvidia.com/use-gpuuuid": ""})).allows_uuid("GPU-c")
 
 
 WISHES: list[Any] = [
@@ -213,8 +213,8 @@ WISHES: list[Any] = [
 def test_policies_and_topology_are_wished_by_annotation(
     annotations: dict[str, str], expected: tuple[Topology, str, str]
 ) -> None:
-    wishes = HAMI.wishes(pod_of({}, annotations=annotations))
-    assert (wishes.topology, wishes.node_policy, wishes.gpu_policy) == expected
+    constraints = HAMI.constraints(pod_of({}, annotations=annotations))
+    assert (constraints.topology, constraints.node_policy, constraints.gpu_policy) == expected
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,19 @@ from aliquot.dialects.hami import Hami
 from aliquot.dialects.nvidia import Nvidia
 from aliquot.dialects.reading import Demand
 from aliquot.errors import BadDemand, BadRecord, NotPlaced
-from aliquot.model import ContainerRequest, Gpu, Life, ModelWish, NodeGpus, Part, Placement, Pod, Wishes, cut, is_model
+from aliquot.model import (
+    Constraints,
+    ContainerRequest,
+    Gpu,
+    Life,
+    ModelConstraint,
+    NodeGpus,
+    Part,
+    Placement,
+    Pod,
+    cut,
+    is_model,
+)
 from aliquot.model.records import PLACEMENT, write_placement
 from tests.factories import container_manifest, make_cards, make_gpu, make_node, make_pod
 
@@ -62,7 +74,7 @@ def test_mig_instances_are_asked_for_by_profile(resource: str, profile: str) -> 
     demand = demand_of(pod_of({f"nvidia.com/{resource}": 2}), DIALECTS)
     assert demand is not None
     assert demand.dialect.name == "nvidia"
-    assert demand.request.wishes.mig == profile
+    assert demand.request.constraints.mig == profile
     assert demand.request.containers == (ContainerRequest("main", Part(2, whole=True)),)
 
 
@@ -116,7 +128,7 @@ def test_the_prefix_can_be_another() -> None:
     assert own.speaks(pod)
     assert not NVIDIA.speaks(pod)
     assert own.demand(pod).containers[0].part.cards == 2
-    assert own.wishes(pod).models == (ModelWish(("T4",)),)
+    assert own.constraints(pod).models == (ModelConstraint(("T4",)),)
     assert own.resource == "gpu.example/gpu"
 
 
@@ -181,14 +193,14 @@ def test_a_model_s_own_name_always_means_it(name: str, space: str) -> None:
     ],
 )
 def test_a_list_of_models_means_any_of_them(text: str, model: str, allowed: bool) -> None:
-    assert NVIDIA.wishes(pod_of({}, {MODEL: text})).allows_model(model) is allowed
+    assert NVIDIA.constraints(pod_of({}, {MODEL: text})).allows_model(model) is allowed
 
 
 def test_the_model_is_wished_on_pods_of_other_dialects_too() -> None:
     demand = demand_of(make_pod(metadata={"annotations": {MODEL: "T4"}}), DIALECTS)
     assert demand is not None
     assert demand.dialect.name == "gpushare"
-    assert demand.request.wishes.models == (ModelWish(("T4",)),)
+    assert demand.request.constraints.models == (ModelConstraint(("T4",)),)
 
 
 # -- nodes without our agent
@@ -318,17 +330,19 @@ def test_a_pod_of_the_original_with_cards_and_instances_is_counted_as_it_is() ->
 
 
 @pytest.mark.parametrize(
-    ("limits", "wishes"),
+    ("limits", "constraints"),
     [
-        pytest.param({GPU: 1}, Wishes(), id="whole cards"),
-        pytest.param({MIG: 2}, Wishes(mig="1g.5gb"), id="instances"),
-        pytest.param({GPU: 0, MIG: 2}, Wishes(mig="1g.5gb"), id="and 0 cards"),
-        pytest.param({GPU: 1, MIG: 2}, Wishes(only_uuids=frozenset()), id="both: no card can be told"),
-        pytest.param({MIG: 1, "nvidia.com/mig-7g.40gb": 1}, Wishes(only_uuids=frozenset()), id="two profiles"),
+        pytest.param({GPU: 1}, Constraints(), id="whole cards"),
+        pytest.param({MIG: 2}, Constraints(mig="1g.5gb"), id="instances"),
+        pytest.param({GPU: 0, MIG: 2}, Constraints(mig="1g.5gb"), id="and 0 cards"),
+        pytest.param({GPU: 1, MIG: 2}, Constraints(only_uuids=frozenset()), id="both: no card can be told"),
+        pytest.param({MIG: 1, "nvidia.com/mig-7g.40gb": 1}, Constraints(only_uuids=frozenset()), id="two profiles"),
     ],
 )
-def test_what_a_bound_pod_holds_is_of_the_kind_that_it_asks_for(limits: dict[str, int], wishes: Wishes) -> None:
-    assert NVIDIA.held(pod_of(limits)).wishes == wishes
+def test_what_a_bound_pod_holds_is_of_the_kind_that_it_asks_for(
+    limits: dict[str, int], constraints: Constraints
+) -> None:
+    assert NVIDIA.held(pod_of(limits)).constraints == constraints
 
 
 def test_a_pod_with_instances_has_none_of_the_cards_of_a_node_that_does_not_tell_of_its_instances() -> None:
@@ -343,4 +357,4 @@ def test_a_pod_with_instances_has_none_of_the_cards_of_a_node_that_does_not_tell
 def test_the_sample_pod_is_one_that_the_dialect_takes() -> None:
     demand = demand_of(msgspec.convert(NVIDIA.sample_pod(), Pod), DIALECTS)
     assert demand is not None
-    assert (demand.dialect.name, demand.request.wishes.allows_model("Tesla T4")) == ("nvidia", True)
+    assert (demand.dialect.name, demand.request.constraints.allows_model("Tesla T4")) == ("nvidia", True)

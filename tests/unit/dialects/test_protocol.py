@@ -9,7 +9,7 @@ from aliquot.dialects import Dialect, cards_of, equal_cards, plain_number, sampl
 from aliquot.dialects.table import OURS
 from aliquot.errors import BadDemand, BadRecord
 from aliquot.model import ContainerRequest, NodeGpus, Part, Pod, Reason
-from aliquot.model.bounds import MOST_CARDS
+from aliquot.model.bounds import MAX_CARDS
 from tests.factories import make_cards, make_gpu, make_node, make_pod
 
 DIALECTS = {kind.name: standard_dialects()[kind.name] for kind in OURS}
@@ -60,7 +60,7 @@ def test_a_card_that_is_cut_into_instances_is_not_offered_and_these_only_where_t
         pytest.param(2, 0, 0, id="cards of nothing"),
         pytest.param(0, 1, 0, id="no cards"),
         pytest.param(1, 1, 1, id="the least"),
-        pytest.param(MOST_CARDS, 2**24, MOST_CARDS, id="the most"),
+        pytest.param(MAX_CARDS, 2**24, MAX_CARDS, id="the most"),
     ],
 )
 def test_cards_that_only_kubelet_counts(count: int, mib: int, found: int) -> None:
@@ -68,7 +68,7 @@ def test_cards_that_only_kubelet_counts(count: int, mib: int, found: int) -> Non
     assert len(cards.gpus if cards else ()) == found
 
 
-@pytest.mark.parametrize(("count", "mib"), [(MOST_CARDS + 1, 1), (100_000, 1), (2, 2**24 + 1)])
+@pytest.mark.parametrize(("count", "mib"), [(MAX_CARDS + 1, 1), (100_000, 1), (2, 2**24 + 1)])
 def test_more_cards_or_memory_than_any_node_has_is_no_record(count: int, mib: int) -> None:
     with pytest.raises(BadRecord, match=rf"status.capacity counts {count} cards of {mib} MiB"):
         equal_cards(make_node(), count, mib)

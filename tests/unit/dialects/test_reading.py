@@ -17,9 +17,10 @@ from aliquot.dialects.tencent import Tencent
 from aliquot.errors import BadDemand, BadRecord, NotPlaced
 from aliquot.model import (
     Charge,
+    Constraints,
     ContainerRequest,
     Gpu,
-    ModelWish,
+    ModelConstraint,
     Node,
     NodeGpus,
     Part,
@@ -28,7 +29,6 @@ from aliquot.model import (
     Request,
     Slice,
     Topology,
-    Wishes,
     cut,
 )
 from aliquot.model.records import PLACEMENT, write_placement
@@ -61,11 +61,17 @@ class Plain(Dialect):
             for container, life in pod.containers()
             if self.resource in container.limits
         ]
-        return Request(pod.metadata.uid, pod.key, self.name, tuple(parts), wishes=Wishes(node_policy="by-demand"))
+        return Request(
+            pod.metadata.uid, pod.key, self.name, tuple(parts), constraints=Constraints(node_policy="by-demand")
+        )
 
-    def wishes(self, pod: Pod) -> Wishes:
+    def constraints(self, pod: Pod) -> Constraints:
         said = pod.metadata.annotations.get("plain.example/policy")
-        return Wishes(models=(ModelWish(("T4",)),), gpu_policy=said, topology=Topology.NUMA) if said else Wishes()
+        return (
+            Constraints(models=(ModelConstraint(("T4",)),), gpu_policy=said, topology=Topology.NUMA)
+            if said
+            else Constraints()
+        )
 
     def capacity(self, node: Node) -> NodeGpus | None:
         return equal_cards(node, 3, 1000) if "plain.example/card" in (node.status.capacity or {}) else None
@@ -164,11 +170,11 @@ def test_a_node_s_own_dialect_tells_its_capacity(labels: dict[str, str], count: 
 # -- wishes
 
 
-def wishes(annotations: Mapping[str, str], resource: str) -> Wishes:
+def constraints(annotations: Mapping[str, str], resource: str) -> Constraints:
     containers = [container_manifest(gpu_mem=None, resources={"limits": {resource: "1"}})]
     demand = demand_of(make_pod(containers=containers, metadata={"annotations": annotations}), DIALECTS)
     assert demand is not None
-    return demand.request.wishes
+    return demand.request.constraints
 
 
 OURS = {"aliquot.io/gpu-policy": "spread", "aliquot.io/model": "A100"}
@@ -177,16 +183,16 @@ THEIRS = {"plain.example/policy": "packed"}
 
 @pytest.mark.parametrize("resource", ["aliyun.com/gpu-mem", "plain.example/card", "aliquot.io/gpu"])
 def test_where_one_wish_alone_can_hold_ours_wins_and_the_rest_add_up(resource: str) -> None:
-    merged = wishes(OURS | THEIRS, resource)
+    merged = constraints(OURS | THEIRS, resource)
     assert (merged.gpu_policy, merged.topology) == ("spread", Topology.NUMA)
-    assert merged.models == (ModelWish(("A100",)), ModelWish(("T4",)))
+    assert merged.models == (ModelConstraint(("A100",)), ModelConstraint(("T4",)))
 
 
 def test_what_a_demand_itself_wishes_comes_before_other_dialects() -> None:
-    assert wishes(THEIRS, "plain.example/card").node_policy == "by-demand"
-    assert wishes({"aliquot.io/node-policy": "spread"}, "plain.example/card").node_policy == "spread"
-    assert wishes(THEIRS, "aliyun.com/gpu-mem") == Wishes(
-        models=(ModelWish(("T4",)),), gpu_policy="packed", topology=Topology.NUMA
+    assert constraints(THEIRS, "plain.example/card").node_policy == "by-demand"
+    assert constraints({"aliquot.io/node-policy": "spread"}, "plain.example/card").node_policy == "spread"
+    assert constraints(THEIRS, "aliyun.com/gpu-mem") == Constraints(
+        models=(ModelConstraint(("T4",)),), gpu_policy="packed", topology=Topology.NUMA
     )
 
 
@@ -195,14 +201,14 @@ def test_the_pod_s_own_dialect_comes_before_those_that_stand_before_it_in_the_ta
         name = "eager"
         standard_prefix = "eager.example"
 
-        def wishes(self, pod: Pod) -> Wishes:
-            return Wishes(gpu_policy="eager")
+        def constraints(self, pod: Pod) -> Constraints:
+            return Constraints(gpu_policy="eager")
 
     dialects = Dialects({"eager": Eager(), **DIALECTS})
     containers = [container_manifest(gpu_mem=None, resources={"limits": {"plain.example/card": "1"}})]
     demand = demand_of(make_pod(containers=containers, metadata={"annotations": THEIRS}), dialects)
     assert demand is not None
-    assert demand.request.wishes.gpu_policy == "packed"
+    assert demand.request.constraints.gpu_policy == "packed"
 
 
 # -- what a bound pod holds

@@ -38,7 +38,7 @@ def is_sound(state: NodeState, request: Request, way: Way) -> bool:
             return False
         if not all(is_wanted(state.cards, gpu, request) for gpu in cards):
             return False
-        if not is_connected(cards, request.wishes.topology):
+        if not is_connected(cards, request.constraints.topology):
             return False
     for gpu in state.cards.gpus:
         here = [
@@ -58,20 +58,22 @@ def way_of(state: NodeState, placement: Placement) -> Way:
 
 
 def is_wanted(cards: NodeGpus, gpu: Gpu, request: Request) -> bool:
-    """For sale, and what the pod wishes."""
-    wishes = request.wishes
+    """For sale, and what the pod constraints."""
+    constraints = request.constraints
     if cards.dialects and request.dialect not in cards.dialects:
         return False
     if not gpu.healthy or gpu.cordoned or any(other.parent == gpu.uuid for other in cards.gpus):
         return False
-    for wish in wishes.models:  # the names that tests use are parts of the models' names
+    for wish in constraints.models:  # the names that tests use are parts of the models' names
         if any(name.lower() in gpu.model.lower() for name in wish.names) is wish.avoid:
             return False
-    if gpu.uuid in wishes.not_uuids or (wishes.only_uuids is not None and gpu.uuid not in wishes.only_uuids):
+    if gpu.uuid in constraints.not_uuids or (
+        constraints.only_uuids is not None and gpu.uuid not in constraints.only_uuids
+    ):
         return False
     if gpu.profile:
-        return wishes.mig in ("any", gpu.profile)
-    return wishes.mig == ""
+        return constraints.mig in ("any", gpu.profile)
+    return constraints.mig == ""
 
 
 def is_connected(cards: Sequence[Gpu], topology: Topology) -> bool:

@@ -8,19 +8,19 @@ from aliquot.engine.state import NodeState
 from aliquot.model import (
     ANY_MIG,
     Charge,
+    Constraints,
     ContainerRequest,
     Gpu,
     Life,
     Link,
     Memory,
     Mode,
-    ModelWish,
+    ModelConstraint,
     NodeGpus,
     Part,
     Request,
     Topology,
     Unit,
-    Wishes,
 )
 from tests.factories import make_gpu
 
@@ -77,10 +77,10 @@ def parts(draw: st.DrawFn) -> Part:
 
 
 @st.composite
-def wishes(draw: st.DrawFn) -> Wishes:
+def constraints(draw: st.DrawFn) -> Constraints:
     uuids = [make_gpu(index, node).uuid for node in ("n0", "n1") for index in range(3)]
-    models = ModelWish((draw(st.sampled_from(["T4", "a100"])),), avoid=draw(st.booleans()))
-    return Wishes(
+    models = ModelConstraint((draw(st.sampled_from(["T4", "a100"])),), avoid=draw(st.booleans()))
+    return Constraints(
         models=draw(st.sampled_from([(), (), (models,)])),
         only_uuids=draw(st.sampled_from([None, None, None, frozenset(uuids[:2] + uuids[3:])])),
         not_uuids=draw(st.sampled_from([frozenset(), frozenset(), frozenset(uuids[1:2])])),
@@ -99,5 +99,5 @@ def requests(draw: st.DrawFn, most: int = 3) -> Request:
         chosen = [Part(chosen[0].cards, p.cores, p.memory, p.whole, p.slots) for p in chosen]
     named = enumerate(zip(chosen, lives, strict=True))
     containers = tuple(ContainerRequest(f"c{place}", part, life) for place, (part, life) in named)
-    wished = draw(st.one_of(st.just(Wishes()), wishes()))
-    return Request("u", "default/p", "aliquot", containers, together=together, wishes=wished)
+    wished = draw(st.one_of(st.just(Constraints()), constraints()))
+    return Request("u", "default/p", "aliquot", containers, together=together, constraints=wished)

@@ -234,7 +234,7 @@ def test_connected_cards_take_their_effort_too() -> None:
     request = Request(
         "u", "default/p", "aliquot", tuple(ContainerRequest(f"c{n}", part) for n, part in enumerate(parts))
     )
-    request = replace(request, wishes=replace(request.wishes, topology=Topology.NVLINK))
+    request = replace(request, constraints=replace(request.constraints, topology=Topology.NVLINK))
     effort = Effort(40_000)
     judge(hard_cases()["100 nodes of 16 cards, 8 of one NUMA node"].fleet, request, effort=effort)
     assert effort.spent <= 40_000

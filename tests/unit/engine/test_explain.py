@@ -24,20 +24,20 @@ from aliquot.engine.why.relax import Change
 from aliquot.engine.why.whatif import fits, opened
 from aliquot.model import (
     Charge,
+    Constraints,
     ContainerRequest,
     Gpu,
     Life,
     Link,
     Memory,
     Mode,
-    ModelWish,
+    ModelConstraint,
     NodeGpus,
     Part,
     Reason,
     Request,
     Topology,
     Unit,
-    Wishes,
 )
 from tests.factories import T4, make_gpu
 
@@ -57,13 +57,13 @@ def node(name: str = "n1", *gpus: Mapping[str, Any], used: Sequence[int] = (), *
     return NodeState(NodeGpus(name, made, GIB, **fields), taken)
 
 
-def request(*parts: Part, together: bool = False, **wishes: Any) -> Request:
+def request(*parts: Part, together: bool = False, **constraints: Any) -> Request:
     containers = tuple(ContainerRequest(f"c{place}", part) for place, part in enumerate(parts))
-    return Request("new", "foo/new", "gpushare", containers, together=together, wishes=Wishes(**wishes))
+    return Request("new", "foo/new", "gpushare", containers, together=together, constraints=Constraints(**constraints))
 
 
-def wish(*names: str) -> tuple[ModelWish, ...]:
-    return (ModelWish(names),)
+def wish(*names: str) -> tuple[ModelConstraint, ...]:
+    return (ModelConstraint(names),)
 
 
 def told(states: Sequence[NodeState], asked: Request, **more: Any) -> Explanation:
@@ -441,8 +441,8 @@ PARTS = st.one_of(
     st.builds(lambda slots: Part(slots=slots, memory=Memory(slots, Unit.SLOT)), st.integers(1, 4)),
 )
 WISHES = st.builds(
-    Wishes,
-    models=st.sampled_from(((), (), wish("T4"), (ModelWish(("T4",), avoid=True),))),
+    Constraints,
+    models=st.sampled_from(((), (), wish("T4"), (ModelConstraint(("T4",), avoid=True),))),
     not_uuids=st.sampled_from((frozenset[str](), frozenset(["GPU-a-0"]))),
     topology=st.sampled_from((Topology.ANY, Topology.ANY, Topology.NUMA, Topology.NVLINK)),
 )
@@ -458,7 +458,7 @@ def requests(draw: st.DrawFn) -> Request:
     containers = tuple(
         ContainerRequest(f"c{place}", part, life) for place, (part, life) in enumerate(zip(parts, lives, strict=True))
     )
-    return Request("new", "foo/new", "gpushare", containers, together=together, wishes=draw(WISHES))
+    return Request("new", "foo/new", "gpushare", containers, together=together, constraints=draw(WISHES))
 
 
 CLUSTERS = st.tuples(node_states("a"), node_states("b"), node_states("c"))
@@ -520,13 +520,13 @@ def test_explain_gives_the_reasons_of_the_judgement(
 @given(CLUSTERS, requests())
 def test_every_change_that_is_named_helps_on_its_node(states: Sequence[NodeState], asked: Request) -> None:
     by_node = {state.cards.node: state for state in states}
-    without_wishes = replace(asked, wishes=Wishes(models=asked.wishes.models))
+    without_wishes = replace(asked, constraints=Constraints(models=asked.constraints.models))
     for relaxation in told(states, asked).relaxations:
         state = by_node[relaxation.node]
         assert not fits(state, asked)
         match relaxation.change:
             case Change.MODEL:
-                assert fits(state, replace(asked, wishes=replace(asked.wishes, models=())))
+                assert fits(state, replace(asked, constraints=replace(asked.constraints, models=())))
             case Change.WISH:
                 assert fits(state, without_wishes)
             case Change.CARD:

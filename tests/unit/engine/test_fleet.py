@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from aliquot.engine import Fleet, NameBlock, NodeState, judge
 from aliquot.model import Charge, NodeGpus
-from aliquot.model.bounds import MOST_CARDS
+from aliquot.model.bounds import MAX_CARDS
 from tests.factories import make_cards, make_gpu, make_request
 
 NAMES = ("large", "other", "small", "wide", *(f"n{number}" for number in range(200)))
@@ -172,12 +172,12 @@ def plain_fleet(nodes: int, *others: NodeGpus) -> Fleet:
 def test_a_large_node_takes_memory_for_its_own_cards_alone() -> None:
     """One that has as many cards as any node may have, among 5,000 with eight cards each."""
     plain = plain_fleet(5000).nbytes
-    assert plain_fleet(5000, make_cards("large", mib=[15360] * MOST_CARDS)).nbytes < 1.1 * plain
+    assert plain_fleet(5000, make_cards("large", mib=[15360] * MAX_CARDS)).nbytes < 1.1 * plain
 
 
 def test_memory_grows_with_the_cards_that_there_are() -> None:
-    large = [make_cards(f"large-{number}", mib=[15360] * MOST_CARDS) for number in range(64)]
-    of_large, of_small = plain_fleet(0, *large).nbytes, plain_fleet(64 * MOST_CARDS // 8).nbytes
+    large = [make_cards(f"large-{number}", mib=[15360] * MAX_CARDS) for number in range(64)]
+    of_large, of_small = plain_fleet(0, *large).nbytes, plain_fleet(64 * MAX_CARDS // 8).nbytes
     assert of_large < 1.1 * of_small
 
 

@@ -12,12 +12,13 @@ from aliquot.errors import BadConfig, BadDemand, BadInput
 from aliquot.model import (
     CORES,
     Charge,
+    Constraints,
     ContainerRequest,
     Gpu,
     Life,
     Memory,
     Mode,
-    ModelWish,
+    ModelConstraint,
     NodeGpus,
     Part,
     Placement,
@@ -25,7 +26,6 @@ from aliquot.model import (
     Request,
     Topology,
     Unit,
-    Wishes,
 )
 from aliquot.model import charges as charges_of
 from tests.factories import make_cards, make_gpu, make_request
@@ -231,8 +231,8 @@ def one_card(**fields: Any) -> NodeGpus:
     return NodeGpus("n1", (make_gpu(**fields),), 1024)
 
 
-def wishing(request: Request, **wishes: Any) -> Request:
-    return replace(request, wishes=Wishes(**wishes))
+def wishing(request: Request, **constraints: Any) -> Request:
+    return replace(request, constraints=Constraints(**constraints))
 
 
 TWO_CARDS = replace(make_request(), containers=(ContainerRequest("c", Part(cards=2, memory=Memory(1))),))
@@ -247,7 +247,11 @@ SLOT = replace(make_request(), containers=(ContainerRequest("c", Part(slots=1, m
             replace(make_cards(), dialects=frozenset({"tencent"})), {}, make_request(), Reason.NOT_SERVED, id="dialect"
         ),
         pytest.param(
-            make_cards(), {}, wishing(make_request(), models=(ModelWish(("A100",)),)), Reason.WRONG_MODEL, id="model"
+            make_cards(),
+            {},
+            wishing(make_request(), models=(ModelConstraint(("A100",)),)),
+            Reason.WRONG_MODEL,
+            id="model",
         ),
         pytest.param(
             make_cards(), {}, wishing(make_request(), only_uuids=frozenset({"GPU-x"})), Reason.WRONG_CARD, id="uuid"

@@ -7,7 +7,7 @@ import pytest
 
 from aliquot.engine.state import NodeState
 from aliquot.engine.why.obstacles import Obstacle, obstacle
-from aliquot.model import Charge, Memory, Mode, ModelWish, NodeGpus, Part, Reason, Request, Unit, Wishes
+from aliquot.model import Charge, Constraints, Memory, Mode, ModelConstraint, NodeGpus, Part, Reason, Request, Unit
 from tests.factories import make_gpu
 from tests.states import pod, shared, whole
 
@@ -18,12 +18,12 @@ def said(
     part: Part = PART,
     used: Charge | None = None,
     dialects: frozenset[str] = frozenset(),
-    wishes: Wishes | None = None,
+    constraints: Constraints | None = None,
     **gpu: Any,
 ) -> Obstacle | None:
     card = make_gpu(**gpu)
     cards = NodeGpus("n1", (card,), 1024, dialects)
-    request: Request = replace(pod(part), wishes=wishes or Wishes())
+    request: Request = replace(pod(part), constraints=constraints or Constraints())
     return obstacle(NodeState(cards, {} if used is None else {card.uuid: used}), card, part, request)
 
 
@@ -42,16 +42,19 @@ def test_a_card_with_room_has_no_obstacle() -> None:
             id="dialect",
         ),
         pytest.param(
-            {"wishes": Wishes(models=(ModelWish(("A100",)),))}, Reason.WRONG_MODEL, "is a Tesla T4", id="model"
+            {"constraints": Constraints(models=(ModelConstraint(("A100",)),))},
+            Reason.WRONG_MODEL,
+            "is a Tesla T4",
+            id="model",
         ),
         pytest.param(
-            {"wishes": Wishes(not_uuids=frozenset({"GPU-n1-0"}))},
+            {"constraints": Constraints(not_uuids=frozenset({"GPU-n1-0"}))},
             Reason.WRONG_CARD,
             "is not one that the pod may use: GPU-n1-0",
             id="uuid",
         ),
         pytest.param(
-            {"wishes": Wishes(mig="1g.5gb")},
+            {"constraints": Constraints(mig="1g.5gb")},
             Reason.WRONG_CARD,
             "is no MIG instance, 1g.5gb is wanted",
             id="no instance",
@@ -100,5 +103,5 @@ def test_a_card_that_is_cut_into_instances_is_not_sold_itself() -> None:
     card, instance = make_gpu(0), make_gpu(1, parent="GPU-n1-0", profile="1g.5gb")
     state = NodeState(NodeGpus("n1", (card, instance), 1024), {})
     assert obstacle(state, card, PART, pod(PART)) == Obstacle(Reason.NOT_SELLABLE, "is cut into MIG instances")
-    wished = replace(pod(PART), wishes=Wishes(mig="any"))
+    wished = replace(pod(PART), constraints=Constraints(mig="any"))
     assert obstacle(state, instance, PART, wished) is None

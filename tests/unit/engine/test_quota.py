@@ -14,7 +14,7 @@ from aliquot.engine import Fleet, Judgement, judge
 from aliquot.engine.quotas.quota import Decision, decide
 from aliquot.engine.quotas.quota_map import Quotas
 from aliquot.engine.quotas.usage import Census, Usage, kind_of
-from aliquot.model import Charge, ContainerRequest, Life, Memory, NodeGpus, Part, Reason, Request, Unit, Wishes
+from aliquot.model import Charge, Constraints, ContainerRequest, Life, Memory, NodeGpus, Part, Reason, Request, Unit
 from tests.factories import T4, make_gpu
 
 M40 = 12288
@@ -142,7 +142,7 @@ def test_a_mig_instance_counts_as_its_part_of_the_card() -> None:
     cards = NodeGpus("n1", (card, instance), 1024)
     cluster = Cluster(by_cards(A100=1), (cards,))
     cluster.usage.add("x", "foo", cards, {"MIG-1": Charge(100, 10240, shares=1)})
-    (line,) = cluster.decide(WHOLE, wishes=Wishes(mig="2g.10gb")).lines(cards, instance)
+    (line,) = cluster.decide(WHOLE, constraints=Constraints(mig="2g.10gb")).lines(cards, instance)
     assert (line.used, line.needs, line.missing) == (Fraction(1, 4), Fraction(1, 4), 0)
 
 

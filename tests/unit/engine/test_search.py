@@ -10,7 +10,7 @@ from aliquot.engine import Fleet, judge
 from aliquot.engine.one_node.puzzle import Puzzle, puzzle_of
 from aliquot.engine.one_node.search import Found, arrange, search, works
 from aliquot.engine.state import NodeState
-from aliquot.model import Charge, ContainerRequest, Life, Link, Memory, NodeGpus, Part, Request, Topology, Wishes
+from aliquot.model import Charge, Constraints, ContainerRequest, Life, Link, Memory, NodeGpus, Part, Request, Topology
 from tests.factories import make_gpu
 from tests.states import groups, indexes, node_state, pod, shared, whole
 
@@ -135,21 +135,21 @@ def test_a_card_shared_by_mps_takes_slots_and_nothing_else() -> None:
 def test_cards_of_one_container_lie_on_one_numa_node() -> None:
     gpus = tuple(make_gpu(index, mib=100, numa=index % 2) for index in range(4))
     state = NodeState(NodeGpus("n1", gpus, 1), {})
-    near = Wishes(topology=Topology.NUMA)
+    near = Constraints(topology=Topology.NUMA)
     two = Part(cards=2, memory=Memory(60))
-    request = Request("u", "default/p", "aliquot", pod(two, two).containers, wishes=near)
+    request = Request("u", "default/p", "aliquot", pod(two, two).containers, constraints=near)
     assert indexes(arrange(state, request)) == [(0, 2), (1, 3)]
-    three = Request("u", "default/p", "aliquot", pod(Part(cards=3, memory=Memory(60))).containers, wishes=near)
+    three = Request("u", "default/p", "aliquot", pod(Part(cards=3, memory=Memory(60))).containers, constraints=near)
     assert arrange(state, three) is None
 
 
 def test_cards_of_one_container_are_joined_by_nvlink() -> None:
     state = node_state([100] * 4, pairs=groups((150, [[0, 3], [1, 2]])))
-    joined = Wishes(topology=Topology.NVLINK)
+    joined = Constraints(topology=Topology.NVLINK)
     two = Part(cards=2, memory=Memory(60))
-    request = Request("u", "default/p", "aliquot", pod(two, two).containers, wishes=joined)
+    request = Request("u", "default/p", "aliquot", pod(two, two).containers, constraints=joined)
     assert sorted(indexes(arrange(state, request)) or []) == [(0, 3), (1, 2)]
-    three = Request("u", "default/p", "aliquot", pod(two, two, two).containers, wishes=joined)
+    three = Request("u", "default/p", "aliquot", pod(two, two, two).containers, constraints=joined)
     assert arrange(state, three) is None
 
 
@@ -157,7 +157,7 @@ def test_links_that_only_one_side_tells_of_join() -> None:
     gpus = (make_gpu(0, mib=100, links=(Link(make_gpu(1).uuid, 150),)), make_gpu(1, mib=100))
     state = NodeState(NodeGpus("n1", gpus, 1), {})
     request = pod(Part(cards=2, memory=Memory(1)))
-    joined = Request("u", "p", "aliquot", request.containers, wishes=Wishes(topology=Topology.NVLINK))
+    joined = Request("u", "p", "aliquot", request.containers, constraints=Constraints(topology=Topology.NVLINK))
     assert indexes(arrange(state, joined)) == [(0, 1)]
 
 
@@ -165,7 +165,9 @@ def test_containers_that_share_connected_cards_each_get_connected_ones() -> None
     """The first and the second card are only joined by the third."""
     state = node_state([100] * 3, pairs=groups((150, [[0, 2], [1, 2]])))
     containers = pod(Part(cards=3, memory=Memory(10)), Part(cards=2, memory=Memory(10))).containers
-    request = Request("u", "p", "gpushare", containers, together=True, wishes=Wishes(topology=Topology.NVLINK))
+    request = Request(
+        "u", "p", "gpushare", containers, together=True, constraints=Constraints(topology=Topology.NVLINK)
+    )
     assert indexes(arrange(state, request)) == [(0, 1, 2), (0, 2)]
     fleet = Fleet()
     fleet.put(state.cards, state.used)
@@ -189,7 +191,7 @@ def test_eight_containers_of_cards_of_one_numa_node_are_packed_on_sixteen_cards(
             sizes[home * per_node + card] += need
     gpus = tuple(make_gpu(index, mib=size, numa=index // per_node) for index, size in enumerate(sizes))
     state = NodeState(NodeGpus("n1", gpus, 1), {})
-    request = Request("u", "p", "aliquot", pod(*parts).containers, wishes=Wishes(topology=Topology.NUMA))
+    request = Request("u", "p", "aliquot", pod(*parts).containers, constraints=Constraints(topology=Topology.NUMA))
     found = search(puzzle_of(state, request))
     assert found.cards is not None
     assert works(puzzle_of(state, request), found.cards)

@@ -11,7 +11,7 @@ from aliquot.embedded.api.objects import Object
 from aliquot.embedded.api.patches import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 from aliquot.embedded.api.statuses import BadRequest, TooLarge, UnsupportedMediaType
 
-MOST_BYTES = 3 * 1024 * 1024
+MAX_BYTES = 3 * 1024 * 1024
 
 _JSON = "application/json"
 _YAML = "application/yaml"
@@ -51,7 +51,7 @@ async def _bytes(request: web.Request) -> bytes:
     try:
         return await request.read()
     except web.HTTPRequestEntityTooLarge as error:
-        raise TooLarge(MOST_BYTES) from error
+        raise TooLarge(MAX_BYTES) from error
 
 
 def _decoded(body: bytes, *, is_yaml: bool) -> Any:

@@ -26,7 +26,7 @@ class Front:
         self._rights = Rights(registry.store, users)
 
     def application(self) -> web.Application:
-        application = web.Application(client_max_size=bodies.MOST_BYTES)
+        application = web.Application(client_max_size=bodies.MAX_BYTES)
         application.router.add_route("*", "/{path:.*}", self._answer)
         return application
 

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from aliquot.clock import Clock, SystemClock, came
 from aliquot.embedded.api import fault_page, lists, routes
-from aliquot.embedded.api.door import Door
+from aliquot.embedded.api.endpoint import Endpoint
 from aliquot.embedded.api.faults import Asked, Faults, Outage, Reaction
 from aliquot.embedded.api.routes import Target
 from aliquot.embedded.api.server import refusal
@@ -25,10 +25,10 @@ _NEVER = float("inf")
 class FaultInjector:
     """`cluster.faults`. Requests to `/faults` itself never suffer; `run` keeps the times while the cluster is open."""
 
-    def __init__(self, door: Door, clock: Clock | None = None) -> None:
+    def __init__(self, endpoint: Endpoint, clock: Clock | None = None) -> None:
         self.counts: Counter[str] = Counter()
         """How many of each fault there were, by the names that Faults has in JSON, and `outages`, `droppedWatches`."""
-        self._door = door
+        self._endpoint = endpoint
         self._clock = clock or SystemClock()
         self._faults = _NONE
         self._random = Random(_NONE.seed)
@@ -54,7 +54,7 @@ class FaultInjector:
     @property
     def reachable(self) -> bool:
         """Whether connections are taken, answered or not."""
-        return self._door.is_open
+        return self._endpoint.is_open
 
     def set(self, faults: Faults) -> None:
         """From now on these, and no others."""
@@ -74,7 +74,7 @@ class FaultInjector:
         self.counts["outages"] += 1
         self._outage = how, _NEVER if seconds is None else self._clock.monotonic() + seconds
         if how == "refuse":
-            self._door.shut()
+            self._endpoint.shut()
         else:
             self.drop_watches()
         self._answering.clear()
@@ -98,8 +98,8 @@ class FaultInjector:
     async def run(self) -> None:
         while True:
             self._changed.clear()
-            if self._outage is None and not self._door.is_open:
-                await self._door.open()
+            if self._outage is None and not self._endpoint.is_open:
+                await self._endpoint.open()
             due = min(self._next_drop, self._outage[1] if self._outage else _NEVER)
             if due == _NEVER:
                 await self._changed.wait()

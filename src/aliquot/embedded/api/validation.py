@@ -10,7 +10,7 @@ _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-
 _QUALIFIED = re.compile(r"(?:([^/]+)/)?([A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)")
 _LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _LONGEST_NAME = 253
-_MOST_ANNOTATION_BYTES = 256 * 1024
+_MAX_ANNOTATION_BYTES = 256 * 1024
 
 
 def is_label_name(text: str) -> bool:
@@ -68,7 +68,7 @@ def _annotation_errors(annotations: dict[str, str]) -> list[FieldError]:
         if not _is_qualified(name.lower())
     ]
     size = sum(len(name.encode()) + len(value.encode()) for name, value in annotations.items())
-    if size > _MOST_ANNOTATION_BYTES:
-        problem = f"Too long: may not be more than {_MOST_ANNOTATION_BYTES} bytes"
+    if size > _MAX_ANNOTATION_BYTES:
+        problem = f"Too long: may not be more than {_MAX_ANNOTATION_BYTES} bytes"
         found.append(FieldError("metadata.annotations", "FieldValueTooLong", problem))
     return found

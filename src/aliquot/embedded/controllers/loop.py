@@ -22,7 +22,7 @@ from aliquot.embedded.controllers.stateful_sets import StatefulSetController
 
 _FIRST_RETRY_SECONDS = 1.0
 _LONGEST_RETRY_SECONDS = 60.0
-_MOST_DOUBLINGS = 6
+_MAX_DOUBLINGS = 6
 _log = structlog.get_logger()
 
 
@@ -115,6 +115,6 @@ class Controllers:
         except StatusError as error:
             _log.warning("a controller was refused", object=place, error=error.message)
             seconds = min(_FIRST_RETRY_SECONDS * 2**refusals, _LONGEST_RETRY_SECONDS)
-            self._refusals[place] = min(refusals + 1, _MOST_DOUBLINGS)
+            self._refusals[place] = min(refusals + 1, _MAX_DOUBLINGS)
         if seconds is not None:
             self._later[place] = self._clock.monotonic() + max(0.0, seconds)

@@ -11,7 +11,7 @@ from aliquot.engine.one_node.search import works
 from aliquot.engine.state import NodeState
 from aliquot.model import Gpu
 
-_MOST_STEPS = 100_000
+_MAX_STEPS = 100_000
 """Per decision, see `PodPolicy.steps`."""
 
 _FATE = (
@@ -39,7 +39,7 @@ class Originals:
         self.question = question
         choice = question.choice
         self.policies = choice.originals if choice and not question.request.together else []
-        self._left = _MOST_STEPS
+        self._left = _MAX_STEPS
         self._known: dict[bytes, Sequence[Cards] | None] = {}
 
     def rows_at(self, column: int) -> Sequence[Cards] | None:

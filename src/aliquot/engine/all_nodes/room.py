@@ -10,8 +10,8 @@ from aliquot.engine.arrays import Bools, Ints
 from aliquot.engine.block import Block
 from aliquot.model import CORES, Life, Part, Request, Unit
 
-_MOST = 1 << 60
-_MOST_FACTOR = 1 << 20
+_MAX = 1 << 60
+_MAX_FACTOR = 1 << 20
 """Larger amounts fit nowhere; these keep the arithmetic in 64 bits."""
 
 
@@ -68,8 +68,8 @@ class Need:
 def need_of(fleet: Block, part: Part) -> Need:
     if part.whole:
         return Need(fleet.card_mib, np.asarray(CORES), 0, whole=True)
-    slots = min(part.slots, _MOST_FACTOR)
-    cores = np.asarray(min(part.cores, _MOST))
+    slots = min(part.slots, _MAX_FACTOR)
+    cores = np.asarray(min(part.cores, _MAX))
     if slots and not part.cores:
         cores = slots * CORES // np.maximum(1, fleet.slots)
     return Need(_mib(fleet, part), cores, slots, whole=False)
@@ -79,13 +79,13 @@ def _mib(fleet: Block, part: Part) -> Ints:
     amount = part.memory.amount
     match part.memory.unit:
         case Unit.MIB:
-            return np.asarray(min(amount, _MOST))
+            return np.asarray(min(amount, _MAX))
         case Unit.NODE:
-            return np.asarray(min(amount, _MOST >> 20) * fleet.unit_mib)
+            return np.asarray(min(amount, _MAX >> 20) * fleet.unit_mib)
         case Unit.PERCENT:
-            return np.asarray(min(amount, _MOST_FACTOR) * fleet.card_mib // 100)
+            return np.asarray(min(amount, _MAX_FACTOR) * fleet.card_mib // 100)
         case Unit.SLOT:
-            per_slot = min(amount, _MOST_FACTOR) * fleet.mib // np.maximum(1, fleet.slots)
+            per_slot = min(amount, _MAX_FACTOR) * fleet.mib // np.maximum(1, fleet.slots)
             return np.where(fleet.slots > 0, per_slot, fleet.mib + 1)
 
 
@@ -104,7 +104,7 @@ def together(needs: Iterable[tuple[Life, Need]]) -> Need:
             main = _plus(main, size)
     mib, cores, slots = _most(_plus(main, sidecars), init)
     if len(kinds) > 1:
-        mib = np.asarray(_MOST)  # a card is shared in one way at a time
+        mib = np.asarray(_MAX)  # a card is shared in one way at a time
     return Need(mib, cores, slots, whole=False)  # what is as large as a card is treated as one anyway
 
 
@@ -152,22 +152,24 @@ def wanted(fleet: Block, request: Request, banned: Bools | None = None) -> Bools
 
 
 def wanted_models(fleet: Block, request: Request) -> Bools | None:
-    if not request.wishes.models:
+    if not request.constraints.models:
         return None
-    allows = [request.wishes.allows_model(name) for name in fleet.models]
+    allows = [request.constraints.allows_model(name) for name in fleet.models]
     return np.array([*allows, False], np.bool_)[fleet.model_id]
 
 
 def wanted_cards(fleet: Block, request: Request) -> Bools | None:
-    wishes = request.wishes
+    constraints = request.constraints
     allowed: Bools | None = None
-    if wishes.mig or len(fleet.profiles) > 1:
-        allowed = np.array([wishes.allows_instance(profile) for profile in fleet.profiles], np.bool_)[fleet.profile_id]
-    if wishes.only_uuids is not None:
-        only = _cards(fleet, wishes.only_uuids)
+    if constraints.mig or len(fleet.profiles) > 1:
+        allowed = np.array([constraints.allows_instance(profile) for profile in fleet.profiles], np.bool_)[
+            fleet.profile_id
+        ]
+    if constraints.only_uuids is not None:
+        only = _cards(fleet, constraints.only_uuids)
         allowed = only if allowed is None else allowed & only
-    if wishes.not_uuids:
-        others = ~_cards(fleet, wishes.not_uuids)
+    if constraints.not_uuids:
+        others = ~_cards(fleet, constraints.not_uuids)
         allowed = others if allowed is None else allowed & others
     return allowed
 

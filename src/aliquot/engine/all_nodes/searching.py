@@ -23,7 +23,7 @@ from aliquot.engine.one_node.search import Found, glance, search
 from aliquot.engine.view import View
 from aliquot.model import Life, Part, Topology
 
-_MOST_REMEMBERED = 1_000
+_MAX_REMEMBERED = 1_000
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ def _searched(key: bytes, node: _Node, effort: Effort) -> Found:
     found = search(node.puzzle, ranks=node.ranks, effort=effort)
     if not effort.ran_out:
         _remembered[key] = found, before - effort.left
-        if len(_remembered) > _MOST_REMEMBERED:
+        if len(_remembered) > _MAX_REMEMBERED:
             _remembered.popitem(last=False)
     return found
 

@@ -19,8 +19,8 @@ from aliquot.engine.one_node.puzzle import Puzzle
 from aliquot.engine.topology import Wiring
 from aliquot.model import Topology
 
-_MOST_CARDS = 32
-_MOST_SETS = 20_000
+_MAX_CARDS = 32
+_MAX_SETS = 20_000
 """Beyond these the connected sets are too many to list."""
 _WORK = tuple(million * 1_000_000 for million in (4, 8, 8, 8, 8, 16, 32))
 """Entries of lists looked at before it starts anew in another order, and in the end is given up: about a second."""
@@ -146,7 +146,7 @@ def _listed(wiring: Wiring, topology: Topology, count: int) -> Ints | None:
     """Every connected set of so many cards, as bits; None if they are too many."""
     near = wiring.joined(topology)
     cards = len(near)
-    if cards > _MOST_CARDS:
+    if cards > _MAX_CARDS:
         return None
     bits = np.int64(1) << np.arange(cards)
     around = (near * bits).sum(axis=1)
@@ -156,6 +156,6 @@ def _listed(wiring: Wiring, topology: Topology, count: int) -> Ints | None:
         beside = np.bitwise_or.reduce(np.where(inside, around, 0), axis=1)
         grown = np.where((beside[:, np.newaxis] & bits != 0) & ~inside, sets[:, np.newaxis] | bits, 0)
         sets = np.unique(grown[grown != 0])
-        if len(sets) > _MOST_SETS:
+        if len(sets) > _MAX_SETS:
             return None
     return sets

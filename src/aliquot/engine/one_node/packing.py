@@ -16,18 +16,18 @@ from aliquot.engine.effort import Effort, endless
 from aliquot.engine.one_node.puzzle import Puzzle
 from aliquot.engine.one_node.repair import mend
 
-_MOST_CONTAINERS = 12
-_MOST_VECTORS = 1 << 62
+_MAX_CONTAINERS = 12
+_MAX_VECTORS = 1 << 62
 """Beyond these there are too many sets to list, and vectors to number."""
 _WIDTHS = (400, 3_000, 20_000, 1_000_000)
 """Vectors kept per card: few find most packings fast, many decide."""
-_MOST_WORK = 20_000_000
+_MAX_WORK = 20_000_000
 """Vectors made in all before it is given up."""
 _CHUNK = 1 << 21
 _ROUNDS = 120
 _CROWD = 400
 _SAMPLES = 3
-_MOST_WEIGHTS = 80
+_MAX_WEIGHTS = 80
 _SET_UP_STEPS = 8_000
 _PRICE_STEPS = 2_000
 """What setting up the programme and finding weights cost in any case, in steps of the effort."""
@@ -62,7 +62,7 @@ def pack(puzzle: Puzzle, effort: Effort | None = None) -> Packed:
 
 def programme_of(puzzle: Puzzle, effort: Effort) -> "Programme | None":
     """None if it would be too large, or more than is left of the effort."""
-    if len(puzzle.wants) > _MOST_CONTAINERS or prod(want + 1 for want in puzzle.wants) > _MOST_VECTORS:
+    if len(puzzle.wants) > _MAX_CONTAINERS or prod(want + 1 for want in puzzle.wants) > _MAX_VECTORS:
         return None
     cells = len(puzzle.free) << len(puzzle.wants)
     return Programme(puzzle) if effort.take(_SET_UP_STEPS + cells * 3 // 2) else None
@@ -166,7 +166,7 @@ class Programme:
     def _learn(self, states: NDArray[np.int16], layer: int, effort: Effort) -> None:
         """Weights that tell apart the vectors that are left: priced for a few of them."""
         cost = _SAMPLES * (_PRICE_STEPS + self.holds.size * 2 // 5)
-        if self.weights.shape[1] < _MOST_WEIGHTS and effort.take(cost):
+        if self.weights.shape[1] < _MAX_WEIGHTS and effort.take(cost):
             some = states[np.linspace(0, len(states) - 1, _SAMPLES).astype(np.int64)]
             tightest = ((some @ self.weights) / self.rest[layer]).argmax(axis=1)
             starts = self.weights.T[tightest].astype(np.float64)
@@ -193,7 +193,7 @@ class Programme:
         for layer, steps in enumerate(self.steps):
             made = len(states) * len(steps)
             work += made
-            if work > _MOST_WORK or not effort.take(made * (20 + self.weights.shape[1]) // 60):
+            if work > _MAX_WORK or not effort.take(made * (20 + self.weights.shape[1]) // 60):
                 return Packed(None, limited=True)
             if len(states) > _CROWD:
                 self._learn(states, layer, effort)

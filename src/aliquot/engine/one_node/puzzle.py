@@ -119,6 +119,6 @@ def puzzle_of(state: NodeState, request: Request) -> Puzzle:
         needs=[[(charge.mib, charge.cores, charge.slots) for charge in row] for row in charges],
         allowed=allowed,
         lives=[container.life for container in containers],
-        topology=request.wishes.topology,
-        wiring=None if request.wishes.topology is Topology.ANY else wiring_of(gpus),
+        topology=request.constraints.topology,
+        wiring=None if request.constraints.topology is Topology.ANY else wiring_of(gpus),
     )

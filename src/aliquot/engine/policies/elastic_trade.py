@@ -12,7 +12,7 @@ from aliquot.engine.state import NodeState
 from aliquot.engine.view import NodePolicy, Outcome, PodPolicy, View
 from aliquot.model import Charge, ContainerRequest, Gpu, Part, Request
 
-MOST_WAYS = 1 << 16
+MAX_WAYS = 1 << 16
 """Beyond so many ways a pod is left to our own search: the original has no limit and takes its time."""
 
 
@@ -30,7 +30,7 @@ class _TradeCards(PodPolicy):
     def arrange(self, state: NodeState, request: Request) -> dict[str, tuple[Gpu, ...]] | None:
         if request.together or any(c.part.cards > 1 and not c.part.whole for c in request.containers):
             return None
-        if _most_ways(len(state.cards.gpus), request) > MOST_WAYS:
+        if _most_ways(len(state.cards.gpus), request) > MAX_WAYS:
             return None
         ways = _Ways(state, request)
         for container in request.containers:

@@ -9,11 +9,11 @@ import numpy as np
 
 from aliquot.engine.arrays import Bools, Floats, Ints, Ranks, alike
 from aliquot.engine.block import Block
-from aliquot.engine.card_sets import MOST_SETS, best_score, best_set, connected, set_score
+from aliquot.engine.card_sets import MAX_SETS, best_score, best_set, connected, set_score
 from aliquot.engine.topology import Wiring
 from aliquot.engine.view import GpuPolicy, NodePolicy, Outcome, View
 
-_MOST_SETS = 16 * MOST_SETS
+_MAX_SETS = 16 * MAX_SETS
 """Sets that one decision looks at; then it is content with good ones."""
 
 
@@ -23,10 +23,10 @@ class WellConnectedCards(GpuPolicy):
     def rank(self, view: View) -> Ranks:
         if view.count == 1:
             return _worth(view.fleet, view.possible)
-        fleet, topology = view.fleet, view.request.wishes.topology
-        ranks, left = np.ones(view.possible.shape, np.int64), _MOST_SETS
+        fleet, topology = view.fleet, view.request.constraints.topology
+        ranks, left = np.ones(view.possible.shape, np.int64), _MAX_SETS
         for nodes in _alike(fleet, view.possible, view.possible.sum(axis=0) >= view.count):
-            left -= min(MOST_SETS, comb(len(nodes.rows), view.count))
+            left -= min(MAX_SETS, comb(len(nodes.rows), view.count))
             if left < 0:
                 break
             if _is_even(nodes.wiring, nodes.rows):
@@ -52,7 +52,7 @@ def _rank_the_rest(ranks: Ints, view: View) -> None:
     rest = np.asarray(ranks.all(axis=0) & (view.possible.sum(axis=0) >= view.count))
     for nodes in _alike(view.fleet, np.zeros_like(view.possible), rest):
         possible = view.possible[: len(nodes.wiring.scores), nodes.columns]
-        rows, found = connected(nodes.wiring, view.request.wishes.topology, possible, view.count)
+        rows, found = connected(nodes.wiring, view.request.constraints.topology, possible, view.count)
         ranks[rows[:, found], nodes.columns[found]] = 0
 
 

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any, NoReturn
 
 from aliquot.errors import BadConfig, BadQuantity
-from aliquot.model.bounds import LARGEST_QUOTAS, MOST_NAMES, MOST_QUOTA, MOST_QUOTA_ENTRIES
+from aliquot.model.bounds import LARGEST_QUOTAS, MAX_NAMES, MAX_QUOTA, MAX_QUOTA_ENTRIES
 from aliquot.model.quantity import whole
 
 _MIB = 2**20
@@ -45,12 +45,12 @@ class _Entries:
     """Counts them, so that a map without end ends."""
 
     def __init__(self) -> None:
-        self._left = MOST_QUOTA_ENTRIES
+        self._left = MAX_QUOTA_ENTRIES
 
     def add(self, pairs: list[tuple[str, Any]]) -> _Object:
         self._left -= len(pairs)
         if self._left < 0:
-            raise BadConfig(f"gpu_quota has more than {MOST_QUOTA_ENTRIES} namespaces, fields and limits")
+            raise BadConfig(f"gpu_quota has more than {MAX_QUOTA_ENTRIES} namespaces, fields and limits")
         return _Object(pairs)
 
 
@@ -103,15 +103,15 @@ def _limits(measure: Measure, where: str, value: Any) -> Mapping[str, int]:
 
 
 def _require_few(where: str, names: Sized) -> None:
-    if len(names) > MOST_NAMES:
-        raise BadConfig(f"{where} has {len(names)} names; write at most {MOST_NAMES}")
+    if len(names) > MAX_NAMES:
+        raise BadConfig(f"{where} has {len(names)} names; write at most {MAX_NAMES}")
 
 
 def _count(where: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise BadConfig(f"{where}: {_shown(value)} is not a whole number")
-    if not 0 <= value <= MOST_QUOTA:
-        raise BadConfig(f"{where}: {_shown(value)} is not between 0 and {MOST_QUOTA}")
+    if not 0 <= value <= MAX_QUOTA:
+        raise BadConfig(f"{where}: {_shown(value)} is not between 0 and {MAX_QUOTA}")
     return value
 
 

@@ -14,7 +14,7 @@ from aliquot.engine.why.whatif import card_shape, emptied, label_shape, shape
 from aliquot.model import OF_MODEL, Charge, Gpu, Part, Reason, Request, Topology, Unit
 from aliquot.model.selling import left_of
 
-_MOST_NOTES = 6
+_MAX_NOTES = 6
 _BY_SIZE = frozenset((None, Reason.TOO_LARGE, Reason.WRONG_MODE, Reason.NO_CARD_FITS))
 """What refuses a card that the pod may have."""
 
@@ -88,11 +88,11 @@ class _Survey:
         self.request = request
         self.effort = effort
         self.decision = decision
-        self.tallies: dict[Reason | None, _Tally] = {}
+        self.tallies: dict[Reason | None, _Totals] = {}
         self._cards: dict[Hashable, _Card] = {}
         self._reasons: dict[Hashable, Reason | None] = {}
         self._notes: dict[Hashable, frozenset[str]] = {}
-        self._by_shape = request.needs_search or request.wishes.topology is not Topology.ANY
+        self._by_shape = request.needs_search or request.constraints.topology is not Topology.ANY
 
     def add(self, node: str, state: NodeState) -> None:
         labels = label_shape(state)
@@ -105,13 +105,13 @@ class _Survey:
         if key not in self._reasons:
             self._reasons[key] = node_reason(state, self.request, self.decision, self.effort)
             self._notes[key] = frozenset(_notes(state, self._reasons[key], self.decision))
-        self.tallies.setdefault(self._reasons[key], _Tally()).add(node, cards, self._notes[key])
+        self.tallies.setdefault(self._reasons[key], _Totals()).add(node, cards, self._notes[key])
 
     def groups(self) -> list[Group]:
         """First where the pod fits, then the largest."""
         groups = [
-            Group(reason, tuple(sorted(tally.nodes)), tally.detail(reason, self.request))
-            for reason, tally in self.tallies.items()
+            Group(reason, tuple(sorted(totals.nodes)), totals.detail(reason, self.request))
+            for reason, totals in self.tallies.items()
         ]
         return sorted(groups, key=lambda group: (group.reason is not None, -len(group.nodes), group.nodes))
 
@@ -141,7 +141,7 @@ def _notes(state: NodeState, reason: Reason | None, decision: Decision | None) -
         yield from filter(None, (decision.why(cards, gpu) for gpu in cards.gpus))
 
 
-class _Tally:
+class _Totals:
     """The nodes of one group and what is best among them."""
 
     def __init__(self) -> None:
@@ -181,8 +181,8 @@ class _Tally:
 
     def _noted(self) -> str:
         notes = sorted(self.notes)
-        more = [f"{len(notes) - _MOST_NOTES} more"] if len(notes) > _MOST_NOTES else []
-        return "; ".join(notes[:_MOST_NOTES] + more)
+        more = [f"{len(notes) - _MAX_NOTES} more"] if len(notes) > _MAX_NOTES else []
+        return "; ".join(notes[:_MAX_NOTES] + more)
 
 
 def needs_text(request: Request) -> str:

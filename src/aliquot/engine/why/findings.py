@@ -101,15 +101,15 @@ def node_reason(
 
 def _no_card(state: NodeState, request: Request, decision: Decision | None) -> Reason | None:
     """Why not even one card is for this pod, however empty it were."""
-    cards, wishes = state.cards, request.wishes
-    left = [gpu for gpu in cards.gpus if wishes.allows_model(gpu.model)]
+    cards, constraints = state.cards, request.constraints
+    left = [gpu for gpu in cards.gpus if constraints.allows_model(gpu.model)]
     if not left:
         return Reason.WRONG_MODEL
     refused = {gpu.uuid: decision.refuses_card(cards, gpu) for gpu in left} if decision else {}
     left = [gpu for gpu in left if not refused.get(gpu.uuid)]
     if not left:
         return Reason.OVER_QUOTA if Reason.OVER_QUOTA in refused.values() else Reason.NOT_IN_QUOTA
-    left = [gpu for gpu in left if wishes.allows_uuid(gpu.uuid) and wishes.allows_instance(gpu.profile)]
+    left = [gpu for gpu in left if constraints.allows_uuid(gpu.uuid) and constraints.allows_instance(gpu.profile)]
     if not left:
         return Reason.WRONG_CARD
     return None if any(map(cards.sells, left)) else Reason.NOT_SELLABLE
@@ -121,7 +121,7 @@ def _no_room(state: NodeState, request: Request, effort: Effort) -> Reason:
     asked = [[(gpu, c.part.on(gpu, state.cards.unit_mib)) for gpu in gpus] for c in request.containers]
     if not all(any(mode_allows(gpu, charge) for gpu, charge in ways) for ways in asked):
         return Reason.WRONG_MODE
-    anyhow = replace(request, wishes=replace(request.wishes, topology=Topology.ANY))
+    anyhow = replace(request, constraints=replace(request.constraints, topology=Topology.ANY))
     if _never_fits(state, anyhow, effort):
         return Reason.TOO_LARGE
     if not all(any(modes_meet(state.taken(gpu), charge) for gpu, charge in ways) for ways in asked):

@@ -22,17 +22,17 @@ def obstacle(state: NodeState, gpu: Gpu, part: Part, request: Request) -> Obstac
 
 def unwanted(state: NodeState, gpu: Gpu, request: Request) -> Obstacle | None:
     """What no part would change: the card is not for this pod, or not for sale."""
-    cards, wishes = state.cards, request.wishes
+    cards, constraints = state.cards, request.constraints
     if not cards.serves(request.dialect):
         served = ", ".join(sorted(cards.dialects))
         return Obstacle(Reason.NOT_SERVED, f"is on a node that serves {served}, not {request.dialect}")
-    if not wishes.allows_model(gpu.model):
+    if not constraints.allows_model(gpu.model):
         return Obstacle(Reason.WRONG_MODEL, f"is a {gpu.model}")
-    if not wishes.allows_uuid(gpu.uuid):
+    if not constraints.allows_uuid(gpu.uuid):
         return Obstacle(Reason.WRONG_CARD, f"is not one that the pod may use: {gpu.uuid}")
-    if not wishes.allows_instance(gpu.profile):
+    if not constraints.allows_instance(gpu.profile):
         is_what = f"is a MIG instance {gpu.profile}" if gpu.profile else "is no MIG instance"
-        return Obstacle(Reason.WRONG_CARD, f"{is_what}, {wishes.mig or 'a card'} is wanted")
+        return Obstacle(Reason.WRONG_CARD, f"{is_what}, {constraints.mig or 'a card'} is wanted")
     if not state.sells(gpu):
         return Obstacle(Reason.NOT_SELLABLE, _why_not_sold(gpu, state))
     return None

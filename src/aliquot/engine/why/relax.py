@@ -15,10 +15,10 @@ from aliquot.engine.state import NodeState
 from aliquot.engine.why.whatif import closed, distinct, freest, opened, try_out
 from aliquot.model import ContainerRequest, Gpu, Part, Request, Topology, Unit
 
-_MOST_NODES = 400
-_MOST_HOPEFUL = 64
+_MAX_NODES = 400
+_MAX_HOPEFUL = 64
 """Nodes on which one pod after the other is tried."""
-_MOST_SAID = 3
+_MAX_SAID = 3
 """Pods or cards that are named."""
 
 
@@ -55,7 +55,7 @@ def relaxations(
     """For a request that fits nowhere."""
     effort = effort or Effort()
     permitted = {node: decision.permits(state) if decision else state for node, state in states.items()}
-    nodes = distinct(permitted.values(), request)[:_MOST_NODES]
+    nodes = distinct(permitted.values(), request)[:_MAX_NODES]
     yield from _smaller(nodes, request, effort)
     yield from _other_wishes(permitted, request, effort)
     yield from _after_a_pod(permitted, request, holders or {}, effort)
@@ -174,24 +174,24 @@ def _first(nodes: Sequence[NodeState], request: Request, effort: Effort) -> Node
 
 
 def _other_wishes(states: Mapping[str, NodeState], request: Request, effort: Effort) -> Iterator[Relaxation]:
-    wishes = request.wishes
-    if wishes.models:
-        yield from _on_other_models(states, replace(request, wishes=replace(wishes, models=())), effort)
+    constraints = request.constraints
+    if constraints.models:
+        yield from _on_other_models(states, replace(request, constraints=replace(constraints, models=())), effort)
     dropped = {
-        "without the wish for certain cards": replace(wishes, only_uuids=None, not_uuids=frozenset()),
-        f"without the wish for {wishes.topology.value} neighbours": replace(wishes, topology=Topology.ANY),
-        "without the wish for a MIG instance": replace(wishes, mig=""),
+        "without the wish for certain cards": replace(constraints, only_uuids=None, not_uuids=frozenset()),
+        f"without the wish for {constraints.topology.value} neighbours": replace(constraints, topology=Topology.ANY),
+        "without the wish for a MIG instance": replace(constraints, mig=""),
     }
     for text, fewer in dropped.items():
-        if fewer != wishes:
-            easier = replace(request, wishes=fewer)
-            state = _first(distinct(states.values(), easier)[:_MOST_NODES], easier, effort)
+        if fewer != constraints:
+            easier = replace(request, constraints=fewer)
+            state = _first(distinct(states.values(), easier)[:_MAX_NODES], easier, effort)
             if state is not None:
                 yield Relaxation(Change.WISH, text, state.cards.node)
 
 
 def _on_other_models(states: Mapping[str, NodeState], request: Request, effort: Effort) -> Iterator[Relaxation]:
-    nodes = distinct(states.values(), request)[:_MOST_NODES]
+    nodes = distinct(states.values(), request)[:_MAX_NODES]
     for model in sorted({gpu.model for state in nodes for gpu in state.cards.gpus}):
         having = (state for state in nodes if any(gpu.model == model for gpu in state.cards.gpus))
         state = _first([_only(state, model) for state in having], request, effort)
@@ -212,15 +212,15 @@ def _after_a_pod(
     """The pods that give back least, one at a time."""
     held = sorted((node for node in states if holders.get(node)), key=lambda node: freest(states[node]), reverse=True)
     hopeful = (
-        node for node in held[:_MOST_NODES] if _fits(largest_gone(states[node], holders[node], 1), request, effort)
+        node for node in held[:_MAX_NODES] if _fits(largest_gone(states[node], holders[node], 1), request, effort)
     )
     found: list[tuple[tuple[int, int], str, str]] = []
-    for node in islice(hopeful, _MOST_HOPEFUL):
+    for node in islice(hopeful, _MAX_HOPEFUL):
         for holder in sorted(holders[node], key=lambda one: (freed([one]), one.pod)):
             if holder.uid != request.uid and _fits(without(states[node], [holder]), request, effort):
                 found.append((freed([holder]), holder.pod, node))
                 break
-    for _, pod, node in sorted(found)[:_MOST_SAID]:
+    for _, pod, node in sorted(found)[:_MAX_SAID]:
         yield Relaxation(Change.POD_ENDS, f"when pod {pod} ends (on {node})", node)
 
 
@@ -240,7 +240,7 @@ def _with_a_card(
         and not (decision and decision.refuses(permitted.cards, gpu))
         and _fits(opened(permitted, {gpu.uuid}), request, effort)
     )
-    for permitted, gpu in islice(found, _MOST_SAID):
+    for permitted, gpu in islice(found, _MAX_SAID):
         want = " and ".join(["healthy"] * (not gpu.healthy) + ["uncordoned"] * gpu.cordoned)
         node = permitted.cards.node
         yield Relaxation(Change.CARD, f"when card {gpu.uuid} is {want} (on {node})", node)
@@ -254,7 +254,7 @@ def _more_quota(
 ) -> Iterator[Relaxation]:
     """For each kind of card that the quota refuses: whether the pod would fit there, and what is missing for it."""
     said: set[str] = set()
-    for state in distinct(states.values(), request)[:_MOST_NODES]:
+    for state in distinct(states.values(), request)[:_MAX_NODES]:
         missing = {gpu.uuid: _missing(state, gpu, decision) for gpu in state.cards.gpus}
         for text in sorted(set(missing.values()) - said - {""}):
             others = {uuid for uuid, other in missing.items() if other not in ("", text)}

@@ -45,7 +45,7 @@ def look(state: NodeState, request: Request, effort: Effort | None = None) -> Lo
         if not effort.take(_SET_UP_STEPS * len(request.containers)):
             return Look(False, limited=True)
         return _seen(search(puzzle_of(state, request), effort=effort))
-    count, topology = max(container.part.cards for container in request.containers), request.wishes.topology
+    count, topology = max(container.part.cards for container in request.containers), request.constraints.topology
     possible = (row for row, gpu in enumerate(state.cards.gpus) if _takes(state, gpu, request))
     if topology is Topology.ANY or count == 1:
         return Look(len(list(islice(possible, count))) == count)
@@ -100,7 +100,7 @@ def _changed(state: NodeState, gpus: Mapping[str, Gpu]) -> NodeState:
 def shape(state: NodeState, request: Request) -> Hashable:
     """Equal for nodes on which the request has the same fate, card by card."""
     shapes = [card_shape(state, gpu, request) for gpu in state.cards.gpus]
-    if request.wishes.topology is Topology.ANY:
+    if request.constraints.topology is Topology.ANY:
         shapes.sort()
     return label_shape(state), *shapes
 
@@ -113,8 +113,8 @@ def label_shape(state: NodeState) -> Hashable:
 
 def card_shape(state: NodeState, gpu: Gpu, request: Request) -> tuple[Any, ...]:
     """Equal for cards of nodes with the same labels that take the same of the request."""
-    used, wishes = state.taken(gpu), request.wishes
-    wired = () if wishes.topology is Topology.ANY else (gpu.index, gpu.numa, _links(state, gpu))
+    used, constraints = state.taken(gpu), request.constraints
+    wired = () if constraints.topology is Topology.ANY else (gpu.index, gpu.numa, _links(state, gpu))
     return (
         gpu.model,
         gpu.mib,
@@ -125,7 +125,7 @@ def card_shape(state: NodeState, gpu: Gpu, request: Request) -> tuple[Any, ...]:
         gpu.cordoned,
         gpu.uuid in state.cards.parents,
         is_shut(gpu, state.used),
-        wishes.allows_uuid(gpu.uuid),
+        constraints.allows_uuid(gpu.uuid),
         used.cores,
         used.mib,
         used.slots,

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from aliquot.cli.programs.command_line import CommandLine, Flag, HelpWanted, WrongUsage
-from aliquot.cli.programs.values import BOOL, DURATION, LEVEL, LINE, MODULES, SEVERITY, SIZE, Kind
+from aliquot.app.programs.command_line import CommandLine, Flag, HelpWanted, WrongUsage
+from aliquot.app.programs.values import BOOL, DURATION, LEVEL, LINE, MODULES, SEVERITY, SIZE, Kind
 
 FLAGS = (
     Flag("name", "A text.", default="nobody"),

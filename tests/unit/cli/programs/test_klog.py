@@ -15,10 +15,10 @@ import pytest
 import structlog
 from structlog.typing import Processor
 
-from aliquot.cli.programs.command_line import CommandLine
-from aliquot.cli.programs.klog_files import KlogFiles
-from aliquot.cli.programs.klog_flags import KLOG_FLAGS, KlogSettings, klog_settings
-from aliquot.cli.programs.klog_lines import klog_form
+from aliquot.app.programs.command_line import CommandLine
+from aliquot.app.programs.klog_files import KlogFiles
+from aliquot.app.programs.klog_flags import KLOG_FLAGS, KlogSettings, klog_settings
+from aliquot.app.programs.klog_lines import klog_form
 from aliquot.errors import BadConfig
 
 NOON = datetime(2026, 5, 4, 12, 30, 1)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import aliquot
-from aliquot.cli.programs import elastic_gpu_scheduler, gpu_admission, gpushare_schd_extender, nano_gpu_scheduler
-from aliquot.cli.programs.addresses import EVERY
-from aliquot.cli.programs.starting import Program
+from aliquot.app.programs import elastic_gpu_scheduler, gpu_admission, gpushare_schd_extender, nano_gpu_scheduler
+from aliquot.app.programs.addresses import EVERY
+from aliquot.app.programs.starting import Program
 from aliquot.config import Given, Live, Nothing
 from aliquot.errors import BadConfig
 
@@ -19,7 +19,7 @@ ADMISSION, GPUSHARE, ELASTIC, NANO = (
 )
 PROGRAMS = [pytest.param(program, id=program.line.program) for program in (ADMISSION, GPUSHARE, ELASTIC, NANO)]
 
-DOORS = ("admission", "gpushare", "elastic", "nvidia", "native")
+ENDPOINTS = ("admission", "gpushare", "elastic", "nvidia", "native")
 
 
 def wanted(program: Program, words: list[str]) -> dict[str, Given]:
@@ -31,13 +31,17 @@ def wanted(program: Program, words: list[str]) -> dict[str, Given]:
     [
         pytest.param([], {}, id="nothing"),
         pytest.param(
-            ["--address=0.0.0.0:3000"], {"listen.address": "0.0.0.0", "doors.admission.port": 3000}, id="address"
+            ["--address=0.0.0.0:3000"], {"listen.address": "0.0.0.0", "endpoints.admission.port": 3000}, id="address"
         ),
         pytest.param(["--address", ":3456"], {"listen.address": EVERY}, id="every address"),
-        pytest.param(["--address=[::1]:1"], {"listen.address": "::1", "doors.admission.port": 1}, id="IPv6"),
+        pytest.param(["--address=[::1]:1"], {"listen.address": "::1", "endpoints.admission.port": 1}, id="IPv6"),
         pytest.param(
             ["--pprofAddress=10.0.0.1:1"],
-            {"listen.profiling": True, "doors.admission.debugAddress": "10.0.0.1", "doors.admission.debugPort": 1},
+            {
+                "listen.profiling": True,
+                "endpoints.admission.debugAddress": "10.0.0.1",
+                "endpoints.admission.debugPort": 1,
+            },
             id="debug address",
         ),
         pytest.param(["--kubeconfig=/a"], {"kubernetes.kubeconfig": "/a"}, id="kubeconfig"),
@@ -114,13 +118,13 @@ def test_gpushare_s_variables(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     found = wanted(GPUSHARE, [])
-    assert (found["doors.gpushare.port"].value, found["log.level"].value) == (port, level)
+    assert (found["endpoints.gpushare.port"].value, found["log.level"].value) == (port, level)
 
 
 @pytest.mark.parametrize(
     ("words", "keys"),
     [
-        pytest.param([], {"doors.elastic.port": 39999}, id="nothing"),
+        pytest.param([], {"endpoints.elastic.port": 39999}, id="nothing"),
         pytest.param(["-kubeconf", "/a", "-v=5"], {"kubernetes.kubeconfig": "/a", "log.level": "debug"}, id="kubeconf"),
     ],
 )
@@ -207,10 +211,10 @@ def test_what_a_flag_cannot_be_is_told(program: Program, words: list[str], error
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_what_a_program_asks_for_is_a_configuration_with_its_door_alone(program: Program) -> None:
+def test_what_a_program_asks_for_is_a_configuration_with_its_endpoint_alone(program: Program) -> None:
     given = program.keys(program.understand(program.line.parse([])))
     tree = asyncio.run(Live.start(Nothing(), given)).tree
-    assert [name for name in DOORS if getattr(tree.doors, name).enabled] == [program.door]
+    assert [name for name in ENDPOINTS if getattr(tree.endpoints, name).enabled] == [program.endpoint]
     assert tree.listen.address == program.address
     assert tree.lease.namespace == "kube-system"
 

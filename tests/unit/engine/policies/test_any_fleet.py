@@ -14,8 +14,21 @@ from aliquot.engine.policies import GPU_POLICIES, NODE_POLICIES
 from aliquot.engine.policies.fragmentation import fragments
 from aliquot.engine.view import Outcome, Settings
 from aliquot.engine.workload import Shape, Workload
-from aliquot.model import Charge, ContainerRequest, Gpu, Life, Link, Memory, Mode, NodeGpus, Part, Request, Unit, Wishes
-from aliquot.model.wishes import ModelWish
+from aliquot.model import (
+    Charge,
+    Constraints,
+    ContainerRequest,
+    Gpu,
+    Life,
+    Link,
+    Memory,
+    Mode,
+    NodeGpus,
+    Part,
+    Request,
+    Unit,
+)
+from aliquot.model.constraints import ModelConstraint
 from tests.factories import make_gpu, make_uid
 from tests.states import node_state, pod, shared
 from tests.unit.engine.policies.views import fleet_of, order, view_of
@@ -72,14 +85,14 @@ PARTS = st.one_of(
     ),
     st.builds(Part, memory=st.just(Memory(1, Unit.SLOT)), slots=st.just(1)),
 )
-WISHES = st.sampled_from((Wishes(), Wishes(models=(ModelWish(("A100",)),))))
+WISHES = st.sampled_from((Constraints(), Constraints(models=(ModelConstraint(("A100",)),))))
 
 
 @st.composite
 def requests(draw: st.DrawFn) -> Request:
     parts = draw(st.lists(st.tuples(PARTS, st.sampled_from(Life)), min_size=1, max_size=3))
     containers = tuple(ContainerRequest(f"c{place}", part, life) for place, (part, life) in enumerate(parts))
-    return Request(make_uid(), "default/p", "aliquot", containers, wishes=draw(WISHES))
+    return Request(make_uid(), "default/p", "aliquot", containers, constraints=draw(WISHES))
 
 
 def question(fleet: Block, request: Request, policy: str | None) -> Question:

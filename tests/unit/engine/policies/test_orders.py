@@ -11,7 +11,7 @@ from aliquot.engine.policies.fragmentation import fragments
 from aliquot.engine.view import Settings
 from aliquot.engine.workload import COMMON, Shape, Workload
 from aliquot.errors import BadConfig
-from aliquot.model import Charge, ModelWish, Part, Wishes
+from aliquot.model import Charge, Constraints, ModelConstraint, Part
 from tests.factories import make_gpu
 from tests.states import node_state, pod, shared, whole
 from tests.unit.engine.policies.views import fleet_of, order, outcome_of, view_of
@@ -87,7 +87,7 @@ def test_nodes_are_preferred_in_this_order(policy: str, best: list[int], part: P
 def test_free_cards_of_the_wanted_model_are_counted() -> None:
     fleet = fleet_of(node_state([SIZE] * 4, LEFT), node_state([SIZE] * 2, node="n2"))
     request = pod(whole())
-    wishing = replace(request, wishes=Wishes(models=(ModelWish(("T4",)),)))
+    wishing = replace(request, constraints=Constraints(models=(ModelConstraint(("T4",)),)))
     policy = NODE_POLICIES["free-count"]
     assert policy.score(outcome_of(view_of(fleet, wishing))).tolist() == [1, 2]
     assert policy.score(outcome_of(view_of(fleet, request))).tolist() == [0, 0]

@@ -12,7 +12,7 @@ from aliquot.engine.card_sets import best_score, best_set, connected, set_score
 from aliquot.engine.policies import GPU_POLICIES, NODE_POLICIES
 from aliquot.engine.state import NodeState
 from aliquot.engine.topology import Wiring, allows, wiring_of
-from aliquot.model import Link, Memory, NodeGpus, Part, Topology, Wishes
+from aliquot.model import Constraints, Link, Memory, NodeGpus, Part, Topology
 from aliquot.model.links import NVLINK, Pcie
 from tests.factories import NODE, make_gpu
 from tests.states import Cluster, groups, node_state, pod, shared, whole
@@ -206,7 +206,7 @@ def test_a_hard_wish_is_heeded_by_the_set() -> None:
     gpus = (make_gpu(0, numa=0, links=links), make_gpu(1, numa=1), make_gpu(2, numa=0))
     fleet, request = fleet_of(NodeState(NodeGpus(NODE, gpus, 1), {})), pod(whole(2))
     assert order("topology", view_of(fleet, request))[:2] == [0, 1]
-    same_numa = replace(request, wishes=Wishes(topology=Topology.NUMA))
+    same_numa = replace(request, constraints=Constraints(topology=Topology.NUMA))
     assert order("topology", view_of(fleet, same_numa))[:2] == [0, 2]
 
 

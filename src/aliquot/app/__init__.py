@@ -1,0 +1,1 @@
+"""Assembly: what `aliquot server`, `aliquot demo` and the originals' programs are made of."""

@@ -1,0 +1,1 @@
+"""What `aliquot demo` is made of."""

@@ -1,0 +1,68 @@
+"""Running a command until it ends, fails or is told to stop."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+import structlog
+import uvloop
+
+from aliquot.app.signals import ends_at_once
+from aliquot.errors import AliquotError
+
+_log = structlog.get_logger()
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def run_until_stopped(work: Coroutine[Any, Any, None]) -> None:
+    """Run to the end, or until a signal asks to stop; clean up, exit 0. An error of ours ends with its text and 1.
+
+    Who sends a second signal does not want to wait: it ends the process at once.
+    """
+    with reporting_errors(1):
+        uvloop.run(_stoppable(work))
+
+
+@contextmanager
+def reporting_errors(code: int) -> Iterator[None]:
+    """An error of ours ends the command with its text and this exit code."""
+    told: list[BaseException] = []
+    try:
+        yield
+    except* AliquotError as group:
+        told = _leaves(group)
+    for error in told:
+        click.echo(f"aliquot: {error}", err=True)
+    if told:  # not within except*, which would wrap it into another group
+        sys.exit(code)
+
+
+async def _stoppable(work: Coroutine[Any, Any, None]) -> None:
+    task = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+
+    def stop(received: signal.Signals) -> None:
+        _log.info("stopping", signal=received.name)
+        for number in _SIGNALS:
+            loop.remove_signal_handler(number)
+            ends_at_once(number)
+        task.cancel()
+
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, stop, number)
+    try:
+        await task
+    except asyncio.CancelledError:
+        return
+
+
+def _leaves(group: BaseExceptionGroup[AliquotError]) -> list[BaseException]:
+    found: list[BaseException] = []
+    for error in group.exceptions:
+        found += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
+    return found

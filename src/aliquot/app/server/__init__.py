@@ -1,0 +1,1 @@
+"""What `aliquot server` is made of."""

@@ -1,0 +1,50 @@
+"""Which endpoints a configuration opens."""
+
+from collections.abc import Callable, Mapping
+
+from aliquot import compat
+from aliquot.config import Configuration
+from aliquot.control import ControlPlane
+from aliquot.endpoints import native
+from aliquot.endpoints.admission import AdmissionEndpoint
+from aliquot.endpoints.elastic import ElasticEndpoint
+from aliquot.endpoints.endpoint import Table
+from aliquot.endpoints.forwarding import Forwarder
+from aliquot.endpoints.gpushare import GpuShareEndpoint
+from aliquot.endpoints.nvidia import NvidiaEndpoint
+from aliquot.endpoints.volcano import volcano_routes
+from aliquot.endpoints.volcano_wire import Shape
+
+_Open = Callable[[ControlPlane, Forwarder | None, compat.Compat], Table]
+
+_ENDPOINTS: Mapping[str, _Open] = {
+    AdmissionEndpoint.name: lambda *parts: AdmissionEndpoint(*parts).routes(),
+    GpuShareEndpoint.name: lambda *parts: GpuShareEndpoint(*parts).routes(),
+    ElasticEndpoint.name: lambda *parts: ElasticEndpoint(*parts).routes(),
+    NvidiaEndpoint.name: lambda *parts: NvidiaEndpoint(*parts).routes(),
+    native.NAME: native.routes,
+}
+"""By the names that they have in the configuration, and on the Lease."""
+
+_VOLCANO = {"admission": "/scheduler", native.NAME: native.PREFIX}
+"""Endpoints at which Volcano is served, and below which path."""
+
+
+def endpoints(tree: Configuration, plane: ControlPlane, forwarder: Forwarder | None) -> dict[str, tuple[Table, int]]:
+    """Routes and port of every endpoint that is to be open."""
+    found: dict[str, tuple[Table, int]] = {}
+    for name, routes in _ENDPOINTS.items():
+        endpoint = getattr(tree.endpoints, name)
+        if endpoint.enabled:
+            table = routes(plane, forwarder, compat.parse(tree.compat.get(name, "")))
+            found[name] = ({**table, **_volcano(name, tree, plane, forwarder)}, endpoint.port)
+    return found
+
+
+def _volcano(endpoint: str, tree: Configuration, plane: ControlPlane, forwarder: Forwarder | None) -> Table:
+    """The verbs that an endpoint has for Volcano, if any."""
+    if endpoint not in _VOLCANO:
+        return {}
+    answers = tree.volcano.answers
+    shape = None if answers == "auto" else Shape(answers)
+    return volcano_routes(plane, endpoint, forwarder, _VOLCANO[endpoint], shape)

@@ -1,1 +1,0 @@
-"""The originals' extenders by their own names, flags and variables: each is `aliquot server` with one door open."""

@@ -1,0 +1,71 @@
+"""The policies as they are applied: their objects, and those that bind them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from aliquot.control.admission import fencing, forgery, parameters, reach
+from aliquot.dialects import Dialects
+from aliquot.model.admission import (
+    AGENT_ACCOUNT,
+    AGENT_REACH,
+    EPOCH_MAP,
+    FENCING,
+    FORGERY,
+    PARAMETERS,
+    SERVER_ACCOUNT,
+    SERVER_REACH,
+    WRITERS_MAP,
+)
+
+Manifest: TypeAlias = dict[str, Any]
+
+NAMESPACE = "aliquot-system"
+ACTIONS: Mapping[str, Sequence[str]] = {"Warn,Audit": ("Warn", "Audit"), "Deny": ("Deny",)}
+"""What the API server does with a forged key, by the words of the command's option."""
+
+_GROUP = "admissionregistration.k8s.io/v1"
+_LABELS = {"app.kubernetes.io/part-of": "aliquot"}
+
+
+def manifests(
+    dialects: Dialects, namespace: str = NAMESPACE, forgery_actions: Sequence[str] = ACTIONS["Warn,Audit"]
+) -> list[Manifest]:
+    """Every object to apply, in order: a policy does nothing before its binding is there.
+
+    A missing ConfigMap lets everything pass: an API server looks for it before it looks at the change, so the other
+    choice would refuse every change of every pod in the cluster, kubelet's too. A policy keeps both from being deleted.
+    """
+    return [
+        _policy(PARAMETERS, parameters.spec(namespace)),
+        _policy(FENCING, fencing.spec()),
+        _policy(FORGERY, forgery.spec(dialects, namespace)),
+        _policy(AGENT_REACH, reach.agent_spec(dialects, _account(namespace, AGENT_ACCOUNT))),
+        _policy(SERVER_REACH, reach.server_spec(dialects, _account(namespace, SERVER_ACCOUNT))),
+        _binding(PARAMETERS, ("Deny",)),
+        _binding(AGENT_REACH, ("Deny",)),
+        _binding(SERVER_REACH, ("Deny",)),
+        _binding(FENCING, ("Deny",), _reference(EPOCH_MAP, namespace)),
+        _binding(FORGERY, forgery_actions, _reference(WRITERS_MAP, namespace)),
+    ]
+
+
+def _account(namespace: str, name: str) -> str:
+    return f"system:serviceaccount:{namespace}:{name}"
+
+
+def _policy(name: str, spec: Manifest) -> Manifest:
+    metadata = {"name": name, "labels": dict(_LABELS)}
+    whole = {"failurePolicy": "Fail", **spec}
+    return {"apiVersion": _GROUP, "kind": "ValidatingAdmissionPolicy", "metadata": metadata, "spec": whole}
+
+
+def _binding(name: str, actions: Sequence[str], reference: Manifest | None = None) -> Manifest:
+    spec: Manifest = {"policyName": name, "validationActions": list(actions)}
+    if reference:
+        spec["paramRef"] = reference
+    metadata = {"name": name, "labels": dict(_LABELS)}
+    return {"apiVersion": _GROUP, "kind": "ValidatingAdmissionPolicyBinding", "metadata": metadata, "spec": spec}
+
+
+def _reference(name: str, namespace: str) -> Manifest:
+    return {"name": name, "namespace": namespace, "parameterNotFoundAction": "Allow"}

@@ -1,0 +1,21 @@
+"""What the other policies read may not be deleted while they stand: without it they would let everything pass."""
+
+from typing import Any
+
+from aliquot.control.admission import cel
+from aliquot.model.admission import EPOCH_MAP, WRITERS_MAP
+
+
+def spec(namespace: str) -> dict[str, Any]:
+    """Matched by what is deleted and not by the request, which names nothing when it empties a namespace."""
+    read = [f"{namespace}/{name}" for name in (EPOCH_MAP, WRITERS_MAP)]
+    validation = {
+        "expression": '!((oldObject.metadata.namespace + "/" + oldObject.metadata.name) in variables.read)',
+        "message": "Aliquot's admission policies read this ConfigMap: delete the policies and their bindings first",
+        "reason": "Forbidden",
+    }
+    return {
+        "matchConstraints": cel.rules((["DELETE"], ["configmaps"])),
+        "variables": cel.variables({"read": cel.literal(read)}),
+        "validations": [validation],
+    }

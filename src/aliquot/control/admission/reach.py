@@ -1,0 +1,152 @@
+"""Reach: what Aliquot's own accounts may write, so that a stolen token is worth no more than it must be.
+
+RBAC knows neither the node on which an agent runs nor the keys that it writes. The tables are variables of their own,
+as JSON, so that whoever reads a policy finds them.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from aliquot.control.admission import cel
+from aliquot.dialects import Dialects
+from aliquot.model.admission import NO_ROOM, NODE_OF_TOKEN, OUR_KEYS
+from aliquot.model.records import INVENTORY, NODE_LEASES
+
+_PODS_AND_NODES = ("pods", "pods/*", "bindings", "nodes", "nodes/*")
+_EVERYTHING = ("*",)
+_MANAGED = ("annotations", "labels", "managedFields", "resourceVersion", "generation")
+"""What differs in the metadata of every update, or is looked at on its own."""
+
+
+def agent_spec(dialects: Dialects, account: str) -> dict[str, Any]:
+    """An agent writes to its own Node, its own Lease and the pods on its node; on these only its own keys."""
+    marks = (key for dialect in dialects.values() for key in dialect.mark_keys)
+    keys = {"nodes": [INVENTORY], "pods": list(dict.fromkeys(marks))}
+    leases = {
+        "apiGroups": ["coordination.k8s.io"],
+        "apiVersions": ["v1"],
+        "operations": list(_EVERYTHING),
+        "resources": ["leases"],
+    }
+    constraints = cel.rules((_EVERYTHING, _PODS_AND_NODES))
+    constraints["resourceRules"].append(leases)
+    own = """
+        variables.what == "nodes" ? oldObject.metadata.name : dyn(oldObject).?spec.?nodeName.orValue("")
+        """
+    why = f"""
+        variables.node == ""
+        ? request.userInfo.username + " has no node: its token must be bound to a pod on the node, or to the Node"
+        : variables.what == "leases" && request.operation in ["CREATE", "UPDATE"]
+        ? (request.namespace == "{NODE_LEASES}" && object.metadata.name == variables.node ? "" : variables.others)
+        : request.operation != "UPDATE" || !(variables.what in variables.keys)
+        ? "an agent may not " + request.operation + " " + variables.what
+        : variables.owner != variables.node ? variables.others
+        : variables.changesMore
+        ? "an agent may change only these keys of " + variables.what + ": " + variables.keys[variables.what].join(", ")
+        : ""
+        """
+    more = {
+        "node": f'request.userInfo.?extra[?"{NODE_OF_TOKEN}"][?0].orValue("")',
+        "keys": cel.literal(keys),
+        "owner": own,
+        "others": '"the agent of node " + variables.node + " may write to its own Node, Lease and pods only"',
+        "changesMore": f"""
+            !({_only_keys("annotations", "variables.keys[variables.what]")})
+            || variables.labels != variables.oldLabels
+            || !({_same("dyn(object)", "dyn(oldObject)", ["metadata"])})
+            || !({_same("dyn(object).metadata", "dyn(oldObject).metadata", _MANAGED)})
+            """,
+    }
+    return _spec(account, constraints, more, why)
+
+
+def server_spec(dialects: Dialects, account: str) -> dict[str, Any]:
+    """The server writes Bindings, placement keys, and the status of pods that wait or found no room."""
+    placement = (key for dialect in dialects.values() for key in dialect.placement_keys)
+    keys = list(dict.fromkeys((*OUR_KEYS, *placement)))
+    resources = list(dict.fromkeys(name for dialect in dialects.values() for name in dialect.guarded_resources))
+    why = """
+        !(variables.what in variables.written) || request.operation != variables.written[variables.what]
+        ? "the server may not " + request.operation + " " + variables.what
+        : !variables.onlyKeys ? "the server may change only these keys of a pod: " + variables.keys.join(", ")
+        : request.operation == "UPDATE" && !variables.restIsSame
+        ? "the server may change only the keys of a pod that say where it is put"
+        : variables.what == "pods/status" && !variables.statusIsOurs
+        ? "the server may only say that a pod waits, or fail one that asks for a GPU, with reason " + variables.noRoom
+        : ""
+        """
+    more = {
+        "keys": cel.literal(keys),
+        "resources": cel.literal(resources),
+        "noRoom": cel.literal(NO_ROOM),
+        "written": cel.literal(
+            {"pods": "UPDATE", "pods/status": "UPDATE", "pods/binding": "CREATE", "bindings": "CREATE"}
+        ),
+        "onlyKeys": f"""
+            ({_only_keys("annotations", "variables.keys")})
+            && ({_only_keys("labels", "variables.keys")})
+            """,
+        "restIsSame": f"""
+            ({_same("dyn(object)", "dyn(oldObject)", ["metadata", "status"])})
+            && ({_same("dyn(object).metadata", "dyn(oldObject).metadata", _MANAGED)})
+            && (variables.what == "pods/status" || dyn(object).?status == dyn(oldObject).?status)
+            """,
+        "status": "dyn(object).?status.orValue({})",
+        "oldStatus": "dyn(oldObject).?status.orValue({})",
+        "asksForGpu": f"""
+            (dyn(object).?spec.?containers.orValue([]) + dyn(object).?spec.?initContainers.orValue([]))
+              .exists(container, container.?resources.?limits.orValue({{}})
+                .exists(name, variables.resources.exists(pattern, {cel.matches("pattern", "name")})))
+            """,
+        "statusIsOurs": f"""
+            ({_same("variables.status", "variables.oldStatus", ["phase", "reason", "message", "conditions"])})
+            && variables.status.?conditions.orValue([]).filter(held, held.type != "PodScheduled")
+              == variables.oldStatus.?conditions.orValue([]).filter(held, held.type != "PodScheduled")
+            && (["phase", "reason", "message"].all(field, variables.status[?field] == variables.oldStatus[?field])
+              || (variables.status.?phase.orValue("") == "Failed"
+                && variables.status.?reason.orValue("") == variables.noRoom && variables.asksForGpu))
+            """,
+    }
+    return _spec(account, cel.rules((_EVERYTHING, _PODS_AND_NODES)), more, why)
+
+
+def _spec(account: str, constraints: dict[str, Any], more: Mapping[str, str], why: str) -> dict[str, Any]:
+    variables = {
+        "what": 'request.resource.resource + (request.?subResource.orValue("") == "" ? "" : "/" + request.subResource)',
+        "annotations": cel.after("annotations"),
+        "oldAnnotations": cel.before("annotations"),
+        "labels": cel.after("labels"),
+        "oldLabels": cel.before("labels"),
+        **more,
+        "why": why,
+    }
+    validation = {
+        "expression": 'variables.why == ""',
+        "message": "this account may not write that",
+        "messageExpression": "variables.why",
+        "reason": "Forbidden",
+    }
+    condition = {"name": "account", "expression": f"request.userInfo.username == {cel.literal(account)}"}
+    return {
+        "matchConstraints": constraints,
+        "matchConditions": [condition],
+        "variables": cel.variables(variables),
+        "validations": [validation],
+    }
+
+
+def _only_keys(field: str, patterns: str) -> str:
+    """Whether no other keys of the metadata's map are added, changed or taken away. A pod may have thousands of keys:
+    there are few steps for one that stays as it is."""
+    now, was = f"variables.{field}", f"variables.old{field.capitalize()}"
+    is_meant = f"{patterns}.exists(pattern, {cel.matches('pattern', 'key')})"
+    return f"""{now} == {was}
+            || ({now}.all(key, (key in {was} && {was}[key] == {now}[key]) || {is_meant})
+              && {was}.all(key, key in {now} || {is_meant}))"""
+
+
+def _same(now: str, was: str, but: Sequence[str]) -> str:
+    """Whether two maps are the same but for some fields."""
+    fields = cel.literal(list(but))
+    return f"""{now}.all(field, field in {fields} || (field in {was} && {was}[field] == {now}[field]))
+            && {was}.all(field, field in {fields} || field in {now})"""

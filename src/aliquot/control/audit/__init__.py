@@ -1,0 +1,1 @@
+"""Whether the cluster state still says what the API server says."""

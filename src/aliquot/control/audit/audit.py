@@ -1,0 +1,222 @@
+"""The audit: looks each minute whether the cluster state says what the API server says, and puts right what does not.
+
+The API server is asked for everything, by a quorum read. Where it names the very version that our mirror has, the
+cluster state must agree with that: whatever the watch told, they have taken in. Nothing else is compared, so whatever
+is on its way (a watch that lags, a Binding without an answer, a placement written a moment ago) is no difference. A
+mirror that stands still while the API server goes on has missed something, and lists anew.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from math import inf
+from typing import NoReturn, TypeVar
+
+import structlog
+
+from aliquot import metrics
+from aliquot.clock import Clock, after
+from aliquot.control.audit.drift import FORGED, Drift, Sight, drift_of, said
+from aliquot.control.audit.staleness import Staleness
+from aliquot.control.state.cluster_state import ClusterState
+from aliquot.dialects import cards_of
+from aliquot.errors import BadRecord
+from aliquot.kube import NODES, PODS, Client, Informer, KubeError
+from aliquot.kube.resources import Kind, Resource
+from aliquot.ledger import Entry, State
+from aliquot.model import Node, Object, Pod
+
+_log = structlog.get_logger()
+_Item = TypeVar("_Item")
+
+_CHUNK = 20
+"""So many objects are looked at before others get their turn."""
+_EXPIRY_SECONDS = 10.0
+"""Claims whose time has come are given back once a second; only one that is long overdue was overlooked."""
+_NAMES_OF_NODES = Resource(NODES.prefix, NODES.plural, Object, NODES.namespaced)
+_NAMES_OF_PODS = Resource(PODS.prefix, PODS.plural, Object, PODS.namespaced)
+"""Versions are enough: the same version is the same object."""
+
+
+class Audit:
+    """`is_open(uid, node)` tells whether somebody still works on a claim. Every replica audits its own cluster
+    state."""
+
+    def __init__(
+        self,
+        client: Client,
+        cluster: ClusterState,
+        nodes: Informer[Node],
+        pods: Informer[Pod],
+        *,
+        pods_on: Callable[[str], Iterable[Pod]],
+        is_open: Callable[[str, str], bool],
+        clock: Clock,
+    ) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._nodes = nodes
+        self._pods = pods
+        self._pods_on = pods_on
+        self._is_open = is_open
+        self._clock = clock
+        self._stale_nodes = Staleness(nodes, clock)
+        self._stale_pods = Staleness(pods, clock)
+        self._seen: dict[str, Sight] = {}
+        """How every bound pod was found at the last audit."""
+
+    async def run(self, seconds: Callable[[], float]) -> NoReturn:
+        """Look again and again, after so many seconds, which may change meanwhile."""
+        while True:
+            await after(seconds, self._clock)
+            try:
+                await self.look()
+            except KubeError as error:
+                metrics.AUDITS.labels("failed").inc()
+                _log.warning("cannot audit the cluster state", error=str(error))
+
+    async def look(self) -> list[Drift]:
+        """One audit. Returns what it found, which is repaired, counted and logged by then. Raises KubeError."""
+        if self._nodes.trouble or self._pods.trouble:
+            metrics.AUDITS.labels("skipped").inc()
+            return []
+        found = [*await self._look_at_nodes(), *await self._look_at_pods(), *await self._look_at_sums()]
+        for drift in found:
+            metrics.DRIFT.labels(drift.kind).inc()
+            _log.error("the cluster state differed from the API server", **drift.words())
+        metrics.AUDITS.labels("drift" if found else "clean").inc()
+        return found
+
+    # -- nodes
+
+    async def _look_at_nodes(self) -> list[Drift]:
+        found: list[Drift] = []
+        listed: set[str] = set()
+        self._stale_nodes.begin()
+        async for page in self._client.pages(_NAMES_OF_NODES):
+            async for node in _in_turns(page.items):
+                listed.add(node.key)
+                mirrored = self._nodes.get(node.key)
+                if self._stale_nodes.is_in_step(node) and mirrored is not None:
+                    found += self._check_node(mirrored)
+        for name in self._cluster.totals.nodes:
+            if name not in listed and self._nodes.get(name) is None:
+                self._cluster.lose_node(name)
+                found.append(Drift("cards", node=name, was="a node", now="no such node"))
+        return found + await _caught_up(self._nodes, self._stale_nodes)
+
+    def _check_node(self, node: Node) -> Iterator[Drift]:
+        try:
+            cards = cards_of(node, self._cluster.dialects)
+        except BadRecord:
+            return  # the last good inventory stays, and nobody can tell which that was
+        was = self._cluster.marks.without_marks(self._cluster.cards(node.key))
+        if was == cards and self._cluster.totals.knows(node.key):
+            return
+        self._cluster.see_node(node)
+        for pod in self._pods_on(node.key):
+            self._cluster.see_pod(pod)
+        yield Drift("cards", node=node.key, was=", ".join(was.by_uuid), now=", ".join(cards.by_uuid))
+
+    # -- pods
+
+    async def _look_at_pods(self) -> list[Drift]:
+        found: list[Drift] = []
+        listed: set[str] = set()
+        seen: dict[str, Sight] = {}
+        before = {(entry.uid, entry.node): entry for entry in self._cluster.ledger.all()}
+        await asyncio.sleep(0)
+        self._stale_pods.begin()
+        async for page in self._client.pages(_NAMES_OF_PODS):
+            async for pod in _in_turns(page.items):
+                listed.add(pod.metadata.uid)
+                mirrored = self._pods.with_uid(pod.metadata.uid)
+                if self._stale_pods.is_in_step(pod) and mirrored is not None:
+                    found += self._check_claims(mirrored, before)
+                    found += self._check_holding(mirrored, before, seen)
+                elif pod.metadata.uid in self._seen:
+                    seen[pod.metadata.uid] = self._seen[pod.metadata.uid]
+        self._seen = seen
+        found += self._check_ghosts(entry for entry in before.values() if entry.uid not in listed)
+        return found + await _caught_up(self._pods, self._stale_pods)
+
+    def _check_claims(self, pod: Pod, before: Mapping[tuple[str, str], Entry]) -> Iterator[Drift]:
+        """What a pod holds where it is not bound: claims that somebody works on, or nothing."""
+        uid = pod.metadata.uid
+        for node in self._cluster.ledger.nodes_of(uid):
+            is_home = node == pod.spec.node_name and not pod.ended
+            entry = self._cluster.ledger.entry(uid, node)
+            if entry is not None and not is_home and entry is before.get((uid, node)) and not self._is_alive(entry):
+                self._cluster.release(uid, node)
+                yield Drift("claim", pod.key, node, said(entry.charges), "nothing")
+
+    def _check_holding(
+        self, pod: Pod, before: Mapping[tuple[str, str], Entry], seen: dict[str, Sight]
+    ) -> Iterator[Drift]:
+        """What a pod holds where it is bound: what is written on it, or was when it was first seen."""
+        uid, node = pod.metadata.uid, pod.spec.node_name
+        if not node or pod.ended:
+            return
+        now, then = self._sight(pod), self._seen.get(uid)
+        if now.entry is not before.get((uid, node)):  # the cluster state knows by now what the mirror does not
+            if then is not None:
+                seen[uid] = then
+            return
+        if then is None or not then.is_same(now):
+            drift = drift_of(now, then, self._cluster.dialects, self._is_alive)
+            if drift is not None and drift.kind != FORGED:
+                self._cluster.forget_pod(uid)
+                self._cluster.see_pod(pod)
+                now = self._sight(pod)
+                drift = replace(drift, now=said(now.entry.charges) if now.entry else "nothing")
+            if drift is not None:
+                yield drift
+        seen[uid] = now
+
+    def _check_ghosts(self, entries: Iterable[Entry]) -> Iterator[Drift]:
+        """What was held, before the API server was asked, for pods that it does not know."""
+        for entry in entries:
+            is_as_before = self._cluster.ledger.entry(entry.uid, entry.node) is entry
+            if is_as_before and self._pods.with_uid(entry.uid) is None and not self._is_alive(entry):
+                self._cluster.forget_pod(entry.uid)
+                yield Drift("ghost", entry.owner.pod, entry.node, said(entry.charges), "no such pod")
+
+    def _sight(self, pod: Pod) -> Sight:
+        uid, node = pod.metadata.uid, pod.spec.node_name
+        first, is_unplaced = self._cluster.adoption.first_records.get(uid), uid in self._cluster.unplaced
+        return Sight(pod, self._cluster.ledger.entry(uid, node), self._cluster.cards(node), first, is_unplaced)
+
+    def _is_alive(self, claim: Entry) -> bool:
+        """Whether somebody works on a claim, or time will end it."""
+        if claim.state is State.BOUND:
+            return False
+        is_timed = self._clock.monotonic() - _EXPIRY_SECONDS < claim.until < inf
+        return is_timed or self._is_open(claim.uid, claim.node)
+
+    # -- sums
+
+    async def _look_at_sums(self) -> list[Drift]:
+        found: list[Drift] = []
+        async for node in _in_turns(self._cluster.totals.nodes):
+            if wrong := self._cluster.totals.wrong_counts(node):
+                self._cluster.recount(node)
+                found += [Drift(kind, node=node, was="not what its pods hold", now="counted anew") for kind in wrong]
+        if not self._cluster.totals.usage.is_summed_right():
+            self._cluster.recount()
+            found.append(Drift("quota", was="not what the pods of each namespace hold", now="counted anew"))
+        return found
+
+
+async def _caught_up(mirror: Informer[Kind], staleness: Staleness[Kind]) -> list[Drift]:
+    missed = staleness.missed()
+    if missed:
+        await mirror.refresh()
+    return [Drift("missed", now=key) for key in missed]
+
+
+async def _in_turns(items: Iterable[_Item]) -> AsyncIterator[_Item]:
+    """One after another, with a pause now and then in which others run."""
+    for number, item in enumerate(items):
+        if number % _CHUNK == _CHUNK - 1:
+            await asyncio.sleep(0)
+        yield item

@@ -1,0 +1,1 @@
+"""Decisions on disk: written, read and replayed."""

@@ -1,0 +1,102 @@
+"""The decision log's files: the one being written, and the one before it, with `.1` at the end of its name."""
+
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from aliquot.control.decision_log.format import Line, is_beginning
+from aliquot.errors import BadConfig
+
+_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+_ONLY_OURS = 0o600
+"""What is on everybody's pods is nobody else's business."""
+_BLOCK = 65536
+
+
+def require_writable(path: Path) -> None:
+    """Raises BadConfig unless a file could be written there, and replaced; makes none."""
+    trouble = ""
+    if not os.access(path.parent, os.F_OK) or not path.parent.is_dir():  # Path alone raises where we may not look
+        trouble = f"there is no folder {path.parent}"
+    elif not os.access(path.parent, os.W_OK | os.X_OK):
+        trouble = "permission denied"
+    elif path.is_dir():
+        trouble = "it is a folder"
+    elif path.exists() and not os.access(path, os.R_OK | os.W_OK):
+        trouble = "permission denied"
+    if trouble:
+        raise BadConfig(f"decisionLog.file: {path} cannot be written: {trouble}")
+
+
+class LogFile:
+    """The file that is being written. After `give_up` nothing is written until the next is begun."""
+
+    def __init__(self, path: Path, most_bytes: int) -> None:
+        self._path = path
+        self._most_bytes = most_bytes
+        self._open: BinaryIO | None = None
+        self._is_first = True
+        self._began_with = 0
+        self._size = 0
+
+    @property
+    def is_done(self) -> bool:
+        """Full, or given up. What we begin with does not count: it may be more than a file is to hold."""
+        return self._open is None or self._size - self._began_with > self._most_bytes
+
+    def begin(self, lines: Iterable[Line]) -> None:
+        """A new file; but a process that was just started goes on with the last one's while there is room, so that no
+        number of restarts loses what came before them."""
+        self.give_up()
+        goes_on, self._is_first = self._is_first and self._has_room(), False
+        if not goes_on and self._path.exists() and self._path.stat().st_size:
+            self._path.replace(f"{self._path}.1")
+        self._open = os.fdopen(os.open(self._path, _APPEND, _ONLY_OURS), "ab")
+        self._size = before = self._open.tell()
+        for line in lines:
+            self.write(line)
+        self._began_with = self._size - before
+
+    def write(self, line: Line) -> None:
+        if self._open is not None:
+            text = msgspec.json.encode(line) + b"\n"
+            self._open.write(text)
+            self._size += len(text)
+
+    def flush(self) -> None:
+        if self._open is not None:
+            self._open.flush()
+
+    def give_up(self) -> None:
+        if self._open is not None:
+            file, self._open = self._open, None
+            with suppress(OSError):  # what is still to be written may not fit any more
+                file.close()
+
+    def _has_room(self) -> bool:
+        """Whether there is a log of an earlier process that can take more. A line that was torn when that was killed is
+        cut off."""
+        if not self._path.exists() or self._path.stat().st_size >= self._most_bytes:
+            return False
+        with self._path.open("rb+") as file:
+            if not is_beginning(file.readline()):
+                return False
+            file.truncate(_end_of_lines(file))
+        return True
+
+
+def _end_of_lines(file: BinaryIO) -> int:
+    """Where the last whole line ends."""
+    end = file.seek(0, os.SEEK_END)
+    while end:
+        start = max(0, end - _BLOCK)
+        file.seek(start)
+        found = file.read(end - start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        end = start
+    return 0

@@ -1,0 +1,111 @@
+"""The decision log on disk: one JSON object per line. A file begins with a header and all that the cluster state knew
+then, and goes on with what happened; so each file can be replayed for itself. Where a new process goes on in it,
+header and cluster stand there anew."""
+
+from collections.abc import Iterator
+from math import inf
+from pathlib import Path
+
+import msgspec
+
+from aliquot.control.state.events import Snapshot, StateEvent
+from aliquot.errors import BadRecord
+from aliquot.ledger import Entry, Owner, State
+from aliquot.model import Charge, NodeGpus, Placement, Request
+from aliquot.plain import why
+
+VERSION = 1
+
+
+class Header(msgspec.Struct, frozen=True, tag_field="what", tag="header"):
+    """`prefixes` of the dialects; `aliquot` is the version that wrote the file."""
+
+    v: int
+    aliquot: str
+    prefixes: dict[str, str]
+
+
+class Cards(msgspec.Struct, frozen=True, tag_field="what", tag="cards"):
+    cards: NodeGpus
+
+
+class Held(msgspec.Struct, frozen=True, tag_field="what", tag="held", omit_defaults=True):
+    """An entry of the ledger; JSON has no infinity, so a claim that does not expire has no `until`."""
+
+    owner: Owner
+    placement: Placement
+    charges: dict[str, Charge]
+    state: State
+    since: float = 0.0
+    until: float | None = None
+    provisional: bool = False
+    request: Request | None = None
+
+
+class Begun(msgspec.Struct, frozen=True, tag_field="what", tag="begun", omit_defaults=True):
+    """All that was known before has been told. `marks` are the cards marked unhealthy on each node, by indexes."""
+
+    quotas: str | None
+    marks: dict[str, list[int]] = {}
+
+
+class Line(msgspec.Struct, frozen=True):
+    """`at` is nanoseconds since 1970."""
+
+    at: int
+    told: Header | Cards | Held | Begun | StateEvent
+
+
+def opening(header: Header, snapshot: Snapshot) -> Iterator[Header | Cards | Held | Begun]:
+    """What stands at the beginning of a file."""
+    yield header
+    for cards in snapshot.cards:
+        yield Cards(cards)
+    for entry in snapshot.entries:
+        until = None if entry.until == inf else entry.until
+        provisional = entry.uid in snapshot.provisional
+        charges = dict(entry.charges)
+        yield Held(entry.owner, entry.placement, charges, entry.state, entry.since, until, provisional, entry.request)
+    yield Begun(snapshot.quotas, {node: sorted(indexes) for node, indexes in snapshot.marks.items()})
+
+
+def entry_of(held: Held) -> Entry:
+    until = inf if held.until is None else held.until
+    return Entry(held.owner, held.placement, held.charges, held.state, held.since, until, held.request)
+
+
+def is_beginning(text: bytes) -> bool:
+    """Whether a file's first line is that of a log which can be gone on with."""
+    try:
+        line = msgspec.json.decode(text, type=Line)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return text.endswith(b"\n") and isinstance(line.told, Header) and line.told.v == VERSION
+
+
+def read(path: Path) -> Iterator[tuple[int, Line]]:
+    """Every line with its number. A last line that was torn when the process was killed is left out.
+
+    Raises BadRecord for a line that cannot be read, and for a file that does not begin as one of ours.
+    """
+    decoder = msgspec.json.Decoder(Line)
+    try:
+        with path.open("rb") as file:
+            for number, text in enumerate(file, 1):
+                if not text.endswith(b"\n"):
+                    return
+                yield number, _decoded(decoder, path, number, text)
+    except OSError as error:
+        raise BadRecord(f"{path} cannot be read: {why(error)}") from error
+
+
+def _decoded(decoder: msgspec.json.Decoder[Line], path: Path, number: int, text: bytes) -> Line:
+    try:
+        line = decoder.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadRecord(f"{path}, line {number} cannot be read: {error}") from error
+    if number == 1 and not isinstance(line.told, Header):
+        raise BadRecord(f"{path} is no decision log: it does not begin with a header")
+    if isinstance(line.told, Header) and line.told.v != VERSION:
+        raise BadRecord(f"{path} has version {line.told.v}; this Aliquot reads version {VERSION}")
+    return line

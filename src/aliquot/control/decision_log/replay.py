@@ -1,0 +1,167 @@
+"""Doing again what a decision log tells: the same cluster state, asked the same questions, must give the same
+answers."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from math import inf
+
+from aliquot.control.decision_log.format import Begun, Cards, Header, Held, Line, entry_of
+from aliquot.control.state.cluster_state import ClusterState
+from aliquot.control.state.events import (
+    Claimed,
+    Confirmed,
+    Decided,
+    Dropped,
+    Expired,
+    Marked,
+    NodeLost,
+    NodeSeen,
+    PodForgotten,
+    PodSeen,
+    QuotasRead,
+    Reassigned,
+    Recounted,
+    Snapshot,
+    StateEvent,
+    Verdict,
+    verdict_of,
+)
+from aliquot.dialects import Demand, Dialects, make_dialects
+from aliquot.engine import Effort, Judgement, endless
+from aliquot.errors import BadConfig, Refused
+from aliquot.ledger import Entry
+from aliquot.model import NodeGpus, Placement, Request
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the cluster state answered, once then and once again now: a verdict, a placement on one node, or a
+    refusal."""
+
+    verdict: Verdict | None = None
+    placement: Placement | None = None
+    refused: str = ""
+
+
+@dataclass(frozen=True)
+class Difference:
+    line: int
+    at: int
+    pod: str
+    then: Answer
+    now: Answer
+
+
+class Replay:
+    """Feed it the lines of one file, in order. After the first difference the cluster state is no longer those of
+    then."""
+
+    def __init__(self) -> None:
+        self.cluster = ClusterState()
+        self.decisions = 0
+        self.difference: Difference | None = None
+        self._cards: list[NodeGpus] = []
+        self._entries: list[Entry] = []
+        self._provisional: set[str] = set()
+        self._judgement: Judgement | None = None
+
+    def feed(self, lines: Iterable[tuple[int, Line]]) -> None:
+        """All lines, or up to the first difference. Raises BadConfig if a dialect of then is not here now."""
+        for number, line in lines:
+            self.take(number, line)
+            if self.difference is not None:
+                return
+
+    def take(self, number: int, line: Line) -> None:
+        match line.told:
+            case Header(prefixes=prefixes):
+                self._begin_anew(prefixes)
+            case Cards(cards=cards):
+                self._cards.append(cards)
+            case Held() as held:
+                self._entries.append(entry_of(held))
+                self._provisional |= {held.owner.uid} if held.provisional else set()
+            case Begun(quotas=quotas, marks=marks):
+                marked = {node: frozenset(indexes) for node, indexes in marks.items()}
+                known = Snapshot(self._cards, self._entries, frozenset(self._provisional), quotas, marked)
+                self.cluster.restore(known)
+            case Decided() as decided:
+                self._decide(number, line.at, decided)
+            case Claimed() as claimed:
+                self._claim(number, line.at, claimed)
+            case event:
+                self._judgement = None
+                _do(self.cluster, event)
+
+    def _begin_anew(self, prefixes: dict[str, str]) -> None:
+        """As a process does that is started: it knows nothing but what it is told from here on."""
+        self.cluster = ClusterState(_dialects(prefixes))
+        self._cards, self._entries, self._provisional = [], [], set()
+        self._judgement = None
+
+    def _decide(self, number: int, at: int, decided: Decided) -> None:
+        self.decisions += 1
+        # which policies a dialect has by default was set by the configuration of then
+        constraints = decided.request.constraints
+        constraints = replace(constraints, gpu_policy=decided.gpu_policy, node_policy=decided.node_policy)
+        request = replace(decided.request, constraints=constraints)
+        demand, then = Demand(self.cluster.dialects[request.dialect], request), decided.search
+        effort = Effort(then.steps) if then else endless()
+        self._judgement = self.cluster.judge(demand, then.nodes if then else None, effort=effort)
+        self._compare(number, at, request, Answer(decided.verdict), Answer(verdict_of(self._judgement)))
+
+    def _claim(self, number: int, at: int, claimed: Claimed) -> None:
+        """A claim that follows its decision must be for the place which that decision found on the claim's node. One
+        that only keeps a part for a pod, or makes good on that, need not: its place was decided before."""
+        judgement, self._judgement = self._judgement, None
+        placement, request = claimed.placement, claimed.request
+        kept = self.cluster.ledger.entry(request.uid, placement.node)
+        is_kept = claimed.until is not None or (kept is not None and kept.placement == placement)
+        if judgement is not None and judgement.request.uid == request.uid and not is_kept:
+            placement = judgement.placement(placement.node) or Placement(placement.node, placement.dialect, {})
+        refused = ""
+        try:
+            self.cluster.claim(
+                claimed.request, claimed.placement, until=inf if claimed.until is None else claimed.until
+            )
+        except Refused as error:
+            refused = str(error)
+        then = Answer(placement=claimed.placement, refused=claimed.refused)
+        self._compare(number, at, claimed.request, then, Answer(placement=placement, refused=refused))
+
+    def _compare(self, number: int, at: int, request: Request, then: Answer, now: Answer) -> None:
+        if then != now and self.difference is None:
+            self.difference = Difference(number, at, request.pod, then, now)
+
+
+def _dialects(prefixes: dict[str, str]) -> Dialects:
+    dialects = make_dialects()
+    if unknown := sorted(prefixes.keys() - dialects.keys()):
+        raise BadConfig(f"the log was written with dialects that are not installed here: {', '.join(unknown)}")
+    return make_dialects(prefixes)
+
+
+def _do(cluster: ClusterState, event: StateEvent) -> None:
+    match event:
+        case NodeSeen(node=node):
+            cluster.see_node(node)
+        case NodeLost(node=name):
+            cluster.lose_node(name)
+        case PodSeen(pod=pod):
+            cluster.see_pod(pod)
+        case PodForgotten(uid=uid):
+            cluster.forget_pod(uid)
+        case Expired(now=now):
+            cluster.expire(inf if now is None else now)
+        case QuotasRead(text=text):
+            cluster.read_quotas(text)
+        case Marked(node=name, indexes=indexes):
+            cluster.mark_unhealthy(name, frozenset(indexes))
+        case Reassigned(request=request, placement=placement):
+            cluster.reassign(request, placement)
+        case Confirmed(uid=uid, node=name):
+            cluster.confirm(uid, name)
+        case Dropped(uid=uid, node=name):
+            cluster.release(uid, name)
+        case Recounted(node=name):
+            cluster.recount(name)

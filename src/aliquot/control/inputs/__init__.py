@@ -1,0 +1,1 @@
+"""Other people's objects that the control plane follows while it may read them."""

@@ -1,0 +1,58 @@
+"""PodDisruptionBudgets, followed while we may: how many of the pods that are to end they protect."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
+
+from aliquot.clock import Clock
+from aliquot.control.inputs.optional import OptionalMirror
+from aliquot.control.leadership.rights import READ_BUDGETS
+from aliquot.kube import POD_DISRUPTION_BUDGETS, Client, PodDisruptionBudget
+from aliquot.model import Pod
+
+_BY_NAMESPACE = "namespace"
+BudgetsIn: TypeAlias = Callable[[str], Sequence[PodDisruptionBudget]]
+
+
+class Budgets:
+    """No budgets, no violations: a server that may not read them, or to which none are served, counts nothing."""
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        by_namespace = {_BY_NAMESPACE: lambda budget: budget.metadata.namespace}
+        mirror: OptionalMirror[PodDisruptionBudget] = OptionalMirror(
+            client, POD_DISRUPTION_BUDGETS, _nothing, READ_BUDGETS, clock, by_namespace
+        )
+        self.mirror = mirror.mirror
+        self.run = mirror.run
+        self.tried = mirror.tried
+        self.notes = mirror.notes
+
+    def violations(self, pods: Iterable[Pod]) -> int:
+        return count_violations(pods, lambda namespace: self.mirror.having(_BY_NAMESPACE, namespace))
+
+
+def _nothing(_old: PodDisruptionBudget | None, _new: PodDisruptionBudget | None) -> None:
+    """They are looked up when somebody asks."""
+
+
+def count_violations(pods: Iterable[Pod], budgets_in: BudgetsIn) -> int:
+    """How many of the pods may not end, if all do in this order, by kube-scheduler's rule: each uses up one disruption
+    of every budget that protects it, up to the first that has none left."""
+    left: dict[str, int] = {}
+    return sum(_is_violation(pod, budgets_in(pod.metadata.namespace), left) for pod in pods)
+
+
+def _is_violation(pod: Pod, budgets: Iterable[PodDisruptionBudget], left: dict[str, int]) -> bool:
+    for budget in budgets:
+        if _protects(budget, pod):
+            left[budget.key] = left.get(budget.key, budget.status.disruptions_allowed) - 1
+            if left[budget.key] < 0:
+                return True
+    return False
+
+
+def _protects(budget: PodDisruptionBudget, pod: Pod) -> bool:
+    """No pod without labels, none by an empty selector, and none whose end was granted already."""
+    selector, labels = budget.spec.selector, pod.metadata.labels
+    if not labels or selector is None or selector.is_empty or not selector.selects(labels):
+        return False
+    return pod.metadata.name not in (budget.status.disrupted_pods or {})

@@ -1,0 +1,50 @@
+"""Quotas as gpu-admission's users keep them: JSON in a ConfigMap, followed while we run."""
+
+import structlog
+
+from aliquot import metrics
+from aliquot.clock import Clock
+from aliquot.control.inputs.optional import OptionalMirror
+from aliquot.control.leadership.rights import read_maps
+from aliquot.control.settings import ControlSettings
+from aliquot.control.state.cluster_state import ClusterState
+from aliquot.kube import CONFIG_MAPS, Client, ConfigMap
+
+_log = structlog.get_logger()
+
+
+class QuotaMap:
+    """No map, no quotas. One that cannot be read keeps the last good ones, and is told of."""
+
+    def __init__(self, client: Client, cluster: ClusterState, clock: Clock, settings: ControlSettings) -> None:
+        self._cluster = cluster
+        self._name = f"{settings.quota_namespace}/{settings.quota_name}"
+        self._key = settings.quota_key
+        self._trouble = ""
+        right = read_maps(settings.quota_namespace, settings.quota_name, "no quota is in force")
+        self._maps: OptionalMirror[ConfigMap] = OptionalMirror(client, CONFIG_MAPS, self._on_map, right, clock)
+        self.mirror = self._maps.mirror
+        self.run = self._maps.run
+        self.tried = self._maps.tried
+        metrics.QUOTA_VALID.set(1)
+
+    def notes(self) -> list[str]:
+        """Why the quotas may not be what was meant."""
+        return self._maps.notes() + ([self._trouble] if self._trouble else [])
+
+    def _on_map(self, _: ConfigMap | None, new: ConfigMap | None) -> None:
+        text = (new.data or {}).get(self._key) if new is not None else None
+        if new is not None and text is None:
+            self._tell(f"there is no key {self._key}; what was in force before stays")
+            return
+        self._cluster.read_quotas(text)
+        self._tell(self._cluster.quotas.trouble)
+
+    def _tell(self, why: str) -> None:
+        trouble = f"the quotas in ConfigMap {self._name} cannot be used: {why}" if why else ""
+        if trouble and trouble != self._trouble:
+            _log.error("the quotas cannot be used", config_map=self._name, why=why)
+        elif not trouble:
+            _log.info("quotas are in force", config_map=self._name, namespaces=len(self._cluster.quotas.entries))
+        self._trouble = trouble
+        metrics.QUOTA_VALID.set(not trouble)

@@ -1,0 +1,52 @@
+"""Unhealthy cards as gpushare's users report them: a ConfigMap per node, followed while we run."""
+
+from typing import TypeAlias
+
+import structlog
+
+from aliquot.clock import Clock
+from aliquot.control.inputs.optional import OptionalMirror
+from aliquot.control.leadership.rights import read_maps
+from aliquot.control.state.cluster_state import ClusterState
+from aliquot.dialects.unhealthy import KEY, NAME_PREFIX, NAMESPACE, unhealthy_cards
+from aliquot.errors import BadRecord
+from aliquot.kube import CONFIG_MAPS, Client, ConfigMap
+
+_log = structlog.get_logger()
+_Map: TypeAlias = ConfigMap | None
+
+
+class UnhealthyMaps:
+    """They have no label by which to ask for them alone, so all of their namespace are followed."""
+
+    def __init__(self, client: Client, cluster: ClusterState, clock: Clock) -> None:
+        self._cluster = cluster
+        right = read_maps(NAMESPACE, "", f"cards that {NAME_PREFIX}<node> names are not left out")
+        self._maps: OptionalMirror[ConfigMap] = OptionalMirror(client, CONFIG_MAPS, self._on_map, right, clock)
+        self.mirror = self._maps.mirror
+        self.run = self._maps.run
+        self.tried = self._maps.tried
+        self._unread: dict[str, str] = {}
+
+    def notes(self) -> list[str]:
+        unread = (f"ConfigMap {NAMESPACE}/{name} cannot be used, the last known cards stay" for name in self._unread)
+        return [*self._maps.notes(), *unread]
+
+    def _on_map(self, old: _Map, new: _Map) -> None:
+        one = new or old
+        assert one is not None, "an informer tells of what was or what is"
+        name = one.metadata.name
+        if not name.startswith(NAME_PREFIX):
+            return
+        text = (new.data or {}).get(KEY, "") if new is not None else ""
+        try:
+            cards = unhealthy_cards(text)
+        except BadRecord as error:
+            if self._unread.get(name) != str(error):
+                _log.error(
+                    "a list of unhealthy cards cannot be used, keeping the last", config_map=name, why=str(error)
+                )
+            self._unread[name] = str(error)
+            return
+        self._unread.pop(name, None)
+        self._cluster.mark_unhealthy(name.removeprefix(NAME_PREFIX), cards)

@@ -1,0 +1,1 @@
+"""Who may write: the Lease, its term, and the rights of our account."""

@@ -1,0 +1,326 @@
+"""Which of several servers may commit: the holder of the Lease, in a term that the API server knows."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeVar
+
+import msgspec
+import structlog
+
+from aliquot import metrics
+from aliquot.clock import Clock
+from aliquot.control.leadership import rights
+from aliquot.control.leadership.loop_heartbeat import Pulse
+from aliquot.control.leadership.term import NEVER, Term
+from aliquot.control.settings import ControlSettings, Mode
+from aliquot.errors import BadRecord, NotLeading
+from aliquot.kube import CONFIG_MAPS, Client, ConfigMap, Elector, Informer, KubeError
+from aliquot.kube.errors import Forbidden
+from aliquot.kube.leases import identity
+from aliquot.model.admission import EPOCH_MAP, FENCING
+from aliquot.racing import first_of
+from aliquot.side_loop import Elsewhere
+
+_log = structlog.get_logger()
+
+_Answer = TypeVar("_Answer")
+
+_ENDPOINTS = "aliquot.io/endpoints"
+_PAUSE_SECONDS = 0.1
+_STUCK_SECONDS = 10.0
+_UNFIT_SECONDS = 60.0
+"""For which a server that the API server does not let lead, or that could not take over, leaves the Lease to others."""
+_TAKEOVER_SECONDS = 120.0
+"""For which a server may hold the Lease before it leads; listing a large cluster takes a fraction of that."""
+_RIGHTS_SECONDS = 30.0
+"""After which a server that lacks rights asks whether it has got them."""
+_STUCK = (
+    "the API server goes on comparing with an older epoch, as it does when policies were deleted and made again while "
+    f"it ran: restart kube-apiserver, or lead unfenced with: kubectl delete validatingadmissionpolicybinding {FENCING}"
+)
+_FENCED_OUT = (
+    "the API server takes no placement without the epoch of a term, and this server has none: give it the rights for "
+    f"Lease and epoch, or delete the ValidatingAdmissionPolicyBinding {FENCING}"
+)
+_NOT_FENCED = (
+    "no admission policy checks the epoch (install deploy/policies.yaml; Kubernetes 1.30 or later): "
+    "only the agents notice what a paused leader writes late"
+)
+
+
+@dataclass(frozen=True)
+class Side:
+    """Another event loop than the one that decides, and a client that works there."""
+
+    loop: Elsewhere
+    client: Client
+
+
+class Role(Enum):
+    LEADING = "leading"
+    FOLLOWING = "following"
+    ALONE = "alone"
+    OBSERVING = "observing"
+
+
+class Leadership:
+    """`refresh` makes the mirror as new as the API server; a new leader waits for that before it commits. With a
+    `side`, the Lease is kept there for as long as the `pulse` shows that this loop lives."""
+
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        settings: ControlSettings,
+        refresh: Callable[[], Awaitable[None]],
+        side: Side | None = None,
+        pulse: Pulse | None = None,
+    ) -> None:
+        self._client = client
+        self._side = side
+        self._clock = clock
+        self._settings = settings
+        self._refresh = refresh
+        self._identity = settings.identity or identity()
+        self._elector = Elector(
+            side.client if side else client,
+            settings.lease,
+            settings.namespace,
+            self._identity,
+            terms=settings.terms,
+            clock=clock,
+            is_alive=lambda: pulse is None or pulse.silence() < settings.terms.renew,
+        )
+        self._own_endpoints: frozenset[str] = frozenset()
+        self.tell_endpoints({})
+        self._term = Term(client, settings)
+        one = {"fieldSelector": f"metadata.name={EPOCH_MAP}"}
+        self._epochs: Informer[ConfigMap] = Informer(
+            client, CONFIG_MAPS, self._on_epoch, namespace=settings.namespace, selector=one, clock=clock
+        )
+        self._epoch = NEVER
+        self._deposed = asyncio.Event()
+        self._is_alone = settings.alone
+        self._trouble = self._stuck = self._fenced_out = self._unfit = ""
+        self.changed = asyncio.Event()
+        """Set whenever a term begins or ends; whoever waits for it clears it."""
+        self.lacking: list[rights.Right] = []
+        self.missing: list[str] = []
+        """What this server may not do and what is lost by it, for people."""
+
+    @property
+    def role(self) -> Role:
+        if self._settings.mode is Mode.OBSERVE:
+            return Role.OBSERVING
+        if self._is_alone:
+            return Role.ALONE
+        return Role.LEADING if self._epoch != NEVER and self._elector.holds() else Role.FOLLOWING
+
+    @property
+    def may_commit(self) -> bool:
+        return self.role in (Role.LEADING, Role.ALONE)
+
+    @property
+    def epoch(self) -> int:
+        """What we write into our commits; 0 without a term."""
+        return self._epoch if self.role is Role.LEADING else NEVER
+
+    @property
+    def holder(self) -> str:
+        """Who holds the Lease, as far as we can see; empty if nobody does."""
+        return self._elector.holder
+
+    @property
+    def endpoints(self) -> Mapping[str, str]:
+        """Where the holder's endpoints can be reached: URLs by name."""
+        text = self._elector.holders_annotations.get(_ENDPOINTS, "{}")
+        try:
+            return msgspec.json.decode(text, type=dict[str, str])
+        except msgspec.DecodeError:
+            return {}
+
+    def tell_endpoints(self, endpoints: Mapping[str, str]) -> None:
+        """Where our own endpoints can be reached; written on the Lease while we hold it. Call it before `run`."""
+        self._own_endpoints = frozenset(endpoints.values())
+        self._elector.annotations = {_ENDPOINTS: msgspec.json.encode(endpoints, order="sorted").decode()}
+
+    def require(self) -> int:
+        """The epoch for a commit of this moment; 0 without terms. Raises NotLeading."""
+        match self.role:
+            case Role.LEADING:
+                return self._epoch
+            case Role.ALONE:
+                return NEVER
+            case Role.OBSERVING:
+                raise NotLeading("this server is in observe mode: it reads, and writes nothing")
+        raise NotLeading(self.no_holder() or f"this server does not lead, {self.holder} does")
+
+    def no_holder(self) -> str:
+        """Why there is nobody to commit; empty if there is somebody."""
+        if self.role in (Role.ALONE, Role.OBSERVING):
+            return self._fenced_out
+        lease = f"{self._settings.namespace}/{self._settings.lease}"
+        if not self.holder:
+            why = self._unfit or self._trouble or self._elector.trouble
+            return f"no server holds the Lease {lease}" + (f": {why}" if why else "")
+        if self._elector.holds() and self._epoch == NEVER:
+            why = self._stuck or self._trouble
+            return "this server is taking over" + (f": {why}" if why else "")
+        if self._has_our_address(self.holder):
+            return (
+                f"{self.holder} holds the Lease {lease} with this server's own address: it was this server before a "
+                f"restart, and its Lease expires within {self._settings.terms.duration:g} s; if that other server is "
+                "alive, give each server its own replicas.address"
+            )
+        return ""
+
+    def _has_our_address(self, holder: str) -> bool:
+        """Calls that are passed on to this holder would come back to us."""
+        return holder != self._identity and not self._own_endpoints.isdisjoint(self.endpoints.values())
+
+    def notes(self) -> list[str]:
+        """Who leads, and what works less well than it could, for people."""
+        now = {
+            Role.LEADING: f"leads in term {self._epoch}",
+            Role.FOLLOWING: f"follows {self.holder}",
+            Role.ALONE: "alone, without Lease and epoch",
+            Role.OBSERVING: "observes, and writes nothing",
+        }
+        return [now[self.role], *([self._unfit] if self._unfit else []), *self.missing]
+
+    def depose(self) -> None:
+        """The API server knows a later term than ours: stop at once, and stand again as anybody else. A server that is
+        alone has no term, and can only say so."""
+        if self._is_alone:
+            self._fenced_out = _FENCED_OUT
+            _log.error("nothing can be committed", why=_FENCED_OUT)
+            return
+        if self._epoch != NEVER:
+            _log.error("another server leads by now", epoch=self._epoch)
+        self._end_term()
+        self._deposed.set()
+
+    # -- a server's life
+
+    async def run(self) -> None:
+        """Stand for the Lease, and lead whenever we hold it. Returns at once where there is nothing to stand for."""
+        if self.role in (Role.ALONE, Role.OBSERVING):
+            self.changed.set()
+            return
+        while await self._has_too_few_rights():
+            self._is_alone = True
+            self.changed.set()
+            await self._clock.sleep(_RIGHTS_SECONDS)
+        self._is_alone = False
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._stand())
+            if rights.see_epochs(self._settings) not in self.lacking:
+                tasks.create_task(self._epochs.run())
+
+    async def _stand(self) -> None:
+        """For the Lease. It is renewed on the side, so that it is not lost while this loop is busy for a moment; one
+        that is stuck loses it."""
+        if self._side is None:
+            await self._elector.run(self._lead)
+        else:
+            here = Elsewhere(asyncio.get_running_loop())
+            await self._side.loop.run(self._elector.run(lambda: here.run(self._lead())))
+
+    async def _has_too_few_rights(self) -> bool:
+        needed, useful = rights.for_replicas(self._settings), rights.for_helping(self._settings)
+        known = self.lacking
+        self.lacking = [right for right in (*needed, *useful) if not await self._has(right)]
+        self.missing = [f"{right}; the rule to add: {right.rule()}" for right in self.lacking]
+        for right in self.lacking:
+            if right not in known:
+                _log.warning("a right is missing", why=str(right), rule_to_add=right.rule())
+        return any(right in needed for right in self.lacking)
+
+    async def _has(self, right: rights.Right) -> bool:
+        try:
+            return await self._insist(lambda: right.is_given(self._client), "ask for our rights")
+        except Forbidden:
+            return False  # who may not even ask has few
+
+    async def _insist(self, what: Callable[[], Awaitable[_Answer]], name: str) -> _Answer:
+        """Ask until there is an answer, and say meanwhile what is in the way."""
+        while True:
+            try:
+                answer = await what()
+            except Forbidden:
+                raise
+            except (KubeError, BadRecord) as error:
+                self._trouble = f"cannot {name}: {error}"
+                _log.warning("not answered, trying again", asked_to=name, error=str(error))
+                await self._clock.sleep(self._settings.terms.retry)
+            else:
+                self._trouble = ""
+                return answer
+
+    def _on_epoch(self, _: ConfigMap | None, new: ConfigMap | None) -> None:
+        """Another server's term ends ours, noticed here mostly before a write of ours is refused."""
+        if new is not None and self._epoch != NEVER and self._term.is_later(new, self._epoch):
+            self.depose()
+
+    async def _lead(self) -> None:
+        """One term. Returns when the API server says that it is over."""
+        self._deposed.clear()
+        try:
+            if await first_of(self._take_over(), self._clock.sleep(_TAKEOVER_SECONDS)) == 0:
+                await self._deposed.wait()
+            else:
+                self._give_up()
+        except Forbidden as error:
+            self._unfit = f"this server may not lead, and leaves it to others: {error}"
+            _log.error("may not lead", error=str(error), tries_again_after=_UNFIT_SECONDS)
+            self._elector.abstain(_UNFIT_SECONDS)
+        finally:
+            self._end_term()
+
+    def _give_up(self) -> None:
+        """Others may be able to do what we are not."""
+        why = self._stuck or self._trouble or "the list of nodes and pods did not come to an end"
+        self._unfit = f"this server could not take over within {_TAKEOVER_SECONDS:g} s: {why}"
+        _log.error("gives the Lease back", why=self._unfit, tries_again_after=_UNFIT_SECONDS)
+        self._elector.abstain(_UNFIT_SECONDS)
+
+    async def _take_over(self) -> None:
+        epoch = await self._insist(self._term.raise_epoch, "raise the epoch")
+        while not await self._is_in_force(epoch):
+            epoch = await self._insist(self._term.raise_epoch, "raise the epoch")
+        self._note_fencing(await self._insist(self._term.is_fenced, "see whether the epoch is checked"))
+        await self._refresh()
+        self._epoch, self._unfit = epoch, ""
+        metrics.TERMS.labels("began").inc()
+        self.changed.set()
+        _log.info("leads", epoch=epoch, identity=self._identity)
+
+    async def _is_in_force(self, epoch: int) -> bool:
+        """Waits for the API server to notice, which takes a second, unless its own copy of ConfigMaps has stopped for
+        good. False if somebody has raised the number further."""
+        due = self._clock.monotonic() + _STUCK_SECONDS
+        while await self._insist(lambda: self._term.is_refused(epoch), "see the epoch in force"):
+            if self._clock.monotonic() >= due:
+                if await self._insist(self._term.current, "read the epoch") != epoch:
+                    return False
+                if not self._stuck:
+                    _log.error("cannot lead, trying on", epoch=epoch, why=_STUCK)
+                self._stuck = _STUCK
+                due += _STUCK_SECONDS
+            await self._clock.sleep(_PAUSE_SECONDS)
+        self._stuck = ""
+        return True
+
+    def _note_fencing(self, fenced: bool) -> None:
+        self.missing = [text for text in self.missing if text != _NOT_FENCED] + ([] if fenced else [_NOT_FENCED])
+        if not fenced:
+            _log.warning("not fenced", why=_NOT_FENCED)
+
+    def _end_term(self) -> None:
+        if self._epoch != NEVER:
+            metrics.TERMS.labels("ended").inc()
+            _log.info("leads no more", epoch=self._epoch)
+        self._epoch, self._stuck = NEVER, ""
+        self.changed.set()

@@ -1,0 +1,1 @@
+"""Loops that act on pods by themselves: our own scheduler, and the observer."""

@@ -1,0 +1,86 @@
+"""Observe mode: says where waiting GPU pods would have been placed. Writes nothing to the cluster."""
+
+import asyncio
+from collections.abc import Iterable
+
+import structlog
+
+from aliquot.clock import came
+from aliquot.control import ControlPlane
+from aliquot.control.loops.pending_pods import Choice, Chooser
+from aliquot.errors import BadDemand
+from aliquot.model import Pod
+
+_log = structlog.get_logger()
+
+_PAUSE_SECONDS = 1.0
+_QUIET_SECONDS = 60.0
+
+
+class Observer:
+    """Each verdict is told once, and again when it changes. A pod that somebody bound before we had a look at it is
+    judged as if it were not there yet."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self._plane = plane
+        self._chooser = Chooser(plane)
+        self._told: dict[str, str] = {}
+        self._accounted_for: set[str] | None = None
+        """Pods that were told of, or bound before we began."""
+        self._changed = asyncio.Event()
+
+    async def run(self) -> None:
+        unsubscribe = self._plane.on_change(self._changed.set)
+        try:
+            while True:
+                self._changed.clear()
+                if not self._plane.not_ready():
+                    self.look()
+                await self._plane.clock.sleep(_PAUSE_SECONDS)  # a burst of changes is one look
+                await came(self._changed, _QUIET_SECONDS, self._plane.clock)
+        finally:
+            unsubscribe()
+
+    def look(self) -> None:
+        """One pass over the pods that wait, and those that were bound since the last one."""
+        pods = self._plane.pods.all()
+        bound = {pod.metadata.uid: pod for pod in pods if pod.spec.node_name}
+        known = self._accounted_for if self._accounted_for is not None else bound.keys()
+        for uid in bound.keys() - known:
+            if self._asks_for_gpu(bound[uid]):
+                self._tell_afterwards(bound[uid])
+        self._look_at_waiting(pod for pod in pods if pod.waits)
+        self._accounted_for = bound.keys() | self._told.keys()
+
+    def _look_at_waiting(self, pods: Iterable[Pod]) -> None:
+        waiting = {pod.metadata.uid: pod for pod in pods if self._asks_for_gpu(pod)}
+        self._told = {uid: told for uid, told in self._told.items() if uid in waiting}
+        for uid, pod in waiting.items():
+            choice = self._chooser.choose(pod)
+            verdict = f"on {choice.node}" if choice.node else choice.why
+            if self._told.get(uid) != verdict:
+                self._told[uid] = verdict
+                _tell(pod, choice)
+
+    def _tell_afterwards(self, pod: Pod) -> None:
+        with self._plane.cluster.without(pod):
+            choice = self._chooser.choose(pod)
+            cards = choice.cards()
+        theirs = pod.spec.node_name
+        if choice.node is None:
+            _log.info("would have waited", pod=pod.key, bound_to=theirs, why=choice.why)
+        else:
+            _log.info("would have placed", pod=pod.key, bound_to=theirs, node=choice.node, cards=cards)
+
+    def _asks_for_gpu(self, pod: Pod) -> bool:
+        try:
+            return self._plane.cluster.demand_of(pod) is not None
+        except BadDemand:
+            return True
+
+
+def _tell(pod: Pod, choice: Choice) -> None:
+    if choice.node is None:
+        _log.info("would wait", pod=pod.key, why=choice.why)
+        return
+    _log.info("would place", pod=pod.key, node=choice.node, cards=choice.cards())

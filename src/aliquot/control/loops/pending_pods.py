@@ -1,0 +1,98 @@
+"""Which pods wait for a node, and which node is theirs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aliquot.control import ControlPlane
+from aliquot.control.state.node_resources import why_short
+from aliquot.control.state.schedulable import why_closed
+from aliquot.dialects import Dialect
+from aliquot.engine import Judgement
+from aliquot.errors import BadDemand, BadQuantity
+from aliquot.model import Node, Pod
+from aliquot.model.quantity import whole
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The node for a pod, or why there is none: the reasons counted, as kube-scheduler words it."""
+
+    node: str | None
+    why: str = ""
+    judgement: Judgement | None = None
+
+    def cards(self) -> list[str]:
+        """Those that the engine chooses there."""
+        placement = self.judgement.placement(self.node) if self.judgement and self.node else None
+        return sorted({part.uuid for part in placement.slices()}) if placement else []
+
+
+class Chooser:
+    """Decides, and commits nothing."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self._plane = plane
+
+    def choose(self, pod: Pod) -> Choice:
+        try:
+            demand = self._plane.cluster.demand_of(pod)
+        except BadDemand as error:
+            return Choice(None, str(error))
+        counted = [resource.name for resource in demand.dialect.resources] if demand else []
+        barred = {node.key: self._why_barred(node, pod, counted) for node in self._plane.nodes.all()}
+        usable = [node for node in self._plane.nodes.all() if not barred[node.key]]
+        others = [why for why in barred.values() if why]
+        if demand is None:
+            return Choice(min((node.key for node in usable), default=None), "" if usable else _count(others))
+        # after a Binding without an answer the same node is asked again: any other would hold a second part
+        if tried := self._plane.cluster.ledger.nodes_of(pod.metadata.uid) & {node.key for node in usable}:
+            return Choice(min(tried))
+        offering = [node.key for node in usable if self._offers(node, pod, demand.dialect)]
+        judgement = self._plane.cluster.judge(demand, offering)
+        best = judgement.best(offering)
+        refused = (self._refusal(node, pod, demand.dialect, judgement) for node in usable)
+        why = "" if best else _count([*refused, *others])
+        return Choice(best, why, judgement)
+
+    def _why_barred(self, node: Node, pod: Pod, counted: Sequence[str]) -> str:
+        """Whatever its cards; what a dialect counts of its own resources comes later."""
+        return why_closed(node, pod) or why_short(node, pod, self._plane.pods_on(node.key), but=counted)
+
+    def _refusal(self, node: Node, pod: Pod, dialect: Dialect, judgement: Judgement) -> str:
+        if reason := judgement.refusal(node.key):
+            return dialect.words_for(reason, self._plane.cluster.cards(node.key), judgement.request)
+        if asked := _asked_ids(pod, dialect):
+            return f"kubelet has too few of {' or '.join(sorted(asked))} left to offer"
+        return f"no device plug-in hands out what the pod asks for; ask for {dialect.resource}"
+
+    def _offers(self, node: Node, pod: Pod, dialect: Dialect) -> bool:
+        """Whether kubelet has the ids left: it fails a pod for good that asks for more, and starts one without its
+        devices, saying nothing, while no plug-in has registered their resource."""
+        asked = _asked_ids(pod, dialect)
+        return bool(asked) and all(self._ids_left(node, name, pod) >= count for name, count in asked.items())
+
+    def _ids_left(self, node: Node, resource: str, pod: Pod) -> int:
+        """For this pod; its own count, where it is bound already, as left."""
+        offered = whole(str((node.status.allocatable or {}).get(resource, 0)))
+        others = (other for other in self._plane.pods_on(node.key) if other.metadata.uid != pod.metadata.uid)
+        return offered - sum(_ids(other, resource) for other in others if not other.ended)
+
+
+def _ids(pod: Pod, resource: str) -> int:
+    """How many ids of a resource kubelet counts for a pod, placed or not."""
+    try:
+        return pod.asks(resource)
+    except BadQuantity:
+        return 0
+
+
+def _asked_ids(pod: Pod, dialect: Dialect) -> dict[str, int]:
+    """The resources with a device plug-in of which a pod asks anything."""
+    asked = {resource.name: _ids(pod, resource.name) for resource in dialect.resources if resource.socket}
+    return {name: count for name, count in asked.items() if count}
+
+
+def _count(refusals: list[str]) -> str:
+    """As kube-scheduler words it."""
+    counted = ", ".join(f"{refusals.count(text)} {text}" for text in sorted(set(refusals)))
+    return f"0/{len(refusals)} nodes are available: {counted or 'there is no node'}"

@@ -1,0 +1,73 @@
+"""Our own scheduler: places pending pods itself, for `aliquot demo` and for pods that name it."""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from aliquot.clock import came
+from aliquot.control import ControlPlane
+from aliquot.control.loops.pending_pods import Chooser
+from aliquot.errors import AliquotError, NotLeading
+from aliquot.model import Pod
+
+_log = structlog.get_logger()
+
+_QUIET_SECONDS = 5.0
+"""A pod whose Binding got no answer is tried again after this long even if nothing changes."""
+
+
+class Scheduler:
+    """`serves` says whether a schedulerName is ours."""
+
+    def __init__(self, plane: ControlPlane, serves: Callable[[str], bool]) -> None:
+        self._plane = plane
+        self._serves = serves
+        self._chooser = Chooser(plane)
+        self._changed = asyncio.Event()
+
+    async def run(self) -> None:
+        await self._plane.nodes.synced.wait()
+        await self._plane.pods.synced.wait()
+        unsubscribe = self._plane.on_change(self._changed.set)
+        try:
+            while True:
+                self._changed.clear()
+                await self.place_pending()
+                await came(self._changed, _QUIET_SECONDS, self._plane.clock)
+        finally:
+            unsubscribe()
+
+    async def place_pending(self) -> None:
+        """One pass over the pods that wait, oldest first; none while the cluster state may be behind the cluster, or
+        while another server leads."""
+        if self._plane.not_ready() or not self._plane.leadership.may_commit:
+            return
+        for pod in sorted(filter(self._is_waiting, self._plane.pods.all()), key=_age):
+            try:
+                await self._place(pod)
+            except NotLeading as error:
+                _log.warning("not placed", pod=pod.key, why=str(error))
+                return
+            except AliquotError as error:
+                _log.warning("not placed", pod=pod.key, why=str(error))
+
+    def _is_waiting(self, pod: Pod) -> bool:
+        return pod.waits and self._serves(pod.spec.scheduler_name) and not self._is_bound(pod)
+
+    def _is_bound(self, pod: Pod) -> bool:
+        """Our cluster can be a moment ahead of the mirror."""
+        uid = pod.metadata.uid
+        return any(self._plane.cluster.is_settled(uid, node) for node in self._plane.cluster.ledger.nodes_of(uid))
+
+    async def _place(self, pod: Pod) -> None:
+        choice = self._chooser.choose(pod)
+        if choice.node is None:
+            await self._plane.teller.waits(pod, choice.why)
+            return
+        await self._plane.committer.commit(pod, choice.node)
+        await self._plane.teller.is_bound(pod, choice.node)
+
+
+def _age(pod: Pod) -> tuple[str, str]:
+    return pod.metadata.creation_timestamp or "", pod.key

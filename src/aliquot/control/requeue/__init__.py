@@ -1,0 +1,1 @@
+"""Which waiting pods kube-scheduler should try again, and telling it so."""

@@ -1,0 +1,107 @@
+"""Which of the pods that wait fit now: whom to wake next."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from math import inf
+
+from aliquot.clock import Clock
+from aliquot.control.requeue.nominations import Promises
+from aliquot.control.requeue.openings import Openings
+from aliquot.control.requeue.waiting_pods import Shape, WaitingPod, WaitingPods
+from aliquot.control.state.cluster_state import ClusterState
+from aliquot.control.state.schedulable import OpenNodes
+from aliquot.control.state.trial import Scratch, trying
+from aliquot.model import Node
+
+_SLICE_SECONDS = 0.01
+"""For one stretch of work; schedulers' calls are answered between two."""
+
+
+@dataclass
+class Search:
+    """One pass over those who wait, with what was found out on the way."""
+
+    line: Iterator[WaitingPod]
+    open_nodes: OpenNodes
+    in_vain: dict[Shape | None, int] = field(default_factory=dict)
+    """From which opening on there was nothing for pods of a shape."""
+    is_done: bool = False
+
+
+class Chooser:
+    """`node_called` finds a node as the mirror has it."""
+
+    def __init__(
+        self,
+        cluster: ClusterState,
+        pods: WaitingPods,
+        openings: Openings,
+        promises: Promises,
+        node_called: Callable[[str], Node | None],
+        clock: Clock,
+    ) -> None:
+        self._cluster = cluster
+        self._searches = cluster.searches
+        self._pods = pods
+        self._openings = openings
+        self._promises = promises
+        self._node_called = node_called
+        self._clock = clock
+
+    @property
+    def has_work(self) -> bool:
+        """Whether there is a pod that was not looked at since there may be room for it."""
+        return any(self._may_use(refused) for refused in self._pods)
+
+    def search(self) -> Search:
+        line = sorted(filter(self._may_use, self._pods), key=lambda refused: refused.rank)
+        return Search(iter(line), OpenNodes(self._node_called))
+
+    def choose(self, search: Search, most: int) -> list[WaitingPod]:
+        """Who fits now, best first, as many as there is room for beside what is promised; each gets a promise. Goes on
+        in the line where it was left, for a short stretch."""
+        began, chosen = self._clock.monotonic(), list[WaitingPod]()
+        with trying(self._cluster) as scratch:
+            self._promises.take(scratch)
+            for refused in search.line:
+                if refused in self._pods and self._may_use(refused):
+                    if self._gets_room(scratch, refused, search):
+                        chosen.append(refused)
+                    else:
+                        refused.looked = self._state(refused)
+                if len(chosen) >= most or self._clock.monotonic() - began > _SLICE_SECONDS:
+                    return chosen
+        search.is_done = True
+        return chosen
+
+    def next_search_at(self) -> float:
+        """When the first of the pods that may not be searched now may be again; `inf` if there is none."""
+        times = (self._searches.waits_until(refused.uid) for refused in self._pods if self._is_open_to(refused))
+        now = self._clock.monotonic()
+        return min((at for at in times if at > now), default=inf)
+
+    def _state(self, refused: WaitingPod) -> tuple[int, int, bool]:
+        """Changes when there may be room where a look found none."""
+        return self._openings.ripe, self._promises.broken, self._searches.is_waiting(refused.uid)
+
+    def _may_use(self, refused: WaitingPod) -> bool:
+        return self._is_open_to(refused) and refused.looked != self._state(refused)
+
+    def _is_open_to(self, refused: WaitingPod) -> bool:
+        """Whether room may have come up since it was refused."""
+        return not refused.woken and refused.knows < self._openings.ripe
+
+    def _gets_room(self, scratch: Scratch, refused: WaitingPod, search: Search) -> bool:
+        demand, kind = self._pods.demand(refused), self._pods.shape(refused)
+        if demand is None or self._cluster.ledger.nodes_of(refused.uid):
+            return False
+        if kind in search.in_vain and refused.knows >= search.in_vain[kind]:
+            return False
+        among = self._openings.since(refused.knows, demand.request.namespace)
+        placement = scratch.place(demand, among, search.open_nodes.to(refused.pod))
+        if placement is None:
+            search.in_vain[kind] = refused.knows
+            return False
+        self._promises.give(demand.request, placement)
+        refused.woken = True
+        return True

@@ -1,0 +1,61 @@
+"""What woken pods are expected to get: it is not there for others until their turn has come."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from aliquot.clock import Clock
+from aliquot.control.state.trial import Scratch
+from aliquot.ledger import Ledger
+from aliquot.model import Placement, Request
+
+_SECONDS = 10.0
+"""A busy kube-scheduler may need some to ask, and to bind."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Promise:
+    request: Request
+    placement: Placement
+    until: float
+
+
+class Promises:
+    def __init__(self, clock: Clock, ledger: Ledger) -> None:
+        self._clock = clock
+        self._ledger = ledger
+        self._open: dict[str, _Promise] = {}
+        self.broken = 0
+        """Grows with each part that is free for others again."""
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def give(self, request: Request, placement: Placement) -> None:
+        self._open[request.uid] = _Promise(request, placement, self._clock.monotonic() + _SECONDS)
+
+    def kept(self, uid: str) -> None:
+        """The pod is bound."""
+        self._open.pop(uid, None)
+
+    def end(self, uid: str) -> bool:
+        """The pod does not get it; whether there was one."""
+        was_open = self._open.pop(uid, None) is not None
+        self.broken += was_open
+        return was_open
+
+    def tidy(self) -> None:
+        """End what took too long, and leave to the ledger what stands there by now."""
+        now = self._clock.monotonic()
+        for uid, promise in list(self._open.items()):
+            if self._ledger.nodes_of(uid):
+                self.kept(uid)
+            elif promise.until <= now:
+                self.end(uid)
+
+    def ends(self) -> Iterable[float]:
+        return (promise.until for promise in self._open.values())
+
+    def take(self, scratch: Scratch) -> None:
+        for promise in self._open.values():
+            if not self._ledger.nodes_of(promise.request.uid):
+                scratch.take(promise.request, promise.placement)

@@ -1,0 +1,271 @@
+"""Wake-up: a pod that was refused is asked for again when there is room for it.
+
+kube-scheduler asks again for a pod that an extender refused when something changes that it watches. Of a raised quota,
+a card that is healthy again or a claim that ran out it hears nothing, and the pod would wait for five minutes. So the
+holder of the Lease works out which of the refused pods fit now, and writes one annotation on exactly these: its own
+change brings a pod back into the queue.
+
+A pod is woken once for one opening, whatever becomes of it: one that kube-scheduler's own filters keep away from the
+room is not woken for it again, and the next in line is.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from itertools import chain
+from typing import NoReturn
+
+import structlog
+
+from aliquot import metrics
+from aliquot.clock import Clock, came, rfc3339
+from aliquot.control.leadership.leadership import Leadership
+from aliquot.control.leadership.rights import PATCH_PODS
+from aliquot.control.requeue.candidates import Chooser
+from aliquot.control.requeue.nominations import Promises
+from aliquot.control.requeue.openings import Opening, Openings
+from aliquot.control.requeue.rate_limit import Pace
+from aliquot.control.requeue.waiting_pods import EarlyRefusals, WaitingPod, WaitingPods
+from aliquot.control.state.cluster_state import ClusterState
+from aliquot.dialects import Demand
+from aliquot.errors import BadDemand
+from aliquot.kube import PODS, ApiError, Client, KubeError, NotFound, NotSent
+from aliquot.kube.errors import Invalid, TooManyRequests
+from aliquot.model import Node, Pod, Reason
+from aliquot.model.admission import WOKEN
+
+_log = structlog.get_logger()
+
+_GRACE_SECONDS = 1.0
+"""For kube-scheduler to ask by itself after a change that it hears of."""
+_AT_ONCE = 64
+_PER_SECOND = 32.0
+_CONNECTIONS = 8
+"""Opening one takes longer than to wait for another write's answer."""
+_TRIES = 3
+_PAUSE_SECONDS = 0.25
+_RETRY_SECONDS = 1.0
+_SWEEP_SECONDS = 60.0
+
+
+class Requeuer:
+    """Endpoints tell what they answered (`refused`, `refused_early`, `passed`), the cluster state where room came up
+    (`opened`), the mirror what became of pods (`see`, `forget`).
+
+    `node_called` finds a node as the mirror has it, `pod_with` a pod by its UID; `is_served` tells whether a pod
+    belongs to a scheduler that we serve.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        cluster: ClusterState,
+        node_called: Callable[[str], Node | None],
+        pod_with: Callable[[str], Pod | None],
+        leadership: Leadership,
+        clock: Clock,
+        *,
+        is_in_step: Callable[[], bool] = lambda: True,
+        is_served: Callable[[Pod], bool] = lambda _: True,
+    ) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._pod_with = pod_with
+        self._leadership = leadership
+        self._clock = clock
+        self._is_in_step = is_in_step
+        self._is_served = is_served
+        self._pods = WaitingPods(cluster.demand_of)
+        self._early = EarlyRefusals()
+        self._openings = Openings(clock, _GRACE_SECONDS)
+        self._promises = Promises(clock, cluster.ledger)
+        self._chooser = Chooser(cluster, self._pods, self._openings, self._promises, node_called, clock)
+        self._pace = Pace(clock, at_once=_AT_ONCE, per_second=_PER_SECOND)
+        self._news = asyncio.Event()
+        self._swept_at = clock.monotonic()
+
+    @property
+    def waiting(self) -> int:
+        """How many refused pods are known to wait."""
+        return len(self._pods)
+
+    @property
+    def early(self) -> int:
+        """How many refused pods are not known here yet."""
+        return len(self._early)
+
+    # -- what others tell
+
+    def refused(self, pod: Pod) -> None:
+        """A filter left no node for a pod that asks a GPU and that we serve, as our mirror has it."""
+        self._end_promise(pod.metadata.uid)
+        self._early.forget(pod.metadata.uid)
+        self._pods.put(WaitingPod(pod, self._openings.latest, self._clock.monotonic()))
+
+    def refused_early(self, uid: str) -> None:
+        """A filter left no node for a pod that our mirror does not show yet, or not as the filter's body has it. It
+        waits when the mirror shows it, if it is ours then. What is known of one that waits already stays."""
+        if uid not in self._pods.uids:
+            self._early.put(uid, self._openings.latest, self._clock.monotonic())
+
+    def inherit(self, pods: Iterable[Pod]) -> None:
+        """We lead from now on: what another server has refused waits for us, too. kube-scheduler has written our words
+        on these pods; whoever fits by now, and is not asked for soon, is woken."""
+        for pod in pods:
+            is_new = pod.waits and pod.metadata.uid not in self._pods.uids
+            if is_new and self._is_served(pod) and self._was_refused_by_us(pod):
+                self._pods.put(WaitingPod(pod, self._openings.latest, self._clock.monotonic()))
+        self.opened(Opening(heard=True))
+
+    def _was_refused_by_us(self, pod: Pod) -> bool:
+        refused = [c for c in pod.status.conditions or () if c.type == "PodScheduled" and c.status == "False"]
+        demand = self._demand_of(pod) if refused else None
+        words = [demand.dialect.words(reason) for reason in Reason] if demand else []
+        return any(word in (condition.message or "") for condition in refused for word in words)
+
+    def _demand_of(self, pod: Pod) -> Demand | None:
+        """None also where it cannot be read."""
+        try:
+            return self._cluster.demand_of(pod)
+        except BadDemand:
+            return None
+
+    def passed(self, pod: Pod) -> None:
+        """A filter left some node: the pod is about to be bound."""
+        self._waits_no_more(pod.metadata.uid)
+
+    def _waits_no_more(self, uid: str) -> None:
+        self._pods.forget(uid)
+        self._early.forget(uid)
+
+    def opened(self, opening: Opening) -> None:
+        """Room may have come up."""
+        if not len(self._pods) and not len(self._early):
+            return
+        if not opening.heard or self._openings.next_at() is None:
+            self._news.set()
+        self._openings.add(opening)
+
+    def see(self, pod: Pod) -> None:
+        """A pod as it is now: one that is bound, ended or on its way out waits no more."""
+        uid = pod.metadata.uid
+        if pod.spec.node_name:
+            self._waits_no_more(uid)
+            self._promises.kept(uid)
+        elif pod.metadata.deletion_timestamp or pod.ended:
+            self.forget(uid)
+        else:
+            self._pods.see(pod)
+            self._see_refused(pod)
+
+    def _see_refused(self, pod: Pod) -> None:
+        """A pod that was refused before the mirror showed it as it is."""
+        refused = self._early.shown(pod)
+        if refused is not None and pod.waits and self._is_served(pod) and self._demand_of(pod) is not None:
+            self._pods.put(refused)
+            self._news.set()  # there may have been room since
+
+    def forget(self, uid: str) -> None:
+        """A pod is gone."""
+        self._waits_no_more(uid)
+        self._end_promise(uid)
+
+    def _end_promise(self, uid: str) -> None:
+        if self._promises.end(uid):
+            self._news.set()
+
+    # -- waking
+
+    async def run(self) -> NoReturn:
+        while True:
+            await came(self._news, self._seconds_to_wait(), self._clock)
+            self._news.clear()
+            await self.look()
+
+    async def look(self) -> None:
+        """Wake whoever fits now, as far as the pace allows. One pass.
+
+        All of them are written on together: the first that is bound makes kube-scheduler ask for every other.
+        """
+        self._openings.ripen()
+        self._promises.tidy()
+        self._sweep()
+        most, chosen, search = self._pace.left(), list[WaitingPod](), self._chooser.search()
+        while self._may_act() and len(chosen) < most and not search.is_done:
+            found = self._chooser.choose(search, most - len(chosen))
+            self._pace.spend(len(found))
+            chosen += found
+            await self._clock.sleep(0)
+        await self._wake_all(chosen)
+
+    async def _wake_all(self, chosen: list[WaitingPod]) -> None:
+        connections = asyncio.Semaphore(_CONNECTIONS)
+
+        async def wake(refused: WaitingPod) -> None:
+            async with connections:
+                if not self._is_in_the_way(refused):
+                    await self._wake(refused)
+
+        async with asyncio.TaskGroup() as writing:
+            for refused in chosen:
+                writing.create_task(wake(refused))
+
+    def _is_in_the_way(self, refused: WaitingPod) -> bool:
+        """Whether the pod was asked for meanwhile, and its Binding is good for the version that was read only."""
+        demand = self._pods.demand(refused)
+        return refused not in self._pods and demand is not None and demand.dialect.demand_can_change(refused.pod)
+
+    def _may_act(self) -> bool:
+        """On cluster state that is in step, and with the right to write."""
+        return self._leadership.may_commit and PATCH_PODS not in self._leadership.lacking and self._is_in_step()
+
+    def _seconds_to_wait(self) -> float:
+        """Until there is something to do of which nobody tells."""
+        now, ripe_at = self._clock.monotonic(), self._openings.next_at()
+        times = [self._swept_at + _SWEEP_SECONDS, self._chooser.next_search_at(), *self._promises.ends()]
+        if ripe_at is not None:
+            times.append(ripe_at)
+        if self._chooser.has_work:
+            times.append(now + (max(_PAUSE_SECONDS, self._pace.next_in()) if self._may_act() else _RETRY_SECONDS))
+        return max(0.0, min(times) - now)
+
+    async def _wake(self, refused: WaitingPod) -> None:
+        meta = refused.pod.metadata
+        body = {"metadata": {"annotations": {WOKEN: rfc3339(self._clock.wall_ns(), fraction=True)}}}
+        try:
+            await self._client.patch(PODS, meta.name, body, namespace=meta.namespace, uid=meta.uid)
+        except (NotFound, Invalid):  # Invalid: another pod has its name by now
+            metrics.WAKES.labels("gone").inc()
+            self.forget(meta.uid)
+        except (NotSent, TooManyRequests) as error:
+            metrics.WAKES.labels("failed").inc()
+            self._try_again(refused, error)
+        except ApiError as error:
+            metrics.WAKES.labels("refused").inc()
+            self._end_promise(meta.uid)
+            _log.warning("a pod may not be woken", pod=refused.pod.key, error=str(error))
+        except KubeError as error:
+            metrics.WAKES.labels("unknown").inc()
+            _log.warning("nothing tells whether a pod was woken", pod=refused.pod.key, error=str(error))
+        else:
+            metrics.WAKES.labels("woken").inc()
+            _log.debug("woken", pod=refused.pod.key)
+
+    def _try_again(self, refused: WaitingPod, error: KubeError) -> None:
+        """For the same room, some times: the write was not made."""
+        self._end_promise(refused.uid)
+        refused.tries += 1
+        refused.woken = refused.tries >= _TRIES
+        _log.warning("a pod could not be woken", pod=refused.pod.key, tries=refused.tries, error=str(error))
+
+    def _sweep(self) -> None:
+        """Forget pods that have gone before we heard that they were refused, and openings that all know of."""
+        now = self._clock.monotonic()
+        if now < self._swept_at + _SWEEP_SECONDS:
+            return
+        for refused in list(self._pods):
+            if refused.asked_at < self._swept_at and self._pod_with(refused.uid) is None:
+                self._pods.forget(refused.uid)
+        self._early.forget_before(self._swept_at)
+        known = chain((refused.knows for refused in self._pods), self._early.known_openings())
+        self._openings.forget_until(min(known, default=self._openings.latest))
+        self._swept_at = now

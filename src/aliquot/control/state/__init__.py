@@ -1,0 +1,1 @@
+"""What the cluster shows and what is claimed in it: pure bookkeeping, no I/O."""

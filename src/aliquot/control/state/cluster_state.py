@@ -1,0 +1,476 @@
+"""The cluster state: what the cluster shows and what is claimed in it, and every question about that."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from heapq import nlargest
+from itertools import islice
+from math import inf
+
+import numpy as np
+
+from aliquot.control.requeue.openings import Opening
+from aliquot.control.state import claims
+from aliquot.control.state.adoption import Adoption
+from aliquot.control.state.events import (
+    Claimed,
+    Confirmed,
+    Decided,
+    Dropped,
+    Expired,
+    Marked,
+    NodeLost,
+    NodeSeen,
+    PodForgotten,
+    PodSeen,
+    QuotasRead,
+    Reassigned,
+    Recorder,
+    Recounted,
+    Snapshot,
+    search_of,
+    verdict_of,
+)
+from aliquot.control.state.search_budget import Searches
+from aliquot.control.state.totals import Totals
+from aliquot.control.state.unhealthy_marks import Marks
+from aliquot.control.state.unreadable_nodes import UnreadNodes
+from aliquot.dialects import Demand, Dialect, Dialects, cards_of, demand_of, standard_dialects
+from aliquot.engine import (
+    Decision,
+    Effort,
+    Explanation,
+    Fleet,
+    Holder,
+    Ints,
+    Judgement,
+    Line,
+    NameBlock,
+    NodeFinding,
+    NodeState,
+    Preemption,
+    Quotas,
+    check_policies,
+    complete,
+    decide,
+    explain,
+    explain_node,
+    fits_without,
+    judge,
+    node_reason,
+    on_each,
+    preempt,
+    standing,
+    within,
+)
+from aliquot.errors import BadConfig, BadDemand, BadRecord, NoRoom, Refused
+from aliquot.ledger import Entry, State
+from aliquot.model import Charge, Node, NodeGpus, Placement, Pod, Reason, Request, as_shown, charges
+from aliquot.model.bounds import MAX_GPU_CONTAINERS
+
+_NODE_STEPS, _HOLDER_STEPS = 30, 3
+"""What it takes to read who holds what on a node (`engine.effort`)."""
+
+
+class ClusterState:
+    """Whatever changes them goes through here, one call after another; so it can be recorded, and done again."""
+
+    def __init__(self, dialects: Dialects | None = None, searches: Searches | None = None) -> None:
+        """Raises BadConfig for a private policy that cannot be used, or a dialect whose default is none."""
+        self.dialects = dialects or standard_dialects()
+        for dialect in self.dialects.values():
+            _check_defaults(dialect)
+        self.totals = Totals()
+        self.ledger = self.totals.ledger
+        self.quotas = Quotas()
+        self.adoption = Adoption(self.totals, self.dialects)
+        self.unplaced = self.adoption.unplaced
+        self.recorder: Recorder | None = None
+        """Is told of everything that this cluster state is told and asked, if it changes anything or decides
+        something."""
+        self.on_opening: Callable[[Opening], None] = lambda _: None
+        """Is told where room may have come up."""
+        self.searches = searches or Searches()
+        self.marks = Marks()
+        self.unread = UnreadNodes()
+        self._quota_text: str | None = None
+
+    @property
+    def fleet(self) -> Fleet:
+        return self.totals.fleet
+
+    # -- what the cluster shows
+
+    def see_node(self, node: Node) -> bool:
+        """A node as it is now. Returns whether its cards changed; cards that cannot be read keep the last good ones."""
+        before = self.marks.without_marks(self.cards(node.key))
+        try:
+            cards = cards_of(node, self.dialects)
+        except BadRecord as error:
+            self.unread.add(node.key, str(error))
+            cards = before
+        else:
+            self.unread.remove(node.key)
+        is_news = self.totals.put_cards(self.marks.on(cards))
+        if self.recorder is not None and (is_news or cards != before):
+            self.recorder.record(NodeSeen(node))
+        if is_news:
+            self.on_opening(Opening(node.key, heard=True))
+        return is_news
+
+    def mark_unhealthy(self, node: str, indexes: frozenset[int]) -> None:
+        """The cards of a node that somebody holds for unhealthy, by their indexes, whatever the node tells of them;
+        also of a node that is not there yet. Nothing new is placed there, what runs goes on."""
+        if not self.marks.put(node, indexes):
+            return
+        if self.totals.knows(node):
+            self.totals.put_cards(self.marks.on(self.marks.without_marks(self.cards(node))))
+            self.on_opening(Opening(node))
+        if self.recorder is not None:
+            self.recorder.record(Marked(node, sorted(indexes)))
+
+    def lose_node(self, node: str) -> None:
+        self.unread.remove(node)
+        self.marks.lose(node)
+        self.totals.drop_node(node)
+        if self.recorder is not None:
+            self.recorder.record(NodeLost(node))
+
+    def see_pod(self, pod: Pod) -> None:
+        """A pod as it is now: bound pods hold their part until their containers have ended."""
+        before, had, is_news = self.ledger.changes, self._entries_of(pod.metadata.uid), False
+        if pod.ended:
+            self.adoption.forget(pod.metadata.uid)
+        elif pod.spec.node_name:
+            self.adoption.see(pod)
+        else:
+            is_news = self.adoption.see_unbound(pod)
+        if self.recorder is not None and (is_news or self.ledger.changes != before):
+            self.recorder.record(PodSeen(pod))
+        self._tell_openings(had, heard=True)
+
+    def forget_pod(self, uid: str) -> None:
+        before, had = self.ledger.changes, self._entries_of(uid)
+        self.adoption.forget(uid)
+        if self.recorder is not None and self.ledger.changes != before:
+            self.recorder.record(PodForgotten(uid))
+        self._tell_openings(had, heard=True)
+
+    def expire(self, now: float) -> list[Entry]:
+        """Give back every claim whose time has come."""
+        late = self.totals.expire(now)
+        if self.recorder is not None and late:
+            self.recorder.record(Expired(now))
+        self._tell_openings(late, heard=False)
+        return late
+
+    def read_quotas(self, text: str | None) -> None:
+        """The quotas as they are now, None if there are none; what cannot be read changes only `quotas.trouble`."""
+        self.quotas.read(text)
+        if not self.quotas.trouble and text != self._quota_text:
+            self._quota_text = text
+            if self.recorder is not None:
+                self.recorder.record(QuotasRead(text))
+            self.on_opening(Opening())
+
+    # -- questions
+
+    def cards(self, node: str) -> NodeGpus:
+        return self.totals.cards(node)
+
+    def claimed_by(self, demand: Demand) -> list[str]:
+        """The nodes on which a pod has a claim that could still be made, for what it asks now."""
+        uid = demand.request.uid
+        entries = ((node, self.ledger.entry(uid, node)) for node in self.ledger.nodes_of(uid))
+        return [node for node, entry in entries if entry is not None and self.suits(entry, demand)]
+
+    def suits(self, claim: Entry, demand: Demand) -> bool:
+        """Whether a claim could still be made, and is of the size that the pod asks for now: users may change that."""
+        return claims.suits(claim, demand.request, self.totals)
+
+    def kept_for(self, demand: Demand, node: str) -> Placement | None:
+        """The part that is kept for a pod on a node for a while. What is no good any more is given back."""
+        kept = self.ledger.entry(demand.request.uid, node)
+        if kept is None or kept.until == inf:
+            return None
+        if self.suits(kept, demand):
+            return as_shown(kept.placement, demand.request, self.cards(node))
+        self.drop_claim(demand.request.uid, node)
+        return None
+
+    def demand_of(self, pod: Pod) -> Demand | None:
+        """What a pod asks for; None without GPU. Raises BadDemand, also for a policy that there is not."""
+        demand = demand_of(pod, self.dialects)
+        if demand is not None:
+            if (count := len(demand.request.containers)) > MAX_GPU_CONTAINERS:
+                raise BadDemand(f"{count} containers ask for GPUs; at most {MAX_GPU_CONTAINERS} of one pod are placed")
+            constraints, ours = demand.request.constraints, _our_prefix(self.dialects)
+            check_policies(
+                constraints.gpu_policy,
+                constraints.node_policy,
+                gpu_field=f"{ours}/gpu-policy",
+                node_field=f"{ours}/node-policy",
+            )
+        return demand
+
+    def judge(
+        self, demand: Demand, among: Ints | Collection[str] | None = None, *, effort: Effort | None = None
+    ) -> Judgement:
+        """Every node judged for a demand, with its namespace's quota. A search is made only on the nodes, or columns,
+        that matter; without `effort`, with what the pod may have."""
+        request, policies = demand.request, _policies(demand)
+        columns = self._columns(among) if request.needs_search else None
+
+        def decide_with(effort: Effort) -> Judgement:
+            decision = self._quota(request)
+            return judge(self.fleet, request, *policies, decision=decision, effort=effort, among=columns)
+
+        if effort is not None:
+            judgement = decide_with(effort)
+        else:
+            judgement = self.searches.ask(request, decide_with, lambda made: made.fits_among(columns), places=True)
+        if self.recorder is not None:
+            self.recorder.record(Decided(request, *policies, verdict_of(judgement), search_of(judgement)))
+        return judgement
+
+    def _columns(self, among: Ints | Collection[str] | None) -> Ints | None:
+        if among is None or isinstance(among, np.ndarray):
+            return among
+        return self.fleet.table.find(NameBlock.of(among))
+
+    def fit(self, demand: Demand, node: str) -> Placement:
+        """The part that a demand gets on a node. Raises NoRoom, in the words of its dialect."""
+        judgement = self.judge(demand, [node])
+        placement = judgement.placement(node)
+        if placement is None:
+            reason = judgement.refusal(node)
+            assert reason is not None, "a node without a placement has a reason"
+            raise NoRoom(demand.dialect.words_for(reason, self.cards(node), demand.request))
+        return placement
+
+    def place_on(
+        self, state: NodeState, demands: Iterable[Demand], budget: Effort
+    ) -> Iterator[tuple[Placement | None, NodeState]]:
+        """The parts that demands would get one after another on a node as it might be, and what it is like then; quotas
+        do not count. All that is searched for them comes out of the budget."""
+        fleet = Fleet()
+        for demand in demands:
+            fleet.put(state.cards, state.used)
+            question = partial(_place, fleet, demand, state.cards.node)
+            placement = self.searches.ask(demand.request, partial(within, budget, question))
+            if placement is not None:
+                state = state.plus(charges(placement, demand.request))
+            yield placement, state
+
+    def refusal(
+        self,
+        state: NodeState,
+        demand: Demand,
+        others: Iterable[Mapping[str, Charge]] = (),
+        budget: Effort | None = None,
+    ) -> Reason | None:
+        """Why a demand does not fit on a node as it might be, with more of its namespace there than the cluster state
+        has; None if it does. With a budget, what is searched comes out of it."""
+        request, quota = demand.request, self._quota(demand.request).beside(state.cards, others)
+        ask: Callable[[Effort], Reason | None] = partial(node_reason, state, request, quota)
+        asked = ask if budget is None else partial(within, budget, ask)
+        return self.searches.ask(request, asked, lambda reason: reason is None, places=True)
+
+    @contextmanager
+    def without(self, pod: Pod) -> Iterator[None]:
+        """While it lasts, questions are answered as if this pod were not there. Nothing of that is recorded, so nothing
+        else may happen meanwhile."""
+        recorder, self.recorder = self.recorder, None
+        try:
+            with self.totals.without(pod.metadata.uid):
+                yield
+        finally:
+            self.recorder = recorder
+
+    def explain(self, demand: Demand) -> Explanation:
+        """Why a demand fits or does not, on every node, and what would make it fit."""
+        states = self.totals.states()
+        holders = {node: self.holders(node) for node in states}
+        request, quota = demand.request, self._quota(demand.request)
+        ask = partial(explain, states, request, quota, holders)
+        return self.searches.ask(request, ask, lambda told: told.fits, tries=True)
+
+    def explain_node(self, demand: Demand, node: str) -> NodeFinding:
+        """The same for one node, card by card."""
+        request, quota = demand.request, self._quota(demand.request)
+        return self.searches.ask(
+            request, partial(explain_node, self._state(node), request, quota), lambda found: found.fits
+        )
+
+    def preempt(self, demand: Demand) -> Preemption | None:
+        """The cheapest pods of lower priority whose end makes a demand fit somewhere."""
+        quota = self._quota(demand.request)
+        states = {node: quota.permits(state) for node, state in self.totals.states().items()}
+        holders = {node: self.holders(node) for node in states}
+        return self.searches.ask(demand.request, partial(preempt, states, demand.request, holders), tries=True)
+
+    def complete_victims(
+        self, demand: Demand, proposed: Mapping[str, Sequence[str]], can_end: Callable[[str], bool]
+    ) -> dict[str, list[str]]:
+        """Pods that are to end on each node, by UID, with those of lower priority that are missing to make a demand fit
+        there, of those that `can_end`. Nodes where none can are left out, and those for which one decision's effort
+        does not last."""
+        request, quota = demand.request, self._quota(demand.request)
+
+        def complete_on(node: str, effort: Effort) -> list[str] | None:
+            entries, ending = self.ledger.entries(node), proposed[node]
+            if not effort.take(_NODE_STEPS + _HOLDER_STEPS * len(entries)):
+                return None
+            holders = [holder for holder in _holders(entries) if holder.uid in ending or can_end(holder.uid)]
+            return complete(quota.permits(self._state(node)), request, ending, holders, effort)
+
+        return self.searches.ask(request, partial(on_each, [*proposed], complete_on), tries=True)
+
+    def emptied_for(self, demand: Demand, victims: Mapping[str, Collection[str]]) -> list[str]:
+        """The nodes on which a demand fits once these pods have ended."""
+        request, quota = demand.request, self._quota(demand.request)
+
+        def is_emptied(node: str, effort: Effort) -> bool | None:
+            ending = [holder for holder in self.holders(node) if holder.uid in victims[node]]
+            return fits_without(quota.permits(self._state(node)), request, ending, effort) or None
+
+        return [*self.searches.ask(request, partial(on_each, [*victims], is_emptied))]
+
+    def _state(self, node: str) -> NodeState:
+        return NodeState(self.cards(node), self.ledger.used(node))
+
+    def holders(self, node: str) -> list[Holder]:
+        return _holders(self.ledger.entries(node))
+
+    def quota_lines(self, most: int) -> Iterator[tuple[str, Line]]:
+        """Limits in force with what is used of them, and their namespaces: at most so many, of those that use most."""
+        usage = self.totals.usage
+        namespaces = nlargest(most, self.quotas.entries, key=usage.cards_of)
+        return islice(((name, line) for name in namespaces for line in standing(self.quotas, usage, name)), most)
+
+    def _quota(self, request: Request) -> Decision:
+        return decide(self.quotas, self.totals.usage, self.totals.census, request)
+
+    # -- claims
+
+    def claim(self, request: Request, placement: Placement, *, until: float = inf) -> Entry:
+        """Take exactly these parts; with `until`, only for so long unless the pod is bound before. Raises NoRoom, and
+        AlreadyHeld if the pod is bound there with another part."""
+        try:
+            self._refuse_over_quota(request, placement)
+            entry = self.totals.claim(request, placement, until)
+        except Refused as refused:
+            self._record_claim(request, placement, until, str(refused))
+            raise
+        self._record_claim(request, placement, until)
+        return entry
+
+    def reassign(self, request: Request, placement: Placement) -> Entry:
+        """Give a bound pod whose cards nobody has named these parts, which are to be written down, in place of those
+        that it is charged for. Raises NoRoom."""
+        had = self._entries_of(request.uid)
+        self._refuse_over_quota(request, placement)
+        entry = self.totals.reassign(request, placement)
+        if self.recorder is not None:
+            self.recorder.record(Reassigned(request, placement))
+        self._tell_openings(had, heard=False)
+        return entry
+
+    def _refuse_over_quota(self, request: Request, placement: Placement) -> None:
+        if why := self._quota(request).exceeded(self.cards(placement.node), charges(placement, request)):
+            raise NoRoom(f"{Reason.OVER_QUOTA.value}: {why}")
+
+    def _record_claim(self, request: Request, placement: Placement, until: float, refused: str = "") -> None:
+        if self.recorder is not None:
+            self.recorder.record(Claimed(request, placement, None if until == inf else until, refused))
+
+    def confirm(self, uid: str, node: str) -> None:
+        before = self.ledger.changes
+        self.ledger.confirm(uid, node)
+        self.adoption.trust(uid)
+        if self.recorder is not None and self.ledger.changes != before:
+            self.recorder.record(Confirmed(uid, node))
+
+    def is_settled(self, uid: str, node: str) -> bool:
+        """Whether the cluster has shown what became of a claim: bound, gone, or bound elsewhere."""
+        entry = self.ledger.entry(uid, node)
+        return entry is None or entry.state is State.BOUND
+
+    def drop_claim(self, uid: str, node: str) -> None:
+        """Give back a claim. What the cluster has shown as bound meanwhile stays."""
+        if not self.is_settled(uid, node):
+            self.release(uid, node)
+
+    def release(self, uid: str, node: str) -> None:
+        """Give back what a pod holds on one node, bound or not."""
+        before, had = self.ledger.changes, self._entries_of(uid)
+        self.totals.release(uid, node)
+        if self.recorder is not None and self.ledger.changes != before:
+            self.recorder.record(Dropped(uid, node))
+        self._tell_openings(had, heard=True)
+
+    def _entries_of(self, uid: str) -> list[Entry]:
+        entries = (self.ledger.entry(uid, node) for node in self.ledger.nodes_of(uid))
+        return [entry for entry in entries if entry is not None]
+
+    def _tell_openings(self, had: Iterable[Entry], *, heard: bool) -> None:
+        """Of what these entries hold no longer, on their nodes and in the quotas of their namespaces."""
+        for entry in had:
+            now = self.ledger.entry(entry.uid, entry.node)
+            if now is None or now.charges != entry.charges:
+                namespace = entry.owner.namespace
+                self.on_opening(Opening(entry.node, namespace if namespace in self.quotas.entries else "", heard))
+
+    # -- the cluster state itself
+
+    def snapshot(self) -> Snapshot:
+        """All that this cluster state knows."""
+        cards = [self.marks.without_marks(self.cards(node)) for node in self.totals.nodes]
+        provisional = frozenset(self.adoption.provisional)
+        return Snapshot(cards, self.ledger.all(), provisional, self._quota_text, dict(self.marks.all))
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Make empty cluster state knows what others knew."""
+        self.read_quotas(snapshot.quotas)
+        for node, indexes in snapshot.marks.items():
+            self.marks.put(node, indexes)
+        self.totals.restore([self.marks.on(cards) for cards in snapshot.cards], snapshot.entries)
+        self.adoption.provisional |= snapshot.provisional
+
+    def recount(self, node: str = "") -> None:
+        """Count anew what is taken on a node; without one, what namespaces use."""
+        if node:
+            self.totals.recount(node)
+        else:
+            self.totals.recount_quotas()
+        if self.recorder is not None:
+            self.recorder.record(Recounted(node))
+
+
+def _holders(entries: Iterable[Entry]) -> list[Holder]:
+    return [Holder(entry.uid, entry.owner.pod, entry.owner.priority, entry.charges) for entry in entries]
+
+
+def _policies(demand: Demand) -> tuple[str, str]:
+    """For cards and for nodes: the pod's wish, else what its dialect has."""
+    constraints, dialect = demand.request.constraints, demand.dialect
+    return constraints.gpu_policy or dialect.gpu_policy, constraints.node_policy or dialect.node_policy
+
+
+def _place(fleet: Fleet, demand: Demand, node: str, effort: Effort) -> Placement | None:
+    return judge(fleet, demand.request, *_policies(demand), effort=effort).placement(node)
+
+
+def _our_prefix(dialects: Dialects) -> str:
+    ours = dialects.get("aliquot")
+    return ours.prefix if ours else "aliquot.io"
+
+
+def _check_defaults(dialect: Dialect) -> None:
+    check_policies(
+        dialect.gpu_policy,
+        dialect.node_policy,
+        gpu_field=f"dialect {dialect.name}, gpu_policy",
+        node_field=f"dialect {dialect.name}, node_policy",
+        error=BadConfig,
+    )

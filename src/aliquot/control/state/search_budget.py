@@ -1,0 +1,169 @@
+"""Who may search, and for how long.
+
+To find out whether several containers fit on a node can take long, and nobody else is answered meanwhile. So
+
+* a decision gets so many seconds, in steps (`engine.effort`), over all nodes;
+* a pod for which that was not enough is not searched again for a while, each time for twice as long;
+* a namespace that has searched for long gets a tenth of the time from then on, and all together three tenths
+  (`control.purses`).
+
+Who may not search now still gets what is found at once. `search limit` is the answer for the rest.
+
+To try out which pods would have to end takes long for any pod, on many nodes. It is bounded and charged alike, but for
+the first moment of each decision.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+from typing import TypeVar
+
+import structlog
+
+from aliquot import metrics
+from aliquot.clock import Clock
+from aliquot.control.state.search_purses import Purses
+from aliquot.engine import FULL_EFFORT, Effort
+from aliquot.model import Request
+from aliquot.model.bounds import MAX_SEARCHING_PODS
+
+_log = structlog.get_logger()
+
+Answer = TypeVar("Answer")
+
+_STEPS_PER_SECOND = FULL_EFFORT
+"""On a machine as fast as steps are meant for. It is measured, and on a slower one there are fewer."""
+_FEWEST_PER_SECOND = FULL_EFFORT // 10
+"""However slow the machine seems to be."""
+_WORTH_MEASURING = FULL_EFFORT // 100
+_NEWEST_COUNTS = 0.3
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 300.0
+_SECONDS_TO_BIND = 30.0
+"""For which a pod that has found a place may search on: it is asked for again, to score and to bind."""
+_MAX_CHARGED = 5.0
+"""For one decision: a process that was stopped meanwhile has not searched."""
+_FREE_SECONDS = 0.05
+"""Of each decision that tries out nodes for a pod that needs no search: everyday preemption never waits."""
+_UNKNOWN = ""
+"""The account of pods that our mirror does not know, since anybody can make up a namespace for such a pod."""
+
+
+@dataclass
+class _Pod:
+    pause: float = 0.0
+    waits_until: float = -inf
+    may_until: float = -inf
+    """It has found a place."""
+
+
+_Key = tuple[str, bool]
+"""A pod, and whether it needs a search: one that needs none may be placed while its victims are not sought."""
+
+
+class Searches:
+    """A decision gets `seconds`. Without a clock, every decision may search for as long as one may. `is_known`: whether
+    there is such a pod, in the namespace that the request names."""
+
+    def __init__(
+        self,
+        clock: Clock | None = None,
+        seconds: float = 1.0,
+        is_known: Callable[[Request], bool] = lambda _: True,
+    ) -> None:
+        self.seconds = seconds
+        self._clock = clock
+        self._is_known = is_known
+        self._steps_per_second = float(_STEPS_PER_SECOND)
+        self._pods: OrderedDict[_Key, _Pod] = OrderedDict()
+        self._purses = Purses(clock.monotonic() if clock else 0.0)
+
+    def waits_until(self, uid: str) -> float:
+        """Until when a pod is not searched; in the past if it is."""
+        pod = self._pods.get((uid, True))
+        return pod.waits_until if pod else -inf
+
+    def is_waiting(self, uid: str) -> bool:
+        return self._clock is not None and self._clock.monotonic() < self.waits_until(uid)
+
+    def forget(self, uid: str) -> None:
+        """A pod is gone."""
+        self._pods.pop((uid, True), None)
+        self._pods.pop((uid, False), None)
+
+    def ask(
+        self,
+        request: Request,
+        question: Callable[[Effort], Answer],
+        is_found: Callable[[Answer], bool] = bool,
+        *,
+        places: bool = False,
+        tries: bool = False,
+    ) -> Answer:
+        """Ask what may take a search, with the effort that the pod may have for it now. `places`: a place that is found
+        will be asked for again, to score and to bind. `tries`: it tries out nodes as they might be, which takes effort
+        for every pod."""
+        if self._clock is None or not (request.needs_search or tries):
+            return question(Effort())
+        began, free = self._clock.monotonic(), 0.0 if request.needs_search else min(_FREE_SECONDS, self.seconds)
+        may_search = self._may_search(request, began)
+        effort = Effort(self._steps(self.seconds if may_search else free))
+        answer = question(effort)
+        if effort.spent or effort.ran_out:
+            now = self._clock.monotonic()
+            self._charge(request, effort, now - began, free, now)
+            self._note(request, effort, now, found=is_found(answer), places=places, searched=may_search)
+        return answer
+
+    def _may_search(self, request: Request, now: float) -> bool:
+        pod = self._pods.get(_key(request), _Pod())
+        if now < pod.waits_until:
+            return False
+        return now < pod.may_until or self._purses.open_at(self._account(request), now) <= now
+
+    def _steps(self, seconds: float) -> int:
+        return int(max(_FEWEST_PER_SECOND, self._steps_per_second) * seconds)
+
+    def _account(self, request: Request) -> str:
+        return request.namespace if self._is_known(request) else _UNKNOWN
+
+    def _charge(self, request: Request, effort: Effort, seconds: float, free: float, now: float) -> None:
+        """By the clock, but not less than the steps are worth."""
+        worth = effort.worked / _STEPS_PER_SECOND
+        seconds = max(min(seconds, _MAX_CHARGED) if worth else 0.0, worth)
+        charged = max(0.0, seconds - free)
+        if charged or effort.ran_out:
+            self._purses.charge(self._account(request), charged, now)
+        metrics.SEARCH_SECONDS.inc(charged)
+        if effort.worked >= _WORTH_MEASURING:
+            speed = effort.worked / seconds
+            self._steps_per_second += _NEWEST_COUNTS * (speed - self._steps_per_second)
+
+    def _note(self, request: Request, effort: Effort, now: float, *, found: bool, places: bool, searched: bool) -> None:
+        pod = self._pods.get(_key(request), _Pod())
+        if found:
+            metrics.SEARCHES.labels("found").inc()
+            pod.pause = 0.0
+            pod.may_until = now + _SECONDS_TO_BIND if places else pod.may_until
+        elif effort.ran_out and searched:
+            pod.pause = min(_LONGEST_PAUSE, max(_FIRST_PAUSE, pod.pause * 2))
+            pod.waits_until, pod.may_until = now + pod.pause, -inf
+            metrics.SEARCHES.labels("given_up").inc()
+            _log.warning("a search was given up", pod=request.pod, searched_again_after=pod.pause)
+        elif effort.ran_out:
+            metrics.SEARCHES.labels("pod_waits" if now < pod.waits_until else "namespace_waits").inc()
+            if not self._is_known(request):
+                return  # it may be known, and have its own namespace's time, in a moment
+            pod.waits_until = max(pod.waits_until, self._purses.open_at(request.namespace, now))
+        else:
+            metrics.SEARCHES.labels("fits_nowhere").inc()
+            self._pods.pop(_key(request), None)
+            return
+        self._pods[_key(request)] = pod
+        self._pods.move_to_end(_key(request))
+        if len(self._pods) > MAX_SEARCHING_PODS:
+            self._pods.popitem(last=False)
+
+
+def _key(request: Request) -> _Key:
+    return request.uid or request.pod, request.needs_search

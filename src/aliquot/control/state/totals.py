@@ -1,0 +1,189 @@
+"""Ledger, Fleet and what quotas count: three counts of the same things, changed together and nowhere else."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+from math import inf
+
+import structlog
+
+from aliquot.engine import Census, Fleet, NodeState, Usage
+from aliquot.ledger import Entry, Ledger, Owner
+from aliquot.model import Charge, ContainerRequest, NodeGpus, Placement, Request, charges
+
+_log = structlog.get_logger()
+
+
+class Totals:
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+        self._fleet = Fleet()
+        self._behind: dict[str, None] = {}
+        """Nodes whose numbers in the Fleet are not the ledger's, in the order in which they changed."""
+        self.usage = Usage()
+        self.census = Census()
+        self._cards: dict[str, NodeGpus] = {}
+        self._oversold: dict[str, set[str]] = {}
+
+    @property
+    def fleet(self) -> Fleet:
+        """Brought up to date when somebody looks: a list of the cluster shows a node's pods one by one."""
+        for node in self._behind:
+            if node in self._cards:
+                self._fleet.put(self._cards[node], self.ledger.used(node), self.ledger.entries(node))
+        self._behind.clear()
+        return self._fleet
+
+    # -- what nodes have
+
+    @property
+    def nodes(self) -> list[str]:
+        return list(self._cards)
+
+    def knows(self, node: str) -> bool:
+        return node in self._cards
+
+    def cards(self, node: str) -> NodeGpus:
+        return self._cards.get(node) or NodeGpus(node, (), unit_mib=1)
+
+    def states(self) -> dict[str, NodeState]:
+        return {node: NodeState(cards, self.ledger.used(node)) for node, cards in self._cards.items()}
+
+    def put_cards(self, cards: NodeGpus) -> bool:
+        """A node's cards as they are now. Returns whether that is news."""
+        if self._cards.get(cards.node) == cards:
+            return False
+        self._cards[cards.node] = cards
+        self.ledger.set_cards(cards)
+        self.census.put(cards)
+        for entry in self.ledger.entries(cards.node):
+            self._count(entry)
+        self._refresh(cards.node)
+        return True
+
+    def drop_node(self, node: str) -> None:
+        self._cards.pop(node, None)
+        self.ledger.drop_node(node)
+        self.census.remove(node)
+        self.fleet.remove(node)
+
+    # -- who holds what
+
+    def claim(self, request: Request, placement: Placement, until: float = inf) -> Entry:
+        """Raises NoRoom and AlreadyHeld."""
+        request = request.on(self.cards(placement.node))
+        taken = charges(placement, request)
+        asked = _shape(request.dialect, request.containers)
+        return self._entered(self.ledger.claim(_owner(request), placement, taken, until=until, request=asked))
+
+    def reassign(self, request: Request, placement: Placement) -> Entry:
+        """Raises NoRoom and NotPlaced."""
+        request = request.on(self.cards(placement.node))
+        taken = charges(placement, request)
+        asked = _shape(request.dialect, request.containers)
+        return self._entered(self.ledger.reassign(_owner(request), placement, taken, request=asked))
+
+    def adopt(
+        self, owner: Owner, placement: Placement, held: Mapping[str, Charge], request: Request | None = None
+    ) -> None:
+        """The pod's claims on other nodes are given back."""
+        elsewhere = self.ledger.nodes_of(owner.uid) - {placement.node}
+        asked = _shape(request.dialect, request.containers) if request else None
+        self._entered(self.ledger.adopt(owner, placement, held, request=asked))
+        for other in elsewhere:
+            self._uncount(owner.uid, other)
+
+    def release(self, uid: str, node: str | None = None) -> None:
+        """On one node or on all."""
+        for name in self.ledger.release(uid, node):
+            self._uncount(uid, name)
+
+    @contextmanager
+    def without(self, uid: str) -> Iterator[None]:
+        """While it lasts, what a pod holds counts as free."""
+        held = [entry for node in self.ledger.nodes_of(uid) if (entry := self.ledger.entry(uid, node)) is not None]
+        self.release(uid)
+        try:
+            yield
+        finally:
+            self.ledger.restore(held)
+            for entry in held:
+                self._entered(entry)
+
+    def expire(self, now: float) -> list[Entry]:
+        late = self.ledger.expire(now)
+        for entry in late:
+            self._uncount(entry.uid, entry.node)
+        return late
+
+    def restore(self, cards: Iterable[NodeGpus], entries: Iterable[Entry]) -> None:
+        """Make an empty totals count what another one did."""
+        for had in cards:
+            self.put_cards(had)
+        self.ledger.restore(entries)
+        for entry in self.ledger.all():
+            self._count(entry)
+        for node in self.nodes:
+            self._refresh(node)
+
+    # -- whether the counts are right
+
+    def wrong_counts(self, node: str) -> list[str]:
+        """Which counts of a node are not what its entries say: sums, fleet, quota."""
+        entries, cards = self.ledger.entries(node), self.cards(node)
+        is_right = {
+            "sums": self.ledger.is_summed_right(node),
+            "fleet": self.fleet.shows(cards, self.ledger.used(node)),
+            "quota": all(self.usage.counts(own.uid, own.owner.namespace, cards, own.charges) for own in entries),
+        }
+        return [kind for kind, right in is_right.items() if not right]
+
+    def recount(self, node: str) -> None:
+        """Make a node's counts anew from its entries."""
+        self.ledger.recount(node)
+        for entry in self.ledger.entries(node):
+            self._count(entry)
+        self._refresh(node)
+
+    def recount_quotas(self) -> None:
+        """Count anew what every namespace uses."""
+        self.usage = Usage()
+        for entry in self.ledger.all():
+            self._count(entry)
+
+    # -- inside
+
+    def _entered(self, entry: Entry) -> Entry:
+        self._count(entry)
+        self._refresh(entry.node)
+        return entry
+
+    def _count(self, entry: Entry) -> None:
+        self.usage.add(entry.uid, entry.owner.namespace, self.cards(entry.node), entry.charges)
+
+    def _uncount(self, uid: str, node: str) -> None:
+        self.usage.remove(uid, node)
+        self._refresh(node)
+
+    def _refresh(self, node: str) -> None:
+        self._behind[node] = None
+        self._report_oversold(node)
+
+    def _report_oversold(self, node: str) -> None:
+        """Once per card: it happens only where others sold too, and lasts until one of the pods ends."""
+        oversold = set(self.ledger.oversold(node))
+        for uuid in oversold - self._oversold.get(node, set()):
+            _log.error("a card is sold beyond its size", node=node, card=uuid)
+        self._oversold[node] = oversold
+        if not oversold:
+            del self._oversold[node]
+
+
+@lru_cache(maxsize=4096)
+def _shape(dialect: str, containers: tuple[ContainerRequest, ...]) -> Request:
+    """What is asked for, whoever asks: thousands of pods share one."""
+    return Request("", "", dialect, containers)
+
+
+def _owner(request: Request) -> Owner:
+    return Owner(request.uid, request.pod, request.priority)

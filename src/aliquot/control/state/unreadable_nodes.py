@@ -1,0 +1,29 @@
+"""Nodes that tell of their cards what cannot be read: their last good cards are kept, and people are told."""
+
+from itertools import islice
+
+import structlog
+
+_log = structlog.get_logger()
+_MAX_NOTES = 5
+
+
+class UnreadNodes:
+    def __init__(self) -> None:
+        self._why: dict[str, str] = {}
+
+    def add(self, node: str, why: str) -> None:
+        if self._why.get(node) != why:  # once: kubelet changes its node every few minutes
+            _log.error("a node's cards cannot be read, keeping the last", node=node, error=why)
+        self._why[node] = why
+
+    def remove(self, node: str) -> None:
+        self._why.pop(node, None)
+
+    def notes(self) -> list[str]:
+        more = len(self._why) - _MAX_NOTES
+        told = [
+            f"the cards of node {node} cannot be read, the last known ones are kept: {why}"
+            for node, why in islice(self._why.items(), _MAX_NOTES)
+        ]
+        return told + ([f"nor those of {more} more nodes"] if more > 0 else [])

@@ -1,0 +1,83 @@
+"""What is answered from another thread than the one that decides: whether the process lives, and how it is.
+
+The loop that decides is asked, and has a moment to answer. While it is busy its last word counts; when it has not
+turned for long, it is dead.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Generic, TypeVar
+
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+
+from aliquot import metrics
+from aliquot.control import ControlPlane
+from aliquot.endpoints import asgi
+from aliquot.endpoints.health import readiness
+from aliquot.endpoints.metrics import read
+from aliquot.side_loop import Elsewhere
+
+_MOMENT = 0.5
+"""Seconds: kubelet's probes wait for one by default."""
+_DEAD_SECONDS = 60.0
+_STUCK_SECONDS = 10.0
+
+_Word = TypeVar("_Word")
+
+
+class LastWord(Generic[_Word]):
+    """What another loop says, or said last. `ask` is called there."""
+
+    def __init__(self, there: Elsewhere, ask: Callable[[], _Word], first: _Word) -> None:
+        self._there = there
+        self._ask = ask
+        self._last = first
+        self._asking: asyncio.Future[None] | None = None
+
+    async def get(self) -> _Word:
+        if self._asking is None or self._asking.done():
+            self._asking = self._begin()
+        await asyncio.wait([self._asking], timeout=_MOMENT)
+        return self._last
+
+    def _begin(self) -> "asyncio.Future[None]":
+        here = asyncio.get_running_loop()
+        answered: asyncio.Future[None] = here.create_future()
+
+        def tell() -> None:
+            try:
+                self._last = self._ask()
+            finally:
+                with suppress(RuntimeError):  # whoever asked has ended
+                    here.call_soon_threadsafe(answered.set_result, None)
+
+        self._there.tell(tell)
+        return answered
+
+
+def routes(
+    plane: ControlPlane, there: Elsewhere, notes: Callable[[], list[str]] = list
+) -> Mapping[tuple[str, str], asgi.Handler]:
+    """For a listener on another loop than the plane's, which is `there`."""
+    ready = LastWord(there, lambda: readiness(plane, notes), asgi.text("not asked yet", 503))
+    counted = LastWord(there, lambda: read(plane), None)
+
+    async def healthz(_: asgi.Call) -> asgi.Answer:
+        silence = plane.pulse.silence()
+        return asgi.text("ok") if silence < _DEAD_SECONDS else asgi.text(_silent(silence), 500)
+
+    async def readyz(_: asgi.Call) -> asgi.Answer:
+        word, silence = await ready.get(), plane.pulse.silence()
+        return word if silence < _STUCK_SECONDS else asgi.text(_silent(silence), 503)
+
+    async def show(_: asgi.Call) -> asgi.Answer:
+        await counted.get()
+        return asgi.Answer(generate_latest(metrics.REGISTRY), content_type=CONTENT_TYPE_PLAIN_0_0_4.encode())
+
+    handlers: dict[str, asgi.Handler] = {"/healthz": asgi.Open(healthz), "/readyz": asgi.Open(readyz), "/metrics": show}
+    return {(method, path): handler for path, handler in handlers.items() for method in ("GET", "HEAD")}
+
+
+def _silent(seconds: float) -> str:
+    return f"the loop that decides has been busy with one thing for {seconds:.0f} s"

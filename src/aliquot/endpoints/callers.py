@@ -1,0 +1,103 @@
+"""Who calls: a scheduler, another replica or a reader, told apart by client certificate or by Kubernetes token.
+
+As in Kubernetes, a certificate's common name is the user and its organizations are the groups.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from aliquot import metrics
+from aliquot.endpoints import asgi
+from aliquot.endpoints.asgi import Caller, Kind
+from aliquot.endpoints.tokens import Tokens
+from aliquot.errors import Refused
+from aliquot.plain import why
+
+USERS: Mapping[str, Kind] = {"system:kube-scheduler": Kind.SCHEDULER}
+GROUPS: Mapping[str, Kind] = {"system:masters": Kind.READER, "kubeadm:cluster-admins": Kind.READER}
+"""Unless the configuration says otherwise of one of them."""
+
+_BEARER = b"bearer "
+_ASK = ((b"www-authenticate", b"Bearer"),)
+_UNKNOWN = metrics.REJECTED.labels("unknown caller")
+_WRONG_KIND = metrics.REJECTED.labels("caller of another kind")
+
+
+@dataclass(frozen=True)
+class Known:
+    """Of which kind a user or a group is; `None` takes one away that we know by ourselves."""
+
+    users: Mapping[str, Kind | None] = field(default_factory=dict)
+    groups: Mapping[str, Kind | None] = field(default_factory=dict)
+    replica_name: str = ""
+    """Whoever has a certificate of this name, as replicas demand it of each other."""
+
+    def kinds(self, user: str, groups: Iterable[str], names: Iterable[str] = ()) -> frozenset[Kind]:
+        users, known_groups = {**USERS, **self.users}, {**GROUPS, **self.groups}
+        found = {users.get(user), *(known_groups.get(group) for group in groups)}
+        if self.replica_name and self.replica_name in names:
+            found.add(Kind.REPLICA)
+        return frozenset(kind for kind in found if kind is not None)
+
+
+class Callers:
+    """Of a port that answers only those it knows. `own_token` is what we show to other replicas."""
+
+    def __init__(self, known: Known, tokens: Tokens, own_token: Callable[[], str] = str) -> None:
+        self._known = known
+        self._tokens = tokens
+        self._own_token = own_token
+
+    def by_certificate(self, shown: Mapping[str, Any] | None) -> Caller | None:
+        """Of a connection, by what ssl tells of a client's certificate; None without one."""
+        if not shown:
+            return None
+        subject = [pair for part in shown.get("subject", ()) for pair in part]
+        user = next((value for name, value in subject if name == "commonName"), "")
+        groups = [value for name, value in subject if name == "organizationName"]
+        names = [value for _, value in shown.get("subjectAltName", ())]
+        return Caller(user or "a certificate without a common name", self._known.kinds(user, groups, names))
+
+    async def identify(self, certified: Caller | None, proof: bytes) -> Caller | asgi.Answer:
+        """By the connection's certificate, or else by the header Authorization; or what is to be answered instead."""
+        if certified is not None and (certified.kinds or not proof):
+            return certified
+        if proof[: len(_BEARER)].lower() != _BEARER:
+            _UNKNOWN.inc()
+            return asgi.text("show a client certificate or a Kubernetes token (Authorization: Bearer)", 401, _ASK)
+        try:
+            return await self._by_token(proof[len(_BEARER) :].strip().decode("latin-1"))
+        except Refused as error:
+            _UNKNOWN.inc()
+            return asgi.text(str(error), 503)
+
+    async def _by_token(self, token: str) -> Caller | asgi.Answer:
+        """Raises Refused."""
+        user = await self._tokens.user(token)
+        if user is None:
+            _UNKNOWN.inc()
+            return asgi.text("the API server does not know this token", 401, _ASK)
+        kinds = self._known.kinds(user.username, user.groups or ())
+        if user.username == await self._own_user():
+            kinds |= {Kind.REPLICA}
+        return Caller(user.username, kinds)
+
+    async def _own_user(self) -> str:
+        """Raises Refused."""
+        try:
+            token = self._own_token()
+        except OSError as error:
+            raise Refused(f"the token for other replicas cannot be read: {why(error)}") from error
+        user = await self._tokens.user(token, is_ours=True) if token else None
+        return user.username if user is not None else ""
+
+
+def refusal(caller: Caller, wanted: frozenset[Kind]) -> asgi.Answer | None:
+    """What somebody of another kind is told."""
+    if caller.kinds & wanted:
+        return None
+    _WRONG_KIND.inc()
+    kinds = " or ".join(sorted(kind.value for kind in wanted))
+    is_ = f"of kind {', '.join(sorted(kind.value for kind in caller.kinds))}" if caller.kinds else "of no kind"
+    return asgi.text(f"{caller.name} is {is_} here, and this is for a {kinds} (callers.users, callers.groups)", 403)

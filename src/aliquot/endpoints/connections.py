@@ -1,0 +1,209 @@
+"""The connections of one port: how many there may be, and how long one may take to say what it wants, and to listen.
+
+A connection that says nothing, or one byte a minute, holds no place among the calls; it is ended here.
+"""
+
+import asyncio
+import math
+from enum import Enum
+from typing import NoReturn
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from aliquot import metrics
+from aliquot.clock import Clock
+from aliquot.endpoints import asgi
+from aliquot.endpoints.limits import Gate, Limits
+from aliquot.model.bounds import LARGEST_HEAD
+
+KEEP_ALIVE_SECONDS = 120
+"""Longer than Go's clients keep an idle connection: a POST on one that we just closed fails and is not repeated."""
+_LOOK_SECONDS = 1.0
+_TOO_MANY = metrics.REJECTED.labels("too many connections")
+TAKE_SECONDS = 30.0
+"""At least so long may an answer take to be read, however it is read: people's lines are slower than schedulers'."""
+_TOO_SLOW = metrics.REJECTED.labels("slow sender")
+_NOT_TAKEN = metrics.REJECTED.labels("slow reader")
+_HEAD_TOO_LARGE = metrics.REJECTED.labels("headers too large")
+
+
+class _State(Enum):
+    IDLE = 1
+    """Between two calls, or before the first."""
+    BEGUN = 2
+    """Something came, but no whole head of a call."""
+    CALLING = 3
+
+
+class _HeadTooLarge(Exception):
+    pass
+
+
+class Connections:
+    """`protocol` makes one for a listening socket; `watch` must run beside it."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        state: ServerState,
+        gate: Gate,
+        limits: Limits,
+        clock: Clock,
+    ) -> None:
+        self._config = config
+        self._state = state
+        self._limits = limits
+        self.gate = gate
+        self.clock = clock
+        self._open: dict[Connection, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def protocol(self) -> asyncio.Protocol:
+        return Connection(self, self._config, self._state)
+
+    def admit(self, new: "Connection") -> bool:
+        """Beyond the limit, whoever has been silent for longest makes room."""
+        if len(self._open) >= self._limits.connections:
+            _TOO_MANY.inc()
+            silent = [connection for connection in self._open if connection.state is not _State.CALLING]
+            if not silent:
+                return False
+            min(silent, key=lambda connection: connection.since).end()
+        self._open[new] = None
+        return True
+
+    def forget(self, ended: "Connection") -> None:
+        self._open.pop(ended, None)
+
+    async def watch(self) -> NoReturn:
+        while True:
+            await self.clock.sleep(_LOOK_SECONDS)
+            self.end_slow()
+
+    def end_slow(self) -> None:
+        """End what has taken too long to begin a call, to read its answers, or to say anything."""
+        now = self.clock.monotonic()
+        for connection in list(self._open):
+            silence = now - connection.since
+            if now - connection.unread_since > max(self._limits.seconds, TAKE_SECONDS):
+                _NOT_TAKEN.inc()
+                connection.end()
+            elif connection.state is _State.BEGUN and silence > self._limits.seconds:
+                _TOO_SLOW.inc()
+                connection.end()
+            elif connection.state is _State.IDLE and silence > KEEP_ALIVE_SECONDS + _LOOK_SECONDS:
+                connection.end()
+
+
+class Connection(HttpToolsProtocol):
+    def __init__(self, all_: Connections, config: uvicorn.Config, state: ServerState) -> None:
+        super().__init__(config, state, {})
+        self._all = all_
+        self.app: asgi.App = all_.gate
+        self.state = _State.IDLE
+        self.since = all_.clock.monotonic()
+        self.unread_since = math.inf
+        """Since when there is an answer that was not taken at once, and is not yet."""
+        self._is_written = False
+        """The whole of that answer: the rest of it is in the transport's hands."""
+        self._in_head = False
+        self._told = self._come = 0
+        self._is_too_large = False
+
+    def end(self) -> None:
+        """At once, whatever is still to be sent."""
+        self._all.forget(self)
+        self.transport.abort()
+
+    # -- what the transport says
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if not self._all.admit(self):
+            transport.abort()
+        elif (callers := self._all.gate.callers) is not None:
+            self.app = self._all.gate.of(callers, transport.get_extra_info("peercert"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._all.forget(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self.state is _State.IDLE:
+            self.state = _State.BEGUN
+            self.since = self._all.clock.monotonic()
+        super().data_received(data)
+        if self._in_head:  # a header that does not end is not told by the parser
+            self._come += len(data)
+            if self._come > LARGEST_HEAD:
+                self._is_too_large = True
+                self.send_400_response("")
+
+    def pause_writing(self) -> None:
+        self.unread_since = min(self.unread_since, self._all.clock.monotonic())
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        if self._is_written:  # otherwise whoever takes a little now and then could take for ever
+            self.unread_since, self._is_written = math.inf, False
+        super().resume_writing()
+
+    # -- what the parser says
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._in_head = True
+        self._told = self._come = 0
+
+    def on_url(self, url: bytes) -> None:
+        self._add(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._add(len(name) + len(value))
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        self.state = _State.CALLING
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        if self.state is _State.BEGUN:  # the rest of a call that was answered before it was read
+            self.state = _State.IDLE
+            self.since = self._all.clock.monotonic()
+
+    def on_response_complete(self) -> None:
+        self._is_written = self.flow.write_paused
+        if not self._is_written:
+            self.unread_since = math.inf
+        if not self.pipeline:
+            self.state = _State.BEGUN if self._in_head else _State.IDLE
+            self.since = self._all.clock.monotonic()
+        super().on_response_complete()
+
+    def _add(self, size: int) -> None:
+        self._told += size
+        if self._told > LARGEST_HEAD:
+            self._is_too_large = True
+            raise _HeadTooLarge
+
+    def send_400_response(self, msg: str) -> None:
+        if not self._is_too_large:
+            super().send_400_response(msg)
+        elif not self.transport.is_closing():
+            _HEAD_TOO_LARGE.inc()
+            self.transport.write(_431)
+            self.transport.close()
+
+
+_431 = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
+    b"content-type: text/plain; charset=utf-8\r\ncontent-length: 25\r\nconnection: close\r\n\r\n"
+    b"the headers are too large"
+)

@@ -1,0 +1,235 @@
+"""An endpoint: one system's routes on one port, each decision timed, and passed on to the server that leads."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from aliquot import faults, metrics
+from aliquot.compat import OURS, Compat
+from aliquot.control import ControlPlane
+from aliquot.endpoints import asgi, audit
+from aliquot.endpoints.call_log import tell, tell_fault, with_bodies
+from aliquot.endpoints.extender import (
+    BadCall,
+    FilterCall,
+    filter_answer,
+    filter_fault,
+    preempt_answer,
+    read_bind,
+    read_filter,
+    read_preempt,
+)
+from aliquot.endpoints.forwarding import Forwarder
+from aliquot.endpoints.metrics import timed
+from aliquot.endpoints.names import Names
+from aliquot.endpoints.verbs import BEST_SCORE, NOT_CHOSEN, Verbs, Verdict
+from aliquot.engine import Ints
+from aliquot.errors import AliquotError
+from aliquot.kube import KubeError
+from aliquot.model import Pod
+
+Table = Mapping[tuple[str, str], asgi.Handler]
+
+_UNRESOLVABLE = "FailedAndUnresolvableNodes"
+
+
+@dataclass(frozen=True)
+class Wire:
+    """Where the systems' extenders differ from each other."""
+
+    binds: bool = True
+    """We are asked to bind; otherwise a filter that leaves one node keeps its part for the pod."""
+    one_node: bool = False
+    """The filter leaves the best node alone."""
+    both_forms: bool = False
+    """The names stand in an answer with whole nodes, too."""
+    null_items: bool = False
+    """The list of whole nodes is null where none is left."""
+    blank_maps: bool = False
+    """A pod without GPU gets null, not empty maps."""
+    knows_unresolvable: bool = True
+    """The original's answers always have the key FailedAndUnresolvableNodes. Otherwise they have it only where it names
+    a node: the original was built with a Kubernetes library from before that key."""
+    untyped: bool = False
+    """The original streams its JSON: a newline ends it, and Go calls a type that nobody names plain text."""
+    names_refused: bool = True
+    """The original names the nodes that it refuses; if `compat.maps`, so do we."""
+    every_score: bool = True
+    """prioritize names every node. Otherwise those without points are left out, which are most where nodes are alike:
+    what we say of a thousand nodes costs the scheduler more than it costs us."""
+    compat: Compat = OURS
+    not_chosen: str = ""
+    """The original's words for a node that would do, which name the pod's {uid}, if `compat.reasons`."""
+
+
+class Extender:
+    """The handlers of kube-scheduler's verbs. With a forwarder, a server that does not hold the Lease passes them on to
+    the one that does; `endpoint` is the name by which the other server knows it."""
+
+    def __init__(self, plane: ControlPlane, endpoint: str, forwarder: Forwarder | None, wire: Wire) -> None:
+        self.verbs = Verbs(plane)
+        self._plane = plane
+        self._endpoint = endpoint
+        self._forwarder = forwarder
+        self._wire = wire
+
+    def routes(self, prefix: str, **paths: str) -> Table:
+        """POST routes for verbs by the last pieces of their paths: `filter="predicates"`."""
+        known: dict[str, tuple[asgi.Handler, Callable[[str], asgi.Answer]]] = {
+            "filter": (self.filter, self._filter_fault),
+            "prioritize": (self.prioritize, unavailable),
+            "bind": (self.bind, self._bind_answer),
+            "preempt": (self.preempt, unavailable),
+        }
+        return {("POST", f"{prefix}/{path}"): self.decision(verb, *known[verb]) for verb, path in paths.items()}
+
+    def decision(self, verb: str, handler: asgi.Handler, fault: Callable[[str], asgi.Answer]) -> asgi.Handler:
+        """A handler as a route: timed, and answered by the server that leads; `fault` says a trouble in its words."""
+        handler = timed(verb, handler, self._plane.clock)
+        if self._forwarder is not None:
+            handler = self._forwarder.to_holder(self._endpoint, verb, handler, fault)
+        return asgi.Decision(with_bodies(verb, handler), fault)
+
+    # -- filter
+
+    async def filter(self, call: asgi.Call) -> asgi.Answer:
+        try:
+            asked = read_filter(call.body, self.verbs.last_passed)
+            if why := self.verbs.not_ready():
+                return self._fault(why)
+            verdict = await self.verbs.filter(
+                asked.pod, asked.names, one=self._wire.one_node, keep=not self._wire.binds
+            )
+        except AliquotError as error:
+            return self._fault(str(error))
+        dialect = verdict.dialect.name if verdict.dialect else ""
+        metrics.DECISIONS.labels("filter", dialect, verdict.outcome).inc()
+        tell("filter", asked.pod.key, asked.names, verdict.passed, verdict.refused)
+        if verdict.kept:
+            audit.tell(call, "filter", asked.pod.key, verdict.kept, "kept")
+        answer = self._shape(asked, verdict)
+        return self._json(answer, after=lambda: faults.reach("after-filter"), dialect=dialect)
+
+    def _shape(self, asked: FilterCall, verdict: Verdict) -> dict[str, object]:
+        refused = self._in_original_words(asked.pod, verdict) if self._wire.compat.reasons else verdict.refused
+        answer = filter_answer(asked, verdict.passed, refused)
+        if verdict.dialect is None and not refused and self._wire.blank_maps:
+            answer["FailedNodes"] = None
+        if self._wire.compat.maps:
+            answer[_UNRESOLVABLE] = None
+            if not self._wire.names_refused:
+                answer["FailedNodes"] = None
+        elif verdict.emptying:
+            others = {node: why for node, why in refused.items() if node != verdict.emptying}
+            answer[_UNRESOLVABLE] = others or None
+        if asked.nodes and not verdict.passed and self._wire.null_items:
+            answer["Nodes"] = {"metadata": {}, "items": None}
+        if asked.nodes is not None and not self._wire.both_forms:
+            answer["NodeNames"] = None
+        return self._with_known_keys(answer)
+
+    def _with_known_keys(self, answer: dict[str, object]) -> dict[str, object]:
+        if not self._wire.knows_unresolvable and answer[_UNRESOLVABLE] is None:
+            del answer[_UNRESOLVABLE]
+        return answer
+
+    def _in_original_words(self, pod: Pod, verdict: Verdict) -> Mapping[str, str]:
+        uid, dialect = pod.metadata.uid, verdict.dialect
+        if dialect is None:
+            return verdict.refused
+        exact = {node: dialect.exact_words(reason, node, uid) for node, reason in verdict.reasons.items()}
+        not_chosen = self._wire.not_chosen.format(uid=uid) or NOT_CHOSEN
+        ours = {node: not_chosen if why == NOT_CHOSEN else why for node, why in verdict.refused.items()}
+        return ours | exact
+
+    def _fault(self, why: str) -> asgi.Answer:
+        _count_fault("filter", why)
+        return self._filter_fault(why)
+
+    def _filter_fault(self, why: str) -> asgi.Answer:
+        return self._json(self._with_known_keys(filter_fault(why)))
+
+    # -- prioritize
+
+    async def prioritize(self, call: asgi.Call) -> asgi.Answer:
+        """There is no way to say a fault but the code, and kube-scheduler goes on without our scores whatever it is."""
+        try:
+            asked = read_filter(call.body, self.verbs.last_passed)
+        except BadCall as error:
+            _count_fault("prioritize", str(error))
+            return asgi.text(str(error), 400)
+        if why := self.verbs.not_ready():
+            _count_fault("prioritize", why)
+            return unavailable(why)
+        dialect, scores = self.verbs.scores(asked.pod, asked.names)
+        metrics.DECISIONS.labels("prioritize", dialect, "scored").inc()
+        tell(
+            "prioritize",
+            asked.pod.key,
+            asked.names,
+            (f"{node}={score}" for node, score in zip(asked.names, scores, strict=True)),
+            {},
+        )
+        return self._json(self._priorities(asked.names, scores), dialect=dialect)
+
+    def _priorities(self, names: Names, scores: Ints) -> msgspec.Raw:
+        if self._wire.every_score:
+            return names.scored(scores)
+        points = scores - scores.min(initial=BEST_SCORE)
+        return names.picked(points > 0).scored(points[points > 0])
+
+    # -- bind
+
+    async def bind(self, call: asgi.Call) -> asgi.Answer:
+        pod = node = ""
+        try:
+            asked = read_bind(call.body)
+            pod, node = f"{asked.namespace}/{asked.name}", asked.node
+            dialect = await self.verbs.bind(asked)
+        except AliquotError as error:
+            metrics.DECISIONS.labels("bind", "", "refused").inc()
+            audit.tell(call, "bind", pod, node, "refused", str(error))
+            return self._bind_answer(str(error))
+        audit.tell(call, "bind", pod, node, "bound")
+        metrics.DECISIONS.labels("bind", dialect, "bound").inc()
+        return self._bind_answer("", dialect)
+
+    def _bind_answer(self, why: str, dialect: str = "") -> asgi.Answer:
+        """A refusal is a 200 with its text in `Error`: kube-scheduler throws the body of any other status away."""
+        status = 500 if why and self._wire.compat.bind_faults else 200
+        return asgi.json({"Error": why}, status, dialect=dialect)
+
+    # -- preempt
+
+    async def preempt(self, call: asgi.Call) -> asgi.Answer:
+        """No candidate is left where we cannot say: nobody is evicted on a guess."""
+        try:
+            asked = read_preempt(call.body)
+        except BadCall as error:
+            _count_fault("preempt", str(error))
+            return asgi.text(str(error), 400)
+        if why := self.verbs.not_ready():
+            _count_fault("preempt", why)
+            return unavailable(why)
+        try:
+            dialect, left = await self.verbs.preempt(asked)
+        except KubeError as error:
+            _count_fault("preempt", str(error))
+            return unavailable(str(error))
+        metrics.DECISIONS.labels("preempt", dialect, "victims" if left else "no victims").inc()
+        tell("preempt", asked.pod.key, list(asked.victims), (f"{node}={v.uids}" for node, v in left.items()), {})
+        return self._json(preempt_answer(left), dialect=dialect)
+
+    def _json(self, value: object, after: Callable[[], None] | None = None, dialect: str = "") -> asgi.Answer:
+        answer = asgi.json(value, after=after, dialect=dialect)
+        return replace(answer, body=answer.body + b"\n", content_type=asgi.PLAIN) if self._wire.untyped else answer
+
+
+def _count_fault(verb: str, why: str) -> None:
+    metrics.DECISIONS.labels(verb, "", "fault").inc()
+    tell_fault(verb, why)
+
+
+def unavailable(why: str) -> asgi.Answer:
+    return asgi.text(why, 503)

@@ -1,0 +1,110 @@
+"""Passing calls on: any replica can be asked, the holder of the Lease decides."""
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+import aiohttp
+import structlog
+
+from aliquot import metrics
+from aliquot.control import ControlPlane, Role
+from aliquot.endpoints import asgi, audit
+from aliquot.endpoints.asgi import Kind
+from aliquot.endpoints.tls import Certificates
+
+_log = structlog.get_logger()
+
+_MARK = "X-Aliquot-Forwarded"
+_REACH_SECONDS = 1.0
+_NOT_LET_IN = (401, 403)
+_LONGEST = 500
+
+
+class Forwarder:
+    """`async with` it; every wrapped handler then answers for the holder."""
+
+    def __init__(
+        self,
+        plane: ControlPlane,
+        *,
+        seconds: float,
+        certificates: Certificates | None = None,
+        tls_name: str = "",
+        token: Callable[[], str] = str,
+    ) -> None:
+        """With certificates, a holder that speaks TLS must show one of `tls_name`, or of its address. `token` proves to
+        it that we are a replica, where our certificate does not; it may raise OSError."""
+        self._token = token
+        self._plane = plane
+        self._certificates = certificates
+        self._tls_name = tls_name or None
+        self._limit = aiohttp.ClientTimeout(total=seconds, sock_connect=_REACH_SECONDS)
+        self._session: aiohttp.ClientSession | None = None
+        self._told: set[str] = set()
+        """Endpoints whose calls cannot be passed on, as the log says."""
+
+    async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession(timeout=self._limit, connector=aiohttp.TCPConnector(limit=0))
+        return self
+
+    async def __aexit__(
+        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    def to_holder(
+        self, endpoint: str, verb: str, handler: asgi.Handler, fault: Callable[[str], asgi.Answer]
+    ) -> asgi.Handler:
+        """A handler that answers itself only where that is ours to do; `fault` puts a trouble into the endpoint's
+        words."""
+
+        async def answer(call: asgi.Call) -> asgi.Answer:
+            if self._plane.leadership.role is not Role.FOLLOWING:
+                self._told.discard(endpoint)
+                return await handler(call)
+            passed = await self._pass_on(endpoint, call)
+            if isinstance(passed, asgi.Answer):
+                metrics.FORWARDED.labels(verb, "answered").inc()
+                self._told.discard(endpoint)
+                return passed
+            metrics.FORWARDED.labels(verb, "failed").inc()
+            if endpoint not in self._told:  # once, until it works again: schedulers ask all the time
+                self._told.add(endpoint)
+                _log.warning("calls cannot be passed on to the holder of the Lease", endpoint=endpoint, why=passed)
+            return fault(passed)
+
+        return answer
+
+    async def _pass_on(self, endpoint: str, call: asgi.Call) -> asgi.Answer | str:
+        """The holder's answer, or why there is none."""
+        leadership = self._plane.leadership
+        if why := leadership.no_holder():
+            missing = self._plane.out_of_step()
+            return f"{why}; not in step with the API server: {'; '.join(missing)}" if missing else why
+        if _MARK.lower().encode() in call.headers and Kind.REPLICA in call.caller.kinds:
+            return f"another server took this one for the Lease's holder, which is {leadership.holder}"
+        url = leadership.endpoints.get(endpoint, "")
+        if not url:
+            return f"{leadership.holder}, which holds the Lease, has no {endpoint} endpoint"
+        assert self._session is not None, "only an entered forwarder forwards"
+        try:
+            headers = {_MARK: "1", "Content-Type": "application/json", audit.ON_BEHALF_OF: audit.introduced(call)}
+            if url.startswith("https:") and (token := self._token()):
+                headers["Authorization"] = f"Bearer {token}"
+            trust = self._certificates.reaching if self._certificates else True
+            asking = self._session.post(
+                url + call.path, data=call.body, headers=headers, ssl=trust, server_hostname=self._tls_name
+            )
+            async with asking as response:
+                if response.status in _NOT_LET_IN:
+                    said = (await response.text(errors="replace"))[:_LONGEST]
+                    return (
+                        f"{leadership.holder}, which holds the Lease, does not take this server for a replica: {said}"
+                    )
+                content = response.headers.get("Content-Type", "application/json").encode()
+                return asgi.Answer(await response.read(), response.status, content)
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            text = str(error) or "no answer in time"
+            return f"{leadership.holder}, which holds the Lease, did not answer at {url}: {text}"

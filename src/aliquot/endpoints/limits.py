@@ -1,0 +1,273 @@
+"""Who is let in: the calls of one port, limited in number, size and time."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import structlog
+
+from aliquot import metrics
+from aliquot.clock import Clock, SystemClock
+from aliquot.endpoints import asgi
+from aliquot.endpoints.asgi import ANYONE, Caller, Kind
+from aliquot.endpoints.callers import Callers, refusal
+
+_log = structlog.get_logger()
+
+_CLOSE = ((b"connection", b"close"),)
+_RETRY = ((b"retry-after", b"1"),)
+_TOO_LARGE = metrics.REJECTED.labels("body too large")
+_TOO_MANY = metrics.REJECTED.labels("too many calls")
+_TOO_MUCH = metrics.REJECTED.labels("too many bytes at once")
+_UNREAD = metrics.REJECTED.labels("too many bytes to send")
+_TOO_SLOW = metrics.REJECTED.labels("slow sender")
+_TOO_LONG = metrics.REJECTED.labels("no answer in time")
+_CRASHED = metrics.REJECTED.labels("crash")
+_SOONEST_SECONDS = 0.001
+_DECIDED_FOR = frozenset({Kind.SCHEDULER, Kind.REPLICA})
+_SHOWN_TO = frozenset({Kind.READER})
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of one port."""
+
+    body: int = 128 * 2**20
+    """Bytes. 5,000 whole Node objects are about 63 MB; a scheduler without nodeCacheCapable sends them."""
+    bodies: int = 256 * 2**20
+    """Bytes of all bodies that are read or worked on, and of all answers that are sent."""
+    seconds: float = 4.5
+    """For a call from its first line to the answer: kube-scheduler waits 5 s for an extender by default, and shall hear
+    our words."""
+    concurrency: int = 512
+    """Calls at once."""
+    connections: int = 1024
+
+
+USUAL = Limits()
+
+
+class _TooLarge(Exception):
+    pass
+
+
+class _TooMuch(Exception):
+    pass
+
+
+class _Gone(Exception):
+    pass
+
+
+class _Inside:
+    """A call that is worked on."""
+
+    __slots__ = ("answered", "fault", "is_read", "read_bytes", "send", "until")
+
+    def __init__(self, send: asgi.Send, fault: Callable[[str], asgi.Answer], until: float) -> None:
+        self.send = send
+        self.fault = fault
+        self.until = until
+        self.is_read = False
+        self.read_bytes = 0
+        self.answered = False
+
+
+class Gate:
+    """Routes as an ASGI application.
+
+    A call that takes too long is answered in its endpoint's words, while its handler goes on to its end and keeps its
+    place until then: a commit must not be torn off. `watch` must run for that.
+    """
+
+    def __init__(
+        self,
+        routes: asgi.Routes,
+        limits: Limits = USUAL,
+        clock: Clock | None = None,
+        callers: Callers | None = None,
+    ) -> None:
+        """With `callers`, only those are answered that it knows; see `of`."""
+        self.callers = callers
+        self._routes = routes
+        self._limits = limits
+        self._clock = clock or SystemClock()
+        self._inside: dict[_Inside, None] = {}  # in order: all have the same time, so the first is the first to end
+        self._lasting: set[_Inside] = set()
+        self._held_bytes = 0
+        self._telling: set[asyncio.Task[None]] = set()
+
+    @property
+    def busy(self) -> int:
+        """Calls that are worked on."""
+        return len(self._inside) + len(self._lasting)
+
+    async def __call__(self, scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
+        """The application where anyone is answered."""
+        await self._answer_caller(ANYONE, scope, receive, send)
+
+    def of(self, callers: Callers, certificate: Mapping[str, Any] | None) -> asgi.App:
+        """The application of one connection, whose client has shown this certificate. What is open is answered to
+        everybody: kubelet's probes show nothing."""
+        certified = callers.by_certificate(certificate)
+
+        async def application(scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
+            found = self._routes.find(scope["method"], scope["path"])
+            if isinstance(found, tuple) and isinstance(found[0], asgi.Open):
+                await self(scope, receive, send)
+                return
+            proof = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+            caller = await callers.identify(certified, proof)
+            if isinstance(caller, Caller):
+                decides = isinstance(found, tuple) and isinstance(found[0], asgi.Decision)
+                refused = refusal(caller, _DECIDED_FOR if decides else _SHOWN_TO)
+                if refused is None:
+                    await self._answer_caller(caller, scope, receive, send)
+                    return
+                caller = refused
+            await asgi.put(caller, send)
+
+        return application
+
+    async def _answer_caller(self, caller: Caller, scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
+        found = self._routes.find(scope["method"], scope["path"])
+        if isinstance(found, asgi.Answer):
+            await asgi.put(found, send)
+            return
+        handler, tail = found
+        if isinstance(handler, asgi.Open | asgi.Patient):
+            await self._put(await _handled(handler, _call(scope, tail, caller), _failed), send, _unavailable)
+            return
+        fault = handler.fault if isinstance(handler, asgi.Decision) else _unavailable
+        if self.busy >= self._limits.concurrency:
+            _TOO_MANY.inc()
+            await asgi.put(fault(f"{self.busy} calls are worked on, and no more are taken; try again"), send)
+            return
+        inside = _Inside(send, fault, self._clock.monotonic() + self._limits.seconds)
+        self._inside[inside] = None
+        try:
+            answer = await self._answer(handler, tail, caller, scope, receive, inside)
+        finally:
+            self._held_bytes -= inside.read_bytes
+            self._inside.pop(inside, None)
+            self._lasting.discard(inside)
+        if answer is not None and not inside.answered:
+            await self._put(answer, send, fault)
+
+    async def _put(self, answer: asgi.Answer, send: asgi.Send, fault: Callable[[str], asgi.Answer]) -> None:
+        """Hand an answer to the network; its bytes count until they are taken. Beside too many others, a fault goes in
+        its place. A short answer goes in any case: it may tell of what was done."""
+        held, most = self._held_bytes, self._limits.bodies
+        if held and held + len(answer.body) > most and len(answer.body) > asgi.PIECE:
+            _UNREAD.inc()
+            answer = fault(f"answers and calls with {held} bytes of {most} are under way; try again")
+        size = len(answer.body)
+        self._held_bytes += size
+        try:
+            await asgi.put(answer, send)
+        finally:
+            self._held_bytes -= size
+
+    async def _answer(
+        self,
+        handler: asgi.Handler,
+        tail: str,
+        caller: Caller,
+        scope: asgi.Scope,
+        receive: asgi.Receive,
+        inside: _Inside,
+    ) -> asgi.Answer | None:
+        try:
+            headers = dict(scope.get("headers", ()))
+            if int(headers.get(b"content-length", 0)) > self._limits.body:
+                raise _TooLarge
+            body = await self._body(receive, inside)
+            inside.is_read = True
+            fault = inside.fault if isinstance(handler, asgi.Decision) else _failed
+            return await _handled(handler, _call(scope, tail, caller, body, headers), fault)
+        except _Gone:
+            return None
+        except _TooLarge:
+            _TOO_LARGE.inc()
+            return asgi.text(f"the body is larger than {self._limits.body} bytes", 413)
+        except _TooMuch:
+            _TOO_MUCH.inc()
+            most = self._limits.bodies
+            return inside.fault(f"calls with {most} bytes are worked on, and no more are taken; try again")
+
+    async def _body(self, receive: asgi.Receive, inside: _Inside) -> bytes:
+        """What has come is counted, not what is announced: nobody takes others' place by a promise."""
+        pieces: list[bytes] = []
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise _Gone
+            piece = message.get("body", b"")
+            inside.read_bytes += len(piece)
+            self._held_bytes += len(piece)
+            if inside.read_bytes > self._limits.body:
+                raise _TooLarge
+            if self._held_bytes > self._limits.bodies:
+                raise _TooMuch
+            pieces.append(piece)
+            if not message.get("more_body"):
+                return piece if len(pieces) == 1 else b"".join(pieces)
+
+    # -- calls that take too long
+
+    async def watch(self) -> NoReturn:
+        while True:
+            await self._clock.sleep(self._until_next())
+            self.tell_overdue()
+
+    def tell_overdue(self) -> None:
+        """Answer every call whose time is over."""
+        now = self._clock.monotonic()
+        while (inside := next(iter(self._inside), None)) is not None and inside.until <= now:
+            del self._inside[inside]
+            self._lasting.add(inside)
+            inside.answered = True
+            task = asyncio.create_task(asgi.put(self._overdue(inside), inside.send))
+            self._telling.add(task)
+            task.add_done_callback(self._telling.discard)
+
+    def _until_next(self) -> float:
+        """A call that comes meanwhile has its whole time."""
+        first = next(iter(self._inside), None)
+        if first is None:
+            return self._limits.seconds
+        return max(first.until - self._clock.monotonic(), _SOONEST_SECONDS)
+
+    def _overdue(self, inside: _Inside) -> asgi.Answer:
+        if not inside.is_read:
+            _TOO_SLOW.inc()
+            return asgi.text(f"the body did not come within {self._limits.seconds:g} s", 408, _CLOSE)
+        _TOO_LONG.inc()
+        return inside.fault(f"there is no answer within {self._limits.seconds:g} s; what was begun goes on")
+
+
+async def _handled(handler: asgi.Handler, call: asgi.Call, fault: Callable[[str], asgi.Answer]) -> asgi.Answer:
+    try:
+        return await handler(call)
+    except Exception:
+        _CRASHED.inc()
+        _log.exception("a call could not be answered: this is a bug", path=call.path)
+        return fault("Aliquot failed on this call; its log says more")
+
+
+def _failed(why: str) -> asgi.Answer:
+    return asgi.text(why, 500)
+
+
+def _call(
+    scope: asgi.Scope, tail: str, caller: Caller, body: bytes = b"", headers: Mapping[bytes, bytes] | None = None
+) -> asgi.Call:
+    query = scope.get("query_string", b"").decode("latin-1")
+    known = dict(scope.get("headers", ())) if headers is None else headers
+    host, _ = scope.get("client") or ("", 0)
+    return asgi.Call(tail, body, scope["path"], known, query, caller, host)
+
+
+def _unavailable(why: str) -> asgi.Answer:
+    return asgi.text(why, 503, _RETRY)

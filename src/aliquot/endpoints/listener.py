@@ -1,0 +1,128 @@
+"""An HTTP listener: uvicorn on httptools, started and ended with the block that owns it."""
+
+import asyncio
+import math
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+
+import uvicorn
+
+from aliquot import metrics
+from aliquot.clock import Clock, SystemClock
+from aliquot.endpoints.asgi import Routes
+from aliquot.endpoints.callers import Callers
+from aliquot.endpoints.connections import KEEP_ALIVE_SECONDS, Connections
+from aliquot.endpoints.limits import USUAL, Gate, Limits
+from aliquot.endpoints.tls import Certificates
+from aliquot.errors import BadConfig
+
+_GRACE_SECONDS = 3.0
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, gate: Gate, limits: Limits, tls: Certificates | None, clock: Clock):
+        super().__init__(config)
+        self.connections = Connections(config, self.server_state, gate, limits, clock)
+        self._tls = tls
+        self._handshake_seconds = limits.seconds if tls else None
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals belong to the command, not to one of its listeners."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn's, with our connections, and certificates that change."""
+        assert sockets is not None, "the listener has bound one"
+        loop, context = asyncio.get_running_loop(), self._tls.serving if self._tls else None
+        make, seconds = self.connections.protocol, self._handshake_seconds
+        self.servers = [
+            await loop.create_server(make, sock=one, ssl=context, ssl_handshake_timeout=seconds) for one in sockets
+        ]
+        self.started = True
+
+
+class Listener:
+    """Raises BadConfig, naming the port, if it cannot listen. Port 0 takes any free one.
+
+    `setting` says where the port can be set. When its block ends it takes no more calls, and waits `grace` seconds for
+    those in flight. With certificates it speaks TLS only; with callers it answers only those that they know.
+    """
+
+    def __init__(
+        self,
+        routes: Routes,
+        address: str,
+        port: int,
+        *,
+        name: str = "",
+        setting: str = "",
+        grace: float = _GRACE_SECONDS,
+        limits: Limits = USUAL,
+        certificates: Certificates | None = None,
+        callers: Callers | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._address = address
+        self.port = port
+        self._name = name
+        self._setting = setting
+        self._gate = Gate(routes, limits, clock, callers)
+        config = uvicorn.Config(
+            self._gate,
+            interface="asgi3",
+            http="httptools",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=math.ceil(grace),
+        )
+        self._server = _Server(config, self._gate, limits, certificates, clock or SystemClock())
+        self._serving: asyncio.Task[None] | None = None
+        self._watching: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> "Listener":
+        bound = self._bind()
+        self.port = bound.getsockname()[1]
+        self._serving = asyncio.create_task(self._server.serve(sockets=[bound]))
+        watches = (self._gate.watch(), self._server.connections.watch())
+        self._watching = [asyncio.create_task(watch) for watch in watches]
+        metrics.IN_FLIGHT.labels(self._name).set_function(lambda: self._gate.busy)
+        metrics.CONNECTIONS.labels(self._name).set_function(lambda: len(self._server.connections))
+        return self
+
+    async def __aexit__(
+        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
+    ) -> None:
+        self._server.should_exit = True
+        if self._serving is not None:
+            await self._serving
+        for task in self._watching:
+            task.cancel()
+        await asyncio.gather(*self._watching, return_exceptions=True)
+        for gauge in (metrics.IN_FLIGHT, metrics.CONNECTIONS):
+            gauge.remove(self._name)
+
+    async def lives(self) -> None:
+        """Waits for as long as it serves, and raises if it stops by itself: run it beside what needs the listener."""
+        assert self._serving is not None, "only an entered listener serves"
+        await asyncio.shield(self._serving)
+        raise BadConfig(f"the listener on {self._address}:{self.port} has ended")
+
+    def _bind(self) -> socket.socket:
+        family = socket.AF_INET6 if ":" in self._address else socket.AF_INET
+        both = self._address == "::" and socket.has_dualstack_ipv6()
+        try:
+            return socket.create_server((self._address, self.port), family=family, backlog=1024, dualstack_ipv6=both)
+        except OSError as error:
+            remedy = f"; choose another port with {self._setting}" if self._setting else ""
+            raise BadConfig(
+                f"cannot listen on {self._address}:{self.port}: {os.strerror(error.errno or 0)}{remedy}"
+            ) from error

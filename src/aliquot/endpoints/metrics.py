@@ -1,0 +1,65 @@
+"""/metrics: what was counted, and the control plane's state at this moment."""
+
+from collections.abc import Mapping
+
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, Histogram, generate_latest
+
+import aliquot
+from aliquot import metrics
+from aliquot.clock import Clock
+from aliquot.control import ControlPlane, Role
+from aliquot.endpoints import asgi
+from aliquot.model.bounds import MAX_SHOWN_LIMITS
+
+
+def routes(plane: ControlPlane) -> Mapping[tuple[str, str], asgi.Handler]:
+    metrics.BUILD.info({"version": aliquot.__version__})
+
+    async def show(_: asgi.Call) -> asgi.Answer:
+        read(plane)
+        return asgi.Answer(generate_latest(metrics.REGISTRY), content_type=CONTENT_TYPE_PLAIN_0_0_4.encode())
+
+    return {("GET", "/metrics"): show}
+
+
+def timed(verb: str, handler: asgi.Handler, clock: Clock) -> asgi.Handler:
+    """A handler whose answers are timed, by the dialect that they say."""
+    seconds: dict[str, Histogram] = {}
+
+    async def answer(call: asgi.Call) -> asgi.Answer:
+        began = clock.monotonic()
+        dialect = ""
+        try:
+            found = await handler(call)
+            dialect = found.dialect
+        finally:
+            if dialect not in seconds:
+                seconds[dialect] = metrics.DECISION_SECONDS.labels(verb, dialect)
+            seconds[dialect].observe(clock.monotonic() - began)
+        return found
+
+    return answer
+
+
+def read(plane: ControlPlane) -> None:
+    """What is a state, as it is now."""
+    role = plane.leadership.role
+    for one in Role:
+        metrics.ROLE.labels(one.value).set(one is role)
+    metrics.EPOCH.set(plane.leadership.epoch)
+    metrics.READY.set(not plane.not_ready())
+    metrics.SILENT_AGENTS.set(len(plane.heartbeats.silent()))
+    metrics.REFUSED_PODS.set(plane.requeuer.waiting)
+    _read_quotas(plane)
+    for kind, mirror in (("nodes", plane.nodes), ("pods", plane.pods)):
+        metrics.MIRROR_OBJECTS.labels(kind).set(len(mirror.all()))
+        metrics.MIRROR_SYNCED.labels(kind).set(not mirror.trouble)
+        metrics.MIRROR_SILENCE.labels(kind).set(plane.clock.monotonic() - mirror.heard_at)
+
+
+def _read_quotas(plane: ControlPlane) -> None:
+    metrics.QUOTAS.lines = [
+        ((namespace, line.model, line.measure.value), float(line.used), line.limit)
+        for namespace, line in plane.cluster.quota_lines(MAX_SHOWN_LIMITS)
+    ]
+    metrics.QUOTA_HIDDEN.set(plane.cluster.quotas.limits - len(metrics.QUOTAS.lines))

@@ -1,0 +1,16 @@
+"""Our own routes: every dialect's pods through one address, for clusters in which several are spoken."""
+
+from aliquot.compat import OURS, Compat
+from aliquot.control import ControlPlane
+from aliquot.endpoints import metrics
+from aliquot.endpoints.endpoint import Extender, Table, Wire
+from aliquot.endpoints.forwarding import Forwarder
+
+NAME = "native"
+PREFIX = "/aliquot"
+
+
+def routes(plane: ControlPlane, forwarder: Forwarder | None = None, compat: Compat = OURS) -> Table:
+    extender = Extender(plane, NAME, forwarder, Wire(every_score=False, compat=compat))
+    verbs = extender.routes(PREFIX, filter="filter", prioritize="prioritize", bind="bind", preempt="preempt")
+    return {**verbs, **metrics.routes(plane)}

@@ -1,0 +1,61 @@
+"""Keys in any case, at every depth, as Go reads them."""
+
+from collections.abc import Hashable, Sized
+from functools import cache
+from operator import is_
+from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from aliquot.model.bounds import MAX_ITEMS
+
+_T = TypeVar("_T")
+
+_Shape = dict[str, tuple[str, "_Shape | None"]]
+"""Of an object that we read, by the keys in small letters: how each is spelled, and the shape of what is behind it. A
+list has that of its items. None for whatever has no keys of ours, such as labels."""
+
+
+def read(raw: bytes | msgspec.Raw, kind: type[_T]) -> _T:
+    """Decode JSON; of two spellings of a key, the last counts. Not for more than LARGEST_POD: it takes several times as
+    long. Raises msgspec.DecodeError, RecursionError, UnicodeDecodeError."""
+    value = msgspec.json.decode(raw)
+    spelled = _spelled(value, _shape(cast(Hashable, kind)))
+    return msgspec.json.decode(raw, type=kind) if spelled is value else msgspec.convert(spelled, kind)
+
+
+def _spelled(value: Any, shape: _Shape | None) -> Any:
+    """The same with our spelling; the very same if nothing is spelled in another way."""
+    if shape is None:
+        return value
+    if type(value) is list:
+        _require_few(value)
+        items = [_spelled(item, shape) for item in value]
+        return value if all(map(is_, items, value)) else items
+    if type(value) is not dict:
+        return value
+    _require_few(value)
+    differs, found = False, {}
+    for key, inner in value.items():
+        name, of = shape.get(key.lower(), (key, None))
+        if of is None and type(inner) is dict:
+            _require_few(inner)
+        found[name] = new = inner if of is None else _spelled(inner, of)
+        differs = differs or name != key or new is not inner
+    return found if differs else value
+
+
+def _require_few(items: Sized) -> None:
+    if len(items) > MAX_ITEMS:
+        raise msgspec.ValidationError(f"a list or an object has {len(items)} items; no more than {MAX_ITEMS} are read")
+
+
+@cache
+def _shape(kind: Hashable) -> _Shape | None:
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        names = zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True)
+        hints = get_type_hints(kind)
+        return {name.lower(): (name, _shape(hints[attribute])) for attribute, name in names}
+    if get_origin(kind) is dict:
+        return None
+    return next((shape for part in get_args(kind) if (shape := _shape(part)) is not None), None)

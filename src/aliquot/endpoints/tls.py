@@ -1,0 +1,195 @@
+"""The certificates of every listener, and of calls to other replicas: read from files, and followed while it runs.
+
+Kubernetes changes a mounted Secret by swapping a symbolic link. Connections that are open keep what they were opened
+with; files that cannot be used change nothing, nor does a certificate out of its time in place of one in its time.
+"""
+
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import structlog
+
+from aliquot import metrics
+from aliquot.clock import Clock, SystemClock
+from aliquot.endpoints.validity import Validity, validity_of
+from aliquot.errors import BadConfig
+from aliquot.plain import why
+
+_log = structlog.get_logger()
+
+_LOOK_SECONDS = 1.0
+_SOON_SECONDS = 7 * 86400.0
+_APPLIED = metrics.TLS_RELOADS.labels("applied")
+_INVALID = metrics.TLS_RELOADS.labels("invalid")
+_WORDS = {"KEY_VALUES_MISMATCH": "the key is not the certificate's"}
+
+
+@dataclass(frozen=True)
+class Files:
+    """PEM files; an empty path is none."""
+
+    cert: str
+    key: str
+    client_ca: str = ""
+    """Who signs the certificates of clients."""
+    replica_ca: str = ""
+    """Who signs the certificates of other replicas, if not the one of clients, and that not one the system trusts."""
+    replica_token: str = ""
+    """What we show to other replicas; without one, our own certificate."""
+    least: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
+
+    def all(self) -> tuple[str, ...]:
+        return tuple(filter(None, (self.cert, self.key, self.client_ca, self.replica_ca)))
+
+
+class Certificates:
+    """Raises BadConfig, naming the key and the file, if they cannot be used at the start; a certificate out of its time
+    is better than none, and told of. `run` follows them."""
+
+    def __init__(self, files: Files, clock: Clock | None = None) -> None:
+        self._files = files
+        self._clock = clock or SystemClock()
+        self._trouble = ""
+        self._seen = self._look()
+        self._current, self._validity = _serving(files), _validity(files)
+        self.reaching = _reaching(files)
+        """For calls to other replicas; another one after every change."""
+        self.serving = _serving(files)
+        """For listeners, for good: it hands each handshake to the newest."""
+        self.serving.sni_callback = self._hand_over
+        self._count()
+
+    def notes(self) -> list[str]:
+        """What people should know of them."""
+        found = []
+        if self._trouble:
+            found.append(f"the certificates cannot be used, the last good ones are kept: {self._trouble}")
+        now, shown = self._now(), self._validity
+        if trouble := shown.trouble(now) or shown.expiry() * (shown.until - now < _SOON_SECONDS):
+            found.append(f"the certificate of {_named(self._files)}: {trouble}")
+        return found
+
+    async def run(self) -> NoReturn:
+        while True:
+            await self._clock.sleep(_LOOK_SECONDS)
+            self.look()
+
+    def look(self) -> None:
+        """Take what is in the files if that is something new."""
+        stamps = self._look()
+        if stamps != self._seen:
+            self._seen = stamps
+            try:
+                self._take()
+            except BadConfig as error:
+                self._keep(str(error))
+        self._count()
+
+    def _take(self) -> None:
+        """Raises BadConfig where the old ones are better."""
+        serving, reaching, validity = _serving(self._files), _reaching(self._files), _validity(self._files)
+        now = self._now()
+        if (trouble := validity.trouble(now)) and not self._validity.trouble(now):
+            self._seen = []  # its time may come
+            raise BadConfig(f"{_named(self._files)}: {trouble}")
+        self._current, self.reaching, self._validity = serving, reaching, validity
+        self._trouble = ""
+        _APPLIED.inc()
+        _log.info("the certificates changed", files=self._files.all(), until=validity.until)
+
+    def _keep(self, why: str) -> None:
+        if why != self._trouble:
+            _INVALID.inc()
+            _log.error("the certificates cannot be used, keeping the last good ones", why=why)
+        self._trouble = why
+
+    def _count(self) -> None:
+        metrics.TLS_VALID.set(not self._trouble and not self._validity.trouble(self._now()))
+        metrics.TLS_EXPIRES.set(self._validity.until)
+
+    def _now(self) -> float:
+        return self._clock.wall_ns() / 1e9
+
+    def _look(self) -> list[tuple[int, ...]]:
+        return [_stamp(Path(path)) for path in self._files.all()]
+
+    def _hand_over(self, handshake: Any, _: str | None, __: ssl.SSLContext) -> None:
+        handshake.context = self._current
+
+
+def _named(files: Files) -> str:
+    return f"listen.tls.certFile {files.cert}"
+
+
+def _validity(files: Files) -> Validity:
+    """Of a file that ssl has read."""
+    try:
+        return validity_of(Path(files.cert).read_bytes())
+    except (OSError, ValueError) as error:
+        raise BadConfig(f"{_named(files)}: it holds no certificate in PEM ({why(error)})") from error
+
+
+def _serving(files: Files) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = files.least
+    # a session that is taken up again is not checked against the authority of today
+    context.options |= ssl.OP_NO_TICKET
+    context.num_tickets = 0
+    _own_pair(context, files)
+    if files.client_ca:
+        # who shows none may have a token; kubelet's probes have neither (Gate.of)
+        context.verify_mode = ssl.CERT_OPTIONAL
+        _trust(context, "listen.tls.clientCaFile", files.client_ca)
+    return context
+
+
+def _reaching(files: Files) -> ssl.SSLContext:
+    """Ourselves as a client of other replicas."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = files.least
+    if not files.replica_token:
+        _own_pair(context, files)
+    if files.replica_ca:
+        _trust(context, "replicas.caFile", files.replica_ca)
+    elif files.client_ca:
+        _trust(context, "listen.tls.clientCaFile", files.client_ca)
+    else:
+        context.load_default_certs()
+    return context
+
+
+def _own_pair(context: ssl.SSLContext, files: Files) -> None:
+    _require_readable("listen.tls.certFile", files.cert)
+    _require_readable("listen.tls.keyFile", files.key)
+    try:
+        # an empty password, so that nobody is asked for one on the terminal
+        context.load_cert_chain(files.cert, files.key, password="")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", "") or why(error)
+        trouble = _WORDS.get(reason, f"it holds no certificate in PEM that goes with the key ({reason})")
+        raise BadConfig(f"listen.tls.certFile {files.cert}, listen.tls.keyFile {files.key}: {trouble}") from error
+
+
+def _trust(context: ssl.SSLContext, key: str, path: str) -> None:
+    _require_readable(key, path)
+    try:
+        context.load_verify_locations(path)
+    except (OSError, ValueError) as error:
+        raise BadConfig(f"{key} {path}: it holds no certificates in PEM") from error
+
+
+def _require_readable(key: str, path: str) -> None:
+    try:
+        Path(path).read_bytes()
+    except OSError as error:
+        raise BadConfig(f"{key} {path}: {why(error)}") from error
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size

@@ -1,0 +1,242 @@
+"""Volcano's extender: which nodes a task may have, how good they are, and what becomes of its place.
+
+Volcano chooses and binds itself, so placements are written late. Its predicate and prioritize keep nothing. From 1.13
+on it also tells where it puts a task: the part is then kept until the pod is bound, or given back.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from aliquot import metrics
+from aliquot.control import ControlPlane
+from aliquot.control.state import assumed_pods
+from aliquot.control.state.assumed_pods import Guests
+from aliquot.dialects import Demand
+from aliquot.endpoints import asgi, audit
+from aliquot.endpoints.counting import BadCall
+from aliquot.endpoints.endpoint import Extender, Table, Wire
+from aliquot.endpoints.forwarding import Forwarder
+from aliquot.endpoints.verbs import Verbs, spread_out
+from aliquot.endpoints.volcano_wire import (
+    Code,
+    EventCall,
+    NodeInfo,
+    PredicateCall,
+    PrioritizeCall,
+    Shape,
+    Status,
+    Task,
+    event_answer,
+    predicate_answer,
+    read,
+    scores_answer,
+)
+from aliquot.errors import AliquotError, BadDemand, NoRoom, Refused
+from aliquot.model import HOPELESS, Pod
+from aliquot.model.bounds import MAX_GUESTS, MAX_GUESTS_OF_NODE
+
+_PER_POINT = 10.0
+"""Volcano adds the scores of its plugins up; those of its own go up to 100, kube-scheduler's to 10."""
+_PUT = Status.ALLOCATED | Status.BINDING | Status.BOUND
+
+
+def volcano_routes(
+    plane: ControlPlane, endpoint: str, forwarder: Forwarder | None, prefix: str, shape: Shape | None = None
+) -> Table:
+    """`PREFIX/vpredicates` and so on, as part of an endpoint. Without `shape` the caller's version is recognised."""
+    volcano, extender = Volcano(plane, shape), Extender(plane, endpoint, forwarder, Wire())
+    verbs: dict[str, tuple[asgi.Handler, Callable[[str], asgi.Answer]]] = {
+        "vpredicates": (volcano.predicates, volcano.no_predicate),
+        "vprioritize": (volcano.prioritize, _no_scores),
+        "vallocate": (volcano.allocate, _event),
+        "vdeallocate": (volcano.deallocate, _event),
+    }
+    return {("POST", f"{prefix}/{verb}"): extender.decision(verb, *both) for verb, both in verbs.items()}
+
+
+@dataclass(frozen=True)
+class _Strangers:
+    """Tasks on a node whose parts our cluster state has not, as they came."""
+
+    put: list[Task] = field(default_factory=list)
+    coming: list[Task] = field(default_factory=list)
+    ending: list[str] = field(default_factory=list)
+
+    def read(self) -> Guests:
+        """Raises BadCall."""
+        return Guests([task.pod() for task in self.put], [task.pod() for task in self.coming], self.ending)
+
+
+class Volcano:
+    def __init__(self, plane: ControlPlane, shape: Shape | None = None) -> None:
+        self._plane = plane
+        self._cluster = plane.cluster
+        self._verbs = Verbs(plane)
+        self._shape = shape
+
+    # -- predicate
+
+    async def predicates(self, call: asgi.Call) -> asgi.Answer:
+        shape, dialect = self._shape, ""
+        try:
+            asked = read(call.body, PredicateCall)
+            shape = shape or asked.shape
+            if why := self._verbs.not_ready():
+                raise Refused(why)
+            pod = asked.task.pod()
+            demand = self._cluster.demand_of(pod)
+            if demand is None:
+                return _answered(shape, "", Code.SUCCESS)
+            dialect = demand.dialect.name
+            return self._judged(shape, asked, pod, demand)
+        except BadDemand as error:
+            metrics.REFUSALS.labels("bad_demand").inc()
+            return _answered(shape, dialect, Code.UNRESOLVABLE, str(error))
+        except AliquotError as error:
+            return _answered(shape, dialect, Code.ERROR, str(error))
+
+    def _judged(self, shape: Shape | None, asked: PredicateCall, pod: Pod, demand: Demand) -> asgi.Answer:
+        node, dialect = asked.node.name, demand.dialect
+        if why := self._plane.late.why_never(node, dialect):
+            return _answered(shape, dialect.name, Code.UNRESOLVABLE, why)
+        if node in self._cluster.claimed_by(demand):
+            return _answered(shape, dialect.name, Code.SUCCESS)  # it is kept for this very pod
+        later = not asked.task.needs().fits(asked.node.idle())
+        guests = self._guests([asked.node], pod)[node]
+        reason = assumed_pods.refusal(self._cluster, pod, demand, node, guests, later=later)
+        if reason is None:
+            return _answered(shape, dialect.name, Code.SUCCESS)
+        metrics.REFUSALS.labels(reason.name.lower()).inc()
+        code = Code.UNRESOLVABLE if reason in HOPELESS else Code.UNSCHEDULABLE
+        return _answered(
+            shape, dialect.name, code, dialect.words_for(reason, self._cluster.cards(node), demand.request)
+        )
+
+    def no_predicate(self, why: str) -> asgi.Answer:
+        return asgi.json(predicate_answer(self._shape, Code.ERROR, why))
+
+    def _guests(self, nodes: Sequence[NodeInfo], pod: Pod) -> dict[str, Guests]:
+        """By node: those whose part our cluster state has not; they alone are worth reading. Raises BadCall."""
+        found = {node.name: self._strangers(node, pod) for node in nodes}
+        _require_few(found)
+        return {node: each.read() for node, each in found.items()}
+
+    def _strangers(self, node: NodeInfo, pod: Pod) -> _Strangers:
+        found = _Strangers()
+        for task in (node.tasks or {}).values():
+            is_known = self._cluster.ledger.entry(task.uid, node.name) is not None
+            if task.uid == pod.metadata.uid:
+                continue
+            if task.status == Status.RELEASING:
+                found.ending.append(task.uid)
+            elif task.status == Status.PIPELINED and not is_known:
+                found.coming.append(task)
+            elif task.status & _PUT and not is_known:
+                found.put.append(task)
+        return found
+
+    # -- prioritize
+
+    async def prioritize(self, call: asgi.Call) -> asgi.Answer:
+        try:
+            asked = read(call.body, PrioritizeCall)
+            if why := self._verbs.not_ready():
+                raise Refused(why)
+            dialect, scores = self._scores(asked.task.pod(), asked.nodes or [])
+        except AliquotError as error:
+            return _no_scores(str(error))
+        metrics.DECISIONS.labels("vprioritize", dialect, "scored").inc()
+        return asgi.json(scores_answer(scores), dialect=dialect)
+
+    def _scores(self, pod: Pod, nodes: list[NodeInfo]) -> tuple[str, dict[str, float]]:
+        """The pod's dialect, and the score of every node."""
+        names = [node.name for node in nodes]
+        try:
+            demand = self._cluster.demand_of(pod)
+        except BadDemand:
+            demand = None
+        if demand is None:
+            return "", dict.fromkeys(names, 0.0)
+        raw = assumed_pods.scores(self._cluster, pod, demand, self._guests(nodes, pod))
+        points = spread_out(np.array([raw.get(name, np.nan) for name in names])) * _PER_POINT
+        return demand.dialect.name, dict(zip(names, points.tolist(), strict=True))
+
+    # -- what becomes of a place
+
+    async def allocate(self, call: asgi.Call) -> asgi.Answer:
+        """A refusal takes the place back from the task. What is Pipelined waits for others to end, and is not refused
+        for them; any other state but Allocated is old news."""
+        dialect = pod_name = node = ""
+        try:
+            task = read(call.body, EventCall).task
+            if why := self._verbs.not_ready():
+                raise Refused(why)
+            if task.status & (Status.ALLOCATED | Status.PIPELINED):
+                pod = task.pod()
+                pod_name, node = pod.key, task.node
+                demand = self._cluster.demand_of(pod)
+                dialect = demand.dialect.name if demand else ""
+                if task.status == Status.ALLOCATED and demand is not None:
+                    if self._verbs.keep(await self._verbs.asked_pod(pod), task.node):
+                        audit.tell(call, "vallocate", pod_name, node, "kept")
+                elif demand is not None:
+                    self._refuse_hopeless(pod, demand, task.node)
+        except AliquotError as error:
+            metrics.DECISIONS.labels("vallocate", dialect, "refused").inc()
+            audit.tell(call, "vallocate", pod_name, node, "refused", str(error))
+            return _event(str(error), dialect)
+        metrics.DECISIONS.labels("vallocate", dialect, "kept").inc()
+        return _event("", dialect)
+
+    def _refuse_hopeless(self, pod: Pod, demand: Demand, node: str) -> None:
+        """Who is evicted in the same cycle we cannot see, only whether evicting can help. Raises NoRoom."""
+        reason = assumed_pods.refusal(self._cluster, pod, demand, node, Guests())
+        if reason in HOPELESS:
+            raise NoRoom(demand.dialect.words_for(reason, self._cluster.cards(node), demand.request))
+
+    async def deallocate(self, call: asgi.Call) -> asgi.Answer:
+        """What is only kept for the pod; one that is bound, and is now evicted, holds its part until it has ended."""
+        pod_name = node = ""
+        try:
+            task = read(call.body, EventCall).task
+            node = task.node
+            if self._plane.late.kept_on(task.uid, only=node):
+                pod = task.pod()
+                pod_name = pod.key
+                if (await self._verbs.asked_pod(pod)).metadata.uid != task.uid:
+                    raise BadCall("the task's UID is not its pod's")
+                self._plane.late.let_go(task.uid, only=node)
+                audit.tell(call, "vdeallocate", pod_name, node, "given back")
+        except AliquotError as error:
+            metrics.DECISIONS.labels("vdeallocate", "", "refused").inc()
+            audit.tell(call, "vdeallocate", pod_name, node, "refused", str(error))
+            return _event(str(error))
+        metrics.DECISIONS.labels("vdeallocate", "", "given back").inc()
+        return _event("")
+
+
+def _require_few(strangers: Mapping[str, _Strangers]) -> None:
+    """Raises BadCall for more tasks than are seated in one call, on one node or on all."""
+    counts = {node: len(found.put) + len(found.coming) for node, found in strangers.items()}
+    for node, count in counts.items():
+        if count > MAX_GUESTS_OF_NODE:
+            raise BadCall(f"{count} tasks on {node} are not known here; no more than {MAX_GUESTS_OF_NODE} are read")
+    if (count := sum(counts.values())) > MAX_GUESTS:
+        raise BadCall(f"{count} tasks on these nodes are not known here; no more than {MAX_GUESTS} are read")
+
+
+def _answered(shape: Shape | None, dialect: str, code: Code, why: str = "") -> asgi.Answer:
+    outcome = {Code.SUCCESS: "fits", Code.ERROR: "fault"}.get(code, "fits nowhere")
+    metrics.DECISIONS.labels("vpredicates", dialect, outcome).inc()
+    return asgi.json(predicate_answer(shape, code, why), dialect=dialect)
+
+
+def _no_scores(why: str) -> asgi.Answer:
+    metrics.DECISIONS.labels("vprioritize", "", "fault").inc()
+    return asgi.json(scores_answer({}, why))
+
+
+def _event(why: str, dialect: str = "") -> asgi.Answer:
+    return asgi.json(event_answer(why), dialect=dialect)

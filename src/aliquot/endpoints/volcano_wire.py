@@ -1,0 +1,170 @@
+"""What Volcano's scheduler sends to its extender, and the shapes in which its versions want the answers.
+
+Its structs have no JSON names, so keys are Go's (`Tasks`). A request carries whole pods of everybody on a node, and may
+be megabytes: pods are left as bytes until somebody asks for them.
+"""
+
+from enum import Enum, IntFlag
+from typing import TypeVar
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType, field
+
+from aliquot.endpoints.counting import BadCall, Counted, counting
+from aliquot.endpoints.extender import Id, with_names
+from aliquot.model import Pod
+from aliquot.model.bounds import LARGEST_AMOUNTS, LARGEST_POD
+
+_T = TypeVar("_T", bound=msgspec.Struct)
+_NOTHING = Raw(b"{}")
+
+_EPSILON = 0.1
+"""By so much Volcano lets a resource be short."""
+
+
+class Shape(Enum):
+    """How a version wants a predicate's answer, by the first version that does."""
+
+    MESSAGE = "1.7"
+    LIST = "1.8"
+    CODE = "1.10"
+
+
+class Code(Enum):
+    """In preempt and reclaim, Volcano goes on with a node that is UNSCHEDULABLE, and with no other one."""
+
+    SUCCESS = 0
+    ERROR = 1
+    UNSCHEDULABLE = 2
+    UNRESOLVABLE = 3
+
+
+class Status(IntFlag):
+    """Of a task, as far as its part matters."""
+
+    ALLOCATED = 2
+    PIPELINED = 4
+    BINDING = 8
+    BOUND = 16
+    RELEASING = 64
+
+
+class Amounts(msgspec.Struct):
+    cpu: float = field(name="MilliCPU", default=0)
+    memory: float = field(name="Memory", default=0)
+    others: dict[str, float] | None = field(name="ScalarResources", default=None)
+
+    def fits(self, idle: "Amounts") -> bool:
+        """Whether Volcano counts this as free now."""
+        have = idle.others or {}
+        wanted = [(self.cpu, idle.cpu), (self.memory, idle.memory)]
+        wanted += [(size, have.get(name, 0)) for name, size in (self.others or {}).items()]
+        return all(size < left + _EPSILON for size, left in wanted)
+
+
+class Task(Counted):
+    """A pod, as Volcano sees it; `role` only tells versions apart."""
+
+    uid: Id = field(name="UID", default="")
+    node: Id = field(name="NodeName", default="")
+    status: int = field(name="Status", default=0)
+    raw_needs: Raw = field(name="InitResreq", default=_NOTHING)
+    role: Raw | UnsetType = field(name="TaskRole", default=UNSET)
+    raw: Raw = field(name="Pod", default=Raw(b"null"))
+
+    def needs(self) -> Amounts:
+        """Raises BadCall."""
+        return _amounts("task.InitResreq", self.raw_needs)
+
+    def pod(self) -> Pod:
+        """Raises BadCall."""
+        size = memoryview(self.raw).nbytes
+        if size > LARGEST_POD:
+            raise BadCall(f"task.Pod has more than {LARGEST_POD} bytes")
+        if bytes(self.raw) == b"null":
+            raise BadCall("task.Pod is missing")
+        try:
+            return with_names(_PODS.decode(self.raw))
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            raise BadCall(f"task.Pod cannot be read: {error}") from error
+
+
+class NodeInfo(Counted):
+    """`capability`, `gpu_devices` and `capacity` only tell versions apart."""
+
+    name: Id = field(name="Name", default="")
+    raw_idle: Raw = field(name="Idle", default=_NOTHING)
+    tasks: dict[str, Task] | None = field(name="Tasks", default=None)
+    capability: Raw | UnsetType = field(name="Capability", default=UNSET)
+    gpu_devices: Raw | UnsetType = field(name="GPUDevices", default=UNSET)
+    capacity: Raw | UnsetType = field(name="Capacity", default=UNSET)
+
+    def idle(self) -> Amounts:
+        """Raises BadCall."""
+        return _amounts("node.Idle", self.raw_idle)
+
+
+class PredicateCall(msgspec.Struct):
+    task: Task
+    node: NodeInfo
+
+    @property
+    def shape(self) -> Shape | None:
+        """By what the versions send: there is no other sign of who asks. None: something else."""
+        if self.node.capability is not UNSET or self.node.gpu_devices is not UNSET:
+            return Shape.MESSAGE
+        if self.task.role is not UNSET:
+            return Shape.CODE
+        return None if self.node.capacity is UNSET else Shape.LIST
+
+
+class PrioritizeCall(msgspec.Struct):
+    task: Task
+    nodes: list[NodeInfo] | None = None
+
+
+class EventCall(msgspec.Struct):
+    task: Task
+
+
+_PODS = msgspec.json.Decoder(Pod)
+
+
+def read(body: bytes, kind: type[_T]) -> _T:
+    """Raises BadCall."""
+    try:
+        with counting():
+            return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise BadCall(f"the body cannot be read: {error}") from error
+
+
+def _amounts(what: str, raw: Raw) -> Amounts:
+    if memoryview(raw).nbytes > LARGEST_AMOUNTS:
+        raise BadCall(f"{what} has more than {LARGEST_AMOUNTS} bytes")
+    try:
+        return msgspec.json.decode(raw, type=Amounts | None) or Amounts()
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise BadCall(f"{what} cannot be read: {error}") from error
+
+
+def predicate_answer(shape: Shape | None, code: Code, why: str = "") -> dict[str, object]:
+    """Without a shape, one that all but 1.8 and 1.9 understand; these then refuse the node, too."""
+    match shape:
+        case Shape.MESSAGE:
+            return {"errorMessage": why}
+        case Shape.LIST:
+            return {"status": [{"Code": code.value, "Reason": why}] if why else []}
+        case Shape.CODE:
+            return {"status": why, "code": code.value}
+        case None:
+            return {"errorMessage": why, "status": why, "code": code.value}
+
+
+def scores_answer(scores: dict[str, float], why: str = "") -> dict[str, object]:
+    """The map is never null: up to 1.10 Volcano dies of that."""
+    return {"nodeScore": scores, "errorMessage": why}
+
+
+def event_answer(why: str = "") -> dict[str, object]:
+    return {"errorMessage": why}

@@ -1,0 +1,100 @@
+"""What a pod wants beyond its size: which cards, near each other or not, chosen how."""
+
+import re
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import lru_cache
+
+ANY_MIG = "any"
+
+_WORD = re.compile(r"[a-z0-9]+")
+_GLUED = (
+    (re.compile(r"\b([rg]tx)(?=[a-z]?\d)"), r"\1 "),  # rtx3090
+    (re.compile(r"(?<=\d)(ti|super|d)\b"), r" \1"),  # 3080ti
+    (re.compile(r"\b(\d+) ?gi?b?\b"), r"\1gb"),  # 40g, 40 GB
+    (re.compile(r"\bmax-q\b"), "maxq"),
+)
+_SAY_NOTHING = frozenset(("nvidia", "tesla", "geforce", "quadro", "gpu"))
+_ANOTHER_MODEL = frozenset(("ti", "super", "d", "ada", "blackwell", "laptop", "mobile", "maxq", "mig"))
+"""Words that make another card of the same number: they are never added for somebody who did not write them."""
+
+
+class Topology(Enum):
+    """How several cards of one container must be connected."""
+
+    ANY = "any"
+    NUMA = "numa"
+    NVLINK = "nvlink"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConstraint:
+    """Any of these models, or with `avoid` none of them.
+
+    Names are forgiving: "a100" and "A100 40GB" are an "NVIDIA A100-SXM4-40GB", but "T4" is no "T400" and "RTX 3080" no
+    "RTX 3080 Ti". With `substring` a name matches anywhere, as HAMi has it.
+    """
+
+    names: tuple[str, ...]
+    avoid: bool = False
+    substring: bool = False
+
+    def allows(self, model: str) -> bool:
+        return self.avoid is not any(self._names(name, model) for name in self.names)
+
+    def _names(self, name: str, model: str) -> bool:
+        return name.casefold() in model.casefold() if self.substring else is_model(name, model)
+
+
+@lru_cache(4096)
+def is_model(name: str, model: str) -> bool:
+    """Whether a model is what a user calls so: as NVML spells it, or by some of its words, whatever stands between."""
+    if name.strip().casefold() == model.strip().casefold() != "":
+        return True
+    wanted, has = _words(name), _words(model)
+    return bool(wanted) and wanted <= has and has & _ANOTHER_MODEL <= wanted
+
+
+def _words(name: str) -> frozenset[str]:
+    text = name.casefold()
+    for pattern, plain in _GLUED:
+        text = pattern.sub(plain, text)
+    return frozenset(_WORD.findall(text)) - _SAY_NOTHING
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """Every wish must hold. `mig` is a profile such as 1g.5gb, or `any`; without it MIG instances are left alone."""
+
+    models: tuple[ModelConstraint, ...] = ()
+    only_uuids: frozenset[str] | None = None
+    not_uuids: frozenset[str] = field(default_factory=frozenset)
+    mig: str = ""
+    topology: Topology = Topology.ANY
+    node_policy: str = ""
+    gpu_policy: str = ""
+
+    def allows_model(self, model: str) -> bool:
+        return all(wish.allows(model) for wish in self.models)
+
+    def allows_uuid(self, uuid: str) -> bool:
+        return uuid not in self.not_uuids and (self.only_uuids is None or uuid in self.only_uuids)
+
+    def allows_instance(self, profile: str) -> bool:
+        """`profile` is "" for a card that is no MIG instance."""
+        return self.mig in (profile, ANY_MIG) if profile else not self.mig
+
+    def __and__(self, other: "Constraints") -> "Constraints":
+        """Both; where only one can hold (a policy, a topology), the left one if it says anything."""
+        only = self.only_uuids
+        if other.only_uuids is not None:
+            only = other.only_uuids if only is None else only & other.only_uuids
+        return Constraints(
+            models=self.models + other.models,
+            only_uuids=only,
+            not_uuids=self.not_uuids | other.not_uuids,
+            mig=self.mig or other.mig,
+            topology=self.topology if self.topology is not Topology.ANY else other.topology,
+            node_policy=self.node_policy or other.node_policy,
+            gpu_policy=self.gpu_policy or other.gpu_policy,
+        )

@@ -1,0 +1,170 @@
+"""Bad input at each endpoint gets a clear answer and changes nothing."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.factories import pod_manifest
+from tests.integration.endpoints.endpoint import BIND, FILTER, INSPECT, Endpoint, bind_args
+
+DEEP = b'{"Pod":' + b"[" * 100_000
+
+
+BODIES = [
+    pytest.param(b"", "EOF", id="an empty body"),
+    pytest.param(b" \n ", "EOF", id="blanks"),
+    pytest.param(b"{", "the body cannot be read: Input data was truncated", id="half a body"),
+    pytest.param(b"nonsense", "the body cannot be read", id="no JSON"),
+    pytest.param(b"[1]", "the body cannot be read: Expected `object`, got `array`", id="a list"),
+    pytest.param(b"null", "the body cannot be read: Expected `object`, got `null`", id="null"),
+    pytest.param(b'"text"', "the body cannot be read", id="a string"),
+    pytest.param(b"\xff\xfe", "the body cannot be read", id="no UTF-8"),
+    pytest.param(b'{"Pod":1}\n{"Pod":2}', "the body cannot be read", id="two bodies"),
+    pytest.param(DEEP, "the body cannot be read", id="a hundred thousand brackets"),
+]
+
+
+@pytest.mark.parametrize(("body", "text"), BODIES)
+@pytest.mark.parametrize("path", [FILTER, BIND], ids=["filter", "bind"])
+async def test_a_malformed_body_is_answered_with_an_error(
+    endpoint: Endpoint, path: str, body: bytes, text: str
+) -> None:
+    await endpoint.room.add_node()
+    before = endpoint.untouched()
+    reply = await endpoint.send("POST", path, body)
+    assert reply.status == 200
+    assert reply.json["Error"].startswith(text)
+    assert [value for key, value in reply.json.items() if key != "Error" and value is not None] == []
+    assert endpoint.untouched() == before
+
+
+FILTER_ARGS: list[Any] = [
+    pytest.param({}, "arg or pod is nil", id="no pod"),
+    pytest.param({"Pod": None, "NodeNames": []}, "arg or pod is nil", id="a null pod"),
+    pytest.param({"Pod": pod_manifest()}, "cannot get node names", id="no nodes"),
+    pytest.param({"Pod": pod_manifest(), "Nodes": None, "NodeNames": None}, "cannot get node names", id="null nodes"),
+    pytest.param({"Pod": "p", "NodeNames": []}, "Pod cannot be read: Expected `object`", id="a pod that is text"),
+    pytest.param({"Pod": {}, "NodeNames": []}, "Pod cannot be read", id="a pod without metadata"),
+    pytest.param(
+        {"Pod": pod_manifest("../../nodes/n1"), "NodeNames": []},
+        "the pod's name '../../nodes/n1' is no name of a Kubernetes object",
+        id="a path as the pod's name",
+    ),
+    pytest.param(
+        {"Pod": pod_manifest(namespace="a?b"), "NodeNames": []},
+        "the pod's namespace 'a?b' is no name of a Kubernetes object",
+        id="a query as the pod's namespace",
+    ),
+    pytest.param({"Pod": pod_manifest(), "NodeNames": "n1"}, "NodeNames cannot be read", id="one name, no list"),
+    pytest.param({"Pod": pod_manifest(), "NodeNames": [1]}, "NodeNames cannot be read", id="names that are numbers"),
+    pytest.param({"Pod": pod_manifest(), "Nodes": [1]}, "Nodes cannot be read", id="nodes that are no list object"),
+    pytest.param({"Pod": pod_manifest(), "Nodes": {"items": [1]}}, "Nodes cannot be read", id="a node that is none"),
+    pytest.param(
+        {"Pod": pod_manifest(gpu_mem=[3]), "NodeNames": []},
+        "Pod cannot be read: Expected `int | float | str`, got `array`",
+        id="a list as quantity",
+    ),
+    pytest.param({"Pod": pod_manifest(gpu_mem={}), "NodeNames": []}, "Pod cannot be read", id="a map as quantity"),
+]
+
+
+@pytest.mark.parametrize(("args", "text"), FILTER_ARGS)
+async def test_filter_arguments_of_wrong_types_are_answered_with_an_error(
+    endpoint: Endpoint, args: dict[str, Any], text: str
+) -> None:
+    reply = await endpoint.post(FILTER, args)
+    assert reply.status == 200
+    assert reply.json["Error"].startswith(text)
+    assert reply.json["NodeNames"] is None
+
+
+async def test_nodes_that_are_no_utf_8_are_not_given_back(endpoint: Endpoint) -> None:
+    """They are echoed as bytes; nobody could read the answer."""
+    await endpoint.room.add_node()
+    nodes = {"items": [{"metadata": {"name": "n1", "labels": {"a": "ä"}}}]}
+    body = msgspec.json.encode({"Pod": pod_manifest(), "Nodes": nodes})
+    good = await endpoint.send("POST", FILTER, body)
+    assert good.json["Nodes"] == nodes
+    bad = await endpoint.send("POST", FILTER, body.replace("ä".encode(), b"\xff"))
+    assert bad.json["Error"] == "Nodes cannot be read: the body is no UTF-8"
+
+
+BIND_ARGS: list[Any] = [
+    pytest.param({"PodName": ""}, "PodName is missing", id="no name"),
+    pytest.param({"PodNamespace": ""}, "PodNamespace is missing", id="no namespace"),
+    pytest.param({"PodUID": ""}, "PodUID is missing", id="no UID"),
+    pytest.param({"Node": ""}, "Node is missing", id="no node"),
+    pytest.param({"PodName": 7}, "PodName cannot be read: Expected `str`, got `int`", id="a name that is a number"),
+    pytest.param({"Node": None}, "Node cannot be read: Expected `str`, got `null`", id="a null node"),
+    pytest.param({"PodName": "ghost"}, 'pods "ghost" not found', id="an unknown pod"),
+    pytest.param({"PodNamespace": "nowhere"}, 'pods "p" not found', id="an unknown namespace"),
+    pytest.param({"Node": "ghost"}, 'node "ghost" not found', id="an unknown node"),
+    pytest.param({"PodName": "../p"}, "PodName '../p' is no name of a Kubernetes object", id="a path as name"),
+    pytest.param({"PodName": "p?watch=true"}, "PodName 'p?watch=true' is no name", id="a query as name"),
+    pytest.param({"PodNamespace": ".."}, "PodNamespace '..' is no name", id="a path as namespace"),
+    pytest.param({"Node": "n1/status"}, "Node 'n1/status' is no name", id="a path as node"),
+    pytest.param({"PodName": "p" * 300}, f"PodName '{'p' * 64}' is no name", id="a name beyond all names"),
+]
+
+
+@pytest.mark.parametrize(("fields", "text"), BIND_ARGS)
+async def test_bind_arguments_that_name_nothing_are_answered_with_an_error(
+    endpoint: Endpoint, fields: dict[str, Any], text: str
+) -> None:
+    await endpoint.room.add_node()
+    pod = await endpoint.room.add_pod()
+    before = endpoint.untouched()
+    reply = await endpoint.post(BIND, bind_args(pod) | fields)
+    assert reply.status == 200
+    assert reply.json["Error"].startswith(text)
+    assert endpoint.untouched() == before
+
+
+async def test_a_wrong_uid_is_refused_without_a_word_of_the_right_one(endpoint: Endpoint) -> None:
+    await endpoint.room.add_node()
+    pod = await endpoint.room.add_pod()
+    before = endpoint.untouched()
+    expected = "the pod p in namespace default has another UID than the one in this call"
+    assert await endpoint.bind(pod, PodUID="other") == expected
+    assert endpoint.untouched() == before
+
+
+async def test_bind_arguments_in_lower_case_are_read(endpoint: Endpoint) -> None:
+    await endpoint.room.add_node()
+    pod = await endpoint.room.add_pod()
+    await endpoint.let_pass(pod)
+    reply = await endpoint.post(BIND, {name.lower(): value for name, value in bind_args(pod).items()})
+    assert reply.json == {"Error": ""}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "text"),
+    [
+        pytest.param("GET", FILTER, 405, "Method Not Allowed\n", id="filter by GET"),
+        pytest.param("PUT", BIND, 405, "Method Not Allowed\n", id="bind by PUT"),
+        pytest.param("POST", INSPECT, 405, "Method Not Allowed\n", id="inspect by POST"),
+        pytest.param("DELETE", f"{INSPECT}/n1", 405, "Method Not Allowed\n", id="inspect a node by DELETE"),
+        pytest.param("GET", "/gpushare-scheduler", 404, "404 page not found\n", id="the prefix alone"),
+        pytest.param("GET", "/", 404, "404 page not found\n", id="the root"),
+        pytest.param("POST", "/gpushare-scheduler/prioritize", 404, "404 page not found\n", id="a verb it has not"),
+        pytest.param("GET", f"{INSPECT}/n1/more", 404, "404 page not found\n", id="a path too long"),
+    ],
+)
+async def test_unknown_paths_and_methods_are_told_so(
+    endpoint: Endpoint, method: str, path: str, status: int, text: str
+) -> None:
+    reply = await endpoint.send(method, path)
+    assert (reply.status, reply.text) == (status, text)
+
+
+async def test_a_trailing_slash_changes_nothing(endpoint: Endpoint) -> None:
+    assert (await endpoint.send("GET", f"{INSPECT}/")).json == {"nodes": []}
+
+
+async def test_the_endpoint_still_serves_after_all_that(endpoint: Endpoint) -> None:
+    await endpoint.room.add_node()
+    for body in (DEEP, b"{", b"\xff"):
+        await endpoint.send("POST", FILTER, body)
+    reply = await endpoint.send("POST", FILTER, msgspec.json.encode({"Pod": pod_manifest(), "NodeNames": ["n1"]}))
+    assert reply.json["NodeNames"] == ["n1"]

@@ -1,0 +1,209 @@
+"""A server that does not hold the Lease passes decisions on, once, and says in the caller's words what goes wrong."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+from structlog.testing import capture_logs
+
+from aliquot.control import ControlPlane, ControlSettings, Role
+from aliquot.embedded.api import resources
+from aliquot.endpoints import asgi, health
+from aliquot.endpoints.asgi import Routes
+from aliquot.endpoints.forwarding import Forwarder
+from aliquot.endpoints.gpushare import GpuShareEndpoint
+from aliquot.kube import Client
+from tests.fakes import FakeClock, ScriptedApi, until
+from tests.integration.endpoints.endpoint import BIND, FILTER, INSPECT, Endpoint, bind_args
+from tests.integration.endpoints.serving import served
+from tests.integration.room import Room
+
+NAMESPACE = "aliquot-system"
+LEASE = "aliquot-server"
+
+
+class Holder:
+    """Whatever the Lease's holder answers, and what it was asked."""
+
+    def __init__(self, status: int = 200, answer: Any = None) -> None:
+        self.asked: list[asgi.Call] = []
+        self.status = status
+        self.answer = answer if answer is not None else {"Error": ""}
+
+    async def handle(self, call: asgi.Call) -> asgi.Answer:
+        self.asked.append(call)
+        return asgi.json(self.answer, self.status)
+
+    def routes(self) -> Routes:
+        return Routes({("POST", BIND): self.handle, ("POST", FILTER): self.handle})
+
+
+def make_lease(api: ScriptedApi, holder: str, **endpoints: str) -> None:
+    if not any(held.obj["metadata"]["name"] == NAMESPACE for held in api.store.snapshot("namespaces")):
+        api.registry.create(resources.NAMESPACES, "", {"metadata": {"name": NAMESPACE}})
+    annotations = {"aliquot.io/endpoints": msgspec.json.encode(endpoints).decode()}
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": 3600}
+    body = {"metadata": {"name": LEASE, "annotations": annotations}, "spec": spec}
+    api.registry.create(resources.LEASES, NAMESPACE, body)
+
+
+@asynccontextmanager
+async def follower(
+    api: ScriptedApi, client: Client, clock: FakeClock, *, seconds: float = 4.5, sees_holder: bool = True
+) -> AsyncIterator[Endpoint]:
+    """A server beside the Lease's holder."""
+    room = Room(api, client, clock)
+    room.plane = ControlPlane(client, clock, settings=ControlSettings())
+    async with AsyncExitStack() as stack:
+        running = asyncio.create_task(room.plane.run())
+        stack.push_async_callback(_end, running)
+        forwarder = await stack.enter_async_context(Forwarder(room.plane, seconds=seconds))
+        own = GpuShareEndpoint(room.plane, forwarder).routes()
+        whole = Routes({**own, **health.routes(room.plane, endpoint=GpuShareEndpoint.name)})
+        url = await stack.enter_async_context(served(whole))
+        room.plane.leadership.tell_endpoints({GpuShareEndpoint.name: url})
+        session = await stack.enter_async_context(aiohttp.ClientSession())
+        await room.in_step()
+        await until(lambda: bool(room.plane.leadership.holder) is sees_holder, passing=clock)
+        assert room.plane.leadership.role is Role.FOLLOWING
+        yield Endpoint(session, url, room)
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+@pytest.mark.parametrize("path", [FILTER, BIND])
+async def test_a_decision_is_the_holders(scripted: ScriptedApi, client: Client, clock: FakeClock, path: str) -> None:
+    holder = Holder(answer={"Error": "whatever it says"})
+    async with served(holder.routes()) as url:
+        make_lease(scripted, "holder", gpushare=url)
+        async with follower(scripted, client, clock) as endpoint:
+            reply = await endpoint.post(path, {"any": "body"})
+    assert (reply.status, reply.json) == (200, {"Error": "whatever it says"})
+    (call,) = holder.asked
+    assert (call.path, msgspec.json.decode(call.body)) == (path, {"any": "body"})
+    assert call.headers[b"x-aliquot-forwarded"] == b"1"
+
+
+async def test_a_status_of_the_holder_is_passed_back(scripted: ScriptedApi, client: Client, clock: FakeClock) -> None:
+    async with served(Holder(status=413).routes()) as url:
+        make_lease(scripted, "holder", gpushare=url)
+        async with follower(scripted, client, clock) as endpoint:
+            assert (await endpoint.post(FILTER, {})).status == 413
+
+
+async def test_what_only_shows_is_answered_here(scripted: ScriptedApi, client: Client, clock: FakeClock) -> None:
+    make_lease(scripted, "holder", gpushare="http://127.0.0.1:1")
+    async with follower(scripted, client, clock) as endpoint:
+        await endpoint.room.add_node()
+        (node,) = (await endpoint.send("GET", INSPECT)).json["nodes"]
+    assert node["name"] == "n1"
+
+
+@pytest.mark.parametrize(
+    ("endpoints", "status"),
+    [
+        pytest.param({"gpushare": "http://127.0.0.1:1"}, 200, id="as ours"),
+        pytest.param({"admission": "http://127.0.0.1:1"}, 503, id="others than ours"),
+    ],
+)
+async def test_a_endpoint_is_ready_only_if_the_holder_has_it_too(
+    scripted: ScriptedApi, client: Client, clock: FakeClock, endpoints: dict[str, str], status: int
+) -> None:
+    make_lease(scripted, "holder", **endpoints)
+    async with follower(scripted, client, clock) as endpoint:
+        ready = await endpoint.send("GET", "/readyz")
+    assert ready.status == status
+    assert ("has no gpushare endpoint" in ready.text) == (status == 503)
+
+
+async def test_a_call_is_passed_on_only_once(scripted: ScriptedApi, client: Client, clock: FakeClock) -> None:
+    """Two servers that take each other for the holder must not send a call round in circles."""
+    holder = Holder()
+    async with served(holder.routes()) as url:
+        make_lease(scripted, "holder", gpushare=url)
+        async with follower(scripted, client, clock) as endpoint, aiohttp.ClientSession() as session:
+            address, marked = f"{endpoint.url}{BIND}", {"X-Aliquot-Forwarded": "1"}
+            async with session.post(address, json={}, headers=marked) as response:
+                answer = await response.json()
+    assert answer == {"Error": "another server took this one for the Lease's holder, which is holder"}
+    assert holder.asked == []
+
+
+@pytest.mark.parametrize(
+    ("endpoints", "why"),
+    [
+        pytest.param(
+            {}, "holder, which holds the Lease, has no gpushare endpoint", id="a holder without that endpoint"
+        ),
+        pytest.param(
+            {"gpushare": "http://127.0.0.1:1"},
+            "holder, which holds the Lease, did not answer at http://127.0.0.1:1: ",
+            id="a holder that cannot be reached",
+        ),
+    ],
+)
+async def test_a_holder_that_cannot_be_asked_is_a_fault_in_the_callers_words(
+    scripted: ScriptedApi, client: Client, clock: FakeClock, endpoints: dict[str, str], why: str
+) -> None:
+    make_lease(scripted, "holder", **endpoints)
+    async with follower(scripted, client, clock) as endpoint:
+        await endpoint.room.add_node()
+        pod = await endpoint.room.add_pod()
+        with capture_logs() as logs:
+            assert (await endpoint.filter(3, "n1"))["Error"].startswith(why)
+            assert (await endpoint.bind(pod)).startswith(why)
+    assert scripted.bindings() == []
+    # once, though a scheduler asks all the time
+    (told,) = (line for line in logs if line["event"] == "calls cannot be passed on to the holder of the Lease")
+    assert (told["endpoint"], told["why"].startswith(why)) == ("gpushare", True)
+
+
+async def test_a_holder_that_is_slow_is_given_up_before_the_scheduler_gives_us_up(
+    scripted: ScriptedApi, client: Client, clock: FakeClock
+) -> None:
+    never = asyncio.Event()
+
+    async def hang(_: asgi.Call) -> asgi.Answer:
+        await never.wait()
+        return asgi.text("")
+
+    async with served(Routes({("POST", BIND): hang})) as url:
+        make_lease(scripted, "holder", gpushare=url)
+        async with follower(scripted, client, clock, seconds=0.05) as endpoint:
+            reply = await endpoint.post(BIND, {})
+        never.set()
+    assert reply.json["Error"].startswith("holder, which holds the Lease, did not answer at ")
+
+
+async def test_without_a_holder_both_verbs_say_so(scripted: ScriptedApi, client: Client, clock: FakeClock) -> None:
+    """There is no namespace for a Lease, so nobody can hold it."""
+    async with follower(scripted, client, clock, sees_holder=False) as endpoint:
+        await endpoint.room.add_node()
+        pod = await endpoint.room.add_pod()
+        why = f"no server holds the Lease {NAMESPACE}/{LEASE}"
+        assert (await endpoint.filter(3, "n1"))["Error"].startswith(why)
+        assert (await endpoint.bind(pod)).startswith(why)
+        assert (await endpoint.post(BIND, bind_args(pod))).status == 200
+
+
+async def test_a_server_that_is_taken_for_the_holder_it_was_before_a_restart_is_not_ready(
+    scripted: ScriptedApi, client: Client, clock: FakeClock
+) -> None:
+    """Killed and started again at the same address: the Lease names what it was before, until it expires."""
+    async with follower(scripted, client, clock, sees_holder=False) as endpoint:
+        await endpoint.room.add_node()
+        make_lease(scripted, "before", gpushare=endpoint.url)
+        await until(lambda: endpoint.room.plane.leadership.holder == "before", passing=clock)
+        why = f"before holds the Lease {NAMESPACE}/{LEASE} with this server's own address"
+        assert (await endpoint.filter(3, "n1"))["Error"].startswith(why)
+        ready = await endpoint.send("GET", "/readyz")
+    assert (ready.status, ready.text.startswith(why)) == (503, True)

@@ -1,0 +1,37 @@
+"""Keys in any case, as Go reads them."""
+
+import msgspec
+import pytest
+
+from aliquot.endpoints.spelling import read
+from aliquot.model import Pod
+
+USUAL = (
+    b'{"metadata":{"name":"p","labels":{"App":"x"}},'
+    b'"spec":{"initContainers":[{"name":"i","resources":{"limits":{"aliyun.com/gpu-mem":"3"}}}],"nodeName":"n"}}'
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(USUAL, id="as usual"),
+        pytest.param(USUAL.replace(b"initContainers", b"initcontainers"), id="small"),
+        pytest.param(USUAL.replace(b"metadata", b"Metadata").replace(b"spec", b"SPEC"), id="large"),
+        pytest.param(USUAL.replace(b"limits", b"Limits").replace(b"nodeName", b"NodeName"), id="deep within"),
+    ],
+)
+def test_the_same_is_read_however_it_is_spelled(text: bytes) -> None:
+    pod = read(text, Pod)
+    assert pod == msgspec.json.decode(USUAL, type=Pod)
+    assert pod.metadata.labels == {"App": "x"}
+
+
+@pytest.mark.parametrize("text", [b"[]", b'"p"', b'{"spec":[]}', b'{"Spec":[]}', b'{"Spec":{"containers":3}}', b"{"])
+def test_what_is_no_pod_is_refused_however_it_is_spelled(text: bytes) -> None:
+    with pytest.raises(msgspec.DecodeError):
+        read(text, Pod)
+
+
+def test_of_two_spellings_the_last_counts() -> None:
+    assert read(b'{"metadata":{"name":"a","Name":"b"}}', Pod).metadata.name == "b"
