@@ -28,7 +28,7 @@ async def _listen(url: str, events: int) -> Result:
 
     async with Client(Access(url)) as client:
         plane = ControlPlane(client, settings=ControlSettings(mode=Mode.OBSERVE))
-        plane.on_change(count)
+        plane.changed.subscribe(lambda _: count())
         running = asyncio.create_task(plane.run())
         await plane.pods.synced.wait()
         meter.synced()

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from aliquot.control import ClusterState, Committer, ControlPlane, ControlSettings, Leadership
+from aliquot.control.placing.transaction import PlacementTransactions
 from aliquot.embedded.api import resources
 from aliquot.embedded.api.deletion import DeleteRequest
 from aliquot.embedded.api.objects import Object, key_of
@@ -22,10 +23,15 @@ def patient(**settings: Any) -> ControlSettings:
     return ControlSettings(**{"budget": 20.0, "look": 20.0, **settings})
 
 
-def alone(client: Client, cluster: ClusterState, clock: FakeClock, **settings: Any) -> Committer:
-    """A committer of a server that is the only one."""
-    chosen = patient(alone=True, **settings)
-    return Committer(client, cluster, clock, Leadership(client, clock, chosen, _nothing), chosen)
+class Commits:
+    """What a server that is the only one commits, and how it settles what is unknown."""
+
+    def __init__(self, client: Client, cluster: ClusterState, clock: FakeClock, **settings: Any) -> None:
+        chosen = patient(alone=True, **settings)
+        leadership = Leadership(client, clock, chosen, _nothing)
+        transactions = PlacementTransactions(client, cluster, leadership, clock, chosen)
+        self.commit = Committer(client, cluster, transactions, leadership, chosen).commit
+        self.settle = transactions.settle
 
 
 async def _nothing() -> None:
@@ -56,9 +62,9 @@ class Room:
         with contextlib.suppress(asyncio.CancelledError):
             await self._running
 
-    def committer(self, client: Client | None = None, clock: FakeClock | None = None, **settings: Any) -> Committer:
+    def committer(self, client: Client | None = None, clock: FakeClock | None = None, **settings: Any) -> Commits:
         """Another committer on the same cluster state."""
-        return alone(client or self.client, self.plane.cluster, clock or self.clock, **settings)
+        return Commits(client or self.client, self.plane.cluster, clock or self.clock, **settings)
 
     # -- what happens in the cluster
 

@@ -1,7 +1,8 @@
 """The control plane: a mirror of the cluster, the cluster state, and the one way to write."""
 
 from aliquot.control.leadership.leadership import Leadership, Role, Side
-from aliquot.control.placing.commit import Committer, Outcome
+from aliquot.control.placing.commit import Committer
+from aliquot.control.placing.transaction import Placed
 from aliquot.control.plane import ControlPlane
 from aliquot.control.settings import ControlSettings, Mode
 from aliquot.control.state.cluster_state import ClusterState
@@ -10,7 +11,7 @@ __all__ = [
     "ControlPlane",
     "ClusterState",
     "Committer",
-    "Outcome",
+    "Placed",
     "ControlSettings",
     "Mode",
     "Leadership",

@@ -1,8 +1,6 @@
 """The control plane: follows the cluster, keeps the cluster state, commits decisions."""
 
 import asyncio
-from collections.abc import Callable
-from math import inf
 
 import structlog
 
@@ -21,8 +19,10 @@ from aliquot.control.placing.filter_results import Passes
 from aliquot.control.placing.labels import Labeller
 from aliquot.control.placing.late import LatePlacer
 from aliquot.control.placing.nominated_victims import Preemptions
-from aliquot.control.placing.pod_events import Teller
-from aliquot.control.placing.stale_annotations import OlderKeys
+from aliquot.control.placing.pod_events import PodEvents
+from aliquot.control.placing.reservations import Reservations
+from aliquot.control.placing.stale_annotations import StaleAnnotations
+from aliquot.control.placing.transaction import PlacementTransactions
 from aliquot.control.requeue.requeuer import Requeuer
 from aliquot.control.settings import ControlSettings
 from aliquot.control.state.cluster_state import ClusterState
@@ -30,6 +30,7 @@ from aliquot.control.state.search_budget import Searches
 from aliquot.dialects import Dialects
 from aliquot.kube import NODES, PODS, Client, Informer
 from aliquot.model import Node, Pod, Request
+from aliquot.signals import Signal
 
 _log = structlog.get_logger()
 _SETTLE_SECONDS = 1.0
@@ -55,30 +56,26 @@ class ControlPlane:
         self.pulse = Pulse(self.clock)
         metrics.LOOP_SILENCE.set_function(self.pulse.silence)
         self.leadership = Leadership(client, self.clock, self.settings, self._refresh, side, self.pulse)
-        self.committer = Committer(
-            client,
-            self.cluster,
-            self.clock,
-            self.leadership,
-            self.settings,
-            is_placed_late=lambda uid, node: self.late.is_open(uid, node),
-        )
-        self.teller = Teller(client, self.clock)
+        self.transactions = PlacementTransactions(client, self.cluster, self.leadership, self.clock, self.settings)
+        self.committer = Committer(client, self.cluster, self.transactions, self.leadership, self.settings)
+        self.reservations = Reservations(self.cluster, self.leadership, self.clock, self.settings)
+        self.pod_events = PodEvents(client, self.clock)
         self.nodes: Informer[Node] = Informer(client, NODES, self._on_node, clock=self.clock)
         on_nodes = {_BY_NODE: lambda pod: pod.spec.node_name}
         self.pods: Informer[Pod] = Informer(client, PODS, self._on_pod, indexes=on_nodes, clock=self.clock)
         self.late = LatePlacer(
             client,
             self.cluster,
+            self.transactions,
             self.nodes.get,
             self.leadership,
-            self.teller,
+            self.pod_events,
             self.clock,
             self.settings,
             is_in_step=lambda: not self.out_of_step(),
         )
-        self.older_keys = OlderKeys(client, self.cluster, self.leadership, self.clock)
-        self.late.on_kept = self.older_keys.news.set
+        self.stale_annotations = StaleAnnotations(client, self.cluster, self.leadership, self.clock)
+        self.reservations.made.subscribe(lambda _: self.stale_annotations.wake.set())
         self.requeuer = Requeuer(
             client,
             self.cluster,
@@ -91,14 +88,14 @@ class ControlPlane:
         )
         self.preemptions = Preemptions(self.clock)
         self.passes = Passes(self.clock)
-        self.cluster.on_opening = self.requeuer.opened
+        self.cluster.freed.subscribe(self.requeuer.opened)
         self.audit = Audit(
             client,
             self.cluster,
             self.nodes,
             self.pods,
             pods_on=self.pods_on,
-            is_open=self._is_open,
+            is_pending=self.transactions.is_pending,
             clock=self.clock,
         )
         self.quota_map = QuotaMap(client, self.cluster, self.clock, self.settings)
@@ -107,7 +104,9 @@ class ControlPlane:
         self._labeller = Labeller(client, self.cluster, self.pods, self.leadership, self.clock)
         self.heartbeats = Heartbeats(client, self.clock)
         self._contact = Contact(client, self.clock)
-        self._listeners: list[Callable[[], None]] = []
+        self.changed: Signal[None] = Signal()
+        """Emitted after every change of a pod or node that we see, and of our own role."""
+        self.leadership.changed.subscribe(self._on_role)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -125,24 +124,19 @@ class ControlPlane:
             await self.pods.synced.wait()
             _log.info("in step with the API server", nodes=len(self.nodes.all()), pods=len(self.pods.all()))
             tasks.create_task(self.leadership.run())
-            tasks.create_task(self._tell_of_leadership())
             tasks.create_task(self.heartbeats.run())
             tasks.create_task(self.late.run())
-            tasks.create_task(self.older_keys.run())
+            tasks.create_task(self.stale_annotations.run())
             tasks.create_task(self.requeuer.run())
             tasks.create_task(self.audit.run(lambda: self.settings.audit_seconds))
             tasks.create_task(self._labeller.run(lambda: self.settings.audit_seconds))
 
     def change(self, settings: ControlSettings) -> None:
         """New times for a running control plane; roles and names stay as they were at the start."""
-        self.settings = self.committer.settings = self.late.settings = settings
+        self.settings = settings
+        for component in (self.transactions, self.committer, self.reservations, self.late):
+            component.settings = settings
         self.cluster.searches.seconds = settings.search_seconds
-
-    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call `listener` after every change of a pod or node that we see, and of our own role, until what is returned
-        is called."""
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
 
     def out_of_step(self) -> list[str]:
         """Why what we show cannot be trusted; empty when both mirrors are in step with an API server that answers."""
@@ -168,37 +162,32 @@ class ControlPlane:
     def pods_on(self, node: str) -> list[Pod]:
         return self.pods.having(_BY_NODE, node)
 
-    def _is_open(self, uid: str, node: str) -> bool:
-        return self.committer.is_open(uid, node) or self.late.is_open(uid, node)
-
     async def _refresh(self) -> None:
         """Nodes first: where a pod is placed is read by the cards of its node."""
         await self.nodes.refresh()
         await self.pods.refresh()
 
-    async def _tell_of_leadership(self) -> None:
-        """Whoever waits for room waits for a leader, too."""
-        while True:
-            await self.leadership.changed.wait()
-            self.leadership.changed.clear()
-            if self.leadership.may_commit:
-                self.requeuer.inherit(self.pods.all())
-            else:
-                self._follow()
-            self._tell()
+    def _on_role(self, _: None) -> None:
+        """Pods that wait for room wait for a leader, too."""
+        if self.leadership.may_commit:
+            self.requeuer.inherit(self.pods.all())
+        else:
+            self._follow()
+        self.changed.emit(None)
 
     def _follow(self) -> None:
         """What we kept for pods is known to no other server. A record on such a pod is another leader's from now on,
         though we took it for its user's."""
-        self.cluster.expire(inf)
+        self.cluster.expire(None)
         for uid in list(self.cluster.unplaced):
             if (pod := self.pods.with_uid(uid)) is not None:
                 self.cluster.see_pod(pod)
 
     async def _settle(self) -> None:
         while True:
-            await self.committer.settle()
-            metrics.OPEN_BINDINGS.set(self.committer.open)
+            self.reservations.expire()
+            await self.transactions.settle()
+            metrics.OPEN_BINDINGS.set(self.transactions.unknown)
             await self.clock.sleep(_SETTLE_SECONDS)
 
     def _on_node(self, old: Node | None, new: Node | None) -> None:
@@ -208,7 +197,7 @@ class ControlPlane:
         elif self.cluster.see_node(new):
             for pod in self.pods_on(new.key):  # read again, by the cards that the node has now
                 self.cluster.see_pod(pod)
-        self._tell()
+        self.changed.emit(None)
 
     def _on_pod(self, old: Pod | None, new: Pod | None) -> None:
         if new is None:
@@ -222,13 +211,9 @@ class ControlPlane:
             self.requeuer.see(new)
             if new.spec.node_name:
                 self._forget_decisions(new.metadata.uid)
-        self._tell()
+        self.changed.emit(None)
 
     def _forget_decisions(self, uid: str) -> None:
         """What endpoints remember of their answers about a pod that waits."""
         self.preemptions.forget(uid)
         self.passes.forget(uid)
-
-    def _tell(self) -> None:
-        for listener in self._listeners:
-            listener()

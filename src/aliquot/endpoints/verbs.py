@@ -1,6 +1,5 @@
 """What every endpoint does with a scheduler's call, whatever the words in which it came."""
 
-import asyncio
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -99,7 +98,7 @@ class Verbs:
         if demand is None:
             return Verdict(names)
         if keep and self._acting.standing(pod) is Standing.SAME:
-            self._plane.late.let_go(pod.metadata.uid)
+            self._plane.reservations.release(pod.metadata.uid)
         verdict, judgement = self._judge(pod, demand, names)
         if keep:
             verdict = self._without_strangers(verdict, demand.dialect)
@@ -219,7 +218,9 @@ class Verbs:
         more, or asks for nothing. Raises Refused, NoRoom, BadDemand, NotLeading."""
         if not pod.waits:
             return False
-        return bool(self._plane.late.hold(pod, node, self._plane.settings.hold_seconds, chosen=chosen).containers)
+        return bool(
+            self._plane.reservations.reserve(pod, node, self._plane.settings.hold_seconds, chosen=chosen).containers
+        )
 
     async def asked_pod(self, pod: Pod) -> Pod:
         """The pod of a body as the cluster has it. Raises BadCall, Refused and KubeError."""
@@ -252,9 +253,8 @@ class Verbs:
             raise BadCall(f'node "{asked.node}" not found')
         await self._acting.require_passed(pod, node)
         await self._await_victims(pod, asked.node)
-        await self._plane.committer.commit(pod, asked.node)
-        held = self._cluster.ledger.entry(asked.uid, asked.node)
-        return held.placement.dialect if held else ""
+        placed = await self._plane.committer.commit(pod, asked.node)
+        return placed.placement.dialect
 
     async def _await_victims(self, pod: Pod, node: str) -> None:
         """Wait until our mirror has seen the end of the pods that were evicted for this one; the API server says
@@ -265,15 +265,11 @@ class Verbs:
             if await self._is_alive(victim):
                 self._plane.preemptions.stay(uid, node)
                 return
-        seen = asyncio.Event()
-        stop = self._plane.on_change(seen.set)
         until = self._plane.clock.monotonic() + self._plane.settings.look
-        try:
+        with self._plane.changed.as_event() as changed:
             while node in self._victims_held(uid, demand) and (left := until - self._plane.clock.monotonic()) > 0:
-                seen.clear()
-                await came(seen, left, self._plane.clock)
-        finally:
-            stop()
+                changed.clear()
+                await came(changed, left, self._plane.clock)
 
     def _victims_held(self, uid: str, demand: Demand | None) -> dict[str, list[str]]:
         """By node, the victims that we named for a pod and that still hold cards in the ledger."""

@@ -202,12 +202,12 @@ class Volcano:
         try:
             task = read(call.body, EventCall).task
             node = task.node
-            if self._plane.late.kept_on(task.uid, only=node):
+            if self._plane.reservations.nodes_of(task.uid, only=node):
                 pod = task.pod()
                 pod_name = pod.key
                 if (await self._verbs.asked_pod(pod)).metadata.uid != task.uid:
                     raise BadCall("the task's UID is not its pod's")
-                self._plane.late.let_go(task.uid, only=node)
+                self._plane.reservations.release(task.uid, only=node)
                 audit.tell(call, "vdeallocate", pod_name, node, "given back")
         except AliquotError as error:
             metrics.DECISIONS.labels("vdeallocate", "", "refused").inc()

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from math import inf
 
 from aliquot.errors import AlreadyHeld, NoRoom, NotPlaced
 from aliquot.model import Charge, Gpu, NodeGpus, Placement, Request, as_shown, numbered_as
@@ -17,6 +16,10 @@ from aliquot.model.selling import conflict, is_oversold, left_of
 
 
 class State(Enum):
+    """A reservation is kept for a pod for a while, and expires. A claim belongs to a write that is about to be sent, or
+    whose fate is unknown. What is bound, the cluster shows."""
+
+    RESERVED = "reserved"
     CLAIMED = "claimed"
     BOUND = "bound"
 
@@ -36,7 +39,7 @@ class Owner:
 
 @dataclass(frozen=True)
 class Entry:
-    """`since` is when the part was taken; a claim with `until` is given back then unless it is bound before.
+    """`since` is when the part was taken. `until` is when a reservation expires; nothing else has one.
 
     `placement` has the uuids that its cards had when it was decided, with their numbers of now; `charges` has the names
     that the node has for them now: with the `request` the one follows from the other.
@@ -47,7 +50,7 @@ class Entry:
     charges: Mapping[str, Charge]
     state: State
     since: float = 0.0
-    until: float = inf
+    until: float | None = None
     request: Request | None = None
 
     @property
@@ -138,10 +141,10 @@ class Ledger:
     def __init__(self) -> None:
         self._nodes: dict[str, _NodeAccount] = {}
         self._nodes_of: dict[str, set[str]] = {}
-        self._timed: set[tuple[str, str]] = set()
-        """UID and node of the claims that expire."""
-        self._claims: Counter[str] = Counter()
-        """How many there are, by namespace."""
+        self._reserved: set[tuple[str, str]] = set()
+        """UID and node of every reservation."""
+        self._unbound: Counter[str] = Counter()
+        """How many reservations and claims there are, by namespace."""
         self.changes = 0
         """Grows with every change, so that who looks twice sees whether anything happened."""
 
@@ -177,13 +180,14 @@ class Ledger:
         charges: Mapping[str, Charge],
         *,
         since: float = 0.0,
-        until: float = inf,
+        until: float | None = None,
         request: Request | None = None,
     ) -> Entry:
-        """Take exactly these parts for a pod that is about to be bound. Raises NoRoom if one does not fit and
-        AlreadyHeld if the pod is bound to the node with another part; nothing has changed then.
+        """Take exactly these parts for a pod that is about to be bound; with `until`, only reserve them until then.
+        Raises NoRoom if one does not fit and AlreadyHeld if the pod is bound to the node with another part; nothing
+        has changed then.
 
-        Claiming again for the same pod and node replaces the earlier claim. A claim for what is bound changes nothing.
+        This replaces an earlier claim or reservation of the pod on the node. A claim for what is bound changes nothing.
         """
         held = self.entry(owner.uid, placement.node)
         if held is not None and held.state is State.BOUND:
@@ -191,7 +195,8 @@ class Ledger:
                 raise AlreadyHeld(f"pod {owner.pod or owner.uid} is bound to {placement.node} with another part")
             return held
         self._refuse_overcommit(placement.node, owner.uid, charges)
-        return self._enter(Entry(owner, placement, dict(charges), State.CLAIMED, since, until, request))
+        state = State.CLAIMED if until is None else State.RESERVED
+        return self._enter(Entry(owner, placement, dict(charges), state, since, until, request))
 
     def reassign(
         self, owner: Owner, placement: Placement, charges: Mapping[str, Charge], *, request: Request | None = None
@@ -226,9 +231,9 @@ class Ledger:
         """The Binding was accepted. A pod that has gone in the meantime stays gone."""
         entry = self.entry(uid, node)
         if entry is not None:
-            self._count_claim(entry, -1)
-            self._nodes[node].entries[uid] = replace(entry, state=State.BOUND, until=inf)
-            self._timed.discard((uid, node))
+            self._count_unbound(entry, -1)
+            self._nodes[node].entries[uid] = replace(entry, state=State.BOUND, until=None)
+            self._reserved.discard((uid, node))
             self.changes += 1
 
     def release(self, uid: str, node: str | None = None) -> list[str]:
@@ -236,10 +241,10 @@ class Ledger:
         nodes = sorted(self._nodes_of.get(uid, ())) if node is None else [node]
         return [name for name in nodes if self._give_back(uid, name)]
 
-    def expire(self, now: float) -> list[Entry]:
-        """Give back every claim whose time has come. Returns them; what is bound never expires."""
-        timed = (self._nodes[node].entries[uid] for uid, node in sorted(self._timed))
-        late = [entry for entry in timed if entry.until <= now]
+    def expire(self, now: float | None) -> list[Entry]:
+        """Give back every reservation whose time has come, or all of them without a time, and return them."""
+        reserved = (self._nodes[node].entries[uid] for uid, node in sorted(self._reserved))
+        late = [entry for entry in reserved if now is None or (entry.until is not None and entry.until <= now)]
         for entry in late:
             self._give_back(entry.uid, entry.node)
         return late
@@ -278,9 +283,9 @@ class Ledger:
     def nodes_of(self, uid: str) -> frozenset[str]:
         return frozenset(self._nodes_of.get(uid, ()))
 
-    def claims_of(self, namespace: str) -> int:
-        """How many claims pods of a namespace have that are not bound."""
-        return self._claims[namespace]
+    def unbound_of(self, namespace: str) -> int:
+        """How many reservations and claims the pods of a namespace have."""
+        return self._unbound[namespace]
 
     def used(self, node: str) -> Mapping[str, Charge]:
         account = self._nodes.get(node)
@@ -302,13 +307,13 @@ class Ledger:
     # -- inside
 
     def _enter(self, entry: Entry) -> Entry:
-        self._count_claim(self.entry(entry.uid, entry.node), -1)
+        self._count_unbound(self.entry(entry.uid, entry.node), -1)
         self._nodes.setdefault(entry.node, _NodeAccount()).put(entry)
-        self._count_claim(entry, 1)
+        self._count_unbound(entry, 1)
         self.changes += 1
-        self._timed.discard((entry.uid, entry.node))
-        if entry.until < inf:
-            self._timed.add((entry.uid, entry.node))
+        self._reserved.discard((entry.uid, entry.node))
+        if entry.state is State.RESERVED:
+            self._reserved.add((entry.uid, entry.node))
         self._nodes_of.setdefault(entry.uid, set()).add(entry.node)
         return entry
 
@@ -316,22 +321,22 @@ class Ledger:
         account = self._nodes.get(node)
         if account is None or (gone := account.take_out(uid)) is None:
             return False
-        self._count_claim(gone, -1)
+        self._count_unbound(gone, -1)
         self.changes += 1
-        self._timed.discard((uid, node))
+        self._reserved.discard((uid, node))
         self._nodes_of[uid].discard(node)
         if not self._nodes_of[uid]:
             del self._nodes_of[uid]
         self._tidy(node)
         return True
 
-    def _count_claim(self, entry: Entry | None, sign: int) -> None:
-        if entry is None or entry.state is not State.CLAIMED:
+    def _count_unbound(self, entry: Entry | None, sign: int) -> None:
+        if entry is None or entry.state is State.BOUND:
             return
         namespace = entry.owner.namespace
-        self._claims[namespace] += sign
-        if not self._claims[namespace]:
-            del self._claims[namespace]
+        self._unbound[namespace] += sign
+        if not self._unbound[namespace]:
+            del self._unbound[namespace]
 
     def _tidy(self, node: str) -> None:
         """Nothing is kept of a node that is gone when nobody holds anything there."""

@@ -78,7 +78,7 @@ class History:
 
     async def _time(self, seconds: float) -> None:
         await self.room.clock.move(seconds)
-        await self.room.plane.committer.settle()
+        await self.room.plane.transactions.settle()
 
 
 def bound_pods(api: ScriptedApi) -> dict[str, dict[str, int]]:

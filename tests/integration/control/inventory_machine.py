@@ -101,8 +101,8 @@ class InventoryMachine(RuleBasedStateMachine):
         except NoRoom:
             return ""
         if keeps:  # a filter keeps it first, the commit makes it its own
-            self.cluster.claim(demand.request, placement, until=10.0)
-            kept = self.cluster.kept_for(demand, "n1")
+            self.cluster.reserve(demand.request, placement, 10.0)
+            kept = self.cluster.reserved_for(demand, "n1")
             assert kept is not None
             placement = kept
         self.cluster.claim(demand.request, placement)

@@ -24,7 +24,7 @@ from tests.integration.control.history import histories, play
 from tests.integration.room import Room
 
 
-def audit_of(room: Room, is_open: Callable[[str, str], bool] | None = None) -> Audit:
+def audit_of(room: Room, is_pending: Callable[[str, str], bool] | None = None) -> Audit:
     plane = room.plane
     return Audit(
         plane.client,
@@ -32,7 +32,7 @@ def audit_of(room: Room, is_open: Callable[[str, str], bool] | None = None) -> A
         plane.nodes,
         plane.pods,
         pods_on=plane.pods_on,
-        is_open=is_open or plane.committer.is_open,
+        is_pending=is_pending or plane.transactions.is_pending,
         clock=plane.clock,
     )
 
@@ -242,7 +242,7 @@ async def test_a_claim_for_a_while_is_no_difference_until_it_is_overdue(room: Ro
     assert demand is not None
     placement = room.plane.cluster.judge(demand).placement("n1")
     assert placement is not None
-    room.plane.cluster.claim(demand.request, placement, until=room.clock.monotonic() + 30)
+    room.plane.cluster.reserve(demand.request, placement, room.clock.monotonic() + 30)
     assert await audit_of(room).look() == []
 
 

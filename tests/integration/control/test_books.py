@@ -121,7 +121,7 @@ def test_a_claim_that_expires_is_free_again_for_cards_and_quota() -> None:
     asked = demand(cluster)
     placement = cluster.judge(asked).placement("n1")
     assert placement is not None
-    cluster.claim(asked.request, placement, until=10.0)
+    cluster.reserve(asked.request, placement, 10.0)
     assert cluster.expire(9.0) == []
     assert [entry.uid for entry in cluster.expire(10.0)] == [asked.request.uid]
     assert cluster.ledger.used("n1") == {}
@@ -410,7 +410,7 @@ def test_a_claim_of_a_pod_that_comes_back_with_a_broken_record_is_kept_for_good(
     asked = demand(cluster)
     placement = cluster.judge(asked).placement("n1")
     assert placement is not None
-    cluster.claim(asked.request, placement, until=10.0)
+    cluster.reserve(asked.request, placement, 10.0)
     held = cluster.ledger.used("n1")
     cluster.see_pod(
         make_pod(uid=asked.request.uid, node="n1", metadata={"annotations": {PLACEMENT: "junk"}}, status=RUNNING)

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from aliquot.control.placing.commit import Outcome
 from aliquot.embedded.api import resources
 from aliquot.errors import AliquotError, NoRoom
 from aliquot.kube import PODS
@@ -175,7 +174,7 @@ async def test_an_inventory_that_comes_while_a_binding_is_on_its_way_has_the_pod
     assert not await refuses(room, 15)
     await placed(room, "other", 15)
     release.set()
-    assert await commit is Outcome.BOUND
+    assert not (await commit).already
     await room.in_step()
     assert room.used() == {0: 15, 1: 15}
     assert room.entries()[pod.metadata.uid].state is State.BOUND
@@ -219,7 +218,7 @@ async def test_a_binding_without_an_answer_is_sent_again_for_the_same_card(
     await show(room, CARDS if comes else None)
     assert room.used() == {0: 10}
     unbound = await room.client.get(PODS, "p", "default") if fault is cut_before else pod
-    assert await room.commit(unbound, "n1") is (Outcome.BOUND if fault is cut_before else Outcome.ALREADY)
+    assert (await room.commit(unbound, "n1")).already is (fault is not cut_before)
     await room.in_step()
     assert room.used() == {0: 10}
 
@@ -228,7 +227,7 @@ async def test_a_part_that_a_filter_kept_is_the_one_that_the_pod_gets_under_its_
     await room.add_plain_node("n1", {GPU_MEM: "30", GPU_COUNT: "2"})
     await placed(room, "a", 1)
     pod = await room.add_pod("p", 15)
-    room.plane.late.hold(pod, "n1", 60)
+    room.plane.reservations.reserve(pod, "n1", 60)
     await show(room, CARDS)
     assert room.used() == {0: 1, 1: 15}
     await room.commit(pod, "n1")

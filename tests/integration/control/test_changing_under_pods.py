@@ -28,7 +28,7 @@ async def test_a_pod_made_again_under_its_name_does_not_get_the_first_one_s_part
     await room.commit(second, "n1")
     assert room.used() == {0: 5}
     await room.clock.move(71)
-    await room.plane.committer.settle()
+    await room.plane.transactions.settle()
     assert room.used() == {0: 5}
 
 

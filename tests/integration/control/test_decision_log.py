@@ -184,7 +184,7 @@ def test_a_last_line_that_was_torn_is_left_out(path: Path) -> None:
             id="a later format",
         ),
         pytest.param(
-            b'{"at":1,"told":{"what":"header","v":1,"aliquot":"1","prefixes":{"acme":"acme.example"}}}\n',
+            b'{"at":1,"told":{"what":"header","v":2,"aliquot":"1","prefixes":{"acme":"acme.example"}}}\n',
             "dialects that are not installed here: acme",
             id="a private dialect that is missing",
         ),
@@ -288,7 +288,7 @@ async def test_the_log_of_a_control_plane_amid_faults_comes_out_the_same(room: R
         await room.delete_pod(pods[-1])
         await room.change_node(make_cards(unhealthy=[1]))
         await room.clock.move(71)
-        await room.plane.committer.settle()
+        await room.plane.transactions.settle()
     assert known_to(replayed(path).cluster) == known_to(room.plane.cluster)
     assert replayed(path).decisions == 6
 
@@ -420,10 +420,10 @@ async def test_a_part_that_was_kept_for_a_pod_is_no_difference(room: Room, path:
         pod = await room.add_pod("p", 15)
         demand = plane.cluster.demand_of(pod)
         assert demand is not None
-        plane.late.hold(pod, "n1", 30.0)
+        plane.reservations.reserve(pod, "n1", 30.0)
         assert plane.cluster.judge(demand).placement("n1") is None
         if then == "asked again":
-            plane.late.hold(pod, "n1", 30.0)
+            plane.reservations.reserve(pod, "n1", 30.0)
         else:
             target = {"kind": "Node", "name": "n1"}
             meta = {"name": "p", "namespace": "default", "uid": pod.metadata.uid}
@@ -444,7 +444,7 @@ def test_the_log_of_a_server_that_follows_again_can_be_replayed(folder: Path) ->
         cluster.see_node(make_node("n1", make_cards()))
         demand = cluster.demand_of(make_pod("p", 3))
         assert demand is not None
-        cluster.claim(demand.request, cluster.fit(demand, "n1"), until=30.0)
+        cluster.reserve(demand.request, cluster.fit(demand, "n1"), 30.0)
         cluster.expire(inf)
         cluster.see_node(make_node("n2", make_cards("n2")))
     replay = Replay()

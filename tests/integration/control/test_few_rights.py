@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aliquot.control import ControlPlane, Outcome, Role
+from aliquot.control import ControlPlane, Role
 from aliquot.control.admission import manifests
 from aliquot.dialects import standard_dialects
 from aliquot.embedded.api import resources
@@ -76,7 +76,7 @@ async def test_an_originals_account_is_enough_to_place_pods(started: ControlPlan
     await until(lambda: started.pods.get("default/p") is not None)
     pod = started.pods.get("default/p")
     assert pod is not None
-    assert await started.committer.commit(pod, "n1") is Outcome.BOUND
+    assert not (await started.committer.commit(pod, "n1")).already
     stored = scripted.store.get("pods", ("default", "p"))
     assert stored is not None
     assert PLACEMENT in stored.obj["metadata"]["annotations"]

@@ -305,8 +305,8 @@ async def test_a_card_that_is_sold_beyond_its_size_is_reported_once_and_again_af
 
 async def test_who_no_longer_wants_to_know_of_changes_is_not_told(room: Room) -> None:
     told: list[str] = []
-    ends = room.plane.on_change(lambda: told.append("ends"))
-    room.plane.on_change(lambda: told.append("stays"))
+    ends = room.plane.changed.subscribe(lambda _: told.append("ends"))
+    room.plane.changed.subscribe(lambda _: told.append("stays"))
     await room.add_node()
     assert set(told) == {"ends", "stays"}
     told.clear()

@@ -7,12 +7,11 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from aliquot.control.placing.late import LatePlacer
 from aliquot.dialects import Demand
 from aliquot.engine import NodeState
 from aliquot.model import Pod, Reason
 from tests.factories import make_cards
-from tests.integration.control.test_late_placement import PATIENCE, bound, placer_of, status_of
+from tests.integration.control.test_late_placement import PATIENCE, Placer, bound, placer_of, status_of
 from tests.integration.control.test_quota_map import quota_of
 from tests.integration.room import Room
 
@@ -45,7 +44,7 @@ def reading(room: Room) -> Iterator[list[str]]:
         yield seen
 
 
-async def looked_at(room: Room, placer: LatePlacer) -> set[str]:
+async def looked_at(room: Room, placer: Placer) -> set[str]:
     with reading(room) as seen:
         await placer.look()
     return set(seen)
@@ -134,7 +133,7 @@ async def test_looks_in_vain_take_a_namespace_a_fifth_of_the_time_and_others_not
         assert 1 <= len(await judged(room, placer)) <= 3
 
 
-async def judged(room: Room, placer: LatePlacer) -> set[str]:
+async def judged(room: Room, placer: Placer) -> set[str]:
     """Their demand is read to find their place in the line, and once more to judge them."""
     with reading(room) as seen:
         await placer.look()

@@ -8,6 +8,8 @@ from structlog.testing import capture_logs
 
 from aliquot.control.leadership.leadership import Leadership
 from aliquot.control.placing.late import LatePlacer
+from aliquot.control.placing.reservations import Reservations
+from aliquot.control.placing.transaction import PlacementTransactions
 from aliquot.control.settings import ControlSettings, Mode
 from aliquot.dialects.gpushare import ASSIGNED, ASSUME_TIME, IDX, POD
 from aliquot.dialects.reading import SERVES
@@ -27,11 +29,29 @@ MODEL = "nvidia.com/gpu.model"
 WHOLE_CARDS = {"nvidia.com/gpu": "2"}
 
 
-def placer_of(room: Room, **settings: Any) -> LatePlacer:
-    plane = room.plane
-    chosen = ControlSettings(**{"alone": True, "late_seconds": PATIENCE} | settings)
-    leadership = Leadership(plane.client, plane.clock, chosen, plane.pods.refresh)
-    return LatePlacer(plane.client, plane.cluster, plane.nodes.get, leadership, plane.teller, plane.clock, chosen)
+class Placer:
+    """Late placement of a server that is the only one, with what runs beside it."""
+
+    def __init__(self, room: Room, **settings: Any) -> None:
+        client, cluster, clock, plane = room.plane.client, room.plane.cluster, room.plane.clock, room.plane
+        chosen = ControlSettings(**{"alone": True, "late_seconds": PATIENCE} | settings)
+        leadership = Leadership(client, clock, chosen, plane.pods.refresh)
+        transactions = PlacementTransactions(client, cluster, leadership, clock, chosen)
+        events = plane.pod_events
+        self._transactions = transactions
+        self._late = LatePlacer(client, cluster, transactions, plane.nodes.get, leadership, events, clock, chosen)
+        self._reservations = Reservations(cluster, leadership, clock, chosen)
+        self.reserve = self._reservations.reserve
+        self.is_pending = transactions.is_pending
+
+    async def look(self) -> None:
+        self._reservations.expire()
+        await self._transactions.settle()
+        await self._late.look()
+
+
+def placer_of(room: Room, **settings: Any) -> Placer:
+    return Placer(room, **settings)
 
 
 def patches(room: Room) -> list[Seen]:
@@ -208,7 +228,7 @@ async def test_a_whole_card_that_was_in_doubt_is_free_when_our_agent_shows_its_c
 WHOLE_CARD = {"containers": [container_manifest(gpu_mem=None) | {"resources": {"limits": {"nvidia.com/gpu": "1"}}}]}
 
 
-async def a_whole_card_that_waits_for_its_model(room: Room, placer: LatePlacer) -> tuple[Pod, NodeGpus]:
+async def a_whole_card_that_waits_for_its_model(room: Room, placer: Placer) -> tuple[Pod, NodeGpus]:
     """It counts on the T4 while the A10 that it wishes is taken, and the A10 has come free by now."""
     cards = NodeGpus("n1", (make_gpu(0), make_gpu(1, model="A10")), 1024)
     await room.add_node(cards, capacity=WHOLE_CARDS)
@@ -252,7 +272,7 @@ async def test_a_bound_pod_keeps_the_card_of_a_patch_that_failed(room: Room, fau
     room.api.script("PATCH", "/pods/after$", fault)
     await placer.look()
     assert room.used() == {1: 15}
-    assert placer.is_open(pod.metadata.uid, "n1") is is_open
+    assert placer.is_pending(pod.metadata.uid, "n1") is is_open
     await room.annotate(pod, some="change")
     assert room.used() == {1: 15}
     await placer.look()
@@ -261,7 +281,7 @@ async def test_a_bound_pod_keeps_the_card_of_a_patch_that_failed(room: Room, fau
     assert PLACEMENT in room.api_pod(pod)["metadata"]["annotations"]
 
 
-async def test_a_binding_that_is_refused_leaves_its_claim_to_the_late_placement_under_way(room: Room) -> None:
+async def test_a_binding_that_is_refused_leaves_its_claim_to_late_placement(room: Room) -> None:
     """Somebody else binds the pod while our Binding is on its way; late placement writes our claim onto it."""
     await room.add_node(make_cards(mib=(15360,)))
     pod = await room.add_pod("p", 10)
@@ -271,19 +291,17 @@ async def test_a_binding_that_is_refused_leaves_its_claim_to_the_late_placement_
     await binding.wait()
     await room.plane.client.bind(_binding(pod), timeout=20)
     await room.in_step()
-    patching, patch = asyncio.Event(), asyncio.Event()
-    room.api.script("PATCH", "/pods/p$", held(patching, patch))
-    placing = asyncio.create_task(room.plane.late.look())
-    await patching.wait()
+    await room.plane.late.look()
+    assert patches(room) == [], "one transaction of a pod at a time"
     refuse.set()
     with pytest.raises(Refused):
         await commit
     assert room.used() == {0: 10}
     with pytest.raises(NoRoom):
         await room.commit(await room.add_pod("other", 10), "n1")
-    patch.set()
-    await placing
+    await room.plane.late.look()
     await room.in_step()
+    assert len(patches(room)) == 1
     assert room.used() == {0: 10}
 
 
@@ -312,7 +330,7 @@ async def test_only_who_may_commit_places_late(room: Room) -> None:
     for placer in (follower, observer):
         await placer.look()
         with pytest.raises(NotLeading):
-            placer.hold(pod, "n1", 5)
+            placer.reserve(pod, "n1", 5)
     assert patches(room) == []
     assert room.used() == {}
 
@@ -325,7 +343,7 @@ async def test_what_was_kept_for_a_pod_is_what_it_gets(room: Room) -> None:
     await room.commit(await room.add_pod("first", 1), "n1")
     pod = await room.add_pod("p", 15)
     placer = placer_of(room)
-    kept = placer.hold(pod, "n1", 5)
+    kept = placer.reserve(pod, "n1", 5)
     assert {part.index for part in kept.slices()} == {1}
     with pytest.raises(NoRoom):
         await room.commit(await room.add_pod("other", 15), "n1")
@@ -340,9 +358,9 @@ async def test_what_was_kept_is_given_back_in_time(room: Room) -> None:
     await room.add_node()
     pod = await room.add_pod("p", 15)
     placer = placer_of(room)
-    placer.hold(pod, "n1", 5)
+    placer.reserve(pod, "n1", 5)
     await room.clock.move(4)
-    placer.hold(pod, "n1", 5)
+    placer.reserve(pod, "n1", 5)
     await room.clock.move(4)
     await placer.look()
     assert room.used() == {0: 15}
@@ -356,8 +374,8 @@ async def test_what_was_kept_moves_with_the_pod_s_next_node(room: Room) -> None:
     await room.add_node(make_cards("n2"))
     pod = await room.add_pod()
     placer = placer_of(room)
-    placer.hold(pod, "n1", 5)
-    placer.hold(pod, "n2", 5)
+    placer.reserve(pod, "n1", 5)
+    placer.reserve(pod, "n2", 5)
     assert (room.used("n1"), room.used("n2")) == ({}, {0: 3})
     await bound(room, "other")
     await room.plane.client.bind(_binding(pod), timeout=20)
@@ -368,7 +386,7 @@ async def test_what_was_kept_moves_with_the_pod_s_next_node(room: Room) -> None:
 async def test_a_commit_makes_what_was_kept_the_pod_s_own(room: Room) -> None:
     await room.add_node()
     pod = await room.add_pod()
-    placer_of(room).hold(pod, "n1", 5)
+    placer_of(room).reserve(pod, "n1", 5)
     await room.commit(pod, "n1")
     await room.clock.move(60)
     await placer_of(room).look()
@@ -379,7 +397,7 @@ async def test_a_commit_makes_what_was_kept_the_pod_s_own(room: Room) -> None:
 async def test_a_commit_that_fails_treats_what_was_kept_as_its_own_claim(room: Room, fault: Any) -> None:
     await room.add_node()
     pod = await room.add_pod()
-    placer_of(room).hold(pod, "n1", 5)
+    placer_of(room).reserve(pod, "n1", 5)
     room.api.script("POST", "/binding$", fault)
     with pytest.raises(Exception, match=r".*"):
         await room.commit(pod, "n1")
@@ -462,7 +480,7 @@ async def test_a_patch_without_an_answer_keeps_its_claim_until_the_pod_is_seen(
     room.api.script("PATCH", "/pods/p$", fault)
     await placer.look()
     assert room.used() == {0: 15}
-    assert placer.is_open(pod.metadata.uid, "n1") or fault is cut_after
+    assert placer.is_pending(pod.metadata.uid, "n1") or fault is cut_after
     await room.in_step()
     await placer.look()
     await room.in_step()
@@ -470,7 +488,7 @@ async def test_a_patch_without_an_answer_keeps_its_claim_until_the_pod_is_seen(
     assert room.entries()[pod.metadata.uid].state is State.BOUND
     assert PLACEMENT in room.api_pod(pod)["metadata"]["annotations"]
     await placer.look()
-    assert not placer.is_open(pod.metadata.uid, "n1")
+    assert not placer.is_pending(pod.metadata.uid, "n1")
 
 
 async def test_a_patch_that_is_refused_gives_its_claim_back_and_is_tried_again(room: Room) -> None:
@@ -503,7 +521,7 @@ async def test_a_pod_that_goes_while_it_is_placed_holds_nothing(room: Room) -> N
     await room.delete_pod(pod)
     await placer.look()
     assert room.used() == {}
-    assert not placer.is_open(pod.metadata.uid, "n1")
+    assert not placer.is_pending(pod.metadata.uid, "n1")
 
 
 async def test_a_late_placement_under_way_is_no_drift(room: Room) -> None:
@@ -512,7 +530,7 @@ async def test_a_late_placement_under_way_is_no_drift(room: Room) -> None:
     placer = placer_of(room)
     room.api.script("PATCH", "/pods/p$", cut_before)
     await placer.look()
-    assert await audit_of(room, placer.is_open).look() == []
+    assert await audit_of(room, placer.is_pending).look() == []
     assert room.used() == {0: 3}
 
 

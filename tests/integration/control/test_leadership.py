@@ -15,7 +15,7 @@ import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 
-from aliquot.control import ControlPlane, Outcome, Role
+from aliquot.control import ControlPlane, Role
 from aliquot.control.admission import STALE_EPOCH, manifests
 from aliquot.dialects import standard_dialects
 from aliquot.embedded.api import resources
@@ -110,7 +110,7 @@ async def test_the_first_server_leads_in_the_first_term_and_writes_its_number(se
     first = await servers.start("first")
     await first.leads()
     servers.add_pod()
-    assert await first.plane.committer.commit(await pod_of(first), "n1") is Outcome.BOUND
+    assert not (await first.plane.committer.commit(await pod_of(first), "n1")).already
     assert (servers.epoch(), servers.stored()["metadata"]["annotations"][EPOCH]) == ("1", "1")
 
 
@@ -141,7 +141,7 @@ async def test_a_paused_leader_cannot_commit_when_it_wakes(servers: Servers) -> 
         await first.plane.committer.commit(pod, "n1")
     assert first.role() is not Role.LEADING
     assert first.plane.cluster.ledger.nodes_of(pod.metadata.uid) == set(), "its claim is given back"
-    assert await second.plane.committer.commit(await pod_of(second), "n1") is Outcome.BOUND
+    assert not (await second.plane.committer.commit(await pod_of(second), "n1")).already
     assert servers.stored()["metadata"]["annotations"][EPOCH] == "2"
 
 
@@ -348,7 +348,7 @@ async def test_a_server_that_leads_no_more_charges_what_its_successor_wrote_on_a
     await first.leads()
     container = container_manifest(gpu_mem=None, resources={"limits": {"aliquot.io/gpu": "1"}})
     servers.api.registry.create(resources.PODS, "default", pod_manifest(containers=[container]))
-    first.plane.late.hold(await pod_of(first), "n1", 30)
+    first.plane.reservations.reserve(await pod_of(first), "n1", 30)
     second = await servers.start("second")
     await until(lambda: second.role() is Role.LEADING, passing=second.clock, between_calls_of=servers.api)
     await second.plane.committer.commit(await pod_of(second), "n1")

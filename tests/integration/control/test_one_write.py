@@ -2,7 +2,6 @@
 
 import pytest
 
-from aliquot.control import Outcome
 from aliquot.dialects.gpushare import ASSIGNED, ASSUME_TIME, DEV, IDX, POD
 from aliquot.errors import BadDemand, NoRoom
 from aliquot.ledger import State
@@ -16,7 +15,7 @@ async def test_one_binding_carries_the_placement_and_the_five_annotations(room: 
     cards = await room.add_node()
     pod = await room.add_pod(gpu_mem=3)
 
-    assert await room.commit(pod, "n1") is Outcome.BOUND
+    assert not (await room.commit(pod, "n1")).already
 
     (write,) = room.api.writes()
     assert (write.method, write.path) == ("POST", "/api/v1/namespaces/default/pods/p/binding")
@@ -54,7 +53,7 @@ async def test_the_same_call_again_finds_the_pod_already_bound_and_changes_nothi
     pod = await room.add_pod()
     await room.commit(pod, "n1")
     before = room.api_pod(pod)
-    assert await room.commit(pod, "n1") is Outcome.ALREADY
+    assert (await room.commit(pod, "n1")).already
     assert room.api_pod(pod) == before
     assert room.used() == {0: 3}
 
@@ -62,7 +61,7 @@ async def test_the_same_call_again_finds_the_pod_already_bound_and_changes_nothi
 async def test_a_pod_without_gpu_is_bound_with_nothing_on_it(room: Room) -> None:
     await room.add_node()
     pod = await room.add_pod(gpu_mem=None)
-    assert await room.commit(pod, "n1") is Outcome.BOUND
+    assert not (await room.commit(pod, "n1")).already
     assert "annotations" not in room.api_pod(pod)["metadata"]
     assert room.used() == {}
 

@@ -55,7 +55,7 @@ def cores(room: Room) -> dict[str, int]:
 async def test_a_bound_pod_counts_from_the_binding_on(room: Room, after: str) -> None:
     await a_node(room)
     first = await add(room, "first")
-    room.plane.late.hold(first, "n1", 30)
+    room.plane.reservations.reserve(first, "n1", 30)
     await bind(room, first)
     other = await add(room, "other")
     if after == "35 s without a word":
@@ -136,7 +136,7 @@ async def test_keys_of_an_earlier_try_are_overwritten_with_what_a_filter_keeps(
     pod = await add(room, "p", metadata={"annotations": older})
     if is_bound:
         room.api.script("PATCH", "/pods/p$", answer(500))
-    room.plane.late.hold(pod, "n1", 30)
+    room.plane.reservations.reserve(pod, "n1", 30)
     if is_bound:
         await bind(room, pod)
         assert cores(room) == {"n1/0": 80}, "they are not believed"
@@ -155,7 +155,7 @@ async def test_what_gpu_manager_writes_at_the_same_moment_is_not_overwritten(roo
     pod = await add(room, "p", metadata={"annotations": {INDEX: "1", ASSIGNED: "false"}})
     arrived, release = asyncio.Event(), asyncio.Event()
     room.api.script("PATCH", "/pods/p$", held(arrived, release))
-    room.plane.late.hold(pod, "n1", 30)
+    room.plane.reservations.reserve(pod, "n1", 30)
     await arrived.wait()
     await bind(room, pod)
     await room.annotate(pod, **{INDEX: "1", ASSIGNED: "true"})
@@ -172,5 +172,5 @@ async def test_keys_that_an_original_extender_wrote_before_it_bound_the_pod_are_
     pod = await add(room, "p", metadata={"annotations": {INDEX: "1", ASSIGNED: "false"}})
     await bind(room, pod)
     assert cores(room) == {"n1/1": 80}
-    await room.plane.older_keys.look()
+    await room.plane.stale_annotations.look()
     assert [seen for seen in room.api.writes() if seen.method == "PATCH"] == []

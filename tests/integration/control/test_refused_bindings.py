@@ -6,7 +6,7 @@ import contextlib
 import msgspec
 import pytest
 
-from aliquot.control import ClusterState, Outcome
+from aliquot.control import ClusterState
 from aliquot.dialects.gpushare import IDX
 from aliquot.embedded.api import resources
 from aliquot.errors import NoRoom, Refused
@@ -15,7 +15,7 @@ from aliquot.ledger import State
 from aliquot.model import Pod
 from tests.factories import make_cards, make_node, pod_manifest
 from tests.fakes import FakeClock, Fault, ScriptedApi, answer, cut_before, held
-from tests.integration.room import Room, alone
+from tests.integration.room import Commits, Room
 
 BINDING = "/binding$"
 
@@ -160,7 +160,7 @@ async def test_a_binding_that_was_answered_is_settled_before_the_watch_shows_it(
     cluster.see_node(make_node("n1", make_cards()))
     created = scripted.registry.create(resources.PODS, "default", pod_manifest())
     pod = msgspec.convert(created.obj, Pod)
-    assert await alone(client, cluster, clock).commit(pod, "n1") is Outcome.BOUND
+    assert not (await Commits(client, cluster, clock).commit(pod, "n1")).already
     assert cluster.is_settled(pod.metadata.uid, "n1")
     assert cluster.ledger.nodes_of(pod.metadata.uid) == {"n1"}
 
@@ -185,7 +185,7 @@ async def test_a_cancelled_commit_keeps_its_claim_until_the_cluster_shows_what_b
     assert room.used() == {0: 3}
     await room.clock.move(71)
     await room.in_step()
-    await room.plane.committer.settle()
+    await room.plane.transactions.settle()
     assert room.used() == {}
 
 
@@ -199,4 +199,4 @@ async def test_a_pod_whose_size_users_may_rewrite_is_bound_only_as_it_was_read(r
     assert room.used() == {}
     now = room.plane.pods.get("default/p")
     assert now is not None
-    assert await room.commit(now, "n1") is Outcome.BOUND
+    assert not (await room.commit(now, "n1")).already

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from aliquot.control import Committer, Outcome
 from aliquot.embedded.api import resources
 from aliquot.errors import NoRoom, Refused
 from aliquot.kube import Access, ApiError, Client, NoAnswer
@@ -16,7 +15,7 @@ from aliquot.model import Placement, Pod, Slice
 from aliquot.model.records import PLACEMENT, write_placement
 from tests.factories import make_cards
 from tests.fakes import SECONDS, FakeClock, Fault, answer, body, cut_after, cut_before, held, late
-from tests.integration.room import Room
+from tests.integration.room import Commits, Room
 
 BINDING = "/binding$"
 ACT_LIMIT = 70.0
@@ -38,7 +37,7 @@ async def bind_without_answer(room: Room, fault: Fault, **pod: object) -> str:
     return made.metadata.uid
 
 
-async def a_fate_that_is_due(room: Room) -> tuple[Pod, Committer]:
+async def a_fate_that_is_due(room: Room) -> tuple[Pod, Commits]:
     """A pod whose Binding was never made, and a committer of its own that asks at the next `settle`."""
     await room.add_node()
     pod = await room.add_pod()
@@ -60,13 +59,13 @@ async def test_the_part_of_a_binding_that_was_not_made_is_held_for_70_seconds_an
     other = await room.add_pod("q", 10)
 
     await room.clock.move(ACT_LIMIT - 1)
-    await room.plane.committer.settle()
+    await room.plane.transactions.settle()
     assert room.entries()[uid].state is State.CLAIMED
     with pytest.raises(NoRoom):
         await room.commit(other, "n1")
 
     await room.clock.move(1)
-    await room.plane.committer.settle()
+    await room.plane.transactions.settle()
     assert room.used() == {}
     await room.commit(other, "n1")
 
@@ -77,7 +76,7 @@ async def test_after_70_seconds_the_api_server_itself_is_asked_once(room: Room) 
     asked = len(room.api.seen)
     for _ in range(3):
         await room.clock.move(ACT_LIMIT)
-        await room.plane.committer.settle()
+        await room.plane.transactions.settle()
     reads = [seen.path for seen in room.api.seen[asked:] if seen.path.endswith("/pods/p")]
     assert reads == ["/api/v1/namespaces/default/pods/p"]
 
@@ -88,7 +87,7 @@ async def test_a_binding_that_was_made_settles_when_the_watch_shows_it(room: Roo
     await room.in_step()
     assert room.entries()[uid].state is State.BOUND
     await room.clock.move(ACT_LIMIT * 2)
-    await room.plane.committer.settle()
+    await room.plane.transactions.settle()
     assert room.used() == {0: 10}
 
 
@@ -98,7 +97,7 @@ async def test_asking_again_after_a_binding_that_was_made_finds_it(room: Room) -
     room.api.script("POST", BINDING, cut_after)
     with pytest.raises(NoAnswer):
         await room.commit(made, "n1")
-    assert await room.commit(made, "n1") is Outcome.ALREADY
+    assert (await room.commit(made, "n1")).already
     assert room.used() == {0: 3}
 
 
@@ -108,7 +107,7 @@ async def test_asking_again_after_a_binding_that_was_not_made_makes_it_with_the_
     room.api.script("POST", BINDING, cut_before)
     with pytest.raises(NoAnswer):
         await room.commit(made, "n1")
-    assert await room.commit(made, "n1") is Outcome.BOUND
+    assert not (await room.commit(made, "n1")).already
     first, second = (seen.body["metadata"]["annotations"]["aliquot.io/placement"] for seen in room.api.bindings())
     assert first == second
     assert room.used() == {0: 3}
@@ -172,12 +171,12 @@ async def test_a_claim_is_not_given_back_under_a_binding_that_is_being_sent_agai
     again = asyncio.create_task(room.commit(pod, "n1"))
     await arrived.wait()
     await room.clock.move(1)
-    settling = asyncio.create_task(room.plane.committer.settle())
+    settling = asyncio.create_task(room.plane.transactions.settle())
     for _ in range(20):
         await asyncio.sleep(0)
     assert uid in room.entries()
     release.set()
-    assert await again is Outcome.BOUND
+    assert not (await again).already
     await settling
     await room.in_step()
     assert room.used() == {0: 10}
@@ -188,7 +187,7 @@ async def test_a_claim_outlives_its_node_s_object(room: Room) -> None:
     cards = await room.add_node(make_cards(mib=(15360,)))
     uid = await bind_without_answer(room, cut_before)
     await room.remove_node("n1")
-    await room.plane.committer.settle()
+    await room.plane.transactions.settle()
     await room.add_node(cards)
     assert room.entries()[uid].state is State.CLAIMED
     other = await room.add_pod("q", 10)
@@ -219,8 +218,8 @@ async def test_a_part_that_was_sold_to_another_meanwhile_is_not_bound_again(room
     with pytest.raises(Refused, match="its cards are not free any more"):
         await room.commit(pod, "n1")
     await room.clock.move(ACT_LIMIT)
-    await room.plane.committer.settle()
-    assert await room.commit(pod, "n1") is Outcome.BOUND
+    await room.plane.transactions.settle()
+    assert not (await room.commit(pod, "n1")).already
     assert card not in room.entries()[pod.metadata.uid].charges, "on the other card"
 
 
@@ -331,7 +330,7 @@ async def test_a_conflict_that_cannot_be_looked_into_keeps_the_claim_until_the_a
         await room.commit(pod, "n1")
     assert room.entries()[pod.metadata.uid].state is State.CLAIMED
     await room.clock.move(ACT_LIMIT)
-    await room.plane.committer.settle()
+    await room.plane.transactions.settle()
     assert room.used() == {}
 
 

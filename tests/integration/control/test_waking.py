@@ -173,7 +173,7 @@ async def test_a_card_that_is_healthy_again_wakes(waking: Waking, room: Room) ->
 async def test_a_claim_that_runs_out_wakes(waking: Waking, room: Room) -> None:
     await waking.full("first")
     held = await room.add_pod("held", 15)
-    room.plane.late.hold(held, "n1", 5.0)
+    room.plane.reservations.reserve(held, "n1", 5.0)
     await waking.refused()
     await room.clock.move(5.0)
     await until(lambda: waking.woken() == ["p"], passing=room.clock)
@@ -419,7 +419,7 @@ async def test_only_who_may_commit_writes(waking: Waking, room: Room, settings: 
     plane = room.plane
     leadership = Leadership(plane.client, plane.clock, ControlSettings(**settings), plane.pods.refresh)
     other = Requeuer(plane.client, plane.cluster, plane.nodes.get, plane.pods.with_uid, leadership, plane.clock)
-    plane.cluster.on_opening = other.opened
+    plane.cluster.freed.subscribe(other.opened)
     await room.add_node()
     await write_quota(room, quota_of(T4=0))
     other.refused(await room.add_pod())

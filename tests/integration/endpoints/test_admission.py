@@ -9,6 +9,8 @@ import pytest
 import aliquot
 from aliquot.compat import Compat
 from aliquot.control.placing.late import LatePlacer
+from aliquot.control.placing.reservations import Reservations
+from aliquot.control.placing.transaction import PlacementTransactions
 from aliquot.endpoints.admission import AdmissionEndpoint
 from aliquot.endpoints.verbs import NOT_CHOSEN
 from aliquot.ledger import State
@@ -185,10 +187,10 @@ async def test_the_node_of_the_answer_is_kept_for_a_while(admission: Endpoint) -
     pod = await room.add_pod("waits", containers=pod_asking(HALF)["spec"]["containers"])
     uid, before = pod.metadata.uid, len(room.api.writes())
     await ask(admission, msgspec.to_builtins(pod), "n1", "n2")
-    assert claims(room, uid) == {"n1": State.CLAIMED}
+    assert claims(room, uid) == {"n1": State.RESERVED}
     assert len(room.api.writes()) == before, "a filter writes nothing"
     room.plane.cluster.expire(room.clock.monotonic() + room.plane.settings.hold_seconds - 1)
-    assert claims(room, uid) == {"n1": State.CLAIMED}
+    assert claims(room, uid) == {"n1": State.RESERVED}
     room.plane.cluster.expire(room.clock.monotonic() + room.plane.settings.hold_seconds)
     assert claims(room, uid) == {}
 
@@ -205,7 +207,7 @@ async def test_asking_again_moves_what_is_kept(admission: Endpoint) -> None:
     pod = await admission.room.put_pod(pod_asking(HALF))
     for names in (["n1"], ["n2"], ["n1", "n2"]):
         (node,) = (await ask(admission, pod, *names))["NodeNames"]
-        assert claims(admission.room, pod["metadata"]["uid"]) == {node: State.CLAIMED}
+        assert claims(admission.room, pod["metadata"]["uid"]) == {node: State.RESERVED}
 
 
 async def test_a_pod_that_fits_nowhere_any_more_keeps_nothing(admission: Endpoint) -> None:
@@ -311,8 +313,11 @@ async def bind_as_scheduler(room: Room, pod: Pod, node: str) -> None:
 async def place_late(room: Room, *, seconds_later: float = 0.0) -> None:
     plane, clock = room.plane, FakeClock()
     await clock.move(room.clock.monotonic() - clock.monotonic() + seconds_later)
+    client, cluster, leadership = plane.client, plane.cluster, plane.leadership
+    transactions = PlacementTransactions(client, cluster, leadership, clock, plane.settings)
+    Reservations(cluster, leadership, clock, plane.settings).expire()
     await LatePlacer(
-        plane.client, plane.cluster, plane.nodes.get, plane.leadership, plane.teller, clock, plane.settings
+        client, cluster, transactions, plane.nodes.get, leadership, plane.pod_events, clock, plane.settings
     ).look()
     await room.in_step()
 
@@ -345,7 +350,7 @@ async def test_when_nothing_is_kept_any_more_the_marks_of_a_bound_pod_count(admi
     pod = await room.add_pod("again", containers=[asking("main", 50, 8)], metadata={"annotations": STALE})
     await ask(admission, room.api_pod(pod), "n1", "n2")
     await bind_as_scheduler(room, pod, "n1")
-    assert claims(room, pod.metadata.uid) == {"n1": State.CLAIMED}
+    assert claims(room, pod.metadata.uid) == {"n1": State.RESERVED}
     await place_late(room, seconds_later=room.plane.settings.hold_seconds)
     assert PLACEMENT not in room.api_pod(pod)["metadata"]["annotations"]
     assert list(room.entries()[pod.metadata.uid].charges) == ["GPU-n1-1"]

@@ -92,14 +92,10 @@ class World:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for something in the cluster; ends with the world's error if that fails first."""
-        changed = asyncio.Event()
-        unsubscribe = self.plane.on_change(changed.set)
-        try:
+        with self.plane.changed.as_event() as changed:
             while not condition():
                 changed.clear()
                 await first_of(changed.wait(), self._lives())
-        finally:
-            unsubscribe()
 
     async def _lives(self) -> None:
         """Whoever stops waiting for its end does not end it."""

@@ -9,7 +9,6 @@ mirror that stands still while the API server goes on has missed something, and 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from math import inf
 from typing import NoReturn, TypeVar
 
 import structlog
@@ -39,7 +38,7 @@ _NAMES_OF_PODS = Resource(PODS.prefix, PODS.plural, Object, PODS.namespaced)
 
 
 class Audit:
-    """`is_open(uid, node)` tells whether somebody still works on a claim. Every replica audits its own cluster
+    """`is_pending(uid, node)` tells whether somebody still works on a claim. Every replica audits its own cluster
     state."""
 
     def __init__(
@@ -50,7 +49,7 @@ class Audit:
         pods: Informer[Pod],
         *,
         pods_on: Callable[[str], Iterable[Pod]],
-        is_open: Callable[[str, str], bool],
+        is_pending: Callable[[str, str], bool],
         clock: Clock,
     ) -> None:
         self._client = client
@@ -58,7 +57,7 @@ class Audit:
         self._nodes = nodes
         self._pods = pods
         self._pods_on = pods_on
-        self._is_open = is_open
+        self._is_pending = is_pending
         self._clock = clock
         self._stale_nodes = Staleness(nodes, clock)
         self._stale_pods = Staleness(pods, clock)
@@ -190,8 +189,9 @@ class Audit:
         """Whether somebody works on a claim, or time will end it."""
         if claim.state is State.BOUND:
             return False
-        is_timed = self._clock.monotonic() - _EXPIRY_SECONDS < claim.until < inf
-        return is_timed or self._is_open(claim.uid, claim.node)
+        if claim.until is not None:
+            return self._clock.monotonic() - _EXPIRY_SECONDS < claim.until
+        return self._is_pending(claim.uid, claim.node)
 
     # -- sums
 

@@ -57,7 +57,7 @@ def drift_of(now: Sight, then: Sight | None, dialects: Dialects, is_alive: Calla
     if entry is None:
         is_lost = holding is not None and (holding.charges or holding.unnamed)
         return _drift("lost", now, holding) if is_lost else None
-    if entry.state is State.CLAIMED:
+    if entry.state is not State.BOUND:
         is_older = not pod.started and PLACEMENT not in pod.metadata.annotations  # what an original wrote before
         if (holding is None or is_older) and is_alive(entry):
             return None

@@ -3,7 +3,6 @@ then, and goes on with what happened; so each file can be replayed for itself. W
 header and cluster stand there anew."""
 
 from collections.abc import Iterator
-from math import inf
 from pathlib import Path
 
 import msgspec
@@ -14,7 +13,8 @@ from aliquot.ledger import Entry, Owner, State
 from aliquot.model import Charge, NodeGpus, Placement, Request
 from aliquot.plain import why
 
-VERSION = 1
+VERSION = 2
+"""Since 2 a reservation is a state of its own."""
 
 
 class Header(msgspec.Struct, frozen=True, tag_field="what", tag="header"):
@@ -30,7 +30,7 @@ class Cards(msgspec.Struct, frozen=True, tag_field="what", tag="cards"):
 
 
 class Held(msgspec.Struct, frozen=True, tag_field="what", tag="held", omit_defaults=True):
-    """An entry of the ledger; JSON has no infinity, so a claim that does not expire has no `until`."""
+    """An entry of the ledger."""
 
     owner: Owner
     placement: Placement
@@ -62,16 +62,16 @@ def opening(header: Header, snapshot: Snapshot) -> Iterator[Header | Cards | Hel
     for cards in snapshot.cards:
         yield Cards(cards)
     for entry in snapshot.entries:
-        until = None if entry.until == inf else entry.until
         provisional = entry.uid in snapshot.provisional
         charges = dict(entry.charges)
-        yield Held(entry.owner, entry.placement, charges, entry.state, entry.since, until, provisional, entry.request)
+        yield Held(
+            entry.owner, entry.placement, charges, entry.state, entry.since, entry.until, provisional, entry.request
+        )
     yield Begun(snapshot.quotas, {node: sorted(indexes) for node, indexes in snapshot.marks.items()})
 
 
 def entry_of(held: Held) -> Entry:
-    until = inf if held.until is None else held.until
-    return Entry(held.owner, held.placement, held.charges, held.state, held.since, until, held.request)
+    return Entry(held.owner, held.placement, held.charges, held.state, held.since, held.until, held.request)
 
 
 def is_beginning(text: bytes) -> bool:

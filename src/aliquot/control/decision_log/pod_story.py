@@ -6,7 +6,6 @@ from aliquot.clock import rfc3339
 from aliquot.control.decision_log.format import Held, Line
 from aliquot.control.decision_log.replay import Answer
 from aliquot.control.state.events import Claimed, Confirmed, Decided, Dropped, PodForgotten, PodSeen, Verdict
-from aliquot.ledger import State
 from aliquot.model import Placement
 
 
@@ -36,7 +35,7 @@ def _about(line: Line, pod: str, uids: set[str]) -> Iterator[tuple[str, str]]:
         case Held(owner=owner, placement=placement, state=state) if owner.pod == pod:
             yield (
                 owner.uid,
-                f"{'bound' if state is State.BOUND else 'claimed'} already when the log begins: " + where(placement),
+                f"{state.value} already when the log begins: " + where(placement),
             )
         case Decided(request=request, verdict=verdict) as decided if request.pod == pod:
             yield request.uid, f"asked ({request.dialect}, {decided.gpu_policy}/{decided.node_policy}): {said(verdict)}"

@@ -3,7 +3,6 @@ answers."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from math import inf
 
 from aliquot.control.decision_log.format import Begun, Cards, Header, Held, Line, entry_of
 from aliquot.control.state.cluster_state import ClusterState
@@ -121,9 +120,10 @@ class Replay:
             placement = judgement.placement(placement.node) or Placement(placement.node, placement.dialect, {})
         refused = ""
         try:
-            self.cluster.claim(
-                claimed.request, claimed.placement, until=inf if claimed.until is None else claimed.until
-            )
+            if claimed.until is None:
+                self.cluster.claim(claimed.request, claimed.placement)
+            else:
+                self.cluster.reserve(claimed.request, claimed.placement, claimed.until)
         except Refused as error:
             refused = str(error)
         then = Answer(placement=claimed.placement, refused=claimed.refused)
@@ -152,7 +152,7 @@ def _do(cluster: ClusterState, event: StateEvent) -> None:
         case PodForgotten(uid=uid):
             cluster.forget_pod(uid)
         case Expired(now=now):
-            cluster.expire(inf if now is None else now)
+            cluster.expire(now)
         case QuotasRead(text=text):
             cluster.read_quotas(text)
         case Marked(node=name, indexes=indexes):

@@ -22,6 +22,7 @@ from aliquot.kube.leases import identity
 from aliquot.model.admission import EPOCH_MAP, FENCING
 from aliquot.racing import first_of
 from aliquot.side_loop import Elsewhere
+from aliquot.signals import Signal
 
 _log = structlog.get_logger()
 
@@ -104,8 +105,8 @@ class Leadership:
         self._deposed = asyncio.Event()
         self._is_alone = settings.alone
         self._trouble = self._stuck = self._fenced_out = self._unfit = ""
-        self.changed = asyncio.Event()
-        """Set whenever a term begins or ends; whoever waits for it clears it."""
+        self.changed: Signal[None] = Signal()
+        """Emitted whenever a term begins or ends."""
         self.lacking: list[rights.Right] = []
         self.missing: list[str] = []
         """What this server may not do and what is lost by it, for people."""
@@ -207,11 +208,11 @@ class Leadership:
     async def run(self) -> None:
         """Stand for the Lease, and lead whenever we hold it. Returns at once where there is nothing to stand for."""
         if self.role in (Role.ALONE, Role.OBSERVING):
-            self.changed.set()
+            self.changed.emit(None)
             return
         while await self._has_too_few_rights():
             self._is_alone = True
-            self.changed.set()
+            self.changed.emit(None)
             await self._clock.sleep(_RIGHTS_SECONDS)
         self._is_alone = False
         async with asyncio.TaskGroup() as tasks:
@@ -294,7 +295,7 @@ class Leadership:
         await self._refresh()
         self._epoch, self._unfit = epoch, ""
         metrics.TERMS.labels("began").inc()
-        self.changed.set()
+        self.changed.emit(None)
         _log.info("leads", epoch=epoch, identity=self._identity)
 
     async def _is_in_force(self, epoch: int) -> bool:
@@ -323,4 +324,4 @@ class Leadership:
             metrics.TERMS.labels("ended").inc()
             _log.info("leads no more", epoch=self._epoch)
         self._epoch, self._stuck = NEVER, ""
-        self.changed.set()
+        self.changed.emit(None)

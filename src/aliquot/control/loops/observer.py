@@ -1,6 +1,5 @@
 """Observe mode: says where waiting GPU pods would have been placed. Writes nothing to the cluster."""
 
-import asyncio
 from collections.abc import Iterable
 
 import structlog
@@ -27,19 +26,15 @@ class Observer:
         self._told: dict[str, str] = {}
         self._accounted_for: set[str] | None = None
         """Pods that were told of, or bound before we began."""
-        self._changed = asyncio.Event()
 
     async def run(self) -> None:
-        unsubscribe = self._plane.on_change(self._changed.set)
-        try:
+        with self._plane.changed.as_event() as changed:
             while True:
-                self._changed.clear()
+                changed.clear()
                 if not self._plane.not_ready():
                     self.look()
                 await self._plane.clock.sleep(_PAUSE_SECONDS)  # a burst of changes is one look
-                await came(self._changed, _QUIET_SECONDS, self._plane.clock)
-        finally:
-            unsubscribe()
+                await came(changed, _QUIET_SECONDS, self._plane.clock)
 
     def look(self) -> None:
         """One pass over the pods that wait, and those that were bound since the last one."""

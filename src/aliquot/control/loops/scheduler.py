@@ -1,6 +1,5 @@
 """Our own scheduler: places pending pods itself, for `aliquot demo` and for pods that name it."""
 
-import asyncio
 from collections.abc import Callable
 
 import structlog
@@ -24,19 +23,15 @@ class Scheduler:
         self._plane = plane
         self._serves = serves
         self._chooser = Chooser(plane)
-        self._changed = asyncio.Event()
 
     async def run(self) -> None:
         await self._plane.nodes.synced.wait()
         await self._plane.pods.synced.wait()
-        unsubscribe = self._plane.on_change(self._changed.set)
-        try:
+        with self._plane.changed.as_event() as changed:
             while True:
-                self._changed.clear()
+                changed.clear()
                 await self.place_pending()
-                await came(self._changed, _QUIET_SECONDS, self._plane.clock)
-        finally:
-            unsubscribe()
+                await came(changed, _QUIET_SECONDS, self._plane.clock)
 
     async def place_pending(self) -> None:
         """One pass over the pods that wait, oldest first; none while the cluster state may be behind the cluster, or
@@ -63,10 +58,10 @@ class Scheduler:
     async def _place(self, pod: Pod) -> None:
         choice = self._chooser.choose(pod)
         if choice.node is None:
-            await self._plane.teller.waits(pod, choice.why)
+            await self._plane.pod_events.waits(pod, choice.why)
             return
         await self._plane.committer.commit(pod, choice.node)
-        await self._plane.teller.is_bound(pod, choice.node)
+        await self._plane.pod_events.is_bound(pod, choice.node)
 
 
 def _age(pod: Pod) -> tuple[str, str]:

@@ -1,16 +1,16 @@
-"""How much may be kept for pods of one namespace that are not bound: one tenant must not keep every card for itself."""
+"""How many reservations and claims the pods of one namespace may have: one tenant must not keep every card."""
 
 from aliquot.errors import Refused
 from aliquot.ledger import Ledger, State
 
 
-def require_allowance(ledger: Ledger, uid: str, node: str, namespace: str, most: int) -> None:
-    """Before a pod gets another claim. Raises Refused."""
+def require_claim_limit(ledger: Ledger, uid: str, node: str, namespace: str, limit: int) -> None:
+    """Raises Refused if a pod may not get another reservation or claim."""
     held = ledger.entry(uid, node)
-    if held is not None and held.state is State.CLAIMED:
-        return  # it only replaces this one
-    if ledger.claims_of(namespace) >= most:
+    if held is not None and held.state is not State.BOUND:
+        return  # the new one replaces it
+    if ledger.unbound_of(namespace) >= limit:
         raise Refused(
-            f"namespace {namespace} has {most} pods for which cards are kept and which are not bound yet: "
+            f"namespace {namespace} has {limit} pods for which cards are kept and which are not bound yet: "
             "no more are kept until one of them is bound or gone (commit.claimsPerNamespace)"
         )

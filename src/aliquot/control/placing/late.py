@@ -13,14 +13,13 @@ from typing import NoReturn
 
 import structlog
 
-from aliquot import faults, metrics
+from aliquot import metrics
 from aliquot.clock import Clock
 from aliquot.control.leadership.leadership import Leadership
 from aliquot.control.leadership.rights import PATCH_PODS
-from aliquot.control.leadership.term import is_stale
-from aliquot.control.placing.claim_limits import require_allowance
-from aliquot.control.placing.pod_events import Teller
-from aliquot.control.placing.pod_metadata import keys_of
+from aliquot.control.placing.pod_events import PodEvents
+from aliquot.control.placing.pod_metadata import PodMetadata
+from aliquot.control.placing.transaction import PlacementTransactions
 from aliquot.control.settings import ControlSettings
 from aliquot.control.state.assumed_pods import packing_order
 from aliquot.control.state.cluster_state import ClusterState
@@ -28,8 +27,8 @@ from aliquot.control.state.search_purses import Purse
 from aliquot.dialects import Demand, Dialect
 from aliquot.dialects.reading import SERVES
 from aliquot.engine import NodeState, needs_text
-from aliquot.errors import AlreadyHeld, BadDemand, BadRecord, NoRoom, NotLeading
-from aliquot.kube import PODS, ApiError, Client, KubeError, NotFound, NotSent
+from aliquot.errors import AliquotError, BadDemand, BadRecord, NoRoom, NotLeading, Refused
+from aliquot.kube import PODS, ApiError, Client, KubeError, NotSent
 from aliquot.ledger import State
 from aliquot.model import Node, Placement, Pod, as_shown
 from aliquot.model.records import INVENTORY, PLACEMENT
@@ -53,9 +52,10 @@ class LatePlacer:
         self,
         client: Client,
         cluster: ClusterState,
+        transactions: PlacementTransactions,
         node_called: Callable[[str], Node | None],
         leadership: Leadership,
-        teller: Teller,
+        pod_events: PodEvents,
         clock: Clock,
         settings: ControlSettings,
         *,
@@ -66,11 +66,10 @@ class LatePlacer:
         self._cluster = cluster
         self._node_called = node_called
         self._leadership = leadership
-        self._teller = teller
+        self._pod_events = pod_events
+        self._transactions = transactions
         self._clock = clock
         self.settings = settings
-        self._open: dict[tuple[str, str], float] = {}
-        """Since when the fate of a pod's patch is unknown."""
         self._crowded_out: dict[str, float] = {}
         """Since when there is no room for a pod."""
         self._left_alone: set[str] = set()
@@ -78,8 +77,6 @@ class LatePlacer:
         """The circumstances of the last look at a pod that could not be placed."""
         self._purses: dict[str, Purse] = {}
         """By namespace, what is left for looks in vain."""
-        self.on_kept: Callable[[], None] = lambda: None
-        """Is told when a part is kept for a pod."""
         self._doubts: dict[str, int] = {}
         """The version of its node at the last look at a pod that may have any card there."""
 
@@ -89,12 +86,8 @@ class LatePlacer:
             await self._clock.sleep(_EACH_SECONDS)
 
     async def look(self) -> None:
-        """Place whoever waits for it, and look after what was left open. One pass."""
-        for gone in self._cluster.expire(self._clock.monotonic()):
-            if (pod := self._cluster.unplaced.get(gone.uid)) is not None:
-                self._cluster.see_pod(pod)  # now its own keys count
+        """Place every pod that waits for it. One pass."""
         self._look_at_doubts()
-        await self._settle()
         self._forget_others(self._cluster.unplaced.values())
         if self._may_act():
             await self._place_all(await self._line())
@@ -161,44 +154,7 @@ class LatePlacer:
         """On cluster state that is in step, and with the right to write what they say."""
         return self._leadership.may_commit and PATCH_PODS not in self._leadership.lacking and self._is_in_step()
 
-    def is_open(self, uid: str, node: str) -> bool:
-        """Whether a placement of this pod is under way, or its fate unknown."""
-        return (uid, node) in self._open
-
     # -- for endpoints without a bind verb
-
-    def hold(self, pod: Pod, node: str, seconds: float, *, chosen: Placement | None = None) -> Placement:
-        """Keep the part that a pod would get on a node, or the `chosen` one, for so long; asking again keeps it longer,
-        and on another node moves it there. Raises Refused, NoRoom, BadDemand and NotLeading."""
-        self._leadership.require()
-        uid, ledger = pod.metadata.uid, self._cluster.ledger
-        demand = self._cluster.demand_of(pod)
-        if demand is None:
-            return Placement(node, "", {})
-        self.let_go(uid, but=node)
-        held = ledger.entry(uid, node)
-        if held is not None and held.until == inf:
-            return held.placement
-        require_allowance(ledger, uid, node, pod.metadata.namespace, self.settings.claims_per_namespace)
-        placement = self._cluster.kept_for(demand, node) or chosen or self._cluster.fit(demand, node)
-        kept = self._cluster.claim(demand.request, placement, until=self._clock.monotonic() + seconds)
-        self.on_kept()
-        return kept.placement
-
-    def let_go(self, uid: str, *, but: str = "", only: str = "") -> bool:
-        """Give back what is only kept for a pod, on every node, all but one, or one. Claims of a Binding stay. Returns
-        whether there was any."""
-        kept = [node for node in self.kept_on(uid, only) if node != but]
-        for node in kept:
-            self._cluster.drop_claim(uid, node)
-        return bool(kept)
-
-    def kept_on(self, uid: str, only: str = "") -> list[str]:
-        """The nodes, or the one, on which something is only kept for a pod."""
-        ledger = self._cluster.ledger
-        nodes = ledger.nodes_of(uid)
-        entries = [ledger.entry(uid, node) for node in (nodes & {only} if only else nodes)]
-        return [kept.node for kept in entries if kept is not None and kept.until < inf]
 
     def why_never(self, node: str, dialect: Dialect) -> str:
         """Why nobody would write down the cards of a pod that another scheduler binds to a node; "" if somebody would,
@@ -211,8 +167,13 @@ class LatePlacer:
     # -- one pod
 
     async def _look_at(self, pod: Pod) -> None:
-        if self._cluster.unplaced.get(pod.metadata.uid) is not pod or not self._is_worth_a_look(pod):
-            return  # it was seen anew, or others took their namespace's time, while others were placed
+        uid = pod.metadata.uid
+        if (
+            self._cluster.unplaced.get(uid) is not pod
+            or self._transactions.is_busy(uid)
+            or not self._is_worth_a_look(pod)
+        ):
+            return  # meanwhile the pod changed, somebody binds it, or its namespace's time was used up
         began = self._clock.monotonic()
         try:
             demand = self._demand(pod)
@@ -226,7 +187,7 @@ class LatePlacer:
         except NoRoom:
             await self._has_no_room(pod, began)
             return
-        except (KubeError, AlreadyHeld) as error:
+        except (KubeError, Refused) as error:
             _log.warning("a bound pod could not be placed yet", pod=pod.key, node=pod.spec.node_name, why=str(error))
             return
         self._in_vain[pod.metadata.uid] = self._circumstances(pod)
@@ -250,8 +211,8 @@ class LatePlacer:
         if not cards.serves(dialect.name) or not (dialect.names_cards or label == "true"):
             return f"our agent does not serve {dialect.name} on its node"
         held = self._cluster.ledger.entry(pod.metadata.uid, node.key)
-        if held is not None and held.state is State.CLAIMED:
-            return ""  # a filter kept it: what an original's keys say is older
+        if held is not None and held.state is not State.BOUND:
+            return ""  # a filter reserved it: what an original's annotations say is older
         try:
             written = dialect.read_back(pod, cards)
         except BadRecord as error:
@@ -264,47 +225,31 @@ class LatePlacer:
             _log.warning("a bound pod without a placement is left alone", pod=pod.key, node=pod.spec.node_name, why=why)
 
     async def _place(self, pod: Pod, demand: Demand) -> None:
-        uid, node, epoch = pod.metadata.uid, pod.spec.node_name, self._leadership.require()
-        placement = self._take(pod, demand)
-        keys = keys_of(pod, demand, placement, self._cluster, epoch=epoch, now_ns=self._clock.wall_ns())
-        # where users may rewrite what a pod asks for, only the pod as we have read it is placed
-        version = pod.metadata.resource_version if demand.dialect.demand_can_change(pod) else ""
-        was_open = (uid, node) in self._open
-        self._open.setdefault((uid, node), self._clock.monotonic())
-        faults.reach("after-late-claim")
+        uid, node = pod.metadata.uid, pod.spec.node_name
         try:
-            placed = await self._client.patch(
-                PODS, pod.metadata.name, {"metadata": keys}, namespace=pod.metadata.namespace, uid=uid, version=version
-            )
-        except (ApiError, NotSent) as error:
-            if not was_open:  # otherwise an earlier patch may have been made
-                del self._open[uid, node]
-                self._cluster.drop_claim(uid, node)
-            metrics.LATE.labels("refused").inc()
-            if is_stale(error):
-                self._leadership.depose()
+            async with self._transactions.lock(uid):
+                placed = await self._transactions.place(
+                    pod, node, demand, lambda: self._claim(pod, demand), _Patch(self._client)
+                )
+        except BaseException as error:
+            if (outcome := _outcome(error)) is not None:
+                metrics.LATE.labels(outcome).inc()
             raise
-        except BaseException:
-            metrics.LATE.labels("unknown").inc()
-            raise
-        faults.reach("after-late-patch")
-        self._open.pop((uid, node), None)
         self._crowded_out.pop(uid, None)
-        if self._cluster.ledger.nodes_of(uid):  # it has not gone while we asked
-            self._cluster.adoption.trust(uid)
-            self._cluster.see_pod(placed)
         metrics.LATE.labels("placed").inc()
-        _log.info("placed late", pod=pod.key, node=node, cards=sorted({part.uuid for part in placement.slices()}))
-        await self._teller.is_placed_late(pod, placement)
+        cards = sorted({part.uuid for part in placed.placement.slices()})
+        _log.info("placed late", pod=pod.key, node=node, cards=cards)
+        await self._pod_events.is_placed_late(pod, placed.placement)
 
-    def _take(self, pod: Pod, demand: Demand) -> Placement:
-        """The part that is about to be written on a pod, and that the ledger has for it from here on. Raises NoRoom."""
+    def _claim(self, pod: Pod, demand: Demand) -> Placement:
+        """The reserved part, or the one of an earlier patch, or a new one. Raises NoRoom."""
         uid, node, request = pod.metadata.uid, pod.spec.node_name, demand.request
-        kept = self._cluster.kept_for(demand, node)
+        reserved = self._cluster.reserved_for(demand, node)
         held = self._cluster.ledger.entry(uid, node)
-        if held is None or kept is not None:
-            return self._cluster.claim(request, kept or self._fit(demand, node)).placement
-        if held.placement.containers and (held.state is State.CLAIMED or self.is_open(uid, node)):
+        if held is None or reserved is not None:
+            return self._cluster.claim(request, reserved or self._fit(demand, node)).placement
+        is_claimed = held.state is State.CLAIMED or self._transactions.is_unknown(uid, node)
+        if held.placement.containers and is_claimed:
             sent = as_shown(held.placement, request, self._cluster.cards(node))
             return self._cluster.claim(request, sent).placement  # again, since there was no answer
         if uid in self._cluster.adoption.foretold and self._cluster.suits(held, demand):
@@ -330,7 +275,7 @@ class LatePlacer:
         if why:
             metrics.LATE.labels("no_room").inc()
             _log.warning("a bound pod has no room and fails", pod=pod.key, node=pod.spec.node_name, why=why)
-            await self._teller.has_no_room(pod, why)
+            await self._pod_events.has_no_room(pod, why)
 
     def _shortage(self, pod: Pod) -> str:
         """What a pod asked for, and what its node is short of; "" if it asks for nothing."""
@@ -345,34 +290,6 @@ class LatePlacer:
         purse = self._purses.setdefault(namespace, Purse(_LOST_AT_ONCE, _LOST_SHARE, began))
         purse.spend(now - began, now)
 
-    # -- what was left open
-
-    async def _settle(self) -> None:
-        """A patch of unknown fate keeps its claim until the pod is seen with it or gone, or until the API server can no
-        longer act on it and shows the pod without."""
-        now = self._clock.monotonic()
-        for (uid, node), since in list(self._open.items()):
-            pod = self._cluster.unplaced.get(uid)
-            if pod is None:
-                del self._open[uid, node]
-            elif now - since >= self.settings.act_limit and not self._leadership.may_commit:
-                await self._ask(pod, node)
-
-    async def _ask(self, pod: Pod, node: str) -> None:
-        meta = pod.metadata
-        try:
-            now = await self._client.get(PODS, meta.name, meta.namespace)
-        except NotFound:
-            now = None
-        except KubeError as error:
-            _log.warning("cannot learn the fate of a late placement, its claim stays", pod=pod.key, error=str(error))
-            return
-        del self._open[meta.uid, node]
-        if now is not None and now.metadata.uid == meta.uid and PLACEMENT in now.metadata.annotations:
-            self._cluster.see_pod(now)
-        else:
-            self._cluster.drop_claim(meta.uid, node)
-
     def _forget_others(self, waiting: Iterable[Pod]) -> None:
         uids, namespaces = set[str](), set[str]()
         for pod in waiting:
@@ -382,3 +299,33 @@ class LatePlacer:
         self._crowded_out = {uid: since for uid, since in self._crowded_out.items() if uid in uids}
         self._in_vain = {uid: seen for uid, seen in self._in_vain.items() if uid in uids}
         self._purses = {name: purse for name, purse in self._purses.items() if name in namespaces}
+
+
+class _Patch:
+    after_claim = "after-late-claim"
+    after_write = "after-late-patch"
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def send(self, pod: Pod, _node: str, metadata: PodMetadata) -> Pod | None:
+        own = pod.metadata
+        patch = {"metadata": metadata.fields()}
+        return await self._client.patch(
+            PODS, own.name, patch, namespace=own.namespace, uid=own.uid, version=metadata.version
+        )
+
+    def is_made(self, pod: Pod, _node: str) -> bool:
+        return PLACEMENT in pod.metadata.annotations
+
+
+def _outcome(error: BaseException) -> str | None:
+    """How a write ended that did not place its pod; None if none was sent."""
+    match error:
+        case ApiError() | NotSent():
+            return "refused"
+        case Refused():
+            return "refused" if isinstance(error.__cause__, ApiError) else None
+        case AliquotError():
+            return None if not isinstance(error, KubeError) else "unknown"
+    return "unknown"

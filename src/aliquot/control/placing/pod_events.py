@@ -17,7 +17,7 @@ PLACED_LATE = "PlacedLate"
 """The reason in the event of a pod that got its cards after it was bound."""
 
 
-class Teller:
+class PodEvents:
     """Where kube-scheduler binds, it tells the rest by itself. What cannot be told is logged, no more."""
 
     def __init__(self, client: Client, clock: Clock) -> None:

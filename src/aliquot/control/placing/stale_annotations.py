@@ -24,19 +24,19 @@ _log = structlog.get_logger()
 _EACH_SECONDS = 1.0
 
 
-class OlderKeys:
+class StaleAnnotations:
     def __init__(self, client: Client, cluster: ClusterState, leadership: Leadership, clock: Clock) -> None:
         self._client = client
         self._cluster = cluster
         self._leadership = leadership
         self._clock = clock
-        self.news = asyncio.Event()
-        """A part was kept for a pod."""
+        self.wake = asyncio.Event()
+        """Set when a part was reserved for a pod."""
 
     async def run(self) -> NoReturn:
         while True:
-            await came(self.news, _EACH_SECONDS, self._clock)
-            self.news.clear()
+            await came(self.wake, _EACH_SECONDS, self._clock)
+            self.wake.clear()
             await self.look()
 
     async def look(self) -> None:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from math import inf
 
 import structlog
 from msgspec import structs
@@ -91,7 +90,7 @@ class Adoption:
         """Whether the record on a bound pod stood there before. Another server that leads may have written the very
         same, so what it names is charged; but it may be its user's, and who leads writes one of ours over it."""
         uid, held = pod.metadata.uid, self._ledger.entry(pod.metadata.uid, pod.spec.node_name)
-        if held is not None and held.state is State.CLAIMED:
+        if held is not None and held.state is not State.BOUND:
             self.trust(uid)
         record = pod.metadata.annotations.get(PLACEMENT)
         return not pod.started and record is not None and self.foretold.get(uid) == record
@@ -100,7 +99,7 @@ class Adoption:
         """Whether its record is no word of ours: it is there while we only keep cards for the pod. When we write one,
         the claim has no end."""
         held = self._ledger.entry(pod.metadata.uid, pod.spec.node_name)
-        is_kept = held is not None and held.until < inf
+        is_kept = held is not None and held.state is State.RESERVED
         return is_kept and not pod.started and PLACEMENT in pod.metadata.annotations
 
     def _is_at_home(self, pod: Pod) -> bool:
@@ -164,7 +163,7 @@ class Adoption:
         """Whether a filter of ours keeps cards of our own agent for a pod. An original's keys on it are then older, or
         a user's, and not believed."""
         held, cards = self._ledger.entry(pod.metadata.uid, pod.spec.node_name), self._totals.cards(pod.spec.node_name)
-        if held is None or held.until == inf or pod.started or cards.are_made_up:
+        if held is None or held.state is not State.RESERVED or pod.started or cards.are_made_up:
             return False
         return bool(held.placement.containers)
 
@@ -172,7 +171,7 @@ class Adoption:
         """Whether the keys that stood on a pod before still do, and it is ours: a filter has kept a part for it."""
         uid, older = pod.metadata.uid, self.older.pop(pod.metadata.uid, None)
         held, cards = self._ledger.entry(uid, pod.spec.node_name), self._totals.cards(pod.spec.node_name)
-        is_ours = held is not None and (held.state is State.CLAIMED or was_unplaced)
+        is_ours = held is not None and (held.state is not State.BOUND or was_unplaced)
         if older is None or not is_ours or pod.started or not cards.are_made_up:
             return
         if PLACEMENT not in pod.metadata.annotations and self._keys_of_agents(pod) == self._keys_of_agents(older):

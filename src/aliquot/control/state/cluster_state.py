@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from functools import partial
 from heapq import nlargest
 from itertools import islice
-from math import inf
 
 import numpy as np
 
@@ -67,6 +66,7 @@ from aliquot.errors import BadConfig, BadDemand, BadRecord, NoRoom, Refused
 from aliquot.ledger import Entry, State
 from aliquot.model import Charge, Node, NodeGpus, Placement, Pod, Reason, Request, as_shown, charges
 from aliquot.model.bounds import MAX_GPU_CONTAINERS
+from aliquot.signals import Signal
 
 _NODE_STEPS, _HOLDER_STEPS = 30, 3
 """What it takes to read who holds what on a node (`engine.effort`)."""
@@ -88,8 +88,8 @@ class ClusterState:
         self.recorder: Recorder | None = None
         """Is told of everything that this cluster state is told and asked, if it changes anything or decides
         something."""
-        self.on_opening: Callable[[Opening], None] = lambda _: None
-        """Is told where room may have come up."""
+        self.freed: Signal[Opening] = Signal()
+        """Emitted where room may have come up."""
         self.searches = searches or Searches()
         self.marks = Marks()
         self.unread = UnreadNodes()
@@ -115,7 +115,7 @@ class ClusterState:
         if self.recorder is not None and (is_news or cards != before):
             self.recorder.record(NodeSeen(node))
         if is_news:
-            self.on_opening(Opening(node.key, heard=True))
+            self.freed.emit(Opening(node.key, heard=True))
         return is_news
 
     def mark_unhealthy(self, node: str, indexes: frozenset[int]) -> None:
@@ -125,7 +125,7 @@ class ClusterState:
             return
         if self.totals.knows(node):
             self.totals.put_cards(self.marks.on(self.marks.without_marks(self.cards(node))))
-            self.on_opening(Opening(node))
+            self.freed.emit(Opening(node))
         if self.recorder is not None:
             self.recorder.record(Marked(node, sorted(indexes)))
 
@@ -156,8 +156,8 @@ class ClusterState:
             self.recorder.record(PodForgotten(uid))
         self._tell_openings(had, heard=True)
 
-    def expire(self, now: float) -> list[Entry]:
-        """Give back every claim whose time has come."""
+    def expire(self, now: float | None) -> list[Entry]:
+        """Give back every reservation whose time has come; without a time, all of them."""
         late = self.totals.expire(now)
         if self.recorder is not None and late:
             self.recorder.record(Expired(now))
@@ -171,7 +171,7 @@ class ClusterState:
             self._quota_text = text
             if self.recorder is not None:
                 self.recorder.record(QuotasRead(text))
-            self.on_opening(Opening())
+            self.freed.emit(Opening())
 
     # -- questions
 
@@ -188,13 +188,13 @@ class ClusterState:
         """Whether a claim could still be made, and is of the size that the pod asks for now: users may change that."""
         return claims.suits(claim, demand.request, self.totals)
 
-    def kept_for(self, demand: Demand, node: str) -> Placement | None:
-        """The part that is kept for a pod on a node for a while. What is no good any more is given back."""
-        kept = self.ledger.entry(demand.request.uid, node)
-        if kept is None or kept.until == inf:
+    def reserved_for(self, demand: Demand, node: str) -> Placement | None:
+        """The part that is reserved for a pod on a node. A reservation that is no good any more is given back."""
+        reserved = self.ledger.entry(demand.request.uid, node)
+        if reserved is None or reserved.state is not State.RESERVED:
             return None
-        if self.suits(kept, demand):
-            return as_shown(kept.placement, demand.request, self.cards(node))
+        if self.suits(reserved, demand):
+            return as_shown(reserved.placement, demand.request, self.cards(node))
         self.drop_claim(demand.request.uid, node)
         return None
 
@@ -353,9 +353,16 @@ class ClusterState:
 
     # -- claims
 
-    def claim(self, request: Request, placement: Placement, *, until: float = inf) -> Entry:
-        """Take exactly these parts; with `until`, only for so long unless the pod is bound before. Raises NoRoom, and
-        AlreadyHeld if the pod is bound there with another part."""
+    def claim(self, request: Request, placement: Placement) -> Entry:
+        """Take exactly these parts for a write that is about to be sent. Raises NoRoom, and AlreadyHeld if the pod is
+        bound there with another part."""
+        return self._take(request, placement)
+
+    def reserve(self, request: Request, placement: Placement, until: float) -> Entry:
+        """Keep exactly these parts for a pod until then. Raises as `claim` does."""
+        return self._take(request, placement, until)
+
+    def _take(self, request: Request, placement: Placement, until: float | None = None) -> Entry:
         try:
             self._refuse_over_quota(request, placement)
             entry = self.totals.claim(request, placement, until)
@@ -380,9 +387,9 @@ class ClusterState:
         if why := self._quota(request).exceeded(self.cards(placement.node), charges(placement, request)):
             raise NoRoom(f"{Reason.OVER_QUOTA.value}: {why}")
 
-    def _record_claim(self, request: Request, placement: Placement, until: float, refused: str = "") -> None:
+    def _record_claim(self, request: Request, placement: Placement, until: float | None, refused: str = "") -> None:
         if self.recorder is not None:
-            self.recorder.record(Claimed(request, placement, None if until == inf else until, refused))
+            self.recorder.record(Claimed(request, placement, until, refused))
 
     def confirm(self, uid: str, node: str) -> None:
         before = self.ledger.changes
@@ -397,7 +404,7 @@ class ClusterState:
         return entry is None or entry.state is State.BOUND
 
     def drop_claim(self, uid: str, node: str) -> None:
-        """Give back a claim. What the cluster has shown as bound meanwhile stays."""
+        """Give back a claim or reservation. What the cluster has shown as bound meanwhile stays."""
         if not self.is_settled(uid, node):
             self.release(uid, node)
 
@@ -419,7 +426,7 @@ class ClusterState:
             now = self.ledger.entry(entry.uid, entry.node)
             if now is None or now.charges != entry.charges:
                 namespace = entry.owner.namespace
-                self.on_opening(Opening(entry.node, namespace if namespace in self.quotas.entries else "", heard))
+                self.freed.emit(Opening(entry.node, namespace if namespace in self.quotas.entries else "", heard))
 
     # -- the cluster state itself
 

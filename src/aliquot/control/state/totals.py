@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
-from math import inf
 
 import structlog
 
@@ -69,8 +68,8 @@ class Totals:
 
     # -- who holds what
 
-    def claim(self, request: Request, placement: Placement, until: float = inf) -> Entry:
-        """Raises NoRoom and AlreadyHeld."""
+    def claim(self, request: Request, placement: Placement, until: float | None = None) -> Entry:
+        """With `until`, a reservation. Raises NoRoom and AlreadyHeld."""
         request = request.on(self.cards(placement.node))
         taken = charges(placement, request)
         asked = _shape(request.dialect, request.containers)
@@ -110,7 +109,7 @@ class Totals:
             for entry in held:
                 self._entered(entry)
 
-    def expire(self, now: float) -> list[Entry]:
+    def expire(self, now: float | None) -> list[Entry]:
         late = self.ledger.expire(now)
         for entry in late:
             self._uncount(entry.uid, entry.node)
