@@ -29,7 +29,7 @@ THE_DEMO = ("embedded.", "cli.demo.", "app.demo.hardware.", "app.demo.screen.", 
 NOT_REACHED = {
     "how far one decision looks, which search.seconds bounds for everybody": {
         "engine.all_nodes.originals._MAX_STEPS",
-        "engine.all_nodes.searching._MAX_REMEMBERED",
+        "engine.all_nodes.node_search._MAX_REMEMBERED",
         "engine.card_sets.MAX_SETS",
         "engine.one_node.connected._MAX_CARDS",
         "engine.one_node.connected._MAX_SETS",

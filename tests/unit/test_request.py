@@ -96,7 +96,7 @@ def test_a_part_costs_each_card(part: Part, charge: Charge) -> None:
     ],
 )
 def test_no_part_is_of_no_card_or_less_than_nothing(part: dict[str, Any]) -> None:
-    with pytest.raises(BadDemand, match="at least one card, and nothing below 0"):
+    with pytest.raises(BadDemand, match="at least one card and no negative amounts"):
         Part(**part)
 
 

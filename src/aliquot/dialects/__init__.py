@@ -1,6 +1,6 @@
-"""Vocabularies: each dialect is one module that declares all about itself.
+"""Dialects: the vocabularies in which pods ask for GPUs. Each dialect is one module that declares everything about it.
 
-What a dialect of your own needs is here; docs/extend.md builds one.
+This package exports what you need to write your own dialect; docs/extend.md shows how.
 """
 
 from aliquot.dialects.protocol import (

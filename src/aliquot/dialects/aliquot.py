@@ -1,6 +1,6 @@
-"""aliquot: our own vocabulary, which can say all that the model can.
+"""aliquot: our own vocabulary, which can express everything that the model can.
 
-The resource `aliquot.io/gpu` counts cards. How much of each card is said in annotations, for the whole pod or for one
+The resource `aliquot.io/gpu` counts cards. Annotations say how much of each card, for the whole pod or for one
 container: kubelet could not list the MiB of eight large cards.
 """
 
@@ -34,12 +34,12 @@ from aliquot.model.quantity import parse
 from aliquot.model.records import PLACEMENT
 
 IDS_PER_CARD = 64
-"""So many containers can share a card at most."""
+"""The most containers that can share a card."""
 
 _SIZES = ("cores", "memory", "cores-limit", "memory-limit", "sharing", "slots")
-"""For the pod as `aliquot.io/<word>`, for one container as `<word>.aliquot.io/<container>`."""
-_WISHES = ("model", "not-model", "uuid", "not-uuid", "mig", "topology", "node-policy", "gpu-policy")
-_FOR_USERS = (*_SIZES, "together", *_WISHES)
+"""Written as `aliquot.io/<word>` for the pod, or `<word>.aliquot.io/<container>` for one container."""
+_CONSTRAINTS = ("model", "not-model", "uuid", "not-uuid", "mig", "topology", "node-policy", "gpu-policy")
+_FOR_USERS = (*_SIZES, "together", *_CONSTRAINTS)
 _WRITTEN_BY_US = ("placement", "epoch", "woken", "inventory")
 
 _EXCLUSIVE, _TIME_SLICED, _MPS = "exclusive", "time-sliced", "mps"
@@ -55,7 +55,7 @@ _POLICY = re.compile(r"[a-z][a-z0-9-]{0,62}", re.ASCII)
 
 
 class _Said(NamedTuple):
-    """One annotation: its whole key, so that errors can name it, and its text."""
+    """One annotation: its full key, so that errors can name it, and its text."""
 
     key: str
     text: str
@@ -99,11 +99,12 @@ class Aliquot(Dialect):
         return request
 
     def held(self, pod: Pod) -> Request:
-        """Annotations can be rewritten while the pod runs: what cannot be read any more must not free its part."""
+        """Users can rewrite annotations while the pod runs. An annotation that became unreadable must not free the
+        pod's part."""
         try:
             return self._request(pod, self._part)
         except BadDemand:
-            recorded = PLACEMENT in pod.metadata.annotations  # then the record tells the size
+            recorded = PLACEMENT in pod.metadata.annotations  # then the record says the size
             return self._request(pod, lambda cards, _: Part(cards, whole=not recorded))
 
     def demand_can_change(self, pod: Pod) -> bool:
@@ -123,7 +124,7 @@ class Aliquot(Dialect):
         return None if text is None else _Said(key, text)
 
     def _sizes(self, pod: Pod, container: str) -> _Sizes:
-        """What is said of a container's part: by its own annotations, else by the pod's."""
+        """The size annotations of a container: its own, else those of the pod."""
         of_pod = {word: said for word in _SIZES if (said := self._said(pod, word))}
         keys = {word: f"{word}.{self.prefix}/{container}" for word in _SIZES}
         annotations = pod.metadata.annotations
@@ -142,15 +143,15 @@ class Aliquot(Dialect):
         memory = _read(said, "memory", _memory, Memory(slots, Unit.SLOT) if slots else Memory())
         if not (cores or memory.amount or slots):
             raise BadDemand(
-                f"{self.prefix}/cores, {self.prefix}/memory: the pod asks for nothing of the card; name one of them, "
+                f"{self.prefix}/cores, {self.prefix}/memory: the pod asks for no part of a card; set one of them, "
                 "or leave both out for whole cards"
             )
         cores_limit = _read(said, "cores-limit", _percent, None)
         memory_limit = _read(said, "memory-limit", _memory, None)
         if cores_limit is not None and cores_limit < cores:
-            raise said["cores-limit"].wrong(f"is less than what is asked for, {cores}")
+            raise said["cores-limit"].wrong(f"is less than the request, {cores}")
         if memory_limit and memory_limit.unit is memory.unit and memory_limit.amount < memory.amount:
-            raise said["memory-limit"].wrong(f"is less than what is asked for, {said['memory'].text}")
+            raise said["memory-limit"].wrong(f"is less than the request, {said['memory'].text}")
         return Part(cards, cores, memory, False, slots, cores_limit, memory_limit)
 
     def _is_together(self, pod: Pod) -> bool:
@@ -161,13 +162,15 @@ class Aliquot(Dialect):
 
     def _refuse_unequal(self, request: Request) -> None:
         if len({asked.part.cards for asked in request.containers}) > 1:
-            raise BadDemand(f"{self.prefix}/together: containers on the same cards must all ask for as many {self.gpu}")
+            raise BadDemand(
+                f"{self.prefix}/together: containers on the same cards must all ask for the same number of {self.gpu}"
+            )
         at_once = [asked for asked in request.containers if asked.life is not Life.INIT]
         if len(at_once) > 1 and any(asked.part.whole for asked in at_once):
-            raise BadDemand(f"{self.prefix}/together: whole cards cannot be shared; name {self.prefix}/cores or memory")
+            raise BadDemand(f"{self.prefix}/together: whole cards cannot be shared; set {self.prefix}/cores or memory")
 
     def _refuse_unknown_keys(self, pod: Pod, containers: Sequence[str]) -> None:
-        """A key that is misspelt must not be a wish that is silently forgotten."""
+        """Refuses misspelt keys, so that no constraint is silently ignored."""
         for key in pod.metadata.annotations:
             domain, _, name = key.partition("/")
             word = domain.removesuffix(f".{self.prefix}")
@@ -186,25 +189,26 @@ class Aliquot(Dialect):
                     )
 
     def _refuse_other_keys(self, pod: Pod) -> None:
-        """On a pod of another dialect only wishes are ours; how large its parts are, its own words say."""
+        """On a pod of another dialect only our constraints are allowed; the pod's own resources say how much it
+        gets."""
         for key in pod.metadata.annotations:
             domain, _, name = key.partition("/")
             word = name if domain == self.prefix else domain.removesuffix(f".{self.prefix}")
-            if word == domain or (domain == self.prefix and word in (*_WISHES, *_WRITTEN_BY_US)):
+            if word == domain or (domain == self.prefix and word in (*_CONSTRAINTS, *_WRITTEN_BY_US)):
                 continue
             if word in (*_SIZES, "together"):
                 raise BadDemand(
                     f"annotation {key} is for pods that ask for {self.gpu}; this pod's own resources say how much it "
                     "gets, so leave it out"
                 )
-            raise BadDemand(f"annotation {key} is unknown; {_nearest(f'{self.prefix}/', word, _WISHES)}")
+            raise BadDemand(f"annotation {key} is unknown; {_nearest(f'{self.prefix}/', word, _CONSTRAINTS)}")
 
     # -- constraints, on pods of every dialect
 
     def constraints(self, pod: Pod) -> Constraints:
         if not self.speaks(pod):
             self._refuse_other_keys(pod)
-        said = {word: said for word in _WISHES if (said := self._said(pod, word))}
+        said = {word: said for word in _CONSTRAINTS if (said := self._said(pod, word))}
         models = (
             ModelConstraint(_names(said[word]), avoid=word == "not-model")
             for word in ("model", "not-model")
@@ -239,7 +243,7 @@ class Aliquot(Dialect):
     def environment(
         self, pod: Pod, request: Request, container: str, placement: Placement, cards: NodeGpus
     ) -> Mapping[str, str]:
-        """Beside the cards, for the program's own information: what it has of each of them, in the same order."""
+        """Adds to the cards what the program has of each of them, in the same order. This is information only."""
         parts = placement.containers[container]
         return {
             **super().environment(pod, request, container, placement, cards),
@@ -260,20 +264,22 @@ def _read(said: Mapping[str, _Said], word: str, reading: Callable[[_Said], _Valu
 
 
 def _sharing(said: _Sizes) -> str:
-    """How the card is shared: as said, else as what is said of its parts implies."""
+    """How the card is shared: as the annotation says, else as the other size annotations imply."""
     implied = _EXCLUSIVE if not said else _MPS if "slots" in said else _TIME_SLICED
     mode = said["sharing"].text if "sharing" in said else implied
     if mode not in _WORDS_OF_MODE:
-        raise said["sharing"].wrong(f"is none of {', '.join(_WORDS_OF_MODE)}")
+        raise said["sharing"].wrong(f"is not one of {', '.join(_WORDS_OF_MODE)}")
     for word in sorted(said.keys() - _WORDS_OF_MODE[mode]):
-        raise BadDemand(f"{said[word].key} does not go with {said['sharing'].key}: {mode}; leave one of them out")
+        raise BadDemand(
+            f"{said[word].key} cannot be combined with {said['sharing'].key}: {mode}; leave one of them out"
+        )
     return mode
 
 
 def _percent(said: _Said) -> int:
     number = plain_number(said.text)
     if number is None or number > CORES:
-        raise said.wrong(f"is not a whole number of percent from 0 to {CORES}, such as 25")
+        raise said.wrong(f"is not a whole percentage from 0 to {CORES}, such as 25")
     return number
 
 
@@ -308,14 +314,14 @@ def _memory(said: _Said) -> Memory:
 def _names(said: _Said) -> tuple[str, ...]:
     names = names_in(said.key, said.text)
     if not all(name.strip() for name in said.text.split(",")):
-        raise said.wrong("is not a list of names with commas between them")
+        raise said.wrong("is not a comma-separated list of names")
     return names
 
 
 def _mig(said: _Said) -> str:
     profile = said.text.casefold()
     if profile != ANY_MIG and not _MIG.fullmatch(profile):
-        raise said.wrong("is neither a MIG profile, such as 1g.5gb, nor any")
+        raise said.wrong("is neither a MIG profile, such as 1g.5gb, nor the word any")
     return profile
 
 
@@ -323,17 +329,17 @@ def _topology(said: _Said) -> Topology:
     try:
         return Topology(said.text)
     except ValueError:
-        raise said.wrong(f"is none of {', '.join(kind.value for kind in Topology)}") from None
+        raise said.wrong(f"is not one of {', '.join(kind.value for kind in Topology)}") from None
 
 
 def _policies(said: _Said) -> str:
-    """One policy, or several of which the later ones break ties. The engine knows which there are."""
+    """One policy, or several of which the later ones break ties. The engine checks that they exist."""
     names = _names(said)
     if not all(map(_POLICY.fullmatch, names)):
-        raise said.wrong("is not the name of a policy, or several with commas between them")
+        raise said.wrong("is not the name of a policy, or a comma-separated list of names")
     return ",".join(names)
 
 
 def _nearest(before: str, word: str, known: Sequence[str], after: str = "") -> str:
     near = get_close_matches(word, known, n=1, cutoff=0.5)
-    return f"do you mean {before}{near[0]}{after}?" if near else f"known are {before}{{{', '.join(known)}}}{after}"
+    return f"do you mean {before}{near[0]}{after}?" if near else f"known keys are {before}{{{', '.join(known)}}}{after}"

@@ -1,7 +1,7 @@
 """elastic: percent of cards, or cores and MiB; `elastic-gpu/gpu-percent`, `elasticgpu.io/gpu-core` and `gpu-memory`.
 
 The original changed its names four times. Each generation is a family here: a pod speaks one of them, and its keys are
-written in the same. The two families with sockets are served; the older ones and the misspelt one are read.
+written in the same family. The two families with sockets are served; the older ones and the misspelt one are only read.
 """
 
 from abc import ABC, abstractmethod
@@ -42,9 +42,9 @@ from aliquot.model import (
 from aliquot.model.bounds import MAX_ELASTIC_MEMORY
 
 _LONGEST_KEY = 63
-"""Of what stands behind the slash; the API server takes no more."""
+"""Characters after the slash of a key. The API server accepts no more."""
 _NOTIONAL_MIB = 100
-"""The size of a card of which nothing but percents is known: one for each."""
+"""The size of a card of which only percents are known: 1 MiB per percent."""
 _GIB_UNITS_AT_MAX = 100
 _WITHOUT_GPU = "-1"
 
@@ -63,15 +63,16 @@ _ORIGINAL_WORDS = {
     Reason.NO_GPUS: f"{_NO_NODE}: no gpu available on node {{node}}",
     Reason.UNKNOWN_NODE: f'{_NO_NODE}: nodes "{{node}}" not found',
 }
-"""Of a node none of whose cards is allocatable, the original says the same as of one without any."""
+"""For a node without allocatable cards, the original says the same as for a node without cards."""
 
 
 @dataclass(frozen=True)
 class Family(ABC):
     """One generation of names.
 
-    `assumed` is annotation and label of a placed pod; `container`, followed by a container's name, the annotation of
-    its cards. `unwritten` is what the original takes for that annotation if it is missing, "" if it takes nothing.
+    `assumed` is the annotation and label of a placed pod. `container`, followed by a container's name, is the
+    annotation of that container's cards. `unwritten` is the value that the original assumes if that annotation is
+    missing, "" if it assumes none.
     """
 
     prefix: str
@@ -79,7 +80,7 @@ class Family(ABC):
     container: str
     unwritten: str = ""
     marks_others: ClassVar[bool] = False
-    """Whether a container without GPU is marked as such."""
+    """Whether the original marks containers without GPU as such."""
     knows_memory: ClassVar[bool] = True
     counts_unassumed: ClassVar[bool] = False
     """Whether the original, when it starts, counts bound pods that are not `assumed`."""
@@ -94,7 +95,7 @@ class Family(ABC):
 
     @abstractmethod
     def check(self, container: Container) -> None:
-        """Raises BadDemand for what the original counts otherwise than a user means it, or never places."""
+        """Raises BadDemand for a demand that the original counts differently from what users mean, or never places."""
 
     @abstractmethod
     def cards(self, node: Node) -> NodeGpus | None: ...
@@ -149,7 +150,7 @@ class CoresAndMemory(Family):
 
     unit: Unit = Unit.MIB
     reads_allocatable: bool = True
-    """Whether the original looks at what a node can give to pods, or at all that it has."""
+    """Whether the original looks at a node's allocatable resources, or at its capacity."""
     has_status: bool = True
     """Whether its scheduler has a page that shows what is left of each card."""
 
@@ -187,8 +188,8 @@ class CoresAndMemory(Family):
             )
 
     def cards(self, node: Node) -> NodeGpus | None:
-        """All cards that the node has, so that a record can name each. Those beyond what is allocatable are not sold. A
-        node that offers no memory sells cores alone."""
+        """All cards of the node, so that a record can name each. Cards beyond what is allocatable are not sold. A node
+        that offers no memory sells only cores."""
         total = capacity_of(node, self.gpu_core) // CORES
         allocatable = allocatable_of(node, self.gpu_core) // CORES if self.reads_allocatable else total
         amount = allocatable_of if self.reads_allocatable and allocatable else capacity_of
@@ -226,7 +227,7 @@ _READ = (
 
 
 def _named(prefix: str) -> tuple[Family, ...]:
-    """The families of a configured prefix: those that are known by it, else new ones of both kinds."""
+    """The families of a configured prefix: those that use it, else new families of both kinds."""
     known = tuple(family for family in (*_SERVED, *_READ) if family.prefix == prefix)
     return known or (_percents(prefix), _cores_and_memory(prefix))
 
@@ -249,7 +250,7 @@ class Elastic(Dialect):
 
     @property
     def resources(self) -> Sequence[Resource]:
-        """The first one that a container asks for carries its devices."""
+        """The first resource that a container asks for carries its devices."""
         return self._resources
 
     @property
@@ -267,7 +268,7 @@ class Elastic(Dialect):
         families = self._spoken(pod)
         if len(families) > 1:
             names = ", ".join(resource.name for family in families for resource in family.resources)
-            raise BadDemand(f"the pod asks in several generations of names ({names}); use one of them")
+            raise BadDemand(f"the pod mixes several generations of names ({names}); use one of them")
         request = self._request(pod, families[0])
         for container, _ in pod.containers():
             families[0].check(container)
@@ -279,7 +280,7 @@ class Elastic(Dialect):
         return self._request(pod, *self._spoken(pod))
 
     def _spoken(self, pod: Pod) -> Sequence[Family]:
-        """The families that the pod asks in; one that is served if it asks for nothing."""
+        """The families in which the pod asks. If it asks for nothing, a family that is served."""
         return [family for family in self._families if family.asked_by(pod)] or self._served[:1]
 
     def _request(self, pod: Pod, *families: Family) -> Request:
@@ -291,22 +292,22 @@ class Elastic(Dialect):
         return self.request(pod, containers)
 
     def status_resources(self, nodes: Iterable[Node]) -> Sequence[str]:
-        """Under which the original's status shows cards: the cores and memory of each generation that these nodes
-        have, or else of the one that is served."""
+        """The resources under which the original's status page shows cards: cores and memory of each generation that
+        these nodes have, else of the generation that is served."""
         families = [f for f in self._families if isinstance(f, CoresAndMemory) and f.has_status]
         named = {resource for node in nodes for resource in node.status.capacity or ()}
         used = [family for family in families if family.gpu_core in named] or families[:1]
         return [resource.name for family in used for resource in family.resources]
 
     def capacity(self, node: Node) -> NodeGpus | None:
-        """In the family that knows most of them, if it has any to sell."""
+        """The cards in the family that knows the most of them, if it has any to sell."""
         families = sorted(self._families, key=lambda family: not family.knows_memory)
         seen = [cards for family in families if (cards := family.cards(node))]
         return next((cards for cards in seen if any(map(cards.sells, cards.gpus))), seen[0] if seen else None)
 
     def read_back(self, pod: Pod, cards: NodeGpus) -> Placement | None:
-        """In the pod's own family, else in any: for a while the original's scheduler wrote other keys than its agent
-        read. The numbers are indexes."""
+        """Reads the pod's own family, else any family: for a while the original's scheduler wrote other keys than its
+        agent read. The numbers are indexes."""
         meta = pod.metadata
         request, spoken = self.held(pod), self._spoken(pod)
         asking = [(own, asker) for own in spoken for asker, _ in pod.containers() if own.part(asker) is not None]
@@ -324,8 +325,9 @@ class Elastic(Dialect):
         return placed_on(request, {name: list(gpus.values()) for name, gpus in found.items()}, cards)
 
     def _which_placed(self, pod: Pod, asking: Sequence[str]) -> Sequence[Family]:
-        """The families in whose keys the pod is placed: it is `assumed`, or else the cards of each of these containers
-        are named, and that counts in the original, too, or the pod runs and so has its cards."""
+        """The families in whose keys the pod is placed: the pod is `assumed`, or the annotations name the cards of each
+        of these containers. The annotations alone count only if they do in the original, or if the pod runs and so has
+        its cards."""
         marks = {**pod.metadata.labels, **pod.metadata.annotations}
         if assumed := [family for family in self._families if family.assumed in marks]:
             return assumed
@@ -374,7 +376,7 @@ class Elastic(Dialect):
 
 
 def _together(parts: Sequence[Part]) -> Part:
-    """What a container has that asks in several generations of names, as only others let it: all of its cards."""
+    """All cards of a container that asks in several generations of names, which only other tools allow."""
     return parts[0] if len(parts) == 1 else Part(max(part.cards for part in parts), whole=True)
 
 

@@ -1,7 +1,7 @@
 """gpushare: parts of cards by memory, `aliyun.com/gpu-mem`, and whole cards, `aliyun.com/gpu-count`.
 
-Several cards per pod are ACK's newer form: a label says how many, and a JSON annotation says which container has how
-much of which card.
+Several cards per pod are ACK's newer form: a label says how many, and a JSON annotation says how much each container
+has of each card.
 """
 
 from collections.abc import Mapping, Sequence
@@ -139,8 +139,9 @@ class GpuShare(Dialect):
         return self._whole(pod)
 
     def held(self, pod: Pod) -> Request:
-        """The memory and whole cards of the limits, which nobody can rewrite. On how many cards the memory is, the
-        limits say, or where a label does, the record: more cards of less each must not free what the pod has."""
+        """The memory and whole cards of the limits, which nobody can rewrite. The limits also say how many cards the
+        memory is on. If a label says it, the record decides: a label for more cards with less memory each must not free
+        what the pod has."""
         if not self._asks_memory(pod):
             return self._whole(pod)
         if self._is_on_the_one_card_of_the_original(pod):
@@ -159,7 +160,7 @@ class GpuShare(Dialect):
         memory, count = capacity_of(node, self.gpu_mem), capacity_of(node, self.gpu_count)
         units, rest = divmod(memory, count) if count else (0, memory)
         unit_mib = 1024 if units <= _GIB_UNITS_AT_MAX else 1
-        if not units and 0 < rest * unit_mib <= MAX_MIB:  # a node for shared cards, with none large enough for a unit
+        if not units and 0 < rest * unit_mib <= MAX_MIB:  # for shared cards, but none holds a unit
             return NodeGpus(node.metadata.name, (), unit_mib, frozenset({self.name}), rest_mib=rest * unit_mib)
         return equal_cards(node, count, units * unit_mib, unit_mib, rest_mib=rest * unit_mib)
 
@@ -181,8 +182,8 @@ class GpuShare(Dialect):
         return Placement(cards.node, self.name, slices)
 
     def unrecorded(self, pod: Pod, cards: NodeGpus) -> Sequence[Gpu]:
-        """The original's plug-in gives nothing for a number of cards, and for memory only the card of a node that has
-        no other."""
+        """The original's plug-in gives nothing for a number of cards. For memory it gives the node's card only if there
+        is just one."""
         is_written = bool(self.written_on(pod))
         if is_written or not cards.are_made_up:
             return cards.gpus
@@ -219,7 +220,8 @@ class GpuShare(Dialect):
     def environment(
         self, pod: Pod, request: Request, container: str, placement: Placement, cards: NodeGpus
     ) -> Mapping[str, str]:
-        """CONTAINER and DEV are of one card, so that their ratio is the share to keep to on each of several."""
+        """CONTAINER and DEV are about one card, so that their ratio is the share to keep to on each of several
+        cards."""
         given = cards_given(request, placement, cards)
         (part,) = (asked.part for asked in request.containers if asked.name == container)
         gpus = given[container]
@@ -238,17 +240,17 @@ class GpuShare(Dialect):
     # -- how many cards
 
     def _cards_for_parts(self, pod: Pod, asking: Sequence[tuple[Container, Life, int, int]]) -> int:
-        """How many cards all containers of a pod share that asks for memory."""
+        """How many cards the containers of a pod share that asks for memory."""
         for container, _, units, count in asking:
             if count and not units:
                 raise BadDemand(
                     f"container {container.name}, limits: {self.gpu_count} without {self.gpu_mem} is for whole cards, "
-                    f"but another container of the pod shares cards; name {self.gpu_mem} for both or for neither"
+                    f"but another container of the pod shares cards; set {self.gpu_mem} for both or for neither"
                 )
         return self._check_cards(pod, {count for *_, count in asking if count}, together=True)
 
     def _check_cards(self, pod: Pod, counts: set[int], *, together: bool = False) -> int:
-        """The number of cards that label and containers agree on, 1 if none is named."""
+        """The number of cards that the label and the containers agree on, 1 if neither names any."""
         label = pod.metadata.labels.get(self.gpu_count)
         labelled = None if label is None else plain_number(label)
         if label is not None and not labelled:
@@ -257,22 +259,22 @@ class GpuShare(Dialect):
         if len(named) > 1 and (together or label is not None):
             raise BadDemand(
                 f"{self.gpu_count}: the pod names different numbers of cards ({', '.join(map(str, sorted(named)))}); "
-                "its containers share the same cards, so name one number"
+                "its containers share the same cards, so use one number"
             )
         if max(named, default=1) > MAX_CARDS:
             raise BadDemand(f"{self.gpu_count}: no node has {max(named)} cards")
         return max(named, default=1)
 
     def _divided(self, pod: Pod, container: Container, units: int, cards: int) -> int:
-        """Units of each card: rounded up, unless the pod uses ACK's label, which refuses what does not divide."""
+        """Units of each card: rounded up, unless the pod uses ACK's label, which refuses amounts that do not divide."""
         each, over = divmod(units, cards)
         if over and self.gpu_count not in pod.metadata.labels:
             return each + 1
         if over:
             ways = " or ".join(str(n * cards) for n in (each, each + 1) if n)
             raise BadDemand(
-                f"container {container.name}, limits, {self.gpu_mem}: {units} units are not {cards} equal parts, and "
-                f"{self.gpu_count} asks for {cards} cards; ask for {ways} units"
+                f"container {container.name}, limits, {self.gpu_mem}: {units} units cannot be split into "
+                f"{cards} equal parts, and {self.gpu_count} asks for {cards} cards; ask for {ways} units"
             )
         return each
 
@@ -288,8 +290,8 @@ class GpuShare(Dialect):
     # -- pods that the original has placed
 
     def _is_on_the_one_card_of_the_original(self, pod: Pod) -> bool:
-        """The original knows no number of cards: all memory that such a pod asks for is on the card of its index. So is
-        that of a pod which we have placed for its plug-in."""
+        """The original does not know a number of cards: all memory of such a pod is on the card of its index. The same
+        holds for a pod that we have placed for the original's plug-in."""
         annotations = pod.metadata.annotations
         if PLACEMENT in annotations:
             return _is_for_another_agent(annotations[PLACEMENT])
@@ -325,7 +327,7 @@ class GpuShare(Dialect):
 
 
 def _is_for_another_agent(record: str) -> bool:
-    """Whether our record names one card, of a node on which our agent did not hand out cards then."""
+    """Whether our record names one card, on a node where our agent did not hand out the cards at that time."""
     try:
         placement = read_placement(record)
     except BadRecord:
@@ -335,7 +337,7 @@ def _is_for_another_agent(record: str) -> bool:
 
 
 def _cards_recorded(pod: Pod) -> int:
-    """On how many cards a pod is, as our record says, else the originals'; 1 if none can be read."""
+    """How many cards a pod has, according to our record, else to the originals'; 1 if none can be read."""
     annotations = pod.metadata.annotations
     try:
         if PLACEMENT in annotations:
@@ -348,7 +350,7 @@ def _cards_recorded(pod: Pod) -> int:
 
 
 def _given(part: Part, gpu: Gpu, units: int, cards: NodeGpus) -> Slice:
-    """What a record says that a container has of a card, and no less than its part."""
+    """What a container has of a card according to the record, but at least its part."""
     asked = cut(part, gpu, cards.unit_mib)
     return replace(asked, mib=max(asked.mib, min(units * cards.unit_mib, gpu.mib)))
 

@@ -1,4 +1,4 @@
-"""gpushare's records: which container has how many units of which of a pod's cards."""
+"""gpushare's records: how many units each container has of each of a pod's cards."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated
@@ -14,7 +14,7 @@ SEVERAL_CARDS = "scheduler.framework.gpushare."
 ALLOCATION = f"{SEVERAL_CARDS}allocation"
 """`{"<container index>":{"<gpu index>":<units>}}`, on pods that have several cards."""
 ALLOCATION_ASSIGNED = f"{SEVERAL_CARDS}assigned"
-"""Written by ACK's plug-in as ALIYUN_COM_GPU_MEM_ASSIGNED is by the original's; we only read it."""
+"""ACK's plug-in writes it as the original's plug-in writes ALIYUN_COM_GPU_MEM_ASSIGNED. We only read it."""
 
 _Number = Annotated[int, msgspec.Meta(ge=0, le=MAX_UNITS)]
 
@@ -22,8 +22,8 @@ _Number = Annotated[int, msgspec.Meta(ge=0, le=MAX_UNITS)]
 
 
 def read_allocation(text: str) -> Mapping[int, Mapping[int, int]]:
-    """The units of each main container, by its place, on each of its cards; empty for a text that is no such record,
-    or larger than any."""
+    """The units of each main container, by its place, on each of its cards. Empty if the text is not such a record, or
+    is too large for one."""
     if len(text) > LARGEST_RECORD:
         return {}
     try:
@@ -35,8 +35,8 @@ def read_allocation(text: str) -> Mapping[int, Mapping[int, int]]:
 
 
 def deal(request: Request, numbers: Sequence[int]) -> Mapping[str, Sequence[int]]:
-    """Who has which of a pod's cards where the record does not say: those who share have all, the others their number
-    one after another. An init container gives back what it had."""
+    """Which container has which of a pod's cards if the record does not say. Containers that share have all of them,
+    the others take their number one after another. An init container gives back what it had."""
     if request.together:
         return {asked.name: numbers for asked in request.containers}
     dealt, taken = {}, 0
@@ -60,7 +60,7 @@ def write_allocation(pod: Pod, request: Request, given: Mapping[str, Sequence[Gp
 
 
 def cards_given(request: Request, placement: Placement, cards: NodeGpus) -> Mapping[str, Sequence[Gpu]]:
-    """The cards of every container by ascending index. Raises BadRecord for a placement that is not what was asked."""
+    """The cards of every container by ascending index. Raises BadRecord if the placement does not match the request."""
     given = {}
     for asked in request.containers:
         uuids = {part.uuid for part in placement.containers.get(asked.name, ())}
@@ -81,7 +81,7 @@ def units_on(part: Part, gpu: Gpu, cards: NodeGpus) -> int:
 
 
 def units_held(request: Request, given: Mapping[str, Sequence[Gpu]], cards: NodeGpus) -> int:
-    """Node units that the pod holds at most, of all its cards."""
+    """The peak of node units that the pod holds, over all its cards."""
     return peak(
         (asked.life, sum(units_on(asked.part, gpu, cards) for gpu in given[asked.name])) for asked in request.containers
     )

@@ -53,10 +53,10 @@ NUMA_BIND = "nvidia.com/numa-bind"
 MODE = "nvidia.com/vgpu-mode"
 NODE_POLICY = "hami.io/node-scheduler-policy"
 GPU_POLICY = "hami.io/gpu-scheduler-policy"
-"""Constraints. HAMi keeps these names whatever its resources are called."""
+"""Constraints. HAMi keeps these names even if its resources are renamed."""
 
 SHARES = 10
-"""How many ids a card has."""
+"""How many device ids a card has."""
 _LONGEST_LABEL = 63
 _TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
 _FALSE = frozenset(("0", "f", "F", "false", "FALSE", "False"))
@@ -116,11 +116,11 @@ class Hami(Dialect):
     @property
     def resources(self) -> Sequence[Resource]:
         return (
-            Resource(self.gpu, "a part of a card, as large as the others say", "nvidia-gpu.sock"),
+            Resource(self.gpu, "a part of a card; the other resources say how large", "nvidia-gpu.sock"),
             Resource(self.gpumem, "a MiB of each card"),
             Resource(self.gpumem_percentage, "a percent of each card's memory"),
             Resource(self.gpucores, "a percent of each card's cores"),
-            Resource(self.priority, "0 is high, 1 is low, among those who share a card"),
+            Resource(self.priority, "0 is high and 1 is low, among the pods that share a card"),
         )
 
     @property
@@ -134,7 +134,8 @@ class Hami(Dialect):
     # -- reading
 
     def speaks(self, pod: Pod) -> bool:
-        """Below NVIDIA's own prefix only a pod that names parts of cards; whole ones are nvidia's there."""
+        """Under NVIDIA's own prefix, only a pod that names parts of cards; whole cards belong to the nvidia dialect
+        there."""
         ours = {resource.name for resource in self.resources} - {self.priority}
         is_named = names_parts(pod, self.prefix) or self.prefix != Nvidia.standard_prefix
         return is_named and asks_any(pod, lambda name: name in ours or self._is_mig(name))
@@ -169,7 +170,7 @@ class Hami(Dialect):
         )
 
     def _check(self, container: Container) -> None:
-        """Raises BadDemand for what HAMi would bend into something else or never start."""
+        """Raises BadDemand for a demand that HAMi would change silently or never start."""
         asked = self._asked(container)
 
         def refuse(resource: str, why: str) -> BadDemand:
@@ -185,16 +186,18 @@ class Hami(Dialect):
             raise refuse(self.gpumem_percentage, f"{self.gpumem} says how much memory; leave one of the two out")
         if asked.cores is not None and asked.cores > CORES:
             raise refuse(
-                self.gpucores, f"{asked.cores} is more than a card has; write 1 to 100, and more cards as {self.gpu}"
+                self.gpucores,
+                f"{asked.cores} is more than a card has; write 1 to 100, and ask for more cards with {self.gpu}",
             )
         if not asked.cards and (asked.mib or asked.percent or asked.cores):
-            raise refuse(self.gpu, "0 cards with a part of each; write 1, or leave the other fields out")
+            raise refuse(
+                self.gpu,
+                "0 cards, but a part of each; write 1, or leave the other fields out",
+            )
         check_priority(container, self.priority)
         parts = (self.gpumem, self.gpumem_percentage, self.gpucores)
         if self.gpu not in container.limits and (part := next((p for p in parts if limit(container, p)), "")):
-            raise refuse(
-                part, f"kubelet hands out what {self.gpu} counts and nothing else; write {self.gpu}: 1 beside it"
-            )
+            raise refuse(part, f"kubelet only hands out {self.gpu}; write {self.gpu}: 1 beside it")
 
     def constraints(self, pod: Pod) -> Constraints:
         written = pod.metadata.annotations
@@ -202,7 +205,7 @@ class Hami(Dialect):
         use, avoid = (tuple(map(_as_nvml, _words(written, key))) for key in (USE_TYPE, AVOID_TYPE))
         models = (ModelConstraint(use, substring=True), ModelConstraint(avoid, avoid=True, substring=True))
         return Constraints(
-            models=tuple(wish for wish in models if wish.names),
+            models=tuple(model for model in models if model.names),
             only_uuids=frozenset(uuids) if (uuids := _words(written, USE_UUID)) else None,
             not_uuids=frozenset(_words(written, AVOID_UUID)),
             topology=Topology.NUMA if _is_true(written, NUMA_BIND) else Topology.ANY,
@@ -211,7 +214,7 @@ class Hami(Dialect):
         )
 
     def capacity(self, node: Node) -> NodeGpus | None:
-        """As HAMi's plug-in registers the cards, with their real uuids. Raises BadRecord."""
+        """The cards as HAMi's plug-in registers them, with their real uuids. Raises BadRecord."""
         written = node.metadata.annotations
         if REGISTER not in written:
             return None
@@ -239,7 +242,7 @@ class Hami(Dialect):
         }
 
     def labels(self, pod: Pod, request: Request, placement: Placement, cards: NodeGpus) -> Mapping[str, str]:
-        """A node's name may be longer than a label's value: then the API server would refuse all of it."""
+        """A node name may be longer than a label value allows. Then the API server would refuse the whole write."""
         return {NODE: placement.node} if len(placement.node) <= _LONGEST_LABEL else {}
 
     def is_marked(self, pod: Pod) -> bool:
@@ -259,7 +262,7 @@ class Hami(Dialect):
     def environment(
         self, pod: Pod, request: Request, container: str, placement: Placement, cards: NodeGpus
     ) -> Mapping[str, str]:
-        """What HAMi-core obeys where it is preloaded."""
+        """The variables that HAMi-core obeys where it is preloaded."""
         (own,) = (c for c in request.containers if c.name == container)
         given = _sizes(own.part, placement, container, cards)
         priority = {c.name: limit(c, self.priority) for c, _ in pod.containers() if self.priority in c.limits}
@@ -277,7 +280,8 @@ class Hami(Dialect):
 
 
 def _part(asked: _Asked) -> Part | None:
-    """No word on memory is all of it; all of it without a word on cores is the whole card, and so are all cores."""
+    """Without a memory amount, the pod gets all memory. All memory without cores means the whole card, and so do all
+    cores."""
     if not asked.cards:
         return None
     percent = min(asked.percent, 100) or 100
@@ -288,21 +292,21 @@ def _part(asked: _Asked) -> Part | None:
 
 
 def _sizes(part: Part, placement: Placement, container: str, cards: NodeGpus) -> list[tuple[Gpu, int]]:
-    """The container's cards and the memory that it may use of each: of a whole card perhaps less than all."""
+    """The container's cards and the memory that it may use of each. Even of a whole card that may be less than all."""
     gpus = [card_called("the placement", given.uuid, cards) for given in placement.containers[container]]
     return [(gpu, part.memory.mib(gpu, cards.unit_mib)) for gpu in gpus]
 
 
-# -- wishes
+# -- constraints
 
 
 def _words(written: Mapping[str, str], key: str) -> tuple[str, ...]:
-    """The items of a comma list; nothing where it is not there or empty, as HAMi has it."""
+    """The items of a comma-separated list. Empty if it is missing or empty, as in HAMi."""
     return names_in(key, written.get(key, ""))
 
 
 def _as_nvml(name: str) -> str:
-    """HAMi puts its vendor's name before models that do not begin with it; NVML's name has none there."""
+    """HAMi puts its vendor's name in front of models that do not begin with it. NVML's name does not have it."""
     return "" if name.casefold() == "nvidia" else re.sub("^nvidia-", "", name, flags=re.IGNORECASE)
 
 
@@ -310,8 +314,8 @@ def _refuse_modes(written: Mapping[str, str]) -> None:
     modes = _words(written, MODE)
     if modes and "hami-core" not in modes:
         raise BadDemand(
-            f"annotation {MODE}: {written[MODE][:64]!r} is not served; write hami-core or leave it out. For a MIG "
-            "instance ask for nvidia.com/mig-1g.5gb (or another profile), for MPS for keti.com/mpsgpu"
+            f"annotation {MODE}: {written[MODE][:64]!r} is not supported; write hami-core or leave it out. For a MIG "
+            "instance ask for nvidia.com/mig-1g.5gb (or another profile), for MPS ask for keti.com/mpsgpu"
         )
 
 
@@ -323,11 +327,11 @@ def _is_true(written: Mapping[str, str], key: str) -> bool:
 
 
 def _policy(written: Mapping[str, str], key: str, names: Mapping[str, str]) -> str:
-    """The first of the list that says which card is better; topology wins, as it does in HAMi."""
+    """The first item of the list that ranks cards. Topology wins, as in HAMi."""
     words = _words(written, key)
     if "mutex" in words:
-        raise BadDemand(f"annotation {key}: mutex is not served; for a card of your own ask for gpucores: 100")
+        raise BadDemand(f"annotation {key}: mutex is not supported; for a card of your own ask for gpucores: 100")
     if unknown := [word for word in words if word not in names]:
-        raise BadDemand(f"annotation {key}: {unknown[0][:64]!r} is no policy; write {', '.join(names)}")
+        raise BadDemand(f"annotation {key}: {unknown[0][:64]!r} is not a policy; write one of {', '.join(names)}")
     chosen = "topology-aware" if "topology-aware" in words else next(iter(words), "")
     return names.get(chosen, "")

@@ -13,15 +13,16 @@ from aliquot.model.bounds import LARGEST_INVENTORY, LARGEST_RECORD, LONGEST_NAME
 REGISTER = "hami.io/node-nvidia-register"
 SCORES = "hami.io/node-nvidia-score"
 CORDON = "hami.io/device-cordon"
-"""On nodes: the cards, how well they reach each other, and those that take no new pods."""
+"""Annotations of nodes: the cards, how well they reach each other, and the cards that take no new pods."""
 
 TO_ALLOCATE = "hami.io/vgpu-devices-to-allocate"
 ALLOCATED = "hami.io/vgpu-devices-allocated"
-"""On pods: each container's cards, `uuid,NVIDIA,mib,cores:`, then `;`. The first empties as they are handed over."""
+"""Annotations of pods: the cards of each container as `uuid,NVIDIA,mib,cores:`, then `;`. The first annotation is
+emptied as the cards are handed over."""
 
 _FIELDS = ("id", "count", "devmem", "devcore", "type", "numa", "health", "index", "mode")
 _SHORT_FIELDS = 7
-"""The oldest text ends with the health."""
+"""The oldest format ends with the health."""
 _TYPE = "NVIDIA"
 
 _Size = Annotated[int, msgspec.Meta(ge=1, le=MAX_MIB)]
@@ -30,7 +31,7 @@ _Score = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
 
 
 class _Card(msgspec.Struct, frozen=True):
-    """HAMi leaves out what is 0, empty or false."""
+    """HAMi omits fields that are 0, empty or false."""
 
     id: Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_NAME)]
     devmem: _Size
@@ -52,14 +53,14 @@ _Record = TypeVar("_Record", list[_Card], list[_Scores])
 
 
 def read_register(register: str, scores: str, cordoned: Collection[str]) -> tuple[Gpu, ...]:
-    """The cards by ascending index; a card that HAMi cuts into MIG instances is cordoned. Raises BadRecord."""
+    """The cards by ascending index. A card that HAMi cuts into MIG instances is cordoned. Raises BadRecord."""
     require_size(REGISTER, register, LARGEST_INVENTORY, BadRecord)
     require_size(SCORES, scores, LARGEST_INVENTORY, BadRecord)
     found = _from_json(REGISTER, register, list[_Card]) if register.lstrip().startswith("[") else _from_text(register)
     if len({card.id for card in found}) < len(found) or len(found) > MAX_CARDS:
         raise BadRecord(f"{REGISTER} names a card twice, or more than {MAX_CARDS} cards")
     links = _links(_from_json(SCORES, scores, list[_Scores])) if scores else {}
-    # older versions number no cards: then they count as they stand
+    # older versions do not number the cards: then their position counts
     is_numbered = len({card.index for card in found}) == len(found)
     numbered = enumerate(found)
     gpus = [_gpu(card, card.index if is_numbered else place, links, cordoned) for place, card in numbered]
@@ -71,7 +72,7 @@ def _gpu(card: _Card, index: int, links: dict[str, tuple[Link, ...]], cordoned: 
         uuid=card.id,
         index=index,
         minor=index,
-        # HAMi puts its vendor's name before models that do not begin with it
+        # HAMi puts its vendor's name in front of models that do not begin with it
         model=card.type.removeprefix("NVIDIA-") or "unknown",
         mib=card.devmem,
         numa=card.numa if card.numa >= 0 else None,
@@ -125,8 +126,8 @@ def write_devices(pod: Pod, request: Request, sizes: Mapping[str, Sequence[tuple
 
 
 def write_served(pod: Pod, request: Request) -> str:
-    """What HAMi leaves of TO_ALLOCATE when all containers have their cards: an empty place for each, and one more for
-    each that was served, since it reads what stands behind the last `;` as a place too."""
+    """What HAMi leaves of TO_ALLOCATE when all containers have their cards: an empty place for each container, and
+    another for each container that was served, since HAMi also reads the text after the last `;` as a place."""
     return ";" * (len(list(pod.containers())) + len(request.containers))
 
 

@@ -1,4 +1,4 @@
-"""keti: cards shared by MPS, `keti.com/mpsgpu`; memory per card by annotation."""
+"""keti: cards shared by MPS, `keti.com/mpsgpu`; annotations set the memory per card."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ from aliquot.model.bounds import LARGEST_RECORD, MAX_MIB, require_size
 from aliquot.model.quantity import parse
 
 UUID = "UUID"
-"""Annotation: the uuids of the pod's cards, one container after the other."""
+"""Annotation: the uuids of the pod's cards, one container after another."""
 REQUEST = "GPUrequest"
 LIMIT = "GPUlimits"
 """Annotations: memory on each card, as a Kubernetes quantity in bytes."""
@@ -23,7 +23,7 @@ LIMIT = "GPUlimits"
 PINNED_LIMIT = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 
 SLOTS = 10
-"""Into how many parts the original cuts a card."""
+"""The number of slots that the original cuts a card into."""
 _MIB = 2**20
 _NBODY = ["nbody", "-benchmark", "-numdevices=1", "-numbodies=1982000"]
 
@@ -43,7 +43,7 @@ class Keti(Dialect):
 
     @property
     def resources(self) -> Sequence[Resource]:
-        return (Resource(self.mpsgpu, "an MPS slot on each of so many cards", "nvidia-keti-mpsgpu.sock"),)
+        return (Resource(self.mpsgpu, "an MPS slot on each of that many cards", "nvidia-keti-mpsgpu.sock"),)
 
     @property
     def placement_keys(self) -> Sequence[str]:
@@ -65,11 +65,11 @@ class Keti(Dialect):
         return self._request(pod, _part(request, limit))
 
     def held(self, pod: Pod) -> Request:
-        """The original checks neither annotation; a size that cannot be read counts as not given."""
+        """The original checks neither annotation. A size that cannot be read counts as missing."""
         return self._request(pod, _part(_readable(pod, REQUEST), _readable(pod, LIMIT)))
 
     def demand_can_change(self, pod: Pod) -> bool:
-        return True  # also where an annotation was taken away
+        return True  # even if an annotation was removed
 
     def _request(self, pod: Pod, part: Part) -> Request:
         containers = (
@@ -80,8 +80,8 @@ class Keti(Dialect):
         return self.request(pod, containers)
 
     def read_back(self, pod: Pod, cards: NodeGpus) -> Placement | None:
-        """Each container has its own cards, in order. The original ignores init containers when it counts and gives
-        them the first of the list."""
+        """Each container has its own cards, in order. The original ignores init containers when it counts, and gives
+        them the first cards of the list."""
         text = pod.metadata.annotations.get(UUID)
         if text is None:
             return None
@@ -114,7 +114,8 @@ class Keti(Dialect):
     def environment(
         self, pod: Pod, request: Request, container: str, placement: Placement, cards: NodeGpus
     ) -> Mapping[str, str]:
-        """MPS counts the cards that the container sees from 0; the original's uuids it does not take."""
+        """MPS numbers the cards that the container sees from 0. It does not accept the uuids that the original
+        writes."""
         (own,) = (c for c in request.containers if c.name == container)
         found = dict(super().environment(pod, request, container, placement, cards))
         if own.part.memory_limit is not None:
@@ -146,7 +147,7 @@ class Keti(Dialect):
 
 
 def _part(request: Fraction | None, limit: Fraction | None) -> Part:
-    """One slot; its memory is what is asked for, else what a slot has."""
+    """One slot. Its memory is the requested amount, else that of a slot."""
     asked = limit if request is None else request
     memory = Memory(1, Unit.SLOT) if asked is None else _memory(asked)
     return Part(slots=1, memory=memory, memory_limit=None if limit is None else _memory(limit))
@@ -157,7 +158,7 @@ def _memory(size: Fraction) -> Memory:
 
 
 def _bytes(pod: Pod, annotation: str) -> Fraction | None:
-    """Raises BadDemand that names the annotation."""
+    """Raises BadDemand, which names the annotation."""
     text = pod.metadata.annotations.get(annotation)
     if text is None:
         return None
@@ -183,6 +184,6 @@ def _cards(containers: Iterable[ContainerRequest]) -> int:
 
 
 def _dealt(containers: Iterable[ContainerRequest], gpus: Iterable[Gpu]) -> dict[str, list[Gpu]]:
-    """Each container takes its own number of cards off the list."""
+    """Each container takes its number of cards off the list."""
     following = iter(gpus)
     return {container.name: list(islice(following, container.part.cards)) for container in containers}

@@ -1,4 +1,5 @@
-"""nvidia: whole cards, `nvidia.com/gpu`, and static MIG instances, `nvidia.com/mig-<profile>`; models by annotation."""
+"""nvidia: whole cards, `nvidia.com/gpu`, and static MIG instances, `nvidia.com/mig-<profile>`; an annotation names
+models."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -33,7 +34,7 @@ from aliquot.model import (
 )
 
 PARTS = ("gpumem", "gpumem-percentage", "gpucores")
-"""Names below the prefix that ask for a part of each card: a pod with one of them speaks hami."""
+"""Names under the prefix that ask for a part of each card. A pod with any of them speaks hami."""
 
 MIG_PROFILES = (
     *("1g.5gb", "1g.5gb+me", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"),
@@ -43,14 +44,15 @@ MIG_PROFILES = (
     *("1g.18gb", "1g.18gb+me", "1g.35gb", "2g.35gb", "3g.71gb", "4g.71gb", "7g.141gb"),
     *("1g.23gb", "1g.23gb+me", "1g.45gb", "2g.45gb", "3g.90gb", "4g.90gb", "7g.180gb"),
 )
-"""Of A100, A30, H100, H200 and B200. A pod may ask for others; these are declared, so that schedulers can be told."""
+"""The profiles of A100, A30, H100, H200 and B200. A pod may ask for others. These are declared so that schedulers can
+be configured for them."""
 _PROFILE = re.compile(r"((?:\d+c\.)?\d+g\.\d+gb)(?:\.([a-z.]+))?")
 
 _WHOLE = ""
 """The kind of whole cards; every other kind is a MIG profile."""
 
 _UNKNOWN_MIB = 1
-"""Nothing says how large the card is: it can only be sold whole."""
+"""Nothing says how large the card is, so it can only be sold whole."""
 
 
 class Nvidia(Dialect):
@@ -68,11 +70,11 @@ class Nvidia(Dialect):
 
     @property
     def gpu_model(self) -> str:
-        """Annotation: which models will do."""
+        """Annotation: the models that are acceptable."""
         return f"{self.prefix}/gpu.model"
 
     def mig(self, profile: str) -> str:
-        """The resource of a profile; NVIDIA's plug-in writes its `+` as a dot."""
+        """The resource of a profile. NVIDIA's plug-in writes its `+` as a dot."""
         return f"{self.prefix}/mig-{profile.replace('+', '.')}"
 
     @property
@@ -96,7 +98,7 @@ class Nvidia(Dialect):
     # -- reading
 
     def speaks(self, pod: Pod) -> bool:
-        """Whole cards or instances, and no parts of cards."""
+        """Whether the pod asks for whole cards or MIG instances, and for no parts of cards."""
         return not names_parts(pod, self.prefix) and asks_any(pod, self._is_ours)
 
     def mentions(self, pod: Pod) -> bool:
@@ -128,7 +130,7 @@ class Nvidia(Dialect):
             if (count := sum(self._cards(container).values()))
         )
         request, kinds = self.request(pod, containers), self._kinds(pod)
-        # a request is for one kind: of a pod that has several, no card can be said to be its own
+        # a request is for one kind: if a pod has several kinds, no card can be attributed to it
         constraints = Constraints(mig="".join(kinds)) if len(kinds) == 1 else Constraints(only_uuids=frozenset())
         return replace(request, constraints=constraints)
 
@@ -136,7 +138,7 @@ class Nvidia(Dialect):
         return {kind for container, _ in pod.containers() for kind in self._cards(container)}
 
     def _cards(self, container: Container) -> Mapping[str, int]:
-        """How many cards or instances a container asks for, by their kind. Raises BadDemand."""
+        """How many cards or instances a container asks for, by kind. Raises BadDemand."""
         asked = {name: cards_asked(container, name) for name in container.limits if self._is_ours(name)}
         return {self._kind(container, name): count for name, count in asked.items() if count}
 
@@ -146,7 +148,7 @@ class Nvidia(Dialect):
         match = _PROFILE.fullmatch(resource.removeprefix(self.mig("")))
         if match is None:
             raise BadDemand(
-                f"container {container.name}, limits, {resource[:80]}: no MIG profile is called so; "
+                f"container {container.name}, limits, {resource[:80]}: this is not a MIG profile; "
                 f"write it as in {self.mig('1g.5gb')}"
             )
         size, extras = match.groups()
@@ -166,9 +168,10 @@ class Nvidia(Dialect):
         return Constraints(models=(ModelConstraint(names),))
 
     def capacity(self, node: Node) -> NodeGpus | None:
-        """As NVIDIA's plug-in and its feature discovery tell it. Such a node hands out whole cards and nothing else."""
+        """The cards as NVIDIA's plug-in and its feature discovery report them. Such a node only hands out whole
+        cards."""
         if REGISTER in node.metadata.annotations:
-            return None  # what it offers are HAMi's shares
+            return None  # the node offers HAMi's shares
         labels = node.metadata.labels
         model = labels.get(f"{self.prefix}/gpu.product", "").removesuffix("-SHARED") or "unknown"
         mib = plain_number(labels.get(f"{self.prefix}/gpu.memory", "")) or _UNKNOWN_MIB
@@ -177,8 +180,8 @@ class Nvidia(Dialect):
         return replace(cards, dialects=frozenset((self.name,))) if cards else None
 
     def read_back(self, pod: Pod, cards: NodeGpus) -> Placement | None:
-        """The original writes nothing: which cards a pod has, kubelet alone knows. HAMi places such pods too, and
-        tells."""
+        """The original writes nothing: only kubelet knows which cards a pod has. HAMi places such pods too, and records
+        the cards."""
         return read_devices(pod, self.held(pod), cards)
 
     # -- writing
@@ -203,12 +206,13 @@ class Nvidia(Dialect):
 
 
 def names_parts(pod: Pod, prefix: str) -> bool:
-    """Whether a pod names a part of a card: then it speaks hami, not nvidia."""
+    """Whether a pod names a part of a card. Then it speaks hami, not nvidia."""
     names = {f"{prefix}/{part}" for part in PARTS}
     return any(not names.isdisjoint(container.limits) for container, _ in pod.containers())
 
 
 def check_priority(container: Container, resource: str) -> None:
-    """HAMi's word, which goes with whole cards too. Raises BadDemand for what HAMi-core does not know."""
+    """HAMi's priority, which is also allowed with whole cards. Raises BadDemand for a value that HAMi-core does not
+    know."""
     if limit(container, resource) > 1:
         raise BadDemand(f"container {container.name}, limits, {resource}: write 0 for high or 1 for low")

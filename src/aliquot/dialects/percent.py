@@ -1,4 +1,5 @@
-"""Cards in percent, as several vocabularies count them: below 100 a part of one card, from 100 on whole cards."""
+"""Cards in percent, as several dialects count them: less than 100 is a part of one card, 100 and more are whole
+cards."""
 
 from aliquot.errors import BadDemand
 from aliquot.model import CORES
@@ -6,7 +7,8 @@ from aliquot.model.bounds import MAX_CARDS
 
 
 def whole_cards(field: str, percent: int) -> int:
-    """How many whole cards 100 percent or more are. Raises BadDemand for a remainder, with what to write instead."""
+    """The number of whole cards in 100 percent or more. Raises BadDemand for a remainder, and says what to write
+    instead."""
     cards, remainder = divmod(percent, CORES)
     if cards > MAX_CARDS:
         raise BadDemand(f"{field}: {percent} is more than any node has; {CORES} is one whole card")

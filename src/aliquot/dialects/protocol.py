@@ -1,6 +1,7 @@
-"""What a dialect declares. Agent, control plane, endpoints and demo read it and know no vendor's name themselves.
+"""What a dialect declares. Agent, control plane, endpoints and demo read this and know no vendor's names themselves.
 
-A dialect is a subclass in one module: what it must say is abstract, the rest has defaults that fit most vocabularies.
+A dialect is a subclass in one module. What it must declare is abstract; the rest has defaults that suit most
+vocabularies.
 """
 
 import re
@@ -27,7 +28,7 @@ from aliquot.model import (
     cut,
     made_up_uuid,
 )
-from aliquot.model.bounds import LARGEST_RECORD, LARGEST_WISH, MAX_CARDS, MAX_MIB, MAX_NAMES, require_size
+from aliquot.model.bounds import LARGEST_CONSTRAINT, LARGEST_RECORD, MAX_CARDS, MAX_MIB, MAX_NAMES, require_size
 from aliquot.model.kubernetes import Quantity
 from aliquot.model.quantity import whole
 
@@ -37,8 +38,8 @@ _LONGEST_PREFIX = 253
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """An extended resource of a dialect: its name, what 1 of it means, and the file name of its device plug-in's socket
-    as the original's; without one it is not offered to kubelet."""
+    """An extended resource of a dialect: its name, what 1 of it means, and the file name of its device plug-in's
+    socket, which is that of the original. A resource without a socket is not offered to kubelet."""
 
     name: str
     unit: str
@@ -48,31 +49,32 @@ class Resource:
 class Dialect(ABC):
     name: ClassVar[str]
     standard_prefix: ClassVar[str]
-    """Of its resources and annotations; a cluster may configure another."""
+    """The prefix of its resources and annotations. A cluster may configure another prefix."""
     node_labels: ClassVar[Mapping[str, str]] = {}
-    """Labels by which the original marks its nodes; `dialect.aliquot.io/<name>=true` always works."""
+    """Labels with which the original marks its nodes. `dialect.aliquot.io/<name>=true` always works."""
     node_policy: str = "binpack"
     gpu_policy: str = "binpack"
     """The default policies, by their names in the engine's tables."""
     model_labels: Sequence[str] = ()
     pool_labels: Sequence[str] = ()
-    """Node labels that name the model and the pool of a node's cards for quotas; the first that is there counts."""
+    """Node labels that name the model and the pool of a node's cards for quotas. The first label that is present
+    counts."""
     names_cards: ClassVar[bool] = True
-    """Whether a pod's record says which cards it has; where kubelet alone knows, the pod counts by their number."""
+    """Whether a pod's record names its cards. If only kubelet knows them, the pod counts by their number."""
     allocator: ClassVar[str] = ""
-    """The GPU policy by which the original's agent chooses cards for one container after another, and writes them down,
-    where no scheduler has; empty if it only obeys."""
+    """The GPU policy by which the original's agent chooses cards for one container after another, and records them, if
+    no scheduler has chosen. Empty if the agent only follows a scheduler's choice."""
     slots: ClassVar[int] = 0
-    """Into how many MPS parts the cards of a node that serves it are cut."""
+    """The number of MPS slots into which the cards of a node that serves the dialect are cut."""
     original_words: ClassVar[Mapping[Reason, str]] = {}
-    """Refusals that the original words in another way than `words`, with `{node}` and `{uid}` where it names them."""
+    """Refusals that the original phrases differently from `words`, with `{node}` and `{uid}` where it names them."""
 
     def __init__(self, prefix: str = "") -> None:
         self.prefix = prefix or self.standard_prefix
         if len(self.prefix) > _LONGEST_PREFIX or not _PREFIX.fullmatch(self.prefix):
             raise BadConfig(
-                f"prefix of dialect {self.name}: {prefix[:64]!r} is not the first half of a resource name; "
-                f"write a domain in small letters, such as example.com, of at most {_LONGEST_PREFIX} letters"
+                f"prefix of dialect {self.name}: {prefix[:64]!r} is not a valid prefix for resource names; "
+                f"write a domain in lower case, such as example.com, of at most {_LONGEST_PREFIX} characters"
             )
 
     @property
@@ -84,8 +86,8 @@ class Dialect(ABC):
     @property
     @abstractmethod
     def resources(self) -> Sequence[Resource]:
-        """Every resource by which a pod speaks this dialect. Those with a socket are offered to kubelet, and the first
-        of these that a container asks for brings its devices."""
+        """Every resource with which a pod speaks this dialect. Resources with a socket are offered to kubelet. The
+        first of these that a container asks for brings its devices."""
 
     @property
     def resource(self) -> str:
@@ -94,30 +96,30 @@ class Dialect(ABC):
 
     @property
     def card_resources(self) -> Sequence[str]:
-        """The resources each of which gets a container cards; a pod that asks for none of them is told their names."""
+        """The resources that each get a container cards. The error for a pod that asks for none of them names these."""
         return (self.resource,)
 
     @property
     @abstractmethod
     def placement_keys(self) -> Sequence[str]:
-        """The annotations and labels that say where a pod was put; one that ends in `*` stands for all that begin so.
-        Users may not write them."""
+        """The annotations and labels that record a pod's placement. A key that ends in `*` stands for all keys with
+        that prefix. Users may not write them."""
 
     @property
     def size_keys(self) -> Sequence[str]:
-        """The annotations and labels in which users say how much a pod gets, written alike. Users may not change them
-        once the pod is bound."""
+        """The annotations and labels in which users say how much a pod gets, in the same form. Users may not change
+        them once the pod is bound."""
         return ()
 
     @property
     def mark_keys(self) -> Sequence[str]:
-        """The annotations that the node's agent writes when it has handed the cards over, written alike."""
+        """The annotations that the node's agent writes after it has handed over the cards, in the same form."""
         return tuple(self.hand_over_marks(msgspec.convert(self.sample_pod(), Pod), 0))
 
     @property
     def guarded_resources(self) -> Sequence[str]:
-        """The resources, written alike, that make a pod one whose keys are guarded; there is no other knowledge of
-        the dialect where they are compared, in the API server."""
+        """The resources, in the same form, that make the API server guard a pod's keys. The API server knows nothing
+        else about the dialect."""
         return [resource.name for resource in self.resources]
 
     def guards(self, resource: str) -> bool:
@@ -131,11 +133,13 @@ class Dialect(ABC):
         return asks_any(pod, lambda resource: resource in names)
 
     def mentions(self, pod: Pod) -> bool:
-        """Whether a pod that asks for nothing means this dialect, and is to be told so: it names 0 of a resource."""
+        """Whether a pod that asks for nothing means this dialect because it names 0 of a resource. Its user is then
+        told so."""
         return bool(self._named(pod))
 
     def _named(self, pod: Pod) -> Mapping[str, Quantity]:
-        """The resources of this dialect that the pod's containers name, and what the last of them writes."""
+        """The resources of this dialect that the pod's containers name, with the amount of the last container that
+        names it."""
         names = {resource.name for resource in self.resources}
         written = (item for container, _ in pod.containers() for item in container.limits.items())
         return {name: amount for name, amount in written if name in names}
@@ -157,21 +161,22 @@ class Dialect(ABC):
         return Request(pod.metadata.uid, pod.key, self.name, asking, together, pod.priority, allocator=self.allocator)
 
     def held(self, pod: Pod) -> Request:
-        """What a bound pod holds, counted as the original counts it: it may ask what we would not place."""
+        """What a bound pod holds, as the original counts it. The pod may ask for something that we would not place."""
         return self.demand(pod)
 
     def demand_can_change(self, pod: Pod) -> bool:
-        """Whether a part of the demand is in annotations or labels, which users may rewrite on a running pod. Its
-        record then says at least as much as the demand."""
+        """Whether part of the demand is in annotations or labels, which users may rewrite on a running pod. Then the
+        pod holds at least what its record says."""
         return False
 
     def by_spec(self, pod: Pod) -> Request | None:
-        """The most that a bound pod can have of one card, by its spec alone, which nobody can rewrite; None if that may
-        be all of the card."""
+        """The most that a bound pod can have of one card according to its spec, which nobody can rewrite. None if that
+        may be the whole card."""
         return None if self.demand_can_change(pod) else self.held(pod)
 
     def constraints(self, pod: Pod) -> Constraints:
-        """What the dialect's own annotations and labels wish, also on pods of other dialects. Raises BadDemand."""
+        """The constraints in the dialect's own annotations and labels, even on pods of other dialects. Raises
+        BadDemand."""
         return Constraints()
 
     def capacity(self, node: Node) -> NodeGpus | None:
@@ -180,12 +185,13 @@ class Dialect(ABC):
 
     @abstractmethod
     def read_back(self, pod: Pod, cards: NodeGpus) -> Placement | None:
-        """The placement in the dialect's own annotations of a bound pod, as its original wrote them.
+        """The placement in the dialect's own annotations of a bound pod, as the original wrote them.
 
-        Raises BadRecord for keys that are there and cannot be read."""
+        Raises BadRecord if the keys are present but cannot be read.
+        """
 
     def unrecorded(self, pod: Pod, cards: NodeGpus) -> Sequence[Gpu]:
-        """The cards of which a pod may have one that runs and on which nobody has written down any."""
+        """A running pod without any record may have one of these cards."""
         return cards.gpus
 
     # -- writing
@@ -194,14 +200,14 @@ class Dialect(ABC):
     def annotations(
         self, pod: Pod, request: Request, placement: Placement, cards: NodeGpus, now_ns: int
     ) -> Mapping[str, str]:
-        """The dialect's own keys beside `aliquot.io/placement`, exactly as its original writes them at bind."""
+        """The dialect's own keys beside `aliquot.io/placement`, exactly as the original writes them at bind."""
 
     def labels(self, pod: Pod, request: Request, placement: Placement, cards: NodeGpus) -> Mapping[str, str]:
         """Labels that the original writes beside the annotations."""
         return {}
 
     def written_on(self, pod: Pod) -> Mapping[str, str]:
-        """The dialect's placement keys that stand on a pod as annotations."""
+        """The dialect's placement keys that a pod has as annotations."""
         names = {key for key in self.placement_keys if not key.endswith("*")}
         beginnings = tuple(key[:-1] for key in self.placement_keys if key.endswith("*"))
         return {
@@ -211,16 +217,16 @@ class Dialect(ABC):
         }
 
     def handed_over(self, pod: Pod) -> bool:
-        """Whether the node has given the pod its cards: a container that asks for them runs, whatever became of the
-        mark, which users can take away."""
+        """Whether the node has given the pod its cards: a container that asks for them runs. The mark does not count,
+        because users can remove it."""
         return pod.has_run(self.guards) or self.is_marked(pod)
 
     def is_marked(self, pod: Pod) -> bool:
-        """Whether the dialect's own mark of a hand-over is on the pod; never in a dialect without one."""
+        """Whether the pod has the dialect's own mark of a hand-over. Always false in a dialect without such a mark."""
         return False
 
     def hand_over_marks(self, pod: Pod, now_ns: int) -> Mapping[str, str]:
-        """The keys that change when the node has handed the cards to the pod."""
+        """The keys that change when the node has handed over the cards to the pod."""
         return {}
 
     def words(self, reason: Reason) -> str:
@@ -228,7 +234,7 @@ class Dialect(ABC):
         return reason.value
 
     def words_for(self, reason: Reason, cards: NodeGpus, request: Request) -> str:
-        """The same of one node, with its model where the reason is about that. As constant as the verdict."""
+        """The refusal of one node, with its model if the reason is about that. It changes only when the reason does."""
         if reason not in OF_MODEL:
             return self.words(reason)
         wanted = (gpu.model for gpu in cards.gpus if request.constraints.allows_model(gpu.model))
@@ -236,7 +242,7 @@ class Dialect(ABC):
         return f"{self.words(reason)} ({', '.join(models)})"
 
     def exact_words(self, reason: Reason, node: str, uid: str) -> str:
-        """A refusal exactly as the original says it of this node to this pod."""
+        """A refusal exactly as the original phrases it for this node and this pod."""
         original = self.original_words.get(reason)
         return self.words(reason) if original is None else original.format(node=node, uid=uid)
 
@@ -244,13 +250,13 @@ class Dialect(ABC):
 
     @abstractmethod
     def device_ids(self, resource: str, cards: NodeGpus) -> Sequence[tuple[str, str]]:
-        """Every (id, uuid) that the device plug-in of one resource offers. kubelet hands them out mixed: they only
-        count."""
+        """Every (id, uuid) that the device plug-in of one resource offers. kubelet hands them out in any order: only
+        their number matters."""
 
     def environment(
         self, pod: Pod, request: Request, container: str, placement: Placement, cards: NodeGpus
     ) -> Mapping[str, str]:
-        """What the container finds in its environment, beside the device nodes."""
+        """The environment variables of the container, beside the device nodes."""
         return {"NVIDIA_VISIBLE_DEVICES": ",".join(part.uuid for part in placement.containers[container])}
 
     # -- showing
@@ -260,7 +266,7 @@ class Dialect(ABC):
         """A pod manifest that a user of this dialect would write."""
 
     def sample_workload(self) -> Mapping[str, Any]:
-        """What the original's guide has its users write for such a pod: the pod itself, or a Deployment or Job."""
+        """The manifest that the original's guide shows for such a pod: the pod itself, or a Deployment or Job."""
         return self.sample_pod()
 
 
@@ -268,18 +274,18 @@ class Dialect(ABC):
 
 
 def asks_any(pod: Pod, is_ours: Callable[[str], bool]) -> bool:
-    """Whether a pod asks for more than 0 of any such resource. What cannot be read is asked for: somebody must say
-    so."""
+    """Whether a pod asks for more than 0 of any such resource. An unreadable amount counts as asked for, so that the
+    user gets an error."""
     return any(container.asks_any(is_ours) for container, _ in pod.containers())
 
 
 def is_like(pattern: str, name: str) -> bool:
-    """Whether a name is the pattern's; one that ends in `*` stands for all that begin so."""
+    """Whether a name matches the pattern. A pattern that ends in `*` matches all names with that prefix."""
     return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
 
 
 def limit(container: Container, resource: str) -> int:
-    """How much of a resource a container asks for. Raises BadDemand that names both."""
+    """How much of a resource a container asks for. Raises BadDemand, which names both."""
     try:
         return whole(str(container.limits.get(resource, 0)))
     except BadQuantity as error:
@@ -287,23 +293,26 @@ def limit(container: Container, resource: str) -> int:
 
 
 def places(pod: Pod) -> Mapping[str, int]:
-    """Where each container stands in its own list of the pod's spec, by name."""
+    """The position of each container in its own list of the pod's spec, by name."""
     lists = (pod.spec.init_containers or (), pod.spec.containers)
     return {container.name: place for containers in lists for place, container in enumerate(containers)}
 
 
 def cards_asked(container: Container, resource: str) -> int:
-    """How many cards a container asks for. Raises BadDemand, also for more than any node has."""
+    """How many cards a container asks for. Raises BadDemand, also if no node has that many."""
     count = limit(container, resource)
     if count > MAX_CARDS:
-        raise BadDemand(f"container {container.name}, limits, {resource}: {count} is absurd; it counts cards: write 1")
+        raise BadDemand(
+            f"container {container.name}, limits, {resource}: {count} is more than any node has; it counts cards: "
+            "write 1"
+        )
     return count
 
 
 def names_in(key: str, text: str, error: type[BadInput] = BadDemand) -> tuple[str, ...]:
-    """The different items of an annotation's comma list of models or cards, without empty ones. Raises `error` for more
-    than are read."""
-    require_size(f"annotation {key}", text, LARGEST_WISH, error)
+    """The distinct non-empty items of an annotation's comma-separated list of models or cards. Raises `error` if there
+    are too many."""
+    require_size(f"annotation {key}", text, LARGEST_CONSTRAINT, error)
     names = tuple(dict.fromkeys(name for item in text.split(",") if (name := item.strip())))
     if len(names) > MAX_NAMES:
         raise error(f"annotation {key} has {len(names)} names; write at most {MAX_NAMES}")
@@ -311,17 +320,19 @@ def names_in(key: str, text: str, error: type[BadInput] = BadDemand) -> tuple[st
 
 
 def plain_number(text: str) -> int | None:
-    """A number in plain digits, as annotations and labels hold it; None for anything else, or an absurd one."""
+    """A number in plain digits, as annotations and labels hold it. None for anything else, or if it is absurdly
+    large."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
 
 
 def capacity_of(node: Node, resource: str) -> int:
-    """How much of a resource a node has; 0 if it has none or says nonsense."""
+    """A node's capacity of a resource; 0 if it has none, or if the amount cannot be read."""
     return _amount(node.status.capacity, resource)
 
 
 def allocatable_of(node: Node, resource: str) -> int:
-    """How much of it kubelet gives to pods: less while devices are unhealthy, nothing while their plug-in is gone."""
+    """A node's allocatable amount of a resource: less than its capacity while devices are unhealthy, 0 while their
+    plug-in is gone."""
     return _amount(node.status.allocatable, resource)
 
 
@@ -342,8 +353,8 @@ def equal_cards(
     least_mib: int = 1,
     rest_mib: int = 0,
 ) -> NodeGpus | None:
-    """A node whose original plug-in tells only how many cards there are and how large each is; None without any.
-    Raises BadRecord for more than any node has."""
+    """A node whose original plug-in reports only the number of cards and the size of each; None if it has none. Raises
+    BadRecord for more cards than any node has."""
     if not count or mib < least_mib:
         return None
     if count > MAX_CARDS or mib > MAX_MIB:
@@ -357,12 +368,12 @@ def equal_cards(
 
 
 def card_numbers(key: str, text: str) -> tuple[int, ...]:
-    """Card indexes in an annotation, `0` or `0,3`. Raises BadRecord that names the key."""
+    """Card indexes in an annotation, `0` or `0,3`. Raises BadRecord, which names the key."""
     require_size(key, text, LARGEST_RECORD, BadRecord)
     items = text.split(",")
     numbers = tuple(number for item in items if (number := plain_number(item)) is not None)
     if len(set(numbers)) < len(items):
-        raise BadRecord(f"{key}: {text[:64]!r} is not a list of different card numbers")
+        raise BadRecord(f"{key}: {text[:64]!r} is not a list of distinct card numbers")
     return numbers
 
 
@@ -381,7 +392,7 @@ def card_called(key: str, uuid: str, cards: NodeGpus) -> Gpu:
 
 
 def placed_on(request: Request, gpus: Mapping[str, Sequence[Gpu]], cards: NodeGpus) -> Placement:
-    """The placement in which each container has what it asks for of each of its cards."""
+    """The placement in which each container has its part of each of its cards."""
     slices = {
         container.name: tuple(cut(container.part, gpu, cards.unit_mib) for gpu in gpus[container.name])
         for container in request.containers
@@ -402,7 +413,7 @@ def sample(
     labels: Mapping[str, str] | None = None,
     seconds: int = 3600,
 ) -> dict[str, Any]:
-    """A pod manifest with one container, which sleeps for a while."""
+    """A pod manifest with one container that sleeps for a while."""
     more = {"labels": labels, "annotations": annotations}
     return {
         "apiVersion": "v1",

@@ -1,4 +1,4 @@
-"""Reading pods and nodes in whatever dialect they speak."""
+"""Reads pods and nodes in whatever dialect they speak."""
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import suppress
@@ -37,7 +37,7 @@ SERVES = "dialect.aliquot.io/"
 
 @dataclass(frozen=True)
 class Demand:
-    """A pod's request and the dialect that it was made in."""
+    """A pod's request and its dialect."""
 
     dialect: Dialect
     request: Request
@@ -47,9 +47,9 @@ class Demand:
 class Holding:
     """What a bound pod holds of its node's cards.
 
-    Where it cannot be told which card that is, `doubt` says why, and the pod is charged on every card that it may have:
-    whichever it has must not be sold again. `unnamed` is how many whole cards it has got from kubelet of which no
-    record can tell which they are; nothing is charged for them here. `request` is what the placement was cut for.
+    If nothing tells which card that is, `doubt` says why, and the pod is charged on every card that it may have: none
+    of them may be sold again. `unnamed` is the number of whole cards from kubelet that no record names; they are not
+    charged here. `request` is what the placement was cut for.
     """
 
     placement: Placement
@@ -60,14 +60,17 @@ class Holding:
 
 
 def demand_of(pod: Pod, dialects: Dialects) -> Demand | None:
-    """What a pod asks for; None without GPU. Raises BadDemand, also for a pod that is too large to be read.
+    """What a pod asks for; None without GPU. Raises BadDemand, also for a pod that is too large.
 
-    Its wishes may be said in the words of any dialect. Where one alone can hold, ours come first, then those of the
-    pod's own dialect.
+    A pod may state constraints in any dialect. Where only one value can hold, ours come first, then those of the pod's
+    own dialect.
     """
     count = len(pod.spec.containers) + len(pod.spec.init_containers or ())
     if count > MAX_CONTAINERS:
-        raise BadDemand(f"spec.containers, spec.initContainers: {count} containers are more than {MAX_CONTAINERS}")
+        raise BadDemand(
+            f"spec.containers, spec.initContainers: the pod has {count} containers; at most {MAX_CONTAINERS} are "
+            "allowed"
+        )
     dialect = dialects.of(pod)
     if dialect is None:
         return None
@@ -94,15 +97,16 @@ def cards_of(node: Node, dialects: Dialects) -> NodeGpus:
 
 
 def registered_on(node: Node, dialects: Dialects) -> frozenset[str] | None:
-    """The dialects of which kubelet on a node knows a resource; it goes on naming one whose plug-in is gone. None of a
-    node whose kubelet has not said anything yet."""
+    """The dialects with a resource that the node's kubelet knows. kubelet keeps a resource whose plug-in is gone. None
+    if the node's kubelet has not reported anything yet."""
     if not node.status.capacity:
         return None
     return frozenset(name for name, dialect in dialects.items() if any(map(dialect.guards, node.status.capacity)))
 
 
 def _served(node: Node, dialects: Dialects) -> frozenset[str]:
-    """The dialects that a node serves: as our labels say, else as the originals' do; empty if none says anything."""
+    """The dialects that a node serves according to our labels, else to the originals' labels. Empty if there are
+    none."""
     labels = node.metadata.labels
     named = {key.removeprefix(SERVES) for key, value in labels.items() if key.startswith(SERVES) and value == "true"}
     if named:
@@ -116,7 +120,7 @@ def _first_label(node: Node, keys: Iterable[str]) -> str:
 
 
 def _cards(node: Node, dialects: Dialects, served: frozenset[str]) -> NodeGpus:
-    """Raises BadRecord where what the node tells of its cards cannot be read, in whatever dialect."""
+    """Raises BadRecord if no dialect can read what the node reports of its cards."""
     inventory = node.metadata.annotations.get(INVENTORY)
     if inventory is not None:
         return read_inventory(node.metadata.name, inventory)
@@ -144,18 +148,18 @@ def _counts_for_another(dialect: Dialect, dialects: Dialects, served: frozenset[
 
 
 def holding_of(pod: Pod, cards: NodeGpus, dialects: Dialects) -> Holding | None:
-    """What a bound pod holds; None without GPU. Raises BadDemand, and NotPlaced or BadRecord for a pod that has got
-    nothing yet."""
+    """What a bound pod holds; None without GPU. Raises BadDemand, and NotPlaced or BadRecord for a pod that has nothing
+    yet."""
     speaking = dialects.spoken_by(pod)
     if len(speaking) > 1 and (given := [dialect for dialect in speaking if _has_got(pod, dialect, cards)]):
         names = ", ".join(dialect.name for dialect in speaking)
-        return in_doubt(pod, given, cards, f"the pod has got resources of several dialects ({names})")
+        return in_doubt(pod, given, cards, f"the pod has resources of several dialects ({names})")
     dialect = dialects.of(pod)
     return _holding(pod, cards, dialect) if dialect else None
 
 
 def _has_got(pod: Pod, dialect: Dialect, cards: NodeGpus) -> bool:
-    """Whether somebody on the node has given the pod what it asks for in a dialect."""
+    """Whether a plug-in on the node has given the pod what it asks for in a dialect."""
     return cards.may_hand_over(dialect.name) and dialect.handed_over(pod)
 
 
@@ -183,8 +187,8 @@ def _holding(pod: Pod, cards: NodeGpus, dialect: Dialect) -> Holding:
 
 
 def _gives_unnamed_cards(pod: Pod, dialect: Dialect, cards: NodeGpus) -> bool:
-    """Whether kubelet gives a bound pod whole cards without asking us which: through another vendor's plug-in. Our own
-    agent waits for a placement, and where no plug-in has registered the resource nobody gives anything."""
+    """Whether kubelet gives a bound pod whole cards without asking us which, through another vendor's plug-in. Our own
+    agent waits for a placement. If no plug-in has registered the resource, nobody gives anything."""
     if dialect.names_cards or not cards.may_hand_over(dialect.name):
         return False
     is_served_by_us = not cards.are_made_up and dialect.name in cards.dialects
@@ -192,8 +196,9 @@ def _gives_unnamed_cards(pod: Pod, dialect: Dialect, cards: NodeGpus) -> bool:
 
 
 def _partly_gone(pod: Pod, demand: Demand, cards: NodeGpus) -> Placement | None:
-    """Our record on a pod that has not started, some of whose cards its node shows no more: it holds the others, and
-    those, if they come back. None if it has no such record, if all are gone, or if the node's names do not tell."""
+    """Our record on a pod that has not started and whose node no longer shows some of its cards. The pod holds its
+    other cards, and the missing ones if they come back. None if there is no such record, if all cards are gone, or if
+    the node's names do not identify cards."""
     record = pod.metadata.annotations.get(PLACEMENT)
     try:
         placement = read_placement(record) if record is not None and not cards.are_made_up else None
@@ -223,11 +228,11 @@ def _cut_anew(own: Slice, part: Part, cards: NodeGpus, *, can_change: bool) -> S
 
 
 def _other_record(pod: Pod, dialect: Dialect, cards: NodeGpus) -> Placement | None:
-    """What an original wrote on a pod that also has our record. We write both alike; an original may correct its own,
-    and users may write either.
+    """What an original wrote on a pod that also has our record. We write both alike, but an original may correct its
+    own record, and users may write either.
 
     Originals name cards by numbers, which change when cards are renumbered or an inventory appears. Our record has the
-    numbers that its cards had then: what names exactly these names the same cards.
+    numbers of that time: a record with exactly these numbers names the same cards.
     """
     annotations = dict(pod.metadata.annotations)
     record = annotations.pop(PLACEMENT, None)
@@ -252,26 +257,24 @@ def _as_numbered_in(record: str, cards: NodeGpus) -> NodeGpus:
 
 
 def _both(ours: Mapping[str, Charge], theirs: Mapping[str, Charge], cards: NodeGpus) -> Mapping[str, Charge]:
-    """The cards of two records; of a card in both the larger part."""
+    """The cards of two records. A card in both counts with the larger part."""
     both = dict(ours)
     for uuid, charge in theirs.items():
         other = _within(charge, cards.by_uuid[uuid])
         own = ours.get(uuid, other)
-        both[uuid] = replace(
-            own, cores=max(own.cores, other.cores), mib=max(own.mib, other.mib), slots=max(own.slots, other.slots)
-        )
+        both[uuid] = own.at_least(other)._replace(shares=own.shares)  # both records describe the same parts
     return both
 
 
 def _unnamed(request: Request, cards: NodeGpus) -> int:
     if request.constraints.mig and not cards.parents:
-        return 0  # the node does not tell of its instances: the pod has none of the cards that it tells of
+        return 0  # the node does not report its instances, so the pod has none of the cards that it does report
     return peak((asked.life, asked.part.cards) for asked in request.containers)
 
 
 def holding_among(pod: Pod | None, cards: NodeGpus, dialects: Dialects, uuids: Set[str], why: str) -> Holding:
-    """What a pod holds that has got a part of some of these cards, and nothing tells how much: all that it can have of
-    each; the whole cards if the pod is gone or its demand cannot be read."""
+    """What a pod holds that has a part of some of these cards, if nothing tells how much. It is charged all that it can
+    have of each card, or the whole cards if the pod is gone or its demand cannot be read."""
     among = replace(cards, gpus=tuple(gpu for gpu in cards.gpus if gpu.uuid in uuids))
     if pod is not None and (speaking := dialects.spoken_by(pod)):
         held = in_doubt(pod, speaking, among, why)
@@ -282,10 +285,10 @@ def holding_among(pod: Pod | None, cards: NodeGpus, dialects: Dialects, uuids: S
 
 
 def in_doubt(pod: Pod, speaking: Sequence[Dialect], cards: NodeGpus, why: str) -> Holding:
-    """Charged on every card with all that the pod can have of it in these dialects."""
+    """Charges the pod on every card with all that it can have of it in these dialects."""
     everywhere = dict.fromkeys(cards.by_uuid, Charge())
     for dialect in speaking:
-        with suppress(BadDemand):  # in this one of several it asks for what nobody gives
+        with suppress(BadDemand):  # in this dialect the pod asks for something that nobody gives
             for gpu in cards.gpus:
                 everywhere[gpu.uuid] += _at_most(pod, dialect, gpu, cards)
     charged = {uuid: _within(charge, cards.by_uuid[uuid]) for uuid, charge in everywhere.items()}
@@ -303,16 +306,15 @@ def _at_most(pod: Pod, dialect: Dialect, gpu: Gpu, cards: NodeGpus) -> Charge:
 
 
 def _within(charge: Charge, gpu: Gpu) -> Charge:
-    """No more than the card has."""
-    slots = min(charge.slots, gpu.slots) if gpu.slots else charge.slots
-    return Charge(min(charge.cores, CORES), min(charge.mib, gpu.mib), slots, charge.shares)
+    """The charge, but at most what the card has."""
+    return charge.at_most(Charge(CORES, gpu.mib, gpu.slots or charge.slots, charge.shares))
 
 
 def placement_of(pod: Pod, demand: Demand, cards: NodeGpus) -> Placement:
-    """Where a bound pod was put: our record, else its dialect's. Raises NotPlaced or BadRecord.
+    """Where a bound pod was placed: our record, else its dialect's. Raises NotPlaced or BadRecord.
 
-    The record says which cards; where their device nodes are is never taken from it, and how large the parts are only
-    where the demand is no firmer than the record.
+    The record only says which cards. Their device nodes never come from it, and the size of the parts only if users can
+    change the demand as easily as the record.
     """
     record = pod.metadata.annotations.get(PLACEMENT)
     if record is None:
@@ -349,8 +351,8 @@ def _on_known_card(part: Slice, key: str, cards: NodeGpus) -> Slice:
 
 
 def _as_demanded(placement: Placement, request: Request, cards: NodeGpus, key: str, *, can_change: bool) -> Placement:
-    """Every container holds what it asks for, whatever the record says: users can write records. Of a demand that can
-    change as easily, the larger one of the two counts."""
+    """Every container holds what it asks for, whatever the record says, because users can write records. If users can
+    change the demand as easily, the larger of the two counts."""
     containers = dict(placement.containers)
     for asked in request.containers:
         parts, wanted = containers.get(asked.name, ()), asked.part.cards
@@ -375,7 +377,7 @@ def _in_older_unit(part: Part, recorded: Slice, now: Slice, gpu: Gpu) -> Slice:
 
 
 def _larger(recorded: Slice, asked: Slice, gpu: Gpu) -> Slice:
-    """The card was handed over in the record's mode. Neither a forged record nor a new demand is more than the card."""
+    """The card was handed over in the mode of the record. A forged record or a new demand never exceeds the card."""
     same_mode = bool(recorded.slots) == bool(asked.slots)
     other = asked if same_mode else recorded
     return replace(

@@ -1,11 +1,11 @@
-"""What the originals' guides put around their sample pods."""
+"""The workloads that the originals' guides wrap around their sample pods."""
 
 from collections.abc import Mapping
 from typing import Any
 
 
 def deployment_of(pod: Mapping[str, Any]) -> dict[str, Any]:
-    """A Deployment of one such pod, which is found by its labels."""
+    """A Deployment of one such pod, selected by its labels."""
     labels = pod["metadata"]["labels"]
     template = {"metadata": {"labels": labels}, "spec": pod["spec"]}
     spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}

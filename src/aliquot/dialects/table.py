@@ -1,4 +1,4 @@
-"""The table of dialects: those of this package, and those that other packages bring as entry points."""
+"""The table of dialects: those of this package, and those that other packages register as entry points."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
@@ -27,11 +27,11 @@ OURS: tuple[type[Dialect], ...] = (
     Hami,
 )
 _MAY_SHARE = {Nvidia.name, Hami.name}
-"""Below NVIDIA's own prefix: a pod speaks one of the two, never both."""
+"""These two may share NVIDIA's own prefix: a pod speaks one of them, never both."""
 
 
 class Dialects(Mapping[str, Dialect]):
-    """The dialects that a process speaks, by name."""
+    """The dialects of a process, by name."""
 
     def __init__(self, dialects: Mapping[str, Dialect]) -> None:
         self._dialects = dict(dialects)
@@ -46,7 +46,7 @@ class Dialects(Mapping[str, Dialect]):
         return len(self._dialects)
 
     def of(self, pod: Pod) -> Dialect | None:
-        """The dialect whose resources a pod asks for; None for a pod without GPU. Two in one pod are refused."""
+        """The dialect whose resources a pod asks for; None for a pod without GPU. Raises BadDemand if there are two."""
         speaking = self.spoken_by(pod)
         if len(speaking) > 1:
             names = ", ".join(dialect.name for dialect in speaking)
@@ -54,14 +54,14 @@ class Dialects(Mapping[str, Dialect]):
         return speaking[0] if speaking else None
 
     def spoken_by(self, pod: Pod) -> Sequence[Dialect]:
-        """The dialects in which a pod asks for something; of one that asks for 0 of everything, the first that it
-        names."""
+        """The dialects in which a pod asks for something. For a pod that asks for 0 of everything, the first dialect
+        that it names."""
         speaking = [dialect for dialect in self._dialects.values() if dialect.speaks(pod)]
         return speaking or [dialect for dialect in self._dialects.values() if dialect.mentions(pod)][:1]
 
 
 def make_dialects(prefixes: Mapping[str, str] | None = None) -> Dialects:
-    """Every dialect that is installed, each with its configured or its standard prefix. Raises BadConfig."""
+    """Every installed dialect, each with its configured or its standard prefix. Raises BadConfig."""
     kinds = {kind.name: kind for kind in (*OURS, *_installed())}
     if unknown := set(prefixes or {}) - set(kinds):
         raise BadConfig(f"prefixes: no dialect is called {', '.join(sorted(unknown))}; there are {', '.join(kinds)}")
@@ -71,7 +71,7 @@ def make_dialects(prefixes: Mapping[str, str] | None = None) -> Dialects:
 
 
 def _refuse_shared_resources(dialects: Iterable[Dialect]) -> None:
-    """A pod that asked for such a resource would speak two dialects, and could never be placed."""
+    """A pod that asked for such a resource would speak two dialects and could never be placed."""
     owners: dict[str, Dialect] = {}
     for dialect in dialects:
         for resource in dialect.resources:
@@ -94,14 +94,14 @@ def _installed() -> Iterator[type[Dialect]]:
     for entry in entry_points(group=ENTRY_POINTS):
         try:
             kind = entry.load()
-        except Exception as error:  # somebody else's package: any error is possible, and it must name the culprit
+        except Exception as error:  # another package's code may raise anything, and the error must name the culprit
             raise BadConfig(f"entry point {entry.value} of {ENTRY_POINTS} cannot be loaded: {error}") from error
         if not (isinstance(kind, type) and issubclass(kind, Dialect)):
-            raise BadConfig(f"entry point {entry.value} of {ENTRY_POINTS} is no subclass of Dialect")
+            raise BadConfig(f"entry point {entry.value} of {ENTRY_POINTS} is not a subclass of Dialect")
         missing = [word for word in ("name", "standard_prefix") if not hasattr(kind, word)]
         if missing := sorted((*missing, *kind.__abstractmethods__)):
-            raise BadConfig(f"entry point {entry.value} of {ENTRY_POINTS} does not say {', '.join(missing)}")
+            raise BadConfig(f"entry point {entry.value} of {ENTRY_POINTS} does not define {', '.join(missing)}")
         if kind.name in names:
-            raise BadConfig(f"entry point {entry.value}: dialect {kind.name} exists already; choose another name")
+            raise BadConfig(f"entry point {entry.value}: dialect {kind.name} already exists; choose another name")
         names.add(kind.name)
         yield kind

@@ -101,7 +101,7 @@ class Tencent(Dialect):
         return f"{self.prefix}/gpu-assigned"
 
     def predicate_index(self, place: int | str) -> str:
-        """Annotation: the cards of the container at this place of `spec.containers`."""
+        """Annotation: the cards of the container at this position of `spec.containers`."""
         return f"{self.prefix}/predicate-gpu-idx-{place}"
 
     @property
@@ -118,7 +118,7 @@ class Tencent(Dialect):
     # -- reading
 
     def mentions(self, pod: Pod) -> bool:
-        """As in the original a pod that asks for 0 is one without GPU."""
+        """As in the original, a pod that asks for 0 is a pod without GPU."""
         return False
 
     def demand(self, pod: Pod) -> Request:
@@ -138,7 +138,7 @@ class Tencent(Dialect):
         return self.request(pod, asked)
 
     def _asked(self, container: Container, burst: int | None) -> Part | None:
-        """What a container asks for. Raises BadDemand for what the original would let pass and never start."""
+        """What a container asks for. Raises BadDemand for a demand that the original would accept and never start."""
         cores, blocks = limit(container, self.vcuda_core), limit(container, self.vcuda_memory)
         core_field = f"container {container.name}, limits, {self.vcuda_core}"
         memory_field = f"container {container.name}, limits, {self.vcuda_memory}"
@@ -167,7 +167,8 @@ class Tencent(Dialect):
         return Part(cores=cores, memory=Memory(blocks * BLOCK_MIB), cores_limit=burst) if cores else None
 
     def _counted(self, container: Container) -> Part | None:
-        """What a container of a bound pod holds, as the original counts it: what is beyond whole cards is dropped."""
+        """What a container of a bound pod holds, as the original counts it: a remainder beyond whole cards is
+        dropped."""
         cores, blocks = limit(container, self.vcuda_core), limit(container, self.vcuda_memory)
         if cores >= CORES:
             return Part(cards=cores // CORES, whole=True)
@@ -184,7 +185,7 @@ class Tencent(Dialect):
         return burst
 
     def _refuse_init_containers(self, pod: Pod) -> None:
-        """The original's annotations have no place for them, and its node agent never starts such a pod."""
+        """The original's annotations have no place for init containers, and its node agent never starts such a pod."""
         for container in pod.spec.init_containers or ():
             for resource in self.resources:
                 if limit(container, resource.name):
@@ -201,7 +202,7 @@ class Tencent(Dialect):
         return equal_cards(node, count, blocks * BLOCK_MIB, model=model, rest_mib=rest * BLOCK_MIB)
 
     def read_back(self, pod: Pod, cards: NodeGpus) -> Placement | None:
-        """Both of the original's programs write this key; the one on the node reads it, and corrects it, as minors."""
+        """Both of the original's programs write this key. The one on the node reads it as minors, and corrects it."""
         written = pod.metadata.annotations
         if not any(self.predicate_index(place) in written for place in range(len(pod.spec.containers))):
             return None
@@ -255,7 +256,7 @@ class Tencent(Dialect):
 
 
 def _card(key: str, minor: int, cards: NodeGpus) -> Gpu:
-    """MIG instances have their parent's minor, and are never meant."""
+    """MIG instances have their parent's minor and are never meant."""
     gpu = next((gpu for gpu in cards.gpus if gpu.minor == minor and not gpu.parent), None)
     if gpu is None:
         raise BadRecord(f"{key} names /dev/nvidia{minor}, which node {cards.node} does not have")
@@ -263,8 +264,8 @@ def _card(key: str, minor: int, cards: NodeGpus) -> Gpu:
 
 
 def _block_starts(gpus: Sequence[Gpu]) -> list[str]:
-    """The card in which each block begins. As in the original the node's memory is divided, not each card's: kubelet
-    counts one block more now and then, which is never sold."""
+    """The card in which each block begins. As in the original, the memory of the whole node is divided, not that of
+    each card: now and then kubelet counts an extra block, which is never sold."""
     ends = list(accumulate(gpu.mib for gpu in gpus))
     blocks = ends[-1] // BLOCK_MIB if ends else 0
     return [gpus[bisect_right(ends, number * BLOCK_MIB)].uuid for number in range(blocks)]

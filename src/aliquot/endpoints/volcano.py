@@ -34,7 +34,7 @@ from aliquot.endpoints.volcano_wire import (
     scores_answer,
 )
 from aliquot.errors import AliquotError, BadDemand, NoRoom, Refused
-from aliquot.model import HOPELESS, Pod
+from aliquot.model import Pod
 from aliquot.model.bounds import MAX_GUESTS, MAX_GUESTS_OF_NODE
 
 _PER_POINT = 10.0
@@ -109,7 +109,7 @@ class Volcano:
         if reason is None:
             return _answered(shape, dialect.name, Code.SUCCESS)
         metrics.REFUSALS.labels(reason.name.lower()).inc()
-        code = Code.UNRESOLVABLE if reason in HOPELESS else Code.UNSCHEDULABLE
+        code = Code.UNRESOLVABLE if reason.is_hopeless else Code.UNSCHEDULABLE
         return _answered(
             shape, dialect.name, code, dialect.words_for(reason, self._cluster.cards(node), demand.request)
         )
@@ -193,7 +193,7 @@ class Volcano:
     def _refuse_hopeless(self, pod: Pod, demand: Demand, node: str) -> None:
         """Who is evicted in the same cycle we cannot see, only whether evicting can help. Raises NoRoom."""
         reason = assumed_pods.refusal(self._cluster, pod, demand, node, Guests())
-        if reason in HOPELESS:
+        if reason is not None and reason.is_hopeless:
             raise NoRoom(demand.dialect.words_for(reason, self._cluster.cards(node), demand.request))
 
     async def deallocate(self, call: asgi.Call) -> asgi.Answer:

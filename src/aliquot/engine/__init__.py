@@ -1,6 +1,6 @@
 """The engine: a decision is a pure function of the Fleet and a request."""
 
-from aliquot.engine.all_nodes.refusing import FITS, NUMBERED
+from aliquot.engine.all_nodes.refusals import FITS, NUMBERED
 from aliquot.engine.arrays import Bools, Floats, Ints, Ranks
 from aliquot.engine.effort import FULL as FULL_EFFORT
 from aliquot.engine.effort import Effort, endless, on_each, within
@@ -9,14 +9,13 @@ from aliquot.engine.holder import Holder
 from aliquot.engine.judge import Judgement, check_policies, judge
 from aliquot.engine.lookup import NameBlock, NameTable
 from aliquot.engine.preempt import Preemption, Victims, complete, fits_without, preempt
-from aliquot.engine.quotas.quota import Decision, Line, decide, standing
+from aliquot.engine.quotas.quota import QuotaCheck, QuotaLine, check_quota, quota_usage
 from aliquot.engine.quotas.quota_map import Quotas
 from aliquot.engine.quotas.usage import Census, Usage
 from aliquot.engine.state import NodeState
-from aliquot.engine.view import GpuPolicy, NodePolicy, Outcome, PodPolicy, Settings, View
+from aliquot.engine.view import GpuPolicy, NodePolicy, PodPolicy, PolicyOutcome, PolicySettings, View
 from aliquot.engine.why.explain import Explanation, explain, needs_text
 from aliquot.engine.why.findings import NodeFinding, explain_node, node_reason
-from aliquot.engine.why.whatif import closed
 
 __all__ = [
     "Fleet",
@@ -25,7 +24,7 @@ __all__ = [
     "FITS",
     "NUMBERED",
     "NodeState",
-    "Settings",
+    "PolicySettings",
     "Judgement",
     "judge",
     "check_policies",
@@ -36,16 +35,15 @@ __all__ = [
     "Quotas",
     "Usage",
     "Census",
-    "Decision",
-    "decide",
-    "Line",
-    "standing",
+    "QuotaCheck",
+    "check_quota",
+    "QuotaLine",
+    "quota_usage",
     "Explanation",
     "explain",
     "NodeFinding",
     "explain_node",
     "node_reason",
-    "closed",
     "needs_text",
     "Holder",
     "Preemption",
@@ -57,7 +55,7 @@ __all__ = [
     "PodPolicy",
     "NodePolicy",
     "View",
-    "Outcome",
+    "PolicyOutcome",
     "Ints",
     "Floats",
     "Bools",

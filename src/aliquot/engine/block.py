@@ -1,18 +1,18 @@
-"""A Block: the cards of nodes that have about as many of them, as arrays, so that one request is judged on all of them
-at once.
+"""A Block: the cards of nodes with a similar number of cards, as arrays, so that a request is judged on all of them at
+once.
 
-Arrays are GPU-major (row = a node's n-th card by index, column = node): one request touches few, long rows. They are
-written in place and only by `put`, `remove` and `set_load`.
+Arrays are GPU-major (row = a node's n-th card by index, column = node): a request touches few, long rows. Only `put`,
+`remove` and `set_load` write them, in place.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aliquot.engine.card_kinds import CardType, card_type
 from aliquot.engine.numbering import Numbering
-from aliquot.engine.quotas.usage import CardType, card_type
 from aliquot.engine.state import NodeState
 from aliquot.engine.topology import Wiring, wiring_of
 from aliquot.model import CORES, Charge, Gpu, NodeGpus
@@ -22,31 +22,45 @@ _NOTHING = Charge()
 _FIRST_CELLS = 512
 """Cards for which a new block has room."""
 
-_PER_CARD: Mapping[str, tuple[type, Any]] = {
-    "free_mib": (np.int64, 0),
-    "free_cores": (np.int64, 0),
-    "free_slots": (np.int64, 0),
-    "left": (np.int64, 0),
-    "mib": (np.int64, 0),
-    "slots": (np.int64, 0),
-    "shares": (np.int64, 0),
-    "used_slots": (np.int64, 0),
-    "model_id": (np.int64, 0),
-    "profile_id": (np.int64, 0),
-    "type_id": (np.int64, 0),
-    "numa": (np.int64, -1),
-    "has": (np.bool_, False),
-    "sellable": (np.bool_, False),
-    "for_shared": (np.bool_, False),
-    "for_whole": (np.bool_, False),
-    "for_slots": (np.bool_, False),
-    "open_shared": (np.bool_, False),
-    "open_whole": (np.bool_, False),
-    "open_slots": (np.bool_, False),
-    "load": (np.float64, np.nan),
-    "load_at": (np.float64, np.nan),
-    "placed_since": (np.float64, 0.0),
+
+class _CardArray(NamedTuple):
+    """An array with a value per card; `fill` is its value where there is no card.
+
+    `decides`: two cards with different values may take different parts. Quota, load, wiring and values that follow from
+    other arrays do not count.
+    """
+
+    kind: type
+    fill: Any
+    decides: bool
+
+
+_PER_CARD: Mapping[str, _CardArray] = {
+    "free_mib": _CardArray(np.int64, 0, decides=True),
+    "free_cores": _CardArray(np.int64, 0, decides=True),
+    "free_slots": _CardArray(np.int64, 0, decides=True),
+    "left": _CardArray(np.int64, 0, decides=False),
+    "mib": _CardArray(np.int64, 0, decides=True),
+    "slots": _CardArray(np.int64, 0, decides=True),
+    "shares": _CardArray(np.int64, 0, decides=True),
+    "used_slots": _CardArray(np.int64, 0, decides=True),
+    "model_id": _CardArray(np.int64, 0, decides=True),
+    "profile_id": _CardArray(np.int64, 0, decides=True),
+    "type_id": _CardArray(np.int64, 0, decides=False),
+    "numa": _CardArray(np.int64, -1, decides=False),
+    "has": _CardArray(np.bool_, False, decides=False),
+    "sellable": _CardArray(np.bool_, False, decides=True),
+    "for_shared": _CardArray(np.bool_, False, decides=True),
+    "for_whole": _CardArray(np.bool_, False, decides=True),
+    "for_slots": _CardArray(np.bool_, False, decides=True),
+    "open_shared": _CardArray(np.bool_, False, decides=False),
+    "open_whole": _CardArray(np.bool_, False, decides=False),
+    "open_slots": _CardArray(np.bool_, False, decides=False),
+    "load": _CardArray(np.float64, np.nan, decides=False),
+    "load_at": _CardArray(np.float64, np.nan, decides=False),
+    "placed_since": _CardArray(np.float64, 0.0, decides=False),
 }
+DECISIVE = tuple(name for name, array in _PER_CARD.items() if array.decides)
 _PER_NODE: Mapping[str, tuple[type, Any]] = {
     "unit_mib": (np.int64, 1),
     "wiring_id": (np.int64, 0),
@@ -59,11 +73,11 @@ _PER_NODE: Mapping[str, tuple[type, Any]] = {
     "per_node_cores": (np.float64, 0.0),
     "size": (np.int64, 0),
 }
-"""Name, type, and what stands where no card or no node is."""
+"""Name, type, and the value where there is no node."""
 
 
-class Placed(Protocol):
-    """What the arrays are to know of a ledger's entry."""
+class PlacedEntry(Protocol):
+    """What the arrays need to know of a ledger entry."""
 
     @property
     def since(self) -> float: ...
@@ -72,9 +86,10 @@ class Placed(Protocol):
 
 
 class Block:
-    """Attributes are the arrays, sliced to the columns in use. Where no card is, nothing is open and nothing free.
+    """The attributes are the arrays, cut to the columns in use. Where there is no card, nothing is open and nothing is
+    free.
 
-    A vacant column (its name is "") has no card at all. Policies know a block as the fleet that they judge.
+    A vacant column (its name is "") has no cards. To policies, a block is the fleet that they judge.
     """
 
     free_mib: NDArray[np.int64]
@@ -87,15 +102,15 @@ class Block:
     shares: NDArray[np.int64]
     """Parts that share the card without MPS now."""
     used_slots: NDArray[np.int64]
-    """MPS slots that are taken, also of a card that has none any more."""
+    """MPS slots that are taken, even of a card that no longer has any."""
     model_id: NDArray[np.int64]
-    """Place in `models`."""
+    """Index into `models`."""
     profile_id: NDArray[np.int64]
-    """Place in `profiles`; 0 is a card that is no MIG instance."""
+    """Index into `profiles`; 0 is a card that is not a MIG instance."""
     type_id: NDArray[np.int64]
-    """Place in `types`: cards that quotas count alike."""
+    """Index into `types`: cards that quotas count alike."""
     numa: NDArray[np.int64]
-    """-1 where unknown."""
+    """-1 if unknown."""
     has: NDArray[np.bool_]
     sellable: NDArray[np.bool_]
     for_shared: NDArray[np.bool_]
@@ -105,16 +120,16 @@ class Block:
     open_shared: NDArray[np.bool_]
     open_whole: NDArray[np.bool_]
     open_slots: NDArray[np.bool_]
-    """Those that take one now, as far as neighbours go: of `open_whole` nothing is taken, the others have cores left
-    and nobody who shares them in another way."""
+    """Those that can take such a part beside the pods they have now. Nothing of `open_whole` cards is taken. The others
+    have cores left, and no pod shares them in another mode."""
     load: NDArray[np.float64]
-    """Measured busy share, 0 to 1; NaN if none."""
+    """Measured utilization, 0 to 1; NaN if there is no sample."""
     load_at: NDArray[np.float64]
     placed_since: NDArray[np.float64]
     """Share of the card that was placed after the sample."""
     unit_mib: NDArray[np.int64]
     wiring_id: NDArray[np.int64]
-    """Nodes with the same number are wired alike."""
+    """Nodes with the same number have the same wiring."""
     rest_mib: NDArray[np.int64]
     """Memory of a node that belongs to none of its cards."""
     node_mib: NDArray[np.int64]
@@ -124,13 +139,14 @@ class Block:
     """Sums over the sellable cards of a node."""
     per_node_mib: NDArray[np.float64]
     per_node_cores: NDArray[np.float64]
-    """One through the sums of a node's MiB and cores, 0 if it has none: shares of nodes by one multiplication."""
+    """The reciprocals of a node's total MiB and cores, 0 if it has none: shares of nodes then take one
+    multiplication."""
     size: NDArray[np.int64]
     """MiB of each of a node's sellable cards, -1 if they differ."""
 
     def __init__(self, rows: int, fleet: Iterable["Block"] = (), *, other_agent: bool = False) -> None:
-        """For nodes with up to so many cards, handed out by our agent or an `other_agent`; `fleet` are all blocks there
-        are, this one among them."""
+        """A block for nodes with up to `rows` cards, which our agent or an `other_agent` hands out. `fleet` holds all
+        blocks, including this one."""
         self.rows = rows
         self.other_agent = other_agent
         self.names: list[str] = []
@@ -138,10 +154,10 @@ class Block:
         self._columns: dict[str, int] = {}
         self._vacant: list[int] = []
         self._states: list[NodeState | None] = []
-        self._placed: list[tuple[Placed, ...]] = []
+        self._placed: list[tuple[PlacedEntry, ...]] = []
         self._models = Numbering[str]()
         self._profiles = Numbering[str]()
-        self._profiles.take("")  # for ever: it is number 0
+        self._profiles.take("")  # never given back, so that it stays number 0
         self._types = Numbering[CardType]()
         self._wirings = Numbering[Wiring]()
         self._places: dict[str, set[tuple[int, int]]] = {}
@@ -149,15 +165,15 @@ class Block:
         self._card_mib: NDArray[np.int64] | None = None
         first = max(1, _FIRST_CELLS // rows)
         self._base: dict[str, NDArray[Any]] = {
-            **{name: np.full((rows, first), fill, kind) for name, (kind, fill) in _PER_CARD.items()},
+            **{name: np.full((rows, first), fill, kind) for name, (kind, fill, _) in _PER_CARD.items()},
             **{name: np.full(first, fill, kind) for name, (kind, fill) in _PER_NODE.items()},
         }
         self._expose()
 
     # -- writing
 
-    def put(self, cards: NodeGpus, used: Mapping[str, Charge], placed: Iterable[Placed] = ()) -> None:
-        """A node as it is now: its cards, what is used of them, and who was placed when."""
+    def put(self, cards: NodeGpus, used: Mapping[str, Charge], placed: Iterable[PlacedEntry] = ()) -> None:
+        """Sets a node's current cards, what is used of them, and the ledger entries on it."""
         column = self._column(cards.node)
         self._make_room(column + 1)
         before = self._states[column]
@@ -184,7 +200,7 @@ class Block:
             mask[column] = False
 
     def set_load(self, node: str, load: Mapping[str, tuple[float, float]]) -> None:
-        """How busy each card was and when that was measured, by uuid; cards that are left out have no sample."""
+        """Sets how busy each card was and when that was measured, by uuid. Cards that are left out have no sample."""
         state, column = self.state(node), self._columns.get(node)
         if state is None or column is None:
             return
@@ -196,12 +212,12 @@ class Block:
 
     @property
     def width(self) -> int:
-        """Columns in use or vacant; those behind hold nothing."""
+        """Columns in use or vacant. Later columns are empty."""
         return len(self.names)
 
     @property
     def nbytes(self) -> int:
-        """Of all arrays, with the room that they have for more nodes."""
+        """Bytes of all arrays, including the room for more nodes."""
         return sum(array.nbytes for array in (*self._base.values(), *self._serves.values()))
 
     @property
@@ -226,7 +242,7 @@ class Block:
 
     @property
     def columns(self) -> Mapping[str, int]:
-        """Of every node."""
+        """The column of every node."""
         return self._columns
 
     def state(self, node: str) -> NodeState | None:
@@ -239,7 +255,7 @@ class Block:
         return state
 
     def loads(self, node: str) -> dict[str, tuple[float, float]]:
-        """What `set_load` was told of a node's cards."""
+        """The values of a node's cards that `set_load` was given."""
         column = self._columns[node]
         return {
             gpu.uuid: (float(self.load[row, column]), float(self.load_at[row, column]))
@@ -247,7 +263,7 @@ class Block:
         }
 
     def shows(self, cards: NodeGpus, used: Mapping[str, Charge]) -> bool:
-        """Whether a node stands here with these cards, and with so much of them free."""
+        """Whether the block has the node with these cards and this usage."""
         column, state = self._columns.get(cards.node), self.state(cards.node)
         if column is None or state is None or state.cards != cards or state.used != used:
             return False
@@ -258,20 +274,20 @@ class Block:
 
     @property
     def card_mib(self) -> NDArray[np.int64]:
-        """The memory of each sellable card: [width] where every node's cards are alike, else [rows, width]."""
+        """The memory of each sellable card: [width] if the cards of every node are alike, else [rows, width]."""
         if self._card_mib is None:
             self._card_mib = self.mib if (self.size < 0).any() else self.size
         return self._card_mib
 
     def places_of(self, uuid: str) -> Iterable[tuple[int, int]]:
-        """(row, column) of a card, also if two nodes claim to have it."""
+        """(row, column) of a card. There are several if two nodes claim to have it."""
         return self._places.get(uuid, ())
 
     def wiring(self, column: int) -> Wiring:
         return self._wirings.values[int(self.wiring_id[column])]
 
     def serves(self, dialect: str) -> NDArray[np.bool_]:
-        """[width]: nodes that take pods of a dialect."""
+        """[width]: nodes that serve a dialect."""
         mask = self._serves.get(dialect)
         if mask is None:
             mask = self._serves[dialect] = np.zeros(self._base["unit_mib"].shape, np.bool_)
@@ -352,7 +368,7 @@ class Block:
             self._wirings.give_back(int(self.wiring_id[column]))
             for row, gpu in enumerate(state.cards.gpus):
                 self._clear_card(row, column, gpu)
-        for name, (_, fill) in _PER_CARD.items():
+        for name, (_, fill, _) in _PER_CARD.items():
             self._base[name][:, column] = fill
         for name, (_, fill) in _PER_NODE.items():
             self._base[name][column] = fill
@@ -381,7 +397,7 @@ class Block:
     def _make_room(self, nodes: int) -> None:
         have = self._base["unit_mib"].shape[0]
         if nodes > have:
-            for name, (_, fill) in _PER_CARD.items():
+            for name, (_, fill, _) in _PER_CARD.items():
                 self._base[name] = np.pad(self._base[name], ((0, 0), (0, have)), constant_values=fill)
             for name, (_, fill) in _PER_NODE.items():
                 self._base[name] = np.pad(self._base[name], (0, have), constant_values=fill)
@@ -398,10 +414,10 @@ class Block:
 
 
 def left_share(free_mib: NDArray[np.int64], free_cores: NDArray[np.int64], mib: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How much of a card is left: its share of memory and its share of cores, in millionths, added up."""
+    """How much of a card is left: its share of memory plus its share of cores, in millionths."""
     return np.asarray(free_mib * 1_000_000 // np.maximum(mib, 1) + free_cores * (1_000_000 // CORES))
 
 
 def _share(charge: Charge, gpu: Gpu) -> float:
-    """How busy a part will make a card, as far as its size tells: its cores, or its memory if it names none."""
+    """How busy a part will make a card, judged by its size: its cores, or its memory if it has no cores."""
     return charge.cores / CORES if charge.cores else charge.mib / max(1, gpu.mib)

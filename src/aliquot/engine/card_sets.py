@@ -1,4 +1,4 @@
-"""Sets of cards that are well connected, or connected as a wish demands."""
+"""Sets of cards that are well connected, or connected as a topology demands."""
 
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
@@ -12,7 +12,7 @@ from aliquot.engine.topology import Wiring, groups
 from aliquot.model import Topology
 
 MAX_SETS = comb(16, 8)
-"""Up to so many sets of cards all are looked at."""
+"""Up to this many sets of cards, all are tried."""
 
 _REMEMBERED = 1 << 14
 
@@ -25,10 +25,10 @@ def best_set(
     topology: Topology = Topology.ANY,
     most_sets: int = MAX_SETS,
 ) -> tuple[int, ...]:
-    """The best connected `count` of these rows that the wish allows; empty if none is allowed.
+    """The best connected `count` of these rows that the topology allows; empty if it allows none.
 
-    Equal sets: the one with the least worth to the rows that stay, then the lowest rows. Beyond `most_sets` sets they
-    are grown card by card: not always the best, but one whenever there is one.
+    Among equal sets, the one that is worth least to the remaining rows wins, then the lowest rows. Beyond `most_sets`
+    sets they are grown card by card: the result may not be the best, but there is one whenever a set exists.
     """
     if not 0 < count <= len(rows):
         return ()
@@ -43,13 +43,13 @@ def best_set(
 def connected(
     wiring: Wiring, topology: Topology, possible: Bools, count: int, keys: Ranks | None = None
 ) -> tuple[Ints, Bools]:
-    """For nodes of one wiring at once: `count` of the possible cards, connected as the wish demands, with low keys, or
-    without keys well connected; and where there are any. Arrays are [cards, nodes], the answers [count, nodes] and
-    [nodes].
+    """For all nodes of one wiring: `count` of the possible cards, connected as the topology demands, with low keys, or
+    well connected if there are no keys; and the nodes that have such a set. Arrays are [cards, nodes], the results
+    [count, nodes] and [nodes].
 
-    A set exists exactly where cards that reach each other are enough, so none has to be sought. It grows from the
-    lowest key of such cards by the lowest key next to it: where all cards of a group are next to each other, as in a
-    NUMA node, that is the lowest set of all.
+    A set exists exactly if enough cards reach each other, so no search is needed. It grows from the card with the
+    lowest key, always by the neighbour with the lowest key. Where all cards of a group are neighbours, as in a NUMA
+    node, that is the lowest set of all.
     """
     joined, matrix = wiring.joined(topology), wiring.matrix
     enough = possible & (_reach(joined, possible) >= count)
@@ -61,38 +61,38 @@ def connected(
 
 
 def set_score(wiring: Wiring, rows: Sequence[int]) -> int:
-    """The sum over the pairs of a set."""
-    return sum(wiring.scores[one][other] for one, other in combinations(rows, 2))
+    """The sum of the scores of all pairs of a set."""
+    return sum(wiring.scores[row][other] for row, other in combinations(rows, 2))
 
 
 def best_score(wiring: Wiring, count: int) -> int:
-    """What the best set of `count` cards scores while the node is empty."""
+    """The score of the best set of `count` cards on an empty node."""
     return set_score(wiring, best_set(wiring, tuple(range(len(wiring.scores))), count))
 
 
 @cache
 def _sets(of: int, count: int) -> Ints:
-    """Every set of `count` places out of `of`, in ascending order: [sets, count]."""
+    """Every set of `count` numbers below `of`, in ascending order: [sets, count]."""
     return np.array(list(combinations(range(of), count)), np.int64).reshape(-1, count)
 
 
 def _best(
     wiring: Wiring, topology: Topology, rows: Sequence[int], wide: Sequence[Sequence[int]], count: int
 ) -> tuple[int, ...]:
-    """Of every allowed set the best."""
+    """The best of all allowed sets."""
     sets = np.concatenate([np.array(group, np.int64)[_sets(len(group), count)] for group in wide])
-    matrix = wiring.matrix.astype(np.float64)  # numpy multiplies these faster than integers
+    matrix = wiring.matrix.astype(np.float64)  # numpy multiplies floats faster than integers
     member = np.zeros((len(sets), len(matrix)), np.float64)
     np.put_along_axis(member, sets, 1, axis=1)
     allowed = _connected(wiring.joined(topology), member)
     scores = np.where(allowed, ((member @ matrix) * member).sum(axis=1), -1)
-    # of equal sets, the one with fewer links to all has fewer links to the rest
+    # among equal sets, the one with fewer links to all rows has fewer links to the rest
     worth = np.where(scores == scores.max(), member @ matrix[:, rows].sum(axis=1), np.inf)
     return tuple(min(sets[worth == worth.min()].tolist()))
 
 
 def _connected(joined: Bools, member: Floats) -> Bools:
-    """Which sets hang together: all at once, by widening what the first card reaches."""
+    """Which sets are connected: computed for all at once, by widening what the first card reaches."""
     if joined.all():
         return np.ones(len(member), np.bool_)
     near, inside = joined.astype(np.float64), member > 0
@@ -116,7 +116,7 @@ def _grown(wiring: Wiring, topology: Topology, wide: Sequence[Sequence[int]], co
 
 
 def _reach(joined: Bools, possible: Bools) -> Ints:
-    """[cards, nodes]: how many possible cards each possible one reaches over possible ones, itself counted."""
+    """[cards, nodes]: how many possible cards each possible card reaches over possible cards, including itself."""
     cards = len(joined)
     beyond = np.int64(cards)
     labels = np.where(possible, np.arange(cards)[:, np.newaxis], beyond)
@@ -132,8 +132,8 @@ def _reach(joined: Bools, possible: Bools) -> Ints:
 
 
 def _grow(joined: Bools, possible: Bools, starts: Ints, count: int, cost: Callable[[Floats], Ranks]) -> Ints:
-    """[count, cases]: from a start each, always the cheapest possible card next to what there is; where there is none,
-    the rest means nothing."""
+    """[count, cases]: grows each start by the cheapest possible neighbour of what it has. Where there is none, the
+    remaining rows mean nothing."""
     member = np.zeros(possible.shape)
     rows, near = [starts], joined.astype(np.float64)
     for _ in range(count - 1):

@@ -1,7 +1,7 @@
 """How much searching one decision may cost.
 
-It is counted in steps, each worth about a microsecond of one core, and not timed: a question that is asked again with
-the same effort gets the same answer, on any machine.
+Effort is counted in steps of about a microsecond of one core, and not timed: the same question with the same effort
+gets the same answer on any machine.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,21 +11,21 @@ from typing import TypeVar
 Answer = TypeVar("Answer")
 
 FULL = 1_000_000
-"""Steps of a decision that is given no other effort: about a second."""
+"""Steps of a decision without an explicit effort: about a second."""
 _LEAST_SHARE = 10_000
-"""For one of many nodes. Less is not worth beginning."""
+"""Steps for one of many nodes. Less is not worth beginning."""
 
 
 class Effort:
-    """Everything that one decision searches, on whichever nodes, takes its steps from here."""
+    """The budget of one decision. All of its searches, on all nodes, take their steps from here."""
 
     def __init__(self, steps: int = FULL) -> None:
         self.steps = steps
         self.left = steps
         self.remembered = 0
-        """Steps of searches whose results were known: they count, but took no time."""
+        """Steps of searches whose results were cached. They count, but took no time."""
         self.ran_out = False
-        """Something was not searched, or not to its end."""
+        """Whether something was not searched, or not to its end."""
 
     @property
     def spent(self) -> int:
@@ -36,7 +36,8 @@ class Effort:
         return self.spent - self.remembered
 
     def take(self, steps: int) -> bool:
-        """Take steps before the work that they stand for. False if too few are left: then none are left afterwards."""
+        """Takes steps before the work that they stand for. Returns False if too few are left; then none are left
+        afterwards."""
         if steps > self.left:
             self.left = 0
             self.ran_out = True
@@ -45,7 +46,7 @@ class Effort:
         return True
 
     def half(self) -> "Effort":
-        """A part for work of which something must be left over. `settle` it afterwards."""
+        """An effort with half of the steps, for work after which steps must be left. `settle` it afterwards."""
         return Effort(self.left // 2)
 
     def settle(self, part: "Effort") -> None:

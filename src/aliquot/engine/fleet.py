@@ -1,4 +1,4 @@
-"""The Fleet: every card of every node, in arrays whose memory follows the cards there are, not the largest node."""
+"""The Fleet: every card of every node, in arrays whose size follows the number of cards, not the largest node."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import takewhile
@@ -7,7 +7,7 @@ from typing import TypeAlias
 import numpy as np
 
 from aliquot.engine.arrays import Bools, Ints
-from aliquot.engine.block import Block, Placed
+from aliquot.engine.block import Block, PlacedEntry
 from aliquot.engine.lookup import NameTable
 from aliquot.engine.state import NodeState
 from aliquot.model import Charge, NodeGpus
@@ -15,31 +15,31 @@ from aliquot.model import Charge, NodeGpus
 _FEWEST_ROWS = 8
 
 
-_Kind: TypeAlias = tuple[bool, int]
-"""What the nodes of a block share: whether another agent hands out their cards, and how many rows there are."""
+_BlockKind: TypeAlias = tuple[bool, int]
+"""What the nodes of a block share: whether another agent hands out their cards, and the number of rows."""
 
 
 class Fleet:
-    """Nodes with about as many cards stand together in one Block: up to 8, up to 16, up to 32 and so on. Nodes whose
-    cards another agent than ours hands out stand for themselves: a request may ask for something else there.
+    """Nodes with a similar number of cards share a Block: up to 8, up to 16, up to 32 and so on. Nodes whose cards
+    another agent hands out have blocks of their own, because a request may differ there.
 
-    A node's column counts through all blocks, and holds until `table` is another one.
+    A node's column counts through all blocks. It is valid until `table` changes.
     """
 
     def __init__(self) -> None:
-        self._by_kind: dict[_Kind, Block] = {}
+        self._by_kind: dict[_BlockKind, Block] = {}
         self._block_of: dict[str, Block] = {}
         self._name_order: Ints | None = None
         self._table: NameTable | None = None
         self.blocks: tuple[Block, ...] = ()
-        """Those of our agent first, then by number of rows. There is always one; if there are several, all hold
+        """The blocks of our agent first, then by number of rows. There is always one. If there are several, each has
         nodes."""
         self._arrange()
 
     # -- writing
 
-    def put(self, cards: NodeGpus, used: Mapping[str, Charge], placed: Iterable[Placed] = ()) -> None:
-        """A node as it is now: its cards, what is used of them, and who was placed when."""
+    def put(self, cards: NodeGpus, used: Mapping[str, Charge], placed: Iterable[PlacedEntry] = ()) -> None:
+        """Sets a node's current cards, what is used of them, and the ledger entries on it."""
         kind, before = _kind_of(cards), self._block_of.get(cards.node)
         if before is not None and before is self._by_kind.get(kind):
             before.put(cards, used, placed)
@@ -61,7 +61,7 @@ class Fleet:
             self._arrange()
 
     def set_load(self, node: str, load: Mapping[str, tuple[float, float]]) -> None:
-        """How busy each card was and when that was measured, by uuid; cards that are left out have no sample."""
+        """Sets how busy each card was and when that was measured, by uuid. Cards that are left out have no sample."""
         if (block := self._block_of.get(node)) is not None:
             block.set_load(node, load)
 
@@ -74,12 +74,12 @@ class Fleet:
 
     @property
     def nbytes(self) -> int:
-        """Of the arrays."""
+        """Bytes of the arrays."""
         return sum(block.nbytes for block in self.blocks)
 
     @property
     def names(self) -> list[str]:
-        """By column; a vacant one has "" for a name."""
+        """Names by column; a vacant column has the name ""."""
         return [name for block in self.blocks for name in block.names]
 
     @property
@@ -107,14 +107,14 @@ class Fleet:
 
     @property
     def table(self) -> NameTable:
-        """Finds the columns of many nodes, until one comes or goes; then there is another."""
+        """Finds the columns of many nodes. A node that comes or goes makes a new table."""
         if self._table is None:
             self._table = NameTable(self.names)
         return self._table
 
     @property
     def name_order(self) -> Ints:
-        """[width]: the place of each column's name among all names."""
+        """[width]: the rank of each column's name among all names."""
         if self._name_order is None:
             names = self.names
             order = np.empty(len(names), np.int64)
@@ -127,12 +127,13 @@ class Fleet:
         return None if block is None else block.state(node)
 
     def shows(self, cards: NodeGpus, used: Mapping[str, Charge]) -> bool:
-        """Whether a node stands here with these cards, and with so much of them free."""
+        """Whether the Fleet has the node with these cards and this usage."""
         block = self._block_of.get(cards.node)
         return block is not None and block.shows(cards, used)
 
     def card_types(self, columns: Ints) -> Iterator[tuple[Bools, NodeGpus]]:
-        """Nodes whose cards quotas do not tell apart: which of these columns they are, and the cards of one of them."""
+        """Groups of nodes whose cards quotas cannot tell apart: their columns among these, and the cards of one of
+        them."""
         for block in self.blocks:
             first = self.first(block)
             (places,) = ((columns >= first) & (columns < first + block.width)).nonzero()
@@ -150,14 +151,14 @@ class Fleet:
 
     # -- inside
 
-    def _block(self, kind: _Kind) -> Block:
+    def _block(self, kind: _BlockKind) -> Block:
         if kind not in self._by_kind:
             other_agent, rows = kind
             self._by_kind[kind] = Block(rows, self._by_kind.values(), other_agent=other_agent)
         return self._by_kind[kind]
 
     def _arrange(self) -> None:
-        """After a node has come or gone, or has moved to another block."""
+        """Rearranges the blocks after a node has come, gone or moved to another block."""
         for kind in [kind for kind, block in self._by_kind.items() if not block.columns]:
             del self._by_kind[kind]
         if not self._by_kind:
@@ -166,6 +167,6 @@ class Fleet:
         self._name_order = self._table = None
 
 
-def _kind_of(cards: NodeGpus) -> _Kind:
-    """Rows are powers of two: less than half of them are empty, but for the smallest nodes."""
+def _kind_of(cards: NodeGpus) -> _BlockKind:
+    """Rows are powers of two: except on the smallest nodes, fewer than half of them are empty."""
     return cards.are_made_up, max(_FEWEST_ROWS, 1 << max(0, len(cards.gpus) - 1).bit_length())

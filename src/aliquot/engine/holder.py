@@ -1,4 +1,4 @@
-"""Who holds what on a node, as far as preemption and explanations care."""
+"""Who holds what on a node, for preemption and explanations."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,21 +18,21 @@ class Holder:
 
 
 def without(state: NodeState, holders: Iterable[Holder]) -> NodeState:
-    """The node when these pods have ended. A card that was sold twice stays as full as the others make it."""
+    """The node after these pods have ended. An oversold card stays as full as the other pods make it."""
     for holder in holders:
         state = state.minus(holder.charges)
     return state
 
 
 def freed(holders: Iterable[Holder]) -> tuple[int, int]:
-    """How much memory and cores pods give back, to compare sets of them: less is better."""
+    """The memory and cores that pods give back, for comparing sets of pods: less is better."""
     charges = [charge for holder in holders for charge in holder.charges.values()]
     return sum(charge.mib for charge in charges), sum(charge.cores for charge in charges)
 
 
 def largest_gone(state: NodeState, holders: Sequence[Holder], count: int) -> NodeState:
-    """The node, better than any `count` of the pods could leave it: on each card and in each measure without the
-    largest."""
+    """The node at least as free as any `count` of the pods could leave it: without the largest charges of each card in
+    each measure."""
     gone = {}
     for gpu in state.cards.gpus:
         held = [holder.charges[gpu.uuid] for holder in holders if gpu.uuid in holder.charges]
@@ -43,13 +43,4 @@ def largest_gone(state: NodeState, holders: Sequence[Holder], count: int) -> Nod
 
 def largest(charges: Sequence[Charge], count: int) -> Charge:
     """The most that `count` of the charges take, measure by measure."""
-
-    def most(sizes: Iterable[int]) -> int:
-        return sum(sorted(sizes, reverse=True)[:count])
-
-    return Charge(
-        most(charge.cores for charge in charges),
-        most(charge.mib for charge in charges),
-        most(charge.slots for charge in charges),
-        most(charge.shares for charge in charges),
-    )
+    return Charge(*(sum(sorted(sizes, reverse=True)[:count]) for sizes in zip(*charges, strict=True)))

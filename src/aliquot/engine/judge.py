@@ -1,4 +1,4 @@
-"""Which nodes can take a request, which cards it would get there, which node is best, and why the others cannot."""
+"""Which nodes can take a request, which cards it would get, which node is best, and why the others cannot take it."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
@@ -6,10 +6,10 @@ from itertools import compress
 
 import numpy as np
 
-from aliquot.engine.all_nodes.choosing import CardChoice, policy, score
 from aliquot.engine.all_nodes.plan import plan
+from aliquot.engine.all_nodes.policy_chain import CardChoice, policy, score
 from aliquot.engine.all_nodes.question import Question
-from aliquot.engine.all_nodes.refusing import FITS, NUMBERED, Numbers, Refusing
+from aliquot.engine.all_nodes.refusals import FITS, NUMBERED, Numbers, Refusals
 from aliquot.engine.all_nodes.room import Room, wanted
 from aliquot.engine.arrays import Bools, Floats, Ints, joined
 from aliquot.engine.block import Block
@@ -17,20 +17,20 @@ from aliquot.engine.effort import Effort
 from aliquot.engine.fleet import Fleet
 from aliquot.engine.lookup import NameBlock
 from aliquot.engine.policies import GPU_POLICIES, NODE_POLICIES
-from aliquot.engine.quotas.quota import Decision
+from aliquot.engine.quotas.quota import QuotaCheck
 from aliquot.engine.topology import in_reach
-from aliquot.engine.view import NodePolicy, Outcome, Settings
+from aliquot.engine.view import NodePolicy, PolicyOutcome, PolicySettings
 from aliquot.errors import BadDemand, BadInput
 from aliquot.model import Placement, Reason, Request, cut
 
 
 class Judgement:
-    """A request judged on the whole Fleet as it is now; ask it before the Fleet changes."""
+    """A request judged on the whole Fleet as it is now. Use it before the Fleet changes."""
 
     def __init__(
-        self, fleet: Fleet, request: Request, judged: Sequence[Refusing], node_policies: Iterable[NodePolicy]
+        self, fleet: Fleet, request: Request, judged: Sequence[Refusals], node_policies: Iterable[NodePolicy]
     ) -> None:
-        """`judged` are the Fleet's blocks, in their order."""
+        """`judged` has an entry for each of the Fleet's blocks, in their order."""
         self.fleet = fleet
         self.request = request
         self.settings = judged[0].question.settings
@@ -41,15 +41,16 @@ class Judgement:
 
     @property
     def searched(self) -> list[str]:
-        """The nodes that were searched; of others that greed does not fill, and that might do, nothing is known."""
+        """The nodes that were searched. Nothing is known of other nodes that greed does not fill and that might have
+        room."""
         return [each.question.fleet.names[column] for each in self._judged for column in each.plan.searched]
 
     def fits_among(self, columns: Ints | None) -> bool:
-        """Whether the request fits on any of them."""
+        """Whether the request fits on any of these columns."""
         return bool((self.fits if columns is None else self.fits & _mask(columns, self.fleet.width)).any())
 
     def reasons_at(self, columns: Ints, *, but: Iterable[str] = ()) -> Numbers:
-        """For each column a place in NUMBERED, or FITS; nothing is said against the nodes in `but`."""
+        """For each column an index into NUMBERED, or FITS. The nodes in `but` always count as FITS."""
         reasons, excepted = self._reasons, [self.fleet.column(node) for node in but]
         if excepted:
             reasons = reasons.copy()
@@ -57,7 +58,7 @@ class Judgement:
         return np.asarray(reasons[columns])
 
     def refusals(self, nodes: Iterable[str]) -> dict[str, Reason]:
-        """Why each of these nodes that cannot take the request cannot; the others are left out."""
+        """Why each of these nodes cannot take the request. Nodes that can take it are left out."""
         names = list(nodes)
         numbers = self.reasons_at(self.fleet.table.find(NameBlock.of(names))).tolist()
         return {name: NUMBERED[number] for name, number in zip(names, numbers, strict=True) if number != FITS}
@@ -88,7 +89,7 @@ class Judgement:
         )
 
     def best(self, nodes: Iterable[str] | None = None) -> str | None:
-        """The node with the highest score, of equal ones the smallest name; of all nodes if none are named."""
+        """The node with the highest score, among all nodes if `nodes` is None. Ties go to the smallest name."""
         fits = self.fits if nodes is None else self.fits & self._columns(nodes)
         (columns,) = fits.nonzero()
         if not len(columns):
@@ -105,13 +106,13 @@ class Judgement:
         return dict(zip(compress(names, fits.tolist()), scores[fits].tolist(), strict=True))
 
     def scores_at(self, columns: Ints) -> Floats:
-        """The same for each column, not a number where the request does not fit."""
+        """The score of each column; NaN if the request does not fit."""
         scores = np.append(np.where(self.fits, self._scores, np.nan), np.nan)
         return np.asarray(scores[columns])
 
     @property
-    def outcomes(self) -> Sequence[Outcome]:
-        """Of each block."""
+    def outcomes(self) -> Sequence[PolicyOutcome]:
+        """The outcome of each block."""
         return [_outcome(each) for each in self._judged]
 
     @cached_property
@@ -120,7 +121,7 @@ class Judgement:
 
     @cached_property
     def _reasons(self) -> Numbers:
-        """[width + 1]; the last is for nodes that have no column."""
+        """[width + 1]; the last value is for nodes without a column."""
         *others, last = self._judged
         return joined([*(each.reasons[:-1] for each in others), last.reasons])
 
@@ -129,8 +130,8 @@ class Judgement:
 
 
 def check_policies(gpu: str, node: str, *, gpu_field: str, node_field: str, error: type[BadInput] = BadDemand) -> None:
-    """Raises `error` for a policy that there is not, naming the field in which it stands; "" names none. Loads what
-    other packages bring, and raises BadConfig if that cannot be used."""
+    """Raises `error` for an unknown policy, and names the field in which it stands; "" names no policy. Loads the
+    policies of other packages, and raises BadConfig if one of them cannot be used."""
     GPU_POLICIES.load()
     NODE_POLICIES.load()
     if gpu:
@@ -144,17 +145,17 @@ def judge(
     request: Request,
     gpu_policy: str = "binpack",
     node_policy: str = "binpack",
-    settings: Settings | None = None,
+    settings: PolicySettings | None = None,
     *,
-    decision: Decision | None = None,
+    quota: QuotaCheck | None = None,
     effort: Effort | None = None,
     among: Ints | None = None,
 ) -> Judgement:
-    """Judge a request on every card at once. Reads the Fleet, changes nothing.
+    """Judges a request on every card at once. Reads the Fleet and changes nothing.
 
-    Policies may be several, `topology,binpack`; `decision` is what the namespace's quota leaves to the request.
-    `effort` is for all nodes together, and `among` are the columns that matter: others are not searched. Raises
-    BadDemand for a policy that there is not.
+    Policies may be chained, as in `topology,binpack`. `quota` is what the namespace's quota leaves to the request.
+    `effort` is for all nodes together. `among` are the columns that matter: others are not searched. Raises BadDemand
+    for an unknown policy.
     """
     choice = CardChoice(policy(GPU_POLICIES, gpu_policy, "GPU policy"))
     theirs = CardChoice(policy(GPU_POLICIES, request.allocator, "GPU policy")) if request.allocator else choice
@@ -163,9 +164,9 @@ def judge(
         return theirs if block.other_agent else choice
 
     node_policies = policy(NODE_POLICIES, node_policy, "node policy")
-    given, spending = settings or Settings(), effort or Effort()
+    given, spending = settings or PolicySettings(), effort or Effort()
     judged = [
-        _judged(block, request.of_agent(other=block.other_agent), choice_on(block), given, decision, spending, mask)
+        _judged(block, request.of_agent(other=block.other_agent), choice_on(block), given, quota, spending, mask)
         for block, mask in zip(fleet.blocks, _masks(fleet, among), strict=True)
     ]
     return Judgement(fleet, request, judged, node_policies)
@@ -175,14 +176,14 @@ def _judged(
     block: Block,
     request: Request,
     choice: CardChoice,
-    settings: Settings,
-    decision: Decision | None,
+    settings: PolicySettings,
+    quota: QuotaCheck | None,
     effort: Effort,
     among: Bools | None,
-) -> Refusing:
-    wrong_pools = decision.refused_nodes(block) if decision else None
-    over_quota = decision.refused_cards(block) if decision else None
-    unnamed = decision.unnamed_cards(block) if decision else None
+) -> Refusals:
+    wrong_pools = quota.refused_nodes(block) if quota else None
+    over_quota = quota.refused_cards(block) if quota else None
+    unnamed = quota.unnamed_cards(block) if quota else None
     nodes = block.serves(request.dialect)
     question = Question(
         fleet=block,
@@ -196,14 +197,14 @@ def _judged(
         effort=effort,
         among=among,
     )
-    refusing = Refusing(question, plan(question), wrong_pools, over_quota, unnamed)
+    refusals = Refusals(question, plan(question), wrong_pools, over_quota, unnamed)
     if effort.spent:
-        refusing.reasons  # noqa: B018 (reasons may take effort, too: what this decision costs is known when it is made)
-    return refusing
+        refusals.reasons  # noqa: B018 (reasons may take effort, too: what this decision costs is known when it is made)
+    return refusals
 
 
 def _masks(fleet: Fleet, among: Ints | None) -> Iterator[Bools | None]:
-    """For each block which of its columns matter."""
+    """For each block, the columns that matter."""
     whole = None if among is None else _mask(among, fleet.width)
     first = 0
     for block in fleet.blocks:
@@ -212,14 +213,14 @@ def _masks(fleet: Fleet, among: Ints | None) -> Iterator[Bools | None]:
 
 
 def _mask(columns: Ints, width: int) -> Bools:
-    """Unknown nodes have the column after the last."""
+    """Unknown nodes have the column after the last one."""
     mask = np.zeros(width + 1, np.bool_)
     mask[columns] = True
     return mask[:-1]
 
 
-def _outcome(judged: Refusing) -> Outcome:
+def _outcome(judged: Refusals) -> PolicyOutcome:
     asked, found = judged.question, judged.plan
-    return Outcome(
+    return PolicyOutcome(
         asked.fleet, asked.request, asked.settings, found.fits, found.views, found.lives, choose=lambda: found.rows
     )

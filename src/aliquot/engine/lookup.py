@@ -1,7 +1,7 @@
-"""Finding thousands of names at once, by their bytes: no string is made, and little memory is touched.
+"""Finds thousands of names at once, by their bytes, without making strings and with few memory accesses.
 
-A name that is looked up in a dict costs a string, its hash, and several waits for memory. Here names are words of eight
-bytes in arrays, and every step is one pass over all of them.
+Looking up a name in a dict costs a string, its hash, and several cache misses. Here names are words of eight bytes in
+arrays, and every step is one pass over all of them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,12 +19,12 @@ _SLOTS_PER_NAME = 8
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(29)
 _KEEP = np.array([(1 << (_WORD * count)) - 1 for count in range(_WORD + 1)], np.uint64)
-"""What is left of a word of which so many bytes count."""
+"""Masks that keep the first bytes of a word, by their number."""
 
 
 @dataclass(frozen=True)
 class NameBlock:
-    """Many names in one piece of text, each with its place and its length in bytes."""
+    """Many names in one text, each with its position and its length in bytes."""
 
     text: bytes
     starts: Ints
@@ -37,7 +37,7 @@ class NameBlock:
         return cls(b"".join(encoded), np.cumsum(lengths) - lengths, lengths)
 
     def words(self, count: int) -> list[_Words]:
-        """The first words of each name; bytes behind its end are 0."""
+        """The first words of each name. Bytes after its end are 0."""
         padded = self.text + bytes(_WORD)
         at_any_place: _Words = np.ndarray(len(self.text) + 1, np.uint64, padded, strides=(1,))
         shortest = int(self.lengths.min(initial=len(self.text)))
@@ -52,25 +52,25 @@ class NameBlock:
 
 
 class NameTable:
-    """Finds the place of a name among `names`, in which all are different and empty ones are never found."""
+    """Finds the position of a name among `names`, which must be distinct. Empty names are never found."""
 
     def __init__(self, names: Sequence[str]) -> None:
         block = NameBlock.of(names)
         self._count = -(-int(block.lengths.max(initial=0)) // _WORD)
-        nobody = np.array([-1])
-        self._lengths = np.concatenate([np.where(block.lengths, block.lengths, nobody), nobody])
+        absent = np.array([-1])
+        self._lengths = np.concatenate([np.where(block.lengths, block.lengths, absent), absent])
         self._words = [np.append(words, np.uint64(0)) for words in block.words(self._count)]
         self._bits = (_SLOTS_PER_NAME * len(names) + 1).bit_length()
         self._slots = np.full(1 << self._bits, -1, np.int32)
         self._fill(np.flatnonzero(block.lengths), self._first_slots([words[:-1] for words in self._words], len(names)))
 
     def find(self, block: NameBlock) -> Ints:
-        """The place of each, -1 for names that are not here."""
+        """The position of each name, -1 if it is not in the table."""
         words = block.words(self._count)
         slots = self._first_slots(words, len(block.lengths))
         places = self._slots[slots].astype(np.int64)
         rest = np.flatnonzero(~self._match(places, words, block.lengths) & (places >= 0))
-        while len(rest):  # another name has the slot: the next one may be ours
+        while len(rest):  # another name has this slot: look at the next one
             slots[rest] = (slots[rest] + 1) % len(self._slots)
             places[rest] = self._slots[slots[rest]]
             wrong = ~self._match(places[rest], [each[rest] for each in words], block.lengths[rest])

@@ -1,4 +1,4 @@
-"""Small numbers in place of values, for arrays: given for as long as somebody uses the value."""
+"""Small numbers that stand for values in arrays, for as long as a value is in use."""
 
 from collections.abc import Hashable
 from typing import Generic, TypeVar
@@ -7,11 +7,11 @@ _Value = TypeVar("_Value", bound=Hashable)
 
 
 class Numbering(Generic[_Value]):
-    """A number that nobody uses any more goes to the next new value: there are never more than were in use at once."""
+    """A number that is no longer in use goes to the next new value, so that numbers stay small."""
 
     def __init__(self) -> None:
         self.values: list[_Value] = []
-        """By number. What nobody uses any more stays until its number is given again."""
+        """Values by number. An unused value stays until its number is taken again."""
         self._numbers: dict[_Value, int] = {}
         self._users: list[int] = []
         self._vacant: list[int] = []

@@ -1,6 +1,6 @@
-"""Which pods of lower priority have to end so that a request fits: the cheapest set, on each node and over all.
+"""Which pods of lower priority have to end so that a request fits: the cheapest set, on each node and over all nodes.
 
-Cheapest is, in this order: the lowest highest priority, the fewest pods, the least memory and cores given back.
+Sets compare by their highest priority, then by the number of pods, then by the memory and cores they give back.
 """
 
 from bisect import bisect_left
@@ -12,16 +12,16 @@ from math import ceil, comb, inf
 
 from aliquot.engine.effort import Effort
 from aliquot.engine.holder import Holder, freed, largest, largest_gone, without
+from aliquot.engine.one_node.look import fits, try_out
+from aliquot.engine.one_node.obstacles import no_room, unwanted
 from aliquot.engine.state import NodeState
-from aliquot.engine.why.obstacles import no_room, unwanted
-from aliquot.engine.why.whatif import closed, fits, try_out
 from aliquot.model import Gpu, Request
 
 _MAX_HOLDERS = 64
 _MAX_SETS_OF_CARDS = 300
 _STEPS = 1000
 _NODES = 32
-"""Nodes on which the cheapest set is sought, of those that a first look finds cheapest."""
+"""The search for the cheapest set looks at this many nodes: those that a first look finds cheapest."""
 
 _GONE_STEPS, _STEPS_FOR_GONE, _COUNTED_STEPS = 5, 3, 8
 """For each pod: to think it away, to think the largest away, to count how many have to go."""
@@ -31,8 +31,8 @@ _Cost = tuple[float, int, tuple[int, int]]
 
 @dataclass(frozen=True)
 class Victims:
-    """`proven`: there is no cheaper set on the node. Otherwise the search was cut short; the set does make room, and
-    none of its pods can be left out."""
+    """`proven`: there is no cheaper set on the node. Otherwise the search was cut short; the set still makes room, and
+    none of its pods can be spared."""
 
     holders: tuple[Holder, ...]
     proven: bool = True
@@ -59,9 +59,9 @@ def preempt(
     holders: Mapping[str, Sequence[Holder]],
     effort: Effort | None = None,
 ) -> Preemption | None:
-    """The node where the request fits at the lowest price; equal ones by name. Without victims if it fits as it is.
+    """The node where the request fits at the lowest cost; ties go to the smallest name. No victims if it fits as it is.
 
-    None also if the effort was used up before a node was found; used up later, the best of what was found.
+    If the effort runs out, the best node so far, or None if there is none yet. None also if no node helps.
     """
     best: Preemption | None = None
     with suppress(_GivenUp):
@@ -98,8 +98,8 @@ def _better_and_better(
 def cheapest(
     state: NodeState, request: Request, holders: Sequence[Holder], effort: Effort | None = None
 ) -> Victims | None:
-    """The cheapest set of lower-priority pods whose end makes the request fit on a node; None if no set does, or none
-    was found before the effort was used up."""
+    """The cheapest set of lower-priority pods whose end makes the request fit on a node. None if no set does, or if the
+    effort ran out before one was found."""
     try:
         return _cheapest(state, request, holders, effort or Effort())
     except _GivenUp:
@@ -112,7 +112,7 @@ def _cheapest(state: NodeState, request: Request, holders: Sequence[Holder], eff
     if highest is None:
         return None
     candidates = _up_to(highest, request, holders)
-    return _Search(state, request, candidates, effort).run() if candidates else Victims(())
+    return _VictimSearch(state, request, candidates, effort).run() if candidates else Victims(())
 
 
 def complete(
@@ -122,10 +122,11 @@ def complete(
     holders: Sequence[Holder],
     effort: Effort | None = None,
 ) -> list[str] | None:
-    """A set that kube-scheduler proposes for a node, by UID, with those that are missing for the GPUs.
+    """Completes a set of victims that kube-scheduler proposes for a node, by UID, with the pods that must end for the
+    GPUs.
 
-    What is proposed stays, also pods that hold no GPU: they may free something else. None: drop the node, also if the
-    effort was used up before a set was found.
+    Proposed pods stay in the set even if they hold no GPU: they may free something else. None: drop the node, also if
+    the effort was used up before a set was found.
     """
     effort, ending = effort or Effort(), set(proposed)
     try:
@@ -142,7 +143,7 @@ def fits_without(state: NodeState, request: Request, holders: Iterable[Holder], 
 
 
 class _GivenUp(Exception):
-    """The effort was used up."""
+    """The effort ran out."""
 
 
 def _fits(state: NodeState, request: Request, effort: Effort) -> bool:
@@ -177,7 +178,8 @@ def _up_to(highest: float, request: Request, holders: Sequence[Holder]) -> list[
 
 
 def _highest(state: NodeState, request: Request, evictable: Sequence[Holder], effort: Effort) -> float | None:
-    """The lowest priority up to which pods have to be evicted; -inf if none has to, None if that does not help."""
+    """The lowest priority up to which pods have to be evicted; -inf if no pod has to be, None if eviction does not
+    help."""
     if _fits(state, request, effort):
         return -inf
     if not evictable or not _fits(_without(state, evictable, effort), request, effort):
@@ -194,7 +196,7 @@ def _highest(state: NodeState, request: Request, evictable: Sequence[Holder], ef
 
 
 def _fewest(state: NodeState, request: Request, candidates: Sequence[Holder], effort: Effort) -> int:
-    """No set of fewer pods makes room; perhaps none of as many does."""
+    """No set of fewer pods makes room. Perhaps no set of this many does either."""
     return bisect_left(
         range(len(candidates)),
         True,
@@ -203,8 +205,8 @@ def _fewest(state: NodeState, request: Request, candidates: Sequence[Holder], ef
 
 
 def _spare(state: NodeState, request: Request, ending: Sequence[Holder], effort: Effort) -> list[Holder]:
-    """Let every pod stay that can: first those with the highest priority, then those that would give back most, then by
-    UID."""
+    """Spares every pod that can stay: first those with the highest priority, then those that would give back most, then
+    by UID."""
     kept = sorted(ending, key=lambda holder: (-holder.priority, *(-size for size in freed([holder])), holder.uid))
     for holder in tuple(kept):
         others = [other for other in kept if other is not holder]
@@ -217,8 +219,8 @@ class _OutOfSteps(Exception):
     pass
 
 
-class _Search:
-    """Branch and bound over the pods, for one set of cards after another: what is held on other cards does not
+class _VictimSearch:
+    """Branch and bound over the pods, for one set of cards after another: what pods hold on other cards does not
     matter."""
 
     def __init__(self, state: NodeState, request: Request, candidates: Sequence[Holder], effort: Effort) -> None:
@@ -238,19 +240,19 @@ class _Search:
             return Victims(tuple(rough), proven=False)
 
     def _improve(self) -> Victims:
-        # an agent that gives cards to one container after another may find a way on fewer cards and none on more
+        # an agent that gives cards to one container after another may succeed on fewer cards and fail on more
         proven = len(self.candidates) <= _MAX_HOLDERS and not self.request.allocator
         try:
             for gpus in self._sets_of_cards() if proven else ():
                 uuids = {gpu.uuid for gpu in gpus}
-                state = closed(self.state, self.state.cards.by_uuid.keys() - uuids)
+                state = self.state.closed(self.state.cards.by_uuid.keys() - uuids)
                 self._take(state, (), [h for h in self.candidates if not uuids.isdisjoint(h.charges)])
         except _OutOfSteps:
             proven = False
         return Victims(tuple(_spare(self.state, self.request, self.best[2], self.effort)), proven)
 
     def _sets_of_cards(self) -> Iterator[tuple[Gpu, ...]]:
-        """Every set of cards that the request could get, or all cards at once if these are too many."""
+        """Every set of cards that the request could get, or all cards at once if there are too many sets."""
         state, request = self.state, self.request
         gpus = tuple(gpu for gpu in state.cards.gpus if unwanted(state, gpu, request) is None)
         wanted = [container.part.cards for container in request.containers]
@@ -260,18 +262,18 @@ class _Search:
         return combinations(gpus, most)
 
     def _take(self, state: NodeState, taken: tuple[Holder, ...], left: Sequence[Holder]) -> None:
-        """Try every set of `taken` and some of `left` that could be cheaper than the best one known."""
+        """Tries every set of `taken` and some of `left` that could be cheaper than the best set so far."""
         if self._fits(_without(state, taken, self.effort)):
             self.best = min(self.best, (len(taken), freed(taken), taken), key=lambda found: found[:2])
             return
         while left and self._can_win(state, taken, left):
             first = left[0]
             self._take(state, (*taken, first), left[1:])
-            # a pod like one that was just left out makes no difference
+            # a pod with the same charges as the one just left out makes no difference
             left = [holder for holder in left[1:] if holder.charges != first.charges]
 
     def _can_win(self, state: NodeState, taken: tuple[Holder, ...], left: Sequence[Holder]) -> bool:
-        """Whether some of the pods left could make a cheaper set, judged by what no set can do better than."""
+        """Whether some of the pods left could make a cheaper set, judged by a lower bound on the cost of any set."""
         now = _without(state, taken, self.effort)
         fewest = self._fewest(now, left)
         if fewest is None:
@@ -284,7 +286,8 @@ class _Search:
         return self._fits(_largest_gone(now, left, self.best[0] - len(taken), self.effort))
 
     def _fewest(self, state: NodeState, left: Sequence[Holder]) -> int | None:
-        """So many pods at least have to go for enough cards to take a part each; None if that is impossible."""
+        """The least number of pods that have to go so that enough cards can take a part each; None if that is
+        impossible."""
         _spend(self.effort, _COUNTED_STEPS * len(left))
         parts = {container.part for container in self.request.containers}
         cards = max(part.cards for part in parts)

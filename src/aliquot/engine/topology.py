@@ -1,6 +1,7 @@
-"""How the cards of a node are connected: pair scores, and which cards a hard wish joins.
+"""How the cards of a node are connected: pair scores, and which cards a required topology joins.
 
-Everything depends on a node's wiring alone, so it is computed once per wiring and shared by all nodes built alike.
+Everything depends on a node's wiring alone, so it is computed once per wiring and shared by all nodes of the same
+build.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +20,7 @@ _REMEMBERED = 1 << 10
 
 @dataclass(frozen=True)
 class Wiring:
-    """How the cards of a node are connected, by row. Equal wirings are one value, whatever node they are in."""
+    """How the cards of a node are connected, by row. Nodes of the same build have equal wirings."""
 
     scores: tuple[tuple[int, ...], ...]
     numa: tuple[int | None, ...]
@@ -30,15 +31,15 @@ class Wiring:
 
     @property
     def known(self) -> bool:
-        """Whether any two cards say how they are connected."""
+        """Whether it is known how any two cards are connected."""
         return any(map(any, self.scores))
 
     def joined(self, topology: Topology) -> Bools:
-        """[cards, cards]: which are next to each other in the sense of a wish."""
+        """[cards, cards]: which cards the topology counts as neighbours."""
         return _joined(self, topology)
 
     def joins(self, row: int, other: int, topology: Topology) -> bool:
-        """Whether two cards are next to each other in the sense of a wish."""
+        """Whether the topology counts two cards as neighbours."""
         match topology:
             case Topology.NUMA:
                 return self.numa[row] is not None and self.numa[row] == self.numa[other]
@@ -49,7 +50,7 @@ class Wiring:
 
 
 def wiring_of(gpus: Sequence[Gpu]) -> Wiring:
-    """Pairs that say nothing of each other are judged by their NUMA nodes, if both have one."""
+    """Pairs without a reported link are judged by their NUMA nodes, if both are known."""
     rows = {gpu.uuid: row for row, gpu in enumerate(gpus)}
     said: dict[tuple[int, int], int] = {}
     for gpu in gpus:
@@ -57,28 +58,28 @@ def wiring_of(gpus: Sequence[Gpu]) -> Wiring:
             here, there = rows[gpu.uuid], rows.get(link.uuid)
             if there is not None and there != here:
                 pair = min(here, there), max(here, there)
-                said[pair] = max(said.get(pair, 0), link.score)  # one side may not tell what the other does
+                said[pair] = max(said.get(pair, 0), link.score)  # a link may be reported by one side only
     scores = [[0] * len(gpus) for _ in gpus]
-    for one, other in combinations(range(len(gpus)), 2):
-        score = said.get((one, other), _by_numa(gpus[one].numa, gpus[other].numa))
-        scores[one][other] = scores[other][one] = score
+    for row, other in combinations(range(len(gpus)), 2):
+        score = said.get((row, other), _by_numa(gpus[row].numa, gpus[other].numa))
+        scores[row][other] = scores[other][row] = score
     return Wiring(tuple(map(tuple, scores)), tuple(gpu.numa for gpu in gpus))
 
 
-def _by_numa(one: int | None, other: int | None) -> int:
-    if one is None or other is None:
+def _by_numa(numa: int | None, other: int | None) -> int:
+    if numa is None or other is None:
         return Pcie.UNKNOWN
-    return Pcie.SAME_CPU if one == other else Pcie.CROSS_CPU
+    return Pcie.SAME_CPU if numa == other else Pcie.CROSS_CPU
 
 
 def allows(wiring: Wiring, rows: Sequence[int], topology: Topology) -> bool:
-    """Whether a set is connected as the wish demands: from each card to each other over cards of the set that are next
-    to each other. One card always is."""
+    """Whether the topology connects a set: from each card to each other card over neighbours in the set. A single card
+    always is connected."""
     return len(groups(wiring, rows, topology)) <= 1
 
 
 def groups(wiring: Wiring, rows: Sequence[int], topology: Topology) -> list[list[int]]:
-    """Those of the rows that reach each other, together."""
+    """The rows, grouped by which reach each other."""
     near, left, found = _neighbours(wiring, topology), _bits(rows), list[list[int]]()
     while left:
         group = added = left & -left
@@ -94,12 +95,13 @@ def groups(wiring: Wiring, rows: Sequence[int], topology: Topology) -> list[list
 
 
 def in_reach(wiring: Wiring, rows: Sequence[int], topology: Topology) -> tuple[int, ...]:
-    """A connected set in an order in which its first cards are connected too, however few are taken."""
+    """A connected set, ordered so that its first cards are connected, however few are taken."""
     return next(connected_sets(wiring, topology, rows, len(rows)))
 
 
 def connected_sets(wiring: Wiring, topology: Topology, rows: Sequence[int], count: int) -> Iterator[tuple[int, ...]]:
-    """Every connected set of `count` of the rows once, grown from the first rows: each by the first next to it."""
+    """Every connected set of `count` of the rows exactly once. Sets grow from the first rows, always by the first
+    neighbour."""
     joined = _neighbours(wiring, topology)
     near = [_bits(place for place, other in enumerate(rows) if joined[row] >> other & 1) for row in rows]
 
@@ -113,7 +115,7 @@ def connected_sets(wiring: Wiring, topology: Topology, rows: Sequence[int], coun
         return reached
 
     def grow(grown: tuple[int, ...], members: int, beside: int, left: int) -> Iterator[tuple[int, ...]]:
-        """`left` are the places that may still be added, `beside` those of them next to what is grown."""
+        """`left` are the places that may still be added; `beside` are those of them that neighbour the set."""
         if len(grown) == count:
             yield tuple(rows[place] for place in grown)
             return
@@ -139,7 +141,7 @@ def _matrix(wiring: Wiring) -> Ints:
 @lru_cache(_REMEMBERED)
 def _joined(wiring: Wiring, topology: Topology) -> Bools:
     rows = range(len(wiring.scores))
-    joined = [[wiring.joins(one, other, topology) for other in rows] for one in rows]
+    joined = [[wiring.joins(row, other, topology) for other in rows] for row in rows]
     matrix = np.array(joined, np.bool_).reshape(len(rows), len(rows))
     matrix.setflags(write=False)
     return matrix
@@ -147,7 +149,7 @@ def _joined(wiring: Wiring, topology: Topology) -> Bools:
 
 @lru_cache(_REMEMBERED)
 def _neighbours(wiring: Wiring, topology: Topology) -> tuple[int, ...]:
-    """Per card those next to it, as bits."""
+    """Per card its neighbours, as bits."""
     return tuple(_bits(np.flatnonzero(near).tolist()) for near in _joined(wiring, topology))
 
 

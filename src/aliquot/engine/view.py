@@ -1,50 +1,48 @@
-"""What policies see of a request and of the Fleet, and what they answer.
+"""What policies see of a request and of the Fleet, and what they return.
 
-A policy is one class in one file below `aliquot.engine.policies`: GPU policies choose cards on a node, node policies
-choose between nodes. Both look at all nodes at once.
+A policy is a class in a file of its own under `aliquot.engine.policies`. GPU policies choose cards on a node, node
+policies choose between nodes. Both look at all nodes at once.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from aliquot.engine.arrays import Bools, Floats, Ints, Ranks
 from aliquot.engine.block import Block, left_share
 from aliquot.engine.state import NodeState
-from aliquot.model import Gpu, Life, Part, Request
-
-if TYPE_CHECKING:
-    from aliquot.engine.workload import Workload
+from aliquot.engine.workload import Workload
+from aliquot.model import Gpu, Life, Part, Request, peak_by
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What policies need to know beside the Fleet and the request."""
+class PolicySettings:
+    """What policies need to know besides the Fleet and the request."""
 
     now: float = 0.0
     stale_after: float = 60.0
-    """A measured load older than this many seconds says nothing."""
-    workload: "Workload | None" = None
-    """The shapes of pods to expect."""
+    """A measured load that is older than this many seconds is ignored."""
+    workload: Workload | None = None
+    """The pods to expect."""
 
 
 @dataclass(frozen=True)
 class View:
-    """One container's part seen against every card, after the pod's earlier containers were put.
+    """One container's part on every card, after the pod's earlier containers were placed.
 
-    Arrays are [rows, width] as in the Fleet; `need_*` only broadcast to that. Nobody may write into them.
+    Arrays are [rows, width] as in the Fleet; `need_*` only broadcast to that. They must not be written to.
     """
 
     fleet: Block
     request: Request
     part: Part
-    settings: Settings
+    settings: PolicySettings
     possible: Bools
-    """Cards that can take one card's part, every obstacle counted."""
+    """Cards that can take the part, all obstacles considered."""
     need_mib: Ints
     need_cores: Ints
     free_mib: Ints
@@ -52,28 +50,27 @@ class View:
 
     @property
     def count(self) -> int:
-        """Cards wanted."""
+        """The number of cards that the container wants."""
         return self.part.cards
 
     @property
     def left(self) -> Ints:
         """What is left of each card, memory and cores in one number."""
         if self.free_mib is self.fleet.free_mib:
-            return self.fleet.left  # kept up to date in place: nothing to count
+            return self.fleet.left  # kept up to date in place
         return left_share(self.free_mib, self.free_cores, self.fleet.mib)
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """Where the request would go on every node: what a node policy scores. Columns where it does not fit mean
-    nothing."""
+class PolicyOutcome:
+    """Where the request would go on every node; node policies score it. Columns where it does not fit mean nothing."""
 
     fleet: Block
     request: Request
-    settings: Settings
+    settings: PolicySettings
     fits: Bools
     seen: Sequence[View]
-    """Per container; containers that share their cards are one."""
+    """One per container. Containers that share their cards have one view together."""
     lives: Sequence[Life]
     choose: Callable[[], Sequence[Ints]] = field(repr=False)
 
@@ -120,53 +117,48 @@ class Outcome:
         return np.asarray(np.take_along_axis(np.broadcast_to(need, self.fleet.has.shape), rows, axis=0).sum(axis=0))
 
     def _held(self, needs: Sequence[Ints]) -> Ints:
-        """[rows, width]: what the pod holds of each card at most, init containers as max and the rest as sum."""
+        """[rows, width]: the peak of what the pod holds of each card."""
         shape = self.fleet.has.shape
-        main, sidecars, init = (np.zeros(shape, np.int64) for _ in range(3))
-        for need, life, (_, rows) in zip(needs, self.lives, self.views, strict=True):
+        parts = []
+        for need, (_, rows) in zip(needs, self.views, strict=True):
             part = np.zeros(shape, np.int64)
             cost = np.take_along_axis(np.broadcast_to(need, shape), rows, axis=0)
             np.put_along_axis(part, rows, cost, axis=0)
-            if life is Life.INIT:
-                np.maximum(init, sidecars + part, out=init)
-            elif life is Life.SIDECAR:
-                sidecars += part
-            else:
-                main += part
-        return np.asarray(np.maximum(main + sidecars, init))
+            parts.append(part)
+        return np.asarray(peak_by(np.maximum, zip(self.lives, parts, strict=True)))
 
 
 class GpuPolicy(ABC):
-    """Which cards of a node a container gets."""
+    """Chooses the cards of a node that a container gets."""
 
     name: ClassVar[str]
 
     @abstractmethod
     def rank(self, view: View) -> Ranks:
-        """A number per card, broadcastable to [rows, width]: the lowest wins, equal ones go to the lowest row. Cards
-        that are not possible are ignored, whatever their rank. NaN is not allowed."""
+        """A number per card, broadcastable to [rows, width]. The lowest wins; ties go to the lowest row. Ranks of
+        impossible cards are ignored. NaN is not allowed."""
 
 
 class PodPolicy(GpuPolicy):
-    """One that places whole pods in its own way, for originals that choose for the pod at once; `rank` is for what
-    `arrange` leaves alone."""
+    """A GPU policy that places whole pods, for originals that choose for the pod at once. `rank` is for pods that
+    `arrange` declines."""
 
     @abstractmethod
     def arrange(self, state: NodeState, request: Request) -> Mapping[str, tuple[Gpu, ...]] | None:
-        """The whole pod's cards on one node by container name. None leaves the choice to the search, which finds a way
-        if there is one. Of nodes that differ only in names one is asked."""
+        """The cards of the whole pod on one node, by container name. None leaves the choice to the search, which finds
+        a placement if there is one. Of nodes that differ only in their names, only one is asked."""
 
     def steps(self, cards: int, request: Request) -> int:
-        """How much work `arrange` is on a node of so many cards, in microseconds or so. What one decision can afford is
-        limited; beyond that the search chooses."""
+        """The cost of `arrange` on a node with this many cards, in microseconds or so. One decision can afford a
+        limited amount; beyond that the search chooses."""
         return 300 + 10 * cards * len(request.containers)
 
 
 class NodePolicy(ABC):
-    """Which node a pod gets."""
+    """Chooses the node that a pod gets."""
 
     name: ClassVar[str]
 
     @abstractmethod
-    def score(self, outcome: Outcome) -> Floats:
-        """A number per column, the highest wins; equal ones go to the smallest node name."""
+    def score(self, outcome: PolicyOutcome) -> Floats:
+        """A number per column. The highest wins; ties go to the smallest node name."""

@@ -1,17 +1,18 @@
-"""The workload that a cluster expects: the shapes of pods and how common each is. The fragmentation policy keeps room
-for them."""
+"""The workload that a cluster expects: shapes of pods and how common each is. The fragmentation policy keeps room for
+them."""
 
 from dataclasses import dataclass
 
 from aliquot.errors import BadConfig
 
 WHOLE = 1000
-"""A card in thousandths."""
+"""A card, in thousandths."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """`share` thousandths of each of `cards` cards, asked by `weight` pods out of all. No cards: a pod without GPU.
+class PodShape:
+    """A kind of pod: it takes `share` thousandths of each of `cards` cards, and `weight` says how common it is. A pod
+    without GPU has no cards.
 
     `models` are names as users write them; none means any.
     """
@@ -28,7 +29,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    shapes: tuple[Shape, ...]
+    shapes: tuple[PodShape, ...]
 
     def __post_init__(self) -> None:
         if not self.shapes:
@@ -41,19 +42,19 @@ class Workload:
 
 COMMON = Workload(
     (
-        Shape(1, 1000, 3911),
-        Shape(1, 810, 1078),
-        Shape(1, 470, 878),
-        Shape(1, 320, 375),
-        Shape(1, 650, 253),
-        Shape(1, 230, 202),
-        Shape(1, 590, 147),
-        Shape(1, 160, 98),
-        Shape(8, 1000, 44),
-        Shape(2, 1000, 16),
-        Shape(4, 1000, 15),
+        PodShape(1, 1000, 3911),
+        PodShape(1, 810, 1078),
+        PodShape(1, 470, 878),
+        PodShape(1, 320, 375),
+        PodShape(1, 650, 253),
+        PodShape(1, 230, 202),
+        PodShape(1, 590, 147),
+        PodShape(1, 160, 98),
+        PodShape(8, 1000, 44),
+        PodShape(2, 1000, 16),
+        PodShape(4, 1000, 15),
     )
 )
-"""Used where a cluster names none, from the default list of the public openb trace: of its 8,152 pods 7,064 ask for
-GPUs. The five sizes that are near a more common one are counted with it (460 as 470, 370 as 320, 220 as 230, 550 as
-590, 110 as 160 thousandths); the 47 pods with yet other sizes are left out."""
+"""The default workload, from the default list of the public openb trace: 7,064 of its 8,152 pods ask for GPUs. Five
+sizes count as a similar, more common size (460 as 470, 370 as 320, 220 as 230, 550 as 590, 110 as 160 thousandths). The
+47 pods of other sizes are left out."""

@@ -1,4 +1,4 @@
-"""Who holds which part of which card: the one place that knows."""
+"""The ledger: the single source of truth for who holds which part of which card."""
 
 from aliquot.ledger.ledger import Entry, Ledger, Owner, State
 

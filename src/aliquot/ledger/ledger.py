@@ -1,7 +1,7 @@
 """The ledger: placements by pod UID, sums per card, a version per node.
 
-A pod normally has one entry. It has one per node while the answer to a Binding is unknown and the pod was tried
-again elsewhere: both stay charged until the cluster shows which one holds.
+A pod normally has one entry. It has an entry on each of several nodes if the outcome of a Binding is unknown and the
+pod was tried elsewhere. All of them stay charged until the cluster shows which one holds.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A pod, as far as the ledger cares: its UID is its identity, the rest is for quotas, preemption and people."""
+    """A pod as the ledger knows it. Its UID is its identity; the rest serves quotas, preemption and log messages."""
 
     uid: str
     pod: str = ""
@@ -39,10 +39,10 @@ class Owner:
 
 @dataclass(frozen=True)
 class Entry:
-    """`since` is when the part was taken. `until` is when a reservation expires; nothing else has one.
+    """What a pod holds on one node, `since` when. `until` is when a reservation expires; nothing else has one.
 
-    `placement` has the uuids that its cards had when it was decided, with their numbers of now; `charges` has the names
-    that the node has for them now: with the `request` the one follows from the other.
+    `placement` keeps the uuids that its cards had when it was decided, with their current numbers. `charges` uses the
+    names that the node has for them now; with the `request` they follow from the placement.
     """
 
     owner: Owner
@@ -62,8 +62,8 @@ class Entry:
         return self.placement.node
 
     def on(self, cards: NodeGpus) -> "Entry":
-        """The same on the cards as the node shows them now: with their numbers, which are all that is left to go by if
-        the inventory vanishes, and, with a request, charged under the names that they have."""
+        """The same entry on the cards as the node shows them now. It gets their current numbers, which alone identify
+        them if the inventory vanishes. With a request, its charges get their current names."""
         now = self._numbered_as(cards)
         if now.request is None or now.charges.keys() <= cards.by_uuid.keys():
             return now
@@ -105,7 +105,7 @@ class _NodeAccount:
                 self.used[uuid] = total
 
     def summed(self) -> dict[str, Charge]:
-        """What the entries take of each card, added up anew."""
+        """What the entries take of each card, recomputed."""
         sums: dict[str, Charge] = {}
         for entry in self.entries.values():
             for uuid, charge in entry.charges.items():
@@ -113,7 +113,7 @@ class _NodeAccount:
         return {uuid: charge for uuid, charge in sums.items() if charge != Charge()}
 
     def held(self, uuid: str, *, without: str = "") -> Charge:
-        """What is taken of a card; what the pod `without` holds is not counted."""
+        """What is taken of a card, without what the pod `without` holds."""
         own = self.entries[without].charges.get(uuid, Charge()) if without in self.entries else Charge()
         return self.used.get(uuid, Charge()) - own
 
@@ -124,7 +124,7 @@ class _NodeAccount:
         return next((uuid for uuid in relatives if self.held(uuid, without=without) != Charge()), "")
 
     def free(self, uuid: str) -> Charge:
-        """What is left of a card, never below nothing: an over-sold card is full, not bottomless."""
+        """What is left of a card, never negative: an oversold card is full."""
         gpu = self.cards.by_uuid.get(uuid) if self.cards else None
         return left_of(gpu, self.used.get(uuid, Charge())) if gpu else Charge()
 
@@ -136,7 +136,8 @@ class _NodeAccount:
 
 
 class Ledger:
-    """Changes only by claim, reassign, adopt, release and a change of a node's cards; each is all or nothing."""
+    """Changes only through claim, reassign, adopt, release and a change of a node's cards. Each change is all or
+    nothing."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, _NodeAccount] = {}
@@ -146,13 +147,13 @@ class Ledger:
         self._unbound: Counter[str] = Counter()
         """How many reservations and claims there are, by namespace."""
         self.changes = 0
-        """Grows with every change, so that who looks twice sees whether anything happened."""
+        """Grows with every change, so that a reader can tell whether anything happened since the last look."""
 
     # -- what nodes have
 
     def set_cards(self, cards: NodeGpus) -> None:
-        """A node's cards as they are now. What is held stays held, also on a card that is gone or shrank, and under the
-        new name of a card that got one."""
+        """Sets a node's current cards. What pods hold stays held, even on a card that is gone or shrank. It moves to
+        the new name of a renamed card."""
         account = self._nodes.setdefault(cards.node, _NodeAccount())
         account.cards = cards
         for entry in list(account.entries.values()):
@@ -162,8 +163,8 @@ class Ledger:
         self.changes += 1
 
     def drop_node(self, node: str) -> None:
-        """A node that is gone sells nothing more. What pods hold there stays theirs until they are gone too: a Binding
-        may be on its way, and the node may come back."""
+        """Removes a node, which then sells nothing. Pods keep what they hold there until they are gone too: a Binding
+        may be in flight, and the node may come back."""
         account = self._nodes.get(node)
         if account is not None:
             account.cards = None
@@ -183,7 +184,7 @@ class Ledger:
         until: float | None = None,
         request: Request | None = None,
     ) -> Entry:
-        """Take exactly these parts for a pod that is about to be bound; with `until`, only reserve them until then.
+        """Takes exactly these parts for a pod that is about to be bound; with `until`, only reserves them until then.
         Raises NoRoom if one does not fit and AlreadyHeld if the pod is bound to the node with another part; nothing
         has changed then.
 
@@ -192,7 +193,7 @@ class Ledger:
         held = self.entry(owner.uid, placement.node)
         if held is not None and held.state is State.BOUND:
             if (held.placement, held.charges) != (placement, charges):
-                raise AlreadyHeld(f"pod {owner.pod or owner.uid} is bound to {placement.node} with another part")
+                raise AlreadyHeld(f"pod {owner.pod or owner.uid} is bound to {placement.node} with a different part")
             return held
         self._refuse_overcommit(placement.node, owner.uid, charges)
         state = State.CLAIMED if until is None else State.RESERVED
@@ -201,9 +202,8 @@ class Ledger:
     def reassign(
         self, owner: Owner, placement: Placement, charges: Mapping[str, Charge], *, request: Request | None = None
     ) -> Entry:
-        """Give a bound pod these parts of its node in place of those that it is charged for. It stays bound. Raises
-        NoRoom, and changes nothing, if one does not fit beside what others hold, and NotPlaced for a pod that is not
-        bound there."""
+        """Gives a bound pod these parts of its node in place of those that it is charged for. It stays bound. Raises
+        NoRoom if a part does not fit, and NotPlaced if the pod is not bound there; then nothing has changed."""
         held = self.entry(owner.uid, placement.node)
         if held is None or held.state is not State.BOUND:
             raise NotPlaced(f"pod {owner.pod or owner.uid} is not bound to {placement.node}")
@@ -219,16 +219,17 @@ class Ledger:
         since: float = 0.0,
         request: Request | None = None,
     ) -> Entry:
-        """Enter what the cluster shows as a fact. Never refused: a card sold twice by others is reported, not hidden.
+        """Enters what the cluster shows as a fact. Never refused: a card that others sold twice is reported, not
+        hidden.
 
-        The pod's claims on other nodes are dropped, since it can only be bound once.
+        Drops the pod's claims on other nodes, since it can be bound only once.
         """
         for other in self.nodes_of(owner.uid) - {placement.node}:
             self._give_back(owner.uid, other)
         return self._enter(Entry(owner, placement, dict(charges), State.BOUND, since, request=request))
 
     def confirm(self, uid: str, node: str) -> None:
-        """The Binding was accepted. A pod that has gone in the meantime stays gone."""
+        """Marks a claim as bound. Does nothing for a pod that has gone in the meantime."""
         entry = self.entry(uid, node)
         if entry is not None:
             self._count_unbound(entry, -1)
@@ -237,12 +238,12 @@ class Ledger:
             self.changes += 1
 
     def release(self, uid: str, node: str | None = None) -> list[str]:
-        """Give back what a pod holds, on one node or on all. Returns the nodes that changed."""
+        """Releases what a pod holds, on one node or on all. Returns the nodes that changed."""
         nodes = sorted(self._nodes_of.get(uid, ())) if node is None else [node]
         return [name for name in nodes if self._give_back(uid, name)]
 
     def expire(self, now: float | None) -> list[Entry]:
-        """Give back every reservation whose time has come, or all of them without a time, and return them."""
+        """Releases every reservation whose time has come, or all of them without a time, and returns them."""
         reserved = (self._nodes[node].entries[uid] for uid, node in sorted(self._reserved))
         late = [entry for entry in reserved if now is None or (entry.until is not None and entry.until <= now)]
         for entry in late:
@@ -250,12 +251,12 @@ class Ledger:
         return late
 
     def restore(self, entries: Iterable[Entry]) -> None:
-        """Enter what another ledger had, as it was."""
+        """Enters the entries of another ledger unchanged."""
         for entry in entries:
             self._enter(entry)
 
     def recount(self, node: str) -> None:
-        """Add up anew what is taken of a node's cards."""
+        """Recomputes what is taken of a node's cards."""
         account = self._nodes.get(node)
         if account is not None:
             account.used = account.summed()
@@ -276,7 +277,7 @@ class Ledger:
         return [entry for account in self._nodes.values() for entry in account.entries.values()]
 
     def is_summed_right(self, node: str) -> bool:
-        """Whether what counts as taken of a node's cards is what its entries take."""
+        """Whether the sums of a node's cards match its entries."""
         account = self._nodes.get(node)
         return account is None or account.used == account.summed()
 
@@ -300,7 +301,7 @@ class Ledger:
         return account.version if account else 0
 
     def oversold(self, node: str) -> list[str]:
-        """The cards of a node of which more was sold than they have."""
+        """The oversold cards of a node."""
         account = self._nodes.get(node)
         return sorted(account.oversold()) if account else []
 
@@ -339,7 +340,7 @@ class Ledger:
             del self._unbound[namespace]
 
     def _tidy(self, node: str) -> None:
-        """Nothing is kept of a node that is gone when nobody holds anything there."""
+        """Forgets a node that is gone once no pod holds anything there."""
         if self._nodes[node].cards is None and not self._nodes[node].entries:
             del self._nodes[node]
 

@@ -1,11 +1,11 @@
-"""The one internal model: pure values that every other room speaks in."""
+"""The internal model: pure values that every other package uses."""
 
-from aliquot.model.charge import Charge, Life, peak, peak_charge
+from aliquot.model.charge import Charge, Life, peak, peak_by, peak_charge
 from aliquot.model.constraints import ANY_MIG, Constraints, ModelConstraint, Topology, is_model
 from aliquot.model.gpu import CORES, Gpu, Link, Mode, NodeGpus, made_up_uuid
 from aliquot.model.kubernetes import Container, Node, Object, Pod
 from aliquot.model.placement import Placement, Slice, as_shown, card_of, charges, cut, numbered_as
-from aliquot.model.reasons import HOPELESS, OF_MODEL, Reason
+from aliquot.model.reasons import OF_MODEL, Reason
 from aliquot.model.request import ContainerRequest, Memory, Part, Request, Unit
 
 __all__ = [
@@ -35,9 +35,9 @@ __all__ = [
     "Charge",
     "charges",
     "peak",
+    "peak_by",
     "peak_charge",
     "Reason",
-    "HOPELESS",
     "OF_MODEL",
     "Object",
     "Pod",

@@ -1,4 +1,4 @@
-"""What the API server's admission policies of Aliquot are called, and what they refuse in our own name."""
+"""Names of Aliquot's admission policies, of the accounts and ConfigMaps they read, and of the keys they protect."""
 
 from aliquot.model.records import EPOCH, PLACEMENT
 
@@ -7,29 +7,30 @@ FORGERY = "aliquot-forgery"
 PARAMETERS = "aliquot-parameters"
 AGENT_REACH = "aliquot-agent-reach"
 SERVER_REACH = "aliquot-server-reach"
-"""ValidatingAdmissionPolicies, each with a binding of the same name: who writes late, who writes what is not theirs,
-who deletes what the first two read, and what our own accounts may write."""
+"""ValidatingAdmissionPolicies, each with a binding of the same name. In order: they stop late writes of an old leader,
+writes of keys by the wrong account, the deletion of what these two read, and writes of our own accounts beyond their
+task."""
 
 AGENT_ACCOUNT = "aliquot-agent"
 SERVER_ACCOUNT = "aliquot-server"
 """Our service accounts."""
 NODE_OF_TOKEN = "authentication.kubernetes.io/node-name"
-"""Where the API server says on which node the pod is that a token was made for."""
+"""The key under which the API server names the node of the pod that a token was issued for."""
 
 EPOCH_MAP = "aliquot-epoch"
 EPOCH_KEY = "epoch"
 WRITERS_MAP = "aliquot-writers"
 OUR_LIST = "aliquot"
-"""The ConfigMaps that they read: the number of the current term, and accounts by dialect; ours are in a list of their
-own, and may write every key."""
+"""The ConfigMaps that the policies read: the number of the current leadership term, and the accounts of each dialect.
+Our own accounts have a list of their own and may write every key."""
 
 NO_ROOM = "AliquotNoRoom"
-"""The reason in the status of a pod that was bound where it does not fit."""
+"""The reason in the status of a pod that was bound to a node where it does not fit."""
 
 WOKEN = "aliquot.io/woken"
 FENCED_KEYS = (PLACEMENT, EPOCH)
 OUR_KEYS = (*FENCED_KEYS, WOKEN)
-"""On pods, always ours to write, whatever they ask for."""
+"""Keys on pods that only Aliquot may write, whatever the pod asks for."""
 
 STALE_EPOCH = f"ValidatingAdmissionPolicy '{FENCING}'"
-"""In the message of every refusal by the fencing policy: who reads it does not lead."""
+"""Part of the message of every refusal by the fencing policy. A writer that sees it is not the leader."""

@@ -1,5 +1,5 @@
-"""How much of anything is read and kept: what is larger is refused where it enters, and of what is more the oldest is
-forgotten. docs/limits.md lists these bounds, and what happens beyond each."""
+"""Upper bounds on what Aliquot reads and keeps. Larger input is refused where it enters; of what is kept, the oldest is
+forgotten. docs/limits.md lists these bounds and what happens beyond each."""
 
 from aliquot.errors import BadInput
 
@@ -9,40 +9,42 @@ MIB = 2**20
 # -- nodes
 
 MAX_CARDS = 128
-"""Of one node: 16 cards that are cut into 7 MIG instances each are 16 + 112."""
+"""Cards of one node: 16 cards that are each cut into 7 MIG instances make 16 + 112."""
 LARGEST_INVENTORY = 256 * KIB
-"""Bytes of a node's inventory, ours or an original's. The API server takes no more of all annotations together."""
+"""Bytes of a node's inventory, ours or an original's. The API server accepts no more for all annotations together."""
 LONGEST_NAME = 512
-"""Characters of a uuid, a model or a profile in a record; the longest uuid is `<node>/<index>` with a name of 253."""
+"""Characters of a uuid, a model or a profile in a record. The longest uuid is `<node>/<index>` with a node name of
+253."""
 MAX_MIB = 2**24
 """No card has more memory; a record that says so is nonsense."""
 
 # -- pods
 
 LARGEST_POD = 2 * MIB
-"""Bytes of a pod in a call's body. etcd takes 1.5 MiB, in a shorter encoding."""
+"""Bytes of a pod in the body of a call. etcd accepts 1.5 MiB, in a shorter encoding."""
 MAX_CONTAINERS = 512
-"""Of one pod, init containers included."""
+"""Containers of one pod, including init containers."""
 MAX_GPU_CONTAINERS = 32
-"""Of one pod. A decision without any search takes 35 ms for so many on 5,000 nodes, and grows faster than they do."""
+"""Containers of one pod that ask for GPUs. With this many, a decision on 5,000 nodes takes 35 ms without any search,
+and it grows faster than their number."""
 MAX_ITEMS = 4096
-"""Of any list or object in a pod that a body has: containers, annotations, labels, limits."""
+"""Items of any list or object in a pod in a body: containers, annotations, labels, limits."""
 LONGEST_ID = 253
 """Characters of a UID, a name or a namespace in a body. Kubernetes' own names have no more, and its UIDs have 36."""
 MAX_OBJECTS = 100_000
 """Nodes, their names, victims and tasks in one body. The largest clusters have 65,000 nodes."""
 LARGEST_NAMES = 16 * MIB
-"""Bytes of the node names in a body."""
+"""Bytes of all node names in a body."""
 MAX_GUESTS = 4096
-"""Pods in one call of Volcano's that are on nodes there and not yet in our cluster state."""
+"""Pods in one Volcano call that Volcano has placed on nodes and that our cluster state does not know yet."""
 MAX_GUESTS_OF_NODE = 256
 """Of these, on one node. By default kubelet runs 110 pods."""
 LARGEST_AMOUNTS = 64 * KIB
-"""Bytes of what a task of Volcano's needs, or of what is idle on a node."""
+"""Bytes of what a Volcano task needs, or of what is idle on a node."""
 LARGEST_RECORD = 64 * KIB
-"""Bytes of a pod's annotation that says which cards it has, ours or an original's."""
-LARGEST_WISH = 16 * KIB
-"""Bytes of a pod's annotation that says which cards it wants."""
+"""Bytes of a pod's annotation that records its cards, ours or an original's."""
+LARGEST_CONSTRAINT = 16 * KIB
+"""Bytes of a pod's annotation that names the cards it wants."""
 MAX_NAMES = 256
 """Models or uuids in one such annotation."""
 
@@ -97,14 +99,14 @@ MAX_UNKNOWN_PREEMPTIONS = 128
 LARGEST_CONFIG = 64 * KIB
 """Bytes of the server's configuration."""
 DEEPEST_CONFIG = 16
-"""Levels of it; the deepest key has four."""
+"""Levels of the server's configuration. The deepest key has four."""
 MAX_CONFIG_VALUES = 1024
-"""Keys, values, lists and mappings in it."""
+"""Keys, values, lists and mappings in the server's configuration."""
 LARGEST_QUOTAS = MIB
-"""Bytes of the quotas: the API server takes no larger ConfigMap."""
+"""Bytes of the quotas. The API server accepts no larger ConfigMap."""
 MAX_QUOTA_ENTRIES = 50_000
-"""Namespaces, their fields and their limits in the quotas. Of one namespace there are at most MAX_NAMES limits in each
-measure, and as many pools."""
+"""Namespaces, their fields and their limits in the quotas. Each namespace has at most MAX_NAMES limits per measure, and
+at most MAX_NAMES pools."""
 MAX_QUOTA = 2**40
 """Cards, percents of cores or MiB that one limit of a quota may name."""
 LARGEST_UNHEALTHY = 4 * KIB
@@ -126,6 +128,6 @@ MAX_UNWRITTEN_DECISIONS = 100_000
 
 
 def require_size(what: str, text: str, most: int, error: type[BadInput]) -> None:
-    """Raises `error`, naming the field, for a text of more bytes than are read."""
+    """Raises `error`, which names the field, if the text is longer than `most` bytes."""
     if len(text) > most or (len(text) > most // 4 and len(text.encode(errors="replace")) > most):
-        raise error(f"{what} has more than {most} bytes; no more is read")
+        raise error(f"{what} has more than {most} bytes, the limit")

@@ -1,4 +1,4 @@
-"""What a pod wants beyond its size: which cards, near each other or not, chosen how."""
+"""What a pod wants beyond its size: which cards, how they must be connected, and which policies choose them."""
 
 import re
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ _GLUED = (
 )
 _SAY_NOTHING = frozenset(("nvidia", "tesla", "geforce", "quadro", "gpu"))
 _ANOTHER_MODEL = frozenset(("ti", "super", "d", "ada", "blackwell", "laptop", "mobile", "maxq", "mig"))
-"""Words that make another card of the same number: they are never added for somebody who did not write them."""
+"""Words that make it a different card with the same number. `is_model` never assumes them."""
 
 
 class Topology(Enum):
@@ -31,8 +31,8 @@ class Topology(Enum):
 class ModelConstraint:
     """Any of these models, or with `avoid` none of them.
 
-    Names are forgiving: "a100" and "A100 40GB" are an "NVIDIA A100-SXM4-40GB", but "T4" is no "T400" and "RTX 3080" no
-    "RTX 3080 Ti". With `substring` a name matches anywhere, as HAMi has it.
+    Names are forgiving: "a100" and "A100 40GB" match an "NVIDIA A100-SXM4-40GB", but "T4" does not match a "T400", and
+    "RTX 3080" does not match an "RTX 3080 Ti". With `substring`, a name matches anywhere in the model, as in HAMi.
     """
 
     names: tuple[str, ...]
@@ -48,7 +48,7 @@ class ModelConstraint:
 
 @lru_cache(4096)
 def is_model(name: str, model: str) -> bool:
-    """Whether a model is what a user calls so: as NVML spells it, or by some of its words, whatever stands between."""
+    """Whether a user's name means this model: either NVML's exact spelling, or some of its words in any order."""
     if name.strip().casefold() == model.strip().casefold() != "":
         return True
     wanted, has = _words(name), _words(model)
@@ -64,7 +64,8 @@ def _words(name: str) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Constraints:
-    """Every wish must hold. `mig` is a profile such as 1g.5gb, or `any`; without it MIG instances are left alone."""
+    """All constraints must hold. `mig` is a profile such as 1g.5gb, or `any`; without it the pod gets no MIG
+    instance."""
 
     models: tuple[ModelConstraint, ...] = ()
     only_uuids: frozenset[str] | None = None
@@ -75,17 +76,17 @@ class Constraints:
     gpu_policy: str = ""
 
     def allows_model(self, model: str) -> bool:
-        return all(wish.allows(model) for wish in self.models)
+        return all(constraint.allows(model) for constraint in self.models)
 
     def allows_uuid(self, uuid: str) -> bool:
         return uuid not in self.not_uuids and (self.only_uuids is None or uuid in self.only_uuids)
 
     def allows_instance(self, profile: str) -> bool:
-        """`profile` is "" for a card that is no MIG instance."""
+        """`profile` is "" for a card that is not a MIG instance."""
         return self.mig in (profile, ANY_MIG) if profile else not self.mig
 
     def __and__(self, other: "Constraints") -> "Constraints":
-        """Both; where only one can hold (a policy, a topology), the left one if it says anything."""
+        """Both constraints. Where only one value can hold (a policy, a topology), the left one wins if it is set."""
         only = self.only_uuids
         if other.only_uuids is not None:
             only = other.only_uuids if only is None else only & other.only_uuids

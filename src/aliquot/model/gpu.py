@@ -1,4 +1,4 @@
-"""What a node has: cards, and the unit in which its memory is counted."""
+"""What a node has: its cards, and the unit in which its memory resources count."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from enum import Enum
 from functools import cached_property
 
 CORES = 100
-"""A card's cores are counted in percent; so are those of a MIG instance, of the instance."""
+"""The cores of a card, in percent. A MIG instance has 100 percent of its own cores."""
 
 
 class Mode(Enum):
@@ -20,7 +20,7 @@ class Mode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """How well a card reaches another one, on the scale of `aliquot.model.links`."""
+    """How well a card reaches another card, on the scale of `aliquot.model.links`."""
 
     uuid: str
     score: int
@@ -28,10 +28,10 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One card, or one static MIG instance. Its identity is the uuid; index (NVML's order) and minor (the device node)
+    """One card, or one static MIG instance. The uuid is its identity; index (NVML's order) and minor (the device node)
     can differ.
 
-    `slots` is into how many MPS parts the card is cut; `parent` and `profile` (such as 1g.5gb) make it an instance.
+    `slots` is the number of MPS slots of the card. `parent` and `profile` (such as 1g.5gb) make it a MIG instance.
     """
 
     uuid: str
@@ -50,18 +50,18 @@ class Gpu:
 
 
 def made_up_uuid(node: str, index: int) -> str:
-    """What stands for the uuid of a card of which only the index is known."""
+    """Stands in for the uuid of a card of which only the index is known."""
     return f"{node}/{index}"
 
 
 @dataclass(frozen=True)
 class NodeGpus:
-    """The cards of one node, by ascending index, and how many MiB one unit of its memory resources is.
+    """The cards of one node, by ascending index, and the size in MiB of one unit of its memory resources.
 
-    `dialects` are those that the node serves, empty if it does not say; `model` and `pool` are what its labels call its
-    cards, for quotas. `registered` are the dialects of which kubelet there knows a resource, None if nobody can say.
-    `rest_mib` is memory in its status beyond that of its cards: an original's plug-in tells only the sum, which need
-    not be a multiple of their number. It cannot be sold.
+    `dialects` are the dialects that the node serves, empty if it does not say. `model` and `pool` come from its labels
+    and serve quotas. `registered` are the dialects of which its kubelet knows a resource, None if that is unknown.
+    `rest_mib` is memory in its status that belongs to none of its cards: an original's plug-in reports only the sum,
+    which need not be a multiple of the number of cards. It cannot be sold.
     """
 
     node: str
@@ -83,31 +83,32 @@ class NodeGpus:
 
     @cached_property
     def are_made_up(self) -> bool:
-        """Nobody publishes the node's inventory: what an original's plug-in tells has no uuids, but `node/index`."""
+        """Whether nobody publishes the node's inventory. An original's plug-in reports no uuids, so the cards are
+        called `node/index`."""
         return any(gpu.uuid == made_up_uuid(self.node, gpu.index) for gpu in self.gpus)
 
     @cached_property
     def parents(self) -> frozenset[str]:
-        """Cards that are cut into instances: these are sold in their place."""
+        """Cards that are cut into MIG instances. Only their instances are sold."""
         return frozenset(gpu.parent for gpu in self.gpus if gpu.parent)
 
     @cached_property
     def offered(self) -> tuple[Gpu, ...]:
-        """Cards that kubelet may count for a dialect without MIG: neither instances nor what is cut into them."""
+        """Cards that kubelet may count for a dialect without MIG: neither MIG instances nor their parents."""
         return tuple(gpu for gpu in self.gpus if not gpu.parent and gpu.uuid not in self.parents)
 
     def sells(self, gpu: Gpu) -> bool:
-        """Whether anything of a card may be sold now."""
+        """Whether any part of a card may be sold now."""
         return gpu.healthy and not gpu.cordoned and gpu.uuid not in self.parents
 
     def serves(self, dialect: str) -> bool:
         return not self.dialects or dialect in self.dialects
 
     def may_hand_over(self, dialect: str) -> bool:
-        """Whether a device plug-in may give containers what they ask for in a dialect. Where none has registered it,
-        kubelet starts them all the same, without a card."""
+        """Whether a device plug-in may give containers what they ask for in a dialect. If no plug-in has registered the
+        resource, kubelet starts the containers without a card."""
         return self.registered is None or dialect in self.registered
 
     def units(self, gpu: Gpu) -> int:
-        """Whole units of memory that a card can sell."""
+        """How many whole units of memory a card can sell."""
         return gpu.mib // self.unit_mib

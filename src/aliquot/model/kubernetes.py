@@ -1,4 +1,4 @@
-"""What we read of Kubernetes' objects: the fields we use and no others, so that decoding stays cheap."""
+"""Kubernetes objects, with only the fields that we use, so that decoding stays cheap."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
@@ -32,17 +32,17 @@ class Object(_Wire, frozen=True):
 
     @property
     def key(self) -> str:
-        """`namespace/name`, or the name alone for what has no namespace."""
+        """`namespace/name`, or the name alone for cluster-scoped objects."""
         meta = self.metadata
         return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
 
 
 Quantity: TypeAlias = str | int | float
-"""As it stands in JSON; aliquot.model.quantity reads its text."""
+"""A quantity as it stands in JSON; aliquot.model.quantity parses its text."""
 
 
 class Present(_Wire, frozen=True):
-    """Something of which we only ask whether it is there."""
+    """A field that only matters by its presence."""
 
 
 class Resources(_Wire, frozen=True):
@@ -61,12 +61,12 @@ class Container(_Wire, frozen=True):
 
     @property
     def requests(self) -> Mapping[str, Quantity]:
-        """What the scheduler counts: a limit is a request, too, where there is no other."""
+        """What the scheduler counts. A limit without a request counts as the request."""
         return {**self.limits, **(self.resources.requests or {})}
 
     def asks_any(self, is_meant: Callable[[str], bool]) -> bool:
-        """Whether it asks for more than 0 of any such resource. What cannot be read is asked for: somebody must say
-        so."""
+        """Whether the container asks for more than 0 of any resource that `is_meant` accepts. An unreadable amount
+        counts as asked for, so that the user gets an error."""
         return any(is_meant(name) and _is_more_than_none(amount) for name, amount in self.limits.items())
 
 
@@ -128,31 +128,31 @@ class Pod(Object, frozen=True):
 
     @property
     def waits(self) -> bool:
-        """It is free to be bound."""
+        """Whether the pod is free to be bound."""
         held_back = self.metadata.deletion_timestamp or self.spec.scheduling_gates
         return not (self.spec.node_name or held_back or self.ended)
 
     @property
     def ended(self) -> bool:
-        """Its containers have ended: the phase says so and no container is still on its way out."""
+        """Whether the pod's containers have ended: the phase says so, and no container is still terminating."""
         statuses = [*(self.status.container_statuses or ()), *(self.status.init_container_statuses or ())]
         return self.status.phase in ("Succeeded", "Failed") and all(s.state.running is None for s in statuses)
 
     @property
     def started(self) -> bool:
-        """A container that may have cards runs, or has run. One that asks for no extended resource, or for 0 of it, has
-        none: it may run before the others have got theirs."""
+        """Whether a container that may have cards runs or has run. A container that asks for no extended resource, or
+        for 0 of it, has no cards and may run before the others have theirs."""
         return self.has_run(lambda resource: "/" in resource)
 
     def has_run(self, is_meant: Callable[[str], bool]) -> bool:
-        """Whether a container that asks for more than 0 of such a resource runs, or has run."""
+        """Whether a container that asks for more than 0 of such a resource runs or has run."""
         asking = {container.name for container, _ in self.containers() if container.asks_any(is_meant)}
         statuses = [*(self.status.container_statuses or ()), *(self.status.init_container_statuses or ())]
         own = (s.state for s in statuses if s.name in asking)
         return any(state.running is not None or state.terminated is not None for state in own)
 
     def containers(self) -> Iterator[tuple[Container, Life]]:
-        """Every container in the order in which kubelet starts them, with how its part counts."""
+        """Every container in the order in which kubelet starts them, with the way its part counts."""
         for container in self.spec.init_containers or ():
             yield container, Life.SIDECAR if container.restart_policy == "Always" else Life.INIT
         for container in self.spec.containers:
@@ -163,7 +163,7 @@ class Pod(Object, frozen=True):
         return peak((life, whole(str(container.limits.get(resource, 0)))) for container, life in self.containers())
 
     def requests(self, resource: str) -> int:
-        """How many thousandths of any resource the scheduler counts for the pod. Raises BadQuantity."""
+        """How many thousandths of a resource the scheduler counts for the pod. Raises BadQuantity."""
         return peak((life, milli(str(container.requests.get(resource, 0)))) for container, life in self.containers())
 
 

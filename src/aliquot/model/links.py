@@ -1,6 +1,6 @@
-"""How well two cards reach each other: one number per pair, the sum of the way over PCIe and of the NVLinks.
+"""How well two cards reach each other: one number per pair, the sum of the PCIe path and the NVLinks.
 
-The scale is the one that NVIDIA's allocator made common, so that published pair scores can be read as they are.
+The scale is that of NVIDIA's allocator, so that published pair scores can be read as they are.
 """
 
 from enum import IntEnum
@@ -10,7 +10,7 @@ NVLINK = 100
 
 
 class Pcie(IntEnum):
-    """The closest thing that two cards share on the way over PCIe."""
+    """The closest component that two cards share on the PCIe path."""
 
     UNKNOWN = 0
     CROSS_CPU = 10
@@ -26,6 +26,6 @@ def nvlinks(score: int) -> int:
 
 
 def pcie(score: int) -> Pcie:
-    """The way over PCIe; what is between two steps counts as the lower one."""
+    """The PCIe path of a score. A value between two steps counts as the lower step."""
     way = score % NVLINK
     return max(step for step in Pcie if step <= way)

@@ -1,4 +1,4 @@
-"""Where a pod was put, and what that costs each card."""
+"""Where a pod was placed, and what that costs each card."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -42,10 +42,10 @@ class Placement:
 
 
 def card_of(part: Slice, cards: NodeGpus) -> Gpu | None:
-    """The card that a part is of, whatever its node calls it now; None if the node has it no more.
+    """The card that a slice belongs to, whatever its node calls the card now. None if the node no longer has it.
 
-    A uuid is a card's identity. The index stands for it only between a made-up id and a real one, which the node shows
-    by turns as its inventory comes and goes.
+    A uuid is a card's identity. The index identifies a card only between a made-up id and a real uuid: the node shows
+    one or the other as its inventory comes and goes.
     """
     known = cards.by_uuid.get(part.uuid)
     if known is None and (part.uuid == made_up_uuid(cards.node, part.index)) != cards.are_made_up:
@@ -54,7 +54,8 @@ def card_of(part: Slice, cards: NodeGpus) -> Gpu | None:
 
 
 def numbered_as(placement: Placement, cards: NodeGpus) -> Placement:
-    """The same placement with the numbers that its cards have now; a card that the node does not show keeps its own."""
+    """The same placement with the numbers that its cards have now. A card that the node does not show keeps its old
+    numbers."""
     containers = {
         name: tuple(_numbered_as(part, cards) for part in parts) for name, parts in placement.containers.items()
     }
@@ -67,8 +68,8 @@ def _numbered_as(part: Slice, cards: NodeGpus) -> Slice:
 
 
 def as_shown(placement: Placement, request: Request, cards: NodeGpus) -> Placement:
-    """The same placement with the names and numbers that the node has for its cards now. Parts of a card that got
-    another name are cut anew: its size may be known better, too. A card that is gone keeps its name."""
+    """The same placement with the names and numbers that the node uses for its cards now. Slices of a card with a new
+    name are cut again, because its size may be known better. A card that is gone keeps its name."""
     asked = {container.name: container.part for container in request.containers}
     shown = {
         name: tuple(_as_shown(part, asked.get(name), cards) for part in parts)
@@ -87,9 +88,9 @@ def _as_shown(own: Slice, asked: Part | None, cards: NodeGpus) -> Slice:
 
 
 def charges(placement: Placement, request: Request) -> dict[str, Charge]:
-    """What a placed pod takes from each card, by uuid: init containers count as max, the rest as sum.
+    """What a placed pod takes from each card, by uuid: the peak of its containers.
 
-    A container that the request does not know counts as one that runs all the time.
+    A container that is not in the request counts as a main container.
     """
     lives = {container.name: container.life for container in request.containers}
     ordered = [name for name in lives if name in placement.containers]

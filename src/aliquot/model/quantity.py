@@ -21,7 +21,7 @@ _QUANTITY = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(?:[eE]([+-]?\d{1,3})|([numkMGT
 
 @lru_cache(maxsize=4096)
 def parse(text: str) -> Fraction:
-    """The exact value. Raises BadQuantity for what the API server would not take either."""
+    """The exact value. Raises BadQuantity for text that the API server would not accept either."""
     match = _QUANTITY.fullmatch(text) if len(text) <= LONGEST_QUANTITY else None
     if match is None:
         raise BadQuantity(f"{text[:LONGEST_QUANTITY]!r} is not a Kubernetes quantity (such as 2, 1500m, 4Gi)")
@@ -35,13 +35,14 @@ def parse(text: str) -> Fraction:
 
 @lru_cache(maxsize=4096)
 def whole(text: str) -> int:
-    """The value rounded up to an integer, as Kubernetes' `Quantity.Value()` does. Negative is refused."""
+    """The value rounded up to an integer, as Kubernetes' `Quantity.Value()` does. Raises BadQuantity if it is
+    negative."""
     return _up(text, 1)
 
 
 @lru_cache(maxsize=4096)
 def milli(text: str) -> int:
-    """The same in thousandths, as `Quantity.MilliValue()` does."""
+    """The value in thousandths, as `Quantity.MilliValue()` returns it."""
     return _up(text, 1000)
 
 

@@ -20,13 +20,14 @@ from aliquot.model.placement import Placement, Slice
 PLACEMENT = "aliquot.io/placement"
 INVENTORY = "aliquot.io/inventory"
 EPOCH = "aliquot.io/epoch"
-"""The number of the term of leadership in which a placement was written; the API server refuses another than now's."""
+"""The number of the leadership term in which a placement was written. The API server refuses any number but the current
+one."""
 NODE_LEASES = "aliquot-nodes"
-"""The namespace of the agents' Leases, each named as its node."""
+"""The namespace of the agents' Leases. Each Lease has the name of its node."""
 _VERSION = 1
 
 _Amount = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
-"""Never negative, which would make room out of nothing, and small enough for arithmetic in 64 bits."""
+"""Never negative, which would create room, and small enough for 64-bit arithmetic."""
 _Mib = Annotated[int, msgspec.Meta(ge=0, le=MAX_MIB)]
 _Unit = Annotated[int, msgspec.Meta(ge=1, le=2**20)]
 _Numa = Annotated[int, msgspec.Meta(ge=0, le=2**16)]
@@ -66,7 +67,7 @@ class _Gpu(msgspec.Struct, frozen=True, omit_defaults=True):
     parent: _Name = ""
     profile: _Name = ""
     links: Annotated[dict[_Name, _Amount], msgspec.Meta(max_length=MAX_CARDS)] = {}
-    """uuid of another card of the node -> how well it is reached."""
+    """How well each other card of the node is reached, by uuid."""
 
 
 class _Inventory(msgspec.Struct, frozen=True, rename={"unit_mib": "unitMiB"}):

@@ -1,4 +1,4 @@
-"""What a pod asks for, said without any vendor's words."""
+"""What a pod asks for, independent of any vendor's vocabulary."""
 
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -22,13 +22,16 @@ NODE_UNITS = (1, 1024)
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """An amount of GPU memory; what one node unit is, only the node can tell, and what a percent is, only the card."""
+    """An amount of GPU memory. Only the node knows the size of a node unit, and only the card that of a percent."""
 
     amount: int = 0
     unit: Unit = Unit.MIB
 
     def mib(self, gpu: Gpu, unit_mib: int) -> int:
-        """Rounded down where a card does not divide, so that parts of 100 percent in all fit on it."""
+        """Rounds down if the card does not divide evenly, so that parts that add up to 100 percent fit on it.
+
+        `_mib` in engine/all_nodes/room.py does the same for all cards at once.
+        """
         match self.unit:
             case Unit.MIB:
                 return self.amount
@@ -44,8 +47,8 @@ class Memory:
 class Part:
     """The same part of each of `cards` different cards.
 
-    `slots` makes it an MPS part; cores that it does not name then follow from the slots. The limits are how far a
-    container may burst beyond its part while the card is idle; nobody pays for them.
+    `slots` makes it an MPS part; its cores then follow from the slots unless it names them. The limits say how far a
+    container may burst beyond its part while the card is idle; they are not charged.
     """
 
     cards: int = 1
@@ -60,7 +63,7 @@ class Part:
         if self.cards < 1 or min(self.cores, self.memory.amount, self.slots) < 0:
             raise BadDemand(
                 f"a part of {self.cards} cards, {self.cores} % of cores, {self.memory.amount} {self.memory.unit.value} "
-                f"and {self.slots} slots: it needs at least one card, and nothing below 0"
+                f"and {self.slots} slots: a part needs at least one card and no negative amounts"
             )
 
     def on(self, gpu: Gpu, unit_mib: int) -> Charge:
@@ -85,11 +88,11 @@ class ContainerRequest:
 class Request:
     """All GPU containers of one pod, in the order in which they start.
 
-    `together`: they share the same cards, instead of each getting its own choice. `pod` is `namespace/name`.
+    `together`: they share the same cards, instead of each getting its own. `pod` is `namespace/name`.
 
-    Two fields are for nodes where another agent hands out the cards: `elsewhere`, what the containers get there if that
-    differs, and `allocator`, the GPU policy by which that agent chooses cards for one container after another in this
-    order. It is empty where the agent obeys our choice.
+    Two fields are for nodes where another agent hands out the cards. `elsewhere` is what the containers get there, if
+    that differs. `allocator` is the GPU policy by which that agent chooses cards for one container after another in
+    this order; it is empty if the agent follows our choice.
     """
 
     uid: str
@@ -107,13 +110,13 @@ class Request:
         return bool(self.elsewhere or self.allocator)
 
     def of_agent(self, *, other: bool) -> "Request":
-        """What it is where our agent hands out the cards, or the `other` one does."""
+        """The request on nodes where our agent, or the `other` agent, hands out the cards."""
         if other:
             return replace(self, containers=self.elsewhere, elsewhere=()) if self.elsewhere else self
         return replace(self, elsewhere=(), allocator="") if self.differs_elsewhere else self
 
     def on(self, cards: NodeGpus) -> "Request":
-        """What it is on one node."""
+        """The request on one node."""
         return self.of_agent(other=cards.are_made_up)
 
     @property
@@ -122,5 +125,5 @@ class Request:
 
     @property
     def needs_search(self) -> bool:
-        """Several containers, each on cards of its own choice: whether they fit is a puzzle."""
+        """Whether several containers each choose their own cards. Finding out whether they fit then takes a search."""
         return len(self.containers) > 1 and not self.together

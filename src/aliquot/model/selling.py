@@ -1,8 +1,8 @@
-"""When a card is full: the one rule that engine, ledger and agent share.
+"""When a card is full: the rule that engine, ledger and agent share.
 
-The engine has it a second time, for all cards at once: `Fleet` keeps which cards are open for which kind of part,
-`engine.all_nodes.room` compares sizes, `engine.all_nodes.refusing` names the mode. tests/unit/engine/test_agreement.py
-keeps them equal, and test_explain.py the reasons.
+The engine also applies it to all cards at once: `Fleet` keeps which cards are open for which kind of part,
+`engine.all_nodes.room` compares sizes, and `engine.all_nodes.refusals` names the mode.
+tests/unit/engine/test_agreement.py keeps the rule and the arrays equal, and test_explain.py the reasons.
 """
 
 from collections.abc import Mapping
@@ -12,21 +12,21 @@ from aliquot.model.gpu import CORES, Gpu, Mode
 
 
 def left_of(gpu: Gpu, used: Charge) -> Charge:
-    """What is left of a card; nothing at all of one that was sold beyond its size, so that nobody makes it worse.
-    `shares` has no limit, so none are left or taken."""
+    """What is left of a card. Nothing is left of an oversold card, so that nobody makes it worse. `shares` has no
+    limit, so it is always 0 here."""
     if is_oversold(gpu, used):
         return Charge()
     return Charge(CORES - used.cores, gpu.mib - used.mib, gpu.slots - used.slots)
 
 
 def is_oversold(gpu: Gpu, used: Charge) -> bool:
-    """More was sold than the card has, or in two modes at once."""
+    """Whether more was sold than the card has, or in two modes at once."""
     beyond = used.cores > CORES or used.mib > gpu.mib or used.slots > gpu.slots
     return beyond or bool(used.slots and used.shares)
 
 
 def mode_allows(gpu: Gpu, asked: Charge) -> bool:
-    """Whether a card is ever sold in this way, were it empty and large enough."""
+    """Whether the card is ever sold in this mode, even if it is empty and large enough."""
     return not _against_mode(gpu, asked)
 
 
@@ -38,12 +38,12 @@ def _against_mode(gpu: Gpu, asked: Charge) -> str:
     if asked.shares and gpu.mode is Mode.MPS:
         return "is for MPS only"
     if asked.shares and gpu.mode is Mode.EXCLUSIVE and asked != Charge(CORES, gpu.mib, shares=asked.shares):
-        return "is only given whole"
+        return "is only sold whole"
     return ""
 
 
 def modes_meet(used: Charge, asked: Charge) -> bool:
-    """Whether what is taken of a card is not shared in another way than is asked for."""
+    """Whether the pods on a card share it in the mode that is asked for."""
     return not (asked.slots and used.shares) and not (asked.shares and used.slots)
 
 
@@ -54,13 +54,14 @@ def is_shut(gpu: Gpu, used: Mapping[str, Charge]) -> bool:
 
 
 def conflict(gpu: Gpu, used: Charge, asked: Charge) -> str:
-    """Why a part cannot be taken of a card of which `used` is taken; "" if it can.
+    """Why a card with `used` taken cannot take the part; "" if it can.
 
-    A card whose cores are sold out takes nobody, not even who names no cores."""
+    A card whose cores are sold out takes no part, not even a part without cores.
+    """
     if asked.slots and asked.shares:
         return "cannot be shared with and without MPS at once"
     if not modes_meet(used, asked):
-        return "is shared without MPS now" if asked.slots else "is shared by MPS now"
+        return "is shared without MPS now" if asked.slots else "is shared with MPS now"
     if why := _against_mode(gpu, asked):
         return why
     left = left_of(gpu, used)

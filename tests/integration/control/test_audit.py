@@ -55,7 +55,7 @@ def _forgets(room: Room, pod: Pod) -> None:
 
 def _charges_less(room: Room, pod: Pod) -> None:
     entry = room.entries()[pod.metadata.uid]
-    less = {uuid: replace(charge, mib=1024) for uuid, charge in entry.charges.items()}
+    less = {uuid: charge._replace(mib=1024) for uuid, charge in entry.charges.items()}
     room.plane.cluster.ledger.adopt(entry.owner, entry.placement, less)
     room.plane.cluster.recount("n1")
 

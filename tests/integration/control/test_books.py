@@ -156,7 +156,7 @@ def test_a_pod_chooses_its_policies_by_annotation() -> None:
 
 @pytest.mark.parametrize("key", ["aliquot.io/gpu-policy", "aliquot.io/node-policy"])
 def test_a_policy_that_is_none_is_a_bad_demand_that_names_the_annotation(key: str) -> None:
-    with pytest.raises(BadDemand, match=f"{key}: 'best' is no policy; there are .*binpack"):
+    with pytest.raises(BadDemand, match=f"{key}: 'best' is not a policy; choose one of .*binpack"):
         ClusterState().demand_of(make_pod(metadata={"annotations": {key: "best"}}))
 
 
@@ -164,7 +164,7 @@ def test_a_dialect_whose_default_policy_is_none_stops_the_start() -> None:
     class Misspelt(GpuShare):
         gpu_policy = "tihgtest"
 
-    with pytest.raises(BadConfig, match="dialect gpushare, gpu_policy: 'tihgtest' is no policy"):
+    with pytest.raises(BadConfig, match="dialect gpushare, gpu_policy: 'tihgtest' is not a policy"):
         ClusterState(Dialects({**standard_dialects(), "gpushare": Misspelt()}))
 
 

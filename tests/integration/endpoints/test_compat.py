@@ -18,7 +18,7 @@ NEVER = f"{NO_ROOM}: more than the node's GPUs have even when empty"
 CONSTANT = {
     "small": NEVER,
     "full": NO_ROOM,
-    "sick": f"{NO_ROOM}: every GPU that would do is unhealthy or cordoned",
+    "sick": f"{NO_ROOM}: every GPU that matches is unhealthy or cordoned",
     "nocount": NEVER,
     "cpu": "The node is not for GPU share, need skip",
     "ghost": "node not found",

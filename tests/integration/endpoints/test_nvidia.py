@@ -91,14 +91,15 @@ async def test_all_cards_of_a_node_without_our_agent_count_as_the_model_of_its_l
 EXACT: list[Any] = [
     pytest.param(
         msgspec.json.encode(names_call(wanting(1, "Tesla T4"), ["mixed", "a100"])),
-        b'{"Nodes":null,"NodeNames":["mixed"],"FailedNodes":{"a100":"no GPU of the wanted model"},'
-        b'"FailedAndUnresolvableNodes":{"a100":"no GPU of the wanted model"},"Error":""}\n',
+        b'{"Nodes":null,"NodeNames":["mixed"],"FailedNodes":{"a100":"no GPU of the requested model"},'
+        b'"FailedAndUnresolvableNodes":{"a100":"no GPU of the requested model"},"Error":""}\n',
         id="names",
     ),
     pytest.param(
         whole_call(wanting(1, "Tesla T4"), [odd_node("a100"), odd_node("t4")]),
-        b'{"Nodes":{"metadata":{},"items":[%b]},"NodeNames":null,"FailedNodes":{"a100":"no GPU of the wanted model"},'
-        b'"FailedAndUnresolvableNodes":{"a100":"no GPU of the wanted model"},"Error":""}\n' % odd_node("t4"),
+        b'{"Nodes":{"metadata":{},"items":[%b]},"NodeNames":null,'
+        b'"FailedNodes":{"a100":"no GPU of the requested model"},'
+        b'"FailedAndUnresolvableNodes":{"a100":"no GPU of the requested model"},"Error":""}\n' % odd_node("t4"),
         id="whole nodes, of which the original dies",
     ),
     pytest.param(

@@ -179,7 +179,7 @@ def test_wishes_are_read_on_pods_of_other_dialects_too() -> None:
     ("key", "text"),
     [
         pytest.param("aliquot.io/modle", "is unknown; do you mean aliquot.io/model", id="misspelt"),
-        pytest.param("aliquot.io/x", "is unknown; known are aliquot.io/{model, ", id="nothing near"),
+        pytest.param("aliquot.io/x", "is unknown; known keys are aliquot.io/{model, ", id="nothing near"),
         pytest.param("aliquot.io/cores", "is for pods that ask for aliquot.io/gpu", id="a size"),
         pytest.param("aliquot.io/together", "is for pods that ask for aliquot.io/gpu", id="together"),
         pytest.param("memory.aliquot.io/main", "is for pods that ask for aliquot.io/gpu", id="a container's size"),
@@ -200,7 +200,7 @@ def test_keys_of_others_are_left_alone(key: str) -> None:
 # -- what is refused
 
 BAD: list[Any] = [
-    pytest.param({"cores": "101"}, "aliquot.io/cores: '101' is not a whole number of percent", id="cores beyond 100"),
+    pytest.param({"cores": "101"}, "aliquot.io/cores: '101' is not a whole percentage", id="cores beyond 100"),
     pytest.param({"cores": "-1"}, "aliquot.io/cores: '-1' is not", id="negative cores"),
     pytest.param({"cores": "half"}, "aliquot.io/cores: 'half' is not", id="cores in words"),
     pytest.param({"cores": ""}, "aliquot.io/cores: '' is not", id="no number"),
@@ -216,36 +216,46 @@ BAD: list[Any] = [
     pytest.param({"memory": "101%"}, "aliquot.io/memory: '101%' is not a whole percentage", id="more than the card"),
     pytest.param({"memory": "2.5%"}, "aliquot.io/memory: '2.5%' is not a whole percentage", id="a broken percentage"),
     pytest.param({"memory": "%"}, "aliquot.io/memory: '%' is not a whole percentage", id="percent of what"),
-    pytest.param({"cores": "0"}, "aliquot.io/cores, aliquot.io/memory: .* asks for nothing", id="nothing of the card"),
-    pytest.param({"sharing": "time-sliced"}, "asks for nothing of the card", id="shared, but how much"),
-    pytest.param({"cores-limit": "50"}, "asks for nothing of the card", id="a ceiling alone"),
+    pytest.param({"cores": "0"}, "aliquot.io/cores, aliquot.io/memory: .* asks for no part", id="nothing of the card"),
+    pytest.param({"sharing": "time-sliced"}, "asks for no part of a card", id="shared, but how much"),
+    pytest.param({"cores-limit": "50"}, "asks for no part of a card", id="a ceiling alone"),
     pytest.param({"cores": "50", "cores-limit": "40"}, "aliquot.io/cores-limit: '40' is less", id="a ceiling too low"),
     pytest.param(
         {"memory": "2Gi", "memory-limit": "1Gi"}, "aliquot.io/memory-limit: '1Gi' is less than .* 2Gi", id="for memory"
     ),
-    pytest.param({"sharing": "maybe"}, "aliquot.io/sharing: 'maybe' is none of exclusive, time-sliced, mps", id="mode"),
     pytest.param(
-        {"sharing": "exclusive", "cores": "5"}, "aliquot.io/cores does not go with aliquot.io/sharing", id="half whole"
+        {"sharing": "maybe"}, "aliquot.io/sharing: 'maybe' is not one of exclusive, time-sliced, mps", id="mode"
     ),
     pytest.param(
-        {"sharing": "time-sliced", "cores": "5", "slots": "2"}, "aliquot.io/slots does not go with", id="slots of time"
+        {"sharing": "exclusive", "cores": "5"},
+        "aliquot.io/cores cannot be combined with aliquot.io/sharing",
+        id="half whole",
+    ),
+    pytest.param(
+        {"sharing": "time-sliced", "cores": "5", "slots": "2"},
+        "aliquot.io/slots cannot be combined with",
+        id="slots of time",
     ),
     pytest.param({"slots": "0"}, "aliquot.io/slots: '0' is not a number of MPS slots", id="no slot"),
     pytest.param({"slots": "1025"}, "aliquot.io/slots: '1025' is not a number", id="absurd slots"),
     pytest.param({"together": "yes"}, "aliquot.io/together: 'yes' is neither true nor false", id="no truth"),
-    pytest.param({"model": ""}, "aliquot.io/model: '' is not a list", id="no model"),
-    pytest.param({"model": "A100,,V100"}, "aliquot.io/model: 'A100,,V100' is not a list", id="a hole in a list"),
-    pytest.param({"not-model": ","}, "aliquot.io/not-model: ',' is not a list", id="no model to avoid"),
-    pytest.param({"uuid": " "}, "aliquot.io/uuid: ' ' is not a list", id="no card"),
+    pytest.param({"model": ""}, "aliquot.io/model: '' is not a comma-separated list", id="no model"),
+    pytest.param(
+        {"model": "A100,,V100"}, "aliquot.io/model: 'A100,,V100' is not a comma-separated list", id="a hole in a list"
+    ),
+    pytest.param({"not-model": ","}, "aliquot.io/not-model: ',' is not a comma-separated list", id="no model to avoid"),
+    pytest.param({"uuid": " "}, "aliquot.io/uuid: ' ' is not a comma-separated list", id="no card"),
     pytest.param({"not-uuid": ",".join(map(str, range(257)))}, "aliquot.io/not-uuid has 257 names", id="257 cards"),
     pytest.param({"mig": "large"}, "aliquot.io/mig: 'large' is neither a MIG profile", id="no profile"),
-    pytest.param({"topology": "near"}, "aliquot.io/topology: 'near' is none of any, numa, nvlink", id="no topology"),
+    pytest.param({"topology": "near"}, "aliquot.io/topology: 'near' is not one of any, numa, nvlink", id="no topology"),
     pytest.param({"gpu-policy": "Best!"}, "aliquot.io/gpu-policy: 'Best!' is not the name", id="no policy"),
-    pytest.param({"node-policy": ""}, "aliquot.io/node-policy: '' is not a list", id="no name"),
+    pytest.param({"node-policy": ""}, "aliquot.io/node-policy: '' is not a comma-separated list", id="no name"),
     pytest.param({"core": "5"}, r"annotation aliquot.io/core is unknown; do you mean aliquot.io/cores\?", id="core"),
     pytest.param({"gpu-memory": "5"}, "do you mean aliquot.io/memory", id="gpu-memory"),
     pytest.param({"numa": "true"}, "annotation aliquot.io/numa is unknown", id="unheard of"),
-    pytest.param({"xyzzy": "5"}, r"aliquot.io/xyzzy is unknown; known are aliquot.io/\{cores, memory", id="far off"),
+    pytest.param(
+        {"xyzzy": "5"}, r"aliquot.io/xyzzy is unknown; known keys are aliquot.io/\{cores, memory", id="far off"
+    ),
 ]
 
 
@@ -264,7 +274,9 @@ BAD_FOR_ONE: list[Any] = [
         r"no container mian asks for aliquot.io/gpu; do you mean cores.aliquot.io/main\?",
         id="a container misspelt",
     ),
-    pytest.param({"cores.aliquot.io/zzz": "1"}, r"known are cores.aliquot.io/\{main\}", id="a container unheard of"),
+    pytest.param(
+        {"cores.aliquot.io/zzz": "1"}, r"known keys are cores.aliquot.io/\{main\}", id="a container unheard of"
+    ),
 ]
 
 
@@ -291,7 +303,9 @@ def test_a_bad_number_of_cards_is_refused(cards: Any, text: str) -> None:
 @pytest.mark.parametrize(
     ("words", "counts", "text"),
     [
-        pytest.param({"cores": "10"}, (1, 2), "must all ask for as many aliquot.io/gpu", id="unequal numbers"),
+        pytest.param(
+            {"cores": "10"}, (1, 2), "must all ask for the same number of aliquot.io/gpu", id="unequal numbers"
+        ),
         pytest.param({}, (1, 1), "whole cards cannot be shared", id="whole cards"),
     ],
 )

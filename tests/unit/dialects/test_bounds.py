@@ -5,7 +5,7 @@ import pytest
 from aliquot.dialects import cards_of, demand_of, holding_of, standard_dialects
 from aliquot.dialects.gpushare_records import read_allocation
 from aliquot.errors import BadDemand, BadRecord
-from aliquot.model.bounds import LARGEST_INVENTORY, LARGEST_RECORD, LARGEST_WISH, MAX_CONTAINERS, MAX_NAMES
+from aliquot.model.bounds import LARGEST_CONSTRAINT, LARGEST_INVENTORY, LARGEST_RECORD, MAX_CONTAINERS, MAX_NAMES
 from tests.factories import make_cards, make_node, make_pod
 
 
@@ -13,11 +13,13 @@ def test_a_pod_of_more_containers_than_are_read_is_refused_by_the_field() -> Non
     most = [{"name": f"c{number}"} for number in range(MAX_CONTAINERS - 1)]
     asking = {"name": "main", "resources": {"limits": {"aliyun.com/gpu-mem": "1"}}}
     assert demand_of(make_pod(containers=[*most, asking]), standard_dialects()) is not None
-    with pytest.raises(BadDemand, match=r"spec\.containers, spec\.initContainers: 513 containers are more than 512"):
+    with pytest.raises(
+        BadDemand, match=r"spec\.containers, spec\.initContainers: the pod has 513 containers; at most 512 are allowed"
+    ):
         demand_of(make_pod(containers=[asking, *most], initContainers=[{"name": "init"}]), standard_dialects())
 
 
-LONG, MANY = "x" * (LARGEST_WISH + 1), ",".join(map(str, range(MAX_NAMES + 1)))
+LONG, MANY = "x" * (LARGEST_CONSTRAINT + 1), ",".join(map(str, range(MAX_NAMES + 1)))
 WISHES = [
     "aliquot.io/model",
     "aliquot.io/uuid",

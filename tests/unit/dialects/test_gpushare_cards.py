@@ -90,7 +90,7 @@ BAD: list[Any] = [
     pytest.param(
         {"label": "3"},
         [asking(mem=8)],
-        f"container main, limits, {GPU_MEM}: 8 units are not 3 equal parts, .* ask for 6 or 9 units",
+        f"container main, limits, {GPU_MEM}: 8 units cannot be split into 3 equal parts, .* ask for 6 or 9 units",
         id="what does not divide",
     ),
     pytest.param({"label": "3"}, [asking(mem=2)], "ask for 3 units", id="less than one unit a card"),
@@ -271,7 +271,7 @@ def test_a_pod_that_others_placed_on_several_cards_is_read_back(
     [
         pytest.param({ALLOCATION: '{"0":{"1":4,"9":4}}'}, f"{ALLOCATION} names card 9", id="an allocation"),
         pytest.param({IDX: "0,9"}, f"{IDX} names card 9", id="a list"),
-        pytest.param({IDX: "0,0"}, f"{IDX}: '0,0' is not a list of different", id="a card twice"),
+        pytest.param({IDX: "0,0"}, f"{IDX}: '0,0' is not a list of distinct", id="a card twice"),
     ],
 )
 def test_a_record_that_cannot_be_is_refused_by_its_key(annotations: dict[str, str], text: str) -> None:

@@ -108,16 +108,24 @@ def test_all_cores_of_a_card_are_the_card() -> None:
 
 
 BAD: list[Any] = [
-    pytest.param({GPU: 0, MEM: 5}, f"container c0, limits, {GPU}: 0 cards with a part of each; write 1", id="0 cards"),
+    pytest.param(
+        {GPU: 0, MEM: 5},
+        f"container c0, limits, {GPU}: 0 cards, but a part of each; write 1",
+        id="0 cards",
+    ),
     pytest.param({MEM: "x"}, f"container c0, limits, {MEM}: 'x' is not a Kubernetes quantity", id="a word"),
     pytest.param({MEM: "-3"}, f"container c0, limits, {MEM}: '-3' is negative", id="less than nothing"),
     pytest.param({MEM: "3Gi"}, f"{MEM}: 3221225472 is more than any GPU has; .* write 3000, not 3Gi", id="bytes"),
     pytest.param({PERCENT: 101}, f"{PERCENT}: 101 is not a percentage; write 1 to 100", id="101 percent"),
     pytest.param({MEM: 5, PERCENT: 5}, f"{PERCENT}: {MEM} says how much memory; leave one", id="memory said twice"),
-    pytest.param({CORES: 200}, f"{CORES}: 200 is more than a card has; .* more cards as {GPU}", id="200 cores"),
+    pytest.param({CORES: 200}, f"{CORES}: 200 is more than a card has; .* more cards with {GPU}", id="200 cores"),
     pytest.param({MEM: 5, PRIORITY: 7}, f"{PRIORITY}: write 0 for high or 1 for low", id="a third priority"),
-    pytest.param({GPU: "1Gi", MEM: 5}, f"{GPU}: 1073741824 is absurd; it counts cards", id="more cards than any node"),
-    pytest.param({MEM: 5}, f"{MEM}: kubelet hands out what {GPU} counts .* write {GPU}: 1 beside it", id="no count"),
+    pytest.param(
+        {GPU: "1Gi", MEM: 5},
+        f"{GPU}: 1073741824 is more than any node has; it counts cards",
+        id="more cards than any node",
+    ),
+    pytest.param({MEM: 5}, f"{MEM}: kubelet only hands out {GPU}; write {GPU}: 1 beside it", id="no count"),
     pytest.param({CORES: 5}, f"{CORES}: kubelet .* write {GPU}: 1 beside it", id="only cores"),
     pytest.param(
         {MEM: 5, "nvidia.com/mig-1g.5gb": 1}, "mig-1g.5gb: MIG instances are whole", id="a part of an instance"
@@ -221,11 +229,17 @@ def test_policies_and_topology_are_wished_by_annotation(
     ("key", "value", "text"),
     [
         pytest.param("nvidia.com/numa-bind", "maybe", "'maybe' is neither true nor false", id="no truth"),
-        pytest.param("nvidia.com/vgpu-mode", "mig", "not served; .* ask for nvidia.com/mig-1g.5gb", id="dynamic MIG"),
-        pytest.param("nvidia.com/vgpu-mode", "mps", "not served; .* for MPS for keti.com/mpsgpu", id="MPS"),
+        pytest.param(
+            "nvidia.com/vgpu-mode", "mig", "not supported; .* ask for nvidia.com/mig-1g.5gb", id="dynamic MIG"
+        ),
+        pytest.param("nvidia.com/vgpu-mode", "mps", "not supported; .* for MPS ask for keti.com/mpsgpu", id="MPS"),
         pytest.param("hami.io/gpu-scheduler-policy", "binpack,mutex", "ask for gpucores: 100", id="mutex"),
-        pytest.param("hami.io/gpu-scheduler-policy", "best", "'best' is no policy; write binpack", id="unknown"),
-        pytest.param("hami.io/node-scheduler-policy", "numa", "'numa' is no policy; write binpack, spread", id="node"),
+        pytest.param(
+            "hami.io/gpu-scheduler-policy", "best", "'best' is not a policy; write one of binpack", id="unknown"
+        ),
+        pytest.param(
+            "hami.io/node-scheduler-policy", "numa", "'numa' is not a policy; write one of binpack, spread", id="node"
+        ),
     ],
 )
 def test_a_wish_that_cannot_be_granted_is_refused_by_name(key: str, value: str, text: str) -> None:
@@ -534,7 +548,7 @@ def test_every_reason_has_words_without_numbers(reason: Reason) -> None:
 
 
 def test_refusals_carry_hami_s_codes() -> None:
-    assert HAMI.words(Reason.WRONG_MODEL) == "CardTypeMismatch: no GPU of the wanted model"
+    assert HAMI.words(Reason.WRONG_MODEL) == "CardTypeMismatch: no GPU of the requested model"
 
 
 def test_the_sample_pod_is_one_that_the_dialect_takes() -> None:

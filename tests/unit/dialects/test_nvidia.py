@@ -82,10 +82,17 @@ BAD: list[Any] = [
     pytest.param({GPU: "x"}, {}, f"container main, limits, {GPU}: 'x' is not a Kubernetes quantity", id="a word"),
     pytest.param({GPU: 1, "nvidia.com/priority": 5}, {}, "priority: write 0 for high or 1 for low", id="a priority"),
     pytest.param({GPU: "-1"}, {}, f"container main, limits, {GPU}: '-1' is negative", id="less than nothing"),
-    pytest.param({GPU: "1Gi"}, {}, f"{GPU}: 1073741824 is absurd; it counts cards: write 1", id="more than any node"),
+    pytest.param(
+        {GPU: "1Gi"},
+        {},
+        f"{GPU}: 1073741824 is more than any node has; it counts cards: write 1",
+        id="more than any node",
+    ),
     pytest.param({GPU: 1, MIG: 1}, {}, f"{GPU}: the pod also asks for {MIG}", id="cards and instances"),
     pytest.param({MIG: 1, "nvidia.com/mig-7g.40gb": 1}, {}, "instances of one profile only", id="two profiles"),
-    pytest.param({"nvidia.com/mig-small": 1}, {}, f"nvidia.com/mig-small: no MIG profile .* {MIG}", id="no profile"),
+    pytest.param(
+        {"nvidia.com/mig-small": 1}, {}, f"nvidia.com/mig-small: this is not a MIG profile; .* {MIG}", id="no profile"
+    ),
     pytest.param({GPU: 1}, {MODEL: ""}, f"annotation {MODEL}: '' names no model; write one, such as A100", id="empty"),
     pytest.param({GPU: 1}, {MODEL: " , "}, f"annotation {MODEL}: ' , ' names no model", id="only commas"),
 ]

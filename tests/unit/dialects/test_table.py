@@ -55,14 +55,14 @@ def test_a_dialect_of_another_package_is_found(bring: Bring) -> None:
     ("source", "text"),
     [
         pytest.param("1 / 0", "cannot be loaded: division by zero", id="one that cannot be imported"),
-        pytest.param("Theirs = 3", "is no subclass of Dialect", id="no class"),
-        pytest.param("class Theirs: pass", "is no subclass of Dialect", id="a class of something else"),
+        pytest.param("Theirs = 3", "is not a subclass of Dialect", id="no class"),
+        pytest.param("class Theirs: pass", "is not a subclass of Dialect", id="a class of something else"),
         pytest.param(
             INCOMPLETE,
-            "does not say annotations, demand, device_ids, name, placement_keys, read_back, resources, sample_pod",
+            "does not define annotations, demand, device_ids, name, placement_keys, read_back, resources, sample_pod",
             id="one that is not finished",
         ),
-        pytest.param(WHOLE.replace('"theirs"', '"gpushare"'), "gpushare exists already", id="a name that is ours"),
+        pytest.param(WHOLE.replace('"theirs"', '"gpushare"'), "gpushare already exists", id="a name that is ours"),
     ],
 )
 def test_a_dialect_that_cannot_be_used_is_named_with_its_package(bring: Bring, source: str, text: str) -> None:
@@ -73,7 +73,7 @@ def test_a_dialect_that_cannot_be_used_is_named_with_its_package(bring: Bring, s
 
 def test_two_dialects_of_one_name_are_refused(bring: Callable[..., None]) -> None:
     bring(WHOLE, "one", "two")
-    with pytest.raises(BadConfig, match="dialect theirs exists already"):
+    with pytest.raises(BadConfig, match="dialect theirs already exists"):
         make_dialects()
 
 

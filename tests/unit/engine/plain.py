@@ -42,7 +42,9 @@ def is_sound(state: NodeState, request: Request, way: Way) -> bool:
             return False
     for gpu in state.cards.gpus:
         here = [
-            (one.life, cost(one.part, gpu, state.cards.unit_mib)) for one in request.containers if gpu in way[one.name]
+            (each.life, cost(each.part, gpu, state.cards.unit_mib))
+            for each in request.containers
+            if gpu in way[each.name]
         ]
         if here and not takes(gpu, state.used.get(gpu.uuid, Charge()), here):
             return False
@@ -89,10 +91,10 @@ def is_connected(cards: Sequence[Gpu], topology: Topology) -> bool:
     return len(reached) == len(cards)
 
 
-def has_nvlink(one: Gpu, other: Gpu) -> bool:
+def has_nvlink(each: Gpu, other: Gpu) -> bool:
     """Either side may tell it. Links of 100 and more are NVLinks."""
-    told = [link.score for link in one.links if link.uuid == other.uuid]
-    told += [link.score for link in other.links if link.uuid == one.uuid]
+    told = [link.score for link in each.links if link.uuid == other.uuid]
+    told += [link.score for link in other.links if link.uuid == each.uuid]
     return any(score >= 100 for score in told)
 
 

@@ -1,16 +1,17 @@
 """The arrays, the search and the plain rule say the same of any node and any request."""
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from aliquot.engine import Fleet, judge
 from aliquot.engine.all_nodes.room import Room, need_of, takes, wanted
+from aliquot.engine.one_node.obstacles import obstacle
 from aliquot.engine.one_node.search import arrange
 from aliquot.engine.state import NodeState
-from aliquot.engine.why.obstacles import obstacle
-from aliquot.model import Reason, Request
+from aliquot.model import Part, Reason, Request
 from tests.unit.engine import plain
-from tests.unit.engine.shapes import node_states, requests
+from tests.unit.engine.shapes import node_states, parts, requests
 
 pairs = st.tuples(node_states("n0"), node_states("n1"))
 
@@ -78,3 +79,14 @@ def test_the_best_node_is_the_one_with_the_highest_score_and_the_smallest_name(
     assert scores.keys() == {name for name in names if judgement.refusal(name) is None}
     expected = min(scores, key=lambda name: (-scores[name], name), default=None)
     assert judgement.best(names) == judgement.best() == expected
+
+
+@given(node_states(), parts())
+def test_a_part_costs_the_same_on_arrays_and_on_one_card(state: NodeState, part: Part) -> None:
+    """Both round memory down: `Memory.mib` and `_mib` of engine/all_nodes/room.py."""
+    (fleet,) = fleet_of(state).blocks
+    need, shape = need_of(fleet, part), fleet.has.shape
+    for row, gpu in enumerate(state.cards.gpus):
+        if state.cards.sells(gpu):
+            sizes = (np.broadcast_to(size, shape)[row, 0] for size in (need.cores, need.mib, np.asarray(need.slots)))
+            assert tuple(sizes) == part.on(gpu, state.cards.unit_mib)[:3]

@@ -76,15 +76,15 @@ def test_models_are_numbered_and_dialects_masked_also_for_nodes_that_come_later(
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlacedEntry:
     since: float
     charges: dict[str, Charge]
 
 
 def test_what_was_placed_after_a_card_s_sample_adds_to_it() -> None:
     fleet = Block(8)
-    early, late = Placed(5.0, {"GPU-n1-0": Charge(30, 1)}), Placed(15.0, {"GPU-n1-0": Charge(20, 1)})
-    by_memory = Placed(16.0, {"GPU-n1-0": Charge(0, 7680), "GPU-gone": Charge(1, 1)})
+    early, late = PlacedEntry(5.0, {"GPU-n1-0": Charge(30, 1)}), PlacedEntry(15.0, {"GPU-n1-0": Charge(20, 1)})
+    by_memory = PlacedEntry(16.0, {"GPU-n1-0": Charge(0, 7680), "GPU-gone": Charge(1, 1)})
     fleet.put(make_cards(), {}, [early, late, by_memory])
     assert np.isnan(fleet.load[:2, 0]).all()
     assert fleet.placed_since[:2, 0].tolist() == [0.0, 0.0]

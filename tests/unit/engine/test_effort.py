@@ -88,9 +88,9 @@ def test_nodes_that_are_alike_are_searched_once(alike: bool) -> None:
     (used,) = used_by_others(1)
     chance = random.Random(1)
     others = [chance.sample(used, len(used)) if alike else used for _ in range(30)]
-    one, many = (judge(fleet_of(each), hard_request()) for each in ([used], [used, *others]))
+    each, many = (judge(fleet_of(each), hard_request()) for each in ([used], [used, *others]))
     assert many.fits.all()
-    assert many.effort.spent < one.effort.spent * 1.1
+    assert many.effort.spent < each.effort.spent * 1.1
     for node in many.fleet.names:
         state, placement = many.fleet.state(node), many.placement(node)
         assert state is not None

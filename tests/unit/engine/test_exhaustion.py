@@ -53,14 +53,14 @@ Asked = tuple[tuple[Piece, Life], ...]
 def requests_of_mains() -> Iterator[Asked]:
     for piece in SINGLE:
         yield ((piece, Life.MAIN),)
-    for one, other in combinations_with_replacement(SINGLE, 2):
-        yield ((one, Life.MAIN), (other, Life.MAIN))
+    for each, other in combinations_with_replacement(SINGLE, 2):
+        yield ((each, Life.MAIN), (other, Life.MAIN))
 
 
 def requests_with_lives() -> Iterator[Asked]:
     for lives in ((Life.INIT, Life.MAIN), (Life.SIDECAR, Life.MAIN), (Life.SIDECAR, Life.INIT), (Life.INIT, Life.INIT)):
-        for one, other in product(COARSE, repeat=2):
-            yield ((one, lives[0]), (other, lives[1]))
+        for each, other in product(COARSE, repeat=2):
+            yield ((each, lives[0]), (other, lives[1]))
 
 
 # -- brute force

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from aliquot.engine.fleet import Fleet
 from aliquot.engine.holder import Holder
 from aliquot.engine.judge import judge
+from aliquot.engine.one_node.look import fits
+from aliquot.engine.one_node.obstacles import obstacle
 from aliquot.engine.one_node.search import arrange
-from aliquot.engine.quotas.quota import Decision, decide
+from aliquot.engine.quotas.quota import QuotaCheck, check_quota
 from aliquot.engine.quotas.quota_map import Quotas
 from aliquot.engine.quotas.usage import Census, Usage
 from aliquot.engine.state import NodeState
 from aliquot.engine.why.explain import Explanation, explain
 from aliquot.engine.why.findings import explain_node, node_reason
-from aliquot.engine.why.obstacles import obstacle
-from aliquot.engine.why.relax import Change
-from aliquot.engine.why.whatif import fits, opened
+from aliquot.engine.why.relax import RelaxationKind
 from aliquot.model import (
     Charge,
     Constraints,
@@ -72,12 +72,12 @@ def told(states: Sequence[NodeState], asked: Request, **more: Any) -> Explanatio
 
 def quota(
     states: Sequence[NodeState], asked: Request, entry: Mapping[str, Any], usage: Usage | None = None
-) -> Decision:
+) -> QuotaCheck:
     quotas, census = Quotas(), Census()
     quotas.read(json.dumps({"foo": entry}))
     for state in states:
         census.put(state.cards)
-    return decide(quotas, usage or Usage(), census, asked)
+    return check_quota(quotas, usage or Usage(), census, asked)
 
 
 # -- one node
@@ -110,7 +110,11 @@ def quota(
         ),
         pytest.param(node("n1", {"mode": Mode.MPS}), request(gib(1)), Reason.WRONG_MODE, "is for MPS only", id="mode"),
         pytest.param(
-            node(), request(gib(1), not_uuids=frozenset(["GPU-n1-0"])), Reason.WRONG_CARD, "is not one that", id="card"
+            node(),
+            request(gib(1), not_uuids=frozenset(["GPU-n1-0"])),
+            Reason.WRONG_CARD,
+            "is not a card that",
+            id="card",
         ),
         pytest.param(
             node(dialects=frozenset(["hami"])),
@@ -177,9 +181,9 @@ def test_a_cluster_is_summed_up_by_reason() -> None:
     assert not told_now.fits
     assert told_now.text().splitlines() == [
         "foo/new needs 8,192 MiB of 1 card",
-        "  3 nodes: no GPU of the wanted model (Tesla V100)",
+        "  3 nodes: no GPU of the requested model (Tesla V100)",
         "  2 nodes: not enough room on the node's GPUs now (the freest card has 7,168 MiB left)",
-        "  1 node: every GPU that would do is unhealthy or cordoned",
+        "  1 node: every GPU that matches is unhealthy or cordoned",
         "It fits",
         "  if memory <= 7,168 MiB",
         "  on Tesla V100",
@@ -212,19 +216,19 @@ def test_an_empty_cluster_is_told_too() -> None:
             [node()],
             request(gib(16, cores=10)),
             "more than the node's GPUs have even when empty "
-            "(the largest card has 15,360 MiB, a node at most 1 card for the pod)",
+            "(the largest card has 15,360 MiB, and no node has more than 1 card for the pod)",
             id="too large",
         ),
         pytest.param(
             [node(dialects=frozenset(["hami", "keti"]))],
             request(gib(1)),
-            "the node does not serve this kind of GPU request (they serve hami; keti)",
+            "the node does not serve this kind of GPU request (served: hami; keti)",
             id="another dialect",
         ),
         pytest.param(
             [node(f"n{number}", {"model": f"M{number}"}) for number in range(8)],
             request(gib(1), models=wish("A100")),
-            "no GPU of the wanted model (M0; M1; M2; M3; M4; M5; 2 more)",
+            "no GPU of the requested model (M0; M1; M2; M3; M4; M5; 2 more)",
             id="many models",
         ),
     ],
@@ -317,17 +321,17 @@ def holder(pod: str, at: str = "n1", **cards: int) -> Holder:
         pytest.param(
             [node("n1", {}, {})],
             request(gib(1), only_uuids=frozenset(["GPU-n9-0"])),
-            ["without the wish for certain cards"],
+            ["without the constraint on cards"],
             id="other cards",
         ),
         pytest.param(
             [node("n1", {}, {})],
             request(gib(1, cards=2), topology=Topology.NVLINK),
-            ["with 1 card instead of 2", "without the wish for nvlink neighbours"],
+            ["with 1 card instead of 2", "without the nvlink topology"],
             id="cards that are not connected",
         ),
         pytest.param(
-            [node()], request(gib(1), mig="1g.5gb"), ["without the wish for a MIG instance"], id="no instance"
+            [node()], request(gib(1), mig="1g.5gb"), ["without the request for a MIG instance"], id="no instance"
         ),
         pytest.param(
             [node("n1", {"healthy": False, "cordoned": True}), node("n2", {"cordoned": True})],
@@ -353,7 +357,7 @@ def test_the_smallest_pods_whose_end_would_do_are_named() -> None:
         "n2": [holder("other", "n2", c0=14)],
     }
     told_now = told(states, request(gib(10)), holders=holders)
-    assert [one.text for one in told_now.relaxations if one.change is Change.POD_ENDS] == [
+    assert [each.text for each in told_now.relaxations if each.kind is RelaxationKind.POD_ENDS] == [
         "when pod foo/middle ends (on n1)",
         "when pod foo/other ends (on n2)",
     ]
@@ -365,28 +369,28 @@ def test_the_smallest_pods_whose_end_would_do_are_named() -> None:
         pytest.param({"quota": {"T4": 1}}, {}, "with quota +1 card of T4", id="cards"),
         pytest.param({"memory": {"T4": "16Gi"}}, {}, "with quota +2,048 MiB of T4", id="memory"),
         pytest.param({"cores": {"T4": 100}}, {}, "with quota +50 % of cores of T4", id="cores"),
-        pytest.param({"quota": {"A100": 1}}, {}, "if the quota of foo is for Tesla T4 too", id="the model"),
+        pytest.param({"quota": {"A100": 1}}, {}, "if the quota of foo also covers Tesla T4", id="the model"),
         pytest.param(
-            {"quota": {"T4": 9}, "pool": ["a"]}, {"pool": "b"}, "if the quota of foo is for pool b too", id="pool"
+            {"quota": {"T4": 9}, "pool": ["a"]}, {"pool": "b"}, "if the quota of foo also covers pool b", id="pool"
         ),
         pytest.param(
-            {"quota": {"T4": 9}, "pool": ["a"]}, {}, "if the quota of foo is for every pool too", id="no pool"
+            {"quota": {"T4": 9}, "pool": ["a"]}, {}, "if the quota of foo also covers every pool", id="no pool"
         ),
     ],
 )
 def test_what_a_quota_lacks_is_named(entry: Mapping[str, Any], fields: Mapping[str, Any], text: str) -> None:
     state, asked, usage = node("n1", {}, {}, **fields), request(gib(3, cores=50)), Usage()
     usage.add("old", "foo", state.cards, {"GPU-n1-0": Charge(100, 15 * GIB, shares=1)})
-    told_now = told([state], asked, decision=quota([state], asked, entry, usage))
-    assert [one.text for one in told_now.relaxations if one.change is Change.QUOTA] == [text]
+    told_now = told([state], asked, quota=quota([state], asked, entry, usage))
+    assert [each.text for each in told_now.relaxations if each.kind is RelaxationKind.QUOTA] == [text]
 
 
 def test_what_a_quota_closes_is_no_way_out() -> None:
     """Less memory, another model or a repaired card help only where the quota lets the pod."""
     states = [node("n1", used=[14]), node("n2", {"healthy": False}), node("n3", {"model": "V100", "mib": 32 * GIB})]
     asked = request(gib(8), models=wish("T4"))
-    told_now = told(states, asked, decision=quota(states, asked, {"quota": {"A100": 1}}))
-    assert [one.text for one in told_now.relaxations] == []
+    told_now = told(states, asked, quota=quota(states, asked, {"quota": {"A100": 1}}))
+    assert [each.text for each in told_now.relaxations] == []
 
 
 # -- explanations and searches agree
@@ -482,7 +486,7 @@ def test_explain_agrees_with_the_search(states: Sequence[NodeState], asked: Requ
 def fits_alone(state: NodeState, gpu: Gpu, asked: Request) -> bool:
     """All containers on this card and no other."""
     only = NodeState(replace(state.cards, gpus=(gpu,)), state.used)
-    parts = tuple(replace(one, part=replace(one.part, cards=1)) for one in asked.containers)
+    parts = tuple(replace(each, part=replace(each.part, cards=1)) for each in asked.containers)
     return arrange(only, replace(asked, containers=parts)) is not None
 
 
@@ -508,7 +512,7 @@ def test_explain_gives_the_reasons_of_the_judgement(
     for state in states:
         fleet.put(state.cards, state.used)
     decision = quota(states, asked, entry) if entry else None
-    judged = judge(fleet, asked, decision=decision)
+    judged = judge(fleet, asked, quota=decision)
     for state in states:
         assert judged.refusal(state.cards.node) is node_reason(state, asked, decision)
         placement = judged.placement(state.cards.node)
@@ -524,26 +528,30 @@ def test_every_change_that_is_named_helps_on_its_node(states: Sequence[NodeState
     for relaxation in told(states, asked).relaxations:
         state = by_node[relaxation.node]
         assert not fits(state, asked)
-        match relaxation.change:
-            case Change.MODEL:
+        match relaxation.kind:
+            case RelaxationKind.MODEL:
                 assert fits(state, replace(asked, constraints=replace(asked.constraints, models=())))
-            case Change.WISH:
+            case RelaxationKind.CONSTRAINT:
                 assert fits(state, without_wishes)
-            case Change.CARD:
-                assert fits(opened(state, state.cards.by_uuid), asked)
-            case Change.CARDS:
-                one_each = tuple(replace(one, part=replace(one.part, cards=1)) for one in asked.containers)
+            case RelaxationKind.CARD:
+                assert fits(state.opened(state.cards.by_uuid), asked)
+            case RelaxationKind.CARDS:
+                one_each = tuple(replace(each, part=replace(each.part, cards=1)) for each in asked.containers)
                 assert fits(state, replace(asked, containers=one_each))
-            case Change.MEMORY | Change.CORES:
-                least = tuple(replace(one, part=Part(one.part.cards, slots=one.part.slots)) for one in asked.containers)
-                assert fits(state, replace(asked, containers=least)) or any(one.part.slots for one in asked.containers)
+            case RelaxationKind.MEMORY | RelaxationKind.CORES:
+                least = tuple(
+                    replace(each, part=Part(each.part.cards, slots=each.part.slots)) for each in asked.containers
+                )
+                assert fits(state, replace(asked, containers=least)) or any(
+                    each.part.slots for each in asked.containers
+                )
 
 
 @given(CLUSTERS, requests(), st.integers(1, 9))
 def test_the_largest_memory_that_fits_is_named(states: Sequence[NodeState], asked: Request, amount: int) -> None:
     part = Part(memory=Memory(amount, Unit.NODE))
     asked = replace(asked, containers=(ContainerRequest("c0", part),))
-    named = [one.amount for one in told(states, asked).relaxations if one.change is Change.MEMORY]
+    named = [each.amount for each in told(states, asked).relaxations if each.kind is RelaxationKind.MEMORY]
 
     def fitting(size: int) -> bool:
         smaller = replace(part, memory=Memory(size, Unit.NODE))

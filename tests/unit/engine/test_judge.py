@@ -42,7 +42,7 @@ def fleet_of(*nodes: tuple[NodeGpus, Used]) -> Fleet:
 
 # -- random fleets
 
-charges = st.builds(Charge, st.integers(0, CORES), st.integers(0, 40))
+charges = st.builds(Charge, st.integers(0, CORES), st.integers(0, 40), st.just(0), st.just(0))
 gpus = st.tuples(st.integers(0, 40), st.booleans(), charges)
 fleets = st.dictionaries(
     st.sampled_from([f"n{number}" for number in range(8)]),

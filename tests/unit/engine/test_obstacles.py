@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from aliquot.engine.one_node.obstacles import Obstacle, obstacle
 from aliquot.engine.state import NodeState
-from aliquot.engine.why.obstacles import Obstacle, obstacle
 from aliquot.model import Charge, Constraints, Memory, Mode, ModelConstraint, NodeGpus, Part, Reason, Request, Unit
 from tests.factories import make_gpu
 from tests.states import pod, shared, whole
@@ -50,21 +50,24 @@ def test_a_card_with_room_has_no_obstacle() -> None:
         pytest.param(
             {"constraints": Constraints(not_uuids=frozenset({"GPU-n1-0"}))},
             Reason.WRONG_CARD,
-            "is not one that the pod may use: GPU-n1-0",
+            "is not a card that the pod may use: GPU-n1-0",
             id="uuid",
         ),
         pytest.param(
             {"constraints": Constraints(mig="1g.5gb")},
             Reason.WRONG_CARD,
-            "is no MIG instance, 1g.5gb is wanted",
+            "is not a MIG instance, but the pod wants 1g.5gb",
             id="no instance",
         ),
         pytest.param(
-            {"profile": "2g.10gb"}, Reason.WRONG_CARD, "is a MIG instance 2g.10gb, a card is wanted", id="an instance"
+            {"profile": "2g.10gb"},
+            Reason.WRONG_CARD,
+            "is a MIG instance 2g.10gb, but the pod wants a card",
+            id="an instance",
         ),
         pytest.param({"healthy": False}, Reason.NOT_SELLABLE, "is unhealthy", id="unhealthy"),
         pytest.param({"cordoned": True}, Reason.NOT_SELLABLE, "is cordoned", id="cordoned"),
-        pytest.param({"mode": Mode.EXCLUSIVE}, Reason.WRONG_MODE, "is only given whole", id="exclusive"),
+        pytest.param({"mode": Mode.EXCLUSIVE}, Reason.WRONG_MODE, "is only sold whole", id="exclusive"),
         pytest.param({"mode": Mode.MPS, "slots": 4, "part": whole()}, Reason.WRONG_MODE, "is for MPS only", id="MPS"),
         pytest.param(
             {"part": Part(slots=1, memory=Memory(1, Unit.SLOT))},
@@ -79,7 +82,7 @@ def test_a_card_with_room_has_no_obstacle() -> None:
             id="larger than the card",
         ),
         pytest.param(
-            {"used": Charge(25, 1000, slots=1), "slots": 4}, Reason.WRONG_MODE, "is shared by MPS now", id="MPS now"
+            {"used": Charge(25, 1000, slots=1), "slots": 4}, Reason.WRONG_MODE, "is shared with MPS now", id="MPS now"
         ),
         pytest.param(
             {"used": Charge(90, 0, shares=1)},

@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from aliquot.engine import PodPolicy, Ranks, Settings, View
-from aliquot.engine.all_nodes.choosing import CardChoice
+from aliquot.engine import PodPolicy, PolicySettings, Ranks, View
 from aliquot.engine.all_nodes.originals import Originals
+from aliquot.engine.all_nodes.policy_chain import CardChoice
 from aliquot.engine.all_nodes.question import Question
 from aliquot.engine.all_nodes.room import Room, wanted
 from aliquot.engine.block import Block
@@ -43,7 +43,9 @@ def originals(policy: Counting, *states: NodeState, request: Request | None = No
         fleet.put(state.cards, state.used)
     everywhere = np.ones(fleet.width, np.bool_)
     return Originals(
-        Question(fleet, request, Room.now(fleet), wanted(fleet, request), everywhere, CardChoice((policy,)), Settings())
+        Question(
+            fleet, request, Room.now(fleet), wanted(fleet, request), everywhere, CardChoice((policy,)), PolicySettings()
+        )
     )
 
 

@@ -34,9 +34,9 @@ def puzzle_of(
 
 def is_room(puzzle: Puzzle, card: int, here: Sequence[int]) -> bool:
     """Whether a card takes these containers, the rules written down one by one."""
-    if not all(puzzle.allowed[one] >> card & 1 for one in here):
+    if not all(puzzle.allowed[container] >> card & 1 for container in here):
         return False
-    if len({puzzle.needs[one][card][2] > 0 for one in here}) > 1:
+    if len({puzzle.needs[container][card][2] > 0 for container in here}) > 1:
         return False
     needs = [sizes[card] for sizes in puzzle.needs]
     return all(need <= free for need, free in zip(room_for(here, needs, puzzle.lives), puzzle.free[card], strict=True))
@@ -44,11 +44,15 @@ def is_room(puzzle: Puzzle, card: int, here: Sequence[int]) -> bool:
 
 def room_for(here: Sequence[int], needs: Sequence[Size], lives: Sequence[Life]) -> Size:
     """What containers need on a card at most at any moment."""
-    moments = [[one for one in here if lives[one] is not INIT]]
+    moments = [[container for container in here if lives[container] is not INIT]]
     moments += [
-        [init, *(one for one in here if one < init and lives[one] is SIDECAR)] for init in here if lives[init] is INIT
+        [init, *(container for container in here if container < init and lives[container] is SIDECAR)]
+        for init in here
+        if lives[init] is INIT
     ]
-    mib, cores, slots = (max(sum(needs[one][measure] for one in now) for now in moments) for measure in range(3))
+    mib, cores, slots = (
+        max(sum(needs[container][measure] for container in now) for now in moments) for measure in range(3)
+    )
     return mib, cores, slots
 
 
@@ -66,20 +70,20 @@ def is_way(puzzle: Puzzle, cards: Sequence[Sequence[int]]) -> bool:
         [len(set(each)) for each in cards] == list(puzzle.wants)
         and all(is_joined(puzzle, each) for each in cards)
         and all(
-            is_room(puzzle, card, [one for one, each in enumerate(cards) if card in each])
+            is_room(puzzle, card, [container for container, each in enumerate(cards) if card in each])
             for card in range(len(puzzle.free))
         )
     )
 
 
 def has_way(puzzle: Puzzle) -> bool:
-    def place(one: int, held: Sequence[Sequence[int]]) -> bool:
-        if one == len(puzzle.wants):
+    def place(container: int, held: Sequence[Sequence[int]]) -> bool:
+        if container == len(puzzle.wants):
             return True
-        for cards in combinations(range(len(held)), puzzle.wants[one]):
-            if is_joined(puzzle, cards) and all(is_room(puzzle, card, [*held[card], one]) for card in cards):
-                then = [[*here, one] if card in cards else here for card, here in enumerate(held)]
-                if place(one + 1, then):
+        for cards in combinations(range(len(held)), puzzle.wants[container]):
+            if is_joined(puzzle, cards) and all(is_room(puzzle, card, [*held[card], container]) for card in cards):
+                then = [[*here, container] if card in cards else here for card, here in enumerate(held)]
+                if place(container + 1, then):
                     return True
         return False
 
@@ -95,7 +99,7 @@ def by_programme(puzzle: Puzzle) -> Sequence[Sequence[int]] | None:
     if packed.members is None:
         return None
     members = list(enumerate(packed.members))
-    return [[card for card, here in members if here >> one & 1] for one in range(len(puzzle.wants))]
+    return [[card for card, here in members if here >> container & 1] for container in range(len(puzzle.wants))]
 
 
 def by_search(dive_steps: int) -> Callable[[Puzzle], Sequence[Sequence[int]] | None]:
@@ -204,11 +208,11 @@ def planted(seed: int) -> Puzzle:
     needs = [chance.choice(kinds) for _ in range(count)]
     lives = [chance.choice([MAIN, MAIN, *Life]) for _ in range(count)]
     wants, held = [], [list[int]() for _ in range(cards)]
-    for one, (_, _, slots) in enumerate(needs):
+    for container, (_, _, slots) in enumerate(needs):
         able = range(cards_by_slots) if slots else range(cards_by_slots, cards)
         wants.append(chance.randint(1, min(8, len(able))))
-        for card in chance.sample(able, wants[one]):
-            held[card].append(one)
+        for card in chance.sample(able, wants[container]):
+            held[card].append(container)
     return puzzle_of([room_for(here, needs, lives) for here in held], wants, needs, lives)
 
 
@@ -247,9 +251,9 @@ def test_a_hidden_connected_way_without_slack_is_found(pairs: Sequence[tuple[int
     needs = [*kinds, *kinds[:2]]
     wants = [chance.randint(2, 8) for _ in needs]
     held = [list[int]() for _ in range(16)]
-    for one, want in enumerate(wants):
+    for container, want in enumerate(wants):
         for card in grown(chance, near, want):
-            held[card].append(one)
+            held[card].append(container)
     free = [room_for(here, needs, [MAIN] * 8) for here in held]
     hard = with_links(puzzle_of(free, wants, needs), pairs)
     assert_decided(by_search(1_500), hard, fits=True)

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aliquot.engine.holder import Holder, freed, without
+from aliquot.engine.one_node.look import fits
 from aliquot.engine.preempt import cheapest, complete, preempt
 from aliquot.engine.state import NodeState
-from aliquot.engine.why.whatif import fits
 from aliquot.model import Charge, ContainerRequest, Memory, NodeGpus, Part, Request, Unit
 from tests.factories import T4, make_cards, make_gpu
 
@@ -36,8 +36,8 @@ def holder(uid: str, priority: int = 0, cores: int = 0, **cards: int) -> Holder:
 
 def held(cards: NodeGpus, holders: Sequence[Holder]) -> NodeState:
     state = NodeState(cards, {})
-    for one in holders:
-        state = state.plus(one.charges)
+    for each in holders:
+        state = state.plus(each.charges)
     return state
 
 
@@ -232,10 +232,10 @@ def small(sizes: Sequence[int], drawn: Drawn) -> tuple[NodeState, list[Holder]]:
 def by_trying_all(
     state: NodeState, asked: Request, holders: Sequence[Holder]
 ) -> tuple[int, int, tuple[int, int]] | None:
-    lower = [one for one in holders if one.priority < asked.priority]
+    lower = [each for each in holders if each.priority < asked.priority]
     sets = chain.from_iterable(combinations(lower, size) for size in range(len(lower) + 1))
     costs = [
-        (max((one.priority for one in chosen), default=-1), len(chosen), freed(chosen))
+        (max((each.priority for each in chosen), default=-1), len(chosen), freed(chosen))
         for chosen in sets
         if fits(without(state, chosen), asked)
     ]
@@ -251,11 +251,11 @@ def test_the_set_is_as_cheap_as_any_and_none_can_be_left_out(sizes: list[int], d
     assert (found is None) == (best is None)
     if found is None or best is None:
         return
-    highest = max((one.priority for one in found.holders), default=-1)
+    highest = max((each.priority for each in found.holders), default=-1)
     assert (highest, len(found.holders), freed(found.holders)) == best
     assert fits(without(state, found.holders), asked)
     for spared in found.holders:
-        assert not fits(without(state, (one for one in found.holders if one is not spared)), asked)
+        assert not fits(without(state, (each for each in found.holders if each is not spared)), asked)
 
 
 @given(
@@ -271,9 +271,9 @@ def test_a_completed_proposal_makes_it_fit_and_keeps_everybody(
     asked = request(*parts)
     proposed = [f"h{number}" for number in sorted(picked)]
     answer = complete(state, asked, proposed, holders)
-    lower_or_proposed = [one for one in holders if one.priority < asked.priority or one.uid in proposed]
+    lower_or_proposed = [each for each in holders if each.priority < asked.priority or each.uid in proposed]
     assert (answer is None) == (not fits(without(state, lower_or_proposed), asked))
     if answer is not None:
         assert answer[: len(proposed)] == proposed
         assert len(set(answer)) == len(answer)
-        assert fits(without(state, (one for one in holders if one.uid in answer)), asked)
+        assert fits(without(state, (each for each in holders if each.uid in answer)), asked)

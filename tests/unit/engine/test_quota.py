@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aliquot.engine import Fleet, Judgement, judge
-from aliquot.engine.quotas.quota import Decision, decide
+from aliquot.engine.card_kinds import kind_of
+from aliquot.engine.quotas.quota import QuotaCheck, check_quota
 from aliquot.engine.quotas.quota_map import Quotas
-from aliquot.engine.quotas.usage import Census, Usage, kind_of
+from aliquot.engine.quotas.usage import Census, Usage
 from aliquot.model import Charge, Constraints, ContainerRequest, Life, Memory, NodeGpus, Part, Reason, Request, Unit
 from tests.factories import T4, make_gpu
 
@@ -38,7 +39,7 @@ class Cluster:
         self.usage.add(uid, namespace, cards, {gpu.uuid: c for gpu, c in zip(cards.gpus, charges, strict=False)})
         return self
 
-    def decide(self, *parts: Part, uid: str = "new", lives: Sequence[Life] = (), **fields: Any) -> Decision:
+    def decide(self, *parts: Part, uid: str = "new", lives: Sequence[Life] = (), **fields: Any) -> QuotaCheck:
         quotas, census = Quotas(), Census()
         quotas.read(None if self.quota is None else json.dumps(self.quota))
         assert not quotas.trouble
@@ -49,13 +50,13 @@ class Cluster:
             for place, (part, life) in enumerate(zip(parts, lives or [Life.MAIN] * len(parts), strict=True))
         )
         request = Request(uid, "foo/p", "tencent", containers, **fields)
-        return decide(quotas, self.usage, census, request)
+        return check_quota(quotas, self.usage, census, request)
 
     def judge(self, *parts: Part, gpu_policy: str = "binpack", **fields: Any) -> Judgement:
         fleet, decision = Fleet(), self.decide(*parts, **fields)
         for cards in self.nodes:
             fleet.put(cards, {})
-        return judge(fleet, decision.request, gpu_policy, decision=decision)
+        return judge(fleet, decision.request, gpu_policy, quota=decision)
 
     def refused(self, *parts: Part, **fields: Any) -> set[str]:
         """Models of cards that the quota refuses."""

@@ -8,7 +8,7 @@ import pytest
 
 from aliquot.engine import Fleet, judge
 from aliquot.engine.one_node.puzzle import Puzzle, puzzle_of
-from aliquot.engine.one_node.search import Found, arrange, search, works
+from aliquot.engine.one_node.search import SearchResult, arrange, search, works
 from aliquot.engine.state import NodeState
 from aliquot.model import Charge, Constraints, ContainerRequest, Life, Link, Memory, NodeGpus, Part, Request, Topology
 from tests.factories import make_gpu
@@ -237,7 +237,7 @@ def test_a_packing_that_misses_by_one_unit_is_refused_for_certain(seed: int) -> 
     free, wants, needs = planted(seed, memory_only=True)
     fullest = max(range(16), key=lambda row: free[row][0])
     free[fullest] = (free[fullest][0] - 1, *free[fullest][1:])
-    assert search(puzzle(free, wants, needs)) == Found(None, limited=False)
+    assert search(puzzle(free, wants, needs)) == SearchResult(None, limited=False)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -255,14 +255,14 @@ def test_cards_that_must_each_take_as_many_containers_as_they_can_are_filled(see
 def test_parts_that_fit_only_by_total_size_are_refused_for_certain() -> None:
     """Three of eight different, nearly equal parts fit on no card, though all cards together have room for all."""
     needs = [(3400 + 10 * place, 0, 0) for place in range(8)]
-    assert search(puzzle([(10100, 100, 0)] * 16, [5] * 8, needs)) == Found(None, limited=False)
+    assert search(puzzle([(10100, 100, 0)] * 16, [5] * 8, needs)) == SearchResult(None, limited=False)
 
 
 def test_beyond_the_bound_a_refusal_says_that_it_gave_up() -> None:
     chance = random.Random(1)
     needs = [(chance.randrange(5001, 6000), chance.randrange(1, 9), 0) for _ in range(40)]
     found = search(puzzle([(10000, 100, 0)] * 39, [1] * 40, needs))
-    assert found == Found(None, limited=True)
+    assert found == SearchResult(None, limited=True)
 
 
 def test_beyond_the_bound_what_greed_finds_is_still_found() -> None:

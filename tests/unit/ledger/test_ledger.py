@@ -97,7 +97,7 @@ def test_a_claim_gives_exactly_what_is_asked_or_raises(ledger: Ledger) -> None:
     adopt(ledger, "a")
     claim(ledger, "a")
     assert [entry.state for entry in ledger.entries("n1")] == [State.BOUND]
-    with pytest.raises(AlreadyHeld, match="pod a is bound to n1 with another part"):
+    with pytest.raises(AlreadyHeld, match="pod a is bound to n1 with a different part"):
         claim(ledger, "a", index=1)
     assert list(ledger.used("n1")) == ["GPU-n1-0"]
 
@@ -172,7 +172,7 @@ def test_a_pod_of_the_same_name_with_a_new_uid_is_another(ledger: Ledger) -> Non
 
 
 MODES: list[Any] = [
-    pytest.param(Charge(mib=1, slots=1), Charge(mib=1, shares=1), "is shared by MPS now", id="a slice beside MPS"),
+    pytest.param(Charge(mib=1, slots=1), Charge(mib=1, shares=1), "is shared with MPS now", id="a slice beside MPS"),
     pytest.param(Charge(mib=1, shares=1), Charge(mib=1, slots=1), "is shared without MPS now", id="MPS beside a slice"),
     pytest.param(Charge(mib=1, slots=2), Charge(mib=1, slots=2), "has 1 MPS slots left, not 2", id="too many slots"),
     pytest.param(Charge(cores=100), Charge(mib=1, shares=1), "0 % of cores left", id="cores sold out"),

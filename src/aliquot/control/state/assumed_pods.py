@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from aliquot.control.state.cluster_state import ClusterState
 from aliquot.control.state.trial import trying
 from aliquot.dialects import Demand
-from aliquot.engine import FULL_EFFORT, Effort, NodeState, closed
+from aliquot.engine import FULL_EFFORT, Effort, NodeState
 from aliquot.errors import BadDemand
 from aliquot.model import Charge, Placement, Pod, Reason, charges
 from aliquot.model.gpu import CORES
@@ -138,7 +138,7 @@ class _Scene:
     def _with(self, state: NodeState, coming: Demand, freed: Collection[str]) -> NodeState:
         """Rather on cards that become free. Who was promised more than there will be is not charged: that is not the
         asking pod's trouble."""
-        on_freed = closed(state, state.cards.by_uuid.keys() - freed)
+        on_freed = state.closed(state.cards.by_uuid.keys() - freed)
         for cards in (on_freed, state):
             for placement, after in self._cluster.place_on(cards, self._paid([coming]), self._budget):
                 if placement is not None:
@@ -181,10 +181,4 @@ def _order(cluster: ClusterState, uid: str, demand: Demand | None, node: str) ->
 
 def _most(one: Mapping[str, Charge], other: Mapping[str, Charge]) -> dict[str, Charge]:
     """Card by card, whichever is more."""
-    return {uuid: _more(one.get(uuid, Charge()), other.get(uuid, Charge())) for uuid in one.keys() | other.keys()}
-
-
-def _more(one: Charge, other: Charge) -> Charge:
-    return Charge(
-        max(one.cores, other.cores), max(one.mib, other.mib), max(one.slots, other.slots), max(one.shares, other.shares)
-    )
+    return {uuid: one.get(uuid, Charge()).at_least(other.get(uuid, Charge())) for uuid in one.keys() | other.keys()}

@@ -36,22 +36,22 @@ from aliquot.control.state.unhealthy_marks import Marks
 from aliquot.control.state.unreadable_nodes import UnreadNodes
 from aliquot.dialects import Demand, Dialect, Dialects, cards_of, demand_of, standard_dialects
 from aliquot.engine import (
-    Decision,
     Effort,
     Explanation,
     Fleet,
     Holder,
     Ints,
     Judgement,
-    Line,
     NameBlock,
     NodeFinding,
     NodeState,
     Preemption,
+    QuotaCheck,
+    QuotaLine,
     Quotas,
     check_policies,
+    check_quota,
     complete,
-    decide,
     explain,
     explain_node,
     fits_without,
@@ -59,7 +59,7 @@ from aliquot.engine import (
     node_reason,
     on_each,
     preempt,
-    standing,
+    quota_usage,
     within,
 )
 from aliquot.errors import BadConfig, BadDemand, BadRecord, NoRoom, Refused
@@ -222,8 +222,8 @@ class ClusterState:
         columns = self._columns(among) if request.needs_search else None
 
         def decide_with(effort: Effort) -> Judgement:
-            decision = self._quota(request)
-            return judge(self.fleet, request, *policies, decision=decision, effort=effort, among=columns)
+            quota = self._quota(request)
+            return judge(self.fleet, request, *policies, quota=quota, effort=effort, among=columns)
 
         if effort is not None:
             judgement = decide_with(effort)
@@ -342,14 +342,14 @@ class ClusterState:
     def holders(self, node: str) -> list[Holder]:
         return _holders(self.ledger.entries(node))
 
-    def quota_lines(self, most: int) -> Iterator[tuple[str, Line]]:
+    def quota_lines(self, most: int) -> Iterator[tuple[str, QuotaLine]]:
         """Limits in force with what is used of them, and their namespaces: at most so many, of those that use most."""
         usage = self.totals.usage
         namespaces = nlargest(most, self.quotas.entries, key=usage.cards_of)
-        return islice(((name, line) for name in namespaces for line in standing(self.quotas, usage, name)), most)
+        return islice(((name, line) for name in namespaces for line in quota_usage(self.quotas, usage, name)), most)
 
-    def _quota(self, request: Request) -> Decision:
-        return decide(self.quotas, self.totals.usage, self.totals.census, request)
+    def _quota(self, request: Request) -> QuotaCheck:
+        return check_quota(self.quotas, self.totals.usage, self.totals.census, request)
 
     # -- claims
 

@@ -1,1 +1,1 @@
-"""Every node at once: where a request fits, on which cards, and the most telling reason where it does not."""
+"""All nodes at once: where a request fits, on which cards, and the most specific reason where it does not."""

@@ -1,4 +1,4 @@
-"""Container after container, each on its best cards, on all nodes at once."""
+"""Places container after container, each on its best cards, on all nodes at once."""
 
 from collections.abc import Sequence
 
@@ -12,8 +12,8 @@ from aliquot.model import Life, Part
 
 
 class Greedy:
-    """`views` and `rows` per container; `fits` are the columns where it found cards for each. The largest container
-    comes first, or the first of the pod if `in_order`."""
+    """`views` and `rows` are per container; `fits` are the columns where every container found cards. The largest
+    container comes first, or with `in_order` the first container of the pod."""
 
     def __init__(
         self,
@@ -29,27 +29,27 @@ class Greedy:
         self._held = np.zeros((3, *shape), np.int64)
         self._sidecars: dict[int, Ints] = {}
         self._by_share, self._by_slots = np.zeros(shape, np.bool_), np.zeros(shape, np.bool_)
-        """Cards that the pod uses, by the way in which it shares them."""
+        """Cards that the pod uses, by the mode in which it shares them."""
         self.fits = np.ones(question.fleet.width, np.bool_)
         views: dict[int, View] = {}
         rows: dict[int, Ints] = {}
         containers = range(len(parts))
-        for one in containers if in_order else sorted(containers, key=lambda c: _largest_first(lives[c], parts[c])):
-            room = question.room.less(*self._beside(one, lives[one]))
-            possible = question.possible(room, needs[one])
-            possible &= ~(self._by_slots if needs[one].is_share else self._by_share)
-            views[one] = question.view(parts[one], needs[one], room, possible)
-            rows[one], fits = self._choose(views[one], lives[one])
+        for place in containers if in_order else sorted(containers, key=lambda c: _largest_first(lives[c], parts[c])):
+            room = question.room.less(*self._beside(place, lives[place]))
+            possible = question.possible(room, needs[place])
+            possible &= ~(self._by_slots if needs[place].is_share else self._by_share)
+            views[place] = question.view(parts[place], needs[place], room, possible)
+            rows[place], fits = self._choose(views[place], lives[place])
             self.fits &= fits
-            self._take(one, lives[one], needs[one], rows[one])
-        self.views = [views[one] for one in range(len(parts))]
-        self.rows = [rows[one] for one in range(len(parts))]
+            self._take(place, lives[place], needs[place], rows[place])
+        self.views = [views[place] for place in range(len(parts))]
+        self.rows = [rows[place] for place in range(len(parts))]
 
-    def _beside(self, one: int, life: Life) -> Ints:
-        """What runs at the same time: for an init container the sidecars that start before it."""
+    def _beside(self, place: int, life: Life) -> Ints:
+        """What runs at the same time. For an init container these are the sidecars that start before it."""
         if life is not Life.INIT:
             return self._held
-        earlier = (held for other, held in self._sidecars.items() if other < one)
+        earlier = (held for other, held in self._sidecars.items() if other < place)
         return np.asarray(sum(earlier, np.zeros_like(self._held)))
 
     def _choose(self, view: View, life: Life) -> tuple[Ints, Bools]:
@@ -62,11 +62,11 @@ class Greedy:
         ranks = np.broadcast_to(self.question.rank(view), view.possible.shape)
         if life is not Life.INIT:
             return ranks
-        # init containers take what the pod pays for anyway
+        # init containers prefer cards that the pod pays for anyway
         unpaid = ~(self._by_share | self._by_slots)
         return np.lexsort((ranks, unpaid, ~view.possible), axis=0).argsort(axis=0)
 
-    def _take(self, one: int, life: Life, need: Need, rows: Ints) -> None:
+    def _take(self, place: int, life: Life, need: Need, rows: Ints) -> None:
         np.put_along_axis(self._by_share if need.is_share else self._by_slots, rows, True, axis=0)
         if life is Life.INIT:
             return
@@ -76,7 +76,7 @@ class Greedy:
             np.put_along_axis(part[measure], rows, each, axis=0)
         self._held = self._held + part
         if life is Life.SIDECAR:
-            self._sidecars[one] = part
+            self._sidecars[place] = part
 
 
 def _largest_first(life: Life, part: Part) -> tuple[bool, bool, int, int, int]:

@@ -1,39 +1,23 @@
-"""Where an original would put a pod, asked node by node: once for nodes that are alike, and only as long as a decision
-can afford it."""
+"""Where an original would place a pod, node by node. Nodes that are alike are asked once, and only as long as the
+decision can afford it."""
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from aliquot.engine.all_nodes.question import Question
+from aliquot.engine.block import DECISIVE
 from aliquot.engine.one_node.puzzle import Cards, puzzle_of
 from aliquot.engine.one_node.search import works
 from aliquot.engine.state import NodeState
 from aliquot.model import Gpu
 
 _MAX_STEPS = 100_000
-"""Per decision, see `PodPolicy.steps`."""
-
-_FATE = (
-    "free_mib",
-    "free_cores",
-    "free_slots",
-    "used_slots",
-    "shares",
-    "mib",
-    "slots",
-    "model_id",
-    "profile_id",
-    "sellable",
-    "for_shared",
-    "for_whole",
-    "for_slots",
-)
-"""What counts of a card, beside how it is connected and whether the pod may use it."""
+"""Steps per decision, see `PodPolicy.steps`."""
 
 
 class Originals:
-    """Answers are remembered, so that the same question gives the same cards again."""
+    """Remembers answers, so that the same question gets the same cards again."""
 
     def __init__(self, question: Question) -> None:
         self.question = question
@@ -43,7 +27,7 @@ class Originals:
         self._known: dict[bytes, Sequence[Cards] | None] = {}
 
     def rows_at(self, column: int) -> Sequence[Cards] | None:
-        """Per container the rows; None if no original places the pod here, or not in a way that works."""
+        """The rows of each container. None if no original places the pod here, or if its placement does not work."""
         if not self.policies:
             return None
         key = self._key(column)
@@ -52,8 +36,10 @@ class Originals:
         return self._known[key]
 
     def _key(self, column: int) -> bytes:
+        """Equal for nodes on which an original places the pod alike: what decides about each card, how the cards are
+        connected, and which of them the pod may use."""
         fleet, allowed = self.question.fleet, self.question.allowed
-        cards = [getattr(fleet, name)[:, column] for name in _FATE]
+        cards = [getattr(fleet, name)[:, column] for name in DECISIVE]
         cards += [] if allowed is None else [allowed[:, column]]
         return np.concatenate([*cards, fleet.unit_mib[column, None], fleet.wiring_id[column, None]]).tobytes()
 
@@ -70,7 +56,7 @@ class Originals:
     def _checked(self, column: int, state: NodeState, cards: Mapping[str, tuple[Gpu, ...]]) -> Sequence[Cards] | None:
         request, allowed = self.question.request, self.question.allowed
         rows = {gpu.uuid: row for row, gpu in enumerate(state.cards.gpus)}
-        chosen = [tuple(rows[gpu.uuid] for gpu in cards[one.name]) for one in request.containers]
+        chosen = [tuple(rows[gpu.uuid] for gpu in cards[container.name]) for container in request.containers]
         if allowed is not None and not all(allowed[row, column] for each in chosen for row in each):
             return None
         return chosen if works(puzzle_of(state, request), chosen) else None

@@ -1,9 +1,9 @@
-"""Where a request fits and which cards it would get, on every node at once.
+"""Where a request fits and which cards it would get, on all nodes at once.
 
-One container, and containers that share their cards, need no search: the k best cards are a way if there is one. For
-several containers greed comes first, on all nodes at once; only where it fails on a node that might do is searched, for
-as long as the decision's effort lasts (`all_nodes.searching`). Where another agent chooses the cards, nothing is
-searched: what its own greed does not find is not there.
+A single container, and containers that share their cards, need no search: if they fit at all, they fit on the k best
+cards. Several containers are first placed greedily on all nodes at once. Only nodes where greed fails and that might
+have room are searched, as long as the decision's effort lasts (`all_nodes.node_search`). Where another agent chooses
+the cards, nothing is searched: that agent would not find more than its own greed does.
 """
 
 from abc import ABC, abstractmethod
@@ -14,10 +14,10 @@ from functools import cached_property
 import numpy as np
 
 from aliquot.engine.all_nodes.greedy import Greedy
+from aliquot.engine.all_nodes.node_search import NodeSearch
 from aliquot.engine.all_nodes.originals import Originals
 from aliquot.engine.all_nodes.question import Question
 from aliquot.engine.all_nodes.room import need_of, takes, together
-from aliquot.engine.all_nodes.searching import Searching
 from aliquot.engine.arrays import Bools, Ints, enough, lowest, masked
 from aliquot.engine.one_node.puzzle import Cards
 from aliquot.engine.view import View
@@ -25,11 +25,11 @@ from aliquot.model import Life
 
 
 class Plan(ABC):
-    """Rows are worked out when they are asked for."""
+    """Rows are computed when they are asked for."""
 
     fits: Bools
     limited: Bools
-    """Columns where the search was given up, or not begun."""
+    """Columns where the search was given up or not begun."""
     searched: Sequence[int] = ()
     """Columns that were searched at all."""
     views: Sequence[View]
@@ -41,12 +41,12 @@ class Plan(ABC):
         self._originals = Originals(question)
 
     def rows_at(self, column: int) -> Sequence[Cards]:
-        """Per view the rows of a column that fits."""
+        """The rows of each view, in a column that fits."""
         return self._originals.rows_at(column) or self._own_rows_at(column)
 
     @cached_property
     def rows(self) -> Sequence[Ints]:
-        """Per view the rows, [count, width]; columns that do not fit hold anything."""
+        """The rows of each view, [count, width]. Columns that do not fit hold arbitrary rows."""
         if not self._originals.policies:
             return self._own_rows
         rows = [own.copy() for own in self._own_rows]
@@ -68,7 +68,7 @@ def plan(question: Question) -> Plan:
 
 
 class PlanForOne(Plan):
-    """One container, or several on the same cards."""
+    """For one container, or several on the same cards."""
 
     def __init__(self, question: Question) -> None:
         super().__init__(question)
@@ -78,7 +78,7 @@ class PlanForOne(Plan):
         part = containers[0].part
         possible = question.possible(question.room, need)
         if len(containers) > 1:
-            need = together(zip((container.life for container in containers), needs, strict=True))
+            need = together(list(zip((container.life for container in containers), needs, strict=True)))
             part = replace(part, cards=max(container.part.cards for container in containers))
             possible &= question.possible(question.room, need)
             for other in needs[1:]:
@@ -108,7 +108,7 @@ class PlanForOne(Plan):
 
 
 class PlanForMany(Plan):
-    """Several containers, each on cards of its own choice."""
+    """For several containers, each on its own cards."""
 
     def __init__(self, question: Question) -> None:
         super().__init__(question)
@@ -122,7 +122,7 @@ class PlanForMany(Plan):
         self.views = greedy.views
         self._greedy_rows = greedy.rows
         self.fits = greedy.fits
-        searching = Searching(question, self._parts, self._needs, self.lives, self._alone, self.views[0])
+        searching = NodeSearch(question, self._parts, self._needs, self.lives, self._alone, self.views[0])
         if not is_theirs:
             searching.run(self._may_fit() & ~self.fits)
         self.searched, self.limited, self._searched = searching.visited, searching.limited, searching.found
@@ -141,7 +141,7 @@ class PlanForMany(Plan):
         return self._greedy_rows
 
     def _may_fit(self) -> Bools:
-        """What must hold where there is a way: enough cards for each alone, and in all as much as all need."""
+        """A necessary condition: enough cards for each container alone, and in total as much as all containers need."""
         question, room = self.question, self.question.room
         may = np.ones(question.fleet.width, np.bool_)
         useful = np.zeros(question.fleet.has.shape, np.bool_)
@@ -159,8 +159,8 @@ class PlanForMany(Plan):
 
 
 def _is_enough(free: Ints, counts: Sequence[int], sizes: Sequence[Ints]) -> Bools:
-    """Whether the cards have as much as all need, and room for as many parts of each size as there are of it and of
-    larger ones."""
+    """Whether the cards have in total as much as all containers need, and for each size room for all parts that are at
+    least as large."""
     total = sum((count * size for count, size in zip(counts, sizes, strict=True)), np.asarray(0))
     fits = np.asarray(free.sum(axis=0) >= total)
     for size in sizes:
@@ -170,7 +170,7 @@ def _is_enough(free: Ints, counts: Sequence[int], sizes: Sequence[Ints]) -> Bool
 
 
 def _least(need: Ints, possible: Bools) -> Ints:
-    """[width] or less: what a card's part costs at least."""
+    """The least that the part of a card costs; broadcasts to [width]."""
     if need.ndim < 2:
         return need
     least = np.where(possible, need, np.iinfo(np.int64).max).min(axis=0)

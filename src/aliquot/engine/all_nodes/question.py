@@ -4,19 +4,19 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from aliquot.engine.all_nodes.choosing import CardChoice
+from aliquot.engine.all_nodes.policy_chain import CardChoice
 from aliquot.engine.all_nodes.room import Need, Room, takes
 from aliquot.engine.arrays import Bools, Ints, Ranks, lowest, masked
 from aliquot.engine.block import Block
 from aliquot.engine.card_sets import connected
 from aliquot.engine.effort import Effort
-from aliquot.engine.view import Settings, View
+from aliquot.engine.view import PolicySettings, View
 from aliquot.model import Part, Request, Topology
 
 
 @dataclass(frozen=True)
 class Question:
-    """`allowed` are cards [rows, width] and `nodes` columns that the pod may use."""
+    """`allowed` are the cards [rows, width] and `nodes` the columns that the pod may use."""
 
     fleet: Block
     request: Request
@@ -24,13 +24,13 @@ class Question:
     allowed: Bools | None
     nodes: Bools
     choice: CardChoice | None = None
-    """None: any cards will do."""
-    settings: Settings = field(default_factory=Settings)
+    """None: any cards are acceptable."""
+    settings: PolicySettings = field(default_factory=PolicySettings)
     topology: Topology = Topology.ANY
     effort: Effort = field(default_factory=Effort)
-    """For all nodes together."""
+    """The effort for all nodes together."""
     among: Bools | None = None
-    """The columns that are worth a search, None: all."""
+    """The columns that are worth a search; None means all."""
 
     def view(self, part: Part, need: Need, room: Room, possible: Bools) -> View:
         return View(
@@ -56,12 +56,12 @@ class Question:
         return np.zeros(1, np.int64) if self.choice is None else self.choice.rank(view)
 
     def is_connected(self, part: Part) -> bool:
-        """Whether the part's cards have to be next to each other."""
+        """Whether the cards of the part must be connected."""
         return self.topology is not Topology.ANY and part.cards > 1
 
     def connected(self, view: View, keys: Ranks, fits: Bools) -> tuple[Ints, Bools]:
-        """The rows of connected cards with low keys, [count, width], and of the columns with enough cards those that
-        have any."""
+        """The rows of connected cards with low keys, [count, width], and which of the columns in `fits` have such
+        cards."""
         fleet, found, keys = self.fleet, np.zeros_like(fits), np.broadcast_to(keys, view.possible.shape)
         rows = lowest(masked(view.possible, keys), view.count)
         (columns,) = fits.nonzero()

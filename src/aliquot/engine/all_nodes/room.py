@@ -1,18 +1,17 @@
 """What is free, what a part needs and which cards can take it: the rule of `obstacles` on whole arrays."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 import numpy as np
 
 from aliquot.engine.arrays import Bools, Ints
 from aliquot.engine.block import Block
-from aliquot.model import CORES, Life, Part, Request, Unit
+from aliquot.model import CORES, Life, Part, Request, Unit, peak, peak_by
 
 _MAX = 1 << 60
 _MAX_FACTOR = 1 << 20
-"""Larger amounts fit nowhere; these keep the arithmetic in 64 bits."""
+"""Larger amounts fit nowhere. These bounds keep the arithmetic in 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class Room:
     open_whole: Bools
     open_slots: Bools
     untouched: bool = True
-    """Nothing was taken since it was asked for: `open_whole` tells all about whole cards."""
+    """Whether nothing was taken since: then `open_whole` says everything about whole cards."""
 
     @classmethod
     def now(cls, fleet: Block) -> "Room":
@@ -36,12 +35,12 @@ class Room:
 
     @classmethod
     def empty(cls, fleet: Block) -> "Room":
-        """As if nobody held anything."""
+        """The room if no pod held anything."""
         cores = np.where(fleet.has, CORES, 0)
         return cls(fleet.mib, cores, fleet.slots, fleet.for_shared, fleet.for_whole, fleet.for_slots)
 
     def less(self, mib: Ints, cores: Ints, slots: Ints) -> "Room":
-        """With this much taken of each card, by the same pod: it does not close a card to itself."""
+        """The room after the same pod took this much of each card. A pod does not close a card to itself."""
         return replace(
             self,
             free_mib=self.free_mib - mib,
@@ -53,7 +52,7 @@ class Room:
 
 @dataclass(frozen=True)
 class Need:
-    """What one card's part costs on each card; arrays broadcast to the Fleet's."""
+    """What the part costs on each card; the arrays broadcast to the Fleet's."""
 
     mib: Ints
     cores: Ints
@@ -76,6 +75,7 @@ def need_of(fleet: Block, part: Part) -> Need:
 
 
 def _mib(fleet: Block, part: Part) -> Ints:
+    """Rounds as `Memory.mib` in model/request.py does; tests/unit/engine/test_agreement.py keeps the two equal."""
     amount = part.memory.amount
     match part.memory.unit:
         case Unit.MIB:
@@ -89,38 +89,19 @@ def _mib(fleet: Block, part: Part) -> Ints:
             return np.where(fleet.slots > 0, per_slot, fleet.mib + 1)
 
 
-def together(needs: Iterable[tuple[Life, Need]]) -> Need:
-    """What containers that share their cards need of each: init containers as max, the rest as sum."""
-    main = sidecars = init = (np.asarray(0), np.asarray(0), 0)
-    kinds = set()
-    for life, need in needs:
-        kinds.add(need.is_share)
-        size = (need.mib, need.cores, need.slots)
-        if life is Life.SIDECAR:
-            sidecars = _plus(sidecars, size)
-        elif life is Life.INIT:
-            init = _most(init, _plus(sidecars, size))
-        else:
-            main = _plus(main, size)
-    mib, cores, slots = _most(_plus(main, sidecars), init)
-    if len(kinds) > 1:
-        mib = np.asarray(_MAX)  # a card is shared in one way at a time
-    return Need(mib, cores, slots, whole=False)  # what is as large as a card is treated as one anyway
-
-
-_Size: TypeAlias = tuple[Ints, Ints, int]
-
-
-def _plus(one: _Size, other: _Size) -> _Size:
-    return one[0] + other[0], one[1] + other[1], one[2] + other[2]
-
-
-def _most(one: _Size, other: _Size) -> _Size:
-    return np.maximum(one[0], other[0]), np.maximum(one[1], other[1]), max(one[2], other[2])
+def together(needs: Sequence[tuple[Life, Need]]) -> Need:
+    """The peak of what containers that share their cards need of each."""
+    if len({need.is_share for _, need in needs}) > 1:
+        mib = np.asarray(_MAX)  # a card is shared in one mode at a time
+    else:
+        mib = np.asarray(peak_by(np.maximum, ((life, need.mib) for life, need in needs)))
+    cores = np.asarray(peak_by(np.maximum, ((life, need.cores) for life, need in needs)))
+    slots = peak((life, need.slots) for life, need in needs)
+    return Need(mib, cores, slots, whole=False)  # a part as large as the card is treated as the whole card anyway
 
 
 def takes(fleet: Block, room: Room, need: Need) -> Bools:
-    """[rows, width]: cards that have room for the part, whoever asks."""
+    """[rows, width]: cards that have room for the part, whichever pod asks."""
     if need.whole and room.untouched:
         return room.open_whole.copy()
     fits = np.greater_equal(room.free_mib, need.mib)
@@ -130,7 +111,7 @@ def takes(fleet: Block, room: Room, need: Need) -> Bools:
         fits &= room.open_whole
     elif need.is_share:
         if need.cores.ndim or need.cores == CORES:
-            # a part as large as the card is the card, whatever it is called
+            # a part as large as the card counts as the whole card
             as_whole = fits & room.open_whole & (need.mib == fleet.mib) & (need.cores == CORES)
             fits &= room.open_shared
             fits |= as_whole
@@ -143,7 +124,8 @@ def takes(fleet: Block, room: Room, need: Need) -> Bools:
 
 
 def wanted(fleet: Block, request: Request, banned: Bools | None = None) -> Bools | None:
-    """[rows, width]: cards that the pod's wishes allow, without the `banned` ones; None if all of them are."""
+    """[rows, width]: cards that the pod's constraints allow, without the `banned` ones; None if all cards are
+    allowed."""
     allowed = None if banned is None else ~banned
     for mask in (wanted_models(fleet, request), wanted_cards(fleet, request)):
         if mask is not None:

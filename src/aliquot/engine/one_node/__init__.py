@@ -1,1 +1,2 @@
-"""One node, one pod: a complete search for the cards of every container."""
+"""One pod on one node: why a card refuses it, whether it fits, and a complete search for the cards of every
+container."""

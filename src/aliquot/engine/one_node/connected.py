@@ -1,9 +1,9 @@
-"""Containers on connected cards, where not all cards of a group are next to each other: a search over whole sets.
+"""Places containers on connected cards, if not all cards of a group are neighbours: a search over whole sets of cards.
 
-Each container has a list of the connected sets that it may get, each card a list of the containers that it may end up
-with. Each list shortens the others: a card that no set of a container has left can not hold it, and the other way
-round; and a card may not hold so little that the others could not hold the rest (`packing` finds the weights by which
-that shows). Whoever has the shortest list is decided first.
+Each container has a list of the connected sets that it may get, and each card a list of the containers that it may end
+up with. Each list shortens the others. A card that is in none of a container's sets cannot hold it, and vice versa. A
+card must also not hold so little that the others cannot hold the rest; `packing` finds the weights that show this. The
+shortest list is decided first.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,29 +21,30 @@ from aliquot.model import Topology
 
 _MAX_CARDS = 32
 _MAX_SETS = 20_000
-"""Beyond these the connected sets are too many to list."""
+"""Beyond these there are too many connected sets to list."""
 _WORK = tuple(million * 1_000_000 for million in (4, 8, 8, 8, 8, 16, 32))
-"""Entries of lists looked at before it starts anew in another order, and in the end is given up: about a second."""
+"""List entries to look at before the search restarts in another order, and after the last of them gives up: about a
+second."""
 _PASS = 20_000
-"""What one look at all lists costs anyway, in entries."""
+"""The fixed cost of one pass over all lists, in entries."""
 _ENTRIES_PER_STEP = 80
-"""Of the effort."""
+"""Entries per step of the effort."""
 _SLIGHT = 1e-9
 
 
 def connect(puzzle: Puzzle, effort: Effort) -> Packed:
-    assert puzzle.wiring is not None, "only a wish for topology asks"
+    assert puzzle.wiring is not None, "only called with a topology"
     programme, lists = programme_of(puzzle, effort), []
     if programme is None:
         return Packed(None, limited=True)
-    for one in programme.order:
-        sets = _listed(puzzle.wiring, puzzle.topology, puzzle.wants[one])
+    for container in programme.order:
+        sets = _listed(puzzle.wiring, puzzle.topology, puzzle.wants[container])
         if sets is None:
             return Packed(None, limited=True)
-        lists.append(sets[sets & ~puzzle.allowed[one] == 0])
+        lists.append(sets[sets & ~puzzle.allowed[container] == 0])
     start = _Lists(programme.overload == 0, lists)
     for turn, work in enumerate(_WORK):
-        search = _Search(programme, work, np.random.default_rng(turn) if turn else None, effort)
+        search = _ListSearch(programme, work, np.random.default_rng(turn) if turn else None, effort)
         members = search.decide(start)
         if members is not None:
             return Packed(programme.in_puzzle(members))
@@ -55,12 +56,12 @@ def connect(puzzle: Puzzle, effort: Effort) -> Packed:
 @dataclass(frozen=True)
 class _Lists:
     holds: Bools
-    """[cards, sets of containers]: with what each card may end up."""
+    """[cards, sets of containers]: what each card may end up with."""
     cards: Sequence[Ints]
     """Per container the sets of cards, as bits, that it may get."""
 
 
-class _Search:
+class _ListSearch:
     def __init__(self, programme: Programme, work: int, chance: np.random.Generator | None, effort: Effort) -> None:
         self.sets = programme.sets.astype(np.float32)
         weights = programme.weights.astype(np.float64).T
@@ -86,12 +87,12 @@ class _Search:
         return None
 
     def _choices(self, lists: _Lists, lengths: Ints, widths: Ints) -> Iterator[_Lists]:
-        one = int(np.where(lengths > 1, lengths, np.iinfo(np.int64).max).argmin())
+        container = int(np.where(lengths > 1, lengths, np.iinfo(np.int64).max).argmin())
         card = int(np.where(widths > 1, widths, np.iinfo(np.int64).max).argmin())
-        if lengths[one] <= widths[card] or widths[card] == 1:
-            sets = lists.cards[one] if self.chance is None else self.chance.permutation(lists.cards[one])
+        if lengths[container] <= widths[card] or widths[card] == 1:
+            sets = lists.cards[container] if self.chance is None else self.chance.permutation(lists.cards[container])
             for cards in sets:
-                yield _Lists(lists.holds, [*lists.cards[:one], np.array([cards]), *lists.cards[one + 1 :]])
+                yield _Lists(lists.holds, [*lists.cards[:container], np.array([cards]), *lists.cards[container + 1 :]])
             return
         sets = np.flatnonzero(lists.holds[card])
         fullest = np.argsort(-self.values[:, sets].sum(axis=0), kind="stable")
@@ -102,7 +103,7 @@ class _Search:
             yield _Lists(holds, lists.cards)
 
     def _shortened(self, lists: _Lists) -> _Lists | None:
-        """None if nobody is left on one of the lists."""
+        """None if one of the lists becomes empty."""
         holds, cards = lists.holds, list(lists.cards)
         bits = np.int64(1) << np.arange(len(holds))
         while True:
@@ -123,9 +124,9 @@ class _Search:
             if not total.all():
                 return None
             some, every = bits @ (counts > 0), bits @ (counts == total[:, np.newaxis])
-            for one, sets in enumerate(cards):
-                cards[one] = sets[(sets & ~some[one] == 0) & (sets & every[one] == every[one])]
-                if not len(cards[one]):
+            for container, sets in enumerate(cards):
+                cards[container] = sets[(sets & ~some[container] == 0) & (sets & every[container] == every[container])]
+                if not len(cards[container]):
                     return None
             never = np.array([np.bitwise_or.reduce(sets) for sets in cards]) & bits[:, np.newaxis] == 0
             always = np.array([np.bitwise_and.reduce(sets) for sets in cards]) & bits[:, np.newaxis] != 0
@@ -136,14 +137,14 @@ class _Search:
 
 def _members(lists: _Lists) -> Sequence[int]:
     return [
-        sum(1 << one for one, sets in enumerate(lists.cards) if int(sets[0]) >> card & 1)
+        sum(1 << container for container, sets in enumerate(lists.cards) if int(sets[0]) >> card & 1)
         for card in range(len(lists.holds))
     ]
 
 
 @lru_cache(256)
 def _listed(wiring: Wiring, topology: Topology, count: int) -> Ints | None:
-    """Every connected set of so many cards, as bits; None if they are too many."""
+    """Every connected set of `count` cards, as bits; None if there are too many."""
     near = wiring.joined(topology)
     cards = len(near)
     if cards > _MAX_CARDS:

@@ -1,8 +1,8 @@
-"""Whether containers can be packed on cards, decided for certain: an exact programme over the cards, one after another.
+"""Decides for certain whether containers can be packed on cards: exact dynamic programming over the cards.
 
-What still has to be placed is a vector: how many cards each container still wants. Each card turns every vector reached
-so far into new ones, by each largest set of containers that it can hold. Vectors that no rest of the cards can serve
-are dropped: for any weights of the containers, what is left may not weigh more than the rest of the cards can hold.
+A state is a vector: how many cards each container still wants. Each card turns every state into new ones, one for each
+maximal set of containers that it can hold. States that the remaining cards cannot serve are dropped: under any weights
+of the containers, what is left must not weigh more than the remaining cards can hold.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,11 +18,11 @@ from aliquot.engine.one_node.repair import mend
 
 _MAX_CONTAINERS = 12
 _MAX_VECTORS = 1 << 62
-"""Beyond these there are too many sets to list, and vectors to number."""
+"""Beyond these there are too many sets to list or vectors to number."""
 _WIDTHS = (400, 3_000, 20_000, 1_000_000)
-"""Vectors kept per card: few find most packings fast, many decide."""
+"""Vectors kept per card: few find most packings fast, many decide for certain."""
 _MAX_WORK = 20_000_000
-"""Vectors made in all before it is given up."""
+"""Vectors made in total before the search is given up."""
 _CHUNK = 1 << 21
 _ROUNDS = 120
 _CROWD = 400
@@ -30,20 +30,20 @@ _SAMPLES = 3
 _MAX_WEIGHTS = 80
 _SET_UP_STEPS = 8_000
 _PRICE_STEPS = 2_000
-"""What setting up the programme and finding weights cost in any case, in steps of the effort."""
+"""Fixed costs of setting up the programme and of finding weights, in steps of the effort."""
 _SLIGHT = 1e-6
 
 
 @dataclass(frozen=True)
 class Packed:
-    """Per card the containers it holds, as bits; None if no packing was found, `limited` if one may exist."""
+    """The containers that each card holds, as bits. None if no packing was found; `limited` if one may still exist."""
 
     members: Sequence[int] | None
     limited: bool = False
 
 
 def pack(puzzle: Puzzle, effort: Effort | None = None) -> Packed:
-    """Topology is left out: the caller looks at it."""
+    """Ignores the topology, which the caller checks."""
     effort = effort or endless()
     programme = programme_of(puzzle, effort)
     if programme is None:
@@ -61,7 +61,7 @@ def pack(puzzle: Puzzle, effort: Effort | None = None) -> Packed:
 
 
 def programme_of(puzzle: Puzzle, effort: Effort) -> "Programme | None":
-    """None if it would be too large, or more than is left of the effort."""
+    """None if it would be too large, or if too little effort is left."""
     if len(puzzle.wants) > _MAX_CONTAINERS or prod(want + 1 for want in puzzle.wants) > _MAX_VECTORS:
         return None
     cells = len(puzzle.free) << len(puzzle.wants)
@@ -69,14 +69,17 @@ def programme_of(puzzle: Puzzle, effort: Effort) -> "Programme | None":
 
 
 class Programme:
-    """Which sets of containers each card holds, under which weights that is tight, and the ways from card to card."""
+    """Which sets of containers each card holds, under which weights the cards are tight, and the transitions from card
+    to card."""
 
     def __init__(self, puzzle: Puzzle) -> None:
         self.puzzle = puzzle
         self.classes = _classes(puzzle)
-        # equal containers are served in turns, those that want most first: only the first of a class are ever taken
-        self.order = [one for alike in self.classes for one in sorted(alike, key=lambda one: -puzzle.wants[one])]
-        self.wants = np.array([puzzle.wants[one] for one in self.order], np.int16)
+        # equal containers take turns, those that want most first: only the first of a class are ever taken
+        self.order = [
+            member for alike in self.classes for member in sorted(alike, key=lambda member: -puzzle.wants[member])
+        ]
+        self.wants = np.array([puzzle.wants[member] for member in self.order], np.int16)
         self.radix = np.concatenate(([1], np.cumprod(self.wants[:-1].astype(np.int64) + 1)))
         self.sets = (np.arange(1 << len(self.order))[:, np.newaxis] >> np.arange(len(self.order))) & 1
         self.overload = _overload(puzzle, self.order, self.sets)
@@ -92,7 +95,7 @@ class Programme:
     # -- sets of containers
 
     def _spans(self) -> Iterator[slice]:
-        """Where each class stands in the order."""
+        """The slice of each class in the order."""
         start = 0
         for alike in self.classes:
             yield slice(start, start + len(alike))
@@ -107,16 +110,17 @@ class Programme:
     def _is_largest(self, holds: NDArray[np.bool_]) -> NDArray[np.bool_]:
         largest = holds.copy()
         numbers = np.arange(len(self.sets))
-        for one in range(len(self.order)):
-            largest &= (self.sets[:, one] == 1) | ~holds[numbers | 1 << one]
+        for member in range(len(self.order)):
+            largest &= (self.sets[:, member] == 1) | ~holds[numbers | 1 << member]
         return largest
 
     # -- bounds
 
     def _first_weights(self) -> Iterator[NDArray[np.float64]]:
-        """Weights under which the cards are tight: each class alone, all alike, and by the price of their needs.
+        """Weights under which the cards are tight: each class alone, all containers equal, and by the price of their
+        needs.
 
-        Equal containers must weigh the same: which of them a card is said to hold is only a matter of turns.
+        Equal containers must weigh the same, because it is arbitrary which of them a card is said to hold.
         """
         for span in self._spans():
             alone = np.zeros(len(self.order))
@@ -125,13 +129,15 @@ class Programme:
         yield np.ones(len(self.order))
         yield self._priced(np.ones(len(self.order)), self.wants, 0)
         for measure in range(3):
-            sizes = np.array([min(size[measure] for size in self.puzzle.needs[one]) for one in self.order], np.float64)
+            sizes = np.array(
+                [min(size[measure] for size in self.puzzle.needs[member]) for member in self.order], np.float64
+            )
             if sizes.any():
                 yield self._priced(sizes / sizes.max(), self.wants, 0)
 
     def _priced(self, weights: NDArray[np.float64], wants: NDArray[np.int16], layer: int) -> NDArray[np.float64]:
-        """The weights under which what is wanted comes closest to, or passes, what the cards from `layer` on can hold:
-        prices go up for containers of which they hold too few, down for the others."""
+        """The weights under which the wants come closest to, or exceed, what the cards from `layer` on can hold. Prices
+        go up for containers of which the cards hold too few, and down for the others."""
         holds = self.holds[self.cards[layer:]]
         best, least_slack = weights, np.inf
         for turn in range(_ROUNDS):
@@ -158,13 +164,13 @@ class Programme:
         rest = np.zeros((len(self.cards) + 1, added.shape[1]))
         rest[:-1] = most[::-1].cumsum(axis=0)[::-1]
         self.weights = np.hstack((self.weights, added.astype(np.float32)))
-        # a bit more than exact, so that rounding never drops a way
+        # slightly more than exact, so that rounding never drops a solution
         self.rest = np.hstack(
             (self.rest, (rest * (1 + _SLIGHT) + _SLIGHT).astype(np.float32) * np.float32(1 + _SLIGHT))
         )
 
     def _learn(self, states: NDArray[np.int16], layer: int, effort: Effort) -> None:
-        """Weights that tell apart the vectors that are left: priced for a few of them."""
+        """Adds weights that separate the remaining vectors, priced for a few of them."""
         cost = _SAMPLES * (_PRICE_STEPS + self.holds.size * 2 // 5)
         if self.weights.shape[1] < _MAX_WEIGHTS and effort.take(cost):
             some = states[np.linspace(0, len(states) - 1, _SAMPLES).astype(np.int64)]
@@ -182,8 +188,8 @@ class Programme:
         return None if mended is None else self.in_puzzle(mended)
 
     def in_puzzle(self, members: Sequence[int]) -> Sequence[int]:
-        """Containers by the puzzle's numbers, which were by the programme's order."""
-        return [sum(1 << one for place, one in enumerate(self.order) if here >> place & 1) for here in members]
+        """Translates containers from the programme's order to the puzzle's numbers."""
+        return [sum(1 << member for place, member in enumerate(self.order) if here >> place & 1) for here in members]
 
     def run(self, width: int, effort: Effort) -> Packed:
         states = self.wants[np.newaxis]
@@ -213,7 +219,8 @@ class Programme:
         rest: NDArray[np.float32],
         width: int,
     ) -> tuple[NDArray[np.int16], NDArray[np.int64], NDArray[np.int64], bool]:
-        """Every vector that the next card leads to: the vectors, whence, by which set, and whether some were cut."""
+        """Every vector that the next card leads to: the vectors, their predecessors, the sets used, and whether some
+        were cut."""
         per_chunk = max(1, _CHUNK // len(steps))
         parts = [
             self._expand(states[start : start + per_chunk], start, steps, rest)
@@ -249,7 +256,7 @@ class Programme:
         return keys, reached, alive // len(steps) + offset, alive % len(steps), tight
 
     def _replay(self, history: Sequence[tuple[NDArray[np.int32], NDArray[np.int16]]]) -> Sequence[int]:
-        """The way to the first vector of the last card, as containers per card."""
+        """The path to the first vector of the last card, as containers per card."""
         taken: list[int] = []
         at = 0
         for came_from, by_step in reversed(history):
@@ -262,35 +269,38 @@ class Programme:
             card = self.cards[layer]
             for span, alike in zip(self._spans(), self.classes, strict=True):
                 count = int(self.steps[layer][step, span].sum())
-                for one in sorted(alike, key=lambda one: -left[one])[:count]:
-                    if left[one]:
-                        left[one] -= 1
-                        members[card] |= 1 << one
+                for member in sorted(alike, key=lambda member: -left[member])[:count]:
+                    if left[member]:
+                        left[member] -= 1
+                        members[card] |= 1 << member
         return members
 
 
 def _classes(puzzle: Puzzle) -> list[list[int]]:
-    """Containers that only differ in how many cards they want: sidecars also run beside the same init containers."""
+    """Containers that differ only in how many cards they want. Sidecars of a class also run beside the same init
+    containers."""
     classes: dict[object, list[int]] = {}
-    for one, life in enumerate(puzzle.lives):
-        runs_beside = tuple(init for init, sidecars in enumerate(puzzle.beside) if sidecars >> one & 1)
-        key = (tuple(puzzle.needs[one]), puzzle.allowed[one], life, puzzle.beside[one], runs_beside)
-        classes.setdefault(key, []).append(one)
+    for member, life in enumerate(puzzle.lives):
+        runs_beside = tuple(init for init, sidecars in enumerate(puzzle.beside) if sidecars >> member & 1)
+        key = (tuple(puzzle.needs[member]), puzzle.allowed[member], life, puzzle.beside[member], runs_beside)
+        classes.setdefault(key, []).append(member)
     return list(classes.values())
 
 
 def _overload(puzzle: Puzzle, order: Sequence[int], sets: NDArray[np.int64]) -> NDArray[np.float64]:
-    """[cards, sets]: by how much of a card each set of containers is too much for each card; 0 where it holds it."""
-    place = {one: at for at, one in enumerate(order)}
-    needs = np.array([puzzle.needs[one] for one in order], np.float64)
+    """[cards, sets]: how much of a card each set of containers exceeds it by; 0 if the card holds the set."""
+    place = {member: at for at, member in enumerate(order)}
+    needs = np.array([puzzle.needs[member] for member in order], np.float64)
     free = np.array(puzzle.free, np.float64)
-    refused = np.array([[~puzzle.allowed[one] >> card & 1 for card in range(len(free))] for one in order], np.float64)
+    refused = np.array(
+        [[~puzzle.allowed[member] >> card & 1 for card in range(len(free))] for member in order], np.float64
+    )
     overload = (sets @ refused).T
-    by_slots = np.array([puzzle.by_slots >> one & 1 for one in order], np.bool_)
+    by_slots = np.array([puzzle.by_slots >> member & 1 for member in order], np.bool_)
     overload += sets[:, by_slots].any(axis=1) & sets[:, ~by_slots].any(axis=1)
     for about, members in _phases(puzzle):
         among = np.zeros(len(order), np.int64)
-        among[[place[one] for one in members]] = 1
+        among[[place[member] for member in members]] = 1
         sums = np.einsum("so,ocm->csm", (sets * among).astype(np.float64), needs)
         beyond = (np.maximum(0.0, sums - free[:, np.newaxis]) / np.maximum(1.0, free.mean(axis=0))).sum(axis=2)
         overload += beyond if about is None else beyond * sets[:, place[about]]
@@ -298,9 +308,9 @@ def _overload(puzzle: Puzzle, order: Sequence[int], sets: NDArray[np.int64]) -> 
 
 
 def _phases(puzzle: Puzzle) -> Iterator[tuple[int | None, list[int]]]:
-    """Who runs at the same time: the init container it is about, if any, and everybody in it."""
+    """Which containers run at the same time: the init container of the phase, if any, and all its members."""
     everyone = range(len(puzzle.wants))
-    yield None, [one for one in everyone if puzzle.running >> one & 1]
-    for one in everyone:
-        if not puzzle.running >> one & 1:
-            yield one, [other for other in everyone if (puzzle.beside[one] | 1 << one) >> other & 1]
+    yield None, [member for member in everyone if puzzle.running >> member & 1]
+    for member in everyone:
+        if not puzzle.running >> member & 1:
+            yield member, [other for other in everyone if (puzzle.beside[member] | 1 << member) >> other & 1]

@@ -7,9 +7,9 @@ from itertools import combinations
 from operator import or_
 from typing import TypeAlias
 
+from aliquot.engine.one_node.obstacles import no_room, unwanted
 from aliquot.engine.state import NodeState
 from aliquot.engine.topology import Wiring, wiring_of
-from aliquot.engine.why.obstacles import no_room, unwanted
 from aliquot.model import Life, Request, Topology
 from aliquot.model.selling import left_of
 
@@ -23,7 +23,7 @@ Cards: TypeAlias = tuple[int, ...]
 class Puzzle:
     """Sets of cards and of containers are bits of an integer.
 
-    A set of containers that fits on a card still fits when one of them is taken away: the searches rely on it.
+    A set of containers that fits on a card still fits without one of them; the searches rely on it.
     """
 
     free: Sequence[Size]
@@ -32,7 +32,7 @@ class Puzzle:
     needs: Sequence[Sequence[Size]]
     """[container][card]"""
     allowed: Sequence[int]
-    """Per container the cards that could take it if it were alone."""
+    """Per container, the cards that could take it if it were alone."""
     lives: Sequence[Life]
     topology: Topology = Topology.ANY
     wiring: Wiring | None = None
@@ -41,21 +41,21 @@ class Puzzle:
     @cached_property
     def running(self) -> int:
         """Containers that run side by side: all but the init containers."""
-        return sum(1 << one for one, life in enumerate(self.lives) if life is not Life.INIT)
+        return sum(1 << container for container, life in enumerate(self.lives) if life is not Life.INIT)
 
     @cached_property
     def beside(self) -> Sequence[int]:
-        """Per init container the sidecars that run beside it: those that start earlier."""
+        """Per init container, the sidecars that start earlier and so run beside it."""
         sidecars, beside = 0, []
-        for one, life in enumerate(self.lives):
+        for container, life in enumerate(self.lives):
             beside.append(sidecars if life is Life.INIT else 0)
-            sidecars |= (life is Life.SIDECAR) << one
+            sidecars |= (life is Life.SIDECAR) << container
         return beside
 
     @cached_property
     def by_slots(self) -> int:
-        """Containers whose parts are MPS slots: they share a card with nobody else."""
-        return sum(1 << one for one, sizes in enumerate(self.needs) if sizes and sizes[0][2])
+        """Containers whose parts are MPS slots. They share a card only with each other."""
+        return sum(1 << container for container, sizes in enumerate(self.needs) if sizes and sizes[0][2])
 
     def holds(self, card: int, members: int) -> bool:
         """Whether a card can hold these containers together."""
@@ -69,16 +69,16 @@ class Puzzle:
         if members & self.by_slots and members & ~self.by_slots:
             return False
         bit = 1 << card
-        if not all(self.allowed[one] & bit for one in bits(members)):
+        if not all(self.allowed[container] & bit for container in bits(members)):
             return False
         phases = [members & self.running]
-        phases += [members & self.beside[one] | 1 << one for one in bits(members & ~self.running)]
+        phases += [members & self.beside[container] | 1 << container for container in bits(members & ~self.running)]
         return all(self._fits(card, phase) for phase in phases)
 
     def _fits(self, card: int, members: int) -> bool:
         mib, cores, slots = self.free[card]
-        for one in bits(members):
-            size = self.needs[one][card]
+        for container in bits(members):
+            size = self.needs[container][card]
             mib -= size[0]
             cores -= size[1]
             slots -= size[2]
@@ -86,11 +86,11 @@ class Puzzle:
 
     @property
     def is_picky(self) -> bool:
-        """Whether some container may not have just any of the cards that hold it: they must be connected."""
+        """Whether a container needs connected cards, so that not any cards that hold it are acceptable."""
         useful = bits(reduce(or_, self.allowed, 0))
         return max(self.wants, default=0) > 1 and not all(
-            self.wiring is None or self.wiring.joins(one, other, self.topology)
-            for one, other in combinations(useful, 2)
+            self.wiring is None or self.wiring.joins(card, other, self.topology)
+            for card, other in combinations(useful, 2)
         )
 
 

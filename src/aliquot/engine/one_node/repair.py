@@ -1,5 +1,5 @@
-"""Finds packings that are hard to build but easy to mend: everybody is put somewhere, then containers move or change
-places until no card is overloaded. It proves nothing when it fails."""
+"""Finds packings that are hard to build but easy to repair: it puts every container somewhere, then moves and swaps
+containers until no card is overloaded. It proves nothing when it fails."""
 
 import random
 from collections.abc import Sequence
@@ -9,14 +9,15 @@ from aliquot.engine.effort import Effort
 
 _MOVES = 60_000
 _MOVE_STEPS = 4
-"""What a move costs, in steps of the effort."""
+"""The cost of a move, in steps of the effort."""
 _TRIES = 3
 _HOT, _COLD = 0.3, 0.005
-"""Up to which overload, as a share of a card, a move for the worse is made: at first and at last."""
+"""The overload, as a share of a card, up to which a worsening move is made: at the start and at the end."""
 
 
 def mend(overload: Sequence[Sequence[float]], wants: Sequence[int], effort: Effort) -> Sequence[int] | None:
-    """Per card its containers as bits. `overload` is by card and by set of containers, 0 where the card holds it."""
+    """The containers of each card, as bits. `overload` is by card and by set of containers, 0 if the card holds the
+    set."""
     chance = random.Random(0)
     for _ in range(_TRIES):
         members = _somewhere(overload, wants, chance)
@@ -26,14 +27,14 @@ def mend(overload: Sequence[Sequence[float]], wants: Sequence[int], effort: Effo
 
 
 def _somewhere(overload: Sequence[Sequence[float]], wants: Sequence[int], chance: random.Random) -> list[int]:
-    """Each container on the cards that it overloads least."""
+    """Puts each container on the cards that it overloads least."""
     members = [0] * len(overload)
-    for one in chance.sample(range(len(wants)), len(wants)):
+    for container in chance.sample(range(len(wants)), len(wants)):
         cards = sorted(
-            range(len(overload)), key=lambda card: (overload[card][members[card] | 1 << one], chance.random())
+            range(len(overload)), key=lambda card: (overload[card][members[card] | 1 << container], chance.random())
         )
-        for card in cards[: wants[one]]:
-            members[card] |= 1 << one
+        for card in cards[: wants[container]]:
+            members[card] |= 1 << container
     return members
 
 
@@ -48,23 +49,25 @@ def _mended(members: list[int], overload: Sequence[Sequence[float]], chance: ran
         if not effort.take(_MOVE_STEPS):
             return False
         heat *= cooling
-        one, other = chance.sample(cards, 2)
-        here, there = members[one], members[other]
+        first, second = chance.sample(cards, 2)
+        here, there = members[first], members[second]
         goes, comes = _pick(here & ~there, chance), _pick(there & ~here, chance)
         if not goes or (comes and chance.random() < 0.3):
             goes, comes = (goes, 0) if goes else (0, comes)
         if not goes and not comes:
             continue
         then_here, then_there = here ^ goes ^ comes, there ^ goes ^ comes
-        worse = overload[one][then_here] + overload[other][then_there] - overload[one][here] - overload[other][there]
+        worse = (
+            overload[first][then_here] + overload[second][then_there] - overload[first][here] - overload[second][there]
+        )
         if worse <= 0 or chance.random() < exp(-worse / heat):
-            members[one], members[other] = then_here, then_there
+            members[first], members[second] = then_here, then_there
             total += worse
     return False
 
 
 def _pick(members: int, chance: random.Random) -> int:
-    """One of the bits, 0 if there is none."""
+    """A random one of the bits, 0 if there is none."""
     count = members.bit_count()
     if count == 0:
         return 0

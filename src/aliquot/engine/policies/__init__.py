@@ -1,4 +1,4 @@
-"""How to choose among cards and nodes that fit: one file per policy, found by name in two tables."""
+"""Policies choose among cards and nodes that fit. Each policy has its own file; two tables list them by name."""
 
 from aliquot.engine.policies.table import GPU_POLICIES, NODE_POLICIES, PolicyTable
 

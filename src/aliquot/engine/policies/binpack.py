@@ -1,8 +1,8 @@
-"""Fill up: the fullest card that still takes it, on the fullest node that still takes it."""
+"""Packs: the fullest card that still has room, on the fullest node that still has room."""
 
 from aliquot.engine.arrays import Floats, Ranks
 from aliquot.engine.policies.measures import left_on_cards, left_on_nodes
-from aliquot.engine.view import GpuPolicy, NodePolicy, Outcome, View
+from aliquot.engine.view import GpuPolicy, NodePolicy, PolicyOutcome, View
 
 
 class BinpackCards(GpuPolicy):
@@ -15,5 +15,5 @@ class BinpackCards(GpuPolicy):
 class BinpackNodes(NodePolicy):
     name = "binpack"
 
-    def score(self, outcome: Outcome) -> Floats:
+    def score(self, outcome: PolicyOutcome) -> Floats:
         return -left_on_nodes(outcome)

@@ -1,4 +1,4 @@
-"""The raters of elastic-gpu's scheduler 0.1: each card alone, from 0 to 10; a node is worth its best card."""
+"""The raters of elastic-gpu's scheduler 0.1: each card on its own, from 0 to 10. A node scores as its best card."""
 
 from abc import abstractmethod
 from typing import ClassVar
@@ -7,7 +7,7 @@ import numpy as np
 
 from aliquot.engine.arrays import Floats, Ints, Ranks
 from aliquot.engine.policies.random import lots_of_cards
-from aliquot.engine.view import GpuPolicy, NodePolicy, Outcome, View
+from aliquot.engine.view import GpuPolicy, NodePolicy, PolicyOutcome, View
 from aliquot.model import CORES
 
 
@@ -18,7 +18,7 @@ class _FirstCards(GpuPolicy):
     @staticmethod
     @abstractmethod
     def rate(view: View) -> Ints:
-        """Each card, from 0 to 10."""
+        """The rating of each card, from 0 to 10."""
 
 
 class FirstBinpackCards(_FirstCards):
@@ -44,14 +44,14 @@ class FirstRandomCards(_FirstCards):
 
     @staticmethod
     def rate(view: View) -> Ints:
-        """The same pod draws the same again."""
+        """The same pod always draws the same numbers."""
         return lots_of_cards(view.fleet, view.request.uid) % 10
 
 
 class _FirstNodes(NodePolicy):
     cards: ClassVar[type[_FirstCards]]
 
-    def score(self, outcome: Outcome) -> Floats:
+    def score(self, outcome: PolicyOutcome) -> Floats:
         best = [np.where(view.possible, self.cards.rate(view), 0).max(axis=0, initial=0) for view, _ in outcome.views]
         return np.asarray(np.max(best, axis=0), np.float64)
 

@@ -1,5 +1,5 @@
-"""The raters of elastic-gpu's scheduler 0.3, which knew percent of one card: the largest demand first, on the fullest
-or the emptiest card. Greed misses ways that exist; the complete search finds them."""
+"""The raters of elastic-gpu's scheduler 0.3, which only knew percent of a card: the largest demand first, on the
+fullest or the emptiest card. Its greed misses placements that exist; our complete search finds them."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -9,7 +9,7 @@ import numpy as np
 from aliquot.engine.arrays import Floats, Ints, Ranks
 from aliquot.engine.policies.trial import Trial
 from aliquot.engine.state import NodeState
-from aliquot.engine.view import NodePolicy, Outcome, PodPolicy, View
+from aliquot.engine.view import NodePolicy, PodPolicy, PolicyOutcome, View
 from aliquot.model import CORES, Gpu, Part, Request, Unit
 
 
@@ -17,7 +17,7 @@ class _PercentCards(PodPolicy):
     _spread: ClassVar[bool]
 
     def rank(self, view: View) -> Ranks:
-        """For pods that `arrange` leaves alone."""
+        """For pods that `arrange` declines."""
         free = _percent_free(view.free_mib, view.free_cores, view.fleet.mib)
         return -free if self._spread else free
 
@@ -33,7 +33,7 @@ class _PercentCards(PodPolicy):
 
 
 def _is_percent(part: Part) -> bool:
-    """One card of which a positive percentage is asked, in cores and memory alike."""
+    """Whether the part is a positive percentage of one card, the same in cores and memory."""
     if part.cards != 1:
         return False
     return part.whole or (part.memory.unit is Unit.PERCENT and part.memory.amount == part.cores > 0)
@@ -45,15 +45,16 @@ def _percent_left(trial: Trial, gpu: Gpu) -> int:
 
 
 def _percent_free(free_mib: Ints, free_cores: Ints, mib: Ints) -> Ints:
-    """Of a card whose memory nobody knows, by its cores alone."""
+    """The percentage that is free. If the memory of a card is unknown, only its cores count."""
     return np.where(mib, np.minimum(free_cores, CORES * free_mib // np.maximum(mib, 1)), free_cores)
 
 
 def choose(free: Sequence[int], demands: Sequence[int], *, spread: bool) -> list[int] | None:
-    """A card for each demand, -1 for a demand of nothing; None if greed finds no way.
+    """A card for each demand, -1 for a demand of 0; None if greed finds no placement.
 
-    Before each pick the original sorts the same list of cards again, so cards that have become equal stand as the
-    sort before left them, not by index."""
+    Before each choice the original sorts the same list of cards again, so cards that have become equal keep the order
+    of the previous sort, not that of their index.
+    """
     left, chosen = list(free), [-1] * len(demands)
     cards = list(range(len(free)))
     for place in ascending(demands)[::-1]:
@@ -69,7 +70,7 @@ def choose(free: Sequence[int], demands: Sequence[int], *, spread: bool) -> list
 
 
 def ascending(numbers: Sequence[int]) -> list[int]:
-    """Their places, smallest first; equal ones stay in order."""
+    """Their places, smallest first. Equal numbers keep their order."""
     return sorted(range(len(numbers)), key=numbers.__getitem__)
 
 
@@ -86,8 +87,9 @@ class PercentSpreadCards(_PercentCards):
 class PercentBinpackNodes(NodePolicy):
     name = "elastic-0.3-binpack"
 
-    def score(self, outcome: Outcome) -> Floats:
-        """By what is free before the pod comes; 29 of 100 count 28, as floating-point numbers have it."""
+    def score(self, outcome: PolicyOutcome) -> Floats:
+        """By what is free before the pod is placed. 29 of 100 count as 28, as in the original's floating-point
+        arithmetic."""
         free, cards = _node_percents(outcome)
         used = CORES * cards - free.sum(axis=0)
         return np.asarray(np.trunc(used / np.maximum(CORES * cards, 1) * 100) - cards, np.float64)
@@ -96,14 +98,14 @@ class PercentBinpackNodes(NodePolicy):
 class PercentSpreadNodes(NodePolicy):
     name = "elastic-0.3-spread"
 
-    def score(self, outcome: Outcome) -> Floats:
-        """By what is free before the pod comes: untouched cards count most."""
+    def score(self, outcome: PolicyOutcome) -> Floats:
+        """By what is free before the pod is placed: untouched cards count most."""
         free, cards = _node_percents(outcome)
         untouched = (free == CORES).sum(axis=0)
         return np.asarray(100 * untouched + free.sum(axis=0) // 10 - cards, np.float64)
 
 
-def _node_percents(outcome: Outcome) -> tuple[Ints, Ints]:
+def _node_percents(outcome: PolicyOutcome) -> tuple[Ints, Ints]:
     fleet = outcome.fleet
     free = _percent_free(outcome.before_mib, outcome.before_cores, fleet.mib)
     return np.where(fleet.has, free, 0), fleet.has.sum(axis=0)

@@ -1,5 +1,5 @@
-"""The raters of elastic-gpu's present scheduler: every way to put a pod's containers is tried and the whole node rated;
-the last of equal ways wins."""
+"""The raters of elastic-gpu's current scheduler: it tries every way to place a pod's containers and rates the whole
+node. The last of equal ways wins."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -9,22 +9,22 @@ import numpy as np
 from aliquot.engine.arrays import Bools, Floats, Ints, Ranks
 from aliquot.engine.policies.trial import Trial
 from aliquot.engine.state import NodeState
-from aliquot.engine.view import NodePolicy, Outcome, PodPolicy, View
+from aliquot.engine.view import NodePolicy, PodPolicy, PolicyOutcome, View
 from aliquot.model import Charge, ContainerRequest, Gpu, Part, Request
 
 MAX_WAYS = 1 << 16
-"""Beyond so many ways a pod is left to our own search: the original has no limit and takes its time."""
+"""Beyond this many ways, a pod is left to our own search. The original has no limit and just takes longer."""
 
 
 class _TradeCards(PodPolicy):
     @staticmethod
     @abstractmethod
     def rate(span: Ints, rated: Ints) -> Ints:
-        """Each way. `span`: how far the cards are apart in memory and cores; `rated`: cards that hold a container of
-        one card."""
+        """Rates each way. `span` is how far the cards are apart in memory and cores, `rated` the number of cards that
+        hold a container with one card."""
 
     def rank(self, view: View) -> Ranks:
-        """For pods that `arrange` leaves alone: among equal ways the highest card wins."""
+        """For pods that `arrange` declines: among equal ways the highest card wins."""
         return -np.arange(view.fleet.rows)[:, np.newaxis]
 
     def arrange(self, state: NodeState, request: Request) -> dict[str, tuple[Gpu, ...]] | None:
@@ -45,12 +45,12 @@ class _TradeCards(PodPolicy):
 
 
 def _most_ways(cards: int, request: Request) -> int:
-    """Whole cards are not tried in several ways: the first free ones are taken."""
+    """Whole cards are not tried in several ways: the original takes the first free ones."""
     return int(max(1, cards) ** sum(not c.part.whole for c in request.containers))
 
 
 class _Ways:
-    """Every way to put the containers so far: in the order of the containers, and of the cards by index. Arrays are
+    """Every way to place the containers so far: in the order of the containers, and of the cards by index. Arrays are
     [..., cards, ways]."""
 
     def __init__(self, state: NodeState, request: Request) -> None:
@@ -93,11 +93,11 @@ class _Ways:
             self._rated[here] = True
 
     def _alone(self, part: Part) -> Bools:
-        """What nothing that the pod itself puts can change."""
+        """Cards that can take the part if the pod's other containers are ignored."""
         return np.array([gpu in self._trial.cards and self._trial.takes(gpu, part) for gpu in self._gpus], np.bool_)
 
     def _choices(self, takes: Bools, part: Part) -> tuple[Ints, Ints]:
-        """The ways that go on, and the rows that each takes."""
+        """The ways that continue, and the rows that each takes."""
         if not part.whole:
             ways, rows = takes.T.nonzero()
             return ways, rows[np.newaxis]
@@ -106,7 +106,7 @@ class _Ways:
 
 
 _LEAST = np.array([[0], [1], [0]])
-"""A card whose cores are sold out takes nobody."""
+"""A card whose cores are sold out takes no more parts."""
 
 
 def _sizes(charges: Sequence[Charge]) -> Ints:
@@ -123,7 +123,7 @@ class TradeBinpackCards(_TradeCards):
 
 
 class TradeSpreadCards(_TradeCards):
-    """It was never written: every way is worth nothing, so the last one wins."""
+    """The original never implemented it: every way rates 0, so the last one wins."""
 
     name = "elastic-spread"
 
@@ -135,7 +135,7 @@ class TradeSpreadCards(_TradeCards):
 class TradeBinpackNodes(NodePolicy):
     name = "elastic-binpack"
 
-    def score(self, outcome: Outcome) -> Floats:
+    def score(self, outcome: PolicyOutcome) -> Floats:
         rated = np.zeros(outcome.fleet.has.shape, np.bool_)
         for view, rows in outcome.views:
             if view.count == 1:
@@ -153,5 +153,5 @@ def _span(left: Ints, has: Bools) -> Ints:
 class TradeSpreadNodes(NodePolicy):
     name = "elastic-spread"
 
-    def score(self, outcome: Outcome) -> Floats:
+    def score(self, outcome: PolicyOutcome) -> Floats:
         return np.zeros(outcome.fleet.width)

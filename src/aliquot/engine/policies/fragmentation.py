@@ -1,5 +1,5 @@
-"""Keep what is left usable (FGD, USENIX ATC'23): the place that makes the least of the idle GPU useless for the pods to
-come.
+"""Keeps the remainder usable (FGD, USENIX ATC'23): a pod goes where it makes the least idle GPU useless for future
+pods.
 
 An idle share of a card is a fragment for a shape of pod if the card has too little left for it, or if the node cannot
 run that shape at all. The measure sums this over the expected workload; a pod goes where the sum grows least.
@@ -12,7 +12,7 @@ import numpy as np
 from aliquot.engine.arrays import Bools, Floats, Ints, Ranks
 from aliquot.engine.block import Block
 from aliquot.engine.policies.measures import counts_cores, counts_memory
-from aliquot.engine.view import GpuPolicy, NodePolicy, Outcome, View
+from aliquot.engine.view import GpuPolicy, NodePolicy, PolicyOutcome, View
 from aliquot.engine.workload import COMMON, WHOLE, Workload
 from aliquot.model import CORES, Part, is_model
 
@@ -21,7 +21,7 @@ class LeastFragmentingCards(GpuPolicy):
     name = "fragmentation"
 
     def rank(self, view: View) -> Ranks:
-        """Each card as if one card's part went there alone."""
+        """Each card as if only one card's part went there."""
         fleet, workload = view.fleet, view.settings.workload or COMMON
         idle = _idle(fleet, view.free_mib, view.free_cores, (view.part,))
         left = _idle(fleet, view.free_mib - view.need_mib, view.free_cores - view.need_cores, (view.part,))
@@ -40,7 +40,7 @@ class LeastFragmentingCards(GpuPolicy):
 class LeastFragmentingNodes(NodePolicy):
     name = "fragmentation"
 
-    def score(self, outcome: Outcome) -> Floats:
+    def score(self, outcome: PolicyOutcome) -> Floats:
         fleet, parts = outcome.fleet, tuple(container.part for container in outcome.request.containers)
         workload = outcome.settings.workload or COMMON
         before = fragments(fleet, _idle(fleet, outcome.before_mib, outcome.before_cores, parts), workload)
@@ -60,9 +60,9 @@ def fragments(fleet: Block, idle: Ints, workload: Workload) -> Ints:
 
 
 def _usable_alone(fleet: Block, workload: Workload) -> Callable[[Ints], Ints]:
-    """How much of an idle share all shapes of one card can use, weighted. It depends on nothing but the card itself, so
-    it is looked up."""
-    models = [*fleet.models, ""]  # where no card is, nothing is idle
+    """How much of an idle share all single-card shapes can use, weighted. It depends only on the card itself, so it is
+    looked up in a table."""
+    models = [*fleet.models, ""]  # where there is no card, nothing is idle
     table = np.zeros((len(models), WHOLE + 1), np.int64)
     for shape in workload.shapes:
         if shape.cards == 1:
@@ -75,8 +75,8 @@ def _usable_alone(fleet: Block, workload: Workload) -> Callable[[Ints], Ints]:
 
 
 def _several(workload: Workload) -> list[tuple[int, tuple[str, ...], list[tuple[int, int]]]]:
-    """The shapes of several cards as (share, models, [(cards, weight)]): whether a node can run them depends on all of
-    its cards."""
+    """The shapes with several cards as (share, models, [(cards, weight)]). Whether a node can run them depends on all
+    of its cards."""
     sizes: dict[tuple[int, tuple[str, ...]], list[tuple[int, int]]] = {}
     for shape in workload.shapes:
         if shape.cards > 1:
@@ -85,7 +85,7 @@ def _several(workload: Workload) -> list[tuple[int, tuple[str, ...], list[tuple[
 
 
 def _taking(fleet: Block, idle: Ints, share: int, models: tuple[str, ...]) -> Bools:
-    """Cards that have so much idle, of these models."""
+    """Cards of these models that have at least this much idle."""
     enough = idle >= share
     return enough & _suits([*fleet.models, ""], models)[fleet.model_id] if models else enough
 
@@ -95,7 +95,7 @@ def _suits(models: Sequence[str], wanted: tuple[str, ...]) -> Bools:
 
 
 def _idle(fleet: Block, free_mib: Ints, free_cores: Ints, parts: tuple[Part, ...]) -> Ints:
-    """Thousandths of each card that nobody holds; what is idle in one measure only is not idle."""
+    """Thousandths of each card that are idle in every measure."""
     shares = []
     if counts_memory(parts):
         shares.append(free_mib * WHOLE // np.maximum(fleet.mib, 1))
@@ -106,6 +106,6 @@ def _idle(fleet: Block, free_mib: Ints, free_cores: Ints, parts: tuple[Part, ...
 
 
 def _rounded(grown: Ints, workload: Workload) -> Ints:
-    """From 0 to 100, 50 where nothing changes, rounded as its authors round: within a point the first fit wins."""
+    """From 0 to 100, 50 if nothing changes, rounded as its authors round: within a point the first fit wins."""
     cards = grown / (workload.weight * WHOLE)
     return np.floor(100.0 / (1.0 + np.exp(np.clip(cards, -700.0, 700.0)))).astype(np.int64)

@@ -1,16 +1,17 @@
-"""nvidia-gpu-scheduler's score: how many free cards of the wanted model a node has; without a wish nodes are equal."""
+"""nvidia-gpu-scheduler's score: the number of free cards of the requested model. If the pod names no model, all nodes
+are equal."""
 
 import numpy as np
 
 from aliquot.engine.all_nodes.room import wanted_models
 from aliquot.engine.arrays import Floats
-from aliquot.engine.view import NodePolicy, Outcome
+from aliquot.engine.view import NodePolicy, PolicyOutcome
 
 
 class FreeCountNodes(NodePolicy):
     name = "free-count"
 
-    def score(self, outcome: Outcome) -> Floats:
+    def score(self, outcome: PolicyOutcome) -> Floats:
         wanted = wanted_models(outcome.fleet, outcome.request)
         if wanted is None:
             return np.zeros(outcome.fleet.width)

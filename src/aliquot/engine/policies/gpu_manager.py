@@ -1,8 +1,8 @@
-"""gpu-manager's choice on a node: a tree of how cards hang together over PCIe, and three ways to walk it.
+"""gpu-manager's choice on a node: a tree of how cards are connected over PCIe, and three ways to walk it.
 
-A part of a card goes to the fullest card that takes it (share); one whole card comes from the fullest branch that has
-one (fragment); several come from the closest branch that has enough (link). NVLinks are not looked at. Equal branches:
-the one with the lowest card.
+A part of a card goes to the fullest card with room (share). One whole card comes from the fullest branch that has one
+(fragment). Several come from the closest branch that has enough (link). NVLinks do not count. Among equal branches, the
+one with the lowest card wins.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from aliquot.engine.arrays import Ranks
-from aliquot.engine.policies.admission import BLOCK_MIB, ascending
+from aliquot.engine.one_node.in_order import BLOCK_MIB, ascending
 from aliquot.engine.policies.trial import Trial
 from aliquot.engine.state import NodeState
 from aliquot.engine.topology import Wiring, wiring_of
@@ -23,7 +23,7 @@ class TreeCards(PodPolicy):
     name = "gpu-manager"
 
     def rank(self, view: View) -> Ranks:
-        """The share order, for nodes and pods that `arrange` leaves alone."""
+        """The share order, for nodes and pods that `arrange` declines."""
         return ascending(view.free_cores, view.free_mib)
 
     def arrange(self, state: NodeState, request: Request) -> dict[str, tuple[Gpu, ...]] | None:
@@ -40,7 +40,7 @@ class TreeCards(PodPolicy):
 
 
 def _choose(trial: Trial, root: "Branch", gpus: Sequence[Gpu], part: Part) -> tuple[Gpu, ...]:
-    """Empty if it finds none."""
+    """Empty if there are none."""
     if not part.whole:
         return next(((gpu,) for gpu in share_order(trial) if trial.takes(gpu, part)), ()) if part.cards == 1 else ()
     free = {row for row, gpu in enumerate(gpus) if gpu in trial.cards and trial.takes(gpu, part)}
@@ -63,7 +63,7 @@ def share_order(trial: Trial) -> list[Gpu]:
 
 @dataclass
 class Branch:
-    """Cards (rows) that are joined at this closeness or a closer one. The root is as far as can be."""
+    """Cards (rows) that are joined at this closeness or a closer one. The root has the least closeness."""
 
     closeness: int
     rows: frozenset[int]
@@ -80,12 +80,12 @@ class Branch:
 
 @lru_cache(256)
 def tree(wiring: Wiring) -> Branch:
-    """Levels from the root down; a level that joins nothing new is left out."""
+    """Levels from the root down. A level that joins nothing new is left out."""
     root = Branch(-1, frozenset(range(len(wiring.scores))))
     for level in sorted(set(Pcie) - {Pcie.UNKNOWN, Pcie.SAME_BOARD}):
         for rows in _joined(wiring, level):
             parent = min((branch for branch in root.walk() if rows <= branch.rows), key=lambda branch: len(branch.rows))
-            if any(_closeness(wiring, one, other) == level for one in rows for other in rows if one < other):
+            if any(_closeness(wiring, row, other) == level for row in rows for other in rows if row < other):
                 parent.branches.append(Branch(level, rows))
     return root
 
@@ -103,12 +103,12 @@ def _joined(wiring: Wiring, level: int) -> Iterator[frozenset[int]]:
             yield frozenset(group)
 
 
-def _closeness(wiring: Wiring, one: int, other: int) -> Pcie:
-    return min(pcie(wiring.scores[one][other]), Pcie.ONE_SWITCH)  # two cards of one board share its switch
+def _closeness(wiring: Wiring, row: int, other: int) -> Pcie:
+    return min(pcie(wiring.scores[row][other]), Pcie.ONE_SWITCH)  # two cards of one board share its switch
 
 
 def fragment(root: Branch, free: set[int], count: int = 1) -> list[int]:
-    """Down into the branch with the least available that still has enough."""
+    """Descends into the branch with the least available that still has enough."""
     branch = root
     while below := [child for child in branch.branches if child.available(free) >= count]:
         branch = min(below, key=lambda child: (child.available(free), min(child.rows)))
@@ -116,7 +116,7 @@ def fragment(root: Branch, free: set[int], count: int = 1) -> list[int]:
 
 
 def link(root: Branch, free: set[int], count: int) -> list[int]:
-    """The closest branch that has enough, of equally close ones the one with the least available."""
+    """The closest branch that has enough. Among equally close branches, the one with the least available."""
     enough = [branch for branch in root.walk() if branch.available(free) >= count]
     if not enough:
         return []

@@ -1,7 +1,7 @@
-"""KETI GPU-Scheduler's scores: three stages for a card, four for a node, and how they are put together.
+"""KETI GPU-Scheduler's scores: three stages for a card, four for a node, and how they combine.
 
-Every stage is divided by the number of stages and rounded before the sum, so a card reaches 99 and a node 100. The
-cards' stages are policies on the Fleet; the node's need CPU, memory and storage, which only a scheduler of pods knows.
+Every stage is divided by the number of stages and rounded before the sum, so a card reaches 99 and a node 100. The card
+stages are policies on the Fleet. The node stages need CPU, memory and storage, which only a scheduler of pods knows.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from aliquot.engine.arrays import Floats, Ints, Ranks
-from aliquot.engine.view import GpuPolicy, NodePolicy, Outcome, View
+from aliquot.engine.view import GpuPolicy, NodePolicy, PolicyOutcome, View
 
 CARD_STAGES = 3
 NODE_STAGES = 4
@@ -28,7 +28,7 @@ class KetiNodes(NodePolicy):
 
     name = "keti"
 
-    def score(self, outcome: Outcome) -> Floats:
+    def score(self, outcome: PolicyOutcome) -> Floats:
         chosen = [np.take_along_axis(_on_view(view), rows, axis=0) for view, rows in outcome.views]
         return node_card_scores(np.concatenate(chosen))
 
@@ -39,7 +39,8 @@ def _on_view(view: View) -> Ints:
 
 
 def card_scores(free: Ints, total: Ints, largest: int, pods: Ints) -> Ints:
-    """More free memory, absolute (against the largest card of the cluster) and relative, and fewer pods."""
+    """More free memory, absolute (relative to the largest card of the cluster) and relative to the card, and fewer
+    pods."""
     usage = _rounded(free * 100.0 / max(1, largest) / CARD_STAGES)
     utilization = _rounded(free * 100.0 / np.maximum(total, 1) / CARD_STAGES)
     least_pods = 100 - 10 * pods
@@ -48,18 +49,18 @@ def card_scores(free: Ints, total: Ints, largest: int, pods: Ints) -> Ints:
 
 
 def node_card_scores(chosen: Ints) -> Floats:
-    """Of each node, [width], from its chosen cards', [cards, width]."""
+    """The score of each node, [width], from the scores of its chosen cards, [cards, width]."""
     return _rounded(chosen.mean(axis=0))
 
 
 def _rounded(values: Floats) -> Floats:
-    """Halves go up; nothing here is negative."""
+    """Rounds halves up; nothing here is negative."""
     return np.asarray(np.floor(values + 0.5), np.float64)
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What a pod asks of a node, or what a node has for pods, beside GPUs."""
+    """What a pod asks of a node, or what a node has for pods, besides GPUs."""
 
     cpu_milli: int
     memory: int
@@ -70,8 +71,8 @@ class Size:
 
 
 def node_score(asked: Size, has: Size, affinity: Sequence[int] = (), avoided: bool = False) -> int:
-    """`affinity` are the weights of the preferred terms that match; `avoided`: a taint PreferNoSchedule is not
-    tolerated."""
+    """`affinity` are the weights of the preferred terms that match. `avoided`: the pod does not tolerate a
+    PreferNoSchedule taint."""
     mean_weight = sum(affinity) / len(affinity) if affinity else 0.0
     stages = (_least_requested(asked, has), _balanced(asked, has), mean_weight, 0.0 if avoided else 100.0)
     return sum(_round(stage / NODE_STAGES) for stage in stages)

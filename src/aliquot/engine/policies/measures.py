@@ -1,11 +1,11 @@
-"""In which measures a request is counted: the memory that it names, the cores that it names, or both."""
+"""The measures in which a request counts: the memory that it names, the cores that it names, or both."""
 
 from collections.abc import Iterable
 
 import numpy as np
 
 from aliquot.engine.arrays import Floats, Ints
-from aliquot.engine.view import Outcome, View
+from aliquot.engine.view import PolicyOutcome, View
 from aliquot.model import Part
 
 
@@ -26,8 +26,8 @@ def left_on_cards(view: View) -> Ints:
     return view.left
 
 
-def left_on_nodes(outcome: Outcome) -> Floats:
-    """Which share of each node's sellable cards is left when the pod is there; memory and cores add up."""
+def left_on_nodes(outcome: PolicyOutcome) -> Floats:
+    """The share of each node's sellable cards that is left after the pod is placed; memory and cores add up."""
     fleet, parts = outcome.fleet, [container.part for container in outcome.request.containers]
     left = np.zeros(fleet.width)
     if counts_memory(parts):

@@ -1,4 +1,4 @@
-"""By chance, but the same pod gets the same chance again: a hash of its UID and the name of what is chosen."""
+"""Random, but repeatable for the same pod: a hash of its UID and the name of the node or card."""
 
 from functools import lru_cache
 from hashlib import blake2b
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from aliquot.engine.arrays import Floats, Ints, Ranks
 from aliquot.engine.block import Block
-from aliquot.engine.view import GpuPolicy, NodePolicy, Outcome, View
+from aliquot.engine.view import GpuPolicy, NodePolicy, PolicyOutcome, View
 
 
 class RandomCards(GpuPolicy):
@@ -21,12 +21,12 @@ class RandomCards(GpuPolicy):
 class RandomNodes(NodePolicy):
     name = "random"
 
-    def score(self, outcome: Outcome) -> Floats:
+    def score(self, outcome: PolicyOutcome) -> Floats:
         return _lots_of_nodes(outcome.fleet, outcome.request.uid).astype(np.float64)
 
 
 def lots_of_cards(fleet: Block, uid: str) -> Ints:
-    """A number from 0 up for each card, by its node's name and its row."""
+    """A non-negative number for each card, from its node's name and its row."""
     rows = np.arange(1, fleet.rows + 1, dtype=np.uint64)[:, np.newaxis]
     return _mix(_lots_of_nodes(fleet, uid) + rows * _STEP)
 
@@ -45,7 +45,7 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
 def _mix(numbers: NDArray[np.uint64]) -> Ints:
-    """splitmix64: neighbours in, no pattern out. 63 bits, so that it fits a signed number."""
+    """splitmix64: similar inputs give unrelated outputs. 63 bits, so that it fits a signed integer."""
     numbers = numbers + _STEP
     numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -1,8 +1,8 @@
-"""Spread out: the emptiest card on the emptiest node."""
+"""Spreads: the emptiest card on the emptiest node."""
 
 from aliquot.engine.arrays import Floats, Ranks
 from aliquot.engine.policies.measures import left_on_cards, left_on_nodes
-from aliquot.engine.view import GpuPolicy, NodePolicy, Outcome, View
+from aliquot.engine.view import GpuPolicy, NodePolicy, PolicyOutcome, View
 
 
 class SpreadCards(GpuPolicy):
@@ -15,5 +15,5 @@ class SpreadCards(GpuPolicy):
 class SpreadNodes(NodePolicy):
     name = "spread"
 
-    def score(self, outcome: Outcome) -> Floats:
+    def score(self, outcome: PolicyOutcome) -> Floats:
         return left_on_nodes(outcome)

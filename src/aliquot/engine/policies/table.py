@@ -1,4 +1,4 @@
-"""The tables of policies: those of this package, and those that other packages bring as entry points."""
+"""The tables of policies: those of this package, and those that other packages register as entry points."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -28,9 +28,9 @@ Policy = TypeVar("Policy", bound=GpuPolicy | NodePolicy)
 
 
 class PolicyTable(Mapping[str, Policy], Generic[Policy]):
-    """Policies by name. Other packages are looked at when the table is first used, so that they can import this one.
+    """Policies by name. Other packages are loaded when the table is first used, so that they can import this one.
 
-    Raises BadConfig then, naming the entry point that cannot be used.
+    Raises BadConfig then, and names the entry point that cannot be used.
     """
 
     def __init__(self, kind: type[Policy], ours: Sequence[type[Policy]], group: str) -> None:
@@ -48,8 +48,8 @@ class PolicyTable(Mapping[str, Policy], Generic[Policy]):
         return len(self._policies)
 
     def load(self) -> None:
-        """Look at other packages now, so that one that cannot be used is found at start and not in a decision."""
-        assert self._policies, "our own are always there"
+        """Loads other packages now, so that an unusable policy is found at start and not during a decision."""
+        assert self._policies, "our own policies are always there"
 
     @cached_property
     def _policies(self) -> dict[str, Policy]:
@@ -60,14 +60,16 @@ class PolicyTable(Mapping[str, Policy], Generic[Policy]):
                 loaded = entry.load()
                 policy = loaded() if isinstance(loaded, type) and issubclass(loaded, self._kind) else None
                 name = policy.name if policy else ""
-            except Exception as error:  # somebody else's package: any error is possible, and it must name the culprit
+            except Exception as error:  # another package's code may raise anything, and the error must name the culprit
                 raise BadConfig(f"{where} cannot be loaded: {error}") from error
             if policy is None:
-                raise BadConfig(f"{where} is no subclass of {self._kind.__name__}")
+                raise BadConfig(f"{where} is not a subclass of {self._kind.__name__}")
             if not name or "," in name:
-                raise BadConfig(f"{where}: {name!r} is no name for a policy: it must not be empty or hold a comma")
+                raise BadConfig(
+                    f"{where}: {name!r} is not a valid policy name: it must not be empty or contain a comma"
+                )
             if name in policies:
-                raise BadConfig(f"{where}: policy {name} exists already; choose another name")
+                raise BadConfig(f"{where}: policy {name} already exists; choose another name")
             policies[name] = policy
         return policies
 

@@ -1,12 +1,13 @@
-"""The smallest sufficient card, as gpushare has it: least memory free, then lowest index. It looks at nothing else.
+"""The smallest sufficient card, as in gpushare: least free memory, then lowest index. Nothing else counts.
 
-gpushare leaves the node to kube-scheduler; where the choice is ours, the node with the smallest such card follows.
+gpushare leaves the choice of the node to kube-scheduler. If the choice is ours, the node with the smallest such card
+wins.
 """
 
 import numpy as np
 
 from aliquot.engine.arrays import Floats, Ranks
-from aliquot.engine.view import GpuPolicy, NodePolicy, Outcome, View
+from aliquot.engine.view import GpuPolicy, NodePolicy, PolicyOutcome, View
 
 
 class TightestCard(GpuPolicy):
@@ -19,8 +20,8 @@ class TightestCard(GpuPolicy):
 class TightestNodes(NodePolicy):
     name = "tightest"
 
-    def score(self, outcome: Outcome) -> Floats:
-        """The less memory the chosen cards are left with, the better."""
+    def score(self, outcome: PolicyOutcome) -> Floats:
+        """The less memory the chosen cards have left, the better."""
         if len(outcome.views) == 1:  # without an array of every card
             ((view, rows),) = outcome.views
             free = np.take_along_axis(view.free_mib, rows, axis=0).sum(axis=0)

@@ -1,5 +1,5 @@
-"""Near each other: several cards that are connected as well as possible; for one card the least connected, so that the
-others stay together."""
+"""Keeps cards close: several cards are chosen as well connected as possible, a single card as badly connected as
+possible, so that the others stay together."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ from aliquot.engine.arrays import Bools, Floats, Ints, Ranks, alike
 from aliquot.engine.block import Block
 from aliquot.engine.card_sets import MAX_SETS, best_score, best_set, connected, set_score
 from aliquot.engine.topology import Wiring
-from aliquot.engine.view import GpuPolicy, NodePolicy, Outcome, View
+from aliquot.engine.view import GpuPolicy, NodePolicy, PolicyOutcome, View
 
 _MAX_SETS = 16 * MAX_SETS
-"""Sets that one decision looks at; then it is content with good ones."""
+"""The number of sets that one decision looks at. After that, good sets suffice."""
 
 
 class WellConnectedCards(GpuPolicy):
@@ -31,7 +31,7 @@ class WellConnectedCards(GpuPolicy):
                 break
             if _is_even(nodes.wiring, nodes.rows):
                 ranks[np.array(nodes.rows, np.int64)[:, np.newaxis], nodes.columns] = 0
-                continue  # any set is as good: the next policy decides
+                continue  # all sets are equally good: the next policy decides
             best = best_set(nodes.wiring, nodes.rows, view.count, topology)
             ranks[np.array(best, np.int64)[:, np.newaxis], nodes.columns] = 0
         if left < 0:
@@ -48,7 +48,7 @@ def _is_even(wiring: Wiring, rows: tuple[int, ...]) -> bool:
 
 
 def _rank_the_rest(ranks: Ints, view: View) -> None:
-    """Good sets, where looking for the best ones would take too long."""
+    """Uses good sets where it would take too long to find the best ones."""
     rest = np.asarray(ranks.all(axis=0) & (view.possible.sum(axis=0) >= view.count))
     for nodes in _alike(view.fleet, np.zeros_like(view.possible), rest):
         possible = view.possible[: len(nodes.wiring.scores), nodes.columns]
@@ -59,12 +59,12 @@ def _rank_the_rest(ranks: Ints, view: View) -> None:
 class WellConnectedNodes(NodePolicy):
     name = "topology"
 
-    def score(self, outcome: Outcome) -> Floats:
-        """The mean over the containers: 1 for what an empty node of that kind could do at best."""
+    def score(self, outcome: PolicyOutcome) -> Floats:
+        """The mean over the containers. 1 is the best that an empty node of that kind could do."""
         scores = [self._of_container(outcome, view, rows) for view, rows in outcome.views]
         return np.asarray(sum(scores) / max(1, len(scores)), np.float64)
 
-    def _of_container(self, outcome: Outcome, view: View, rows: Ints) -> Floats:
+    def _of_container(self, outcome: PolicyOutcome, view: View, rows: Ints) -> Floats:
         if view.count == 1:
             return _spared(view, rows)
         scores = np.zeros(outcome.fleet.width)
@@ -77,7 +77,7 @@ class WellConnectedNodes(NodePolicy):
 
 
 def _spared(view: View, rows: Ints) -> Floats:
-    """For one card: 1 where nothing well connected is broken up."""
+    """For one card: 1 if it breaks up nothing well connected."""
     worth = _worth(view.fleet, view.possible)
     most = np.maximum(_worth(view.fleet, view.fleet.has).max(axis=0, initial=0), 1)
     return np.asarray(1.0 - np.take_along_axis(worth, rows, axis=0)[0] / most, np.float64)
@@ -93,7 +93,7 @@ class _Alike:
 
 
 def _alike(fleet: Block, marked: Bools, wanted: Bools) -> Iterator[_Alike]:
-    """The wanted columns, those that are alike together."""
+    """The wanted columns, grouped by those that are alike."""
     (columns,) = np.nonzero(wanted)
     for group in alike(np.vstack((fleet.wiring_id[columns], marked[:, columns])).astype(np.int64)):
         first = int(columns[group[0]])
@@ -102,7 +102,7 @@ def _alike(fleet: Block, marked: Bools, wanted: Bools) -> Iterator[_Alike]:
 
 
 def _worth(fleet: Block, others: Bools) -> Ints:
-    """What each card's links to these others are worth."""
+    """The sum of the scores of each card's links to these others."""
     worth = np.zeros(others.shape, np.int64)
     nothing = np.zeros(others.shape, np.bool_)
     for nodes in _alike(fleet, nothing, np.asarray(fleet.has.any(axis=0))):

@@ -1,9 +1,9 @@
-"""A node while an original puts a pod's containers on it one after another."""
+"""A node while an original places a pod's containers on it one after another."""
 
 from collections.abc import Iterable
 
+from aliquot.engine.one_node.obstacles import no_room, unwanted
 from aliquot.engine.state import NodeState
-from aliquot.engine.why.obstacles import no_room, unwanted
 from aliquot.model import Charge, Gpu, Part, Request
 from aliquot.model.selling import left_of
 
@@ -12,7 +12,7 @@ class Trial:
     def __init__(self, state: NodeState, request: Request) -> None:
         self._state = state
         self.cards = tuple(gpu for gpu in state.cards.gpus if unwanted(state, gpu, request) is None)
-        """Those that the pod may use at all."""
+        """The cards that the pod may use at all."""
 
     def left(self, gpu: Gpu) -> Charge:
         return left_of(gpu, self._state.taken(gpu))

@@ -1,1 +1,1 @@
-"""Quotas per namespace and GPU model: the map, what is used, what is left to a request."""
+"""Quotas per namespace and GPU model: the limits, what is used, and what is left to a request."""

@@ -1,4 +1,4 @@
-"""What a namespace's quota leaves to a request: which models, which node pools, with the numbers."""
+"""What a namespace's quota leaves to a request: which models and which node pools, with the numbers."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -9,15 +9,15 @@ import numpy as np
 
 from aliquot.engine.arrays import Bools
 from aliquot.engine.block import Block
+from aliquot.engine.card_kinds import CardKind, CardType, card_type
 from aliquot.engine.quotas.quota_map import Measure, NamespaceQuota, Quotas
-from aliquot.engine.quotas.usage import Amount, Census, Kind, Usage, amount_of, amounts_of, kind_of
+from aliquot.engine.quotas.usage import Amount, Census, Usage, amount_of, amounts_of
 from aliquot.engine.state import NodeState
-from aliquot.engine.why.whatif import closed
 from aliquot.model import Charge, Gpu, NodeGpus, Reason, Request, is_model, peak
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class QuotaLine:
     """One limit of a namespace, and what a request would add if it got this kind of card."""
 
     model: str
@@ -28,7 +28,7 @@ class Line:
 
     @property
     def missing(self) -> int:
-        """By how much the limit would have to grow for the request; 0 if it need not."""
+        """How much the limit would have to grow for the request; 0 if it need not grow."""
         return max(0, ceil(self.used + self.needs - self.limit))
 
     def text(self) -> str:
@@ -36,7 +36,7 @@ class Line:
         return f"{self.model}: {used} of {self.limit:,} {self.measure.value} used, the pod needs {needs}"
 
     def grant(self) -> str:
-        """What is missing, as `+1 card of M40`."""
+        """What is missing, as in `+1 card of M40`."""
         what = {Measure.CARDS: "card" if self.missing == 1 else "cards"}.get(self.measure, self.measure.value)
         return f"+{self.missing:,} {what} of {self.model}"
 
@@ -46,24 +46,24 @@ def _number(exact: Fraction) -> str:
 
 
 @dataclass(frozen=True)
-class Decision:
-    """What a namespace's quota leaves to a request. Without `quota` everything is allowed."""
+class QuotaCheck:
+    """What a namespace's quota leaves to a request. Without a `quota`, everything is allowed."""
 
     request: Request
     quota: NamespaceQuota | None
-    used: Mapping[Kind, Amount]
+    used: Mapping[CardKind, Amount]
     census: Census
-    _verdicts: dict[tuple[Kind, int, int, int], tuple[Line, ...]] = field(default_factory=dict, repr=False)
+    _known_lines: dict[CardType, tuple[QuotaLine, ...]] = field(default_factory=dict, repr=False)
 
-    def lines(self, cards: NodeGpus, gpu: Gpu) -> tuple[Line, ...]:
-        """Every limit that counts for a card. None at all: the quota does not name its model."""
-        return self._lines(kind_of(cards, gpu), gpu, cards.unit_mib)
+    def lines(self, cards: NodeGpus, gpu: Gpu) -> tuple[QuotaLine, ...]:
+        """Every limit that applies to a card. Empty if the quota does not name its model."""
+        return self._lines(card_type(cards, gpu))
 
     def refuses(self, cards: NodeGpus, gpu: Gpu) -> Reason | None:
         return self.refuses_node(cards) or self.refuses_card(cards, gpu)
 
     def refuses_card(self, cards: NodeGpus, gpu: Gpu) -> Reason | None:
-        return self._refuses(kind_of(cards, gpu), gpu, cards.unit_mib)
+        return self._refuses(card_type(cards, gpu))
 
     def refuses_node(self, cards: NodeGpus) -> Reason | None:
         return self._refuses_pool(cards.pool)
@@ -76,46 +76,46 @@ class Decision:
         return "; ".join(line.text() for line in lines if line.missing) if lines else self._names_only()
 
     def exceeded(self, cards: NodeGpus, charges: Mapping[str, Charge]) -> str:
-        """Which limit a placement would pass, with the numbers; "" if none. An init container that got a card of its
-        own counts here, where before it was taken for one that shares the others'."""
+        """The limit that a placement would exceed, with the numbers; "" if none. An init container on a card of its own
+        counts here; `refuses` assumes that it shares the cards of the others."""
         if self.quota is None:
             return ""
         added = list(amounts_of(cards, charges))
         for measure, limits in self.quota.limits.items():
             for name, limit in limits.items():
                 needs = sum((_in(measure, amount, kind) for kind, amount in added if _names(name, kind)), Fraction())
-                line = Line(name, measure, self._used(name, measure), needs, limit)
+                line = QuotaLine(name, measure, self._used(name, measure), needs, limit)
                 if needs and line.missing:
                     return line.text()
         return ""
 
-    def beside(self, cards: NodeGpus, others: Iterable[Mapping[str, Charge]]) -> "Decision":
-        """If others of the namespace had these parts, too."""
+    def beside(self, cards: NodeGpus, others: Iterable[Mapping[str, Charge]]) -> "QuotaCheck":
+        """The check if other pods of the namespace had these parts too."""
         if self.quota is None:
             return self
         used = dict(self.used)
         for kind, amount in (each for charges in others for each in amounts_of(cards, charges)):
             used[kind] = used.get(kind, Amount()) + amount
-        return Decision(self.request, self.quota, used, self.census)
+        return QuotaCheck(self.request, self.quota, used, self.census)
 
     def permits(self, state: NodeState) -> NodeState:
-        """The node as far as the quota opens it: the other cards are closed."""
+        """The node with the cards closed that the quota refuses."""
         if self.quota is None:
             return state
-        return closed(state, {gpu.uuid for gpu in state.cards.gpus if self.refuses(state.cards, gpu)})
+        return state.closed({gpu.uuid for gpu in state.cards.gpus if self.refuses(state.cards, gpu)})
 
     def refused_cards(self, fleet: Block) -> Bools | None:
         """[rows, width]: the cards that `refuses_card` refuses; None if there are none."""
         if self.quota is None:
             return None
-        refused = [self._refuses(kind.kind, kind.gpu, kind.unit_mib) is not None for kind in fleet.types]
+        refused = [self._refuses(each) is not None for each in fleet.types]
         return np.array([*refused, False], np.bool_)[fleet.type_id] & fleet.has if any(refused) else None
 
     def unnamed_cards(self, fleet: Block) -> Bools | None:
         """[rows, width]: the cards whose model the quota does not name; None if there are none."""
         if self.quota is None:
             return None
-        unnamed = [not self._lines(kind.kind, kind.gpu, kind.unit_mib) for kind in fleet.types]
+        unnamed = [not self._lines(each) for each in fleet.types]
         return np.array([*unnamed, False], np.bool_)[fleet.type_id] & fleet.has if any(unnamed) else None
 
     def refused_nodes(self, fleet: Block) -> Bools | None:
@@ -133,25 +133,24 @@ class Decision:
             return None
         return Reason.WRONG_POOL
 
-    def _refuses(self, kind: Kind, gpu: Gpu, unit_mib: int) -> Reason | None:
+    def _refuses(self, cards: CardType) -> Reason | None:
         if self.quota is None:
             return None
-        lines = self._lines(kind, gpu, unit_mib)
+        lines = self._lines(cards)
         if not lines:
             return Reason.NOT_IN_QUOTA
         return Reason.OVER_QUOTA if any(line.missing for line in lines) else None
 
-    def _lines(self, kind: Kind, gpu: Gpu, unit_mib: int) -> tuple[Line, ...]:
-        key = (kind, gpu.mib, gpu.slots, unit_mib)
-        if key not in self._verdicts:
-            self._verdicts[key] = tuple(self._lines_of(kind, gpu, unit_mib)) if self.quota else ()
-        return self._verdicts[key]
+    def _lines(self, cards: CardType) -> tuple[QuotaLine, ...]:
+        if cards not in self._known_lines:
+            self._known_lines[cards] = tuple(self._lines_of(cards)) if self.quota else ()
+        return self._known_lines[cards]
 
-    def _lines_of(self, kind: Kind, gpu: Gpu, unit_mib: int) -> list[Line]:
+    def _lines_of(self, cards: CardType) -> list[QuotaLine]:
         assert self.quota is not None, "asked only where there is a quota"
-        needs = _needs(self.request, gpu, unit_mib)
+        needs, kind = _needs(self.request, cards.gpu, cards.unit_mib), cards.kind
         return [
-            Line(name, measure, self._used(name, measure), _in(measure, needs, kind), limit)
+            QuotaLine(name, measure, self._used(name, measure), _in(measure, needs, kind), limit)
             for measure, limits in self.quota.limits.items()
             for name, limit in limits.items()
             if _names(name, kind)
@@ -165,35 +164,35 @@ class Decision:
         return f"the quota is for {', '.join(models)} only" if models else "the quota names no model"
 
 
-def decide(quotas: Quotas, usage: Usage, census: Census, request: Request) -> Decision:
-    """What the quota leaves to a request. What its own pod already holds is not counted."""
+def check_quota(quotas: Quotas, usage: Usage, census: Census, request: Request) -> QuotaCheck:
+    """What the quota leaves to a request. What its own pod already holds does not count."""
     quota = quotas.entries.get(request.namespace)
     used = usage.of(request.namespace, without=request.uid) if quota else {}
-    return Decision(request, quota, used, census)
+    return QuotaCheck(request, quota, used, census)
 
 
-def standing(quotas: Quotas, usage: Usage, namespace: str) -> list[Line]:
-    """Every limit of a namespace with what is used of it; nothing is asked for."""
+def quota_usage(quotas: Quotas, usage: Usage, namespace: str) -> list[QuotaLine]:
+    """Every limit of a namespace with what is used of it."""
     quota = quotas.entries.get(namespace, NamespaceQuota())
     used = usage.of(namespace)
     return [
-        Line(name, measure, _sum(used, name, measure), Fraction(), limit)
+        QuotaLine(name, measure, _sum(used, name, measure), Fraction(), limit)
         for measure, limits in quota.limits.items()
         for name, limit in limits.items()
     ]
 
 
-def _sum(used: Mapping[Kind, Amount], name: str, measure: Measure) -> Fraction:
+def _sum(used: Mapping[CardKind, Amount], name: str, measure: Measure) -> Fraction:
     return sum((_in(measure, amount, kind) for kind, amount in used.items() if _names(name, kind)), Fraction())
 
 
-def _names(name: str, kind: Kind) -> bool:
+def _names(name: str, kind: CardKind) -> bool:
     return name == kind.label or is_model(name, kind.model)
 
 
 def _needs(request: Request, gpu: Gpu, unit_mib: int) -> Amount:
-    """What the pod takes if all of it gets such cards; init containers count as max, as far as they share cards with
-    the others."""
+    """What the pod takes if all of its cards are of this kind: its peak, assuming that init containers share the cards
+    of the others."""
     parts = [(c.life, c.part.cards, amount_of(gpu, c.part.on(gpu, unit_mib))) for c in request.containers]
     return Amount(
         peak((life, cards * amount.card_parts) for life, cards, amount in parts),
@@ -202,7 +201,7 @@ def _needs(request: Request, gpu: Gpu, unit_mib: int) -> Amount:
     )
 
 
-def _in(measure: Measure, amount: Amount, kind: Kind) -> Fraction:
+def _in(measure: Measure, amount: Amount, kind: CardKind) -> Fraction:
     match measure:
         case Measure.CARDS:
             return amount.cards(kind)

@@ -1,4 +1,4 @@
-"""The quotas of a cluster as gpu-admission's ConfigMap holds them: read strictly, and never lost to a bad edit."""
+"""The quotas of a cluster, from gpu-admission's ConfigMap: parsed strictly, and never lost to a bad edit."""
 
 import json
 from collections.abc import Callable, Mapping, Sized
@@ -14,7 +14,7 @@ _MIB = 2**20
 
 
 class Measure(Enum):
-    """What a quota counts; the value stands in sentences."""
+    """What a quota counts. The value is part of messages."""
 
     CARDS = "cards"
     MEMORY = "MiB"
@@ -22,12 +22,12 @@ class Measure(Enum):
 
 
 FIELDS = {Measure.CARDS: "quota", Measure.MEMORY: "memory", Measure.CORES: "cores"}
-"""The keys of a namespace's entry; beside them there is `pool`."""
+"""The keys of a namespace's entry, besides `pool`."""
 
 
 @dataclass(frozen=True)
 class NamespaceQuota:
-    """Limits by the model's name, for each measure; `pools` are the node pools it may use, any if empty."""
+    """Limits by model name, for each measure. `pools` are the node pools that it may use; empty means any."""
 
     limits: Mapping[Measure, Mapping[str, int]] = field(default_factory=dict)
     pools: frozenset[str] = frozenset()
@@ -38,11 +38,11 @@ class NamespaceQuota:
 
 
 class _Object(tuple[tuple[str, Any], ...]):
-    """A JSON object with its keys as written, so that one that is there twice is seen."""
+    """A JSON object with its keys as written, so that duplicate keys are noticed."""
 
 
 class _Entries:
-    """Counts them, so that a map without end ends."""
+    """Counts the entries, so that parsing a huge map stops."""
 
     def __init__(self) -> None:
         self._left = MAX_QUOTA_ENTRIES
@@ -55,7 +55,8 @@ class _Entries:
 
 
 def read_quotas(text: str | bytes) -> Mapping[str, NamespaceQuota]:
-    """The value of the ConfigMap's key `gpu_quota`. Raises BadConfig that names the namespace and the field."""
+    """Parses the value of the ConfigMap's key `gpu_quota`. Raises BadConfig, which names the namespace and the
+    field."""
     if len(text) > LARGEST_QUOTAS:
         raise BadConfig(f"gpu_quota has more than {LARGEST_QUOTAS} bytes")
     try:
@@ -66,7 +67,7 @@ def read_quotas(text: str | bytes) -> Mapping[str, NamespaceQuota]:
 
 
 def _no_number(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no number")
+    raise ValueError(f"{word} is not a number")
 
 
 def _pairs(where: str, value: Any) -> _Object:
@@ -143,20 +144,20 @@ def _shown(value: Any) -> str:
 
 
 class Quotas:
-    """The quotas in force: the last map that could be read. No map, no quotas."""
+    """The quotas in force: the last map that could be read. Without a map there are no quotas."""
 
     def __init__(self) -> None:
         self.entries: Mapping[str, NamespaceQuota] = {}
         self.trouble = ""
-        """Why the newest map is not the one in force; "" if it is."""
+        """Why the newest map is not in force; "" if it is."""
 
     @property
     def limits(self) -> int:
-        """How many there are."""
+        """The number of limits."""
         return sum(len(by_name) for quota in self.entries.values() for by_name in quota.limits.values())
 
     def read(self, text: str | bytes | None) -> None:
-        """The map as it is now, None if there is none. Never raises: a bad map changes nothing but `trouble`."""
+        """Reads the current map; None if there is none. Never raises: a bad map only sets `trouble`."""
         try:
             self.entries = {} if text is None else read_quotas(text)
         except BadConfig as error:

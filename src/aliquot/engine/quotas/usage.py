@@ -1,29 +1,21 @@
-"""Who uses how much of which kind of card, kept up to date entry by entry: no decision has to count 40,000 pods.
+"""How much each namespace uses of which kind of card, updated with every ledger entry, so that no decision has to count
+40,000 pods.
 
-Sums are integers: what is taken out again leaves exactly what was there before.
+Sums are integers: removing an amount leaves exactly what was there before.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
+from aliquot.engine.card_kinds import CardKind, kind_of
 from aliquot.model import CORES, Charge, Gpu, NodeGpus
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """Cards that count alike: `label` is what the node's label calls them, `of_mib` the memory of the whole card (a MIG
-    instance is a part of one)."""
-
-    label: str
-    model: str
-    of_mib: int
-
-
-@dataclass(frozen=True, slots=True)
 class Amount:
-    """What is used of one kind, in parts of a card's memory: `card_parts / (100 x of_mib)` are cards,
-    `core_parts / of_mib` percent of cores."""
+    """What is used of one kind, in fractions of a card's memory: `card_parts / (100 x of_mib)` are cards, `core_parts /
+    of_mib` percent of cores."""
 
     card_parts: int = 0
     core_parts: int = 0
@@ -35,33 +27,28 @@ class Amount:
     def __sub__(self, other: "Amount") -> "Amount":
         return Amount(self.card_parts - other.card_parts, self.core_parts - other.core_parts, self.mib - other.mib)
 
-    def cards(self, kind: Kind) -> Fraction:
+    def cards(self, kind: CardKind) -> Fraction:
         return Fraction(self.card_parts, CORES * kind.of_mib)
 
-    def cores(self, kind: Kind) -> Fraction:
+    def cores(self, kind: CardKind) -> Fraction:
         return Fraction(self.core_parts, kind.of_mib)
 
 
-def kind_of(cards: NodeGpus, gpu: Gpu) -> Kind:
-    whole = cards.by_uuid.get(gpu.parent, gpu)
-    return Kind(cards.model, gpu.model, max(1, whole.mib))
-
-
 def amount_of(gpu: Gpu, charge: Charge) -> Amount:
-    """A part counts by its cores, or, if it names none, by its share of the card's memory."""
+    """A part counts by its cores or, if it has none, by its share of the card's memory."""
     core_parts = charge.cores * gpu.mib
     return Amount(core_parts or charge.mib * CORES, core_parts, charge.mib)
 
 
 _UNKNOWN_CARD = 1
-"""Size of a card that the node does not have (any more): what is held of it counts as all of it."""
+"""The size of a card that the node does not have (any more): any part of it counts as the whole card."""
 
 
-def amounts_of(cards: NodeGpus, charges: Mapping[str, Charge]) -> Iterable[tuple[Kind, Amount]]:
+def amounts_of(cards: NodeGpus, charges: Mapping[str, Charge]) -> Iterable[tuple[CardKind, Amount]]:
     for uuid, charge in charges.items():
         gpu = cards.by_uuid.get(uuid)
         if gpu is None or not gpu.mib:
-            yield Kind(cards.model, "", _UNKNOWN_CARD), Amount(CORES, charge.cores, charge.mib)
+            yield CardKind(cards.model, "", _UNKNOWN_CARD), Amount(CORES, charge.cores, charge.mib)
         else:
             yield kind_of(cards, gpu), amount_of(gpu, charge)
 
@@ -69,18 +56,18 @@ def amounts_of(cards: NodeGpus, charges: Mapping[str, Charge]) -> Iterable[tuple
 @dataclass(frozen=True, slots=True)
 class _Held:
     namespace: str
-    amounts: tuple[tuple[Kind, Amount], ...]
+    amounts: tuple[tuple[CardKind, Amount], ...]
 
 
 class Usage:
     """Sums per namespace and kind over everything that is claimed or bound."""
 
     def __init__(self) -> None:
-        self._sums: dict[str, dict[Kind, Amount]] = {}
+        self._sums: dict[str, dict[CardKind, Amount]] = {}
         self._held: dict[str, dict[str, _Held]] = {}
 
     def add(self, uid: str, namespace: str, cards: NodeGpus, charges: Mapping[str, Charge]) -> None:
-        """What a pod holds on a node, claimed or bound; what it was known to hold there before is replaced."""
+        """Sets what a pod holds on a node, claimed or bound. Replaces what it held there before."""
         self.remove(uid, cards.node)
         counted = _counted(cards, charges)
         if not counted:
@@ -92,7 +79,7 @@ class Usage:
             sums[kind] = sums.get(kind, Amount()) + amount
 
     def remove(self, uid: str, node: str) -> None:
-        """The pod holds nothing on this node any more. Nothing happens if it did not."""
+        """The pod no longer holds anything on this node. Does nothing if it did not hold anything."""
         held = self._held.get(uid, {}).pop(node, None)
         if held is None:
             return
@@ -106,8 +93,8 @@ class Usage:
         if not sums:
             del self._sums[held.namespace]
 
-    def of(self, namespace: str, without: str = "") -> Mapping[Kind, Amount]:
-        """What a namespace uses of each kind, not counting the pod `without`, by its UID."""
+    def of(self, namespace: str, without: str = "") -> Mapping[CardKind, Amount]:
+        """What a namespace uses of each kind, without the pod with the UID `without`."""
         sums = dict(self._sums.get(namespace, {}))
         for held in self._held.get(without, {}).values():
             for kind, amount in held.amounts if held.namespace == namespace else ():
@@ -115,7 +102,7 @@ class Usage:
         return {kind: amount for kind, amount in sums.items() if amount != Amount()}
 
     def cards_of(self, namespace: str) -> float:
-        """How many cards a namespace uses, of whatever kind."""
+        """How many cards a namespace uses, of all kinds."""
         sums = self._sums.get(namespace, {})
         return sum(amount.card_parts / (CORES * kind.of_mib) for kind, amount in sums.items())
 
@@ -126,8 +113,9 @@ class Usage:
         return not counted if held is None else held == _Held(namespace, counted)
 
     def is_summed_right(self) -> bool:
-        """Whether the sums of the namespaces are what their pods hold. One walk over all pods, in plain numbers."""
-        sums: dict[tuple[str, Kind], list[int]] = {}
+        """Whether the sums of the namespaces match what their pods hold. Walks over all pods once, with plain
+        integers."""
+        sums: dict[tuple[str, CardKind], list[int]] = {}
         for nodes in self._held.values():
             for held in nodes.values():
                 for kind, amount in held.amounts:
@@ -139,22 +127,8 @@ class Usage:
         return known == {key: Amount(*total) for key, total in sums.items() if any(total)}
 
 
-def _counted(cards: NodeGpus, charges: Mapping[str, Charge]) -> tuple[tuple[Kind, Amount], ...]:
+def _counted(cards: NodeGpus, charges: Mapping[str, Charge]) -> tuple[tuple[CardKind, Amount], ...]:
     return tuple((kind, amount) for kind, amount in amounts_of(cards, charges) if amount != Amount())
-
-
-@dataclass(frozen=True, slots=True)
-class CardType:
-    """Cards that a quota cannot tell apart; `gpu` stands for all of them."""
-
-    kind: Kind
-    gpu: Gpu
-    unit_mib: int
-
-
-def card_type(cards: NodeGpus, gpu: Gpu) -> CardType:
-    alike = Gpu("", 0, 0, gpu.model, gpu.mib, slots=gpu.slots)
-    return CardType(kind_of(cards, gpu), alike, cards.unit_mib)
 
 
 class Census:

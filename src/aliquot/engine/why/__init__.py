@@ -1,1 +1,1 @@
-"""Why a pod fits or does not, in words with numbers, and what would make it fit."""
+"""Why a pod fits or does not fit, with numbers, and what would make it fit."""

@@ -1,4 +1,4 @@
-"""Why a request fits or does not, summed up for a whole cluster."""
+"""Why a request fits or does not fit, summarized for a whole cluster."""
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -6,22 +6,23 @@ from dataclasses import dataclass
 
 from aliquot.engine.effort import Effort
 from aliquot.engine.holder import Holder
-from aliquot.engine.quotas.quota import Decision
+from aliquot.engine.quotas.quota import QuotaCheck
 from aliquot.engine.state import NodeState
+from aliquot.engine.why.alike import card_shape, label_shape, shape
 from aliquot.engine.why.findings import card_obstacle, node_reason
 from aliquot.engine.why.relax import Relaxation, relaxations
-from aliquot.engine.why.whatif import card_shape, emptied, label_shape, shape
 from aliquot.model import OF_MODEL, Charge, Gpu, Part, Reason, Request, Topology, Unit
 from aliquot.model.selling import left_of
 
 _MAX_NOTES = 6
 _BY_SIZE = frozenset((None, Reason.TOO_LARGE, Reason.WRONG_MODE, Reason.NO_CARD_FITS))
-"""What refuses a card that the pod may have."""
+"""What refuses a card that the pod may use."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Nodes with the same fate; `reason` None: the pod fits there. `detail` has the numbers, if there are any."""
+    """Nodes with the same result. If `reason` is None, the pod fits there. `detail` has the numbers, if there are
+    any."""
 
     reason: Reason | None
     nodes: tuple[str, ...]
@@ -35,7 +36,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Groups: first where the pod fits, then the largest. Relaxations are sought only if it fits nowhere."""
+    """Groups: first where the pod fits, then the largest. Relaxations are sought only if the pod fits nowhere."""
 
     request: Request
     groups: tuple[Group, ...]
@@ -56,38 +57,38 @@ class Explanation:
 def explain(
     states: Mapping[str, NodeState],
     request: Request,
-    decision: Decision | None = None,
+    quota: QuotaCheck | None = None,
     holders: Mapping[str, Sequence[Holder]] | None = None,
     effort: Effort | None = None,
 ) -> Explanation:
-    """The fate of a request on every node, grouped, and what would make it fit. `holders`, by node, are the pods whose
-    end could be waited for."""
+    """The result of a request on every node, grouped, and what would make it fit. `holders` are, by node, the pods that
+    the request could wait for."""
     effort = effort or Effort()
-    survey = _Survey(request, decision, effort)
+    survey = _Survey(request, quota, effort)
     for node, state in states.items():
         survey.add(node, state)
-    nearest = () if None in survey.tallies else tuple(relaxations(states, request, decision, holders or {}, effort))
+    nearest = () if None in survey.tallies else tuple(relaxations(states, request, quota, holders or {}, effort))
     return Explanation(request, tuple(survey.groups()), nearest)
 
 
 @dataclass(frozen=True)
 class _Card:
-    """What is worth telling of a card; the same for all cards of a shape."""
+    """What is worth telling of a card. It is the same for all cards of a shape."""
 
     left: Charge
     size: int
     refused: Reason | None
     fate: Hashable
-    """What it adds to the fate of its node."""
+    """Its contribution to the result of its node."""
 
 
 class _Survey:
-    """Looks at every node, and once at those that are alike."""
+    """Examines every node, and nodes that are alike only once."""
 
-    def __init__(self, request: Request, decision: Decision | None, effort: Effort) -> None:
+    def __init__(self, request: Request, quota: QuotaCheck | None, effort: Effort) -> None:
         self.request = request
         self.effort = effort
-        self.decision = decision
+        self.quota = quota
         self.tallies: dict[Reason | None, _Totals] = {}
         self._cards: dict[Hashable, _Card] = {}
         self._reasons: dict[Hashable, Reason | None] = {}
@@ -103,12 +104,12 @@ class _Survey:
             else (labels, frozenset(Counter(c.fate for c in cards).items()))
         )
         if key not in self._reasons:
-            self._reasons[key] = node_reason(state, self.request, self.decision, self.effort)
-            self._notes[key] = frozenset(_notes(state, self._reasons[key], self.decision))
+            self._reasons[key] = node_reason(state, self.request, self.quota, self.effort)
+            self._notes[key] = frozenset(_notes(state, self._reasons[key], self.quota))
         self.tallies.setdefault(self._reasons[key], _Totals()).add(node, cards, self._notes[key])
 
     def groups(self) -> list[Group]:
-        """First where the pod fits, then the largest."""
+        """First where the pod fits, then the largest group."""
         groups = [
             Group(reason, tuple(sorted(totals.nodes)), totals.detail(reason, self.request))
             for reason, totals in self.tallies.items()
@@ -123,13 +124,13 @@ class _Survey:
         return card
 
     def _look(self, state: NodeState, gpu: Gpu) -> _Card:
-        found, used = card_obstacle(state, gpu, self.request, self.decision), state.taken(gpu)
+        found, used = card_obstacle(state, gpu, self.request, self.quota), state.taken(gpu)
         refused = found.reason if found else None
-        empty = card_shape(emptied(state), gpu, self.request)
+        empty = card_shape(state.emptied(), gpu, self.request)
         return _Card(left_of(gpu, used), gpu.mib, refused, (empty, refused, used.slots > 0, used.shares > 0))
 
 
-def _notes(state: NodeState, reason: Reason | None, decision: Decision | None) -> Iterable[str]:
+def _notes(state: NodeState, reason: Reason | None, quota: QuotaCheck | None) -> Iterable[str]:
     cards = state.cards
     if reason is Reason.NOT_SERVED:
         yield from cards.dialects
@@ -137,12 +138,12 @@ def _notes(state: NodeState, reason: Reason | None, decision: Decision | None) -
         yield cards.pool or "no pool"
     elif reason is Reason.WRONG_MODEL:
         yield from (gpu.model for gpu in cards.gpus)
-    elif reason in OF_MODEL and decision is not None:
-        yield from filter(None, (decision.why(cards, gpu) for gpu in cards.gpus))
+    elif reason in OF_MODEL and quota is not None:
+        yield from filter(None, (quota.why(cards, gpu) for gpu in cards.gpus))
 
 
 class _Totals:
-    """The nodes of one group and what is best among them."""
+    """The nodes of one group, and the best values among them."""
 
     def __init__(self) -> None:
         self.nodes: list[str] = []
@@ -163,14 +164,23 @@ class _Totals:
     def detail(self, reason: Reason | None, request: Request) -> str:
         match reason:
             case Reason.NOT_SERVED:
-                return f"they serve {self._noted()}"
+                return f"served: {self._noted()}"
             case Reason.WRONG_POOL | Reason.WRONG_MODEL | Reason.NOT_IN_QUOTA | Reason.OVER_QUOTA:
                 return self._noted()
             case Reason.NO_CARD_FITS | Reason.NO_TOPOLOGY:
                 return self._room(request)
             case Reason.TOO_LARGE:
-                return f"the largest card has {self.size:,} MiB, a node at most {_cards(self.cards)} for the pod"
-            case _:
+                most = _cards(self.cards)
+                return f"the largest card has {self.size:,} MiB, and no node has more than {most} for the pod"
+            case (
+                None
+                | Reason.UNKNOWN_NODE
+                | Reason.NO_GPUS
+                | Reason.WRONG_CARD
+                | Reason.NOT_SELLABLE
+                | Reason.WRONG_MODE
+                | Reason.SEARCH_LIMIT
+            ):
                 return ""
 
     def _room(self, request: Request) -> str:
@@ -186,7 +196,7 @@ class _Totals:
 
 
 def needs_text(request: Request) -> str:
-    """What a pod asks for, in a line."""
+    """What a pod asks for, in one line."""
     parts = [_part_text(container.part) for container in request.containers]
     if len(parts) == 1:
         return parts[0]

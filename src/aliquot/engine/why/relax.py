@@ -1,6 +1,7 @@
-"""The nearest changes that would make a request fit. Each was tried before it is said.
+"""The smallest changes that would make a request fit. Each of them was tried.
 
-The work is bounded: of nodes that make no difference one is tried, of the others those with the freest cards.
+The work is bounded: only one of several nodes that make no difference is tried, and those with the freest cards come
+first.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,26 +11,27 @@ from itertools import islice
 
 from aliquot.engine.effort import Effort
 from aliquot.engine.holder import Holder, freed, largest_gone, without
-from aliquot.engine.quotas.quota import Decision
+from aliquot.engine.one_node.look import try_out
+from aliquot.engine.quotas.quota import QuotaCheck
 from aliquot.engine.state import NodeState
-from aliquot.engine.why.whatif import closed, distinct, freest, opened, try_out
+from aliquot.engine.why.alike import distinct, freest
 from aliquot.model import ContainerRequest, Gpu, Part, Request, Topology, Unit
 
 _MAX_NODES = 400
 _MAX_HOPEFUL = 64
-"""Nodes on which one pod after the other is tried."""
+"""Nodes on which pods are tried one after another."""
 _MAX_SAID = 3
-"""Pods or cards that are named."""
+"""The most pods or cards to name."""
 
 
-class Change(Enum):
+class RelaxationKind(Enum):
     """What would have to change."""
 
     MEMORY = "memory"
     CORES = "cores"
     CARDS = "cards"
     MODEL = "model"
-    WISH = "wish"
+    CONSTRAINT = "constraint"
     POD_ENDS = "pod ends"
     CARD = "card"
     QUOTA = "quota"
@@ -37,9 +39,9 @@ class Change(Enum):
 
 @dataclass(frozen=True)
 class Relaxation:
-    """`text` goes on after "It fits"; `node` is one where it would; `amount` is the number in the text, if any."""
+    """`text` continues "It fits". `node` is a node where it would fit. `amount` is the number in the text, if any."""
 
-    change: Change
+    kind: RelaxationKind
     text: str
     node: str
     amount: int | None = None
@@ -48,20 +50,20 @@ class Relaxation:
 def relaxations(
     states: Mapping[str, NodeState],
     request: Request,
-    decision: Decision | None = None,
+    quota: QuotaCheck | None = None,
     holders: Mapping[str, Sequence[Holder]] | None = None,
     effort: Effort | None = None,
 ) -> Iterator[Relaxation]:
     """For a request that fits nowhere."""
     effort = effort or Effort()
-    permitted = {node: decision.permits(state) if decision else state for node, state in states.items()}
+    permitted = {node: quota.permits(state) if quota else state for node, state in states.items()}
     nodes = distinct(permitted.values(), request)[:_MAX_NODES]
     yield from _smaller(nodes, request, effort)
-    yield from _other_wishes(permitted, request, effort)
+    yield from _fewer_constraints(permitted, request, effort)
     yield from _after_a_pod(permitted, request, holders or {}, effort)
-    yield from _with_a_card(nodes, states, request, decision, effort)
-    if decision is not None:
-        yield from _more_quota(states, request, decision, effort)
+    yield from _with_a_card(nodes, states, request, quota, effort)
+    if quota is not None:
+        yield from _more_quota(states, request, quota, effort)
 
 
 def _fits(state: NodeState, request: Request, effort: Effort) -> bool:
@@ -91,16 +93,16 @@ _MEMORY = {
 }
 
 
-def _sizes(part: Part) -> Iterator[tuple[Change, int, _Resize, str]]:
-    """What of a part could be smaller: how large it is, how to change it, how to say it."""
+def _sizes(part: Part) -> Iterator[tuple[RelaxationKind, int, _Resize, str]]:
+    """What could be smaller in a part: its size, how to change it, and how to say it."""
     if part.whole:
         return
     if part.memory.unit is Unit.PERCENT and part.memory.amount == part.cores:
-        yield Change.MEMORY, part.cores, _with_share, "memory and cores <= {amount} % of a card"
+        yield RelaxationKind.MEMORY, part.cores, _with_share, "memory and cores <= {amount} % of a card"
     if part.slots:
-        yield Change.CORES, part.slots, _with_slots, "MPS slots <= {amount}"
-    yield Change.MEMORY, part.memory.amount, _with_memory, _MEMORY[part.memory.unit]
-    yield Change.CORES, part.cores, _with_cores, "cores <= {amount} %"
+        yield RelaxationKind.CORES, part.slots, _with_slots, "MPS slots <= {amount}"
+    yield RelaxationKind.MEMORY, part.memory.amount, _with_memory, _MEMORY[part.memory.unit]
+    yield RelaxationKind.CORES, part.cores, _with_cores, "cores <= {amount} %"
 
 
 def _with_memory(part: Part, amount: int) -> Part:
@@ -123,7 +125,7 @@ def _with_slots(part: Part, amount: int) -> Part:
 def _largest(
     nodes: Sequence[NodeState], request: Request, place: int, most: int, resize: _Resize, effort: Effort
 ) -> tuple[int, str] | None:
-    """The largest size that fits anywhere, and where. Most nodes are asked once: whether they can do better."""
+    """The largest size that fits anywhere, and where. Most nodes are asked only once: whether they can do better."""
     best, where = 0, ""
     for state in nodes:
         if effort.ran_out:
@@ -149,8 +151,8 @@ def _resized(request: Request, place: int, resize: _Resize, amount: int) -> Requ
 
 
 def _fewer_cards(nodes: Sequence[NodeState], request: Request, effort: Effort) -> Iterator[Relaxation]:
-    """One container at a time; those that share their cards all at once."""
-    for containers in [request.containers] if request.together else [(one,) for one in request.containers]:
+    """One container at a time; containers that share their cards all at once."""
+    for containers in [request.containers] if request.together else [(container,) for container in request.containers]:
         wanted = max(container.part.cards for container in containers)
         for count in range(wanted - 1, 0, -1):
             fewer = replace(request, containers=tuple(_with_cards(c, containers, count) for c in request.containers))
@@ -158,36 +160,40 @@ def _fewer_cards(nodes: Sequence[NodeState], request: Request, effort: Effort) -
             if state is not None:
                 who = "" if len(containers) == len(request.containers) else f" for container {containers[0].name}"
                 cards = "1 card" if count == 1 else f"{count} cards"
-                yield Relaxation(Change.CARDS, f"with {cards} instead of {wanted}{who}", state.cards.node, count)
+                yield Relaxation(
+                    RelaxationKind.CARDS, f"with {cards} instead of {wanted}{who}", state.cards.node, count
+                )
                 break
 
 
-def _with_cards(one: ContainerRequest, changing: Sequence[ContainerRequest], count: int) -> ContainerRequest:
-    return replace(one, part=replace(one.part, cards=min(count, one.part.cards))) if one in changing else one
+def _with_cards(container: ContainerRequest, changing: Sequence[ContainerRequest], count: int) -> ContainerRequest:
+    if container not in changing:
+        return container
+    return replace(container, part=replace(container.part, cards=min(count, container.part.cards)))
 
 
 def _first(nodes: Sequence[NodeState], request: Request, effort: Effort) -> NodeState | None:
     return next((state for state in nodes if not effort.ran_out and _fits(state, request, effort)), None)
 
 
-# -- wishing for less
+# -- fewer constraints
 
 
-def _other_wishes(states: Mapping[str, NodeState], request: Request, effort: Effort) -> Iterator[Relaxation]:
+def _fewer_constraints(states: Mapping[str, NodeState], request: Request, effort: Effort) -> Iterator[Relaxation]:
     constraints = request.constraints
     if constraints.models:
         yield from _on_other_models(states, replace(request, constraints=replace(constraints, models=())), effort)
     dropped = {
-        "without the wish for certain cards": replace(constraints, only_uuids=None, not_uuids=frozenset()),
-        f"without the wish for {constraints.topology.value} neighbours": replace(constraints, topology=Topology.ANY),
-        "without the wish for a MIG instance": replace(constraints, mig=""),
+        "without the constraint on cards": replace(constraints, only_uuids=None, not_uuids=frozenset()),
+        f"without the {constraints.topology.value} topology": replace(constraints, topology=Topology.ANY),
+        "without the request for a MIG instance": replace(constraints, mig=""),
     }
     for text, fewer in dropped.items():
         if fewer != constraints:
             easier = replace(request, constraints=fewer)
             state = _first(distinct(states.values(), easier)[:_MAX_NODES], easier, effort)
             if state is not None:
-                yield Relaxation(Change.WISH, text, state.cards.node)
+                yield Relaxation(RelaxationKind.CONSTRAINT, text, state.cards.node)
 
 
 def _on_other_models(states: Mapping[str, NodeState], request: Request, effort: Effort) -> Iterator[Relaxation]:
@@ -196,11 +202,11 @@ def _on_other_models(states: Mapping[str, NodeState], request: Request, effort: 
         having = (state for state in nodes if any(gpu.model == model for gpu in state.cards.gpus))
         state = _first([_only(state, model) for state in having], request, effort)
         if state is not None:
-            yield Relaxation(Change.MODEL, f"on {model}", state.cards.node)
+            yield Relaxation(RelaxationKind.MODEL, f"on {model}", state.cards.node)
 
 
 def _only(state: NodeState, model: str) -> NodeState:
-    return closed(state, {gpu.uuid for gpu in state.cards.gpus if gpu.model != model})
+    return state.closed({gpu.uuid for gpu in state.cards.gpus if gpu.model != model})
 
 
 # -- waiting
@@ -216,62 +222,63 @@ def _after_a_pod(
     )
     found: list[tuple[tuple[int, int], str, str]] = []
     for node in islice(hopeful, _MAX_HOPEFUL):
-        for holder in sorted(holders[node], key=lambda one: (freed([one]), one.pod)):
+        for holder in sorted(holders[node], key=lambda holder: (freed([holder]), holder.pod)):
             if holder.uid != request.uid and _fits(without(states[node], [holder]), request, effort):
                 found.append((freed([holder]), holder.pod, node))
                 break
     for _, pod, node in sorted(found)[:_MAX_SAID]:
-        yield Relaxation(Change.POD_ENDS, f"when pod {pod} ends (on {node})", node)
+        yield Relaxation(RelaxationKind.POD_ENDS, f"when pod {pod} ends (on {node})", node)
 
 
 def _with_a_card(
     nodes: Sequence[NodeState],
     states: Mapping[str, NodeState],
     request: Request,
-    decision: Decision | None,
+    quota: QuotaCheck | None,
     effort: Effort,
 ) -> Iterator[Relaxation]:
-    """One card that is unhealthy or cordoned, at a time. What the quota closes stays closed."""
+    """One unhealthy or cordoned card at a time. Cards that the quota closes stay closed."""
     found = (
         (permitted, gpu)
         for permitted in nodes
         for gpu in states[permitted.cards.node].cards.gpus
         if (not gpu.healthy or gpu.cordoned)
-        and not (decision and decision.refuses(permitted.cards, gpu))
-        and _fits(opened(permitted, {gpu.uuid}), request, effort)
+        and not (quota and quota.refuses(permitted.cards, gpu))
+        and _fits(permitted.opened({gpu.uuid}), request, effort)
     )
     for permitted, gpu in islice(found, _MAX_SAID):
         want = " and ".join(["healthy"] * (not gpu.healthy) + ["uncordoned"] * gpu.cordoned)
         node = permitted.cards.node
-        yield Relaxation(Change.CARD, f"when card {gpu.uuid} is {want} (on {node})", node)
+        yield Relaxation(RelaxationKind.CARD, f"when card {gpu.uuid} is {want} (on {node})", node)
 
 
 # -- more quota
 
 
 def _more_quota(
-    states: Mapping[str, NodeState], request: Request, decision: Decision, effort: Effort
+    states: Mapping[str, NodeState], request: Request, quota: QuotaCheck, effort: Effort
 ) -> Iterator[Relaxation]:
-    """For each kind of card that the quota refuses: whether the pod would fit there, and what is missing for it."""
+    """For each kind of card that the quota refuses: whether the pod would fit there, and what the quota lacks for
+    it."""
     said: set[str] = set()
     for state in distinct(states.values(), request)[:_MAX_NODES]:
-        missing = {gpu.uuid: _missing(state, gpu, decision) for gpu in state.cards.gpus}
+        missing = {gpu.uuid: _missing(state, gpu, quota) for gpu in state.cards.gpus}
         for text in sorted(set(missing.values()) - said - {""}):
             others = {uuid for uuid, other in missing.items() if other not in ("", text)}
-            if _fits(closed(state, others), request, effort):
+            if _fits(state.closed(others), request, effort):
                 said.add(text)
-                yield Relaxation(Change.QUOTA, text, state.cards.node)
+                yield Relaxation(RelaxationKind.QUOTA, text, state.cards.node)
 
 
-def _missing(state: NodeState, gpu: Gpu, decision: Decision) -> str:
-    """What the quota would have to grant for a card; "" if it does."""
-    cards, namespace = state.cards, decision.request.namespace
+def _missing(state: NodeState, gpu: Gpu, quota: QuotaCheck) -> str:
+    """What the quota would have to grant for a card; "" if nothing is missing."""
+    cards, namespace = state.cards, quota.request.namespace
     grants = []
-    if decision.refuses_node(cards):
-        grants.append(f"if the quota of {namespace} is for {f'pool {cards.pool}' if cards.pool else 'every pool'} too")
-    if decision.refuses_card(cards, gpu):
-        lines = decision.lines(cards, gpu)
+    if quota.refuses_node(cards):
+        grants.append(f"if the quota of {namespace} also covers {f'pool {cards.pool}' if cards.pool else 'every pool'}")
+    if quota.refuses_card(cards, gpu):
+        lines = quota.lines(cards, gpu)
         grants += [f"with quota {line.grant()}" for line in lines if line.missing]
         if not lines:
-            grants.append(f"if the quota of {namespace} is for {cards.model or gpu.model} too")
+            grants.append(f"if the quota of {namespace} also covers {cards.model or gpu.model}")
     return " and ".join(grants)

@@ -5,15 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aliquot.engine.all_nodes.choosing import CardChoice
 from aliquot.engine.all_nodes.plan import Plan, plan
+from aliquot.engine.all_nodes.policy_chain import CardChoice
 from aliquot.engine.all_nodes.question import Question
 from aliquot.engine.all_nodes.room import Room, wanted
 from aliquot.engine.block import Block
 from aliquot.engine.policies import GPU_POLICIES, NODE_POLICIES
 from aliquot.engine.policies.fragmentation import fragments
-from aliquot.engine.view import Outcome, Settings
-from aliquot.engine.workload import Shape, Workload
+from aliquot.engine.view import PolicyOutcome, PolicySettings
+from aliquot.engine.workload import PodShape, Workload
 from aliquot.model import (
     Charge,
     Constraints,
@@ -65,7 +65,7 @@ def fleets(draw: st.DrawFn) -> Block:
     for number in range(draw(st.integers(0, 4))):
         node = f"n{number}"
         cards = NodeGpus(node, draw(gpus(node)), draw(st.sampled_from((1, 1024))))
-        charges = st.builds(Charge, st.integers(0, 120), st.integers(0, 90000), shares=st.integers(0, 3))
+        charges = st.builds(Charge, st.integers(0, 120), st.integers(0, 90000), st.just(0), st.integers(0, 3))
         fleet.put(cards, {gpu.uuid: draw(charges) for gpu in cards.gpus if draw(st.booleans())})
         fleet.set_load(node, {gpu.uuid: draw(LOADS) for gpu in cards.gpus if draw(st.booleans())})
     if draw(st.booleans()):
@@ -98,7 +98,7 @@ def requests(draw: st.DrawFn) -> Request:
 def question(fleet: Block, request: Request, policy: str | None) -> Question:
     choice = CardChoice((GPU_POLICIES[policy],)) if policy else None
     everywhere = np.ones(fleet.width, np.bool_)
-    settings = Settings(now=NOW)
+    settings = PolicySettings(now=NOW)
     return Question(fleet, request, Room.now(fleet), wanted(fleet, request), everywhere, choice, settings)
 
 
@@ -113,8 +113,8 @@ def test_every_rank_and_every_score_is_a_finite_number(fleet: Block, request: Re
 
 
 def check_scores(fleet: Block, request: Request, planned: Plan) -> None:
-    outcome = Outcome(
-        fleet, request, Settings(now=NOW), planned.fits, planned.views, planned.lives, lambda: planned.rows
+    outcome = PolicyOutcome(
+        fleet, request, PolicySettings(now=NOW), planned.fits, planned.views, planned.lives, lambda: planned.rows
     )
     for name, node_policy in NODE_POLICIES.items():
         scores = node_policy.score(outcome)
@@ -153,7 +153,7 @@ def test_a_hotter_card_is_never_before_a_colder_equal_one(cards: list[tuple[tupl
     fleet = fleet_of(state)
     fleet.set_load("n1", {gpu.uuid: load for gpu, (load, _) in zip(state.cards.gpus, cards, strict=True)})
     fleet.placed_since[: len(cards), 0] = [placed for _, placed in cards]
-    ranks = GPU_POLICIES["load"].rank(view_of(fleet, pod(shared(1, 1)), Settings(now=NOW)))[:, 0]
+    ranks = GPU_POLICIES["load"].rank(view_of(fleet, pod(shared(1, 1)), PolicySettings(now=NOW)))[:, 0]
     fresh = [row for row, ((_, at), _) in enumerate(cards) if NOW - at <= 60 and np.isfinite(cards[row][0][0])]
     for hot in fresh:
         for cold in fresh:
@@ -164,13 +164,13 @@ def test_a_hotter_card_is_never_before_a_colder_equal_one(cards: list[tuple[tupl
 
 
 SHAPES = st.builds(
-    Shape, st.integers(0, 4), st.sampled_from((1, 250, 500, 1000)), st.integers(1, 9), st.sampled_from(((), ("T4",)))
+    PodShape, st.integers(0, 4), st.sampled_from((1, 250, 500, 1000)), st.integers(1, 9), st.sampled_from(((), ("T4",)))
 )
 
 
 @given(fleets(), st.lists(SHAPES, min_size=1, max_size=6), st.data())
 def test_the_fragmentation_measure_is_the_sum_of_its_definition(
-    fleet: Block, shapes: list[Shape], data: st.DataObject
+    fleet: Block, shapes: list[PodShape], data: st.DataObject
 ) -> None:
     idle = np.zeros(fleet.has.shape, np.int64)
     for row, column in zip(*np.nonzero(fleet.has), strict=True):
@@ -183,7 +183,7 @@ def test_the_fragmentation_measure_is_the_sum_of_its_definition(
     assert fragments(fleet, idle, Workload(tuple(shapes))).tolist() == expected
 
 
-def _fragment(shape: Shape, cards: list[tuple[int, str]]) -> int:
+def _fragment(shape: PodShape, cards: list[tuple[int, str]]) -> int:
     """What one shape cannot use of a node."""
     suits = [idle for idle, model in cards if idle >= shape.share and (not shape.models or "T4" in model)]
     runs = shape.cards and len(suits) >= shape.cards

@@ -8,8 +8,8 @@ import pytest
 from aliquot.engine.block import Block
 from aliquot.engine.policies import GPU_POLICIES, NODE_POLICIES
 from aliquot.engine.policies.fragmentation import fragments
-from aliquot.engine.view import Settings
-from aliquot.engine.workload import COMMON, Shape, Workload
+from aliquot.engine.view import PolicySettings
+from aliquot.engine.workload import COMMON, PodShape, Workload
 from aliquot.errors import BadConfig
 from aliquot.model import Charge, Constraints, ModelConstraint, Part
 from tests.factories import make_gpu
@@ -118,7 +118,7 @@ def test_the_coolest_card_comes_first_and_a_stale_sample_is_neutral() -> None:
     view = view_of(
         loaded((0.9, 100), (0.2, 100), (0.0, 10), (float("nan"), 100), (0.4, 100)),
         pod(shared(1, 1)),
-        Settings(now=120, stale_after=60),
+        PolicySettings(now=120, stale_after=60),
     )
     assert order("load", view) == [1, 4, 2, 3, 0]
 
@@ -126,7 +126,7 @@ def test_the_coolest_card_comes_first_and_a_stale_sample_is_neutral() -> None:
 def test_what_was_placed_after_the_sample_counts_as_busy() -> None:
     fleet = loaded((0.1, 100), (0.3, 100))
     fleet.placed_since[0, 0] = 0.5
-    view = view_of(fleet, pod(shared(1, 1)), Settings(now=120))
+    view = view_of(fleet, pod(shared(1, 1)), PolicySettings(now=120))
     assert order("load", view) == [1, 0]
     score = NODE_POLICIES["load"].score(outcome_of(view, [(1,)]))
     assert score.tolist() == pytest.approx([0.7])
@@ -134,19 +134,19 @@ def test_what_was_placed_after_the_sample_counts_as_busy() -> None:
 
 # -- fragmentation
 
-HALVES = Workload((Shape(1, 500, 1), Shape(1, 1000, 1)))
+HALVES = Workload((PodShape(1, 500, 1), PodShape(1, 1000, 1)))
 
 
 def test_a_part_goes_where_it_leaves_something_useful() -> None:
     """A quarter: on a card with three quarters left it leaves a half, on an empty one it breaks a whole."""
     fleet = fleet_of(node_state([SIZE] * 3, [(100, 1000), (50, 500), (75, 750)]))
-    view = view_of(fleet, pod(shared(25, 250)), Settings(workload=HALVES))
+    view = view_of(fleet, pod(shared(25, 250)), PolicySettings(workload=HALVES))
     assert order("fragmentation", view) == [2, 1, 0]
 
 
 def test_memory_alone_is_judged_by_memory_alone() -> None:
     fleet = fleet_of(node_state([SIZE] * 2, [(10, 1000), (100, 750)]))
-    view = view_of(fleet, pod(shared(0, 250)), Settings(workload=HALVES))
+    view = view_of(fleet, pod(shared(0, 250)), PolicySettings(workload=HALVES))
     assert order("fragmentation", view) == [1, 0]
 
 
@@ -154,11 +154,11 @@ def test_the_measure_counts_what_each_shape_cannot_use() -> None:
     fleet = fleet_of(node_state([SIZE] * 3, [(100, 1000), (60, 600), (30, 300)]))
     idle = np.zeros(fleet.has.shape, np.int64)
     idle[:3, 0] = 1000, 600, 300
-    assert fragments(fleet, idle, Workload((Shape(1, 500, 1),))).tolist() == [300]
-    assert fragments(fleet, idle, Workload((Shape(2, 700, 1),))).tolist() == [1900]
-    assert fragments(fleet, idle, Workload((Shape(0, 1, 1),))).tolist() == [1900]
-    assert fragments(fleet, idle, Workload((Shape(1, 500, 1, ("A100",)),))).tolist() == [1900]
-    assert fragments(fleet, idle, Workload((Shape(1, 500, 3), Shape(2, 700, 1)))).tolist() == [3 * 300 + 1900]
+    assert fragments(fleet, idle, Workload((PodShape(1, 500, 1),))).tolist() == [300]
+    assert fragments(fleet, idle, Workload((PodShape(2, 700, 1),))).tolist() == [1900]
+    assert fragments(fleet, idle, Workload((PodShape(0, 1, 1),))).tolist() == [1900]
+    assert fragments(fleet, idle, Workload((PodShape(1, 500, 1, ("A100",)),))).tolist() == [1900]
+    assert fragments(fleet, idle, Workload((PodShape(1, 500, 3), PodShape(2, 700, 1)))).tolist() == [3 * 300 + 1900]
 
 
 def test_equal_gradients_are_equal_ranks_whatever_the_rounding_of_sums() -> None:
@@ -170,7 +170,7 @@ def test_equal_gradients_are_equal_ranks_whatever_the_rounding_of_sums() -> None
 
 def test_a_card_alone_and_the_node_agree_on_the_gradient() -> None:
     fleet = fleet_of(node_state([SIZE] * 4, LEFT), node_state([SIZE] * 2, node="n2"))
-    view = view_of(fleet, pod(shared(10, 230)), Settings(workload=COMMON))
+    view = view_of(fleet, pod(shared(10, 230)), PolicySettings(workload=COMMON))
     ranks = np.broadcast_to(GPU_POLICIES["fragmentation"].rank(view), view.possible.shape)
     for row in range(2):
         scores = NODE_POLICIES["fragmentation"].score(outcome_of(view, [(row,), (row,)]))
@@ -180,7 +180,7 @@ def test_a_card_alone_and_the_node_agree_on_the_gradient() -> None:
 @pytest.mark.parametrize(("cards", "share", "weight"), [(-1, 500, 1), (1, 0, 1), (1, 1001, 1), (1, 500, 0)])
 def test_a_shape_that_is_none_is_refused(cards: int, share: int, weight: int) -> None:
     with pytest.raises(BadConfig, match="workload"):
-        Shape(cards, share, weight)
+        PodShape(cards, share, weight)
 
 
 def test_a_workload_needs_a_shape() -> None:
@@ -193,5 +193,5 @@ def test_an_unhealthy_card_has_nothing_idle() -> None:
     broken = replace(state.cards, gpus=(state.cards.gpus[0], replace(make_gpu(1), mib=SIZE, healthy=False)))
     fleet = Block(8)
     fleet.put(broken, {broken.gpus[0].uuid: Charge(50, 500, shares=1)})
-    view = view_of(fleet, pod(shared(10, 100)), Settings(workload=Workload((Shape(2, 100, 1),))))
+    view = view_of(fleet, pod(shared(10, 100)), PolicySettings(workload=Workload((PodShape(2, 100, 1),))))
     assert np.unique(GPU_POLICIES["fragmentation"].rank(view)[0, 0]) == -52

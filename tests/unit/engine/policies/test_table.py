@@ -60,9 +60,9 @@ def test_a_policy_of_another_package_is_found_by_its_name(tmp_path: Path, monkey
         pytest.param("somebodys_policies:Missing", "cannot be loaded", id="missing"),
         pytest.param("no_such_module_anywhere:Last", "cannot be loaded", id="no-module"),
         pytest.param("somebodys_policies:Half", "cannot be loaded", id="abstract"),
-        pytest.param("somebodys_policies:nothing", "is no subclass of GpuPolicy", id="no-policy"),
-        pytest.param("somebodys_policies:Twin", "policy binpack exists already", id="name-taken"),
-        pytest.param("somebodys_policies:TwoWords", "'a,b' is no name", id="comma-in-name"),
+        pytest.param("somebodys_policies:nothing", "is not a subclass of GpuPolicy", id="no-policy"),
+        pytest.param("somebodys_policies:Twin", "policy binpack already exists", id="name-taken"),
+        pytest.param("somebodys_policies:TwoWords", "'a,b' is not a valid policy name", id="comma-in-name"),
     ],
 )
 def test_one_that_cannot_be_used_is_named(
@@ -76,5 +76,5 @@ def test_one_that_cannot_be_used_is_named(
 
 def test_two_of_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path, monkeypatch, "somebodys_policies:Last", "somebodys_policies:Last")
-    with pytest.raises(BadConfig, match="policy last exists already"):
+    with pytest.raises(BadConfig, match="policy last already exists"):
         len(table())

@@ -136,13 +136,13 @@ def test_connected_cards_are_found_on_many_nodes_at_once(
     rows, found = connected(wired, topology, possible, count, keys)
     for node in range(nodes):
         here = [row for row in range(cards) if possible[row, node]]
-        every = [one for one in combinations(here, count) if allows(wired, one, topology)]
+        every = [chosen for chosen in combinations(here, count) if allows(wired, chosen, topology)]
         assert found[node] == bool(every)
         if every:
             assert tuple(sorted(rows[:, node].tolist())) in every
             assert tuple(sorted(by_links[:, node].tolist())) in every
         if every and topology is not Topology.NVLINK:
-            lowest = min(sorted(keys[row, node] for row in one) for one in every)
+            lowest = min(sorted(keys[row, node] for row in chosen) for chosen in every)
             assert sorted(keys[row, node] for row in rows[:, node]) == lowest
 
 
@@ -168,11 +168,11 @@ def test_on_many_nodes_good_sets_are_enough() -> None:
     other = [
         node_state(
             [1024] * 16,
-            [(100, 1024 - (row in (one, number))) for row in range(16)],
-            node=f"m{number}-{one}",
+            [(100, 1024 - (row in (number, second))) for row in range(16)],
+            node=f"m{number}-{second}",
             pairs=HALVES,
         )
-        for number, one in combinations(range(16), 2)
+        for number, second in combinations(range(16), 2)
     ]
     fleet = fleet_of(*states, *other)
     ranks = GPU_POLICIES["topology"].rank(view_of(fleet, pod(whole(6))))

@@ -1,4 +1,4 @@
-"""Why a request does not fit on a node: the most telling reason, for every node at once."""
+"""Why a request does not fit on a node: the most specific reason, for all nodes at once."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,9 +20,9 @@ _NUMBERS = {reason: number for number, reason in enumerate(NUMBERED)}
 
 
 @dataclass(frozen=True)
-class Refusing:
-    """`wrong_pools` are columns and `over_quota` cards that the namespace's quota refuses; of these it does not name
-    the model of those in `unnamed`."""
+class Refusals:
+    """`wrong_pools` are the columns and `over_quota` the cards that the namespace's quota refuses. `unnamed` are those
+    of the cards whose model the quota does not name."""
 
     question: Question
     plan: Plan
@@ -32,15 +32,15 @@ class Refusing:
 
     @cached_property
     def reasons(self) -> Numbers:
-        """[width + 1]: per column a place in NUMBERED, or FITS; the last is for nodes that have no column. Later lines
-        tell more than earlier ones and win."""
+        """[width + 1]: per column an index into NUMBERED, or FITS; the last value is for nodes without a column. Later
+        statements are more specific and overwrite earlier ones."""
         fleet, request = self.question.fleet, self.question.request
         numbers = np.full(fleet.width + 1, _NUMBERS[Reason.UNKNOWN_NODE], np.int8)
         reasons = numbers[: fleet.width]
         reasons[:] = _NUMBERS[Reason.NO_CARD_FITS]
         # where another agent chooses the cards, its choice decides what fits
         choice = self.question.choice if request.allocator else None
-        # where the pod fits, or where nobody knows, no search for a reason is needed
+        # no reason has to be searched where the pod fits, or where the result is unknown
         asked = replace(self.question, choice=choice, among=~(self.plan.fits | self.plan.limited))
         open_question = replace(asked, topology=Topology.ANY)
         empty_question = replace(open_question, room=Room.empty(fleet))
@@ -73,7 +73,7 @@ class Refusing:
         return useful if allowed is None else useful & allowed
 
     def _modes_meet(self, need: Need) -> Bools:
-        """Cards on which nobody shares in another way."""
+        """Cards that no pod shares in another mode."""
         fleet = self.question.fleet
         return np.asarray((fleet.used_slots if need.is_share else fleet.shares) == 0)
 
@@ -91,9 +91,9 @@ class Refusing:
         models, cards = wanted_models(fleet, request), wanted_cards(fleet, request)
         of_model = fleet.has if models is None else fleet.has & models
         granted = of_model if self.over_quota is None else of_model & ~self.over_quota
-        wished = granted if cards is None else granted & cards
-        reasons[~(wished & fleet.sellable).any(axis=0)] = _NUMBERS[Reason.NOT_SELLABLE]
-        reasons[~wished.any(axis=0)] = _NUMBERS[Reason.WRONG_CARD]
+        allowed = granted if cards is None else granted & cards
+        reasons[~(allowed & fleet.sellable).any(axis=0)] = _NUMBERS[Reason.NOT_SELLABLE]
+        reasons[~allowed.any(axis=0)] = _NUMBERS[Reason.WRONG_CARD]
         named = of_model if self.unnamed is None else of_model & ~self.unnamed
         reasons[~granted.any(axis=0)] = _NUMBERS[Reason.OVER_QUOTA]
         reasons[~named.any(axis=0)] = _NUMBERS[Reason.NOT_IN_QUOTA]

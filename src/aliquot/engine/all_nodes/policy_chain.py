@@ -1,4 +1,4 @@
-"""Policies by name, alone or one after another."""
+"""Policies by name, alone or chained."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import TypeVar
 import numpy as np
 
 from aliquot.engine.arrays import Floats, Ints, Ranks, joined
-from aliquot.engine.view import GpuPolicy, NodePolicy, Outcome, PodPolicy, View
+from aliquot.engine.view import GpuPolicy, NodePolicy, PodPolicy, PolicyOutcome, View
 from aliquot.errors import BadDemand, BadInput
 
 _Policy = TypeVar("_Policy", GpuPolicy, NodePolicy)
@@ -16,19 +16,19 @@ _Policy = TypeVar("_Policy", GpuPolicy, NodePolicy)
 def policy(
     table: Mapping[str, _Policy], names: str, field: str, error: type[BadInput] = BadDemand
 ) -> tuple[_Policy, ...]:
-    """The policies of `topology,binpack`: where the first sees no difference, the next decides. `field` is where the
-    names stand. Raises `error` for one that there is not."""
+    """The policies in a chain such as `topology,binpack`: where the first sees no difference, the next decides. `field`
+    is where the names stand. Raises `error` for an unknown policy."""
     found = []
     for name in names.split(","):
         if (known := table.get(name.strip())) is None:
-            raise error(f"{field}: {name.strip()[:64]!r} is no policy; there are {', '.join(sorted(table))}")
+            raise error(f"{field}: {name.strip()[:64]!r} is not a policy; choose one of {', '.join(sorted(table))}")
         found.append(known)
     return tuple(found)
 
 
 @dataclass(frozen=True)
 class CardChoice:
-    """GPU policies, the first of them first."""
+    """A chain of GPU policies."""
 
     policies: Sequence[GpuPolicy]
 
@@ -38,12 +38,12 @@ class CardChoice:
 
     @property
     def originals(self) -> Sequence[PodPolicy]:
-        """Those that place whole pods in their own way."""
+        """Policies that place whole pods."""
         return [each for each in self.policies if isinstance(each, PodPolicy)]
 
 
-def score(policies: Sequence[NodePolicy], outcomes: Sequence[Outcome]) -> Floats:
-    """Of every column of all blocks."""
+def score(policies: Sequence[NodePolicy], outcomes: Sequence[PolicyOutcome]) -> Floats:
+    """The score of every column of all blocks."""
     scores = [joined([each.score(outcome) for outcome in outcomes]) for each in policies]
     if len(scores) == 1:
         return scores[0]
@@ -52,11 +52,11 @@ def score(policies: Sequence[NodePolicy], outcomes: Sequence[Outcome]) -> Floats
 
 
 def _one_after_another(numbers: Sequence[Ranks], shape: tuple[int, ...]) -> Ints:
-    """One number that compares as the tuple of all would."""
+    """Numbers that compare as the tuples of all numbers would."""
     combined = np.zeros(shape, np.int64)
     for each in numbers:
         distinct, places = np.unique(np.broadcast_to(each, shape), return_inverse=True)
         combined = combined * len(distinct) + places.reshape(shape)
-        # dense again, so that the next one has room
+        # dense again, so that the next number has room
         combined = np.unique(combined, return_inverse=True)[1].reshape(shape)
     return combined

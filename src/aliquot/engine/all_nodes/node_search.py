@@ -1,7 +1,7 @@
-"""The search on every node where greed has failed and that might still do, with one effort for all of them.
+"""Searches every node where greed has failed and that might still have room, with one effort for all of them.
 
-First a glance at each, the emptiest first: that finds what is easy, wherever it is. What is left of the effort goes
-into a thorough search on one node after another. Of nodes for which it does not suffice nothing is known.
+First it takes a glance at each node, the emptiest first, which finds easy placements wherever they are. The rest of the
+effort goes into a thorough search on one node after another. Nothing is known of nodes that the effort does not reach.
 """
 
 import marshal
@@ -19,7 +19,7 @@ from aliquot.engine.all_nodes.room import Need
 from aliquot.engine.arrays import Bools, Ints, Ranks
 from aliquot.engine.effort import Effort
 from aliquot.engine.one_node.puzzle import Cards, Puzzle, Size
-from aliquot.engine.one_node.search import Found, glance, search
+from aliquot.engine.one_node.search import SearchResult, glance, search
 from aliquot.engine.view import View
 from aliquot.model import Life, Part, Topology
 
@@ -29,25 +29,25 @@ _MAX_REMEMBERED = 1_000
 @dataclass(frozen=True)
 class _Node:
     """A node as a puzzle. Its rows are the node's cards, the preferred ones first, so that nodes that differ only in
-    the order of their cards are alike. Where cards must be connected they stay in their order, and have `ranks`."""
+    the order of their cards are alike. If cards must be connected, they keep their order and have `ranks`."""
 
     puzzle: Puzzle
     rows: Sequence[int]
-    """By the puzzle's rows, those of the Fleet."""
+    """The rows of the Fleet, by the puzzle's rows."""
     ranks: Sequence[int] | None
 
 
 @dataclass
 class _Alike:
-    """Nodes, by columns with their rows, on which the pod has the same fate; None: not known yet."""
+    """Nodes on which the request has the same result, by column with their rows. None: the result is not known yet."""
 
-    fate: Found | None
+    fate: SearchResult | None
     nodes: dict[int, Sequence[int]] = field(default_factory=dict)
 
 
-class Searching:
-    """`alone` are per container the cards [rows, width] that could take it if it were alone; `first` is how the first
-    container sees the cards."""
+class NodeSearch:
+    """`alone` are, per container, the cards [rows, width] that could take it if it were alone. `first` is the first
+    container's view of the cards."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Searching:
         self._wants, self._needs, self._lives, self._alone = [part.cards for part in parts], needs, lives, alone
         self._first = first
         self._set_up = 40 + 8 * len(parts)
-        """Steps that it takes to write down a node as a puzzle."""
+        """Steps that it takes to turn a node into a puzzle."""
 
     def run(self, columns: Bools) -> None:
         effort, among = self.question.effort, self.question.among
@@ -83,7 +83,7 @@ class Searching:
         effort.ran_out |= part.ran_out
 
     def _emptiest_first(self, columns: Ints) -> list[int]:
-        """By free memory, and then by name: in which order nodes came to be known must not matter."""
+        """By free memory, then by name, so that the order in which nodes appeared does not matter."""
         free, names = self.question.room.free_mib[:, columns].sum(axis=0).tolist(), self.question.fleet.names
         by_size = sorted(zip(free, columns.tolist(), strict=True), key=lambda node: (-node[0], names[node[1]]))
         return [column for _, column in by_size]
@@ -103,7 +103,7 @@ class Searching:
         return of_key
 
     def _note(self, alike: _Alike) -> None:
-        fate = alike.fate or Found(None, limited=True)
+        fate = alike.fate or SearchResult(None, limited=True)
         for column, rows in alike.nodes.items():
             self.limited[column] = fate.cards is None and fate.limited
             if fate.cards is not None:
@@ -144,7 +144,7 @@ class Searching:
 
     @cached_property
     def _ranks(self) -> Ranks:
-        """By which the search prefers cards: as the first container sees them."""
+        """The search's preference for cards: the first container's ranks."""
         return np.broadcast_to(self.question.rank(self._first), self._first.possible.shape)
 
 
@@ -155,18 +155,18 @@ def _sizes(sizes: tuple[Ints, Ints, Ints], order: Ints, column: int) -> list[Siz
 
 # -- what was found out before
 
-_remembered: OrderedDict[bytes, tuple[Found, int]] = OrderedDict()
-"""Whether pods fit on nodes, and how many steps it took to find out: a scheduler asks to filter, to prioritize and to
-bind one after another. A search that was cut short is not remembered; one that was not costs its steps each time, so
-that answers do not depend on what was asked before."""
+_remembered: OrderedDict[bytes, tuple[SearchResult, int]] = OrderedDict()
+"""A cache of results, with the steps that each took: a scheduler asks to filter, to prioritize and to bind in turn. A
+search that was cut short is not cached. A cached result still costs its steps, so that answers do not depend on earlier
+questions."""
 
 
-def _searched(key: bytes, node: _Node, effort: Effort) -> Found:
+def _searched(key: bytes, node: _Node, effort: Effort) -> SearchResult:
     if (known := _remembered.get(key)) is not None:
         _remembered.move_to_end(key)
         found, steps = known
         if not effort.take(steps):
-            return Found(None, limited=True)
+            return SearchResult(None, limited=True)
         effort.remembered += steps
         return found
     before = effort.left
@@ -179,7 +179,7 @@ def _searched(key: bytes, node: _Node, effort: Effort) -> Found:
 
 
 def _key(node: _Node) -> bytes:
-    """Equal for nodes that are alike, and for no others."""
+    """Equal for nodes that are alike, and only for these."""
     puzzle, wiring = node.puzzle, node.puzzle.wiring
     parts: tuple[Any, ...] = (
         list(puzzle.free),
