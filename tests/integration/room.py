@@ -162,7 +162,7 @@ class Room:
         seen = {(o.metadata.namespace, o.metadata.name): o.metadata.resource_version for o in informer.all()}
         return seen == {key_of(held.obj): str(held.revision) for held in self.api.store.snapshot(collection)}
 
-    def _rewrite(self, resource: resources.Resource, namespace: str, name: str, change: Any) -> None:
+    def _rewrite(self, resource: resources.ServedResource, namespace: str, name: str, change: Any) -> None:
         self.api.registry.rewrite(resource, namespace, name, change)
 
 

@@ -130,12 +130,14 @@ BROKEN_PLUGINS: list[Any] = [
     pytest.param({"apiVersion": V1}, "exec needs a command", id="no command"),
     pytest.param({"apiVersion": f"{V1}alpha1", "command": "sh"}, "v1alpha1', not", id="an old version"),
     pytest.param({"command": "sh"}, "exec.apiVersion is None", id="no version"),
-    pytest.param({"apiVersion": V1, "command": "sh", "interactiveMode": "Always"}, "nobody is there", id="a dialogue"),
+    pytest.param(
+        {"apiVersion": V1, "command": "sh", "interactiveMode": "Always"}, "there is no terminal", id="a dialogue"
+    ),
     pytest.param({"apiVersion": V1, "command": "sh", "env": [{"name": "A"}]}, "exec.env", id="half a variable"),
-    pytest.param({"apiVersion": V1, "command": "./gone"}, "exec.command ./gone is not there", id="no file"),
+    pytest.param({"apiVersion": V1, "command": "./gone"}, "exec.command ./gone does not exist", id="no file"),
     pytest.param(
         {"apiVersion": V1, "command": "no-such-program", "installHint": "get it"},
-        "no-such-program is not there or cannot be run: get it",
+        "no-such-program does not exist or is not executable: get it",
         id="no program, with a hint",
     ),
 ]
@@ -155,7 +157,7 @@ BROKEN: list[Any] = [
     pytest.param({"clusters": []}, "clusters has no 'c'", id="no cluster"),
     pytest.param({"users": []}, "users has no 'u'", id="no user"),
     pytest.param({"clusters": [{"name": "c", "cluster": {}}]}, "server is missing", id="no server"),
-    pytest.param({"contexts": ["x"]}, "it does not have the form of one", id="contexts of another form"),
+    pytest.param({"contexts": ["x"]}, "it is not a kubeconfig", id="contexts of another form"),
     pytest.param({"cluster": {"server": "localhost:8080"}}, "must start with https:// or http://", id="no address"),
     pytest.param({"cluster": {"certificate-authority": "gone.pem"}}, "gone.pem", id="a file that is not there"),
     pytest.param({"cluster": {"certificate-authority-data": "!"}}, "a certificate cannot be used", id="no base64"),
@@ -164,7 +166,7 @@ BROKEN: list[Any] = [
     pytest.param({"user": {"auth-provider": {"name": "gcp"}}}, "use exec, a token or a cert", id="auth-provider"),
     pytest.param({"user": {"as": "admin"}}, "as is not supported", id="impersonation"),
     pytest.param({"cluster": {"proxy-url": "http://p"}}, "proxy-url is not supported", id="proxy"),
-    pytest.param({"user": {"client-key-data": data("key")}}, "belong together", id="a key without a certificate"),
+    pytest.param({"user": {"client-key-data": data("key")}}, "must be set together", id="a key without a certificate"),
 ]
 
 
@@ -239,7 +241,7 @@ def test_another_address_than_the_kubeconfig_s_is_reached_as_the_same_user(
 
 def test_who_wants_the_service_account_gets_no_other(tmp_path: Path, bare: pytest.MonkeyPatch) -> None:
     bare.setenv("KUBECONFIG", str(kubeconfig(tmp_path)))
-    with pytest.raises(BadConfig, match="this is no pod with a service account"):
+    with pytest.raises(BadConfig, match="not running in a pod with a service account"):
         find(None, as_pod=True)
 
 

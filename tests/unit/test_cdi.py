@@ -9,22 +9,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from aliquot.agent import cdi, handed
-from aliquot.agent.cdi import Edits, Folder, Spec
-from aliquot.agent.handed import Handed
+from aliquot.agent import cdi, handover_record
+from aliquot.agent.cdi import CdiSpec, SpecFolder
+from aliquot.agent.devices import ContainerEdits, DeviceNode
+from aliquot.agent.handover_record import HandOverRecord
 from aliquot.dialects import Holding
 from aliquot.errors import BadConfig, Refused
 from aliquot.model import Placement, Slice
 from tests.factories import charge_of, make_cards, make_placement
 
-EDITS = Edits({"B": "2", "A": "1=1"}, (1,))
+EDITS = ContainerEdits({"B": "2", "A": "1=1"}, (DeviceNode("/dev/card1", "/rig/dev/card1"),))
 CARDS = make_cards()
 
 
-def owner(uid: str = "uid-1", card: int = 1, mib: int = 3072) -> Handed:
+def owner(uid: str = "uid-1", card: int = 1, mib: int = 3072) -> HandOverRecord:
     """A pod that has got a part of a card."""
     placement = make_placement(CARDS, card, main=mib)
-    return Handed(uid, f"default/{uid}", Holding(placement, charge_of(placement)))
+    return HandOverRecord(uid, f"default/{uid}", Holding(placement, charge_of(placement)))
 
 
 OWNER = owner()
@@ -35,17 +36,8 @@ RECORD = (
 
 
 @pytest.fixture
-def devices(tmp_path: Path) -> Path:
-    made = tmp_path / "dev"
-    made.mkdir()
-    for name in ("nvidia1", "nvidiactl", "nvidia-uvm"):
-        (made / name).touch()
-    return made
-
-
-@pytest.fixture
-def specs(tmp_path: Path, devices: Path) -> Folder:
-    made = Folder(tmp_path / "cdi", devices)
+def specs(tmp_path: Path) -> SpecFolder:
+    made = SpecFolder(tmp_path / "cdi")
     made.prepare()
     return made
 
@@ -62,9 +54,7 @@ def test_a_promise_is_never_made_twice_and_is_a_valid_cdi_name(ids: list[str]) -
     assert cdi.is_ours(first)
 
 
-def test_a_spec_carries_the_card_the_control_nodes_and_the_environment(
-    specs: Folder, tmp_path: Path, devices: Path
-) -> None:
+def test_a_spec_carries_the_device_nodes_and_the_environment(specs: SpecFolder, tmp_path: Path) -> None:
     assert specs.write("aliquot.io/gpu=abc", OWNER, EDITS) is True
     (path,) = (tmp_path / "cdi").iterdir()
     assert path.name == "aliquot.io-gpu_abc.json"
@@ -77,17 +67,14 @@ def test_a_spec_carries_the_card_the_control_nodes_and_the_environment(
                 "name": "abc",
                 "containerEdits": {
                     "env": ["A=1=1", "B=2"],
-                    "deviceNodes": [
-                        {"path": f"/dev/{name}", "hostPath": f"{devices}/{name}"}
-                        for name in ("nvidia1", "nvidiactl", "nvidia-uvm")
-                    ],
+                    "deviceNodes": [{"path": "/dev/card1", "hostPath": "/rig/dev/card1"}],
                 },
             }
         ],
     }
 
 
-def test_the_guide_asks_for_the_toolkit_while_specs_carry_no_libraries(specs: Folder, tmp_path: Path) -> None:
+def test_the_guide_asks_for_the_toolkit_while_specs_carry_no_libraries(specs: SpecFolder, tmp_path: Path) -> None:
     specs.write("aliquot.io/gpu=abc", OWNER, EDITS)
     (path,) = (tmp_path / "cdi").iterdir()
     (device,) = msgspec.json.decode(path.read_bytes())["devices"]
@@ -96,7 +83,7 @@ def test_the_guide_asks_for_the_toolkit_while_specs_carry_no_libraries(specs: Fo
     assert ("mounts" in device["containerEdits"]) != ("NVIDIA container toolkit" in needs)
 
 
-def test_a_spec_that_stands_there_already_is_not_touched(specs: Folder, tmp_path: Path) -> None:
+def test_a_spec_that_stands_there_already_is_not_touched(specs: SpecFolder, tmp_path: Path) -> None:
     specs.write("aliquot.io/gpu=abc", OWNER, EDITS)
     (path,) = (tmp_path / "cdi").iterdir()
     before = path.stat().st_ino
@@ -104,42 +91,35 @@ def test_a_spec_that_stands_there_already_is_not_touched(specs: Folder, tmp_path
     assert path.stat().st_ino == before
 
 
-def test_a_spec_with_other_content_is_replaced_as_a_whole(specs: Folder, tmp_path: Path) -> None:
+def test_a_spec_with_other_content_is_replaced_as_a_whole(specs: SpecFolder, tmp_path: Path) -> None:
     specs.write("aliquot.io/gpu=abc", OWNER, EDITS)
     (path,) = (tmp_path / "cdi").iterdir()
     before = path.stat().st_ino
-    assert specs.write("aliquot.io/gpu=abc", OWNER, Edits({}, (1,))) is True
+    assert specs.write("aliquot.io/gpu=abc", OWNER, replace(EDITS, environment={})) is True
     assert path.stat().st_ino != before
     assert [left.name for left in (tmp_path / "cdi").iterdir()] == [path.name]
 
 
-def test_a_missing_device_node_writes_nothing(specs: Folder, tmp_path: Path, devices: Path) -> None:
-    with pytest.raises(Refused, match=f"{devices}/nvidia7 is missing"):
-        specs.write("aliquot.io/gpu=abc", OWNER, Edits({}, (1, 7)))
-    assert list((tmp_path / "cdi").iterdir()) == []
-
-
-def test_a_folder_that_is_gone_is_a_refusal_with_its_name(tmp_path: Path, devices: Path) -> None:
+def test_a_folder_that_is_gone_is_a_refusal_with_its_name(tmp_path: Path) -> None:
     with pytest.raises(Refused, match="cannot be written: No such file or directory"):
-        Folder(tmp_path / "gone", devices).write("aliquot.io/gpu=abc", OWNER, EDITS)
+        SpecFolder(tmp_path / "gone").write("aliquot.io/gpu=abc", OWNER, EDITS)
 
 
-def test_what_a_killed_agent_left_half_written_is_removed_at_the_start(specs: Folder, tmp_path: Path) -> None:
+def test_what_a_killed_agent_left_half_written_is_removed_at_the_start(specs: SpecFolder, tmp_path: Path) -> None:
     (tmp_path / "cdi" / ".aliquot-abc").write_text("{")
     specs.prepare()
     assert list((tmp_path / "cdi").iterdir()) == []
 
 
-def test_what_was_handed_over_is_read_back_and_others_files_are_left_alone(specs: Folder, tmp_path: Path) -> None:
-    environment = {"NVIDIA_VISIBLE_DEVICES": "GPU-n1-1,GPU-n1-0"}
-    specs.write("aliquot.io/gpu=abc", OWNER, Edits(environment, (1,)))
+def test_what_was_handed_over_is_read_back_and_others_files_are_left_alone(specs: SpecFolder, tmp_path: Path) -> None:
+    specs.write("aliquot.io/gpu=abc", OWNER, EDITS)
     (tmp_path / "cdi" / "nvidia.yaml").touch()
     (tmp_path / "cdi" / "nvidia.json").touch()
     (read,) = specs.read()
     assert (read.promised, read.pod_uid, read.trouble) == ("aliquot.io/gpu=abc", "uid-1", "")
-    assert read.uuids == {"GPU-n1-0", "GPU-n1-1"}
-    assert read.handed is not None
-    assert read.handed.on(CARDS) == OWNER
+    assert read.environment == EDITS.environment
+    assert read.record is not None
+    assert read.record.on(CARDS) == OWNER
 
 
 @given(
@@ -151,8 +131,8 @@ def test_any_part_is_read_back_as_it_was_written(card: int, parts: dict[str, tup
     gpu = CARDS.by_index[card]
     slices = {name: (Slice(gpu.uuid, gpu.index, gpu.minor, *part),) for name, part in parts.items()}
     placement = Placement("n1", "gpushare", slices)
-    written = Handed("uid-1", pod, Holding(placement, charge_of(placement)))
-    assert handed.read(handed.write(written)).on(CARDS) == written
+    written = HandOverRecord("uid-1", pod, Holding(placement, charge_of(placement)))
+    assert handover_record.read(handover_record.write(written)).on(CARDS) == written
 
 
 def test_a_card_has_the_numbers_of_now() -> None:
@@ -162,21 +142,21 @@ def test_a_card_has_the_numbers_of_now() -> None:
     assert (part.uuid, part.index, part.minor) == ("GPU-n1-1", 0, 9)
 
 
-def test_a_spec_from_before_has_an_owner_and_cards(specs: Folder, tmp_path: Path) -> None:
+def test_a_spec_from_before_has_an_owner_and_variables(specs: SpecFolder, tmp_path: Path) -> None:
     old = {
         "annotations": {"aliquot.io/pod-uid": "uid-1"},
-        "devices": [{"name": "abc", "containerEdits": {"env": ["NVIDIA_VISIBLE_DEVICES=GPU-1"], "deviceNodes": []}}],
+        "devices": [{"name": "abc", "containerEdits": {"env": ["A=1=1", "B"], "deviceNodes": []}}],
     }
     path = tmp_path / "cdi" / "aliquot.io-gpu_abc.json"
     path.write_bytes(msgspec.json.encode(old))
-    assert specs.read() == [Spec(path, "uid-1", None, frozenset(["GPU-1"]))]
+    assert specs.read() == [CdiSpec(path, "uid-1", None, {"A": "1=1", "B": ""})]
 
 
 BROKEN = [
     pytest.param(b"", "truncated", id="nothing"),
     pytest.param(b"{", "truncated", id="half"),
     pytest.param(b"[]", "Expected `object`", id="a list"),
-    pytest.param(b"{}", "of which pod", id="no owner"),
+    pytest.param(b"{}", "does not name its pod", id="no owner"),
     pytest.param(b'{"annotations":7}', "Expected `object`", id="another form"),
     pytest.param(b'{"annotations":{"aliquot.io/pod-uid":"\xff"}}', "codec can't decode", id="no UTF-8"),
     pytest.param(b"[" * 10000, "", id="very deep"),
@@ -187,10 +167,10 @@ BROKEN = [
             id=name,
         )
         for name, uid, record, text in (
-            ("no record", "uid-1", "x", "what was handed over cannot be read"),
+            ("no record", "uid-1", "x", "the hand-over record cannot be read"),
             ("a later version", "uid-1", RECORD.replace('"v":1', '"v":2'), "has version 2"),
             ("a part that gives room", "uid-1", RECORD.replace("3072", "-1"), "Expected `int` >= 0"),
-            ("another owner", "uid-2", RECORD, "of which pod"),
+            ("another owner", "uid-2", RECORD, "does not name its pod"),
         )
     ),
 ]
@@ -198,18 +178,18 @@ BROKEN = [
 
 @pytest.mark.parametrize(("content", "why"), BROKEN)
 def test_a_spec_that_cannot_be_read_says_why_and_keeps_no_other_from_being_read(
-    specs: Folder, tmp_path: Path, content: bytes, why: str
+    specs: SpecFolder, tmp_path: Path, content: bytes, why: str
 ) -> None:
     path = tmp_path / "cdi" / "aliquot.io-gpu_broken.json"
     path.write_bytes(content)
     specs.write("aliquot.io/gpu=whole", OWNER, EDITS)
     broken, whole = specs.read()
-    assert (broken.path, broken.pod_uid, broken.handed, whole.trouble) == (path, "", None, "")
+    assert (broken.path, broken.pod_uid, broken.record, whole.trouble) == (path, "", None, "")
     assert broken.trouble
     assert why in broken.trouble
 
 
-def test_what_cannot_be_removed_stays_and_is_told(specs: Folder, tmp_path: Path) -> None:
+def test_what_cannot_be_removed_stays_and_is_told(specs: SpecFolder, tmp_path: Path) -> None:
     odd = tmp_path / "cdi" / "aliquot.io-gpu_odd.json"
     odd.mkdir()
     specs.write("aliquot.io/gpu=a", OWNER, EDITS)
@@ -217,11 +197,11 @@ def test_what_cannot_be_removed_stays_and_is_told(specs: Folder, tmp_path: Path)
         for spec in specs.read():
             specs.remove(spec)
     assert list((tmp_path / "cdi").iterdir()) == [odd]
-    assert [(line["event"], line["path"]) for line in told] == [("cannot tidy up a CDI spec", str(odd))]
+    assert [(line["event"], line["path"]) for line in told] == [("cannot remove a CDI spec", str(odd))]
 
 
 @pytest.mark.parametrize("place", ["file", "file/deeper"], ids=["a file in its place", "a file above it"])
 def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path, place: str) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(BadConfig, match=f"the CDI folder {tmp_path / place} cannot be used: "):
-        Folder(tmp_path / place).prepare()
+        SpecFolder(tmp_path / place).prepare()

@@ -46,8 +46,8 @@ def test_lists_that_kubelet_would_drop_are_refused_with_the_numbers_and_the_way_
     count: int, mib: int, size: int
 ) -> None:
     expected = (
-        f"aliyun.com/gpu-mem: the list of {count * mib} ids is {size} bytes and kubelet takes 4194304; "
-        r"count in a larger unit than 1 MiB \(--memory-unit\)"
+        f"aliyun.com/gpu-mem: the list of {count * mib} ids has {size} bytes, but kubelet accepts 4194304; "
+        r"use a larger unit than 1 MiB \(--memory-unit\)"
     )
     with pytest.raises(BadConfig, match=expected):
         device_list(GPUSHARE, GPU_MEM, cards(count, mib))
@@ -90,8 +90,8 @@ def test_a_further_resource_that_kubelet_would_drop_is_left_out_with_a_word_in_t
     with capture_logs() as told:
         assert offers(ELASTIC, cards(8, 81920)) == {"elastic-gpu/gpu-percent": 800, "elasticgpu.io/gpu-core": 800}
     (line,) = told
-    assert (line["event"], line["resource"]) == ("a resource is not offered on this node", "elasticgpu.io/gpu-memory")
-    assert line["why"].endswith("the list of 655360 ids is 13018400 bytes and kubelet takes 4194304")
+    assert (line["event"], line["resource"]) == ("not offering a resource on this node", "elasticgpu.io/gpu-memory")
+    assert line["why"].endswith("the list of 655360 ids has 13018400 bytes, but kubelet accepts 4194304")
 
 
 def test_a_first_resource_that_kubelet_would_drop_is_refused() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from aliquot.app.demo.hardware import MAX_AGENTS, plan
 from aliquot.dialects import standard_dialects
-from aliquot.embedded.gpus import MODELS, SimulatedNvml
+from aliquot.embedded.gpus import MODELS, SimulatedGpus
 from aliquot.errors import BadConfig
 
 DIALECTS = standard_dialects()
@@ -41,4 +41,4 @@ def test_too_few_nodes_are_refused_with_how_many_it_takes() -> None:
 
 def test_a_model_that_nobody_simulates_is_refused_with_those_that_are() -> None:
     with pytest.raises(BadConfig, match="no simulated card is called Voodoo 2; there are Tesla T4, "):
-        SimulatedNvml("n1", ["Voodoo 2"])
+        SimulatedGpus("n1", ["Voodoo 2"])

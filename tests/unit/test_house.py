@@ -39,6 +39,15 @@ def test_every_dependency_is_pinned_and_the_run_pins_are_among_the_development_p
     assert {text.lower() for text in project["dependency-groups"]["dev"]} <= set(development)
 
 
+def test_only_the_vendor_packages_of_the_agent_name_a_vendor() -> None:
+    source = ROOT / "src" / "aliquot"
+    paths = [path for package in ("agent", "model") for path in (source / package).rglob("*.py")]
+    seam = source / "agent" / "nvidia"
+    named = [path for path in paths if re.search(r"nvidia|nvml", path.read_text(), re.IGNORECASE)]
+    assert named
+    assert [path for path in named if seam not in path.parents] == []
+
+
 def test_make_lists_its_targets() -> None:
     listed = subprocess.run(["make", "-s"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     shown = {line.split()[1] for line in listed.splitlines()}

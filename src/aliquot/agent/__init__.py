@@ -1,5 +1,5 @@
-"""The node agent: offers cards to kubelet and hands over exactly the placed ones."""
+"""The node agent offers cards to kubelet and hands over exactly the placed ones."""
 
-from aliquot.agent.agent import Settings, node_cards, run, served_dialects
+from aliquot.agent.agent import AgentSettings, node_cards, run, served_dialects
 
-__all__ = ["Settings", "node_cards", "run", "served_dialects"]
+__all__ = ["AgentSettings", "node_cards", "run", "served_dialects"]

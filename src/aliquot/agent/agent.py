@@ -1,4 +1,4 @@
-"""The agent of one GPU node: everything wired together."""
+"""The agent of one GPU node, put together."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -8,14 +8,14 @@ from pathlib import Path
 import structlog
 
 from aliquot.agent import cdi, runtime
+from aliquot.agent.devices import DeviceSource
 from aliquot.agent.handover import HandOver
 from aliquot.agent.heartbeat import Heartbeat
-from aliquot.agent.holders import Holders
 from aliquot.agent.inventory import Publisher
-from aliquot.agent.nvml import Nvml
+from aliquot.agent.kubelet_records import KubeletRecords
+from aliquot.agent.node_pods import NodePods
 from aliquot.agent.plugin import DevicePlugin, offered
 from aliquot.agent.podresources import PodResources
-from aliquot.agent.pods import Pods
 from aliquot.clock import Clock, SystemClock
 from aliquot.dialects import Dialect, Dialects, standard_dialects
 from aliquot.errors import BadConfig
@@ -27,34 +27,37 @@ _TIDY_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
-class Settings:
+class AgentSettings:
     node: str
     device_plugins: Path = Path("/var/lib/kubelet/device-plugins")
     pod_resources: Path = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
     runtime_endpoint: Path | None = Path("/run/containerd/containerd.sock")
-    """The container runtime to ask whether it has CDI; None where there is none, as on a hollow node."""
+    """The container runtime's socket; None without a runtime, as on a hollow node."""
     cdi_folder: Path = Path("/var/run/cdi")
-    devices: Path = Path("/dev")
     unit_mib: int = 1024
     dialects: Sequence[str] = ("gpushare",)
 
 
 async def run(
-    settings: Settings, client: Client, nvml: Nvml, clock: Clock | None = None, dialects: Dialects | None = None
+    settings: AgentSettings,
+    client: Client,
+    devices: DeviceSource,
+    clock: Clock | None = None,
+    dialects: Dialects | None = None,
 ) -> None:
-    """Serve this node until cancelled. Raises BadConfig, before anything is registered, if it cannot be served."""
+    """Serve this node until cancelled. Raises BadConfig before it registers anything if it cannot serve."""
     known = dialects or standard_dialects()
     served = served_dialects(settings.dialects, known)
-    cards = node_cards(settings.node, await _read_cards(settings, nvml), served, settings.unit_mib)
+    cards = node_cards(settings.node, await _read_cards(settings, devices), served, settings.unit_mib)
     if settings.runtime_endpoint is not None:
         await runtime.check(settings.runtime_endpoint, settings.cdi_folder)
-    folder = cdi.Folder(settings.cdi_folder, settings.devices)
+    folder = cdi.SpecFolder(settings.cdi_folder)
     folder.prepare()
-    await _Agent(settings, served, known, client, clock or SystemClock(), cards, folder).run()
+    await _Agent(settings, served, known, client, clock or SystemClock(), cards, devices, folder).run()
 
 
 def served_dialects(names: Sequence[str], dialects: Dialects) -> Sequence[Dialect]:
-    """The dialects of these names. Raises BadConfig for one that is not there, and for two that share a resource."""
+    """The dialects with these names. Raises BadConfig for an unknown name, and if two share a resource."""
     if unknown := set(names) - set(dialects):
         known = ", ".join(dialects)
         raise BadConfig(f"--dialect: no dialect is called {', '.join(sorted(unknown))}; there are {known}")
@@ -70,17 +73,17 @@ def served_dialects(names: Sequence[str], dialects: Dialects) -> Sequence[Dialec
     return served
 
 
-async def _read_cards(settings: Settings, nvml: Nvml) -> Sequence[Gpu]:
-    gpus = await asyncio.to_thread(nvml.cards)
+async def _read_cards(settings: AgentSettings, devices: DeviceSource) -> Sequence[Gpu]:
+    gpus = await asyncio.to_thread(devices.cards)
     if not gpus:
-        raise BadConfig("NVML lists no card on this node")
+        raise BadConfig("the driver lists no card on this node")
     shown = [f"{gpu.index}: {gpu.model}, {gpu.mib} MiB, {gpu.uuid}" for gpu in gpus]
     _log.info("cards", node=settings.node, cards=shown)
     return gpus
 
 
 def node_cards(node: str, gpus: Iterable[Gpu], served: Sequence[Dialect], unit_mib: int) -> NodeGpus:
-    """A node's cards as it publishes them: cut into as many MPS parts as the dialects that it serves ask for."""
+    """A node's cards as it publishes them, with as many MPS slots as the served dialects need."""
     slots = max(dialect.slots for dialect in served)
     return NodeGpus(node, tuple(replace(gpu, slots=gpu.slots or slots) for gpu in gpus), unit_mib)
 
@@ -88,13 +91,14 @@ def node_cards(node: str, gpus: Iterable[Gpu], served: Sequence[Dialect], unit_m
 class _Agent:
     def __init__(
         self,
-        settings: Settings,
+        settings: AgentSettings,
         served: Sequence[Dialect],
         dialects: Dialects,
         client: Client,
         clock: Clock,
         cards: NodeGpus,
-        folder: cdi.Folder,
+        devices: DeviceSource,
+        folder: cdi.SpecFolder,
     ) -> None:
         self._folder = folder
         self._clock = clock
@@ -104,10 +108,10 @@ class _Agent:
         self._node: Informer[Node] = Informer(client, NODES, self._on_node, selector=here, clock=clock)
         on_here = {"fieldSelector": f"spec.nodeName={settings.node}"}
         self._mirror: Informer[Pod] = Informer(client, PODS, self._on_pod, selector=on_here, clock=clock)
-        self._pods = Pods(self._mirror.all)
+        self._pods = NodePods(self._mirror.all)
         pod_resources = PodResources(settings.pod_resources, clock)
-        self._holders = Holders(settings.device_plugins, pod_resources, settings.runtime_endpoint)
-        self._hand_over = HandOver(served, dialects, self._holders, self._pods, cards, folder, client, clock)
+        self._holders = KubeletRecords(settings.device_plugins, pod_resources, settings.runtime_endpoint)
+        self._hand_over = HandOver(served, dialects, self._holders, self._pods, cards, devices, folder, client, clock)
         self._plugins = [
             DevicePlugin(resource, listed, settings.device_plugins, self._hand_over, clock)
             for dialect in served
@@ -121,7 +125,7 @@ class _Agent:
             tasks.create_task(self._publisher.run())
             tasks.create_task(self._heartbeat.run())
             await self._mirror.synced.wait()
-            self._hand_over.memory.recall(self._folder, self._holders)
+            self._hand_over.store.recall(self._folder, self._holders)
             for plugin in self._plugins:
                 tasks.create_task(plugin.serve())
             tasks.create_task(self._tidy())
@@ -129,10 +133,10 @@ class _Agent:
     def _on_node(self, _: Node | None, new: Node | None) -> None:
         self._publisher.see(new)
         if new is not None:
-            self._hand_over.memory.see_node(new)
+            self._hand_over.store.see_node(new)
 
     def _on_pod(self, _: Pod | None, __: Pod | None) -> None:
-        self._pods.tell()
+        self._pods.notify()
 
     async def _tidy(self) -> None:
         while True:

@@ -1,25 +1,26 @@
 """CDI specs: what the container runtime adds to a container that asks for a promised name.
 
-containerd reads the folder only when inotify tells of a write or a rename inside it, and a name whose file is replaced
-can be served with its old content. So a name is used once, its file is written beside and renamed, and whoever promised
-it waits a moment before the runtime is let go.
+containerd reads the folder only when inotify reports a write or a rename in it, and it may serve the old content of a
+file that was replaced. So the agent uses each name once, writes the file under another name and renames it, and then
+waits a moment before it answers kubelet.
 
-A spec also carries what its pod has got from this node, which the agent reads back when it starts.
+A spec also carries the pod's hand-over record, which the agent reads back when it starts.
 """
 
 import hashlib
 import os
 import secrets
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import structlog
 
-from aliquot.agent import handed
-from aliquot.agent.handed import Handed
+from aliquot.agent import handover_record
+from aliquot.agent.devices import ContainerEdits
+from aliquot.agent.handover_record import HandOverRecord
 from aliquot.errors import BadConfig, BadRecord, Refused
 
 _log = structlog.get_logger()
@@ -28,14 +29,12 @@ KIND = "aliquot.io/gpu"
 _VERSION = "0.6.0"
 _POD_UID = "aliquot.io/pod-uid"
 _HANDED = "aliquot.io/handed-over"
-_CARDS = "NVIDIA_VISIBLE_DEVICES="
 _PREFIX = "aliquot.io-gpu_"
 _TEMPORARY = ".aliquot-"
-_CONTROL_NODES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
 
 
 def promise(ids: Iterable[str]) -> str:
-    """A device name for an Allocate, unlike any other: the ids alone come back when they are handed out again."""
+    """A unique CDI device name for an Allocate. The ids alone are not unique: kubelet allocates them again later."""
     digest = hashlib.sha256("\n".join(sorted(ids)).encode()).hexdigest()
     return f"{KIND}={digest[:16]}-{secrets.token_hex(4)}"
 
@@ -45,24 +44,16 @@ def is_ours(promised: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Edits:
-    """What a container gets; without cards no device at all, not even those that all cards share."""
-
-    environment: Mapping[str, str]
-    minors: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Spec:
-    """A spec of ours as it lies in the folder."""
+class CdiSpec:
+    """A spec that this agent wrote, as it is in the folder."""
 
     path: Path
     pod_uid: str = ""
-    """Of the pod for which it was written; none if it cannot be told."""
-    handed: Handed | None = None
-    """What the pod has got; None in specs of agents that did not write it down yet."""
-    uuids: frozenset[str] = frozenset()
-    """The cards that its variables name."""
+    """The UID of its pod; empty if unknown."""
+    record: HandOverRecord | None = None
+    """The hand-over record; None in specs from before agents wrote one."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """The variables that it adds to a container."""
     trouble: str = ""
     """Why it cannot be read."""
 
@@ -84,15 +75,14 @@ class _Written(msgspec.Struct):
     devices: list[_Device] = []
 
 
-class Folder:
-    """The folder that the runtime reads; `devices` is where this machine's device nodes are."""
+class SpecFolder:
+    """The folder from which the container runtime reads CDI specs."""
 
-    def __init__(self, folder: Path, devices: Path = Path("/dev")) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._devices = devices
 
     def prepare(self) -> None:
-        """Raises BadConfig if the folder cannot be made or written to."""
+        """Create the folder. Raises BadConfig if that fails or the folder is not writable."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             for left_over in self._folder.glob(f"{_TEMPORARY}*"):
@@ -100,11 +90,11 @@ class Folder:
         except OSError as error:
             raise BadConfig(f"the CDI folder {self._folder} cannot be used: {error.strerror}") from error
 
-    def write(self, promised: str, owner: Handed, edits: Edits) -> bool:
-        """Write the spec of a promised name. Returns False if it stands there already, as after a restart."""
+    def write(self, promised: str, owner: HandOverRecord, edits: ContainerEdits) -> bool:
+        """Write the spec of a promised name. Returns False if it exists already, as after a restart."""
         name = promised.removeprefix(f"{KIND}=")
         path = self._folder / f"{_PREFIX}{name}.json"
-        content = msgspec.json.format(msgspec.json.encode(self._spec(name, owner, edits)))
+        content = msgspec.json.format(msgspec.json.encode(_spec(name, owner, edits)))
         if path.exists() and path.read_bytes() == content:
             return False
         try:
@@ -113,35 +103,27 @@ class Folder:
             raise Refused(f"the CDI spec {path} cannot be written: {error.strerror}") from error
         return True
 
-    def read(self) -> list[Spec]:
-        """Every spec of ours, also those that cannot be read, with the reason."""
+    def read(self) -> list[CdiSpec]:
+        """Every spec of this agent. Specs that cannot be read say why in `trouble`."""
         return [_read(path) for path in sorted(self._folder.glob(f"{_PREFIX}*.json"))]
 
-    def remove(self, spec: Spec) -> None:
-        """One that cannot be removed stays, with a word in the log."""
+    def remove(self, spec: CdiSpec) -> None:
+        """Remove a spec. If that fails, the spec stays and the log says so."""
         try:
             spec.path.unlink(missing_ok=True)
         except OSError as error:
-            _log.warning("cannot tidy up a CDI spec", path=str(spec.path), error=error.strerror)
+            _log.warning("cannot remove a CDI spec", path=str(spec.path), error=error.strerror)
 
-    def _spec(self, name: str, owner: Handed, edits: Edits) -> dict[str, Any]:
-        variables = [f"{key}={value}" for key, value in sorted(edits.environment.items())]
-        return {
-            "cdiVersion": _VERSION,
-            "kind": KIND,
-            "annotations": {_POD_UID: owner.uid, _HANDED: handed.write(owner)},
-            "devices": [{"name": name, "containerEdits": {"env": variables, "deviceNodes": self._nodes(edits)}}],
-        }
 
-    def _nodes(self, edits: Edits) -> list[dict[str, str]]:
-        if not edits.minors:
-            return []
-        cards = [f"nvidia{minor}" for minor in edits.minors]
-        for card in cards:
-            if not (self._devices / card).exists():
-                raise Refused(f"the device node {self._devices / card} is missing: is the driver loaded?")
-        names = cards + [name for name in _CONTROL_NODES if (self._devices / name).exists()]
-        return [{"path": f"/dev/{name}", "hostPath": str(self._devices / name)} for name in names]
+def _spec(name: str, owner: HandOverRecord, edits: ContainerEdits) -> dict[str, Any]:
+    variables = [f"{key}={value}" for key, value in sorted(edits.environment.items())]
+    nodes = [{"path": node.path, "hostPath": node.host_path} for node in edits.device_nodes]
+    return {
+        "cdiVersion": _VERSION,
+        "kind": KIND,
+        "annotations": {_POD_UID: owner.uid, _HANDED: handover_record.write(owner)},
+        "devices": [{"name": name, "containerEdits": {"env": variables, "deviceNodes": nodes}}],
+    }
 
 
 def _replace(path: Path, temporary: Path, content: bytes) -> None:
@@ -152,15 +134,14 @@ def _replace(path: Path, temporary: Path, content: bytes) -> None:
     temporary.rename(path)
 
 
-def _read(path: Path) -> Spec:
+def _read(path: Path) -> CdiSpec:
     try:
         written = msgspec.json.decode(path.read_bytes(), type=_Written)
-        uid, record = written.annotations.get(_POD_UID, ""), written.annotations.get(_HANDED)
-        owner = handed.read(record) if record is not None else None
+        uid, text = written.annotations.get(_POD_UID, ""), written.annotations.get(_HANDED)
+        owner = handover_record.read(text) if text is not None else None
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError, BadRecord) as error:
-        return Spec(path, trouble=str(error))
+        return CdiSpec(path, trouble=str(error))
     if not uid or (owner is not None and owner.uid != uid):
-        return Spec(path, trouble="it does not say of which pod it is")
-    variables = (line for device in written.devices for line in device.edits.env if line.startswith(_CARDS))
-    uuids = frozenset(uuid for line in variables for uuid in line.removeprefix(_CARDS).split(",") if uuid)
-    return Spec(path, uid, owner, uuids)
+        return CdiSpec(path, trouble="it does not name its pod")
+    variables = (line.partition("=") for device in written.devices for line in device.edits.env)
+    return CdiSpec(path, uid, owner, {name: value for name, _, value in variables})

@@ -1,7 +1,7 @@
-"""kubelet's checkpoint of the device manager: who was given which ids, and what we answered.
+"""The checkpoint of kubelet's device manager: who was allocated which ids, and what the agent answered.
 
-It is the only record that has plain init containers, and the only one from which a promise can be read back after a
-restart of the agent. Its format is kubelet's own; kubelet replaces the file as a whole, so a read is never half.
+Only this record has plain init containers, and only from it can a restarted agent read back the names that it promised.
+The format is kubelet's own. kubelet replaces the file as a whole, so a read never sees half of it.
 """
 
 import base64
@@ -19,7 +19,7 @@ from aliquot.errors import BadRecord
 
 @dataclass(frozen=True)
 class Grant:
-    """Ids of a resource that kubelet gave to a container, and the CDI names that we promised for them."""
+    """Ids of a resource that kubelet allocated to a container, and the CDI names that the agent promised for them."""
 
     pod_uid: str
     container: str
@@ -45,7 +45,7 @@ class _Checkpoint(msgspec.Struct):
 
 
 def read(path: Path, resources: Set[str] | None = None) -> list[Grant]:
-    """Every grant of these resources, or of all. Raises BadRecord if the file is missing or is not what we know."""
+    """The grants of these resources, or all grants. Raises BadRecord if the file is missing or has another format."""
     try:
         checkpoint = msgspec.json.decode(path.read_bytes(), type=_Checkpoint)
         entries = checkpoint.data.entries or ()

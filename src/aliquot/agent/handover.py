@@ -10,10 +10,11 @@ import structlog
 from aliquot import faults
 from aliquot.agent import cdi
 from aliquot.agent.checkpoint import Grant
-from aliquot.agent.handed import Handed
-from aliquot.agent.holders import Holder
-from aliquot.agent.memory import Memory, WasPromised
-from aliquot.agent.pods import Pods
+from aliquot.agent.devices import ContainerEdits, DeviceSource
+from aliquot.agent.handover_record import HandOverRecord
+from aliquot.agent.handover_store import HandOverStore, KnowsPromises
+from aliquot.agent.kubelet_records import PodGrants
+from aliquot.agent.node_pods import NodePods
 from aliquot.clock import Clock
 from aliquot.dialects import Demand, Dialect, Dialects, Holding, demand_of, placement_of
 from aliquot.errors import NoRoom, NotPlaced, Refused
@@ -24,37 +25,37 @@ from aliquot.model import NodeGpus, Placement, Pod, charges
 _log = structlog.get_logger()
 
 PATIENCE = 15.0
-"""How long a PreStart waits for a placement."""
+"""How many seconds a PreStart waits for a placement."""
 LIMIT = 27.0
-"""How long it may take in all; kubelet gives it 30 s, and then shows its own words instead of ours."""
+"""How many seconds a PreStart may take. After 30 s kubelet gives up and shows its own message instead of ours."""
 SETTLING = 0.1
-"""How long the runtime gets to hear of a new spec."""
+"""How many seconds the container runtime gets to notice a new spec."""
 ALSO_ASKED = "ALIQUOT_ALSO_ASKED"
-"""What a resource brings into a container whose devices come with another one."""
+"""The only variable that a resource adds to a container that gets its devices through another resource."""
 
 
-class FindsHolder(Protocol):
-    """Who knows what kubelet gave to whom: `holders.Holders`."""
+class FindsGrants(Protocol):
+    """Knows what kubelet allocated to which pod: `kubelet_records.KubeletRecords`."""
 
-    async def find(self, resource: str, ids: frozenset[str], before: Set[str] = frozenset()) -> Holder: ...
+    async def find(self, resource: str, ids: frozenset[str], before: Set[str] = frozenset()) -> PodGrants: ...
 
     async def keeps(self, gone: Mapping[str, str]) -> Set[str]: ...
 
 
 class WritesSpecs(Protocol):
-    """Who tells the container runtime: `cdi.Folder`."""
+    """Writes what the container runtime reads: `cdi.SpecFolder`."""
 
-    def write(self, promised: str, owner: Handed, edits: cdi.Edits) -> bool: ...
+    def write(self, promised: str, owner: HandOverRecord, edits: ContainerEdits) -> bool: ...
 
 
 @dataclass(frozen=True)
 class _Offer:
-    """A resource that kubelet may give to containers."""
+    """A resource that kubelet may allocate to containers."""
 
     resource: str
     dialect: Dialect
     before: frozenset[str]
-    """Resources of the dialect that carry a container's devices in its place."""
+    """Resources of the dialect that come first: a container that also has one of them gets its devices through it."""
 
 
 def _offers(dialect: Dialect) -> Iterator[_Offer]:
@@ -64,15 +65,16 @@ def _offers(dialect: Dialect) -> Iterator[_Offer]:
 
 
 class HandOver:
-    """Answers PreStart for every resource of the dialects that this node serves: they share cards and a ledger."""
+    """Answers PreStart for every resource of the served dialects, which share the node's cards and one ledger."""
 
     def __init__(
         self,
         served: Sequence[Dialect],
         dialects: Dialects,
-        holders: FindsHolder,
-        pods: Pods,
+        holders: FindsGrants,
+        pods: NodePods,
         cards: NodeGpus,
+        devices: DeviceSource,
         folder: WritesSpecs,
         client: Client,
         clock: Clock,
@@ -82,14 +84,15 @@ class HandOver:
         self._holders = holders
         self._pods = pods
         self._cards = cards
+        self._devices = devices
         self._folder = folder
         self._client = client
         self._clock = clock
-        self.memory = Memory(dialects, cards, pods, holders)
+        self.store = HandOverStore(dialects, cards, devices, pods, holders)
         self._marked: set[str] = set()
 
     async def prepare(self, resource: str, ids: frozenset[str]) -> None:
-        """Let a container start with its cards. Raises AliquotError with a text for the pod's event."""
+        """Prepare a container's cards so that it can start. Raises AliquotError with the text for the pod's event."""
         try:
             async with asyncio.timeout(LIMIT):
                 await self._prepare(self._offers[resource], ids)
@@ -98,8 +101,8 @@ class HandOver:
 
     async def _prepare(self, offer: _Offer, ids: frozenset[str]) -> None:
         holder = await self._holders.find(offer.resource, ids, offer.before)
-        pod, demand, handed = await self._wait_for_placement(holder, offer)
-        if self._write(holder, pod, demand, handed):
+        pod, demand, record = await self._wait_for_placement(holder, offer)
+        if self._write(holder, pod, demand, record):
             await self._clock.sleep(SETTLING)
         faults.reach("in-prestart")
         await self._mark(pod, offer.dialect)
@@ -107,109 +110,110 @@ class HandOver:
             "handed over", pod=pod.key, resource=offer.resource, containers=[grant.container for grant in holder.grants]
         )
 
-    async def tidy(self, folder: cdi.Folder, kubelet: WasPromised) -> None:
-        """Remove what pods that kubelet has dropped have left."""
-        await self.memory.tidy(folder, kubelet)
-        self._marked = {uid for uid in self._marked if uid in self.memory}
+    async def tidy(self, folder: cdi.SpecFolder, kubelet: KnowsPromises) -> None:
+        """Remove what is left of pods that kubelet has dropped."""
+        await self.store.tidy(folder, kubelet)
+        self._marked = {uid for uid in self._marked if uid in self.store}
 
     # -- is it placed, and is there room?
 
-    async def _wait_for_placement(self, holder: Holder, offer: _Offer) -> tuple[Pod, Demand, Handed]:
-        """The mirror can be a moment behind kubelet, and some endpoints place late: wait before saying no."""
+    async def _wait_for_placement(self, holder: PodGrants, offer: _Offer) -> tuple[Pod, Demand, HandOverRecord]:
+        """Wait before refusing: the mirror can lag behind kubelet, and some endpoints place pods late."""
         deadline = self._clock.monotonic() + PATIENCE
         while True:
-            await self.memory.forget_dropped()
+            await self.store.forget_dropped()
             try:
                 return self._placed(holder, offer)
             except (NotPlaced, NoRoom):
                 left = deadline - self._clock.monotonic()
-                if not await self._pods.change(left, self._clock):
+                if not await self._pods.wait_for_change(left, self._clock):
                     raise
 
-    def _placed(self, holder: Holder, offer: _Offer) -> tuple[Pod, Demand, Handed]:
+    def _placed(self, holder: PodGrants, offer: _Offer) -> tuple[Pod, Demand, HandOverRecord]:
         pod = self._pods.by_uid(holder.pod_uid)
         if pod is None:
             raise NotPlaced(f"the API server shows no pod {holder.pod or holder.pod_uid} on this node")
         if pod.metadata.deletion_timestamp:
             raise Refused(f"pod {pod.key} is being deleted")
         if holder.pod is not None and holder.pod != pod.key:
-            raise Refused(f"kubelet's checkpoint names pod {pod.key} and PodResources {holder.pod}")
+            raise Refused(f"kubelet's checkpoint and its PodResources API disagree: {pod.key} or {holder.pod}")
         demand = demand_of(pod, self._dialects)
         if demand is None:
-            raise Refused(f"pod {pod.key} asks for no GPU, but kubelet gave it {offer.resource}")
+            raise Refused(f"pod {pod.key} requests no GPU, but kubelet allocated {offer.resource} to it")
         if demand.dialect.name != offer.dialect.name:
             raise Refused(
-                f"pod {pod.key} speaks {demand.dialect.name}, but {offer.resource} is served here for "
+                f"pod {pod.key} uses dialect {demand.dialect.name}, but this node serves {offer.resource} for dialect "
                 f"{offer.dialect.name} (--dialect)"
             )
-        handed = self._readable(pod, demand)
+        record = self._readable(pod, demand)
         for grant in holder.grants:
-            if grant.container not in handed.holding.placement.containers:
-                raise Refused(f"pod {pod.key}: container {grant.container} has no part in the placement")
-        self._refuse_sick_cards(handed.holding.placement)
-        self._refuse_overcommit(handed)
-        self.memory.put(handed)
-        return pod, demand, handed
+            if grant.container not in record.holding.placement.containers:
+                raise Refused(f"pod {pod.key}: its placement has no card for container {grant.container}")
+        self._refuse_sick_cards(record.holding.placement)
+        self._refuse_overcommit(record)
+        self.store.put(record)
+        return pod, demand, record
 
-    def _readable(self, pod: Pod, demand: Demand) -> Handed:
-        """What it gets; once the pod has its cards, a record that is rewritten does not give it others."""
-        if handed := self.memory.of(pod.metadata.uid):
-            if handed.holding.doubt:
-                raise Refused(f"pod {pod.key}: {handed.holding.doubt}")
-            return handed
+    def _readable(self, pod: Pod, demand: Demand) -> HandOverRecord:
+        """What the pod gets. Once it has its cards, a rewritten placement does not change them."""
+        if record := self.store.of(pod.metadata.uid):
+            if record.holding.doubt:
+                raise Refused(f"pod {pod.key}: {record.holding.doubt}")
+            return record
         try:
             placement = placement_of(pod, demand, self._cards)
         except NotPlaced as error:
             raise NotPlaced(
                 f"{error}, so it gets no card: is Aliquot configured as an extender of the scheduler that bound it?"
             ) from error
-        return Handed(pod.metadata.uid, pod.key, Holding(placement, charges(placement, demand.request)))
+        return HandOverRecord(pod.metadata.uid, pod.key, Holding(placement, charges(placement, demand.request)))
 
     def _refuse_sick_cards(self, placement: Placement) -> None:
         for part in placement.slices():
             gpu = self._cards.by_uuid.get(part.uuid)
             if gpu is None:
-                raise Refused(f"card {part.uuid}, which the pod was given, is no longer on this node")
+                raise Refused(f"card {part.uuid} of the placement is no longer on this node")
             if not gpu.healthy:
-                raise Refused(f"the placement names card {part.uuid}, which is not healthy")
+                raise Refused(f"card {part.uuid} of the placement is unhealthy")
 
-    def _refuse_overcommit(self, handed: Handed) -> None:
-        """The last line of defence: what this node has already handed over, and this pod, must fit its cards."""
+    def _refuse_overcommit(self, record: HandOverRecord) -> None:
+        """The last line of defence: this pod must fit beside everything that this node has handed over."""
         ledger = Ledger()
         ledger.set_cards(self._cards)
-        for other in self.memory.others(handed.uid):
+        for other in self.store.others(record.uid):
             ledger.adopt(Owner(other.uid, other.pod), other.holding.placement, other.holding.charges)
         try:
-            ledger.claim(Owner(handed.uid, handed.pod), handed.holding.placement, handed.holding.charges)
+            ledger.claim(Owner(record.uid, record.pod), record.holding.placement, record.holding.charges)
         except NoRoom as error:
-            raise NoRoom(f"the placement of pod {handed.pod} would over-commit this node: {error}") from error
+            raise NoRoom(f"the placement of pod {record.pod} would over-commit this node: {error}") from error
 
     # -- hand over
 
-    def _write(self, holder: Holder, pod: Pod, demand: Demand, handed: Handed) -> bool:
-        """Write every promised name of the grants; returns whether the runtime has something new to read."""
-        placement = handed.holding.placement
+    def _write(self, holder: PodGrants, pod: Pod, demand: Demand, record: HandOverRecord) -> bool:
+        """Write a CDI spec for every promised name. Returns whether the runtime has something new to read."""
+        placement = record.holding.placement
         written = [
-            self._folder.write(promised, handed, self._edits(grant, holder, pod, demand, placement))
+            self._folder.write(promised, record, self._edits(grant, holder, pod, demand, placement))
             for grant in holder.grants
             for promised in grant.promised
             if cdi.is_ours(promised)
         ]
         if not written:
             raise Refused(
-                f"pod {pod.key}: kubelet remembers no promise of ours; was another device plug-in here before?"
+                f"pod {pod.key}: kubelet's checkpoint has no CDI device of this agent; "
+                "did another device plug-in serve it?"
             )
         return any(written)
 
-    def _edits(self, grant: Grant, holder: Holder, pod: Pod, demand: Demand, placement: Placement) -> cdi.Edits:
+    def _edits(self, grant: Grant, holder: PodGrants, pod: Pod, demand: Demand, placement: Placement) -> ContainerEdits:
         if grant.container in holder.carried:
-            return cdi.Edits({ALSO_ASKED: grant.resource}, ())  # a spec must not be empty
-        minors = tuple(sorted({part.minor for part in placement.containers[grant.container]}))
+            return ContainerEdits({ALSO_ASKED: grant.resource})  # a spec must not be empty
+        minors = sorted({part.minor for part in placement.containers[grant.container]})
         environment = demand.dialect.environment(pod, demand.request, grant.container, placement, self._cards)
-        return cdi.Edits(environment, minors)
+        return ContainerEdits(environment, self._devices.device_nodes(minors) if minors else ())
 
     async def _mark(self, pod: Pod, dialect: Dialect) -> None:
-        """Say on the pod that its cards were handed over: once per start, in one patch that only this pod can take."""
+        """Mark the pod as handed over, once per agent start, in one patch that applies to this pod's UID only."""
         uid = pod.metadata.uid
         if uid in self._marked or dialect.is_marked(pod):
             return

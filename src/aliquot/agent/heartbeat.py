@@ -1,4 +1,4 @@
-"""The agent's heartbeat: a Lease per node, since a write to the Node itself would wake every watcher of nodes."""
+"""The agent's heartbeat: one Lease per node. A write to the Node itself would wake every watcher of nodes."""
 
 import random
 from typing import Any, NoReturn
@@ -13,7 +13,7 @@ _log = structlog.get_logger()
 
 _SHORTEST, _LONGEST = 10.0, 20.0
 _DURATION = 60
-"""Seconds after which an agent counts as silent: three beats or more may be lost before."""
+"""Seconds after which an agent counts as silent. At least three beats can be lost before that."""
 
 
 class Heartbeat:
@@ -30,12 +30,12 @@ class Heartbeat:
                 self._failed = False
             except KubeError as error:
                 if not self._failed:
-                    _log.warning("cannot renew the node's Lease, trying on", error=str(error))
+                    _log.warning("cannot renew the node's Lease, retrying", error=str(error))
                 self._failed = True
             await self._clock.sleep(random.uniform(_SHORTEST, _LONGEST))
 
     async def beat(self) -> None:
-        """One renewal; makes the Lease where there is none. Raises KubeError."""
+        """Renew the Lease once, and create it if it is missing. Raises KubeError."""
         moment = rfc3339(self._clock.wall_ns(), fraction=True)
         spec = {"holderIdentity": self._node, "leaseDurationSeconds": _DURATION, "renewTime": moment}
         try:

@@ -1,4 +1,4 @@
-"""The node's inventory: what its agent publishes on the Node object, and keeps there."""
+"""The node's inventory, which the agent publishes on the Node object and keeps there."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ _PAUSE = 2.0
 
 
 class Publisher:
-    """Writes only what differs; writes again what somebody removed, such as kubelet on a node made anew."""
+    """Writes the inventory if it differs, and again if somebody removed it, such as kubelet on a recreated Node."""
 
     def __init__(self, client: Client, cards: NodeGpus, clock: Clock) -> None:
         self._clock = clock
@@ -34,12 +34,12 @@ class Publisher:
             try:
                 await self.publish()
             except KubeError as error:
-                _log.warning("cannot publish the inventory, trying again", error=str(error))
+                _log.warning("cannot publish the inventory, retrying", error=str(error))
                 await self._clock.sleep(_PAUSE)
                 self._changed.set()
 
     async def publish(self) -> None:
-        """One pass over the node as we see it."""
+        """Compare the Node once, and write the inventory if needed. Raises KubeError."""
         node = self._seen
         if node is not None and node.metadata.annotations.get(INVENTORY) != self._record:
             await self._client.patch(NODES, node.key, {"metadata": {"annotations": {INVENTORY: self._record}}})

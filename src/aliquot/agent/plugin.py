@@ -1,4 +1,4 @@
-"""A device plug-in: offers the ids of a resource to kubelet, promises a CDI name at Allocate, keeps it at PreStart."""
+"""A device plug-in: offers a resource to kubelet, promises a CDI name at Allocate, writes its spec at PreStart."""
 
 from __future__ import annotations
 
@@ -26,15 +26,18 @@ _VERSION = "v1beta1"
 _SERVICE = "v1beta1.DevicePlugin"
 _REGISTER = "/v1beta1.Registration/Register"
 _KUBELET = "kubelet.sock"
-_KUBELET_TAKES = 4 * 2**20
-"""gRPC's receive limit, which kubelet keeps: a longer device list is dropped with a line in kubelet's log."""
+_MAX_LIST_BYTES = 4 * 2**20
+"""gRPC's receive limit. kubelet drops a longer device list and only logs it."""
 _LOOK_SECONDS = 1.0
 _OPTIONS = wire.DevicePluginOptions(pre_start_required=True)
 
 
 def offered(dialect: Dialect, cards: NodeGpus) -> Iterator[tuple[Resource, wire.ListAndWatchResponse]]:
-    """The resources of a dialect that kubelet is offered here. The first one must be; a further one is left out if this
-    node has none of it, or, with a word in the log, more than kubelet can be told. Raises BadConfig."""
+    """The resources of a dialect that this node offers to kubelet.
+
+    Raises BadConfig if the first one cannot be offered. A further one is left out if this node has none of it, or if
+    its list is too long for kubelet, which the log says.
+    """
     served = [resource for resource in dialect.resources if resource.socket]
     for resource in served:
         try:
@@ -42,32 +45,32 @@ def offered(dialect: Dialect, cards: NodeGpus) -> Iterator[tuple[Resource, wire.
         except BadConfig as error:
             if resource is served[0]:
                 raise
-            _log.error("a resource is not offered on this node", resource=resource.name, why=str(error))
+            _log.error("not offering a resource on this node", resource=resource.name, why=str(error))
             continue
         if listed.devices or resource is served[0]:
             yield resource, listed
 
 
 def device_list(dialect: Dialect, resource: str, cards: NodeGpus) -> wire.ListAndWatchResponse:
-    """What kubelet is told of a resource. Raises BadConfig, with the numbers, for a list that kubelet would drop."""
+    """The device list of a resource for kubelet. Raises BadConfig with the numbers if kubelet would drop it."""
     healthy = {gpu.uuid: gpu.healthy for gpu in cards.gpus}
     devices = [
         wire.Device(ID=device, health="Healthy" if healthy[uuid] else "Unhealthy")
         for device, uuid in dialect.device_ids(resource, cards)
     ]
     listed = wire.ListAndWatchResponse(devices=devices)
-    if (size := listed.ByteSize()) > _KUBELET_TAKES:
+    if (size := listed.ByteSize()) > _MAX_LIST_BYTES:
         fewer = dialect.device_ids(resource, replace(cards, unit_mib=2 * cards.unit_mib))
-        way_out = f"; count in a larger unit than {cards.unit_mib} MiB (--memory-unit)"
+        way_out = f"; use a larger unit than {cards.unit_mib} MiB (--memory-unit)"
         raise BadConfig(
-            f"{resource}: the list of {len(devices)} ids is {size} bytes and kubelet takes {_KUBELET_TAKES}"
+            f"{resource}: the list of {len(devices)} ids has {size} bytes, but kubelet accepts {_MAX_LIST_BYTES}"
             f"{way_out if len(fewer) < len(devices) else ''}"
         )
     return listed
 
 
 class DevicePlugin:
-    """The plug-in of one resource. `serve` runs it until it is cancelled."""
+    """The device plug-in of one resource."""
 
     def __init__(
         self, resource: Resource, listed: wire.ListAndWatchResponse, folder: Path, hand_over: HandOver, clock: Clock
@@ -81,7 +84,7 @@ class DevicePlugin:
         self._stopping = asyncio.Event()
 
     async def serve(self) -> None:
-        """Serve and stay registered: kubelet forgets its plug-ins, and removes their sockets, when it restarts."""
+        """Serve until cancelled. Registers again when kubelet restarts: it forgets its plug-ins and their sockets."""
         while True:
             await self._refuse_rival()
             server = rpc.server(_SERVICE, self._methods(), self._socket)
@@ -95,7 +98,7 @@ class DevicePlugin:
                 await self._stop(server, ours)
 
     async def _stop(self, server: grpc.aio.Server, ours: tuple[int, int] | None) -> None:
-        """gRPC removes whatever lies at the socket's path: one that a rival has put there meanwhile is put back."""
+        """Stop the server. gRPC removes any file at the socket's path, so a rival's socket there is put back."""
         rival = _identity(self._socket) not in (None, ours)
         kept = self._socket.with_name(f".{self._socket.name}.kept")
         if rival:
@@ -108,7 +111,7 @@ class DevicePlugin:
             self._socket.unlink(missing_ok=True)
 
     async def _refuse_rival(self) -> None:
-        """Two plug-ins for one resource would take turns; the one that is there stays."""
+        """Raises BadConfig if another plug-in serves the socket: two would take turns, so the first one stays."""
         try:
             _, writer = await asyncio.open_unix_connection(self._socket)
         except OSError:
@@ -117,7 +120,7 @@ class DevicePlugin:
         raise BadConfig(f"another device plug-in serves {self._resource} on {self._socket}; remove it first")
 
     async def _register_and_watch(self, ours: tuple[int, int] | None) -> None:
-        """Returns when kubelet has restarted or our socket is no longer the one at its path."""
+        """Returns when kubelet has restarted or our socket was replaced."""
         kubelet = self._folder / _KUBELET
         while (seen := _identity(kubelet)) is None or not await self._register(kubelet):
             await self._clock.sleep(_LOOK_SECONDS)
@@ -134,7 +137,7 @@ class DevicePlugin:
             async with rpc.channel(kubelet) as channel:
                 await rpc.call(channel, _REGISTER, request, wire.Empty, timeout=5.0)
         except grpc.aio.AioRpcError as error:
-            _log.warning("kubelet does not take the registration yet", error=error.details())
+            _log.warning("kubelet does not accept the registration yet", error=error.details())
             return False
         return True
 
@@ -156,7 +159,7 @@ class DevicePlugin:
         await self._stopping.wait()
 
     async def _allocate(self, request: wire.AllocateRequest, context: rpc.Context) -> wire.AllocateResponse:
-        """Promises a name for each container. Never refuses: an error here would fail the pod for good."""
+        """Promise a CDI name to each container. Never refuses: an error here would fail the pod for good."""
         context.add_done_callback(_allocated)  # type: ignore[arg-type]  # the stub wants an object of its own
         promised = [cdi.promise(container.devices_ids) for container in request.container_requests]
         return wire.AllocateResponse(
@@ -181,7 +184,7 @@ def _allocated(_: object) -> None:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """What changes when a socket is made anew; None while there is none."""
+    """What changes when a socket is created again; None while there is none."""
     try:
         status = path.stat()
     except OSError:

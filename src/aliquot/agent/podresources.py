@@ -1,4 +1,4 @@
-"""kubelet's PodResources API: which pod holds which ids, by kubelet's public word."""
+"""kubelet's PodResources API: which pod holds which device ids."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +17,8 @@ _PAUSE = 0.1
 
 
 @dataclass(frozen=True)
-class Holding:
-    """Ids of one resource in the hands of one container."""
+class HeldIds:
+    """The ids of one resource that one container holds."""
 
     pod: str
     container: str
@@ -30,11 +30,11 @@ class PodResources:
         self._socket = socket
         self._clock = clock
 
-    async def holdings(self, resource: str) -> list[Holding]:
-        """Who holds ids of a resource now; plain init containers are never listed. Raises Refused without an answer."""
+    async def holdings(self, resource: str) -> list[HeldIds]:
+        """Who holds ids of a resource. Plain init containers are never listed. Raises Refused if kubelet is silent."""
         answer = await self._list()
         return [
-            Holding(f"{pod.namespace}/{pod.name}", container.name, frozenset(devices.device_ids))
+            HeldIds(f"{pod.namespace}/{pod.name}", container.name, frozenset(devices.device_ids))
             for pod in answer.pod_resources
             for container in pod.containers
             for devices in container.devices
@@ -42,17 +42,19 @@ class PodResources:
         ]
 
     async def pods(self) -> frozenset[str]:
-        """`namespace/name` of the pods that kubelet looks after. Raises Refused without an answer."""
+        """`namespace/name` of the pods that kubelet manages. Raises Refused if it does not answer."""
         return frozenset(f"{pod.namespace}/{pod.name}" for pod in (await self._list()).pod_resources)
 
     async def _list(self) -> ListPodResourcesResponse:
-        """kubelet refuses what comes too fast (100 a second, bursts of 10): ask again."""
+        """Retries when kubelet's rate limit (100 a second, bursts of 10) refuses the call."""
         async with rpc.channel(self._socket) as channel:
             for tries_left in reversed(range(_TRIES)):
                 try:
                     return await rpc.call(channel, _LIST, ListPodResourcesRequest(), ListPodResourcesResponse)
                 except grpc.aio.AioRpcError as error:
                     if error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED or not tries_left:
-                        raise Refused(f"kubelet's PodResources at {self._socket}: {error.details()}") from error
+                        raise Refused(
+                            f"kubelet's PodResources API at {self._socket} failed: {error.details()}"
+                        ) from error
                 await self._clock.sleep(_PAUSE)
         raise AssertionError("the last try returns or raises")

@@ -21,7 +21,7 @@ _Request = TypeVar("_Request", bound=Message)
 _Answer = TypeVar("_Answer", bound=Message)
 
 _OPTIONS = (
-    # without this grpcio sends the socket's path as authority, which Go servers refuse
+    # by default grpcio sends the socket's path as authority, which Go servers refuse
     ("grpc.default_authority", "localhost"),
     ("grpc.max_reconnect_backoff_ms", 1000),
 )
@@ -63,12 +63,12 @@ def _serialize(message: Message) -> bytes:
 
 
 def server(service: str, methods: dict[str, Handler], socket: Path) -> grpc.aio.Server:
-    """A server of one service on a socket. A file that a dead server left there is replaced. Raises BadConfig."""
+    """A server of one service on a socket. It replaces the file that a dead server left there. Raises BadConfig."""
     made = grpc.aio.server()
     made.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, methods),))
     try:
         socket.unlink(missing_ok=True)
         made.add_insecure_port(f"unix:{socket}")
     except (OSError, RuntimeError) as error:
-        raise BadConfig(f"cannot serve on the socket {socket}: is its folder there, its path short enough?") from error
+        raise BadConfig(f"cannot listen on {socket}: does its folder exist, and is the path short enough?") from error
     return made

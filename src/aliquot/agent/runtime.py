@@ -1,5 +1,8 @@
-"""What we ask the container runtime: whether it injects CDI devices, since one that does not ignores them without a
-word, and which pods have containers, also those that kubelet no longer tells of."""
+"""Questions to the container runtime.
+
+Does it inject CDI devices? A runtime without CDI ignores them silently. Which pods have containers? The runtime also
+knows those of pods that kubelet no longer lists.
+"""
 
 from pathlib import Path
 
@@ -28,15 +31,16 @@ class _Config(msgspec.Struct):
 
     @property
     def has_cdi(self) -> bool:
-        """containerd 2.4 can no longer switch it off and does not tell; one that never had it knows no folders."""
+        """containerd 2.4 always has CDI and no longer reports the switch. A runtime that never had CDI reports no
+        folders."""
         return self.folders is not None if self.enable_cdi is None else self.enable_cdi
 
 
 async def check(endpoint: Path, folder: Path) -> None:
-    """Raises BadConfig if the runtime has no CDI, or does not read the folder that we write to."""
+    """Raises BadConfig if the runtime has no CDI, or does not read the folder that the agent writes to."""
     config = await _config(endpoint)
     if not config.has_cdi:
-        raise BadConfig(f"the container runtime at {endpoint} has CDI switched off; set enable_cdi = true (containerd)")
+        raise BadConfig(f"the container runtime at {endpoint} has CDI disabled; set enable_cdi = true (containerd)")
     folders = config.folders or []
     if _plain(str(folder)) not in map(_plain, folders):
         raise BadConfig(
@@ -46,7 +50,7 @@ async def check(endpoint: Path, folder: Path) -> None:
 
 
 async def running(endpoint: Path) -> frozenset[str]:
-    """The UIDs of the pods that have a container which has not ended. Raises Refused without an answer."""
+    """The UIDs of pods with a container that has not ended. Raises Refused if the runtime does not answer."""
     try:
         async with rpc.channel(endpoint) as channel:
             listed = await rpc.call(channel, _LIST, ListContainersRequest(), ListContainersResponse)
@@ -57,7 +61,7 @@ async def running(endpoint: Path) -> frozenset[str]:
 
 
 def _plain(folder: str) -> str:
-    """/var/run is a link to /run on every machine, but seldom inside an image."""
+    """On every machine /var/run links to /run, but seldom inside an image."""
     return folder.rstrip("/").replace("/var/run/", "/run/", 1)
 
 
@@ -69,4 +73,6 @@ async def _config(endpoint: Path) -> _Config:
     except grpc.aio.AioRpcError as error:
         raise BadConfig(f"the container runtime at {endpoint} does not answer: {error.details()}") from error
     except msgspec.DecodeError as error:
-        raise BadConfig(f"the container runtime at {endpoint} tells its configuration in an unknown form") from error
+        raise BadConfig(
+            f"the container runtime at {endpoint} reports its configuration in an unknown format"
+        ) from error

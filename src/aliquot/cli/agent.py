@@ -5,8 +5,8 @@ from pathlib import Path
 import click
 
 from aliquot import logs
-from aliquot.agent import Settings, run
-from aliquot.agent.nvml import NvidiaMl
+from aliquot.agent import AgentSettings, run
+from aliquot.agent.nvidia import NvidiaDevices
 from aliquot.app.options import SETTINGS, dialects_with, folder, kubeconfig, log_level, option, prefix
 from aliquot.app.running import run_until_stopped
 from aliquot.kube import Client, find
@@ -21,7 +21,7 @@ _UNITS = {"MiB": 1, "GiB": 1024}
     "--dialect",
     metavar="NAME",
     multiple=True,
-    default=Settings.dialects,
+    default=AgentSettings.dialects,
     help="A vocabulary in which the cards are offered (gpushare, tencent, elastic, keti, nvidia, hami, aliquot, "
     "or one of your own); may be repeated.",
 )
@@ -62,20 +62,21 @@ def command(
     A container without a placement gets no card; its pod's events say why.
     """
     logs.configure(log_level)
-    settings = Settings(
+    settings = AgentSettings(
         node=node_name,
         device_plugins=device_plugins,
         pod_resources=pod_resources,
         runtime_endpoint=Path(runtime_endpoint.removeprefix("unix://")),
         cdi_folder=cdi_folder,
-        devices=dev_folder,
         unit_mib=_UNITS[memory_unit],
         dialects=dialect,
     )
-    run_until_stopped(_serve(settings, kubeconfig, context, prefix))
+    run_until_stopped(_serve(settings, NvidiaDevices(dev_folder), kubeconfig, context, prefix))
 
 
-async def _serve(settings: Settings, kubeconfig: str | None, context: str, prefixes: tuple[str, ...]) -> None:
+async def _serve(
+    settings: AgentSettings, devices: NvidiaDevices, kubeconfig: str | None, context: str, prefixes: tuple[str, ...]
+) -> None:
     dialects = dialects_with(prefixes)
     async with Client(find(kubeconfig, context)) as client:
-        await run(settings, client, NvidiaMl(), dialects=dialects)
+        await run(settings, client, devices, dialects=dialects)

@@ -10,7 +10,7 @@ from aliquot.control.settings import ControlSettings, Mode
 from aliquot.dialects import Dialect, Dialects, make_dialects
 from aliquot.engine import check_policies
 from aliquot.errors import BadConfig
-from aliquot.kube import Access, Terms, find
+from aliquot.kube import Access, LeaseTiming, find
 
 _EVERY = "*"
 _ANY_ADDRESS = ("0.0.0.0", "::", "")
@@ -24,7 +24,7 @@ def control_settings(tree: Configuration) -> ControlSettings:
         alone=not lease.enabled,
         namespace=lease.namespace,
         lease=lease.name,
-        terms=Terms(lease.duration, lease.renew, lease.retry),
+        terms=LeaseTiming(lease.duration, lease.renew, lease.retry),
         budget=commit.budget,
         look=commit.look,
         act_limit=commit.act_limit,

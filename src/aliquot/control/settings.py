@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from enum import Enum
 
-from aliquot.kube import Terms
+from aliquot.kube import LeaseTiming
 from aliquot.model import Pod
 
 _DEFAULT_SCHEDULER = "default-scheduler"
@@ -29,7 +29,7 @@ class ControlSettings:
     """By choice the only server: no Lease and no epoch."""
     namespace: str = "aliquot-system"
     lease: str = "aliquot-server"
-    terms: Terms = field(default_factory=Terms)
+    terms: LeaseTiming = field(default_factory=LeaseTiming)
     identity: str = ""
     """Of this process; empty makes one that no other process has."""
     budget: float = 2.5

@@ -1,10 +1,10 @@
-"""The embedded cluster of `aliquot demo` and of the tests: an API server in memory (`api`) and hollow GPU nodes.
+"""The embedded cluster of `aliquot demo` and the tests: an API server in memory (`api`) and hollow GPU nodes (`nodes`).
 
-What it is not: a Kubernetes. Containers are pretence, and nothing outlives the process. It has no encryption, and no
-admission but Aliquot's own policies, which it knows by name (`api.admission`). Deployments, ReplicaSets and Jobs become
-pods (`controllers`); StatefulSets, DaemonSets, CronJobs and custom resources do not exist. Fields have managers from an
-object's first server-side apply on, not before (`api.apply.managers`). Values are checked less than the real server
-checks them. Services, volumes and quotas are stored and do nothing.
+It is not a Kubernetes: containers are simulated, and nothing outlives the process. It has no TLS, and its only
+admission policies are Aliquot's own, which it knows by name (`api.admission`). Deployments, ReplicaSets, StatefulSets
+and Jobs create pods (`controllers`). There are no DaemonSets, CronJobs and custom resources. Field managers start with
+an object's first server-side apply (`api.apply.managers`). Validation is weaker than the real server's. Services and
+volumes do nothing.
 """
 
 from aliquot.embedded.api import StatusError

@@ -13,10 +13,10 @@ from aiohttp.typedefs import Middleware
 
 from aliquot.clock import Clock
 from aliquot.embedded.api import kubeconfig
-from aliquot.embedded.api.endpoint import Endpoint
 from aliquot.embedded.api.front import Front
 from aliquot.embedded.api.identity import Users
 from aliquot.embedded.api.injection import FaultInjector
+from aliquot.embedded.api.listening import ListeningSocket
 from aliquot.embedded.api.objects import Now, Object, now
 from aliquot.embedded.api.priorities import SYSTEM_CLASSES
 from aliquot.embedded.api.registry import PERMANENT_NAMESPACES, Registry
@@ -36,10 +36,9 @@ class EmbeddedCluster:
             cluster.write_kubeconfig(Path("kubeconfig"))
             cluster.registry.create(resources.PODS, "default", {...})
 
-    Leaving the context ends every open watch at once. Objects live as long as the instance does.
-    `logs` answers `kubectl logs` for a pod; `timer` is the time by which faults last. Without
-    `controllers`, Deployments, StatefulSets and Jobs are kept and nothing comes of them. `middlewares` see every
-    request before the server does.
+    Leaving the context ends every open watch at once. Objects live as long as the instance. `logs` returns a pod's log
+    for `kubectl logs`; `timer` is the clock of faults. Without `controllers`, Deployments, StatefulSets and Jobs create
+    no pods. `middlewares` see every request before the server does.
     """
 
     def __init__(
@@ -58,8 +57,8 @@ class EmbeddedCluster:
         self.store = Store(log_capacity)
         self.registry = Registry(self.store, clock, random)
         self.users = Users()
-        self._endpoint = Endpoint(host, port)
-        self.faults = FaultInjector(self._endpoint, timer)
+        self._socket = ListeningSocket(host, port)
+        self.faults = FaultInjector(self._socket, timer)
         self._controllers = Controllers(self.registry, timer) if controllers else None
         self._stack = AsyncExitStack()
         application = Front(self.registry, logs, self.users).application()
@@ -74,12 +73,12 @@ class EmbeddedCluster:
 
     @property
     def url(self) -> str:
-        """Where the server listens; raises RuntimeError while it does not."""
-        host, port = self._endpoint.address
+        """The server's address. Raises RuntimeError while it does not run."""
+        host, port = self._socket.address
         return f"http://{host}:{port}"
 
     def write_kubeconfig(self, path: Path, user: str = "") -> None:
-        """For the administrator, or for one of `users`."""
+        """Write a kubeconfig for the administrator or for one of `users`."""
         kubeconfig.write(self.url, path, self.users.token_of(user) if user else "")
 
     async def __aenter__(self) -> Self:
@@ -88,8 +87,8 @@ class EmbeddedCluster:
             stack.push_async_callback(self._runner.cleanup)
             stack.callback(self.store.close)
             assert self._runner.server is not None, "it was set up"
-            await self._endpoint.open(self._runner.server)
-            stack.callback(self._endpoint.close)
+            await self._socket.open(self._runner.server)
+            stack.callback(self._socket.close)
             await stack.enter_async_context(_running(self.faults.run()))
             if self._controllers is not None:
                 await stack.enter_async_context(_running(self._controllers.run()))

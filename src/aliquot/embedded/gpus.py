@@ -1,9 +1,10 @@
-"""Cards that exist only here: NVML's part for hollow nodes."""
+"""Simulated cards for hollow nodes."""
 
 import uuid
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
 
+from aliquot.agent.devices import DeviceNode
+from aliquot.agent.nvidia import visible_cards
 from aliquot.errors import BadConfig
 from aliquot.model import Gpu
 
@@ -15,11 +16,11 @@ MODELS = {
     "NVIDIA A100-SXM4-80GB": 81920,
     "NVIDIA H100 80GB HBM3": 81559,
 }
-"""A few well-known cards and their memory in MiB, as NVML reports it."""
+"""Well-known cards and their memory in MiB, as NVML reports it."""
 
 
-class SimulatedNvml:
-    """Cards of the given models, in any mix; the same node name always gives the same uuids. Raises BadConfig."""
+class SimulatedGpus:
+    """Simulated cards of the given models. A node name always gives the same UUIDs. Raises BadConfig."""
 
     def __init__(self, node: str, models: Sequence[str]) -> None:
         if unknown := sorted(set(models) - MODELS.keys()):
@@ -39,8 +40,9 @@ class SimulatedNvml:
     def cards(self) -> tuple[Gpu, ...]:
         return self._cards
 
-    def make_device_nodes(self, folder: Path) -> None:
-        """Plain files where a real machine has device nodes, so that paths can be checked."""
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in ("nvidiactl", *(f"nvidia{gpu.minor}" for gpu in self._cards)):
-            (folder / name).touch()
+    def device_nodes(self, minors: Iterable[int]) -> tuple[DeviceNode, ...]:
+        paths = [*(f"/dev/nvidia{minor}" for minor in minors), "/dev/nvidiactl"]
+        return tuple(DeviceNode(path, path) for path in paths)
+
+    def visible_cards(self, environment: Mapping[str, str]) -> frozenset[str]:
+        return visible_cards(environment)

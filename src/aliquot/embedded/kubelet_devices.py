@@ -1,7 +1,7 @@
-"""kubelet's device manager, as far as an agent can see it: the real protocol on real sockets.
+"""kubelet's device manager as an agent sees it, with the real protocol on real sockets.
 
-Plug-ins register, offer ids, are asked to allocate at admission and to prepare a container before it starts. Grants are
-kept in a checkpoint file and told through PodResources, in kubelet's own forms.
+Plug-ins register and offer ids. The manager calls Allocate at admission and PreStartContainer before a container
+starts. It writes grants to a checkpoint file and lists them through PodResources, in kubelet's own formats.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PRE_START_SECONDS = 30.0
 
 
 class AdmissionError(AliquotError):
-    """The pod cannot be admitted; kubelet fails such a pod for good."""
+    """The pod cannot be admitted. kubelet fails such a pod for good."""
 
 
 @dataclass
@@ -58,7 +58,7 @@ class _Grant:
 
 
 class DeviceManager:
-    """`folder` is the device-plugins folder; PodResources is served beside it."""
+    """The device manager. `folder` is the device-plugins folder; PodResources is served next to it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -105,7 +105,7 @@ class DeviceManager:
         return plugin_wire.Empty()
 
     async def _listen(self, plugin: _Plugin) -> None:
-        """A plug-in that hangs up has no ids left, and its pods wait, as with the real kubelet."""
+        """Follow a plug-in's list. When it disconnects its ids are gone and its pods wait, as with the real kubelet."""
         lists = plugin.channel.unary_stream(
             f"{_DEVICE_PLUGIN}/ListAndWatch",
             request_serializer=plugin_wire.Empty.SerializeToString,
@@ -125,7 +125,7 @@ class DeviceManager:
     # -- pods
 
     async def admit(self, pod: Pod) -> None:
-        """Give every container its ids. Raises AdmissionError; what was given until then stays until `release`."""
+        """Allocate ids to every container. After AdmissionError, earlier grants stay until `release`."""
         reusable: dict[str, set[str]] = {}
         async with self._admitting:
             for container, life in pod.containers():
@@ -149,7 +149,7 @@ class DeviceManager:
         return _Grant(pod.metadata.uid, pod.key, container, life, resource, ids, answer.container_responses[0])
 
     def _pick(self, resource: str, amount: int, reusable: set[str], *, keep: bool) -> tuple[str, ...]:
-        """Ids for a container: those that an init container gives back first, then free ones."""
+        """Pick ids for a container: first those of finished init containers, then free ones."""
         taken = {device for grant in self._grants if grant.resource == resource for device in grant.ids}
         free = [device for device in self._plugins[resource].ids if device not in taken]
         ids = tuple([*sorted(reusable), *free][:amount])
@@ -162,7 +162,7 @@ class DeviceManager:
         return ids
 
     async def pre_start(self, pod: Pod, container: str) -> list[str]:
-        """Prepare a container; returns the CDI names it was promised. Raises Refused with the plug-in's text."""
+        """Prepare a container. Returns its promised CDI names. Raises Refused with the plug-in's message."""
         grants = [grant for grant in self._grants if (grant.pod_uid, grant.container) == (pod.metadata.uid, container)]
         for grant in grants:
             if self._plugins[grant.resource].pre_start:
@@ -210,7 +210,7 @@ class DeviceManager:
     async def _list(
         self, _: resources_wire.ListPodResourcesRequest, __: rpc.Context
     ) -> resources_wire.ListPodResourcesResponse:
-        """Plain init containers are left out, as kubelet does."""
+        """List grants without plain init containers, as kubelet does."""
         pods: dict[str, resources_wire.PodResources] = {}
         for grant in self._grants:
             namespace, _slash, name = grant.pod.partition("/")

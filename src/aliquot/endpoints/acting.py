@@ -17,7 +17,7 @@ from aliquot.control.state.remembered import asked_by
 from aliquot.endpoints.extender import BadCall
 from aliquot.errors import BadDemand, Refused
 from aliquot.kube import PODS, NotFound
-from aliquot.kube.resources import Resource
+from aliquot.kube.resources import ApiResource
 from aliquot.model import Node, Object, Pod
 
 _CORDONED = "node.kubernetes.io/unschedulable"
@@ -40,7 +40,7 @@ class _Tolerant(Object, frozen=True):
     spec: _Spec = _Spec()
 
 
-_TOLERATIONS = Resource(PODS.prefix, PODS.plural, _Tolerant, namespaced=True)
+_TOLERATIONS = ApiResource(PODS.prefix, PODS.plural, _Tolerant, namespaced=True)
 
 
 class Standing(Enum):

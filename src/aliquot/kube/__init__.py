@@ -14,7 +14,7 @@ from aliquot.kube.errors import (
     TooManyRequests,
 )
 from aliquot.kube.informer import Informer
-from aliquot.kube.leases import Elector, Terms
+from aliquot.kube.leases import LeaderElector, LeaseTiming
 from aliquot.kube.resources import (
     CONFIG_MAPS,
     EVENTS,
@@ -32,8 +32,8 @@ __all__ = [
     "from_kubeconfig",
     "Client",
     "Informer",
-    "Elector",
-    "Terms",
+    "LeaderElector",
+    "LeaseTiming",
     "PODS",
     "NODES",
     "EVENTS",

@@ -11,8 +11,8 @@ from typing import Any
 import yaml
 
 from aliquot.errors import BadConfig
-from aliquot.kube.plugin import Credential, ExecPlugin
-from aliquot.kube.plugin import read as read_plugin
+from aliquot.kube.exec_plugin import Credential, ExecPlugin
+from aliquot.kube.exec_plugin import read as read_plugin
 from aliquot.plain import why
 
 _NOT_FOR_USERS = {
@@ -29,7 +29,7 @@ _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 @dataclass(frozen=True)
 class Access:
-    """Where the API server is and what proves who we are. A token file is read again for every request."""
+    """The address of the API server and our credentials. A token file is read again for every request."""
 
     server: str
     tls: ssl.SSLContext | None = None
@@ -37,33 +37,34 @@ class Access:
     token_file: Path | None = None
     plugin: ExecPlugin | None = None
     server_name: str | None = None
-    """The name that the server's certificate has, where it is not the address's."""
+    """The name in the server's certificate, if it differs from the address."""
 
     def headers(self, credential: Credential | None = None) -> dict[str, str]:
-        """With what a plug-in gave, where there is one."""
+        """The headers of a request, with the credential of an exec plug-in if there is one."""
         token = self.token_file.read_text().strip() if self.token_file else self.token
         token = token or (credential.token if credential else None)
         return {"Authorization": f"Bearer {token}"} if token else {}
 
     def present(self, credential: Credential) -> None:
-        """Use a plug-in's certificate for every connection made from now on. Raises ValueError and ssl.SSLError."""
+        """Use a plug-in's certificate for every new connection. Raises ValueError and ssl.SSLError."""
         if self.tls is None:
             raise ValueError("a certificate needs a server with https")
         _load_client_certificate(self.tls, credential.certificate)
 
 
 def find(kubeconfig: str | None, context: str = "", *, server: str = "", as_pod: bool = False) -> Access:
-    """By the path given, else $KUBECONFIG, else the pod's service account, else ~/.kube/config.
+    """The access by `kubeconfig`, else $KUBECONFIG, else the pod's service account, else ~/.kube/config.
 
-    `server` is another address than theirs, and is enough without them; `as_pod` takes the service account alone.
+    `server` overrides their address, and is enough without them. `as_pod` uses the service account only. Raises
+    BadConfig.
     """
     if as_pod and not os.environ.get("KUBERNETES_SERVICE_HOST"):
-        raise BadConfig("this is no pod with a service account: KUBERNETES_SERVICE_HOST is not set")
+        raise BadConfig("not running in a pod with a service account: KUBERNETES_SERVICE_HOST is not set")
     found = in_cluster() if as_pod else _found(kubeconfig, context)
     if server:
         return _at(server.rstrip("/"), found)
     if found is None:
-        raise BadConfig("no way to an API server: name a kubeconfig, set KUBECONFIG, or run in a pod")
+        raise BadConfig("no API server to talk to: name a kubeconfig, set KUBECONFIG, or run in a pod")
     return found
 
 
@@ -89,7 +90,7 @@ def _at(server: str, found: Access | None) -> Access:
 
 
 def in_cluster(account: Path = _SERVICE_ACCOUNT) -> Access:
-    """By the service account of the pod that we run in. Raises BadConfig that names the missing piece."""
+    """The access by the service account of our own pod. Raises BadConfig that names what is missing."""
     host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     token_file = account / "token"
     if not token_file.exists():
@@ -103,9 +104,9 @@ def in_cluster(account: Path = _SERVICE_ACCOUNT) -> Access:
 
 
 def from_kubeconfig(*paths: Path, context: str = "") -> Access:
-    """A context, or else the current one, of kubeconfig files; of what several files have, the first one's counts.
+    """The access by a context of kubeconfig files, by default the current one. The first file that has an entry wins.
 
-    Raises BadConfig that names the missing piece.
+    Raises BadConfig that names what is missing.
     """
     shown = os.pathsep.join(map(str, paths))
     try:
@@ -122,7 +123,7 @@ def from_kubeconfig(*paths: Path, context: str = "") -> Access:
     except (OSError, yaml.YAMLError, KeyError, UnicodeDecodeError) as error:
         raise BadConfig(f"kubeconfig {shown} cannot be used: {why(error)}") from error
     except (AttributeError, TypeError) as error:
-        raise BadConfig(f"kubeconfig {shown} cannot be used: it does not have the form of one") from error
+        raise BadConfig(f"kubeconfig {shown} cannot be used: it is not a kubeconfig") from error
     except BadConfig as error:
         raise BadConfig(f"kubeconfig {shown}: {error}") from error
     if not server.startswith(("http://", "https://")):
@@ -133,13 +134,13 @@ def from_kubeconfig(*paths: Path, context: str = "") -> Access:
 
 
 def _read(paths: tuple[Path, ...]) -> list[tuple[Path, dict[str, Any]]]:
-    """Each file's folder and content; of several, those that are not there are left out, as kubectl does it."""
+    """Each file's folder and content. Of several files, missing ones are skipped, as kubectl does."""
     there = [path for path in paths if path.exists()] if len(paths) > 1 else paths
     return [(path.parent, yaml.safe_load(path.read_text())) for path in there]
 
 
 def _named(files: list[tuple[Path, dict[str, Any]]], section: str, name: str) -> tuple[Path, dict[str, Any]]:
-    """The entry, and the folder from which its relative paths are meant."""
+    """The entry, and the folder that its relative paths start from. Raises BadConfig."""
     for folder, config in files:
         for entry in config.get(section) or ():
             if entry.get("name") == name:
@@ -148,16 +149,16 @@ def _named(files: list[tuple[Path, dict[str, Any]]], section: str, name: str) ->
 
 
 def _refuse_unknown(section: dict[str, Any], fields: dict[str, str]) -> None:
-    """To leave one out without a word would be another user, or another way, than the file says."""
+    """Raises BadConfig for a field that we do not support: to ignore it would mean another user or another route."""
     for field, instead in fields.items():
         if section.get(field):
             raise BadConfig(f"{field} is not supported; {instead}")
 
 
 def _trusting(authority: str | None) -> ssl.SSLContext:
-    """A context that trusts the cluster's own authority and no other; without one, the machine's.
+    """A context that trusts only the cluster's own authority, or without one those of this machine.
 
-    Python 3.13 began to refuse authorities without a key identifier, which many clusters have.
+    Python 3.13 and later refuse authorities without a key identifier. Many clusters have such an authority.
     """
     if authority == "":
         raise ValueError("the authority is empty")
@@ -175,7 +176,7 @@ def _tls(folder: Path, cluster: dict[str, Any], user_folder: Path, user: dict[st
             context.verify_mode = ssl.CERT_NONE
         certificate, key = (_pem(user_folder, user, name) for name in ("client-certificate", "client-key"))
         if bool(certificate) != bool(key):
-            raise ValueError("client-certificate and client-key belong together")
+            raise ValueError("client-certificate and client-key must be set together")
         if certificate and key:
             _load_client_certificate(context, certificate + b"\n" + key)
     except (OSError, ValueError) as error:
@@ -191,7 +192,7 @@ def _pem(folder: Path, section: dict[str, Any], name: str) -> bytes | None:
 
 
 def _load_client_certificate(context: ssl.SSLContext, pem: bytes) -> None:
-    """OpenSSL reads a client certificate only from a file; it lives as long as this call, readable by us alone."""
+    """OpenSSL reads a client certificate only from a file. The file exists during this call, readable by us alone."""
     with tempfile.NamedTemporaryFile() as file:
         file.write(pem)
         file.flush()

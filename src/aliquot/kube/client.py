@@ -1,4 +1,4 @@
-"""A thin asynchronous Kubernetes client: aiohttp for the wire, msgspec for what we read of it."""
+"""A thin asynchronous Kubernetes client on aiohttp and msgspec."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
@@ -10,15 +10,15 @@ import msgspec
 from aliquot.clock import Clock, SystemClock
 from aliquot.kube.access import Access
 from aliquot.kube.errors import ApiError, Gone, Unreadable
-from aliquot.kube.resources import PODS, Kind, Resource
-from aliquot.kube.wire import Wire, decode, failure
+from aliquot.kube.resources import PODS, ApiResource, ObjectT
+from aliquot.kube.transport import Transport, decode, failure
 from aliquot.model import Object
 
 _PAGE = 500
 _WATCH_SECONDS = 120
 _OBJECTS = ("ADDED", "MODIFIED", "DELETED")
 _SILENCE_SECONDS = _WATCH_SECONDS + 30
-"""Bookmarks come each minute, and a server without them has ended the watch by then."""
+"""A server sends bookmarks every minute. One that sends none has ended the watch by then."""
 
 
 class _PageMetadata(msgspec.Struct, rename="camel"):
@@ -26,9 +26,9 @@ class _PageMetadata(msgspec.Struct, rename="camel"):
     continue_: str = msgspec.field(name="continue", default="")
 
 
-class _Event(msgspec.Struct, Generic[Kind]):
+class _ObjectEvent(msgspec.Struct, Generic[ObjectT]):
     type: str
-    object: Kind
+    object: ObjectT
 
 
 class _Signal(msgspec.Struct):
@@ -38,30 +38,30 @@ class _Signal(msgspec.Struct):
     object: msgspec.Raw
 
 
-class _Page(msgspec.Struct, Generic[Kind]):
-    items: list[Kind]
+class _Page(msgspec.Struct, Generic[ObjectT]):
+    items: list[ObjectT]
     metadata: _PageMetadata
 
 
 @dataclass(frozen=True)
-class Listing(Generic[Kind]):
-    items: list[Kind]
+class Listing(Generic[ObjectT]):
+    items: list[ObjectT]
     resource_version: str
 
 
 @dataclass(frozen=True)
-class Change(Generic[Kind]):
-    """One event of a watch; a bookmark has no object."""
+class WatchEvent(Generic[ObjectT]):
+    """An event of a watch. A bookmark has no object."""
 
     type: str
-    object: Kind | None
+    object: ObjectT | None
     resource_version: str
 
 
 class Client:
-    """Raises only errors of aliquot.kube.errors. Close it, or use it as a context manager.
+    """A client of one API server. Raises only errors of aliquot.kube.errors. Close it, or use it as a context manager.
 
-    `silence` is after how many seconds without a word a watch counts as dead.
+    A watch counts as dead after `silence` seconds without data.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Client:
         silence: float = _SILENCE_SECONDS,
         clock: Clock | None = None,
     ) -> None:
-        self._wire = Wire(access, timeout, clock or SystemClock())
+        self._wire = Transport(access, timeout, clock or SystemClock())
         self._silence = silence
 
     async def __aenter__(self) -> "Client":
@@ -85,7 +85,7 @@ class Client:
         await self._wire.close()
 
     async def reach(self) -> None:
-        """Ask something small, to learn whether the server answers at all. Raises NotSent or NoAnswer."""
+        """Check that the server answers at all. Raises NotSent or NoAnswer."""
         try:
             await self._wire.call("GET", "version")
         except ApiError:
@@ -94,20 +94,21 @@ class Client:
     # -- reading
 
     async def get(
-        self, resource: Resource[Kind], name: str, namespace: str = "", *, timeout: float | None = None
-    ) -> Kind:
-        """A quorum read: no resourceVersion is given, so the answer is never from a stale cache."""
+        self, resource: ApiResource[ObjectT], name: str, namespace: str = "", *, timeout: float | None = None
+    ) -> ObjectT:
+        """A quorum read: without a resourceVersion the server never answers from a stale cache."""
         return decode(await self._wire.read(resource.path(namespace, name), seconds=timeout), resource.type)
 
     async def list(
-        self, resource: Resource[Kind], *, namespace: str = "", selector: Mapping[str, str] | None = None
-    ) -> Listing[Kind]:
-        """All objects, and the resourceVersion from which a watch goes on.
+        self, resource: ApiResource[ObjectT], *, namespace: str = "", selector: Mapping[str, str] | None = None
+    ) -> Listing[ObjectT]:
+        """All objects, and the resourceVersion to start a watch from.
 
-        On a busy server pages may grow too old before the last is read. They are read again, and then all at once.
+        On a busy server the pages may expire before the last one is read. Then they are read again, the last time in
+        one.
         """
         for limit in (_PAGE, _PAGE, None):
-            items: list[Kind] = []
+            items: list[ObjectT] = []
             try:
                 async for page in self.pages(resource, namespace=namespace, selector=selector, limit=limit):
                     items += page.items
@@ -120,17 +121,17 @@ class Client:
 
     async def pages(
         self,
-        resource: Resource[Kind],
+        resource: ApiResource[ObjectT],
         *,
         namespace: str = "",
         selector: Mapping[str, str] | None = None,
         limit: int | None = _PAGE,
-    ) -> AsyncIterator[Listing[Kind]]:
-        """All objects as they were when the first page was asked for, page by page. At least one page comes.
+    ) -> AsyncIterator[Listing[ObjectT]]:
+        """All objects page by page, as they were at the first page. Yields at least one page.
 
-        Raises Gone in the middle when that moment is too long ago.
+        Raises Gone midway if that state has expired.
         """
-        # msgspec makes a decoder of a generic that is filled in only here, which the type checker cannot follow
+        # the type checker cannot follow a generic that gets its parameter at runtime
         page_of = _Page[resource.type]  # type: ignore[name-defined]
         query = {**(selector or {})} | ({"limit": str(limit)} if limit else {})
         while True:
@@ -142,15 +143,17 @@ class Client:
 
     async def watch(
         self,
-        resource: Resource[Kind],
+        resource: ApiResource[ObjectT],
         resource_version: str,
         *,
         namespace: str = "",
         selector: Mapping[str, str] | None = None,
         opened: Callable[[], None] = lambda: None,
-    ) -> AsyncIterator[Change[Kind]]:
-        """Changes since a resourceVersion, until the server ends the stream; `opened` is called when it has begun one.
-        Raises Gone when that is too old."""
+    ) -> AsyncIterator[WatchEvent[ObjectT]]:
+        """Events since a resourceVersion, until the server ends the stream. Calls `opened` once the stream has begun.
+
+        Raises Gone if the resourceVersion is too old.
+        """
         query = {
             **(selector or {}),
             "watch": "true",
@@ -158,22 +161,22 @@ class Client:
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(_WATCH_SECONDS),
         }
-        event_of = _Event[resource.type]  # type: ignore[name-defined]
+        event_of = _ObjectEvent[resource.type]  # type: ignore[name-defined]
         async with aclosing(self._wire.lines(resource.path(namespace), query, silence=self._silence)) as lines:
             async for line in lines:
                 if line:
-                    yield _change(line, event_of)
+                    yield _watch_event(line, event_of)
                 else:
                     opened()
 
     # -- writing
 
-    async def create(self, resource: Resource[Kind], body: Mapping[str, Any], namespace: str = "") -> Kind:
+    async def create(self, resource: ApiResource[ObjectT], body: Mapping[str, Any], namespace: str = "") -> ObjectT:
         return decode(await self._wire.call("POST", resource.path(namespace), body=body), resource.type)
 
     async def patch(
         self,
-        resource: Resource[Kind],
+        resource: ApiResource[ObjectT],
         name: str,
         body: Mapping[str, Any],
         *,
@@ -182,11 +185,11 @@ class Client:
         merge_lists: bool = False,
         uid: str = "",
         version: str = "",
-    ) -> Kind:
+    ) -> ObjectT:
         """A JSON merge patch of an object, or of its `part` such as `status`.
 
-        With `merge_lists` a strategic merge patch, which merges lists such as conditions by their key. Only the object
-        with this `uid` takes it (Invalid otherwise), and only in this `version` (Conflict otherwise).
+        With `merge_lists` it is a strategic merge patch, which merges lists such as conditions by key. It applies only
+        to the object with this `uid` (else Invalid) and in this `version` (else Conflict).
         """
         content = f"application/{'strategic-' if merge_lists else ''}merge-patch+json"
         path = resource.path(namespace, name, part)
@@ -195,7 +198,7 @@ class Client:
 
     async def apply(
         self,
-        resource: Resource[Kind],
+        resource: ApiResource[ObjectT],
         body: Mapping[str, Any],
         *,
         manager: str,
@@ -204,10 +207,10 @@ class Client:
         force: bool = False,
         uid: str = "",
         version: str = "",
-    ) -> Kind:
-        """Server-side apply of a whole wish, with apiVersion, kind and name: makes the object if there is none.
+    ) -> ObjectT:
+        """Server-side apply of a body with apiVersion, kind and name. Creates the object if it is missing.
 
-        Raises Conflict where another manager owns a field, unless with `force`.
+        Raises Conflict if another manager owns a field, unless `force` is set.
         """
         path = resource.path(namespace, str(body["metadata"]["name"]), part)
         query = {"fieldManager": manager} | ({"force": "true"} if force else {})
@@ -217,7 +220,7 @@ class Client:
 
     async def delete(
         self,
-        resource: Resource[Kind],
+        resource: ApiResource[ObjectT],
         name: str,
         namespace: str = "",
         grace: int | None = None,
@@ -225,11 +228,11 @@ class Client:
         uid: str = "",
         version: str = "",
     ) -> None:
-        """Only the object with this `uid`, and only in this `version`: Conflict otherwise."""
+        """Delete an object. Raises Conflict if its UID is not `uid`, or its version not `version`."""
         await self._wire.call("DELETE", resource.path(namespace, name), body=_deletion(grace, uid, version))
 
     async def evict(self, name: str, namespace: str, *, grace: int | None = None, uid: str = "") -> None:
-        """Delete a pod if its disruption budgets allow it; TooManyRequests if they do not."""
+        """Delete a pod if its disruption budgets allow it. Raises TooManyRequests if they do not."""
         eviction = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
@@ -239,7 +242,7 @@ class Client:
         await self._wire.call("POST", PODS.path(namespace, name, "eviction"), body=eviction)
 
     async def bind(self, binding: Mapping[str, Any], *, timeout: float, dry_run: bool = False) -> None:
-        """POST a Binding. After ApiError and NotSent it was not made; after anything else it may have been."""
+        """POST a Binding. After ApiError and NotSent the pod is not bound; after any other error it may be."""
         metadata = binding["metadata"]
         path = PODS.path(metadata["namespace"], metadata["name"], "binding")
         query = {"dryRun": "All"} if dry_run else None
@@ -259,16 +262,16 @@ def _deletion(grace: int | None, uid: str, version: str) -> dict[str, Any]:
     return options | ({"preconditions": conditions} if conditions else {})
 
 
-def _change(line: bytes, event_of: type[_Event[Kind]]) -> Change[Kind]:
-    """Read in one go, for nearly every event is about an object; raises the error that an ERROR tells of."""
+def _watch_event(line: bytes, event_of: type[_ObjectEvent[ObjectT]]) -> WatchEvent[ObjectT]:
+    """Decode in one pass, since nearly every event has an object. Raises the error that an ERROR event carries."""
     try:
         event = decode(line, event_of)
         if event.type in _OBJECTS:
-            return Change(event.type, event.object, event.object.metadata.resource_version)
+            return WatchEvent(event.type, event.object, event.object.metadata.resource_version)
     except Unreadable:
         if decode(line, _Signal).type in _OBJECTS:
             raise
     signal = decode(line, _Signal)
-    if signal.type == "BOOKMARK":  # an object with nothing but a version: of a pod, containers are null there
-        return Change(signal.type, None, decode(signal.object, Object).metadata.resource_version)
+    if signal.type == "BOOKMARK":  # a bookmark's object has only a version; a pod's containers are null there
+        return WatchEvent(signal.type, None, decode(signal.object, Object).metadata.resource_version)
     raise failure(signal.object)

@@ -2,19 +2,19 @@
 
 KubeError
 ├── ApiError                the server answered with a Status: nothing was done
-│   ├── BadRequest          400: it cannot be read, or asks for what cannot be
+│   ├── BadRequest          400: the request is malformed or impossible
 │   ├── Unauthorized        401: the server does not know us
-│   ├── Forbidden           403: it knows us, and we may not; or a policy says no
+│   ├── Forbidden           403: RBAC or a policy forbids it
 │   ├── NotFound            404
-│   ├── Conflict            409: somebody was faster
-│   │   └── AlreadyExists   409 at a creation
-│   ├── Gone                410: the resourceVersion is too old, list again
-│   ├── Invalid             422: the object breaks a rule, or a policy says no
-│   ├── TooManyRequests     429: later; of an eviction: a disruption budget says no
+│   ├── Conflict            409: somebody else wrote first
+│   │   └── AlreadyExists   409 on create
+│   ├── Gone                410: the resourceVersion is too old; list again
+│   ├── Invalid             422: the object is invalid, or a policy refuses it
+│   ├── TooManyRequests     429: retry later; for an eviction: a disruption budget forbids it
 │   └── (others)            by `code`
-├── Unreadable              the server answered with something that we cannot read
+├── Unreadable              the server's answer cannot be decoded
 ├── NotSent                 the server was not reached: nothing was done
-└── NoAnswer                it was sent and no answer came, or the server failed on the way: it may have been done
+└── NoAnswer                the request was sent and got no answer or a 5xx: it may have been done
 """
 
 from aliquot.errors import AliquotError
@@ -22,7 +22,7 @@ from aliquot.errors import AliquotError
 
 class KubeError(AliquotError):
     retry_after: float | None = None
-    """After how many seconds the server wants to be asked again, if it said so."""
+    """Seconds after which the server asks us to retry, if it says so."""
 
 
 class ApiError(KubeError):
@@ -96,7 +96,7 @@ _FIRST_SERVER_FAULT = 500
 
 
 def answered(code: int, reason: str, message: str, retry_after: float | None = None) -> KubeError:
-    """The error for an answer. A 5xx may come after the write was made, so it tells as little as silence."""
+    """The error for an answer. A 5xx can follow a write that was made, so it counts as no answer."""
     error = _answered(code, reason, message)
     error.retry_after = retry_after
     return error

@@ -11,7 +11,7 @@ import structlog
 from aliquot.clock import Clock, SystemClock
 from aliquot.kube.client import Client
 from aliquot.kube.errors import Forbidden, Gone, KubeError, NoAnswer, Unreadable
-from aliquot.kube.resources import Kind, Resource
+from aliquot.kube.resources import ApiResource, ObjectT
 from aliquot.racing import first_of
 
 _log = structlog.get_logger()
@@ -22,25 +22,25 @@ _LONGEST_WISH = 60.0
 _A_WHILE = 0.5
 
 
-class Informer(Generic[Kind]):
-    """`handler(old, new)` is called for each change, in order, and never while it is itself running.
+class Informer(Generic[ObjectT]):
+    """Calls `handler(old, new)` for each change, in order and never recursively.
 
-    old is None for what is new, new is None for what has gone. An object that was deleted and made again under the
-    same name between two looks comes as two calls, so that nobody takes the second for the first.
+    `old` is None for a new object, `new` is None for a deleted one. An object that was deleted and recreated under the
+    same name between two lists comes as two calls, so that the handler never mistakes one for the other.
 
-    Besides by its key, an object is found by its UID and by what each of `indexes` says of it, such as its node; an
-    empty word puts it nowhere. The indexes are in step when the handler is called.
+    Objects are found by key, by UID, and by each of `indexes`, such as the node. An index that returns an empty string
+    leaves the object out. The indexes are up to date when the handler is called.
     """
 
     def __init__(
         self,
         client: Client,
-        resource: Resource[Kind],
-        handler: Callable[[Kind | None, Kind | None], None],
+        resource: ApiResource[ObjectT],
+        handler: Callable[[ObjectT | None, ObjectT | None], None],
         *,
         namespace: str = "",
         selector: Mapping[str, str] | None = None,
-        indexes: Mapping[str, Callable[[Kind], str]] | None = None,
+        indexes: Mapping[str, Callable[[ObjectT], str]] | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._client = client
@@ -49,45 +49,45 @@ class Informer(Generic[Kind]):
         self._namespace = namespace
         self._selector = selector
         self._clock = clock or SystemClock()
-        self._objects: dict[str, Kind] = {}
-        self._by_uid: dict[str, Kind] = {}
+        self._objects: dict[str, ObjectT] = {}
+        self._by_uid: dict[str, ObjectT] = {}
         self._indexes = dict(indexes or {})
-        self._indexed: dict[str, dict[str, dict[str, Kind]]] = {name: {} for name in self._indexes}
+        self._indexed: dict[str, dict[str, dict[str, ObjectT]]] = {name: {} for name in self._indexes}
         self._pause = _FIRST_PAUSE
         self._version = ""
-        """Up to which the copy is known to be whole; empty where it must be listed."""
+        """The resourceVersion up to which the copy is complete; empty if it must list again."""
         self._asked = asyncio.Event()
         self._waiting: list[asyncio.Future[None]] = []
         self.synced = asyncio.Event()
         self.trouble = "has not listed yet"
         """Why the copy may be out of date; empty while a watch is open."""
         self.is_forbidden = False
-        """Whether that is because we may not read it."""
+        """Whether the trouble is a missing right."""
         self.heard_at = -math.inf
-        """When the API server said something last; even of a quiet kind it sends a bookmark each minute."""
+        """When the API server last sent data. Even for a quiet kind it sends a bookmark every minute."""
 
-    def get(self, key: str) -> Kind | None:
+    def get(self, key: str) -> ObjectT | None:
         return self._objects.get(key)
 
-    def all(self) -> list[Kind]:
+    def all(self) -> list[ObjectT]:
         return list(self._objects.values())
 
-    def with_uid(self, uid: str) -> Kind | None:
+    def with_uid(self, uid: str) -> ObjectT | None:
         return self._by_uid.get(uid)
 
-    def having(self, index: str, word: str) -> list[Kind]:
-        """The objects of which an index says this."""
+    def having(self, index: str, word: str) -> list[ObjectT]:
+        """The objects with this value in an index."""
         return list(self._indexed[index].get(word, {}).values())
 
     async def refresh(self) -> None:
-        """List again; returns when the copy holds all that the API server held when this was called."""
+        """List again. Returns when the copy has everything that the API server had at the time of the call."""
         listed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(listed)
         self._asked.set()
         await listed
 
     async def run(self) -> NoReturn:
-        """List and watch for ever. What fails is tried again after a growing, jittered pause."""
+        """List and watch forever. Retries failures with a jittered backoff."""
         while True:
             try:
                 await self._follow()
@@ -100,26 +100,24 @@ class Informer(Generic[Kind]):
                 if isinstance(error, Unreadable):
                     self._version = ""
                 trouble = f"cannot read {self._resource.plural}: {error}"
-                if trouble != self.trouble:  # the same one, for hours, is told once
-                    _log.warning(
-                        "cannot follow the API server, trying again", kind=self._resource.plural, error=str(error)
-                    )
+                if trouble != self.trouble:  # log a lasting failure once
+                    _log.warning("cannot follow the API server, retrying", kind=self._resource.plural, error=str(error))
                 self.trouble, self.is_forbidden = trouble, isinstance(error, Forbidden)
                 await self._rest(error.retry_after or 0.0)
 
     async def _rest(self, at_least: float = 0.0) -> None:
-        """As long as a busy server asks, within reason, and a jittered pause that grows."""
+        """Sleep for as long as a busy server asks, within limits, plus a jittered backoff."""
         await self._clock.sleep(min(at_least, _LONGEST_WISH) + self._pause * random.uniform(0.5, 1.0))
         self._pause = min(self._pause * 2, _LONGEST_PAUSE)
 
     async def _follow(self) -> None:
-        """List if need be, and watch; returns when somebody wants a fresh list."""
+        """List if needed, and watch. Returns when somebody asks for a fresh list."""
         if not self._version or self._asked.is_set():
             await self._list()
         await first_of(self._watch(), self._asked.wait())
 
     async def _list(self) -> None:
-        """Whoever asks for a list while this one is made, or before one that fails, gets the next."""
+        """List once. Callers that ask during this list, or before a list that fails, get the next one."""
         answered = len(self._waiting)
         listing = await self._client.list(self._resource, namespace=self._namespace, selector=self._selector)
         self._replace({item.key: item for item in listing.items})
@@ -134,7 +132,7 @@ class Informer(Generic[Kind]):
         self._version = listing.resource_version
 
     async def _watch(self) -> NoReturn:
-        """A watch that ends, or is cut, goes on where it was: at once if it was open for a while."""
+        """Watch, and resume a watch that ends: at once if it was open for a while, else after a pause."""
         while True:
             heard, began = False, self._clock.monotonic()
             changes = self._client.watch(
@@ -155,13 +153,13 @@ class Informer(Generic[Kind]):
                     raise
             if heard or self._clock.monotonic() - began >= _A_WHILE:
                 self._pause = _FIRST_PAUSE
-            else:  # a server that ends every watch at once must not be asked in a tight loop
+            else:  # do not loop tightly against a server that ends every watch at once
                 await self._rest()
 
     def _note_opened(self) -> None:
         self.trouble, self.heard_at = "", self._clock.monotonic()
 
-    def _replace(self, listed: Mapping[str, Kind]) -> None:
+    def _replace(self, listed: Mapping[str, ObjectT]) -> None:
         for key in [key for key in self._objects if key not in listed]:
             self._move(key, None)
         for key, new in listed.items():
@@ -169,10 +167,10 @@ class Informer(Generic[Kind]):
             if old is None or old.metadata.resource_version != new.metadata.resource_version:
                 self._move(key, new)
 
-    def _apply(self, kind: str, changed: Kind) -> None:
+    def _apply(self, kind: str, changed: ObjectT) -> None:
         self._move(changed.key, None if kind == "DELETED" else changed)
 
-    def _move(self, key: str, new: Kind | None) -> None:
+    def _move(self, key: str, new: ObjectT | None) -> None:
         old = self._objects.get(key)
         if old is not None and new is not None and old.metadata.uid != new.metadata.uid:
             self._move(key, None)
@@ -184,14 +182,14 @@ class Informer(Generic[Kind]):
         if old is not None or new is not None:
             self._handler(old, new)
 
-    def _put_in(self, key: str, new: Kind) -> None:
+    def _put_in(self, key: str, new: ObjectT) -> None:
         self._objects[key] = self._by_uid[new.metadata.uid] = new
         for name, word_of in self._indexes.items():
             word = word_of(new)
             if word:
                 self._indexed[name].setdefault(word, {})[key] = new
 
-    def _take_out(self, key: str, old: Kind) -> None:
+    def _take_out(self, key: str, old: ObjectT) -> None:
         del self._objects[key]
         self._by_uid.pop(old.metadata.uid, None)
         for name, word_of in self._indexes.items():

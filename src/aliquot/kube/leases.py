@@ -1,8 +1,8 @@
-"""Leader election on a Lease (coordination.k8s.io/v1), as the other components of Kubernetes do it.
+"""Leader election on a Lease (coordination.k8s.io/v1), as in the components of Kubernetes.
 
-No clock of another machine is trusted. A holder believes in itself for `renew` seconds from the moment at which it sent
-its last accepted renewal. Others wait for the Lease's whole duration from the moment at which they saw it change last.
-The first span begins earlier and is shorter, so the two never overlap while clocks run at about the same rate.
+It trusts no other machine's clock. A holder leads for `renew` seconds after it sent its last accepted renewal. Others
+wait for the Lease's full duration after they last saw it change. The first period starts earlier and is shorter, so the
+two never overlap while clocks run at about the same rate.
 """
 
 import asyncio
@@ -29,8 +29,8 @@ _JITTER = 1.2
 
 
 @dataclass(frozen=True)
-class Terms:
-    """Seconds: how long others wait for a silent holder, how long it believes in itself, and how often all try."""
+class LeaseTiming:
+    """Seconds: how long others wait for a silent holder, how long a holder leads without renewal, how often all try."""
 
     duration: int = 15
     renew: float = 10.0
@@ -45,15 +45,15 @@ class Terms:
 
 
 def identity() -> str:
-    """A name that no other process has, nor this one after a restart."""
+    """A unique name for this process; a restart gets another one."""
     return f"{socket.gethostname()}_{os.getpid()}_{os.urandom(6).hex()}"
 
 
-class Elector:
-    """One candidate for a Lease. Ask `holds()` at the moment when it matters: it is reckoned, not remembered.
+class LeaderElector:
+    """A candidate for a Lease. Call `holds()` whenever it matters: the answer depends on the current time.
 
-    It may run on another thread than whoever leads. `is_alive` says whether that one still works: otherwise the Lease
-    is neither taken nor renewed.
+    It may run on another thread than the work that it elects a leader for. If `is_alive` says that this work no longer
+    runs, it neither takes nor renews the Lease.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Elector:
         namespace: str,
         identity: str,
         *,
-        terms: Terms | None = None,
+        terms: LeaseTiming | None = None,
         clock: Clock | None = None,
         is_alive: Callable[[], bool] = lambda: True,
     ) -> None:
@@ -71,11 +71,11 @@ class Elector:
         self._is_alive = is_alive
         self._name, self._namespace = name, namespace
         self._identity = identity
-        self._terms = terms or Terms()
+        self._terms = terms or LeaseTiming()
         self._clock = clock or SystemClock()
         self._until = -math.inf
         self._version = ""
-        """Of the Lease as it was last seen; empty if there is none."""
+        """The resourceVersion of the Lease as last seen; empty if there is none."""
         self._seen: LeaseSpec | None = None
         self._seen_at = -math.inf
         self._seen_annotations: Mapping[str, str] = {}
@@ -83,41 +83,41 @@ class Elector:
         """Why the last attempt failed; empty if it did not."""
         self._abstains_until = -math.inf
         self.annotations: Mapping[str, str] = {}
-        """What we write on the Lease when we take it, such as where the holder can be reached."""
+        """Annotations that we write on the Lease when we take it, such as our address."""
 
     def holds(self) -> bool:
         return self._clock.monotonic() < self._until
 
     @property
     def holder(self) -> str:
-        """Who holds the Lease, as far as we can see; empty if nobody does."""
+        """The identity of the holder as far as we know; empty if there is none."""
         if self.holds():
             return self._identity
         if self._seen is None or self._ran_out(self._seen) or self._seen.holder_identity == self._identity:
-            return ""  # also where the Lease still names us: we have stopped believing it
+            return ""  # also if the Lease still names us: our term is over
         return self._seen.holder_identity or ""
 
     def abstain(self, seconds: float) -> None:
-        """Leave the Lease to others for so long, and only look at it."""
+        """Leave the Lease to others for `seconds`."""
         self._abstains_until = self._clock.monotonic() + seconds
 
     @property
     def holders_annotations(self) -> Mapping[str, str]:
-        """What the holder wrote on the Lease; nothing if nobody holds it."""
+        """The holder's annotations on the Lease; empty without a holder."""
         return self._seen_annotations if self.holder else {}
 
     async def run(self, lead: Callable[[], Coroutine[Any, Any, None]]) -> NoReturn:
         """Take the Lease when it is free and call `lead`, which is cancelled when the Lease is lost.
 
-        When `lead` returns, the Lease is given back and we stand again; when it raises, that is raised. Cancel this to
-        stop: the Lease is given back when `lead` has ended, so that the next holder need not wait.
+        When `lead` returns, the Lease is released and the election starts over. An exception of `lead` is raised.
+        Cancel this to stop: it releases the Lease once `lead` has ended, so that the next holder need not wait.
         """
         while True:
             while not self.holds():
                 await self._attempt_within(self._terms.renew)
                 if not self.holds():
                     await self._clock.sleep(self._pause())
-            _log.info("holds the Lease", lease=self._name, identity=self._identity)
+            _log.info("acquired the Lease", lease=self._name, identity=self._identity)
             await self._lead(lead)
 
     async def _lead(self, lead: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -132,26 +132,26 @@ class Elector:
             await self._clock.sleep(min(self._pause(), self._left()))
             if self.holds():
                 await self._attempt_within(self._left())
-        _log.warning("has lost the Lease", lease=self._name, identity=self._identity, holder=self.holder)
+        _log.warning("lost the Lease", lease=self._name, identity=self._identity, holder=self.holder)
 
     async def _attempt_within(self, seconds: float) -> None:
-        """An attempt that fails is told and made again later."""
+        """Try once, and log a failure; the caller tries again later."""
         try:
             if await first_of(self.attempt(), self._clock.sleep(seconds)) != 0:
                 raise NoAnswer(f"no answer within {seconds:g} s")
             self.trouble = ""
         except KubeError as error:
             self.trouble = str(error)
-            _log.warning("cannot take or renew the Lease, trying again", lease=self._name, error=str(error))
+            _log.warning("cannot take or renew the Lease, retrying", lease=self._name, error=str(error))
 
     async def attempt(self) -> None:
-        """One try to take or to renew the Lease. Raises KubeError; what we believed before, we still do then."""
+        """Try once to take or renew the Lease. Raises KubeError, and then nothing has changed."""
         if not self.holds():
             await self._look()
         if not self._is_ours_or_free() or self._clock.monotonic() < self._abstains_until:
             return
         if not self._is_alive():
-            _log.warning("does not ask for the Lease: whoever leads gives no sign of life", lease=self._name)
+            _log.warning("does not ask for the Lease: the leading loop does not respond", lease=self._name)
             return
         began = self._clock.monotonic()
         try:
@@ -160,7 +160,7 @@ class Elector:
             return
         except (Conflict, NotFound) as error:
             if isinstance(error, NotFound) and not self._version:
-                raise  # there is no such namespace
+                raise  # the namespace is missing
             await self._look()
             if self._seen is not None and self._seen.holder_identity != self._identity:
                 self._until = -math.inf
@@ -169,7 +169,7 @@ class Elector:
         self._until = began + self._terms.renew
 
     async def release(self) -> None:
-        """Give the Lease back, if we hold it. We stop believing before anybody else can begin to."""
+        """Release the Lease if we hold it. We stop leading before anybody else can start."""
         if not self.holds():
             return
         self._until = -math.inf
@@ -178,13 +178,13 @@ class Elector:
             async with asyncio.timeout(self._terms.retry):
                 self._see(await self._patch(spec))
         except (KubeError, TimeoutError) as error:
-            _log.warning("cannot give the Lease back, it runs out", lease=self._name, error=str(error))
+            _log.warning("cannot release the Lease; it expires by itself", lease=self._name, error=str(error))
 
     async def _look(self) -> None:
         try:
             lease = await self._client.get(LEASES, self._name, self._namespace, timeout=self._terms.renew)
         except NotFound:
-            # who held it may still believe in itself, so what was seen of it counts on
+            # its holder may still lead, so what we saw last still counts
             self._version = ""
         else:
             self._see(lease)
@@ -193,7 +193,7 @@ class Elector:
         self._version = lease.metadata.resource_version
         self._seen_annotations = lease.metadata.annotations
         if lease.spec != self._seen:
-            self._seen_at = self._clock.monotonic()  # first, since others read both at any moment
+            self._seen_at = self._clock.monotonic()  # set first: other threads may read both at any moment
             self._seen = lease.spec
 
     def _is_ours_or_free(self) -> bool:
@@ -221,7 +221,7 @@ class Elector:
         return await self._client.create(LEASES, body, self._namespace)
 
     async def _patch(self, spec: dict[str, Any]) -> Lease:
-        """A patch and not a PUT: labels and whatever else others wrote there stay."""
+        """Patch rather than PUT, to keep labels and other fields that others wrote."""
         body = {"metadata": {"annotations": self.annotations}, "spec": spec} if self.annotations else {"spec": spec}
         return await self._client.patch(LEASES, self._name, body, namespace=self._namespace, version=self._version)
 

@@ -11,7 +11,7 @@ from aliquot.kube.selectors import LabelSelector
 from aliquot.model import Node, Object, Pod
 
 _PIECE = re.compile(r"(?!\.\.?$)[A-Za-z0-9._:-]{1,253}")
-"""More than the API server takes for most kinds; no piece of a path that means something else there."""
+"""Wider than the API server's rules for most kinds, but never a path segment with another meaning."""
 
 
 class LeaseSpec(msgspec.Struct, rename="camel", frozen=True):
@@ -37,7 +37,7 @@ class BudgetSpec(msgspec.Struct, rename="camel", frozen=True):
 class BudgetStatus(msgspec.Struct, rename="camel", frozen=True):
     disruptions_allowed: int = 0
     disrupted_pods: dict[str, str | None] | None = None
-    """Pods whose end the API server has already counted, by name, and when."""
+    """Pods whose eviction the API server has already counted, by name, with the time."""
 
 
 class PodDisruptionBudget(Object, frozen=True):
@@ -45,19 +45,21 @@ class PodDisruptionBudget(Object, frozen=True):
     status: BudgetStatus = BudgetStatus()
 
 
-Kind = TypeVar("Kind", bound=Object)
+ObjectT = TypeVar("ObjectT", bound=Object)
 
 
 @dataclass(frozen=True)
-class Resource(Generic[Kind]):
+class ApiResource(Generic[ObjectT]):
     prefix: str
     plural: str
-    type: type[Kind]
+    type: type[ObjectT]
     namespaced: bool
 
     def path(self, namespace: str = "", name: str = "", part: str = "") -> str:
-        """The path of all objects, of those in a namespace, of one object, or of a part of it. Raises NotSent for what
-        would lead to another one."""
+        """The path of all objects, of a namespace's objects, of one object, or of a subresource.
+
+        Raises NotSent for a name that would lead to another path.
+        """
         for piece in (namespace, name):
             if piece and not _PIECE.fullmatch(piece):
                 raise NotSent(f"{piece[:64]!r} is no name of a Kubernetes object")
@@ -65,10 +67,10 @@ class Resource(Generic[Kind]):
         return "/".join(filter(None, (self.prefix, f"{where}{self.plural}", name, part)))
 
 
-PODS = Resource("api/v1", "pods", Pod, namespaced=True)
-NODES = Resource("api/v1", "nodes", Node, namespaced=False)
-CONFIG_MAPS = Resource("api/v1", "configmaps", ConfigMap, namespaced=True)
-NAMESPACES = Resource("api/v1", "namespaces", Object, namespaced=False)
-EVENTS = Resource("api/v1", "events", Object, namespaced=True)
-LEASES = Resource("apis/coordination.k8s.io/v1", "leases", Lease, namespaced=True)
-POD_DISRUPTION_BUDGETS = Resource("apis/policy/v1", "poddisruptionbudgets", PodDisruptionBudget, namespaced=True)
+PODS = ApiResource("api/v1", "pods", Pod, namespaced=True)
+NODES = ApiResource("api/v1", "nodes", Node, namespaced=False)
+CONFIG_MAPS = ApiResource("api/v1", "configmaps", ConfigMap, namespaced=True)
+NAMESPACES = ApiResource("api/v1", "namespaces", Object, namespaced=False)
+EVENTS = ApiResource("api/v1", "events", Object, namespaced=True)
+LEASES = ApiResource("apis/coordination.k8s.io/v1", "leases", Lease, namespaced=True)
+POD_DISRUPTION_BUDGETS = ApiResource("apis/policy/v1", "poddisruptionbudgets", PodDisruptionBudget, namespaced=True)

@@ -1,4 +1,4 @@
-"""Questions to the API server about rights and tokens."""
+"""Access and token reviews."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,30 +7,30 @@ from typing import Any
 import msgspec
 
 from aliquot.kube.client import Client
-from aliquot.kube.resources import Resource
+from aliquot.kube.resources import ApiResource
 from aliquot.model import Object
 from aliquot.model.kubernetes import Metadata
 
 
-class _Answer(msgspec.Struct, rename="camel", frozen=True):
+class _Fields(msgspec.Struct, rename="camel", frozen=True):
     pass
 
 
-class Verdict(_Answer, frozen=True):
-    """Whether something is allowed, and why, if the server says so."""
+class AccessReviewStatus(_Fields, frozen=True):
+    """Whether an action is allowed, with the server's reason if it gives one."""
 
     allowed: bool = False
     reason: str = ""
     evaluation_error: str = ""
 
 
-class User(_Answer, frozen=True):
+class User(_Fields, frozen=True):
     username: str = ""
     uid: str = ""
     groups: list[str] | None = None
 
 
-class _TokenStatus(_Answer, frozen=True):
+class _TokenStatus(_Fields, frozen=True):
     authenticated: bool = False
     user: User = User()
     audiences: list[str] | None = None
@@ -38,7 +38,7 @@ class _TokenStatus(_Answer, frozen=True):
 
 class _AccessReview(Object, frozen=True):
     metadata: Metadata = Metadata()
-    status: Verdict = Verdict()
+    status: AccessReviewStatus = AccessReviewStatus()
 
 
 class _TokenReview(Object, frozen=True):
@@ -47,14 +47,14 @@ class _TokenReview(Object, frozen=True):
 
 
 _AUTHORIZATION, _AUTHENTICATION = "authorization.k8s.io/v1", "authentication.k8s.io/v1"
-_OWN_RIGHTS = Resource(f"apis/{_AUTHORIZATION}", "selfsubjectaccessreviews", _AccessReview, namespaced=False)
-_RIGHTS = Resource(f"apis/{_AUTHORIZATION}", "subjectaccessreviews", _AccessReview, namespaced=False)
-_TOKENS = Resource(f"apis/{_AUTHENTICATION}", "tokenreviews", _TokenReview, namespaced=False)
+_OWN_RIGHTS = ApiResource(f"apis/{_AUTHORIZATION}", "selfsubjectaccessreviews", _AccessReview, namespaced=False)
+_RIGHTS = ApiResource(f"apis/{_AUTHORIZATION}", "subjectaccessreviews", _AccessReview, namespaced=False)
+_TOKENS = ApiResource(f"apis/{_AUTHENTICATION}", "tokenreviews", _TokenReview, namespaced=False)
 
 
 @dataclass(frozen=True)
 class Action:
-    """Something that one may do, in RBAC's words: on objects, or on a `path` that is none."""
+    """An action in RBAC's terms, on a resource or on a non-resource `path`."""
 
     verb: str
     resource: str = ""
@@ -71,14 +71,14 @@ class Action:
         return {"resourceAttributes": {field: getattr(self, field) for field in fields if getattr(self, field)}}
 
 
-async def may_we(client: Client, action: Action) -> Verdict:
-    """Whether we ourselves may do it (SelfSubjectAccessReview). Raises KubeError."""
+async def may_we(client: Client, action: Action) -> AccessReviewStatus:
+    """Whether we may do it (SelfSubjectAccessReview). Raises KubeError."""
     body = {"apiVersion": _AUTHORIZATION, "kind": "SelfSubjectAccessReview", "spec": action.attributes()}
     return (await client.create(_OWN_RIGHTS, body)).status
 
 
-async def may(client: Client, user: User, action: Action) -> Verdict:
-    """Whether somebody may do it (SubjectAccessReview). Raises KubeError."""
+async def may(client: Client, user: User, action: Action) -> AccessReviewStatus:
+    """Whether a user may do it (SubjectAccessReview). Raises KubeError."""
     who = {"user": user.username, "uid": user.uid, "groups": user.groups}
     spec = {**action.attributes(), **{name: value for name, value in who.items() if value}}
     body = {"apiVersion": _AUTHORIZATION, "kind": "SubjectAccessReview", "spec": spec}
@@ -86,10 +86,10 @@ async def may(client: Client, user: User, action: Action) -> Verdict:
 
 
 async def whose(client: Client, token: str, audiences: Sequence[str] = ()) -> User | None:
-    """Whose token it is (TokenReview); None if it is nobody's, or meant for none of the audiences. Raises KubeError."""
+    """The user of a token (TokenReview); None if it is invalid or for none of the audiences. Raises KubeError."""
     spec = {"token": token} | ({"audiences": list(audiences)} if audiences else {})
     body = {"apiVersion": _AUTHENTICATION, "kind": "TokenReview", "spec": spec}
     status = (await client.create(_TOKENS, body)).status
-    # an authenticator that knows no audiences leaves them out, and has not checked them
+    # an authenticator without audience support omits them and has not checked them
     for_us = not audiences or bool(set(audiences) & set(status.audiences or ()))
     return status.user if status.authenticated and for_us else None

@@ -1,4 +1,4 @@
-"""Label selectors as objects carry them."""
+"""Label selectors in the specs of objects."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ class Requirement(msgspec.Struct, frozen=True):
     values: list[str] | None = None
 
     def holds(self, labels: Mapping[str, str]) -> bool:
-        """One that the API server would not take holds for nothing."""
+        """A requirement that the API server would refuse matches nothing."""
         values = self.values or []
         match self.operator:
             case "In":
@@ -34,6 +34,6 @@ class LabelSelector(msgspec.Struct, rename="camel", frozen=True):
         return not (self.match_labels or self.match_expressions)
 
     def selects(self, labels: Mapping[str, str]) -> bool:
-        """An empty one selects everything, unless the kind that has it says otherwise."""
+        """An empty selector matches everything, unless the kind defines it otherwise."""
         equal = all(labels.get(key) == value for key, value in (self.match_labels or {}).items())
         return equal and all(requirement.holds(labels) for requirement in self.match_expressions or ())

@@ -1,4 +1,4 @@
-"""The stream of a watch: cut into lines, and given up when nothing comes any more."""
+"""The stream of a watch: splits it into lines, and gives up when no data arrives."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,9 +11,9 @@ from aliquot.model.bounds import LONGEST_LINE
 
 
 class Silence:
-    """Closes a response on which nothing has come for so many seconds.
+    """Closes a response after so many seconds without data.
 
-    aiohttp can do the same, but moves a timer for every piece that comes; this one looks when it would be time.
+    aiohttp can do this, too, but moves a timer for every chunk. This one checks once the time is over.
     """
 
     def __init__(self, response: aiohttp.ClientResponse, seconds: float) -> None:
@@ -31,7 +31,7 @@ class Silence:
         self._timer.cancel()
 
     def __str__(self) -> str:
-        return f"the API server has said nothing in a watch for {self._seconds:g} s"
+        return f"the API server has sent no data in a watch for {self._seconds:g} s"
 
     def end(self) -> None:
         self._heard = self._loop.time()
@@ -46,7 +46,7 @@ class Silence:
 
 
 async def lines(response: aiohttp.ClientResponse, silence: Silence) -> AsyncIterator[bytes]:
-    """The lines of a stream, however long: aiohttp's own reader gives up at 128 KiB."""
+    """The lines of a stream, of any length: aiohttp's own reader gives up at 128 KiB."""
     pieces: list[bytes] = []
     size = 0
     async for chunk in _chunks(response, silence):

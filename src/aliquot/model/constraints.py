@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 
+from aliquot.brands import BRANDS
+
 ANY_MIG = "any"
 
 _WORD = re.compile(r"[a-z0-9]+")
@@ -14,7 +16,6 @@ _GLUED = (
     (re.compile(r"\b(\d+) ?gi?b?\b"), r"\1gb"),  # 40g, 40 GB
     (re.compile(r"\bmax-q\b"), "maxq"),
 )
-_SAY_NOTHING = frozenset(("nvidia", "tesla", "geforce", "quadro", "gpu"))
 _ANOTHER_MODEL = frozenset(("ti", "super", "d", "ada", "blackwell", "laptop", "mobile", "maxq", "mig"))
 """Words that make it a different card with the same number. `is_model` never assumes them."""
 
@@ -31,7 +32,7 @@ class Topology(Enum):
 class ModelConstraint:
     """Any of these models, or with `avoid` none of them.
 
-    Names are forgiving: "a100" and "A100 40GB" match an "NVIDIA A100-SXM4-40GB", but "T4" does not match a "T400", and
+    Names are forgiving: "a100" and "A100 40GB" match an "A100-SXM4-40GB", but "T4" does not match a "T400", and
     "RTX 3080" does not match an "RTX 3080 Ti". With `substring`, a name matches anywhere in the model, as in HAMi.
     """
 
@@ -48,7 +49,7 @@ class ModelConstraint:
 
 @lru_cache(4096)
 def is_model(name: str, model: str) -> bool:
-    """Whether a user's name means this model: either NVML's exact spelling, or some of its words in any order."""
+    """Whether a user's name fits a model: it is the driver's name, or has some of its words in any order."""
     if name.strip().casefold() == model.strip().casefold() != "":
         return True
     wanted, has = _words(name), _words(model)
@@ -59,7 +60,7 @@ def _words(name: str) -> frozenset[str]:
     text = name.casefold()
     for pattern, plain in _GLUED:
         text = pattern.sub(plain, text)
-    return frozenset(_WORD.findall(text)) - _SAY_NOTHING
+    return frozenset(_WORD.findall(text)) - BRANDS
 
 
 @dataclass(frozen=True)

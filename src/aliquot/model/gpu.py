@@ -28,8 +28,8 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One card, or one static MIG instance. The uuid is its identity; index (NVML's order) and minor (the device node)
-    can differ.
+    """One card, or one static MIG instance. Its identity is the uuid; index (the driver's order) and minor (the
+    device node) can differ.
 
     `slots` is the number of MPS slots of the card. `parent` and `profile` (such as 1g.5gb) make it a MIG instance.
     """

@@ -12,10 +12,11 @@ import pytest
 
 from aliquot.agent import cdi, checkpoint, rpc
 from aliquot.agent.handover import PATIENCE, HandOver
-from aliquot.agent.holders import CHECKPOINT, Holders
+from aliquot.agent.kubelet_records import CHECKPOINT, KubeletRecords
+from aliquot.agent.node_pods import NodePods
+from aliquot.agent.nvidia import NvidiaDevices
 from aliquot.agent.plugin import DevicePlugin, offered
 from aliquot.agent.podresources import PodResources
-from aliquot.agent.pods import Pods
 from aliquot.agent.proto import deviceplugin_pb2 as wire
 from aliquot.dialects import Dialect, Resource, standard_dialects
 from aliquot.dialects.gpushare import IDX
@@ -63,11 +64,12 @@ class AgentNode:
         """Of the plug-ins, which look for kubelet once a second."""
         self.kubelet = DeviceManager(folder / "device-plugins")
         self.cdi_folder = folder / "cdi"
-        self.cdi = cdi.Folder(self.cdi_folder, folder / "dev")
+        self.cdi = cdi.SpecFolder(self.cdi_folder)
+        self.devices = NvidiaDevices(folder / "dev")
         self.runtime: Path | None = None
         """The container runtime that an agent asks which is started from now on."""
         self.shown: dict[str, Pod] = {}
-        self.pods = Pods(lambda: list(self.shown.values()))
+        self.pods = NodePods(lambda: list(self.shown.values()))
         self._client = client
         self._serving: list[asyncio.Task[None]] = []
         (folder / "dev").mkdir()
@@ -114,11 +116,19 @@ class AgentNode:
     def plugins(self) -> list[DevicePlugin]:
         """Device plug-ins with a memory of their own, as after a start of the agent."""
         pod_resources = PodResources(self.kubelet.pod_resources, self.clock)
-        self.holders = Holders(self.kubelet.folder, pod_resources, self.runtime)
+        self.holders = KubeletRecords(self.kubelet.folder, pod_resources, self.runtime)
         self.hand_over = HandOver(
-            self.dialects, standard_dialects(), self.holders, self.pods, self.cards, self.cdi, self._client, self.clock
+            self.dialects,
+            standard_dialects(),
+            self.holders,
+            self.pods,
+            self.cards,
+            self.devices,
+            self.cdi,
+            self._client,
+            self.clock,
         )
-        self.hand_over.memory.recall(self.cdi, self.holders)
+        self.hand_over.store.recall(self.cdi, self.holders)
         return [
             DevicePlugin(resource, listed, self.kubelet.folder, self.hand_over, self.looks)
             for dialect in self.dialects
@@ -158,7 +168,7 @@ class AgentNode:
         """The API server shows these now."""
         for pod in pods:
             self.shown[pod.metadata.uid] = pod
-        self.pods.tell()
+        self.pods.notify()
 
     async def admitted(self, *args: Any, **fields: Any) -> Pod:
         """A pod that is shown and that kubelet has admitted."""
@@ -224,7 +234,7 @@ class AgentNode:
     def delete_by_force(self, pod: Pod) -> None:
         """The API server shows the pod no more; kubelet has not heard of it yet."""
         del self.shown[pod.metadata.uid]
-        self.pods.tell()
+        self.pods.notify()
 
     async def tidy(self) -> None:
         await self.hand_over.tidy(self.cdi, self.holders)

@@ -10,6 +10,7 @@ import pytest
 
 from aliquot import agent
 from aliquot.agent.inventory import Publisher
+from aliquot.agent.nvidia import NvidiaDevices
 from aliquot.embedded.api import resources
 from aliquot.embedded.api.deletion import DeleteRequest
 from aliquot.embedded.kubelet_devices import DeviceManager
@@ -25,24 +26,24 @@ OFFERED = {GPU_MEM: 30, GPU_COUNT: 2}
 TIDY_SECONDS = 10.0
 
 
-class FakeNvml:
+class FakeDevices(NvidiaDevices):
     def __init__(self, *gpus: Gpu) -> None:
+        super().__init__()
         self._gpus = gpus
 
     def cards(self) -> tuple[Gpu, ...]:
         return self._gpus
 
 
-def settings(folder: Path, **fields: Any) -> agent.Settings:
+def settings(folder: Path, **fields: Any) -> agent.AgentSettings:
     defaults: dict[str, Any] = {
         "node": "n1",
         "device_plugins": folder / "device-plugins",
         "pod_resources": folder / "pod-resources" / "kubelet.sock",
         "runtime_endpoint": None,
         "cdi_folder": folder / "cdi",
-        "devices": folder / "dev",
     }
-    return agent.Settings(**defaults | fields)
+    return agent.AgentSettings(**defaults | fields)
 
 
 @asynccontextmanager
@@ -50,7 +51,7 @@ async def running(
     folder: Path, client: Client, clock: FakeClock, offers: dict[str, int] = OFFERED, **fields: Any
 ) -> AsyncIterator[DeviceManager]:
     async with DeviceManager(folder / "device-plugins") as kubelet:
-        task = asyncio.create_task(agent.run(settings(folder, **fields), client, FakeNvml(*CARDS.gpus), clock))
+        task = asyncio.create_task(agent.run(settings(folder, **fields), client, FakeDevices(*CARDS.gpus), clock))
         await until(lambda: kubelet.capacity().items() >= offers.items(), "the agent is registered")
         yield kubelet
         task.cancel()
@@ -121,7 +122,7 @@ async def test_dialects_that_cannot_be_served_are_named_before_anything_is_made(
     folder: Path, client: Client, dialects: list[str], text: str
 ) -> None:
     with pytest.raises(BadConfig, match=f"--dialect: {text}"):
-        await agent.run(settings(folder, dialects=dialects), client, FakeNvml(*CARDS.gpus))
+        await agent.run(settings(folder, dialects=dialects), client, FakeDevices(*CARDS.gpus))
     assert list(folder.iterdir()) == []
 
 
@@ -229,26 +230,26 @@ async def test_a_cdi_folder_that_cannot_be_used_is_named_before_anything_is_made
 ) -> None:
     (folder / "cdi").touch()
     with pytest.raises(BadConfig, match=f"the CDI folder {folder / place} cannot be used: "):
-        await agent.run(settings(folder, cdi_folder=folder / place), client, FakeNvml(*CARDS.gpus))
+        await agent.run(settings(folder, cdi_folder=folder / place), client, FakeDevices(*CARDS.gpus))
     assert [path.name for path in folder.iterdir()] == ["cdi"]
 
 
 async def test_a_missing_device_plugins_folder_ends_the_agent_in_words(
     folder: Path, client: Client, clock: FakeClock
 ) -> None:
-    failed = pytest.RaisesExc(BadConfig, match="cannot serve on the socket .*: is its folder there")
+    failed = pytest.RaisesExc(BadConfig, match="cannot listen on .*: does its folder exist")
     with pytest.RaisesGroup(failed, failed):
-        await agent.run(settings(folder), client, FakeNvml(*CARDS.gpus), clock)
+        await agent.run(settings(folder), client, FakeDevices(*CARDS.gpus), clock)
 
 
 async def test_a_node_without_cards_is_refused(folder: Path, client: Client) -> None:
-    with pytest.raises(BadConfig, match="NVML lists no card on this node"):
-        await agent.run(settings(folder), client, FakeNvml())
+    with pytest.raises(BadConfig, match="the driver lists no card on this node"):
+        await agent.run(settings(folder), client, FakeDevices())
 
 
 async def test_a_runtime_without_cdi_is_refused_before_anything_is_made(folder: Path, client: Client) -> None:
     socket = folder / "cri.sock"
     async with FakeRuntime(socket, {}):
-        with pytest.raises(BadConfig, match="has CDI switched off"):
-            await agent.run(settings(folder, runtime_endpoint=socket), client, FakeNvml(*CARDS.gpus))
+        with pytest.raises(BadConfig, match="has CDI disabled"):
+            await agent.run(settings(folder, runtime_endpoint=socket), client, FakeDevices(*CARDS.gpus))
     assert sorted(path.name for path in folder.iterdir()) in ([], ["cri.sock"])

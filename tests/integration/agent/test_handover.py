@@ -312,16 +312,16 @@ async def test_a_placement_that_cannot_be_right_is_refused_at_once(node: AgentNo
 async def test_a_card_that_is_not_healthy_is_refused(node: AgentNode) -> None:
     pod = await node.admitted()
     await node.restart_agent(make_cards(unhealthy=[0]))
-    with pytest.raises(Refused, match="card GPU-n1-0, which is not healthy"):
+    with pytest.raises(Refused, match="card GPU-n1-0 of the placement is unhealthy"):
         await node.start(pod)
 
 
 async def test_a_pod_that_another_plug_in_was_asked_for_is_refused(node: AgentNode) -> None:
-    """Its demand changed hands: kubelet gave ids to a pod that asks for no GPU."""
+    """Its demand changed hands: kubelet gave ids to a pod that requests no GPU."""
     pod = await node.admitted()
     bare = node.make("bare", None, card=None)
     node.show(msgspec.structs.replace(pod, spec=bare.spec))
-    with pytest.raises(Refused, match="asks for no GPU, but kubelet gave it aliyun"):
+    with pytest.raises(Refused, match="requests no GPU, but kubelet allocated aliyun"):
         await node.start(pod)
 
 
@@ -339,7 +339,7 @@ async def test_a_pod_of_which_kubelet_s_two_records_tell_two_names_gets_no_card(
     node.show(other)
     path = node.kubelet.folder / "kubelet_internal_checkpoint"
     path.write_text(path.read_text().replace(pod.metadata.uid, other.metadata.uid))
-    with pytest.raises(Refused, match="kubelet's checkpoint names pod default/other and PodResources default/p"):
+    with pytest.raises(Refused, match="PodResources API disagree: default/other or default/p"):
         await node.start(pod)
     assert list(node.cdi_folder.iterdir()) == []
 
@@ -396,7 +396,7 @@ async def test_a_pod_that_was_refused_counts_nowhere_though_another_of_its_conta
 async def test_a_pod_counts_nowhere_that_runs_with_what_no_plug_in_has_registered(node: AgentNode) -> None:
     container = container_manifest("main", None, resources={"limits": {"tencent.com/vcuda-core": "100"}})
     node.show(runs(node.make("odd", containers=[container], card=None)))
-    node.hand_over.memory.see_node(make_node("n1", node.cards))
+    node.hand_over.store.see_node(make_node("n1", node.cards))
     assert (await node.start(await node.admitted("whole", 15)))[IDX] == "0"
 
 

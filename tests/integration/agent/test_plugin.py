@@ -55,7 +55,7 @@ async def test_a_refusal_at_prestart_reaches_kubelet_as_text(node: AgentNode) ->
         with pytest.raises(grpc.aio.AioRpcError) as error:
             await rpc.call(channel, "/v1beta1.DevicePlugin/PreStartContainer", request, wire.PreStartContainerResponse)
     assert error.value.code() is grpc.StatusCode.FAILED_PRECONDITION
-    assert error.value.details() == "kubelet's checkpoint knows no container with just these 1 ids"
+    assert error.value.details() == "kubelet's checkpoint lists no container with exactly these 1 device ids"
 
 
 async def test_a_checkpoint_that_cannot_be_read_refuses_in_words(node: AgentNode) -> None:
@@ -127,7 +127,7 @@ async def test_a_folder_in_which_no_socket_can_be_is_named(
     node.kubelet.folder = folder / name
     if name != "gone":
         node.kubelet.folder.mkdir()
-    with pytest.raises(BadConfig, match=f"cannot serve on the socket {folder / name}/{SOCKET}"):
+    with pytest.raises(BadConfig, match=f"cannot listen on {folder / name}/{SOCKET}"):
         await asyncio.wait_for(node.plugins()[0].serve(), SECONDS)
 
 
@@ -154,7 +154,7 @@ async def test_a_pod_in_the_hands_of_another_plug_in_is_told_so(node: AgentNode)
     path = node.kubelet.folder / "kubelet_internal_checkpoint"
     theirs = wire.ContainerAllocateResponse(cdi_devices=[wire.CDIDevice(name="nvidia.com/gpu=0")])
     path.write_bytes(_with_answer(path.read_bytes(), theirs.SerializeToString()))
-    with pytest.raises(Refused, match="kubelet remembers no promise of ours; was another device plug-in here before"):
+    with pytest.raises(Refused, match="has no CDI device of this agent; did another device plug-in serve it"):
         await node.start(pod)
 
 

@@ -9,7 +9,7 @@ import grpc.aio
 import pytest
 
 from aliquot.agent import rpc
-from aliquot.agent.podresources import Holding, PodResources
+from aliquot.agent.podresources import HeldIds, PodResources
 from aliquot.agent.proto import podresources_pb2 as wire
 from aliquot.errors import Refused
 from tests.fakes import FakeClock
@@ -50,7 +50,7 @@ def clock() -> FakeClock:
     return FakeClock(skip=0.1)
 
 
-LISTED = [Holding("default/p", "main", frozenset("ab"))]
+LISTED = [HeldIds("default/p", "main", frozenset("ab"))]
 
 
 async def test_only_the_ids_of_the_resource_are_listed(folder: Path, clock: FakeClock) -> None:
@@ -74,10 +74,12 @@ async def test_a_kubelet_that_does_not_answer_is_named(
     folder: Path, clock: FakeClock, refusals: int, code: grpc.StatusCode
 ) -> None:
     async with FakeLister(folder / "kubelet.sock", refusals, code):
-        with pytest.raises(Refused, match=f"kubelet's PodResources at {folder}/kubelet.sock: rejected by rate limit"):
+        with pytest.raises(
+            Refused, match=f"kubelet's PodResources API at {folder}/kubelet.sock failed: rejected by rate limit"
+        ):
             await PodResources(folder / "kubelet.sock", clock).holdings("aliyun.com/gpu-mem")
 
 
 async def test_a_socket_that_is_not_there_is_named(folder: Path, clock: FakeClock) -> None:
-    with pytest.raises(Refused, match=f"kubelet's PodResources at {folder}/kubelet.sock"):
+    with pytest.raises(Refused, match=f"kubelet's PodResources API at {folder}/kubelet.sock"):
         await PodResources(folder / "kubelet.sock", clock).holdings("aliyun.com/gpu-mem")

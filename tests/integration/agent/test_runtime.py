@@ -27,10 +27,10 @@ async def test_a_runtime_with_cdi_is_accepted(folder: Path, config: str) -> None
 @pytest.mark.parametrize(
     ("info", "text"),
     [
-        pytest.param({"config": '{"enableCDI":false}'}, "has CDI switched off; set enable_cdi = true", id="CDI is off"),
-        pytest.param({"config": "{}"}, "has CDI switched off", id="a runtime that knows no CDI"),
-        pytest.param({}, "has CDI switched off", id="a runtime that tells nothing"),
-        pytest.param({"config": "nonsense"}, "tells its configuration in an unknown form", id="an unknown form"),
+        pytest.param({"config": '{"enableCDI":false}'}, "has CDI disabled; set enable_cdi = true", id="CDI is off"),
+        pytest.param({"config": "{}"}, "has CDI disabled", id="a runtime that knows no CDI"),
+        pytest.param({}, "has CDI disabled", id="a runtime that tells nothing"),
+        pytest.param({"config": "nonsense"}, "reports its configuration in an unknown format", id="an unknown form"),
         pytest.param(
             {"config": '{"enableCDI":true,"cdiSpecDirs":["/etc/cdi"]}'},
             "reads CDI specs from /etc/cdi, not from /var/run/cdi: set --cdi-folder",

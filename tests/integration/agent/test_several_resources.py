@@ -175,5 +175,5 @@ async def test_a_pod_in_the_words_of_a_dialect_that_the_node_does_not_serve_is_r
     """Its resource is offered, but for another dialect: kubelet's count of it means something else."""
     limits = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000"}
     pod = await mixed.admitted(containers=[asking(limits)], card=None)
-    with pytest.raises(Refused, match=r"speaks hami, but nvidia.com/gpu is served here for nvidia"):
+    with pytest.raises(Refused, match=r"uses dialect hami, but this node serves nvidia.com/gpu for dialect nvidia"):
         await mixed.start(pod)

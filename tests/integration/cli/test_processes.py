@@ -16,7 +16,7 @@ from tests.integration.cli.command import ALIQUOT, run, started
 from tests.integration.cli.servers import add_namespace, kubeconfig
 
 FAILS: list[Any] = [
-    pytest.param(["server"], "no way to an API server: name a kubeconfig", id="a server without an API server"),
+    pytest.param(["server"], "no API server to talk to: name a kubeconfig", id="a server without an API server"),
     pytest.param(["server", "--kubeconfig", "/gone"], "kubeconfig /gone cannot be used", id="no file"),
     pytest.param(["server", "--kubeconfig", "{odd}"], "must start with https:// or http://", id="an odd address"),
     pytest.param(
@@ -25,7 +25,7 @@ FAILS: list[Any] = [
         "(in the configuration: endpoints.gpushare.port)",
         id="a port that is taken",
     ),
-    pytest.param(["agent", "--node-name", "n1"], "no way to an API server", id="an agent without an API server"),
+    pytest.param(["agent", "--node-name", "n1"], "no API server to talk to", id="an agent without an API server"),
     pytest.param(
         ["agent", "--node-name", "n1", "--kubeconfig", "{good}"], "NVML does not start", id="an agent without a driver"
     ),
@@ -139,14 +139,14 @@ import sys
 from pathlib import Path
 from aliquot import agent
 from aliquot.app.running import run_until_stopped
-from aliquot.embedded.gpus import SimulatedNvml
+from aliquot.embedded.gpus import SimulatedGpus
 from aliquot.kube import Access, Client
 
 async def serve():
     folder = Path(sys.argv[2])
-    settings = agent.Settings("n1", folder, folder / "pods.sock", None, folder / "cdi", folder)
+    settings = agent.AgentSettings("n1", folder, folder / "pods.sock", None, folder / "cdi")
     async with Client(Access(sys.argv[1])) as client:
-        await agent.run(settings, client, SimulatedNvml("n1", ["Tesla T4"]))
+        await agent.run(settings, client, SimulatedGpus("n1", ["Tesla T4"]))
 
 run_until_stopped(serve())
 """

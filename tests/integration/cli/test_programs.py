@@ -74,7 +74,7 @@ def test_a_program_is_installed_by_its_original_s_name(program: str, script: str
     [
         pytest.param(ADMISSION, ["--nope"], {}, 2, "unknown flag: --nope", id="a flag that there is not"),
         pytest.param(ADMISSION, ["--kubeconfig", "/gone"], {}, 1, "kubeconfig /gone cannot", id="no --kubeconfig"),
-        pytest.param(ADMISSION, ["--incluster-mode"], {}, 1, "this is no pod", id="not in a cluster"),
+        pytest.param(ADMISSION, ["--incluster-mode"], {}, 1, "not running in a pod", id="not in a cluster"),
         pytest.param(ADMISSION, ["--logtostderr=false", "--log-dir=/gone"], {}, 1, "folder /gone", id="no log folder"),
         pytest.param(ELASTIC, ["-kubeconf=/gone"], {}, 1, "kubeconfig /gone cannot be used", id="no -kubeconf"),
         pytest.param(GPUSHARE, [], {"KUBECONFIG": "/gone"}, 1, "kubeconfig /gone cannot be used", id="no KUBECONFIG"),

@@ -22,7 +22,7 @@ from aliquot.config.tree import Listen
 from aliquot.control import ControlPlane, Role, Side
 from aliquot.embedded.api import resources
 from aliquot.errors import NotLeading
-from aliquot.kube import Access, Client, Terms
+from aliquot.kube import Access, Client, LeaseTiming
 from aliquot.side_loop import SideLoop
 from tests.factories import make_cards, node_manifest
 from tests.fakes import SECONDS, ScriptedApi, until
@@ -31,8 +31,8 @@ from tests.ports import free_port
 
 pytestmark = pytest.mark.embedded_only("the API server must be on a thread of its own")
 
-SOON = Terms(duration=15, renew=10.0, retry=0.05)
-SHORT = Terms(duration=2, renew=1.0, retry=0.05)
+SOON = LeaseTiming(duration=15, renew=10.0, retry=0.05)
+SHORT = LeaseTiming(duration=2, renew=1.0, retry=0.05)
 
 
 def stay_busy(done: Callable[[], object]) -> None:
@@ -75,7 +75,7 @@ class Running:
 
 
 @contextlib.asynccontextmanager
-async def a_leader(threads: tuple[SideLoop, SideLoop], terms: Terms) -> AsyncIterator[Running]:
+async def a_leader(threads: tuple[SideLoop, SideLoop], terms: LeaseTiming) -> AsyncIterator[Running]:
     there, side = threads
 
     async def open_api() -> ScriptedApi:

@@ -134,23 +134,6 @@ async def test_nodes_take_numbers_and_offer_what_they_have(api: Api) -> None:
     refused.unreadable()
 
 
-async def test_the_two_groups_show_the_same_events(api: Api) -> None:
-    new = "/apis/events.k8s.io/v1/namespaces/default/events"
-    web = {"kind": "Pod", "namespace": "default", "name": "web"}
-    words = {"type": "Normal", "reason": "NoRoom", "action": "Wait", "note": "no room"}
-    reporter = {"reportingController": "example.com/tests", "reportingInstance": "tests-1"}
-    moment = {"eventTime": "2026-05-04T12:00:00.000000Z"}
-    body = {"metadata": {"name": "e"}, "regarding": web, **words, **reporter, **moment}
-    created = (await api.post(new, body)).expect(201)
-    assert (created["apiVersion"], created["note"]) == ("events.k8s.io/v1", "no room")
-    core = (await api.get("/api/v1/namespaces/default/events/e")).expect(200)
-    assert (core["apiVersion"], core["message"]) == ("v1", "no room")
-    assert core["involvedObject"] == web
-    patched = (await api.patch(f"{new}/e", {"metadata": {"labels": {"a": "b"}}})).expect(200)
-    assert (patched["metadata"]["labels"], patched["note"]) == ({"a": "b"}, "no room")
-    assert names((await api.get(new)).expect(200)) == ["e"]
-
-
 async def test_a_namespace_on_what_has_none_is_dropped(api: Api) -> None:
     node = {"metadata": {"name": "n", "namespace": "kube-system"}}
     assert "namespace" not in (await api.post(NODES, node)).expect(201)["metadata"]

@@ -5,8 +5,6 @@ import pytest
 from aliquot.embedded.api.resources import RESOURCES
 from tests.integration.embedded.client import Api
 
-AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
-
 
 @pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz"])
 async def test_health(api: Api, path: str) -> None:
@@ -20,7 +18,7 @@ async def test_the_version(api: Api) -> None:
 
 
 @pytest.mark.embedded_only("a real server serves more")
-async def test_groups_in_the_old_form(api: Api) -> None:
+async def test_groups(api: Api) -> None:
     assert (await api.get("/api")).expect(200)["versions"] == ["v1"]
     groups = (await api.get("/apis")).expect(200)["groups"]
     assert {group["name"] for group in groups} == {
@@ -30,7 +28,6 @@ async def test_groups_in_the_old_form(api: Api) -> None:
         "authorization.k8s.io",
         "batch",
         "coordination.k8s.io",
-        "events.k8s.io",
         "policy",
         "rbac.authorization.k8s.io",
         "scheduling.k8s.io",
@@ -40,7 +37,7 @@ async def test_groups_in_the_old_form(api: Api) -> None:
 
 
 @pytest.mark.embedded_only("a real server serves more")
-async def test_resources_in_the_old_form(api: Api) -> None:
+async def test_resources(api: Api) -> None:
     resources = {r["name"]: r for r in (await api.get("/api/v1")).expect(200)["resources"]}
     assert resources["pods"]["shortNames"] == ["po"]
     assert resources["pods"]["singularName"] == "pod"
@@ -52,15 +49,12 @@ async def test_resources_in_the_old_form(api: Api) -> None:
 
 
 @pytest.mark.embedded_only("a real server serves more")
-async def test_aggregated_discovery_names_every_resource(api: Api) -> None:
+async def test_discovery_names_every_resource(api: Api) -> None:
     found = set()
-    for path in ("/api", "/apis"):
-        answer = await api.get(path, accept=AGGREGATED)
-        assert "as=APIGroupDiscoveryList" in answer.media
-        for group in answer.expect(200)["items"]:
-            for version in group["versions"]:
-                name = group["metadata"].get("name", "")
-                found |= {(name, version["version"], r["resource"]) for r in version["resources"]}
+    for prefix in {resource.prefix for resource in RESOURCES}:
+        listed = (await api.get(prefix)).expect(200)
+        group, _, version = listed["groupVersion"].rpartition("/")
+        found |= {(group, version, r["name"]) for r in listed["resources"] if "/" not in r["name"]}
     assert found == {(resource.group, resource.version, resource.plural) for resource in RESOURCES}
 
 
@@ -71,10 +65,3 @@ async def test_openapi_lets_kubectl_leave_validation_to_the_server(api: Api) -> 
     patch = document["paths"]["/api/v1/namespaces/{namespace}/pods/{name}"]["patch"]
     assert patch["x-kubernetes-group-version-kind"] == {"group": "", "version": "v1", "kind": "Pod"}
     assert [parameter["name"] for parameter in patch["parameters"]] == ["fieldValidation"]
-
-
-@pytest.mark.embedded_only("a real server serves more")
-async def test_openapi_v2_is_an_empty_document(api: Api) -> None:
-    protobuf = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
-    assert (await api.get("/openapi/v2", accept=protobuf)).expect(200) == b"\x0a\x032.0"
-    assert (await api.get("/openapi/v2")).expect(200)["swagger"] == "2.0"

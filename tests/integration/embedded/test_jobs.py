@@ -16,7 +16,6 @@ from tests.integration.embedded.kubelet import Kubelet
 pytestmark = pytest.mark.embedded_only("kube-controller-manager does it in a real cluster")
 
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
-INDEX = "batch.kubernetes.io/job-completion-index"
 
 
 @pytest.fixture
@@ -59,7 +58,6 @@ def true_conditions(found: dict[str, Any]) -> dict[str, str]:
         pytest.param({"completions": 5, "parallelism": 2}, 5, id="some-at-a-time"),
         pytest.param({"completions": 3, "parallelism": 8}, 3, id="no-more-than-needed"),
         pytest.param({"parallelism": 3}, 3, id="until-one-of-the-workers-says-so"),
-        pytest.param({"completions": 4, "parallelism": 3, "completionMode": "Indexed"}, 4, id="indexed"),
     ],
 )
 async def test_a_job_is_complete_when_enough_pods_have_succeeded(
@@ -87,18 +85,6 @@ async def test_failed_pods_are_replaced_until_there_are_too_many(api: Api, kubel
     assert true_conditions(found) == {"FailureTarget": "BackoffLimitExceeded", "Failed": "BackoffLimitExceeded"}
     assert found["status"]["failed"] == 3
     assert len(kubelet.pods()) == 3
-
-
-async def test_each_index_succeeds_once(api: Api, kubelet: Kubelet) -> None:
-    (await api.post(JOBS, job(completions=3, parallelism=3, completionMode="Indexed"))).expect(201)
-    await until(lambda: len(kubelet.pods()) == 3, "a pod for each index")
-    first = next(pod for pod in kubelet.pods() if pod["metadata"]["annotations"][INDEX] == "1")
-    assert first["metadata"]["name"].startswith("sum-1-")
-    kubelet.tell(first, "Failed")
-    await until(lambda: len(kubelet.pods()) == 4, "the index gets another pod")
-    found = await ended(api, kubelet)
-    assert (found["status"]["completedIndexes"], found["status"]["failed"]) == ("0-2", 1)
-    assert found["status"]["succeeded"] == 3
 
 
 async def test_a_pod_that_is_deleted_counts_as_failed(api: Api, kubelet: Kubelet) -> None:
@@ -159,14 +145,17 @@ async def test_orphaned_pods_can_be_deleted(api: Api, kubelet: Kubelet) -> None:
     [
         pytest.param(job(restart="Always"), 'restartPolicy: Required value: valid values: "OnFailure"', id="restarts"),
         pytest.param(job(parallelism=-1), "spec.parallelism: Invalid value: -1", id="negative"),
-        pytest.param(
-            job(parallelism=2, completionMode="Indexed"), "spec.completions: Required value", id="indexed-without-end"
-        ),
         pytest.param(job(template=None), "spec.template: Required value", id="no-template"),
     ],
 )
 async def test_what_no_job_can_be(api: Api, body: dict[str, Any], message: str) -> None:
     assert message in (await api.post(JOBS, body)).refused(422, "Invalid")
+
+
+@pytest.mark.embedded_only("a real server runs them")
+async def test_indexed_jobs_are_refused(api: Api) -> None:
+    refused = (await api.post(JOBS, job(completions=3, completionMode="Indexed"))).refused(422, "Invalid")
+    assert "spec.completionMode: Forbidden: the embedded cluster runs no indexed Jobs" in refused
 
 
 async def test_the_template_is_immutable(api: Api) -> None:

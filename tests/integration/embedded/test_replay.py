@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aliquot.embedded.api.eventlog import Change, Stored
+from aliquot.embedded.api.eventlog import EventType, Stored
 from aliquot.embedded.api.objects import Object, key_of
 from aliquot.embedded.api.store import Store
 from aliquot.embedded.api.watching import seen_through
@@ -42,10 +42,10 @@ def test_a_list_and_its_watch_lead_to_the_present(history: list[tuple[str, str, 
         replayed = {key_of(stored.obj): stored for stored in listed}
         for event in store.watch(COLLECTION, revision).ready():
             assert event.revision > revision
-            if event.change is Change.DELETED:
+            if event.change is EventType.DELETED:
                 del replayed[key_of(event.stored.obj)]
             else:
-                assert (key_of(event.stored.obj) in replayed) is (event.change is Change.MODIFIED)
+                assert (key_of(event.stored.obj) in replayed) is (event.change is EventType.MODIFIED)
                 replayed[key_of(event.stored.obj)] = event.stored
         assert [replayed[key] for key in sorted(replayed)] == store.snapshot(COLLECTION)
 
@@ -71,9 +71,9 @@ def test_a_selected_list_and_its_watch_lead_to_the_present(history: list[tuple[s
                 continue
             change, stored = seen
             assert stored.revision == event.revision
-            assert (key_of(stored.obj) in replayed) is (change is not Change.ADDED)
+            assert (key_of(stored.obj) in replayed) is (change is not EventType.ADDED)
             replayed[key_of(stored.obj)] = stored
-            if change is Change.DELETED:
+            if change is EventType.DELETED:
                 del replayed[key_of(stored.obj)]
         now = [stored for stored in store.snapshot(COLLECTION) if chosen(stored.obj)]
         assert [replayed[key] for key in sorted(replayed)] == now

@@ -69,7 +69,7 @@ async def test_an_error_without_words_still_says_what_it_was(scripted: ScriptedA
 )
 async def test_a_body_that_is_no_object_is_unreadable(scripted: ScriptedApi, client: Client, content: bytes) -> None:
     scripted.script("GET", "/nodes/n1", body(content))
-    with pytest.raises(Unreadable, match="the API server sent what is no"):
+    with pytest.raises(Unreadable, match="the API server's answer is not a"):
         await client.get(NODES, "n1")
 
 
@@ -388,7 +388,7 @@ async def test_a_watch_that_falls_silent_in_the_middle_is_dead_and_what_came_bef
     async with Client(Access(scripted.url), silence=20) as client:
         changes = client.watch(NODES, "1")
         heard = [(await anext(changes)).resource_version for _ in CHANGES]
-        with pytest.raises(NoAnswer, match="said nothing in a watch for 20 s"):
+        with pytest.raises(NoAnswer, match="sent no data in a watch for 20 s"):
             await hurried(anext(changes))
     for_ever.set()
     assert heard == [version for _, _, version in CHANGES]

@@ -15,7 +15,7 @@ import yaml
 from aiohttp import web
 
 from aliquot.kube import NODES, Access, ApiError, Client, KubeError, NotSent, from_kubeconfig
-from aliquot.kube.plugin import ExecPlugin
+from aliquot.kube.exec_plugin import ExecPlugin
 from tests.fakes import FakeClock, hurried, until
 
 V1, V1BETA1 = "client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"
@@ -203,13 +203,17 @@ FAILURES: list[Any] = [
     pytest.param(
         "i=0; while [ $i -lt 500 ]; do echo line $i >&2; i=$((i+1)); done; exit 1", "….{400}$", id="it says too much"
     ),
-    pytest.param("echo nonsense", "gave what is no credential", id="no JSON"),
-    pytest.param('echo "{}"', "gave what is no credential", id="no status"),
+    pytest.param("echo nonsense", "returned no client.auth", id="no JSON"),
+    pytest.param('echo "{}"', "returned no client.auth", id="no status"),
     pytest.param(prints(V1BETA1, token="t"), "it is a ExecCredential of .*v1beta1", id="another version"),
     pytest.param(prints(), "neither a token nor a certificate", id="nothing in it"),
     pytest.param(prints(clientKeyData="k"), "a key without its certificate", id="a key alone"),
-    pytest.param(prints(token="t", expirationTimestamp="soon"), "gave what is no credential", id="no time"),
-    pytest.param("exec sleep 100", "gave no answer within 0.1 s", id="it hangs"),
+    pytest.param(
+        prints(token="t", expirationTimestamp="soon"),
+        "returned no client.auth",
+        id="no time",
+    ),
+    pytest.param("exec sleep 100", "did not answer within 0.1 s", id="it hangs"),
 ]
 
 

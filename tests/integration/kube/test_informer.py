@@ -201,7 +201,7 @@ async def test_a_list_that_cannot_be_read_is_trouble_and_keeps_what_was_known(fo
     await follower.trouble()
     follower.api.script("GET", LIST, body(b"{}"))
     await follower.clock.move(1)
-    assert "the API server sent what is no" in await follower.trouble()
+    assert "the API server's answer is not a" in await follower.trouble()
     assert [node.key for node in follower.informer.all()] == ["a"]
 
 

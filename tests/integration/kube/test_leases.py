@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from aliquot.errors import BadConfig
-from aliquot.kube import LEASES, Client, Elector, KubeError, NoAnswer, Terms
+from aliquot.kube import LEASES, Client, KubeError, LeaderElector, LeaseTiming, NoAnswer
 from aliquot.kube.resources import Lease, LeaseSpec
 from tests.fakes import FakeClock, Fault, ScriptedApi, answer, cut_after, cut_before, held, until
 
@@ -40,8 +40,8 @@ class Election:
         self.a = self.candidate("a", 0)
         self.b = self.candidate("b", 7200)
 
-    def candidate(self, name: str, away: float = 0) -> Elector:
-        return Elector(self.client, "aliquot-server", "default", name, clock=Skewed(self.clock, away))
+    def candidate(self, name: str, away: float = 0) -> LeaderElector:
+        return LeaderElector(self.client, "aliquot-server", "default", name, clock=Skewed(self.clock, away))
 
     async def lease(self) -> Lease:
         return await self.client.get(LEASES, "aliquot-server", "default")
@@ -229,14 +229,14 @@ async def test_never_do_two_believe_to_hold_it(election: Election, start: int) -
 )
 def test_terms_that_cannot_keep_the_rule_are_refused(terms: dict[str, Any]) -> None:
     with pytest.raises(BadConfig, match="lease duration"):
-        Terms(**terms)
+        LeaseTiming(**terms)
 
 
 # -- running
 
 
 class Leader:
-    def __init__(self, elector: Elector) -> None:
+    def __init__(self, elector: LeaderElector) -> None:
         self.elector = elector
         self.did: list[str] = []
         self.end = asyncio.Event()
@@ -318,7 +318,7 @@ async def test_a_second_candidate_waits_and_follows(election: Election, leader: 
 async def test_who_gives_no_sign_of_life_neither_takes_nor_keeps_the_lease(election: Election) -> None:
     """Its thread goes on, and whoever leads on another one does not."""
     lives = True
-    a = Elector(election.client, "aliquot-server", "default", "a", clock=election.clock, is_alive=lambda: lives)
+    a = LeaderElector(election.client, "aliquot-server", "default", "a", clock=election.clock, is_alive=lambda: lives)
     await a.attempt()
     await election.b.attempt()
     assert (a.holds(), election.b.holds()) == (True, False)

@@ -137,26 +137,6 @@ async def test_tokens_are_reviewed(cluster: EmbeddedCluster) -> None:
 # -- what they may
 
 
-async def test_rights_are_listed(cluster: EmbeddedCluster) -> None:
-    cluster.users.add("jane", token="secret", rules=READER)
-    path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
-
-    async def rules(**headers: str) -> dict[str, Any]:
-        async with aiohttp.ClientSession() as session:
-            asked = {"spec": {"namespace": "default"}}
-            async with session.post(f"{cluster.url}{path}", json=asked, headers=headers) as response:
-                status: dict[str, Any] = (await response.json())["status"]
-                return status
-
-    everything = await rules()
-    assert everything["resourceRules"][0] == {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
-    assert everything["nonResourceRules"] == [{"verbs": ["*"], "nonResourceURLs": ["*"]}]
-    little = await rules(Authorization="Bearer secret")
-    assert little["resourceRules"][:-1] == READER
-    assert "selfsubjectrulesreviews" in little["resourceRules"][-1]["resources"]
-    assert (little["nonResourceRules"], little["incomplete"]) == ([], False)
-
-
 async def test_a_user_without_rules_may_do_everything(cluster: EmbeddedCluster) -> None:
     async with client_of(cluster, "jane") as client:
         await client.create(PODS, pod(), "default")

@@ -10,7 +10,7 @@ import pytest
 from aliquot import agent
 from aliquot.dialects import demand_of, placed_on, standard_dialects
 from aliquot.embedded.api import resources
-from aliquot.embedded.gpus import SimulatedNvml
+from aliquot.embedded.gpus import SimulatedGpus
 from aliquot.embedded.nodes import SCRIPT, HollowNodes
 from aliquot.kube import NODES, PODS, Client
 from aliquot.model import NodeGpus, Pod
@@ -32,7 +32,7 @@ class Cluster:
         self.cards: dict[str, NodeGpus] = {}
 
     async def add(self, name: str, *dialects: str) -> None:
-        self.cards[name] = await self.nodes.add_simulated(name, SimulatedNvml(name, MODELS).cards(), dialects)
+        self.cards[name] = await self.nodes.add_simulated(name, SimulatedGpus(name, MODELS), dialects)
 
     def node(self, name: str) -> Any:
         return self.api.registry.get(resources.NODES, "", name).obj
@@ -89,7 +89,7 @@ async def test_a_node_offers_what_the_agent_would_and_publishes_its_inventory(cl
     dialect = DIALECTS[name]
     await until(lambda: INVENTORY in cluster.node(f"on-{name}")["metadata"].get("annotations", {}))
     node = cluster.node(f"on-{name}")
-    cards = agent.node_cards(f"on-{name}", SimulatedNvml(f"on-{name}", MODELS).cards(), [dialect], 1024)
+    cards = agent.node_cards(f"on-{name}", SimulatedGpus(f"on-{name}", MODELS).cards(), [dialect], 1024)
     assert node["metadata"]["annotations"][INVENTORY] == write_inventory(cards)
     assert read_inventory(f"on-{name}", node["metadata"]["annotations"][INVENTORY]) == cards
     offered = node["status"]["allocatable"]

@@ -171,7 +171,7 @@ class Caller:
 
     def _bind_plainly(self, pod: Pod, node: str, through: str) -> None:
         """By the scheduler itself, which names no cards."""
-        if self._world.cluster.faults.outage_now is not None:
+        if self._world.cluster.faults.in_outage:
             return
         meta = pod["metadata"]
         body = {"metadata": {"name": meta["name"], "uid": meta["uid"]}, "target": {"kind": "Node", "name": node}}

@@ -74,7 +74,7 @@ class Troubles:
 
     def _away(self, how: str) -> bool:
         faults = self._world.cluster.faults
-        if faults.outage_now is not None:
+        if faults.in_outage:
             return False
         seconds = self._chance.uniform(*self._world.setup.outage)
         self._tell(f"the API server is away for {seconds:.1f} s ({how})")

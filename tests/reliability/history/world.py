@@ -12,7 +12,7 @@ import aiohttp
 from aliquot.embedded import EmbeddedCluster
 from aliquot.embedded.api import resources
 from aliquot.embedded.api.deletion import DeleteRequest
-from aliquot.embedded.api.eventlog import Change, Event
+from aliquot.embedded.api.eventlog import EventType, StoreEvent
 from aliquot.embedded.api.statuses import StatusError
 from tests.reliability.history.clocks import MovedClock
 from tests.reliability.history.figures import WROTE, Figures, Violation
@@ -78,9 +78,9 @@ class World:
         for machine in self.machines.values():
             self.cluster.registry.create(resources.NODES, "", machine.manifest())
 
-    def _on_write(self, collection: str, event: Event) -> None:
+    def _on_write(self, collection: str, event: StoreEvent) -> None:
         if collection == resources.PODS.collection:
-            self.witness.see(event.stored.obj, is_gone=event.change is Change.DELETED)
+            self.witness.see(event.stored.obj, is_gone=event.change is EventType.DELETED)
         elif collection == resources.LEASES.collection:
             held, before = _holder(event.stored.obj), _holder(event.previous.obj) if event.previous else ""
             if held != before:

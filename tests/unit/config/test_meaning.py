@@ -10,7 +10,7 @@ from aliquot.config.tree import Policies
 from aliquot.control import ControlSettings, Mode
 from aliquot.dialects.gpushare import GpuShare
 from aliquot.errors import BadConfig
-from aliquot.kube import Terms
+from aliquot.kube import LeaseTiming
 
 
 def tree(text: str) -> Configuration:
@@ -35,7 +35,7 @@ def test_every_time_and_name_reaches_the_control_plane() -> None:
         alone=True,
         namespace="a",
         lease="b",
-        terms=Terms(9, 6.0, 1.0),
+        terms=LeaseTiming(9, 6.0, 1.0),
         budget=1.5,
         look=0.5,
         act_limit=33.0,

@@ -7,14 +7,14 @@ from aliquot.dialects import Dialects
 from aliquot.embedded import EmbeddedCluster
 from aliquot.embedded.api.identity import account
 from aliquot.kube import CONFIG_MAPS, Access, Client
-from aliquot.kube.resources import Resource
+from aliquot.kube.resources import ApiResource
 from aliquot.model import Object
 from aliquot.model.admission import AGENT_ACCOUNT, SERVER_ACCOUNT, WRITERS_MAP
 
 _ADMISSION = "apis/admissionregistration.k8s.io/v1"
-_KINDS: dict[str, Resource[Any]] = {
-    "ValidatingAdmissionPolicy": Resource(_ADMISSION, "validatingadmissionpolicies", Object, namespaced=False),
-    "ValidatingAdmissionPolicyBinding": Resource(
+_KINDS: dict[str, ApiResource[Any]] = {
+    "ValidatingAdmissionPolicy": ApiResource(_ADMISSION, "validatingadmissionpolicies", Object, namespaced=False),
+    "ValidatingAdmissionPolicyBinding": ApiResource(
         _ADMISSION, "validatingadmissionpolicybindings", Object, namespaced=False
     ),
 }

@@ -32,7 +32,7 @@ class Machine:
 def plan(dialects: Mapping[str, Dialect], agents: int = 2, nodes: int | None = None) -> list[Machine]:
     """Machines such that every dialect is served: those with the real agent first, and at least one for each dialect
     that the agents do not serve. Raises BadConfig for too few nodes."""
-    served = agent.Settings.dialects
+    served = agent.AgentSettings.dialects
     others = [name for name in dialects if name not in served]
     least = agents + len(others)
     count = least if nodes is None else nodes

@@ -3,10 +3,10 @@
 from contextlib import suppress
 
 from aliquot.kube import AlreadyExists, Client
-from aliquot.kube.resources import Resource
+from aliquot.kube.resources import ApiResource
 from aliquot.model import Object
 
-_NAMESPACES = Resource("api/v1", "namespaces", Object, namespaced=False)
+_NAMESPACES = ApiResource("api/v1", "namespaces", Object, namespaced=False)
 
 
 async def ensure(client: Client, name: str) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import msgspec
 
 from aliquot.kube import Client, Informer
-from aliquot.kube.resources import Resource
+from aliquot.kube.resources import ApiResource
 from aliquot.model import Object
 
 _KEPT = 50
@@ -25,7 +25,7 @@ class _Event(Object, frozen=True):
     last_timestamp: str | None = None
 
 
-_EVENTS = Resource("api/v1", "events", _Event, namespaced=True)
+_EVENTS = ApiResource("api/v1", "events", _Event, namespaced=True)
 
 
 @dataclass(frozen=True)

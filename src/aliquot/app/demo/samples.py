@@ -9,14 +9,14 @@ import msgspec
 from aliquot.app.demo import namespaces
 from aliquot.dialects import Dialect
 from aliquot.kube import PODS, Client
-from aliquot.kube.resources import Resource
+from aliquot.kube.resources import ApiResource
 from aliquot.model import Object, Pod
 
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-_KINDS: dict[str, Resource[Any]] = {
+_KINDS: dict[str, ApiResource[Any]] = {
     "Pod": PODS,
-    "Deployment": Resource("apis/apps/v1", "deployments", Object, namespaced=True),
-    "Job": Resource("apis/batch/v1", "jobs", Object, namespaced=True),
+    "Deployment": ApiResource("apis/apps/v1", "deployments", Object, namespaced=True),
+    "Job": ApiResource("apis/batch/v1", "jobs", Object, namespaced=True),
 }
 
 

@@ -19,7 +19,7 @@ from aliquot.control.loops.scheduler import Scheduler
 from aliquot.control.settings import ControlSettings
 from aliquot.dialects import standard_dialects
 from aliquot.embedded import EmbeddedCluster
-from aliquot.embedded.gpus import SimulatedNvml
+from aliquot.embedded.gpus import SimulatedGpus
 from aliquot.embedded.nodes import AgentDevices, HollowNodes
 from aliquot.endpoints import health
 from aliquot.endpoints.asgi import Routes
@@ -79,8 +79,8 @@ class World:
             agents = []
             for machine in self.machines.values():
                 if (made := await self._add(machine)) is not None:
-                    settings, nvml = made
-                    agents.append((settings, await self._client_of(stack, home, guarding.AGENT, machine.name), nvml))
+                    settings, gpus = made
+                    agents.append((settings, await self._client_of(stack, home, guarding.AGENT, machine.name), gpus))
             self.life = asyncio.create_task(self._live(agents))
             stack.push_async_callback(self._end)
             await self._until_ready()
@@ -143,26 +143,24 @@ class World:
             where = f"127.0.0.1:{self._api_port}"
             raise BadConfig(f"the API server of the demo cannot listen on {where}: {error.strerror}") from error
 
-    async def _live(self, agents: Sequence[tuple[agent.Settings, Client, SimulatedNvml]]) -> None:
+    async def _live(self, agents: Sequence[tuple[agent.AgentSettings, Client, SimulatedGpus]]) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.plane.run())
             tasks.create_task(self.endpoint.lives())
             tasks.create_task(Scheduler(self.plane, serves=lambda _: True).run())
             tasks.create_task(self.news.run())
             tasks.create_task(self.nodes.run())
-            for settings, client, nvml in agents:
-                tasks.create_task(agent.run(settings, client, nvml))
+            for settings, client, gpus in agents:
+                tasks.create_task(agent.run(settings, client, gpus))
 
-    async def _add(self, machine: Machine) -> tuple[agent.Settings, SimulatedNvml] | None:
+    async def _add(self, machine: Machine) -> tuple[agent.AgentSettings, SimulatedGpus] | None:
         """Make a machine's node; returns what its agent needs if it has one."""
-        nvml = SimulatedNvml(machine.name, machine.models)
+        gpus = SimulatedGpus(machine.name, machine.models)
         if not machine.has_agent:
-            await self.nodes.add_simulated(machine.name, nvml.cards(), machine.dialects)
+            await self.nodes.add_simulated(machine.name, gpus, machine.dialects)
             return None
-        folder = self._folder / machine.name
-        devices = await self.nodes.add_with_agent(machine.name, folder, machine.dialects)
-        nvml.make_device_nodes(folder / "dev")
-        return _agent_settings(machine, devices, folder / "dev"), nvml
+        devices = await self.nodes.add_with_agent(machine.name, self._folder / machine.name, machine.dialects)
+        return _agent_settings(machine, devices), gpus
 
     async def _end(self) -> None:
         self.life.cancel()
@@ -170,13 +168,12 @@ class World:
             await self.life
 
 
-def _agent_settings(machine: Machine, devices: AgentDevices, device_nodes: Path) -> agent.Settings:
-    return agent.Settings(
+def _agent_settings(machine: Machine, devices: AgentDevices) -> agent.AgentSettings:
+    return agent.AgentSettings(
         node=machine.name,
         device_plugins=devices.manager.folder,
         pod_resources=devices.manager.pod_resources,
         runtime_endpoint=None,
         cdi_folder=devices.cdi_folder,
-        devices=device_nodes,
         dialects=machine.dialects,
     )

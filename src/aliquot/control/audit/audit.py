@@ -21,7 +21,7 @@ from aliquot.control.state.cluster_state import ClusterState
 from aliquot.dialects import cards_of
 from aliquot.errors import BadRecord
 from aliquot.kube import NODES, PODS, Client, Informer, KubeError
-from aliquot.kube.resources import Kind, Resource
+from aliquot.kube.resources import ApiResource, ObjectT
 from aliquot.ledger import Entry, State
 from aliquot.model import Node, Object, Pod
 
@@ -32,8 +32,8 @@ _CHUNK = 20
 """So many objects are looked at before others get their turn."""
 _EXPIRY_SECONDS = 10.0
 """Claims whose time has come are given back once a second; only one that is long overdue was overlooked."""
-_NAMES_OF_NODES = Resource(NODES.prefix, NODES.plural, Object, NODES.namespaced)
-_NAMES_OF_PODS = Resource(PODS.prefix, PODS.plural, Object, PODS.namespaced)
+_NAMES_OF_NODES = ApiResource(NODES.prefix, NODES.plural, Object, NODES.namespaced)
+_NAMES_OF_PODS = ApiResource(PODS.prefix, PODS.plural, Object, PODS.namespaced)
 """Versions are enough: the same version is the same object."""
 
 
@@ -207,7 +207,7 @@ class Audit:
         return found
 
 
-async def _caught_up(mirror: Informer[Kind], staleness: Staleness[Kind]) -> list[Drift]:
+async def _caught_up(mirror: Informer[ObjectT], staleness: Staleness[ObjectT]) -> list[Drift]:
     missed = staleness.missed()
     if missed:
         await mirror.refresh()

@@ -5,7 +5,7 @@ from typing import Generic
 
 from aliquot.clock import Clock
 from aliquot.kube import Informer
-from aliquot.kube.resources import Kind
+from aliquot.kube.resources import ObjectT
 from aliquot.model import Object
 
 _LONG_SECONDS = 20.0
@@ -21,14 +21,14 @@ class _Suspect:
     since: float
 
 
-class Staleness(Generic[Kind]):
+class Staleness(Generic[ObjectT]):
     """`begin` before the API server is asked, `is_in_step` for each object that it names, `missed` at the end.
 
     The mirror's versions are taken down before the API server is asked: one that the quorum read does not confirm is an
     older one, never a newer. No order of versions has to be known.
     """
 
-    def __init__(self, mirror: Informer[Kind], clock: Clock) -> None:
+    def __init__(self, mirror: Informer[ObjectT], clock: Clock) -> None:
         self._mirror = mirror
         self._clock = clock
         self._before: dict[str, tuple[str, str]] = {}

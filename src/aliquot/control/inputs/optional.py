@@ -10,24 +10,24 @@ from aliquot.clock import Clock
 from aliquot.control.leadership.rights import Right
 from aliquot.kube import Client, Informer, KubeError, NotFound
 from aliquot.kube.errors import Forbidden
-from aliquot.kube.resources import Kind, Resource
+from aliquot.kube.resources import ApiResource, ObjectT
 
 _log = structlog.get_logger()
 _RIGHTS_SECONDS = 60.0
 """After which is looked whether a missing right was given."""
 
 
-class OptionalMirror(Generic[Kind]):
+class OptionalMirror(Generic[ObjectT]):
     """Of those that `right` is about: one by its name, all of a namespace, or all."""
 
     def __init__(
         self,
         client: Client,
-        resource: Resource[Kind],
-        handler: Callable[[Kind | None, Kind | None], None],
+        resource: ApiResource[ObjectT],
+        handler: Callable[[ObjectT | None, ObjectT | None], None],
         right: Right,
         clock: Clock,
-        indexes: Mapping[str, Callable[[Kind], str]] | None = None,
+        indexes: Mapping[str, Callable[[ObjectT], str]] | None = None,
     ) -> None:
         self._client = client
         self._resource = resource
@@ -36,7 +36,7 @@ class OptionalMirror(Generic[Kind]):
         action = right.action
         self._namespace = action.namespace
         self._selector = {"fieldSelector": f"metadata.name={action.name}"} if action.name else None
-        self.mirror: Informer[Kind] = Informer(
+        self.mirror: Informer[ObjectT] = Informer(
             client,
             resource,
             handler,

@@ -16,7 +16,7 @@ from aliquot.control.leadership.loop_heartbeat import Pulse
 from aliquot.control.leadership.term import NEVER, Term
 from aliquot.control.settings import ControlSettings, Mode
 from aliquot.errors import BadRecord, NotLeading
-from aliquot.kube import CONFIG_MAPS, Client, ConfigMap, Elector, Informer, KubeError
+from aliquot.kube import CONFIG_MAPS, Client, ConfigMap, Informer, KubeError, LeaderElector
 from aliquot.kube.errors import Forbidden
 from aliquot.kube.leases import identity
 from aliquot.model.admission import EPOCH_MAP, FENCING
@@ -85,7 +85,7 @@ class Leadership:
         self._settings = settings
         self._refresh = refresh
         self._identity = settings.identity or identity()
-        self._elector = Elector(
+        self._elector = LeaderElector(
             side.client if side else client,
             settings.lease,
             settings.namespace,

@@ -4,7 +4,7 @@ import structlog
 
 from aliquot.clock import Clock
 from aliquot.kube import PODS, Client, KubeError
-from aliquot.kube.events import Events
+from aliquot.kube.event_recorder import EventRecorder
 from aliquot.model import Placement, Pod
 from aliquot.model.admission import NO_ROOM
 
@@ -22,7 +22,7 @@ class PodEvents:
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
-        self._events = Events(client, clock, _COMPONENT)
+        self._events = EventRecorder(client, clock, _COMPONENT)
 
     async def waits(self, pod: Pod, why: str) -> None:
         """The pod waits. Writes nothing if it says so already."""

@@ -1,8 +1,8 @@
 """The admission policies of Aliquot, in Python.
 
-This server evaluates no CEL. It knows five ValidatingAdmissionPolicies by name, enforces them while they and their
-bindings are stored, reads the tables, the matched resources, the parameters and the actions from the stored objects,
-and does itself what their expressions say. A policy by any other name is stored and never asked.
+This server does not evaluate CEL. It knows five ValidatingAdmissionPolicies by name and enforces them while they and
+their bindings are stored. It reads tables, matched resources, parameters and actions from the stored objects, and
+implements their expressions in Python. It stores any other policy but never evaluates it.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -14,8 +14,8 @@ import structlog
 from aliquot.embedded.api import policies, reach
 from aliquot.embedded.api.identity import User, account, user
 from aliquot.embedded.api.objects import Object, dig, text_at
-from aliquot.embedded.api.policies import Asked
-from aliquot.embedded.api.resources import CONFIG_MAPS, POLICIES, POLICY_BINDINGS, Resource
+from aliquot.embedded.api.policies import PolicyRequest
+from aliquot.embedded.api.resources import CONFIG_MAPS, POLICIES, POLICY_BINDINGS, ServedResource
 from aliquot.embedded.api.statuses import PolicyRefusal
 from aliquot.embedded.api.store import Store
 from aliquot.errors import BadRecord
@@ -23,7 +23,7 @@ from aliquot.model.admission import AGENT_REACH, FENCING, FORGERY, PARAMETERS, S
 
 _log = structlog.get_logger()
 
-RULES: Mapping[str, Callable[[Asked], str | None]] = {
+RULES: Mapping[str, Callable[[PolicyRequest], str | None]] = {
     FENCING: policies.fencing,
     FORGERY: policies.forgery,
     PARAMETERS: policies.parameters,
@@ -33,11 +33,11 @@ RULES: Mapping[str, Callable[[Asked], str | None]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class AdmissionRequest:
     """A write that is about to be made."""
 
     operation: str
-    resource: Resource
+    resource: ServedResource
     part: str = ""
     new: Object | None = None
     old: Object | None = None
@@ -52,7 +52,7 @@ class Change:
 
 
 class Admission:
-    """Called with a change in one user's name; raises PolicyRefusal."""
+    """Checks a user's write against the policies. Raises PolicyRefusal."""
 
     def __init__(self, store: Store, user: User, warn: Callable[[str], None]) -> None:
         self._store = store
@@ -61,14 +61,14 @@ class Admission:
 
     @classmethod
     def of_controller(cls, store: Store, name: str) -> Self:
-        """In the name of a part of kube-controller-manager, which here is part of the server."""
+        """For a controller of kube-controller-manager, which is part of this server."""
 
         def warn(text: str) -> None:
             _log.warning("a policy warns", user=name, warning=text)
 
         return cls(store, user(account("kube-system", name)), warn)
 
-    def __call__(self, change: Change) -> None:
+    def __call__(self, change: AdmissionRequest) -> None:
         for name in RULES:
             policy = self._store.get(POLICIES.collection, ("", name))
             if policy is None or not _matches(policy.obj, change):
@@ -81,7 +81,7 @@ class Admission:
             if text_at(held.obj, "spec", "policyName") == name:
                 yield held.obj
 
-    def _enforce(self, policy: Object, binding: Object, change: Change) -> None:
+    def _enforce(self, policy: Object, binding: Object, change: AdmissionRequest) -> None:
         name, bound_by = text_at(policy, "metadata", "name"), text_at(binding, "metadata", "name")
         reference = dig(binding, "spec", "paramRef") or {}
         parameters = self._parameters(reference) if dig(policy, "spec", "paramKind") else {}
@@ -90,7 +90,7 @@ class Admission:
                 return
             why = "no params found for policy binding with `Deny` parameterNotFoundAction"
             raise _refusal(change, name, bound_by, f"failed to configure binding: {why}", "Invalid")
-        asked = Asked(
+        asked = PolicyRequest(
             policy,
             reference,
             parameters,
@@ -118,25 +118,25 @@ class Admission:
         return None if held is None else held.obj.get("data") or {}
 
 
-def _why(asked: Asked, rule: Callable[[Asked], str | None]) -> str | None:
-    """Why the rule refuses; one that cannot be read refuses, too."""
+def _why(asked: PolicyRequest, rule: Callable[[PolicyRequest], str | None]) -> str | None:
+    """Why the rule refuses. A rule that cannot be read refuses, too."""
     try:
         return rule(asked)
     except BadRecord as error:
         return f"expression cannot be evaluated: {error}"
 
 
-def _matches(policy: Object, change: Change) -> bool:
+def _matches(policy: Object, change: AdmissionRequest) -> bool:
     rules = dig(policy, "spec", "matchConstraints", "resourceRules") or ()
     return any(_covers(rule, change) for rule in rules)
 
 
-def _covers(rule: Object, change: Change) -> bool:
+def _covers(rule: Object, change: AdmissionRequest) -> bool:
     names = {change.whole_resource, f"{change.resource.plural}/*" if change.part else change.resource.plural}
     is_meant = change.resource.group in rule["apiGroups"] and names & set(rule["resources"])
     return bool(is_meant) and bool({change.operation, "*"} & set(rule["operations"]))
 
 
-def _refusal(change: Change, policy: str, binding: str, why: str, reason: str) -> PolicyRefusal:
+def _refusal(change: AdmissionRequest, policy: str, binding: str, why: str, reason: str) -> PolicyRefusal:
     message = f"ValidatingAdmissionPolicy '{policy}' with binding '{binding}' denied request: {why}"
     return PolicyRefusal(change.resource.group, change.resource.plural, change.name, message, reason)

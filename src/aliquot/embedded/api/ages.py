@@ -21,7 +21,7 @@ _STEPS: tuple[tuple[int, int, str, int | None, str], ...] = (
 
 
 def age(since: str, at: datetime) -> str:
-    """How long ago a timestamp was; `<unknown>` for none."""
+    """The age of a timestamp; `<unknown>` without one."""
     moment = moment_of(since)
     return UNKNOWN if moment is None else human((at - moment).total_seconds())
 

@@ -1,6 +1,6 @@
-"""Bodies of answers: single objects, lists, tables and the frames of a watch.
+"""Response bodies: single objects, lists, tables and the frames of a watch.
 
-Objects were encoded when they were stored, so that lists and watches only join bytes.
+Objects are encoded when they are stored, so lists and watches only join bytes.
 """
 
 import re
@@ -10,7 +10,7 @@ import msgspec
 
 from aliquot.embedded.api.eventlog import Stored
 from aliquot.embedded.api.objects import Now, Object
-from aliquot.embedded.api.resources import Resource
+from aliquot.embedded.api.resources import ServedResource
 from aliquot.embedded.api.tables import table
 
 JSON = "application/json"
@@ -24,7 +24,7 @@ def encode(value: object) -> bytes:
 
 
 def wants_table(accept: str) -> bool:
-    """Whether the first media type that we can answer is a Table; protobuf is answered as JSON."""
+    """Whether the first acceptable media type is a Table. Protobuf gets JSON."""
     for offer in accept.split(","):
         media, _, parameters = offer.strip().partition(";")
         if media in (JSON, "*/*", "application/*"):
@@ -33,9 +33,9 @@ def wants_table(accept: str) -> bool:
 
 
 class Presenter:
-    """How one request wants the objects of a resource: as they are, or as rows of a Table."""
+    """Presents objects as a request wants them: as they are, or as rows of a Table."""
 
-    def __init__(self, resource: Resource, *, as_table: bool, include: str, clock: Now) -> None:
+    def __init__(self, resource: ServedResource, *, as_table: bool, include: str, clock: Now) -> None:
         self._resource = resource
         self._as_table = as_table
         self._include = include
@@ -43,7 +43,7 @@ class Presenter:
 
     def one(self, stored: Stored) -> bytes:
         if not self._as_table:
-            return _typed(self._resource, self._body(stored))
+            return _typed(self._resource, stored.body)
         return self._table([stored], {"resourceVersion": str(stored.revision)})
 
     def many(self, items: Sequence[Stored], metadata: Object) -> bytes:
@@ -51,7 +51,7 @@ class Presenter:
             return self._table(items, metadata)
         head = {"kind": f"{self._resource.kind}List", "apiVersion": self._resource.api_version}
         opening = _encode({**head, "metadata": metadata})
-        return b'%b,"items":[%b]}' % (opening[:-1], b",".join(self._body(item) for item in items))
+        return b'%b,"items":[%b]}' % (opening[:-1], b",".join(item.body for item in items))
 
     def bookmark(self, revision: int, annotations: dict[str, str]) -> bytes:
         metadata: Object = {"resourceVersion": str(revision), "creationTimestamp": None}
@@ -61,21 +61,16 @@ class Presenter:
             return self._table([], metadata)
         return _typed(self._resource, _encode({"metadata": metadata}))
 
-    def _body(self, stored: Stored) -> bytes:
-        if self._resource.from_stored is None:
-            return stored.body
-        return _encode(self._resource.from_stored(msgspec.json.decode(stored.body)))
-
     def _table(self, items: Sequence[Stored], metadata: Object) -> bytes:
         objects = (item.obj for item in items)
         return _encode(table(self._resource.table, objects, metadata, self._clock(), self._include))
 
 
 def frame(change: str, encoded: bytes) -> bytes:
-    """One line of a watch."""
+    """A line of a watch."""
     return b'{"type":"%b","object":%b}\n' % (change.encode(), encoded)
 
 
-def _typed(resource: Resource, body: bytes) -> bytes:
+def _typed(resource: ServedResource, body: bytes) -> bytes:
     head = b'{"kind":"%b","apiVersion":"%b"' % (resource.kind.encode(), resource.api_version.encode())
     return head + (b"," if body != b"{}" else b"") + body[1:]

@@ -1,4 +1,4 @@
-"""Bodies of requests: JSON, or YAML and protobuf where the media type says so; everything else is refused."""
+"""Request bodies: JSON, YAML or protobuf by media type. Anything else is refused."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ async def read_optional_object(request: web.Request) -> Object:
 
 
 async def read_patch(request: web.Request) -> tuple[str, Any]:
-    """The kind of the patch and the patch."""
+    """The media type of the patch, and the patch."""
     media = _media_type(request, _PATCH_TYPES)
     return media, _decoded(await _bytes(request), is_yaml=media == APPLY_PATCH)
 

@@ -1,4 +1,4 @@
-"""How a body becomes a new object: name, identity, defaults, and what is refused."""
+"""Turns a body into a new object: name, identity, defaults, and validation."""
 
 from datetime import datetime
 from random import Random
@@ -6,7 +6,7 @@ from uuid import UUID
 
 from aliquot.embedded.api import shapes
 from aliquot.embedded.api.objects import Object, text_at, timestamp, with_metadata, without_nulls
-from aliquot.embedded.api.resources import Resource
+from aliquot.embedded.api.resources import ServedResource
 from aliquot.embedded.api.statuses import BadRequest, Conflict, Invalid, Unexplained
 from aliquot.embedded.api.validation import metadata_errors
 
@@ -15,20 +15,18 @@ _SUFFIX_LENGTH = 5
 _LONGEST_GENERATED_BASE = 63 - _SUFFIX_LENGTH
 
 
-def readable(resource: Resource, body: Object, namespace: str) -> Object:
+def readable(resource: ServedResource, body: Object, namespace: str) -> Object:
     """The body as an object of this resource in this namespace. Raises BadRequest."""
     kind, version = body.get("kind"), body.get("apiVersion")
     if kind not in (None, "", resource.kind) or version not in (None, "", resource.api_version):
         asked = f"{resource.kind} of {resource.api_version}"
         raise BadRequest(f"the object provided is a {kind!r} of {version!r} and not a {asked}")
     obj = without_nulls(body)
-    if resource.to_stored is not None:
-        obj = resource.to_stored(obj)
     shapes.check(obj, resource.strategy.shape, resource.kind)
     return _placed(resource, obj, namespace)
 
 
-def _placed(resource: Resource, obj: Object, namespace: str) -> Object:
+def _placed(resource: ServedResource, obj: Object, namespace: str) -> Object:
     named = text_at(obj, "metadata", "namespace")
     if resource.namespaced and named and named != namespace:
         raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
@@ -36,7 +34,7 @@ def _placed(resource: Resource, obj: Object, namespace: str) -> Object:
     return with_metadata(typed, namespace=namespace or None, selfLink=None)
 
 
-def new_object(resource: Resource, obj: Object, at: datetime, random: Random) -> Object:
+def new_object(resource: ServedResource, obj: Object, at: datetime, random: Random) -> Object:
     """The object as it is first stored. Raises Invalid, BadRequest, Unexplained."""
     if text_at(obj, "metadata", "resourceVersion"):
         raise Unexplained("resourceVersion should not be set on objects to be created")
@@ -49,7 +47,7 @@ def new_object(resource: Resource, obj: Object, at: datetime, random: Random) ->
     return strategy.on_create(complete)
 
 
-def _with_identity(resource: Resource, obj: Object, at: datetime, random: Random) -> Object:
+def _with_identity(resource: ServedResource, obj: Object, at: datetime, random: Random) -> Object:
     return with_metadata(
         obj,
         name=_name(obj, random),
@@ -69,8 +67,8 @@ def _name(obj: Object, random: Random) -> str | None:
     return base[:_LONGEST_GENERATED_BASE] + suffix
 
 
-def refuse_other_uid(resource: Resource, current: Object, uid: str) -> None:
-    """A precondition on the identity of an object. Raises Conflict."""
+def refuse_other_uid(resource: ServedResource, current: Object, uid: str) -> None:
+    """Raises Conflict if the object's UID is not the expected one."""
     present = text_at(current, "metadata", "uid")
     if uid and uid != present:
         why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {present}"

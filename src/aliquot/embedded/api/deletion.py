@@ -1,15 +1,15 @@
-"""How objects leave: at once, after the kubelet's grace period, or when the last finalizer is gone."""
+"""Deletion of objects: at once, after kubelet's grace period, or when the last finalizer is gone."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
 from aliquot.embedded.api.objects import Object, dig, timestamp, with_metadata
-from aliquot.embedded.api.resources import Resource
+from aliquot.embedded.api.resources import ServedResource
 
 
 class Propagation(StrEnum):
-    """What becomes of the objects that name the deleted one as their owner."""
+    """What happens to the dependents of a deleted object."""
 
     BACKGROUND = "Background"
     FOREGROUND = "Foreground"
@@ -26,14 +26,14 @@ class DeleteRequest:
 
 
 def is_over(obj: Object) -> bool:
-    """Nothing holds the object any more: its deletion was asked for, its time is over, no finalizer is left."""
+    """Whether the object can go: its deletion was requested, its grace period is over, no finalizer is left."""
     metadata = obj["metadata"]
     being_deleted = "deletionTimestamp" in metadata
     return being_deleted and not metadata.get("finalizers") and not metadata.get("deletionGracePeriodSeconds")
 
 
-def marked(resource: Resource, obj: Object, asked: int | None, at: datetime) -> Object:
-    """The object with its deletion asked for; unchanged where an earlier request ends no later than this one."""
+def marked(resource: ServedResource, obj: Object, asked: int | None, at: datetime) -> Object:
+    """The object marked for deletion; unchanged if an earlier request ends no later."""
     grace = resource.strategy.grace(obj, asked)
     earlier = dig(obj, "metadata", "deletionGracePeriodSeconds")
     if "deletionTimestamp" in obj["metadata"] and earlier is not None and earlier <= grace:
@@ -49,7 +49,7 @@ def marked(resource: Resource, obj: Object, asked: int | None, at: datetime) -> 
 
 
 def terminating_namespace(namespace: Object, at: datetime) -> Object:
-    """A namespace is emptied before it goes."""
+    """A namespace marked for deletion: it is emptied before it goes."""
     if "deletionTimestamp" in namespace["metadata"]:
         return namespace
     ended = {**namespace, "status": {**namespace.get("status", {}), "phase": "Terminating"}}

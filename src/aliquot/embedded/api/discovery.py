@@ -1,19 +1,14 @@
-"""What clients ask before anything else: version, groups and resources, in the old and in the aggregated form."""
+"""Discovery: version, groups and resources. There is no aggregated discovery."""
 
 from collections.abc import Iterable
 from functools import cache
 
 from aliquot.embedded.api.objects import Object
-from aliquot.embedded.api.resources import RESOURCES, Resource, Subresource
+from aliquot.embedded.api.resources import RESOURCES, ServedResource, Subresource
 
-AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 KUBERNETES_MINOR = 37
 
 _V1: Object = {"apiVersion": "v1"}
-
-
-def wants_aggregated(accept: str) -> bool:
-    return any("as=APIGroupDiscoveryList" in offer and "v=v2;" in f"{offer};" for offer in accept.split(","))
 
 
 def version() -> Object:
@@ -31,12 +26,10 @@ def version() -> Object:
 
 
 @cache
-def answer(path: str, *, aggregated: bool) -> Object | None:
-    """The document at a path, None where there is none. It is shared: do not change it."""
+def answer(path: str) -> Object | None:
+    """The document at a path, or None. It is shared: do not change it."""
     if path == "/version":
         return version()
-    if path in ("/api", "/apis") and aggregated:
-        return _aggregated(core=path == "/api")
     if path == "/api":
         return {"kind": "APIVersions", "versions": ["v1"]}
     if path == "/apis":
@@ -61,7 +54,7 @@ def _group(name: str) -> Object:
     return {"name": name, "versions": versions, "preferredVersion": versions[0]}
 
 
-def _served(group: str, version: str) -> Iterable[Resource]:
+def _served(group: str, version: str) -> Iterable[ServedResource]:
     return (resource for resource in RESOURCES if (resource.group, resource.version) == (group, version))
 
 
@@ -74,7 +67,7 @@ def _resource_list(path: str) -> Object | None:
     return None
 
 
-def _entries(resource: Resource) -> list[Object]:
+def _entries(resource: ServedResource) -> list[Object]:
     own: Object = {
         "name": resource.plural,
         "singularName": resource.singular,
@@ -89,8 +82,8 @@ def _entries(resource: Resource) -> list[Object]:
     return [own, *(_subresource_entry(resource, sub) for sub in resource.subresources)]
 
 
-def _subresource_entry(resource: Resource, sub: Subresource) -> Object:
-    group, version, kind = _kind_of(resource, sub)
+def _subresource_entry(resource: ServedResource, sub: Subresource) -> Object:
+    group, version, kind = sub.of or (resource.group, resource.version, resource.kind)
     entry: Object = {
         "name": f"{resource.plural}/{sub.name}",
         "singularName": "",
@@ -99,49 +92,3 @@ def _subresource_entry(resource: Resource, sub: Subresource) -> Object:
         "verbs": list(sub.verbs),
     }
     return {**entry, "group": group, "version": version} if sub.of else entry
-
-
-def _kind_of(resource: Resource, sub: Subresource | None = None) -> tuple[str, str, str]:
-    if sub is not None and sub.of is not None:
-        return sub.of
-    return resource.group, resource.version, resource.kind
-
-
-def _named_kind(kind: tuple[str, str, str]) -> Object:
-    return dict(zip(("group", "version", "kind"), kind, strict=True))
-
-
-def _aggregated(*, core: bool) -> Object:
-    groups: dict[str, list[Object]] = {}
-    for group, version in _versions():
-        if core is (group == ""):
-            resources = [_aggregated_entry(resource) for resource in _served(group, version)]
-            entry = {"version": version, "resources": resources, "freshness": "Current"}
-            groups.setdefault(group, []).append(entry)
-    items = [{"metadata": {"name": name} if name else {}, "versions": found} for name, found in groups.items()]
-    return {
-        "kind": "APIGroupDiscoveryList",
-        "apiVersion": "apidiscovery.k8s.io/v2",
-        "metadata": {},
-        "items": items,
-    }
-
-
-def _aggregated_entry(resource: Resource) -> Object:
-    return {
-        "resource": resource.plural,
-        "responseKind": _named_kind(_kind_of(resource)),
-        "scope": "Namespaced" if resource.namespaced else "Cluster",
-        "singularResource": resource.singular,
-        "verbs": list(resource.verbs),
-        "shortNames": list(resource.short_names),
-        "categories": list(resource.categories),
-        "subresources": [
-            {
-                "subresource": sub.name,
-                "responseKind": _named_kind(_kind_of(resource, sub)),
-                "verbs": list(sub.verbs),
-            }
-            for sub in resource.subresources
-        ],
-    }

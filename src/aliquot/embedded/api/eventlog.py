@@ -1,7 +1,7 @@
-"""What happened to one kind of object, newest last, bounded; and cursors that read along.
+"""A bounded log of the events of one kind of object, and cursors that follow it.
 
-The log is the only queue there is: a watcher holds a position in it and nothing else. A watcher that falls so far
-behind that its position has been forgotten gets `Expired` (410), so slow watchers cost no memory.
+The log is the only queue: a watcher holds just a position in it. A watcher that falls so far behind that its position
+is gone gets `Expired` (410), so slow watchers cost no memory.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from aliquot.embedded.api.statuses import Expired
 BATCH = 256
 
 
-class Change(StrEnum):
+class EventType(StrEnum):
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
     DELETED = "DELETED"
@@ -27,24 +27,24 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """One version of an object: as a dictionary, and encoded once for every reader."""
+    """A version of an object, as a dictionary and encoded once for all readers."""
 
     obj: Object
     revision: int
     body: bytes
-    """JSON without `apiVersion` and `kind`, which depend on who asks and where."""
+    """JSON without `apiVersion` and `kind`, which depend on the request."""
 
 
 def encoded(obj: Object, revision: int) -> Stored:
-    """The object as a version of its own."""
+    """The object as a new version."""
     versioned = with_metadata(obj, resourceVersion=str(revision))
     body = {name: value for name, value in versioned.items() if name not in ("apiVersion", "kind")}
     return Stored(versioned, revision, msgspec.json.encode(body))
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
-    change: Change
+class StoreEvent:
+    change: EventType
     stored: Stored
     previous: Stored | None
 
@@ -57,14 +57,14 @@ class EventLog:
     """The last `capacity` events."""
 
     def __init__(self, capacity: int) -> None:
-        self._events: deque[Event] = deque()
+        self._events: deque[StoreEvent] = deque()
         self._capacity = capacity
         self._forgotten_count = 0
         self._forgotten_revision = 0
         self._waiting: set[asyncio.Event] = set()
         self.closed = False
 
-    def append(self, event: Event) -> None:
+    def append(self, event: StoreEvent) -> None:
         self._events.append(event)
         if len(self._events) > self._capacity:
             self._forgotten_revision = self._events.popleft().revision
@@ -72,12 +72,12 @@ class EventLog:
         self._wake()
 
     def close(self) -> None:
-        """Ends every cursor: it yields what is left and no more."""
+        """Ends every cursor after the remaining events."""
         self.closed = True
         self._wake()
 
-    def newest_first(self, since: int) -> Iterator[Event]:
-        """The events after a revision, for undoing them. Raises Expired where some are forgotten."""
+    def newest_first(self, since: int) -> Iterator[StoreEvent]:
+        """The events after a revision, newest first. Raises Expired if some are gone."""
         self._refuse_forgotten(since)
         for event in reversed(self._events):
             if event.revision <= since:
@@ -85,19 +85,19 @@ class EventLog:
             yield event
 
     def cursor(self, since: int) -> "Cursor":
-        """Reads what came after a revision and what will come. Raises Expired where some is forgotten."""
+        """A cursor that starts after a revision. Raises Expired if events since then are gone."""
         missed = sum(1 for _ in self.newest_first(since))
         return Cursor(self, self._forgotten_count + len(self._events) - missed)
 
-    def read(self, position: int) -> list[Event]:
-        """A batch of events from a position. Raises Expired where it is forgotten."""
+    def read(self, position: int) -> list[StoreEvent]:
+        """A batch of events from a position. Raises Expired if the position is gone."""
         if position < self._forgotten_count:
             raise Expired("too old resource version: the watcher fell behind")
         missed = self._forgotten_count + len(self._events) - position
         return [self._events[-back] for back in range(missed, max(0, missed - BATCH), -1)]
 
     async def wait(self, seconds: float | None) -> None:
-        """Returns at the next event, at the end, or when the time is over."""
+        """Returns at the next event, when the log closes, or after `seconds`."""
         wake = asyncio.Event()
         self._waiting.add(wake)
         try:
@@ -117,7 +117,7 @@ class EventLog:
 
 
 class Cursor:
-    """A reader's place in a log."""
+    """A reader's position in a log."""
 
     def __init__(self, log: EventLog, position: int) -> None:
         self._log = log
@@ -127,16 +127,16 @@ class Cursor:
     def ended(self) -> bool:
         return self._log.closed
 
-    async def next(self, seconds: float | None = None) -> list[Event]:
-        """The next events, at least one, unless the time is over or the log ends. Raises Expired."""
+    async def next(self, seconds: float | None = None) -> list[StoreEvent]:
+        """The next events: at least one, unless the time is over or the log closes. Raises Expired."""
         events = self.ready()
         if not events and not self.ended:
             await self._log.wait(seconds)
             events = self.ready()
         return events
 
-    def ready(self) -> list[Event]:
-        """The events that are there already. Raises Expired."""
+    def ready(self) -> list[StoreEvent]:
+        """The events that are available now. Raises Expired."""
         events = self._log.read(self._position)
         self._position += len(events)
         return events

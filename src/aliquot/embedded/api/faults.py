@@ -1,11 +1,7 @@
-"""What can be made to go wrong at the embedded API server, as values. `injection` makes it happen."""
+"""Faults of the embedded API server for tests, as values. `injection` makes them happen."""
 
-from typing import Annotated, Literal
-
-import msgspec
-
-Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
-Seconds = Annotated[float, msgspec.Meta(ge=0.0)]
+from dataclasses import dataclass
+from typing import Literal
 
 Reaction = Literal["refuse", "hang"]
 """How an outage looks: connections are refused, or accepted and not answered."""
@@ -15,13 +11,8 @@ _READING, _WRITING = "reads", "writes"
 _ALL = "*"
 
 
-class Outage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    how: Reaction = "refuse"
-    seconds: Seconds | None = None
-    """None lasts until somebody ends it."""
-
-
-class Asked(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class FaultTarget:
     """A request as faults see it."""
 
     verb: str
@@ -33,23 +24,24 @@ class Asked(msgspec.Struct, frozen=True):
         return self.verb not in _READS
 
 
-class Faults(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Shares are of the requests that `only` chooses; one request suffers one fault at most."""
+@dataclass(frozen=True, kw_only=True)
+class Faults:
+    """Shares of the requests that `only` selects. A request suffers at most one fault."""
 
-    latency: tuple[Seconds, Seconds] = (0.0, 0.0)
-    """Every request waits so many seconds, between the two."""
-    conflicts: Share = 0.0
-    """409 in place of a write."""
-    busy: Share = 0.0
+    latency: tuple[float, float] = (0.0, 0.0)
+    """Every request waits between these two numbers of seconds."""
+    conflicts: float = 0.0
+    """409 instead of a write."""
+    busy: float = 0.0
     """429 with Retry-After."""
-    errors: Share = 0.0
+    errors: float = 0.0
     """500; nothing was done."""
-    lost_requests: Share = 0.0
+    lost_requests: float = 0.0
     """The connection is closed, and nothing was done."""
-    lost_answers: Share = 0.0
-    """A write is made, and the connection closed in place of an answer."""
-    drop_watches_each: Seconds = 0.0
-    """Every so many seconds, every open watch is cut; 0 cuts none."""
+    lost_answers: float = 0.0
+    """The write is made, but the connection is closed without an answer."""
+    drop_watches_each: float = 0.0
+    """Cut every open watch every so many seconds; 0 cuts none."""
     only: frozenset[str] | None = None
     """Resources (`pods`, `pods/binding`), or verbs and resources (`create pods`, `reads *`, `writes leases`)."""
     seed: int = 0
@@ -73,11 +65,11 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
             "lostAnswers": self.lost_answers,
         }
 
-    def concern(self, asked: Asked) -> bool:
+    def concern(self, asked: FaultTarget) -> bool:
         return self.only is None or any(_chooses(choice, asked) for choice in self.only)
 
-    def drawn(self, asked: Asked, number: float) -> str:
-        """The fault that a number in [0, 1) gives to a request, "" for none."""
+    def drawn(self, asked: FaultTarget, number: float) -> str:
+        """The fault of a request for a random number in [0, 1); "" for none."""
         for fault, share in self._shares().items():
             if number < share:
                 return fault if asked.writes or fault not in ("conflicts", "lostAnswers") else ""
@@ -85,7 +77,7 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
         return ""
 
 
-def _chooses(choice: str, asked: Asked) -> bool:
+def _chooses(choice: str, asked: FaultTarget) -> bool:
     verb, resource = [_ALL, *choice.split()][-2:]
     matching = {_ALL, asked.verb, _WRITING if asked.writes else _READING}
     return verb in matching and resource in (_ALL, asked.resource)

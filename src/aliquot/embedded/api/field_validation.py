@@ -1,4 +1,4 @@
-"""Fields that nobody knows are never kept; `fieldValidation` says whether their sender hears of it.
+"""Unknown fields are never stored; `fieldValidation` says how the sender learns of that.
 
 Strict refuses (kubectl's default), Warn answers with a warning (the server's default), Ignore says nothing.
 """
@@ -10,7 +10,7 @@ import msgspec
 
 from aliquot.embedded.api.objects import Object
 from aliquot.embedded.api.patches import Patch
-from aliquot.embedded.api.resources import Resource
+from aliquot.embedded.api.resources import ServedResource
 from aliquot.embedded.api.schema.table import message_of
 from aliquot.embedded.api.schema.unknown import unknown_fields, without_unknown
 from aliquot.embedded.api.statuses import BadRequest, Invalid, StatusError, invalid, unsupported
@@ -19,16 +19,16 @@ Directive = Literal["Strict", "Warn", "Ignore"]
 
 
 class FieldValidation:
-    """Of one request."""
+    """The field validation of one request."""
 
-    def __init__(self, resource: Resource, query: Mapping[str, str], warn: Callable[[str], None]) -> None:
+    def __init__(self, resource: ServedResource, query: Mapping[str, str], warn: Callable[[str], None]) -> None:
         self._warn = warn
         self._resource = resource
         self._directive = _directive(query)
         self._message = message_of(resource.group, resource.version, resource.kind)
 
     def body(self, obj: Object) -> Object:
-        """A whole object as sent, without what nobody knows. Raises BadRequest."""
+        """The object without unknown fields. Raises BadRequest."""
         kind, version = self._resource.kind, self._resource.version
 
         def refusal(problem: str) -> StatusError:
@@ -37,7 +37,7 @@ class FieldValidation:
         return self._known(obj, refusal)
 
     def patch(self, body: Any, patch: Patch) -> Patch:
-        """The patch, which then raises Invalid where it brings in a field that nobody knows."""
+        """The patch, which raises Invalid if it adds an unknown field."""
 
         def refusal(problem: str) -> StatusError:
             return Invalid("", "", "", [invalid("patch", msgspec.json.encode(body).decode(), problem)])

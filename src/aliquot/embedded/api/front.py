@@ -1,4 +1,4 @@
-"""What every request passes first: who sends it, what policies will say of it, and how errors and warnings go back."""
+"""The first stop of every request: finds the sender and the policies, and sends errors and warnings back."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ from aliquot.embedded.api.identity import Users
 from aliquot.embedded.api.objects import Object
 from aliquot.embedded.api.registry import Registry
 from aliquot.embedded.api.rights import Rights
-from aliquot.embedded.api.server import Server, refusal
+from aliquot.embedded.api.server import RequestHandler, refusal
 from aliquot.embedded.api.statuses import BadRequest, StatusError
 
 _LONGEST_AGENT = 128
@@ -43,7 +43,7 @@ class Front:
             user = self._users.sender(request.headers)
             admission = Admission(self._registry.store, user, warnings.append)
             registry = self._registry.admitting(admission, _manager(request))
-            server = Server(registry, self._logs, user, self._users, self._rights, warnings.append)
+            server = RequestHandler(registry, self._logs, user, self._users, self._rights, warnings.append)
             return await server.answer(request)
         except StatusError as error:
             return refusal(error)
@@ -55,6 +55,6 @@ class Front:
 
 
 def _manager(request: web.Request) -> str:
-    """The program that sends it: as it says, or as its User-Agent begins."""
+    """The sender's field manager: as given, or the start of its User-Agent."""
     agent = request.headers.get("User-Agent", "").partition("/")[0]
     return request.query.get("fieldManager", "") or agent[:_LONGEST_AGENT] or "unknown"

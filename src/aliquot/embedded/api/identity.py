@@ -1,4 +1,4 @@
-"""Who sends a request: by bearer token; without one, the administrator."""
+"""The sender of a request, by bearer token. Without a token it is the administrator."""
 
 import binascii
 from base64 import b64decode
@@ -25,7 +25,7 @@ class User:
     name: str
     groups: tuple[str, ...] = (_AUTHENTICATED,)
     node: str = ""
-    """On which the pod is that a service account's token was made for."""
+    """The node of the pod that a service account's token was made for."""
 
     def info(self) -> Object:
         extra = {"extra": {NODE_OF_TOKEN: [self.node]}} if self.node else {}
@@ -41,7 +41,7 @@ def account(namespace: str, name: str) -> str:
 
 
 def user(name: str, groups: Sequence[str] = (), node: str = "") -> User:
-    """The user with the groups that everybody of that name has."""
+    """The user with the groups that follow from the name."""
     implied = [_AUTHENTICATED]
     if name.startswith(_ACCOUNT):
         namespace = name.removeprefix(_ACCOUNT).partition(":")[0]
@@ -50,9 +50,9 @@ def user(name: str, groups: Sequence[str] = (), node: str = "") -> User:
 
 
 class Users:
-    """`cluster.users`: those who have tokens.
+    """`cluster.users`: users with tokens.
 
-    `rules` are RBAC's. A user without any may do everything, a service account what the stored roles say.
+    `rules` are RBAC rules. A user without rules may do everything; a service account may do what the stored roles say.
     """
 
     def __init__(self, random: Random | None = None) -> None:
@@ -69,7 +69,7 @@ class Users:
         rules: Sequence[Mapping[str, Sequence[str]]] | None = None,
         node: str = "",
     ) -> str:
-        """The user's token, made up if none is given, and bound to a node if one is."""
+        """Adds a user and returns the token, which is random unless given, and bound to a node if one is named."""
         token = token or f"{self._random.getrandbits(128):032x}"
         may_all = rules is None and not name.startswith(_ACCOUNT)
         self._by_token[token] = user(name, [*groups, *([MASTERS] if may_all else [])], node)
@@ -78,7 +78,7 @@ class Users:
         return token
 
     def token_of(self, name: str) -> str:
-        """Raises KeyError for a user who has none."""
+        """The token of a user. Raises KeyError if there is none."""
         for token, held in self._by_token.items():
             if held.name == name:
                 return token
@@ -92,7 +92,7 @@ class Users:
         return self._rules.get(name)
 
     def sender(self, headers: CIMultiDictProxy[str]) -> User:
-        """Raises Unauthorized, and Forbidden for one who speaks for others and may not."""
+        """The sender. Raises Unauthorized, or Forbidden for impersonation without the right to it."""
         real = self._real(headers.get("Authorization", ""))
         spoken_for = headers.get("Impersonate-User", "")
         if not spoken_for:
@@ -112,8 +112,8 @@ class Users:
 
 
 def _token(proof: str) -> str:
-    """Of a bearer, or the password of a basic proof: kubectl sends no token without TLS, but it sends what is in the
-    address of the server."""
+    """The token of a request: a bearer token, or the password of basic authentication. kubectl sends no token without
+    TLS, but it sends the password in the server's address."""
     kind, _, value = proof.partition(" ")
     if kind.lower() != "basic":
         return value.strip()

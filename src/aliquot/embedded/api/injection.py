@@ -1,4 +1,4 @@
-"""Faults on demand: a middleware in front of everything else, with a switch that can be turned at any moment."""
+"""Injects faults on demand: a middleware in front of everything else."""
 
 import asyncio
 from asyncio import BaseTransport
@@ -9,9 +9,9 @@ from random import Random
 from aiohttp import web
 
 from aliquot.clock import Clock, SystemClock, came
-from aliquot.embedded.api import fault_page, lists, routes
-from aliquot.embedded.api.endpoint import Endpoint
-from aliquot.embedded.api.faults import Asked, Faults, Outage, Reaction
+from aliquot.embedded.api import lists, routes
+from aliquot.embedded.api.faults import Faults, FaultTarget, Reaction
+from aliquot.embedded.api.listening import ListeningSocket
 from aliquot.embedded.api.routes import Target
 from aliquot.embedded.api.server import refusal
 from aliquot.embedded.api.statuses import Busy, Conflict, StatusError
@@ -23,12 +23,12 @@ _NEVER = float("inf")
 
 
 class FaultInjector:
-    """`cluster.faults`. Requests to `/faults` itself never suffer; `run` keeps the times while the cluster is open."""
+    """`cluster.faults`. `run` must run while the cluster is open."""
 
-    def __init__(self, endpoint: Endpoint, clock: Clock | None = None) -> None:
+    def __init__(self, listening: ListeningSocket, clock: Clock | None = None) -> None:
         self.counts: Counter[str] = Counter()
-        """How many of each fault there were, by the names that Faults has in JSON, and `outages`, `droppedWatches`."""
-        self._endpoint = endpoint
+        """How often each fault happened, with `outages` and `droppedWatches`."""
+        self._socket = listening
         self._clock = clock or SystemClock()
         self._faults = _NONE
         self._random = Random(_NONE.seed)
@@ -44,20 +44,16 @@ class FaultInjector:
         return self._faults
 
     @property
-    def outage_now(self) -> Outage | None:
-        """The outage of now, with the seconds that are left."""
-        if self._outage is None:
-            return None
-        how, end = self._outage
-        return Outage(how=how, seconds=None if end == _NEVER else max(0.0, end - self._clock.monotonic()))
+    def in_outage(self) -> bool:
+        return self._outage is not None
 
     @property
     def reachable(self) -> bool:
-        """Whether connections are taken, answered or not."""
-        return self._endpoint.is_open
+        """Whether the server accepts connections."""
+        return self._socket.is_open
 
     def set(self, faults: Faults) -> None:
-        """From now on these, and no others."""
+        """Inject these faults and no others."""
         self._faults = faults
         self._random = Random(faults.seed)
         each = faults.drop_watches_each
@@ -65,29 +61,29 @@ class FaultInjector:
         self._changed.set()
 
     def clear(self) -> None:
-        """Everything works, at once; the counts stay."""
+        """End all faults at once; the counts stay."""
         self.set(_NONE)
         self.end_outage()
 
     def outage(self, seconds: float | None = None, how: Reaction = "refuse") -> None:
-        """The server is gone from now on, for so many seconds or until `end_outage`; open watches are cut."""
+        """Start an outage, for `seconds` or until `end_outage`. Open watches are cut."""
         self.counts["outages"] += 1
         self._outage = how, _NEVER if seconds is None else self._clock.monotonic() + seconds
         if how == "refuse":
-            self._endpoint.shut()
+            self._socket.shut()
         else:
             self.drop_watches()
         self._answering.clear()
         self._changed.set()
 
     def end_outage(self) -> None:
-        """Requests that hang are carried out now; connections are taken again as soon as the loop comes round."""
+        """End the outage. Hanging requests go on; the server accepts connections again in the next turn of the loop."""
         self._outage = None
         self._answering.set()
         self._changed.set()
 
     def drop_watches(self) -> int:
-        """Cut every watch that is open now; returns how many there were."""
+        """Cut every open watch. Returns how many there were."""
         dropped = len(self._watches)
         self.counts["droppedWatches"] += dropped
         for transport in self._watches:
@@ -98,8 +94,8 @@ class FaultInjector:
     async def run(self) -> None:
         while True:
             self._changed.clear()
-            if self._outage is None and not self._endpoint.is_open:
-                await self._endpoint.open()
+            if self._outage is None and not self._socket.is_open:
+                await self._socket.open()
             due = min(self._next_drop, self._outage[1] if self._outage else _NEVER)
             if due == _NEVER:
                 await self._changed.wait()
@@ -116,9 +112,7 @@ class FaultInjector:
 
     @web.middleware
     async def middleware(self, request: web.Request, handler: _Next) -> web.StreamResponse:
-        """Raises nothing: a fault is an answer, or none."""
-        if request.path == fault_page.PATH:
-            return await self._page(request)
+        """Handle a request, perhaps with a fault. Raises nothing."""
         await self._answering.wait()
         target = routes.parse(request.path)
         if target is None:
@@ -134,24 +128,7 @@ class FaultInjector:
         response = await handler(request)
         return _without_answer(request) if fault == "lostAnswers" else response
 
-    async def _page(self, request: web.Request) -> web.StreamResponse:
-        try:
-            wanted = await fault_page.read(request)
-        except StatusError as error:
-            return refusal(error)
-        if wanted is not None:
-            self.set(wanted.faults())
-            self.end_outage()
-        order = wanted.outage if wanted is not None else None
-        shown = fault_page.shown(self._faults, order or self.outage_now, self.counts)
-        response = web.Response(body=shown, content_type="application/json")
-        await response.prepare(request)
-        await response.write_eof()
-        if order is not None:
-            self.outage(order.seconds, order.how)
-        return response
-
-    async def _suffered(self, asked: Asked) -> str:
+    async def _suffered(self, asked: FaultTarget) -> str:
         faults = self._faults
         if not faults.concern(asked):
             return ""
@@ -173,18 +150,18 @@ class FaultInjector:
             self._watches.discard(transport)
 
 
-def _asked(request: web.Request, target: Target) -> Asked:
+def _asked(request: web.Request, target: Target) -> FaultTarget:
     verb = routes.verb_of(request.method, target, watch=lists.flag(request.query, "watch"))
     resource = "/".join(filter(None, (target.resource.plural, target.subresource)))
-    return Asked(verb, resource)
+    return FaultTarget(verb, resource)
 
 
-def _status(fault: str, asked: Asked, target: Target) -> StatusError:
+def _status(fault: str, asked: FaultTarget, target: Target) -> StatusError:
     if fault == "conflicts":
         return Conflict(target.resource.group, asked.resource, target.name, STALE)
     if fault == "busy":
         return Busy(1)
-    return StatusError("Internal error occurred: a fault was asked for")
+    return StatusError("Internal error occurred: injected fault")
 
 
 def _without_answer(request: web.Request) -> web.StreamResponse:

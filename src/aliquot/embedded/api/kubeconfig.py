@@ -1,4 +1,4 @@
-"""The kubeconfig with which kubectl and other clients reach the embedded cluster."""
+"""The kubeconfig of the embedded cluster."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ NAME = "aliquot"
 
 
 def kubeconfig(url: str, token: str = "") -> Object:
-    """kubectl sends a token only over TLS, but whatever stands in the address."""
+    """The address with the token as password: kubectl sends tokens only over TLS, but it sends this."""
     if token:
         url = url.replace("://", f"://token:{token}@", 1)
     return {
@@ -24,7 +24,7 @@ def kubeconfig(url: str, token: str = "") -> Object:
 
 
 def write(url: str, path: Path, token: str = "") -> None:
-    """Replaces the file in one step, so that nobody reads half of one."""
+    """Replaces the file atomically."""
     unfinished = path.with_name(f".{path.name}.new")
     unfinished.write_text(yaml.safe_dump(kubeconfig(url, token), sort_keys=False), encoding="utf-8")
     unfinished.replace(path)

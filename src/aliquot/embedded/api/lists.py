@@ -1,4 +1,4 @@
-"""Lists: selection, resourceVersion semantics, and pages that all show the same moment."""
+"""Lists: selection, resourceVersion semantics, and consistent pages."""
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as NotBase64
@@ -9,7 +9,7 @@ import msgspec
 
 from aliquot.embedded.api.eventlog import Stored
 from aliquot.embedded.api.objects import Object, key_of
-from aliquot.embedded.api.resources import Resource
+from aliquot.embedded.api.resources import ServedResource
 from aliquot.embedded.api.selectors import Predicate, both, everything, parse_fields, parse_labels
 from aliquot.embedded.api.statuses import BadRequest, Expired, ResourceVersionTooLarge
 from aliquot.embedded.api.store import Store
@@ -24,13 +24,13 @@ class _Token(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ListPage:
     items: list[Stored]
     metadata: Object
 
 
-def selection(resource: Resource, namespace: str, name: str, query: Mapping[str, str]) -> Predicate:
-    """Which objects a request is about. Raises BadRequest for a selector that cannot be read."""
+def selection(resource: ServedResource, namespace: str, name: str, query: Mapping[str, str]) -> Predicate:
+    """The objects that a request selects. Raises BadRequest for an invalid selector."""
     chosen = parse_labels(query.get("labelSelector", ""))
     chosen = both(chosen, parse_fields(query.get("fieldSelector", ""), resource.fields))
     if namespace:
@@ -39,7 +39,7 @@ def selection(resource: Resource, namespace: str, name: str, query: Mapping[str,
 
 
 def number(query: Mapping[str, str], name: str) -> int | None:
-    """A query parameter that counts something. Raises BadRequest."""
+    """A non-negative integer from the query. Raises BadRequest."""
     text = query.get(name, "")
     if not text:
         return None
@@ -52,8 +52,8 @@ def flag(query: Mapping[str, str], name: str) -> bool:
     return query.get(name, "").lower() in ("true", "1")
 
 
-def page(store: Store, resource: Resource, chosen: Predicate, query: Mapping[str, str]) -> Page:
-    """What a list request gets. Raises BadRequest, Expired, ResourceVersionTooLarge."""
+def page(store: Store, resource: ServedResource, chosen: Predicate, query: Mapping[str, str]) -> ListPage:
+    """A page of a list. Raises BadRequest, Expired, ResourceVersionTooLarge."""
     token = _read_token(query["continue"]) if query.get("continue") else None
     revision = _revision(store, query) if token is None else token.revision
     items = _at(store, resource, revision, token is not None)
@@ -76,7 +76,7 @@ def _revision(store: Store, query: Mapping[str, str]) -> int:
     return asked if exact and asked is not None else store.revision
 
 
-def _at(store: Store, resource: Resource, revision: int, continued: bool) -> list[Stored]:
+def _at(store: Store, resource: ServedResource, revision: int, continued: bool) -> list[Stored]:
     try:
         return store.snapshot(resource.collection, revision)
     except Expired as error:
@@ -85,14 +85,14 @@ def _at(store: Store, resource: Resource, revision: int, continued: bool) -> lis
         raise Expired("The provided continue parameter is too old: start the list over without it") from error
 
 
-def _cut(items: list[Stored], revision: int, limit: int | None, countable: bool) -> Page:
+def _cut(items: list[Stored], revision: int, limit: int | None, countable: bool) -> ListPage:
     metadata: Object = {"resourceVersion": str(revision)}
     if not limit or len(items) <= limit:
-        return Page(items, metadata)
+        return ListPage(items, metadata)
     metadata["continue"] = _write_token(revision, items[limit - 1])
     if countable:
         metadata["remainingItemCount"] = len(items) - limit
-    return Page(items[:limit], metadata)
+    return ListPage(items[:limit], metadata)
 
 
 def _write_token(revision: int, last: Stored) -> str:

@@ -1,4 +1,4 @@
-"""Kubernetes objects as plain dictionaries, never changed in place once stored: who changes one builds a new one."""
+"""Kubernetes objects as plain dictionaries. A stored object is never changed in place: a change builds a new one."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -19,12 +19,12 @@ def now() -> datetime:
 
 
 def timestamp(moment: datetime, fraction: bool = False) -> str:
-    """As `metav1.Time` is written, or `metav1.MicroTime`."""
+    """A timestamp in the format of `metav1.Time` or, with a fraction, `metav1.MicroTime`."""
     return rfc3339((moment - _EPOCH) // timedelta(microseconds=1) * 1000, fraction)
 
 
 def moment_of(text: str) -> datetime | None:
-    """The moment that a timestamp names, or None where it names none; without a zone it does not."""
+    """The time of a timestamp; None if it is invalid or has no zone."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -33,7 +33,7 @@ def moment_of(text: str) -> datetime | None:
 
 
 def dig(obj: object, *path: str) -> Any:
-    """The value at a path of keys, None where any step is missing."""
+    """The value at a path of keys; None if a step is missing."""
     for step in path:
         if not isinstance(obj, dict):
             return None
@@ -51,13 +51,13 @@ def key_of(obj: Object) -> Key:
 
 
 def with_metadata(obj: Object, **changes: object) -> Object:
-    """The object with these metadata fields set; a field set to None is left out."""
+    """The object with these metadata fields set. None removes a field."""
     metadata = {**obj.get("metadata", {}), **changes}
     return {**obj, "metadata": {name: value for name, value in metadata.items() if value is not None}}
 
 
 def without_nulls(value: Any) -> Any:
-    """Kubernetes reads an explicit null as a field that is not there."""
+    """The object without explicit nulls, which Kubernetes reads as missing fields."""
     if isinstance(value, dict):
         return {name: without_nulls(inner) for name, inner in value.items() if inner is not None}
     if isinstance(value, list):
@@ -66,7 +66,7 @@ def without_nulls(value: Any) -> Any:
 
 
 def with_condition(conditions: list[Object] | None, condition: Object) -> list[Object]:
-    """The conditions with this one added, or in the place of the one of its type."""
+    """The conditions with this one added, replacing one of the same type."""
     kept = list(conditions or [])
     for position, present in enumerate(kept):
         if present.get("type") == condition["type"]:

@@ -50,7 +50,7 @@ def _node_cells(node: Object, at: datetime) -> Cells:
 
 
 def _event_times(event: Object, at: datetime) -> tuple[str, str]:
-    """When it was first and last seen: old recorders, new ones and series write different fields."""
+    """When the event was first and last seen. Old recorders, new recorders and series use different fields."""
     first = text_at(event, "firstTimestamp") or text_at(event, "eventTime")
     last = text_at(event, "series", "lastObservedTime") or text_at(event, "lastTimestamp") or first
     return age(first, at), age(last, at)

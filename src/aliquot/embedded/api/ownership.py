@@ -1,4 +1,4 @@
-"""Who depends on whom, by uid: an object goes when the last of its owners has gone."""
+"""Owners and dependents by UID: an object goes when its last owner is gone."""
 
 from collections.abc import Iterator
 from typing import TypeAlias
@@ -6,7 +6,7 @@ from typing import TypeAlias
 from aliquot.embedded.api.objects import Key, Object, dig, text_at, with_metadata
 
 Place: TypeAlias = tuple[str, Key]
-"""A collection, and the key in it."""
+"""A collection and a key in it."""
 
 FOREGROUND = "foregroundDeletion"
 """The finalizer of an owner that waits for its dependents."""
@@ -17,7 +17,7 @@ def owner_uids(obj: Object) -> list[str]:
 
 
 def controller_uid(obj: Object) -> str:
-    """The one owner that manages the object, "" for none."""
+    """The UID of the controlling owner, "" for none."""
     references = dig(obj, "metadata", "ownerReferences") or []
     return next((text_at(reference, "uid") for reference in references if reference.get("controller")), "")
 
@@ -28,7 +28,7 @@ def without_owner(obj: Object, uid: str) -> Object:
 
 
 def awaiting_dependents(obj: Object) -> Object:
-    """An owner in deletion that stays until its dependents are gone."""
+    """An owner that stays until its dependents are gone."""
     finalizers = dig(obj, "metadata", "finalizers") or []
     return obj if FOREGROUND in finalizers else with_metadata(obj, finalizers=[*finalizers, FOREGROUND])
 
@@ -43,7 +43,7 @@ def awaits_dependents(obj: Object) -> bool:
 
 
 class Ownership:
-    """Where each uid lives, and what names it as an owner."""
+    """Where each UID is, and which objects name it as their owner."""
 
     def __init__(self) -> None:
         self._places: dict[str, Place] = {}

@@ -1,4 +1,4 @@
-"""The patches that a PATCH request may carry. Each is a pure function: document and patch in, new document out."""
+"""The patch types of a PATCH request. Each is a pure function from document and patch to a new document."""
 
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -13,7 +13,7 @@ STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 
 Patch: TypeAlias = Callable[[Object], Object]
-"""What a PATCH request does to the object that it finds."""
+"""Turns the current object into the patched one."""
 
 
 def merge(target: Any, patch: Any) -> Any:
@@ -37,7 +37,7 @@ def json_patch(document: Any, operations: list[Object]) -> Any:
 
 
 def patch_of(content_type: str, body: Any) -> Patch:
-    """The patch in a request's body. Raises BadRequest where the body is not one of that type."""
+    """The patch in a request's body. Raises BadRequest if the body is not of that type."""
     if content_type == JSON_PATCH:
         if not isinstance(body, list) or not all(isinstance(operation, dict) for operation in body):
             raise BadRequest("a JSON patch must be a list of operations")

@@ -18,7 +18,7 @@ def is_extended(name: str) -> bool:
 
 
 def canonical_resources(resources: Object) -> Object:
-    """Amounts as texts; what is limited but not requested is requested as it is limited."""
+    """Amounts as strings. A resource with a limit and no request gets the limit as its request."""
     limits = {name: str(amount) for name, amount in (resources.get("limits") or {}).items()}
     requests = {name: str(amount) for name, amount in (resources.get("requests") or {}).items()}
     filled = dict(resources)
@@ -49,7 +49,7 @@ def amount_errors(path: str, amounts: dict[str, str]) -> list[FieldError]:
 
 
 def limit_errors(path: str, amounts: dict[str, str]) -> list[FieldError]:
-    """The same of a quota's lines, whose names say more than a resource."""
+    """The same for a quota, whose names are more than resource names."""
     return [error for name, amount in amounts.items() for error in _amount_errors(f"{path}[{name}]", "", amount)]
 
 
@@ -68,7 +68,7 @@ def _amount_errors(field: str, name: str, amount: str) -> list[FieldError]:
 
 
 def _exact(amount: str) -> Fraction:
-    """The value; of what is beyond any machine, the largest. Raises BadRequest for what is no quantity."""
+    """The value of a quantity, capped beyond any machine's size. Raises BadRequest if it is not a quantity."""
     try:
         return quantity.parse(amount)
     except BadQuantity:
@@ -92,7 +92,7 @@ def _request_errors(path: str, name: str, amount: str, limit: str | None) -> lis
 
 
 def quality_of_service(pod: Object) -> str:
-    """The class that kubelet evicts by, from the processors and the memory that the containers ask for."""
+    """The QoS class, from the CPU and memory of the containers."""
     spec = pod.get("spec", {})
     containers = [*spec.get("initContainers", []), *spec.get("containers", [])]
     asked = [_counted(container, "requests") for container in containers]

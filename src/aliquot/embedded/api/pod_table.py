@@ -42,7 +42,7 @@ def _sidecars(pod: Object) -> set[str]:
 
 
 def _blocking_init_container(pod: Object) -> int | None:
-    """The position of the first init container that has not done its part yet."""
+    """The position of the first init container that has not finished."""
     sidecars = _sidecars(pod)
     for position, status in enumerate(_init_statuses(pod)):
         ended = dig(status, "state", "terminated")
@@ -72,7 +72,7 @@ def _ended_reason(ended: Object) -> str:
 
 
 def _container_reason(pod: Object, reason: str) -> str:
-    """The first container that waits or has ended gives the reason."""
+    """The reason of the first container that waits or has ended."""
     failure, running = "", False
     for status in reversed(_statuses(pod)):
         ended = dig(status, "state", "terminated")
@@ -87,7 +87,7 @@ def _container_reason(pod: Object, reason: str) -> str:
 
 
 def _completed_reason(pod: Object, failure: str, running: bool) -> str:
-    """ "Completed" of one container is not the whole story while another runs or has failed."""
+    """ "Completed" of one container does not count while another runs or has failed."""
     if running and _condition_is_true(pod, "Ready"):
         return "Running"
     return failure or ("NotReady" if running else "Completed")
@@ -99,7 +99,7 @@ def _condition_is_true(pod: Object, kind: str) -> bool:
 
 
 def _counted_statuses(pod: Object) -> list[Object]:
-    """Whose restarts count: the init containers while they hold the pod up, else sidecars and containers."""
+    """The containers whose restarts count: init containers while they run, else sidecars and containers."""
     if _blocking_init_container(pod) is not None and not _condition_is_true(pod, "Initialized"):
         return _init_statuses(pod)
     sidecars = _sidecars(pod)

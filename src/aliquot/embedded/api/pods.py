@@ -1,4 +1,4 @@
-"""What the API server does to pods: defaults, what it refuses, which updates it allows, how long deletion takes."""
+"""The API server's rules for pods: defaults, validation, allowed updates, grace period."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -121,7 +121,7 @@ def _holds_all(larger: list[Object], smaller: list[Object]) -> bool:
 
 
 def _grace(pod: Object, asked: int | None) -> int:
-    """Only a kubelet needs time: a pod on no node, or one that has ended, goes at once."""
+    """The grace period. A pod without a node, or one that has ended, goes at once."""
     if not dig(pod, "spec", "nodeName") or dig(pod, "status", "phase") in ("Succeeded", "Failed"):
         return 0
     period = dig(pod, "spec", "terminationGracePeriodSeconds") if asked is None else asked

@@ -1,4 +1,4 @@
-"""What the expressions of Aliquot's admission policies say: each rule tells why a change is refused, or None."""
+"""The expressions of Aliquot's admission policies in Python. Each rule returns why it refuses a write, or None."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,22 +16,22 @@ _read = lru_cache(maxsize=16)(json.loads)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PolicyRequest:
     policy: Object
     reference: Object
-    """Where the parameters are."""
+    """The reference to the parameters."""
     parameters: Mapping[str, str]
     user: str
     new: Object | None
     old: Object | None
     operation: str = ""
     what: str = ""
-    """The resource, and the part of it that is written."""
+    """The resource with the subresource that is written."""
     node: str = ""
-    """Of the user's token."""
+    """The node that the user's token is bound to."""
 
     def table(self, name: str) -> Any:
-        """A variable of the policy that is written as JSON. Raises BadRecord."""
+        """A policy variable that holds JSON. Raises BadRecord."""
         variables = self.policy["spec"].get("variables") or ()
         expression = next((held["expression"] for held in variables if held["name"] == name), "")
         try:
@@ -50,17 +50,17 @@ class Asked:
 
     @property
     def is_of_account(self) -> bool:
-        """Whether the policy is for this user."""
+        """Whether the policy applies to this user."""
         (condition,) = self.policy["spec"].get("matchConditions") or ({},)
         return text_at(condition, "expression").endswith(f"== {json.dumps(self.user)}")
 
     def changed(self, field: str) -> list[str]:
-        """The keys of the metadata's map that are added, changed or taken away."""
+        """The keys of a metadata map that were added, changed or removed."""
         new, old = _map(self.new, field), _map(self.old, field)
         return [*(key for key in new if old.get(key) != new[key]), *(key for key in old if key not in new)]
 
 
-def fencing(asked: Asked) -> str | None:
+def fencing(asked: PolicyRequest) -> str | None:
     if not set(asked.changed("annotations")) & set(asked.table("keys")):
         return None
     term, written = asked.parameters.get(EPOCH_KEY, ""), _map(asked.new, "annotations").get(EPOCH, "")
@@ -69,7 +69,7 @@ def fencing(asked: Asked) -> str | None:
     return f"epoch '{written}' is not that of the current term, '{term}'"
 
 
-def forgery(asked: Asked) -> str | None:
+def forgery(asked: PolicyRequest) -> str | None:
     changed = dict.fromkeys([*asked.changed("annotations"), *asked.changed("labels")])
     if not changed:
         return None
@@ -83,12 +83,12 @@ def forgery(asked: Asked) -> str | None:
     return f"{asked.user} may not write {forged[0]}{more}: {asked.message}; {advice}"
 
 
-def parameters(asked: Asked) -> str | None:
+def parameters(asked: PolicyRequest) -> str | None:
     return asked.message if "/".join(key_of(asked.old or {})) in asked.table("read") else None
 
 
-def _is_closed(asked: Asked, key: str, trusted: set[str]) -> bool:
-    """Whether a key is guarded on this object, and closed to the user."""
+def _is_closed(asked: PolicyRequest, key: str, trusted: set[str]) -> bool:
+    """Whether a key is guarded on this object and the user may not write it."""
     if key in asked.table("ours"):
         return True
     guarded: list[_Table] = [asked.table("placement")]
@@ -99,22 +99,25 @@ def _is_closed(asked: Asked, key: str, trusted: set[str]) -> bool:
     return any(spoken & set(names) and not spoken & set(names) & trusted for names in theirs)
 
 
-def _trusted(asked: Asked) -> Iterator[str]:
-    """The lists in which the user stands."""
+def _trusted(asked: PolicyRequest) -> Iterator[str]:
+    """The lists that name the user."""
     for name in asked.table("lists"):
         lines = asked.parameters.get(name, "").replace(",", "\n").split("\n")
         if any(line.strip() == asked.user for line in lines):
             yield name
 
 
-def _spoken(asked: Asked) -> set[str]:
-    """The dialects whose resources the pod asks for. A Binding does not tell: it could be any of them."""
+def _spoken(asked: PolicyRequest) -> set[str]:
+    """The dialects whose resources the pod requests. A Binding does not say, so it could be any of them."""
     if text_at(asked.new, "kind") == "Binding":
         return set(asked.table("lists"))
     spec = (asked.new or {}).get("spec") or {}
     containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     names = {
-        name for one in containers for side in ("limits", "requests") for name in dig(one, "resources", side) or ()
+        name
+        for container in containers
+        for side in ("limits", "requests")
+        for name in dig(container, "resources", side) or ()
     }
     resources: _Table = asked.table("resources")
     return {

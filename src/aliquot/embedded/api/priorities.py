@@ -1,4 +1,4 @@
-"""PriorityClasses: the number behind the name that a pod gives."""
+"""PriorityClasses: from a pod's class to its priority."""
 
 from aliquot.embedded.api.objects import Object, dig, text_at
 from aliquot.embedded.api.resources import PODS, PRIORITY_CLASSES
@@ -6,11 +6,11 @@ from aliquot.embedded.api.statuses import Forbidden
 from aliquot.embedded.api.store import Store
 
 SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
-"""Those that every cluster has."""
+"""The classes of every cluster."""
 
 
 def prioritized(store: Store, pod: Object) -> Object:
-    """A new pod with the priority of its class; without a class, of the one that is everybody's. Raises Forbidden."""
+    """A new pod with the priority of its class, or of the default class. Raises Forbidden for an unknown class."""
     name = text_at(pod, "spec", "priorityClassName")
     if name:
         held = store.get(PRIORITY_CLASSES.collection, ("", name))

@@ -1,6 +1,6 @@
 """Bodies in Kubernetes' protobuf, which kubectl sends for `create deployment`, `create namespace` and such.
 
-The table of `schema` says what the numbers mean; fields that it does not know are skipped. Answers are JSON, always.
+The table in `schema` says what the numbers mean. Unknown fields are skipped. Responses are always JSON.
 """
 
 import struct
@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from aliquot.embedded.api.objects import Object, timestamp
-from aliquot.embedded.api.schema.table import MESSAGES, Field, Message, Shape, message_of
+from aliquot.embedded.api.schema.table import MESSAGES, Cardinality, Field, Message, message_of
 from aliquot.embedded.api.statuses import BadRequest, UnsupportedMediaType
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
@@ -25,9 +25,9 @@ _Raw: TypeAlias = bytes | int
 
 
 def decode(body: bytes) -> Object:
-    """The object in the body. Raises BadRequest, UnsupportedMediaType for a kind that the table does not have."""
+    """The object in the body. Raises BadRequest, or UnsupportedMediaType for an unknown kind."""
     if not body.startswith(_MAGIC):
-        raise BadRequest("the body of the request does not begin as protobuf of Kubernetes does")
+        raise BadRequest("the body of the request is not Kubernetes protobuf")
     envelope = dict(_fields(body[len(_MAGIC) :]))
     named = {_ENVELOPE[number]: _text(raw) for number, raw in _fields(_bytes(envelope.get(1, b""))) if number in (1, 2)}
     message = _message(named)
@@ -42,7 +42,7 @@ def _message(named: Mapping[str, str]) -> Message:
     kind = named.get("kind", "")
     message = MESSAGES["meta.v1.DeleteOptions"] if kind == "DeleteOptions" else message_of(group, version, kind)
     if message is None:
-        raise UnsupportedMediaType(f"{kind!r} is not taken as protobuf here: use application/json")
+        raise UnsupportedMediaType(f"{kind!r} is not accepted as protobuf: use application/json")
     return message
 
 
@@ -54,13 +54,13 @@ def _read(body: bytes, message: Message) -> Object:
             continue
         if not field.name:
             found |= _read(_bytes(raw), MESSAGES[field.type])
-        elif field.shape is Shape.LIST:
+        elif field.shape is Cardinality.LIST:
             found.setdefault(field.name, []).append(_value(raw, field))
-        elif field.shape is Shape.MAP:
+        elif field.shape is Cardinality.MAP:
             found.setdefault(field.name, {}).update(_entry(raw, field))
         else:
             value = _value(raw, field)
-            # Go writes 0, false and "" where JSON leaves the field out
+            # Go writes 0, false and "" where JSON omits the field
             if field.nullable or value not in ("", 0, None):
                 found[field.name] = value
     return found
@@ -119,7 +119,7 @@ def _varint(body: bytes, position: int) -> tuple[int, int]:
 
 def _bytes(raw: _Raw) -> bytes:
     if isinstance(raw, int):
-        raise BadRequest("the protobuf body has a number where a text belongs")
+        raise BadRequest("the protobuf body has a number instead of a string")
     return raw
 
 
@@ -127,12 +127,12 @@ def _text(raw: _Raw) -> str:
     try:
         return _bytes(raw).decode()
     except UnicodeDecodeError as error:
-        raise BadRequest("the protobuf body has a text that is not UTF-8") from error
+        raise BadRequest("the protobuf body has a string that is not UTF-8") from error
 
 
 def _integer(raw: _Raw) -> int:
     if not isinstance(raw, int):
-        raise BadRequest("the protobuf body has a text where a number belongs")
+        raise BadRequest("the protobuf body has a string instead of a number")
     return raw - (1 << 64) if raw >= 1 << 63 else raw
 
 
@@ -169,7 +169,7 @@ def _moment(raw: _Raw) -> datetime | None:
     try:
         return datetime.fromtimestamp(_integer(parts.get(1, 0)) + _integer(parts.get(2, 0)) / 1e9, UTC)
     except (ValueError, OverflowError, OSError) as error:
-        raise BadRequest("the protobuf body has a time that is none") from error
+        raise BadRequest("the protobuf body has an invalid time") from error
 
 
 def _time(raw: _Raw) -> str | None:

@@ -1,4 +1,4 @@
-"""ResourceQuotas: how much of something the pods of a namespace may ask for together."""
+"""ResourceQuotas: limits on what the pods of a namespace request in total."""
 
 from collections.abc import Iterable
 
@@ -14,12 +14,12 @@ from aliquot.model.quantity import milli
 
 _COUNTS = ("pods", "count/pods")
 _MUST_SAY = ("cpu", "memory")
-"""Where these are limited, every container has to say how much of them it wants."""
+"""If a quota limits these, every container must set them."""
 _BINARY = ("Ki", "Mi", "Gi", "Ti", "Pi")
 
 
 def refuse_beyond_quota(store: Store, pod: Object) -> None:
-    """A new pod that would go beyond a quota of its namespace. Raises Forbidden."""
+    """Raises Forbidden if a new pod exceeds a quota of its namespace."""
     name, namespace = text_at(pod, "metadata", "name"), text_at(pod, "metadata", "namespace")
     wanted = msgspec.convert(pod, Pod)
     for held in store.snapshot(RESOURCE_QUOTAS.collection):
@@ -42,7 +42,7 @@ def refuse_beyond_quota(store: Store, pod: Object) -> None:
 
 
 def with_status(store: Store, quota: Object) -> Object:
-    """A quota with what is used of it now."""
+    """The quota with its current usage."""
     hard = dig(quota, "spec", "hard") or {}
     used = _used(store, quota["metadata"]["namespace"], hard)
     texts = {limited: _text(limited, amount) for limited, amount in used.items()}
@@ -50,14 +50,14 @@ def with_status(store: Store, quota: Object) -> Object:
 
 
 def _used(store: Store, namespace: str, hard: Iterable[str]) -> dict[str, int]:
-    """In thousandths, of what can be counted here: pods, and what they request and are limited to."""
+    """The usage in thousandths: pods, and their requests and limits."""
     inside = (held.obj for held in store.snapshot(PODS.collection) if held.obj["metadata"]["namespace"] == namespace)
     pods = [msgspec.convert(obj, Pod) for obj in inside if dig(obj, "status", "phase") not in ("Succeeded", "Failed")]
     return {limited: sum(_of(pod, limited) for pod in pods) for limited in hard if _resource(limited)}
 
 
 def _resource(limited: str) -> str:
-    """What a line of a quota counts of pods; empty if it counts something else."""
+    """What a quota entry counts in pods; empty if it counts something else."""
     if limited in (*_COUNTS, *_MUST_SAY):
         return limited
     side, _, resource = limited.partition(".")
@@ -74,7 +74,7 @@ def _of(pod: Pod, limited: str) -> int:
 
 
 def _silent(pod: Pod, hard: Iterable[str]) -> str:
-    """The containers that do not say what they have to, as Kubernetes lists them."""
+    """The containers that lack a required amount, in the format of Kubernetes."""
     silent = {}
     for limited in sorted(hard):
         resource = _resource(limited)

@@ -1,17 +1,17 @@
-"""What the policies say that keep Aliquot's own accounts to what they must write."""
+"""The policies that limit what Aliquot's own accounts may write."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from aliquot.embedded.api.objects import Object, dig, key_of, text_at
-from aliquot.embedded.api.policies import Asked, is_like
+from aliquot.embedded.api.policies import PolicyRequest, is_like
 from aliquot.model.records import NODE_LEASES
 
 _MANAGED = ("annotations", "labels", "managedFields", "resourceVersion", "generation")
 _FAILED = ("phase", "reason", "message")
 
 
-def agent(asked: Asked) -> str | None:
+def agent(asked: PolicyRequest) -> str | None:
     if not asked.is_of_account:
         return None
     if not asked.node:
@@ -32,7 +32,7 @@ def agent(asked: Asked) -> str | None:
     return f"an agent may change only these keys of {asked.what}: {', '.join(own)}"
 
 
-def server(asked: Asked) -> str | None:
+def server(asked: PolicyRequest) -> str | None:
     if not asked.is_of_account:
         return None
     if asked.table("written").get(asked.what) != asked.operation:
@@ -52,7 +52,7 @@ def server(asked: Asked) -> str | None:
     return None
 
 
-def _status_is_ours(asked: Asked) -> bool:
+def _status_is_ours(asked: PolicyRequest) -> bool:
     now, was = dig(asked.new, "status") or {}, dig(asked.old, "status") or {}
     if not _is_same(now, was, [*_FAILED, "conditions"]) or _others(now) != _others(was):
         return False
@@ -65,13 +65,13 @@ def _others(status: Object) -> list[Any]:
     return [held for held in status.get("conditions") or () if held.get("type") != "PodScheduled"]
 
 
-def _asks_for_gpu(asked: Asked) -> bool:
+def _asks_for_gpu(asked: PolicyRequest) -> bool:
     containers = [*(dig(asked.new, "spec", "containers") or ()), *(dig(asked.new, "spec", "initContainers") or ())]
     names = [name for container in containers for name in dig(container, "resources", "limits") or ()]
     return any(is_like(pattern, name) for pattern in asked.table("resources") for name in names)
 
 
-def _has_same_metadata(asked: Asked) -> bool:
+def _has_same_metadata(asked: PolicyRequest) -> bool:
     return _is_same(dig(asked.new, "metadata"), dig(asked.old, "metadata"), _MANAGED)
 
 

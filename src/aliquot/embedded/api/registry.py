@@ -1,4 +1,4 @@
-"""The rules of the API on top of the store: what HTTP requests, the hollow nodes and tests all go through.
+"""The rules of the API on top of the store. HTTP requests, hollow nodes and tests all use it.
 
 Nothing awaits, so every method is atomic. Each raises `StatusError` for what a real API server would refuse.
 """
@@ -12,7 +12,7 @@ from typing import Self
 import structlog
 
 from aliquot.embedded.api import deletion, ownership
-from aliquot.embedded.api.admission import Admission, Change
+from aliquot.embedded.api.admission import Admission, AdmissionRequest
 from aliquot.embedded.api.apply import managers
 from aliquot.embedded.api.apply.checking import refuse_nameless
 from aliquot.embedded.api.creation import new_object, readable, refuse_other_uid
@@ -22,7 +22,7 @@ from aliquot.embedded.api.objects import Key, Now, Object, dig, key_of, now, tex
 from aliquot.embedded.api.patches import Patch
 from aliquot.embedded.api.priorities import prioritized
 from aliquot.embedded.api.quotas import refuse_beyond_quota
-from aliquot.embedded.api.resources import BY_COLLECTION, NAMESPACES, PODS, Resource
+from aliquot.embedded.api.resources import BY_COLLECTION, NAMESPACES, PODS, ServedResource
 from aliquot.embedded.api.statuses import AlreadyExists, BadRequest, Conflict, Forbidden, NotFound, PolicyRefusal
 from aliquot.embedded.api.store import Store
 from aliquot.embedded.api.updates import STALE, refuse_unconditional, successor
@@ -39,35 +39,35 @@ class Registry:
         self.store = store
         self.clock = clock
         self._random = random or Random()
-        self.admit: Callable[[Change], None] = lambda _: None
-        """Raises StatusError for a write that a policy refuses; the server's own writes are asked of none."""
+        self.admit: Callable[[AdmissionRequest], None] = lambda _: None
+        """Raises StatusError for a write that a policy refuses. The server's own writes are not checked."""
         self._manager = "unknown"
 
-    def admitting(self, admit: Callable[[Change], None], manager: str = "unknown") -> Self:
-        """The same registry for somebody's requests; `manager` is what their program is called."""
+    def admitting(self, admit: Callable[[AdmissionRequest], None], manager: str = "unknown") -> Self:
+        """The same registry for a user's requests. `manager` is the default field manager."""
         theirs = copy(self)
         theirs.admit = admit
         theirs._manager = manager
         return theirs
 
-    def get(self, resource: Resource, namespace: str, name: str) -> Stored:
+    def get(self, resource: ServedResource, namespace: str, name: str) -> Stored:
         stored = self.store.get(resource.collection, (namespace, name))
         if stored is None:
             raise NotFound(resource.group, resource.plural, name)
         return stored
 
-    def create(self, resource: Resource, namespace: str, body: Object, *, dry_run: bool = False) -> Stored:
+    def create(self, resource: ServedResource, namespace: str, body: Object, *, dry_run: bool = False) -> Stored:
         return self._create(resource, namespace, body, None, dry_run)
 
     def _create(
-        self, resource: Resource, namespace: str, body: Object, managed: list[Object] | None, dry_run: bool
+        self, resource: ServedResource, namespace: str, body: Object, managed: list[Object] | None, dry_run: bool
     ) -> Stored:
         obj = readable(resource, body, namespace)
         self._refuse_unknown_namespace(resource, namespace, text_at(obj, "metadata", "name"))
         if resource is PODS:
             obj = prioritized(self.store, obj)
         created = with_metadata(new_object(resource, obj, self.clock(), self._random), managedFields=managed)
-        self.admit(Change("CREATE", resource, new=created))
+        self.admit(AdmissionRequest("CREATE", resource, new=created))
         if resource is PODS:
             refuse_beyond_quota(self.store, created)
         if self.store.get(resource.collection, key_of(created)) is not None:
@@ -75,7 +75,14 @@ class Registry:
         return self._write(resource, created, dry_run)
 
     def replace(
-        self, resource: Resource, namespace: str, name: str, body: Object, *, part: str = "", dry_run: bool = False
+        self,
+        resource: ServedResource,
+        namespace: str,
+        name: str,
+        body: Object,
+        *,
+        part: str = "",
+        dry_run: bool = False,
     ) -> Stored:
         """PUT: the whole object, or with `part="status"` its status."""
         obj = readable(resource, body, namespace)
@@ -89,15 +96,22 @@ class Registry:
         return self._update(resource, current, obj, part, dry_run)
 
     def patch(
-        self, resource: Resource, namespace: str, name: str, patch: Patch, *, part: str = "", dry_run: bool = False
+        self,
+        resource: ServedResource,
+        namespace: str,
+        name: str,
+        patch: Patch,
+        *,
+        part: str = "",
+        dry_run: bool = False,
     ) -> Stored:
         current = self.get(resource, namespace, name)
-        proposed = _in_view(resource, patch)(current.obj)
+        proposed = patch(current.obj)
         return self._update(resource, current, proposed, part, dry_run)
 
     def apply(
         self,
-        resource: Resource,
+        resource: ServedResource,
         namespace: str,
         name: str,
         body: Object,
@@ -106,7 +120,7 @@ class Registry:
         part: str = "",
         dry_run: bool = False,
     ) -> Stored:
-        """Server-side apply, which also creates what is missing."""
+        """Server-side apply. Creates a missing object."""
         stored = self.store.get(resource.collection, (namespace, name))
         if stored is None and part:
             raise NotFound(resource.group, resource.plural, name)
@@ -120,38 +134,38 @@ class Registry:
 
     def rewrite(
         self,
-        resource: Resource,
+        resource: ServedResource,
         namespace: str,
         name: str,
         change: Callable[[Object], Object],
         *,
         dry_run: bool = False,
     ) -> Stored:
-        """A change by the server itself, which may touch what clients may not."""
+        """A change by the server itself, which may change what clients may not."""
         current = self.get(resource, namespace, name)
         return self._succeed(resource, current, change(current.obj), dry_run)
 
-    def delete(self, resource: Resource, namespace: str, name: str, request: DeleteRequest) -> Stored:
-        """The object as it is now: gone, or on its way out."""
+    def delete(self, resource: ServedResource, namespace: str, name: str, request: DeleteRequest) -> Stored:
+        """Delete an object. Returns its last state, removed or terminating."""
         current = self.get(resource, namespace, name)
         refuse_other_uid(resource, current.obj, request.uid)
         if request.resource_version not in ("", str(current.revision)):
             raise Conflict(resource.group, resource.plural, name, STALE)
-        self.admit(Change("DELETE", resource, old=current.obj))
+        self.admit(AdmissionRequest("DELETE", resource, old=current.obj))
         if resource is NAMESPACES:
             return self._delete_namespace(name, current, request)
         marked = deletion.marked(resource, current.obj, request.grace_seconds, self.clock())
         if request.dry_run:
             return self._succeed(resource, current, marked, dry_run=True)
         if resource.strategy.returned_when_deleted and marked != current.obj and deletion.is_over(marked):
-            # a pod is seen to be leaving even if it leaves at once
+            # watchers see a pod terminate even if it goes at once
             current = self._write(resource, marked, dry_run=False)
             marked = current.obj
         return self._delete_with_dependents(resource, current, marked, request.propagation)
 
     def _update(
         self,
-        resource: Resource,
+        resource: ServedResource,
         current: Stored,
         proposed: Object,
         part: str,
@@ -164,16 +178,16 @@ class Registry:
             new = with_metadata(new, managedFields=dig(proposed, "metadata", "managedFields"))
         elif "managedFields" in current.obj["metadata"]:
             new = managers.updated(resource, current.obj, new, proposed, self._writer(part))
-        self.admit(Change("UPDATE", resource, part, new, current.obj))
+        self.admit(AdmissionRequest("UPDATE", resource, part, new, current.obj))
         return self._succeed(resource, current, new, dry_run)
 
     def _writer(self, part: str) -> managers.Writer:
         return managers.Writer(self._manager, part, self.clock())
 
-    def _may_create(self, resource: Resource, part: str) -> bool:
+    def _may_create(self, resource: ServedResource, part: str) -> bool:
         return resource.strategy.created_by_update and not part
 
-    def _refuse_unknown_namespace(self, resource: Resource, namespace: str, name: str) -> None:
+    def _refuse_unknown_namespace(self, resource: ServedResource, namespace: str, name: str) -> None:
         if not resource.namespaced:
             return
         held = self.get(NAMESPACES, "", namespace)
@@ -181,17 +195,17 @@ class Registry:
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
             raise Forbidden(resource.group, resource.plural, name, why)
 
-    def _succeed(self, resource: Resource, current: Stored, new: Object, dry_run: bool) -> Stored:
+    def _succeed(self, resource: ServedResource, current: Stored, new: Object, dry_run: bool) -> Stored:
         if deletion.is_over(new) and resource is not NAMESPACES:
             return self._remove(resource, current, new, dry_run)
         if new == current.obj:
             return current
         return self._write(resource, new, dry_run)
 
-    def _write(self, resource: Resource, obj: Object, dry_run: bool) -> Stored:
+    def _write(self, resource: ServedResource, obj: Object, dry_run: bool) -> Stored:
         return self.store.preview(obj) if dry_run else self.store.put(resource.collection, obj)
 
-    def _remove(self, resource: Resource, current: Stored, final: Object, dry_run: bool) -> Stored:
+    def _remove(self, resource: ServedResource, current: Stored, final: Object, dry_run: bool) -> Stored:
         if dry_run:
             return self.store.preview(final)
         removed = self.store.remove(resource.collection, key_of(current.obj))
@@ -200,7 +214,9 @@ class Registry:
         self._end_namespace_if_empty(key_of(current.obj)[0])
         return removed
 
-    def _delete_with_dependents(self, resource: Resource, current: Stored, marked: Object, how: Propagation) -> Stored:
+    def _delete_with_dependents(
+        self, resource: ServedResource, current: Stored, marked: Object, how: Propagation
+    ) -> Stored:
         uid = text_at(current.obj, "metadata", "uid")
         dependents = list(self.store.dependents(uid))
         if how is Propagation.ORPHAN:
@@ -222,12 +238,12 @@ class Registry:
                 self._clear_away(collection, key_of(held.obj))
 
     def _clear_away(self, collection: str, key: Key, how: Propagation = Propagation.BACKGROUND) -> None:
-        """An object whose owner goes. If a policy keeps it, it stays: that is no refusal of its owner's deletion."""
+        """Delete a dependent. If a policy forbids it, the dependent stays and its owner still goes."""
         collecting = self.admitting(Admission.of_controller(self.store, "generic-garbage-collector"))
         try:
             collecting.delete(BY_COLLECTION[collection], *key, DeleteRequest(propagation=how))
         except PolicyRefusal as error:
-            _log.warning("cannot be cleared away", object=key, error=error.message)
+            _log.warning("cannot delete a dependent", object=key, error=error.message)
 
     def _end_awaiting_owners(self, gone: Object) -> None:
         for uid in ownership.owner_uids(gone):
@@ -249,15 +265,15 @@ class Registry:
         return ending
 
     def empty_namespace(self, name: str) -> None:
-        """Deletes what is in a namespace that is being deleted, and with the last of it the namespace.
+        """Delete the content of a terminating namespace, and then the namespace.
 
-        Raises PolicyRefusal when all has gone that may go.
+        Raises PolicyRefusal if a policy keeps an object, after deleting all others.
         """
         emptying = self.admitting(Admission.of_controller(self.store, "namespace-controller"))
         refusals = []
         for collection, key in list(self.store.namespaced_keys(name)):
             try:
-                if self.store.get(collection, key) is not None:  # it may have gone with its owner
+                if self.store.get(collection, key) is not None:  # it may be gone with its owner
                     emptying.delete(BY_COLLECTION[collection], *key, DeleteRequest())
             except PolicyRefusal as refusal:
                 refusals.append(refusal)
@@ -271,11 +287,3 @@ class Registry:
             return
         if next(iter(self.store.namespaced_keys(name)), None) is None:
             self.store.remove(NAMESPACES.collection, ("", name))
-
-
-def _in_view(resource: Resource, patch: Patch) -> Patch:
-    """The patch, applied to the field names that its sender knows."""
-    shown, kept = resource.from_stored, resource.to_stored
-    if shown is None or kept is None:
-        return patch
-    return lambda obj: kept(patch(shown(obj)))

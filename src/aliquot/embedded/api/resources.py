@@ -1,14 +1,12 @@
-"""Everything that is served, one entry each: adding an entry adds the resource to every route and to discovery.
+"""Every served resource. A new entry here adds the resource to all routes and to discovery.
 
-Of what is expanded into pods, there are Deployments, ReplicaSets, StatefulSets and Jobs. DaemonSets, CronJobs and
-custom resources are not served.
+Of the workloads there are Deployments, ReplicaSets, StatefulSets and Jobs. DaemonSets, CronJobs and custom resources
+are not served.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from aliquot.embedded.api import (
-    events_v1,
     other_tables,
     pod_parts,
     pod_table,
@@ -17,7 +15,6 @@ from aliquot.embedded.api import (
     workload_tables,
     workloads,
 )
-from aliquot.embedded.api.objects import Object
 from aliquot.embedded.api.strategy import PLAIN, Strategy
 from aliquot.embedded.api.tables import GENERIC, TableFormat
 
@@ -26,7 +23,7 @@ VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update
 
 @dataclass(frozen=True, slots=True)
 class Subresource:
-    """`of` is the kind that its bodies have, where it is not the resource's own."""
+    """A subresource. `of` is the kind of its bodies if it is not the resource's own."""
 
     name: str
     verbs: tuple[str, ...]
@@ -35,7 +32,7 @@ class Subresource:
 
 
 @dataclass(frozen=True, slots=True)
-class Resource:
+class ServedResource:
     plural: str
     kind: str
     group: str = ""
@@ -46,12 +43,9 @@ class Resource:
     verbs: tuple[str, ...] = VERBS
     subresources: tuple[Subresource, ...] = ()
     fields: tuple[str, ...] = ()
-    """What field selectors may name besides `metadata.name` and `metadata.namespace`."""
+    """Fields for field selectors, besides `metadata.name` and `metadata.namespace`."""
     table: TableFormat = GENERIC
     strategy: Strategy = PLAIN
-    to_stored: Callable[[Object], Object] | None = None
-    from_stored: Callable[[Object], Object] | None = None
-    """Where a second API group shows the same objects under other field names."""
 
     @property
     def singular(self) -> str:
@@ -64,11 +58,11 @@ class Resource:
     @property
     def collection(self) -> str:
         """The store's name for these objects."""
-        return "events" if self.plural == "events" else ".".join(filter(None, (self.plural, self.group)))
+        return ".".join(filter(None, (self.plural, self.group)))
 
     @property
     def prefix(self) -> str:
-        """The path below which the group's version is served."""
+        """The path prefix of the group and version."""
         return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
 
     def subresource(self, name: str) -> Subresource | None:
@@ -86,7 +80,7 @@ _EVENT_FIELDS = (
     "type",
 )
 
-PODS = Resource(
+PODS = ServedResource(
     "pods",
     "Pod",
     short_names=("po",),
@@ -111,7 +105,7 @@ PODS = Resource(
     table=pod_table.PODS,
     strategy=pods.STRATEGY,
 )
-NAMESPACES = Resource(
+NAMESPACES = ServedResource(
     "namespaces",
     "Namespace",
     namespaced=False,
@@ -122,15 +116,15 @@ NAMESPACES = Resource(
     table=other_tables.NAMESPACES,
     strategy=strategies.NAMESPACE,
 )
-BINDINGS = Resource("bindings", "Binding", verbs=("create",))
-CONFIG_MAPS = Resource(
+BINDINGS = ServedResource("bindings", "Binding", verbs=("create",))
+CONFIG_MAPS = ServedResource(
     "configmaps",
     "ConfigMap",
     short_names=("cm",),
     table=other_tables.CONFIG_MAPS,
     strategy=strategies.CONFIG_MAP,
 )
-EVENTS = Resource(
+EVENTS = ServedResource(
     "events",
     "Event",
     short_names=("ev",),
@@ -138,8 +132,7 @@ EVENTS = Resource(
     table=other_tables.EVENTS,
     strategy=strategies.EVENT,
 )
-NEW_EVENTS = replace(EVENTS, group="events.k8s.io", to_stored=events_v1.to_core, from_stored=events_v1.from_core)
-NODES = Resource(
+NODES = ServedResource(
     "nodes",
     "Node",
     namespaced=False,
@@ -149,18 +142,18 @@ NODES = Resource(
     table=other_tables.NODES,
     strategy=strategies.NODE,
 )
-CLAIMS = Resource(
+CLAIMS = ServedResource(
     "persistentvolumeclaims",
     "PersistentVolumeClaim",
     short_names=("pvc",),
     subresources=(_STATUS,),
     strategy=strategies.CLAIM,
 )
-SECRETS = Resource("secrets", "Secret", fields=("type",), strategy=strategies.SECRET)
-SERVICE_ACCOUNTS = Resource(
+SECRETS = ServedResource("secrets", "Secret", fields=("type",), strategy=strategies.SECRET)
+SERVICE_ACCOUNTS = ServedResource(
     "serviceaccounts", "ServiceAccount", short_names=("sa",), strategy=strategies.SERVICE_ACCOUNT
 )
-SERVICES = Resource(
+SERVICES = ServedResource(
     "services",
     "Service",
     short_names=("svc",),
@@ -168,17 +161,17 @@ SERVICES = Resource(
     subresources=(_STATUS,),
     strategy=strategies.SERVICE,
 )
-ACCESS_REVIEWS = Resource(
+ACCESS_REVIEWS = ServedResource(
     "selfsubjectaccessreviews",
     "SelfSubjectAccessReview",
     "authorization.k8s.io",
     namespaced=False,
     verbs=("create",),
 )
-SELF_REVIEWS = Resource(
+SELF_REVIEWS = ServedResource(
     "selfsubjectreviews", "SelfSubjectReview", "authentication.k8s.io", namespaced=False, verbs=("create",)
 )
-RESOURCE_QUOTAS = Resource(
+RESOURCE_QUOTAS = ServedResource(
     "resourcequotas",
     "ResourceQuota",
     short_names=("quota",),
@@ -186,7 +179,7 @@ RESOURCE_QUOTAS = Resource(
     table=other_tables.RESOURCE_QUOTAS,
     strategy=strategies.RESOURCE_QUOTA,
 )
-PRIORITY_CLASSES = Resource(
+PRIORITY_CLASSES = ServedResource(
     "priorityclasses",
     "PriorityClass",
     "scheduling.k8s.io",
@@ -196,13 +189,13 @@ PRIORITY_CLASSES = Resource(
     strategy=strategies.PRIORITY_CLASS,
 )
 _ROLES = "rbac.authorization.k8s.io"
-ROLES = Resource("roles", "Role", _ROLES, strategy=strategies.ROLE)
-ROLE_BINDINGS = Resource("rolebindings", "RoleBinding", _ROLES, strategy=strategies.ROLE_BINDING)
-CLUSTER_ROLES = Resource("clusterroles", "ClusterRole", _ROLES, namespaced=False, strategy=strategies.ROLE)
-CLUSTER_ROLE_BINDINGS = Resource(
+ROLES = ServedResource("roles", "Role", _ROLES, strategy=strategies.ROLE)
+ROLE_BINDINGS = ServedResource("rolebindings", "RoleBinding", _ROLES, strategy=strategies.ROLE_BINDING)
+CLUSTER_ROLES = ServedResource("clusterroles", "ClusterRole", _ROLES, namespaced=False, strategy=strategies.ROLE)
+CLUSTER_ROLE_BINDINGS = ServedResource(
     "clusterrolebindings", "ClusterRoleBinding", _ROLES, namespaced=False, strategy=strategies.ROLE_BINDING
 )
-POLICIES = Resource(
+POLICIES = ServedResource(
     "validatingadmissionpolicies",
     "ValidatingAdmissionPolicy",
     "admissionregistration.k8s.io",
@@ -216,16 +209,17 @@ POLICY_BINDINGS = replace(
     strategy=strategies.POLICY_BINDING,
 )
 OTHERS_ACCESS_REVIEWS = replace(ACCESS_REVIEWS, plural="subjectaccessreviews", kind="SubjectAccessReview")
-RULES_REVIEWS = replace(ACCESS_REVIEWS, plural="selfsubjectrulesreviews", kind="SelfSubjectRulesReview")
-TOKEN_REVIEWS = Resource("tokenreviews", "TokenReview", "authentication.k8s.io", namespaced=False, verbs=("create",))
-LEASES = Resource(
+TOKEN_REVIEWS = ServedResource(
+    "tokenreviews", "TokenReview", "authentication.k8s.io", namespaced=False, verbs=("create",)
+)
+LEASES = ServedResource(
     "leases",
     "Lease",
     "coordination.k8s.io",
     table=other_tables.LEASES,
     strategy=strategies.LEASE,
 )
-BUDGETS = Resource(
+BUDGETS = ServedResource(
     "poddisruptionbudgets",
     "PodDisruptionBudget",
     "policy",
@@ -235,7 +229,7 @@ BUDGETS = Resource(
     strategy=strategies.BUDGET,
 )
 _SCALE = Subresource("scale", ("get", "patch", "update"), ("autoscaling", "v1", "Scale"))
-DEPLOYMENTS = Resource(
+DEPLOYMENTS = ServedResource(
     "deployments",
     "Deployment",
     "apps",
@@ -245,7 +239,7 @@ DEPLOYMENTS = Resource(
     table=workload_tables.DEPLOYMENTS,
     strategy=workloads.DEPLOYMENT,
 )
-REPLICA_SETS = Resource(
+REPLICA_SETS = ServedResource(
     "replicasets",
     "ReplicaSet",
     "apps",
@@ -256,7 +250,7 @@ REPLICA_SETS = Resource(
     table=workload_tables.REPLICA_SETS,
     strategy=workloads.REPLICA_SET,
 )
-STATEFUL_SETS = Resource(
+STATEFUL_SETS = ServedResource(
     "statefulsets",
     "StatefulSet",
     "apps",
@@ -266,7 +260,7 @@ STATEFUL_SETS = Resource(
     table=workload_tables.STATEFUL_SETS,
     strategy=workloads.STATEFUL_SET,
 )
-JOBS = Resource(
+JOBS = ServedResource(
     "jobs",
     "Job",
     "batch",
@@ -292,10 +286,8 @@ RESOURCES = (
     TOKEN_REVIEWS,
     ACCESS_REVIEWS,
     OTHERS_ACCESS_REVIEWS,
-    RULES_REVIEWS,
     SELF_REVIEWS,
     LEASES,
-    NEW_EVENTS,
     BUDGETS,
     ROLES,
     ROLE_BINDINGS,
@@ -310,8 +302,8 @@ RESOURCES = (
     PRIORITY_CLASSES,
 )
 BY_PATH = {(resource.group, resource.version, resource.plural): resource for resource in RESOURCES}
-BY_COLLECTION = {resource.collection: resource for resource in reversed(RESOURCES)}
+BY_COLLECTION = {resource.collection: resource for resource in RESOURCES}
 
 
-def find(plural: str, group: str = "", version: str = "v1") -> Resource | None:
+def find(plural: str, group: str = "", version: str = "v1") -> ServedResource | None:
     return BY_PATH.get((group, version, plural))

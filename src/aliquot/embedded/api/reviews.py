@@ -1,4 +1,4 @@
-"""Answers to questions about users and rights: access, token and self reviews."""
+"""Answers access, token and self reviews."""
 
 from aliquot.embedded.api.identity import User, Users, user
 from aliquot.embedded.api.objects import Object, dig, text_at
@@ -18,8 +18,6 @@ def answer(kind: str, review: Object, sender: User, users: Users, rights: Rights
             status = {"userInfo": sender.info()}
         case "SelfSubjectAccessReview":
             status = _verdict(rights, sender, review)
-        case "SelfSubjectRulesReview":
-            status = _rules(rights.rules(sender, text_at(review, "spec", "namespace")))
         case _:
             asked = user(text_at(review, "spec", "user"), dig(review, "spec", "groups") or [])
             status = _verdict(rights, asked, review)
@@ -35,9 +33,3 @@ def _action(spec: Object) -> Action:
         return Action(text_at(spec, "nonResourceAttributes", "verb"), path=path)
     attributes = {field: text_at(spec, "resourceAttributes", field) for field in _FIELDS}
     return Action(**attributes)
-
-
-def _rules(rules: list[Object]) -> Object:
-    elsewhere = [rule for rule in rules if "nonResourceURLs" in rule]
-    of_resources = [rule for rule in rules if "nonResourceURLs" not in rule]
-    return {"resourceRules": of_resources, "nonResourceRules": elsewhere, "incomplete": False}

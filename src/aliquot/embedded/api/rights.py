@@ -1,4 +1,4 @@
-"""What a user may do: by rules of their own, else by the roles that are stored, as RBAC has it."""
+"""RBAC: what a user may do, by the user's own rules or else by the stored roles."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -10,21 +10,16 @@ from aliquot.embedded.api.statuses import Forbidden
 from aliquot.embedded.api.store import Store
 
 _ALL = "*"
-_ABOUT_ONESELF = ("selfsubjectaccessreviews", "selfsubjectreviews", "selfsubjectrulesreviews")
+_ABOUT_ONESELF = ("selfsubjectaccessreviews", "selfsubjectreviews")
 _EVERYTHING: tuple[Object, ...] = (
     {"verbs": [_ALL], "apiGroups": [_ALL], "resources": [_ALL]},
     {"verbs": [_ALL], "nonResourceURLs": [_ALL]},
 )
-_OF_EVERYBODY: Object = {
-    "verbs": ["create"],
-    "apiGroups": ["authentication.k8s.io", "authorization.k8s.io"],
-    "resources": list(_ABOUT_ONESELF),
-}
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """Something that somebody wants to do, in RBAC's words; `path` is for what is no resource."""
+    """An action in RBAC's terms. `path` is for non-resource URLs."""
 
     verb: str
     resource: str = ""
@@ -51,7 +46,7 @@ class Rights:
         self._users = users
 
     def require(self, user: User, action: Action) -> None:
-        """Raises Forbidden, in the real server's words."""
+        """Raises Forbidden with the real server's message."""
         if not self.allow(user, action):
             raise Forbidden(action.group, action.resource, action.name, f'User "{user.name}" cannot {action}')
 
@@ -59,10 +54,6 @@ class Rights:
         if action.resource in _ABOUT_ONESELF:
             return True
         return any(_covers(rule, action) for rule in self._of(user, action.namespace))
-
-    def rules(self, user: User, namespace: str) -> list[Object]:
-        """All that the user may do in a namespace, as RBAC's rules."""
-        return [*self._of(user, namespace), _OF_EVERYBODY]
 
     def _of(self, user: User, namespace: str) -> Iterable[Object]:
         if MASTERS in user.groups:

@@ -1,20 +1,20 @@
-"""Which resource a path names: `/api/v1/…` is the core group, `/apis/<group>/<version>/…` every other."""
+"""From paths to resources: `/api/v1/…` is the core group, `/apis/<group>/<version>/…` any other."""
 
 from dataclasses import dataclass
 
-from aliquot.embedded.api.resources import Resource, find
+from aliquot.embedded.api.resources import ServedResource, find
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    resource: Resource
+    resource: ServedResource
     namespace: str = ""
     name: str = ""
     subresource: str = ""
 
 
 def parse(path: str) -> Target | None:
-    """The target of a path, None where nothing is served there."""
+    """The target of a path; None if there is none."""
     match path.strip("/").split("/"):
         case ["api", version, *rest]:
             return _below("", version, rest)
@@ -36,7 +36,7 @@ def _below(group: str, version: str, rest: list[str]) -> Target | None:
     return Target(resource, namespace, name, subresource)
 
 
-def _fits(resource: Resource, namespace: str, name: str, subresource: str) -> bool:
+def _fits(resource: ServedResource, namespace: str, name: str, subresource: str) -> bool:
     if subresource and resource.subresource(subresource) is None:
         return False
     if not resource.namespaced:
@@ -45,7 +45,7 @@ def _fits(resource: Resource, namespace: str, name: str, subresource: str) -> bo
 
 
 def verb_of(method: str, target: Target, *, watch: bool) -> str:
-    """What a request does, in the API's words; "" where it means nothing."""
+    """The API verb of a request; "" if there is none."""
     match method:
         case "GET" | "HEAD":
             if target.name:

@@ -1,4 +1,4 @@
-"""The scale subresource: how many pods a Deployment or ReplicaSet wants, in a form that is the same for all."""
+"""The scale subresource of workloads."""
 
 from aliquot.embedded.api import shapes
 from aliquot.embedded.api.eventlog import Stored
@@ -26,7 +26,7 @@ def scale_of(obj: Object) -> Object:
 
 
 def change(registry: Registry, target: Target, patch: Patch, *, dry_run: bool) -> Stored:
-    """Replace or patch the scale; the workload with its new number is stored. Raises StatusError."""
+    """Replace or patch the scale, and store the workload with its new replicas. Raises StatusError."""
 
     def scaled(obj: Object) -> Object:
         wanted = without_nulls(patch(scale_of(obj)))

@@ -1,4 +1,4 @@
-"""Label and field selectors: a text from the query becomes a predicate over objects."""
+"""Label and field selectors: from query strings to predicates over objects."""
 
 import re
 from collections.abc import Callable
@@ -41,7 +41,7 @@ def parse_labels(text: str) -> Predicate:
 
 
 def parse_fields(text: str, allowed: tuple[str, ...]) -> Predicate:
-    """Field selectors on the fields that the resource offers. Raises BadRequest for others."""
+    """Field selectors on the resource's fields. Raises BadRequest for others."""
     terms = [_field_term(part, allowed) for part in text.split(",") if part]
 
     def selects(obj: Object) -> bool:
@@ -51,7 +51,7 @@ def parse_fields(text: str, allowed: tuple[str, ...]) -> Predicate:
 
 
 def matches(selector: Object, labels: _Labels) -> bool:
-    """Whether a LabelSelector, as workloads have it in their spec, chooses these labels."""
+    """Whether a workload's LabelSelector matches these labels."""
     return msgspec.convert(selector, LabelSelector).selects(labels)
 
 

@@ -1,4 +1,4 @@
-"""HTTP: one handler that finds what a path names and answers for it, always with JSON, errors as `Status` objects."""
+"""HTTP: finds the target of a path and answers with JSON, errors as `Status` objects."""
 
 from collections.abc import Callable
 from contextlib import aclosing, suppress
@@ -29,8 +29,8 @@ from aliquot.embedded.api.statuses import (
 from aliquot.embedded.api.watching import Watch, options_of
 
 
-class Server:
-    """Answers a request about a registry's objects, for whoever sends it."""
+class RequestHandler:
+    """Answers the requests of one sender."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Server:
         self._warn = warn
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """Raises StatusError."""
+        """The response to a request. Raises StatusError."""
         document = documents.answer(request) if request.method in ("GET", "HEAD") else None
         if document is not None:
             return document
@@ -205,7 +205,7 @@ def _verb(request: web.Request, target: Target) -> str:
 
 def _action(request: web.Request, target: Target) -> Action:
     resource = target.resource
-    # the right to a namespace can be given in that namespace
+    # a role in a namespace can grant rights to the namespace itself
     namespace = target.name if resource is NAMESPACES else target.namespace
     verb = _verb(request, target)
     return Action(verb, resource.plural, resource.group, target.subresource, namespace, target.name)

@@ -1,6 +1,6 @@
-"""The types of the fields that we read, so that the code behind them can trust what it finds.
+"""The types of the fields that we read, so that later code can rely on them.
 
-A body of another shape is answered with 400 and the path of the field; fields that nothing here reads pass unchecked.
+A body with other types gets a 400 with the path of the field. Fields that nothing here reads are not checked.
 """
 
 from typing import Any, TypeVar
@@ -10,7 +10,7 @@ import msgspec
 from aliquot.embedded.api.objects import Object
 from aliquot.embedded.api.statuses import BadRequest
 
-Shape = TypeVar("Shape", bound=msgspec.Struct)
+ShapeT = TypeVar("ShapeT", bound=msgspec.Struct)
 _Strings = dict[str, str] | None
 _Amounts = dict[str, str | int | float] | None
 
@@ -304,13 +304,13 @@ class Data(Anything):
     type: str | None = None
 
 
-class Target(_Shaped):
+class ObjectReference(_Shaped):
     kind: str | None = None
     name: str | None = None
 
 
 class Binding(Anything):
-    target: Target | None = None
+    target: ObjectReference | None = None
 
 
 class Preconditions(_Shaped):
@@ -330,8 +330,8 @@ class Eviction(Anything):
     delete_options: DeleteOptions | None = None
 
 
-def read(obj: Any, shape: type[Shape], kind: str) -> Shape:
-    """The body in that shape. Raises BadRequest that names the field."""
+def read(obj: Any, shape: type[ShapeT], kind: str) -> ShapeT:
+    """The body as that type. Raises BadRequest that names the field."""
     try:
         return msgspec.convert(obj, shape)
     except msgspec.ValidationError as error:
@@ -339,5 +339,5 @@ def read(obj: Any, shape: type[Shape], kind: str) -> Shape:
 
 
 def check(obj: Object, shape: type[msgspec.Struct], kind: str) -> None:
-    """Raises BadRequest where a field has another type than we rely on."""
+    """Raises BadRequest if a field has the wrong type."""
     read(obj, shape, kind)

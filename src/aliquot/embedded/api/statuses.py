@@ -1,4 +1,4 @@
-"""The API server's refusals: each is an exception that knows its own `Status` object.
+"""The API server's refusals. Each is an exception with its own `Status` object.
 
 StatusError
 ├── NotFound, AlreadyExists, Conflict, Forbidden, Invalid     about one object of one resource
@@ -17,7 +17,7 @@ from aliquot.errors import AliquotError
 
 
 class StatusError(AliquotError):
-    """A refusal with the code, reason, message and details that a real API server would answer."""
+    """A refusal with the code, reason, message and details of a real API server."""
 
     code = 500
     reason = "InternalError"
@@ -87,7 +87,7 @@ class Conflict(StatusError):
 
 
 class ApplyConflict(StatusError):
-    """Fields that others manage: each with how they are called, and its paths."""
+    """A conflict with fields of other managers: each manager's name and its paths."""
 
     code, reason = 409, "Conflict"
 
@@ -117,7 +117,7 @@ class Forbidden(StatusError):
 
 
 class PolicyRefusal(StatusError):
-    """By an admission policy, with the reason that it has for its refusals."""
+    """A refusal by an admission policy, with the policy's reason."""
 
     def __init__(self, group: str, resource: str, name: str, why: str, reason: str) -> None:
         about = {**_about(group, resource, name), "causes": [{"message": why}]}
@@ -163,7 +163,7 @@ class UnsupportedMediaType(StatusError):
 
 
 class Unexplained(StatusError):
-    """A refusal that a real server, too, answers as a fault of its own and without a reason."""
+    """A refusal that a real server also reports as its own error, without a reason."""
 
     code, reason = 500, ""
 
@@ -187,7 +187,7 @@ class ResourceVersionTooLarge(StatusError):
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One thing that is wrong with an object, and where."""
+    """An error in a field of an object."""
 
     field: str
     reason: str

@@ -1,20 +1,20 @@
-"""All objects, by collection, namespace and name, under one revision counter. It remembers; the registry rules.
+"""All objects by collection, namespace and name, under one revision counter. The registry applies the rules.
 
-Every method returns at once and is atomic: nothing here awaits, so two requests never interleave within one.
+Every method is atomic: nothing here awaits, so two requests never interleave.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
-from aliquot.embedded.api.eventlog import Change, Cursor, Event, EventLog, Stored, encoded
+from aliquot.embedded.api.eventlog import Cursor, EventLog, EventType, Stored, StoreEvent, encoded
 from aliquot.embedded.api.objects import Key, Object, key_of
 from aliquot.embedded.api.ownership import Ownership, Place
 from aliquot.embedded.api.statuses import ResourceVersionTooLarge
 
 LOG_CAPACITY = 16_384
 
-Listener: TypeAlias = Callable[[str, Event], None]
-"""Is told the collection and what happened in it."""
+Listener: TypeAlias = Callable[[str, StoreEvent], None]
+"""Gets the collection and the event."""
 
 
 class _Collection:
@@ -35,68 +35,68 @@ class Store:
         self._listeners: list[Listener] = []
 
     def on_change(self, listener: Listener) -> None:
-        """Called at once for every write, within it: it may look, and must not write."""
+        """Add a listener, called within every write. It may read and must not write."""
         self._listeners.append(listener)
 
     @property
     def revision(self) -> int:
-        """The newest resourceVersion that was given out."""
+        """The newest resourceVersion."""
         return self._revision
 
     def get(self, collection: str, key: Key) -> Stored | None:
         return self._of(collection).objects.get(key)
 
     def put(self, collection: str, obj: Object) -> Stored:
-        """Adds the object, or takes the place of the one with its key."""
+        """Add the object, or replace the one with its key."""
         objects, key = self._of(collection).objects, key_of(obj)
         previous = objects.get(key)
         objects[key] = self.preview(obj)
-        self._record(collection, Change.MODIFIED if previous else Change.ADDED, objects[key], previous)
+        self._record(collection, EventType.MODIFIED if previous else EventType.ADDED, objects[key], previous)
         return objects[key]
 
     def remove(self, collection: str, key: Key) -> Stored:
-        """Takes the object out; the answer carries the revision of its removal."""
+        """Remove the object. The result has the revision of the removal."""
         previous = self._of(collection).objects.pop(key)
         final = self.preview(previous.obj)
-        self._record(collection, Change.DELETED, final, previous)
+        self._record(collection, EventType.DELETED, final, previous)
         return final
 
     def preview(self, obj: Object) -> Stored:
-        """The object as it would be stored by the next write; a dry run ends here."""
+        """The object as the next write would store it, for a dry run."""
         return encoded(obj, self._revision + 1)
 
     def snapshot(self, collection: str, at: int | None = None) -> list[Stored]:
-        """Every object in the order of its key, now or as of a revision. Raises Expired, ResourceVersionTooLarge."""
+        """All objects by key, now or at a revision. Raises Expired, ResourceVersionTooLarge."""
         objects = self._of(collection).objects
         if at is not None and at != self._revision:
             objects = self._undone(collection, at)
         return [objects[key] for key in sorted(objects)]
 
     def watch(self, collection: str, since: int) -> Cursor:
-        """What happens after a revision. Raises Expired where part of it is forgotten, ResourceVersionTooLarge."""
+        """A cursor over the events after a revision. Raises Expired if some are gone, ResourceVersionTooLarge."""
         if since > self._revision:
             raise ResourceVersionTooLarge(since, self._revision)
         return self._of(collection).log.cursor(since)
 
     def namespaced_keys(self, namespace: str) -> Iterable[tuple[str, Key]]:
-        """Whatever lives in a namespace, with its collection."""
+        """The collection and key of every object in a namespace."""
         for collection, held in list(self._collections.items()):
             for key in [key for key in held.objects if key[0] == namespace]:
                 yield collection, key
 
     def find(self, uid: str) -> Place | None:
-        """Where the object with this uid is."""
+        """The collection and key of the object with this UID."""
         return self._ownership.place(uid)
 
     def dependents(self, uid: str) -> Iterator[tuple[str, Stored]]:
-        """The objects that name an owner, with their collections, oldest first."""
+        """The dependents of an owner with their collections, oldest first."""
         for collection, key in self._ownership.dependents(uid):
             stored = self.get(collection, key)
             if stored is not None:
                 yield collection, stored
 
     def close(self) -> None:
-        """Ends every watch, also those that begin later."""
+        """End every watch, including later ones."""
         self._closed = True
         for collection in self._collections.values():
             collection.log.close()
@@ -113,14 +113,14 @@ class Store:
                 objects[key_of(event.previous.obj)] = event.previous
         return objects
 
-    def _record(self, collection: str, change: Change, stored: Stored, previous: Stored | None) -> None:
+    def _record(self, collection: str, change: EventType, stored: Stored, previous: Stored | None) -> None:
         self._revision = stored.revision
         place = collection, key_of(stored.obj)
-        if change is Change.DELETED:
+        if change is EventType.DELETED:
             self._ownership.remove(place, stored.obj)
         else:
             self._ownership.put(place, stored.obj, previous.obj if previous else None)
-        event = Event(change, stored, previous)
+        event = StoreEvent(change, stored, previous)
         self._of(collection).log.append(event)
         for listener in self._listeners:
             listener(collection, event)

@@ -1,7 +1,7 @@
 """Strategic merge patches: like JSON merge patches, but lists whose items have an identity merge item by item.
 
-The real server reads the merge keys from its Go types; here they are one table by field name, which is unambiguous
-for everything that we serve.
+The real server reads the merge keys from its Go types. Here they are one table by field name, which is unambiguous for
+everything that we serve.
 """
 
 from typing import Any
@@ -114,7 +114,7 @@ def _merge_items(current: list[Any], patch: list[Object], key: str) -> list[Any]
 
 
 def _patched_first(merged: list[Any], current: list[Any], patch: list[Object], key: str) -> list[Any]:
-    """Items of the patch in its order. Others go before the first of these that was behind them, or else to the end."""
+    """Items of the patch in its order. Any other item stays before those that it preceded, or goes last."""
     named = [merged[place] for item in patch if (place := _find(merged, key, item[key])) is not None]
     others = [item for item in merged if item not in named]
     ordered: list[Any] = []
@@ -151,7 +151,7 @@ def _in_asked_order(merged: Object, patch: Object) -> Object:
 
 
 def _ordered(items: list[Any], order: list[Any]) -> list[Any]:
-    """Listed items first, as listed; what the list does not name keeps its order behind them."""
+    """Listed items first, in that order; then the others in their old order."""
 
     def place(item: Any) -> int:
         for position, wanted in enumerate(order):

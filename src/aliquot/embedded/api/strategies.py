@@ -3,7 +3,7 @@ budgets, quotas, priority classes."""
 
 from base64 import b64encode
 
-from aliquot.embedded.api import guard_shapes, shapes
+from aliquot.embedded.api import policy_shapes, shapes
 from aliquot.embedded.api.objects import Object, dig
 from aliquot.embedded.api.pod_resources import amount_errors, limit_errors
 from aliquot.embedded.api.statuses import FieldError, forbidden
@@ -13,7 +13,7 @@ _NAMESPACE_LABEL = "kubernetes.io/metadata.name"
 
 
 def _canonical_node(node: Object) -> Object:
-    """Capacity defines what can be allocated where nothing else is said."""
+    """Allocatable defaults to capacity."""
     status = dict(node.get("status", {}))
     for side in ("capacity", "allocatable"):
         if side in status:
@@ -59,7 +59,7 @@ def _service_with_type(service: Object) -> Object:
 
 
 def _new_budget(budget: Object) -> Object:
-    """Nothing is allowed until somebody has counted the pods; here nobody does."""
+    """A new budget allows no disruptions: nobody counts its pods here."""
     counts = ("currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods")
     return {**budget, "status": dict.fromkeys(counts, 0)}
 
@@ -96,10 +96,10 @@ SERVICE = Strategy(shape=shapes.WithSpecAndStatus, defaults=_service_with_type, 
 SERVICE_ACCOUNT = Strategy(returned_when_deleted=True)
 BUDGET = Strategy(shape=shapes.Budget, on_create=_new_budget, counts_generations=True)
 CLAIM = Strategy(shape=shapes.WithSpecAndStatus, returned_when_deleted=True)
-ROLE = Strategy(shape=guard_shapes.Role)
-ROLE_BINDING = Strategy(shape=guard_shapes.RoleBinding)
-POLICY = Strategy(shape=guard_shapes.Policy, counts_generations=True, returned_when_deleted=True)
-POLICY_BINDING = Strategy(shape=guard_shapes.PolicyBinding, counts_generations=True, returned_when_deleted=True)
+ROLE = Strategy(shape=policy_shapes.Role)
+ROLE_BINDING = Strategy(shape=policy_shapes.RoleBinding)
+POLICY = Strategy(shape=policy_shapes.Policy, counts_generations=True, returned_when_deleted=True)
+POLICY_BINDING = Strategy(shape=policy_shapes.PolicyBinding, counts_generations=True, returned_when_deleted=True)
 PRIORITY_CLASS = Strategy(shape=shapes.PriorityClass, defaults=_with_preemption, update_errors=_class_changes)
 RESOURCE_QUOTA = Strategy(
     shape=shapes.ResourceQuota, defaults=_canonical_quota, errors=_quota_errors, returned_when_deleted=True

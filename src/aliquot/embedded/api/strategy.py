@@ -1,4 +1,4 @@
-"""What is particular to one resource when it is created, updated and deleted: a handful of pure functions."""
+"""The rules of one resource for create, update and delete, as pure functions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,25 +28,25 @@ def _at_once(_obj: Object, _asked: int | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """The defaults suit a resource without rules of its own."""
+    """The rules of a resource. The defaults suit a resource without special rules."""
 
     shape: type[msgspec.Struct] = shapes.Anything
     on_create: Callable[[Object], Object] = _unchanged
-    """What only a new object gets, such as its first status."""
+    """Adds what only a new object gets, such as its first status."""
     defaults: Callable[[Object], Object] = _unchanged
-    """What every write fills in."""
+    """Fills in defaults at every write."""
     errors: Callable[[Object], list[FieldError]] = _no_errors
     update_errors: Callable[[Object, Object], list[FieldError]] = _no_update_errors
-    """(stored, proposed): changes that are not allowed."""
+    """(stored, proposed): the errors of forbidden changes."""
     grace: Callable[[Object, int | None], int] = _at_once
-    """(object, seconds asked for): how long its deletion takes; 0 is at once."""
+    """(object, requested seconds): the grace period of a deletion."""
     counts_generations: bool = False
     needs_revision: bool = False
-    """An update must name the resourceVersion that it is based on."""
+    """Whether an update must have a resourceVersion."""
     created_by_update: bool = False
-    """PUT of one that does not exist creates it."""
+    """Whether PUT creates a missing object."""
     returned_when_deleted: bool = False
-    """DELETE answers the object and not only `Status`."""
+    """Whether DELETE returns the object instead of a `Status`."""
 
 
 PLAIN = Strategy()

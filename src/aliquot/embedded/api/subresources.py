@@ -1,10 +1,10 @@
-"""The subresources of pods that do something: binding, eviction, log, and those that need a process."""
+"""The subresources of pods that act: binding, eviction, log, and those that need a process."""
 
 from collections.abc import Mapping
 from typing import NoReturn
 
 from aliquot.embedded.api import shapes
-from aliquot.embedded.api.admission import Change
+from aliquot.embedded.api.admission import AdmissionRequest
 from aliquot.embedded.api.creation import refuse_other_uid
 from aliquot.embedded.api.deletion import DeleteRequest, Propagation
 from aliquot.embedded.api.lists import number
@@ -39,13 +39,13 @@ def bind(registry: Registry, namespace: str, name: str | None, body: Object, *, 
     _refuse_bad_target(body)
     through, part = (BINDINGS, "") if name is None else (PODS, "binding")
     seen = with_metadata({**body, "kind": BINDINGS.kind}, name=named, namespace=namespace)
-    registry.admit(Change("CREATE", through, part, new=seen))
+    registry.admit(AdmissionRequest("CREATE", through, part, new=seen))
     registry.rewrite(PODS, namespace, named, lambda pod: _bound(registry, pod, body), dry_run=dry_run)
     return CREATED
 
 
 def evict(registry: Registry, namespace: str, name: str, body: Object, *, dry_run: bool = False) -> Object:
-    """Deletes the pod with its grace period. Disruption budgets are not asked: nobody here counts their pods.
+    """Delete the pod with its grace period. Disruption budgets are ignored: nobody counts their pods here.
 
     Raises StatusError.
     """
@@ -64,7 +64,7 @@ def refuse_to_enter(action: str) -> NoReturn:
 
 
 def log_part(text: str, query: Mapping[str, str]) -> str:
-    """The end of a log, as far as somebody wants to see it. Raises BadRequest."""
+    """The requested end of a log. Raises BadRequest."""
     lines = text.splitlines(keepends=True)
     if "tailLines" in query:
         wanted = number(query, "tailLines")

@@ -1,4 +1,4 @@
-"""`meta.k8s.io/v1 Table`: the answers that `kubectl get` prints."""
+"""`meta.k8s.io/v1 Table`: what `kubectl get` prints."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ Cells = list[Any]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column; with `wide` only `-o wide` shows it."""
+    """A column; with `wide`, only `-o wide` shows it."""
 
     name: str
     description: str = ""
@@ -37,7 +37,7 @@ def _no_conditions(_obj: Object) -> list[Object]:
 
 @dataclass(frozen=True, slots=True)
 class TableFormat:
-    """The columns of a resource, and how an object fills them at a moment."""
+    """The columns of a resource, and a function from object and time to cells."""
 
     columns: tuple[Column, ...]
     cells: Callable[[Object, datetime], Cells]

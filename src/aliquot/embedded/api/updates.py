@@ -1,8 +1,8 @@
-"""How a proposed object takes the place of a stored one: what is kept, what is refused."""
+"""Updates: what is kept of the stored object, and what is refused."""
 
 from aliquot.embedded.api import pod_parts, shapes
 from aliquot.embedded.api.objects import Object, dig, text_at, with_metadata, without_nulls
-from aliquot.embedded.api.resources import Resource
+from aliquot.embedded.api.resources import ServedResource
 from aliquot.embedded.api.statuses import BadRequest, Conflict, Invalid, invalid
 from aliquot.embedded.api.validation import metadata_errors, metadata_update_errors
 
@@ -11,9 +11,9 @@ STALE = "the object has been modified; please apply your changes to the latest v
 _SYSTEM_METADATA = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
 
 
-def successor(resource: Resource, current: Object, proposed: Object, part: str) -> Object:
-    """What is stored after the update; equal to `current` where it changes nothing. `part` is "", "status" or
-    another subresource that is a part of the object.
+def successor(resource: ServedResource, current: Object, proposed: Object, part: str) -> Object:
+    """The object after the update; equal to `current` if nothing changes. `part` is "", "status" or another
+    subresource.
 
     Raises BadRequest, Conflict, Invalid.
     """
@@ -27,7 +27,7 @@ def successor(resource: Resource, current: Object, proposed: Object, part: str) 
     return _with_generation(resource, current, _with_system_metadata(current, complete))
 
 
-def refuse_unconditional(resource: Resource, proposed: Object) -> None:
+def refuse_unconditional(resource: ServedResource, proposed: Object) -> None:
     if resource.strategy.needs_revision and not text_at(proposed, "metadata", "resourceVersion"):
         error = invalid("metadata.resourceVersion", 0, "must be specified for an update")
         raise Invalid(resource.group, resource.kind, text_at(proposed, "metadata", "name"), [error])
@@ -40,14 +40,14 @@ def _refuse_renaming(current: Object, proposed: Object) -> None:
             raise BadRequest(f"the {field} of the object ({asked}) does not match the one in the URL ({present})")
 
 
-def _refuse_stale(resource: Resource, current: Object, proposed: Object) -> None:
+def _refuse_stale(resource: ServedResource, current: Object, proposed: Object) -> None:
     based_on = text_at(proposed, "metadata", "resourceVersion")
     if based_on and based_on != text_at(current, "metadata", "resourceVersion"):
         raise Conflict(resource.group, resource.plural, text_at(current, "metadata", "name"), STALE)
 
 
-def _with_kept_parts(resource: Resource, current: Object, proposed: Object, part: str) -> Object:
-    """The status changes only through its own subresource, and nothing but metadata changes beside it."""
+def _with_kept_parts(resource: ServedResource, current: Object, proposed: Object, part: str) -> Object:
+    """Only the status subresource changes the status, and it changes nothing else but metadata."""
     if part in pod_parts.PARTS:
         return pod_parts.with_part(current, proposed, part)
     typed = {**proposed, "apiVersion": current["apiVersion"], "kind": current["kind"]}
@@ -62,7 +62,7 @@ def _with_kept_parts(resource: Resource, current: Object, proposed: Object, part
     return typed
 
 
-def _refuse_errors(resource: Resource, current: Object, complete: Object, part: str) -> None:
+def _refuse_errors(resource: ServedResource, current: Object, complete: Object, part: str) -> None:
     named = with_metadata(complete, name=text_at(current, "metadata", "name"))
     strategy = resource.strategy
     errors = [
@@ -81,7 +81,7 @@ def _with_system_metadata(current: Object, complete: Object) -> Object:
     return with_metadata(complete, **identity, **kept, managedFields=None, selfLink=None)
 
 
-def _with_generation(resource: Resource, current: Object, complete: Object) -> Object:
+def _with_generation(resource: ServedResource, current: Object, complete: Object) -> Object:
     if not resource.strategy.counts_generations or current.get("spec") == complete.get("spec"):
         return complete
     return with_metadata(complete, generation=(dig(current, "metadata", "generation") or 0) + 1)

@@ -1,4 +1,4 @@
-"""What every object must satisfy, whatever it is: its name, its labels, what updates may not touch."""
+"""Validation of every object: name, labels, and immutable fields."""
 
 import re
 

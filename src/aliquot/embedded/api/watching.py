@@ -1,13 +1,13 @@
-"""Watches: first what is there, where that is asked for, then what happens, as lines of JSON."""
+"""Watches: the initial objects if requested, then events, as lines of JSON."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 
 from aliquot.embedded.api.answers import Presenter, encode, frame
-from aliquot.embedded.api.eventlog import Change, Cursor, Event, Stored, encoded
+from aliquot.embedded.api.eventlog import Cursor, EventType, Stored, StoreEvent, encoded
 from aliquot.embedded.api.lists import flag, number
-from aliquot.embedded.api.resources import Resource
+from aliquot.embedded.api.resources import ServedResource
 from aliquot.embedded.api.selectors import Predicate
 from aliquot.embedded.api.statuses import StatusError
 from aliquot.embedded.api.store import Store
@@ -20,7 +20,7 @@ _INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 @dataclass(frozen=True, slots=True)
 class WatchOptions:
     since: int | None
-    """None starts with the current state."""
+    """The revision to start from; None starts with the current objects."""
     bookmarks: bool
     initial_events: bool
     seconds: int | None
@@ -38,24 +38,24 @@ def options_of(query: Mapping[str, str]) -> WatchOptions:
     )
 
 
-def seen_through(chosen: Predicate, event: Event) -> tuple[Change, Stored] | None:
-    """To a watcher with a selector, an object appears when it begins to match and is deleted when it ceases to."""
+def seen_through(chosen: Predicate, event: StoreEvent) -> tuple[EventType, Stored] | None:
+    """With a selector, an object is ADDED when it starts to match and DELETED when it stops."""
     previous = event.previous
     matched = previous is not None and chosen(previous.obj)
-    if event.change is not Change.DELETED and chosen(event.stored.obj):
-        return (Change.MODIFIED if matched else Change.ADDED), event.stored
+    if event.change is not EventType.DELETED and chosen(event.stored.obj):
+        return (EventType.MODIFIED if matched else EventType.ADDED), event.stored
     if previous is None or not matched:
         return None
-    if event.change is Change.DELETED:
-        return Change.DELETED, event.stored
-    return Change.DELETED, encoded(previous.obj, event.revision)
+    if event.change is EventType.DELETED:
+        return EventType.DELETED, event.stored
+    return EventType.DELETED, encoded(previous.obj, event.revision)
 
 
 class Watch:
-    """One watch. What cannot be served any more is told in the stream, as the real server does."""
+    """A watch. An error during the watch goes into the stream, as on the real server."""
 
     def __init__(
-        self, store: Store, resource: Resource, chosen: Predicate, presenter: Presenter, options: WatchOptions
+        self, store: Store, resource: ServedResource, chosen: Predicate, presenter: Presenter, options: WatchOptions
     ) -> None:
         self._store = store
         self._resource = resource
@@ -64,12 +64,12 @@ class Watch:
         self._options = options
 
     async def frames(self) -> AsyncGenerator[bytes, None]:
-        """Lines until the client's time is over, the server ends, or the watcher has fallen behind (a 410 frame)."""
+        """Lines until the timeout, the server's end, or a 410 frame for a watcher that fell behind."""
         loop = asyncio.get_running_loop()
         end = loop.time() + (float("inf") if self._options.seconds is None else self._options.seconds)
         try:
             cursor, lines = self._start()
-            yield lines  # also where there are none: the first write sends the headers
+            yield lines  # even without objects: the first write sends the headers
             while not cursor.ended and (left := end - loop.time()) > 0:
                 yield self._lines(await cursor.next(min(left, BOOKMARK_SECONDS)))
         except StatusError as error:
@@ -80,7 +80,7 @@ class Watch:
         if since is not None:
             return self._store.watch(collection, since), b""
         lines = [
-            frame(Change.ADDED, self._presenter.one(item))
+            frame(EventType.ADDED, self._presenter.one(item))
             for item in self._store.snapshot(collection)
             if self._chosen(item.obj)
         ]
@@ -88,12 +88,12 @@ class Watch:
             lines.append(self._bookmark(_INITIAL_EVENTS_END))
         return self._store.watch(collection, self._store.revision), b"".join(lines)
 
-    def _lines(self, events: list[Event]) -> bytes:
+    def _lines(self, events: list[StoreEvent]) -> bytes:
         if not events:
             return self._bookmark({}) if self._options.bookmarks else b""
         seen = (seen_through(self._chosen, event) for event in events)
         return b"".join(frame(change, self._presenter.one(item)) for change, item in filter(None, seen))
 
     def _bookmark(self, annotations: dict[str, str]) -> bytes:
-        """Sent only where nothing is left to read, so that everything up to the newest revision has been seen."""
+        """A bookmark. It is sent only when no events are left to read."""
         return frame("BOOKMARK", self._presenter.bookmark(self._store.revision, annotations))

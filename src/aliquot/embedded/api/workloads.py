@@ -1,5 +1,4 @@
-"""The rules of what is expanded into pods: Deployments, ReplicaSets, StatefulSets and Jobs. The controllers are in
-`controllers`."""
+"""The API rules of workloads: Deployments, ReplicaSets, StatefulSets and Jobs. `controllers` runs them."""
 
 from dataclasses import replace
 
@@ -7,7 +6,7 @@ from aliquot.embedded.api import shapes
 from aliquot.embedded.api.objects import Object, dig, text_at
 from aliquot.embedded.api.pods import STRATEGY as PODS
 from aliquot.embedded.api.selectors import matches
-from aliquot.embedded.api.statuses import FieldError, invalid, required, unsupported
+from aliquot.embedded.api.statuses import FieldError, forbidden, invalid, required, unsupported
 from aliquot.embedded.api.strategy import Strategy
 
 JOB_UID, JOB_NAME = "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name"
@@ -24,7 +23,7 @@ _BACKOFF_LIMIT = 6
 
 
 def _with_template(obj: Object, defaults: Object) -> Object:
-    """The spec with its defaults, and those of its pods."""
+    """The object with the defaults of its spec and its pod template."""
     spec = {**defaults, **obj.get("spec", {})}
     if "template" in spec:
         spec["template"] = PODS.defaults(spec["template"])
@@ -61,7 +60,7 @@ def _job_defaults(job: Object) -> Object:
 
 
 def _new_job(job: Object) -> Object:
-    """Its pods are told apart by the Job's uid, in the selector and in their labels."""
+    """A new Job. Its selector and its pods' labels have the Job's UID."""
     spec, metadata = job["spec"], job["metadata"]
     if spec.get("manualSelector"):
         return {**job, "status": {}}
@@ -131,8 +130,8 @@ def _job_errors(job: Object) -> list[FieldError]:
         for name in counts
         if spec.get(name, 0) < 0
     ]
-    if spec["completionMode"] == "Indexed" and "completions" not in spec:
-        found.append(required("spec.completions", "when completion mode is Indexed"))
+    if spec["completionMode"] == "Indexed":
+        found.append(forbidden("spec.completionMode", "the embedded cluster runs no indexed Jobs"))
     if text_at(spec, "template", "spec", "restartPolicy") == "Always":
         found.append(required("spec.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"'))
     return [*found, *_template_errors(job)]

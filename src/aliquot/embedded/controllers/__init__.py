@@ -1,7 +1,6 @@
-"""What makes pods of Deployments, ReplicaSets and Jobs, as kube-controller-manager does in a real cluster, and lets old
-Events go.
+"""The controllers of workloads, namespaces and quotas, as in kube-controller-manager, and the expiry of Events.
 
-`loop` says what is due; each controller brings one kind of object nearer to what its spec wants.
+`loop` is the work queue. Each controller reconciles one kind of object.
 """
 
 from aliquot.embedded.controllers.loop import Controllers

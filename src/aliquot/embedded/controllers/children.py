@@ -1,15 +1,15 @@
-"""What controllers do with the objects that they own."""
+"""Helpers for the objects that controllers own."""
 
 from aliquot.embedded.api.objects import Object, dig, text_at
 from aliquot.embedded.api.ownership import controller_uid
-from aliquot.embedded.api.resources import Resource
+from aliquot.embedded.api.resources import ServedResource
 from aliquot.embedded.api.store import Store
 
 _ENDED = ("Succeeded", "Failed")
 
 
-def owned(store: Store, owner: Object, resource: Resource) -> list[Object]:
-    """What the owner manages, oldest first."""
+def owned(store: Store, owner: Object, resource: ServedResource) -> list[Object]:
+    """The objects that the owner controls, oldest first."""
     uid = text_at(owner, "metadata", "uid")
     held = (stored.obj for collection, stored in store.dependents(uid) if collection == resource.collection)
     return [obj for obj in held if controller_uid(obj) == uid]
@@ -27,7 +27,7 @@ def owner_reference(owner: Object) -> Object:
 
 
 def new_pod(owner: Object, **metadata: object) -> Object:
-    """A pod of the owner's template."""
+    """A pod from the owner's template."""
     template = owner["spec"]["template"]
     inner = {name: value for name, value in (template.get("metadata") or {}).items() if name in _COPIED}
     named = {
@@ -61,7 +61,7 @@ def is_ready(pod: Object) -> bool:
 
 
 def least_useful_first(pods: list[Object]) -> list[Object]:
-    """The order in which surplus pods go: without a node, then not ready, then the youngest."""
+    """Pods in the order of removal: without a node first, then not ready, then the youngest."""
 
     def use(pod: Object) -> tuple[bool, bool]:
         return bool(text_at(pod, "spec", "nodeName")), is_ready(pod)

@@ -7,18 +7,18 @@ from aliquot.embedded.api.objects import Object, dig, moment_of, text_at, timest
 
 
 @dataclass(frozen=True, slots=True)
-class Pods:
-    """How many there are, of all templates and of the newest."""
+class PodCounts:
+    """The number of pods, of all templates and of the newest."""
 
     all: int = 0
     ready: int = 0
     newest: int = 0
 
-    def plus(self, count: int, ready: int, is_newest: bool) -> "Pods":
-        return Pods(self.all + count, self.ready + ready, self.newest + (count if is_newest else 0))
+    def plus(self, count: int, ready: int, is_newest: bool) -> "PodCounts":
+        return PodCounts(self.all + count, self.ready + ready, self.newest + (count if is_newest else 0))
 
 
-def with_status(deployment: Object, pods: Pods, *, newest: str, at: datetime) -> Object:
+def with_status(deployment: Object, pods: PodCounts, *, newest: str, at: datetime) -> Object:
     before = deployment.get("status", {})
     wanted = deployment["spec"]["replicas"]
     counts = {
@@ -37,7 +37,7 @@ def with_status(deployment: Object, pods: Pods, *, newest: str, at: datetime) ->
     return {**deployment, "status": {**status, "conditions": conditions}}
 
 
-def _available(deployment: Object, pods: Pods) -> Object:
+def _available(deployment: Object, pods: PodCounts) -> Object:
     enough = pods.ready >= deployment["spec"]["replicas"]
     return {
         "type": "Available",
@@ -47,10 +47,10 @@ def _available(deployment: Object, pods: Pods) -> Object:
     }
 
 
-def _progressing(deployment: Object, pods: Pods, newest: str, at: datetime, moved: bool) -> Object:
+def _progressing(deployment: Object, pods: PodCounts, newest: str, at: datetime, moved: bool) -> Object:
     wanted = deployment["spec"]["replicas"]
     condition: Object = {"type": "Progressing", "status": "True"}
-    if pods == Pods(wanted, wanted, wanted):
+    if pods == PodCounts(wanted, wanted, wanted):
         done = f'ReplicaSet "{newest}" has successfully progressed.'
         return {**condition, "reason": "NewReplicaSetAvailable", "message": done}
     if dig(deployment, "spec", "paused"):

@@ -1,4 +1,4 @@
-"""Deployment: one ReplicaSet per version of the template, and rollouts from one to the next."""
+"""Deployments: one ReplicaSet per version of the template, and rollouts between them."""
 
 from hashlib import sha256
 
@@ -9,8 +9,8 @@ from aliquot.embedded.api.objects import Object, dig, key_of, text_at, with_meta
 from aliquot.embedded.api.registry import Registry
 from aliquot.embedded.api.resources import DEPLOYMENTS, PODS, REPLICA_SETS
 from aliquot.embedded.controllers.children import is_active, is_leaving, is_ready, owned, owner_reference
-from aliquot.embedded.controllers.deployment_status import Pods, with_status
-from aliquot.embedded.controllers.rollouts import Set, bounds_of, next_sizes
+from aliquot.embedded.controllers.deployment_status import PodCounts, with_status
+from aliquot.embedded.controllers.rollouts import SetSize, bounds_of, next_sizes
 
 HASH = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"
@@ -59,7 +59,7 @@ class DeploymentController:
         return self._registry.create(REPLICA_SETS, metadata["namespace"], body).obj
 
     def _with_revision(self, deployment: Object, newest: Object, sets: list[Object]) -> Object:
-        """The version in use has the highest number, also where it is an old one that came back."""
+        """The current revision has the highest number, even after a rollback."""
         others = [_revision(held) for held in sets if key_of(held) != key_of(newest)]
         number = max(_revision(newest), 1 + max(others, default=0))
         text = str(number)
@@ -76,9 +76,9 @@ class DeploymentController:
         for held, size in zip(older, sizes[1], strict=True):
             self._scale(held, size)
 
-    def _set(self, replica_set: Object) -> Set:
+    def _set(self, replica_set: Object) -> SetSize:
         ready = sum(is_ready(pod) for pod in owned(self._registry.store, replica_set, PODS))
-        return Set(replica_set["spec"]["replicas"], min(ready, replica_set["spec"]["replicas"]))
+        return SetSize(replica_set["spec"]["replicas"], min(ready, replica_set["spec"]["replicas"]))
 
     def _scale(self, replica_set: Object, size: int) -> None:
         self._registry.patch(
@@ -94,7 +94,7 @@ class DeploymentController:
             self._registry.delete(REPLICA_SETS, *key_of(held), DeleteRequest())
 
     def _tell(self, deployment: Object, newest: Object | None) -> float | None:
-        pods = Pods()
+        pods = PodCounts()
         for held in owned(self._registry.store, deployment, REPLICA_SETS):
             active = [pod for pod in owned(self._registry.store, held, PODS) if is_active(pod)]
             is_newest = newest is not None and key_of(held) == key_of(newest)
@@ -108,7 +108,7 @@ class DeploymentController:
 
 
 def seconds_of_patience(deployment: Object) -> float | None:
-    """After so long without progress, the rollout is called stuck; None where it is over."""
+    """Seconds until the rollout counts as stuck; None if it is over."""
     reasons = {condition["reason"] for condition in deployment["status"]["conditions"]}
     if "ReplicaSetUpdated" not in reasons:
         return None

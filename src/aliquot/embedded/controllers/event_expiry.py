@@ -1,4 +1,4 @@
-"""Events last an hour after they were last written, as in a real cluster; otherwise a demo would grow for ever."""
+"""Expires Events an hour after their last write, as in a real cluster. Otherwise a demo would grow forever."""
 
 from datetime import timedelta
 

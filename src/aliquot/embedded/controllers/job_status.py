@@ -1,4 +1,4 @@
-"""When a Job is over, and what its status says."""
+"""When a Job is finished, and its status."""
 
 from datetime import datetime, timedelta
 from enum import Enum
@@ -7,25 +7,26 @@ from aliquot.embedded.api.objects import Object, dig, moment_of, text_at, timest
 from aliquot.embedded.controllers.children import is_ready
 
 
-class Verdict(Enum):
-    """(type, reason, message) of the conditions that end a Job; the first of a pair comes before its pods are gone."""
+class JobEnd(Enum):
+    """Why a Job is finished: its two condition types, reason and message. The first type comes before its pods are
+    gone."""
 
     COMPLETE = ("SuccessCriteriaMet", "Complete", "CompletionsReached", "Reached expected number of succeeded pods")
     BACKOFF = ("FailureTarget", "Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit")
     DEADLINE = ("FailureTarget", "Failed", "DeadlineExceeded", "Job was active longer than specified deadline")
 
 
-def verdict(job: Object, active: list[Object], now: datetime) -> Verdict | None:
+def end_of(job: Object, active: list[Object], now: datetime) -> JobEnd | None:
     spec, status = job["spec"], job["status"]
     if status.get("failed", 0) > spec["backoffLimit"]:
-        return Verdict.BACKOFF
+        return JobEnd.BACKOFF
     start, deadline = moment_of(text_at(status, "startTime")), spec.get("activeDeadlineSeconds")
     if deadline is not None and start is not None and now - start >= timedelta(seconds=deadline):
-        return Verdict.DEADLINE
+        return JobEnd.DEADLINE
     succeeded, completions = status.get("succeeded", 0), spec.get("completions")
     if completions is None:
-        return Verdict.COMPLETE if succeeded and not active else None
-    return Verdict.COMPLETE if succeeded >= completions else None
+        return JobEnd.COMPLETE if succeeded and not active else None
+    return JobEnd.COMPLETE if succeeded >= completions else None
 
 
 def finished_at(job: Object) -> datetime | None:
@@ -35,14 +36,14 @@ def finished_at(job: Object) -> datetime | None:
     return None
 
 
-def with_verdict(job: Object, reached: Verdict, now: datetime) -> Object:
+def with_end(job: Object, reached: JobEnd, now: datetime) -> Object:
     before, final, reason, message = reached.value
     status, at = job["status"], timestamp(now)
     conditions = status.get("conditions")
     for kind in (before, final):
         condition = {"type": kind, "status": "True", "reason": reason, "message": message}
         conditions = with_condition(conditions, {**condition, "lastProbeTime": at, "lastTransitionTime": at})
-    ended = {"completionTime": at} if reached is Verdict.COMPLETE else {}
+    ended = {"completionTime": at} if reached is JobEnd.COMPLETE else {}
     return with_counts({**job, "status": {**status, **ended, "conditions": conditions}}, [], now)
 
 

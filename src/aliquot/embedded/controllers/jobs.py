@@ -1,6 +1,6 @@
-"""Job: pods until enough of them have succeeded, or too many have failed.
+"""Jobs: run pods until enough of them have succeeded or too many have failed.
 
-A failed pod is followed by the next one at once; the real controller waits longer after each.
+It replaces a failed pod at once. The real controller backs off.
 """
 
 from datetime import timedelta
@@ -11,16 +11,15 @@ from aliquot.embedded.api.ownership import controller_uid
 from aliquot.embedded.api.registry import Registry
 from aliquot.embedded.api.resources import JOBS, PODS
 from aliquot.embedded.controllers.children import has_ended, is_active, is_leaving, least_useful_first, new_pod, owned
-from aliquot.embedded.controllers.job_indexes import completed, free_indexes, index_of, numbered, with_completed
-from aliquot.embedded.controllers.job_status import finished_at, verdict, with_counts, with_verdict
+from aliquot.embedded.controllers.job_status import end_of, finished_at, with_counts, with_end
 from aliquot.embedded.controllers.pod_making import PodMaker
 
 TRACKING = "batch.kubernetes.io/job-tracking"
-"""The finalizer of pods that have not been counted yet, so that none is counted twice or forgotten."""
+"""The finalizer of pods that are not counted yet, so that each pod is counted exactly once."""
 
 
 class OrphanedPods:
-    """Lets go of pods whose Job is gone."""
+    """Removes the finalizer from pods whose Job is gone."""
 
     collection = PODS.collection
 
@@ -47,10 +46,10 @@ class JobController:
             return self._clean_up(job, pods)
         job = self._count(job, pods)
         now = self._registry.clock()
-        reached = verdict(job, self._active(job), now)
+        reached = end_of(job, self._active(job), now)
         if reached is not None:
             self._stop(self._active(job))
-            self._write(with_verdict(job, reached, now))
+            self._write(with_end(job, reached, now))
             return 0.0
         try:
             self._adjust(job)
@@ -65,23 +64,17 @@ class JobController:
         self._registry.rewrite(JOBS, *key_of(job), lambda obj: {**obj, "status": job["status"]})
 
     def _count(self, job: Object, pods: list[Object]) -> Object:
-        """The Job with its newly ended pods counted; a pod that was deleted before its end has failed."""
+        """The Job with newly ended pods counted. A pod that was deleted early has failed."""
         status = {"startTime": timestamp(self._registry.clock()), **job.get("status", {})}
         if dig(job, "spec", "suspend"):
             del status["startTime"]
-        done = completed(job)
         for pod in pods:
             if not tracked(pod) or not (has_ended(pod) or _is_gone(pod)):
                 continue
-            index = index_of(pod)
-            if dig(pod, "status", "phase") != "Succeeded":
-                status["failed"] = status.get("failed", 0) + 1
-            elif index is None:
-                status["succeeded"] = status.get("succeeded", 0) + 1
-            else:
-                done.add(index)
+            count = "succeeded" if dig(pod, "status", "phase") == "Succeeded" else "failed"
+            status[count] = status.get(count, 0) + 1
             let_go(self._registry, pod)
-        return with_completed({**job, "status": status}, done)
+        return {**job, "status": status}
 
     def _adjust(self, job: Object) -> None:
         active, spec = self._active(job), job["spec"]
@@ -92,9 +85,8 @@ class JobController:
         if spec.get("suspend"):
             wanted = 0
         self._stop(least_useful_first(active)[: max(0, len(active) - wanted)])
-        indexes = free_indexes(job, active)
         for _ in range(max(0, wanted - len(active))):
-            self._maker.make(job, _pod(job, next(indexes, None)))
+            self._maker.make(job, _pod(job))
 
     def _stop(self, pods: list[Object]) -> None:
         for pod in pods:
@@ -102,7 +94,7 @@ class JobController:
             self._registry.delete(PODS, *key_of(pod), DeleteRequest())
 
     def _clean_up(self, job: Object, pods: list[Object]) -> float | None:
-        """What is left of a Job that is over; with a time to live, the Job itself."""
+        """Clean up after a finished Job; after its time to live, delete the Job itself."""
         for pod in pods:
             let_go(self._registry, pod)
         self._write(with_counts(job, [pod for pod in pods if is_active(pod)], self._registry.clock()))
@@ -128,7 +120,7 @@ def tracked(pod: Object) -> bool:
 
 
 def _is_gone(pod: Object) -> bool:
-    """Nothing but our finalizer holds it."""
+    """Whether only our finalizer holds the pod."""
     return is_leaving(pod) and not pod["metadata"].get("deletionGracePeriodSeconds")
 
 
@@ -138,7 +130,6 @@ def let_go(registry: Registry, pod: Object) -> None:
         registry.rewrite(PODS, *key_of(pod), lambda obj: with_metadata(obj, finalizers=kept or None))
 
 
-def _pod(job: Object, index: int | None) -> Object:
+def _pod(job: Object) -> Object:
     inner = dig(job, "spec", "template", "metadata", "finalizers") or []
-    pod = new_pod(job, finalizers=[*inner, TRACKING])
-    return pod if index is None else numbered(pod, job, index)
+    return new_pod(job, finalizers=[*inner, TRACKING])

@@ -1,4 +1,4 @@
-"""The work queue: every change of an object makes it due, and whoever owns it, and their owners."""
+"""The work queue: every change of an object queues it and all its owners."""
 
 import asyncio
 from typing import Protocol
@@ -6,7 +6,7 @@ from typing import Protocol
 import structlog
 
 from aliquot.clock import Clock, SystemClock, came
-from aliquot.embedded.api.eventlog import Event
+from aliquot.embedded.api.eventlog import StoreEvent
 from aliquot.embedded.api.objects import Object, key_of
 from aliquot.embedded.api.ownership import Place, controller_uid
 from aliquot.embedded.api.registry import Registry
@@ -27,16 +27,16 @@ _log = structlog.get_logger()
 
 
 class Controller(Protocol):
-    """Nothing in it awaits, so that it sees one moment of the cluster and no write comes in between."""
+    """Reconciles one kind of object. It never awaits, so it sees a consistent state of the cluster."""
 
     collection: str
 
     def sync(self, obj: Object) -> float | None:
-        """Bring the object nearer to its spec; returns the seconds after which to look again. Raises StatusError."""
+        """Reconcile the object. Returns the seconds after which to requeue it. Raises StatusError."""
 
 
 class Controllers:
-    """They write to the registry itself, so that no fault of the API server reaches them."""
+    """Runs all controllers. They write to the registry directly, so injected faults do not reach them."""
 
     def __init__(self, registry: Registry, clock: Clock | None = None) -> None:
         self._store = registry.store
@@ -55,14 +55,14 @@ class Controllers:
         self._due: dict[Place, None] = {}
         self._later: dict[Place, float] = {}
         self._refusals: dict[Place, int] = {}
-        """How often in a row."""
+        """How often it failed in a row."""
         self._wake = asyncio.Event()
         for collection in self._controllers:
             for stored in self._store.snapshot(collection):
                 self._add((collection, key_of(stored.obj)))
         self._store.on_change(self._noted)
 
-    def _noted(self, collection: str, event: Event) -> None:
+    def _noted(self, collection: str, event: StoreEvent) -> None:
         obj = event.stored.obj
         owner = self._store.find(controller_uid(obj))
         above = owner

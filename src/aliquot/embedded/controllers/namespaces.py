@@ -1,4 +1,4 @@
-"""Namespaces that a policy keeps from going: what is left in them is tried again and again."""
+"""Retries to delete the content of terminating namespaces that a policy has kept."""
 
 from aliquot.embedded.api.objects import Object, text_at
 from aliquot.embedded.api.registry import Registry

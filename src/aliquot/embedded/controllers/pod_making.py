@@ -1,4 +1,4 @@
-"""Pods that a controller makes in its own name, so that policies are asked; its refusals are told by events."""
+"""Creates a controller's pods under its own account, so that policies apply, and reports refusals as events."""
 
 from contextlib import suppress
 from hashlib import sha256
@@ -23,16 +23,16 @@ class PodMaker:
         self._own = registry.admitting(Admission.of_controller(registry.store, name))
 
     def make(self, owner: Object, pod: Object) -> Object:
-        """Raises StatusError, after telling of it at the owner."""
+        """Create a pod. On failure it writes an event about the owner and raises StatusError."""
         try:
             return self._own.create(PODS, owner["metadata"]["namespace"], pod).obj
         except StatusError as error:
-            with suppress(StatusError):  # the namespace is going, and takes no events any more
+            with suppress(StatusError):  # a terminating namespace takes no events
                 self._tell(owner, f"Error creating: {error.message}")
             raise
 
     def _tell(self, owner: Object, message: str) -> None:
-        """One event for each owner: names in the message are new each time, the reason is the same."""
+        """Keep one event per owner: the pod's name in the message differs each time, the reason does not."""
         namespace, at = owner["metadata"]["namespace"], timestamp(self._registry.clock())
         name = _event_name(owner)
         if self._registry.store.get(EVENTS.collection, (namespace, name)) is None:

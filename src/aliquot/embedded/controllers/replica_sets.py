@@ -1,4 +1,4 @@
-"""ReplicaSet: as many pods of one template as it says. Pods that nobody owns are not adopted."""
+"""ReplicaSets: keep the wanted number of pods. Orphaned pods are not adopted."""
 
 from aliquot.embedded.api.deletion import DeleteRequest
 from aliquot.embedded.api.objects import Object, dig, key_of, timestamp, with_condition
@@ -13,7 +13,7 @@ _FAILURE = "ReplicaFailure"
 
 
 class ReplicaSetController:
-    """A pod that has failed is replaced, and stays for people to look at."""
+    """Replaces failed pods, and keeps them for inspection."""
 
     collection = REPLICA_SETS.collection
 
@@ -46,7 +46,7 @@ class ReplicaSetController:
 
 
 def _with_failure(replica_set: Object, message: str, at: str) -> Object:
-    """A failure that lasts keeps its first message, so that to tell of it is no change."""
+    """A lasting failure keeps its first message, so that it does not change the object again."""
     conditions = dig(replica_set, "status", "conditions") or []
     failing = any(condition["type"] == _FAILURE for condition in conditions)
     if failing == bool(message):

@@ -1,4 +1,4 @@
-"""ResourceQuota: tells how much of it is used."""
+"""ResourceQuotas: reports the usage in the status."""
 
 from aliquot.embedded.api.objects import Object, key_of
 from aliquot.embedded.api.quotas import with_status

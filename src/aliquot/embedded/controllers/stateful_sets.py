@@ -1,4 +1,4 @@
-"""StatefulSet: pods with numbers, one after another. Volume claims and old revisions are not kept."""
+"""StatefulSets: pods with ordinals, one after another. Without volume claims and old revisions."""
 
 from hashlib import sha256
 
@@ -17,8 +17,8 @@ _POD_INDEX = "apps.kubernetes.io/pod-index"
 
 
 class StatefulSetController:
-    """A pod that has ended is made again under its name. Unless `podManagementPolicy` is Parallel, a pod waits for
-    those with lower numbers to be ready, and goes after those with higher ones."""
+    """Recreates ended pods under their names. Unless `podManagementPolicy` is Parallel, a pod starts when those with
+    lower ordinals are ready, and stops after those with higher ordinals."""
 
     collection = STATEFUL_SETS.collection
 
@@ -54,7 +54,7 @@ class StatefulSetController:
         self._replace_one(stateful_set, [pods[name] for name in wanted if name in pods])
 
     def _replace_one(self, stateful_set: Object, pods: list[Object]) -> None:
-        """The last pod of an older template, if all others are ready."""
+        """Replace the last pod of an older template, if all others are ready."""
         strategy = dig(stateful_set, "spec", "updateStrategy") or {}
         first = dig(strategy, "rollingUpdate", "partition") or 0
         if strategy.get("type") == "OnDelete" or not all(map(is_ready, pods)):

@@ -1,4 +1,4 @@
-"""Hollow GPU nodes, with the real agent or simulated as a whole, whose pods run by script."""
+"""Hollow GPU nodes: with the real agent or fully simulated. Their pods run by script."""
 
 from aliquot.embedded.nodes.agent_devices import AgentDevices
 from aliquot.embedded.nodes.hollow import HollowNode, HollowNodes

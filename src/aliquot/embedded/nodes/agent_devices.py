@@ -28,7 +28,7 @@ class _Spec(msgspec.Struct):
 
 
 class AgentDevices:
-    """`folder` holds the sockets, so its path must be short."""
+    """The devices of one node. `folder` holds the sockets, so its path must be short."""
 
     def __init__(self, folder: Path) -> None:
         self.manager = DeviceManager(folder / "device-plugins")
@@ -55,13 +55,13 @@ class AgentDevices:
         return self._inject(await self.manager.pre_start(pod, container))
 
     def see_pods(self) -> None:
-        """The agent has a watch of its own."""
+        """Does nothing: the agent has its own watch."""
 
     def release(self, pod_uid: str) -> None:
         self.manager.release(pod_uid)
 
     def _inject(self, names: list[str]) -> Inside:
-        """What the container runtime does with CDI names. Raises Refused for one that no spec explains."""
+        """Inject the CDI devices, as a container runtime does. Raises Refused for a name without a spec."""
         specs = [msgspec.json.decode(path.read_bytes(), type=_Spec) for path in self.cdi_folder.glob("*.json")]
         known = {f"{spec.kind}={device.name}": device.edits for spec in specs for device in spec.devices}
         inside = Inside()

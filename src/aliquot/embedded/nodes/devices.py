@@ -1,4 +1,4 @@
-"""How the containers of a hollow node come to their cards: through the real agent, or simulated."""
+"""The seam between a hollow node and its cards: the real agent, or a simulation."""
 
 import asyncio
 from collections.abc import Mapping
@@ -10,31 +10,31 @@ from aliquot.model import Pod
 
 @dataclass
 class Inside:
-    """What a container finds inside: variables and device paths."""
+    """What a container gets: variables and device paths."""
 
     environment: dict[str, str] = field(default_factory=dict)
     devices: list[str] = field(default_factory=list)
 
 
 class Devices(Protocol):
-    """kubelet's device manager and the container runtime, as far as a hollow node needs them."""
+    """The parts of kubelet's device manager and the container runtime that a hollow node needs."""
 
     @property
     def changed(self) -> asyncio.Event:
-        """Set when `capacity` has become another."""
+        """Set when `capacity` has changed."""
 
     async def open(self) -> None: ...
 
     async def close(self) -> None: ...
 
     def capacity(self) -> Mapping[str, int]:
-        """How many ids of each resource there are."""
+        """The number of device ids of each resource."""
 
     async def admit(self, pod: Pod) -> None:
-        """Give every container its ids. Raises AdmissionError."""
+        """Allocate device ids to every container. Raises AdmissionError."""
 
     async def start(self, pod: Pod, container: str) -> Inside:
-        """Let a container start with its cards. Raises Refused, with what stands in the way."""
+        """Prepare a container's cards so that it can start. Raises Refused with the reason."""
 
     def see_pods(self) -> None:
         """A pod of the node has changed."""

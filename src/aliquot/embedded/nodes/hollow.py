@@ -1,7 +1,7 @@
-"""Hollow GPU nodes: Node objects, and kubelets that run pods by saying so.
+"""Hollow GPU nodes: Node objects with kubelets that only report that pods run.
 
-Some have the real agent beside them; the others are simulated as a whole, and cheap enough for hundreds in one process:
-all nodes share one watch of the pods and one of the nodes.
+Some run with the real agent. The others are fully simulated and cheap enough for hundreds in one process: all nodes
+share one watch of pods and one of nodes.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ from pathlib import Path
 import structlog
 
 from aliquot import agent
+from aliquot.agent.devices import DeviceSource
 from aliquot.agent.inventory import Publisher
 from aliquot.clock import Clock, SystemClock, rfc3339
 from aliquot.dialects import Dialect, Dialects, standard_dialects
@@ -21,14 +22,14 @@ from aliquot.embedded.nodes.devices import Devices
 from aliquot.embedded.nodes.kubelet import Kubelet
 from aliquot.embedded.nodes.simulated_devices import SimulatedDevices
 from aliquot.kube import NODES, PODS, Client, Informer, KubeError
-from aliquot.model import Gpu, Node, NodeGpus, Pod
+from aliquot.model import Node, NodeGpus, Pod
 
 _log = structlog.get_logger()
 _RETRY_SECONDS = 1.0
 
 
 class HollowNode:
-    """One node: its devices, its kubelet and its Node object. Without a publisher an agent publishes its cards."""
+    """A node: its devices, its kubelet and its Node object. Without a publisher, an agent publishes its cards."""
 
     def __init__(
         self,
@@ -102,20 +103,20 @@ class HollowNodes(Mapping[str, HollowNode]):
             await node.devices.close()
 
     async def add_with_agent(self, name: str, folder: Path, served: Sequence[str]) -> AgentDevices:
-        """A node whose cards a real agent will serve on the sockets below `folder`."""
+        """Add a node whose cards a real agent serves on sockets below `folder`."""
         devices = AgentDevices(folder)
         labels = _labels(agent.served_dialects(served, self._dialects))
         await self._add(HollowNode(name, labels, devices, self._client, self._clock))
         return devices
 
     async def add_simulated(
-        self, name: str, gpus: Sequence[Gpu], served: Sequence[str], unit_mib: int = agent.Settings.unit_mib
+        self, name: str, source: DeviceSource, served: Sequence[str], unit_mib: int = agent.AgentSettings.unit_mib
     ) -> NodeGpus:
-        """A node without an agent, which offers and hands over these cards itself. Raises BadConfig."""
+        """Add a fully simulated node, which offers and hands over its cards without an agent. Raises BadConfig."""
         dialects = agent.served_dialects(served, self._dialects)
-        cards = agent.node_cards(name, gpus, dialects, unit_mib)
+        cards = agent.node_cards(name, source.cards(), dialects, unit_mib)
         devices = SimulatedDevices(
-            dialects, self._dialects, cards, lambda: self._pods.having("node", name), self._client, self._clock
+            dialects, self._dialects, cards, source, lambda: self._pods.having("node", name), self._client, self._clock
         )
         publisher = Publisher(self._client, cards, self._clock)
         await self._add(HollowNode(name, _labels(dialects), devices, self._client, self._clock, publisher))
@@ -127,7 +128,7 @@ class HollowNodes(Mapping[str, HollowNode]):
 
     async def run(self) -> None:
         """Serve the pods of the nodes until cancelled."""
-        # the informers end first: an event that they still see must find a group that takes tasks
+        # the informers end first: their last events still need a group that takes tasks
         async with asyncio.TaskGroup() as self._tasks, asyncio.TaskGroup() as loops:
             loops.create_task(self._mirror.run())
             loops.create_task(self._pods.run())
@@ -149,7 +150,7 @@ class HollowNodes(Mapping[str, HollowNode]):
 
 
 def _labels(served: Sequence[Dialect]) -> dict[str, str]:
-    """How the dialects' originals mark their nodes; ours for one that has no mark, or where there are several."""
+    """The node labels of the dialect's original; ours if it has none, or for several dialects."""
     if len(served) == 1 and served[0].node_labels:
         return dict(served[0].node_labels)
     return {f"{SERVES}{dialect.name}": "true" for dialect in served}

@@ -1,4 +1,4 @@
-"""The kubelet of a hollow node: admits pods, starts their containers, and lets them run, end and fail by script."""
+"""The kubelet of a hollow node: admits pods and runs their containers by script."""
 
 import asyncio
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from aliquot.embedded.nodes import objects
 from aliquot.embedded.nodes.devices import Devices, Inside
 from aliquot.embedded.nodes.scripts import BadScript, Script, script_of
 from aliquot.errors import BadQuantity, Refused
-from aliquot.kube import EVENTS, PODS, Client, KubeError, NotFound, events
+from aliquot.kube import EVENTS, PODS, Client, KubeError, NotFound, event_recorder
 from aliquot.model import Life, Pod
 
 _log = structlog.get_logger()
@@ -21,8 +21,8 @@ _REFUSED = "CreateContainerConfigError"
 
 
 class Kubelet:
-    """Told of every change of a pod of its node. `inside` is what each container found in it, `uses` how much of the
-    time of its cards each running pod uses, in percent."""
+    """Gets every change of its node's pods. `inside` is what each container got; `uses` is the percentage of its cards'
+    time that each running pod uses."""
 
     def __init__(self, devices: Devices, client: Client, clock: Clock) -> None:
         self.inside: dict[tuple[str, str], Inside] = {}
@@ -89,7 +89,7 @@ class Kubelet:
         await self._tell(pod, "Started", f"Started {_containers(len(started))}", kind="Normal")
 
     async def _start(self, pod: Pod, container: str, before: list[dict[str, Any]]) -> None:
-        """Start a container, as often as it takes; what stands in the way is shown in the pod's status."""
+        """Start a container, with retries. The pod's status shows why it does not start."""
         shown = ""
         while True:
             try:
@@ -108,7 +108,7 @@ class Kubelet:
             return
         since = self._now()
         await self._clock.sleep(script.seconds)
-        self._let_go(pod.metadata.uid)  # before others hear of it: whoever comes next finds the ids free
+        self._let_go(pod.metadata.uid)  # before the status is written, so that the next pod finds the ids free
         names = [container.name for container, life in pod.containers() if life is not Life.INIT]
         ended = [objects.terminated(name, script.exit_code, since, self._now()) for name in names]
         phase = "Failed" if script.exit_code else "Succeeded"
@@ -117,7 +117,7 @@ class Kubelet:
         await self._tell(pod, reason, f"{_containers(len(ended))} ended with exit code {script.exit_code}", kind=kind)
 
     async def _finish(self, pod: Pod) -> None:
-        """The containers have ended: let the API server drop the pod. Cancelled when the pod is seen gone."""
+        """Let the API server drop the pod, whose containers have ended. Cancelled when the pod is gone."""
         meta = pod.metadata
         while True:
             try:
@@ -130,10 +130,10 @@ class Kubelet:
             else:
                 return
 
-    # -- telling
+    # -- reporting
 
     async def _report(self, pod: Pod, status: Mapping[str, Any]) -> None:
-        """Write a pod's status, as often as it takes. Cancelled when the pod is seen gone."""
+        """Write a pod's status, with retries. Cancelled when the pod is gone."""
         meta = pod.metadata
         while True:
             try:
@@ -155,7 +155,7 @@ class Kubelet:
                 return
 
     async def _tell(self, pod: Pod, reason: str, message: str, kind: str = "Warning") -> None:
-        body = events.about(
+        body = event_recorder.about(
             pod,
             kind=kind,
             reason=reason,

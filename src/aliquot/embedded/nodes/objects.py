@@ -1,4 +1,4 @@
-"""What a kubelet writes: its Node, and the statuses of its pods."""
+"""The objects that a kubelet writes: its Node, and the statuses of its pods."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ _PLAIN = {"cpu": "32", "memory": "128Gi", "pods": "110"}
 
 
 def node(name: str, labels: Mapping[str, str], resources: Mapping[str, int], now: str) -> dict[str, Any]:
-    """A ready node that offers these extended resources."""
+    """A ready Node with these extended resources."""
     offered = _PLAIN | {resource: str(count) for resource, count in resources.items()}
     ready = {"type": "Ready", "status": "True", "reason": "HollowNode", "lastTransitionTime": now}
     addresses = {"InternalIP": "127.0.0.1", "Hostname": name}

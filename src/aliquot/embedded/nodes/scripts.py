@@ -1,12 +1,12 @@
-"""What a pod on a hollow node does, by its annotation `aliquot-demo/script`.
+"""What a pod on a hollow node does, according to its annotation `aliquot-demo/script`.
 
     runs 30s, uses 60%, then succeeds
     runs 1.5m, then fails with 137
     runs for ever, uses 10%
 
-Clauses stand in any order, each at most once. `runs` is how long its containers run (s, m or h), `uses` how much of the
-time of each of its cards, `then` how it ends, whatever its restartPolicy says. Without a script a pod runs for ever and
-uses nothing; without `then` it succeeds.
+Clauses come in any order, each at most once. `runs` is how long its containers run (s, m or h). `uses` is the
+percentage of each card's time that it uses. `then` is how it ends, whatever its restartPolicy says. Without a script a
+pod runs forever and uses nothing. Without `then` it succeeds.
 """
 
 import re
@@ -29,15 +29,15 @@ _CLAUSES = {
 
 
 class BadScript(BadInput):
-    """A script that cannot be read; the text says which clause, and what to write."""
+    """An invalid script; the text names the clause and says what to write."""
 
 
 @dataclass(frozen=True)
 class Script:
     seconds: float | None = None
-    """How long its containers run; None for ever."""
+    """How many seconds its containers run; None is forever."""
     uses: int = 0
-    """Percent of the time of each of its cards."""
+    """The percentage of each card's time that the pod uses."""
     exit_code: int = 0
 
 

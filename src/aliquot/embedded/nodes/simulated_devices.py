@@ -1,8 +1,7 @@
-"""Devices of a node that is simulated as a whole: no socket, no agent process, and the agent's own rules.
+"""The devices of a fully simulated node: no sockets and no agent process, but the agent's own rules.
 
-kubelet's count of ids is a sum here, and its grants are kept in memory. What may be handed over is decided by the same
-`HandOver` that runs in the agent: it reads the placement, refuses what over-commits the node, and marks the pod as the
-dialect's original does.
+kubelet's device ids are just a count here, and its grants are in memory. The agent's own `HandOver` decides what is
+handed over: it reads the placement, refuses to over-commit the node, and marks the pod as the dialect's original does.
 """
 
 import asyncio
@@ -12,11 +11,12 @@ from functools import cache
 
 from aliquot.agent import cdi
 from aliquot.agent.checkpoint import Grant
-from aliquot.agent.handed import Handed
+from aliquot.agent.devices import ContainerEdits, DeviceSource
 from aliquot.agent.handover import HandOver
-from aliquot.agent.holders import Holder
+from aliquot.agent.handover_record import HandOverRecord
+from aliquot.agent.kubelet_records import PodGrants
+from aliquot.agent.node_pods import NodePods
 from aliquot.agent.plugin import offered
-from aliquot.agent.pods import Pods
 from aliquot.clock import Clock
 from aliquot.dialects import Dialect, Dialects
 from aliquot.embedded.kubelet_devices import AdmissionError
@@ -28,27 +28,28 @@ from aliquot.model.quantity import whole
 
 
 class SimulatedDevices:
-    """`pods` are those of the node, as the API server shows them."""
+    """`pods` returns the pods of the node as the API server shows them."""
 
     def __init__(
         self,
         served: Sequence[Dialect],
         dialects: Dialects,
         cards: NodeGpus,
+        devices: DeviceSource,
         pods: Callable[[], list[Pod]],
         client: Client,
         clock: Clock,
     ) -> None:
         """Raises BadConfig for cards that cannot be offered."""
         self.changed = asyncio.Event()
-        self._pods = Pods(pods)
-        self._hand_over = HandOver(served, dialects, self, self._pods, cards, self, client, clock)
+        self._pods = NodePods(pods)
+        self._hand_over = HandOver(served, dialects, self, self._pods, cards, devices, self, client, clock)
         alike = _without_names(cards)
         self._capacity = {name: count for dialect in served for name, count in _counts(dialect, alike)}
         self._admitted: dict[str, Mapping[str, int]] = {}
         self._grants: dict[str, list[Grant]] = {}
-        self._edits: dict[str, dict[str, cdi.Edits]] = {}
-        """What the hand-over wrote, by pod and promised name."""
+        self._edits: dict[str, dict[str, ContainerEdits]] = {}
+        """What the hand-over wrote, by pod UID and promised name."""
 
     async def open(self) -> None:
         """There is nothing to open."""
@@ -82,9 +83,7 @@ class SimulatedDevices:
                 for promised in grant.promised:
                     edits = self._edits[pod.metadata.uid][promised]
                     inside.environment |= edits.environment
-                    inside.devices += [f"/dev/nvidia{minor}" for minor in edits.minors]
-        if inside.devices:
-            inside.devices.append("/dev/nvidiactl")
+                    inside.devices += [node.path for node in edits.device_nodes]
         return inside
 
     async def _prepare(self, grant: Grant) -> None:
@@ -94,35 +93,35 @@ class SimulatedDevices:
             raise Refused(f"simulated hand-over: {error}") from error
 
     def see_pods(self) -> None:
-        self._pods.tell()
+        self._pods.notify()
 
     def release(self, pod_uid: str) -> None:
         self._admitted.pop(pod_uid, None)
         self._grants.pop(pod_uid, None)
         self._edits.pop(pod_uid, None)
-        self._hand_over.memory.forget([pod_uid])
+        self._hand_over.store.forget([pod_uid])
 
     # -- what the hand-over asks kubelet, and tells the runtime
 
-    async def find(self, resource: str, ids: frozenset[str], before: Set[str] = frozenset()) -> Holder:
+    async def find(self, resource: str, ids: frozenset[str], before: Set[str] = frozenset()) -> PodGrants:
         for uid, grants in self._grants.items():
             mine = tuple(grant for grant in grants if grant.resource == resource and grant.ids == ids)
             if mine:
                 carried = frozenset(grant.container for grant in grants if grant.resource in before)
-                return Holder(uid, None, mine, carried)
+                return PodGrants(uid, None, mine, carried)
         raise Refused("the pod has ended")
 
     async def keeps(self, gone: Mapping[str, str]) -> Set[str]:
         return gone.keys() & self._admitted.keys()
 
-    def write(self, promised: str, owner: Handed, edits: cdi.Edits) -> bool:
+    def write(self, promised: str, owner: HandOverRecord, edits: ContainerEdits) -> bool:
         self._edits.setdefault(owner.uid, {})[promised] = edits
-        return False  # nobody has to hear of it
+        return False  # there is no runtime to wait for
 
 
 @cache
 def _counts(dialect: Dialect, cards: NodeGpus) -> Sequence[tuple[str, int]]:
-    """How many ids of each resource the agent would offer. Lists can be long: equal machines share the result."""
+    """The number of ids of each resource that the agent would offer. Equal machines share the cached result."""
     return [
         (resource.name, sum(device.health == "Healthy" for device in listed.devices))
         for resource, listed in offered(dialect, cards)
@@ -130,7 +129,7 @@ def _counts(dialect: Dialect, cards: NodeGpus) -> Sequence[tuple[str, int]]:
 
 
 def _without_names(cards: NodeGpus) -> NodeGpus:
-    """The same for all machines with such cards; names are as long as they were, since kubelet limits a list's size."""
+    """The cards with placeholder UUIDs of the same length: kubelet limits a list's size. Equal machines share it."""
     gpus = (replace(gpu, uuid=f"{gpu.index:0{len(gpu.uuid)}}") for gpu in cards.gpus)
     return NodeGpus("", tuple(gpus), cards.unit_mib)
 

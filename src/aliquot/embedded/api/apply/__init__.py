@@ -1,3 +1,4 @@
-"""Server-side apply: who manages which fields (`managers`), as sets of paths (`paths`), and what an apply makes of an
-object (`merging`). What is merged and what is replaced stands in `schema`.
+"""Server-side apply: field managers (`managers`), sets of field paths (`paths`), and the merge itself (`merging`).
+
+`schema` says which fields are merged and which are replaced.
 """

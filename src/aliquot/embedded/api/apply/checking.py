@@ -1,13 +1,13 @@
-"""What an apply must be before it is looked at any further; refused with the real server's words and codes."""
+"""Checks an apply request first, with the real server's messages and codes."""
 
 from collections.abc import Iterator
 from typing import Any
 
 from aliquot.embedded.api.apply import paths
-from aliquot.embedded.api.apply.nodes import Node, element, item_node, message_in, node_of
+from aliquot.embedded.api.apply.field_kinds import FieldKind, element, item_node, message_in, node_of
 from aliquot.embedded.api.objects import Object, dig, text_at
-from aliquot.embedded.api.resources import Resource
-from aliquot.embedded.api.schema.table import MESSAGES, Field, Message, Shape, message_of
+from aliquot.embedded.api.resources import ServedResource
+from aliquot.embedded.api.schema.table import MESSAGES, Cardinality, Field, Message, message_of
 from aliquot.embedded.api.statuses import BadRequest, FieldError, Invalid, Unexplained, forbidden, invalid, required
 
 _LONGEST_MANAGER = 128
@@ -29,8 +29,8 @@ def check_options(manager: str, force: bool, is_apply: bool) -> None:
         raise Invalid("meta.k8s.io", "PatchOptions", "", [error])
 
 
-def check_wish(resource: Resource, namespace: str, name: str, body: Any) -> Object:
-    """The wish, if it is one. Raises BadRequest, Unexplained."""
+def check_wish(resource: ServedResource, namespace: str, name: str, body: Any) -> Object:
+    """The applied object. Raises BadRequest, Unexplained."""
     if not isinstance(body, dict):
         raise BadRequest("error decoding patch: the body is no object")
     kind, version = text_at(body, "kind"), text_at(body, "apiVersion")
@@ -54,7 +54,7 @@ def check_wish(resource: Resource, namespace: str, name: str, body: Any) -> Obje
 
 
 def refuse_nameless(name: str, body: Object) -> None:
-    """What does not exist yet must be named. Raises BadRequest."""
+    """Raises BadRequest if a new object has no name."""
     if not text_at(body, "metadata", "name"):
         raise BadRequest(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
 
@@ -70,10 +70,10 @@ def _problems(obj: Any, message: Message, at: paths.Path) -> Iterator[str]:
 
 
 def _field_problems(value: Any, field: Field, at: paths.Path) -> Iterator[str]:
-    if field.shape is Shape.LIST and isinstance(value, list):
+    if field.shape is Cardinality.LIST and isinstance(value, list):
         yield from _list_problems(value, field, at)
     elif field.type in MESSAGES and isinstance(value, dict):
-        if field.shape is Shape.ONE:
+        if field.shape is Cardinality.ONE:
             yield from _problems(value, message_in(field), at)
         else:
             for key, item in value.items():
@@ -84,11 +84,11 @@ def _list_problems(value: list[Any], field: Field, at: paths.Path) -> Iterator[s
     seen = set()
     for position, item in enumerate(value):
         step = f"i:{position}"
-        if node_of(field) in (Node.KEYED, Node.SET):
+        if node_of(field) in (FieldKind.KEYED, FieldKind.SET):
             step = element(field, item)
             if step in seen:
                 yield f"{paths.text(at)}: duplicate entries for key {paths.text((step,))}"
                 continue
             seen.add(step)
-        if item_node(field) is not Node.LEAF or field.type in MESSAGES:
+        if item_node(field) is not FieldKind.LEAF or field.type in MESSAGES:
             yield from _problems(item, message_in(field), (*at, step))

@@ -1,8 +1,8 @@
-"""`metadata.managedFields`: who manages which fields of an object that was ever applied.
+"""`metadata.managedFields`: who manages which fields of an object that somebody has applied.
 
-An object that nobody has applied has no managers, so that its writes cost nothing; a real server has them for every
-object. At the first apply, what is there belongs to `before-first-apply`, as it does on a real server for objects from
-the time before apply. What controllers and the server itself write is managed by nobody.
+An object that was never applied has no managers, so its writes cost nothing. A real server tracks them for every
+object. At the first apply, existing fields belong to `before-first-apply`, as on a real server for old objects. Nobody
+manages what controllers and the server itself write.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ from aliquot.embedded.api.apply import paths
 from aliquot.embedded.api.apply.merging import merged, without
 from aliquot.embedded.api.apply.paths import FieldSet
 from aliquot.embedded.api.objects import Object, dig, timestamp
-from aliquot.embedded.api.resources import BY_COLLECTION, Resource
+from aliquot.embedded.api.resources import ServedResource
 from aliquot.embedded.api.schema.table import Message, message_of
 from aliquot.embedded.api.statuses import ApplyConflict
 
@@ -29,7 +29,7 @@ _APPLY, _UPDATE = "Apply", "Update"
 
 @dataclass(frozen=True, slots=True)
 class Manager:
-    """One and the same program is two managers if it both applies and updates."""
+    """A program that both applies and updates is two managers."""
 
     operation: str
     name: str
@@ -58,15 +58,15 @@ class _Entry(msgspec.Struct, rename={"api_version": "apiVersion", "fields": "fie
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Whoever sends a write, and through which part of the object."""
+    """The sender of a write, and the subresource it goes through."""
 
     name: str
     part: str
     at: datetime
 
 
-def applied(resource: Resource, live: Object, config: Object, writer: Writer, *, force: bool) -> Object:
-    """The live object as the apply wants it, with its managers. Raises ApplyConflict."""
+def applied(resource: ServedResource, live: Object, config: Object, writer: Writer, *, force: bool) -> Object:
+    """The live object after the apply, with its managers. Raises ApplyConflict."""
     message = _message(resource)
     managers = _read(live) or _first(resource, message, live, writer)
     me = Manager(_APPLY, writer.name, writer.part, resource.api_version)
@@ -88,10 +88,10 @@ def applied(resource: Resource, live: Object, config: Object, writer: Writer, *,
     return _with_managers(new, left)
 
 
-def updated(resource: Resource, live: Object, new: Object, proposed: Object, writer: Writer) -> Object:
-    """The new object with its managers, of whom the writer now manages what they changed.
+def updated(resource: ServedResource, live: Object, new: Object, proposed: Object, writer: Writer) -> Object:
+    """The new object with its managers. The writer now manages what it changed.
 
-    Whoever sends managers of their own, as kubectl does to become the applier of what it once wrote, has their way.
+    A request may set the managers itself. kubectl does so to take over fields that it wrote before.
     """
     if _is_reset(proposed):
         return new
@@ -107,8 +107,8 @@ def updated(resource: Resource, live: Object, new: Object, proposed: Object, wri
     return _with_managers(new, left)
 
 
-def _first(resource: Resource, message: Message, live: Object, writer: Writer) -> dict[Manager, Managed]:
-    """What kubectl has applied in its own way is its own, so that it can go on as an applier."""
+def _first(resource: ServedResource, message: Message, live: Object, writer: Writer) -> dict[Manager, Managed]:
+    """kubectl's client-side apply becomes a server-side manager, so that it can go on with server-side apply."""
     everything = _reaches(resource, frozenset(paths.held(live, message)), "")
     own = everything & _client_side(live, message)
     parts = {_KUBECTL_BEFORE: own, _BEFORE: everything - own}
@@ -121,7 +121,7 @@ def _first(resource: Resource, message: Message, live: Object, writer: Writer) -
 
 
 def _client_side(live: Object, message: Message) -> FieldSet:
-    """What kubectl applied before servers could, as far as it is still so."""
+    """The fields of kubectl's client-side apply that still have the applied values."""
     try:
         last = msgspec.json.decode(dig(live, "metadata", "annotations", _LAST_APPLIED) or "{}", type=dict[str, Any])
         before = paths.held(last, message)
@@ -132,14 +132,12 @@ def _client_side(live: Object, message: Message) -> FieldSet:
     return frozenset(before.keys() & now.keys()) - changed
 
 
-def _message(resource: Resource) -> Message:
-    """Of the form in which the objects are stored."""
-    stored = BY_COLLECTION[resource.collection]
-    return message_of(stored.group, stored.version, stored.kind) or Message(stored.kind)
+def _message(resource: ServedResource) -> Message:
+    return message_of(resource.group, resource.version, resource.kind) or Message(resource.kind)
 
 
-def _reaches(resource: Resource, fields: FieldSet, part: str) -> FieldSet:
-    """The status is written through its own part, and there nothing of the spec is."""
+def _reaches(resource: ServedResource, fields: FieldSet, part: str) -> FieldSet:
+    """The fields that a write can own: a status write none of the spec, any other write none of the status."""
     if resource.subresource("status") is None:
         return fields
     other = "f:spec" if part == "status" else "f:status"
@@ -147,7 +145,7 @@ def _reaches(resource: Resource, fields: FieldSet, part: str) -> FieldSet:
 
 
 def _unused(fields: FieldSet, owned: Iterable[FieldSet]) -> FieldSet:
-    """Those below which nobody owns anything; an item of a list goes all the same."""
+    """The paths below which nobody owns a field. Items of a list are always removed."""
     prefixes = {path[:length] for held in owned for path in held for length in range(1, len(path))}
     return frozenset(path for path in fields if path not in prefixes or not path[-1].startswith("f:"))
 
@@ -161,7 +159,7 @@ def _without(managers: Mapping[Manager, Managed], lost: FieldSet, at: datetime) 
 
 
 def _is_reset(obj: Object) -> bool:
-    """By an empty list, or by one with an empty entry, a client takes all managers away."""
+    """Whether the request removes all managers: by an empty list, or a list with one empty entry."""
     return dig(obj, "metadata", "managedFields") in ([], [{}])
 
 
@@ -170,7 +168,7 @@ def _sorted(managers: Iterable[Manager]) -> list[Manager]:
 
 
 def _read(obj: Object) -> dict[Manager, Managed]:
-    """Nothing, if somebody has sent what cannot be read."""
+    """The managers of an object; none if they cannot be read."""
     found = {}
     try:
         for entry in msgspec.convert(dig(obj, "metadata", "managedFields") or [], list[_Entry]):

@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from aliquot.embedded.api.apply.nodes import Node, element, item_node, message_in, node_of
+from aliquot.embedded.api.apply.field_kinds import FieldKind, element, item_node, message_in, node_of
 from aliquot.embedded.api.objects import Object
 from aliquot.embedded.api.schema.table import Field, Message
 
@@ -14,28 +14,28 @@ Path: TypeAlias = tuple[str, ...]
 FieldSet: TypeAlias = frozenset[Path]
 
 WHOLE = object()
-"""The value of a map or a list whose parts stand for themselves."""
+"""The value of a map or list whose items have paths of their own."""
 _SELF = "."
 _SYSTEM = (
     *("name", "namespace", "uid", "resourceVersion", "generation"),
     *("creationTimestamp", "selfLink", "managedFields"),
 )
 _NEVER_ABSENT = ("containers",)
-"""Lists that are there even in an empty object, so that they count for no part of it."""
+"""Lists that even an empty object has, so they do not count as a field."""
 
 
 def wished(config: Object, message: Message) -> FieldSet:
-    """What an apply names, and so will own."""
+    """The paths that an apply names and will own."""
     return frozenset(path for path, value in _walk(_own(config), message, ()) if value is not WHOLE)
 
 
 def held(obj: Object, message: Message) -> dict[Path, Any]:
-    """Every path of an object with its value, to be compared with another's."""
+    """Every path of an object with its value, for comparison."""
     return dict(_walk(_own(obj), message, ()))
 
 
 def changed(before: dict[Path, Any], after: dict[Path, Any]) -> tuple[FieldSet, FieldSet]:
-    """The paths with new values, and those that are gone."""
+    """The changed paths and the removed paths."""
     new = frozenset(path for path, value in after.items() if path not in before or _differ(before[path], value))
     return new, frozenset(before.keys() - after.keys())
 
@@ -45,7 +45,7 @@ def _differ(one: Any, other: Any) -> bool:
 
 
 def _own(obj: Object) -> Object:
-    """Without what the server alone decides."""
+    """The object without fields that only the server sets."""
     metadata = {name: value for name, value in (obj.get("metadata") or {}).items() if name not in _SYSTEM}
     rest = {name: value for name, value in obj.items() if name not in ("apiVersion", "kind", "metadata")}
     return {**rest, "metadata": metadata} if metadata else rest
@@ -58,10 +58,10 @@ def _walk(obj: Object, message: Message, at: Path) -> Iterator[tuple[Path, Any]]
 
 def _field(value: Any, field: Field | None, at: Path) -> Iterator[tuple[Path, Any]]:
     node = node_of(field)
-    if field is None or node is Node.LEAF or not value or not isinstance(value, dict | list):
-        if value != [] or node is Node.LEAF:
+    if field is None or node is FieldKind.LEAF or not value or not isinstance(value, dict | list):
+        if value != [] or node is FieldKind.LEAF:
             yield at, value
-    elif node is Node.STRUCT and isinstance(value, dict):
+    elif node is FieldKind.STRUCT and isinstance(value, dict):
         yield from _walk(value, message_in(field), at)
     else:
         if at[-1].removeprefix("f:") not in _NEVER_ABSENT:
@@ -77,7 +77,7 @@ def _items(value: Any, field: Field) -> Iterator[tuple[str, Any]]:
 
 
 def _item(item: Any, field: Field, at: Path) -> Iterator[tuple[Path, Any]]:
-    if item_node(field) is Node.LEAF or not isinstance(item, dict):
+    if item_node(field) is FieldKind.LEAF or not isinstance(item, dict):
         yield at, item
     else:
         yield at, None
@@ -91,7 +91,7 @@ def encoded(paths: FieldSet) -> Object:
 
 
 def _tree(paths: Iterable[Path]) -> Object:
-    """Every step with what is below it; `.` marks the end of a path."""
+    """Every step with the steps below it; `.` marks the end of a path."""
     tree: Object = {}
     for path in paths:
         place = tree
@@ -134,7 +134,7 @@ def _listed(tree: Object, at: Path) -> Iterator[Path]:
 
 
 def text(path: Path) -> str:
-    """As people read it: `.spec.containers[name="main"].image`."""
+    """The path for people: `.spec.containers[name="main"].image`."""
     return "".join(map(_step_text, path))
 
 

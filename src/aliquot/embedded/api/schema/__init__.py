@@ -1,4 +1,4 @@
-"""What fields Kubernetes' kinds have, from one table: `kinds.txt`, read by `table`.
+"""The fields of Kubernetes' kinds, from one table: `kinds.txt`, read by `table`.
 
-From it come the answers to unknown fields (`unknown`), OpenAPI (`openapi`), and what protobuf means (`api.protobuf`).
+`unknown` finds unknown fields with it, `api.protobuf` decodes bodies, and `api.apply` merges objects.
 """

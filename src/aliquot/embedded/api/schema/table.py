@@ -11,7 +11,7 @@ _LINE = re.compile(r" (\d+) (\w+) (\S+)(?: ~(\S*))?(?: @(\S*))?")
 _INLINE = re.compile(r" (\d+) \+(\S+)")
 
 
-class Shape(Enum):
+class Cardinality(Enum):
     ONE = "one"
     LIST = "list"
     MAP = "map"
@@ -21,16 +21,16 @@ class Shape(Enum):
 class Field:
     number: int
     name: str
-    """"" where the fields of its message stand in the place of this one."""
+    """"" if the fields of its message are inlined."""
     type: str
-    """A message of the table, or one of the plain types."""
-    shape: Shape = Shape.ONE
+    """A message of the table, or a plain type."""
+    shape: Cardinality = Cardinality.ONE
     nullable: bool = False
-    """Whether 0, false or an empty text means something else than nothing."""
+    """Whether 0, false or an empty string differs from a missing field."""
     merge_key: str | None = None
-    """By which strategic merge patches merge the list; "" is by value, None not at all."""
+    """The merge key for strategic merge patches; "" merges by value, None replaces."""
     keys: tuple[str, ...] | None = None
-    """By which apply merges the list; () is by value, None replaces it whole."""
+    """The merge keys for apply; () merges by value, None replaces."""
     atomic: bool = False
 
 
@@ -39,9 +39,9 @@ class Message:
     name: str
     by_number: dict[int, Field] = field(default_factory=dict)
     fields: dict[str, Field] = field(default_factory=dict)
-    """By name, those of messages in place among them."""
+    """By name, with the fields of inlined messages."""
     atomic: bool = False
-    """Whether apply replaces it whole, wherever it stands."""
+    """Whether apply always replaces it as a whole."""
 
 
 def _read(text: str) -> dict[str, Message]:
@@ -66,7 +66,7 @@ def _field(line: str) -> Field:
     match = _LINE.fullmatch(line)
     assert match is not None, line
     number, name, kind, merge_key, keys = match.groups()
-    shape = {"[": Shape.LIST, "{": Shape.MAP}.get(kind[0], Shape.ONE)
+    shape = {"[": Cardinality.LIST, "{": Cardinality.MAP}.get(kind[0], Cardinality.ONE)
     listed = None if keys in (None, ATOMIC) else tuple(filter(None, keys.split(",")))
     return Field(int(number), name, kind.strip("[]{}?"), shape, kind.endswith("?"), merge_key, listed, keys == ATOMIC)
 
@@ -84,6 +84,6 @@ _PACKAGES = {"": "core", "rbac.authorization.k8s.io": "rbac"}
 
 
 def message_of(group: str, version: str, kind: str) -> Message | None:
-    """The message of a kind as the API names it; None where the table does not have it."""
+    """The message of a kind; None if the table lacks it."""
     package = _PACKAGES.get(group, group.partition(".")[0])
     return MESSAGES.get(f"{package}.{version}.{kind}")

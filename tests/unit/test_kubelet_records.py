@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from aliquot.agent.checkpoint import Grant
-from aliquot.agent.holders import Holder, agree
-from aliquot.agent.podresources import Holding
+from aliquot.agent.kubelet_records import PodGrants, agree
+from aliquot.agent.podresources import HeldIds
 from aliquot.errors import Refused
 
 
@@ -14,8 +14,8 @@ def grant(*ids: str, pod: str = "uid-1", container: str = "main") -> Grant:
     return Grant(pod, container, "r", frozenset(ids), (f"aliquot.io/gpu={container}",))
 
 
-def holding(*ids: str, pod: str = "default/p", container: str = "main") -> Holding:
-    return Holding(pod, container, frozenset(ids))
+def holding(*ids: str, pod: str = "default/p", container: str = "main") -> HeldIds:
+    return HeldIds(pod, container, frozenset(ids))
 
 
 AGREED: list[Any] = [
@@ -40,40 +40,40 @@ AGREED: list[Any] = [
 
 @pytest.mark.parametrize(("ids", "granted", "held", "pod"), AGREED)
 def test_one_pod_with_all_its_grants_is_found(
-    ids: str, granted: list[Grant], held: list[Holding], pod: str | None
+    ids: str, granted: list[Grant], held: list[HeldIds], pod: str | None
 ) -> None:
-    assert agree(frozenset(ids), granted, held) == Holder("uid-1", pod, tuple(granted))
+    assert agree(frozenset(ids), granted, held) == PodGrants("uid-1", pod, tuple(granted))
 
 
 REFUSED: list[Any] = [
-    pytest.param("a", [], [holding("a")], "knows no container with just these 1 ids", id="no grant at all"),
-    pytest.param("abc", [grant("a", "b")], [], "knows no container with just these 3 ids", id="more ids than granted"),
-    pytest.param("a", [grant("a", "b")], [], "knows no container with just these 1 ids", id="fewer ids than granted"),
+    pytest.param("a", [], [holding("a")], "lists no container with exactly these 1 device ids", id="no grant at all"),
+    pytest.param("abc", [grant("a", "b")], [], "lists no container with exactly these 3 device ids", id="too many ids"),
+    pytest.param("a", [grant("a", "b")], [], "lists no container with exactly these 1 device ids", id="too few ids"),
     pytest.param(
         "a",
         [grant("a"), grant("a", pod="uid-2")],
         [],
-        "the same ids to several pods: uid-1, uid-2",
+        "the same device ids for several pods: uid-1, uid-2",
         id="two pods in the checkpoint",
     ),
     pytest.param(
         "a",
         [grant("a")],
         [holding("a"), holding("a", pod="default/q")],
-        "the same ids to several pods: default/p, default/q, uid-1",
+        "the same device ids for several pods: default/p, default/q, uid-1",
         id="two pods in PodResources",
     ),
     pytest.param(
         "a",
         [grant("a")],
         [holding("a", container="other")],
-        "PodResources names containers that kubelet's checkpoint does not: other",
+        "PodResources lists containers that kubelet's checkpoint does not: other",
         id="another container in PodResources",
     ),
 ]
 
 
 @pytest.mark.parametrize(("ids", "granted", "held", "text"), REFUSED)
-def test_anything_unclear_is_refused(ids: str, granted: list[Grant], held: list[Holding], text: str) -> None:
+def test_anything_unclear_is_refused(ids: str, granted: list[Grant], held: list[HeldIds], text: str) -> None:
     with pytest.raises(Refused, match=text):
         agree(frozenset(ids), granted, held)

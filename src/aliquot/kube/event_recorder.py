@@ -1,4 +1,4 @@
-"""Events: what people read under `kubectl describe`. What happens again is counted, and nobody is flooded."""
+"""Writes Events, which `kubectl describe` shows. Repeated events raise a count, and each pod has a rate limit."""
 
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ from aliquot.model import Pod
 from aliquot.model.bounds import MAX_EVENTS
 
 _COUNTED_SECONDS = 600.0
-"""So long after an event the same again is a higher count of it; later it is news."""
+"""Within so many seconds the same event again raises its count; later it is a new Event."""
 _BURST = 25.0
 _REFILL_SECONDS = 300.0
-"""Of one pod, so many events at once and one more each so many seconds, as Kubernetes' own components have it."""
+"""Each pod may have a burst of this many events, and one more every so many seconds, as in Kubernetes itself."""
 
 _Key = tuple[str, str, str, str]
 
@@ -33,7 +33,7 @@ class _Allowance:
     at: float
 
 
-class Events:
+class EventRecorder:
     """Writes events about pods in the name of one component."""
 
     def __init__(self, client: Client, clock: Clock, component: str) -> None:
@@ -44,7 +44,8 @@ class Events:
         self._allowances: OrderedDict[str, _Allowance] = OrderedDict()
 
     async def write(self, pod: Pod, *, kind: str, reason: str, message: str) -> bool:
-        """False if the pod has had so many that this one is left out. `kind` is Normal or Warning. Raises KubeError."""
+        """Write an event. `kind` is Normal or Warning. Returns False if the pod's rate limit drops it. Raises
+        KubeError."""
         if not self._allow(pod.metadata.uid):
             return False
         key = (pod.metadata.uid, kind, reason, message)
@@ -65,12 +66,12 @@ class Events:
         return True
 
     async def _count(self, pod: Pod, known: _Written) -> bool:
-        """Whether the event is still there and could be counted."""
+        """Raise the event's count. Returns False if that fails."""
         body = {"count": known.count + 1, "lastTimestamp": rfc3339(self._clock.wall_ns())}
         try:
             await self._client.patch(EVENTS, known.name, body, namespace=pod.metadata.namespace)
         except ApiError:
-            return False  # it was cleared away, or we may only create
+            return False  # it has expired, or we may only create
         known.count += 1
         return True
 
@@ -83,7 +84,7 @@ class Events:
 
 
 def _keep(known: OrderedDict[Any, Any], key: Any, value: Any) -> None:
-    """What was not touched for longest is forgotten: a pod may then get one event too many, no more."""
+    """Keep an entry, and drop the least recently used one. The cost is one event too many for a pod."""
     known[key] = value
     known.move_to_end(key)
     if len(known) > MAX_EVENTS:
@@ -97,7 +98,7 @@ def about(pod: Pod, *, kind: str, reason: str, message: str, component: str, wal
     return {
         "apiVersion": "v1",
         "kind": "Event",
-        # with the time in its name, as kube-scheduler does it: events of one second are listed in their order
+        # the name has the time in it, as kube-scheduler's have: events of one second are listed in order
         "metadata": {"name": f"{meta.name}.{wall_ns:x}", "namespace": meta.namespace},
         "involvedObject": {
             "kind": "Pod",

@@ -5,12 +5,12 @@ from typing import Any
 
 import msgspec
 
-from aliquot.embedded.api.schema.table import MESSAGES, Field, Message, Shape
+from aliquot.embedded.api.schema.table import MESSAGES, Cardinality, Field, Message
 
 _KEY_DEFAULTS = {"protocol": "TCP"}
 
 
-class Node(Enum):
+class FieldKind(Enum):
     LEAF = "leaf"
     STRUCT = "struct"
     MAP = "map"
@@ -18,21 +18,21 @@ class Node(Enum):
     SET = "set"
 
 
-def node_of(field: Field | None) -> Node:
-    """A field that nobody knows is one value."""
+def node_of(field: Field | None) -> FieldKind:
+    """An unknown field is a leaf."""
     if field is None or field.atomic:
-        return Node.LEAF
-    if field.shape is Shape.LIST:
-        return Node.LEAF if field.keys is None else Node.KEYED if field.keys else Node.SET
-    if field.shape is Shape.MAP:
-        return Node.MAP
+        return FieldKind.LEAF
+    if field.shape is Cardinality.LIST:
+        return FieldKind.LEAF if field.keys is None else FieldKind.KEYED if field.keys else FieldKind.SET
+    if field.shape is Cardinality.MAP:
+        return FieldKind.MAP
     return item_node(field)
 
 
-def item_node(field: Field) -> Node:
-    """Of the items of a list or a map, or of the field itself."""
+def item_node(field: Field) -> FieldKind:
+    """The kind of the items of a list or map, or of the field itself."""
     message = MESSAGES.get(field.type)
-    return Node.LEAF if message is None or message.atomic else Node.STRUCT
+    return FieldKind.LEAF if message is None or message.atomic else FieldKind.STRUCT
 
 
 def message_in(field: Field) -> Message:
@@ -40,7 +40,7 @@ def message_in(field: Field) -> Message:
 
 
 def element(field: Field, item: Any) -> str:
-    """The item's place in the path, as `fieldsV1` writes it; a key that it does not have is what it is by default."""
+    """The item's path step in `fieldsV1` notation. A missing key has its default value."""
     if not field.keys:
         return f"v:{_text(item)}"
     held = item if isinstance(item, dict) else {}

@@ -1,4 +1,4 @@
-"""The types of the fields that we read of roles and admission policies."""
+"""The types of the fields that we read from roles and admission policies."""
 
 import msgspec
 
@@ -39,7 +39,7 @@ class RoleBinding(Anything, kw_only=True):
     role_ref: RoleReference
 
 
-class Named(_Shaped):
+class Variable(_Shaped):
     name: str
     expression: str
 
@@ -56,13 +56,13 @@ class ResourceRule(_Shaped):
     resources: list[str]
 
 
-class Constraints(_Shaped):
+class MatchResources(_Shaped):
     resource_rules: list[ResourceRule] | None = None
 
 
 class PolicySpec(_Shaped):
-    match_constraints: Constraints | None = None
-    variables: list[Named] | None = None
+    match_constraints: MatchResources | None = None
+    variables: list[Variable] | None = None
     validations: list[Validation] | None = None
 
 

@@ -15,8 +15,9 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from aliquot.agent import cdi
 from aliquot.agent.checkpoint import Grant
 from aliquot.agent.handover import SETTLING, HandOver
-from aliquot.agent.holders import Holder
-from aliquot.agent.pods import Pods
+from aliquot.agent.kubelet_records import PodGrants
+from aliquot.agent.node_pods import NodePods
+from aliquot.agent.nvidia import NvidiaDevices
 from aliquot.dialects import standard_dialects
 from aliquot.errors import AliquotError, Refused
 from aliquot.model import Placement, Pod, Slice
@@ -54,10 +55,10 @@ class _Kubelet:
     def __init__(self) -> None:
         self.grants: dict[str, Grant] = {}
 
-    async def find(self, resource: str, ids: frozenset[str], before: Set[str] = frozenset()) -> Holder:
+    async def find(self, resource: str, ids: frozenset[str], before: Set[str] = frozenset()) -> PodGrants:
         for uid, grant in self.grants.items():
             if (grant.resource, grant.ids) == (resource, ids) and not before:
-                return Holder(uid, None, (grant,))
+                return PodGrants(uid, None, (grant,))
         raise Refused("kubelet does not know these ids")
 
     async def keeps(self, gone: Mapping[str, str]) -> Set[str]:
@@ -78,7 +79,8 @@ class AgentMachine(RuleBasedStateMachine):
         (root / "dev").mkdir()
         for gpu in CARDS.gpus:
             (root / "dev" / f"nvidia{gpu.minor}").touch()
-        self._folder = cdi.Folder(root / "cdi", root / "dev")
+        self._devices = NvidiaDevices(root / "dev")
+        self._folder = cdi.SpecFolder(root / "cdi")
         self._folder.prepare()
         self._cdi = root / "cdi"
         self._kubelet = _Kubelet()
@@ -94,11 +96,19 @@ class AgentMachine(RuleBasedStateMachine):
 
     def _start_agent(self) -> None:
         self._clock = _Clock()
-        pods = Pods(lambda: list(self._shown.values()))
+        pods = NodePods(lambda: list(self._shown.values()))
         self._agent = HandOver(
-            [DIALECT], standard_dialects(), self._kubelet, pods, CARDS, self._folder, sentinel.no_client, self._clock
+            [DIALECT],
+            standard_dialects(),
+            self._kubelet,
+            pods,
+            CARDS,
+            self._devices,
+            self._folder,
+            sentinel.no_client,
+            self._clock,
         )
-        self._agent.memory.recall(self._folder, self._kubelet)
+        self._agent.store.recall(self._folder, self._kubelet)
 
     def _run(self, waiting: Any) -> Any:
         return self._loop.run_until_complete(waiting)

@@ -1,4 +1,4 @@
-"""The pods of this node as our mirror has them, and a way to wait for the next change."""
+"""The pods of this node as the mirror has them, and a way to wait for the next change."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from aliquot.clock import Clock, came
 from aliquot.model import Pod
 
 
-class Pods:
+class NodePods:
     def __init__(self, all_pods: Callable[[], list[Pod]]) -> None:
         self._all = all_pods
         self._changed = asyncio.Event()
@@ -18,10 +18,10 @@ class Pods:
     def by_uid(self, uid: str) -> Pod | None:
         return next((pod for pod in self._all() if pod.metadata.uid == uid), None)
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    async def change(self, seconds: float, clock: Clock) -> bool:
-        """Wait for the next change, at most so long; returns whether there was one."""
+    async def wait_for_change(self, seconds: float, clock: Clock) -> bool:
+        """Wait for the next change for at most `seconds`. Returns whether there was one."""
         return await came(self._changed, seconds, clock)

@@ -7,7 +7,7 @@ import pytest
 from aliquot.embedded.api import resources
 from aliquot.embedded.api.deletion import DeleteRequest
 from aliquot.kube import Client
-from aliquot.kube.events import Events
+from aliquot.kube.event_recorder import EventRecorder
 from aliquot.model import Pod
 from tests.factories import make_pod
 from tests.fakes import FakeClock, ScriptedApi, answer
@@ -17,7 +17,7 @@ class Told:
     def __init__(self, api: ScriptedApi, client: Client, clock: FakeClock) -> None:
         self.api = api
         self.clock = clock
-        self._events = Events(client, clock, "tests")
+        self._events = EventRecorder(client, clock, "tests")
 
     async def write(self, pod: Pod, message: str = "no room", reason: str = "FailedScheduling") -> bool:
         return await self._events.write(pod, kind="Warning", reason=reason, message=message)

@@ -1,4 +1,4 @@
-"""What a pod has got from this node, as each of its CDI specs carries it: nobody but this node's agent writes there."""
+"""The hand-over record: what a pod holds on this node. Its CDI specs carry it; only this node's agent writes there."""
 
 from dataclasses import dataclass, replace
 from typing import Annotated
@@ -11,19 +11,19 @@ from aliquot.model import Charge, NodeGpus, Placement, Slice
 
 _VERSION = 1
 _Amount = Annotated[int, msgspec.Meta(ge=0)]
-"""Never negative, which would make room out of nothing."""
+"""Never negative: a negative amount would create room."""
 
 
 @dataclass(frozen=True)
-class Handed:
-    """`pod` is its `namespace/name`."""
+class HandOverRecord:
+    """What a pod holds. `pod` is its `namespace/name`."""
 
     uid: str
     pod: str
     holding: Holding
 
-    def on(self, cards: NodeGpus) -> "Handed":
-        """The same with the cards' numbers as they are now: a reboot may change them."""
+    def on(self, cards: NodeGpus) -> "HandOverRecord":
+        """The same record with the current index and minor of each card: a reboot may change them."""
 
         def renumbered(part: Slice) -> Slice:
             gpu = cards.by_uuid.get(part.uuid)
@@ -52,31 +52,31 @@ class _Record(msgspec.Struct, frozen=True):
     charges: list[_Part]
 
 
-def write(handed: Handed) -> str:
-    placement = handed.holding.placement
+def write(handed_over: HandOverRecord) -> str:
+    placement = handed_over.holding.placement
     containers = {
         name: [_Part(part.uuid, part.cores, part.mib, part.slots) for part in parts]
         for name, parts in placement.containers.items()
     }
     charged = [
         _Part(uuid, charge.cores, charge.mib, charge.slots, charge.shares)
-        for uuid, charge in handed.holding.charges.items()
+        for uuid, charge in handed_over.holding.charges.items()
     ]
-    record = _Record(_VERSION, handed.uid, handed.pod, placement.node, placement.dialect, containers, charged)
+    record = _Record(_VERSION, handed_over.uid, handed_over.pod, placement.node, placement.dialect, containers, charged)
     return msgspec.json.encode(record).decode()
 
 
-def read(text: str) -> Handed:
-    """Raises BadRecord. Numbers of cards are not in the record: see `Handed.on`."""
+def read(text: str) -> HandOverRecord:
+    """Read a record. It has no index or minor of cards: see `HandOverRecord.on`. Raises BadRecord."""
     try:
         record = msgspec.json.decode(text, type=_Record)
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
-        raise BadRecord(f"what was handed over cannot be read: {error}") from error
+        raise BadRecord(f"the hand-over record cannot be read: {error}") from error
     if record.v != _VERSION:
-        raise BadRecord(f"what was handed over has version {record.v}; this Aliquot reads version {_VERSION}")
+        raise BadRecord(f"the hand-over record has version {record.v}; this Aliquot reads version {_VERSION}")
     containers = {
         name: tuple(Slice(part.uuid, -1, -1, part.cores, part.mib, part.slots) for part in parts)
         for name, parts in record.containers.items()
     }
     charges = {part.uuid: Charge(part.cores, part.mib, part.slots, part.shares) for part in record.charges}
-    return Handed(record.uid, record.pod, Holding(Placement(record.node, record.dialect, containers), charges))
+    return HandOverRecord(record.uid, record.pod, Holding(Placement(record.node, record.dialect, containers), charges))

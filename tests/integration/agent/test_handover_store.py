@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from aliquot.agent.holders import CHECKPOINT, Holders
+from aliquot.agent.kubelet_records import CHECKPOINT, KubeletRecords
 from aliquot.agent.podresources import PodResources
 from aliquot.dialects.gpushare import ASSIGNED, IDX
 from aliquot.errors import Refused
@@ -102,7 +102,7 @@ async def test_a_pod_is_kept_while_its_containers_may_run(
     containers = {pod.metadata.uid: state} if state else {}
     socket = node.cdi_folder.parent / "cri.sock"
     async with FakeRuntime(socket, {}, containers):
-        holders = Holders(node.kubelet.folder, PodResources(node.kubelet.pod_resources, node.clock), socket)
+        holders = KubeletRecords(node.kubelet.folder, PodResources(node.kubelet.pod_resources, node.clock), socket)
         assert await holders.keeps({pod.metadata.uid: pod.key}) == ({pod.metadata.uid} if kept else set())
 
 
@@ -175,7 +175,7 @@ async def test_an_older_agent_s_spec_outweighs_a_record_that_names_another_card(
     await node.restart_agent()
     assert OVERCOMMITS.format(0) in await node.refusal(await node.admitted("second", 10))
     assert (await node.start(await node.admitted("third", 10, card=1)))[IDX] == "1"
-    with pytest.raises(Refused, match="names other cards than the CDI spec with which it was started"):
+    with pytest.raises(Refused, match="names other cards than the CDI spec that it started with"):
         await node.start(first)
 
 
@@ -211,9 +211,9 @@ async def test_a_spec_that_cannot_be_read_is_named_and_its_pod_counts_on_every_c
     spoil(spec)
     with capture_logs() as told:
         await node.restart_agent()
-    assert [line["path"] for line in told if line["event"] == "a CDI spec of ours cannot be believed"] == [str(spec)]
+    assert [line["path"] for line in told if line["event"] == "cannot trust a CDI spec"] == [str(spec)]
     assert OVERCOMMITS.format(0) in await node.refusal(await node.admitted("second", 10, card=0))
-    with pytest.raises(Refused, match=f"cannot be read from its CDI specs .{spec}.; remove them when it has ended"):
+    with pytest.raises(Refused, match=f"do not say which cards it holds .{spec}.; remove them once the pod has ended"):
         await node.start(first)
     assert (await node.start(other))[IDX] == "1", "nobody else is hurt"
     await node.tidy()
@@ -231,8 +231,8 @@ async def test_a_spec_that_was_promised_for_another_pod_is_not_believed(node: Ag
     node.spec(first).write_bytes(node.spec(other).read_bytes())
     with capture_logs() as told:
         await node.restart_agent()
-    (line,) = (line for line in told if line["event"] == "a CDI spec of ours cannot be believed")
-    assert line["why"] == f"it is of pod {other.metadata.uid}, but was promised to kubelet for {first.metadata.uid}"
+    (line,) = (line for line in told if line["event"] == "cannot trust a CDI spec")
+    assert line["why"] == f"it names pod {other.metadata.uid}, but kubelet's checkpoint names pod {first.metadata.uid}"
     assert OVERCOMMITS.format(0) in await node.refusal(await node.admitted("second", 10, card=0))
     assert (await node.start(other))[IDX] == "1"
 

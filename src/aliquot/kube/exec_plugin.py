@@ -1,4 +1,4 @@
-"""Exec plug-ins of a kubeconfig: a program that tells who we are (client.authentication.k8s.io)."""
+"""Exec plug-ins of a kubeconfig: programs that return credentials (client.authentication.k8s.io)."""
 
 import asyncio
 import base64
@@ -30,7 +30,7 @@ class _Status(msgspec.Struct, rename="camel"):
     expiration_timestamp: datetime | None = None
 
 
-class _Answer(msgspec.Struct, rename="camel"):
+class _ExecCredential(msgspec.Struct, rename="camel"):
     api_version: str
     kind: str
     status: _Status
@@ -38,7 +38,7 @@ class _Answer(msgspec.Struct, rename="camel"):
 
 @dataclass(frozen=True)
 class Credential:
-    """What a plug-in gave: a token, a certificate with its key as one PEM, or both. `until` is wall time."""
+    """A plug-in's credential: a token, a certificate with its key as one PEM, or both. `until` is wall time."""
 
     token: str = ""
     certificate: bytes = b""
@@ -48,8 +48,8 @@ class Credential:
 class ExecPlugin:
     """Runs the program when a credential is needed, and again shortly before it expires or after `forget`.
 
-    Without a shell, without a terminal, and never twice at the same time. Whoever gives up waiting does not stop it: a
-    slow program would otherwise never end for callers in a hurry.
+    It runs without a shell or a terminal, and never twice at the same time. A caller that stops waiting does not stop
+    the program. Otherwise a slow program would never finish for callers with short timeouts.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class ExecPlugin:
         self._run: asyncio.Task[Credential] | None = None
 
     async def credential(self) -> Credential:
-        """Raises NotSent with the program's own words when it gives none."""
+        """The current credential. Raises NotSent with the program's own message if it returns none."""
         if self._held is not None and not self._ends_soon(self._held):
             return self._held
         if self._run is None or self._run.done():
@@ -92,7 +92,7 @@ class ExecPlugin:
         return self._held
 
     def forget(self, refused: Credential) -> None:
-        """The API server did not take it; the next call runs the program unless somebody already has."""
+        """Drop a credential that the API server refused. The next call runs the program again."""
         if self._held is refused:
             self._held = None
 
@@ -114,7 +114,7 @@ class ExecPlugin:
             async with asyncio.timeout(self._seconds):
                 output, words = await process.communicate()
         except TimeoutError as error:
-            raise self._failed(f"gave no answer within {self._seconds:g} s") from error
+            raise self._failed(f"did not answer within {self._seconds:g} s") from error
         finally:
             if process.returncode is None:
                 process.kill()
@@ -125,17 +125,17 @@ class ExecPlugin:
 
     def _read(self, output: bytes) -> Credential:
         try:
-            answer = msgspec.json.decode(output, type=_Answer)
+            answer = msgspec.json.decode(output, type=_ExecCredential)
             if (answer.kind, answer.api_version) != ("ExecCredential", self._version):
                 raise ValueError(f"it is a {answer.kind} of {answer.api_version}, not an ExecCredential")
             status = answer.status
             until = status.expiration_timestamp.timestamp() if status.expiration_timestamp else None
         except (msgspec.DecodeError, ValueError) as error:
-            raise self._failed(f"gave what is no credential of {self._version}: {error}") from error
+            raise self._failed(f"returned no {self._version} credential: {error}") from error
         if bool(status.client_certificate_data) != bool(status.client_key_data):
-            raise self._failed("gave a certificate without its key, or a key without its certificate")
+            raise self._failed("returned a certificate without its key, or a key without its certificate")
         if not status.token and not status.client_key_data:
-            raise self._failed("gave neither a token nor a certificate")
+            raise self._failed("returned neither a token nor a certificate")
         pair = (status.client_certificate_data, status.client_key_data)
         return Credential(status.token, "\n".join(filter(None, pair)).encode(), until)
 
@@ -150,23 +150,23 @@ def read(section: Any, folder: Path, cluster: Mapping[str, Any]) -> ExecPlugin:
     if section.get("apiVersion") not in _VERSIONS:
         raise BadConfig(f"exec.apiVersion is {section.get('apiVersion')!r}, not {' or '.join(_VERSIONS)}")
     if section.get("interactiveMode") == "Always":
-        raise BadConfig("exec.interactiveMode is Always, but nobody is there to be asked")
+        raise BadConfig("exec.interactiveMode is Always, but there is no terminal to ask on")
     try:
         args = [str(word) for word in section.get("args") or ()]
         env = {str(pair["name"]): str(pair["value"]) for pair in section.get("env") or ()}
     except (KeyError, TypeError) as error:
-        raise BadConfig("exec.args must be a list of words, exec.env a list of names and values") from error
+        raise BadConfig("exec.args must be a list of strings, and exec.env a list of names and values") from error
     shown = _cluster_info(cluster, folder) if section.get("provideClusterInfo") else None
     return ExecPlugin(_program(section, folder), args, env=env, version=section["apiVersion"], cluster=shown)
 
 
 def _program(section: Mapping[str, Any], folder: Path) -> str:
-    """A bare name is searched in PATH; a relative path begins where the kubeconfig lies."""
+    """Look up a bare name in PATH; a relative path starts at the kubeconfig's folder. Raises BadConfig."""
     command = str(section["command"])
     found = shutil.which(str(folder / command) if os.sep in command else command)
     if found is None:
         hint = str(section.get("installHint") or "").strip()
-        raise BadConfig(f"exec.command {command} is not there or cannot be run" + (f": {hint}" if hint else ""))
+        raise BadConfig(f"exec.command {command} does not exist or is not executable" + (f": {hint}" if hint else ""))
     return found
 
 
@@ -186,12 +186,12 @@ def _cluster_info(cluster: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _clipped(words: bytes) -> str:
-    """The last words: that is where programs say what went wrong."""
+    """The end of the output: that is where programs say what went wrong."""
     text = " ".join(words.decode(errors="replace").split())
     return text if len(text) <= _MAX_WORDS else "…" + text[-_MAX_WORDS:]
 
 
 def _heard(run: asyncio.Task[Credential]) -> None:
-    """A failure of which everybody who waited has gone is no news to the event loop."""
+    """Mark the task's error as seen: if no caller waits any more, the event loop need not report it."""
     if not run.cancelled():
         run.exception()

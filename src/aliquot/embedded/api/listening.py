@@ -1,4 +1,4 @@
-"""The listening socket, which can be shut and opened again on the same port while the server goes on."""
+"""The listening socket. It can close and open again on the same port while the server keeps running."""
 
 import asyncio
 import socket
@@ -6,8 +6,8 @@ import socket
 from aiohttp import web
 
 
-class Endpoint:
-    """While it is shut, connections are refused, as by a machine whose server is down."""
+class ListeningSocket:
+    """A listening socket. While it is shut, it refuses connections like a machine without a server."""
 
     def __init__(self, host: str, port: int) -> None:
         self._host = host
@@ -18,7 +18,7 @@ class Endpoint:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Raises RuntimeError before the first opening."""
+        """Host and port. Raises RuntimeError before the first opening."""
         if self._bound is None:
             raise RuntimeError("the embedded cluster is not running")
         return self._host, self._port
@@ -28,7 +28,7 @@ class Endpoint:
         return self._listening is not None
 
     async def open(self, server: web.Server | None = None) -> None:
-        """Listen, for a server that is named the first time."""
+        """Listen. The first call names the server."""
         self._server = server or self._server
         assert self._server is not None, "an endpoint is first opened for a server"
         if self._bound is None:
@@ -37,7 +37,7 @@ class Endpoint:
             self._listening = await asyncio.get_running_loop().create_server(self._server, sock=self._bound)
 
     def shut(self) -> None:
-        """Refuse connections, and cut those that are open. The port stays ours: it is bound and not listened on."""
+        """Refuse connections, and cut open ones. The socket stays bound, so the port stays ours."""
         if self._listening is None:
             return
         self._stop_listening()
@@ -48,7 +48,7 @@ class Endpoint:
                 connection.transport.abort()
 
     def close(self) -> None:
-        """For good; open connections are the server's matter."""
+        """Close for good. The server closes open connections."""
         self._stop_listening()
         if self._bound is not None:
             self._bound.close()

@@ -1,4 +1,4 @@
-"""HTTP with an API server: who we are, how long we wait, and every foreign error turned into one of ours."""
+"""HTTP to an API server: credentials, timeouts, and the translation of foreign errors into ours."""
 
 import asyncio
 import random
@@ -14,7 +14,7 @@ from aliquot import metrics
 from aliquot.clock import Clock
 from aliquot.kube import errors
 from aliquot.kube.access import Access
-from aliquot.kube.plugin import Credential
+from aliquot.kube.exec_plugin import Credential
 from aliquot.kube.stream import Silence, lines
 from aliquot.plain import why
 
@@ -26,7 +26,7 @@ _FIRST_REFUSAL = 400
 _UNAUTHORIZED = 401
 _MAX_TRIES = 5
 _SPREAD = 0.25
-"""Those who were told the same moment come back over so much more of it."""
+"""Retries are spread over this share of the pause, so that clients do not come back all at once."""
 _KEEP_ALIVE = {
     socket.TCP_KEEPIDLE: 15,
     socket.TCP_KEEPINTVL: 5,
@@ -34,7 +34,7 @@ _KEEP_ALIVE = {
     socket.TCP_USER_TIMEOUT: 30_000,
 }
 _FIRST_WORD_SECONDS = 30.0
-"""A watch is answered at once, if only by its headers."""
+"""How long the headers of a watch may take. A server sends them at once."""
 
 
 class _Details(msgspec.Struct, rename="camel"):
@@ -48,7 +48,7 @@ class _Status(msgspec.Struct):
     details: _Details | None = None
 
 
-class Wire:
+class Transport:
     """Raises only errors of aliquot.kube.errors."""
 
     def __init__(self, access: Access, timeout: float, clock: Clock) -> None:
@@ -67,7 +67,7 @@ class Wire:
             await self._access.plugin.close()
 
     async def read(self, path: str, query: Mapping[str, str] | None = None, *, seconds: float | None = None) -> bytes:
-        """GET. A server that is busy and says for how long is asked again, as long as the time for one call lasts."""
+        """GET. Retries while a busy server says when to come back and the timeout of the call allows it."""
         end = self._clock.monotonic() + (seconds or self._timeout.total or 0.0)
         for attempt in range(1, _MAX_TRIES + 1):
             try:
@@ -91,15 +91,17 @@ class Wire:
         content: str = JSON,
         seconds: float | None = None,
     ) -> bytes:
-        """One request and its whole answer. Nothing is sent twice: of a write nobody knows whether it was made."""
+        """One request and its whole answer. Never sends twice, since a write may have been made."""
         data = None if body is None else msgspec.json.encode(body)
         limit = self._timeout if seconds is None else aiohttp.ClientTimeout(total=seconds)
         async with self._answer(method, path, query, data, content, limit) as response:
             return await response.read()
 
     async def lines(self, path: str, query: Mapping[str, str], *, silence: float) -> AsyncGenerator[bytes, None]:
-        """An empty line when the server has answered, and then the lines of a GET without end, until the server ends it
-        or says nothing for so long."""
+        """The lines of an endless GET, until the server ends it or sends nothing for `silence` seconds.
+
+        The first line is empty and says that the server has answered.
+        """
         limit = aiohttp.ClientTimeout(total=None, sock_connect=5.0)
         async with AsyncExitStack() as stack:
             try:
@@ -122,7 +124,7 @@ class Wire:
         content: str,
         limit: aiohttp.ClientTimeout,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """The one place where foreign errors become ours."""
+        """The only place that translates foreign errors into ours."""
         credential = await self._credential(limit)
         answered = False
         try:
@@ -163,7 +165,7 @@ class Wire:
             raise errors.NoAnswer(f"{method} {path} got no answer from the API server: {text}") from error
 
     async def _credential(self, limit: aiohttp.ClientTimeout) -> Credential | None:
-        """What the plug-in gives, its certificate in use."""
+        """The plug-in's credential, with its certificate in use."""
         if self._access.plugin is None:
             return None
         try:
@@ -176,8 +178,8 @@ class Wire:
         return credential
 
     async def _change_certificate(self, credential: Credential) -> None:
-        """A connection keeps the certificate that it began with, so new ones are made; what runs on the old ones may
-        end there, until the certificate changes once more."""
+        """Open new connections with a new certificate. Requests on old connections may finish, until the certificate
+        changes again."""
         try:
             self._access.present(credential)
         except (OSError, ValueError) as error:
@@ -202,7 +204,7 @@ def decode(body: bytes | msgspec.Raw, kind: type[_Read]) -> _Read:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise errors.Unreadable(f"the API server sent what is no {kind}: {error}") from error
+        raise errors.Unreadable(f"the API server's answer is not a {kind}: {error}") from error
 
 
 def failure(body: msgspec.Raw) -> errors.KubeError:
@@ -218,7 +220,7 @@ async def _refusal(response: aiohttp.ClientResponse) -> errors.KubeError:
     except (msgspec.DecodeError, UnicodeDecodeError):
         status = _Status(message=body[:200].decode(errors="replace"))
     header = response.headers.get("Retry-After", "")
-    # the other form of the header is a date, which would mean to trust the server's clock
+    # the header may also be a date, but that would mean to trust the server's clock
     wait = float(header) if header.isascii() and header.isdigit() else _told(status)
     return errors.answered(response.status, status.reason or response.reason or "", status.message, wait)
 
@@ -228,9 +230,9 @@ def _told(status: _Status) -> float | None:
 
 
 def _watched_socket(address: aiohttp.AddrInfoType) -> socket.socket:
-    """A connection whose peer has vanished without a word fails after half a minute, not when a watch would have ended.
+    """A socket that fails half a minute after its peer has vanished.
 
-    A watch may be silent for minutes, so only the kernel can tell silence from absence.
+    A watch may be quiet for minutes, so only TCP keep-alive can tell a quiet peer from a dead one.
     """
     made = socket.socket(family=address[0], type=address[1], proto=address[2])
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -1,0 +1,175 @@
+"""What this node has handed over. A record stays until kubelet has dropped the pod, whatever happens to its
+annotations.
+
+The agent rebuilds the store from its own CDI specs, which users cannot write. Pods that another plug-in served before
+count by their marks and placements.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import replace
+from typing import Protocol
+
+import structlog
+
+from aliquot.agent.cdi import CdiSpec, SpecFolder
+from aliquot.agent.devices import DeviceSource
+from aliquot.agent.handover_record import HandOverRecord
+from aliquot.agent.node_pods import NodePods
+from aliquot.dialects import Dialects, Holding, holding_among, holding_of, registered_on
+from aliquot.errors import AliquotError
+from aliquot.model import Node, NodeGpus, Pod
+
+_log = structlog.get_logger()
+
+
+class KeepsPods(Protocol):
+    """Knows which pods kubelet has dropped: `kubelet_records.KubeletRecords`."""
+
+    async def keeps(self, gone: Mapping[str, str]) -> Set[str]: ...
+
+
+class KnowsPromises(Protocol):
+    """Knows which CDI name was promised to which pod: `kubelet_records.KubeletRecords`."""
+
+    def promises(self) -> Mapping[str, str]: ...
+
+
+class HandOverStore:
+    def __init__(
+        self, dialects: Dialects, cards: NodeGpus, devices: DeviceSource, pods: NodePods, kubelet: KeepsPods
+    ) -> None:
+        self._dialects = dialects
+        self._cards = cards
+        self._devices = devices
+        self._pods = pods
+        self._kubelet = kubelet
+        self._records: dict[str, HandOverRecord] = {}
+
+    def see_node(self, node: Node) -> None:
+        """Note which dialects' resources kubelet knows. Containers that request others hold nothing."""
+        self._cards = replace(self._cards, registered=registered_on(node, self._dialects))
+
+    # -- what was handed over
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._records
+
+    def put(self, record: HandOverRecord) -> None:
+        self._records[record.uid] = record
+
+    def of(self, uid: str) -> HandOverRecord | None:
+        return self._records.get(uid)
+
+    def others(self, uid: str) -> Iterator[HandOverRecord]:
+        """What all other pods hold."""
+        yield from (record for record in self._records.values() if record.uid != uid)
+        for pod in self._pods.all():
+            own = pod.metadata.uid
+            if own != uid and own not in self._records and (holding := self._by_marks(pod)) is not None:
+                yield HandOverRecord(own, pod.key, holding)
+
+    def _by_marks(self, pod: Pod) -> Holding | None:
+        """What a pod without a spec of ours holds, according to its annotations."""
+        try:
+            speaking = self._dialects.spoken_by(pod)
+            if pod.ended or not any(dialect.handed_over(pod) for dialect in speaking):
+                return None
+            return holding_of(pod, self._cards, self._dialects)
+        except AliquotError as error:
+            _log.error("cannot count a pod of this node", pod=pod.key, why=str(error))
+            return None
+
+    # -- forgetting
+
+    def forget(self, uids: Iterable[str]) -> None:
+        for uid in uids:
+            self._records.pop(uid, None)
+
+    async def forget_dropped(self, others: Iterable[str] = ()) -> Set[str]:
+        """Forget pods whose containers have ended, and pods that both the API server and kubelet have dropped.
+
+        Returns their UIDs, including those of `others`. If kubelet does not answer, no pod counts as dropped.
+        """
+        known = {**dict.fromkeys(others, ""), **{uid: record.pod for uid, record in self._records.items()}}
+        shown = {pod.metadata.uid: pod for pod in self._pods.all()}
+        gone = {uid: name for uid, name in known.items() if uid not in shown}
+        dropped = {uid for uid, pod in shown.items() if uid in known and pod.ended}
+        if gone:
+            try:
+                dropped |= gone.keys() - await self._kubelet.keeps(gone)
+            except AliquotError as error:
+                _log.warning("cannot tell which pods kubelet has dropped, so all of them count", why=str(error))
+        self.forget(dropped)
+        return dropped
+
+    async def tidy(self, folder: SpecFolder, kubelet: KnowsPromises) -> None:
+        """Remove the specs of pods that kubelet has dropped. An unreadable spec stays while kubelet's checkpoint lists
+        its name."""
+        specs = folder.read()
+        promises = None if all(spec.pod_uid for spec in specs) else self._promises(kubelet)
+        owners = [spec.pod_uid or (promises or {}).get(spec.promised, "") for spec in specs]
+        dropped = await self.forget_dropped(filter(None, owners))
+        for spec, owner in zip(specs, owners, strict=True):
+            is_nobodys = not owner and promises is not None
+            if owner in dropped or is_nobodys:
+                folder.remove(spec)
+
+    # -- after a start
+
+    def recall(self, folder: SpecFolder, kubelet: KnowsPromises) -> None:
+        """Read back what this agent handed over before it restarted. The mirror of pods must be in sync."""
+        specs = folder.read()
+        promises = (self._promises(kubelet) if specs else None) or {}
+        by_pod: dict[str, list[CdiSpec]] = {}
+        for spec in (_checked(spec, promises) for spec in specs):
+            if spec.trouble:
+                _log.error("cannot trust a CDI spec", path=str(spec.path), why=spec.trouble)
+            if spec.pod_uid:
+                by_pod.setdefault(spec.pod_uid, []).append(spec)
+        for uid, own in by_pod.items():
+            self.put(self._recalled(uid, own).on(self._cards))
+
+    def _promises(self, kubelet: KnowsPromises) -> Mapping[str, str] | None:
+        """None if kubelet's checkpoint cannot be read."""
+        try:
+            return kubelet.promises()
+        except AliquotError as error:
+            _log.warning("cannot compare our CDI specs with kubelet's checkpoint", why=str(error))
+            return None
+
+    def _recalled(self, uid: str, specs: list[CdiSpec]) -> HandOverRecord:
+        found = [spec.record for spec in specs if spec.record is not None]
+        if found and all(record == found[0] for record in found):
+            return found[0]
+        pod = self._pods.by_uid(uid)
+        name = pod.key if pod else next((record.pod for record in found), "")
+        if any(spec.trouble for spec in specs) or found:
+            paths = ", ".join(str(spec.path) for spec in specs)
+            why = f"its CDI specs do not say which cards it holds ({paths}); remove them once the pod has ended"
+            return HandOverRecord(
+                uid, name, holding_among(pod, self._cards, self._dialects, self._cards.by_uuid.keys(), why)
+            )
+        uuids = frozenset().union(*(self._devices.visible_cards(spec.environment) for spec in specs))
+        return HandOverRecord(uid, name, self._before_records(pod, uuids))
+
+    def _before_records(self, pod: Pod | None, uuids: Set[str]) -> Holding:
+        """What a pod holds whose specs name its cards and nothing more. The pod's own placement counts if it names
+        them, too."""
+        why = "the pod's record names other cards than the CDI spec that it started with"
+        if pod is not None:
+            try:
+                holding = holding_of(pod, self._cards, self._dialects)
+            except AliquotError as error:
+                holding, why = None, str(error)
+            if holding is not None and not holding.doubt and uuids <= holding.charges.keys():
+                return holding
+        return holding_among(pod, self._cards, self._dialects, uuids, why)
+
+
+def _checked(spec: CdiSpec, promises: Mapping[str, str]) -> CdiSpec:
+    """The spec with the owner that kubelet's checkpoint names, if any: the file may be broken, or another pod's."""
+    owner = promises.get(spec.promised, spec.pod_uid)
+    if owner == spec.pod_uid:
+        return spec
+    trouble = spec.trouble or f"it names pod {spec.pod_uid}, but kubelet's checkpoint names pod {owner}"
+    return CdiSpec(spec.path, owner, trouble=trouble)
