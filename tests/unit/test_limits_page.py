@@ -59,7 +59,7 @@ NOT_REACHED = {
         "endpoints.profiling._DEEPEST",
         "engine.why.explain._MAX_NOTES",
         "engine.why.relax._MAX_SAID",
-        "kube.plugin._MAX_WORDS",
+        "kube.exec_plugin._MAX_WORDS",
     },
     "for how long, and how often, we ourselves wait and try": {
         "agent.heartbeat._LONGEST",
@@ -68,9 +68,10 @@ NOT_REACHED = {
         "control.state.search_budget._LONGEST_PAUSE",
         "kube.informer._LONGEST_PAUSE",
         "kube.informer._LONGEST_WISH",
-        "kube.wire._MAX_TRIES",
+        "kube.transport._MAX_TRIES",
     },
-    "a rule of Kubernetes' or of TCP's for names and ports": {
+    "a rule of Kubernetes' or of TCP's for names, ports and messages": {
+        "agent.plugin._MAX_LIST_BYTES",
         "app.programs.addresses._MAX",
         "dialects.elastic._LONGEST_KEY",
         "dialects.hami._LONGEST_LABEL",
