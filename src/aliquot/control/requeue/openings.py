@@ -2,21 +2,9 @@
 
 from collections import deque
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from aliquot.clock import Clock
-
-
-@dataclass(frozen=True, slots=True)
-class Opening:
-    """On a node, or within the quota of a namespace; without either it may be anywhere.
-
-    `heard`: kube-scheduler hears of what made it, and asks again for the pods that wait.
-    """
-
-    node: str = ""
-    namespace: str = ""
-    heard: bool = False
+from aliquot.control.state.opening import Opening
 
 
 class Openings:

@@ -22,10 +22,11 @@ from aliquot.control.leadership.leadership import Leadership
 from aliquot.control.leadership.rights import PATCH_PODS
 from aliquot.control.requeue.candidates import Chooser
 from aliquot.control.requeue.nominations import Promises
-from aliquot.control.requeue.openings import Opening, Openings
+from aliquot.control.requeue.openings import Openings
 from aliquot.control.requeue.rate_limit import Pace
 from aliquot.control.requeue.waiting_pods import EarlyRefusals, WaitingPod, WaitingPods
 from aliquot.control.state.cluster_state import ClusterState
+from aliquot.control.state.opening import Opening
 from aliquot.dialects import Demand
 from aliquot.errors import BadDemand
 from aliquot.kube import PODS, ApiError, Client, KubeError, NotFound, NotSent

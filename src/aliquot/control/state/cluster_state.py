@@ -8,7 +8,6 @@ from itertools import islice
 
 import numpy as np
 
-from aliquot.control.requeue.openings import Opening
 from aliquot.control.state import claims
 from aliquot.control.state.adoption import Adoption
 from aliquot.control.state.events import (
@@ -30,6 +29,7 @@ from aliquot.control.state.events import (
     search_of,
     verdict_of,
 )
+from aliquot.control.state.opening import Opening
 from aliquot.control.state.search_budget import Searches
 from aliquot.control.state.totals import Totals
 from aliquot.control.state.unhealthy_marks import Marks
