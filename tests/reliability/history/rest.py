@@ -79,6 +79,7 @@ class Rest:
                     f"{name_of(pod)} is bound to {node_of(pod)}, without cards {_PATIENCE:.0f} s after the last trouble"
                 )
                 self._world.violate(LOST, text, names_of(pod))
+        await self._comes_true(lambda: not self._leaving_without_cards())
         if not await self._comes_true(lambda: not self._stranded()):
             for pod in self._stranded():
                 nodes = [m.name for m in self._serving(pod) if self._world.witness.fits(pod, m)]
@@ -93,6 +94,11 @@ class Rest:
             if self._world.machines[node_of(pod)] in self._serving(pod)
             and not (is_placed(pod) or has_ended(pod) or is_leaving(pod) or pod["status"].get("phase") == "Failed")
         ]
+
+    def _leaving_without_cards(self) -> list[Pod]:
+        """Pods that were told to end before they got cards: nobody places them any more, and whole cards may count as
+        theirs until they are gone."""
+        return [pod for pod in self._world.witness.bound() if is_leaving(pod) and not is_placed(pod)]
 
     def _stranded(self) -> list[Pod]:
         waiting = [pod for pod in self._world.witness.waiting() if not pod["metadata"]["name"].startswith(PROBE)]
