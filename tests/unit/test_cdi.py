@@ -79,7 +79,7 @@ def test_the_guide_asks_for_the_toolkit_while_specs_carry_no_libraries(specs: Sp
     (path,) = (tmp_path / "cdi").iterdir()
     (device,) = msgspec.json.decode(path.read_bytes())["devices"]
     guide = (Path(__file__).parents[2] / "docs" / "operate.md").read_text()
-    needs = guide.partition("## Needs")[2].partition("\n## ")[0]
+    needs = guide.partition("## Requirements")[2].partition("\n## ")[0]
     assert ("mounts" in device["containerEdits"]) != ("NVIDIA container toolkit" in needs)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aliquot.agent import handed
+from aliquot.agent import handover_record
 from aliquot.dialects import Holding
 from aliquot.engine.all_nodes.room import Need, Room
 from aliquot.engine.block import DECISIVE, Block
@@ -134,9 +134,12 @@ LIMITED = [measure for measure in Charge._fields if measure != "shares"]
 def test_every_measure_is_recorded() -> None:
     assert {field.name for field in fields(Slice)} - {"uuid", "index", "minor"} == set(LIMITED)
     assert records._Slice.__struct_fields__ == tuple(field.name for field in fields(Slice))
-    assert handed._Part.__struct_fields__ == ("uuid", *Charge._fields)
+    assert handover_record._Part.__struct_fields__ == ("uuid", *Charge._fields)
     holding = Holding(Placement("n1", "aliquot", {}), {"GPU-0": Charge(*range(1, len(Charge._fields) + 1))})
-    assert handed.read(handed.write(handed.Handed("u", "default/p", holding))).holding == holding
+    assert (
+        handover_record.read(handover_record.write(handover_record.HandOverRecord("u", "default/p", holding))).holding
+        == holding
+    )
 
 
 def test_every_measure_is_compared_on_arrays_and_in_the_search() -> None:
