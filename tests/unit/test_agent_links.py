@@ -51,5 +51,5 @@ def test_the_page_for_elastic_gpu_claims_no_more() -> None:
     items = [" ".join(item.split()) for item in section("What is better").split("\n- ")]
     (claim,) = (item for item in items if "opology" in item)
     assert claim.startswith("From the original's roadmap: multi-card placement works. For topology-aware placement")
-    assert claim.endswith("the policy exists, and our agent tells it which cards share a NUMA node.")
+    assert claim.endswith("the policy exists, and our agent publishes which cards share a NUMA node.")
     assert "the agent does not publish NVLink and PCIe links yet" in " ".join(section("What is not there").split())
