@@ -9,7 +9,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from aliquot.control import ControlPlane, ControlSettings, Mode
+from aliquot.config.server_tree import ServerConfig
+from aliquot.control import ControlPlane
 from aliquot.endpoints import asgi
 from aliquot.endpoints.gpushare import GpuShareEndpoint
 from aliquot.kube import Access, Client
@@ -62,7 +63,7 @@ def _pod() -> dict[str, Any]:
 
 
 def _plane(client: Client, used: dict[str, list[int]]) -> ControlPlane:
-    plane = ControlPlane(client, settings=ControlSettings(mode=Mode.OBSERVE))
+    plane = ControlPlane(client, settings=ServerConfig(mode="observe"))
     plane.nodes.trouble = plane.pods.trouble = ""
     for name, units in used.items():
         gpus = tuple(Gpu(f"{name}/{card}", card, card, "A100", _CARD_UNITS * 1024) for card in range(_CARDS))

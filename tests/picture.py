@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.terminal_theme import MONOKAI
 
 from aliquot import logs
-from aliquot.app.demo import board, samples, screen
+from aliquot.app.demo import overview, samples, screen
+from aliquot.app.demo.cluster import DemoCluster
 from aliquot.app.demo.workload import Workload
-from aliquot.app.demo.world import World
 
 _WIDTH, _HEIGHT = 110, 36
 _SECONDS = 300
@@ -24,21 +24,21 @@ _TARGET = Path(__file__).parent.parent / "docs" / "demo.svg"
 
 async def _draw() -> None:
     with tempfile.TemporaryDirectory(prefix="aliquot-") as folder:
-        async with World(Path(folder)) as world, asyncio.timeout(_SECONDS):
-            await samples.create(world.client, world.samples)
-            await world.until(lambda: samples.all_run(world.samples, world.plane.pods.all()))
-            stream = asyncio.create_task(Workload(world.client, world.plane, world.samples).run())
-            await world.until(lambda: _is_worth_seeing(world))
+        async with DemoCluster(Path(folder)) as demo, asyncio.timeout(_SECONDS):
+            await samples.create(demo.client, demo.samples)
+            await demo.until(lambda: samples.all_run(demo.samples, demo.plane.pods.all()))
+            stream = asyncio.create_task(Workload(demo.client, demo.plane, demo.samples).run())
+            await demo.until(lambda: _is_worth_seeing(demo))
             stream.cancel()
             console = Console(record=True, width=_WIDTH, height=_HEIGHT, file=io.StringIO())
-            console.print(screen.picture(world, _WIDTH, _HEIGHT))
+            console.print(screen.picture(demo, _WIDTH, _HEIGHT))
             drawn = console.export_svg(title="aliquot demo", theme=MONOKAI)
             _TARGET.write_text(_WEB_FONT.sub("", drawn))
 
 
-def _is_worth_seeing(world: World) -> bool:
-    phases = [board.phase(pod) for pod in world.plane.pods.all()]
-    waiting = [why for why, _ in board.waiting(world) if "nodes are available" in why]
+def _is_worth_seeing(demo: DemoCluster) -> bool:
+    phases = [overview.phase(pod) for pod in demo.plane.pods.all()]
+    waiting = [why for why, _ in overview.waiting(demo) if "nodes are available" in why]
     busy = phases.count("Running") >= _ENOUGH_RUN and "Succeeded" in phases
     return busy and len(waiting) >= _ENOUGH_WAIT
 

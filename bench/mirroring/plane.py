@@ -5,7 +5,8 @@ import asyncio
 import structlog
 import uvloop
 
-from aliquot.control import ControlPlane, ControlSettings, Mode
+from aliquot.config.server_tree import ServerConfig
+from aliquot.control import ControlPlane
 from aliquot.kube import Access, Client
 from bench.mirroring.listener import Meter, Result
 
@@ -27,7 +28,7 @@ async def _listen(url: str, events: int) -> Result:
             enough.set()
 
     async with Client(Access(url)) as client:
-        plane = ControlPlane(client, settings=ControlSettings(mode=Mode.OBSERVE))
+        plane = ControlPlane(client, settings=ServerConfig(mode="observe"))
         plane.changed.subscribe(lambda _: count())
         running = asyncio.create_task(plane.run())
         await plane.pods.synced.wait()

@@ -1,4 +1,4 @@
-"""`python -m aliquot`, where the `aliquot` command is not on the path."""
+"""`python -m aliquot`, for when the `aliquot` command is not on the PATH."""
 
 from aliquot.cli import main
 

@@ -1,4 +1,4 @@
-"""Where Aliquot's answers differ from the originals' on purpose, and the switch that turns each difference off."""
+"""Deliberate differences between Aliquot's answers and those of the originals, and a switch for each."""
 
 from dataclasses import dataclass
 
@@ -9,25 +9,25 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class Compat:
-    """What one endpoint does exactly as its original did. Nothing, unless asked."""
+    """The quirks of its original that an endpoint reproduces. By default none."""
 
     maps: bool = False
-    """Refused nodes stand in FailedNodes only."""
+    """List refused nodes in FailedNodes only."""
     bind_faults: bool = False
-    """A bind that fails is HTTP 500, whose text kube-scheduler throws away."""
+    """Answer a failed bind with HTTP 500, whose text kube-scheduler discards."""
     reasons: bool = False
-    """Reasons name the node, or the pod, where the original's did."""
+    """Name the node or the pod in reasons, as the original does."""
 
 
 OURS = Compat()
 
 QUIRKS = {"maps": "maps", "bind-faults": "bind_faults", "reasons": "reasons"}
-"""The fields of Compat by the words that people write."""
+"""The fields of Compat by their names in the configuration."""
 
 
 def parse(text: str) -> Compat:
-    """Words with commas between them, or `all`; nothing is none. Raises BadConfig that names the word."""
+    """Parse quirks separated by commas, or `all`. An empty text means none. Raises BadConfig."""
     words = {word for piece in text.split(",") if (word := piece.strip())}
     if unknown := sorted(words - {*QUIRKS, ALL}):
-        raise BadConfig(f"{unknown[0]!r} is no quirk of an original; write {', '.join(QUIRKS)} or {ALL}")
+        raise BadConfig(f"unknown quirk {unknown[0]!r}; valid quirks are {', '.join(QUIRKS)} and {ALL}")
     return Compat(**{field: word in words or ALL in words for word, field in QUIRKS.items()})

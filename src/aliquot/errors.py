@@ -1,49 +1,49 @@
-"""The one error tree. Everything that Aliquot raises on purpose is below AliquotError.
+"""The tree of errors. Everything that Aliquot raises on purpose is an AliquotError.
 
 AliquotError
-├── BadInput            somebody handed us something we cannot read; the text names the field
-│   ├── BadQuantity     a Kubernetes quantity that is not one, or that is absurd
-│   ├── BadDemand       a pod's GPU demand that its dialect does not allow
-│   ├── BadRecord       a record (placement, inventory), ours or an original's, that cannot be read back
-│   └── BadConfig       a flag, a file or a kubeconfig
+├── BadInput            invalid input; the text names the field
+│   ├── BadQuantity     an invalid or absurd Kubernetes quantity
+│   ├── BadDemand       a GPU demand of a pod that its dialect does not allow
+│   ├── BadRecord       an unreadable record (placement, inventory) of ours or of an original
+│   └── BadConfig       an invalid flag, configuration file or kubeconfig
 ├── Refused             a placement or a hand-over that must not happen; the text says why
 │   ├── NoRoom          the part does not fit
-│   ├── AlreadyHeld     the pod is bound to the node with another part
-│   ├── NotPlaced       a container without a placement gets nothing
-│   └── NotLeading      another server holds the Lease, or nobody does: only its holder commits
-└── KubeError           the API server said no, or did not answer (aliquot.kube.errors)
+│   ├── AlreadyHeld     the pod already holds another part on the node
+│   ├── NotPlaced       the container has no placement
+│   └── NotLeading      this server does not hold the Lease; only the holder commits
+└── KubeError           the API server refused, or did not answer (aliquot.kube.errors)
 
-Foreign errors (aiohttp, msgspec, grpc, pynvml) are translated at one boundary each, with `raise ... from`.
-A place either logs an error or raises it, never both.
+Errors of libraries (aiohttp, msgspec, grpc, pynvml) are translated at one boundary each, with `raise ... from`.
+Code either logs an error or raises it, never both.
 """
 
 
 class AliquotError(Exception):
-    """The root: catching it catches what we raise on purpose and no bug."""
+    """The root. Catching it catches deliberate errors and no bugs."""
 
 
 class BadInput(AliquotError):
-    """Somebody handed us something we cannot read; the text names the field."""
+    """Invalid input. The text names the field."""
 
 
 class BadQuantity(BadInput):
-    """A Kubernetes quantity that is not one, or that is absurd."""
+    """An invalid or absurd Kubernetes quantity."""
 
 
 class BadDemand(BadInput):
-    """A pod's GPU demand that its dialect does not allow."""
+    """A GPU demand of a pod that its dialect does not allow."""
 
 
 class BadRecord(BadInput):
-    """A record of ours or of an original program, on a pod or a node, that cannot be read back."""
+    """An unreadable record on a pod or node, written by us or by an original."""
 
 
 class BadConfig(BadInput):
-    """A flag, a configuration file or a kubeconfig that cannot be used."""
+    """An invalid flag, configuration file or kubeconfig."""
 
 
 class Refused(AliquotError):
-    """A placement or a hand-over that must not happen; the text says why."""
+    """A placement or a hand-over that must not happen. The text says why."""
 
 
 class NoRoom(Refused):
@@ -51,12 +51,12 @@ class NoRoom(Refused):
 
 
 class AlreadyHeld(Refused):
-    """The pod is bound to the node with another part than is asked for."""
+    """The pod already holds another part on the node than the one requested."""
 
 
 class NotPlaced(Refused):
-    """A container without a placement gets nothing."""
+    """The container has no placement, so it gets no card."""
 
 
 class NotLeading(Refused):
-    """Only the holder of the Lease commits, and that is not this server, or not any more."""
+    """This server does not hold the Lease, or no longer. Only the holder commits."""

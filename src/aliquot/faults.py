@@ -1,8 +1,8 @@
-"""Fault points: places where a test ends this process with SIGKILL, to see that nothing is lost or doubled, or stops it
-with SIGSTOP, to see what it does when it wakes in another world.
+"""Fault points: places where a test kills this process with SIGKILL, or stops it with SIGSTOP.
 
-The environment variable names one of them, `after-claim` or `after-claim:stop`. Without it every point is a comparison
-of two strings.
+Tests kill to check that no placement is lost or made twice, and stop to check what the process does after it continues.
+The environment variable names the point: `after-claim`, or `after-claim:stop`. Without it, a point only compares two
+strings.
 """
 
 import os
@@ -24,13 +24,13 @@ _given = os.environ.get(VARIABLE, "")
 _chosen, _, _how = _given.partition(":")
 if _given and (_chosen not in POINTS or _how not in _SIGNALS):
     raise SystemExit(
-        f"{VARIABLE}={_given} is no fault point; there are: {', '.join(POINTS)}, "
-        "and :stop after one stops the process once instead of ending it"
+        f"{VARIABLE}={_given}: unknown fault point; valid points are {', '.join(POINTS)}. "
+        "With :stop at its end, the process stops instead of ending."
     )
 
 
 def reach(point: str) -> None:
-    """End or stop the process here, at once and without any clean-up, if this is the chosen point."""
+    """End or stop the process at once, without any clean-up, if this is the chosen point."""
     global _chosen
     if point == _chosen:
         _chosen = ""

@@ -1,4 +1,4 @@
-"""Structured logs on standard error: lines for people on a terminal, JSON elsewhere."""
+"""Structured logs on standard error: readable lines on a terminal, JSON elsewhere."""
 
 import logging
 import sys
@@ -12,25 +12,25 @@ from structlog.typing import EventDict, Processor
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 DEBUG_VERBOSITY = 4
-"""How much must be wanted for debug lines, on klog's scale from 0 to 10. A debug line of a higher number says so
-itself, as `v`: only a program that is asked for so much writes it."""
+"""The verbosity of debug lines on klog's scale from 0 to 10. A line with a field `v` has that verbosity instead; only
+programs with klog's flags write lines above this one."""
 
 
 @dataclass(frozen=True)
 class Form:
-    """How lines look, and who takes them."""
+    """How log lines look, and where they go."""
 
     before: Sequence[Processor]
-    """What else happens to an event before it becomes a line; it may drop it."""
+    """Processors that run before rendering. They may drop the event."""
     render: Processor
-    taker: Callable[..., Any]
-    """Makes what takes our own lines."""
+    factory: Callable[..., Any]
+    """The logger factory for our own lines."""
     libraries: logging.Handler
-    """What takes those that libraries say through the standard library's logging, in the same form."""
+    """The handler for lines that libraries log through the standard library, in the same form."""
 
 
-def quiet(_: Any, __: str, event: EventDict) -> EventDict:
-    """Drops what is too much even for debugging."""
+def drop_verbose(_: Any, __: str, event: EventDict) -> EventDict:
+    """Drop events that are too verbose even for debugging."""
     if verbosity_of(event) > DEBUG_VERBOSITY:
         raise structlog.DropEvent
     event.pop("v", None)
@@ -42,8 +42,7 @@ def verbosity_of(event: EventDict) -> int:
 
 
 class _CurrentStderr:
-    """Standard error as it is when a line comes: a live picture on the terminal puts its own in that place, so that
-    lines stand above it."""
+    """Whatever sys.stderr is at the time of a line. The demo's live screen replaces it, to print lines above itself."""
 
     def write(self, text: str) -> int:
         return sys.stderr.write(text)
@@ -54,18 +53,18 @@ class _CurrentStderr:
 
 _stderr = cast(TextIO, _CurrentStderr())
 _libraries = logging.StreamHandler(_stderr)
-_wanted = "info"
+_level = "info"
 
 
 def wants_debug() -> bool:
-    """For the hot path: to ask a logger takes microseconds."""
-    return _wanted == "debug"
+    """Whether debug lines are written. For the hot path: asking a logger takes microseconds."""
+    return _level == "debug"
 
 
 def configure(level: str = "info", form: Form | None = None) -> None:
-    """May be called again, to change the level."""
-    global _wanted
-    _wanted = level
+    """Configure all logging. Call it again to change the level."""
+    global _level
+    _level = level
     form = form or _standard()
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -77,7 +76,7 @@ def configure(level: str = "info", form: Form | None = None) -> None:
     structlog.configure(
         processors=[*shared, form.render],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
-        logger_factory=form.taker,
+        logger_factory=form.factory,
     )
     drop_meta = structlog.stdlib.ProcessorFormatter.remove_processors_meta
     form.libraries.setFormatter(
@@ -90,4 +89,4 @@ def configure(level: str = "info", form: Form | None = None) -> None:
 def _standard() -> Form:
     on_terminal = sys.stderr.isatty()
     render: Processor = structlog.dev.ConsoleRenderer() if on_terminal else structlog.processors.JSONRenderer()
-    return Form((quiet,), render, structlog.PrintLoggerFactory(file=_stderr), _libraries)
+    return Form((drop_verbose,), render, structlog.PrintLoggerFactory(file=_stderr), _libraries)

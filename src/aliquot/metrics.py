@@ -1,9 +1,9 @@
-"""Every metric of the control plane, one object each; `/metrics` shows them all.
+"""Every metric of the control plane. `/metrics` serves them all.
 
-Whoever does a thing counts it here. What is a state and not a event (how many nodes, which role) is read from the
-control plane when `/metrics` is asked, so that nobody has to keep it up to date.
+Code that does something counts it here. State, such as the role or the number of nodes, is read from the control plane
+when somebody asks for `/metrics`, so that no code has to keep it up to date.
 
-A name, its kind and its help are the documentation: the table in docs/configuration.md is compared with this file.
+Name, kind and help are the documentation: a test compares the table in docs/configuration.md with this file.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,66 +25,70 @@ REGISTRY = CollectorRegistry()
 ProcessCollector(registry=REGISTRY)
 
 _FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
-"""Seconds. kube-scheduler waits 5 s for an extender by default, so nothing beyond matters."""
+"""Seconds. kube-scheduler waits 5 s for an extender by default, so longer times do not matter."""
 
 # -- the process
 
 BUILD = Info("aliquot_build", "The version that runs.", registry=REGISTRY)
 CONFIG_VALID = Gauge(
     "aliquot_config_valid",
-    "1 while the configuration's source can be used, 0 while the last good one is kept.",
+    "1 while the configuration is valid, 0 while the server keeps the last valid one.",
     registry=REGISTRY,
 )
 CONFIG_RELOADS = Counter(
-    "aliquot_config_reloads", "Changes of the configuration that were seen.", ["outcome"], registry=REGISTRY
+    "aliquot_config_reloads", "Changes of the configuration, by outcome.", ["outcome"], registry=REGISTRY
 )
-CONFIG_RESTART = Gauge("aliquot_config_restart_needed", "Keys whose new value waits for a restart.", registry=REGISTRY)
+CONFIG_RESTART = Gauge("aliquot_config_restart_needed", "Keys whose new value needs a restart.", registry=REGISTRY)
 
 READY = Gauge(
     "aliquot_ready",
-    "1 while this server can decide, or knows who does. An endpoint can be unready all the same: see its /readyz.",
+    "1 while this server can decide or can forward to the holder of the Lease. An endpoint may still be unready: "
+    "see its /readyz.",
     registry=REGISTRY,
 )
 
 LOOP_SILENCE = Gauge(
     "aliquot_loop_silence_seconds",
-    "For how long the loop that decides has been busy with one thing; above half a second it is late for everybody.",
+    "How long the main event loop has been busy without a pause. Above half a second, all calls are late.",
     registry=REGISTRY,
 )
 
 # -- replicas
 
 ROLE = Gauge(
-    "aliquot_role", "1 for what this server is: leading, following, alone or observing.", ["role"], registry=REGISTRY
+    "aliquot_role",
+    "1 for the role of this server: leading, following, alone or observing.",
+    ["role"],
+    registry=REGISTRY,
 )
-EPOCH = Gauge(
-    "aliquot_epoch", "The epoch that this server writes into what it commits; 0 without one.", registry=REGISTRY
-)
+EPOCH = Gauge("aliquot_epoch", "The epoch that this server writes into its commits; 0 without one.", registry=REGISTRY)
 TERMS = Counter(
-    "aliquot_lease_terms", "How often this server began or ended to hold the Lease.", ["change"], registry=REGISTRY
+    "aliquot_lease_terms", "How often this server acquired or lost the Lease.", ["change"], registry=REGISTRY
 )
 FORWARDED = Counter(
-    "aliquot_forwarded", "Calls passed on to the holder of the Lease.", ["verb", "outcome"], registry=REGISTRY
+    "aliquot_forwarded", "Calls forwarded to the holder of the Lease.", ["verb", "outcome"], registry=REGISTRY
 )
 
 # -- following the cluster
 
-MIRROR_OBJECTS = Gauge("aliquot_mirror_objects", "Objects of the cluster in memory.", ["kind"], registry=REGISTRY)
+MIRROR_OBJECTS = Gauge(
+    "aliquot_mirror_objects", "Objects of the cluster in the server's mirror.", ["kind"], registry=REGISTRY
+)
 MIRROR_SYNCED = Gauge(
-    "aliquot_mirror_synced", "1 while the copy is in step with the API server.", ["kind"], registry=REGISTRY
+    "aliquot_mirror_synced", "1 while the mirror is in step with the API server.", ["kind"], registry=REGISTRY
 )
 MIRROR_SILENCE = Gauge(
     "aliquot_mirror_silence_seconds",
-    "Since when the API server has said nothing of a kind; its bookmarks come about once a minute.",
+    "Seconds since the last event of a kind from the API server, which sends bookmarks about once a minute.",
     ["kind"],
     registry=REGISTRY,
 )
 SILENT_AGENTS = Gauge(
-    "aliquot_silent_agents", "Nodes whose agents have not renewed their Lease in time.", registry=REGISTRY
+    "aliquot_silent_agents", "Nodes whose agent has not renewed its Lease in time.", registry=REGISTRY
 )
 API_REQUESTS = Counter(
     "aliquot_api_requests",
-    "Requests to the API server, by method and the code of the answer.",
+    "Requests to the API server, by method and status code.",
     ["method", "code"],
     registry=REGISTRY,
 )
@@ -94,22 +98,25 @@ API_REQUESTS = Counter(
 CONNECTIONS = Gauge(
     "aliquot_connections", "Open connections of schedulers and others.", ["endpoint"], registry=REGISTRY
 )
-IN_FLIGHT = Gauge("aliquot_calls_in_flight", "Calls that are worked on.", ["endpoint"], registry=REGISTRY)
+IN_FLIGHT = Gauge("aliquot_calls_in_flight", "Calls in progress.", ["endpoint"], registry=REGISTRY)
 REJECTED = Counter(
-    "aliquot_rejected_calls", "Calls and connections that a limit ended, by cause.", ["cause"], registry=REGISTRY
+    "aliquot_rejected_calls",
+    "Calls and connections that the server rejected or closed, by cause.",
+    ["cause"],
+    registry=REGISTRY,
 )
 TLS_VALID = Gauge(
     "aliquot_tls_valid",
-    "1 while the files of certificates can be used and are in their time; else the last good ones are kept, if any.",
+    "1 while the certificate files are valid and not expired; otherwise the server keeps the last valid ones, if any.",
     registry=REGISTRY,
 )
 TLS_EXPIRES = Gauge(
     "aliquot_tls_expires_timestamp_seconds",
-    "When the certificate that is shown expires, in seconds since 1970; 0 without TLS.",
+    "Expiry of the server's certificate in seconds since 1970; 0 without TLS.",
     registry=REGISTRY,
 )
 TLS_RELOADS = Counter(
-    "aliquot_tls_reloads", "Changes of the files of certificates that were seen.", ["outcome"], registry=REGISTRY
+    "aliquot_tls_reloads", "Changes of the certificate files, by outcome.", ["outcome"], registry=REGISTRY
 )
 
 # -- deciding and committing
@@ -127,58 +134,56 @@ REFUSALS = Counter(
 )
 SEARCHES = Counter(
     "aliquot_searches",
-    "Decisions about pods for which several GPU containers had to be searched a place, by outcome: found, "
-    "fits_nowhere, given_up, or not begun since the pod or its namespace has searched too much (pod_waits, "
-    "namespace_waits).",
+    "Searches for a place for a pod with several GPU containers, by outcome: found, fits_nowhere, given_up, or not "
+    "started because the pod or its namespace has searched too much (pod_waits, namespace_waits).",
     ["outcome"],
     registry=REGISTRY,
 )
 SEARCH_SECONDS = Counter(
-    "aliquot_search_seconds", "Seconds of deciding that searches were charged with.", registry=REGISTRY
+    "aliquot_search_seconds", "Seconds that searches took, as charged to pods and namespaces.", registry=REGISTRY
 )
-COMMITS = Counter(
-    "aliquot_commits", "Placements that were to be written, by what became of them.", ["outcome"], registry=REGISTRY
-)
+COMMITS = Counter("aliquot_commits", "Attempts to commit a placement, by outcome.", ["outcome"], registry=REGISTRY)
 COMMIT_SECONDS = Histogram("aliquot_commit_seconds", "How long a commit took.", buckets=_FAST, registry=REGISTRY)
 OPEN_BINDINGS = Gauge(
     "aliquot_open_bindings",
-    "Bindings without an answer, whose parts are kept until their fate is known.",
+    "Bindings with unknown outcome. Their parts stay claimed until it is known.",
     registry=REGISTRY,
 )
 LATE = Counter(
-    "aliquot_late_placements", "Pods placed after another scheduler bound them.", ["outcome"], registry=REGISTRY
-)
-WAKES = Counter(
-    "aliquot_wakes",
-    "Writes that make kube-scheduler ask again for a pod that was refused and fits now.",
+    "aliquot_late_placements",
+    "Pods placed after another scheduler bound them, by outcome.",
     ["outcome"],
     registry=REGISTRY,
 )
-REFUSED_PODS = Gauge(
-    "aliquot_refused_pods", "Pods that were refused and wait, as far as this server was asked.", registry=REGISTRY
+WAKES = Counter(
+    "aliquot_wakes",
+    "Writes that make kube-scheduler requeue a refused pod that fits now, by outcome.",
+    ["outcome"],
+    registry=REGISTRY,
 )
+REFUSED_PODS = Gauge("aliquot_refused_pods", "Pods that this server refused and that still wait.", registry=REGISTRY)
 
 
 class _Quotas(Collector):
-    """One object for all limits: a Gauge would keep one for each, and cost seconds where there are thousands."""
+    """One object for all limits. A Gauge would keep an object for each, which costs seconds for thousands of limits."""
 
     def __init__(self) -> None:
         self.lines: Sequence[tuple[Sequence[str], float, int]] = ()
-        """(namespace, model, measure), what is used, and the limit."""
+        """(namespace, model, measure), the usage, and the limit."""
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         labels = ("namespace", "model", "measure")
         used = GaugeMetricFamily(
             "aliquot_quota_used",
-            "What a namespace uses of a model, in the measure of its quota: cards, MiB or % of cores.",
+            "What a namespace uses of a model, in the unit of its quota: cards, MiB or % of cores.",
             labels=labels,
         )
         limit = GaugeMetricFamily(
-            "aliquot_quota_limit", "What a namespace may use of a model, in the measure of its quota.", labels=labels
+            "aliquot_quota_limit", "What a namespace may use of a model, in the unit of its quota.", labels=labels
         )
-        for values, in_use, most in self.lines:
-            used.add_metric(values, in_use)
-            limit.add_metric(values, most)
+        for values, usage, allowed in self.lines:
+            used.add_metric(values, usage)
+            limit.add_metric(values, allowed)
         return used, limit
 
 
@@ -186,18 +191,23 @@ QUOTAS = _Quotas()
 REGISTRY.register(QUOTAS)
 QUOTA_HIDDEN = Gauge(
     "aliquot_quota_hidden_limits",
-    "Limits of quotas that are not shown: 2,000 are, those of the namespaces that use most cards.",
+    "Quota limits without metrics. The metrics cover 2,000 limits, of the namespaces that use most cards.",
     registry=REGISTRY,
 )
 QUOTA_VALID = Gauge(
     "aliquot_quota_valid",
-    "1 while the quotas' ConfigMap can be used or is not there, 0 while the last good quotas are kept.",
+    "1 while the quotas' ConfigMap is valid or absent, 0 while the server keeps the last valid quotas.",
     registry=REGISTRY,
 )
 
 # -- looking after the cluster state
 
 AUDITS = Counter(
-    "aliquot_audits", "Comparisons of the cluster state with the API server.", ["outcome"], registry=REGISTRY
+    "aliquot_audits",
+    "Comparisons of the cluster state with the API server, by outcome.",
+    ["outcome"],
+    registry=REGISTRY,
 )
-DRIFT = Counter("aliquot_audit_drift", "Differences that an audit found and repaired.", ["kind"], registry=REGISTRY)
+DRIFT = Counter(
+    "aliquot_audit_drift", "Differences that an audit found and repaired, by kind.", ["kind"], registry=REGISTRY
+)

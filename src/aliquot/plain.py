@@ -1,4 +1,4 @@
-"""Foreign errors in plain words: without Python's names for them, and without what the sentence around says already."""
+"""Errors of libraries in plain words, without Python's names and without repeating the sentence around them."""
 
 import errno
 import os
@@ -8,26 +8,27 @@ import yaml
 
 _WORDS = {
     errno.ENOENT: "no such file",
-    errno.ENOTDIR: "a part of its path is no folder",
+    errno.ENOTDIR: "a part of its path is not a folder",
     errno.EISDIR: "it is a folder",
 }
 
 
 def why(error: Exception) -> str:
+    """The reason, in words that complete \"... cannot be read: \"."""
     match error:
         case yaml.YAMLError():
             return _of_yaml(error)
-        case ssl.SSLError():  # its numbers are not the system's
+        case ssl.SSLError():  # its errno is not the system's
             return str(error)
         case UnicodeDecodeError():
-            return "it is no UTF-8 text"
+            return "it is not UTF-8 text"
         case KeyError():
             return f"{error.args[0]} is missing"
         case OSError(errno=int(number)) if number > 0:
-            # not the error's own text: asyncio has a sentence of its own there
-            return _WORDS.get(number) or _begun_small(os.strerror(number))
+            # not strerror, since asyncio replaces it by a sentence of its own
+            return _WORDS.get(number) or _lowercased(os.strerror(number))
         case OSError(strerror=str(text)) if text:
-            return _begun_small(text)
+            return _lowercased(text)
     return str(error) or type(error).__name__
 
 
@@ -38,5 +39,5 @@ def _of_yaml(error: yaml.YAMLError) -> str:
     return str(error).partition("\n")[0]
 
 
-def _begun_small(text: str) -> str:
+def _lowercased(text: str) -> str:
     return text[:1].lower() + text[1:]

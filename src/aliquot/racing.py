@@ -1,4 +1,4 @@
-"""Waiting for the first of several things."""
+"""Waits for the first of several coroutines."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -6,9 +6,9 @@ from typing import Any
 
 
 async def first_of(*work: Coroutine[Any, Any, Any]) -> int:
-    """Run all until one ends; the others are cancelled, and have ended when this returns.
+    """Run all coroutines until the first one ends. Cancel the others and wait for their end.
 
-    Returns the place of the one that ended, of several at once the first. Raises what one of them has raised.
+    Returns the index of the coroutine that ended, or the lowest index if several did. Raises its exception.
     """
     tasks = [asyncio.ensure_future(each) for each in work]
     try:
@@ -17,7 +17,7 @@ async def first_of(*work: Coroutine[Any, Any, Any]) -> int:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    places = [place for place, task in enumerate(tasks) if task in ended]
-    for place in places:
-        tasks[place].result()
-    return places[0]
+    done = [index for index, task in enumerate(tasks) if task in ended]
+    for index in done:
+        tasks[index].result()
+    return done[0]

@@ -1,4 +1,4 @@
-"""An event loop on a thread of its own, for what must go on while another loop is busy."""
+"""An event loop on its own thread, for work that must continue while the main loop is busy."""
 
 import asyncio
 import threading
@@ -11,15 +11,14 @@ import uvloop
 _Result = TypeVar("_Result")
 
 
-class Elsewhere:
-    """Another thread's event loop, on which work can be done from this one's."""
+class OtherLoop:
+    """The event loop of another thread, to run work there and wait for it here."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
 
     async def run(self, work: Coroutine[Any, Any, _Result]) -> _Result:
-        """Run it there and wait here for its result. Cancelled here it is cancelled there, and has ended there when
-        this returns."""
+        """Run a coroutine there and return its result. Cancelling the call cancels it and waits for its end."""
         here = asyncio.get_running_loop()
         outcome: asyncio.Future[asyncio.Task[_Result]] = here.create_future()
         tasks: list[asyncio.Task[_Result]] = []
@@ -36,17 +35,17 @@ class Elsewhere:
             self._loop.call_soon_threadsafe(lambda: tasks[0].cancel())
             ended = await outcome
             if not ended.cancelled():
-                ended.exception()  # nobody waits for it any more
+                ended.exception()  # mark it as retrieved, since nobody reads it any more
             raise
         return ended.result()
 
-    def tell(self, what: Callable[[], object]) -> None:
-        """Do something small there, some time."""
-        self._loop.call_soon_threadsafe(what)
+    def call_soon(self, callback: Callable[[], object]) -> None:
+        """Schedule a short callback there."""
+        self._loop.call_soon_threadsafe(callback)
 
 
-class SideLoop(Elsewhere):
-    """Its thread runs while the block lasts. What is still running there at the end is cancelled."""
+class SideLoop(OtherLoop):
+    """Its thread runs while the block runs. At the end, work that still runs there is cancelled."""
 
     def __init__(self, name: str) -> None:
         super().__init__(uvloop.new_event_loop())
@@ -59,7 +58,7 @@ class SideLoop(Elsewhere):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.tell(self._loop.stop)
+        self.call_soon(self._loop.stop)
         self._thread.join()
 
     def _live(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from aliquot.config.tree import ENDPOINTS
+from aliquot.config.sections.endpoints import ENDPOINTS
 from tests.e2e.test_schedulers import ELASTIC, NVIDIA, PLACEMENT, System, example
 from tests.ports import free_port
 from tests.real.objects import asking, gpu_node

@@ -12,8 +12,9 @@ import msgspec
 
 from aliquot import metrics
 from aliquot.app.server.endpoints import endpoints
-from aliquot.config import Configuration
-from aliquot.control import ControlPlane, ControlSettings
+from aliquot.config.sections.replicas import LeaseSection
+from aliquot.config.server_tree import ServerConfig
+from aliquot.control import ControlPlane
 from aliquot.embedded.api import resources
 from aliquot.endpoints import asgi
 from aliquot.endpoints.limits import Gate
@@ -35,7 +36,7 @@ _LONGEST_TAIL = 300
 
 
 def routes_of(plane: ControlPlane) -> dict[Route, asgi.Handler]:
-    found = endpoints(Configuration(), plane, None)
+    found = endpoints(ServerConfig(), plane, None)
     return {
         (endpoint, method, path): handler
         for endpoint, (table, _) in found.items()
@@ -70,7 +71,7 @@ class Target:
     @asynccontextmanager
     async def up(cls, api: ScriptedApi, client: Client) -> AsyncIterator["Target"]:
         room = Room(api, client, FakeClock())
-        room.plane = ControlPlane(client, settings=ControlSettings(alone=True))
+        room.plane = ControlPlane(client, settings=ServerConfig(lease=LeaseSection(enabled=False)))
         pods = bodies.pods()
         async with room:
             for name in bodies.NODES:

@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from aliquot.control import ClusterState, Committer, ControlPlane, ControlSettings, Leadership
+from aliquot.config.server_tree import ServerConfig
+from aliquot.control import ClusterState, Committer, ControlPlane, Leadership
 from aliquot.control.placing.transaction import PlacementTransactions
 from aliquot.embedded.api import resources
 from aliquot.embedded.api.deletion import DeleteRequest
@@ -16,21 +17,22 @@ from aliquot.ledger import Entry
 from aliquot.model import NodeGpus, Pod
 from tests.factories import make_cards, node_manifest, pod_manifest
 from tests.fakes import FakeClock, ScriptedApi, held, until
+from tests.settings import server_config
 
 
-def patient(**settings: Any) -> ControlSettings:
+def patient(**settings: Any) -> ServerConfig:
     """The clock is a fake and the limits of calls are not: only a test that sets its own reaches them."""
-    return ControlSettings(**{"budget": 20.0, "look": 20.0, **settings})
+    return server_config(**{"commit__budget": 20.0, "commit__look": 20.0, **settings})
 
 
 class Commits:
     """What a server that is the only one commits, and how it settles what is unknown."""
 
     def __init__(self, client: Client, cluster: ClusterState, clock: FakeClock, **settings: Any) -> None:
-        chosen = patient(alone=True, **settings)
+        chosen = patient(lease__enabled=False, **settings)
         leadership = Leadership(client, clock, chosen, _nothing)
-        transactions = PlacementTransactions(client, cluster, leadership, clock, chosen)
-        self.commit = Committer(client, cluster, transactions, leadership, chosen).commit
+        transactions = PlacementTransactions(client, cluster, leadership, clock, chosen.commit)
+        self.commit = Committer(client, cluster, transactions, leadership, chosen.commit).commit
         self.settle = transactions.settle
 
 
@@ -45,7 +47,7 @@ class Room:
         self.api = api
         self.client = client
         self.clock = clock
-        self.plane = ControlPlane(client, clock, settings=patient(alone=True))
+        self.plane = ControlPlane(client, clock, settings=patient(lease__enabled=False))
         self.commit = self.plane.committer.commit
         self._running: asyncio.Task[None] | None = None
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from aliquot.config.tree import SETTINGS
+from aliquot.config.server import SERVER
 from tests.ports import free_port
 from tests.real.scheduler import Scheduling
 from tests.rig.network import LOOPBACK
@@ -16,7 +16,7 @@ from tests.rig.waiting import answers, wait_for
 _PROGRAM = Path(sys.executable).with_name("aliquot")
 _PORTS = {
     path: setting.flag
-    for path, setting in SETTINGS.items()
+    for path, setting in SERVER.settings.items()
     if path.startswith("endpoints.") and path.lower().endswith("port")
 }
 _FAULT = "ALIQUOT_FAULT"

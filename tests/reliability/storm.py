@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aliquot.app.demo import guarding, namespaces
-from aliquot.control import ControlSettings
+from aliquot.app.demo import admission, namespaces
+from aliquot.config.sections.replicas import LeaseSection
 from aliquot.dialects import standard_dialects
 from aliquot.embedded import EmbeddedCluster
 from aliquot.embedded.api import resources
@@ -52,13 +52,13 @@ async def weather(folder: Path, *, pods: int, outage: float) -> Outcome:
 
 async def prepare(cluster: EmbeddedCluster, folder: Path) -> Path:
     """Install Aliquot with its policies; returns the server's own kubeconfig."""
-    home, path = ControlSettings.namespace, folder / "kubeconfig"
+    home, path = LeaseSection().namespace, folder / "kubeconfig"
     async with Client(Access(cluster.url)) as admin:
         for namespace in (home, NODE_LEASES):
             await namespaces.ensure(admin, namespace)
-        await guarding.install(admin, standard_dialects(), home)
-    guarding.access(cluster, home, guarding.SERVER)
-    cluster.write_kubeconfig(path, user=account(home, guarding.SERVER))
+        await admission.install(admin, standard_dialects(), home)
+    admission.access(cluster, home, admission.SERVER)
+    cluster.write_kubeconfig(path, user=account(home, admission.SERVER))
     return path
 
 

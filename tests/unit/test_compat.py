@@ -27,4 +27,4 @@ def test_a_word_that_is_none_is_named_beside_those_that_are(text: str) -> None:
     with pytest.raises(BadConfig) as caught:
         parse(text)
     word = next(word for word in text.split(",") if word not in {*QUIRKS, "all"})
-    assert str(caught.value) == f"{word!r} is no quirk of an original; write maps, bind-faults, reasons or all"
+    assert str(caught.value) == f"unknown quirk {word!r}; valid quirks are maps, bind-faults, reasons and all"

@@ -10,21 +10,22 @@ from typing import NamedTuple
 import pytest
 
 import aliquot
-from aliquot.app.server.listening import limits
-from aliquot.config import SETTINGS, Configuration
+from aliquot.app.server.transport import limits
+from aliquot.config.server import SERVER
+from aliquot.config.server_tree import ServerConfig
 from aliquot.endpoints.limits import USUAL
 from aliquot.model import bounds
 
 SOURCE = Path(aliquot.__file__).parent
 PAGE = (Path(__file__).parents[2] / "docs" / "limits.md").read_text()
 UNITS = {"": 1, "s": 1, "KiB": bounds.KIB, "MiB": bounds.MIB}
-KEYS = {path for path in SETTINGS if path.startswith("listen.limits.")} | {
+KEYS = {path for path in SERVER.settings if path.startswith("listen.limits.")} | {
     "commit.claimsPerNamespace",
     "search.seconds",
 }
 
 A_BOUND = re.compile(r"(^|_)(MAX|LONGEST|LARGEST|DEEPEST|MAX|MAXIMUM)(_|$)")
-THE_DEMO = ("embedded.", "cli.demo.", "app.demo.hardware.", "app.demo.screen.", "app.demo.workload.")
+THE_DEMO = ("embedded.", "cli.demo.", "app.demo.machines.", "app.demo.screen.", "app.demo.workload.")
 """Nobody but its own user reaches it."""
 NOT_REACHED = {
     "how far one decision looks, which search.seconds bounds for everybody": {
@@ -50,7 +51,9 @@ NOT_REACHED = {
         "engine.all_nodes.room._MAX_FACTOR",
     },
     "how much of a text or a list is shown, not how much is read": {
-        "config.reading._LONGEST",
+        "app.programs.command_line._MAX_WIDTH",
+        "app.replay._MAX_SUGGESTIONS",
+        "config.declaration._MAX_SHOWN",
         "control.placing.pod_events._LONGEST_MESSAGE",
         "control.state.unreadable_nodes._MAX_NOTES",
         "endpoints.audit._LONGEST",
@@ -63,7 +66,6 @@ NOT_REACHED = {
     },
     "for how long, and how often, we ourselves wait and try": {
         "agent.heartbeat._LONGEST",
-        "app.programs.klog_files._LONGEST_WAIT",
         "control.inputs.agent_heartbeats._LONGEST_SECONDS",
         "control.state.search_budget._LONGEST_PAUSE",
         "kube.informer._LONGEST_PAUSE",
@@ -72,7 +74,7 @@ NOT_REACHED = {
     },
     "a rule of Kubernetes' or of TCP's for names, ports and messages": {
         "agent.plugin._MAX_LIST_BYTES",
-        "app.programs.addresses._MAX",
+        "app.programs.addresses._MAX_PORT",
         "dialects.elastic._LONGEST_KEY",
         "dialects.hami._LONGEST_LABEL",
         "dialects.protocol._LONGEST_PREFIX",
@@ -102,8 +104,8 @@ def stated(row: Row) -> float:
 
 
 def declared(row: Row) -> float:
-    if row.declared in SETTINGS:
-        return float(SETTINGS[row.declared].default * (bounds.MIB if row.declared.endswith("Mb") else 1))
+    if row.declared in SERVER.settings:
+        return float(SERVER.settings[row.declared].default * (bounds.MIB if row.declared.endswith("Mb") else 1))
     module, _, name = row.declared.rpartition(".")
     return float(getattr(import_module(f"aliquot.{module}"), name))
 
@@ -146,4 +148,4 @@ def declared_in(module: ast.Module) -> Iterator[str]:
 
 
 def test_a_port_has_the_same_limits_whoever_makes_it() -> None:
-    assert limits(Configuration()) == USUAL
+    assert limits(ServerConfig()) == USUAL

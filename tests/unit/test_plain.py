@@ -30,7 +30,7 @@ def of_yaml(text: str) -> yaml.YAMLError:
             socket.gaierror(-2, "Name or service not known"), "name or service not known", id="no such machine"
         ),
         pytest.param(ssl.SSLError(1, "[SSL] PEM lib"), "[SSL] PEM lib", id="a certificate"),
-        pytest.param(UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid"), "it is no UTF-8 text", id="no text"),
+        pytest.param(UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid"), "it is not UTF-8 text", id="no text"),
         pytest.param(KeyError("server"), "server is missing", id="a missing key"),
         pytest.param(of_yaml("a: 1\nb: ["), "line 2: expected the node content, but found '<stream end>'", id="YAML"),
         pytest.param(of_yaml("a\0"), "unacceptable character #x0000: special characters are not allowed", id="bytes"),

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
@@ -17,6 +17,7 @@ from aliquot.agent.node_pods import NodePods
 from aliquot.agent.plugin import DevicePlugin, offered
 from aliquot.agent.podresources import PodResources
 from aliquot.clock import Clock, SystemClock
+from aliquot.config.agent_tree import AgentConfig
 from aliquot.dialects import Dialect, Dialects, standard_dialects
 from aliquot.errors import BadConfig
 from aliquot.kube import NODES, PODS, Client, Informer
@@ -26,20 +27,8 @@ _log = structlog.get_logger()
 _TIDY_SECONDS = 10.0
 
 
-@dataclass(frozen=True)
-class AgentSettings:
-    node: str
-    device_plugins: Path = Path("/var/lib/kubelet/device-plugins")
-    pod_resources: Path = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
-    runtime_endpoint: Path | None = Path("/run/containerd/containerd.sock")
-    """The container runtime's socket; None without a runtime, as on a hollow node."""
-    cdi_folder: Path = Path("/var/run/cdi")
-    unit_mib: int = 1024
-    dialects: Sequence[str] = ("gpushare",)
-
-
 async def run(
-    settings: AgentSettings,
+    settings: AgentConfig,
     client: Client,
     devices: DeviceSource,
     clock: Clock | None = None,
@@ -48,12 +37,18 @@ async def run(
     """Serve this node until cancelled. Raises BadConfig before it registers anything if it cannot serve."""
     known = dialects or standard_dialects()
     served = served_dialects(settings.dialects, known)
-    cards = node_cards(settings.node, await _read_cards(settings, devices), served, settings.unit_mib)
-    if settings.runtime_endpoint is not None:
-        await runtime.check(settings.runtime_endpoint, settings.cdi_folder)
-    folder = cdi.SpecFolder(settings.cdi_folder)
+    cards = node_cards(settings.node_name, await _read_cards(settings, devices), served, settings.unit_mib)
+    cdi_folder, runtime_socket = Path(settings.cdi_folder), _runtime_socket(settings)
+    if runtime_socket is not None:
+        await runtime.check(runtime_socket, cdi_folder)
+    folder = cdi.SpecFolder(cdi_folder)
     folder.prepare()
     await _Agent(settings, served, known, client, clock or SystemClock(), cards, devices, folder).run()
+
+
+def _runtime_socket(settings: AgentConfig) -> Path | None:
+    """The socket of the container runtime. None without one, as on a hollow node."""
+    return Path(settings.runtime_endpoint.removeprefix("unix://")) if settings.runtime_endpoint else None
 
 
 def served_dialects(names: Sequence[str], dialects: Dialects) -> Sequence[Dialect]:
@@ -73,12 +68,12 @@ def served_dialects(names: Sequence[str], dialects: Dialects) -> Sequence[Dialec
     return served
 
 
-async def _read_cards(settings: AgentSettings, devices: DeviceSource) -> Sequence[Gpu]:
+async def _read_cards(settings: AgentConfig, devices: DeviceSource) -> Sequence[Gpu]:
     gpus = await asyncio.to_thread(devices.cards)
     if not gpus:
         raise BadConfig("the driver lists no card on this node")
     shown = [f"{gpu.index}: {gpu.model}, {gpu.mib} MiB, {gpu.uuid}" for gpu in gpus]
-    _log.info("cards", node=settings.node, cards=shown)
+    _log.info("cards", node=settings.node_name, cards=shown)
     return gpus
 
 
@@ -91,7 +86,7 @@ def node_cards(node: str, gpus: Iterable[Gpu], served: Sequence[Dialect], unit_m
 class _Agent:
     def __init__(
         self,
-        settings: AgentSettings,
+        settings: AgentConfig,
         served: Sequence[Dialect],
         dialects: Dialects,
         client: Client,
@@ -103,17 +98,18 @@ class _Agent:
         self._folder = folder
         self._clock = clock
         self._publisher = Publisher(client, cards, clock)
-        self._heartbeat = Heartbeat(client, settings.node, clock)
-        here = {"fieldSelector": f"metadata.name={settings.node}"}
+        self._heartbeat = Heartbeat(client, settings.node_name, clock)
+        here = {"fieldSelector": f"metadata.name={settings.node_name}"}
         self._node: Informer[Node] = Informer(client, NODES, self._on_node, selector=here, clock=clock)
-        on_here = {"fieldSelector": f"spec.nodeName={settings.node}"}
+        on_here = {"fieldSelector": f"spec.nodeName={settings.node_name}"}
         self._mirror: Informer[Pod] = Informer(client, PODS, self._on_pod, selector=on_here, clock=clock)
         self._pods = NodePods(self._mirror.all)
-        pod_resources = PodResources(settings.pod_resources, clock)
-        self._holders = KubeletRecords(settings.device_plugins, pod_resources, settings.runtime_endpoint)
+        pod_resources = PodResources(Path(settings.pod_resources), clock)
+        plugins_folder = Path(settings.device_plugins)
+        self._holders = KubeletRecords(plugins_folder, pod_resources, _runtime_socket(settings))
         self._hand_over = HandOver(served, dialects, self._holders, self._pods, cards, devices, folder, client, clock)
         self._plugins = [
-            DevicePlugin(resource, listed, settings.device_plugins, self._hand_over, clock)
+            DevicePlugin(resource, listed, plugins_folder, self._hand_over, clock)
             for dialect in served
             for resource, listed in offered(dialect, cards)
         ]

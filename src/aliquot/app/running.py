@@ -1,4 +1,4 @@
-"""Running a command until it ends, fails or is told to stop."""
+"""Runs a command until it ends, fails or gets a signal."""
 
 import asyncio
 import signal
@@ -20,9 +20,9 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def run_until_stopped(work: Coroutine[Any, Any, None]) -> None:
-    """Run to the end, or until a signal asks to stop; clean up, exit 0. An error of ours ends with its text and 1.
+    """Run to the end, or until a signal; then clean up and exit with 0. Print an AliquotError and exit with 1.
 
-    Who sends a second signal does not want to wait: it ends the process at once.
+    A second signal ends the process at once.
     """
     with reporting_errors(1):
         uvloop.run(_stoppable(work))
@@ -30,15 +30,15 @@ def run_until_stopped(work: Coroutine[Any, Any, None]) -> None:
 
 @contextmanager
 def reporting_errors(code: int) -> Iterator[None]:
-    """An error of ours ends the command with its text and this exit code."""
-    told: list[BaseException] = []
+    """Print an AliquotError and exit with this code."""
+    errors: list[BaseException] = []
     try:
         yield
     except* AliquotError as group:
-        told = _leaves(group)
-    for error in told:
+        errors = _leaves(group)
+    for error in errors:
         click.echo(f"aliquot: {error}", err=True)
-    if told:  # not within except*, which would wrap it into another group
+    if errors:  # not within except*, which would wrap SystemExit in a group
         sys.exit(code)
 
 

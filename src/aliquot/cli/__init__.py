@@ -1,25 +1,28 @@
-"""The `aliquot` command. Each subcommand is a file of its own, imported only when it is called."""
+"""The `aliquot` command. Each subcommand has its own file, which is imported only when the command runs.
+
+What may enter: parsing of command lines, and one call into `app/`.
+"""
 
 from importlib import import_module
 
 import click
 
 import aliquot
-from aliquot.app.signals import hear_from_the_start
+from aliquot.app.signals import handle_sigterm_early
 
-hear_from_the_start()  # what a command imports takes a second
+handle_sigterm_early()  # the imports of a command take a second
 
 _COMMANDS = {
-    "server": "the control plane: answers schedulers and keeps the cluster state",
-    "agent": "the agent of one GPU node: offers its cards and hands them over",
-    "policies": "prints the admission policies that guard placements, for kubectl",
-    "replay": "makes the decisions of a decision log again and compares",
-    "demo": "everything on an embedded cluster: no Kubernetes, no GPU, no root",
+    "server": "Run the control plane: answer schedulers and keep the cluster state.",
+    "agent": "Run the agent of a GPU node: offer its cards and give them to containers.",
+    "policies": "Print the admission policies that protect placements, for kubectl.",
+    "replay": "Make the decisions of a decision log again, and compare.",
+    "demo": "Run all of Aliquot on an embedded cluster: no Kubernetes, no GPU, no root.",
 }
 
 
-class _LateGroup(click.Group):
-    """Knows its commands by name and first line, so that `--help` imports none of them."""
+class _LazyGroup(click.Group):
+    """Knows the names and summaries of its commands, so that `--help` imports none of them."""
 
     def list_commands(self, _: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -35,14 +38,14 @@ class _LateGroup(click.Group):
             formatter.write_dl(list(_COMMANDS.items()))
 
 
-@click.group(cls=_LateGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(aliquot.__version__, prog_name="aliquot")
 def main() -> None:
-    """Aliquot shares and schedules GPUs on Kubernetes: exact parts, placed well, never sold twice.
+    """Share and schedule GPUs on Kubernetes: exact parts, placed well, never allocated twice.
 
     \b
     Try it:       aliquot demo
-    In a cluster: aliquot server (one or more) and aliquot agent (one per GPU node)
+    In a cluster: run one or more of `aliquot server`, and `aliquot agent` on every GPU node
 
-    Every option of server and agent can also be given as an environment variable, shown in its --help.
+    You can set every option of server and agent as an environment variable, too. Their --help lists the variables.
     """

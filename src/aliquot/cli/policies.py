@@ -1,48 +1,40 @@
 """`aliquot policies`."""
 
 import click
-import yaml
 
-from aliquot.app.options import SETTINGS, NamespaceName, dialects_with, option, prefix
+from aliquot.app.policies import policies_yaml
 from aliquot.app.running import reporting_errors
-from aliquot.control.admission import ACTIONS, NAMESPACE, manifests
+from aliquot.cli.options import CONTEXT, NamespaceName, option
+from aliquot.config.flags import pairs
+from aliquot.control.admission import ACTIONS, NAMESPACE
+from aliquot.dialects import make_dialects
 
-_HEAD = """\
-# Made by `aliquot policies`: how the API server itself refuses stale leaders, forged placements, and whatever else
-# Aliquot's own accounts might write (docs/admission.md).
-# Apply after deploy/aliquot.yaml, which has the ConfigMaps that they read. Delete before anything else of Aliquot.
-"""
+_PREFIX = "DIALECT=PREFIX"
 
 
-@click.command(context_settings=SETTINGS)
-@prefix
-@option("--namespace", default=NAMESPACE, type=NamespaceName(), help="Where Aliquot's ConfigMaps are.")
+@click.command(context_settings=CONTEXT)
+@option(
+    "--prefix",
+    metavar=_PREFIX,
+    multiple=True,
+    help="Another prefix for a dialect's names, such as tencent=gpu.example.com. May be repeated.",
+)
+@option("--namespace", default=NAMESPACE, type=NamespaceName(), help="Namespace of Aliquot's ConfigMaps.")
 @option(
     "--enforce",
     default="Warn,Audit",
     type=click.Choice(list(ACTIONS)),
-    help="What happens to a user who writes a placement; the other policies always refuse.",
+    help="What happens when a user writes a placement. The other policies always deny.",
 )
 def command(prefix: tuple[str, ...], namespace: str, enforce: str) -> None:
-    """Print the admission policies that guard placements, as YAML for kubectl.
+    """Print the admission policies that protect placements, as YAML for kubectl.
 
     \b
       aliquot policies | kubectl apply -f -
       aliquot policies --enforce Deny | kubectl apply -f -
 
-    They need Kubernetes 1.30. Give the same prefixes as to server and agent.
+    The policies need Kubernetes 1.30 or later. Give the same prefixes as to server and agent.
     """
     with reporting_errors(1):
-        made = manifests(dialects_with(prefix), namespace, ACTIONS[enforce])
-    click.echo(_HEAD + yaml.dump_all(made, Dumper=_Dumper, sort_keys=False, width=1_000_000), nl=False)
-
-
-class _Dumper(yaml.SafeDumper):
-    """Expressions of several lines stay as they are."""
-
-
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
-
-
-_Dumper.add_representer(str, _text)
+        text = policies_yaml(make_dialects(pairs("--prefix", prefix, _PREFIX)), namespace, enforce)
+    click.echo(text, nl=False)

@@ -1,21 +1,5 @@
-"""The configuration of `aliquot server`: one declaration, many ways to say it, followed while it runs."""
+"""The configuration of server and agent: declared once, read from file, variables and flags, and followed live.
 
-from aliquot.config.keys import Setting
-from aliquot.config.live import Live
-from aliquot.config.reading import Effective, Given, read
-from aliquot.config.sources import File, Map, Nothing, Source
-from aliquot.config.tree import SETTINGS, Configuration
-
-__all__ = [
-    "Configuration",
-    "SETTINGS",
-    "Setting",
-    "Given",
-    "Effective",
-    "read",
-    "Live",
-    "Source",
-    "File",
-    "Map",
-    "Nothing",
-]
+What may enter: the declaration of keys and how they are read, checked and shown. What a value means is up to its
+consumer. The agent imports this package too, so it must stay cheap to import.
+"""

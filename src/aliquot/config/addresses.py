@@ -1,4 +1,4 @@
-"""What can be an address to listen on, or to reach somebody at."""
+"""Checks of IP addresses and host names."""
 
 import ipaddress
 import re
@@ -8,7 +8,7 @@ _NUMBERS = re.compile(r"[0-9.]*")
 
 
 def is_loopback(text: str) -> bool:
-    """Whether nobody but this machine reaches what listens there."""
+    """Whether only this machine can reach the address."""
     try:
         return ipaddress.ip_address(text).is_loopback
     except ValueError:
@@ -16,7 +16,7 @@ def is_loopback(text: str) -> bool:
 
 
 def is_address(text: str) -> bool:
-    """An IP address, or what could be the name of a machine; whether there is one, only the network knows."""
+    """Whether the text is an IP address or a valid host name. The host need not exist."""
     try:
         ipaddress.ip_address(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a key of the configuration is: declared once, used for the file, the variable, the flag and the documents."""
+"""A key of the configuration: declared once; its path, variable, flag and documentation follow."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,28 +10,32 @@ ENVIRONMENT = "ALIQUOT_"
 
 
 class Section(msgspec.Struct, rename="camel", frozen=True):
-    """A part of the tree; the first line of its docstring is its title."""
+    """A part of a configuration tree. Its docstring is the title of its options in `--help`."""
 
 
 @dataclass(frozen=True)
 class Key:
-    """Stands beside a field's type. `live` keys change under a running server; the others wait for a restart."""
+    """Annotates a field of a Section."""
 
     help: str
     live: bool = False
+    """Whether a new value takes effect while the server runs. Other keys need a restart."""
     flag: str = ""
-    """Where the flag is shorter than the path."""
-    pair: str = ""
-    """What one entry of a mapping looks like, such as DIALECT=PREFIX."""
+    """The flag, if it is not the path."""
+    metavar: str = ""
+    """What stands for the value in `--help`. An entry of a mapping has the form NAME=VALUE."""
     default: str = ""
-    """In words, where the default is worked out."""
+    """The default in words, if the value does not show it."""
     allows: Callable[[Any], bool] | None = None
-    """What neither type nor limits can say; the limits' description says it in words."""
+    """A check beyond type and limits. The description of the limits says it in words."""
+    is_required: bool = False
+    other_variable: str = ""
+    """Another environment variable with the same meaning."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One key, as everybody needs it."""
+    """A declared key with everything that follows from its declaration."""
 
     path: str
     section: type[Section]
@@ -49,8 +53,16 @@ class Setting:
         return ENVIRONMENT + self.flag.removeprefix("--").replace("-", "_").upper()
 
     @property
+    def variables(self) -> tuple[str, ...]:
+        return tuple(filter(None, (self.variable, self.key.other_variable)))
+
+    @property
     def is_mapping(self) -> bool:
         return get_origin(self.type) is dict
+
+    @property
+    def is_list(self) -> bool:
+        return get_origin(self.type) is tuple
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -58,24 +70,26 @@ class Setting:
 
     @property
     def allowed(self) -> str:
-        """What a value may be, in words that end a sentence."""
+        """What a value may be, in words that complete "VALUE is not ..."."""
         low, high, above = self.limits.ge, self.limits.le, self.limits.gt
         if self.choices:
             return f"one of {', '.join(self.choices)}"
         if self.is_mapping:
-            name, _, value = self.key.pair.partition("=")
+            name, _, value = self.key.metavar.partition("=")
             return f"a mapping of {name.lower()} to {value.lower()}"
+        if self.is_list:
+            return "a list of names"
         if self.type is bool:
             return "true or false"
         if self.type is str:
-            return self.limits.description or "a text"
-        number = "a whole number" if self.type is int else "a number"
+            return self.limits.description or "a string"
+        number = "an integer" if self.type is int else "a number"
         if above is not None:
-            return f"{number} above {above}, at most {high}"
+            return f"{number} above {above} and at most {high}"
         return f"{number} from {low} to {high}"
 
     def read(self, value: Any) -> Any:
-        """A value of the key's type. Raises msgspec.ValidationError."""
+        """Convert a value to the key's type. Raises msgspec.ValidationError."""
         found = msgspec.convert(value, Annotated[self.type, self.limits])
         if self.key.allows is not None and not self.key.allows(found):
             raise msgspec.ValidationError(f"not {self.allowed}")
@@ -83,7 +97,7 @@ class Setting:
 
 
 def settings_of(root: type[Section], path: str = "") -> Iterator[Setting]:
-    """Every key of a tree, in the order in which it is declared."""
+    """Every key of a tree, in the order of declaration."""
     hints = get_type_hints(root, include_extras=True)
     for field in msgspec.structs.fields(root):
         here = f"{path}.{field.encode_name}".lstrip(".")
@@ -105,6 +119,6 @@ def _default(field: msgspec.structs.FieldInfo) -> Any:
 
 
 def _words(path: str, between: str) -> str:
-    """`commit.actLimit` as words: act-limit is two."""
+    """`commit.actLimit` as commit-act-limit."""
     spaced = "".join(f".{letter.lower()}" if letter.isupper() else letter for letter in path)
     return spaced.replace(".", between)

@@ -1,4 +1,4 @@
-"""Where the configuration is kept: a file or a ConfigMap, read at the start and followed from then on."""
+"""Where the server's configuration is: a file or a ConfigMap, read at the start and followed afterwards."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,45 +15,44 @@ from aliquot.plain import why
 _log = structlog.get_logger()
 
 KEY = "config.yaml"
-"""The ConfigMap's entry that holds the text."""
+"""The entry of the ConfigMap that holds the text."""
 
-_LOOK_SECONDS = 1.0
+_POLL_SECONDS = 1.0
 _RETRY_SECONDS = 2.0
 
-Taker = Callable[[Callable[[], str]], None]
-"""Is handed a way to the newest text, which raises BadConfig when there is none."""
+OnText = Callable[[Callable[[], str]], None]
+"""Receives a function that returns the latest text, or raises BadConfig if there is none."""
 
 
 class Source(Protocol):
     name: str
-    unfit: tuple[str, ...] = ()
-    """Sections that cannot be said here."""
+    unsupported: tuple[str, ...] = ()
+    """Sections that this source cannot contain."""
 
     async def first(self) -> str:
-        """The text to start with. Raises BadConfig."""
+        """Read the text for the start. Raises BadConfig."""
 
-    async def follow(self, take: Taker, /) -> None:
-        """Call `take` whenever the text may be another one. Ends only by being cancelled, or if there is nothing to
-        follow."""
+    async def follow(self, on_text: OnText, /) -> None:
+        """Call `on_text` whenever the text may have changed. Returns only if there is nothing to follow."""
 
 
-class Nothing:
-    """Only flags and variables."""
+class NoSource:
+    """For a configuration that consists of flags and variables only."""
 
-    name = "nothing"
-    unfit: tuple[str, ...] = ()
+    name = "no source"
+    unsupported: tuple[str, ...] = ()
 
     async def first(self) -> str:
         return ""
 
-    async def follow(self, _: Taker) -> None:
+    async def follow(self, _: OnText) -> None:
         return
 
 
-class File:
-    """Looked at once a second, through symbolic links: kubelet changes a mounted ConfigMap by swapping one."""
+class FileSource:
+    """A file, checked every second. Follows symbolic links: kubelet updates a mounted ConfigMap by swapping one."""
 
-    unfit: tuple[str, ...] = ()
+    unsupported: tuple[str, ...] = ()
 
     def __init__(self, path: str, clock: Clock | None = None) -> None:
         self.name = path
@@ -62,18 +61,18 @@ class File:
         self._seen: tuple[int, ...] = ()
 
     async def first(self) -> str:
-        self._seen = self._look()
+        self._seen = self._stamp()
         return self._read()
 
-    async def follow(self, take: Taker) -> NoReturn:
+    async def follow(self, on_text: OnText) -> NoReturn:
         while True:
-            await self._clock.sleep(_LOOK_SECONDS)
-            now = self._look()
+            await self._clock.sleep(_POLL_SECONDS)
+            now = self._stamp()
             if now != self._seen:
                 self._seen = now
-                take(self._read)
+                on_text(self._read)
 
-    def _look(self) -> tuple[int, ...]:
+    def _stamp(self) -> tuple[int, ...]:
         try:
             found = self._path.stat()
         except OSError:
@@ -83,15 +82,15 @@ class File:
     def _read(self) -> str:
         try:
             with self._path.open() as file:
-                return file.read(LARGEST_CONFIG + 1)  # enough to be refused for
+                return file.read(LARGEST_CONFIG + 1)  # one byte too many is enough to reject it
         except (OSError, UnicodeDecodeError) as error:
             raise BadConfig(f"{self.name} cannot be read: {why(error)}") from error
 
 
-class Map:
-    """A ConfigMap, `namespace/name`. An API server that is away at the start is waited for: it may not be up yet."""
+class ConfigMapSource:
+    """A ConfigMap, `namespace/name`. At the start, waits for an API server that does not answer yet."""
 
-    unfit: tuple[str, ...] = ("kubernetes",)
+    unsupported: tuple[str, ...] = ("kubernetes",)
 
     def __init__(self, where: str, client: Client, clock: Clock | None = None) -> None:
         self._namespace, slash, self._name = where.partition("/")
@@ -108,14 +107,14 @@ class Map:
             except KubeError as error:
                 if isinstance(error, ApiError) and not isinstance(error, TooManyRequests):
                     raise BadConfig(f"{self.name} cannot be read: {error}") from error
-                _log.warning("the configuration cannot be read, trying again", source=self.name, error=str(error))
+                _log.warning("cannot read the configuration, retrying", source=self.name, error=str(error))
                 await self._clock.sleep(_RETRY_SECONDS)
                 continue
             return self._text(found)
 
-    async def follow(self, take: Taker) -> NoReturn:
+    async def follow(self, on_text: OnText) -> NoReturn:
         def changed(_: ConfigMap | None, new: ConfigMap | None) -> None:
-            take(lambda: self._text(new))
+            on_text(lambda: self._text(new))
 
         selector = {"fieldSelector": f"metadata.name={self._name}"}
         informer = Informer(
@@ -125,8 +124,8 @@ class Map:
 
     def _text(self, found: ConfigMap | None) -> str:
         if found is None:
-            raise BadConfig(f"{self.name} is gone")
+            raise BadConfig(f"{self.name} was deleted")
         data = found.data or {}
         if KEY not in data:
-            raise BadConfig(f"{self.name} has no entry {KEY}; it has {', '.join(sorted(data)) or 'none'}")
+            raise BadConfig(f"{self.name} has no entry {KEY}; its entries are {', '.join(sorted(data)) or 'none'}")
         return data[KEY]

@@ -4,7 +4,6 @@ from aliquot.control.leadership.leadership import Leadership, Role, Side
 from aliquot.control.placing.commit import Committer
 from aliquot.control.placing.transaction import Placed
 from aliquot.control.plane import ControlPlane
-from aliquot.control.settings import ControlSettings, Mode
 from aliquot.control.state.cluster_state import ClusterState
 
 __all__ = [
@@ -12,8 +11,6 @@ __all__ = [
     "ClusterState",
     "Committer",
     "Placed",
-    "ControlSettings",
-    "Mode",
     "Leadership",
     "Role",
     "Side",

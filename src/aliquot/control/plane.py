@@ -6,6 +6,7 @@ import structlog
 
 from aliquot import metrics
 from aliquot.clock import Clock, SystemClock
+from aliquot.config.server_tree import ServerConfig
 from aliquot.control.audit.audit import Audit
 from aliquot.control.inputs.agent_heartbeats import Heartbeats
 from aliquot.control.inputs.disruption_budgets import Budgets
@@ -24,7 +25,6 @@ from aliquot.control.placing.reservations import Reservations
 from aliquot.control.placing.stale_annotations import StaleAnnotations
 from aliquot.control.placing.transaction import PlacementTransactions
 from aliquot.control.requeue.requeuer import Requeuer
-from aliquot.control.settings import ControlSettings
 from aliquot.control.state.cluster_state import ClusterState
 from aliquot.control.state.search_budget import Searches
 from aliquot.dialects import Dialects
@@ -46,19 +46,21 @@ class ControlPlane:
         client: Client,
         clock: Clock | None = None,
         dialects: Dialects | None = None,
-        settings: ControlSettings | None = None,
+        settings: ServerConfig | None = None,
         side: Side | None = None,
+        identity: str = "",
     ) -> None:
         self.client = client
         self.clock = clock or SystemClock()
-        self.settings = settings or ControlSettings()
-        self.cluster = ClusterState(dialects, Searches(self.clock, self.settings.search_seconds, self._is_known))
+        self.settings = settings or ServerConfig()
+        self.cluster = ClusterState(dialects, Searches(self.clock, self.settings.search.seconds, self._is_known))
         self.pulse = Pulse(self.clock)
         metrics.LOOP_SILENCE.set_function(self.pulse.silence)
-        self.leadership = Leadership(client, self.clock, self.settings, self._refresh, side, self.pulse)
-        self.transactions = PlacementTransactions(client, self.cluster, self.leadership, self.clock, self.settings)
-        self.committer = Committer(client, self.cluster, self.transactions, self.leadership, self.settings)
-        self.reservations = Reservations(self.cluster, self.leadership, self.clock, self.settings)
+        self.leadership = Leadership(client, self.clock, self.settings, self._refresh, side, self.pulse, identity)
+        commit = self.settings.commit
+        self.transactions = PlacementTransactions(client, self.cluster, self.leadership, self.clock, commit)
+        self.committer = Committer(client, self.cluster, self.transactions, self.leadership, commit)
+        self.reservations = Reservations(self.cluster, self.leadership, self.clock, commit)
         self.pod_events = PodEvents(client, self.clock)
         self.nodes: Informer[Node] = Informer(client, NODES, self._on_node, clock=self.clock)
         on_nodes = {_BY_NODE: lambda pod: pod.spec.node_name}
@@ -71,7 +73,7 @@ class ControlPlane:
             self.leadership,
             self.pod_events,
             self.clock,
-            self.settings,
+            self.settings.late,
             is_in_step=lambda: not self.out_of_step(),
         )
         self.stale_annotations = StaleAnnotations(client, self.cluster, self.leadership, self.clock)
@@ -98,7 +100,7 @@ class ControlPlane:
             is_pending=self.transactions.is_pending,
             clock=self.clock,
         )
-        self.quota_map = QuotaMap(client, self.cluster, self.clock, self.settings)
+        self.quota_map = QuotaMap(client, self.cluster, self.clock, self.settings.quota)
         self.unhealthy_maps = UnhealthyMaps(client, self.cluster, self.clock)
         self.budgets = Budgets(client, self.clock)
         self._labeller = Labeller(client, self.cluster, self.pods, self.leadership, self.clock)
@@ -128,15 +130,16 @@ class ControlPlane:
             tasks.create_task(self.late.run())
             tasks.create_task(self.stale_annotations.run())
             tasks.create_task(self.requeuer.run())
-            tasks.create_task(self.audit.run(lambda: self.settings.audit_seconds))
-            tasks.create_task(self._labeller.run(lambda: self.settings.audit_seconds))
+            tasks.create_task(self.audit.run(lambda: self.settings.audit.seconds))
+            tasks.create_task(self._labeller.run(lambda: self.settings.audit.seconds))
 
-    def change(self, settings: ControlSettings) -> None:
-        """New times for a running control plane; roles and names stay as they were at the start."""
+    def reconfigure(self, settings: ServerConfig) -> None:
+        """Apply live keys. Roles and names stay as they were at the start."""
         self.settings = settings
-        for component in (self.transactions, self.committer, self.reservations, self.late):
-            component.settings = settings
-        self.cluster.searches.seconds = settings.search_seconds
+        for component in (self.transactions, self.committer, self.reservations):
+            component.reconfigure(settings.commit)
+        self.late.reconfigure(settings.late)
+        self.cluster.searches.reconfigure(settings.search)
 
     def out_of_step(self) -> list[str]:
         """Why what we show cannot be trusted; empty when both mirrors are in step with an API server that answers."""

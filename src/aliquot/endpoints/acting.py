@@ -76,7 +76,7 @@ class Acting:
     async def read(self, name: str, namespace: str) -> Pod | None:
         """A pod from the API server; None if it is not there. Raises KubeError."""
         try:
-            return await self._plane.client.get(PODS, name, namespace, timeout=self._plane.settings.look)
+            return await self._plane.client.get(PODS, name, namespace, timeout=self._plane.settings.commit.look)
         except NotFound:
             return None
 
@@ -97,7 +97,7 @@ class Acting:
 
     def _require_ours(self, pod: Pod) -> None:
         if not self._plane.settings.serves(pod):
-            served = ", ".join(sorted(self._plane.settings.schedulers))
+            served = ", ".join(sorted(self._plane.settings.scheduler_names))
             raise Refused(
                 f"the pod belongs to scheduler {pod.spec.scheduler_name}, and this server serves {served} (schedulers)"
             )
@@ -120,7 +120,7 @@ class Acting:
         meta = pod.metadata
         try:
             now = await self._plane.client.get(
-                _TOLERATIONS, meta.name, meta.namespace, timeout=self._plane.settings.look
+                _TOLERATIONS, meta.name, meta.namespace, timeout=self._plane.settings.commit.look
             )
         except NotFound:
             return False

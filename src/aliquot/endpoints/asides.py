@@ -16,7 +16,7 @@ from aliquot.control import ControlPlane
 from aliquot.endpoints import asgi
 from aliquot.endpoints.health import readiness
 from aliquot.endpoints.metrics import read
-from aliquot.side_loop import Elsewhere
+from aliquot.side_loop import OtherLoop
 
 _MOMENT = 0.5
 """Seconds: kubelet's probes wait for one by default."""
@@ -29,7 +29,7 @@ _Word = TypeVar("_Word")
 class LastWord(Generic[_Word]):
     """What another loop says, or said last. `ask` is called there."""
 
-    def __init__(self, there: Elsewhere, ask: Callable[[], _Word], first: _Word) -> None:
+    def __init__(self, there: OtherLoop, ask: Callable[[], _Word], first: _Word) -> None:
         self._there = there
         self._ask = ask
         self._last = first
@@ -52,12 +52,12 @@ class LastWord(Generic[_Word]):
                 with suppress(RuntimeError):  # whoever asked has ended
                     here.call_soon_threadsafe(answered.set_result, None)
 
-        self._there.tell(tell)
+        self._there.call_soon(tell)
         return answered
 
 
 def routes(
-    plane: ControlPlane, there: Elsewhere, notes: Callable[[], list[str]] = list
+    plane: ControlPlane, there: OtherLoop, notes: Callable[[], list[str]] = list
 ) -> Mapping[tuple[str, str], asgi.Handler]:
     """For a listener on another loop than the plane's, which is `there`."""
     ready = LastWord(there, lambda: readiness(plane, notes), asgi.text("not asked yet", 503))

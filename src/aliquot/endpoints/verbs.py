@@ -219,7 +219,7 @@ class Verbs:
         if not pod.waits:
             return False
         return bool(
-            self._plane.reservations.reserve(pod, node, self._plane.settings.hold_seconds, chosen=chosen).containers
+            self._plane.reservations.reserve(pod, node, self._plane.settings.late.hold, chosen=chosen).containers
         )
 
     async def asked_pod(self, pod: Pod) -> Pod:
@@ -265,7 +265,7 @@ class Verbs:
             if await self._is_alive(victim):
                 self._plane.preemptions.stay(uid, node)
                 return
-        until = self._plane.clock.monotonic() + self._plane.settings.look
+        until = self._plane.clock.monotonic() + self._plane.settings.commit.look
         with self._plane.changed.as_event() as changed:
             while node in self._victims_held(uid, demand) and (left := until - self._plane.clock.monotonic()) > 0:
                 changed.clear()

@@ -11,6 +11,7 @@ import pytest
 from aliquot import agent
 from aliquot.agent.inventory import Publisher
 from aliquot.agent.nvidia import NvidiaDevices
+from aliquot.config.agent_tree import AgentConfig
 from aliquot.embedded.api import resources
 from aliquot.embedded.api.deletion import DeleteRequest
 from aliquot.embedded.kubelet_devices import DeviceManager
@@ -35,15 +36,18 @@ class FakeDevices(NvidiaDevices):
         return self._gpus
 
 
-def settings(folder: Path, **fields: Any) -> agent.AgentSettings:
+def settings(folder: Path, **fields: Any) -> AgentConfig:
     defaults: dict[str, Any] = {
-        "node": "n1",
+        "node_name": "n1",
         "device_plugins": folder / "device-plugins",
         "pod_resources": folder / "pod-resources" / "kubelet.sock",
-        "runtime_endpoint": None,
+        "runtime_endpoint": "",
         "cdi_folder": folder / "cdi",
     }
-    return agent.AgentSettings(**defaults | fields)
+    chosen: dict[str, Any] = {
+        name: str(value) if isinstance(value, Path) else value for name, value in (defaults | fields).items()
+    }
+    return AgentConfig(**chosen)
 
 
 @asynccontextmanager

@@ -30,7 +30,9 @@ async def test_another_point_is_passed() -> None:
 async def test_an_unknown_point_is_refused_at_the_start_with_those_that_there_are() -> None:
     ended = await run(command=REACH, ALIQUOT_FAULT="nowhere")
     assert ended.code == 1
-    assert ended.err.startswith(f"ALIQUOT_FAULT=nowhere is no fault point; there are: {', '.join(faults.POINTS)}")
+    assert ended.err.startswith(
+        f"ALIQUOT_FAULT=nowhere: unknown fault point; valid points are {', '.join(faults.POINTS)}"
+    )
 
 
 async def test_a_process_can_be_stopped_at_a_point_and_goes_on_when_it_is_continued() -> None:

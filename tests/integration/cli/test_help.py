@@ -48,7 +48,9 @@ def test_every_command_explains_itself_and_each_of_its_options(command: str) -> 
         pytest.param(["server", "--log-level", "loud"], "'loud' is not one of", id="no log level"),
         pytest.param(["agent"], "Missing option '--node-name'", id="no node name"),
         pytest.param(["agent", "--node-name", "n", "--memory-unit", "KiB"], "'KiB' is not one of", id="no unit"),
-        pytest.param(["policies", "--namespace", "Bad NS"], "'Bad NS' is no name of a namespace", id="no namespace"),
+        pytest.param(
+            ["policies", "--namespace", "Bad NS"], "'Bad NS' is not a valid namespace name", id="no namespace"
+        ),
         pytest.param(["demo", "--seconds", "0"], "0.0 is not in the range x>0", id="no time"),
         pytest.param(["demo", "more"], "Got unexpected extra argument (more)", id="an argument too many"),
     ],

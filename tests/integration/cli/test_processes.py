@@ -46,7 +46,7 @@ FAILS: list[Any] = [
     ),
     pytest.param(["demo", "--exit", "--seconds", "1e-9"], "not ready after 1e-09 s: ", id="a demo without time"),
     pytest.param(["demo", "--exit", "--api-port", "{taken}"], "{taken}", id="a demo whose port is taken"),
-    pytest.param(["demo", "--exit", "--nodes", "3"], "--nodes 3: at least 8 are needed", id="a demo without nodes"),
+    pytest.param(["demo", "--exit", "--nodes", "3"], "--nodes 3: the demo needs at least 8", id="a demo without nodes"),
 ]
 
 
@@ -139,12 +139,19 @@ import sys
 from pathlib import Path
 from aliquot import agent
 from aliquot.app.running import run_until_stopped
+from aliquot.config.agent_tree import AgentConfig
 from aliquot.embedded.gpus import SimulatedGpus
 from aliquot.kube import Access, Client
 
 async def serve():
     folder = Path(sys.argv[2])
-    settings = agent.AgentSettings("n1", folder, folder / "pods.sock", None, folder / "cdi")
+    settings = AgentConfig(
+        node_name="n1",
+        device_plugins=str(folder),
+        pod_resources=str(folder / "pods.sock"),
+        runtime_endpoint="",
+        cdi_folder=str(folder / "cdi"),
+    )
     async with Client(Access(sys.argv[1])) as client:
         await agent.run(settings, client, SimulatedGpus("n1", ["Tesla T4"]))
 

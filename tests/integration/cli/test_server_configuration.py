@@ -45,7 +45,10 @@ async def test_the_flags_and_variables_of_mappings_are_pairs() -> None:
     [
         pytest.param("log: {level: loud}", (), "log.level ({path}): 'loud' is not one of debug", id="a bad value"),
         pytest.param(
-            "endpoint: {}", (), "endpoint ({path}): there is no such key; the top has mode, log", id="an unknown key"
+            "endpoint: {}",
+            (),
+            "endpoint ({path}): unknown key; valid keys at the top level are mode, log",
+            id="an unknown key",
         ),
         pytest.param(
             "",
@@ -54,7 +57,9 @@ async def test_the_flags_and_variables_of_mappings_are_pairs() -> None:
             id="equal ports",
         ),
         pytest.param("", ("--gpu-policy", "spread"), "--gpu-policy spread: write DIALECT=POLICY", id="no pair"),
-        pytest.param("", ("--lease-name", "A B"), "lease.name (--lease-name): 'A B' is not a name", id="a bad flag"),
+        pytest.param(
+            "", ("--lease-name", "A B"), "lease.name (--lease-name): 'A B' is not a valid name", id="a bad flag"
+        ),
         pytest.param("", ("--config", "/gone"), "/gone cannot be read: no such file", id="no file"),
         pytest.param("listen: {address: a b}", (), "'a b' is not an IP address or a host name", id="no address"),
         pytest.param(
@@ -63,7 +68,7 @@ async def test_the_flags_and_variables_of_mappings_are_pairs() -> None:
             "decisionLog.file: /gone/decisions cannot be written: there is no folder /gone",
             id="a decision log without a folder",
         ),
-        pytest.param("", ("--config-map", "a/b"), "--config and --config-map are two places", id="two sources"),
+        pytest.param("", ("--config-map", "a/b"), "--config and --config-map exclude each other", id="two sources"),
     ],
 )
 async def test_a_configuration_that_cannot_be_used_ends_with_1_and_one_line(
@@ -85,13 +90,13 @@ async def test_a_commit_that_outlasts_kube_scheduler_is_warned_of(tmp_path: Path
     assert ended.code == 0
     assert yaml.safe_load(ended.out)["commit"]["budget"] == 8.0
     (line,) = ended.err.splitlines()
-    assert line.startswith("aliquot: warning: commit.budget and commit.look are together 13 s")
+    assert line.startswith("aliquot: warning: commit.budget plus commit.look is 13 s")
 
 
 async def test_a_variable_that_there_is_not_is_warned_of() -> None:
     ended = await check(ALIQUOT_NATIV_PORT="12341")
     assert ended.code == 0
-    assert "aliquot: warning: $ALIQUOT_NATIV_PORT: there is no such variable; is $ALIQUOT_NATIVE_PORT meant?" in (
+    assert "aliquot: warning: $ALIQUOT_NATIV_PORT: unknown variable; did you mean $ALIQUOT_NATIVE_PORT?" in (
         ended.err.splitlines()
     )
 
@@ -100,10 +105,10 @@ async def test_a_variable_that_there_is_not_is_warned_of() -> None:
     ("data", "error"),
     [
         pytest.param({"config.yaml": "mode: observe"}, "", id="a good one"),
-        pytest.param({"config.yml": ""}, "has no entry config.yaml; it has config.yml", id="no such entry"),
+        pytest.param({"config.yml": ""}, "has no entry config.yaml; its entries are config.yml", id="no such entry"),
         pytest.param({"config.yaml": "mode: sleep"}, "'sleep' is not one of active, observe", id="a bad value"),
         pytest.param(
-            {"config.yaml": "kubernetes: {context: a}"}, "kubernetes.context: cannot be said in a", id="a circle"
+            {"config.yaml": "kubernetes: {context: a}"}, "kubernetes.context: not allowed in ConfigMap", id="a circle"
         ),
         pytest.param(None, f"ConfigMap {NAMESPACE}/settings cannot be read: ", id="none at all"),
     ],

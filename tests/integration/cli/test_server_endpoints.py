@@ -50,8 +50,8 @@ async def test_every_endpoint_answers_on_its_own_port_and_only_the_named_one_as_
 @pytest.mark.parametrize(
     ("compat", "text"),
     [
-        pytest.param("gpushare=map", "compat.gpushare: 'map' is no quirk of an original; write maps, ", id="a quirk"),
-        pytest.param("gpu=maps", "compat: no endpoint is called gpu; there are admission, ", id="an endpoint"),
+        pytest.param("gpushare=map", "compat.gpushare: unknown quirk 'map'; valid quirks are maps, ", id="a quirk"),
+        pytest.param("gpu=maps", "compat: unknown endpoint gpu; valid endpoints are admission, ", id="an endpoint"),
     ],
 )
 async def test_a_quirk_or_a_endpoint_that_there_is_not_is_named(compat: str, text: str) -> None:

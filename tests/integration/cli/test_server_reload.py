@@ -18,9 +18,9 @@ async def test_a_changed_file_is_applied_and_what_waits_for_a_restart_is_named(
         await server.process.says('"leads"')
         path.write_text("log: {level: debug}\nlease: {name: other}")
         await server.process.says('"now": {"log.level": "debug"}, "event": "the configuration changed"')
-        await server.process.says('"keys": ["lease.name"], "event": "a restart is needed for new values"')
+        await server.process.says('"keys": ["lease.name"], "event": "restart the server to apply new values"')
         assert await server.metric("aliquot_config_restart_needed") == 1
-        assert "a restart is needed for new values of lease.name" in (await server.get("/readyz"))[1]
+        assert "restart the server to apply new values of lease.name" in (await server.get("/readyz"))[1]
         (await server.process.stop()).clean()
 
 
@@ -34,10 +34,10 @@ async def test_a_file_that_is_broken_keeps_the_server_ready_with_the_last_good_o
         await server.process.says('"leads"')
         assert await server.metric("aliquot_config_valid") == 1
         path.write_text("log: {level: loud}")
-        await server.process.says("keeping the last good one")
+        await server.process.says("keeping the last valid one")
         status, text = await server.get("/readyz")
         assert status == 200, "its answers can be trusted as before"
-        assert "the configuration cannot be used, the last good one is kept: log.level" in text
+        assert "the configuration is invalid, keeping the last valid one: log.level" in text
         assert await server.metric("aliquot_config_valid") == 0
         path.write_text("log: {level: debug}")
         await server.process.says("the configuration changed")
@@ -52,7 +52,7 @@ async def test_a_config_map_is_followed_while_the_server_runs(tmp_path: Path, sc
         write(scripted, "audit: {seconds: 30}")
         await server.process.says('"now": {"audit.seconds": 30.0}')
         scripted.registry.delete(resources.CONFIG_MAPS, NAMESPACE, "settings", DeleteRequest())
-        await server.process.says(f"ConfigMap {NAMESPACE}/settings is gone")
+        await server.process.says(f"ConfigMap {NAMESPACE}/settings was deleted")
         assert await server.metric("aliquot_config_valid") == 0
         write(scripted, "audit: {seconds: 20}")
         await server.process.says('"now": {"audit.seconds": 20.0}')
@@ -67,7 +67,7 @@ async def test_a_config_map_that_cannot_be_read_yet_is_waited_for(tmp_path: Path
     async with a_server(scripted, tmp_path, "--config-map", f"{NAMESPACE}/settings") as server:
         await server.process.says("leads")
         ended = (await server.process.stop()).clean()
-    assert "the configuration cannot be read, trying again" in ended.out
+    assert "cannot read the configuration, retrying" in ended.out
 
 
 def write(api: ScriptedApi, text: str) -> None:

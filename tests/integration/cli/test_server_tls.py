@@ -119,12 +119,12 @@ async def test_files_that_cannot_be_used_are_told_and_good_ones_taken(
     [
         pytest.param(
             ("--tls-cert-file", "{folder}/tls.crt"),
-            "listen.tls.certFile and listen.tls.keyFile: a certificate and its key go together",
+            "listen.tls.certFile and listen.tls.keyFile: set both or neither",
             id="no key",
         ),
         pytest.param(
             ("--tls-client-ca-file", "{folder}/ca.crt"),
-            "listen.tls.clientCaFile: without listen.tls.certFile there is no TLS",
+            "listen.tls.clientCaFile: needs TLS, so set listen.tls.certFile",
             id="only an authority",
         ),
         pytest.param(

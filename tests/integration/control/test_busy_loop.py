@@ -15,14 +15,14 @@ from dataclasses import dataclass
 
 import pytest
 
-from aliquot.app.server.beside import health_port
+from aliquot.app.server.observability import health_port
 from aliquot.clock import SystemClock
-from aliquot.config import Configuration
-from aliquot.config.tree import Listen
+from aliquot.config.sections.listen import ListenSection
+from aliquot.config.server_tree import ServerConfig
 from aliquot.control import ControlPlane, Role, Side
 from aliquot.embedded.api import resources
 from aliquot.errors import NotLeading
-from aliquot.kube import Access, Client, LeaseTiming
+from aliquot.kube import Access, Client
 from aliquot.side_loop import SideLoop
 from tests.factories import make_cards, node_manifest
 from tests.fakes import SECONDS, ScriptedApi, until
@@ -31,8 +31,8 @@ from tests.ports import free_port
 
 pytestmark = pytest.mark.embedded_only("the API server must be on a thread of its own")
 
-SOON = LeaseTiming(duration=15, renew=10.0, retry=0.05)
-SHORT = LeaseTiming(duration=2, renew=1.0, retry=0.05)
+SOON = {"lease__duration": 15, "lease__renew": 10.0, "lease__retry": 0.05}
+SHORT = {"lease__duration": 2, "lease__renew": 1.0, "lease__retry": 0.05}
 
 
 def stay_busy(done: Callable[[], object]) -> None:
@@ -75,7 +75,7 @@ class Running:
 
 
 @contextlib.asynccontextmanager
-async def a_leader(threads: tuple[SideLoop, SideLoop], terms: LeaseTiming) -> AsyncIterator[Running]:
+async def a_leader(threads: tuple[SideLoop, SideLoop], terms: dict[str, float]) -> AsyncIterator[Running]:
     there, side = threads
 
     async def open_api() -> ScriptedApi:
@@ -90,8 +90,8 @@ async def a_leader(threads: tuple[SideLoop, SideLoop], terms: LeaseTiming) -> As
     leasing, port = await side.run(connect()), free_port()
     async with Client(Access(api.url)) as client:
         clock = JumpingClock()
-        plane = ControlPlane(client, clock, settings=patient(identity="me", terms=terms), side=Side(side, leasing))
-        tree = Configuration(listen=Listen(health_port=port))
+        plane = ControlPlane(client, clock, settings=patient(**terms), side=Side(side, leasing), identity="me")
+        tree = ServerConfig(listen=ListenSection(health_port=port))
         task = asyncio.create_task(plane.run())
         async with health_port(tree, plane, Side(side, leasing), list, None):
             await until(lambda: plane.leadership.role is Role.LEADING, "it leads")

@@ -1,9 +1,9 @@
 """Times can change under a running control plane."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from aliquot.kube import NoAnswer
 from tests.fakes import held
@@ -15,7 +15,8 @@ async def test_the_next_commit_has_the_new_budget(room: Room) -> None:
     pod = await room.add_pod()
     release = asyncio.Event()
     room.api.script("POST", "/binding$", held(asyncio.Event(), release))
-    room.plane.change(replace(room.plane.settings, budget=0.01))
+    settings = room.plane.settings
+    room.plane.reconfigure(replace(settings, commit=replace(settings.commit, budget=0.01)))
     with pytest.raises(NoAnswer):
         await room.commit(pod, "n1")
     release.set()

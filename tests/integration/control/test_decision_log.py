@@ -223,14 +223,14 @@ def test_the_story_of_one_pod(path: Path) -> None:
 @pytest.mark.parametrize(
     ("pod", "hint"),
     [
-        pytest.param("p1", "is it default/p1?", id="without its namespace"),
-        pytest.param("default/secnd", "is it default/second?", id="a slip"),
-        pytest.param("elsewhere/x", "it knows 6 others", id="nothing like it"),
+        pytest.param("p1", "did you mean default/p1?", id="without its namespace"),
+        pytest.param("default/secnd", "did you mean default/second?", id="a slip"),
+        pytest.param("elsewhere/x", "it mentions 6 other pods", id="nothing like it"),
     ],
 )
 def test_a_pod_that_the_log_does_not_know_is_an_error_with_a_hint(path: Path, pod: str, hint: str) -> None:
     write_a_log(path)
-    assert run(path, "--pod", pod) == (2, f"aliquot: the log knows no pod {pod} (NAMESPACE/NAME); {hint}\n")
+    assert run(path, "--pod", pod) == (2, f"aliquot: the log does not mention pod {pod} (NAMESPACE/NAME); {hint}\n")
 
 
 async def test_who_held_what_at_a_moment(path: Path) -> None:
@@ -246,7 +246,7 @@ async def test_who_held_what_at_a_moment(path: Path) -> None:
         "bound    default/early  n1 (main GPU-n1-0 4096 MiB)\n1 decisions replayed, all the same\n",
     )
     for text in ("noon", "2023-11-14T22:30:30"):
-        assert f"{text!r} is no point in time; write it as 2026-" in run(path, "--at", text)[1]
+        assert f"{text!r} is not a time; write it like 2026-" in run(path, "--at", text)[1]
     code, output = run(path, "--at", "2020-01-01T00:00:00Z")
     assert code == 2
     assert "there is nothing to replay, the log begins at 2023-" in output
@@ -255,7 +255,7 @@ async def test_who_held_what_at_a_moment(path: Path) -> None:
 def test_a_log_without_decisions_says_so(path: Path) -> None:
     with DecisionLog(path, ClusterState(), clock=FakeClock()):
         pass
-    assert run(path) == (0, "there is no decision in it\n")
+    assert run(path) == (0, "the log contains no decision\n")
 
 
 def test_prefixes_of_dialects_are_those_of_then(path: Path) -> None:

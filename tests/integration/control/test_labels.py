@@ -6,19 +6,19 @@ import pytest
 
 from aliquot.control.leadership.leadership import Leadership
 from aliquot.control.placing.labels import Labeller
-from aliquot.control.settings import ControlSettings
 from aliquot.embedded.api import resources
 from aliquot.model import Pod
 from tests.factories import container_manifest
 from tests.fakes import Seen, answer
 from tests.integration.room import Room
+from tests.settings import server_config
 
 ASSUMED = "elastic-gpu/assume"
 ELASTIC = [container_manifest(gpu_mem=None) | {"resources": {"limits": {"elastic-gpu/gpu-percent": "20"}}}]
 
 
 def labeller_of(room: Room, *, alone: bool = True) -> Labeller:
-    plane, settings = room.plane, ControlSettings(alone=alone)
+    plane, settings = room.plane, server_config(lease__enabled=not alone)
     leadership = Leadership(plane.client, plane.clock, settings, plane.pods.refresh)
     return Labeller(plane.client, plane.cluster, plane.pods, leadership, plane.clock)
 

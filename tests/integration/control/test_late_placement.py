@@ -10,7 +10,6 @@ from aliquot.control.leadership.leadership import Leadership
 from aliquot.control.placing.late import LatePlacer
 from aliquot.control.placing.reservations import Reservations
 from aliquot.control.placing.transaction import PlacementTransactions
-from aliquot.control.settings import ControlSettings, Mode
 from aliquot.dialects.gpushare import ASSIGNED, ASSUME_TIME, IDX, POD
 from aliquot.dialects.reading import SERVES
 from aliquot.embedded.api import resources
@@ -23,6 +22,7 @@ from tests.fakes import Seen, answer, cut_after, cut_before, held, until
 from tests.integration.control.test_audit import audit_of
 from tests.integration.control.test_following_the_cluster import RUNNING
 from tests.integration.room import Room
+from tests.settings import server_config
 
 PATIENCE = 30.0
 MODEL = "nvidia.com/gpu.model"
@@ -34,13 +34,13 @@ class Placer:
 
     def __init__(self, room: Room, **settings: Any) -> None:
         client, cluster, clock, plane = room.plane.client, room.plane.cluster, room.plane.clock, room.plane
-        chosen = ControlSettings(**{"alone": True, "late_seconds": PATIENCE} | settings)
+        chosen = server_config(**{"lease__enabled": False, "late__seconds": PATIENCE} | settings)
         leadership = Leadership(client, clock, chosen, plane.pods.refresh)
-        transactions = PlacementTransactions(client, cluster, leadership, clock, chosen)
+        transactions = PlacementTransactions(client, cluster, leadership, clock, chosen.commit)
         events = plane.pod_events
         self._transactions = transactions
-        self._late = LatePlacer(client, cluster, transactions, plane.nodes.get, leadership, events, clock, chosen)
-        self._reservations = Reservations(cluster, leadership, clock, chosen)
+        self._late = LatePlacer(client, cluster, transactions, plane.nodes.get, leadership, events, clock, chosen.late)
+        self._reservations = Reservations(cluster, leadership, clock, chosen.commit)
         self.reserve = self._reservations.reserve
         self.is_pending = transactions.is_pending
 
@@ -325,8 +325,8 @@ async def test_a_pod_bound_before_the_node_s_inventory_is_placed_when_it_comes(r
 async def test_only_who_may_commit_places_late(room: Room) -> None:
     await room.add_node()
     pod = await bound(room)
-    follower = placer_of(room, alone=False)
-    observer = placer_of(room, alone=False, mode=Mode.OBSERVE)
+    follower = placer_of(room, lease__enabled=True)
+    observer = placer_of(room, lease__enabled=True, mode="observe")
     for placer in (follower, observer):
         await placer.look()
         with pytest.raises(NotLeading):

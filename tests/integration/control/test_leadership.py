@@ -60,7 +60,7 @@ class Servers:
     async def start(self, name: str, **settings: Any) -> Server:
         client = await self._stack.enter_async_context(Client(Access(self.api.url)))
         clock = FakeClock()
-        plane = ControlPlane(client, clock, settings=patient(identity=name, **settings))
+        plane = ControlPlane(client, clock, settings=patient(**settings), identity=name)
         task = asyncio.create_task(plane.run())
         self._stack.push_async_callback(_end, task)
         await until(lambda: not plane.out_of_step() and plane.leadership.holder, f"{name} follows the cluster")

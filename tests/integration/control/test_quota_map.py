@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from aliquot import metrics
-from aliquot.control import ControlPlane, ControlSettings
+from aliquot.control import ControlPlane
 from aliquot.embedded.api import resources
 from aliquot.embedded.api.deletion import DeleteRequest
 from aliquot.endpoints.asgi import Call
@@ -20,6 +20,7 @@ from aliquot.kube.resources import ConfigMap
 from aliquot.model import Pod
 from tests.fakes import Embedded, FakeClock, ScriptedApi, answer, until
 from tests.integration.room import Room
+from tests.settings import server_config
 
 ACCOUNT = "system:serviceaccount:kube-system:original"
 NO_MAPS = [
@@ -174,7 +175,7 @@ async def test_an_api_server_that_fails_on_config_maps_blocks_no_start(
 
 
 async def test_map_and_key_can_be_elsewhere(scripted: ScriptedApi, client: Client, clock: FakeClock) -> None:
-    place = ControlSettings(alone=True, quota_namespace="default", quota_name="limits", quota_key="gpus")
+    place = server_config(lease__enabled=False, quota__namespace="default", quota__name="limits", quota__key="gpus")
     put_map(scripted, "limits", {"gpus": quota_of(T4=0)}, "default")
     async with running(ControlPlane(client, clock, settings=place)) as plane:
         assert plane.cluster.quotas.entries.keys() == {"default"}
@@ -246,7 +247,7 @@ async def test_without_the_right_to_read_config_maps_it_starts_and_says_which_ru
     async with (
         ScriptedApi(embedded) as scripted,
         Client(Access(scripted.url, token="secret")) as client,
-        running(ControlPlane(client, clock, settings=ControlSettings(alone=True))) as plane,
+        running(ControlPlane(client, clock, settings=server_config(lease__enabled=False))) as plane,
     ):
         quota, unhealthy = (note for note in plane.notes() if "configmaps" in note)
         assert quota == (

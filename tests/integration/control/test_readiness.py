@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from aliquot.control import ControlPlane, ControlSettings, Role
+from aliquot.control import ControlPlane, Role
 from aliquot.embedded.api import resources
 from aliquot.endpoints import health
 from aliquot.endpoints.asgi import Call
 from aliquot.kube import Client
 from tests.fakes import FakeClock, ScriptedApi, answer, held, until
+from tests.settings import server_config
 
 MEANWHILE = 5
 """Seconds within which a lost API server must show."""
@@ -21,7 +22,7 @@ MEANWHILE = 5
 
 @asynccontextmanager
 async def server(client: Client, clock: FakeClock, **settings: Any) -> AsyncIterator[ControlPlane]:
-    plane = ControlPlane(client, clock, settings=ControlSettings(identity="me", **settings))
+    plane = ControlPlane(client, clock, settings=server_config(**settings), identity="me")
     task = asyncio.create_task(plane.run())
     try:
         yield plane
@@ -88,7 +89,7 @@ async def test_503_within_five_seconds_of_losing_the_api_server(
     scripted: ScriptedApi, client: Client, clock: FakeClock
 ) -> None:
     """An open watch would be silent for minutes."""
-    async with server(client, clock, alone=True) as plane:
+    async with server(client, clock, lease__enabled=False) as plane:
         await until(lambda: not plane.not_ready())
         scripted.script("GET", "/version", *[answer(503, message="away")] * 50)
         lost = clock.monotonic()
@@ -100,7 +101,7 @@ async def test_503_within_five_seconds_of_losing_the_api_server(
 async def test_503_within_five_seconds_of_an_api_server_that_takes_calls_and_does_not_answer(
     scripted: ScriptedApi, client: Client, clock: FakeClock
 ) -> None:
-    async with server(client, clock, alone=True) as plane:
+    async with server(client, clock, lease__enabled=False) as plane:
         await until(lambda: not plane.not_ready())
         arrived = asyncio.Event()
         scripted.script("GET", "/version", *[held(arrived, asyncio.Event())] * 50)
@@ -114,7 +115,7 @@ async def test_503_within_five_seconds_of_an_api_server_that_takes_calls_and_doe
 async def test_a_server_that_is_alone_by_choice_needs_no_holder(
     scripted: ScriptedApi, client: Client, clock: FakeClock
 ) -> None:
-    async with server(client, clock, alone=True) as plane:
+    async with server(client, clock, lease__enabled=False) as plane:
         await until(lambda: not plane.not_ready())
         assert await readyz(plane) == (200, "ok\nalone, without Lease and epoch")
     assert not [seen for seen in scripted.seen if "/aliquot-system/" in seen.path]

@@ -338,7 +338,7 @@ async def test_a_look_takes_no_longer_than_it_may(room: Room) -> None:
     """The scheduler waits for our answer, and would take its absence for a failure of ours."""
     await room.add_node()
     pod = await room.add_pod()
-    committer = room.committer(look=0.05)
+    committer = room.committer(commit__look=0.05)
     room.api.script("POST", BINDING, answer(409, message="busy"))
     room.api.script("GET", "/pods/p$", held(asyncio.Event(), asyncio.Event()))
     async with asyncio.timeout(SECONDS / 2):
@@ -350,7 +350,7 @@ async def test_a_look_takes_no_longer_than_it_may(room: Room) -> None:
 async def test_a_binding_takes_no_longer_than_it_may(room: Room) -> None:
     await room.add_node()
     pod = await room.add_pod()
-    committer = room.committer(budget=0.05)
+    committer = room.committer(commit__budget=0.05)
     room.api.script("POST", BINDING, held(asyncio.Event(), asyncio.Event()))
     async with asyncio.timeout(SECONDS / 2):
         with pytest.raises(NoAnswer):

@@ -7,7 +7,6 @@ import pytest
 
 from aliquot.control.leadership.leadership import Leadership
 from aliquot.control.requeue.requeuer import Requeuer
-from aliquot.control.settings import ControlSettings, Mode
 from aliquot.embedded.api import resources
 from aliquot.model import Pod
 from aliquot.model.admission import WOKEN
@@ -15,6 +14,7 @@ from tests.factories import make_cards, make_pod
 from tests.fakes import answer, cut_after, held, until
 from tests.integration.control.test_quota_map import quota_of, write_quota
 from tests.integration.room import Room
+from tests.settings import server_config
 
 GRACE = 1.0
 PROMISE = 10.0
@@ -413,11 +413,11 @@ async def test_a_pod_whose_binding_names_its_version_is_not_written_on_when_it_i
 
 
 @pytest.mark.parametrize(
-    "settings", [pytest.param({"mode": Mode.OBSERVE}, id="observes"), pytest.param({"alone": False}, id="follows")]
+    "settings", [pytest.param({"mode": "observe"}, id="observes"), pytest.param({"lease__enabled": True}, id="follows")]
 )
 async def test_only_who_may_commit_writes(waking: Waking, room: Room, settings: dict[str, Any]) -> None:
     plane = room.plane
-    leadership = Leadership(plane.client, plane.clock, ControlSettings(**settings), plane.pods.refresh)
+    leadership = Leadership(plane.client, plane.clock, server_config(**settings), plane.pods.refresh)
     other = Requeuer(plane.client, plane.cluster, plane.nodes.get, plane.pods.with_uid, leadership, plane.clock)
     plane.cluster.freed.subscribe(other.opened)
     await room.add_node()

@@ -3,10 +3,10 @@ serve, and for bind on a node where a filter let them pass a moment ago. Whateve
 port changes nothing."""
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from aliquot.control.placing.filter_results import SECONDS
 from aliquot.embedded.api import resources
@@ -32,7 +32,9 @@ async def endpoint(room: Room) -> AsyncIterator[Endpoint]:
     for name in ("n1", "n2"):
         await room.add_node(make_cards(name))
     await room.add_node(make_cards("n3"), **CORDON)
-    room.plane.change(replace(room.plane.settings, schedulers=SERVED, claims_per_namespace=3))
+    settings = room.plane.settings
+    limited = replace(settings.commit, claims_per_namespace=3)
+    room.plane.reconfigure(replace(settings, schedulers=",".join(SERVED), commit=limited))
     volcano = volcano_routes(room.plane, "admission", None, "/scheduler")
     async with opened(
         room, {**AdmissionEndpoint(room.plane).routes(), **volcano, **native.routes(room.plane)}

@@ -189,9 +189,9 @@ async def test_the_node_of_the_answer_is_kept_for_a_while(admission: Endpoint) -
     await ask(admission, msgspec.to_builtins(pod), "n1", "n2")
     assert claims(room, uid) == {"n1": State.RESERVED}
     assert len(room.api.writes()) == before, "a filter writes nothing"
-    room.plane.cluster.expire(room.clock.monotonic() + room.plane.settings.hold_seconds - 1)
+    room.plane.cluster.expire(room.clock.monotonic() + room.plane.settings.late.hold - 1)
     assert claims(room, uid) == {"n1": State.RESERVED}
-    room.plane.cluster.expire(room.clock.monotonic() + room.plane.settings.hold_seconds)
+    room.plane.cluster.expire(room.clock.monotonic() + room.plane.settings.late.hold)
     assert claims(room, uid) == {}
 
 
@@ -314,10 +314,10 @@ async def place_late(room: Room, *, seconds_later: float = 0.0) -> None:
     plane, clock = room.plane, FakeClock()
     await clock.move(room.clock.monotonic() - clock.monotonic() + seconds_later)
     client, cluster, leadership = plane.client, plane.cluster, plane.leadership
-    transactions = PlacementTransactions(client, cluster, leadership, clock, plane.settings)
-    Reservations(cluster, leadership, clock, plane.settings).expire()
+    transactions = PlacementTransactions(client, cluster, leadership, clock, plane.settings.commit)
+    Reservations(cluster, leadership, clock, plane.settings.commit).expire()
     await LatePlacer(
-        client, cluster, transactions, plane.nodes.get, leadership, plane.pod_events, clock, plane.settings
+        client, cluster, transactions, plane.nodes.get, leadership, plane.pod_events, clock, plane.settings.late
     ).look()
     await room.in_step()
 
@@ -351,6 +351,6 @@ async def test_when_nothing_is_kept_any_more_the_marks_of_a_bound_pod_count(admi
     await ask(admission, room.api_pod(pod), "n1", "n2")
     await bind_as_scheduler(room, pod, "n1")
     assert claims(room, pod.metadata.uid) == {"n1": State.RESERVED}
-    await place_late(room, seconds_later=room.plane.settings.hold_seconds)
+    await place_late(room, seconds_later=room.plane.settings.late.hold)
     assert PLACEMENT not in room.api_pod(pod)["metadata"]["annotations"]
     assert list(room.entries()[pod.metadata.uid].charges) == ["GPU-n1-1"]

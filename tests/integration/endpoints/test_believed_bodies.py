@@ -2,7 +2,6 @@
 pods, borrowed UIDs and false demands change nothing of what is known of others."""
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -23,7 +22,7 @@ from tests.integration.endpoints.wire import names_call, opened
 from tests.integration.room import Room
 
 FILTER, BIND, PREEMPT = "/aliquot/filter", "/aliquot/bind", "/aliquot/preempt"
-SERVED = frozenset({"default-scheduler"})
+SERVED = "default-scheduler"
 LONG = "u" * 254
 
 
@@ -31,7 +30,7 @@ LONG = "u" * 254
 async def endpoint(room: Room) -> AsyncIterator[Endpoint]:
     """Our own routes, gpu-admission's and Volcano's; n1 has two cards of 15 units."""
     await room.add_node(make_cards("n1"))
-    room.plane.change(replace(room.plane.settings, schedulers=SERVED))
+    room.plane.reconfigure(msgspec.structs.replace(room.plane.settings, schedulers=SERVED))
     volcano = volcano_routes(room.plane, "admission", None, "/scheduler")
     async with opened(
         room, {**AdmissionEndpoint(room.plane).routes(), **volcano, **native.routes(room.plane)}
@@ -358,7 +357,7 @@ async def test_volcano_gives_back_nothing_of_pods_that_are_none_of_its_own(
     pod = await kept(endpoint)
     task = task_info(manifest_of(pod), status=ALLOCATED, node="n1")
     if how == "another scheduler":
-        room.plane.change(replace(room.plane.settings, schedulers=frozenset({"volcano"})))
+        room.plane.reconfigure(msgspec.structs.replace(room.plane.settings, schedulers="volcano"))
     elif how == "another pod":
         task["Pod"]["metadata"]["name"] = "other"
     else:
@@ -390,7 +389,7 @@ async def test_a_filter_gives_back_nothing_of_pods_that_are_none_of_ours(
     pod = await kept(endpoint)
     body = manifest_of(pod)
     if how == "another scheduler":
-        room.plane.change(replace(room.plane.settings, schedulers=frozenset({"volcano"})))
+        room.plane.reconfigure(msgspec.structs.replace(room.plane.settings, schedulers="volcano"))
     else:
         body = asking(pod, 999)
     await filtered(endpoint, body, "/scheduler/predicates")

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import aiohttp
 import pytest
 
-from aliquot.app.server.beside import beside
-from aliquot.config import Configuration
-from aliquot.config.tree import Listen
+from aliquot.app.server.observability import extra_routes
+from aliquot.config.sections.listen import ListenSection
+from aliquot.config.server_tree import ServerConfig
 from aliquot.endpoints.asgi import Call, Routes
 from aliquot.endpoints.debug import Debugger
 from tests.integration.endpoints.serving import served
@@ -47,11 +47,11 @@ async def debug() -> AsyncIterator[Debug]:
 
 @pytest.mark.parametrize("endpoint", ["gpushare", "elastic"])
 def test_endpoints_of_originals_that_have_profiles_serve_them_if_they_are_asked_for(room: Room, endpoint: str) -> None:
-    def paths(tree: Configuration) -> set[str]:
-        return {path for _, path in beside(endpoint, tree, room.plane, Debugger())}
+    def paths(tree: ServerConfig) -> set[str]:
+        return {path for _, path in extra_routes(endpoint, tree, room.plane, Debugger())}
 
-    assert paths(Configuration()) == set()
-    assert "/debug/pprof/heap" in paths(Configuration(listen=Listen(profiling=True)))
+    assert paths(ServerConfig()) == set()
+    assert "/debug/pprof/heap" in paths(ServerConfig(listen=ListenSection(profiling=True)))
 
 
 @pytest.mark.parametrize("path", ["", "/"])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from aliquot.app.server.endpoints import endpoints
 from aliquot.compat import QUIRKS
-from aliquot.config import Configuration
+from aliquot.config.server_tree import ServerConfig
 from aliquot.endpoints import asgi, health, metrics
 from tests.integration.room import Room
 
@@ -13,7 +13,7 @@ PAGE = (Path(__file__).parents[3] / "docs" / "endpoints.md").read_text()
 
 
 async def test_the_page_names_every_route_and_no_other(room: Room) -> None:
-    opened = endpoints(Configuration(), room.plane, None)
+    opened = endpoints(ServerConfig(), room.plane, None)
     tables = [*(table for table, _ in opened.values()), health.routes(room.plane), metrics.routes(room.plane)]
     routes = {route for table in tables for route in table} - {asgi.OTHERWISE}
     named = set(re.findall(r"`(GET|HEAD|POST) (/[^`]*)`", PAGE)) - {("GET", "/debug/pprof/")}
@@ -21,7 +21,7 @@ async def test_the_page_names_every_route_and_no_other(room: Room) -> None:
 
 
 async def test_the_page_names_every_endpoint_with_its_port(room: Room) -> None:
-    ports = {name: port for name, (_, port) in endpoints(Configuration(), room.plane, None).items()}
+    ports = {name: port for name, (_, port) in endpoints(ServerConfig(), room.plane, None).items()}
     rows = dict(re.findall(r"^\| `(\w+)` \| [^|]+ \| (\d+)", PAGE, re.MULTILINE))
     assert {name: int(port) for name, port in rows.items()} == ports
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from aliquot.control import ControlPlane, ControlSettings, Role
+from aliquot.control import ControlPlane, Role
 from aliquot.embedded.api import resources
 from aliquot.endpoints import asgi, health
 from aliquot.endpoints.asgi import Routes
@@ -58,7 +58,7 @@ async def follower(
 ) -> AsyncIterator[Endpoint]:
     """A server beside the Lease's holder."""
     room = Room(api, client, clock)
-    room.plane = ControlPlane(client, clock, settings=ControlSettings())
+    room.plane = ControlPlane(client, clock)
     async with AsyncExitStack() as stack:
         running = asyncio.create_task(room.plane.run())
         stack.push_async_callback(_end, running)

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from aliquot.app.server.endpoints import endpoints
-from aliquot.config import Configuration
-from aliquot.control import ControlPlane, ControlSettings
+from aliquot.config.server_tree import ServerConfig
+from aliquot.control import ControlPlane
 from aliquot.dialects import standard_dialects
 from aliquot.dialects.gpushare import IDX
 from aliquot.embedded.api import resources
@@ -154,7 +154,7 @@ async def test_a_server_that_does_not_lead_and_finds_nobody_who_does_says_so_in_
     scripted: ScriptedApi, client: Client, clock: FakeClock
 ) -> None:
     following = Room(scripted, client, clock)
-    following.plane = ControlPlane(client, clock, settings=ControlSettings())
+    following.plane = ControlPlane(client, clock)
     async with (
         Forwarder(following.plane, seconds=4.0) as forwarder,
         opened(following, volcano_routes(following.plane, "admission", forwarder, PREFIX)) as endpoint,
@@ -169,7 +169,7 @@ async def test_a_server_that_does_not_lead_and_finds_nobody_who_does_says_so_in_
 
 @pytest.mark.parametrize(("endpoint", "prefix"), [("admission", "/scheduler"), ("native", "/aliquot")])
 def test_the_verbs_are_part_of_two_endpoints(room: Room, endpoint: str, prefix: str) -> None:
-    routes, _ = endpoints(Configuration(), room.plane, None)[endpoint]
+    routes, _ = endpoints(ServerConfig(), room.plane, None)[endpoint]
     verbs = ("vpredicates", "vprioritize", "vallocate", "vdeallocate")
     assert {("POST", f"{prefix}/{verb}") for verb in verbs} <= routes.keys()
 
@@ -429,7 +429,7 @@ async def test_what_is_kept_passes_for_its_own_pod_and_for_no_other(cycle: Cycle
 
 async def test_what_is_kept_for_nobody_any_more_expires(cycle: Cycle, room: Room, clock: FakeClock) -> None:
     assert await cycle.allocate(await room.put_pod(pod_of("a", 10))) == ""
-    await clock.move(room.plane.settings.hold_seconds)
+    await clock.move(room.plane.settings.late.hold)
     await until(lambda: room.used() == {})
 
 

@@ -11,8 +11,8 @@ import aiohttp
 import pytest
 import yaml
 
+from aliquot.config.sections.replicas import LeaseSection
 from aliquot.control.leadership.rights import READ_BUDGETS, for_helping, for_replicas
-from aliquot.control.settings import ControlSettings
 from aliquot.embedded import EmbeddedCluster
 from aliquot.embedded.api import resources
 from aliquot.embedded.api.deletion import DeleteRequest
@@ -200,7 +200,7 @@ async def test_our_accounts_have_the_rights_that_our_manifest_gives(cluster: Emb
     cluster.registry.delete(resources.NAMESPACES, "", "aliquot-system", DeleteRequest())
     apply(cluster, DEPLOY / "aliquot.yaml")
     async with client_of(cluster, SERVER) as client:
-        wanted = [*for_replicas(ControlSettings()), *for_helping(ControlSettings()), READ_BUDGETS]
+        wanted = [*for_replicas(LeaseSection()), *for_helping(LeaseSection()), READ_BUDGETS]
         assert [str(right) for right in wanted if not (await may_we(client, right.action)).allowed] == []
         assert (await client.list(PODS)).items == []
         assert (await may_we(client, replace(READ_BUDGETS.action, verb="watch"))).allowed

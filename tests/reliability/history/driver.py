@@ -9,8 +9,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from aliquot.app.demo import guarding, namespaces
-from aliquot.control import ControlSettings
+from aliquot.app.demo import admission, namespaces
+from aliquot.config.sections.replicas import LeaseSection
 from aliquot.dialects import standard_dialects
 from aliquot.embedded import EmbeddedCluster
 from aliquot.embedded.api import kubeconfig
@@ -122,11 +122,11 @@ async def _lag(world: World) -> None:
 
 async def _install(cluster: EmbeddedCluster) -> None:
     """Aliquot's namespaces, policies and account."""
-    home = ControlSettings.namespace
+    home = LeaseSection().namespace
     async with Client(Access(cluster.url)) as admin:
         for namespace in (home, NODE_LEASES):
             await namespaces.ensure(admin, namespace)
-        await guarding.install(admin, standard_dialects(), home)
+        await admission.install(admin, standard_dialects(), home)
 
 
 @asynccontextmanager
@@ -152,7 +152,7 @@ async def _servers(world: World, folder: Path, tree: Path | None) -> AsyncIterat
 def _replica(
     world: World, folder: Path, tree: Path | None, name: str, settings: Mapping[str, str] | None = None
 ) -> Replica:
-    token = guarding.access(world.cluster, ControlSettings.namespace, guarding.SERVER).token or ""
+    token = admission.access(world.cluster, LeaseSection().namespace, admission.SERVER).token or ""
     world.gate.names[token] = name
     config, clock = folder / f"{name}.kubeconfig", MovedClock(folder / f"{name}.clock")
     kubeconfig.write(world.cluster.url, config, token)

@@ -2,17 +2,26 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from aliquot import metrics
-from aliquot.config import SETTINGS, Setting, showing
+from aliquot.config import rendering
+from aliquot.config.agent_tree import AGENT
+from aliquot.config.declaration import Declaration
+from aliquot.config.keys import Setting
+from aliquot.config.server import SERVER
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text()
 
 
 def test_the_guide_lists_every_key_as_it_is_declared() -> None:
-    assert showing.table() in GUIDE, "paste the output of showing.table() into docs/configuration.md"
+    assert rendering.key_table(SERVER.settings.values()) in GUIDE, "run `python -m tests.unit.config.tables`"
+
+
+def test_the_guide_lists_every_flag_of_the_agent_as_it_is_declared() -> None:
+    assert rendering.flag_table(AGENT.settings.values()) in GUIDE, "run `python -m tests.unit.config.tables`"
 
 
 def test_the_guide_lists_every_metric_as_it_is_declared() -> None:
@@ -25,13 +34,16 @@ def _shown(name: str, kind: str) -> str:
     return name + {"counter": "_total", "info": "_info"}.get(kind, "")
 
 
+@pytest.mark.parametrize("declaration", [SERVER, AGENT], ids=["server", "agent"])
 @pytest.mark.parametrize("what", ["flag", "variable"])
-def test_no_two_keys_share_a_flag_or_a_variable(what: str) -> None:
-    names = [getattr(setting, what) for setting in SETTINGS.values()]
+def test_no_two_keys_share_a_flag_or_a_variable(declaration: Declaration[Any], what: str) -> None:
+    names = [getattr(setting, what) for setting in declaration.settings.values()]
     assert len(set(names)) == len(names)
 
 
-@pytest.mark.parametrize("setting", SETTINGS.values(), ids=lambda setting: setting.path)
+@pytest.mark.parametrize(
+    "setting", [*SERVER.settings.values(), *AGENT.settings.values()], ids=lambda setting: setting.path
+)
 def test_every_key_says_what_it_is_for_and_what_it_may_be(setting: Setting) -> None:
     assert setting.key.help.endswith(".")
     assert setting.allowed
@@ -41,7 +53,7 @@ def test_every_key_says_what_it_is_for_and_what_it_may_be(setting: Setting) -> N
 
 
 def test_the_flags_of_the_first_version_stay() -> None:
-    flags = {setting.path: setting.flag for setting in SETTINGS.values()}
+    flags = {setting.path: setting.flag for setting in SERVER.settings.values()}
     assert flags["kubernetes.kubeconfig"] == "--kubeconfig"
     assert flags["kubernetes.context"] == "--context"
     assert flags["listen.address"] == "--address"

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from aliquot import metrics
-from aliquot.config import Configuration, File, Given, Live, Nothing
+from aliquot.config.declaration import Given
+from aliquot.config.live_config import LiveConfig
+from aliquot.config.server_tree import ServerConfig
+from aliquot.config.sources import FileSource, NoSource
 from aliquot.errors import BadConfig
 from tests.fakes import FakeClock, until
 
@@ -16,11 +19,11 @@ from tests.fakes import FakeClock, until
 class Running:
     """A live configuration whose file the test writes."""
 
-    def __init__(self, live: Live, path: Path, clock: FakeClock) -> None:
+    def __init__(self, live: LiveConfig, path: Path, clock: FakeClock) -> None:
         self.live = live
         self.path = path
         self.clock = clock
-        self.applied: list[Configuration] = []
+        self.applied: list[ServerConfig] = []
         live.on_change(self.applied.append)
 
     async def write(self, text: str) -> None:
@@ -38,7 +41,9 @@ class Running:
 @asynccontextmanager
 async def running(path: Path, clock: FakeClock, text: str = "", **given: Given) -> AsyncIterator[Running]:
     path.write_text(text)
-    live = await Live.start(File(str(path), clock), {name.replace("__", "."): one for name, one in given.items()})
+    live = await LiveConfig.start(
+        FileSource(str(path), clock), {name.replace("__", "."): one for name, one in given.items()}
+    )
     following = asyncio.create_task(live.run())
     try:
         yield Running(live, path, clock)
@@ -74,7 +79,7 @@ async def test_a_key_that_needs_a_restart_is_named_and_left_as_it_was(tmp_path: 
         await room.write("lease: {name: other}\nendpoints: {native: {port: 1}}\nlog: {level: debug}")
         assert room.live.tree.lease.name == "aliquot-server"
         assert room.live.tree.log.level == "debug"
-        assert room.live.notes() == ["a restart is needed for new values of endpoints.native.port, lease.name"]
+        assert room.live.notes() == ["restart the server to apply new values of endpoints.native.port, lease.name"]
         assert gauge("aliquot_config_restart_needed") == 2
         await room.write("log: {level: debug}")
         assert room.live.notes() == []
@@ -88,7 +93,7 @@ async def test_a_text_that_cannot_be_used_keeps_the_last_good_one(tmp_path: Path
         assert room.applied == []
         assert room.live.tree.commit.budget == 1.0
         (note,) = room.live.notes()
-        assert note.startswith("the configuration cannot be used, the last good one is kept: ")
+        assert note.startswith("the configuration is invalid, keeping the last valid one: ")
         assert gauge("aliquot_config_valid") == 0
         await room.write("commit: {budget: 2}")
         assert room.live.notes() == []
@@ -99,7 +104,7 @@ async def test_a_text_that_cannot_be_used_keeps_the_last_good_one(tmp_path: Path
 async def test_a_change_that_cannot_be_applied_keeps_the_last_good_one(tmp_path: Path, clock: FakeClock) -> None:
     async with running(tmp_path / "c.yaml", clock) as room:
 
-        def refuse(_: Configuration) -> None:
+        def refuse(_: ServerConfig) -> None:
             raise BadConfig("not now")
 
         room.live.on_change(refuse)
@@ -124,7 +129,7 @@ async def test_a_mounted_config_map_changes_by_a_symbolic_link(tmp_path: Path, c
     data, path = tmp_path / "..data", tmp_path / "config.yaml"
     data.symlink_to("1")
     path.symlink_to("..data/config.yaml")
-    live = await Live.start(File(str(path), clock), {})
+    live = await LiveConfig.start(FileSource(str(path), clock), {})
     following = asyncio.create_task(live.run())
     swapped = tmp_path / "..tmp"
     swapped.symlink_to("2")
@@ -149,6 +154,6 @@ async def test_a_file_that_does_not_change_is_not_read_again(tmp_path: Path, clo
 
 
 async def test_without_a_source_there_is_nothing_to_follow() -> None:
-    live = await Live.start(Nothing(), {"log.level": Given("debug", "--log-level")})
+    live = await LiveConfig.start(NoSource(), {"log.level": Given("debug", "--log-level")})
     await live.run()
     assert live.tree.log.level == "debug"

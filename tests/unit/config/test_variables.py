@@ -2,8 +2,8 @@
 
 import pytest
 
-from aliquot.cli.agent import command as agent
-from aliquot.config.variables import strangers
+from aliquot.config.agent_tree import AGENT
+from aliquot.config.variables import unknown_variables
 
 
 @pytest.mark.parametrize(
@@ -20,17 +20,17 @@ from aliquot.config.variables import strangers
         pytest.param(
             "ALIQUOT_GPUSHRE_PORT",
             "1",
-            ["$ALIQUOT_GPUSHRE_PORT: there is no such variable; is $ALIQUOT_GPUSHARE_PORT meant?"],
+            ["$ALIQUOT_GPUSHRE_PORT: unknown variable; did you mean $ALIQUOT_GPUSHARE_PORT?"],
             id="mistyped",
         ),
-        pytest.param("ALIQUOT_X", "1", ["$ALIQUOT_X: there is no such variable"], id="like nothing"),
+        pytest.param("ALIQUOT_X", "1", ["$ALIQUOT_X: unknown variable"], id="like nothing"),
     ],
 )
 def test_what_nobody_reads_is_told(name: str, value: str, said: list[str]) -> None:
-    assert list(strangers({name: value})) == said
+    assert list(unknown_variables({name: value})) == said
 
 
 def test_the_variables_of_the_agent_are_known() -> None:
-    names = {f"ALIQUOT_{option.name}".upper(): "x" for option in agent.params}
+    names = {setting.variable: "x" for setting in AGENT.settings.values()}
     assert "ALIQUOT_DIALECT" in names
-    assert list(strangers(names)) == []
+    assert list(unknown_variables(names)) == []

@@ -1,1 +1,1 @@
-"""What `aliquot demo` is made of."""
+"""`aliquot demo`: the embedded cluster, its machines and sample pods, and what the demo prints."""

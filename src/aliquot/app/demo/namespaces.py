@@ -1,4 +1,4 @@
-"""Namespaces that the demo needs."""
+"""Creates the namespaces that the demo needs."""
 
 from contextlib import suppress
 

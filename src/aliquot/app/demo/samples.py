@@ -1,4 +1,4 @@
-"""The demo's own pods: one per dialect, as its users write it."""
+"""The demo's sample pods: one per dialect, written as users of that dialect write theirs."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _KINDS: dict[str, ApiResource[Any]] = {
 
 @dataclass(frozen=True)
 class Sample:
-    """What a user of a dialect writes, and the pod that comes of it."""
+    """The sample workload of a dialect, and the pod that it creates."""
 
     dialect: Dialect
 
@@ -32,12 +32,12 @@ class Sample:
         return f"{metadata['namespace']}/{metadata['name']}"
 
     def pod_among(self, pods: Iterable[Pod]) -> Pod | None:
-        """Its pod: controllers add something to the name."""
+        """The sample's pod, or None. Controllers append a suffix to the name."""
         own = (pod for pod in pods if pod.key == self.name or pod.key.startswith(f"{self.name}-"))
         return next((pod for pod in own if not pod.ended and self.dialect.speaks(pod)), None)
 
     def runs_among(self, pods: Iterable[Pod]) -> bool:
-        """Whether it runs with its cards."""
+        """Whether the sample's pod runs and has its cards."""
         pod = self.pod_among(pods)
         return pod is not None and pod.status.phase == "Running" and self.dialect.handed_over(pod)
 
@@ -56,7 +56,7 @@ async def create(client: Client, samples: Iterable[Sample]) -> None:
 
 
 def _as_applied(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """As `kubectl apply` makes it: whoever applies the example again gets no warning."""
+    """The manifest as `kubectl apply` would create it, so that applying the example again gives no warning."""
     annotations = manifest["metadata"].get("annotations") or {}
     applied = {**manifest, "metadata": {"annotations": {}, **manifest["metadata"]}}
     text = msgspec.json.encode(applied, order="sorted").decode() + "\n"

@@ -1,7 +1,7 @@
-"""The demo's live picture: every card with what is taken of it and by whom, what waits and why, and the latest events.
+"""The demo's live screen: every card and the pods that hold it, the pods that wait and why, and the latest events.
 
-It fits the terminal: a small one gets fewer columns, one row for a node in place of one for a card, and fewer lines
-below.
+The screen fits the terminal. A small terminal gets fewer columns, one row per node instead of one per card, and fewer
+lines below the table.
 """
 
 import asyncio
@@ -16,20 +16,20 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from aliquot.app.demo import board
-from aliquot.app.demo.board import Card
-from aliquot.app.demo.world import World
+from aliquot.app.demo import overview
+from aliquot.app.demo.cluster import DemoCluster
+from aliquot.app.demo.overview import CardUsage
 from aliquot.model import CORES, Charge
 
 _REDRAW_SECONDS = 0.5
 _WIDE, _MEDIUM = 96, 72
-_MAX_WAITING, _MAX_NEWS = 5, 7
+_MAX_WAITING, _MAX_EVENTS = 5, 7
 _FRAME_LINES = 4
 """Title, table header, a blank line and the last line."""
-_LEFT_OUT = re.compile(r"^(NVIDIA|Tesla) |-SXM\d| HBM\d")
-"""Of a model's name."""
+_OMITTED = re.compile(r"^(NVIDIA|Tesla) |-SXM\d| HBM\d")
+"""Parts of a model's name that the screen omits."""
 _GAP = 2
-_LAST_LINE = "Ctrl-C ends it  kubectl --kubeconfig {}  * the real agent, the others are simulated"
+_LAST_LINE = "Ctrl-C ends the demo  kubectl --kubeconfig {}  * real agent, other nodes are simulated"
 _COLUMNS = {
     "node": "node",
     "serves": "serves",
@@ -39,23 +39,23 @@ _COLUMNS = {
     "busy": "busy",
     "pods": "pods",
 }
-"""Titles, and the names of what stands below them in a `_Row`."""
+"""Column titles, and the field of `_Row` that each column shows."""
 
 
-async def live(world: World) -> None:
+async def live(demo: DemoCluster) -> None:
     """Redraw until cancelled."""
     console = Console()
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as screen:
-        while not world.life.done():
-            screen.update(picture(world, console.width, console.height - 1), refresh=True)
-            await asyncio.wait({world.life}, timeout=_REDRAW_SECONDS)
-    await world.life
+        while not demo.life.done():
+            screen.update(picture(demo, console.width, console.height - 1), refresh=True)
+            await asyncio.wait({demo.life}, timeout=_REDRAW_SECONDS)
+    await demo.life
 
 
-def picture(world: World, width: int, height: int) -> Group:
-    """At most `height` lines of `width` columns."""
-    waits = board.waiting(world)
-    cards = list(board.cards(world))
+def picture(demo: DemoCluster, width: int, height: int) -> Group:
+    """The screen: at most `height` lines of `width` columns."""
+    waits = overview.waiting(demo)
+    cards = list(overview.cards(demo))
     rows = [_card_row(card, width) for card in cards]
     room = max(1, height - _FRAME_LINES - 1)
     if len(rows) > room:
@@ -64,23 +64,23 @@ def picture(world: World, width: int, height: int) -> Group:
     hidden = len(rows) - len(shown)
     left = height - _FRAME_LINES - len(shown) - bool(hidden)
     waiting_lines = max(1, min(_MAX_WAITING, len(waits), left))
-    parts: list[RenderableType] = [_title(world), _table(shown, width)]
+    parts: list[RenderableType] = [_title(demo), _table(shown, width)]
     if hidden:
         parts.append(_one_line(Text(f"… and {hidden} more nodes", style="dim")))
     parts += [Text(), *_waiting(waits, waiting_lines)]
-    news = min(_MAX_NEWS, left - waiting_lines - 1)
-    if news > 0:
-        parts += [Text(), *_news(world, news)]
-    parts.append(_one_line(Text(_LAST_LINE.format(world.kubeconfig), style="dim")))
+    events = min(_MAX_EVENTS, left - waiting_lines - 1)
+    if events > 0:
+        parts += [Text(), *_events(demo, events)]
+    parts.append(_one_line(Text(_LAST_LINE.format(demo.kubeconfig), style="dim")))
     return Group(*parts)
 
 
-def _title(world: World) -> Text:
-    phases = [board.phase(pod) for pod in world.plane.pods.all()]
-    cards = sum(len(machine.models) for machine in world.machines.values())
+def _title(demo: DemoCluster) -> Text:
+    phases = [overview.phase(pod) for pod in demo.plane.pods.all()]
+    cards = sum(len(machine.models) for machine in demo.machines.values())
     text = Text.assemble(
         ("aliquot demo  ", "bold"),
-        f"{len(world.machines)} nodes, {cards} cards (simulated)  ",
+        f"{len(demo.machines)} nodes, {cards} cards (simulated)  ",
         (f"{phases.count('Running')} run  ", "green"),
         (f"{phases.count('Pending')} wait  ", "yellow"),
         f"{phases.count('Succeeded')} done  {phases.count('Failed')} failed",
@@ -103,7 +103,7 @@ class _Row:
 
 
 def _table(rows: Sequence[_Row], width: int) -> Table:
-    """Every column as wide as it must be; the last one gets what is left."""
+    """Each column is as wide as its content; the last column gets the rest of the line."""
     hidden = set() if width >= _WIDE else {"busy"} if width >= _MEDIUM else {"busy", "serves", "GPU"}
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, _GAP, 0, 0))
     left, shown = width, []
@@ -119,8 +119,8 @@ def _table(rows: Sequence[_Row], width: int) -> Table:
     return table
 
 
-def _card_row(card: Card, width: int) -> _Row:
-    model = _LEFT_OUT.sub("", card.gpu.model)
+def _card_row(card: CardUsage, width: int) -> _Row:
+    model = _OMITTED.sub("", card.gpu.model)
     return _Row(
         card.node if card.gpu.index == 0 else "",
         card.serves if card.gpu.index == 0 else "",
@@ -132,7 +132,7 @@ def _card_row(card: Card, width: int) -> _Row:
     )
 
 
-def _node_row(cards: Sequence[Card], width: int) -> _Row:
+def _node_row(cards: Sequence[CardUsage], width: int) -> _Row:
     used = sum((card.used for card in cards), Charge())
     pods = sorted({pod for card in cards for pod in card.pods})
     return _Row(
@@ -147,7 +147,7 @@ def _node_row(cards: Sequence[Card], width: int) -> _Row:
 
 
 def _memory(used: int, total: int, width: int) -> Text:
-    numbers = f" {board.size(used)}/{board.size(total)}"
+    numbers = f" {overview.size(used)}/{overview.size(total)}"
     return _bar(used, total, 10 if width >= _MEDIUM else 5, "cyan").append(numbers)
 
 
@@ -161,7 +161,7 @@ def _cores(used: Charge, slots: int, cards: int, width: int) -> Text:
 
 
 def _bar(used: int, total: int, length: int, style: str) -> Text:
-    """Rounded down, so that only a full card looks full; a used one never looks empty."""
+    """Rounded down, so that only a full card looks full. A used card never looks empty."""
     filled = min(length, length * used // total) if total else 0
     filled = max(filled, 1) if used else 0
     return Text.assemble(("█" * filled, style), ("░" * (length - filled), "dim"))
@@ -176,19 +176,19 @@ def _percent(busy: int) -> Text:
 
 def _waiting(waits: Sequence[tuple[str, list[str]]], lines: int) -> list[Text]:
     if not waits:
-        return [Text("nothing waits", style="dim")]
+        return [Text("no pod waits", style="dim")]
     shown = waits if len(waits) <= lines else waits[: max(1, lines - 1)]
     texts = [_one_line(Text.assemble(("waits  ", "yellow"), (f"{_some(pods)}  ", "bold"), why)) for why, pods in shown]
     more = sum(len(pods) for _, pods in waits[len(shown) :])
     return texts + ([Text(f"… and {more} more wait", style="yellow")] if more and len(shown) < lines else [])
 
 
-def _some(names: Sequence[str], most: int = 3) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+def _some(names: Sequence[str], limit: int = 3) -> str:
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more
 
 
-def _news(world: World, lines: int) -> list[Text]:
+def _events(demo: DemoCluster, lines: int) -> list[Text]:
     return [
         _one_line(
             Text.assemble(
@@ -198,7 +198,7 @@ def _news(world: World, lines: int) -> list[Text]:
                 (line.message, "dim"),
             )
         )
-        for line in world.news.latest(lines)
+        for line in demo.events.latest(lines)
     ]
 
 

@@ -1,5 +1,4 @@
-"""A stream of short jobs in every dialect, so that the demo lives: they come, run by script, end or fail, and are
-removed."""
+"""A stream of short jobs in every dialect. Each job starts, runs its script, succeeds or fails, and is removed."""
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,10 +20,10 @@ from aliquot.model import Pod
 _log = structlog.get_logger()
 
 LABEL = "aliquot-demo/stream"
-"""On every job of the stream, so that nobody else's pods are ever removed."""
+"""Marks every job of the stream, so that the demo never removes other pods."""
 
 SEED = 4
-"""Of the stream that is shown unless another is asked for."""
+"""The default seed."""
 
 _MEAN_PAUSE = 3.5
 _SHORTEST, _LONGEST = 15, 60
@@ -32,16 +31,16 @@ _SIZES = (1, 1, 2, 2, 3, 4)
 _FAILS = 0.1
 _NAMESPACE = "default"
 _MAX_WAITING = 4
-"""While so many wait, no further ones come: others want to use the demo, too."""
+"""While this many jobs wait, no further jobs start: users of the demo need room, too."""
 _SHOWN_SECONDS = 8.0
-"""How long a job that has ended is still to be seen."""
+"""How long a finished job stays visible."""
 _PATIENCE_SECONDS = 40.0
-"""After how long somebody gives up a job that waits for room."""
+"""After how long a waiting job is removed."""
 _WORDS = ("train", "tune", "infer", "eval")
 
 
 def menu(samples: Sequence[Sample], fits: Callable[[Pod], bool]) -> list[list[dict[str, Any]]]:
-    """For each sample, what a job like it may ask for: the sample's demand several times, as far as that fits."""
+    """For each sample, the jobs that resemble it: multiples of the sample's demand, as far as they fit."""
     sizes = ([_times(sample, factor) for factor in _SIZES] for sample in samples)
     fitting = ([manifest for manifest in own if fits(msgspec.convert(manifest, Pod))] for own in sizes)
     return [own for own in fitting if own]
@@ -57,7 +56,7 @@ def _times(sample: Sample, factor: int) -> dict[str, Any]:
 
 
 def jobs(choices: Sequence[Sequence[Mapping[str, Any]]], seed: int) -> Iterator[dict[str, Any]]:
-    """Pod manifests without end, the same for the same seed: any sample, in any of its sizes."""
+    """An endless stream of pod manifests, in random dialects and sizes. The same seed gives the same stream."""
     random = Random(seed)
     for number in count(1):
         manifest = copy.deepcopy(dict(random.choice(random.choice(choices))))
@@ -79,7 +78,7 @@ def _script(random: Random) -> str:
 
 
 class Workload:
-    """Brings the jobs of a stream into a cluster, and removes them when they have ended or waited too long."""
+    """Creates the jobs of a stream, and removes those that have finished or waited too long."""
 
     def __init__(
         self,
@@ -89,7 +88,7 @@ class Workload:
         seed: int = SEED,
         clock: Clock | None = None,
     ) -> None:
-        """Jobs are such as fit beside what runs now."""
+        """Only jobs that fit next to the pods that run now are created."""
         self._client = client
         self._plane = plane
         self._clock = clock or SystemClock()
@@ -99,16 +98,16 @@ class Workload:
         self._since: dict[tuple[str, str], float] = {}
 
     async def run(self) -> None:
-        """Until cancelled."""
-        following = self._clock.monotonic()
+        """Run until cancelled."""
+        next_at = self._clock.monotonic()
         while self._choices:
             try:
                 await self.tidy()
-                if self._clock.monotonic() >= following and self._waiting() < _MAX_WAITING:
-                    following = self._clock.monotonic() + self._random.expovariate(1 / _MEAN_PAUSE)
+                if self._clock.monotonic() >= next_at and self._waiting() < _MAX_WAITING:
+                    next_at = self._clock.monotonic() + self._random.expovariate(1 / _MEAN_PAUSE)
                     await self._client.create(PODS, next(self._jobs), _NAMESPACE)
             except KubeError as error:
-                _log.warning("a job of the stream is left out", error=str(error))  # the next one comes anyway
+                _log.warning("skipping a job of the stream", error=str(error))  # the next job comes anyway
             await self._clock.sleep(0.5)
 
     def _fits(self, pod: Pod) -> bool:
@@ -122,7 +121,7 @@ class Workload:
         return [node.key for node in self._plane.nodes.all()]
 
     async def tidy(self) -> None:
-        """One pass: remove jobs that have ended, or have waited, for long enough."""
+        """One pass: remove jobs that finished, or have been waiting, long enough ago."""
         now = self._clock.monotonic()
         states = {(pod.metadata.uid, _state(pod)): pod for pod in self._own()}
         self._since = {key: self._since.get(key, now) for key in states}

@@ -1,1 +1,1 @@
-"""The originals' extenders by their own names, flags and variables: each is `aliquot server` with one endpoint open."""
+"""The originals' extenders under their own names, flags and variables. Each is `aliquot server` with one endpoint."""

@@ -1,7 +1,7 @@
-"""Command lines as Go programs read them.
+"""Parses command lines as Go programs do.
 
-Two packages of Go are in use: `flag` (one dash or two, and whatever follows the first other word is left alone) and
-`pflag` (two dashes, a letter after one, other words anywhere).
+Go programs use one of two packages. `flag` accepts one dash or two, and stops at the first argument that is not a flag.
+`pflag` accepts two dashes, or one dash and a letter, and arguments anywhere.
 """
 
 import shutil
@@ -10,35 +10,35 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from aliquot.app.programs.values import BOOL, TEXT, Kind
+from aliquot.app.programs.values import BOOL, TEXT, ValueKind
 
-_WIDEST = 110
-_ASKS_FOR_HELP = ("h", "help")
+_MAX_WIDTH = 110
+_HELP = ("h", "help")
 
 
 class WrongUsage(Exception):
-    """In the words of Go's package."""
+    """The command line is wrong. The text is that of Go's package."""
 
 
 class HelpWanted(Exception):
-    """The usage was asked for, and nothing else."""
+    """A flag asks for the usage."""
 
 
 @dataclass(frozen=True)
 class Flag:
     name: str
     help: str
-    kind: Kind = TEXT
+    kind: ValueKind = TEXT
     default: str = ""
     letter: str = ""
 
 
 @dataclass(frozen=True)
 class Parsed:
-    """Every flag's value; those that were `said`, each as it was written; and the words that are no flags."""
+    """The values of all flags, the flags that were given, each as it was `written`, and the other arguments."""
 
     values: dict[str, Any]
-    said: dict[str, str] = field(default_factory=dict)
+    written: dict[str, str] = field(default_factory=dict)
     others: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> Any:
@@ -47,18 +47,18 @@ class Parsed:
 
 @dataclass(frozen=True)
 class CommandLine:
-    """`about` is what the usage begins with; `_` in a flag's name is the same as `-`."""
+    """The flags of a program. `about` is the start of its usage. In a flag's name, `_` is the same as `-`."""
 
     program: str
     about: str
     flags: Sequence[Flag] = ()
     gnu: bool = False
-    """Read as pflag does."""
+    """Whether to parse as pflag does."""
 
     def parse(self, words: Sequence[str]) -> Parsed:
         """Raises WrongUsage, or HelpWanted."""
         values = {flag.name: flag.kind.read(flag.default or flag.kind.absent) for flag in self.flags}
-        said: dict[str, str] = {}
+        given: dict[str, str] = {}
         others: list[str] = []
         left = list(words)
         while left:
@@ -72,16 +72,16 @@ class CommandLine:
                     others += left
                     break
                 continue
-            flag, written, text = self._one(word, left)
+            flag, written, text = self._flag(word, left)
             try:
                 values[flag.name] = flag.kind.read(text)
             except ValueError as error:
                 raise WrongUsage(self._invalid(flag, text, str(error))) from error
-            said[flag.name] = written
-        return Parsed(values, said, tuple(others))
+            given[flag.name] = written
+        return Parsed(values, given, tuple(others))
 
-    def _one(self, word: str, left: list[str]) -> tuple[Flag, str, str]:
-        """The flag that a word names, how it is written there, and the text that it is given."""
+    def _flag(self, word: str, left: list[str]) -> tuple[Flag, str, str]:
+        """The flag that a word names, how the word writes it, and its value."""
         dashes = "--" if word.startswith("--") else "-"
         name, equals, text = word[len(dashes) :].partition("=")
         if not name or name.startswith("-"):
@@ -106,7 +106,7 @@ class CommandLine:
         for flag in self.flags:
             if flag.letter == letter:
                 return flag
-        if letter in _ASKS_FOR_HELP:
+        if letter in _HELP:
             raise HelpWanted
         raise WrongUsage(f"unknown shorthand flag: '{letter}' in {word}")
 
@@ -114,7 +114,7 @@ class CommandLine:
         for flag in self.flags:
             if flag.name == name.replace("_", "-"):
                 return flag
-        if name in _ASKS_FOR_HELP:
+        if name in _HELP:
             raise HelpWanted
         raise WrongUsage(f"unknown flag: {dashes}{name}" if self.gnu else f"flag provided but not defined: -{name}")
 
@@ -125,9 +125,9 @@ class CommandLine:
         return f'invalid argument "{text}" for "{names}" flag: {why}'
 
     def usage(self) -> str:
-        width = min(shutil.get_terminal_size((_WIDEST, 24)).columns, _WIDEST)
+        width = min(shutil.get_terminal_size((_MAX_WIDTH, 24)).columns, _MAX_WIDTH)
         lines = [self.about.strip(), "", f"Usage of {self.program}:"]
-        for flag in (*self.flags, Flag("help", "Print this and end.", BOOL, letter="h")):
+        for flag in (*self.flags, Flag("help", "Print this help and exit.", BOOL, letter="h")):
             lines += self._described(flag, width)
         return "\n".join(lines)
 

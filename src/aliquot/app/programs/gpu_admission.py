@@ -1,4 +1,4 @@
-"""`gpu-admission`: its flags, and Aliquot behind its routes."""
+"""`gpu-admission`: its flags, served by Aliquot."""
 
 import sys
 
@@ -8,19 +8,19 @@ import aliquot
 from aliquot.app.programs import klog
 from aliquot.app.programs.addresses import host_and_port
 from aliquot.app.programs.command_line import CommandLine, Flag, Parsed
-from aliquot.app.programs.klog_flags import KLOG_FLAGS
+from aliquot.app.programs.program import Program, Translated
 from aliquot.app.programs.quota_file import read_quota_file
-from aliquot.app.programs.starting import Program, Wanted
-from aliquot.app.programs.values import BOOL, Kind
-from aliquot.config import Given
+from aliquot.app.programs.values import BOOL, ValueKind
+from aliquot.config.declaration import Given
 
 _NAME = "gpu-admission"
 _ABOUT = """
-gpu-admission, answered by Aliquot: a scheduler extender for tencent.com/vcuda-core and vcuda-memory.
+gpu-admission, served by Aliquot: a scheduler extender for tencent.com/vcuda-core and vcuda-memory.
 
-POST /scheduler/predicates is for kube-scheduler, POST /scheduler/vpredicates for Volcano; GET /version, /healthz,
-/readyz and /metrics are on the same port. It is `aliquot server` with this one endpoint: every key of that can be given
-as an ALIQUOT_ variable (docs/configuration.md). docs/programs.md says what differs from the original.
+kube-scheduler calls POST /scheduler/predicates, Volcano calls POST /scheduler/vpredicates. The same port serves GET
+/version, /healthz, /readyz and /metrics. This program is `aliquot server` with only this endpoint. You can set every
+key of the server as an ALIQUOT_ variable (docs/configuration.md). docs/programs.md lists the differences to the
+original.
 """
 
 
@@ -29,31 +29,31 @@ def _version(text: str) -> str:
 
 
 _FLAGS = (
-    Flag("address", "The address and port to listen on.", default="127.0.0.1:3456"),
+    Flag("address", "Address and port to listen on.", default="127.0.0.1:3456"),
     Flag(
         "pprofAddress",
-        "The address and port of /debug/pprof/, such as 127.0.0.1:3457; if they cannot be had, it goes on without. "
-        "Without the flag, or with port 0, there is none.",
+        "Address and port of /debug/pprof/, such as 127.0.0.1:3457. If they are not available, the program continues "
+        "without. Without the flag, or with port 0, there is no such port.",
     ),
-    Flag("kubeconfig", "The path of a kubeconfig. Without: $KUBECONFIG, the pod's service account, ~/.kube/config."),
-    Flag("master", "The address of the API server, instead of the kubeconfig's."),
-    Flag("incluster-mode", "Use the pod's service account, whatever kubeconfig there is.", BOOL),
+    Flag("kubeconfig", "Path of the kubeconfig (default $KUBECONFIG, the pod's service account, ~/.kube/config)."),
+    Flag("master", "Address of the API server; overrides the kubeconfig's."),
+    Flag("incluster-mode", "Use the pod's service account even if there is a kubeconfig.", BOOL),
     Flag(
         "config",
-        "A JSON file that says which ConfigMap has the quotas, and which labels name a node's model and pool: "
-        "QuotaConfigMapName, QuotaConfigMapNamespace, GPUModelLabel, GPUPoolLabel. SkipBindTime has no effect: quotas "
-        "count pods from when they are placed, so nothing has to be waited for.",
+        "JSON file that names the ConfigMap with the quotas and the node labels for model and pool: "
+        "QuotaConfigMapName, QuotaConfigMapNamespace, GPUModelLabel, GPUPoolLabel. SkipBindTime has no effect, since "
+        "quotas count a pod as soon as it is placed.",
     ),
     Flag(
         "version",
-        "Print the version and end; --version=raw prints more.",
-        Kind("version[=true]", _version, bare="true", absent="false"),
+        "Print the version and exit; --version=raw prints more.",
+        ValueKind("version[=true]", _version, bare="true", absent="false"),
     ),
-    *KLOG_FLAGS,
+    *klog.KLOG_FLAGS,
 )
 
 
-def _tell_version(parsed: Parsed) -> bool:
+def _print_version(parsed: Parsed) -> bool:
     if parsed["version"] == "raw":
         python = ".".join(map(str, sys.version_info[:3]))
         click.echo(f'version.Info{{GitBranch:"aliquot", GitCommit:"{aliquot.__version__}", PythonVersion:"{python}"}}')
@@ -62,7 +62,7 @@ def _tell_version(parsed: Parsed) -> bool:
     return bool(parsed["version"] != "false")
 
 
-def _understand(parsed: Parsed) -> Wanted:
+def _translate(parsed: Parsed) -> Translated:
     given = klog.given(parsed)
     address, port = host_and_port("--address", parsed["address"])
     values = {
@@ -72,17 +72,17 @@ def _understand(parsed: Parsed) -> Wanted:
         "incluster-mode": {"kubernetes.asPod": parsed["incluster-mode"]},
     }
     for name, keys in values.items():
-        if name in parsed.said:
+        if name in parsed.written:
             given |= {key: Given(value, f"--{name}") for key, value in keys.items()}
-    if "pprofAddress" in parsed.said:
+    if "pprofAddress" in parsed.written:
         given |= _profiling(parsed["pprofAddress"])
     if parsed["config"]:
         given |= read_quota_file(parsed["config"])
-    return Wanted(given, klog.form(_NAME, parsed))
+    return Translated(given, klog.form(_NAME, parsed))
 
 
 def _profiling(where: str) -> dict[str, Given]:
-    """Nobody gets profiles who does not ask for them."""
+    """Only this flag opens the port for profiles."""
     address, port = host_and_port("--pprofAddress", where)
     keys = {
         "listen.profiling": True,
@@ -92,7 +92,7 @@ def _profiling(where: str) -> dict[str, Given]:
     return {key: Given(value, "--pprofAddress") for key, value in keys.items()}
 
 
-PROGRAM = Program(CommandLine(_NAME, _ABOUT, _FLAGS, gnu=True), "admission", "127.0.0.1", _understand, _tell_version)
+PROGRAM = Program(CommandLine(_NAME, _ABOUT, _FLAGS, gnu=True), "admission", "127.0.0.1", _translate, _print_version)
 
 
 def main() -> None:

@@ -1,43 +1,43 @@
-"""`gpushare-schd-extender`: its variables, and Aliquot behind its routes."""
+"""`gpushare-schd-extender`: its variables, served by Aliquot."""
 
 import os
 from contextlib import nullcontext
 
 from aliquot.app.programs.addresses import EVERY, port_of
 from aliquot.app.programs.command_line import CommandLine, Parsed
-from aliquot.app.programs.starting import Program, Wanted
+from aliquot.app.programs.program import Program, Translated
 from aliquot.app.programs.zap_lines import zap_form
-from aliquot.config import Given
+from aliquot.config.declaration import Given
 
 _PORT = 39999
 _LEVELS = {"debug": "debug", "info": "info", "warn": "warning", "error": "error"}
 _ABOUT = """
-gpushare-schd-extender, answered by Aliquot: a scheduler extender for aliyun.com/gpu-mem and gpu-count.
+gpushare-schd-extender, served by Aliquot: a scheduler extender for aliyun.com/gpu-mem and gpu-count.
 
-POST /gpushare-scheduler/filter and bind are for kube-scheduler, GET /gpushare-scheduler/inspect for people; GET
-/version, /healthz, /readyz and /metrics are on the same port, and /debug/pprof/ if ALIQUOT_PROFILING is true. It has no
-flags, but variables:
+kube-scheduler calls POST /gpushare-scheduler/filter and bind; people can read GET /gpushare-scheduler/inspect. The same
+port serves GET /version, /healthz, /readyz and /metrics, and /debug/pprof/ if ALIQUOT_PROFILING is true. The program
+has no flags, only variables:
 
-  PORT        the port, on every address of the machine (default 39999, also for what is no number)
-  KUBECONFIG  the path of a kubeconfig (default: the pod's service account, then ~/.kube/config)
+  PORT        port on all addresses of the machine (default 39999, also if it is not a number)
+  KUBECONFIG  path of the kubeconfig (default: the pod's service account, then ~/.kube/config)
   LOG_LEVEL   debug, info, warn or error (default warn, also for anything else); JSON lines on standard output
-  THREADNESS  has no effect: what the original spreads over so many workers is done here as it is heard of
+  THREADNESS  has no effect: Aliquot has no worker threads
 
-It is `aliquot server` with this one endpoint: every key of that can be given as an ALIQUOT_ variable
-(docs/configuration.md). docs/programs.md says what differs from the original.
+This program is `aliquot server` with only this endpoint. You can set every key of the server as an ALIQUOT_ variable
+(docs/configuration.md). docs/programs.md lists the differences to the original.
 """
 
 
-def _understand(_: Parsed) -> Wanted:
+def _translate(_: Parsed) -> Translated:
     port, level = os.environ.get("PORT", ""), os.environ.get("LOG_LEVEL", "")
     given = {
         "endpoints.gpushare.port": Given(port_of(port, _PORT), "$PORT"),
         "log.level": Given(_LEVELS.get(level, "warning"), "$LOG_LEVEL"),
     }
-    return Wanted(given, nullcontext(zap_form()))
+    return Translated(given, nullcontext(zap_form()))
 
 
-PROGRAM = Program(CommandLine("gpushare-schd-extender", _ABOUT), "gpushare", EVERY, _understand)
+PROGRAM = Program(CommandLine("gpushare-schd-extender", _ABOUT), "gpushare", EVERY, _translate)
 
 
 def main() -> None:

@@ -1,16 +1,16 @@
-"""The JSON file of gpu-admission's `--config`: where the quotas are, and which labels they go by."""
+"""The JSON file of gpu-admission's `--config`: the ConfigMap with the quotas, and the node labels they use."""
 
 from pathlib import Path
 
 import msgspec
 
-from aliquot.config import Given
+from aliquot.config.declaration import Given
 from aliquot.errors import BadConfig
 from aliquot.plain import why
 
 
 class QuotaFile(msgspec.Struct, rename="pascal"):
-    """The original's two labels have names in capitals; both must be given, as there."""
+    """The fields of the file. As in the original, both labels are required."""
 
     quota_config_map_name: str = "gpuquota"
     quota_config_map_namespace: str = "kube-system"
@@ -20,13 +20,13 @@ class QuotaFile(msgspec.Struct, rename="pascal"):
 
 
 def read_quota_file(path: str) -> dict[str, Given]:
-    """Keys of the configuration by path. Raises BadConfig."""
+    """The keys of the configuration that the file sets. Raises BadConfig."""
     try:
         found = msgspec.json.decode(Path(path).read_bytes(), type=QuotaFile)
     except (OSError, msgspec.DecodeError) as error:
-        raise BadConfig(f"--config {path} cannot be used: {why(error)}") from error
+        raise BadConfig(f"--config {path} is invalid: {why(error)}") from error
     if not (found.model_label and found.pool_label):
-        raise BadConfig(f"--config {path}: GPUModelLabel and GPUPoolLabel must both be given")
+        raise BadConfig(f"--config {path}: GPUModelLabel and GPUPoolLabel are required")
     values = {
         "quota.name": found.quota_config_map_name or "gpuquota",
         "quota.namespace": found.quota_config_map_namespace or "kube-system",

@@ -1,4 +1,4 @@
-"""What Go programs take for a value of a flag."""
+"""Values of flags as Go programs parse them."""
 
 import re
 from collections.abc import Callable
@@ -14,15 +14,15 @@ _SEVERITIES = {"INFO": 0, "WARNING": 1, "ERROR": 2, "FATAL": 3}
 
 
 @dataclass(frozen=True)
-class Kind:
-    """How a value is called in the usage, and read; a text that is none raises ValueError with the reason."""
+class ValueKind:
+    """A kind of value: its name in the usage, and how to read it. `read` raises ValueError with the reason."""
 
     word: str
     read: Callable[[str], Any]
     bare: str | None = None
-    """What the flag means without a value, where it may stand so."""
+    """The value of a flag without one. None if the flag needs a value."""
     absent: str = ""
-    """What it is when nobody says it, and it has no default of its own."""
+    """The value of a flag that is not given and has no default."""
 
 
 def _boolean(text: str) -> bool:
@@ -73,21 +73,10 @@ def _modules(text: str) -> tuple[tuple[str, int], ...]:
     return tuple(found)
 
 
-def _line(text: str) -> tuple[str, int] | None:
-    """None for nowhere: an empty text, or klog's own `:0`."""
-    file, colon, number = text.rpartition(":")
-    if text in ("", ":0"):
-        return None
-    if not (file and colon and number.isdecimal() and int(number) > 0):
-        raise ValueError("it must be a file and a line such as commit.py:131")
-    return file, int(number)
-
-
-TEXT = Kind("string", str)
-BOOL = Kind("bool", _boolean, bare="true", absent="false")
-LEVEL = Kind("Level", _whole)
-SIZE = Kind("uint", _not_negative)
-DURATION = Kind("duration", seconds)
-SEVERITY = Kind("severity", _severity)
-MODULES = Kind("moduleSpec", _modules)
-LINE = Kind("traceLocation", _line)
+TEXT = ValueKind("string", str)
+BOOL = ValueKind("bool", _boolean, bare="true", absent="false")
+LEVEL = ValueKind("Level", _whole)
+SIZE = ValueKind("uint", _not_negative)
+DURATION = ValueKind("duration", seconds)
+SEVERITY = ValueKind("severity", _severity)
+MODULES = ValueKind("moduleSpec", _modules)

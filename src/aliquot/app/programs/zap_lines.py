@@ -1,4 +1,4 @@
-"""JSON lines on standard output with zap's keys, as gpushare's extender writes them."""
+"""Log lines of gpushare's extender: JSON with zap's keys, on standard output."""
 
 import logging
 import sys
@@ -11,7 +11,7 @@ import structlog
 from structlog.processors import CallsiteParameter, CallsiteParameterAdder
 from structlog.typing import EventDict
 
-from aliquot.logs import Form, quiet
+from aliquot.logs import Form, drop_verbose
 
 _LEVELS = {"warning": "warn", "critical": "error", "exception": "error"}
 
@@ -19,7 +19,7 @@ _LEVELS = {"warning": "warn", "critical": "error", "exception": "error"}
 def zap_form() -> Form:
     where = CallsiteParameterAdder([CallsiteParameter.PATHNAME, CallsiteParameter.LINENO])
     factory = structlog.PrintLoggerFactory(file=sys.stdout)
-    return Form((quiet, where), _render, factory, logging.StreamHandler(sys.stdout))
+    return Form((drop_verbose, where), _render, factory, logging.StreamHandler(sys.stdout))
 
 
 def _render(_: Any, __: str, event: EventDict) -> str:

@@ -1,1 +1,1 @@
-"""What `aliquot server` is made of."""
+"""`aliquot server`: builds control plane, endpoints and ports from the configuration, and runs them."""

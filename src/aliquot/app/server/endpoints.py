@@ -1,9 +1,9 @@
-"""Which endpoints a configuration opens."""
+"""The endpoints that a configuration enables."""
 
 from collections.abc import Callable, Mapping
 
 from aliquot import compat
-from aliquot.config import Configuration
+from aliquot.config.server_tree import ServerConfig
 from aliquot.control import ControlPlane
 from aliquot.endpoints import native
 from aliquot.endpoints.admission import AdmissionEndpoint
@@ -24,27 +24,27 @@ _ENDPOINTS: Mapping[str, _Open] = {
     NvidiaEndpoint.name: lambda *parts: NvidiaEndpoint(*parts).routes(),
     native.NAME: native.routes,
 }
-"""By the names that they have in the configuration, and on the Lease."""
+"""By their names in the configuration and on the Lease."""
 
 _VOLCANO = {"admission": "/scheduler", native.NAME: native.PREFIX}
-"""Endpoints at which Volcano is served, and below which path."""
+"""Endpoints that serve Volcano, and the path prefix of its routes."""
 
 
-def endpoints(tree: Configuration, plane: ControlPlane, forwarder: Forwarder | None) -> dict[str, tuple[Table, int]]:
-    """Routes and port of every endpoint that is to be open."""
+def endpoints(config: ServerConfig, plane: ControlPlane, forwarder: Forwarder | None) -> dict[str, tuple[Table, int]]:
+    """Routes and port of every enabled endpoint."""
     found: dict[str, tuple[Table, int]] = {}
     for name, routes in _ENDPOINTS.items():
-        endpoint = getattr(tree.endpoints, name)
+        endpoint = getattr(config.endpoints, name)
         if endpoint.enabled:
-            table = routes(plane, forwarder, compat.parse(tree.compat.get(name, "")))
-            found[name] = ({**table, **_volcano(name, tree, plane, forwarder)}, endpoint.port)
+            table = routes(plane, forwarder, compat.parse(config.compat.get(name, "")))
+            found[name] = ({**table, **_volcano(name, config, plane, forwarder)}, endpoint.port)
     return found
 
 
-def _volcano(endpoint: str, tree: Configuration, plane: ControlPlane, forwarder: Forwarder | None) -> Table:
-    """The verbs that an endpoint has for Volcano, if any."""
+def _volcano(endpoint: str, config: ServerConfig, plane: ControlPlane, forwarder: Forwarder | None) -> Table:
+    """An endpoint's routes for Volcano, if any."""
     if endpoint not in _VOLCANO:
         return {}
-    answers = tree.volcano.answers
+    answers = config.volcano.answers
     shape = None if answers == "auto" else Shape(answers)
     return volcano_routes(plane, endpoint, forwarder, _VOLCANO[endpoint], shape)

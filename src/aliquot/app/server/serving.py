@@ -1,4 +1,4 @@
-"""A running `aliquot server`: the control plane, its endpoints, and what runs beside them."""
+"""A running `aliquot server`: the control plane, its endpoints, and the other ports."""
 
 import asyncio
 import os
@@ -10,16 +10,18 @@ import structlog
 
 import aliquot
 from aliquot import logs
-from aliquot.app.server.beside import beside, health_port, open_debug_port
+from aliquot.app.server.authentication import Authentication
 from aliquot.app.server.endpoints import endpoints
-from aliquot.app.server.guests import Guests
-from aliquot.app.server.listening import certificates, forwarder, limits
-from aliquot.config import Configuration, Live, meaning
-from aliquot.config.checking import doubts
-from aliquot.config.keys import settings_of
-from aliquot.config.tree import Kubernetes
-from aliquot.config.variables import strangers
-from aliquot.control import ControlPlane, Mode, Side
+from aliquot.app.server.observability import extra_routes, health_port, open_debug_port
+from aliquot.app.server.transport import advertised_urls, certificates, forwarder, limits
+from aliquot.config.checks import doubts
+from aliquot.config.configured_dialects import configured_dialects, set_policies
+from aliquot.config.live_config import LiveConfig
+from aliquot.config.sections.common import KubernetesSection
+from aliquot.config.server import SERVER
+from aliquot.config.server_tree import ServerConfig
+from aliquot.config.variables import unknown_variables
+from aliquot.control import ControlPlane, Side
 from aliquot.control.decision_log.writer import DecisionLog
 from aliquot.control.loops.observer import Observer
 from aliquot.endpoints import health
@@ -34,20 +36,23 @@ from aliquot.side_loop import SideLoop
 _log = structlog.get_logger()
 
 
-async def serve(live: Live, kubernetes: Kubernetes, client: Client, form: logs.Form | None = None) -> None:
-    """Told to stop, it goes back the way it came: no more calls, those in flight to their end, the Lease given back.
-    `kubernetes` is how the client reaches the API server; `form` is that of the log lines, where it is not our own."""
+async def serve(live: LiveConfig, kubernetes: KubernetesSection, client: Client, form: logs.Form | None = None) -> None:
+    """Serve until cancelled. Then refuse new calls, finish running calls, and release the Lease.
+
+    `kubernetes` says how `client` reaches the API server. `form` is the form of log lines, if it is not our own.
+    Raises BadConfig.
+    """
     with SideLoop("lease and health") as loop:
         async with _side(loop, kubernetes) as side:
             await _serve(live, client, side, form)
 
 
 @asynccontextmanager
-async def _side(loop: SideLoop, kubernetes: Kubernetes) -> AsyncIterator[Side]:
-    """Where the Lease is renewed, with connections of its own."""
+async def _side(loop: SideLoop, kubernetes: KubernetesSection) -> AsyncIterator[Side]:
+    """The side loop with its own connections, where the Lease is renewed."""
 
     async def connect() -> Client:
-        return Client(meaning.access(kubernetes))
+        return Client(kubernetes.access())
 
     client = await loop.run(connect())
     try:
@@ -56,92 +61,95 @@ async def _side(loop: SideLoop, kubernetes: Kubernetes) -> AsyncIterator[Side]:
         await loop.run(client.close())
 
 
-async def _serve(live: Live, client: Client, side: Side, form: logs.Form | None) -> None:
-    tree = live.tree
-    logs.configure(tree.log.level, form)
-    _log.info("starting", version=aliquot.__version__, mode=tree.mode)
-    _tell_doubts(*doubts(tree), *strangers(os.environ))
-    dialects = meaning.dialects(tree)
-    plane = ControlPlane(client, dialects=dialects, settings=meaning.control_settings(tree), side=side)
+async def _serve(live: LiveConfig, client: Client, side: Side, form: logs.Form | None) -> None:
+    config = live.tree
+    logs.configure(config.log.level, form)
+    _log.info("starting", version=aliquot.__version__, mode=config.mode)
+    _warn(*doubts(config), *unknown_variables(os.environ))
+    dialects = configured_dialects(config)
+    plane = ControlPlane(client, dialects=dialects, settings=config, side=side)
 
-    def apply(changed: Configuration) -> None:
-        meaning.set_policies(dialects, changed)
+    def apply(changed: ServerConfig) -> None:
+        set_policies(dialects, changed.policies)
         logs.configure(changed.log.level, form)
-        plane.change(meaning.control_settings(changed))
-        _tell_doubts(*doubts(changed))
+        plane.reconfigure(changed)
+        _warn(*doubts(changed))
 
     live.on_change(apply)
-    with _decision_log(tree, plane):
-        shown = certificates(tree)
-        async with asyncio.TaskGroup() as tasks, forwarder(tree, plane, shown) as passing, AsyncExitStack() as stack:
-            guests = Guests(tree, client)
-            notes = _notes(live, shown, guests)
-            await stack.enter_async_context(health_port(tree, plane, side, notes, shown))
-            listeners = await _listeners(live, plane, passing, shown, guests, notes, stack)
+    with _decision_log(config, plane):
+        shown = certificates(config)
+        async with (
+            asyncio.TaskGroup() as tasks,
+            forwarder(config, plane, shown) as forwarding,
+            AsyncExitStack() as stack,
+        ):
+            authentication = Authentication(config, client)
+            notes = _notes(live, shown, authentication)
+            await stack.enter_async_context(health_port(config, plane, side, notes, shown))
+            listeners = await _listeners(live, plane, forwarding, shown, authentication, notes, stack)
             ports = {name: listener.port for name, listener in listeners.items()}
-            plane.leadership.tell_endpoints(meaning.endpoints(tree, ports))
+            plane.leadership.tell_endpoints(advertised_urls(config, ports))
             tasks.create_task(plane.run())
             tasks.create_task(live.run())
-            tasks.create_task(guests.check())
+            tasks.create_task(authentication.check())
             if shown is not None:
                 tasks.create_task(shown.run())
-            if plane.settings.mode is Mode.OBSERVE:
+            if config.mode == "observe":
                 tasks.create_task(Observer(plane).run())
             async with asyncio.TaskGroup() as living:
                 for listener in listeners.values():
                     living.create_task(listener.lives())
 
 
-def _tell_doubts(*lines: str) -> None:
-    for doubt in lines:
-        _log.warning("the configuration may not be what was meant", why=doubt)
+def _warn(*doubts: str) -> None:
+    for doubt in doubts:
+        _log.warning("the configuration may contain a mistake", why=doubt)
 
 
-def _decision_log(tree: Configuration, plane: ControlPlane) -> AbstractContextManager[object]:
-    wanted = tree.decision_log
+def _decision_log(config: ServerConfig, plane: ControlPlane) -> AbstractContextManager[object]:
+    wanted = config.decision_log
     return DecisionLog(Path(wanted.file), plane.cluster, most_mb=wanted.mb) if wanted.file else nullcontext()
 
 
-def _notes(live: Live, shown: Certificates | None, guests: Guests) -> Callable[[], list[str]]:
-    return lambda: [*live.notes(), *(shown.notes() if shown else ()), *guests.notes()]
+def _notes(live: LiveConfig, shown: Certificates | None, authentication: Authentication) -> Callable[[], list[str]]:
+    return lambda: [*live.notes(), *(shown.notes() if shown else ()), *authentication.notes()]
 
 
 async def _listeners(
-    live: Live,
+    live: LiveConfig,
     plane: ControlPlane,
     forwarder: Forwarder,
     shown: Certificates | None,
-    guests: Guests,
+    authentication: Authentication,
     notes: Callable[[], list[str]],
     stack: AsyncExitStack,
 ) -> dict[str, Listener]:
-    """Every endpoint open, by name."""
-    tree = live.tree
+    """Open every enabled endpoint. Returns the listeners by name."""
+    config = live.tree
     listeners: dict[str, Listener] = {}
     debugger = Debugger()
-    await open_debug_port(tree, debugger, shown, guests, stack)
-    for note in guests.open_endpoints:
-        _log.warning("callers are not asked who they are", why=note)
+    await open_debug_port(config, debugger, shown, authentication, stack)
+    for note in authentication.open_endpoints:
+        _log.warning("an endpoint does not authenticate callers", why=note)
 
-    for name, (routes, port) in endpoints(tree, plane, forwarder).items():
-        whole = Routes({**routes, **beside(name, tree, plane, debugger), **health.routes(plane, notes, name)})
+    for name, (routes, port) in endpoints(config, plane, forwarder).items():
+        whole = Routes({**routes, **extra_routes(name, config, plane, debugger), **health.routes(plane, notes, name)})
         listener = Listener(
             whole,
-            tree.listen.address,
+            config.listen.address,
             port,
             name=name,
             setting=_port_setting(name),
-            grace=tree.listen.grace,
-            limits=limits(tree),
+            grace=config.listen.grace,
+            limits=limits(config),
             certificates=shown,
-            callers=guests.of(name, tree.listen.address),
+            callers=authentication.for_port(name, config.listen.address),
         )
         listeners[name] = await stack.enter_async_context(listener)
-        _log.info("listening", endpoint=name, address=tree.listen.address, port=listener.port)
+        _log.info("listening", endpoint=name, address=config.listen.address, port=listener.port)
     return listeners
 
 
 def _port_setting(endpoint: str) -> str:
     path = f"endpoints.{endpoint}.port"
-    (setting,) = (setting for setting in settings_of(Configuration) if setting.path == path)
-    return f"{setting.flag} (in the configuration: {path})"
+    return f"{SERVER.settings[path].flag} (in the configuration: {path})"

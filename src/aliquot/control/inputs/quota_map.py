@@ -4,9 +4,9 @@ import structlog
 
 from aliquot import metrics
 from aliquot.clock import Clock
+from aliquot.config.sections.placement import QuotaSection
 from aliquot.control.inputs.optional import OptionalMirror
 from aliquot.control.leadership.rights import read_maps
-from aliquot.control.settings import ControlSettings
 from aliquot.control.state.cluster_state import ClusterState
 from aliquot.kube import CONFIG_MAPS, Client, ConfigMap
 
@@ -16,12 +16,12 @@ _log = structlog.get_logger()
 class QuotaMap:
     """No map, no quotas. One that cannot be read keeps the last good ones, and is told of."""
 
-    def __init__(self, client: Client, cluster: ClusterState, clock: Clock, settings: ControlSettings) -> None:
+    def __init__(self, client: Client, cluster: ClusterState, clock: Clock, settings: QuotaSection) -> None:
         self._cluster = cluster
-        self._name = f"{settings.quota_namespace}/{settings.quota_name}"
-        self._key = settings.quota_key
+        self._name = f"{settings.namespace}/{settings.name}"
+        self._key = settings.key
         self._trouble = ""
-        right = read_maps(settings.quota_namespace, settings.quota_name, "no quota is in force")
+        right = read_maps(settings.namespace, settings.name, "no quota is in force")
         self._maps: OptionalMirror[ConfigMap] = OptionalMirror(client, CONFIG_MAPS, self._on_map, right, clock)
         self.mirror = self._maps.mirror
         self.run = self._maps.run

@@ -11,17 +11,17 @@ import structlog
 
 from aliquot import metrics
 from aliquot.clock import Clock
+from aliquot.config.server_tree import ServerConfig
 from aliquot.control.leadership import rights
 from aliquot.control.leadership.loop_heartbeat import Pulse
 from aliquot.control.leadership.term import NEVER, Term
-from aliquot.control.settings import ControlSettings, Mode
 from aliquot.errors import BadRecord, NotLeading
-from aliquot.kube import CONFIG_MAPS, Client, ConfigMap, Informer, KubeError, LeaderElector
+from aliquot.kube import CONFIG_MAPS, Client, ConfigMap, Informer, KubeError, LeaderElector, LeaseTiming
 from aliquot.kube.errors import Forbidden
-from aliquot.kube.leases import identity
+from aliquot.kube.leases import identity as unique_identity
 from aliquot.model.admission import EPOCH_MAP, FENCING
 from aliquot.racing import first_of
-from aliquot.side_loop import Elsewhere
+from aliquot.side_loop import OtherLoop
 from aliquot.signals import Signal
 
 _log = structlog.get_logger()
@@ -55,7 +55,7 @@ _NOT_FENCED = (
 class Side:
     """Another event loop than the one that decides, and a client that works there."""
 
-    loop: Elsewhere
+    loop: OtherLoop
     client: Client
 
 
@@ -74,36 +74,38 @@ class Leadership:
         self,
         client: Client,
         clock: Clock,
-        settings: ControlSettings,
+        settings: ServerConfig,
         refresh: Callable[[], Awaitable[None]],
         side: Side | None = None,
         pulse: Pulse | None = None,
+        identity: str = "",
     ) -> None:
         self._client = client
         self._side = side
         self._clock = clock
         self._settings = settings
+        self._terms = LeaseTiming(settings.lease.duration, settings.lease.renew, settings.lease.retry)
         self._refresh = refresh
-        self._identity = settings.identity or identity()
+        self._identity = identity or unique_identity()
         self._elector = LeaderElector(
             side.client if side else client,
-            settings.lease,
-            settings.namespace,
+            settings.lease.name,
+            settings.lease.namespace,
             self._identity,
-            terms=settings.terms,
+            terms=self._terms,
             clock=clock,
-            is_alive=lambda: pulse is None or pulse.silence() < settings.terms.renew,
+            is_alive=lambda: pulse is None or pulse.silence() < self._terms.renew,
         )
         self._own_endpoints: frozenset[str] = frozenset()
         self.tell_endpoints({})
-        self._term = Term(client, settings)
+        self._term = Term(client, settings.lease)
         one = {"fieldSelector": f"metadata.name={EPOCH_MAP}"}
         self._epochs: Informer[ConfigMap] = Informer(
-            client, CONFIG_MAPS, self._on_epoch, namespace=settings.namespace, selector=one, clock=clock
+            client, CONFIG_MAPS, self._on_epoch, namespace=settings.lease.namespace, selector=one, clock=clock
         )
         self._epoch = NEVER
         self._deposed = asyncio.Event()
-        self._is_alone = settings.alone
+        self._is_alone = not settings.lease.enabled
         self._trouble = self._stuck = self._fenced_out = self._unfit = ""
         self.changed: Signal[None] = Signal()
         """Emitted whenever a term begins or ends."""
@@ -113,7 +115,7 @@ class Leadership:
 
     @property
     def role(self) -> Role:
-        if self._settings.mode is Mode.OBSERVE:
+        if self._settings.mode == "observe":
             return Role.OBSERVING
         if self._is_alone:
             return Role.ALONE
@@ -162,7 +164,7 @@ class Leadership:
         """Why there is nobody to commit; empty if there is somebody."""
         if self.role in (Role.ALONE, Role.OBSERVING):
             return self._fenced_out
-        lease = f"{self._settings.namespace}/{self._settings.lease}"
+        lease = f"{self._settings.lease.namespace}/{self._settings.lease.name}"
         if not self.holder:
             why = self._unfit or self._trouble or self._elector.trouble
             return f"no server holds the Lease {lease}" + (f": {why}" if why else "")
@@ -172,7 +174,7 @@ class Leadership:
         if self._has_our_address(self.holder):
             return (
                 f"{self.holder} holds the Lease {lease} with this server's own address: it was this server before a "
-                f"restart, and its Lease expires within {self._settings.terms.duration:g} s; if that other server is "
+                f"restart, and its Lease expires within {self._terms.duration:g} s; if that other server is "
                 "alive, give each server its own replicas.address"
             )
         return ""
@@ -217,7 +219,7 @@ class Leadership:
         self._is_alone = False
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._stand())
-            if rights.see_epochs(self._settings) not in self.lacking:
+            if rights.see_epochs(self._settings.lease) not in self.lacking:
                 tasks.create_task(self._epochs.run())
 
     async def _stand(self) -> None:
@@ -226,11 +228,11 @@ class Leadership:
         if self._side is None:
             await self._elector.run(self._lead)
         else:
-            here = Elsewhere(asyncio.get_running_loop())
+            here = OtherLoop(asyncio.get_running_loop())
             await self._side.loop.run(self._elector.run(lambda: here.run(self._lead())))
 
     async def _has_too_few_rights(self) -> bool:
-        needed, useful = rights.for_replicas(self._settings), rights.for_helping(self._settings)
+        needed, useful = rights.for_replicas(self._settings.lease), rights.for_helping(self._settings.lease)
         known = self.lacking
         self.lacking = [right for right in (*needed, *useful) if not await self._has(right)]
         self.missing = [f"{right}; the rule to add: {right.rule()}" for right in self.lacking]
@@ -255,7 +257,7 @@ class Leadership:
             except (KubeError, BadRecord) as error:
                 self._trouble = f"cannot {name}: {error}"
                 _log.warning("not answered, trying again", asked_to=name, error=str(error))
-                await self._clock.sleep(self._settings.terms.retry)
+                await self._clock.sleep(self._terms.retry)
             else:
                 self._trouble = ""
                 return answer

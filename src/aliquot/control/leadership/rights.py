@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from aliquot.control.settings import ControlSettings
+from aliquot.config.sections.replicas import LeaseSection
 from aliquot.kube import Client
 from aliquot.kube.reviews import Action, may_we
 from aliquot.model.admission import EPOCH_MAP
@@ -41,15 +41,15 @@ _NO_PATCH = f"{_LATE}, and those that wait are not woken when there is room"
 _EVENTS = "pods are not told why they wait"
 
 
-def for_replicas(settings: ControlSettings) -> list[Right]:
+def for_replicas(lease: LeaseSection) -> list[Right]:
     """Without one of these there is no leadership."""
-    group, namespace = "coordination.k8s.io", settings.namespace
+    group, namespace = "coordination.k8s.io", lease.namespace
     creations = [
         Action("create", "leases", group, namespace=namespace),
         Action("create", "configmaps", namespace=namespace),
     ]
     # the others can be given by name, and are in our own Role
-    leases = [Action(verb, "leases", group, namespace=namespace, name=settings.lease) for verb in ("get", "patch")]
+    leases = [Action(verb, "leases", group, namespace=namespace, name=lease.name) for verb in ("get", "patch")]
     terms = [Action(verb, "configmaps", namespace=namespace, name=EPOCH_MAP) for verb in ("get", "patch")]
     return [Right(action, _ALONE) for action in (*creations, *leases, *terms)]
 
@@ -57,8 +57,8 @@ def for_replicas(settings: ControlSettings) -> list[Right]:
 PATCH_PODS = Right(Action("patch", "pods"), _NO_PATCH)
 
 
-def see_epochs(settings: ControlSettings) -> Right:
-    action = Action("watch", "configmaps", namespace=settings.namespace, name=EPOCH_MAP)
+def see_epochs(lease: LeaseSection) -> Right:
+    action = Action("watch", "configmaps", namespace=lease.namespace, name=EPOCH_MAP)
     return Right(action, "a later term is noticed only when the API server refuses a write")
 
 
@@ -80,11 +80,11 @@ REVIEW_TOKENS = Right(
 )
 
 
-def for_helping(settings: ControlSettings) -> list[Right]:
+def for_helping(lease: LeaseSection) -> list[Right]:
     """Without one of these something smaller is lost."""
     return [
         Right(Action("create", "pods", subresource="binding"), "no pod can be bound"),
-        see_epochs(settings),
+        see_epochs(lease),
         PATCH_PODS,
         Right(Action("patch", "pods", subresource="status"), _LATE),
         Right(Action("create", "events"), _EVENTS),

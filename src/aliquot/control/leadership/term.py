@@ -8,7 +8,7 @@ from typing import Any
 
 import structlog
 
-from aliquot.control.settings import ControlSettings
+from aliquot.config.sections.replicas import LeaseSection
 from aliquot.errors import BadRecord
 from aliquot.kube import CONFIG_MAPS, AlreadyExists, ApiError, Client, ConfigMap, Conflict, KubeError, NotFound
 from aliquot.model.admission import EPOCH_KEY, EPOCH_MAP, STALE_EPOCH
@@ -28,9 +28,9 @@ def is_stale(error: KubeError) -> bool:
 
 
 class Term:
-    def __init__(self, client: Client, settings: ControlSettings) -> None:
+    def __init__(self, client: Client, lease: LeaseSection) -> None:
         self._client = client
-        self._namespace, self._name = settings.namespace, EPOCH_MAP
+        self._namespace, self._name = lease.namespace, EPOCH_MAP
 
     async def is_fenced(self) -> bool:
         """Whether the API server refuses other numbers at all: without its policy it takes any. Raises KubeError."""

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 import structlog
 
 from aliquot import metrics
+from aliquot.config.sections.placement import CommitSection
 from aliquot.control.leadership.leadership import Leadership
 from aliquot.control.placing.claim_limits import require_claim_limit
 from aliquot.control.placing.pod_metadata import PodMetadata
 from aliquot.control.placing.transaction import Placed, PlacementTransactions
-from aliquot.control.settings import ControlSettings
 from aliquot.control.state.cluster_state import ClusterState
 from aliquot.dialects import Demand
 from aliquot.errors import BadInput, NotLeading, Refused
@@ -29,13 +29,16 @@ class Committer:
         cluster: ClusterState,
         transactions: PlacementTransactions,
         leadership: Leadership,
-        settings: ControlSettings,
+        settings: CommitSection,
     ) -> None:
         self._client = client
         self._cluster = cluster
         self._transactions = transactions
         self._leadership = leadership
-        self.settings = settings
+        self._settings = settings
+
+    def reconfigure(self, settings: CommitSection) -> None:
+        self._settings = settings
 
     async def commit(self, pod: Pod, node: str) -> Placed:
         """Bind a pod to a node with the part that the engine chooses there.
@@ -54,7 +57,7 @@ class Committer:
         return placed
 
     async def _commit(self, pod: Pod, node: str) -> Placed:
-        binding = _Binding(self._client, self.settings.budget)
+        binding = _Binding(self._client, self._settings.budget)
         demand = self._cluster.demand_of(pod)
         if demand is None:
             self._leadership.require()
@@ -69,7 +72,7 @@ class Committer:
     def _claim(self, demand: Demand, node: str) -> Placement:
         """The reserved part, or the one of an earlier Binding, or a new one. Raises Refused."""
         request, ledger = demand.request, self._cluster.ledger
-        require_claim_limit(ledger, request.uid, node, request.namespace, self.settings.claims_per_namespace)
+        require_claim_limit(ledger, request.uid, node, request.namespace, self._settings.claims_per_namespace)
         reserved = self._cluster.reserved_for(demand, node)
         held = None if reserved else ledger.entry(request.uid, node)
         if held is not None:
@@ -82,7 +85,7 @@ class Committer:
         if not self._cluster.suits(held, demand):
             raise Refused(
                 f"an earlier Binding of this pod to {held.node} had no answer, and its cards are not free any more, "
-                f"or not what it asks now; its fate is known within {self.settings.act_limit:g} s"
+                f"or not what it asks now; its fate is known within {self._settings.act_limit:g} s"
             )
         return as_shown(held.placement, demand.request, self._cluster.cards(held.node))
 

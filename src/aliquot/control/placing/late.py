@@ -15,12 +15,12 @@ import structlog
 
 from aliquot import metrics
 from aliquot.clock import Clock
+from aliquot.config.sections.placement import LateSection
 from aliquot.control.leadership.leadership import Leadership
 from aliquot.control.leadership.rights import PATCH_PODS
 from aliquot.control.placing.pod_events import PodEvents
 from aliquot.control.placing.pod_metadata import PodMetadata
 from aliquot.control.placing.transaction import PlacementTransactions
-from aliquot.control.settings import ControlSettings
 from aliquot.control.state.assumed_pods import packing_order
 from aliquot.control.state.cluster_state import ClusterState
 from aliquot.control.state.search_purses import Purse
@@ -45,7 +45,7 @@ _NO_INVENTORY = "its node has no inventory of ours: another agent hands cards ov
 
 class LatePlacer:
     """`node_called` finds a node as the mirror has it. A pod for which there is no room is failed only when there was
-    none for `late_seconds`: what frees it may be on its way to us. Meanwhile it is looked at again only when something
+    none for `late.seconds`: what frees it may be on its way to us. Meanwhile it is looked at again only when something
     has changed for it."""
 
     def __init__(
@@ -57,7 +57,7 @@ class LatePlacer:
         leadership: Leadership,
         pod_events: PodEvents,
         clock: Clock,
-        settings: ControlSettings,
+        settings: LateSection,
         *,
         is_in_step: Callable[[], bool] = lambda: True,
     ) -> None:
@@ -69,7 +69,7 @@ class LatePlacer:
         self._pod_events = pod_events
         self._transactions = transactions
         self._clock = clock
-        self.settings = settings
+        self._settings = settings
         self._crowded_out: dict[str, float] = {}
         """Since when there is no room for a pod."""
         self._left_alone: set[str] = set()
@@ -79,6 +79,9 @@ class LatePlacer:
         """By namespace, what is left for looks in vain."""
         self._doubts: dict[str, int] = {}
         """The version of its node at the last look at a pod that may have any card there."""
+
+    def reconfigure(self, settings: LateSection) -> None:
+        self._settings = settings
 
     async def run(self) -> NoReturn:
         while True:
@@ -137,7 +140,7 @@ class LatePlacer:
         purse = self._purses.get(pod.metadata.namespace)
         if purse is not None and purse.left(now) <= 0:
             return False
-        is_due = now - self._crowded_out.get(uid, inf) >= self.settings.late_seconds
+        is_due = now - self._crowded_out.get(uid, inf) >= self._settings.seconds
         return is_due or self._in_vain.get(uid) != self._circumstances(pod)
 
     def _circumstances(self, pod: Pod) -> tuple[object, ...]:
@@ -268,7 +271,7 @@ class LatePlacer:
 
     async def _has_no_room(self, pod: Pod, began: float) -> None:
         uid, now = pod.metadata.uid, self._clock.monotonic()
-        is_due = now - self._crowded_out.setdefault(uid, now) >= self.settings.late_seconds
+        is_due = now - self._crowded_out.setdefault(uid, now) >= self._settings.seconds
         why = self._shortage(pod) if is_due else ""
         self._in_vain[uid] = self._circumstances(pod)
         self._spend(pod.metadata.namespace, began)

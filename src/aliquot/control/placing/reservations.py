@@ -1,9 +1,9 @@
 """Reservations: parts that a filter keeps for a pod, where the scheduler binds without asking us again."""
 
 from aliquot.clock import Clock
+from aliquot.config.sections.placement import CommitSection
 from aliquot.control.leadership.leadership import Leadership
 from aliquot.control.placing.claim_limits import require_claim_limit
-from aliquot.control.settings import ControlSettings
 from aliquot.control.state.cluster_state import ClusterState
 from aliquot.ledger import State
 from aliquot.model import Placement, Pod
@@ -11,12 +11,15 @@ from aliquot.signals import Signal
 
 
 class Reservations:
-    def __init__(self, cluster: ClusterState, leadership: Leadership, clock: Clock, settings: ControlSettings) -> None:
+    def __init__(self, cluster: ClusterState, leadership: Leadership, clock: Clock, settings: CommitSection) -> None:
         self._cluster = cluster
         self._leadership = leadership
         self._clock = clock
-        self.settings = settings
+        self._settings = settings
         self.made: Signal[Placement] = Signal()
+
+    def reconfigure(self, settings: CommitSection) -> None:
+        self._settings = settings
 
     def reserve(self, pod: Pod, node: str, seconds: float, *, chosen: Placement | None = None) -> Placement:
         """Keep the part that a pod would get on a node, or the `chosen` one, for so long. Asking again keeps it longer;
@@ -30,7 +33,7 @@ class Reservations:
         held = ledger.entry(uid, node)
         if held is not None and held.state is not State.RESERVED:
             return held.placement
-        require_claim_limit(ledger, uid, node, pod.metadata.namespace, self.settings.claims_per_namespace)
+        require_claim_limit(ledger, uid, node, pod.metadata.namespace, self._settings.claims_per_namespace)
         placement = self._cluster.reserved_for(demand, node) or chosen or self._cluster.fit(demand, node)
         until = self._clock.monotonic() + seconds
         reserved = self._cluster.reserve(demand.request, placement, until).placement

@@ -16,10 +16,10 @@ import structlog
 
 from aliquot import faults
 from aliquot.clock import Clock
+from aliquot.config.sections.placement import CommitSection
 from aliquot.control.leadership.leadership import Leadership
 from aliquot.control.leadership.term import is_stale
 from aliquot.control.placing.pod_metadata import PodMetadata, placement_metadata
-from aliquot.control.settings import ControlSettings
 from aliquot.control.state.cluster_state import ClusterState
 from aliquot.dialects import Demand
 from aliquot.errors import BadRecord, NotLeading, Refused
@@ -67,15 +67,18 @@ class PlacementTransactions:
     """Runs one transaction per pod at a time, and settles those whose fate is unknown."""
 
     def __init__(
-        self, client: Client, cluster: ClusterState, leadership: Leadership, clock: Clock, settings: ControlSettings
+        self, client: Client, cluster: ClusterState, leadership: Leadership, clock: Clock, settings: CommitSection
     ) -> None:
         self._client = client
         self._cluster = cluster
         self._leadership = leadership
         self._clock = clock
-        self.settings = settings
+        self._settings = settings
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._unknown: dict[tuple[str, str], _Unknown] = {}
+
+    def reconfigure(self, settings: CommitSection) -> None:
+        self._settings = settings
 
     @property
     def unknown(self) -> int:
@@ -171,7 +174,7 @@ class PlacementTransactions:
         """The API server refused the write: because an earlier write of ours placed the pod, or for good?"""
         uid, node = pod.metadata.uid, placement.node
         try:
-            now = await self._read(pod, self.settings.look)
+            now = await self._read(pod, self._settings.look)
         except BaseException:
             self._leave_unknown(pod, node, write)
             raise
@@ -214,7 +217,7 @@ class PlacementTransactions:
         for (uid, node), unknown in list(self._unknown.items()):
             if self._is_shown(uid, node):
                 del self._unknown[uid, node]
-            elif now - unknown.sent >= self.settings.act_limit:
+            elif now - unknown.sent >= self._settings.act_limit:
                 async with self.lock(uid):
                     if self._unknown.get((uid, node)) is unknown:
                         await self._ask(uid, node, unknown)

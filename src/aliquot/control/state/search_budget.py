@@ -23,6 +23,7 @@ import structlog
 
 from aliquot import metrics
 from aliquot.clock import Clock
+from aliquot.config.sections.placement import SearchSection
 from aliquot.control.state.search_purses import Purses
 from aliquot.engine import FULL_EFFORT, Effort
 from aliquot.model import Request
@@ -77,6 +78,9 @@ class Searches:
         self._steps_per_second = float(_STEPS_PER_SECOND)
         self._pods: OrderedDict[_Key, _Pod] = OrderedDict()
         self._purses = Purses(clock.monotonic() if clock else 0.0)
+
+    def reconfigure(self, settings: SearchSection) -> None:
+        self.seconds = settings.seconds
 
     def waits_until(self, uid: str) -> float:
         """Until when a pod is not searched; in the past if it is."""

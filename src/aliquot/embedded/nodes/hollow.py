@@ -14,6 +14,7 @@ from aliquot import agent
 from aliquot.agent.devices import DeviceSource
 from aliquot.agent.inventory import Publisher
 from aliquot.clock import Clock, SystemClock, rfc3339
+from aliquot.config.agent_tree import AgentConfig
 from aliquot.dialects import Dialect, Dialects, standard_dialects
 from aliquot.dialects.reading import SERVES
 from aliquot.embedded.nodes import objects
@@ -26,6 +27,7 @@ from aliquot.model import Node, NodeGpus, Pod
 
 _log = structlog.get_logger()
 _RETRY_SECONDS = 1.0
+_UNIT_MIB = AgentConfig().unit_mib
 
 
 class HollowNode:
@@ -110,7 +112,7 @@ class HollowNodes(Mapping[str, HollowNode]):
         return devices
 
     async def add_simulated(
-        self, name: str, source: DeviceSource, served: Sequence[str], unit_mib: int = agent.AgentSettings.unit_mib
+        self, name: str, source: DeviceSource, served: Sequence[str], unit_mib: int = _UNIT_MIB
     ) -> NodeGpus:
         """Add a fully simulated node, which offers and hands over its cards without an agent. Raises BadConfig."""
         dialects = agent.served_dialects(served, self._dialects)

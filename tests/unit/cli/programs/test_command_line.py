@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from aliquot.app.programs.command_line import CommandLine, Flag, HelpWanted, WrongUsage
-from aliquot.app.programs.values import BOOL, DURATION, LEVEL, LINE, MODULES, SEVERITY, SIZE, Kind
+from aliquot.app.programs.values import BOOL, DURATION, LEVEL, MODULES, SEVERITY, SIZE, ValueKind
 
 FLAGS = (
     Flag("name", "A text.", default="nobody"),
@@ -91,7 +91,7 @@ def test_help_is_known_to_both(line: CommandLine, word: str) -> None:
 
 def test_it_is_known_which_flags_were_said_and_how_and_what_belongs_to_none() -> None:
     found = GNU.parse(["one", "-v", "4", "--log_dir=/x", "two"])
-    assert found.said == {"v": "-v", "log-dir": "--log_dir"}
+    assert found.written == {"v": "-v", "log-dir": "--log_dir"}
     assert found.others == ("one", "two")
 
 
@@ -119,12 +119,10 @@ def test_the_usage_names_every_flag_its_kind_and_its_default() -> None:
         pytest.param(SEVERITY, "warning", 1, id="a severity's name"),
         pytest.param(MODULES, "", (), id="no modules"),
         pytest.param(MODULES, "a=1,b*=2", (("a", 1), ("b*", 2)), id="two modules"),
-        pytest.param(LINE, ":0", None, id="nowhere"),
-        pytest.param(LINE, "commit.py:131", ("commit.py", 131), id="somewhere"),
         pytest.param(SIZE, "0", 0, id="a size"),
     ],
 )
-def test_values_are_read(kind: Kind, text: str, value: Any) -> None:
+def test_values_are_read(kind: ValueKind, text: str, value: Any) -> None:
     assert kind.read(text) == value
 
 
@@ -138,12 +136,10 @@ def test_values_are_read(kind: Kind, text: str, value: Any) -> None:
         (SEVERITY, "loud"),
         (MODULES, "a"),
         (MODULES, "a=b"),
-        (LINE, "commit.py"),
-        (LINE, "commit.py:0"),
         (SIZE, "-1"),
         (LEVEL, "1.5"),
     ],
 )
-def test_what_is_no_value_is_refused(kind: Kind, text: str) -> None:
+def test_what_is_no_value_is_refused(kind: ValueKind, text: str) -> None:
     with pytest.raises(ValueError, match="it must be"):
         kind.read(text)

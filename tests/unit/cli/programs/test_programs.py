@@ -10,8 +10,10 @@ import pytest
 import aliquot
 from aliquot.app.programs import elastic_gpu_scheduler, gpu_admission, gpushare_schd_extender, nano_gpu_scheduler
 from aliquot.app.programs.addresses import EVERY
-from aliquot.app.programs.starting import Program
-from aliquot.config import Given, Live, Nothing
+from aliquot.app.programs.program import Program
+from aliquot.config.declaration import Given
+from aliquot.config.live_config import LiveConfig
+from aliquot.config.sources import NoSource
 from aliquot.errors import BadConfig
 
 ADMISSION, GPUSHARE, ELASTIC, NANO = (
@@ -23,7 +25,7 @@ ENDPOINTS = ("admission", "gpushare", "elastic", "nvidia", "native")
 
 
 def wanted(program: Program, words: list[str]) -> dict[str, Given]:
-    return dict(program.understand(program.line.parse(words)).given)
+    return dict(program.translate(program.line.parse(words)).given)
 
 
 @pytest.mark.parametrize(
@@ -69,9 +71,9 @@ def test_gpu_admission_s_quota_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        pytest.param("{", "cannot be used", id="no JSON"),
-        pytest.param('{"QuotaConfigMapName": 1}', "cannot be used", id="no text"),
-        pytest.param('{"GPUModelLabel": "m"}', "GPUModelLabel and GPUPoolLabel must both be given", id="a label less"),
+        pytest.param("{", "is invalid", id="no JSON"),
+        pytest.param('{"QuotaConfigMapName": 1}', "is invalid", id="no text"),
+        pytest.param('{"GPUModelLabel": "m"}', "GPUModelLabel and GPUPoolLabel are required", id="a label less"),
     ],
 )
 def test_a_quota_file_that_cannot_be_used_is_named(tmp_path: Path, text: str, error: str) -> None:
@@ -97,7 +99,7 @@ def test_gpu_admission_tells_its_version_and_ends(flag: str, text: str, capsys: 
 
 def test_a_port_that_there_is_not_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PORT", "70000")
-    with pytest.raises(BadConfig, match="PORT=70000 is no port"):
+    with pytest.raises(BadConfig, match="PORT=70000 is not a valid port"):
         wanted(GPUSHARE, [])
 
 
@@ -171,8 +173,8 @@ def test_the_manifest_s_priority_keeps_the_original_s_placement_unless_our_varia
 ) -> None:
     for name, text in variables.items():
         monkeypatch.setenv(f"ALIQUOT_{name}_POLICY", text)
-    given = program.keys(program.understand(program.line.parse(words)))
-    tree = asyncio.run(Live.start(Nothing(), given)).tree
+    given = program.keys(program.translate(program.line.parse(words)))
+    tree = asyncio.run(LiveConfig.start(NoSource(), given)).tree
     assert (tree.policies.gpu["elastic"], tree.policies.node["elastic"]) == policies
     assert ("gpushare" in tree.policies.node) is ("gpushare" in variables.get("NODE", ""))
 
@@ -180,17 +182,17 @@ def test_the_manifest_s_priority_keeps_the_original_s_placement_unless_our_varia
 def test_of_nano_gpu_scheduler_s_flags_those_for_load_are_said_to_have_no_effect() -> None:
     parsed = NANO.line.parse(MANIFEST_0_4)
     assert parsed.others == ("true",), "as Go reads a switch"
-    told = NANO.understand(parsed).remarks
+    told = NANO.translate(parsed).remarks
     flags = ["--isLoadSchedule", "--policyConfigPath", "--prometheusUrl"]
-    why = "Aliquot reads no load from Prometheus and places as with -isLoadSchedule=false"
+    why = "Aliquot reads no load from Prometheus and places pods as with -isLoadSchedule=false"
     assert sorted(told) == [f"{flag}: {why}" for flag in flags]
-    assert NANO.understand(NANO.line.parse(MANIFEST_0_3)).remarks == ()
+    assert NANO.translate(NANO.line.parse(MANIFEST_0_3)).remarks == ()
 
 
 def test_a_priority_that_does_nothing_in_the_original_is_told() -> None:
-    (told,) = ELASTIC.understand(ELASTIC.line.parse(["-priority=spread"])).remarks
-    assert told.startswith("-priority spread: it does not spread, as in the original; ALIQUOT_GPU_POLICY=")
-    assert ELASTIC.understand(ELASTIC.line.parse([])).remarks == ()
+    (told,) = ELASTIC.translate(ELASTIC.line.parse(["-priority=spread"])).remarks
+    assert told.startswith("-priority spread: does not spread, as in the original; to spread, set ALIQUOT_GPU_POLICY=")
+    assert ELASTIC.translate(ELASTIC.line.parse([])).remarks == ()
 
 
 @pytest.mark.parametrize(
@@ -201,8 +203,10 @@ def test_a_priority_that_does_nothing_in_the_original_is_told() -> None:
         pytest.param(ADMISSION, ["--address=:70000"], "write ADDRESS:PORT", id="no such port"),
         pytest.param(ELASTIC, ["-priority=random"], "-priority random: write binpack or spread", id="no priority"),
         pytest.param(NANO, ["-priority=random"], "-priority random: write binpack or spread", id="nor in nano's"),
-        pytest.param(ELASTIC, ["-mode=pgpu,qgpu"], "without gpushare nothing is served", id="nothing to serve"),
-        pytest.param(ELASTIC, ["-mode=mps"], "there is no mps, only pgpu, qgpu, gpushare", id="no such mode"),
+        pytest.param(ELASTIC, ["-mode=pgpu,qgpu"], "without gpushare, nothing is served", id="nothing to serve"),
+        pytest.param(
+            ELASTIC, ["-mode=mps"], "unknown mode mps; valid modes are pgpu, qgpu, gpushare", id="no such mode"
+        ),
     ],
 )
 def test_what_a_flag_cannot_be_is_told(program: Program, words: list[str], error: str) -> None:
@@ -212,8 +216,8 @@ def test_what_a_flag_cannot_be_is_told(program: Program, words: list[str], error
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_what_a_program_asks_for_is_a_configuration_with_its_endpoint_alone(program: Program) -> None:
-    given = program.keys(program.understand(program.line.parse([])))
-    tree = asyncio.run(Live.start(Nothing(), given)).tree
+    given = program.keys(program.translate(program.line.parse([])))
+    tree = asyncio.run(LiveConfig.start(NoSource(), given)).tree
     assert [name for name in ENDPOINTS if getattr(tree.endpoints, name).enabled] == [program.endpoint]
     assert tree.listen.address == program.address
     assert tree.lease.namespace == "kube-system"

@@ -1,0 +1,56 @@
+"""The configuration of `aliquot agent`: every key, declared once. Variable, flag and documents follow."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, field
+
+from aliquot.config.declaration import Declaration
+from aliquot.config.keys import Key, Section
+from aliquot.config.sections.common import AgentKubernetesSection, LogSection, Prefixes
+
+_UNITS = {"MiB": 1, "GiB": 1024}
+
+
+class AgentConfig(Section, frozen=True):
+    """The node"""
+
+    kubernetes: AgentKubernetesSection = AgentKubernetesSection()
+    node_name: Annotated[
+        str,
+        Meta(description="the name of a node"),
+        Key("Name of this node.", other_variable="NODE_NAME", is_required=True, allows=bool),
+    ] = ""
+    dialects: Annotated[
+        tuple[str, ...],
+        Key(
+            "Dialect in which the agent offers the cards: gpushare, tencent, elastic, keti, nvidia, hami, aliquot, or "
+            "one of your own.",
+            flag="--dialect",
+            metavar="NAME",
+        ),
+    ] = ("gpushare",)
+    prefixes: Prefixes = field(default_factory=dict)
+    memory_unit: Annotated[Literal["MiB", "GiB"], Key("Size of one unit of aliyun.com/gpu-mem on this node.")] = "GiB"
+    device_plugins: Annotated[str, Key("Folder where kubelet looks for device plugins.", metavar="PATH")] = (
+        "/var/lib/kubelet/device-plugins"
+    )
+    pod_resources: Annotated[str, Key("Socket of kubelet's PodResources API.", metavar="PATH")] = (
+        "/var/lib/kubelet/pod-resources/kubelet.sock"
+    )
+    runtime_endpoint: Annotated[
+        str,
+        Meta(description="the socket of a container runtime"),
+        Key("Socket of the container runtime. The agent asks it whether it injects CDI devices.", allows=bool),
+    ] = "unix:///run/containerd/containerd.sock"
+    cdi_folder: Annotated[str, Key("Folder where the container runtime reads CDI specs.", metavar="PATH")] = (
+        "/var/run/cdi"
+    )
+    dev_folder: Annotated[str, Key("Folder with the NVIDIA device nodes of this machine.", metavar="PATH")] = "/dev"
+    log: LogSection = LogSection()
+
+    @property
+    def unit_mib(self) -> int:
+        return _UNITS[self.memory_unit]
+
+
+AGENT = Declaration(AgentConfig)

@@ -1,0 +1,46 @@
+"""The demo's machines."""
+
+import pytest
+
+from aliquot.app.demo.machines import MAX_AGENTS, plan
+from aliquot.dialects import standard_dialects
+from aliquot.embedded.gpus import MODELS, SimulatedGpus
+from aliquot.errors import BadConfig
+
+DIALECTS = standard_dialects()
+
+
+@pytest.mark.parametrize(
+    ("agents", "nodes"),
+    [
+        pytest.param(2, None, id="as it comes"),
+        pytest.param(1, 7, id="as few as possible"),
+        pytest.param(MAX_AGENTS, None, id="every agent"),
+        pytest.param(2, 300, id="hundreds"),
+    ],
+)
+def test_every_dialect_has_a_node_that_serves_it(agents: int, nodes: int | None) -> None:
+    machines = plan(DIALECTS, agents, nodes)
+    assert {name for machine in machines for name in machine.dialects} == set(DIALECTS)
+    assert [machine.has_agent for machine in machines].count(True) == agents
+    assert len({machine.name for machine in machines}) == len(machines) == (nodes or agents + 6)
+    assert sorted(machine.name for machine in machines) == [machine.name for machine in machines]
+    assert {model for machine in machines for model in machine.models} <= MODELS.keys()
+
+
+def test_the_models_are_mixed_also_on_one_node() -> None:
+    machines = plan(DIALECTS)
+    assert {model for machine in machines for model in machine.models} == MODELS.keys()
+    assert any(len(set(machine.models)) > 1 for machine in machines)
+
+
+def test_too_few_nodes_are_refused_with_how_many_it_takes() -> None:
+    with pytest.raises(
+        BadConfig, match=r"--nodes 3: the demo needs at least 8: 2 with the real agent .* aliquot, tencent"
+    ):
+        plan(DIALECTS, 2, 3)
+
+
+def test_a_model_that_nobody_simulates_is_refused_with_those_that_are() -> None:
+    with pytest.raises(BadConfig, match="no simulated card is called Voodoo 2; there are Tesla T4, "):
+        SimulatedGpus("n1", ["Voodoo 2"])
