@@ -110,7 +110,7 @@ async def test_a_pod_that_was_refused_as_it_is_waits_and_is_woken(endpoint: Endp
     assert await filtered(endpoint, manifest_of(pod)) == []
     await room.delete_pod(holders[0])
     await look(room)
-    assert woken(room) == ["p"]
+    await until(lambda: woken(room) == ["p"])
 
 
 async def test_of_made_up_pods_nothing_but_some_uids_is_kept(endpoint: Endpoint, room: Room) -> None:
@@ -162,7 +162,7 @@ async def test_a_pod_that_is_refused_before_our_mirror_knows_it_waits_when_it_do
     await room.in_step()
     assert (room.plane.requeuer.waiting, room.plane.requeuer.early) == (1, 0)
     await look(room)
-    assert woken(room) == ["early"]
+    await until(lambda: woken(room) == ["early"])
 
 
 async def test_a_pod_whose_demand_was_rewritten_a_moment_ago_waits_when_our_mirror_shows_that(
@@ -188,7 +188,7 @@ async def test_a_false_demand_changes_nothing_for_a_pod_that_waits(endpoint: End
     await filtered(endpoint, asking(pod, units))
     await filtered(endpoint, impostor(pod, units))
     await look(room)
-    assert woken(room) == ["p"]
+    await until(lambda: woken(room) == ["p"])
 
 
 # -- who passed
