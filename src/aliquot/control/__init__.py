@@ -1,4 +1,4 @@
-"""The control plane: a mirror of the cluster, the cluster state, and the one way to write."""
+"""The control plane: informer caches, the cluster state, and the only code that writes."""
 
 from aliquot.control.leadership.leadership import Leadership, Role, Side
 from aliquot.control.placing.commit import Committer

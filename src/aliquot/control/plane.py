@@ -1,4 +1,4 @@
-"""The control plane: follows the cluster, keeps the cluster state, commits decisions."""
+"""The control plane: watches the cluster, maintains the cluster state, commits decisions."""
 
 import asyncio
 
@@ -38,7 +38,7 @@ _BY_NODE = "node"
 
 
 class ControlPlane:
-    """Everything that an endpoint needs. `run` it as one task; it ends only by being cancelled. With a `side`, the
+    """Everything that an endpoint needs. `run` it as a single task; it ends only when cancelled. With a `side`, the
     Lease is renewed there."""
 
     def __init__(
@@ -107,7 +107,7 @@ class ControlPlane:
         self.heartbeats = Heartbeats(client, self.clock)
         self._contact = Contact(client, self.clock)
         self.changed: Signal[None] = Signal()
-        """Emitted after every change of a pod or node that we see, and of our own role."""
+        """Emitted after every pod or node event, and every change of our role."""
         self.leadership.changed.subscribe(self._on_role)
 
     async def run(self) -> None:
@@ -121,7 +121,7 @@ class ControlPlane:
                 tasks.create_task(optional.run())
             for optional in (self.quota_map, self.unhealthy_maps, self.budgets):
                 await optional.tried.wait()
-            # pods after nodes: where a pod is placed is read by the cards of its node
+            # pods after nodes: reading a pod's placement needs the cards of its node
             tasks.create_task(self.pods.run())
             await self.pods.synced.wait()
             _log.info("in step with the API server", nodes=len(self.nodes.all()), pods=len(self.pods.all()))
@@ -134,7 +134,7 @@ class ControlPlane:
             tasks.create_task(self._labeller.run(lambda: self.settings.audit.seconds))
 
     def reconfigure(self, settings: ServerConfig) -> None:
-        """Apply live keys. Roles and names stay as they were at the start."""
+        """Apply live settings. Roles and names stay as they were at startup."""
         self.settings = settings
         for component in (self.transactions, self.committer, self.reservations):
             component.reconfigure(settings.commit)
@@ -142,15 +142,16 @@ class ControlPlane:
         self.cluster.searches.reconfigure(settings.search)
 
     def out_of_step(self) -> list[str]:
-        """Why what we show cannot be trusted; empty when both mirrors are in step with an API server that answers."""
+        """Why our data cannot be trusted; empty when both informer caches are in sync with an API server that
+        answers."""
         return [trouble for trouble in (self.nodes.trouble, self.pods.trouble, self._contact.trouble) if trouble]
 
     def not_ready(self) -> list[str]:
-        """Why nothing can be decided now: out of step, or nobody may commit."""
+        """Why nothing can be decided now: out of sync, or no server may commit."""
         return self.out_of_step() + [trouble for trouble in (self.leadership.no_holder(),) if trouble]
 
     def notes(self) -> list[str]:
-        """Our role, and what works less well than it could, for people."""
+        """Our role and degraded features, for people."""
         others = (self.heartbeats, self.quota_map, self.unhealthy_maps, self.budgets, self.cluster.unread)
         return self.leadership.notes() + [note for other in others for note in other.notes()]
 
@@ -158,7 +159,7 @@ class ControlPlane:
         return self.pods.with_uid(uid)
 
     def _is_known(self, request: Request) -> bool:
-        """Whether our mirror has the pod of a request, in its namespace."""
+        """Whether our informer cache has the pod of a request, in its namespace."""
         pod = self.pod_by_uid(request.uid)
         return pod is not None and pod.metadata.namespace == request.namespace
 
@@ -166,12 +167,12 @@ class ControlPlane:
         return self.pods.having(_BY_NODE, node)
 
     async def _refresh(self) -> None:
-        """Nodes first: where a pod is placed is read by the cards of its node."""
+        """Refresh nodes first: reading a pod's placement needs the cards of its node."""
         await self.nodes.refresh()
         await self.pods.refresh()
 
     def _on_role(self, _: None) -> None:
-        """Pods that wait for room wait for a leader, too."""
+        """Inherit waiting pods when we start leading; drop reservations when we stop."""
         if self.leadership.may_commit:
             self.requeuer.inherit(self.pods.all())
         else:
@@ -179,8 +180,8 @@ class ControlPlane:
         self.changed.emit(None)
 
     def _follow(self) -> None:
-        """What we kept for pods is known to no other server. A record on such a pod is another leader's from now on,
-        though we took it for its user's."""
+        """Drop reservations, because no other server knows them. From now on a record on an unplaced pod is another
+        leader's, although we took it for its user's."""
         self.cluster.expire(None)
         for uid in list(self.cluster.unplaced):
             if (pod := self.pods.with_uid(uid)) is not None:
@@ -198,7 +199,7 @@ class ControlPlane:
             assert old is not None, "an informer tells of what was or what is"
             self.cluster.lose_node(old.key)
         elif self.cluster.see_node(new):
-            for pod in self.pods_on(new.key):  # read again, by the cards that the node has now
+            for pod in self.pods_on(new.key):  # read pods again, with the node's current cards
                 self.cluster.see_pod(pod)
         self.changed.emit(None)
 
@@ -217,6 +218,6 @@ class ControlPlane:
         self.changed.emit(None)
 
     def _forget_decisions(self, uid: str) -> None:
-        """What endpoints remember of their answers about a pod that waits."""
+        """Drop the remembered answers of endpoints about a waiting pod."""
         self.preemptions.forget(uid)
         self.passes.forget(uid)

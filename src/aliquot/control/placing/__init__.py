@@ -1,1 +1,1 @@
-"""The one way to write a placement to the API server, and what is written with it."""
+"""The only code that writes placements to the API server, and the data written with them."""

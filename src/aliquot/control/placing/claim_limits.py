@@ -1,4 +1,4 @@
-"""How many reservations and claims the pods of one namespace may have: one tenant must not keep every card."""
+"""Limit of reservations and claims per namespace: a single tenant must not take every card."""
 
 from aliquot.errors import Refused
 from aliquot.ledger import Ledger, State

@@ -1,7 +1,7 @@
-"""Which nodes a filter has let a pod pass on, a moment ago: a bind acts on no other.
+"""Nodes that a recent filter passed for a pod: a bind accepts no other node.
 
-It is kept in memory alone. A server that has just begun to lead remembers nothing: it refuses the bind, and
-kube-scheduler filters the pod again.
+They live in memory only. A new leader remembers nothing, so it refuses the bind, and kube-scheduler filters the pod
+again.
 """
 
 from collections.abc import Sequence
@@ -16,15 +16,15 @@ from aliquot.engine import Fleet, Ints, NameBlock, NameTable
 from aliquot.model.bounds import MAX_PASSES, MAX_PASSES_OF_NAMESPACE, MAX_UNKNOWN
 
 SECONDS = 960.0
-"""kube-scheduler lets a pod wait between filter and bind for at most 15 minutes (Permit)."""
+"""kube-scheduler delays a pod between filter and bind by at most 15 minutes (Permit)."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Pass:
     table: NameTable
-    """Finds a node's column as it was then."""
+    """Finds a node's column at the time of the filter."""
     columns: NDArray[np.uint8]
-    """A bit for each."""
+    """A bit per column."""
     asked: int
     until: float
 
@@ -34,8 +34,8 @@ class _Pass:
 
 
 class Passes:
-    """Pods that our mirror does not know yet have a smaller place of their own: made-up ones do not push the others
-    out."""
+    """Filter results by pod. Pods missing from the informer cache have a smaller store, so that invented pods do not
+    push out others."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -48,12 +48,12 @@ class Passes:
     def put(
         self, uid: str, fleet: Fleet, columns: Ints | Sequence[int], *, asked: int, namespace: str | None = None
     ) -> None:
-        """The columns of the nodes that a pod has passed on, as the last filter said; -1 is a node without one. `asked`
-        stands for what it asks (`asked_by`), `namespace` is that of a pod of our mirror."""
+        """Store the node columns that the last filter passed for a pod; -1 is a node without a column. `asked` hashes
+        its demand (`asked_by`). `namespace` is set for a pod in the informer cache."""
         self.forget(uid)
         if not len(columns):
             return
-        passed = np.zeros(len(fleet.names) + 1, np.bool_)  # the last one is for -1
+        passed = np.zeros(len(fleet.names) + 1, np.bool_)  # the last entry is for -1
         passed[columns] = True
         place = self._known if namespace is not None else self._unknown
         now = self._clock.monotonic()
@@ -63,8 +63,8 @@ class Passes:
             place.forget(oldest)
 
     def has(self, uid: str, node: str, asked: int) -> bool:
-        """Whether a pod passed on a node. One that our mirror did not know then must ask for what the filter was told;
-        of one that it knew, what it asked for was compared then, and may have been rewritten since."""
+        """Whether a pod passed on a node. A pod that was missing from the informer cache must still ask for what the
+        filter saw. A cached pod was compared then, and its demand may have been rewritten since."""
         passed, early = self._known.get(uid), self._unknown.get(uid)
         if passed is None and early is not None and early.asked == asked:
             passed = early

@@ -1,4 +1,4 @@
-"""Labels that a Binding did not bring: Kubernetes copies them from it since 1.35 only; before, they are added later."""
+"""Labels that a Binding did not set: Kubernetes copies them from it only since 1.35; before that, we add them later."""
 
 from collections.abc import Callable, Mapping
 from typing import NoReturn
@@ -19,7 +19,7 @@ _log = structlog.get_logger()
 
 
 class Labeller:
-    """The holder of the Lease adds them, in one patch a pod. Nothing of ours reads them."""
+    """The Lease holder adds them, in a single patch per pod. Aliquot itself never reads them."""
 
     def __init__(
         self, client: Client, cluster: ClusterState, pods: Informer[Pod], leadership: Leadership, clock: Clock
@@ -36,7 +36,7 @@ class Labeller:
             await self.look()
 
     async def look(self) -> None:
-        """Add whatever is missing. One pass."""
+        """Add missing labels. One pass."""
         labelled = {own.name for own in self._cluster.dialects.values() if type(own).labels is not Dialect.labels}
         for entry in self._cluster.ledger.all():
             pod = self._pods.with_uid(entry.uid) if entry.placement.dialect in labelled else None
@@ -44,7 +44,7 @@ class Labeller:
                 await self._add(pod, labels)
 
     def _missing(self, pod: Pod, entry: Entry) -> Mapping[str, str]:
-        """On a pod that we have placed, and that is still there."""
+        """Missing labels of an existing pod that we placed."""
         is_ours = pod.spec.node_name == entry.node and PLACEMENT in pod.metadata.annotations
         if not is_ours or pod.ended or pod.metadata.deletion_timestamp or not entry.placement.containers:
             return {}

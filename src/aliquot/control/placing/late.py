@@ -1,9 +1,9 @@
-"""Late placement: for pods that another scheduler has bound before they had a placement.
+"""Late placement: for pods that another scheduler bound without a placement.
 
-Endpoints without a bind verb cannot write one. The holder of the Lease sees `nodeName`, fits the pod on that node, and
-patches the placement onto it; the agent waits for that. On the way a filter may have kept the part for the pod.
+Endpoints without a bind verb cannot write a placement. The Lease holder sees `nodeName`, fits the pod on that node, and
+patches the placement onto it. The agent waits for that. A filter may have reserved the part before.
 
-Every original writes its own record before it binds, so a bound pod without any was handled by none of them.
+Every original writes its own record before it binds, so no original handled a bound pod without a record.
 """
 
 import asyncio
@@ -37,16 +37,15 @@ _log = structlog.get_logger()
 _EACH_SECONDS = 1.0
 _AT_ONCE = 8
 _STRETCH = 256
-"""Pods at which is seen, between two chances for others, whether anything has changed for them."""
+"""Pods checked for changes before the loop yields."""
 _LOST_AT_ONCE, _LOST_SHARE = 2.0, 0.2
-"""Seconds that looks in vain at the pods of a namespace may take, and seconds a second that they may from then on."""
+"""Seconds that failed attempts may take per namespace at once, and seconds per second after that."""
 _NO_INVENTORY = "its node has no inventory of ours: another agent hands cards over there"
 
 
 class LatePlacer:
-    """`node_called` finds a node as the mirror has it. A pod for which there is no room is failed only when there was
-    none for `late.seconds`: what frees it may be on its way to us. Meanwhile it is looked at again only when something
-    has changed for it."""
+    """`node_called` finds a node in the informer cache. A pod fails only after `late.seconds` without room: the event
+    that frees room may still be on its way. Meanwhile the pod is retried only after a relevant change."""
 
     def __init__(
         self,
@@ -74,11 +73,11 @@ class LatePlacer:
         """Since when there is no room for a pod."""
         self._left_alone: set[str] = set()
         self._in_vain: dict[str, tuple[object, ...]] = {}
-        """The circumstances of the last look at a pod that could not be placed."""
+        """The circumstances of the last failed attempt for a pod."""
         self._purses: dict[str, Purse] = {}
-        """By namespace, what is left for looks in vain."""
+        """Time left for failed attempts, by namespace."""
         self._doubts: dict[str, int] = {}
-        """The version of its node at the last look at a pod that may have any card there."""
+        """The node version at the last look at a pod that may have any card there."""
 
     def reconfigure(self, settings: LateSection) -> None:
         self._settings = settings
@@ -108,10 +107,10 @@ class LatePlacer:
             for pod in line:
                 await at_once.acquire()
                 placing.create_task(place(pod))
-                await asyncio.sleep(0)  # one pod is judged at a time, and calls are answered between two
+                await asyncio.sleep(0)  # judge a single pod at a time, and answer calls in between
 
     def _look_at_doubts(self) -> None:
-        """A pod that may have any card of its node, since none was free for it, gets one when its node has changed."""
+        """Retry pods charged on every card of their node because none was free, once the node has changed."""
         ledger, before, self._doubts = self._cluster.ledger, self._doubts, {}
         for uid, pod in list(self._cluster.unplaced.items()):
             held = ledger.entry(uid, pod.spec.node_name)
@@ -121,8 +120,8 @@ class LatePlacer:
                 self._doubts[uid] = ledger.version(held.node)
 
     async def _line(self) -> list[Pod]:
-        """Who was bound without a placement and is worth a look, as endpoints expect them to be placed; those left
-        alone at the end. To read what a pod asks for takes its time, so others get their chance between two."""
+        """The bound pods without a placement that are worth an attempt, in the order that endpoints expect; ignored
+        pods come last. Reading demands takes time, so this yields in between."""
         line: list[tuple[tuple[float, str], Pod]] = []
         for number, pod in enumerate(list(self._cluster.unplaced.values())):
             is_worth_it = self._is_worth_a_look(pod)
@@ -134,8 +133,8 @@ class LatePlacer:
         return [pod for _, pod in sorted(line, key=lambda placed: placed[0])]
 
     def _is_worth_a_look(self, pod: Pod) -> bool:
-        """Whether something has changed since a look in vain, or the pod is to fail; and its namespace has not had too
-        many of them."""
+        """Whether something changed since the last failed attempt, or the pod is due to fail, and its namespace has
+        time left."""
         uid, now = pod.metadata.uid, self._clock.monotonic()
         purse = self._purses.get(pod.metadata.namespace)
         if purse is not None and purse.left(now) <= 0:
@@ -144,8 +143,8 @@ class LatePlacer:
         return is_due or self._in_vain.get(uid) != self._circumstances(pod)
 
     def _circumstances(self, pod: Pod) -> tuple[object, ...]:
-        """All that decides whether a pod can be placed. What its node holds, not its version: whoever tries something
-        out changes that one."""
+        """Everything that decides whether a pod can be placed. It has the node's charges instead of its version,
+        because trial placements change the version."""
         meta, name, ledger = pod.metadata, pod.spec.node_name, self._cluster.ledger
         entries = self._cluster.quotas.entries
         quota = (entries[meta.namespace], ledger.changes) if meta.namespace in entries else None
@@ -154,20 +153,20 @@ class LatePlacer:
         return pod, self._node_called(name), self._cluster.cards(name), held, used, quota, may_not_search
 
     def _may_act(self) -> bool:
-        """On cluster state that is in step, and with the right to write what they say."""
+        """Whether the cluster state is in sync and we may write placements."""
         return self._leadership.may_commit and PATCH_PODS not in self._leadership.lacking and self._is_in_step()
 
     # -- for endpoints without a bind verb
 
     def why_never(self, node: str, dialect: Dialect) -> str:
-        """Why nobody would write down the cards of a pod that another scheduler binds to a node; "" if somebody would,
-        or nobody has to."""
+        """Why nobody would write the cards of a pod that another scheduler binds to a node; "" if somebody would, or
+        nobody has to."""
         known = self._node_called(node)
         if known is None or dialect.agent_chooses or not dialect.names_cards or not self._cluster.cards(node).gpus:
             return ""
         return "" if INVENTORY in known.metadata.annotations else _NO_INVENTORY
 
-    # -- one pod
+    # -- a single pod
 
     async def _look_at(self, pod: Pod) -> None:
         uid = pod.metadata.uid
@@ -176,7 +175,7 @@ class LatePlacer:
             or self._transactions.is_busy(uid)
             or not self._is_worth_a_look(pod)
         ):
-            return  # meanwhile the pod changed, somebody binds it, or its namespace's time was used up
+            return  # the pod changed meanwhile, another transaction binds it, or its namespace has no time left
         began = self._clock.monotonic()
         try:
             demand = self._demand(pod)
@@ -196,8 +195,7 @@ class LatePlacer:
         self._in_vain[pod.metadata.uid] = self._circumstances(pod)
 
     def _demand(self, pod: Pod) -> Demand | None:
-        """What to place late; None for a pod that has got its cards in whatever way, or is none of ours. Raises
-        BadDemand."""
+        """What to place late; None for a pod that already got its cards, or is not ours. Raises BadDemand."""
         node, demand = self._node_called(pod.spec.node_name), self._cluster.demand_of(pod)
         has_begun = pod.started or pod.metadata.deletion_timestamp is not None
         if node is None or demand is None or has_begun or PLACEMENT in pod.metadata.annotations:
@@ -215,7 +213,7 @@ class LatePlacer:
             return f"our agent does not serve {dialect.name} on its node"
         held = self._cluster.ledger.entry(pod.metadata.uid, node.key)
         if held is not None and held.state is not State.BOUND:
-            return ""  # a filter reserved it: what an original's annotations say is older
+            return ""  # a filter reserved it: an original's annotations are older
         try:
             written = dialect.read_back(pod, cards)
         except BadRecord as error:
@@ -245,7 +243,7 @@ class LatePlacer:
         await self._pod_events.is_placed_late(pod, placed.placement)
 
     def _claim(self, pod: Pod, demand: Demand) -> Placement:
-        """The reserved part, or the one of an earlier patch, or a new one. Raises NoRoom."""
+        """Claim the reserved part, the part of an earlier patch, or a new part. Raises NoRoom."""
         uid, node, request = pod.metadata.uid, pod.spec.node_name, demand.request
         reserved = self._cluster.reserved_for(demand, node)
         held = self._cluster.ledger.entry(uid, node)
@@ -254,16 +252,16 @@ class LatePlacer:
         is_claimed = held.state is State.CLAIMED or self._transactions.is_unknown(uid, node)
         if held.placement.containers and is_claimed:
             sent = as_shown(held.placement, request, self._cluster.cards(node))
-            return self._cluster.claim(request, sent).placement  # again, since there was no answer
+            return self._cluster.claim(request, sent).placement  # again, because the fate of the patch is unknown
         if uid in self._cluster.adoption.foretold and self._cluster.suits(held, demand):
             return self._cluster.claim(request, held.placement).placement  # its node may be handing it over
-        with self._cluster.without(pod):  # cards that only count as its until somebody names them
+        with self._cluster.without(pod):  # these cards are only assumed until somebody names them
             placement = self._fit(demand, node)
         return self._cluster.reassign(request, placement).placement
 
     def _fit(self, demand: Demand, node: str) -> Placement:
-        """The part that a pod gets on its node. Raises NoRoom, after a look at this node alone: a judgement on all
-        nodes takes far longer, and a crowd may wait for one node."""
+        """The part that a pod gets on its node. Raises NoRoom after checking this node alone: judging all nodes takes
+        far longer, and many pods may wait for a single node."""
         state = NodeState(self._cluster.cards(node), self._cluster.ledger.used(node))
         if (reason := self._cluster.refusal(state, demand)) is not None:
             raise NoRoom(reason.value)
@@ -281,7 +279,7 @@ class LatePlacer:
             await self._pod_events.has_no_room(pod, why)
 
     def _shortage(self, pod: Pod) -> str:
-        """What a pod asked for, and what its node is short of; "" if it asks for nothing."""
+        """What a pod asked for and what its node lacks; "" if it asks for nothing."""
         demand = self._cluster.demand_of(pod)
         if demand is None:
             return ""
@@ -323,7 +321,7 @@ class _Patch:
 
 
 def _outcome(error: BaseException) -> str | None:
-    """How a write ended that did not place its pod; None if none was sent."""
+    """Outcome of a write that did not place its pod; None if nothing was sent."""
     match error:
         case ApiError() | NotSent():
             return "refused"

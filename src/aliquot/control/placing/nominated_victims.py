@@ -1,7 +1,7 @@
-"""Whom we told kube-scheduler to evict, and for which pod.
+"""Victims that we nominated for kube-scheduler to evict, by preempting pod.
 
-kube-scheduler sees its victims go before our mirror does. If we refused the pod that preempted them then,
-kube-scheduler would preempt on another node as well. So the victims count as gone for that pod.
+kube-scheduler sees its victims go before our informer cache does. If we refused the preempting pod then, kube-scheduler
+would preempt on another node as well. So the victims count as gone for that pod.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from aliquot.control.state.remembered import Remembered
 from aliquot.model.bounds import MAX_PREEMPTIONS, MAX_PREEMPTIONS_OF_NAMESPACE, MAX_UNKNOWN_PREEMPTIONS
 
 _SECONDS = 300.0
-"""Longer than victims take to end; kube-scheduler looks at every pod again after as much time."""
+"""Longer than victims take to end. kube-scheduler retries every pod after the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +23,8 @@ class _Named:
 
 
 class Preemptions:
-    """Pods that our mirror does not know yet have a smaller place of their own, so that invented ones do not push the
-    others out. `asked` stands for what a pod asks, and how important it is (`asked_by`): victims that were named for
+    """Nominated victims by pod. Pods missing from the informer cache have a smaller store of their own, so that
+    invented pods do not push out others. `asked` hashes a pod's demand and priority (`asked_by`): victims nominated for
     another demand do not count."""
 
     def __init__(self, clock: Clock) -> None:
@@ -39,8 +39,8 @@ class Preemptions:
         return uid in self._known.uids or uid in self._unknown.uids
 
     def name(self, uid: str, victims: Mapping[str, Sequence[str]], *, asked: int, namespace: str | None = None) -> None:
-        """The victims by node, as they were last named for a pod; kube-scheduler takes those of one node. `namespace`
-        is that of a pod of our mirror."""
+        """Set the nominated victims of a pod by node; kube-scheduler takes those of a single node. `namespace` is set
+        for a pod in the informer cache."""
         before = self.victims_of(uid, asked)
         self.forget(uid)
         named = {**before, **{node: frozenset(uids) for node, uids in victims.items()}}
@@ -49,7 +49,7 @@ class Preemptions:
             place.put(uid, namespace or "", _Named(named, asked, self._clock.monotonic() + _SECONDS))
 
     def victims_of(self, uid: str, asked: int) -> Mapping[str, frozenset[str]]:
-        """By node; empty for a pod for which we named none."""
+        """Victims by node; empty if none were nominated for the pod."""
         named = self._named(uid)
         if named is not None and named.until <= self._clock.monotonic():
             self.forget(uid)
@@ -57,7 +57,7 @@ class Preemptions:
         return named.victims if named is not None and named.asked == asked else {}
 
     def stay(self, uid: str, node: str) -> None:
-        """The victims of a node were not evicted."""
+        """Drop the victims of a node, because they were not evicted."""
         if (named := self._named(uid)) is not None:
             named.victims.pop(node, None)
 

@@ -1,4 +1,4 @@
-"""Telling a pod's owner what became of it, where every tool shows it: in its condition and its events."""
+"""Status for pod owners, where every tool shows it: in the pod's condition and events."""
 
 import structlog
 
@@ -11,21 +11,21 @@ from aliquot.model.admission import NO_ROOM
 _log = structlog.get_logger()
 _COMPONENT = "aliquot"
 _LONGEST_MESSAGE = 1000
-"""An event takes 1,024 letters."""
+"""An event message has at most 1,024 characters."""
 
 PLACED_LATE = "PlacedLate"
-"""The reason in the event of a pod that got its cards after it was bound."""
+"""Event reason of a pod that got its cards after it was bound."""
 
 
 class PodEvents:
-    """Where kube-scheduler binds, it tells the rest by itself. What cannot be told is logged, no more."""
+    """kube-scheduler reports the rest itself where it binds. Failures to report are only logged."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self._events = EventRecorder(client, clock, _COMPONENT)
 
     async def waits(self, pod: Pod, why: str) -> None:
-        """The pod waits. Writes nothing if it says so already."""
+        """Report that the pod is unschedulable. Writes nothing if its condition already says so."""
         if any(c.type == "PodScheduled" and c.message == why for c in pod.status.conditions or ()):
             return
         condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why}
@@ -47,8 +47,8 @@ class PodEvents:
         await self._event(pod, "Normal", PLACED_LATE, message[:_LONGEST_MESSAGE])
 
     async def has_no_room(self, pod: Pod, why: str) -> None:
-        """The pod was bound to a node where it does not fit, and fails: its controller makes another. Only if it is as
-        we have seen it: whatever changed it may have placed it."""
+        """Fail a pod that was bound to a node without room, so that its controller replaces it. Only if the pod is
+        unchanged: another writer may have placed it."""
         meta, why = pod.metadata, why[:_LONGEST_MESSAGE]
         await self._event(pod, "Warning", NO_ROOM, why)
         body = {"status": {"phase": "Failed", "reason": NO_ROOM, "message": why}}

@@ -1,8 +1,9 @@
-"""Keys of an earlier try on pods for nodes of an original's own agent, which fails a pod whose keys name another card.
+"""Stale annotations on pods for nodes with an original's own agent. That agent fails a pod whose annotations name
+another card.
 
-The original writes its keys inside the filter. A filter of ours writes nothing; the holder of the Lease writes them
-right after it, for the part that the filter has kept, and only on a pod that carries older ones: on any other pod the
-agent chooses the card and writes it down itself.
+The original writes its annotations inside the filter. Our filter writes nothing. Right after it, the Lease holder
+writes them for the reserved part, and only on a pod with stale annotations. On any other pod the agent chooses the card
+and writes the annotations itself.
 """
 
 import asyncio
@@ -40,7 +41,7 @@ class StaleAnnotations:
             await self.look()
 
     async def look(self) -> None:
-        """Overwrite whatever is older than what is kept. One pass."""
+        """Overwrite annotations that are older than a reservation. One pass."""
         for uid, pod in list(self._cluster.adoption.older.items()):
             for node in self._cluster.ledger.nodes_of(uid):
                 entry = self._cluster.ledger.entry(uid, node)
@@ -51,7 +52,7 @@ class StaleAnnotations:
         return self._leadership.may_commit and PATCH_PODS not in self._leadership.lacking
 
     def _demand(self, pod: Pod, entry: Entry) -> Demand | None:
-        """What a pod asks for whose keys say something else than the cluster state; None if there is nothing to
+        """What a pod asks for if its annotations differ from the cluster state; None if there is nothing to
         overwrite."""
         cards = self._cluster.cards(entry.node)
         if not cards.are_made_up or not entry.placement.containers:
@@ -72,7 +73,7 @@ class StaleAnnotations:
         meta, cards = pod.metadata, self._cluster.cards(entry.node)
         keys = demand.dialect.annotations(pod, demand.request, entry.placement, cards, self._clock.wall_ns())
         try:
-            # in this version only: the agent may have written what it really gave
+            # for this resourceVersion only: the agent may have written what it really gave
             await self._client.patch(
                 PODS,
                 meta.name,

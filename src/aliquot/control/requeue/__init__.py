@@ -1,1 +1,1 @@
-"""Which waiting pods kube-scheduler should try again, and telling it so."""
+"""Selects waiting pods that fit now, and makes kube-scheduler retry them."""

@@ -1,4 +1,4 @@
-"""Which of the pods that wait fit now: whom to wake next."""
+"""Candidates for requeueing: waiting pods that fit now."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -14,22 +14,22 @@ from aliquot.control.state.trial import Scratch, trying
 from aliquot.model import Node
 
 _SLICE_SECONDS = 0.01
-"""For one stretch of work; schedulers' calls are answered between two."""
+"""Length of a stretch of work; calls of schedulers are answered in between."""
 
 
 @dataclass
 class Search:
-    """One pass over those who wait, with what was found out on the way."""
+    """A pass over the waiting pods, with its intermediate results."""
 
     line: Iterator[WaitingPod]
     open_nodes: OpenNodes
     in_vain: dict[Shape | None, int] = field(default_factory=dict)
-    """From which opening on there was nothing for pods of a shape."""
+    """The opening from which on pods of a shape found no room."""
     is_done: bool = False
 
 
 class Chooser:
-    """`node_called` finds a node as the mirror has it."""
+    """`node_called` finds a node in the informer cache."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Chooser:
 
     @property
     def has_work(self) -> bool:
-        """Whether there is a pod that was not looked at since there may be room for it."""
+        """Whether a pod has not been tried since room may have become available for it."""
         return any(self._may_use(refused) for refused in self._pods)
 
     def search(self) -> Search:
@@ -58,8 +58,8 @@ class Chooser:
         return Search(iter(line), OpenNodes(self._node_called))
 
     def choose(self, search: Search, most: int) -> list[WaitingPod]:
-        """Who fits now, best first, as many as there is room for beside what is promised; each gets a promise. Goes on
-        in the line where it was left, for a short stretch."""
+        """The pods that fit now next to all nominations, best first; nominates each of them. Continues where the last
+        call stopped, for a short stretch."""
         began, chosen = self._clock.monotonic(), list[WaitingPod]()
         with trying(self._cluster) as scratch:
             self._promises.take(scratch)
@@ -75,20 +75,20 @@ class Chooser:
         return chosen
 
     def next_search_at(self) -> float:
-        """When the first of the pods that may not be searched now may be again; `inf` if there is none."""
+        """When the first pod that may not search now may search again; `inf` if there is none."""
         times = (self._searches.waits_until(refused.uid) for refused in self._pods if self._is_open_to(refused))
         now = self._clock.monotonic()
         return min((at for at in times if at > now), default=inf)
 
     def _state(self, refused: WaitingPod) -> tuple[int, int, bool]:
-        """Changes when there may be room where a look found none."""
+        """A value that changes when there may be room after a failed attempt."""
         return self._openings.ripe, self._promises.broken, self._searches.is_waiting(refused.uid)
 
     def _may_use(self, refused: WaitingPod) -> bool:
         return self._is_open_to(refused) and refused.looked != self._state(refused)
 
     def _is_open_to(self, refused: WaitingPod) -> bool:
-        """Whether room may have come up since it was refused."""
+        """Whether room may have become available since the pod was refused."""
         return not refused.woken and refused.knows < self._openings.ripe
 
     def _gets_room(self, scratch: Scratch, refused: WaitingPod, search: Search) -> bool:

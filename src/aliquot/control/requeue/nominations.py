@@ -1,4 +1,4 @@
-"""What woken pods are expected to get: it is not there for others until their turn has come."""
+"""Nominations: parts expected by requeued pods. Other pods cannot get them until they expire."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from aliquot.ledger import Ledger
 from aliquot.model import Placement, Request
 
 _SECONDS = 10.0
-"""A busy kube-scheduler may need some to ask, and to bind."""
+"""A busy kube-scheduler may need this long to retry and to bind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Promises:
         self._ledger = ledger
         self._open: dict[str, _Promise] = {}
         self.broken = 0
-        """Grows with each part that is free for others again."""
+        """Increases with each part that is free for others again."""
 
     def __len__(self) -> int:
         return len(self._open)
@@ -38,13 +38,13 @@ class Promises:
         self._open.pop(uid, None)
 
     def end(self, uid: str) -> bool:
-        """The pod does not get it; whether there was one."""
+        """End a nomination without a Binding. Returns whether it existed."""
         was_open = self._open.pop(uid, None) is not None
         self.broken += was_open
         return was_open
 
     def tidy(self) -> None:
-        """End what took too long, and leave to the ledger what stands there by now."""
+        """End expired nominations, and drop those of pods that the ledger has now."""
         now = self._clock.monotonic()
         for uid, promise in list(self._open.items()):
             if self._ledger.nodes_of(uid):

@@ -1,4 +1,5 @@
-"""Where room may have come up. Each opening has a number, so that who looked before knows what is new to them."""
+"""Openings: places where room may have become available. They are numbered, so that each pod knows which are new to
+it."""
 
 from collections import deque
 from collections.abc import Collection
@@ -8,7 +9,8 @@ from aliquot.control.state.opening import Opening
 
 
 class Openings:
-    """One counts when it is ripe: at once, or where kube-scheduler hears of it, when it had `grace` seconds to ask."""
+    """An opening counts when it is ripe: at once, or `grace` seconds later if kube-scheduler sees its event and may
+    retry."""
 
     def __init__(self, clock: Clock, grace: float) -> None:
         self._clock = clock
@@ -18,9 +20,9 @@ class Openings:
         self._namespaces: dict[str, int] = {}
         self._anywhere = 0
         self.latest = 0
-        """The number of the latest, ripe or not."""
+        """The latest number, ripe or not."""
         self.ripe = 0
-        """The highest number of a ripe one."""
+        """The highest ripe number."""
 
     def add(self, opening: Opening) -> None:
         self.latest += 1
@@ -36,7 +38,7 @@ class Openings:
             self._count(number, opening)
 
     def next_at(self) -> float | None:
-        """When the next one is ripe."""
+        """When the next opening is ripe; None without any."""
         return self._unripe[0][0] if self._unripe else None
 
     def since(self, number: int, namespace: str) -> Collection[str] | None:
@@ -46,7 +48,7 @@ class Openings:
         return [node for node, last in self._nodes.items() if last > number]
 
     def forget_until(self, number: int) -> None:
-        """Nobody asks any more for what came up to this number."""
+        """Drop openings up to this number: every pod knows them."""
         self._nodes = {node: last for node, last in self._nodes.items() if last > number}
         self._namespaces = {name: last for name, last in self._namespaces.items() if last > number}
 

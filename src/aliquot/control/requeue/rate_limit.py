@@ -1,4 +1,4 @@
-"""How many of a kind of write may be made now: some at once, then so many a second."""
+"""Rate limit for writes: a burst, then a number per second."""
 
 from aliquot.clock import Clock
 
@@ -18,9 +18,9 @@ class Pace:
         return int(self._left)
 
     def spend(self, count: int) -> None:
-        """Not more than were left."""
+        """Take at most what is left."""
         self._left -= count
 
     def next_in(self) -> float:
-        """Seconds until there is one; 0 if there is."""
+        """Seconds until a write is allowed; 0 if now."""
         return 0.0 if self.left() else (1 - self._left) / self._per_second

@@ -1,12 +1,12 @@
-"""Wake-up: a pod that was refused is asked for again when there is room for it.
+"""Requeue refused pods when there is room for them.
 
-kube-scheduler asks again for a pod that an extender refused when something changes that it watches. Of a raised quota,
-a card that is healthy again or a claim that ran out it hears nothing, and the pod would wait for five minutes. So the
-holder of the Lease works out which of the refused pods fit now, and writes one annotation on exactly these: its own
-change brings a pod back into the queue.
+kube-scheduler retries a pod that an extender refused when an object changes that it watches. It does not hear of a
+raised quota, a recovered card or an expired claim, and the pod would wait for five minutes. So the Lease holder works
+out which refused pods fit now, and writes an annotation on exactly these. That update moves the pod back into the
+queue.
 
-A pod is woken once for one opening, whatever becomes of it: one that kube-scheduler's own filters keep away from the
-room is not woken for it again, and the next in line is.
+A pod is requeued once per opening, whatever the result. If kube-scheduler's own filters keep it away from the room, the
+next pod in line is requeued instead.
 """
 
 import asyncio
@@ -37,11 +37,11 @@ from aliquot.model.admission import WOKEN
 _log = structlog.get_logger()
 
 _GRACE_SECONDS = 1.0
-"""For kube-scheduler to ask by itself after a change that it hears of."""
+"""Time for kube-scheduler to retry by itself after an event that it sees."""
 _AT_ONCE = 64
 _PER_SECOND = 32.0
 _CONNECTIONS = 8
-"""Opening one takes longer than to wait for another write's answer."""
+"""Opening a connection takes longer than waiting for another write's response."""
 _TRIES = 3
 _PAUSE_SECONDS = 0.25
 _RETRY_SECONDS = 1.0
@@ -49,10 +49,10 @@ _SWEEP_SECONDS = 60.0
 
 
 class Requeuer:
-    """Endpoints tell what they answered (`refused`, `refused_early`, `passed`), the cluster state where room came up
-    (`opened`), the mirror what became of pods (`see`, `forget`).
+    """Endpoints report their answers (`refused`, `refused_early`, `passed`), the cluster state reports new room
+    (`opened`), the informer reports pods (`see`, `forget`).
 
-    `node_called` finds a node as the mirror has it, `pod_with` a pod by its UID; `is_served` tells whether a pod
+    `node_called` finds a node in the informer cache, `pod_with` a pod by its UID. `is_served` says whether a pod
     belongs to a scheduler that we serve.
     """
 
@@ -86,31 +86,31 @@ class Requeuer:
 
     @property
     def waiting(self) -> int:
-        """How many refused pods are known to wait."""
+        """Number of known waiting pods that were refused."""
         return len(self._pods)
 
     @property
     def early(self) -> int:
-        """How many refused pods are not known here yet."""
+        """Number of refused pods that the informer cache does not have yet."""
         return len(self._early)
 
-    # -- what others tell
+    # -- reports from others
 
     def refused(self, pod: Pod) -> None:
-        """A filter left no node for a pod that asks a GPU and that we serve, as our mirror has it."""
+        """A filter left no node for a GPU pod that we serve, as our informer cache has it."""
         self._end_promise(pod.metadata.uid)
         self._early.forget(pod.metadata.uid)
         self._pods.put(WaitingPod(pod, self._openings.latest, self._clock.monotonic()))
 
     def refused_early(self, uid: str) -> None:
-        """A filter left no node for a pod that our mirror does not show yet, or not as the filter's body has it. It
-        waits when the mirror shows it, if it is ours then. What is known of one that waits already stays."""
+        """A filter left no node for a pod that the informer cache does not have yet, or has in another version. The pod
+        waits once the cache shows it, if it is ours then. An already waiting pod stays as it is."""
         if uid not in self._pods.uids:
             self._early.put(uid, self._openings.latest, self._clock.monotonic())
 
     def inherit(self, pods: Iterable[Pod]) -> None:
-        """We lead from now on: what another server has refused waits for us, too. kube-scheduler has written our words
-        on these pods; whoever fits by now, and is not asked for soon, is woken."""
+        """Take over pods that another server refused, because we lead from now on. kube-scheduler wrote our words on
+        these pods. Pods that fit now, and that kube-scheduler does not retry soon, are requeued."""
         for pod in pods:
             is_new = pod.waits and pod.metadata.uid not in self._pods.uids
             if is_new and self._is_served(pod) and self._was_refused_by_us(pod):
@@ -124,14 +124,14 @@ class Requeuer:
         return any(word in (condition.message or "") for condition in refused for word in words)
 
     def _demand_of(self, pod: Pod) -> Demand | None:
-        """None also where it cannot be read."""
+        """The demand of a pod; None also if it is unreadable."""
         try:
             return self._cluster.demand_of(pod)
         except BadDemand:
             return None
 
     def passed(self, pod: Pod) -> None:
-        """A filter left some node: the pod is about to be bound."""
+        """A filter left a node: the pod is about to be bound."""
         self._waits_no_more(pod.metadata.uid)
 
     def _waits_no_more(self, uid: str) -> None:
@@ -139,7 +139,7 @@ class Requeuer:
         self._early.forget(uid)
 
     def opened(self, opening: Opening) -> None:
-        """Room may have come up."""
+        """Room may have become available."""
         if not len(self._pods) and not len(self._early):
             return
         if not opening.heard or self._openings.next_at() is None:
@@ -147,7 +147,7 @@ class Requeuer:
         self._openings.add(opening)
 
     def see(self, pod: Pod) -> None:
-        """A pod as it is now: one that is bound, ended or on its way out waits no more."""
+        """Take in a pod. A bound, ended or terminating pod no longer waits."""
         uid = pod.metadata.uid
         if pod.spec.node_name:
             self._waits_no_more(uid)
@@ -159,14 +159,14 @@ class Requeuer:
             self._see_refused(pod)
 
     def _see_refused(self, pod: Pod) -> None:
-        """A pod that was refused before the mirror showed it as it is."""
+        """Take in a pod that was refused before the informer cache had it."""
         refused = self._early.shown(pod)
         if refused is not None and pod.waits and self._is_served(pod) and self._demand_of(pod) is not None:
             self._pods.put(refused)
             self._news.set()  # there may have been room since
 
     def forget(self, uid: str) -> None:
-        """A pod is gone."""
+        """Drop a deleted pod."""
         self._waits_no_more(uid)
         self._end_promise(uid)
 
@@ -174,7 +174,7 @@ class Requeuer:
         if self._promises.end(uid):
             self._news.set()
 
-    # -- waking
+    # -- requeueing
 
     async def run(self) -> NoReturn:
         while True:
@@ -183,9 +183,9 @@ class Requeuer:
             await self.look()
 
     async def look(self) -> None:
-        """Wake whoever fits now, as far as the pace allows. One pass.
+        """Requeue pods that fit now, within the rate limit. One pass.
 
-        All of them are written on together: the first that is bound makes kube-scheduler ask for every other.
+        All writes go out together: the first Binding makes kube-scheduler retry every other pod.
         """
         self._openings.ripen()
         self._promises.tidy()
@@ -211,16 +211,16 @@ class Requeuer:
                 writing.create_task(wake(refused))
 
     def _is_in_the_way(self, refused: WaitingPod) -> bool:
-        """Whether the pod was asked for meanwhile, and its Binding is good for the version that was read only."""
+        """Whether kube-scheduler retried the pod meanwhile, and its Binding needs an unchanged resourceVersion."""
         demand = self._pods.demand(refused)
         return refused not in self._pods and demand is not None and demand.dialect.demand_can_change(refused.pod)
 
     def _may_act(self) -> bool:
-        """On cluster state that is in step, and with the right to write."""
+        """Whether the cluster state is in sync and we may write."""
         return self._leadership.may_commit and PATCH_PODS not in self._leadership.lacking and self._is_in_step()
 
     def _seconds_to_wait(self) -> float:
-        """Until there is something to do of which nobody tells."""
+        """Seconds until the next work that no event announces."""
         now, ripe_at = self._clock.monotonic(), self._openings.next_at()
         times = [self._swept_at + _SWEEP_SECONDS, self._chooser.next_search_at(), *self._promises.ends()]
         if ripe_at is not None:
@@ -234,7 +234,7 @@ class Requeuer:
         body = {"metadata": {"annotations": {WOKEN: rfc3339(self._clock.wall_ns(), fraction=True)}}}
         try:
             await self._client.patch(PODS, meta.name, body, namespace=meta.namespace, uid=meta.uid)
-        except (NotFound, Invalid):  # Invalid: another pod has its name by now
+        except (NotFound, Invalid):  # Invalid: another pod has its name now
             metrics.WAKES.labels("gone").inc()
             self.forget(meta.uid)
         except (NotSent, TooManyRequests) as error:
@@ -252,14 +252,14 @@ class Requeuer:
             _log.debug("woken", pod=refused.pod.key)
 
     def _try_again(self, refused: WaitingPod, error: KubeError) -> None:
-        """For the same room, some times: the write was not made."""
+        """Retry a write that was not made, for the same room, up to the limit."""
         self._end_promise(refused.uid)
         refused.tries += 1
         refused.woken = refused.tries >= _TRIES
         _log.warning("a pod could not be woken", pod=refused.pod.key, tries=refused.tries, error=str(error))
 
     def _sweep(self) -> None:
-        """Forget pods that have gone before we heard that they were refused, and openings that all know of."""
+        """Drop pods that were gone before their refusal arrived, and openings that every pod knows."""
         now = self._clock.monotonic()
         if now < self._swept_at + _SWEEP_SECONDS:
             return

@@ -1,4 +1,4 @@
-"""The pods that an endpoint has refused and that still wait, with what each of them knows of the room there was."""
+"""Refused pods that still wait, each with the latest opening that it knows."""
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
@@ -11,21 +11,21 @@ from aliquot.model import Pod, Request
 from aliquot.model.bounds import MAX_UNKNOWN, MAX_WAITING, MAX_WAITING_OF_NAMESPACE
 
 Shape: TypeAlias = tuple[Request, frozenset[tuple[str, str]]]
-"""What is asked for, whoever asks, and on which nodes."""
+"""A request without its pod, and the node selector."""
 
 
 @dataclass(slots=True)
 class WaitingPod:
-    """`knows` is the latest opening when it was refused: of what came before it could make no use."""
+    """`knows` is the latest opening at the refusal: the pod could not use it or any before it."""
 
     pod: Pod
     knows: int
     asked_at: float
     looked: tuple[int, int, bool] | None = None
-    """On which state a look for room was in vain; while that holds, another one is."""
+    """The state of the last failed attempt; another attempt fails while it is unchanged."""
     tries: int = 0
     woken: bool = False
-    """It is not woken again before it was refused again."""
+    """It is not requeued again before its next refusal."""
     demand: Demand | None = None
     shape: Shape | None = None
     read_from: Pod | None = None
@@ -36,12 +36,13 @@ class WaitingPod:
 
     @property
     def rank(self) -> tuple[int, str, str]:
-        """Best first: by priority, then by age."""
+        """Sort key, best first: by priority, then by age."""
         return -self.pod.priority, self.pod.metadata.creation_timestamp or "", self.pod.key
 
 
 class WaitingPods:
-    """As our mirror has them. `demand_of` reads what a pod asks for; it is read again when the pod has changed."""
+    """Waiting pods as the informer cache has them. `demand_of` reads a demand; it is called again after the pod
+    changed."""
 
     def __init__(self, demand_of: Callable[[Pod], Demand | None]) -> None:
         self._demand_of = demand_of
@@ -61,7 +62,7 @@ class WaitingPods:
         return self._by_uid.uids
 
     def put(self, refused: WaitingPod) -> None:
-        """The newest stands last."""
+        """Add a pod as the newest."""
         if (before := self._by_uid.get(refused.uid)) is not None:
             refused.demand, refused.shape, refused.read_from = before.demand, before.shape, before.read_from
         self._by_uid.put(refused.uid, refused.pod.metadata.namespace, refused)
@@ -70,17 +71,17 @@ class WaitingPods:
         self._by_uid.forget(uid)
 
     def see(self, pod: Pod) -> None:
-        """A pod as it is now."""
+        """Take in a pod."""
         if (refused := self._by_uid.get(pod.metadata.uid)) is not None:
             refused.pod = pod
 
     def demand(self, refused: WaitingPod) -> Demand | None:
-        """None for what asks no GPU by now, or nothing that can be had."""
+        """The demand of a pod; None if it no longer asks for a GPU, or is unreadable."""
         self._read(refused)
         return refused.demand
 
     def shape(self, refused: WaitingPod) -> Shape | None:
-        """Pods of one shape fit or do not fit alike; None without a demand."""
+        """Pods of the same shape fit or do not fit alike; None without a demand."""
         self._read(refused)
         return refused.shape
 
@@ -102,8 +103,8 @@ class _Early:
 
 
 class EarlyRefusals:
-    """Refusals of pods that our mirror does not show yet as a body has them: kube-scheduler may be ahead of our watch.
-    Of such a pod nothing is kept but its UID, since anybody may have made it up."""
+    """Refusals of pods that the informer cache does not have yet in the filter's version: kube-scheduler may be ahead
+    of our watch. Only the UID is kept, because anybody may have invented the pod."""
 
     def __init__(self) -> None:
         self._by_uid = Remembered[_Early](MAX_UNKNOWN, MAX_UNKNOWN)
@@ -115,7 +116,7 @@ class EarlyRefusals:
         self._by_uid.put(uid, "", _Early(knows, asked_at))
 
     def shown(self, pod: Pod) -> WaitingPod | None:
-        """What becomes of a refusal now that the mirror shows the pod; None if there was none."""
+        """Turn an early refusal into a waiting pod, now that the cache has it; None if there was none."""
         early = self._by_uid.forget(pod.metadata.uid)
         return WaitingPod(pod, early.knows, early.asked_at) if early is not None else None
 
@@ -132,8 +133,8 @@ class EarlyRefusals:
 
 
 def asks_alike(one: Pod, other: Pod) -> bool:
-    """Whether two pods ask for the same, without reading what that is. Most of what changes on a pod that waits is its
-    status."""
+    """Whether two pods ask for the same, without parsing their demands. Most updates of a waiting pod change its status
+    only."""
     if one is other:
         return True
     mine, theirs = one.metadata, other.metadata

@@ -1,1 +1,1 @@
-"""What the cluster shows and what is claimed in it: pure bookkeeping, no I/O."""
+"""Observed cluster state and claims: pure bookkeeping, no I/O."""

@@ -1,4 +1,4 @@
-"""Adoption: entering into the ledger what bound pods hold, as they and their nodes tell it."""
+"""Adoption: enter into the ledger what bound pods hold, according to the pods and their nodes."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -19,7 +19,7 @@ from aliquot.model.records import PLACEMENT
 _log = structlog.get_logger()
 
 _STEPS = FULL_EFFORT // 10
-"""For a pod that another system has placed: users can make many of these."""
+"""For a pod placed by another system: users can create many of these."""
 
 
 class Adoption:
@@ -28,19 +28,20 @@ class Adoption:
         self._ledger = totals.ledger
         self._dialects = dialects
         self.provisional: set[str] = set()
-        """Pods that an original placed: until it has handed their cards over, it may correct its record."""
+        """Pods placed by an original: it may correct its record until it has handed their cards over."""
         self.first_records: dict[str, str] = {}
-        """Our record on each bound pod as it was first seen, by UID; what is written there later is not believed."""
+        """Our record on each bound pod as first seen, by UID. Later changes of it are not trusted."""
         self.unplaced: dict[str, Pod] = {}
-        """Pods on nodes with cards of which nothing says which cards they have, by UID."""
+        """Pods on nodes with cards whose own cards are unknown, by UID."""
         self.foretold: dict[str, str] = {}
-        """Records that stood on pods before they were bound, by UID."""
+        """Records present on pods before they were bound, by UID."""
         self.older: dict[str, Pod] = {}
-        """Pods that had keys of an original whose agent chooses cards before they were bound, by UID."""
+        """Pods that had annotations of an original whose agent chooses cards before they were bound, by UID."""
 
     def see_unbound(self, pod: Pod) -> bool:
-        """A pod that waits. Returns whether it has a record of ours, which nobody writes before the Binding: it is a
-        user's. Or keys of an original, which are of an earlier try if a filter of ours keeps a part for the pod."""
+        """Take in an unbound pod. Returns whether it has our record or annotations of an original. We never write a
+        record before the Binding, so it is a user's. An original's annotations are stale if our filter reserved a part
+        for the pod."""
         uid, record, keys = pod.metadata.uid, pod.metadata.annotations.get(PLACEMENT), self._keys_of_agents(pod)
         if record is None:
             self.foretold.pop(uid, None)
@@ -53,16 +54,16 @@ class Adoption:
         return bool(record or keys)
 
     def _keys_of_agents(self, pod: Pod) -> Mapping[str, str]:
-        """What stands on a pod in the words of originals whose agents choose cards."""
+        """The annotations on a pod from originals whose agents choose cards."""
         choosing = (dialect for dialect in self._dialects.values() if dialect.agent_chooses)
         return {key: value for dialect in choosing for key, value in dialect.written_on(pod).items()}
 
     def trust(self, uid: str) -> None:
-        """We have written what stands on a pod, even if its user has foretold it."""
+        """Trust the record on a pod, because we wrote it, even if its user predicted it."""
         self.foretold.pop(uid, None)
 
     def see(self, pod: Pod) -> None:
-        """A bound pod as it is now. It holds something on its node alone."""
+        """Take in a bound pod. It holds something on its own node only."""
         uid, node = pod.metadata.uid, pod.spec.node_name
         if self._is_forged(pod):
             pod = _without_record(pod)
@@ -87,8 +88,8 @@ class Adoption:
         self._totals.release(uid)
 
     def _is_foretold(self, pod: Pod) -> bool:
-        """Whether the record on a bound pod stood there before. Another server that leads may have written the very
-        same, so what it names is charged; but it may be its user's, and who leads writes one of ours over it."""
+        """Whether the record on a bound pod was there before the Binding. Another leader may have written the same
+        record, so we charge what it names. It may also be a user's, so the leader overwrites it."""
         uid, held = pod.metadata.uid, self._ledger.entry(pod.metadata.uid, pod.spec.node_name)
         if held is not None and held.state is not State.BOUND:
             self.trust(uid)
@@ -96,15 +97,15 @@ class Adoption:
         return not pod.started and record is not None and self.foretold.get(uid) == record
 
     def _is_forged(self, pod: Pod) -> bool:
-        """Whether its record is no word of ours: it is there while we only keep cards for the pod. When we write one,
-        the claim has no end."""
+        """Whether the record on a pod is not ours: it exists while the pod has only a reservation. When we write a
+        record, the claim does not expire."""
         held = self._ledger.entry(pod.metadata.uid, pod.spec.node_name)
         is_kept = held is not None and held.state is State.RESERVED
         return is_kept and not pod.started and PLACEMENT in pod.metadata.annotations
 
     def _is_at_home(self, pod: Pod) -> bool:
-        """Whether what a bound pod holds is settled: on cards that its node has. Then its record is not read again, so
-        a user who rewrites it gains nothing."""
+        """Whether a bound pod's holding is settled, on cards that its node has. Its record is then never read again, so
+        a user gains nothing by rewriting it."""
         entry = self._ledger.entry(pod.metadata.uid, pod.spec.node_name)
         if entry is None or entry.state is not State.BOUND or not entry.placement.containers:
             return False
@@ -121,7 +122,7 @@ class Adoption:
         is_known = held is not None and not was_unplaced and self._is_known(held)
         if holding.doubt and not holding.placement.containers and is_known:
             self._ledger.confirm(uid, node)
-            return  # a card went away under the pod: what it held before is known, and stays
+            return  # a card went away under the pod: the entry names what it held, and stays
         if holding.doubt and (held is None or held.placement.containers):
             _log.error(
                 "a pod has a card, but which? charged on all it may be", pod=pod.key, node=node, why=holding.doubt
@@ -130,8 +131,8 @@ class Adoption:
         self._totals.adopt(_owner(pod), holding.placement, holding.charges, holding.request)
 
     def _is_known(self, held: Entry) -> bool:
-        """Whether it can be told which cards an entry is on: those that its node shows, or such as the node had and has
-        no more. Where either side has made-up names, a card that is missing may be one of those that are there."""
+        """Whether we know the cards of an entry: its node shows them, or had them and lost them. With made-up names on
+        either side, a missing card may be one of the present ones."""
         cards = self._totals.cards(held.node)
         parts = list(held.placement.slices())
         if not parts or held.charges.keys() <= cards.by_uuid.keys():
@@ -139,7 +140,7 @@ class Adoption:
         return not cards.are_made_up and not any(part.uuid == made_up_uuid(held.node, part.index) for part in parts)
 
     def _holding(self, pod: Pod) -> Holding | None:
-        """What there is to enter; nothing without cards: they may come, and then the pod is seen again."""
+        """What to enter for a pod; None on a node without cards: when they appear, the pod is read again."""
         uid, cards = pod.metadata.uid, self._totals.cards(pod.spec.node_name)
         if not cards.gpus:
             return None
@@ -160,15 +161,15 @@ class Adoption:
         return holding
 
     def _is_kept(self, pod: Pod) -> bool:
-        """Whether a filter of ours keeps cards of our own agent for a pod. An original's keys on it are then older, or
-        a user's, and not believed."""
+        """Whether our filter reserved cards of our own agent for a pod. An original's annotations on it are then stale
+        or a user's, and not trusted."""
         held, cards = self._ledger.entry(pod.metadata.uid, pod.spec.node_name), self._totals.cards(pod.spec.node_name)
         if held is None or held.state is not State.RESERVED or pod.started or cards.are_made_up:
             return False
         return bool(held.placement.containers)
 
     def _note_older_keys(self, pod: Pod, *, was_unplaced: bool) -> None:
-        """Whether the keys that stood on a pod before still do, and it is ours: a filter has kept a part for it."""
+        """Remember a pod that still has its stale annotations and is ours: a filter reserved a part for it."""
         uid, older = pod.metadata.uid, self.older.pop(pod.metadata.uid, None)
         held, cards = self._ledger.entry(uid, pod.spec.node_name), self._totals.cards(pod.spec.node_name)
         is_ours = held is not None and (held.state is not State.BOUND or was_unplaced)
@@ -185,7 +186,8 @@ class Adoption:
             self.provisional.add(pod.metadata.uid)
 
     def _any_cards(self, pod: Pod, holding: Holding) -> Holding:
-        """A pod that got whole cards from kubelet, which alone knows which: as many empty ones count as its."""
+        """Charge a pod that got whole cards from kubelet. Only kubelet knows them, so the same number of free cards
+        counts."""
         cards, dialect = self._totals.cards(pod.spec.node_name), self._dialects[holding.placement.dialect]
         likely = self._likely(pod, dialect)
         if likely is None:
@@ -194,8 +196,8 @@ class Adoption:
         return likely
 
     def _expected(self, pod: Pod, error: AliquotError) -> Holding | None:
-        """What a pod will get from another vendor's agent, which writes it down later or never: it counts from the
-        Binding on. Where a record names a card that is not there, it may be any."""
+        """What another vendor's agent will give a pod. The agent records it later or never, so it counts from the
+        Binding on. If a record names a missing card, it may be any card."""
         cards = self._totals.cards(pod.spec.node_name)
         try:
             dialect = self._dialects.of(pod)
@@ -207,8 +209,8 @@ class Adoption:
             return None  # nobody gives it anything
 
     def _until_placed(self, pod: Pod, error: AliquotError) -> Holding | None:
-        """What counts on a node of our own agent, which gives nothing before the pod is placed: the whole cards that it
-        may get. If none are free, or nobody gives them, then nothing, even if it was charged on every card before."""
+        """What counts on a node of our own agent, which gives nothing before placement: the whole cards that the pod
+        may get. If none are free, or nobody gives them, nothing counts, even if every card was charged before."""
         cards = self._totals.cards(pod.spec.node_name)
         if isinstance(error, BadDemand):
             return None
@@ -225,20 +227,20 @@ class Adoption:
         return None
 
     def _likely(self, pod: Pod, dialect: Dialect) -> Holding | None:
-        """The part that counts as a pod's already, or that is kept for it, else the one that its dialect's policy
-        chooses; None if there is none."""
+        """The part already charged to a pod or reserved for it, else the choice of its dialect's policy; None if there
+        is none."""
         uid, cards, request = pod.metadata.uid, self._totals.cards(pod.spec.node_name), dialect.held(pod)
         held = self._ledger.entry(uid, cards.node)
         if held is not None and held.placement.containers:
             shown = as_shown(held.placement, request, cards)
             if {part.uuid for part in shown.slices()} <= cards.by_uuid.keys():
                 return Holding(shown, charges(shown, request), request=request)
-        with self._totals.without(uid):  # charged on every card, it would be in its own way
+        with self._totals.without(uid):  # without its own charge on every card, which would block it
             placement = self._free_part(pod, dialect, request)
         return Holding(placement, charges(placement, request), request=request) if placement else None
 
     def _free_part(self, pod: Pod, dialect: Dialect, request: Request) -> Placement | None:
-        """Of the cards that it constraints, if there are such."""
+        """A free part, preferably on the cards that its constraints select."""
         with suppress(BadDemand):
             asked = demand_of(pod, self._dialects)
             if asked and (wished := self._place(asked.request, dialect, pod.spec.node_name)):

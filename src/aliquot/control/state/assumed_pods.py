@@ -1,8 +1,8 @@
-"""Questions about nodes on which another scheduler has put pods that are not bound yet.
+"""Decisions about nodes with pods that another scheduler has assumed but not bound yet.
 
-A scheduler of gangs binds a gang when all of it has a place. Until then only its own memory says who is where, and it
-sends that along: those pods are charged as if they were here, in a fixed order, each with the part that late placement
-would give it.
+A gang scheduler binds a gang once every member has a node. Until then only its own memory knows the assignments, and it
+sends them along. We charge those pods as if they were bound, in a fixed order, with the parts that late placement would
+give them.
 """
 
 from bisect import bisect
@@ -19,32 +19,32 @@ from aliquot.model.gpu import CORES
 
 _EACH_POD, _EACH_CONTAINER = 100, 80
 _EACH_CARD, _EACH_PART, _EACH_SLICE = 10, 150, 20
-"""Steps that it takes to read a guest, and to seat it where nothing is searched; about as many as microseconds."""
+"""Steps to read an assumed pod and to place it without a search; a step is about a microsecond."""
 
 
 @dataclass(frozen=True)
 class Guests:
-    """Who is on a node in another scheduler's memory."""
+    """The pods on a node according to another scheduler."""
 
     put: Sequence[Pod] = ()
-    """Is about to be bound."""
+    """About to be bound."""
     coming: Sequence[Pod] = ()
-    """Is to be put there when those that end have ended: may overlap them, and nobody else."""
+    """Will be put there once the ending pods have ended: may overlap those, and no other pod."""
     ending: Collection[str] = ()
     """UIDs."""
 
 
 def packing_order(cluster: ClusterState, pod: Pod) -> tuple[float, str]:
-    """Sorts pods as they pack best, each on its own node: the largest first."""
+    """Sort key for best packing, each pod on its own node: the largest first."""
     return _order(cluster, pod.metadata.uid, _demand(cluster, pod), pod.spec.node_name)
 
 
 def refusal(
     cluster: ClusterState, pod: Pod, demand: Demand, node: str, guests: Guests, *, later: bool = False
 ) -> Reason | None:
-    """Why a node cannot take a pod beside these guests; None if it can. `later`: when those that end have ended.
+    """Why a node cannot take a pod next to these guests; None if it can. `later`: after the ending pods have ended.
 
-    Who is about to be bound will be placed together with this pod, in the order of their sizes: all must get a part.
+    Pods about to be bound will be placed together with this pod, in order of size. All of them must get a part.
     """
     if not cluster.totals.knows(node):
         return Reason.UNKNOWN_NODE
@@ -64,8 +64,8 @@ def refusal(
 
 
 def scores(cluster: ClusterState, pod: Pod, demand: Demand, guests: Mapping[str, Guests]) -> dict[str, float]:
-    """The policy's raw scores of the nodes that can take a pod beside their guests, as far as there is time to seat
-    them: a score is no promise."""
+    """The policy's raw scores of the nodes that can take a pod next to their guests. Guests are placed only as far as
+    the budget lasts: a score is no promise."""
     budget = _budget(cluster)
     with cluster.without(pod), trying(cluster) as scratch:
         for node, here in guests.items():
@@ -78,8 +78,8 @@ def scores(cluster: ClusterState, pod: Pod, demand: Demand, guests: Mapping[str,
 
 
 class _Scene:
-    """A node on which guests are seated, without what a pod that asks has there itself. Each guest takes steps from the
-    budget, also where nothing is searched: so many guests take long."""
+    """A node with placed guests, without the asking pod's own entry. Every guest takes steps from the budget, even
+    without a search, because many guests take long."""
 
     def __init__(self, cluster: ClusterState, node: str, asking: Pod, budget: Effort) -> None:
         own = cluster.ledger.entry(asking.metadata.uid, node)
@@ -90,7 +90,7 @@ class _Scene:
         self.seated: list[tuple[Demand, Placement]] = []
 
     def in_order(self, pods: Iterable[Pod]) -> list[Demand]:
-        """Of those who ask for something, as far as the budget goes."""
+        """Sort the demands of pods that ask for GPUs, within the budget."""
         read = (_demand(self._cluster, pod) for pod in pods if self._budget.take(_steps_to_read(pod)))
         return sorted((demand for demand in read if demand), key=self.order_of)
 
@@ -98,7 +98,7 @@ class _Scene:
         return _order(self._cluster, demand.request.uid, demand, self._node)
 
     def seat(self, guests: Sequence[Demand]) -> bool:
-        """Whether all of them have got a part."""
+        """Place these guests. Returns whether all of them got a part."""
         placed = self._cluster.place_on(self.state, self._paid(guests), self._budget)
         for guest, (placement, after) in zip(guests, placed, strict=False):
             if placement is None:
@@ -112,17 +112,17 @@ class _Scene:
         return Reason.SEARCH_LIMIT if self._budget.ran_out else Reason.NO_CARD_FITS
 
     def _paid(self, guests: Iterable[Demand]) -> Iterator[Demand]:
-        """As many as the budget has steps for."""
+        """Yield as many guests as the budget has steps for."""
         cards = len(self.state.cards.gpus)
         return (guest for guest in guests if self._budget.take(_steps_to_place(guest, cards)))
 
     def taken_in(self, namespace: str) -> list[Mapping[str, Charge]]:
-        """What the seated guests of a namespace have."""
+        """The charges of placed guests of a namespace."""
         return [charges(part, guest.request) for guest, part in self.seated if guest.request.namespace == namespace]
 
     def beside(self, guests: Guests, *, later: bool) -> NodeState:
-        """The node with, of those that come and those that end, whoever needs more of a card; `later` with those that
-        come alone."""
+        """The node with the larger charge per card of the coming and the ending pods; with `later`, of the coming pods
+        alone."""
         if not guests.coming and not (later and guests.ending):
             return self.state
         entries = (self._cluster.ledger.entry(uid, self._node) for uid in guests.ending)
@@ -136,8 +136,8 @@ class _Scene:
         return then if later else replace(self.state, used=_most(self.state.used, then.used))
 
     def _with(self, state: NodeState, coming: Demand, freed: Collection[str]) -> NodeState:
-        """Rather on cards that become free. Who was promised more than there will be is not charged: that is not the
-        asking pod's trouble."""
+        """Place a coming pod, preferably on freed cards. If it does not fit, charge nothing: the asking pod must not
+        pay for an overcommitment."""
         on_freed = state.closed(state.cards.by_uuid.keys() - freed)
         for cards in (on_freed, state):
             for placement, after in self._cluster.place_on(cards, self._paid([coming]), self._budget):
@@ -147,7 +147,7 @@ class _Scene:
 
 
 def _budget(cluster: ClusterState) -> Effort:
-    """Of one call, whoever is on however many nodes."""
+    """The budget of a single call, over all guests and nodes."""
     return Effort(int(FULL_EFFORT * cluster.searches.seconds))
 
 
@@ -156,13 +156,13 @@ def _steps_to_read(pod: Pod) -> int:
 
 
 def _steps_to_place(guest: Demand, cards: int) -> int:
-    """On a node with so many cards."""
+    """Steps on a node with this many cards."""
     parts = [container.part.cards for container in guest.request.containers]
     return _EACH_POD + _EACH_CARD * cards + _EACH_PART * len(parts) + _EACH_SLICE * sum(parts)
 
 
 def _demand(cluster: ClusterState, pod: Pod) -> Demand | None:
-    """None also for a pod whose demand cannot be read: it will get nothing."""
+    """The demand of a pod; None also for an unreadable demand, because such a pod gets nothing."""
     try:
         return cluster.demand_of(pod)
     except BadDemand:
@@ -170,7 +170,7 @@ def _demand(cluster: ClusterState, pod: Pod) -> Demand | None:
 
 
 def _order(cluster: ClusterState, uid: str, demand: Demand | None, node: str) -> tuple[float, str]:
-    """By size in cards, the largest first: what memory and cores come to on a card of the node."""
+    """Sort key by size in cards, the largest first: memory plus cores relative to a card of the node."""
     cards = cluster.cards(node)
     if demand is None or not cards.gpus:
         return 0.0, uid
@@ -180,5 +180,5 @@ def _order(cluster: ClusterState, uid: str, demand: Demand | None, node: str) ->
 
 
 def _most(one: Mapping[str, Charge], other: Mapping[str, Charge]) -> dict[str, Charge]:
-    """Card by card, whichever is more."""
+    """The larger charge of each card."""
     return {uuid: one.get(uuid, Charge()).at_least(other.get(uuid, Charge())) for uuid in one.keys() | other.keys()}

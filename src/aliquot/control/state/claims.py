@@ -1,4 +1,4 @@
-"""Whether a claim that was made before could be made again now."""
+"""Validation of earlier claims against the current cluster state."""
 
 from aliquot.control.state.totals import Totals
 from aliquot.ledger import Entry
@@ -6,7 +6,7 @@ from aliquot.model import NodeGpus, Part, Request, Slice, card_of, cut
 
 
 def suits(claim: Entry, request: Request, totals: Totals) -> bool:
-    """Whether it could, and is of the size that the pod asks for now: users may change that."""
+    """Whether a claim is still valid and has the size that the pod asks for now: users may change that."""
     cards, held = totals.cards(claim.node), claim.placement.containers
     if not _is_good(claim, totals):
         return False
@@ -18,7 +18,7 @@ def suits(claim: Entry, request: Request, totals: Totals) -> bool:
 
 
 def _is_good(claim: Entry, totals: Totals) -> bool:
-    """Its cards are there, in health, and not sold beyond their size."""
+    """Whether the claim's cards exist, are healthy and are not oversold."""
     cards, oversold = totals.cards(claim.node), set(totals.ledger.oversold(claim.node))
     own = [cards.by_uuid.get(uuid) for uuid in claim.charges]
     return all(gpu is not None and cards.sells(gpu) and gpu.uuid not in oversold for gpu in own)

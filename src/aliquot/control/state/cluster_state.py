@@ -1,4 +1,4 @@
-"""The cluster state: what the cluster shows and what is claimed in it, and every question about that."""
+"""The cluster state: observed nodes and pods, claims on them, and every decision based on these."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -69,14 +69,14 @@ from aliquot.model.bounds import MAX_GPU_CONTAINERS
 from aliquot.signals import Signal
 
 _NODE_STEPS, _HOLDER_STEPS = 30, 3
-"""What it takes to read who holds what on a node (`engine.effort`)."""
+"""Steps to read the holders of a node (`engine.effort`)."""
 
 
 class ClusterState:
-    """Whatever changes them goes through here, one call after another; so it can be recorded, and done again."""
+    """Every change goes through this class, one call after another, so that it can be recorded and replayed."""
 
     def __init__(self, dialects: Dialects | None = None, searches: Searches | None = None) -> None:
-        """Raises BadConfig for a private policy that cannot be used, or a dialect whose default is none."""
+        """Raises BadConfig for an unusable private policy, or an unknown default policy of a dialect."""
         self.dialects = dialects or standard_dialects()
         for dialect in self.dialects.values():
             _check_defaults(dialect)
@@ -86,10 +86,9 @@ class ClusterState:
         self.adoption = Adoption(self.totals, self.dialects)
         self.unplaced = self.adoption.unplaced
         self.recorder: Recorder | None = None
-        """Is told of everything that this cluster state is told and asked, if it changes anything or decides
-        something."""
+        """Receives every event that changes the cluster state, and every decision."""
         self.freed: Signal[Opening] = Signal()
-        """Emitted where room may have come up."""
+        """Emitted where room may have become available."""
         self.searches = searches or Searches()
         self.marks = Marks()
         self.unread = UnreadNodes()
@@ -99,10 +98,10 @@ class ClusterState:
     def fleet(self) -> Fleet:
         return self.totals.fleet
 
-    # -- what the cluster shows
+    # -- observed objects
 
     def see_node(self, node: Node) -> bool:
-        """A node as it is now. Returns whether its cards changed; cards that cannot be read keep the last good ones."""
+        """Take in a node. Returns whether its cards changed. Unreadable cards keep the last good ones."""
         before = self.marks.without_marks(self.cards(node.key))
         try:
             cards = cards_of(node, self.dialects)
@@ -119,8 +118,8 @@ class ClusterState:
         return is_news
 
     def mark_unhealthy(self, node: str, indexes: frozenset[int]) -> None:
-        """The cards of a node that somebody holds for unhealthy, by their indexes, whatever the node tells of them;
-        also of a node that is not there yet. Nothing new is placed there, what runs goes on."""
+        """Mark cards of a node unhealthy, by index, whatever the node reports; the node may not exist yet. Nothing new
+        is placed on marked cards. Running pods continue."""
         if not self.marks.put(node, indexes):
             return
         if self.totals.knows(node):
@@ -137,7 +136,7 @@ class ClusterState:
             self.recorder.record(NodeLost(node))
 
     def see_pod(self, pod: Pod) -> None:
-        """A pod as it is now: bound pods hold their part until their containers have ended."""
+        """Take in a pod. A bound pod holds its part until its containers have ended."""
         before, had, is_news = self.ledger.changes, self._entries_of(pod.metadata.uid), False
         if pod.ended:
             self.adoption.forget(pod.metadata.uid)
@@ -157,7 +156,7 @@ class ClusterState:
         self._tell_openings(had, heard=True)
 
     def expire(self, now: float | None) -> list[Entry]:
-        """Give back every reservation whose time has come; without a time, all of them."""
+        """Release every expired reservation; without a time, all reservations."""
         late = self.totals.expire(now)
         if self.recorder is not None and late:
             self.recorder.record(Expired(now))
@@ -165,7 +164,7 @@ class ClusterState:
         return late
 
     def read_quotas(self, text: str | None) -> None:
-        """The quotas as they are now, None if there are none; what cannot be read changes only `quotas.trouble`."""
+        """Take in the quotas; None if there are none. Unreadable text changes only `quotas.trouble`."""
         self.quotas.read(text)
         if not self.quotas.trouble and text != self._quota_text:
             self._quota_text = text
@@ -179,17 +178,17 @@ class ClusterState:
         return self.totals.cards(node)
 
     def claimed_by(self, demand: Demand) -> list[str]:
-        """The nodes on which a pod has a claim that could still be made, for what it asks now."""
+        """The nodes with a claim of the pod that is still valid for its current demand."""
         uid = demand.request.uid
         entries = ((node, self.ledger.entry(uid, node)) for node in self.ledger.nodes_of(uid))
         return [node for node, entry in entries if entry is not None and self.suits(entry, demand)]
 
     def suits(self, claim: Entry, demand: Demand) -> bool:
-        """Whether a claim could still be made, and is of the size that the pod asks for now: users may change that."""
+        """Whether a claim is still valid and has the size that the pod asks for now: users may change that."""
         return claims.suits(claim, demand.request, self.totals)
 
     def reserved_for(self, demand: Demand, node: str) -> Placement | None:
-        """The part that is reserved for a pod on a node. A reservation that is no good any more is given back."""
+        """The placement reserved for a pod on a node. Releases a reservation that is no longer valid."""
         reserved = self.ledger.entry(demand.request.uid, node)
         if reserved is None or reserved.state is not State.RESERVED:
             return None
@@ -199,7 +198,7 @@ class ClusterState:
         return None
 
     def demand_of(self, pod: Pod) -> Demand | None:
-        """What a pod asks for; None without GPU. Raises BadDemand, also for a policy that there is not."""
+        """What a pod asks for; None without GPU. Raises BadDemand, also for an unknown policy."""
         demand = demand_of(pod, self.dialects)
         if demand is not None:
             if (count := len(demand.request.containers)) > MAX_GPU_CONTAINERS:
@@ -216,8 +215,8 @@ class ClusterState:
     def judge(
         self, demand: Demand, among: Ints | Collection[str] | None = None, *, effort: Effort | None = None
     ) -> Judgement:
-        """Every node judged for a demand, with its namespace's quota. A search is made only on the nodes, or columns,
-        that matter; without `effort`, with what the pod may have."""
+        """Judge every node for a demand, including its namespace's quota. Only the nodes, or columns, in `among` are
+        searched. Without `effort`, the search budget of the pod applies."""
         request, policies = demand.request, _policies(demand)
         columns = self._columns(among) if request.needs_search else None
 
@@ -251,8 +250,8 @@ class ClusterState:
     def place_on(
         self, state: NodeState, demands: Iterable[Demand], budget: Effort
     ) -> Iterator[tuple[Placement | None, NodeState]]:
-        """The parts that demands would get one after another on a node as it might be, and what it is like then; quotas
-        do not count. All that is searched for them comes out of the budget."""
+        """Place demands one after another on a hypothetical node. Yields each placement and the node after it. Ignores
+        quotas. All searches use the budget."""
         fleet = Fleet()
         for demand in demands:
             fleet.put(state.cards, state.used)
@@ -269,8 +268,8 @@ class ClusterState:
         others: Iterable[Mapping[str, Charge]] = (),
         budget: Effort | None = None,
     ) -> Reason | None:
-        """Why a demand does not fit on a node as it might be, with more of its namespace there than the cluster state
-        has; None if it does. With a budget, what is searched comes out of it."""
+        """Why a demand does not fit on a hypothetical node; None if it does. `others` are further charges of its
+        namespace that the cluster state does not have. With a budget, searches use it."""
         request, quota = demand.request, self._quota(demand.request).beside(state.cards, others)
         ask: Callable[[Effort], Reason | None] = partial(node_reason, state, request, quota)
         asked = ask if budget is None else partial(within, budget, ask)
@@ -278,8 +277,8 @@ class ClusterState:
 
     @contextmanager
     def without(self, pod: Pod) -> Iterator[None]:
-        """While it lasts, questions are answered as if this pod were not there. Nothing of that is recorded, so nothing
-        else may happen meanwhile."""
+        """Answer questions inside this context as if the pod did not exist. Nothing is recorded, so no event may happen
+        meanwhile."""
         recorder, self.recorder = self.recorder, None
         try:
             with self.totals.without(pod.metadata.uid):
@@ -288,7 +287,7 @@ class ClusterState:
             self.recorder = recorder
 
     def explain(self, demand: Demand) -> Explanation:
-        """Why a demand fits or does not, on every node, and what would make it fit."""
+        """Explain why a demand fits or does not, on every node, and what would make it fit."""
         states = self.totals.states()
         holders = {node: self.holders(node) for node in states}
         request, quota = demand.request, self._quota(demand.request)
@@ -296,14 +295,14 @@ class ClusterState:
         return self.searches.ask(request, ask, lambda told: told.fits, tries=True)
 
     def explain_node(self, demand: Demand, node: str) -> NodeFinding:
-        """The same for one node, card by card."""
+        """Explain a single node, card by card."""
         request, quota = demand.request, self._quota(demand.request)
         return self.searches.ask(
             request, partial(explain_node, self._state(node), request, quota), lambda found: found.fits
         )
 
     def preempt(self, demand: Demand) -> Preemption | None:
-        """The cheapest pods of lower priority whose end makes a demand fit somewhere."""
+        """The cheapest pods of lower priority whose eviction makes a demand fit; None if there are none."""
         quota = self._quota(demand.request)
         states = {node: quota.permits(state) for node, state in self.totals.states().items()}
         holders = {node: self.holders(node) for node in states}
@@ -312,9 +311,8 @@ class ClusterState:
     def complete_victims(
         self, demand: Demand, proposed: Mapping[str, Sequence[str]], can_end: Callable[[str], bool]
     ) -> dict[str, list[str]]:
-        """Pods that are to end on each node, by UID, with those of lower priority that are missing to make a demand fit
-        there, of those that `can_end`. Nodes where none can are left out, and those for which one decision's effort
-        does not last."""
+        """Complete the proposed victims of each node, by UID, with further pods of lower priority that `can_end`, until
+        the demand fits there. Leaves out nodes where that is impossible, and nodes beyond the effort of a decision."""
         request, quota = demand.request, self._quota(demand.request)
 
         def complete_on(node: str, effort: Effort) -> list[str] | None:
@@ -327,7 +325,7 @@ class ClusterState:
         return self.searches.ask(request, partial(on_each, [*proposed], complete_on), tries=True)
 
     def emptied_for(self, demand: Demand, victims: Mapping[str, Collection[str]]) -> list[str]:
-        """The nodes on which a demand fits once these pods have ended."""
+        """The nodes on which a demand fits after these pods have ended."""
         request, quota = demand.request, self._quota(demand.request)
 
         def is_emptied(node: str, effort: Effort) -> bool | None:
@@ -343,7 +341,7 @@ class ClusterState:
         return _holders(self.ledger.entries(node))
 
     def quota_lines(self, most: int) -> Iterator[tuple[str, QuotaLine]]:
-        """Limits in force with what is used of them, and their namespaces: at most so many, of those that use most."""
+        """Yield at most `most` quota lines with their namespaces, the largest users first."""
         usage = self.totals.usage
         namespaces = nlargest(most, self.quotas.entries, key=usage.cards_of)
         return islice(((name, line) for name in namespaces for line in quota_usage(self.quotas, usage, name)), most)
@@ -354,12 +352,12 @@ class ClusterState:
     # -- claims
 
     def claim(self, request: Request, placement: Placement) -> Entry:
-        """Take exactly these parts for a write that is about to be sent. Raises NoRoom, and AlreadyHeld if the pod is
+        """Claim exactly these parts for a write that is about to be sent. Raises NoRoom, and AlreadyHeld if the pod is
         bound there with another part."""
         return self._take(request, placement)
 
     def reserve(self, request: Request, placement: Placement, until: float) -> Entry:
-        """Keep exactly these parts for a pod until then. Raises as `claim` does."""
+        """Reserve exactly these parts for a pod until then. Raises as `claim` does."""
         return self._take(request, placement, until)
 
     def _take(self, request: Request, placement: Placement, until: float | None = None) -> Entry:
@@ -373,8 +371,8 @@ class ClusterState:
         return entry
 
     def reassign(self, request: Request, placement: Placement) -> Entry:
-        """Give a bound pod whose cards nobody has named these parts, which are to be written down, in place of those
-        that it is charged for. Raises NoRoom."""
+        """Move a bound pod with unnamed cards from its charged parts to these, which will be written to the pod. Raises
+        NoRoom."""
         had = self._entries_of(request.uid)
         self._refuse_over_quota(request, placement)
         entry = self.totals.reassign(request, placement)
@@ -399,17 +397,17 @@ class ClusterState:
             self.recorder.record(Confirmed(uid, node))
 
     def is_settled(self, uid: str, node: str) -> bool:
-        """Whether the cluster has shown what became of a claim: bound, gone, or bound elsewhere."""
+        """Whether the cluster has shown the outcome of a claim: bound, gone, or bound elsewhere."""
         entry = self.ledger.entry(uid, node)
         return entry is None or entry.state is State.BOUND
 
     def drop_claim(self, uid: str, node: str) -> None:
-        """Give back a claim or reservation. What the cluster has shown as bound meanwhile stays."""
+        """Release a claim or reservation. A pod that the cluster shows as bound keeps its part."""
         if not self.is_settled(uid, node):
             self.release(uid, node)
 
     def release(self, uid: str, node: str) -> None:
-        """Give back what a pod holds on one node, bound or not."""
+        """Release what a pod holds on a node, bound or not."""
         before, had = self.ledger.changes, self._entries_of(uid)
         self.totals.release(uid, node)
         if self.recorder is not None and self.ledger.changes != before:
@@ -421,23 +419,23 @@ class ClusterState:
         return [entry for entry in entries if entry is not None]
 
     def _tell_openings(self, had: Iterable[Entry], *, heard: bool) -> None:
-        """Of what these entries hold no longer, on their nodes and in the quotas of their namespaces."""
+        """Emit openings for released charges, on their nodes and in the quotas of their namespaces."""
         for entry in had:
             now = self.ledger.entry(entry.uid, entry.node)
             if now is None or now.charges != entry.charges:
                 namespace = entry.owner.namespace
                 self.freed.emit(Opening(entry.node, namespace if namespace in self.quotas.entries else "", heard))
 
-    # -- the cluster state itself
+    # -- snapshots
 
     def snapshot(self) -> Snapshot:
-        """All that this cluster state knows."""
+        """Everything that this cluster state knows."""
         cards = [self.marks.without_marks(self.cards(node)) for node in self.totals.nodes]
         provisional = frozenset(self.adoption.provisional)
         return Snapshot(cards, self.ledger.all(), provisional, self._quota_text, dict(self.marks.all))
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Make empty cluster state knows what others knew."""
+        """Fill an empty cluster state from a snapshot."""
         self.read_quotas(snapshot.quotas)
         for node, indexes in snapshot.marks.items():
             self.marks.put(node, indexes)
@@ -445,7 +443,7 @@ class ClusterState:
         self.adoption.provisional |= snapshot.provisional
 
     def recount(self, node: str = "") -> None:
-        """Count anew what is taken on a node; without one, what namespaces use."""
+        """Recompute the counts of a node; without a node, the quota usage of namespaces."""
         if node:
             self.totals.recount(node)
         else:
@@ -459,7 +457,7 @@ def _holders(entries: Iterable[Entry]) -> list[Holder]:
 
 
 def _policies(demand: Demand) -> tuple[str, str]:
-    """For cards and for nodes: the pod's wish, else what its dialect has."""
+    """GPU policy and node policy: the pod's constraint, else the dialect's default."""
     constraints, dialect = demand.request.constraints, demand.dialect
     return constraints.gpu_policy or dialect.gpu_policy, constraints.node_policy or dialect.node_policy
 

@@ -1,7 +1,6 @@
-"""What happens to the cluster state: all that they are told and asked, as values that can be written down and done
-again.
+"""Events of the cluster state: all its inputs and decisions, as values that can be logged and replayed.
 
-The cluster state is a function of these, in their order: no time, no chance and no other state goes into a decision.
+The cluster state is a function of these events in order: no time, randomness or other state affects a decision.
 """
 
 from collections import Counter
@@ -38,7 +37,7 @@ class PodForgotten(_StateEvent, frozen=True, tag="pod forgotten"):
 
 class Expired(_StateEvent, frozen=True, tag="expired"):
     now: float | None
-    """None: all of them."""
+    """None: all reservations."""
 
 
 class QuotasRead(_StateEvent, frozen=True, tag="quotas read"):
@@ -46,15 +45,14 @@ class QuotasRead(_StateEvent, frozen=True, tag="quotas read"):
 
 
 class Marked(_StateEvent, frozen=True, tag="marked unhealthy"):
-    """The cards of a node that somebody holds for unhealthy, by their indexes."""
+    """Cards of a node marked unhealthy, by index."""
 
     node: str
     indexes: list[int]
 
 
 class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where a pod was to go, if anywhere; how many nodes would have done, and how many were refused for which
-    reason."""
+    """The chosen placement, if any, the number of nodes that fit, and the number of refused nodes by reason."""
 
     fits: int
     placement: Placement | None = None
@@ -62,7 +60,7 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Searched(msgspec.Struct, frozen=True):
-    """With how many steps, and on which nodes."""
+    """The steps and nodes of a search."""
 
     steps: int
     nodes: list[str]
@@ -74,7 +72,7 @@ class Decided(_StateEvent, frozen=True, tag="decided"):
     node_policy: str
     verdict: Verdict
     search: Searched | None = None
-    """None if there was nothing to search for."""
+    """None if nothing had to be searched."""
 
 
 class Claimed(_StateEvent, frozen=True, tag="claimed"):
@@ -87,7 +85,7 @@ class Claimed(_StateEvent, frozen=True, tag="claimed"):
 
 
 class Reassigned(_StateEvent, frozen=True, tag="reassigned"):
-    """A bound pod whose cards nobody had named got these."""
+    """A bound pod with unnamed cards got these."""
 
     request: Request
     placement: Placement
@@ -104,7 +102,7 @@ class Dropped(_StateEvent, frozen=True, tag="dropped"):
 
 
 class Recounted(_StateEvent, frozen=True, tag="recounted"):
-    """Without a node: what namespaces use."""
+    """Without a node: the quota usage of namespaces."""
 
     node: str = ""
 
@@ -128,20 +126,20 @@ StateEvent: TypeAlias = (
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All that the cluster state knows at one moment; what follows can be done again on top of it."""
+    """Everything that the cluster state knows at a point in time; later events can be replayed on top of it."""
 
     cards: Sequence[NodeGpus]
     entries: Sequence[Entry]
     provisional: frozenset[str]
     quotas: str | None
     marks: Mapping[str, frozenset[int]] = field(default_factory=dict)
-    """Cards that are marked unhealthy; `cards` has them without that."""
+    """Cards marked unhealthy; `cards` does not include the marks."""
 
 
 class Recorder(Protocol):
     def record(self, event: StateEvent) -> None:
-        """Called after the cluster state has changed, and never in the midst of a change. May look at them, as for a
-        snapshot, and must not change them or ask them to decide."""
+        """Called after a change of the cluster state, never during it. May read the cluster state, e.g. for a snapshot.
+        Must not change it or request a decision."""
 
 
 def search_of(judgement: Judgement) -> Searched | None:

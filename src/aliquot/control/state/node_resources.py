@@ -1,4 +1,4 @@
-"""What a node lacks for a pod besides GPUs: CPU, memory, room for one more pod, resources that nobody offers."""
+"""What a node lacks for a pod besides GPUs: CPU, memory, pod capacity, unknown resources."""
 
 from collections.abc import Collection, Iterable
 
@@ -10,8 +10,8 @@ _PODS = "pods"
 
 
 def why_short(node: Node, pod: Pod, others: Iterable[Pod], *, but: Collection[str] = ()) -> str:
-    """In kube-scheduler's words; empty if the node has enough beside the `others` that are bound to it. Resources in
-    `but` are counted elsewhere."""
+    """Why a node is too small, in kube-scheduler's words; empty if it has enough next to the bound `others`. Ignores
+    resources in `but`, which are counted elsewhere."""
     offered = node.status.allocatable or {}
     living = [other for other in others if not other.ended and other.metadata.uid != pod.metadata.uid]
     if _PODS in offered and len(living) >= whole(str(offered[_PODS])):

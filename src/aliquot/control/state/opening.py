@@ -1,11 +1,11 @@
-"""Where a change of the cluster state may have made room."""
+"""A change of the cluster state that may have made room."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """On a node, or within the quota of a namespace; without either it may be anywhere.
+    """Room on a node, or in the quota of a namespace; without either, anywhere.
 
     `heard`: kube-scheduler sees the event behind it, and retries waiting pods by itself.
     """

@@ -1,4 +1,4 @@
-"""What is remembered of pods between two calls: so much in all, and so much for each namespace."""
+"""Facts about pods, kept between two calls and bounded in total and per namespace."""
 
 from collections import OrderedDict
 from collections.abc import Iterator, KeysView
@@ -10,8 +10,8 @@ Kept = TypeVar("Kept")
 
 
 class Remembered(Generic[Kept]):
-    """By UID, the newest last. Of more than `most`, or more than `of_namespace` of one namespace, the oldest is
-    forgotten: one namespace alone does not push out the others."""
+    """Values by pod UID, newest last. Above `most` in total, or `of_namespace` in a namespace, the oldest is dropped: a
+    single namespace cannot push out the others."""
 
     def __init__(self, most: int, of_namespace: int) -> None:
         self._most = most
@@ -44,7 +44,7 @@ class Remembered(Generic[Kept]):
             self.forget(next(iter(self._kept)))
 
     def forget(self, uid: str) -> Kept | None:
-        """What was kept for a pod, if anything was."""
+        """Drop and return the value of a pod; None if there was none."""
         found = self._kept.pop(uid, None)
         if found is None:
             return None
@@ -57,6 +57,6 @@ class Remembered(Generic[Kept]):
 
 
 def asked_by(demand: Demand | None) -> int:
-    """A few bytes that are the same for as long as a pod asks for the same, with the same name and priority. What is
-    remembered of an answer counts for no other demand."""
+    """Hash what a pod asks for. It stays the same while request, name and priority stay the same. A remembered answer
+    is not valid for another demand."""
     return hash((demand.dialect.name, demand.request)) if demand is not None else 0

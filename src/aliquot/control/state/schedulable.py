@@ -1,4 +1,4 @@
-"""Nodes that are closed to a pod, whatever their cards."""
+"""Nodes closed to a pod, regardless of their cards."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,8 @@ from aliquot.model import Node, Pod
 
 
 def why_closed(node: Node, pod: Pod) -> str:
-    """Empty if it is not. What takes more to tell, such as taints and affinities, is left to kube-scheduler."""
+    """Why a node is closed to a pod; empty if it is open. kube-scheduler checks the rest, such as taints and
+    affinities."""
     wanted = (pod.spec.node_selector or {}).items()
     if not wanted <= node.metadata.labels.items():
         return "the node has not the labels that the pod selects"
@@ -16,7 +17,7 @@ def why_closed(node: Node, pod: Pod) -> str:
 
 
 class OpenNodes:
-    """Which nodes are open to which pods, found out once for all pods that select alike."""
+    """The nodes open to a pod, computed once for all pods with the same node selector."""
 
     def __init__(self, node_called: Callable[[str], Node | None]) -> None:
         self._node_called = node_called

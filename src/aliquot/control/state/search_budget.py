@@ -1,16 +1,16 @@
-"""Who may search, and for how long.
+"""Time budget for searches.
 
-To find out whether several containers fit on a node can take long, and nobody else is answered meanwhile. So
+A search for a node that fits several containers can take long and blocks every other call. Therefore:
 
-* a decision gets so many seconds, in steps (`engine.effort`), over all nodes;
-* a pod for which that was not enough is not searched again for a while, each time for twice as long;
-* a namespace that has searched for long gets a tenth of the time from then on, and all together three tenths
-  (`control.purses`).
+* a decision gets a number of seconds, counted in steps (`engine.effort`), over all nodes;
+* a pod that ran out of time is not searched again for a while, and that pause doubles each time;
+* a namespace that has searched for long gets a tenth of the time from then on, and all namespaces together three tenths
+  (`state.search_purses`).
 
-Who may not search now still gets what is found at once. `search limit` is the answer for the rest.
+A pod that may not search now still gets a placement that needs no search. Otherwise the answer is `search limit`.
 
-To try out which pods would have to end takes long for any pod, on many nodes. It is bounded and charged alike, but for
-the first moment of each decision.
+Trying out victims on many nodes takes long for any pod. It is bounded and charged the same way, except for the first
+moment of each decision.
 """
 
 from collections import OrderedDict
@@ -34,20 +34,20 @@ _log = structlog.get_logger()
 Answer = TypeVar("Answer")
 
 _STEPS_PER_SECOND = FULL_EFFORT
-"""On a machine as fast as steps are meant for. It is measured, and on a slower one there are fewer."""
+"""On the reference machine. The actual speed is measured; a slower machine gets fewer steps."""
 _FEWEST_PER_SECOND = FULL_EFFORT // 10
-"""However slow the machine seems to be."""
+"""Lower bound, however slow the machine seems."""
 _WORTH_MEASURING = FULL_EFFORT // 100
 _NEWEST_COUNTS = 0.3
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 300.0
 _SECONDS_TO_BIND = 30.0
-"""For which a pod that has found a place may search on: it is asked for again, to score and to bind."""
+"""How long a pod with a placement may keep searching: kube-scheduler calls again to score and to bind it."""
 _MAX_CHARGED = 5.0
-"""For one decision: a process that was stopped meanwhile has not searched."""
+"""Per decision: a process that was suspended meanwhile has not searched."""
 _FREE_SECONDS = 0.05
-"""Of each decision that tries out nodes for a pod that needs no search: everyday preemption never waits."""
+"""Free time per decision that tries out nodes for a pod without a search: everyday preemption never waits."""
 _UNKNOWN = ""
-"""The account of pods that our mirror does not know, since anybody can make up a namespace for such a pod."""
+"""The account of pods missing from our informer cache: anybody can invent a namespace for such a pod."""
 
 
 @dataclass
@@ -55,16 +55,16 @@ class _Pod:
     pause: float = 0.0
     waits_until: float = -inf
     may_until: float = -inf
-    """It has found a place."""
+    """Set once the pod has a placement."""
 
 
 _Key = tuple[str, bool]
-"""A pod, and whether it needs a search: one that needs none may be placed while its victims are not sought."""
+"""A pod, and whether it needs a search: a pod that needs none may be placed while nobody looks for its victims."""
 
 
 class Searches:
-    """A decision gets `seconds`. Without a clock, every decision may search for as long as one may. `is_known`: whether
-    there is such a pod, in the namespace that the request names."""
+    """Grants each decision `seconds` of search. Without a clock, every decision gets the full effort. `is_known` says
+    whether the pod exists in the namespace of the request."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Searches:
         self.seconds = settings.seconds
 
     def waits_until(self, uid: str) -> float:
-        """Until when a pod is not searched; in the past if it is."""
+        """The time until which a pod may not search; in the past if it may."""
         pod = self._pods.get((uid, True))
         return pod.waits_until if pod else -inf
 
@@ -91,7 +91,7 @@ class Searches:
         return self._clock is not None and self._clock.monotonic() < self.waits_until(uid)
 
     def forget(self, uid: str) -> None:
-        """A pod is gone."""
+        """Drop a deleted pod."""
         self._pods.pop((uid, True), None)
         self._pods.pop((uid, False), None)
 
@@ -104,9 +104,9 @@ class Searches:
         places: bool = False,
         tries: bool = False,
     ) -> Answer:
-        """Ask what may take a search, with the effort that the pod may have for it now. `places`: a place that is found
-        will be asked for again, to score and to bind. `tries`: it tries out nodes as they might be, which takes effort
-        for every pod."""
+        """Ask a question that may need a search, with the effort that the pod has now. `places`: kube-scheduler will
+        ask for a found placement again, to score and to bind. `tries`: the question tries out hypothetical nodes, which
+        takes effort for every pod."""
         if self._clock is None or not (request.needs_search or tries):
             return question(Effort())
         began, free = self._clock.monotonic(), 0.0 if request.needs_search else min(_FREE_SECONDS, self.seconds)
@@ -132,7 +132,7 @@ class Searches:
         return request.namespace if self._is_known(request) else _UNKNOWN
 
     def _charge(self, request: Request, effort: Effort, seconds: float, free: float, now: float) -> None:
-        """By the clock, but not less than the steps are worth."""
+        """Charge elapsed time, but at least what the steps are worth."""
         worth = effort.worked / _STEPS_PER_SECOND
         seconds = max(min(seconds, _MAX_CHARGED) if worth else 0.0, worth)
         charged = max(0.0, seconds - free)
@@ -157,7 +157,7 @@ class Searches:
         elif effort.ran_out:
             metrics.SEARCHES.labels("pod_waits" if now < pod.waits_until else "namespace_waits").inc()
             if not self._is_known(request):
-                return  # it may be known, and have its own namespace's time, in a moment
+                return  # the cache may soon know the pod, and charge its own namespace
             pod.waits_until = max(pod.waits_until, self._purses.open_at(request.namespace, now))
         else:
             metrics.SEARCHES.labels("fits_nowhere").inc()

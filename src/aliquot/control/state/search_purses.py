@@ -1,9 +1,9 @@
-"""What namespaces may spend of the time for searches, each by itself and all together.
+"""Search time per namespace, and for all namespaces together.
 
-Once the common purse is short, whoever asks first after it has filled up would get all of it. So the last seconds in it
-are kept for namespaces that have used less than half of an even share, among those that searched lately. An even share
-is counted as a clock that all of them follow: it gains their part of every second, a namespace's own time gains what
-it spends, and who is behind the clock has something coming.
+When the common purse is short, the first namespace to ask would get all of it. So its last seconds are kept for
+namespaces that used less than half of an even share, among those that searched recently. A common clock tracks the even
+share: it advances by each namespace's part of every second. A namespace's own time advances by what it spends. A
+namespace behind the clock has time left.
 """
 
 from collections import OrderedDict
@@ -12,20 +12,20 @@ from dataclasses import dataclass
 from aliquot.model.bounds import MAX_SEARCHING_NAMESPACES
 
 _LATELY = 300.0
-"""Seconds for which a namespace that asked has its share. Its purse is full again by then."""
+"""Seconds for which a namespace keeps its share after asking. Its purse is full again by then."""
 _AT_ONCE, _SHARE = 2.0, 0.1
-"""Seconds that a namespace may search, and seconds a second that it may from then on."""
+"""Seconds that a namespace may search at once, and seconds per second after that."""
 _AT_ONCE_OF_ALL, _SHARE_OF_ALL = 6.0, 0.3
 _KEPT = 3.0
-"""Seconds of the common purse that are kept for namespaces behind the clock: two can take a long search at once, and
-there is something left for the next."""
+"""Seconds of the common purse reserved for namespaces behind the clock: enough for two long searches at once, plus a
+remainder for the next."""
 _CLOCK_SHARE = _SHARE_OF_ALL / 2
-"""Seconds a second that the clock deals out. Of namespaces that take all they get, each is ahead of it."""
+"""Seconds per second that the clock hands out. A namespace that takes all it gets is ahead of it."""
 _FURTHEST_BEHIND = 1.0
 
 
 class Purse:
-    """Seconds that may be spent, and come back by and by. Whoever has any left may spend more than that."""
+    """Seconds to spend, refilled over time. A purse that is not empty may be overdrawn."""
 
     def __init__(self, at_once: float, share: float, now: float) -> None:
         self._at_once, self._share = at_once, share
@@ -40,7 +40,7 @@ class Purse:
         self._left = self.left(now) - seconds
 
     def open_at(self, now: float, kept: float = 0.0) -> float:
-        """When there is something left again beside what is kept."""
+        """The time at which more than `kept` is left."""
         return now + max(0.0, (kept - self.left(now)) / self._share)
 
 
@@ -66,7 +66,7 @@ class Purses:
         return max(account.purse.open_at(now), self._all.open_at(now, kept))
 
     def charge(self, namespace: str, seconds: float, now: float) -> None:
-        """A namespace has searched for so long; for no time at all if it asked in vain."""
+        """Charge a namespace for its search; 0 seconds if it asked without success."""
         clock = self._read_clock(now)
         account = self._accounts.pop(namespace, None) or _Account(Purse(_AT_ONCE, _SHARE, now), clock, now)
         account.purse.spend(seconds, now)

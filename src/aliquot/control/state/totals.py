@@ -1,4 +1,4 @@
-"""Ledger, Fleet and what quotas count: three counts of the same things, changed together and nowhere else."""
+"""Ledger, Fleet and quota usage: three counts of the same entries, changed together and only here."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ class Totals:
         self.ledger = Ledger()
         self._fleet = Fleet()
         self._behind: dict[str, None] = {}
-        """Nodes whose numbers in the Fleet are not the ledger's, in the order in which they changed."""
+        """Nodes whose numbers in the Fleet lag behind the ledger, in order of change."""
         self.usage = Usage()
         self.census = Census()
         self._cards: dict[str, NodeGpus] = {}
@@ -26,14 +26,14 @@ class Totals:
 
     @property
     def fleet(self) -> Fleet:
-        """Brought up to date when somebody looks: a list of the cluster shows a node's pods one by one."""
+        """The Fleet, brought up to date on access: a list of the cluster delivers a node's pods one by one."""
         for node in self._behind:
             if node in self._cards:
                 self._fleet.put(self._cards[node], self.ledger.used(node), self.ledger.entries(node))
         self._behind.clear()
         return self._fleet
 
-    # -- what nodes have
+    # -- cards of nodes
 
     @property
     def nodes(self) -> list[str]:
@@ -49,7 +49,7 @@ class Totals:
         return {node: NodeState(cards, self.ledger.used(node)) for node, cards in self._cards.items()}
 
     def put_cards(self, cards: NodeGpus) -> bool:
-        """A node's cards as they are now. Returns whether that is news."""
+        """Set a node's current cards. Returns whether they changed."""
         if self._cards.get(cards.node) == cards:
             return False
         self._cards[cards.node] = cards
@@ -66,10 +66,10 @@ class Totals:
         self.census.remove(node)
         self.fleet.remove(node)
 
-    # -- who holds what
+    # -- claims and holdings
 
     def claim(self, request: Request, placement: Placement, until: float | None = None) -> Entry:
-        """With `until`, a reservation. Raises NoRoom and AlreadyHeld."""
+        """Claim a placement; with `until`, reserve it. Raises NoRoom and AlreadyHeld."""
         request = request.on(self.cards(placement.node))
         taken = charges(placement, request)
         asked = _shape(request.dialect, request.containers)
@@ -85,7 +85,7 @@ class Totals:
     def adopt(
         self, owner: Owner, placement: Placement, held: Mapping[str, Charge], request: Request | None = None
     ) -> None:
-        """The pod's claims on other nodes are given back."""
+        """Enter what a bound pod holds. Releases the pod's claims on other nodes."""
         elsewhere = self.ledger.nodes_of(owner.uid) - {placement.node}
         asked = _shape(request.dialect, request.containers) if request else None
         self._entered(self.ledger.adopt(owner, placement, held, request=asked))
@@ -93,13 +93,13 @@ class Totals:
             self._uncount(owner.uid, other)
 
     def release(self, uid: str, node: str | None = None) -> None:
-        """On one node or on all."""
+        """Release on a node, or on all nodes."""
         for name in self.ledger.release(uid, node):
             self._uncount(uid, name)
 
     @contextmanager
     def without(self, uid: str) -> Iterator[None]:
-        """While it lasts, what a pod holds counts as free."""
+        """Count what a pod holds as free inside this context."""
         held = [entry for node in self.ledger.nodes_of(uid) if (entry := self.ledger.entry(uid, node)) is not None]
         self.release(uid)
         try:
@@ -116,7 +116,7 @@ class Totals:
         return late
 
     def restore(self, cards: Iterable[NodeGpus], entries: Iterable[Entry]) -> None:
-        """Make an empty totals count what another one did."""
+        """Fill empty totals from a snapshot."""
         for had in cards:
             self.put_cards(had)
         self.ledger.restore(entries)
@@ -125,10 +125,10 @@ class Totals:
         for node in self.nodes:
             self._refresh(node)
 
-    # -- whether the counts are right
+    # -- verification
 
     def wrong_counts(self, node: str) -> list[str]:
-        """Which counts of a node are not what its entries say: sums, fleet, quota."""
+        """The counts of a node that differ from its entries: sums, fleet, quota."""
         entries, cards = self.ledger.entries(node), self.cards(node)
         is_right = {
             "sums": self.ledger.is_summed_right(node),
@@ -138,19 +138,19 @@ class Totals:
         return [kind for kind, right in is_right.items() if not right]
 
     def recount(self, node: str) -> None:
-        """Make a node's counts anew from its entries."""
+        """Recompute a node's counts from its entries."""
         self.ledger.recount(node)
         for entry in self.ledger.entries(node):
             self._count(entry)
         self._refresh(node)
 
     def recount_quotas(self) -> None:
-        """Count anew what every namespace uses."""
+        """Recompute the quota usage of every namespace."""
         self.usage = Usage()
         for entry in self.ledger.all():
             self._count(entry)
 
-    # -- inside
+    # -- internals
 
     def _entered(self, entry: Entry) -> Entry:
         self._count(entry)
@@ -169,7 +169,7 @@ class Totals:
         self._report_oversold(node)
 
     def _report_oversold(self, node: str) -> None:
-        """Once per card: it happens only where others sold too, and lasts until one of the pods ends."""
+        """Log once per card. It happens only where another scheduler sold too, and lasts until a pod there ends."""
         oversold = set(self.ledger.oversold(node))
         for uuid in oversold - self._oversold.get(node, set()):
             _log.error("a card is sold beyond its size", node=node, card=uuid)
@@ -180,7 +180,7 @@ class Totals:
 
 @lru_cache(maxsize=4096)
 def _shape(dialect: str, containers: tuple[ContainerRequest, ...]) -> Request:
-    """What is asked for, whoever asks: thousands of pods share one."""
+    """A request without its pod: thousands of pods share it."""
     return Request("", "", dialect, containers)
 
 

@@ -1,5 +1,4 @@
-"""Trying out on the cluster state: parts are taken for one pod after another, and all of them are given back at the
-end."""
+"""Trial placements on the cluster state: take parts for pods one by one, and release all of them at the end."""
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ class Scratch:
         self._taken: list[tuple[str, str]] = []
 
     def take(self, request: Request, placement: Placement) -> bool:
-        """A part as it was found before; whether it is still free, and the pod holds nothing there by now."""
+        """Take a placement found before. Returns whether it is still free and the pod holds nothing there yet."""
         if self._cluster.ledger.entry(request.uid, placement.node) is not None:
             return False
         try:
@@ -27,10 +26,10 @@ class Scratch:
         return True
 
     def place(self, demand: Demand, among: Collection[str] | None, is_open: Callable[[str], bool]) -> Placement | None:
-        """The best place among these nodes (None: all) that are open to the pod; its part is taken."""
+        """Take the best placement among these nodes (None: all) that are open to the pod."""
         judgement = self._cluster.judge(demand, among)
         node = judgement.best(among)
-        if node is not None and not is_open(node):  # seldom, and asking for each of thousands takes its time
+        if node is not None and not is_open(node):  # rare; checking thousands of nodes is slow
             node = judgement.best(filter(is_open, judgement.fleet.nodes if among is None else among))
         placement = judgement.placement(node) if node is not None else None
         return placement if placement is not None and self.take(demand.request, placement) else None
@@ -42,7 +41,7 @@ class Scratch:
 
 @contextmanager
 def trying(cluster: ClusterState) -> Iterator[Scratch]:
-    """Only for pods that hold nothing. Nothing of it is recorded, so nothing else may happen meanwhile."""
+    """Try placements, only for pods that hold nothing. Nothing is recorded, so no event may happen meanwhile."""
     recorder, cluster.recorder = cluster.recorder, None
     scratch = Scratch(cluster)
     try:

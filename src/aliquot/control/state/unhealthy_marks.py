@@ -1,4 +1,4 @@
-"""Cards that somebody has marked unhealthy, beside what their nodes tell of them."""
+"""Cards that users marked unhealthy, in addition to what nodes report."""
 
 from collections.abc import Mapping
 
@@ -10,15 +10,15 @@ class Marks:
     def __init__(self) -> None:
         self._indexes: dict[str, frozenset[int]] = {}
         self._told: dict[str, NodeGpus] = {}
-        """The cards of marked nodes as the nodes tell them."""
+        """The cards of marked nodes as the nodes report them."""
 
     @property
     def all(self) -> Mapping[str, frozenset[int]]:
-        """The marked cards of each node, by their indexes."""
+        """The marked cards of each node, by index."""
         return self._indexes
 
     def put(self, node: str, indexes: frozenset[int]) -> bool:
-        """A node's marks as they are now. Returns whether that is news."""
+        """Set a node's marks. Returns whether they changed."""
         if self._indexes.get(node, frozenset()) == indexes:
             return False
         if indexes:
@@ -28,7 +28,7 @@ class Marks:
         return True
 
     def on(self, told: NodeGpus) -> NodeGpus:
-        """A node's cards, with its marks."""
+        """Apply the marks to a node's cards."""
         indexes = self._indexes.get(told.node)
         if not indexes:
             self._told.pop(told.node, None)
@@ -37,9 +37,9 @@ class Marks:
         return without(told, indexes)
 
     def without_marks(self, cards: NodeGpus) -> NodeGpus:
-        """Cards that were marked as their node told them."""
+        """A node's cards as the node reports them."""
         return self._told.get(cards.node, cards)
 
     def lose(self, node: str) -> None:
-        """The node is gone. Its marks stay: whoever made them does not know that."""
+        """Drop a deleted node. Its marks stay: their author does not follow nodes."""
         self._told.pop(node, None)

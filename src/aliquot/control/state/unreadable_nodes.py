@@ -1,4 +1,4 @@
-"""Nodes that tell of their cards what cannot be read: their last good cards are kept, and people are told."""
+"""Nodes with unreadable card reports: they keep their last good cards, and notes and logs say so."""
 
 from itertools import islice
 
@@ -13,7 +13,7 @@ class UnreadNodes:
         self._why: dict[str, str] = {}
 
     def add(self, node: str, why: str) -> None:
-        if self._why.get(node) != why:  # once: kubelet changes its node every few minutes
+        if self._why.get(node) != why:  # log once: kubelet updates its node every few minutes
             _log.error("a node's cards cannot be read, keeping the last", node=node, error=why)
         self._why[node] = why
 
