@@ -1,4 +1,4 @@
-"""Pieces of CEL that the policies share. Nothing newer than Kubernetes 1.30 knows."""
+"""CEL snippets shared by the policies. They use nothing newer than Kubernetes 1.30."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,8 @@ from typing import Any
 
 
 def literal(value: object) -> str:
-    """Texts, lists and maps of JSON are literals of CEL as they stand; who reads a policy can read them back."""
+    """Format a value as CEL. JSON strings, lists and maps are valid CEL literals; readers of a policy can parse them
+    back."""
     if not isinstance(value, Mapping):
         return json.dumps(value)
     entries = (f"  {json.dumps(key)}: {json.dumps(held)}" for key, held in value.items())
@@ -15,12 +16,12 @@ def literal(value: object) -> str:
 
 
 def variables(expressions: Mapping[str, str]) -> list[dict[str, str]]:
-    """Each may use those before it. One that nothing asks for is not evaluated."""
+    """Each may use the variables before it. Unused variables are not evaluated."""
     return [{"name": name, "expression": cleandoc(text)} for name, text in expressions.items()]
 
 
 def rules(*by_operation: tuple[Sequence[str], Sequence[str]]) -> dict[str, Any]:
-    """Which operations on which resources of the core group."""
+    """Match operations on resources of the core group."""
     entries = [
         {"apiGroups": [""], "apiVersions": ["v1"], "operations": list(operations), "resources": list(resources)}
         for operations, resources in by_operation
@@ -29,7 +30,7 @@ def rules(*by_operation: tuple[Sequence[str], Sequence[str]]) -> dict[str, Any]:
 
 
 def before(field: str) -> str:
-    """A map of the metadata as it was; empty for what is new."""
+    """A metadata map before the change; empty for a new object."""
     return f"oldObject == null ? {{}} : oldObject.metadata.?{field}.orValue({{}})"
 
 
@@ -38,7 +39,7 @@ def after(field: str) -> str:
 
 
 def matches(pattern: str, name: str) -> str:
-    """Whether a name is the pattern's; one that ends in `*` stands for all that begin so."""
+    """Whether a name matches a pattern; a trailing `*` matches every name with that prefix."""
     return (
         f'({pattern}.endsWith("*") ? {name}.startsWith({pattern}.substring(0, {pattern}.size() - 1)) '
         f": {name} == {pattern})"

@@ -1,4 +1,4 @@
-"""Fencing: a placement is written only with the number of the current term of leadership."""
+"""Fencing: a placement needs the number of the current term of leadership."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from aliquot.model.records import EPOCH
 
 
 def spec() -> dict[str, Any]:
-    """Bindings and patches without our keys pass: kube-scheduler's own, kubelet's, users'."""
+    """Bindings and patches without our annotations pass: kube-scheduler's own, kubelet's, users'."""
     variables = {
         "keys": cel.literal(FENCED_KEYS),
         "annotations": cel.after("annotations"),

@@ -1,6 +1,6 @@
-"""Forgery: what says where a pod was put is written by Aliquot and by the accounts of those it replaces, nobody else.
+"""Forgery: only Aliquot, and the accounts of the originals that it replaces, may write where a pod was placed.
 
-The tables are variables of their own, as JSON, so that whoever reads the policy finds them.
+The tables are separate variables, as JSON, so that readers of the policy find them.
 """
 
 import re
@@ -15,7 +15,7 @@ _PARTS_OF_PODS = ("pods", "pods/status", "pods/ephemeralcontainers", "pods/resiz
 
 
 def spec(dialects: Dialects, namespace: str) -> dict[str, Any]:
-    """On an update only changed keys matter, so that users, kubelet and controllers do the rest as before."""
+    """On an update only changed keys matter, so users, kubelet and controllers can do the rest as before."""
     told = (
         'request.userInfo.username + " may not write " + variables.forged[0]'
         ' + (variables.forged.size() > 1 ? " and " + string(variables.forged.size() - 1) + " more" : "") + '
@@ -38,7 +38,7 @@ def spec(dialects: Dialects, namespace: str) -> dict[str, Any]:
 
 
 def tables(dialects: Dialects) -> Mapping[str, str]:
-    """What is guarded, by the dialects that declare it. A pattern that ends in `*` stands for all that begin so."""
+    """The guarded keys, by the dialects that declare them. A trailing `*` matches every key with that prefix."""
     return {
         "lists": cel.literal(list(dict.fromkeys([OUR_LIST, *dialects]))),
         "ours": cel.literal(OUR_KEYS),
@@ -70,17 +70,17 @@ def _changes(field: str, old: str) -> str:
 
 
 def _shut(table: str) -> str:
-    """The patterns of a table that are declared for what the pod asks, and of which the user is on no list."""
+    """The patterns of a table declared for the pod's resources for which the user is on no list."""
     names = f"variables.{table}[pattern]"
     listed = f"{names}.exists(who, who in variables.asked && who in variables.trusted)"
     return f"variables.{table}.filter(pattern, {names}.exists(who, who in variables.asked) && !{listed})"
 
 
 def _found(dialects: Dialects) -> Mapping[str, str]:
-    """The keys of the tables that a change touches.
+    """The table keys that a change touches.
 
-    A pod may have thousands of keys, while an expression has a budget and the server's time for it grows with its
-    square: the tables are gone through, not the pod, and keys by their beginnings are found by one step each.
+    A pod may have thousands of keys, an expression has a budget, and its cost grows with the square of its size. So the
+    policy loops over the tables, not over the pod, and finds keys by prefix in a single step each.
     """
     expression = cel.literal(_beginning(dialects))
     return {
@@ -116,7 +116,7 @@ _JUDGED = {
     "containers": """
         dyn(object).?spec.?containers.orValue([]) + dyn(object).?spec.?initContainers.orValue([])
         """,
-    # a Binding does not tell what its pod asks for: it could be any of them
+    # a Binding does not contain its pod's resources: it could be any dialect
     "asked": f"""
         variables.lists.filter(who, request.kind.kind == "Binding" || variables.resources.exists(pattern,
           who in variables.resources[pattern] && variables.containers.exists(container,

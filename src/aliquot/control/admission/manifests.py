@@ -1,4 +1,4 @@
-"""The policies as they are applied: their objects, and those that bind them."""
+"""The policies as applied: their objects and bindings."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
@@ -21,7 +21,7 @@ Manifest: TypeAlias = dict[str, Any]
 
 NAMESPACE = "aliquot-system"
 ACTIONS: Mapping[str, Sequence[str]] = {"Warn,Audit": ("Warn", "Audit"), "Deny": ("Deny",)}
-"""What the API server does with a forged key, by the words of the command's option."""
+"""What the API server does with a forged key, by value of the command's option."""
 
 _GROUP = "admissionregistration.k8s.io/v1"
 _LABELS = {"app.kubernetes.io/part-of": "aliquot"}
@@ -30,10 +30,11 @@ _LABELS = {"app.kubernetes.io/part-of": "aliquot"}
 def manifests(
     dialects: Dialects, namespace: str = NAMESPACE, forgery_actions: Sequence[str] = ACTIONS["Warn,Audit"]
 ) -> list[Manifest]:
-    """Every object to apply, in order: a policy does nothing before its binding is there.
+    """Every object to apply, in order: a policy does nothing without its binding.
 
-    A missing ConfigMap lets everything pass: an API server looks for it before it looks at the change, so the other
-    choice would refuse every change of every pod in the cluster, kubelet's too. A policy keeps both from being deleted.
+    A missing ConfigMap lets everything pass. The API server looks it up before it looks at the change, so the
+    alternative would refuse every change of every pod in the cluster, including kubelet's. A policy protects both
+    ConfigMaps from deletion.
     """
     return [
         _policy(PARAMETERS, parameters.spec(namespace)),

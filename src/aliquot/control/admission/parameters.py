@@ -1,4 +1,5 @@
-"""What the other policies read may not be deleted while they stand: without it they would let everything pass."""
+"""Protects the ConfigMaps of the other policies from deletion: without them those policies would let everything
+pass."""
 
 from typing import Any
 
@@ -7,7 +8,7 @@ from aliquot.model.admission import EPOCH_MAP, WRITERS_MAP
 
 
 def spec(namespace: str) -> dict[str, Any]:
-    """Matched by what is deleted and not by the request, which names nothing when it empties a namespace."""
+    """Matches the deleted object, not the request, which has no name when a namespace is emptied."""
     read = [f"{namespace}/{name}" for name in (EPOCH_MAP, WRITERS_MAP)]
     validation = {
         "expression": '!((oldObject.metadata.namespace + "/" + oldObject.metadata.name) in variables.read)',

@@ -1,7 +1,7 @@
-"""Reach: what Aliquot's own accounts may write, so that a stolen token is worth no more than it must be.
+"""Reach: what Aliquot's own accounts may write, so that a stolen token is worth as little as possible.
 
-RBAC knows neither the node on which an agent runs nor the keys that it writes. The tables are variables of their own,
-as JSON, so that whoever reads a policy finds them.
+RBAC knows neither an agent's node nor the keys that it writes. The tables are separate variables, as JSON, so that
+readers of a policy find them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from aliquot.model.records import INVENTORY, NODE_LEASES
 _PODS_AND_NODES = ("pods", "pods/*", "bindings", "nodes", "nodes/*")
 _EVERYTHING = ("*",)
 _MANAGED = ("annotations", "labels", "managedFields", "resourceVersion", "generation")
-"""What differs in the metadata of every update, or is looked at on its own."""
+"""Metadata that differs in every update, or is checked separately."""
 
 
 def agent_spec(dialects: Dialects, account: str) -> dict[str, Any]:
@@ -136,8 +136,8 @@ def _spec(account: str, constraints: dict[str, Any], more: Mapping[str, str], wh
 
 
 def _only_keys(field: str, patterns: str) -> str:
-    """Whether no other keys of the metadata's map are added, changed or taken away. A pod may have thousands of keys:
-    there are few steps for one that stays as it is."""
+    """Whether the change adds, changes or removes no other keys of the metadata map. A pod may have thousands of keys,
+    so an unchanged key takes few steps."""
     now, was = f"variables.{field}", f"variables.old{field.capitalize()}"
     is_meant = f"{patterns}.exists(pattern, {cel.matches('pattern', 'key')})"
     return f"""{now} == {was}
@@ -146,7 +146,7 @@ def _only_keys(field: str, patterns: str) -> str:
 
 
 def _same(now: str, was: str, but: Sequence[str]) -> str:
-    """Whether two maps are the same but for some fields."""
+    """Whether two maps are equal except for some fields."""
     fields = cel.literal(list(but))
     return f"""{now}.all(field, field in {fields} || (field in {was} && {was}[field] == {now}[field]))
             && {was}.all(field, field in {fields} || field in {now})"""

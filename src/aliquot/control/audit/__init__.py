@@ -1,1 +1,1 @@
-"""Whether the cluster state still says what the API server says."""
+"""Comparison of the cluster state with the API server."""

@@ -1,9 +1,9 @@
-"""The audit: looks each minute whether the cluster state says what the API server says, and puts right what does not.
+"""The audit: compares the cluster state with the API server every minute, and repairs differences.
 
-The API server is asked for everything, by a quorum read. Where it names the very version that our mirror has, the
-cluster state must agree with that: whatever the watch told, they have taken in. Nothing else is compared, so whatever
-is on its way (a watch that lags, a Binding without an answer, a placement written a moment ago) is no difference. A
-mirror that stands still while the API server goes on has missed something, and lists anew.
+It lists everything by a quorum read. Where the API server returns the same resourceVersion as our informer cache, the
+cluster state must agree with that object, because it has handled every watch event. Nothing else is compared, so
+changes in flight (a lagging watch, a Binding of unknown fate, a recent placement) are no difference. An informer cache
+that stands still while the API server moves on has missed an event, and is listed again.
 """
 
 import asyncio
@@ -29,16 +29,16 @@ _log = structlog.get_logger()
 _Item = TypeVar("_Item")
 
 _CHUNK = 20
-"""So many objects are looked at before others get their turn."""
+"""Objects checked before the loop yields."""
 _EXPIRY_SECONDS = 10.0
-"""Claims whose time has come are given back once a second; only one that is long overdue was overlooked."""
+"""Expired claims are released once a second; only a long overdue claim was overlooked."""
 _NAMES_OF_NODES = ApiResource(NODES.prefix, NODES.plural, Object, NODES.namespaced)
 _NAMES_OF_PODS = ApiResource(PODS.prefix, PODS.plural, Object, PODS.namespaced)
 """Versions are enough: the same version is the same object."""
 
 
 class Audit:
-    """`is_pending(uid, node)` tells whether somebody still works on a claim. Every replica audits its own cluster
+    """`is_pending(uid, node)` says whether a transaction still works on a claim. Every replica audits its own cluster
     state."""
 
     def __init__(
@@ -62,10 +62,10 @@ class Audit:
         self._stale_nodes = Staleness(nodes, clock)
         self._stale_pods = Staleness(pods, clock)
         self._seen: dict[str, Sight] = {}
-        """How every bound pod was found at the last audit."""
+        """Every bound pod as the last audit saw it."""
 
     async def run(self, seconds: Callable[[], float]) -> NoReturn:
-        """Look again and again, after so many seconds, which may change meanwhile."""
+        """Audit periodically; `seconds` may change meanwhile."""
         while True:
             await after(seconds, self._clock)
             try:
@@ -75,7 +75,7 @@ class Audit:
                 _log.warning("cannot audit the cluster state", error=str(error))
 
     async def look(self) -> list[Drift]:
-        """One audit. Returns what it found, which is repaired, counted and logged by then. Raises KubeError."""
+        """Run a single audit. Returns the differences, already repaired, counted and logged. Raises KubeError."""
         if self._nodes.trouble or self._pods.trouble:
             metrics.AUDITS.labels("skipped").inc()
             return []
@@ -108,7 +108,7 @@ class Audit:
         try:
             cards = cards_of(node, self._cluster.dialects)
         except BadRecord:
-            return  # the last good inventory stays, and nobody can tell which that was
+            return  # the last good inventory stays, and it is unknown here
         was = self._cluster.marks.without_marks(self._cluster.cards(node.key))
         if was == cards and self._cluster.totals.knows(node.key):
             return
@@ -140,7 +140,7 @@ class Audit:
         return found + await _caught_up(self._pods, self._stale_pods)
 
     def _check_claims(self, pod: Pod, before: Mapping[tuple[str, str], Entry]) -> Iterator[Drift]:
-        """What a pod holds where it is not bound: claims that somebody works on, or nothing."""
+        """Check a pod's claims on nodes where it is not bound: only live claims may exist."""
         uid = pod.metadata.uid
         for node in self._cluster.ledger.nodes_of(uid):
             is_home = node == pod.spec.node_name and not pod.ended
@@ -152,12 +152,12 @@ class Audit:
     def _check_holding(
         self, pod: Pod, before: Mapping[tuple[str, str], Entry], seen: dict[str, Sight]
     ) -> Iterator[Drift]:
-        """What a pod holds where it is bound: what is written on it, or was when it was first seen."""
+        """Check what a pod holds on its node against its record, or the record as first seen."""
         uid, node = pod.metadata.uid, pod.spec.node_name
         if not node or pod.ended:
             return
         now, then = self._sight(pod), self._seen.get(uid)
-        if now.entry is not before.get((uid, node)):  # the cluster state knows by now what the mirror does not
+        if now.entry is not before.get((uid, node)):  # the cluster state is ahead of the informer cache
             if then is not None:
                 seen[uid] = then
             return
@@ -173,7 +173,7 @@ class Audit:
         seen[uid] = now
 
     def _check_ghosts(self, entries: Iterable[Entry]) -> Iterator[Drift]:
-        """What was held, before the API server was asked, for pods that it does not know."""
+        """Drop entries, made before the list, of pods that the API server does not know."""
         for entry in entries:
             is_as_before = self._cluster.ledger.entry(entry.uid, entry.node) is entry
             if is_as_before and self._pods.with_uid(entry.uid) is None and not self._is_alive(entry):
@@ -186,7 +186,7 @@ class Audit:
         return Sight(pod, self._cluster.ledger.entry(uid, node), self._cluster.cards(node), first, is_unplaced)
 
     def _is_alive(self, claim: Entry) -> bool:
-        """Whether somebody works on a claim, or time will end it."""
+        """Whether a transaction works on a claim, or it will expire."""
         if claim.state is State.BOUND:
             return False
         if claim.until is not None:
@@ -215,7 +215,7 @@ async def _caught_up(mirror: Informer[ObjectT], staleness: Staleness[ObjectT]) -
 
 
 async def _in_turns(items: Iterable[_Item]) -> AsyncIterator[_Item]:
-    """One after another, with a pause now and then in which others run."""
+    """Yield items one by one, and let other tasks run now and then."""
     for number, item in enumerate(items):
         if number % _CHUNK == _CHUNK - 1:
             await asyncio.sleep(0)

@@ -1,5 +1,4 @@
-"""How what the cluster state says of one pod can differ from what the cluster says, told apart from what is as it
-should be."""
+"""Differences between the cluster state and the cluster for a single pod, told apart from legitimate states."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from aliquot.model import Charge, NodeGpus, Pod
 from aliquot.model.records import PLACEMENT
 
 FORGED = "forged"
-"""Somebody rewrote what is written on a bound pod. What it held before stays."""
+"""Somebody rewrote the record on a bound pod. The pod keeps what it held before."""
 
 
 @dataclass(frozen=True)
@@ -28,37 +27,36 @@ class Drift:
 
 @dataclass(frozen=True)
 class Sight:
-    """A bound pod, what the cluster state holds for it on its node, and the cards by which that is read."""
+    """A bound pod, its entry in the cluster state on its node, and the cards used to read it."""
 
     pod: Pod
     entry: Entry | None
     cards: NodeGpus
     first_record: str | None = None
-    """Our record on the pod as it was first seen."""
+    """Our record on the pod as first seen."""
     is_unplaced: bool = False
-    """Nothing that is believed says which cards it has: what the cluster state holds for it is what it is expected to
-    get."""
+    """No trusted record names its cards: the cluster state holds what the pod is expected to get."""
 
     def is_same(self, other: "Sight") -> bool:
-        """Whether nothing has changed that could make a difference."""
+        """Whether nothing relevant has changed."""
         return self.entry is other.entry and self.cards is other.cards and _reads_alike(self.pod, other.pod)
 
 
 def drift_of(now: Sight, then: Sight | None, dialects: Dialects, is_alive: Callable[[Entry], bool]) -> Drift | None:
-    """What is wrong with the cluster state, if anything, `then` being how they were found right before.
+    """What is wrong with the cluster state, if anything; `then` is the previous sight.
 
-    What a pod holds is settled when it is first seen, so a difference alone is none of theirs: if it is the pod that
-    changed, its record was rewritten. `is_alive` tells whether somebody works on a claim.
+    The first sight of a pod settles what it holds, so a difference alone is no fault of the cluster state: if the pod
+    changed, its record was rewritten. `is_alive` says whether a transaction works on a claim.
     """
     pod, entry, cards = now.pod, now.entry, now.cards
     if not cards.gpus:
-        return None  # nothing can be read by cards that are not there
+        return None  # without cards nothing can be read
     holding = _read(pod, cards, dialects)
     if entry is None:
         is_lost = holding is not None and (holding.charges or holding.unnamed)
         return _drift("lost", now, holding) if is_lost else None
     if entry.state is not State.BOUND:
-        is_older = not pod.started and PLACEMENT not in pod.metadata.annotations  # what an original wrote before
+        is_older = not pod.started and PLACEMENT not in pod.metadata.annotations  # an original's earlier record
         if (holding is None or is_older) and is_alive(entry):
             return None
         return _drift("claim" if holding is None else "lost", now, holding)
@@ -76,7 +74,7 @@ def drift_of(now: Sight, then: Sight | None, dialects: Dialects, is_alive: Calla
 
 
 def said(charges: Mapping[str, Charge]) -> str:
-    """Charges for people."""
+    """Format charges for people."""
     return ", ".join(f"{uuid} {_amounts(charge)}" for uuid, charge in sorted(charges.items())) or "nothing"
 
 
@@ -105,7 +103,7 @@ def _read(pod: Pod, cards: NodeGpus, dialects: Dialects) -> Holding | None:
 
 def _agree(entry: Entry, holding: Holding | None) -> bool:
     if holding is not None and holding.unnamed:
-        return bool(entry.charges)  # which cards these are, nobody can tell
+        return bool(entry.charges)  # nobody knows the cards
     return holding is not None and entry.charges == holding.charges
 
 

@@ -1,4 +1,4 @@
-"""Whether a mirror has missed something: it has not moved on, although the API server had a newer version long ago."""
+"""Missed watch events: an informer cache that has not moved on long after the API server had a newer version."""
 
 from dataclasses import dataclass
 from typing import Generic
@@ -9,12 +9,12 @@ from aliquot.kube.resources import ObjectT
 from aliquot.model import Object
 
 _LONG_SECONDS = 20.0
-"""So far behind is no watch that lives: a broken one is tried again after 10 s at most."""
+"""No live watch is this far behind: a broken watch is retried after at most 10 s."""
 
 
 @dataclass(frozen=True)
 class _Suspect:
-    """An object of which the mirror had `version` ("" for none) when the API server had another."""
+    """An object that the informer cache had in `version` ("" for none) when the API server had another."""
 
     key: str
     version: str
@@ -22,10 +22,10 @@ class _Suspect:
 
 
 class Staleness(Generic[ObjectT]):
-    """`begin` before the API server is asked, `is_in_step` for each object that it names, `missed` at the end.
+    """Call `begin` before the list, `is_in_step` for each listed object, `missed` at the end.
 
-    The mirror's versions are taken down before the API server is asked: one that the quorum read does not confirm is an
-    older one, never a newer. No order of versions has to be known.
+    The cache's versions are recorded before the list. A version that the quorum read does not confirm is therefore
+    older, never newer, and versions need no order.
     """
 
     def __init__(self, mirror: Informer[ObjectT], clock: Clock) -> None:
@@ -40,7 +40,7 @@ class Staleness(Generic[ObjectT]):
         self._found = {}
 
     def is_in_step(self, listed: Object) -> bool:
-        """Whether the mirror has exactly this version now."""
+        """Whether the informer cache has exactly this version now."""
         uid, version = listed.metadata.uid, listed.metadata.resource_version
         _, before = self._before.pop(uid, ("", ""))
         if before != version:
@@ -48,7 +48,7 @@ class Staleness(Generic[ObjectT]):
         return self._version_now(uid) == version
 
     def missed(self) -> list[str]:
-        """The keys of objects of which the mirror has missed a change or the end."""
+        """Keys of objects whose change or deletion the informer cache has missed."""
         for uid, (key, version) in self._before.items():
             self._suspect(uid, key, version)
         self._before = {}

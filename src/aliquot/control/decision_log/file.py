@@ -1,4 +1,4 @@
-"""The decision log's files: the one being written, and the one before it, with `.1` at the end of its name."""
+"""Files of the decision log: the current file, and the previous file with the suffix `.1`."""
 
 import os
 from collections.abc import Iterable
@@ -13,14 +13,14 @@ from aliquot.errors import BadConfig
 
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 _ONLY_OURS = 0o600
-"""What is on everybody's pods is nobody else's business."""
+"""The log shows everybody's pods, so only we may read it."""
 _BLOCK = 65536
 
 
 def require_writable(path: Path) -> None:
-    """Raises BadConfig unless a file could be written there, and replaced; makes none."""
+    """Raises BadConfig unless a file can be written and replaced there. Creates no file."""
     trouble = ""
-    if not os.access(path.parent, os.F_OK) or not path.parent.is_dir():  # Path alone raises where we may not look
+    if not os.access(path.parent, os.F_OK) or not path.parent.is_dir():  # Path alone raises without permission
         trouble = f"there is no folder {path.parent}"
     elif not os.access(path.parent, os.W_OK | os.X_OK):
         trouble = "permission denied"
@@ -33,7 +33,7 @@ def require_writable(path: Path) -> None:
 
 
 class LogFile:
-    """The file that is being written. After `give_up` nothing is written until the next is begun."""
+    """The current file. After `give_up` nothing is written until the next `begin`."""
 
     def __init__(self, path: Path, most_bytes: int) -> None:
         self._path = path
@@ -45,12 +45,12 @@ class LogFile:
 
     @property
     def is_done(self) -> bool:
-        """Full, or given up. What we begin with does not count: it may be more than a file is to hold."""
+        """Full, or given up. The snapshot at the beginning does not count: it may exceed the limit."""
         return self._open is None or self._size - self._began_with > self._most_bytes
 
     def begin(self, lines: Iterable[Line]) -> None:
-        """A new file; but a process that was just started goes on with the last one's while there is room, so that no
-        number of restarts loses what came before them."""
+        """Begin a new file. A new process continues the previous process's file while there is room, so that restarts
+        never lose earlier lines."""
         self.give_up()
         goes_on, self._is_first = self._is_first and self._has_room(), False
         if not goes_on and self._path.exists() and self._path.stat().st_size:
@@ -74,12 +74,11 @@ class LogFile:
     def give_up(self) -> None:
         if self._open is not None:
             file, self._open = self._open, None
-            with suppress(OSError):  # what is still to be written may not fit any more
+            with suppress(OSError):  # the rest may no longer fit on the disk
                 file.close()
 
     def _has_room(self) -> bool:
-        """Whether there is a log of an earlier process that can take more. A line that was torn when that was killed is
-        cut off."""
+        """Whether a previous process's log can take more. Cuts off a last line that a kill left incomplete."""
         if not self._path.exists() or self._path.stat().st_size >= self._most_bytes:
             return False
         with self._path.open("rb+") as file:
@@ -90,7 +89,7 @@ class LogFile:
 
 
 def _end_of_lines(file: BinaryIO) -> int:
-    """Where the last whole line ends."""
+    """Where the last complete line ends."""
     end = file.seek(0, os.SEEK_END)
     while end:
         start = max(0, end - _BLOCK)

@@ -1,6 +1,6 @@
-"""The decision log on disk: one JSON object per line. A file begins with a header and all that the cluster state knew
-then, and goes on with what happened; so each file can be replayed for itself. Where a new process goes on in it,
-header and cluster stand there anew."""
+"""The decision log on disk: a JSON object per line. A file begins with a header and a snapshot of the cluster state,
+followed by events, so each file can be replayed on its own. A new process that continues a file writes header and
+snapshot again."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +30,7 @@ class Cards(msgspec.Struct, frozen=True, tag_field="what", tag="cards"):
 
 
 class Held(msgspec.Struct, frozen=True, tag_field="what", tag="held", omit_defaults=True):
-    """An entry of the ledger."""
+    """A ledger entry."""
 
     owner: Owner
     placement: Placement
@@ -43,7 +43,7 @@ class Held(msgspec.Struct, frozen=True, tag_field="what", tag="held", omit_defau
 
 
 class Begun(msgspec.Struct, frozen=True, tag_field="what", tag="begun", omit_defaults=True):
-    """All that was known before has been told. `marks` are the cards marked unhealthy on each node, by indexes."""
+    """End of the snapshot. `marks` are the cards marked unhealthy on each node, by index."""
 
     quotas: str | None
     marks: dict[str, list[int]] = {}
@@ -57,7 +57,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 def opening(header: Header, snapshot: Snapshot) -> Iterator[Header | Cards | Held | Begun]:
-    """What stands at the beginning of a file."""
+    """The lines at the beginning of a file."""
     yield header
     for cards in snapshot.cards:
         yield Cards(cards)
@@ -75,7 +75,7 @@ def entry_of(held: Held) -> Entry:
 
 
 def is_beginning(text: bytes) -> bool:
-    """Whether a file's first line is that of a log which can be gone on with."""
+    """Whether this first line begins a log that can be continued."""
     try:
         line = msgspec.json.decode(text, type=Line)
     except (msgspec.DecodeError, RecursionError):
@@ -84,9 +84,9 @@ def is_beginning(text: bytes) -> bool:
 
 
 def read(path: Path) -> Iterator[tuple[int, Line]]:
-    """Every line with its number. A last line that was torn when the process was killed is left out.
+    """Yield every line with its number. Skips a last line that a kill left incomplete.
 
-    Raises BadRecord for a line that cannot be read, and for a file that does not begin as one of ours.
+    Raises BadRecord for an unreadable line, and for a file that is not a decision log.
     """
     decoder = msgspec.json.Decoder(Line)
     try:

@@ -1,4 +1,4 @@
-"""A decision log in words: what became of one pod."""
+"""The history of a single pod from a decision log, in words."""
 
 from collections.abc import Iterable, Iterator
 
@@ -10,7 +10,7 @@ from aliquot.model import Placement
 
 
 def story(pod: str, lines: Iterable[tuple[int, Line]]) -> Iterator[str]:
-    """One line of text for each thing that happened to the pods of this name (`namespace/name`), one after another."""
+    """Yield a line of text for each event of the pods of this name (`namespace/name`), in order."""
     uids: set[str] = set()
     for _, line in lines:
         for uid, text in _about(line, pod, uids):
@@ -19,7 +19,7 @@ def story(pod: str, lines: Iterable[tuple[int, Line]]) -> Iterator[str]:
 
 
 def pod_of(line: Line) -> str | None:
-    """The pod that a line names."""
+    """The pod that a line names; None if it names none."""
     match line.told:
         case Held(owner=owner):
             return owner.pod
@@ -53,7 +53,7 @@ def _about(line: Line, pod: str, uids: set[str]) -> Iterator[tuple[str, str]]:
 
 
 def answered(answer: Answer) -> str:
-    """An answer for people, such as the two of a difference."""
+    """Format an answer for people, e.g. both answers of a difference."""
     if answer.verdict is not None:
         return said(answer.verdict)
     assert answer.placement is not None, "an answer is a verdict or a claim"

@@ -1,5 +1,4 @@
-"""Doing again what a decision log tells: the same cluster state, asked the same questions, must give the same
-answers."""
+"""Replay of a decision log: the same cluster state must give the same answers to the same questions."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -34,8 +33,7 @@ from aliquot.model import NodeGpus, Placement, Request
 
 @dataclass(frozen=True)
 class Answer:
-    """What the cluster state answered, once then and once again now: a verdict, a placement on one node, or a
-    refusal."""
+    """An answer of the cluster state, logged or replayed: a verdict, a placement on a single node, or a refusal."""
 
     verdict: Verdict | None = None
     placement: Placement | None = None
@@ -52,8 +50,7 @@ class Difference:
 
 
 class Replay:
-    """Feed it the lines of one file, in order. After the first difference the cluster state is no longer those of
-    then."""
+    """Feed it the lines of a file, in order. After the first difference the cluster state no longer matches the log."""
 
     def __init__(self) -> None:
         self.cluster = ClusterState()
@@ -65,7 +62,7 @@ class Replay:
         self._judgement: Judgement | None = None
 
     def feed(self, lines: Iterable[tuple[int, Line]]) -> None:
-        """All lines, or up to the first difference. Raises BadConfig if a dialect of then is not here now."""
+        """Replay all lines, or up to the first difference. Raises BadConfig if a logged dialect is not installed."""
         for number, line in lines:
             self.take(number, line)
             if self.difference is not None:
@@ -93,14 +90,14 @@ class Replay:
                 _do(self.cluster, event)
 
     def _begin_anew(self, prefixes: dict[str, str]) -> None:
-        """As a process does that is started: it knows nothing but what it is told from here on."""
+        """Start over like a new process, which knows only what the following lines say."""
         self.cluster = ClusterState(_dialects(prefixes))
         self._cards, self._entries, self._provisional = [], [], set()
         self._judgement = None
 
     def _decide(self, number: int, at: int, decided: Decided) -> None:
         self.decisions += 1
-        # which policies a dialect has by default was set by the configuration of then
+        # the configuration at that time set the dialects' default policies
         constraints = decided.request.constraints
         constraints = replace(constraints, gpu_policy=decided.gpu_policy, node_policy=decided.node_policy)
         request = replace(decided.request, constraints=constraints)
@@ -110,8 +107,8 @@ class Replay:
         self._compare(number, at, request, Answer(decided.verdict), Answer(verdict_of(self._judgement)))
 
     def _claim(self, number: int, at: int, claimed: Claimed) -> None:
-        """A claim that follows its decision must be for the place which that decision found on the claim's node. One
-        that only keeps a part for a pod, or makes good on that, need not: its place was decided before."""
+        """Replay a claim. A claim that follows its decision must have the placement that the decision found on that
+        node. A reservation, or a claim of a reserved part, need not: its placement was decided before."""
         judgement, self._judgement = self._judgement, None
         placement, request = claimed.placement, claimed.request
         kept = self.cluster.ledger.entry(request.uid, placement.node)

@@ -1,8 +1,8 @@
-"""The decision log: what the cluster state was told and what they decided, written down so that it can be replayed.
+"""The decision log: events and decisions of the cluster state, written for replay.
 
-A thread of its own encodes and writes, so that a slow disk holds up no decision. What cannot be written is lost and
-said so; the log then goes on in a new file, which begins with all that the cluster state knows, and is whole again. A
-process that is started goes on in the file of the one before, and tells there anew all that its cluster state knows.
+A separate thread encodes and writes, so that a slow disk delays no decision. Lines that cannot be written are lost, and
+an error is logged. The log then continues in a new file, which begins with a full snapshot and is complete again. A new
+process continues the previous process's file, and writes a full snapshot there first.
 """
 
 import threading
@@ -25,11 +25,11 @@ _log = structlog.get_logger()
 
 _MB = 1_000_000
 _SECONDS_BETWEEN_FILES = 10.0
-"""However small a file may be: its beginning costs a walk over all that the cluster state knows."""
+"""Even for small files: the snapshot at the beginning walks the whole cluster state."""
 
 
 class DecisionLog:
-    """`with DecisionLog(...)` records what happens to the cluster state."""
+    """`with DecisionLog(...)` records the events of the cluster state."""
 
     def __init__(self, path: Path, cluster: ClusterState, *, most_mb: int = 64, clock: Clock | None = None) -> None:
         self._path = path
@@ -41,9 +41,9 @@ class DecisionLog:
         self._waiting: SimpleQueue[tuple[int, StateEvent | Snapshot] | None] = SimpleQueue()
         self._writer = threading.Thread(target=self._write_all, name="decision-log", daemon=True)
         self._begun = 0
-        """Files that were begun here; the writer may still be at an earlier one."""
+        """Files begun here; the writer may still be at an earlier file."""
         self._last_done = 0
-        """The number of the last file that the writer found full, or gave up."""
+        """The number of the last file that the writer filled or gave up."""
         self._last_began = 0.0
         self._has_gap = False
 
@@ -64,7 +64,7 @@ class DecisionLog:
 
     @property
     def waiting(self) -> int:
-        """How much is still to be written."""
+        """Number of queued items."""
         return self._waiting.qsize()
 
     # -- in the thread of the cluster state
@@ -79,8 +79,8 @@ class DecisionLog:
             self.begin_file()
 
     def begin_file(self) -> None:
-        """Go on in a new file. What the cluster state knows now stands at its beginning, so nothing may have happened
-        since that was not recorded."""
+        """Continue in a new file. It begins with a snapshot taken now, so every earlier event must have been
+        recorded."""
         self._begun += 1
         self._has_gap = False
         self._last_began = self._clock.monotonic()

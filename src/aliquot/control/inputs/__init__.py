@@ -1,1 +1,1 @@
-"""Other people's objects that the control plane follows while it may read them."""
+"""Optional objects of others that the control plane watches if it may read them."""

@@ -1,4 +1,4 @@
-"""Which agents live: a mirror of the Leases that they renew, one per node."""
+"""Live agents: an informer cache of the Leases that they renew, one per node."""
 
 from aliquot.clock import Clock
 from aliquot.kube import LEASES, Client, Informer, KubeError
@@ -7,12 +7,12 @@ from aliquot.kube.resources import Lease
 from aliquot.model.records import NODE_LEASES
 
 _LONGEST_SECONDS = 60
-"""For a Lease that does not say for how long it lasts."""
+"""For a Lease without a duration."""
 _NAMES = 5
 
 
 class Heartbeats:
-    """No other machine's clock is trusted: a Lease has moved when we saw it move."""
+    """Trusts no other machine's clock: a Lease was renewed when we saw it change."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
@@ -22,18 +22,18 @@ class Heartbeats:
         self.leases: Informer[Lease] = Informer(client, LEASES, self._on_lease, namespace=NODE_LEASES, clock=clock)
 
     async def run(self) -> None:
-        """Returns, with a note, where we may not see them."""
+        """Returns, with a note, if we may not list them."""
         try:
             await self._client.list(LEASES, namespace=NODE_LEASES)
         except Forbidden as error:
             self._missing = [f"agents that fall silent are not noticed: {error}"]
             return
         except KubeError:
-            pass  # the informer tries on, and says so
+            pass  # the informer retries, and reports it
         await self.leases.run()
 
     def silent(self) -> list[str]:
-        """Nodes whose agents have said nothing for as long as their Lease lasts."""
+        """Nodes whose agents have not renewed their Lease within its duration."""
         now = self._clock.monotonic()
         return sorted(
             lease.metadata.name

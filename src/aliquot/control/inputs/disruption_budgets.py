@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets, followed while we may: how many of the pods that are to end they protect."""
+"""PodDisruptionBudgets, watched if we may: how many victims they protect."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
@@ -14,7 +14,7 @@ BudgetsIn: TypeAlias = Callable[[str], Sequence[PodDisruptionBudget]]
 
 
 class Budgets:
-    """No budgets, no violations: a server that may not read them, or to which none are served, counts nothing."""
+    """A server that may not read budgets, or whose API server does not serve them, counts no violations."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         by_namespace = {_BY_NAMESPACE: lambda budget: budget.metadata.namespace}
@@ -31,12 +31,12 @@ class Budgets:
 
 
 def _nothing(_old: PodDisruptionBudget | None, _new: PodDisruptionBudget | None) -> None:
-    """They are looked up when somebody asks."""
+    """Budgets are looked up on demand."""
 
 
 def count_violations(pods: Iterable[Pod], budgets_in: BudgetsIn) -> int:
-    """How many of the pods may not end, if all do in this order, by kube-scheduler's rule: each uses up one disruption
-    of every budget that protects it, up to the first that has none left."""
+    """How many of the pods may not be evicted, if all are in this order, by kube-scheduler's rule: each pod uses up a
+    disruption of every budget that protects it, up to the first exhausted budget."""
     left: dict[str, int] = {}
     return sum(_is_violation(pod, budgets_in(pod.metadata.namespace), left) for pod in pods)
 
@@ -51,7 +51,8 @@ def _is_violation(pod: Pod, budgets: Iterable[PodDisruptionBudget], left: dict[s
 
 
 def _protects(budget: PodDisruptionBudget, pod: Pod) -> bool:
-    """No pod without labels, none by an empty selector, and none whose end was granted already."""
+    """Whether a budget protects a pod. Pods without labels, empty selectors and already granted evictions do not
+    count."""
     selector, labels = budget.spec.selector, pod.metadata.labels
     if not labels or selector is None or selector.is_empty or not selector.selects(labels):
         return False

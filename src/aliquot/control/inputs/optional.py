@@ -1,4 +1,4 @@
-"""Objects of others that are followed while we may: without them there is less to know, and no less to do."""
+"""Optional objects, watched if we may: without them we know less, but everything works."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -14,11 +14,11 @@ from aliquot.kube.resources import ApiResource, ObjectT
 
 _log = structlog.get_logger()
 _RIGHTS_SECONDS = 60.0
-"""After which is looked whether a missing right was given."""
+"""How often to check for a missing right."""
 
 
 class OptionalMirror(Generic[ObjectT]):
-    """Of those that `right` is about: one by its name, all of a namespace, or all."""
+    """Watches the objects of `right`: a single name, a namespace, or all."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class OptionalMirror(Generic[ObjectT]):
         self._what = f"{kind} {action.namespace}/{action.name}" if action.name else f"{kind}s{where}"
         self._missing: list[str] = []
         self.tried = asyncio.Event()
-        """Set when they are known, or cannot be known for now."""
+        """Set when the objects are known, or cannot be known for now."""
 
     async def run(self) -> NoReturn:
         while await self._is_withheld():
@@ -75,12 +75,12 @@ class OptionalMirror(Generic[ObjectT]):
             self._missing = [f"the API server does not serve {self._resource.path()}: {self._right.without}"]
             return True
         except KubeError:
-            self.tried.set()  # nobody waits for these; the informer tries on, and says so
+            self.tried.set()  # nobody waits for these; the informer retries, and reports it
         self._missing = []
         return False
 
     def notes(self) -> list[str]:
-        """What is not known, and why."""
+        """What is unknown, and why."""
         if self._missing or not self.tried.is_set():
             return self._missing
         if not self.mirror.trouble:

@@ -1,4 +1,4 @@
-"""Quotas as gpu-admission's users keep them: JSON in a ConfigMap, followed while we run."""
+"""Quotas in gpu-admission's format: JSON in a ConfigMap, watched while we run."""
 
 import structlog
 
@@ -14,7 +14,7 @@ _log = structlog.get_logger()
 
 
 class QuotaMap:
-    """No map, no quotas. One that cannot be read keeps the last good ones, and is told of."""
+    """No ConfigMap means no quotas. An unreadable ConfigMap keeps the last good quotas, and is reported."""
 
     def __init__(self, client: Client, cluster: ClusterState, clock: Clock, settings: QuotaSection) -> None:
         self._cluster = cluster
@@ -29,7 +29,7 @@ class QuotaMap:
         metrics.QUOTA_VALID.set(1)
 
     def notes(self) -> list[str]:
-        """Why the quotas may not be what was meant."""
+        """Why the quotas may not be as intended."""
         return self._maps.notes() + ([self._trouble] if self._trouble else [])
 
     def _on_map(self, _: ConfigMap | None, new: ConfigMap | None) -> None:

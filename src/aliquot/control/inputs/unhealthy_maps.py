@@ -1,4 +1,4 @@
-"""Unhealthy cards as gpushare's users report them: a ConfigMap per node, followed while we run."""
+"""Unhealthy cards in gpushare's format: a ConfigMap per node, watched while we run."""
 
 from typing import TypeAlias
 
@@ -17,7 +17,7 @@ _Map: TypeAlias = ConfigMap | None
 
 
 class UnhealthyMaps:
-    """They have no label by which to ask for them alone, so all of their namespace are followed."""
+    """Watches the whole namespace, because these ConfigMaps have no label to select."""
 
     def __init__(self, client: Client, cluster: ClusterState, clock: Clock) -> None:
         self._cluster = cluster

@@ -1,1 +1,1 @@
-"""Who may write: the Lease, its term, and the rights of our account."""
+"""Permission to write: the Lease, its term, and our account's RBAC rights."""

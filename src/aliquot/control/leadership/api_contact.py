@@ -1,4 +1,4 @@
-"""Whether the API server answers, known within seconds: an open watch can be silent for minutes."""
+"""API server reachability, known within seconds: an open watch can be silent for minutes."""
 
 from typing import NoReturn
 
@@ -11,13 +11,13 @@ _ANSWER_SECONDS = 2.0
 
 
 class Contact:
-    """Together the two times stay well below the 5 s within which a loss must show."""
+    """Both times together stay well below the 5 s within which a loss must show."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self._clock = clock
         self.trouble = ""
-        """Why the API server cannot be asked; empty while it answers, and before it was asked."""
+        """Why the API server is unreachable; empty while it answers, and before the first call."""
 
     async def run(self) -> NoReturn:
         while True:

@@ -1,4 +1,4 @@
-"""Which of several servers may commit: the holder of the Lease, in a term that the API server knows."""
+"""Leader election: only the Lease holder may commit, in a term that the API server knows."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -32,11 +32,11 @@ _ENDPOINTS = "aliquot.io/endpoints"
 _PAUSE_SECONDS = 0.1
 _STUCK_SECONDS = 10.0
 _UNFIT_SECONDS = 60.0
-"""For which a server that the API server does not let lead, or that could not take over, leaves the Lease to others."""
+"""How long a server that may not lead, or could not take over, leaves the Lease to others."""
 _TAKEOVER_SECONDS = 120.0
-"""For which a server may hold the Lease before it leads; listing a large cluster takes a fraction of that."""
+"""How long a server may hold the Lease before it leads; listing a large cluster takes a fraction of that."""
 _RIGHTS_SECONDS = 30.0
-"""After which a server that lacks rights asks whether it has got them."""
+"""How often a server that lacks rights checks for them."""
 _STUCK = (
     "the API server goes on comparing with an older epoch, as it does when policies were deleted and made again while "
     f"it ran: restart kube-apiserver, or lead unfenced with: kubectl delete validatingadmissionpolicybinding {FENCING}"
@@ -53,7 +53,7 @@ _NOT_FENCED = (
 
 @dataclass(frozen=True)
 class Side:
-    """Another event loop than the one that decides, and a client that works there."""
+    """An event loop other than the deciding loop, and a client that works there."""
 
     loop: OtherLoop
     client: Client
@@ -67,8 +67,8 @@ class Role(Enum):
 
 
 class Leadership:
-    """`refresh` makes the mirror as new as the API server; a new leader waits for that before it commits. With a
-    `side`, the Lease is kept there for as long as the `pulse` shows that this loop lives."""
+    """`refresh` brings the informer caches up to date with the API server; a new leader waits for it before it commits.
+    With a `side`, the Lease is renewed there while the `pulse` shows that this loop is alive."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Leadership:
         """Emitted whenever a term begins or ends."""
         self.lacking: list[rights.Right] = []
         self.missing: list[str] = []
-        """What this server may not do and what is lost by it, for people."""
+        """What this server may not do, and the consequences, for people."""
 
     @property
     def role(self) -> Role:
@@ -127,17 +127,17 @@ class Leadership:
 
     @property
     def epoch(self) -> int:
-        """What we write into our commits; 0 without a term."""
+        """The epoch in our commits; 0 without a term."""
         return self._epoch if self.role is Role.LEADING else NEVER
 
     @property
     def holder(self) -> str:
-        """Who holds the Lease, as far as we can see; empty if nobody does."""
+        """The Lease holder as we see it; empty without a holder."""
         return self._elector.holder
 
     @property
     def endpoints(self) -> Mapping[str, str]:
-        """Where the holder's endpoints can be reached: URLs by name."""
+        """URLs of the holder's endpoints, by name."""
         text = self._elector.holders_annotations.get(_ENDPOINTS, "{}")
         try:
             return msgspec.json.decode(text, type=dict[str, str])
@@ -145,12 +145,12 @@ class Leadership:
             return {}
 
     def tell_endpoints(self, endpoints: Mapping[str, str]) -> None:
-        """Where our own endpoints can be reached; written on the Lease while we hold it. Call it before `run`."""
+        """Set the URLs of our own endpoints, written on the Lease while we hold it. Call it before `run`."""
         self._own_endpoints = frozenset(endpoints.values())
         self._elector.annotations = {_ENDPOINTS: msgspec.json.encode(endpoints, order="sorted").decode()}
 
     def require(self) -> int:
-        """The epoch for a commit of this moment; 0 without terms. Raises NotLeading."""
+        """The epoch for a commit made now; 0 without terms. Raises NotLeading."""
         match self.role:
             case Role.LEADING:
                 return self._epoch
@@ -161,7 +161,7 @@ class Leadership:
         raise NotLeading(self.no_holder() or f"this server does not lead, {self.holder} does")
 
     def no_holder(self) -> str:
-        """Why there is nobody to commit; empty if there is somebody."""
+        """Why no server can commit; empty if a server can."""
         if self.role in (Role.ALONE, Role.OBSERVING):
             return self._fenced_out
         lease = f"{self._settings.lease.namespace}/{self._settings.lease.name}"
@@ -180,11 +180,11 @@ class Leadership:
         return ""
 
     def _has_our_address(self, holder: str) -> bool:
-        """Calls that are passed on to this holder would come back to us."""
+        """Whether calls forwarded to this holder would come back to us."""
         return holder != self._identity and not self._own_endpoints.isdisjoint(self.endpoints.values())
 
     def notes(self) -> list[str]:
-        """Who leads, and what works less well than it could, for people."""
+        """The leader and degraded features, for people."""
         now = {
             Role.LEADING: f"leads in term {self._epoch}",
             Role.FOLLOWING: f"follows {self.holder}",
@@ -194,8 +194,8 @@ class Leadership:
         return [now[self.role], *([self._unfit] if self._unfit else []), *self.missing]
 
     def depose(self) -> None:
-        """The API server knows a later term than ours: stop at once, and stand again as anybody else. A server that is
-        alone has no term, and can only say so."""
+        """Stop leading at once and stand for election again, because the API server knows a later term. A server that
+        is alone has no term, and can only report it."""
         if self._is_alone:
             self._fenced_out = _FENCED_OUT
             _log.error("nothing can be committed", why=_FENCED_OUT)
@@ -205,10 +205,10 @@ class Leadership:
         self._end_term()
         self._deposed.set()
 
-    # -- a server's life
+    # -- lifecycle
 
     async def run(self) -> None:
-        """Stand for the Lease, and lead whenever we hold it. Returns at once where there is nothing to stand for."""
+        """Stand for the Lease, and lead while we hold it. Returns at once if there is no election."""
         if self.role in (Role.ALONE, Role.OBSERVING):
             self.changed.emit(None)
             return
@@ -223,8 +223,8 @@ class Leadership:
                 tasks.create_task(self._epochs.run())
 
     async def _stand(self) -> None:
-        """For the Lease. It is renewed on the side, so that it is not lost while this loop is busy for a moment; one
-        that is stuck loses it."""
+        """Stand for the Lease. The side loop renews it, so that a short stall of this loop does not lose it. A stuck
+        loop does lose it."""
         if self._side is None:
             await self._elector.run(self._lead)
         else:
@@ -245,10 +245,10 @@ class Leadership:
         try:
             return await self._insist(lambda: right.is_given(self._client), "ask for our rights")
         except Forbidden:
-            return False  # who may not even ask has few
+            return False  # an account that may not even ask has few rights
 
     async def _insist(self, what: Callable[[], Awaitable[_Answer]], name: str) -> _Answer:
-        """Ask until there is an answer, and say meanwhile what is in the way."""
+        """Retry until there is an answer, and report the obstacle meanwhile."""
         while True:
             try:
                 answer = await what()
@@ -263,12 +263,12 @@ class Leadership:
                 return answer
 
     def _on_epoch(self, _: ConfigMap | None, new: ConfigMap | None) -> None:
-        """Another server's term ends ours, noticed here mostly before a write of ours is refused."""
+        """End our term when another server's begins. We notice here mostly before the API server refuses a write."""
         if new is not None and self._epoch != NEVER and self._term.is_later(new, self._epoch):
             self.depose()
 
     async def _lead(self) -> None:
-        """One term. Returns when the API server says that it is over."""
+        """Lead for a single term. Returns when the API server says that it is over."""
         self._deposed.clear()
         try:
             if await first_of(self._take_over(), self._clock.sleep(_TAKEOVER_SECONDS)) == 0:
@@ -283,7 +283,7 @@ class Leadership:
             self._end_term()
 
     def _give_up(self) -> None:
-        """Others may be able to do what we are not."""
+        """Give up the Lease: another server may be able to lead."""
         why = self._stuck or self._trouble or "the list of nodes and pods did not come to an end"
         self._unfit = f"this server could not take over within {_TAKEOVER_SECONDS:g} s: {why}"
         _log.error("gives the Lease back", why=self._unfit, tries_again_after=_UNFIT_SECONDS)
@@ -301,8 +301,8 @@ class Leadership:
         _log.info("leads", epoch=epoch, identity=self._identity)
 
     async def _is_in_force(self, epoch: int) -> bool:
-        """Waits for the API server to notice, which takes a second, unless its own copy of ConfigMaps has stopped for
-        good. False if somebody has raised the number further."""
+        """Wait for the API server to notice, which takes a second, unless its own ConfigMap cache has stopped for good.
+        False if another server has raised the epoch further."""
         due = self._clock.monotonic() + _STUCK_SECONDS
         while await self._insist(lambda: self._term.is_refused(epoch), "see the epoch in force"):
             if self._clock.monotonic() >= due:

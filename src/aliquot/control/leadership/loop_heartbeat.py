@@ -1,4 +1,4 @@
-"""The sign of life of the event loop that decides, for others on other threads."""
+"""Heartbeat of the deciding event loop, for other threads."""
 
 from typing import NoReturn
 
@@ -13,7 +13,7 @@ class Pulse:
         self._beat_at = clock.monotonic()
 
     def silence(self) -> float:
-        """Seconds since the loop has turned; a bit more than the time that it has been busy with one thing."""
+        """Seconds since the loop last ran; slightly more than the time that it has been blocked."""
         return self._clock.monotonic() - self._beat_at
 
     async def run(self) -> NoReturn:

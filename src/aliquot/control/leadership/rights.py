@@ -1,4 +1,4 @@
-"""What the server must be allowed to do, and what it can still do with less, such as an original's account has."""
+"""RBAC rights that the server needs, and the consequences of missing rights, e.g. with an original's account."""
 
 from dataclasses import dataclass
 
@@ -12,9 +12,9 @@ from aliquot.model.admission import EPOCH_MAP
 class Right:
     action: Action
     without: str
-    """What is lost if we may not."""
+    """What is lost without it."""
     verbs: tuple[str, ...] = ()
-    """To be given together with the action's own."""
+    """Further verbs to grant with the action's own."""
 
     def __str__(self) -> str:
         action = self.action
@@ -27,7 +27,7 @@ class Right:
         return (await may_we(client, self.action)).allowed
 
     def rule(self) -> str:
-        """The rule of RBAC that gives it, in one line of YAML."""
+        """The RBAC rule that grants it, as a single line of YAML."""
         action = self.action
         resource = "/".join(filter(None, (action.resource, action.subresource)))
         names = f", resourceNames: [{action.name}]" if self.verbs and action.name else ""
@@ -42,13 +42,13 @@ _EVENTS = "pods are not told why they wait"
 
 
 def for_replicas(lease: LeaseSection) -> list[Right]:
-    """Without one of these there is no leadership."""
+    """Rights required for leader election."""
     group, namespace = "coordination.k8s.io", lease.namespace
     creations = [
         Action("create", "leases", group, namespace=namespace),
         Action("create", "configmaps", namespace=namespace),
     ]
-    # the others can be given by name, and are in our own Role
+    # the others can be granted by resource name, and are in our own Role
     leases = [Action(verb, "leases", group, namespace=namespace, name=lease.name) for verb in ("get", "patch")]
     terms = [Action(verb, "configmaps", namespace=namespace, name=EPOCH_MAP) for verb in ("get", "patch")]
     return [Right(action, _ALONE) for action in (*creations, *leases, *terms)]
@@ -63,7 +63,7 @@ def see_epochs(lease: LeaseSection) -> Right:
 
 
 def read_maps(namespace: str, name: str, without: str) -> Right:
-    """To follow the ConfigMap of this name, or all of the namespace."""
+    """The right to watch the ConfigMap of this name, or all in the namespace."""
     return Right(Action("list", "configmaps", namespace=namespace, name=name), without, ("watch",))
 
 
@@ -81,7 +81,7 @@ REVIEW_TOKENS = Right(
 
 
 def for_helping(lease: LeaseSection) -> list[Right]:
-    """Without one of these something smaller is lost."""
+    """Rights that only features depend on."""
     return [
         Right(Action("create", "pods", subresource="binding"), "no pod can be bound"),
         see_epochs(lease),

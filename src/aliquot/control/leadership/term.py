@@ -1,7 +1,7 @@
-"""A term of leadership: a number in a ConfigMap that the API server itself compares with what we write.
+"""A term of leadership: a number in a ConfigMap that the API server itself compares with our writes.
 
-A new leader raises it, and waits until the API server has noticed; from then on whatever a former leader still sends is
-refused, however late it wakes.
+A new leader raises it, and waits until the API server has noticed. From then on the API server refuses every write of a
+former leader, however late it arrives.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ NEVER = 0
 
 
 def is_stale(error: KubeError) -> bool:
-    """Whether the API server refused a write because another server leads by now."""
+    """Whether the API server refused a write because another server leads now."""
     return STALE_EPOCH in str(error)
 
 
@@ -33,13 +33,13 @@ class Term:
         self._namespace, self._name = lease.namespace, EPOCH_MAP
 
     async def is_fenced(self) -> bool:
-        """Whether the API server refuses other numbers at all: without its policy it takes any. Raises KubeError."""
+        """Whether the API server refuses other numbers at all: without our policy it accepts any. Raises KubeError."""
         return await self.is_refused(NEVER)
 
     async def raise_epoch(self) -> int:
-        """The new number, by compare-and-swap: of two that try at once, one gets a higher one than the other.
+        """Raise the epoch by compare-and-swap and return it. Two concurrent callers get different numbers.
 
-        Raises KubeError, and BadRecord for a number that is none.
+        Raises KubeError, and BadRecord for a value that is not a number.
         """
         while True:
             try:
@@ -74,19 +74,19 @@ class Term:
         return int(text)
 
     async def current(self) -> int:
-        """The number of now. Raises KubeError, and BadRecord."""
+        """The current number. Raises KubeError and BadRecord."""
         return self._read(await self._client.get(CONFIG_MAPS, self._name, self._namespace))
 
     def is_later(self, found: ConfigMap, epoch: int) -> bool:
-        """Whether the number is above this one; what is no number is not."""
+        """Whether the ConfigMap's number is above this epoch; False if it is not a number."""
         try:
             return self._read(found) > epoch
         except BadRecord:
             return False
 
     async def is_refused(self, epoch: int) -> bool:
-        """Whether the API server refuses Bindings of this term; asked with one that changes nothing, for a pod that is
-        not there. Raises KubeError."""
+        """Whether the API server refuses Bindings of this term, tested by a dry run for a pod that does not exist.
+        Raises KubeError."""
         try:
             await self._client.bind(self._probe(epoch), timeout=_PROBE_SECONDS, dry_run=True)
         except NotFound:

@@ -1,4 +1,4 @@
-"""Observe mode: says where waiting GPU pods would have been placed. Writes nothing to the cluster."""
+"""Observe mode: logs where waiting GPU pods would have been placed. Writes nothing to the cluster."""
 
 from collections.abc import Iterable
 
@@ -17,15 +17,15 @@ _QUIET_SECONDS = 60.0
 
 
 class Observer:
-    """Each verdict is told once, and again when it changes. A pod that somebody bound before we had a look at it is
-    judged as if it were not there yet."""
+    """Logs each verdict once, and again when it changes. A pod bound before we judged it is judged as if it were not
+    there."""
 
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
         self._chooser = Chooser(plane)
         self._told: dict[str, str] = {}
         self._accounted_for: set[str] | None = None
-        """Pods that were told of, or bound before we began."""
+        """Pods already logged, or bound before we began."""
 
     async def run(self) -> None:
         with self._plane.changed.as_event() as changed:
@@ -33,11 +33,11 @@ class Observer:
                 changed.clear()
                 if not self._plane.not_ready():
                     self.look()
-                await self._plane.clock.sleep(_PAUSE_SECONDS)  # a burst of changes is one look
+                await self._plane.clock.sleep(_PAUSE_SECONDS)  # handle a burst of changes in a single pass
                 await came(changed, _QUIET_SECONDS, self._plane.clock)
 
     def look(self) -> None:
-        """One pass over the pods that wait, and those that were bound since the last one."""
+        """Judge the waiting pods, and pods bound since the last pass. One pass."""
         pods = self._plane.pods.all()
         bound = {pod.metadata.uid: pod for pod in pods if pod.spec.node_name}
         known = self._accounted_for if self._accounted_for is not None else bound.keys()

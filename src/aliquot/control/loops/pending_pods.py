@@ -1,4 +1,4 @@
-"""Which pods wait for a node, and which node is theirs."""
+"""Pending pods, and the choice of a node for each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ from aliquot.model.quantity import whole
 
 @dataclass(frozen=True)
 class Choice:
-    """The node for a pod, or why there is none: the reasons counted, as kube-scheduler words it."""
+    """The node for a pod, or the counted reasons why there is none, as kube-scheduler words them."""
 
     node: str | None
     why: str = ""
     judgement: Judgement | None = None
 
     def cards(self) -> list[str]:
-        """Those that the engine chooses there."""
+        """The cards that the engine chooses on the node."""
         placement = self.judgement.placement(self.node) if self.judgement and self.node else None
         return sorted({part.uuid for part in placement.slices()}) if placement else []
 
@@ -44,7 +44,7 @@ class Chooser:
         others = [why for why in barred.values() if why]
         if demand is None:
             return Choice(min((node.key for node in usable), default=None), "" if usable else _count(others))
-        # after a Binding without an answer the same node is asked again: any other would hold a second part
+        # after a Binding of unknown fate, try the same node again: any other node would hold a second part
         if tried := self._plane.cluster.ledger.nodes_of(pod.metadata.uid) & {node.key for node in usable}:
             return Choice(min(tried))
         offering = [node.key for node in usable if self._offers(node, pod, demand.dialect)]
@@ -55,7 +55,7 @@ class Chooser:
         return Choice(best, why, judgement)
 
     def _why_barred(self, node: Node, pod: Pod, counted: Sequence[str]) -> str:
-        """Whatever its cards; what a dialect counts of its own resources comes later."""
+        """Why a node is closed, regardless of its cards; the dialect counts its own resources later."""
         return why_closed(node, pod) or why_short(node, pod, self._plane.pods_on(node.key), but=counted)
 
     def _refusal(self, node: Node, pod: Pod, dialect: Dialect, judgement: Judgement) -> str:
@@ -66,20 +66,20 @@ class Chooser:
         return f"no device plug-in hands out what the pod asks for; ask for {dialect.resource}"
 
     def _offers(self, node: Node, pod: Pod, dialect: Dialect) -> bool:
-        """Whether kubelet has the ids left: it fails a pod for good that asks for more, and starts one without its
-        devices, saying nothing, while no plug-in has registered their resource."""
+        """Whether kubelet has enough device IDs left. kubelet fails a pod for good that asks for more. While no plug-in
+        has registered the resource, it silently starts the pod without its devices."""
         asked = _asked_ids(pod, dialect)
         return bool(asked) and all(self._ids_left(node, name, pod) >= count for name, count in asked.items())
 
     def _ids_left(self, node: Node, resource: str, pod: Pod) -> int:
-        """For this pod; its own count, where it is bound already, as left."""
+        """The device IDs left for this pod, not counting its own."""
         offered = whole(str((node.status.allocatable or {}).get(resource, 0)))
         others = (other for other in self._plane.pods_on(node.key) if other.metadata.uid != pod.metadata.uid)
         return offered - sum(_ids(other, resource) for other in others if not other.ended)
 
 
 def _ids(pod: Pod, resource: str) -> int:
-    """How many ids of a resource kubelet counts for a pod, placed or not."""
+    """How many device IDs of a resource kubelet counts for a pod, placed or not."""
     try:
         return pod.asks(resource)
     except BadQuantity:
@@ -87,12 +87,12 @@ def _ids(pod: Pod, resource: str) -> int:
 
 
 def _asked_ids(pod: Pod, dialect: Dialect) -> dict[str, int]:
-    """The resources with a device plug-in of which a pod asks anything."""
+    """The resources with a device plug-in that a pod asks for."""
     asked = {resource.name: _ids(pod, resource.name) for resource in dialect.resources if resource.socket}
     return {name: count for name, count in asked.items() if count}
 
 
 def _count(refusals: list[str]) -> str:
-    """As kube-scheduler words it."""
+    """Count reasons, as kube-scheduler words it."""
     counted = ", ".join(f"{refusals.count(text)} {text}" for text in sorted(set(refusals)))
     return f"0/{len(refusals)} nodes are available: {counted or 'there is no node'}"

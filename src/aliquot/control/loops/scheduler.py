@@ -13,7 +13,7 @@ from aliquot.model import Pod
 _log = structlog.get_logger()
 
 _QUIET_SECONDS = 5.0
-"""A pod whose Binding got no answer is tried again after this long even if nothing changes."""
+"""A pod whose Binding has an unknown fate is retried after this long even if nothing changes."""
 
 
 class Scheduler:
@@ -34,8 +34,8 @@ class Scheduler:
                 await came(changed, _QUIET_SECONDS, self._plane.clock)
 
     async def place_pending(self) -> None:
-        """One pass over the pods that wait, oldest first; none while the cluster state may be behind the cluster, or
-        while another server leads."""
+        """Place the pending pods, oldest first. One pass. Does nothing while the cluster state may be out of sync, or
+        another server leads."""
         if self._plane.not_ready() or not self._plane.leadership.may_commit:
             return
         for pod in sorted(filter(self._is_waiting, self._plane.pods.all()), key=_age):
@@ -51,7 +51,7 @@ class Scheduler:
         return pod.waits and self._serves(pod.spec.scheduler_name) and not self._is_bound(pod)
 
     def _is_bound(self, pod: Pod) -> bool:
-        """Our cluster can be a moment ahead of the mirror."""
+        """The cluster state can be briefly ahead of the informer cache."""
         uid = pod.metadata.uid
         return any(self._plane.cluster.is_settled(uid, node) for node in self._plane.cluster.ledger.nodes_of(uid))
 

@@ -11,7 +11,7 @@ from aliquot.model.admission import NO_ROOM
 _log = structlog.get_logger()
 _COMPONENT = "aliquot"
 _LONGEST_MESSAGE = 1000
-"""An event message has at most 1,024 characters."""
+"""Events take 1,024 characters."""
 
 PLACED_LATE = "PlacedLate"
 """Event reason of a pod that got its cards after it was bound."""

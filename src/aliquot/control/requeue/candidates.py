@@ -24,7 +24,7 @@ class Search:
     line: Iterator[WaitingPod]
     open_nodes: OpenNodes
     in_vain: dict[Shape | None, int] = field(default_factory=dict)
-    """The opening from which on pods of a shape found no room."""
+    """By shape, the opening after which no room was found."""
     is_done: bool = False
 
 

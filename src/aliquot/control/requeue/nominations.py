@@ -1,4 +1,4 @@
-"""Nominations: parts expected by requeued pods. Other pods cannot get them until they expire."""
+"""Nominations: parts expected by requeued pods. Other pods cannot get them meanwhile."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

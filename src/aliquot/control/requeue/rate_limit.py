@@ -18,7 +18,7 @@ class Pace:
         return int(self._left)
 
     def spend(self, count: int) -> None:
-        """Take at most what is left."""
+        """`count` is at most `left()`."""
         self._left -= count
 
     def next_in(self) -> float:

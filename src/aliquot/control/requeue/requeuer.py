@@ -124,7 +124,7 @@ class Requeuer:
         return any(word in (condition.message or "") for condition in refused for word in words)
 
     def _demand_of(self, pod: Pod) -> Demand | None:
-        """The demand of a pod; None also if it is unreadable."""
+        """None also for an unreadable demand."""
         try:
             return self._cluster.demand_of(pod)
         except BadDemand:
