@@ -38,7 +38,8 @@ def spec(dialects: Dialects, namespace: str) -> dict[str, Any]:
 
 
 def tables(dialects: Dialects) -> Mapping[str, str]:
-    """The guarded keys, by the dialects that declare them. A trailing `*` matches every key with that prefix."""
+    """The guarded keys and resources, by the dialects that declare them. A trailing `*` matches every name with that
+    prefix."""
     return {
         "lists": cel.literal(list(dict.fromkeys([OUR_LIST, *dialects]))),
         "ours": cel.literal(OUR_KEYS),
@@ -79,8 +80,8 @@ def _shut(table: str) -> str:
 def _found(dialects: Dialects) -> Mapping[str, str]:
     """The table keys that a change touches.
 
-    A pod may have thousands of keys, an expression has a budget, and its cost grows with the square of its size. So the
-    policy loops over the tables, not over the pod, and finds keys by prefix in a single step each.
+    A pod may have thousands of keys, an expression has a budget, and the server's time for it grows with the square of
+    the work. So the policy loops over the tables, not over the pod, and finds keys by prefix in a single step each.
     """
     expression = cel.literal(_beginning(dialects))
     return {

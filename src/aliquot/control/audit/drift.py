@@ -10,7 +10,7 @@ from aliquot.model import Charge, NodeGpus, Pod
 from aliquot.model.records import PLACEMENT
 
 FORGED = "forged"
-"""Somebody rewrote the record on a bound pod. The pod keeps what it held before."""
+"""A user rewrote the record on a bound pod. The pod keeps what it held before."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ def story(pod: str, lines: Iterable[tuple[int, Line]]) -> Iterator[str]:
 
 
 def pod_of(line: Line) -> str | None:
-    """The pod that a line names; None if it names none."""
+    """The pod that a line names."""
     match line.told:
         case Held(owner=owner):
             return owner.pod

@@ -37,7 +37,7 @@ class Observer:
                 await came(changed, _QUIET_SECONDS, self._plane.clock)
 
     def look(self) -> None:
-        """Judge the waiting pods, and pods bound since the last pass. One pass."""
+        """Judge the waiting pods, and the pods bound since the last pass."""
         pods = self._plane.pods.all()
         bound = {pod.metadata.uid: pod for pod in pods if pod.spec.node_name}
         known = self._accounted_for if self._accounted_for is not None else bound.keys()

@@ -32,11 +32,11 @@ class Adoption:
         self.first_records: dict[str, str] = {}
         """Our record on each bound pod as first seen, by UID. Later changes of it are not trusted."""
         self.unplaced: dict[str, Pod] = {}
-        """Pods on nodes with cards whose own cards are unknown, by UID."""
+        """Pods with unknown cards, on nodes that have cards, by UID."""
         self.foretold: dict[str, str] = {}
         """Records present on pods before they were bound, by UID."""
         self.older: dict[str, Pod] = {}
-        """Pods that had annotations of an original whose agent chooses cards before they were bound, by UID."""
+        """Pods with annotations of an original whose agent chooses cards, set before they were bound, by UID."""
 
     def see_unbound(self, pod: Pod) -> bool:
         """Take in an unbound pod. Returns whether it has our record or annotations of an original. We never write a
