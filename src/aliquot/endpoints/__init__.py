@@ -1,1 +1,1 @@
-"""How requests come in: thin translations between a caller's words and the control plane."""
+"""Endpoints: thin translations between the callers' protocols and the control plane."""

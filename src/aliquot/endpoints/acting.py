@@ -1,8 +1,8 @@
-"""On which pods a verb may act that changes something, whoever calls it and whatever the body says of the pod.
+"""Which pods a mutating verb may act on, regardless of the caller and the body.
 
-The pod must be in the cluster under the UID that is given, ask for resources of ours, and belong to a scheduler that we
-serve. A filter, a prioritize or a preempt changes nothing in the cluster, and is answered for every pod; what is
-remembered of the answer depends on what our mirror says of the pod.
+The pod must exist in the cluster under the given UID, request our resources, and belong to a scheduler that we serve.
+filter, prioritize and preempt change nothing in the cluster, so we answer them for every pod. What we remember of the
+answer depends on the pod in our informer cache.
 """
 
 from enum import Enum, auto
@@ -28,7 +28,7 @@ class _Toleration(msgspec.Struct, frozen=True):
     effect: str = ""
 
     def covers(self, taint: str) -> bool:
-        """A taint without a value, and with effect NoSchedule. Without a key it is one of everything."""
+        """Report whether this covers a NoSchedule taint without a value. An empty key covers every taint."""
         return self.key in ("", taint) and self.effect in ("", "NoSchedule")
 
 
@@ -44,16 +44,16 @@ _TOLERATIONS = ApiResource(PODS.prefix, PODS.plural, _Tolerant, namespaced=True)
 
 
 class Standing(Enum):
-    """What our mirror says of the pod of a body."""
+    """How the pod of a body compares with our informer cache."""
 
     SAME = auto()
-    """It has the pod, and it asks for the same."""
+    """The cache has the pod, with the same request."""
     UNKNOWN = auto()
-    """It does not know the UID: kube-scheduler may be ahead of our watch, or somebody has made the pod up."""
+    """The cache does not have the UID: kube-scheduler may be ahead of our watch, or the caller made the pod up."""
     CHANGED = auto()
-    """It has the pod, and it asks for something else: an annotation was rewritten a moment ago, or the body lies."""
+    """The cache has the pod, with another request: an annotation just changed, or the body lies."""
     FOREIGN = auto()
-    """Another pod has the UID, or one of a scheduler that we do not serve."""
+    """The UID belongs to another pod, or to a pod of a scheduler that we do not serve."""
 
 
 class Acting:
@@ -61,8 +61,8 @@ class Acting:
         self._plane = plane
 
     async def pod(self, name: str, namespace: str, uid: str) -> Pod:
-        """The pod that is meant, from our mirror or, if that does not know it yet, from the API server. Raises BadCall,
-        which does not tell a UID, BadDemand, Refused and KubeError."""
+        """The requested pod, from our informer cache or, if it is not there yet, from the API server. Raises BadCall,
+        which does not reveal a UID, BadDemand, Refused and KubeError."""
         pod = self._plane.pods.get(f"{namespace}/{name}")
         if pod is None or pod.metadata.uid != uid:
             pod = await self.read(name, namespace)
@@ -74,7 +74,7 @@ class Acting:
         return pod
 
     async def read(self, name: str, namespace: str) -> Pod | None:
-        """A pod from the API server; None if it is not there. Raises KubeError."""
+        """Read a pod from the API server; None if it does not exist. Raises KubeError."""
         try:
             return await self._plane.client.get(PODS, name, namespace, timeout=self._plane.settings.commit.look)
         except NotFound:
@@ -89,7 +89,7 @@ class Acting:
         return Standing.SAME if asks_alike(known, pod) or self._demand_alike(known, pod) else Standing.CHANGED
 
     def _demand_alike(self, known: Pod, pod: Pod) -> bool:
-        """Annotations and labels may differ that have nothing to do with what is asked for."""
+        """Compare only the demands: unrelated annotations and labels may differ."""
         try:
             return self._plane.cluster.demand_of(known) == self._plane.cluster.demand_of(pod)
         except BadDemand:
@@ -102,12 +102,12 @@ class Acting:
                 f"the pod belongs to scheduler {pod.spec.scheduler_name}, and this server serves {served} (schedulers)"
             )
         cluster = self._plane.cluster
-        if cluster.demand_of(pod) is None and not cluster.dialects.spoken_by(pod):  # one that asks for 0 names them
+        if cluster.demand_of(pod) is None and not cluster.dialects.spoken_by(pod):  # a pod that requests 0 names them
             raise Refused("the pod asks for no GPU: name managedResources in the extender's configuration")
 
     async def require_passed(self, pod: Pod, node: Node) -> None:
-        """That a filter let the pod pass on the node a moment ago, and that the node is not cordoned. A bind that is
-        repeated after it was done is no new one. Raises BadDemand, Refused and KubeError."""
+        """Require that a filter recently passed the pod on the node, and that the node is not cordoned. A repeated bind
+        that already succeeded needs neither. Raises BadDemand, Refused and KubeError."""
         if pod.spec.node_name == node.key:
             return
         if not self._plane.passes.has(pod.metadata.uid, node.key, asked_by(self._plane.cluster.demand_of(pod))):
@@ -116,7 +116,7 @@ class Acting:
             raise Refused(f"node {node.key} is cordoned")
 
     async def _tolerates_cordon(self, pod: Pod) -> bool:
-        """As pods of a DaemonSet do. It is read where it matters: the mirror of every pod does without."""
+        """Report whether a pod tolerates a cordon, as DaemonSet pods do. Our informer cache omits tolerations."""
         meta = pod.metadata
         try:
             now = await self._plane.client.get(

@@ -1,4 +1,4 @@
-"""gpu-admission's own routes: predicates, which leaves one node alone, and the few that its versions had beside it."""
+"""gpu-admission's routes: predicates, which leaves a single node, and the few others that its versions had."""
 
 import numpy as np
 
@@ -38,7 +38,7 @@ class AdmissionEndpoint:
         }
 
     async def priorities(self, call: asgi.Call) -> asgi.Answer:
-        """Nodes without GPU first, so that pods without GPU leave the others alone."""
+        """Prefer nodes without GPUs, so that pods without GPUs leave the others alone."""
         try:
             asked = read_filter(call.body)
         except BadCall as error:
@@ -51,7 +51,7 @@ class AdmissionEndpoint:
         return asgi.json(asked.names.scored(np.array(without, np.int64)))
 
     async def version(self, _: asgi.Call) -> asgi.Answer:
-        """As the original's `<branch>-<commit>`."""
+        """The version, like the original's `<branch>-<commit>`."""
         return asgi.text(f"aliquot-{aliquot.__version__}")
 
     async def hello(self, _: asgi.Call) -> asgi.Answer:

@@ -1,4 +1,4 @@
-"""Just enough HTTP on plain ASGI: routes to handlers, calls and answers. Who is let in, limits.py says."""
+"""Minimal HTTP on plain ASGI: routes, handlers, calls and answers. limits.py decides which calls to admit."""
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
@@ -16,14 +16,14 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class Kind(Enum):
-    """What somebody calls for."""
+    """What a caller may request."""
 
     SCHEDULER = "scheduler"
     """Decisions."""
     REPLICA = "replica"
-    """Decisions that another server passes on."""
+    """Decisions that another server forwards."""
     READER = "reader"
-    """What is shown: inspect, status, metrics, profiles."""
+    """Views: inspect, status, metrics, profiles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Caller:
 
 
 ANYONE = Caller("anyone", frozenset(Kind))
-"""Where nobody is asked who it is."""
+"""The caller on a port without authentication."""
 
 
 @dataclass(frozen=True)
@@ -42,26 +42,26 @@ class Answer:
     status: int = 200
     content_type: bytes = b"application/json"
     after: Callable[[], None] | None = None
-    """Called when the answer has been handed to the network."""
+    """Callback for when the network has the answer."""
     dialect: str = ""
-    """Whose pod it is about, where that is known."""
+    """Dialect of the pod, if known."""
     headers: tuple[tuple[bytes, bytes], ...] = ()
-    """More of them."""
+    """Additional headers."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """A request: what its path's last piece named, its body, its whole path, and its headers in lower case."""
+    """A request: the last segment of its path, its body, its full path, and its headers in lower case."""
 
     tail: str = ""
     body: bytes = b""
     path: str = ""
     headers: Mapping[bytes, bytes] = field(default_factory=dict)
     query: str = ""
-    """What follows the path's question mark, as it was sent."""
+    """The query string, as sent."""
     caller: Caller = ANYONE
     address: str = ""
-    """From where it came."""
+    """The caller's address."""
 
 
 Handler = Callable[[Call], Awaitable[Answer]]
@@ -69,8 +69,7 @@ Handler = Callable[[Call], Awaitable[Answer]]
 
 @dataclass(frozen=True)
 class Decision:
-    """A handler for schedulers, with words of its own for a trouble: its callers throw away what comes with another
-    code than 200."""
+    """A handler for schedulers that words its own errors: its callers discard the body of any status but 200."""
 
     handler: Handler
     fault: Callable[[str], Answer]
@@ -81,7 +80,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Open:
-    """A handler that answers everybody, however busy the server is, and takes no body."""
+    """A handler that answers every caller under any load, and takes no body."""
 
     handler: Handler
 
@@ -91,7 +90,7 @@ class Open:
 
 @dataclass(frozen=True)
 class Patient:
-    """A handler that takes its own time, and no body: a profile of 30 s lasts 30 s. It limits itself."""
+    """A handler that takes its own time, and no body: a 30 s profile takes 30 s. It limits itself."""
 
     handler: Handler
 
@@ -111,22 +110,22 @@ def text(value: str, status: int = 200, headers: tuple[tuple[bytes, bytes], ...]
 
 
 def _go_error(value: str, status: int, *headers: tuple[bytes, bytes]) -> Answer:
-    """As Go's HTTP package words an error: with a newline, and not to be taken for anything but text."""
+    """An error in the format of Go's net/http: with a newline, and `nosniff`."""
     return text(f"{value}\n", status, (*headers, (b"x-content-type-options", b"nosniff")))
 
 
 OTHERWISE = ("*", "*")
-"""The route of whatever has no route of its own."""
+"""The route for requests that match no other route."""
 
 
 @dataclass(frozen=True)
 class Routes:
-    """Handlers by (method, path); a path that ends in `/*` takes one more piece, given as the call's tail."""
+    """Handlers by (method, path). A path that ends in `/*` takes another segment, which becomes the call's tail."""
 
     table: Mapping[tuple[str, str], Handler] = field(default_factory=dict)
 
     def find(self, method: str, path: str) -> tuple[Handler, str] | Answer:
-        """The handler and the call's tail, or what is to be said where there is none."""
+        """The handler and the call's tail, or the error answer if there is no handler."""
         path = path.rstrip("/") or "/"
         handler = self.table.get((method, path))
         if handler is not None:
@@ -146,17 +145,17 @@ class Routes:
 
 
 def _other_method(method: str, known: list[str]) -> Answer:
-    """As the originals' router says which methods a path has."""
+    """List the methods of a path as the originals' router does."""
     allow = b"allow", ", ".join([*known, "OPTIONS"]).encode()
     return text("", headers=(allow,)) if method == "OPTIONS" else _go_error("Method Not Allowed", 405, allow)
 
 
 PIECE = 256 * 2**10
-"""Bytes that are handed over at once: between two of them it is seen whether they are taken, also beneath TLS."""
+"""Bytes to send at once. Between two pieces we see whether the client reads them, also under TLS."""
 
 
 async def put(answer: Answer, send: Send) -> None:
-    """Hand an answer to the network."""
+    """Send an answer to the network."""
     headers = [
         (b"content-type", answer.content_type),
         (b"content-length", b"%d" % len(answer.body)),

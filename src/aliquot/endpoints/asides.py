@@ -1,7 +1,7 @@
-"""What is answered from another thread than the one that decides: whether the process lives, and how it is.
+"""Routes that run on another thread than the decision loop: liveness, readiness and metrics.
 
-The loop that decides is asked, and has a moment to answer. While it is busy its last word counts; when it has not
-turned for long, it is dead.
+They ask the decision loop, which has a moment to answer. While the loop is busy, its last answer counts. A loop that
+has not turned for long is dead.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from aliquot.endpoints.metrics import read
 from aliquot.side_loop import OtherLoop
 
 _MOMENT = 0.5
-"""Seconds: kubelet's probes wait for one by default."""
+"""Seconds. kubelet's probes wait for 1 s by default."""
 _DEAD_SECONDS = 60.0
 _STUCK_SECONDS = 10.0
 
@@ -27,7 +27,7 @@ _Word = TypeVar("_Word")
 
 
 class LastWord(Generic[_Word]):
-    """What another loop says, or said last. `ask` is called there."""
+    """The current or last answer of another loop. `ask` runs there."""
 
     def __init__(self, there: OtherLoop, ask: Callable[[], _Word], first: _Word) -> None:
         self._there = there
@@ -49,7 +49,7 @@ class LastWord(Generic[_Word]):
             try:
                 self._last = self._ask()
             finally:
-                with suppress(RuntimeError):  # whoever asked has ended
+                with suppress(RuntimeError):  # the asking loop has ended
                     here.call_soon_threadsafe(answered.set_result, None)
 
         self._there.call_soon(tell)
@@ -59,7 +59,7 @@ class LastWord(Generic[_Word]):
 def routes(
     plane: ControlPlane, there: OtherLoop, notes: Callable[[], list[str]] = list
 ) -> Mapping[tuple[str, str], asgi.Handler]:
-    """For a listener on another loop than the plane's, which is `there`."""
+    """Routes for a listener on another loop than the plane's, which is `there`."""
     ready = LastWord(there, lambda: readiness(plane, notes), asgi.text("not asked yet", 503))
     counted = LastWord(there, lambda: read(plane), None)
 

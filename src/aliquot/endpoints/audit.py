@@ -1,4 +1,4 @@
-"""One line in the log for each call that changes something, or would have: who asked, and what became of it."""
+"""Audit log: a line for each call that changes something, or would have, with its caller and outcome."""
 
 import structlog
 
@@ -8,14 +8,14 @@ from aliquot.endpoints.asgi import Kind
 _log = structlog.get_logger()
 
 ON_BEHALF_OF = "X-Aliquot-Caller"
-"""Whose call a replica passes on."""
+"""Header with the original caller of a forwarded call."""
 _LONGEST = 200
 
 
 def tell(call: asgi.Call, verb: str, pod: str, node: str, verdict: str, why: str = "") -> None:
     caller = call.caller
     about = {"verb": verb, "pod": pod, "node": node, "verdict": verdict, "caller": caller.name, "address": call.address}
-    if caller is not asgi.ANYONE:  # who has proved nothing is no replica, though every route is open to it
+    if caller is not asgi.ANYONE:  # an unauthenticated caller is no replica, though it may use every route
         about["kind"] = ", ".join(sorted(kind.value for kind in caller.kinds))
         if (behind := call.headers.get(ON_BEHALF_OF.lower().encode())) and Kind.REPLICA in caller.kinds:
             about["on_behalf_of"] = behind[:_LONGEST].decode("latin-1")
@@ -26,6 +26,6 @@ def tell(call: asgi.Call, verb: str, pod: str, node: str, verdict: str, why: str
 
 
 def introduced(call: asgi.Call) -> str:
-    """The caller as another server is told of it: what may stand in a header."""
+    """The caller in a form that is safe in a header to another server."""
     shown = f"{call.caller.name} at {call.address}"[:_LONGEST]
     return "".join(letter if letter.isascii() and letter.isprintable() else "?" for letter in shown)

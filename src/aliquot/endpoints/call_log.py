@@ -1,4 +1,4 @@
-"""What is logged of a call for whoever looks for a fault: its arguments and results, and, if wanted, whole bodies."""
+"""Debug logs of calls: arguments, results and, at high verbosity, whole bodies."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,12 +11,12 @@ from aliquot.endpoints import asgi
 _log = structlog.get_logger()
 
 _BODIES = 9
-"""How much must be wanted for bodies, on klog's scale."""
+"""The klog verbosity at which we log bodies."""
 _MAX_NAMES = 20
 
 
 class _Text:
-    """Bytes that become a text only if the line is written."""
+    """Bytes to decode only if the line is written."""
 
     __slots__ = ("_bytes",)
 
@@ -40,13 +40,13 @@ def with_bodies(verb: str, handler: asgi.Handler) -> asgi.Handler:
 
 
 def tell(verb: str, pod: str, nodes: Sequence[str], passed: Iterable[object], refused: Mapping[str, str]) -> None:
-    """The arguments and the result of a call about many nodes, in a line that stays short."""
+    """Log the arguments and the result of a call about many nodes in a short line."""
     if logs.wants_debug():
         _log.debug(verb, pod=pod, nodes=len(nodes), passed=_some(passed), refused=dict(Counter(refused.values())))
 
 
 def tell_fault(verb: str, why: str) -> None:
-    """Of a call that got no decision."""
+    """Log a call without a decision."""
     _log.debug(verb, fault=why)
 
 

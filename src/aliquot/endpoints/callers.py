@@ -1,4 +1,4 @@
-"""Who calls: a scheduler, another replica or a reader, told apart by client certificate or by Kubernetes token.
+"""Identify a caller as scheduler, replica or reader, by client certificate or Kubernetes token.
 
 As in Kubernetes, a certificate's common name is the user and its organizations are the groups.
 """
@@ -16,7 +16,7 @@ from aliquot.plain import why
 
 USERS: Mapping[str, Kind] = {"system:kube-scheduler": Kind.SCHEDULER}
 GROUPS: Mapping[str, Kind] = {"system:masters": Kind.READER, "kubeadm:cluster-admins": Kind.READER}
-"""Unless the configuration says otherwise of one of them."""
+"""Defaults; the configuration can override each entry."""
 
 _BEARER = b"bearer "
 _ASK = ((b"www-authenticate", b"Bearer"),)
@@ -26,12 +26,12 @@ _WRONG_KIND = metrics.REJECTED.labels("caller of another kind")
 
 @dataclass(frozen=True)
 class Known:
-    """Of which kind a user or a group is; `None` takes one away that we know by ourselves."""
+    """Map users and groups to kinds of callers; `None` removes a default."""
 
     users: Mapping[str, Kind | None] = field(default_factory=dict)
     groups: Mapping[str, Kind | None] = field(default_factory=dict)
     replica_name: str = ""
-    """Whoever has a certificate of this name, as replicas demand it of each other."""
+    """A caller with a certificate for this name is a replica; replicas require it of each other."""
 
     def kinds(self, user: str, groups: Iterable[str], names: Iterable[str] = ()) -> frozenset[Kind]:
         users, known_groups = {**USERS, **self.users}, {**GROUPS, **self.groups}
@@ -42,7 +42,8 @@ class Known:
 
 
 class Callers:
-    """Of a port that answers only those it knows. `own_token` is what we show to other replicas."""
+    """Identify the callers of a port that serves only known callers. `own_token` returns our token for other
+    replicas."""
 
     def __init__(self, known: Known, tokens: Tokens, own_token: Callable[[], str] = str) -> None:
         self._known = known
@@ -50,7 +51,7 @@ class Callers:
         self._own_token = own_token
 
     def by_certificate(self, shown: Mapping[str, Any] | None) -> Caller | None:
-        """Of a connection, by what ssl tells of a client's certificate; None without one."""
+        """Identify a connection by its client certificate, as ssl reports it; None without a certificate."""
         if not shown:
             return None
         subject = [pair for part in shown.get("subject", ()) for pair in part]
@@ -60,7 +61,8 @@ class Callers:
         return Caller(user or "a certificate without a common name", self._known.kinds(user, groups, names))
 
     async def identify(self, certified: Caller | None, proof: bytes) -> Caller | asgi.Answer:
-        """By the connection's certificate, or else by the header Authorization; or what is to be answered instead."""
+        """Identify a caller by the connection's certificate, or else by the Authorization header. Returns an error
+        answer if both fail."""
         if certified is not None and (certified.kinds or not proof):
             return certified
         if proof[: len(_BEARER)].lower() != _BEARER:
@@ -94,7 +96,7 @@ class Callers:
 
 
 def refusal(caller: Caller, wanted: frozenset[Kind]) -> asgi.Answer | None:
-    """What somebody of another kind is told."""
+    """The 403 for a caller of another kind; None if the kind is right."""
     if caller.kinds & wanted:
         return None
     _WRONG_KIND.inc()

@@ -1,6 +1,6 @@
-"""The connections of one port: how many there may be, and how long one may take to say what it wants, and to listen.
+"""Limits on the connections of a port: their number, and the time to send a request and to read the answer.
 
-A connection that says nothing, or one byte a minute, holds no place among the calls; it is ended here.
+A connection that sends nothing, or a byte a minute, takes no slot among the calls. This module closes it.
 """
 
 import asyncio
@@ -19,11 +19,12 @@ from aliquot.endpoints.limits import Gate, Limits
 from aliquot.model.bounds import LARGEST_HEAD
 
 KEEP_ALIVE_SECONDS = 120
-"""Longer than Go's clients keep an idle connection: a POST on one that we just closed fails and is not repeated."""
+"""Longer than Go's clients keep an idle connection: a POST on a connection that we just closed fails without a
+retry."""
 _LOOK_SECONDS = 1.0
 _TOO_MANY = metrics.REJECTED.labels("too many connections")
 TAKE_SECONDS = 30.0
-"""At least so long may an answer take to be read, however it is read: people's lines are slower than schedulers'."""
+"""Minimum time that a client gets to read an answer, however it reads: people's links are slower than schedulers'."""
 _TOO_SLOW = metrics.REJECTED.labels("slow sender")
 _NOT_TAKEN = metrics.REJECTED.labels("slow reader")
 _HEAD_TOO_LARGE = metrics.REJECTED.labels("headers too large")
@@ -33,7 +34,7 @@ class _State(Enum):
     IDLE = 1
     """Between two calls, or before the first."""
     BEGUN = 2
-    """Something came, but no whole head of a call."""
+    """Bytes arrived, but no complete request head."""
     CALLING = 3
 
 
@@ -42,7 +43,7 @@ class _HeadTooLarge(Exception):
 
 
 class Connections:
-    """`protocol` makes one for a listening socket; `watch` must run beside it."""
+    """`protocol` creates a connection for a listening socket; `watch` must run alongside."""
 
     def __init__(
         self,
@@ -66,7 +67,7 @@ class Connections:
         return Connection(self, self._config, self._state)
 
     def admit(self, new: "Connection") -> bool:
-        """Beyond the limit, whoever has been silent for longest makes room."""
+        """Admit a connection. At the limit, close the connection that has been silent longest."""
         if len(self._open) >= self._limits.connections:
             _TOO_MANY.inc()
             silent = [connection for connection in self._open if connection.state is not _State.CALLING]
@@ -85,7 +86,7 @@ class Connections:
             self.end_slow()
 
     def end_slow(self) -> None:
-        """End what has taken too long to begin a call, to read its answers, or to say anything."""
+        """Close connections that take too long to start a call, to read their answers, or to send anything."""
         now = self.clock.monotonic()
         for connection in list(self._open):
             silence = now - connection.since
@@ -107,19 +108,19 @@ class Connection(HttpToolsProtocol):
         self.state = _State.IDLE
         self.since = all_.clock.monotonic()
         self.unread_since = math.inf
-        """Since when there is an answer that was not taken at once, and is not yet."""
+        """When the client first fell behind on an answer that it still has not read."""
         self._is_written = False
-        """The whole of that answer: the rest of it is in the transport's hands."""
+        """We wrote that whole answer: the transport holds the rest."""
         self._in_head = False
         self._told = self._come = 0
         self._is_too_large = False
 
     def end(self) -> None:
-        """At once, whatever is still to be sent."""
+        """Close at once and drop unsent data."""
         self._all.forget(self)
         self.transport.abort()
 
-    # -- what the transport says
+    # -- transport callbacks
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -137,7 +138,7 @@ class Connection(HttpToolsProtocol):
             self.state = _State.BEGUN
             self.since = self._all.clock.monotonic()
         super().data_received(data)
-        if self._in_head:  # a header that does not end is not told by the parser
+        if self._in_head:  # the parser does not report an unfinished header
             self._come += len(data)
             if self._come > LARGEST_HEAD:
                 self._is_too_large = True
@@ -148,11 +149,11 @@ class Connection(HttpToolsProtocol):
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        if self._is_written:  # otherwise whoever takes a little now and then could take for ever
+        if self._is_written:  # otherwise a client that reads a little at a time could take forever
             self.unread_since, self._is_written = math.inf, False
         super().resume_writing()
 
-    # -- what the parser says
+    # -- parser callbacks
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -174,7 +175,7 @@ class Connection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
-        if self.state is _State.BEGUN:  # the rest of a call that was answered before it was read
+        if self.state is _State.BEGUN:  # the rest of a call that we answered before reading it
             self.state = _State.IDLE
             self.since = self._all.clock.monotonic()
 

@@ -1,4 +1,4 @@
-"""Objects of a body, counted while it is read: one that has too many is given up at once, whatever its size."""
+"""Count the objects of a body while decoding it, and give up at once on too many, whatever the body's size."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,11 +10,11 @@ from aliquot.model.bounds import MAX_OBJECTS
 
 
 class BadCall(BadInput):
-    """A body that is no call, or too large a one."""
+    """A body that is not a valid call, or is too large."""
 
 
 class _Counter:
-    """One is enough: bodies are read one after another, on the event loop."""
+    """A single counter suffices: the event loop decodes bodies one after another."""
 
     def __init__(self) -> None:
         self.left = 0
@@ -24,7 +24,7 @@ _COUNTER = _Counter()
 
 
 class Counted(msgspec.Struct):
-    """Anything of which a body may have many. It is read within `counting` alone."""
+    """An object that a body may repeat. Decode it only within `counting`."""
 
     def __post_init__(self) -> None:
         _COUNTER.left -= 1

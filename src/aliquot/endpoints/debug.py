@@ -1,7 +1,7 @@
-"""/debug/pprof/: the paths of Go's net/http/pprof, with what Python has of each.
+"""/debug/pprof/: the paths of Go's net/http/pprof, with Python's equivalents.
 
-As there, a profile comes in the format of `go tool pprof`, or with `debug=1` as text: a line for each stack, which
-flame graph tools read.
+As in Go, a profile is in the format of `go tool pprof`. With `debug=1` it is text: a line for each stack, which flame
+graph tools read.
 """
 
 import asyncio
@@ -33,15 +33,15 @@ _ABOUT = {
 
 
 class _BadQuestion(BadInput):
-    """A number of seconds that is none."""
+    """An invalid number of seconds."""
 
 
 class _Busy(Refused):
-    """Another recording runs."""
+    """Another recording is running."""
 
 
 class Debugger:
-    """One for a process: only one recording can run at a time."""
+    """Profiles of this process. Create a single instance: only one recording can run at a time."""
 
     def __init__(self) -> None:
         self._recording = ""
@@ -61,7 +61,7 @@ class Debugger:
             "mutex": self._nothing,
         }
         table = {("GET", f"{_PREFIX}/{name}".rstrip("/")): _careful(page) for name, page in pages.items()}
-        table["POST", f"{_PREFIX}/symbol"] = _careful(self._symbol)  # as pprof asks
+        table["POST", f"{_PREFIX}/symbol"] = _careful(self._symbol)  # pprof sends POST
         return table
 
     async def _index(self, _: asgi.Call) -> asgi.Answer:
@@ -106,7 +106,7 @@ class Debugger:
         return _shown(call, await self._record("profile", profiling.cpu_profile, _seconds(call, _PROFILE_SECONDS)))
 
     async def _record(self, name: str, record: Callable[[float, threading.Event], Profile], seconds: float) -> Profile:
-        """Raises _Busy. Ends early when the call does."""
+        """Record until the time is over or the call ends. Raises _Busy."""
         ended = threading.Event()
         with self._alone(name):
             try:

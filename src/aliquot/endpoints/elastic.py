@@ -1,4 +1,4 @@
-"""elastic-gpu-scheduler's own routes: filter, priorities, bind, status, version, as its extender answers them."""
+"""elastic-gpu-scheduler's routes, answered as its extender does: filter, priorities, bind, status, version."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -37,7 +37,7 @@ class ElasticEndpoint:
         }
 
     async def status(self, _: asgi.Call) -> asgi.Answer:
-        """JSON in a string in JSON, as the original nests it: under each resource the same."""
+        """Return JSON in a JSON string, as the original nests it, with the same value for each resource."""
         if why := self._extender.verbs.out_of_step():
             return asgi.json({"error": why}, status=503)
         shown = {cards.node: [self._card(cards, gpu) for gpu in gpus] for cards, gpus in self._shown()}
@@ -45,14 +45,14 @@ class ElasticEndpoint:
         return asgi.json(dict.fromkeys(resources, msgspec.json.encode(shown).decode()))
 
     async def old_status(self, _: asgi.Call) -> asgi.Answer:
-        """As its first versions told it, in percent of a card."""
+        """Report the status like its first versions, in percent of a card."""
         if why := self._extender.verbs.out_of_step():
             return asgi.json({"error": why}, status=503)
         return asgi.json({cards.node: self._in_percent(cards, gpus) for cards, gpus in self._shown()})
 
     def _shown(self) -> list[tuple[NodeGpus, Sequence[Gpu]]]:
-        """The nodes with cards, by name, and these. Cards at the end that are not healthy are left out: to the original
-        a node has as many as are allocatable."""
+        """The nodes with cards, sorted by name, and their cards. Omits unhealthy cards at the end: the original counts
+        only allocatable cards."""
         nodes = (self._cluster.cards(node.key) for node in self._plane.nodes.all())
         offered = ((cards, _without_the_last_unhealthy(cards.gpus)) for cards in nodes)
         return sorted(((cards, gpus) for cards, gpus in offered if gpus), key=lambda shown: shown[0].node)
@@ -67,7 +67,7 @@ class ElasticEndpoint:
         }
 
     def _in_percent(self, cards: NodeGpus, gpus: Sequence[Gpu]) -> dict[str, Any]:
-        """What only the original's own memory had is there, and empty."""
+        """Leave fields empty that only the original's memory could fill."""
         return {
             "Rater": {},
             "Name": cards.node,

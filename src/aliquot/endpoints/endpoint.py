@@ -1,4 +1,4 @@
-"""An endpoint: one system's routes on one port, each decision timed, and passed on to the server that leads."""
+"""An endpoint: one system's routes on one port. It times each decision and forwards it to the leader."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -36,36 +36,36 @@ _UNRESOLVABLE = "FailedAndUnresolvableNodes"
 
 @dataclass(frozen=True)
 class Wire:
-    """Where the systems' extenders differ from each other."""
+    """The differences between the systems' extenders."""
 
     binds: bool = True
-    """We are asked to bind; otherwise a filter that leaves one node keeps its part for the pod."""
+    """The scheduler calls our bind. Otherwise a filter that leaves one node makes a reservation for the pod."""
     one_node: bool = False
-    """The filter leaves the best node alone."""
+    """The filter returns only the best node."""
     both_forms: bool = False
-    """The names stand in an answer with whole nodes, too."""
+    """An answer with whole nodes also lists their names."""
     null_items: bool = False
-    """The list of whole nodes is null where none is left."""
+    """An empty list of whole nodes is null."""
     blank_maps: bool = False
-    """A pod without GPU gets null, not empty maps."""
+    """A pod without GPUs gets null, not empty maps."""
     knows_unresolvable: bool = True
-    """The original's answers always have the key FailedAndUnresolvableNodes. Otherwise they have it only where it names
-    a node: the original was built with a Kubernetes library from before that key."""
+    """The original's answers always have the key FailedAndUnresolvableNodes. Otherwise they have it only if it names a
+    node: the original's Kubernetes library predates that key."""
     untyped: bool = False
-    """The original streams its JSON: a newline ends it, and Go calls a type that nobody names plain text."""
+    """The original streams its JSON: a newline ends it, and without a content type Go declares plain text."""
     names_refused: bool = True
-    """The original names the nodes that it refuses; if `compat.maps`, so do we."""
+    """The original names the nodes that it refuses; with `compat.maps`, so do we."""
     every_score: bool = True
-    """prioritize names every node. Otherwise those without points are left out, which are most where nodes are alike:
-    what we say of a thousand nodes costs the scheduler more than it costs us."""
+    """prioritize names every node. Otherwise it omits nodes without points, which are most of a uniform cluster: a
+    thousand scores cost the scheduler more than they cost us."""
     compat: Compat = OURS
     not_chosen: str = ""
-    """The original's words for a node that would do, which name the pod's {uid}, if `compat.reasons`."""
+    """The original's text for a node that fits but was not chosen, with the pod's {uid}; for `compat.reasons`."""
 
 
 class Extender:
-    """The handlers of kube-scheduler's verbs. With a forwarder, a server that does not hold the Lease passes them on to
-    the one that does; `endpoint` is the name by which the other server knows it."""
+    """Handlers for kube-scheduler's verbs. With a forwarder, a server that does not hold the Lease forwards them to the
+    holder, which knows this endpoint by the name `endpoint`."""
 
     def __init__(self, plane: ControlPlane, endpoint: str, forwarder: Forwarder | None, wire: Wire) -> None:
         self.verbs = Verbs(plane)
@@ -75,7 +75,7 @@ class Extender:
         self._wire = wire
 
     def routes(self, prefix: str, **paths: str) -> Table:
-        """POST routes for verbs by the last pieces of their paths: `filter="predicates"`."""
+        """POST routes for verbs by the last segments of their paths: `filter="predicates"`."""
         known: dict[str, tuple[asgi.Handler, Callable[[str], asgi.Answer]]] = {
             "filter": (self.filter, self._filter_fault),
             "prioritize": (self.prioritize, unavailable),
@@ -85,7 +85,8 @@ class Extender:
         return {("POST", f"{prefix}/{path}"): self.decision(verb, *known[verb]) for verb, path in paths.items()}
 
     def decision(self, verb: str, handler: asgi.Handler, fault: Callable[[str], asgi.Answer]) -> asgi.Handler:
-        """A handler as a route: timed, and answered by the server that leads; `fault` says a trouble in its words."""
+        """Turn a handler into a route that is timed and answered by the leader; `fault` words an error for the
+        endpoint."""
         handler = timed(verb, handler, self._plane.clock)
         if self._forwarder is not None:
             handler = self._forwarder.to_holder(self._endpoint, verb, handler, fault)
@@ -153,7 +154,7 @@ class Extender:
     # -- prioritize
 
     async def prioritize(self, call: asgi.Call) -> asgi.Answer:
-        """There is no way to say a fault but the code, and kube-scheduler goes on without our scores whatever it is."""
+        """Score nodes. Only the status code can report an error; kube-scheduler then continues without our scores."""
         try:
             asked = read_filter(call.body, self.verbs.last_passed)
         except BadCall as error:
@@ -196,14 +197,14 @@ class Extender:
         return self._bind_answer("", dialect)
 
     def _bind_answer(self, why: str, dialect: str = "") -> asgi.Answer:
-        """A refusal is a 200 with its text in `Error`: kube-scheduler throws the body of any other status away."""
+        """Return a refusal as a 200 with its text in `Error`: kube-scheduler discards the body of any other status."""
         status = 500 if why and self._wire.compat.bind_faults else 200
         return asgi.json({"Error": why}, status, dialect=dialect)
 
     # -- preempt
 
     async def preempt(self, call: asgi.Call) -> asgi.Answer:
-        """No candidate is left where we cannot say: nobody is evicted on a guess."""
+        """Return no candidate if we cannot tell: nobody is evicted on a guess."""
         try:
             asked = read_preempt(call.body)
         except BadCall as error:

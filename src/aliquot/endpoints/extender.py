@@ -1,7 +1,7 @@
-"""kube-scheduler's extender protocol: what it sends and what it expects back.
+"""kube-scheduler's extender protocol: its requests, and the responses it expects.
 
-Its structs have no JSON names, so keys are Go's (`NodeNames`); older schedulers sent them in lower case, and Go reads
-any case. Whole Node objects are kept as bytes and given back untouched.
+Its structs have no JSON names, so keys are Go's (`NodeNames`). Older schedulers sent them in lower case, and Go reads
+any case. Whole Node objects stay bytes, and we return them untouched.
 """
 
 import codecs
@@ -23,25 +23,25 @@ from aliquot.model.bounds import KIB, LARGEST_NAMES, LARGEST_POD, LONGEST_ID, MA
 _T = TypeVar("_T")
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
-"""What the API server takes as a name; anything else could lead to another path there."""
+"""Names that the API server accepts; anything else could lead to another path there."""
 
 
 _PIECE = 2**20
 _NULL = b"null"
 _ANY_SPELLING = 256 * KIB
-"""Bytes of victims that are read in whatever spelling: it takes ten times as long."""
+"""Max bytes of victims to decode in any spelling: it takes ten times as long."""
 
 
 @dataclass(frozen=True)
 class FilterCall:
-    """prioritize is called with the same."""
+    """The arguments of filter and prioritize."""
 
     pod: Pod
     names: Names
     nodes: dict[str, msgspec.Raw] | None = None
     """Whole Node objects by name, if the scheduler sent those instead of names."""
     node_list: msgspec.Raw | None = None
-    """The NodeList in which they came."""
+    """The NodeList that contained them."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class BindCall:
 
 @dataclass(frozen=True)
 class Victims:
-    """Pods on one node, by UID, that are to end for another."""
+    """Pods to evict from a node, by UID."""
 
     uids: list[str]
     pdb_violations: int = 0
@@ -89,7 +89,7 @@ class _NamedList(msgspec.Struct):
 
 
 class _Evicted(Counted):
-    """As schedulers spell it now, and as old ones did."""
+    """A victim, as current and old schedulers spell it."""
 
     uid: Id = msgspec.field(name="UID", default="")
     old_uid: Id = msgspec.field(name="uid", default="")
@@ -113,11 +113,11 @@ class _Evictions(Counted):
 _FIELDS = ("Pod", "Nodes", "NodeNames", "NodeNameToMetaVictims", "NodeNameToVictims")
 _SPELLINGS = sorted({spelled for name in _FIELDS for spelled in (name, name.lower(), name[0].lower() + name[1:])})
 _Large = msgspec.defstruct("_Large", [(name, msgspec.Raw | msgspec.UnsetType, msgspec.UNSET) for name in _SPELLINGS])
-"""What is looked for in a large body, as schedulers of all versions spell it."""
+"""The fields to read from a large body, in the spellings of all scheduler versions."""
 
 
 def read_filter(body: bytes, passed: Names | None = None) -> FilterCall:
-    """`passed` are the nodes that filter let pass last: prioritize is asked about the same."""
+    """Decode a call. `passed` is what the last filter passed: prioritize asks about the same nodes."""
     fields = _fields(body)
     pod = _pod(fields)
     if not _absent(fields.get("nodenames")):
@@ -144,7 +144,7 @@ def read_bind(body: bytes) -> BindCall:
 
 
 def read_preempt(body: bytes) -> PreemptCall:
-    """Victims come as whole pods, or as UIDs alone from a scheduler that is told `nodeCacheCapable`."""
+    """Decode victims: whole pods, or only UIDs from a scheduler with `nodeCacheCapable`."""
     fields = _fields(body)
     pod = _pod(fields)
     for name, uid_of in (("NodeNameToMetaVictims", _meta_uid), ("NodeNameToVictims", _whole_uid)):
@@ -159,8 +159,8 @@ def read_preempt(body: bytes) -> PreemptCall:
 
 
 def filter_answer(call: FilterCall, passed: Sequence[str], refused: Mapping[str, str]) -> dict[str, object]:
-    """All five keys. A refused node stands in both maps with the same text: kube-scheduler 1.21 and later heed
-    `FailedAndUnresolvableNodes`, older ones know only `FailedNodes`."""
+    """Build all five keys. A refused node is in both maps with the same text: kube-scheduler 1.21 and later read
+    `FailedAndUnresolvableNodes`, older versions know only `FailedNodes`."""
     nodes: object = None
     if call.nodes is not None:
         whole = len(passed) == len(call.names)
@@ -185,7 +185,7 @@ def filter_fault(error: str) -> dict[str, object]:
 
 
 def preempt_answer(left: Mapping[str, Victims]) -> dict[str, object]:
-    """UIDs alone, whatever came in. A node that is not named is no candidate any more."""
+    """Build an answer with UIDs only, for any input. A node that it omits is no longer a candidate."""
     return {
         "NodeNameToMetaVictims": {
             node: {"Pods": [{"UID": uid} for uid in victims.uids], "NumPDBViolations": victims.pdb_violations}
@@ -204,12 +204,12 @@ def _pod(fields: Mapping[str, msgspec.Raw]) -> Pod:
 
 @lru_cache(maxsize=1)
 def _read_pod(raw: bytes) -> Pod:
-    """prioritize comes right after filter, with the very same one."""
+    """Decode a pod and cache it: prioritize follows filter with the same bytes."""
     return with_names(_decode("Pod", raw, Pod, spelling.read))
 
 
 def with_names(pod: Pod) -> Pod:
-    """A pod of a caller's; some of its calls make us write on it later. Raises BadCall."""
+    """Validate a caller's pod, since some calls make us write to it later. Raises BadCall."""
     for what, value in (("name", pod.metadata.name), ("namespace", pod.metadata.namespace)):
         if value:
             _require_name(f"the pod's {what}", value)
@@ -218,7 +218,7 @@ def with_names(pod: Pod) -> Pod:
 
 
 def require_id(what: str, value: str) -> None:
-    """A UID is kept for a while, whoever sends it. Raises BadCall."""
+    """Limit a UID's length: we store it for a while for any caller. Raises BadCall."""
     if len(value) > LONGEST_ID:
         raise BadCall(f"{what} {value[:64]!r}... has more than {LONGEST_ID} characters")
 
@@ -258,7 +258,7 @@ def _whole_uid(raw: msgspec.Raw) -> str:
 
 
 def _many_victims(what: str, raw: msgspec.Raw) -> dict[str, Victims]:
-    """As schedulers spell them: other spellings take many times longer, and are read up to some bytes."""
+    """Decode only the schedulers' spelling: others take many times longer, so we read them up to a size limit."""
     with counting():
         nodes = _decode(what, raw, dict[str, _Evictions])
     found = {node: evictions.victims() for node, evictions in nodes.items()}
@@ -268,8 +268,8 @@ def _many_victims(what: str, raw: msgspec.Raw) -> dict[str, Victims]:
 
 
 def _nodes(raw: msgspec.Raw) -> dict[str, msgspec.Raw]:
-    """By name. Those that are spelled as usual are looked through twice, whatever they have; other spellings take many
-    times longer, and are read up to some bytes in all."""
+    """Nodes by name. We decode usual spellings twice, whatever the nodes contain. Other spellings take many times
+    longer, so we limit their total bytes."""
     with counting():
         named = _decode("Nodes", raw, _NamedList).items
     if named is None:
@@ -310,7 +310,7 @@ def _text(what: str, fields: Mapping[str, msgspec.Raw], key: str) -> str:
 
 
 def _fields(body: bytes) -> dict[str, msgspec.Raw]:
-    """By name in small letters. A small body may be spelled in any way."""
+    """Fields by lower-case name. A small body may use any spelling."""
     if not body or body.isspace():
         raise BadCall("EOF")
     if len(body) <= LARGEST_POD:
@@ -329,7 +329,7 @@ def _lower(fields: Mapping[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
 
 
 def _require_text(what: str, body: bytes) -> None:
-    """What is given back untouched must be UTF-8; in bytes that stay bytes, msgspec does not look for that."""
+    """Require UTF-8, since we return the bytes untouched: msgspec does not validate bytes that stay bytes."""
     if body.isascii():
         return
     decoder = codecs.getincrementaldecoder("utf-8")()
