@@ -1,4 +1,4 @@
-"""Passing calls on: any replica can be asked, the holder of the Lease decides."""
+"""Forward calls: any replica accepts them, the holder of the Lease decides."""
 
 from collections.abc import Callable
 from types import TracebackType
@@ -22,7 +22,7 @@ _LONGEST = 500
 
 
 class Forwarder:
-    """`async with` it; every wrapped handler then answers for the holder."""
+    """Wrap handlers so that they answer for the holder. Use it with `async with`."""
 
     def __init__(
         self,
@@ -33,8 +33,8 @@ class Forwarder:
         tls_name: str = "",
         token: Callable[[], str] = str,
     ) -> None:
-        """With certificates, a holder that speaks TLS must show one of `tls_name`, or of its address. `token` proves to
-        it that we are a replica, where our certificate does not; it may raise OSError."""
+        """With certificates, a holder that speaks TLS must present a certificate for `tls_name` or its address. `token`
+        proves that we are a replica if our certificate does not; it may raise OSError."""
         self._token = token
         self._plane = plane
         self._certificates = certificates
@@ -42,7 +42,7 @@ class Forwarder:
         self._limit = aiohttp.ClientTimeout(total=seconds, sock_connect=_REACH_SECONDS)
         self._session: aiohttp.ClientSession | None = None
         self._told: set[str] = set()
-        """Endpoints whose calls cannot be passed on, as the log says."""
+        """Endpoints whose forwarding failure is already in the log."""
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(timeout=self._limit, connector=aiohttp.TCPConnector(limit=0))
@@ -57,8 +57,8 @@ class Forwarder:
     def to_holder(
         self, endpoint: str, verb: str, handler: asgi.Handler, fault: Callable[[str], asgi.Answer]
     ) -> asgi.Handler:
-        """A handler that answers itself only where that is ours to do; `fault` puts a trouble into the endpoint's
-        words."""
+        """Wrap a handler so that a follower forwards its calls to the holder; `fault` words an error for the
+        endpoint."""
 
         async def answer(call: asgi.Call) -> asgi.Answer:
             if self._plane.leadership.role is not Role.FOLLOWING:
@@ -70,7 +70,7 @@ class Forwarder:
                 self._told.discard(endpoint)
                 return passed
             metrics.FORWARDED.labels(verb, "failed").inc()
-            if endpoint not in self._told:  # once, until it works again: schedulers ask all the time
+            if endpoint not in self._told:  # log once until it works again: schedulers call all the time
                 self._told.add(endpoint)
                 _log.warning("calls cannot be passed on to the holder of the Lease", endpoint=endpoint, why=passed)
             return fault(passed)
@@ -78,7 +78,7 @@ class Forwarder:
         return answer
 
     async def _pass_on(self, endpoint: str, call: asgi.Call) -> asgi.Answer | str:
-        """The holder's answer, or why there is none."""
+        """The holder's answer, or the reason why there is none."""
         leadership = self._plane.leadership
         if why := leadership.no_holder():
             missing = self._plane.out_of_step()

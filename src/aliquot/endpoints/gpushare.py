@@ -1,4 +1,4 @@
-"""gpushare's own routes: filter, bind, inspect, version, as its extender answers them."""
+"""gpushare's routes, answered as its extender does: filter, bind, inspect, version."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ class GpuShareEndpoint:
     # -- inspect
 
     async def inspect(self, _: asgi.Call) -> asgi.Answer:
-        """Every node for shared cards, by name."""
+        """List every node with shared cards, by name."""
         if why := self._verbs.out_of_step():
             return asgi.json({"nodes": [], "error": why}, status=503)
         nodes = (self._cluster.cards(node.key) for node in self._plane.nodes.all())

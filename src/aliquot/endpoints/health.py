@@ -1,4 +1,4 @@
-"""/healthz and /readyz: is the process alive, and can its answers be trusted?"""
+"""/healthz and /readyz: is the process alive, and can callers trust its answers?"""
 
 from collections.abc import Callable, Mapping
 
@@ -9,8 +9,8 @@ from aliquot.endpoints import asgi
 def routes(
     plane: ControlPlane, notes: Callable[[], list[str]] = list, endpoint: str = ""
 ) -> Mapping[tuple[str, str], asgi.Handler]:
-    """`notes` are more that people should know; they change nothing of the answer's code. A `endpoint` whose calls
-    nobody would answer is not ready."""
+    """Health routes. `notes` adds lines for people without changing the status code. An `endpoint` is not ready if
+    nobody would answer its calls."""
 
     async def healthz(_: asgi.Call) -> asgi.Answer:
         return asgi.text("ok")
@@ -19,18 +19,18 @@ def routes(
         return readiness(plane, notes, endpoint)
 
     handlers = {"/healthz": asgi.Open(healthz), "/readyz": asgi.Open(readyz)}
-    # kubelet asks with GET, load balancers with HEAD
+    # kubelet sends GET, load balancers send HEAD
     return {(method, path): handler for path, handler in handlers.items() for method in ("GET", "HEAD")}
 
 
 def readiness(plane: ControlPlane, notes: Callable[[], list[str]] = list, endpoint: str = "") -> asgi.Answer:
-    """What /readyz says now."""
+    """The current answer of /readyz."""
     trouble = plane.not_ready() or _shut(plane, endpoint)
     return asgi.text("\n".join(trouble), 503) if trouble else asgi.text("\n".join(("ok", *plane.notes(), *notes())))
 
 
 def _shut(plane: ControlPlane, endpoint: str) -> list[str]:
-    """Calls are passed on to the holder of the Lease, which may have been told to open other endpoints."""
+    """Report an endpoint that the holder of the Lease does not serve: we forward its calls there."""
     leadership = plane.leadership
     if (
         not endpoint

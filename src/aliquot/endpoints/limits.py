@@ -1,4 +1,4 @@
-"""Who is let in: the calls of one port, limited in number, size and time."""
+"""Admit the calls of a port, limited in number, size and time."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -31,17 +31,17 @@ _SHOWN_TO = frozenset({Kind.READER})
 
 @dataclass(frozen=True)
 class Limits:
-    """Of one port."""
+    """The limits of a port."""
 
     body: int = 128 * 2**20
     """Bytes. 5,000 whole Node objects are about 63 MB; a scheduler without nodeCacheCapable sends them."""
     bodies: int = 256 * 2**20
-    """Bytes of all bodies that are read or worked on, and of all answers that are sent."""
+    """Bytes of all bodies that we read or handle, and of all answers that we send."""
     seconds: float = 4.5
-    """For a call from its first line to the answer: kube-scheduler waits 5 s for an extender by default, and shall hear
-    our words."""
+    """Time for a call from its first line to the answer. kube-scheduler waits 5 s for an extender by default, and
+    should see our error."""
     concurrency: int = 512
-    """Calls at once."""
+    """Concurrent calls."""
     connections: int = 1024
 
 
@@ -61,7 +61,7 @@ class _Gone(Exception):
 
 
 class _Inside:
-    """A call that is worked on."""
+    """A call in progress."""
 
     __slots__ = ("answered", "fault", "is_read", "read_bytes", "send", "until")
 
@@ -77,8 +77,8 @@ class _Inside:
 class Gate:
     """Routes as an ASGI application.
 
-    A call that takes too long is answered in its endpoint's words, while its handler goes on to its end and keeps its
-    place until then: a commit must not be torn off. `watch` must run for that.
+    A call that takes too long gets an error in its endpoint's words. Its handler still runs to the end and keeps its
+    slot until then, because nothing may interrupt a commit. This needs `watch` to run.
     """
 
     def __init__(
@@ -88,28 +88,28 @@ class Gate:
         clock: Clock | None = None,
         callers: Callers | None = None,
     ) -> None:
-        """With `callers`, only those are answered that it knows; see `of`."""
+        """With `callers`, serve only callers that it knows; see `of`."""
         self.callers = callers
         self._routes = routes
         self._limits = limits
         self._clock = clock or SystemClock()
-        self._inside: dict[_Inside, None] = {}  # in order: all have the same time, so the first is the first to end
+        self._inside: dict[_Inside, None] = {}  # in order: all have the same timeout, so the first expires first
         self._lasting: set[_Inside] = set()
         self._held_bytes = 0
         self._telling: set[asyncio.Task[None]] = set()
 
     @property
     def busy(self) -> int:
-        """Calls that are worked on."""
+        """The number of calls in progress."""
         return len(self._inside) + len(self._lasting)
 
     async def __call__(self, scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
-        """The application where anyone is answered."""
+        """Serve any caller."""
         await self._answer_caller(ANYONE, scope, receive, send)
 
     def of(self, callers: Callers, certificate: Mapping[str, Any] | None) -> asgi.App:
-        """The application of one connection, whose client has shown this certificate. What is open is answered to
-        everybody: kubelet's probes show nothing."""
+        """The application of a connection with this client certificate. Open routes answer every caller: kubelet's
+        probes present no credentials."""
         certified = callers.by_certificate(certificate)
 
         async def application(scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
@@ -156,8 +156,8 @@ class Gate:
             await self._put(answer, send, fault)
 
     async def _put(self, answer: asgi.Answer, send: asgi.Send, fault: Callable[[str], asgi.Answer]) -> None:
-        """Hand an answer to the network; its bytes count until they are taken. Beside too many others, a fault goes in
-        its place. A short answer goes in any case: it may tell of what was done."""
+        """Send an answer; its bytes count until the client reads them. Above the limit, send a fault instead. Always
+        send a short answer: it may report a completed change."""
         held, most = self._held_bytes, self._limits.bodies
         if held and held + len(answer.body) > most and len(answer.body) > asgi.PIECE:
             _UNREAD.inc()
@@ -197,7 +197,7 @@ class Gate:
             return inside.fault(f"calls with {most} bytes are worked on, and no more are taken; try again")
 
     async def _body(self, receive: asgi.Receive, inside: _Inside) -> bytes:
-        """What has come is counted, not what is announced: nobody takes others' place by a promise."""
+        """Read a body. Count received bytes, not announced bytes: a promise takes no other caller's place."""
         pieces: list[bytes] = []
         while True:
             message = await receive()
@@ -214,7 +214,7 @@ class Gate:
             if not message.get("more_body"):
                 return piece if len(pieces) == 1 else b"".join(pieces)
 
-    # -- calls that take too long
+    # -- overdue calls
 
     async def watch(self) -> NoReturn:
         while True:
@@ -222,7 +222,7 @@ class Gate:
             self.tell_overdue()
 
     def tell_overdue(self) -> None:
-        """Answer every call whose time is over."""
+        """Answer every call past its deadline."""
         now = self._clock.monotonic()
         while (inside := next(iter(self._inside), None)) is not None and inside.until <= now:
             del self._inside[inside]
@@ -233,7 +233,7 @@ class Gate:
             task.add_done_callback(self._telling.discard)
 
     def _until_next(self) -> float:
-        """A call that comes meanwhile has its whole time."""
+        """Seconds until the next deadline; calls that arrive meanwhile expire later."""
         first = next(iter(self._inside), None)
         if first is None:
             return self._limits.seconds

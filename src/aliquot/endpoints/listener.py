@@ -1,4 +1,4 @@
-"""An HTTP listener: uvicorn on httptools, started and ended with the block that owns it."""
+"""An HTTP listener: uvicorn on httptools, running for as long as its `async with` block."""
 
 import asyncio
 import math
@@ -31,11 +31,11 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals belong to the command, not to one of its listeners."""
+        """Do nothing: the command handles signals, not its listeners."""
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn's, with our connections, and certificates that change."""
+        """Start like uvicorn, with our connections and reloadable certificates."""
         assert sockets is not None, "the listener has bound one"
         loop, context = asyncio.get_running_loop(), self._tls.serving if self._tls else None
         make, seconds = self.connections.protocol, self._handshake_seconds
@@ -46,10 +46,10 @@ class _Server(uvicorn.Server):
 
 
 class Listener:
-    """Raises BadConfig, naming the port, if it cannot listen. Port 0 takes any free one.
+    """An HTTP server on one port; port 0 takes a free port. Raises BadConfig, naming the port, if it cannot listen.
 
-    `setting` says where the port can be set. When its block ends it takes no more calls, and waits `grace` seconds for
-    those in flight. With certificates it speaks TLS only; with callers it answers only those that they know.
+    `setting` names the option that sets the port. When its block ends, it takes no more calls and waits `grace` seconds
+    for calls in flight. With certificates it speaks only TLS. With callers it serves only known callers.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Listener:
             gauge.remove(self._name)
 
     async def lives(self) -> None:
-        """Waits for as long as it serves, and raises if it stops by itself: run it beside what needs the listener."""
+        """Wait while the listener serves. Raises BadConfig if it stops by itself: run it alongside its dependents."""
         assert self._serving is not None, "only an entered listener serves"
         await asyncio.shield(self._serving)
         raise BadConfig(f"the listener on {self._address}:{self.port} has ended")

@@ -1,4 +1,4 @@
-"""/metrics: what was counted, and the control plane's state at this moment."""
+"""/metrics: counters, and the current state of the control plane."""
 
 from collections.abc import Mapping
 
@@ -23,7 +23,7 @@ def routes(plane: ControlPlane) -> Mapping[tuple[str, str], asgi.Handler]:
 
 
 def timed(verb: str, handler: asgi.Handler, clock: Clock) -> asgi.Handler:
-    """A handler whose answers are timed, by the dialect that they say."""
+    """Time a handler's answers by their dialect."""
     seconds: dict[str, Histogram] = {}
 
     async def answer(call: asgi.Call) -> asgi.Answer:
@@ -42,7 +42,7 @@ def timed(verb: str, handler: asgi.Handler, clock: Clock) -> asgi.Handler:
 
 
 def read(plane: ControlPlane) -> None:
-    """What is a state, as it is now."""
+    """Set the gauges to the current state."""
     role = plane.leadership.role
     for one in Role:
         metrics.ROLE.labels(one.value).set(one is role)

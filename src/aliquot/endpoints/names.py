@@ -1,7 +1,7 @@
-"""Thousands of node names on their way through an endpoint: kept as the bytes in which they came.
+"""Node names by the thousand, kept as the bytes in which they arrive.
 
-What kube-scheduler sends about 5,000 nodes is mostly their names, and so is the answer. Here they become strings only
-where somebody asks for one.
+A kube-scheduler call about 5,000 nodes is mostly their names, and so is the answer. Here names become strings only when
+a caller needs them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,28 +18,28 @@ _Value = TypeVar("_Value")
 
 _QUOTE, _SPACE, _ZERO = b'" 0'
 _FIRST = 2
-"""Where the first name begins, behind a bracket and a quote; and how far before the end the last one ends."""
+"""The offset of the first name, after a bracket and a quote; also the distance from the last name to the end."""
 _AROUND = 3
-"""Two quotes and a comma: from the end of a name to the next."""
+"""Two quotes and a comma: the distance from a name to the next."""
 
 
 class BadName(BadInput):
-    """What no node can be called."""
+    """A string that cannot be a node's name."""
 
 
 class Names(Sequence[str]):
-    """An array of JSON in which every name stands as it is, and every comma between two names."""
+    """A JSON array with every name unescaped, and commas only between names."""
 
     def __init__(self, array: bytes, lengths: Ints) -> None:
-        """`array` has nothing that it does not need, and names of these lengths in bytes; see `read` and `of`."""
+        """`array` is compact JSON, with names of these lengths in bytes; see `read` and `of`."""
         self._array = array
         self._lengths = lengths
         self._found: tuple[NameTable, Ints] | None = None
 
     @classmethod
     def read(cls, array: bytes, again: "Names | None" = None) -> "Names":
-        """From JSON of whatever form; `again` are those that are likely to come. Raises BadName, msgspec.DecodeError,
-        UnicodeDecodeError."""
+        """Decode JSON of any form; `again` is the value to reuse if the bytes are the same. Raises BadName,
+        msgspec.DecodeError, UnicodeDecodeError."""
         if again is not None and again._array == array:
             return again
         lengths = _lengths(array) if array.isascii() else None
@@ -56,14 +56,14 @@ class Names(Sequence[str]):
         return cls(array, lengths)
 
     def columns(self, fleet: Fleet) -> Ints:
-        """Of each, -1 for those that are not there."""
+        """The fleet column of each name, -1 for unknown nodes."""
         if self._found is None or self._found[0] is not fleet.table:
             starts = np.cumsum(self._lengths + _AROUND) - self._lengths - _AROUND + _FIRST
             self._found = fleet.table, fleet.table.find(NameBlock(self._array, starts, self._lengths))
         return self._found[1]
 
     def picked(self, mask: Bools) -> "Names":
-        """Some of them; where they are is known, if it was of all."""
+        """Select names by a mask. Known columns stay known."""
         if mask.all():
             return self
         behind_bracket = np.frombuffer(self._array, np.uint8, offset=1)
@@ -80,12 +80,12 @@ class Names(Sequence[str]):
         return msgspec.Raw(self._array)
 
     def each_with(self, text: str) -> bytes:
-        """The inside of an object in which every name has the same text."""
+        """The members of a JSON object that maps every name to the same text."""
         value = b":" + msgspec.json.encode(text)
         return self._array[1:-1].replace(b",", value + b",") + (value if len(self) else b"")
 
     def scored(self, scores: Ints) -> msgspec.Raw:
-        """A HostPriorityList, with a space before scores that have a digit less than others; none has three."""
+        """A HostPriorityList. A space pads scores with fewer digits than others; no score has three."""
         if not len(self):
             return msgspec.Raw(b"[]")
         digits = 2 if scores.max() >= 10 else 1
@@ -120,7 +120,7 @@ class Names(Sequence[str]):
 
 
 class Grouped(Mapping[str, _Value]):
-    """A mapping from names, most of which have the same few values."""
+    """A mapping from names, most of them with the same few values."""
 
     def __init__(self, groups: Sequence[tuple[Names, _Value]] = ()) -> None:
         self.groups = groups
@@ -146,14 +146,15 @@ class Texts(Grouped[str]):
 
 
 def written(value: object) -> msgspec.Raw:
-    """For msgspec, which does not know how to write these."""
+    """Encode our types for msgspec, which does not know them."""
     if isinstance(value, Names | Texts):
         return value.json
     raise NotImplementedError
 
 
 def _lengths(array: bytes) -> Ints | None:
-    """Of the strings in an array without spaces and escapes; None if it is not that, or has commas in its strings."""
+    """The lengths of strings in an array without spaces and escapes; None for other arrays, or with commas in
+    strings."""
     if b"\\" in array:
         return None
     text = np.frombuffer(array, np.uint8)

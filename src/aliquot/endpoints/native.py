@@ -1,4 +1,4 @@
-"""Our own routes: every dialect's pods through one address, for clusters in which several are spoken."""
+"""Our own routes: one address for the pods of every dialect, for clusters that use several dialects."""
 
 from aliquot.compat import OURS, Compat
 from aliquot.control import ControlPlane

@@ -1,4 +1,4 @@
-"""nvidia-gpu-scheduler's routes for kube-scheduler: filter, prioritize and preempt by the model of cards."""
+"""nvidia-gpu-scheduler's routes for kube-scheduler: filter, prioritize and preempt by card model."""
 
 from aliquot.compat import OURS, Compat
 from aliquot.control import ControlPlane

@@ -1,4 +1,4 @@
-"""Profiles in the format of Go's tools (profile.proto, gzipped), and as lines for flame graphs."""
+"""Profiles in the format of Go's tools (gzipped profile.proto), and as flame graph lines."""
 
 import gzip
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,19 +21,19 @@ Stack = tuple[Frame, ...]
 
 @dataclass(frozen=True)
 class Profile:
-    """How much was seen at each stack, in every measure; the last one is shown by default."""
+    """Samples by stack, with a value for every measure; tools show the last measure by default."""
 
     measures: Sequence[tuple[str, str]]
     """Names and units, such as `cpu` in `nanoseconds`."""
     samples: Mapping[Stack, Sequence[int]] = field(default_factory=dict)
     period: int = 1
-    """Of the last measure, between two looks."""
+    """Units of the last measure between two samples."""
     began: float = 0.0
     seconds: float = 0.0
 
 
 def collapsed(profile: Profile) -> str:
-    """A line for each stack, from the outside in, with its last measure: `main;run;work 42`."""
+    """Format a line per stack, outermost frame first, with its last measure: `main;run;work 42`."""
     lines = (
         f"{';'.join(f'{frame.function} ({_place(frame)})' for frame in reversed(stack)) or '(no frames)'} {values[-1]}"
         for stack, values in sorted(profile.samples.items(), key=lambda one: (-one[1][-1], one[0]))
@@ -46,7 +46,7 @@ def _place(frame: Frame) -> str:
 
 
 def encoded(profile: Profile) -> bytes:
-    """As `go tool pprof` reads it."""
+    """Encode a profile for `go tool pprof`."""
     texts = _Numbered([""])
     functions: dict[tuple[str, str], int] = {}
     places: dict[Frame, int] = {}
@@ -70,7 +70,7 @@ def encoded(profile: Profile) -> bytes:
 
 
 class _Numbered(list[str]):
-    """The profile's table of texts, which are named by their place in it."""
+    """The profile's string table; messages refer to a string by its index."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         super().__init__(texts)

@@ -1,4 +1,4 @@
-"""Looking into this process: where its time and memory go, and what its tasks and threads wait for."""
+"""Inspect this process: where its time and memory go, and what its tasks and threads wait for."""
 
 import asyncio
 import gc
@@ -23,16 +23,16 @@ _OBJECTS = (("objects", "count"), ("space", "bytes"))
 
 
 def cpu_profile(seconds: float, ended: threading.Event, monotonic: Callable[[], float] = time.monotonic) -> Profile:
-    """Looks at every thread 100 times a second, and puts the CPU time that it used since down to where it is now.
+    """Sample every thread 100 times a second, and charge the CPU time since the last sample to its current stack.
 
-    Blocks for so long, or until the event is set: run it in a thread.
+    Blocks for `seconds`, or until the event is set: run it in a thread.
     """
     found: dict[Stack, list[int]] = defaultdict(lambda: [0, 0])
     used = {number: _cpu_nanoseconds(number) for number in _all_native_ids()}
     began, start, own = time.time(), monotonic(), threading.get_native_id()
     over = False
     while not over:
-        over = ended.wait(1 / HERTZ) or monotonic() - start >= seconds  # the last look is for what was used until then
+        over = ended.wait(1 / HERTZ) or monotonic() - start >= seconds  # the last sample covers the remaining time
         frames, ids = sys._current_frames(), _native_ids()
         for ident, frame in frames.items():
             number = ids.get(ident, own)
@@ -50,7 +50,7 @@ def cpu_profile(seconds: float, ended: threading.Event, monotonic: Callable[[], 
 
 
 def allocations(seconds: float, ended: threading.Event) -> Profile:
-    """What was allocated within some seconds, and is still in use. Blocks for so long: run it in a thread."""
+    """Profile memory that was allocated within `seconds` and is still in use. Blocks that long: run it in a thread."""
     began = time.time()
     tracemalloc.start(_KEPT_FRAMES)
     try:
@@ -67,8 +67,8 @@ def allocations(seconds: float, ended: threading.Event) -> Profile:
 
 
 async def objects() -> Profile:
-    """What is in use now, by type: where it was made, only `allocations` can tell. Others have their turn meanwhile:
-    a large cluster's mirror has millions of objects."""
+    """Count the objects in use by type; only `allocations` knows their origin. Yields to other tasks: the informer
+    cache of a large cluster has millions of objects."""
     found: dict[Stack, list[int]] = defaultdict(lambda: [0, 0])
     for number, one in enumerate(gc.get_objects()):
         if not number % _OBJECTS_AT_ONCE:
@@ -93,7 +93,7 @@ def memory_words() -> str:
 
 
 def running() -> dict[str, Stack]:
-    """Where every task and every thread is now, by name. Call it on the event loop."""
+    """The current stacks of all tasks and threads, by name. Call it on the event loop."""
     tasks = {f"task {task.get_name()}": _awaiting(task) for task in asyncio.all_tasks()}
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     threads = {
@@ -104,7 +104,7 @@ def running() -> dict[str, Stack]:
 
 
 def together(stacks: dict[str, Stack], name: str) -> Profile:
-    """How many are at the same place."""
+    """Count the equal stacks."""
     found: dict[Stack, list[int]] = defaultdict(lambda: [0])
     for stack in stacks.values():
         found[stack][0] += 1
@@ -124,12 +124,12 @@ def _stack(frame: FrameType | None) -> Stack:
 
 
 def _frame(at: FrameType) -> Frame:
-    line: int | None = at.f_lineno  # between two lines there is none
+    line: int | None = at.f_lineno  # None between two lines
     return Frame(at.f_code.co_qualname, at.f_code.co_filename, line or 0)
 
 
 def _awaiting(task: asyncio.Task[Any]) -> Stack:
-    """A task that waits has no stack, but a chain of what awaits what."""
+    """The await chain of a waiting task, which has no stack."""
     found: list[Frame] = []
     at: Any = task.get_coro()
     while at is not None and len(found) < _DEEPEST:
@@ -146,12 +146,12 @@ def _native_ids() -> dict[int, int]:
 
 
 def _all_native_ids() -> list[int]:
-    """Also of threads that Python did not begin."""
+    """Include threads that Python did not start."""
     return [int(task.name) for task in Path("/proc/self/task").iterdir()]
 
 
 def _cpu_nanoseconds(native_id: int) -> int:
-    """Read from the kernel by number: to ask the C library for a thread that has just ended can end the process."""
+    """Read CPU time from the kernel by thread ID: the C library can crash on a thread that has just ended."""
     try:
         return int(Path(f"/proc/self/task/{native_id}/schedstat").read_text().split()[0])
     except (OSError, IndexError):

@@ -1,4 +1,4 @@
-"""Keys in any case, at every depth, as Go reads them."""
+"""Match JSON keys in any case, at every depth, as Go does."""
 
 from collections.abc import Hashable, Sized
 from functools import cache
@@ -12,12 +12,12 @@ from aliquot.model.bounds import MAX_ITEMS
 _T = TypeVar("_T")
 
 _Shape = dict[str, tuple[str, "_Shape | None"]]
-"""Of an object that we read, by the keys in small letters: how each is spelled, and the shape of what is behind it. A
-list has that of its items. None for whatever has no keys of ours, such as labels."""
+"""The keys of an object that we decode, in lower case, with our spelling of each and the shape of its value. A list has
+the shape of its items. None for a value without keys of ours, such as labels."""
 
 
 def read(raw: bytes | msgspec.Raw, kind: type[_T]) -> _T:
-    """Decode JSON; of two spellings of a key, the last counts. Not for more than LARGEST_POD: it takes several times as
+    """Decode JSON; the last spelling of a key wins. Not for more than LARGEST_POD bytes: it takes several times as
     long. Raises msgspec.DecodeError, RecursionError, UnicodeDecodeError."""
     value = msgspec.json.decode(raw)
     spelled = _spelled(value, _shape(cast(Hashable, kind)))
@@ -25,7 +25,7 @@ def read(raw: bytes | msgspec.Raw, kind: type[_T]) -> _T:
 
 
 def _spelled(value: Any, shape: _Shape | None) -> Any:
-    """The same with our spelling; the very same if nothing is spelled in another way."""
+    """Rename keys to our spelling; return the same object if no key changes."""
     if shape is None:
         return value
     if type(value) is list:

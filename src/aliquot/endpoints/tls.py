@@ -1,7 +1,7 @@
-"""The certificates of every listener, and of calls to other replicas: read from files, and followed while it runs.
+"""Certificates for listeners and for calls to other replicas, read from files and reloaded on change.
 
-Kubernetes changes a mounted Secret by swapping a symbolic link. Connections that are open keep what they were opened
-with; files that cannot be used change nothing, nor does a certificate out of its time in place of one in its time.
+Kubernetes updates a mounted Secret by swapping a symbolic link. Open connections keep their certificates. Unusable
+files change nothing. An expired or not yet valid certificate does not replace a valid certificate.
 """
 
 import ssl
@@ -28,16 +28,16 @@ _WORDS = {"KEY_VALUES_MISMATCH": "the key is not the certificate's"}
 
 @dataclass(frozen=True)
 class Files:
-    """PEM files; an empty path is none."""
+    """PEM files; an empty path means none."""
 
     cert: str
     key: str
     client_ca: str = ""
-    """Who signs the certificates of clients."""
+    """The CA of client certificates."""
     replica_ca: str = ""
-    """Who signs the certificates of other replicas, if not the one of clients, and that not one the system trusts."""
+    """The CA of other replicas' certificates; defaults to the client CA, then to the system's CAs."""
     replica_token: str = ""
-    """What we show to other replicas; without one, our own certificate."""
+    """The token file for other replicas; without it, we present our certificate."""
     least: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
 
     def all(self) -> tuple[str, ...]:
@@ -45,8 +45,8 @@ class Files:
 
 
 class Certificates:
-    """Raises BadConfig, naming the key and the file, if they cannot be used at the start; a certificate out of its time
-    is better than none, and told of. `run` follows them."""
+    """Load the certificates; `run` follows them. Raises BadConfig, naming the key and the file, if they are unusable at
+    startup. An expired or not yet valid certificate is better than none; `notes` reports it."""
 
     def __init__(self, files: Files, clock: Clock | None = None) -> None:
         self._files = files
@@ -55,14 +55,14 @@ class Certificates:
         self._seen = self._look()
         self._current, self._validity = _serving(files), _validity(files)
         self.reaching = _reaching(files)
-        """For calls to other replicas; another one after every change."""
+        """For calls to other replicas; replaced on every change."""
         self.serving = _serving(files)
-        """For listeners, for good: it hands each handshake to the newest."""
+        """For listeners, never replaced: it hands each handshake to the newest context."""
         self.serving.sni_callback = self._hand_over
         self._count()
 
     def notes(self) -> list[str]:
-        """What people should know of them."""
+        """Problems that people should know about."""
         found = []
         if self._trouble:
             found.append(f"the certificates cannot be used, the last good ones are kept: {self._trouble}")
@@ -77,7 +77,7 @@ class Certificates:
             self.look()
 
     def look(self) -> None:
-        """Take what is in the files if that is something new."""
+        """Reload the files if they changed."""
         stamps = self._look()
         if stamps != self._seen:
             self._seen = stamps
@@ -88,11 +88,11 @@ class Certificates:
         self._count()
 
     def _take(self) -> None:
-        """Raises BadConfig where the old ones are better."""
+        """Switch to the new certificates. Raises BadConfig if the old are better."""
         serving, reaching, validity = _serving(self._files), _reaching(self._files), _validity(self._files)
         now = self._now()
         if (trouble := validity.trouble(now)) and not self._validity.trouble(now):
-            self._seen = []  # its time may come
+            self._seen = []  # it may become valid later
             raise BadConfig(f"{_named(self._files)}: {trouble}")
         self._current, self.reaching, self._validity = serving, reaching, validity
         self._trouble = ""
@@ -124,7 +124,7 @@ def _named(files: Files) -> str:
 
 
 def _validity(files: Files) -> Validity:
-    """Of a file that ssl has read."""
+    """The validity of a file that ssl has read."""
     try:
         return validity_of(Path(files.cert).read_bytes())
     except (OSError, ValueError) as error:
@@ -134,19 +134,19 @@ def _validity(files: Files) -> Validity:
 def _serving(files: Files) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = files.least
-    # a session that is taken up again is not checked against the authority of today
+    # ssl does not check a resumed session against the current CA
     context.options |= ssl.OP_NO_TICKET
     context.num_tickets = 0
     _own_pair(context, files)
     if files.client_ca:
-        # who shows none may have a token; kubelet's probes have neither (Gate.of)
+        # a client without a certificate may have a token; kubelet's probes have neither (Gate.of)
         context.verify_mode = ssl.CERT_OPTIONAL
         _trust(context, "listen.tls.clientCaFile", files.client_ca)
     return context
 
 
 def _reaching(files: Files) -> ssl.SSLContext:
-    """Ourselves as a client of other replicas."""
+    """Our client context for other replicas."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = files.least
     if not files.replica_token:
@@ -164,7 +164,7 @@ def _own_pair(context: ssl.SSLContext, files: Files) -> None:
     _require_readable("listen.tls.certFile", files.cert)
     _require_readable("listen.tls.keyFile", files.key)
     try:
-        # an empty password, so that nobody is asked for one on the terminal
+        # an empty password prevents a prompt on the terminal
         context.load_cert_chain(files.cert, files.key, password="")
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", "") or why(error)

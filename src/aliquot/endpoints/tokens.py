@@ -1,4 +1,4 @@
-"""Whose a Kubernetes token is: asked of the API server by TokenReview, and remembered for a while."""
+"""Resolve a Kubernetes token to its user by TokenReview, and cache the result."""
 
 import asyncio
 from dataclasses import dataclass
@@ -24,12 +24,12 @@ _Value = TypeVar("_Value")
 class _Accepted:
     user: User
     until: float
-    """When it must be reviewed again."""
+    """When we must review it again."""
 
 
 class Tokens:
-    """Anybody can make tokens up, so those that were accepted have places and reviews of their own: a flood of others
-    pushes none of them out and keeps none of them waiting."""
+    """Users by token. Anyone can make tokens up, so accepted tokens have their own cache and reviews: a flood of other
+    tokens neither evicts nor delays them."""
 
     def __init__(self, client: Client, clock: Clock, audience: str = "") -> None:
         self._client = client
@@ -42,19 +42,19 @@ class Tokens:
         self._is_forbidden = False
 
     def notes(self) -> list[str]:
-        """What people should know."""
+        """Problems that people should know about."""
         return [f"{REVIEW_TOKENS}; the rule to add: {REVIEW_TOKENS.rule()}"] if self._is_forbidden else []
 
     async def check(self) -> None:
-        """Learn whether we may ask at all, before anybody calls."""
+        """Check before the first call whether we may review tokens."""
         try:
             self._is_forbidden = not await REVIEW_TOKENS.is_given(self._client)
         except KubeError:
             return  # the first token will tell
 
     async def user(self, token: str, *, is_ours: bool = False) -> User | None:
-        """None if it is nobody's. A token of our own is as good as one that was accepted. Raises Refused if nobody can
-        say now whose it is."""
+        """The user of a token; None for an unknown token. Our own token counts as accepted. Raises Refused if we cannot
+        review the token now."""
         digest, now = sha256(token.encode()).digest(), self._clock.monotonic()
         known = self._accepted.get(digest)
         if known is not None and known.until > now:
@@ -96,7 +96,7 @@ class Tokens:
 
 
 def _put_last(place: dict[bytes, _Value], digest: bytes, value: _Value, most: int) -> None:
-    """The first one is forgotten if there are too many."""
+    """Append an entry; drop the oldest if there are too many."""
     place.pop(digest, None)
     place[digest] = value
     if len(place) > most:

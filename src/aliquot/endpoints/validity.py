@@ -1,7 +1,7 @@
-"""From when until when a certificate is valid, read from its file.
+"""The validity period of a certificate, read from its file.
 
-Python's ssl tells it only of a peer that was verified, and one that has expired cannot be. So the few fields in front
-of the dates are walked over (RFC 5280, 4.1): Certificate, tbsCertificate, version, serialNumber, signature, issuer,
+Python's ssl reports it only for a verified peer, and an expired certificate cannot be verified. So we skip the few
+fields before the dates (RFC 5280, 4.1): Certificate, tbsCertificate, version, serialNumber, signature, issuer,
 validity.
 """
 
@@ -19,13 +19,13 @@ _BEFORE_VALIDITY = 3
 
 @dataclass(frozen=True)
 class Validity:
-    """In seconds since 1970; both ends are in it."""
+    """Seconds since 1970, both ends inclusive."""
 
     since: float
     until: float
 
     def trouble(self, now: float) -> str:
-        """Why it is no good at a moment; "" if it is."""
+        """Why the certificate is invalid at `now`; empty if it is valid."""
         if now < self.since:
             return f"it is not valid before {_shown(self.since)}"
         return f"it expired at {_shown(self.until)}" if now > self.until else ""
@@ -35,7 +35,7 @@ class Validity:
 
 
 def validity_of(pem: bytes) -> Validity:
-    """Of the first certificate, which is the one that is shown; its chain follows. Raises ValueError."""
+    """The validity of the first certificate, which the server presents; its chain follows. Raises ValueError."""
     found = _PEM.search(pem)
     if found is None:
         raise ValueError("no certificate in PEM")
@@ -53,7 +53,7 @@ def validity_of(pem: bytes) -> Validity:
 
 
 def _piece(der: bytes, expected: int | None = None) -> tuple[int, bytes, bytes]:
-    """Tag and content of what stands first, and what follows it."""
+    """The tag and content of the first element, and the bytes after it."""
     if len(der) < 2 or (expected is not None and der[0] != expected):
         raise ValueError("not the DER of a certificate")
     size, begin = der[1], 2

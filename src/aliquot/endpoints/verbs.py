@@ -1,4 +1,4 @@
-"""What every endpoint does with a scheduler's call, whatever the words in which it came."""
+"""Scheduler calls, as every endpoint handles them in any protocol."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -22,7 +22,7 @@ from aliquot.model import OF_MODEL, Placement, Pod, Reason
 _log = structlog.get_logger()
 
 NOT_CHOSEN = "the pod has already been matched to another node"
-"""For nodes that would do where an endpoint leaves only the best one."""
+"""For nodes that fit if an endpoint returns only the best node."""
 BEST_SCORE = 10
 _EVEN_SCORE = 5
 _PREEMPTED = "PreemptionByScheduler"
@@ -31,19 +31,19 @@ _REFUSALS = {reason: metrics.REFUSALS.labels(reason.name.lower()) for reason in 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a filter says of the nodes that it was asked about."""
+    """A filter's result for the nodes of a call."""
 
     passed: Sequence[str]
     refused: Mapping[str, str] = field(default_factory=dict)
-    """Why, in words that are the same for as long as the verdict is."""
+    """Why, in words that stay the same as long as the verdict does."""
     reasons: Mapping[str, Reason] = field(default_factory=dict)
-    """The engine's reason, where it is one."""
+    """The engine's reason, if there is one."""
     dialect: Dialect | None = None
-    """None for a pod that asks no GPU, or in a way that nobody can read."""
+    """None for a pod that requests no GPU, or has an unreadable request."""
     emptying: str = ""
-    """A refused node that is being emptied for this very pod: it has only to wait."""
+    """A refused node where pods end for this pod: it only has to wait."""
     kept: str = ""
-    """The node on which the pod's part is kept for it."""
+    """The node with the pod's reservation."""
 
     @property
     def outcome(self) -> str:
@@ -51,8 +51,8 @@ class Verdict:
 
 
 class Verbs:
-    """The questions of kube-scheduler and its like. Every one but `bind` is answered without a write; see `filter` for
-    what is kept in memory."""
+    """The verbs of kube-scheduler and similar schedulers. Only `bind` writes to the cluster; see `filter` for state in
+    memory."""
 
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
@@ -60,19 +60,19 @@ class Verbs:
         self._acting = Acting(plane)
         self._asked: tuple[Pod, Demand | None] | None = None
         self.last_passed: Names | None = None
-        """The nodes that the last filter let pass: prioritize comes next, and about these."""
+        """The nodes that the last filter passed: prioritize asks about them next."""
 
     def out_of_step(self) -> str:
-        """Before both mirrors are whole, a part that is held can look free."""
+        """Why the informer caches are not synced; until they are, cards in use can look free."""
         missing = self._plane.out_of_step()
         return f"Aliquot is not in step with the API server: {'; '.join(missing)}" if missing else ""
 
     def not_ready(self) -> str:
-        """Showing needs a mirror, deciding also somebody who may commit."""
+        """Why we cannot decide: views need synced caches, decisions also a leader."""
         return self.out_of_step() or self._plane.leadership.no_holder()
 
     def _demand_of(self, pod: Pod) -> Demand | None:
-        """Read once for filter and prioritize, which follow each other. Raises BadDemand."""
+        """Decode once for filter and the prioritize that follows it. Raises BadDemand."""
         if self._asked is None or self._asked[0] != pod:
             self._asked = pod, self._cluster.demand_of(pod)
         return self._asked[1]
@@ -80,10 +80,9 @@ class Verbs:
     # -- filter
 
     async def filter(self, pod: Pod, names: Names, *, one: bool = False, keep: bool = False) -> Verdict:
-        """Which of these nodes can take a pod; with `one` the best alone. With `keep`, for endpoints that are not
-        asked to bind, the part is kept for the pod for a while where one node is left. A demand that cannot be read is
-        refused everywhere: an error would be tried again for ever. Raises Refused and KubeError where a part cannot be
-        kept."""
+        """Find the nodes that fit a pod; with `one` only the best. With `keep`, for endpoints without bind, reserve the
+        pod's cards for a while if one node is left. Refuse an unreadable demand everywhere, since schedulers would
+        retry an error forever. Raises Refused and KubeError if the reservation fails."""
         verdict = await self._filter(pod, names, one=one, keep=keep)
         if pod.metadata.uid:
             self._remember(pod, verdict)
@@ -108,12 +107,12 @@ class Verbs:
             (node,) = verdict.passed
             placement = judgement.placement(node)
             if placement is not None and await self._keep_passed(pod, node, demand, placement):
-                verdict = replace(verdict, kept=node)  # without one the pods that end for it still count
+                verdict = replace(verdict, kept=node)  # without a placement, its victims still hold their cards
         return verdict
 
     def _remember(self, pod: Pod, verdict: Verdict) -> None:
-        """For bind and for the requeuer, of a pod as our mirror has it: an answer about a pod that is not ours, or asks
-        for something else than the body says, changes nothing of what is known of it."""
+        """Record a verdict for bind and the requeuer. A verdict on a foreign pod, or on a body that differs from our
+        informer cache, changes nothing that we know of the pod."""
         standing = self._acting.standing(pod)
         if standing in (Standing.SAME, Standing.UNKNOWN):
             self._remember_passed(pod, verdict.passed, standing)
@@ -148,7 +147,7 @@ class Verbs:
     def _judge(self, pod: Pod, demand: Demand, names: Names) -> tuple[Verdict, Judgement]:
         columns = names.columns(self._cluster.fleet)
         judgement = self._cluster.judge(demand, columns)
-        # its own claim, of a Binding without an answer, is no reason against a node
+        # the pod's own claim, from an unanswered Binding, does not count against a node
         passing = [*self._cluster.claimed_by(demand), *self._emptied_for(pod, demand)]
         numbers = judgement.reasons_at(columns, but=passing)
         found = [(NUMBERED[number], names.picked(numbers == number)) for number in np.unique(numbers[numbers != FITS])]
@@ -162,8 +161,8 @@ class Verbs:
         return Verdict(self.last_passed, refused, reasons, demand.dialect, emptying), judgement
 
     def _emptied_for(self, pod: Pod, demand: Demand) -> list[str]:
-        """Nodes where a pod fits once the victims that we named for it are gone, whether our mirror has seen that or
-        not. Where it has not, bind waits for it."""
+        """Nodes where a pod fits once the victims that we named are gone, even if our informer cache still has them. In
+        that case bind waits."""
         uid, preemptions = pod.metadata.uid, self._plane.preemptions
         if uid not in preemptions:
             return []
@@ -182,14 +181,14 @@ class Verbs:
             yield nodes.picked(alike), demand.dialect.words_for(reason, cards, demand.request)
 
     def _is_emptied_for(self, pod: Pod, node: str) -> bool:
-        """Whether a pod that holds a card there ends for this one, as far as can be told: kube-scheduler, too, leaves a
-        node as it is while pods that it has preempted end there."""
+        """Report whether a pod with cards there ends for this pod, as far as we can tell. kube-scheduler also leaves a
+        node alone while pods that it preempted end there."""
         entries = self._cluster.ledger.entries(node)
         holders = (self._plane.pod_by_uid(entry.uid) for entry in entries if entry.owner.priority < pod.priority)
         return any(holder is not None and _is_preempted(holder) for holder in holders)
 
     def _without_strangers(self, verdict: Verdict, dialect: Dialect) -> Verdict:
-        """Where the scheduler binds, nodes on which nobody would write down the pod's cards are refused, too."""
+        """Also refuse nodes where nobody would record the pod's cards, since the scheduler binds itself."""
         never = {node: why for node in verdict.passed if (why := self._plane.late.why_never(node, dialect))}
         if not never:
             return verdict
@@ -197,15 +196,16 @@ class Verbs:
         return replace(verdict, passed=passed, refused={**verdict.refused, **never})
 
     def _best_of(self, verdict: Verdict, judgement: Judgement, demand: Demand) -> Verdict:
-        """After a Binding without an answer its node again: any other would hold a second part."""
+        """Choose the best node. After an unanswered Binding, choose its node again: another would hold a second
+        reservation."""
         tried = set(self._cluster.claimed_by(demand)) & set(verdict.passed)
         best = min(tried) if tried else judgement.best(verdict.passed) or verdict.passed[0]
         others = {name: NOT_CHOSEN for name in verdict.passed if name != best}
         return replace(verdict, passed=[best], refused={**verdict.refused, **others})
 
     async def _keep_passed(self, pod: Pod, node: str, demand: Demand, chosen: Placement) -> bool:
-        """For a pod that is not in the cluster as the body says, or of a scheduler that we do not serve, nothing is
-        kept, and the answer stays."""
+        """Reserve the chosen placement. Return False, without changing the verdict, if the cluster does not have this
+        pod or we do not serve its scheduler."""
         meta = pod.metadata
         try:
             known = await self._acting.pod(meta.name, meta.namespace, meta.uid)
@@ -214,8 +214,8 @@ class Verbs:
         return self.keep(known, node, chosen=chosen if self._cluster.demand_of(known) == demand else None)
 
     def keep(self, pod: Pod, node: str, *, chosen: Placement | None = None) -> bool:
-        """Keep the part of a pod, as the cluster has it, on a node until it is bound there; not for one that waits no
-        more, or asks for nothing. Raises Refused, NoRoom, BadDemand, NotLeading."""
+        """Reserve a pod's cards on a node until it is bound there. Takes the cluster's version of the pod. Returns
+        False if it no longer waits or requests nothing. Raises Refused, NoRoom, BadDemand, NotLeading."""
         if not pod.waits:
             return False
         return bool(
@@ -223,14 +223,14 @@ class Verbs:
         )
 
     async def asked_pod(self, pod: Pod) -> Pod:
-        """The pod of a body as the cluster has it. Raises BadCall, Refused and KubeError."""
+        """The cluster's version of a body's pod. Raises BadCall, Refused and KubeError."""
         return await self._acting.pod(pod.metadata.name, pod.metadata.namespace, pod.metadata.uid)
 
     # -- prioritize
 
     def scores(self, pod: Pod, names: Names) -> tuple[str, Ints]:
-        """The pod's dialect, and a score for every node: from 0 to 10, the best node's 10; all of one worth 5; 0 where
-        the pod does not fit, or asks no GPU. A part that is kept for the pod itself is no reason against its node."""
+        """The pod's dialect, and a score from 0 to 10 for every node. The best node gets 10, equal nodes get 5. A node
+        gets 0 if the pod does not fit or requests no GPU. The pod's own reservation does not count against its node."""
         try:
             demand = self._demand_of(pod)
         except BadDemand:
@@ -245,7 +245,8 @@ class Verbs:
     # -- bind
 
     async def bind(self, asked: BindCall) -> str:
-        """Bind a pod with its part; returns the name of its dialect. Raises AliquotError with what is to be said."""
+        """Bind a pod with its cards; returns the name of its dialect. Raises AliquotError with the text for the
+        caller."""
         if why := self.not_ready():
             raise Refused(why)
         pod, node = await self._acting.pod(asked.name, asked.namespace, asked.uid), self._plane.nodes.get(asked.node)
@@ -257,8 +258,8 @@ class Verbs:
         return placed.placement.dialect
 
     async def _await_victims(self, pod: Pod, node: str) -> None:
-        """Wait until our mirror has seen the end of the pods that were evicted for this one; the API server says
-        whether they were. Raises BadDemand and KubeError."""
+        """Wait until our informer cache has seen this pod's victims end, if the API server confirms that they were
+        evicted. Raises BadDemand and KubeError."""
         uid, demand = pod.metadata.uid, self._cluster.demand_of(pod)
         held = self._victims_held(uid, demand).get(node, [])
         for victim in held:
@@ -272,11 +273,11 @@ class Verbs:
                 await came(changed, left, self._plane.clock)
 
     def _victims_held(self, uid: str, demand: Demand | None) -> dict[str, list[str]]:
-        """By node, the victims that we named for a pod and that still hold cards in the ledger."""
+        """Victims by node that we named for a pod and that still hold cards in the ledger."""
         return self._holding(self._plane.preemptions.victims_of(uid, asked_by(demand)))
 
     def _holding(self, victims: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
-        """By node, those that hold cards there."""
+        """Victims by node that hold cards there."""
         entry = self._cluster.ledger.entry
         held = {
             node: [found.uid for uid in uids if (found := entry(uid, node)) is not None]
@@ -285,7 +286,8 @@ class Verbs:
         return {node: uids for node, uids in held.items() if uids}
 
     async def _is_alive(self, uid: str) -> bool:
-        """Whether the API server has a pod of our mirror, and it has not ended. Raises KubeError."""
+        """Report whether a pod of our informer cache still exists in the API server and has not ended. Raises
+        KubeError."""
         known = self._plane.pod_by_uid(uid)
         if known is None:
             return False
@@ -295,14 +297,13 @@ class Verbs:
     # -- preempt
 
     async def preempt(self, asked: PreemptCall) -> tuple[str, dict[str, Victims]]:
-        """The pod's dialect, and the nodes on which ending the proposed pods, and perhaps more of lower priority, makes
-        room on the cards.
+        """The pod's dialect, and the nodes where victims free enough cards.
 
-        A victim that the scheduler has chosen stays one: it may free something else. A node that needs no victim is
-        left out, since kube-scheduler takes an empty list for a fault, and so is one that the effort of one decision
-        does not reach. Violations of disruption budgets count on from
-        the scheduler's own, since it prefers the node with the fewest. While pods end for this one on the node that it
-        is nominated for, no other node is offered. Raises KubeError.
+        The victims are the proposed pods, and perhaps more of lower priority. A victim that the scheduler chose stays a
+        victim: it may free another resource. We omit a node that needs no victim, since kube-scheduler treats an empty
+        list as an error. We also omit a node that exceeds the effort of a decision. Violations of disruption budgets
+        add to the scheduler's count, since it prefers the node with the fewest. While pods end for this pod on its
+        nominated node, we offer no other node. Raises KubeError.
         """
         try:
             demand = self._cluster.demand_of(asked.pod)
@@ -320,8 +321,8 @@ class Verbs:
         return demand.dialect.name, left
 
     def _remember_victims(self, pod: Pod, demand: Demand, left: Mapping[str, Victims]) -> None:
-        """Those that hold cards, for a pod as our mirror has it: a body that makes it more important, or smaller, does
-        not count."""
+        """Record victims that hold cards, unless the body differs from our informer cache: a body must not raise a
+        pod's priority or shrink it."""
         uid, standing = pod.metadata.uid, self._acting.standing(pod)
         if not uid or standing not in (Standing.SAME, Standing.UNKNOWN):
             return
@@ -330,15 +331,15 @@ class Verbs:
         self._plane.preemptions.name(uid, named, asked=asked_by(demand), namespace=namespace)
 
     async def _being_emptied(self, pod: Pod, demand: Demand) -> str:
-        """The node that a pod is nominated for, by the API server's word, while victims that we named there still hold
-        cards as far as we know. Raises KubeError."""
+        """The pod's nominated node in the API server, while victims that we named there still hold cards as far as we
+        know. Raises KubeError."""
         held, meta = self._victims_held(pod.metadata.uid, demand), pod.metadata
         now = await self._acting.read(meta.name, meta.namespace) if held else None
         nominated = now.status.nominated_node_name if now is not None else ""
         return nominated if nominated in held else ""
 
     def _added_violations(self, proposed: Sequence[str], victims: Sequence[str]) -> int:
-        """How many of the victims that were not proposed a budget protects, once the proposed ones have used it up."""
+        """Count the added victims that a budget protects, once the proposed victims have used it up."""
         added = [uid for uid in victims if uid not in proposed]
         if not added:
             return 0
@@ -348,24 +349,25 @@ class Verbs:
         return budgets.violations([*first, *rest]) - budgets.violations(first)
 
     def _can_end(self, uid: str) -> bool:
-        """kube-scheduler knows a pod by this UID, and gives up all victims if it does not know one of them."""
+        """Report whether kube-scheduler knows this UID: it gives up all victims for a single unknown UID."""
         pod = self._plane.pod_by_uid(uid)
         return pod is not None and bool(pod.spec.node_name) and pod.status.phase not in ("Succeeded", "Failed")
 
     def _priority(self, uid: str) -> int:
-        """Of a victim: kube-scheduler takes the first for the one with the highest, and compares nodes by it."""
+        """A victim's priority. kube-scheduler expects the highest first, and compares nodes by it."""
         pod = self._plane.pod_by_uid(uid)
         return pod.priority if pod is not None else 0
 
 
 def _is_preempted(pod: Pod) -> bool:
-    """It is on its way out, and nobody says that it is for another reason; schedulers before 1.26 give none."""
+    """Report whether a pod is terminating without another reason than preemption; schedulers before 1.26 give no
+    reason."""
     causes = [c.reason for c in pod.status.conditions or () if c.type == "DisruptionTarget" and c.status == "True"]
     return pod.metadata.deletion_timestamp is not None and all(cause == _PREEMPTED for cause in causes)
 
 
 def spread_out(raw: Floats) -> Ints:
-    """Raw scores as whole numbers from 0 to 10; not a number becomes 0."""
+    """Scale raw scores to integers from 0 to 10; NaN becomes 0."""
     fits = ~np.isnan(raw)
     least, most = raw[fits].min(initial=np.inf), raw[fits].max(initial=-np.inf)
     if least >= most:

@@ -1,7 +1,7 @@
-"""Volcano's extender: which nodes a task may have, how good they are, and what becomes of its place.
+"""Volcano's extender: which nodes fit a task, their scores, and the task's reservation.
 
-Volcano chooses and binds itself, so placements are written late. Its predicate and prioritize keep nothing. From 1.13
-on it also tells where it puts a task: the part is then kept until the pod is bound, or given back.
+Volcano chooses and binds itself, so we write placements late. Its predicate and prioritize reserve nothing. From 1.13
+on it also reports where it puts a task: we hold a reservation until the pod is bound or deallocated.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,14 +38,14 @@ from aliquot.model import Pod
 from aliquot.model.bounds import MAX_GUESTS, MAX_GUESTS_OF_NODE
 
 _PER_POINT = 10.0
-"""Volcano adds the scores of its plugins up; those of its own go up to 100, kube-scheduler's to 10."""
+"""Volcano adds up the scores of its plugins. Its own go up to 100, kube-scheduler's to 10."""
 _PUT = Status.ALLOCATED | Status.BINDING | Status.BOUND
 
 
 def volcano_routes(
     plane: ControlPlane, endpoint: str, forwarder: Forwarder | None, prefix: str, shape: Shape | None = None
 ) -> Table:
-    """`PREFIX/vpredicates` and so on, as part of an endpoint. Without `shape` the caller's version is recognised."""
+    """`PREFIX/vpredicates` and so on, as part of an endpoint. Without `shape`, detect the caller's version."""
     volcano, extender = Volcano(plane, shape), Extender(plane, endpoint, forwarder, Wire())
     verbs: dict[str, tuple[asgi.Handler, Callable[[str], asgi.Answer]]] = {
         "vpredicates": (volcano.predicates, volcano.no_predicate),
@@ -58,7 +58,7 @@ def volcano_routes(
 
 @dataclass(frozen=True)
 class _Strangers:
-    """Tasks on a node whose parts our cluster state has not, as they came."""
+    """Tasks on a node that are missing from our cluster state, as they came."""
 
     put: list[Task] = field(default_factory=list)
     coming: list[Task] = field(default_factory=list)
@@ -102,7 +102,7 @@ class Volcano:
         if why := self._plane.late.why_never(node, dialect):
             return _answered(shape, dialect.name, Code.UNRESOLVABLE, why)
         if node in self._cluster.claimed_by(demand):
-            return _answered(shape, dialect.name, Code.SUCCESS)  # it is kept for this very pod
+            return _answered(shape, dialect.name, Code.SUCCESS)  # the claim is this pod's own
         later = not asked.task.needs().fits(asked.node.idle())
         guests = self._guests([asked.node], pod)[node]
         reason = assumed_pods.refusal(self._cluster, pod, demand, node, guests, later=later)
@@ -118,7 +118,7 @@ class Volcano:
         return asgi.json(predicate_answer(self._shape, Code.ERROR, why))
 
     def _guests(self, nodes: Sequence[NodeInfo], pod: Pod) -> dict[str, Guests]:
-        """By node: those whose part our cluster state has not; they alone are worth reading. Raises BadCall."""
+        """Tasks by node that are missing from our cluster state; only they are worth decoding. Raises BadCall."""
         found = {node.name: self._strangers(node, pod) for node in nodes}
         _require_few(found)
         return {node: each.read() for node, each in found.items()}
@@ -163,11 +163,11 @@ class Volcano:
         points = spread_out(np.array([raw.get(name, np.nan) for name in names])) * _PER_POINT
         return demand.dialect.name, dict(zip(names, points.tolist(), strict=True))
 
-    # -- what becomes of a place
+    # -- reservations
 
     async def allocate(self, call: asgi.Call) -> asgi.Answer:
-        """A refusal takes the place back from the task. What is Pipelined waits for others to end, and is not refused
-        for them; any other state but Allocated is old news."""
+        """Reserve the node of an Allocated task; a refusal makes Volcano take the node back. A Pipelined task waits for
+        other pods to end, so they are no reason to refuse it. Any other status is outdated."""
         dialect = pod_name = node = ""
         try:
             task = read(call.body, EventCall).task
@@ -191,13 +191,13 @@ class Volcano:
         return _event("", dialect)
 
     def _refuse_hopeless(self, pod: Pod, demand: Demand, node: str) -> None:
-        """Who is evicted in the same cycle we cannot see, only whether evicting can help. Raises NoRoom."""
+        """Refuse a node where eviction cannot help: we cannot see this cycle's victims. Raises NoRoom."""
         reason = assumed_pods.refusal(self._cluster, pod, demand, node, Guests())
         if reason is not None and reason.is_hopeless:
             raise NoRoom(demand.dialect.words_for(reason, self._cluster.cards(node), demand.request))
 
     async def deallocate(self, call: asgi.Call) -> asgi.Answer:
-        """What is only kept for the pod; one that is bound, and is now evicted, holds its part until it has ended."""
+        """Release a pod's reservation. A bound pod that is now evicted holds its cards until it ends."""
         pod_name = node = ""
         try:
             task = read(call.body, EventCall).task
@@ -218,7 +218,7 @@ class Volcano:
 
 
 def _require_few(strangers: Mapping[str, _Strangers]) -> None:
-    """Raises BadCall for more tasks than are seated in one call, on one node or on all."""
+    """Limit the unknown tasks in a call, per node and in total. Raises BadCall."""
     counts = {node: len(found.put) + len(found.coming) for node, found in strangers.items()}
     for node, count in counts.items():
         if count > MAX_GUESTS_OF_NODE:

@@ -1,7 +1,7 @@
-"""What Volcano's scheduler sends to its extender, and the shapes in which its versions want the answers.
+"""The requests of Volcano's scheduler to its extender, and the response shapes that its versions expect.
 
-Its structs have no JSON names, so keys are Go's (`Tasks`). A request carries whole pods of everybody on a node, and may
-be megabytes: pods are left as bytes until somebody asks for them.
+Its structs have no JSON names, so keys are Go's (`Tasks`). A request carries every whole pod on a node, and may be
+megabytes, so pods stay bytes until we need them.
 """
 
 from enum import Enum, IntFlag
@@ -19,11 +19,11 @@ _T = TypeVar("_T", bound=msgspec.Struct)
 _NOTHING = Raw(b"{}")
 
 _EPSILON = 0.1
-"""By so much Volcano lets a resource be short."""
+"""How far Volcano lets a resource fall short."""
 
 
 class Shape(Enum):
-    """How a version wants a predicate's answer, by the first version that does."""
+    """The shape of a predicate's answer, by the first version that expects it."""
 
     MESSAGE = "1.7"
     LIST = "1.8"
@@ -31,7 +31,7 @@ class Shape(Enum):
 
 
 class Code(Enum):
-    """In preempt and reclaim, Volcano goes on with a node that is UNSCHEDULABLE, and with no other one."""
+    """In preempt and reclaim, Volcano continues only with nodes that are UNSCHEDULABLE."""
 
     SUCCESS = 0
     ERROR = 1
@@ -40,7 +40,7 @@ class Code(Enum):
 
 
 class Status(IntFlag):
-    """Of a task, as far as its part matters."""
+    """Task states that matter for reservations."""
 
     ALLOCATED = 2
     PIPELINED = 4
@@ -55,7 +55,7 @@ class Amounts(msgspec.Struct):
     others: dict[str, float] | None = field(name="ScalarResources", default=None)
 
     def fits(self, idle: "Amounts") -> bool:
-        """Whether Volcano counts this as free now."""
+        """Report whether Volcano counts this as free now."""
         have = idle.others or {}
         wanted = [(self.cpu, idle.cpu), (self.memory, idle.memory)]
         wanted += [(size, have.get(name, 0)) for name, size in (self.others or {}).items()]
@@ -63,7 +63,7 @@ class Amounts(msgspec.Struct):
 
 
 class Task(Counted):
-    """A pod, as Volcano sees it; `role` only tells versions apart."""
+    """A pod, as Volcano sees it; `role` only distinguishes versions."""
 
     uid: Id = field(name="UID", default="")
     node: Id = field(name="NodeName", default="")
@@ -90,7 +90,7 @@ class Task(Counted):
 
 
 class NodeInfo(Counted):
-    """`capability`, `gpu_devices` and `capacity` only tell versions apart."""
+    """A node; `capability`, `gpu_devices` and `capacity` only distinguish versions."""
 
     name: Id = field(name="Name", default="")
     raw_idle: Raw = field(name="Idle", default=_NOTHING)
@@ -110,7 +110,7 @@ class PredicateCall(msgspec.Struct):
 
     @property
     def shape(self) -> Shape | None:
-        """By what the versions send: there is no other sign of who asks. None: something else."""
+        """The shape for the caller's version, which only the fields it sends reveal. None for unknown callers."""
         if self.node.capability is not UNSET or self.node.gpu_devices is not UNSET:
             return Shape.MESSAGE
         if self.task.role is not UNSET:
@@ -149,7 +149,7 @@ def _amounts(what: str, raw: Raw) -> Amounts:
 
 
 def predicate_answer(shape: Shape | None, code: Code, why: str = "") -> dict[str, object]:
-    """Without a shape, one that all but 1.8 and 1.9 understand; these then refuse the node, too."""
+    """Build an answer. All versions but 1.8 and 1.9 understand it without a shape; those two then refuse the node."""
     match shape:
         case Shape.MESSAGE:
             return {"errorMessage": why}
@@ -162,7 +162,7 @@ def predicate_answer(shape: Shape | None, code: Code, why: str = "") -> dict[str
 
 
 def scores_answer(scores: dict[str, float], why: str = "") -> dict[str, object]:
-    """The map is never null: up to 1.10 Volcano dies of that."""
+    """Build scores. The map is never null: Volcano up to 1.10 crashes on null."""
     return {"nodeScore": scores, "errorMessage": why}
 
 
