@@ -102,7 +102,7 @@ class Acting:
                 f"the pod belongs to scheduler {pod.spec.scheduler_name}, and this server serves {served} (schedulers)"
             )
         cluster = self._plane.cluster
-        if cluster.demand_of(pod) is None and not cluster.dialects.spoken_by(pod):  # a pod that requests 0 names them
+        if cluster.demand_of(pod) is None and not cluster.dialects.spoken_by(pod):  # a request for 0 counts
             raise Refused("the pod asks for no GPU: name managedResources in the extender's configuration")
 
     async def require_passed(self, pod: Pod, node: Node) -> None:

@@ -42,7 +42,7 @@ class Answer:
     status: int = 200
     content_type: bytes = b"application/json"
     after: Callable[[], None] | None = None
-    """Callback for when the network has the answer."""
+    """Callback to run once the network has the answer."""
     dialect: str = ""
     """Dialect of the pod, if known."""
     headers: tuple[tuple[bytes, bytes], ...] = ()

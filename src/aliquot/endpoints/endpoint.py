@@ -49,7 +49,7 @@ class Wire:
     blank_maps: bool = False
     """A pod without GPUs gets null, not empty maps."""
     knows_unresolvable: bool = True
-    """The original's answers always have the key FailedAndUnresolvableNodes. Otherwise they have it only if it names a
+    """The original's answers always have the key FailedAndUnresolvableNodes. If False, they have it only if it names a
     node: the original's Kubernetes library predates that key."""
     untyped: bool = False
     """The original streams its JSON: a newline ends it, and without a content type Go declares plain text."""

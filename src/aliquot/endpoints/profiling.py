@@ -104,7 +104,7 @@ def running() -> dict[str, Stack]:
 
 
 def together(stacks: dict[str, Stack], name: str) -> Profile:
-    """Count the equal stacks."""
+    """Count equal stacks."""
     found: dict[Stack, list[int]] = defaultdict(lambda: [0])
     for stack in stacks.values():
         found[stack][0] += 1
@@ -146,7 +146,7 @@ def _native_ids() -> dict[int, int]:
 
 
 def _all_native_ids() -> list[int]:
-    """Include threads that Python did not start."""
+    """List thread IDs, including threads that Python did not start."""
     return [int(task.name) for task in Path("/proc/self/task").iterdir()]
 
 

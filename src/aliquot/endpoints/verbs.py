@@ -1,4 +1,4 @@
-"""Scheduler calls, as every endpoint handles them in any protocol."""
+"""Scheduler calls, as every endpoint handles them in any wire format."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -22,7 +22,7 @@ from aliquot.model import OF_MODEL, Placement, Pod, Reason
 _log = structlog.get_logger()
 
 NOT_CHOSEN = "the pod has already been matched to another node"
-"""For nodes that fit if an endpoint returns only the best node."""
+"""Refusal of nodes that fit, for endpoints that return only the best node."""
 BEST_SCORE = 10
 _EVEN_SCORE = 5
 _PREEMPTED = "PreemptionByScheduler"
@@ -41,7 +41,7 @@ class Verdict:
     dialect: Dialect | None = None
     """None for a pod that requests no GPU, or has an unreadable request."""
     emptying: str = ""
-    """A refused node where pods end for this pod: it only has to wait."""
+    """A refused node where pods end for this pod: the pod only has to wait."""
     kept: str = ""
     """The node with the pod's reservation."""
 
@@ -68,7 +68,7 @@ class Verbs:
         return f"Aliquot is not in step with the API server: {'; '.join(missing)}" if missing else ""
 
     def not_ready(self) -> str:
-        """Why we cannot decide: views need synced caches, decisions also a leader."""
+        """Why we cannot decide: views need synced caches, decisions also need a leader."""
         return self.out_of_step() or self._plane.leadership.no_holder()
 
     def _demand_of(self, pod: Pod) -> Demand | None:
@@ -360,7 +360,7 @@ class Verbs:
 
 
 def _is_preempted(pod: Pod) -> bool:
-    """Report whether a pod is terminating without another reason than preemption; schedulers before 1.26 give no
+    """Report whether a pod is terminating for no reason other than preemption; schedulers before 1.26 give no
     reason."""
     causes = [c.reason for c in pod.status.conditions or () if c.type == "DisruptionTarget" and c.status == "True"]
     return pod.metadata.deletion_timestamp is not None and all(cause == _PREEMPTED for cause in causes)

@@ -38,7 +38,7 @@ from aliquot.model import Pod
 from aliquot.model.bounds import MAX_GUESTS, MAX_GUESTS_OF_NODE
 
 _PER_POINT = 10.0
-"""Volcano adds up the scores of its plugins. Its own go up to 100, kube-scheduler's to 10."""
+"""Volcano adds up the scores of its plugins. Its own plugins score up to 100, kube-scheduler's up to 10."""
 _PUT = Status.ALLOCATED | Status.BINDING | Status.BOUND
 
 

@@ -149,7 +149,7 @@ def _amounts(what: str, raw: Raw) -> Amounts:
 
 
 def predicate_answer(shape: Shape | None, code: Code, why: str = "") -> dict[str, object]:
-    """Build an answer. All versions but 1.8 and 1.9 understand it without a shape; those two then refuse the node."""
+    """Build an answer. Without a shape, all versions but 1.8 and 1.9 understand it; those two then refuse the node."""
     match shape:
         case Shape.MESSAGE:
             return {"errorMessage": why}
