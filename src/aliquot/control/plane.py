@@ -8,18 +8,18 @@ from aliquot import metrics
 from aliquot.clock import Clock, SystemClock
 from aliquot.config.server_tree import ServerConfig
 from aliquot.control.audit.audit import Audit
-from aliquot.control.inputs.agent_heartbeats import Heartbeats
+from aliquot.control.inputs.agent_heartbeats import AgentHeartbeats
 from aliquot.control.inputs.disruption_budgets import Budgets
 from aliquot.control.inputs.quota_map import QuotaMap
 from aliquot.control.inputs.unhealthy_maps import UnhealthyMaps
-from aliquot.control.leadership.api_contact import Contact
+from aliquot.control.leadership.api_contact import ApiContact
 from aliquot.control.leadership.leadership import Leadership, Side
-from aliquot.control.leadership.loop_heartbeat import Pulse
+from aliquot.control.leadership.loop_heartbeat import LoopHeartbeat
 from aliquot.control.placing.commit import Committer
-from aliquot.control.placing.filter_results import Passes
+from aliquot.control.placing.filter_results import FilterResults
 from aliquot.control.placing.labels import Labeller
 from aliquot.control.placing.late import LatePlacer
-from aliquot.control.placing.nominated_victims import Preemptions
+from aliquot.control.placing.nominated_victims import NominatedVictims
 from aliquot.control.placing.pod_events import PodEvents
 from aliquot.control.placing.reservations import Reservations
 from aliquot.control.placing.stale_annotations import StaleAnnotations
@@ -54,7 +54,7 @@ class ControlPlane:
         self.clock = clock or SystemClock()
         self.settings = settings or ServerConfig()
         self.cluster = ClusterState(dialects, Searches(self.clock, self.settings.search.seconds, self._is_known))
-        self.pulse = Pulse(self.clock)
+        self.pulse = LoopHeartbeat(self.clock)
         metrics.LOOP_SILENCE.set_function(self.pulse.silence)
         self.leadership = Leadership(client, self.clock, self.settings, self._refresh, side, self.pulse, identity)
         commit = self.settings.commit
@@ -88,8 +88,8 @@ class ControlPlane:
             is_in_step=lambda: not self.out_of_step(),
             is_served=lambda pod: self.settings.serves(pod),
         )
-        self.preemptions = Preemptions(self.clock)
-        self.passes = Passes(self.clock)
+        self.preemptions = NominatedVictims(self.clock)
+        self.passes = FilterResults(self.clock)
         self.cluster.freed.subscribe(self.requeuer.opened)
         self.audit = Audit(
             client,
@@ -104,8 +104,8 @@ class ControlPlane:
         self.unhealthy_maps = UnhealthyMaps(client, self.cluster, self.clock)
         self.budgets = Budgets(client, self.clock)
         self._labeller = Labeller(client, self.cluster, self.pods, self.leadership, self.clock)
-        self.heartbeats = Heartbeats(client, self.clock)
-        self._contact = Contact(client, self.clock)
+        self.heartbeats = AgentHeartbeats(client, self.clock)
+        self._contact = ApiContact(client, self.clock)
         self.changed: Signal[None] = Signal()
         """Emitted after every pod or node event, and every change of our role."""
         self.leadership.changed.subscribe(self._on_role)

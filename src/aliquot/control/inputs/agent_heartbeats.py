@@ -11,7 +11,7 @@ _LONGEST_SECONDS = 60
 _NAMES = 5
 
 
-class Heartbeats:
+class AgentHeartbeats:
     """Trusts no other machine's clock: a Lease was renewed when we saw it change."""
 
     def __init__(self, client: Client, clock: Clock) -> None:

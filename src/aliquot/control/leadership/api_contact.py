@@ -10,7 +10,7 @@ _EACH_SECONDS = 1.0
 _ANSWER_SECONDS = 2.0
 
 
-class Contact:
+class ApiContact:
     """Both times together stay well below the 5 s within which a loss must show."""
 
     def __init__(self, client: Client, clock: Clock) -> None:

@@ -13,7 +13,7 @@ from aliquot import metrics
 from aliquot.clock import Clock
 from aliquot.config.server_tree import ServerConfig
 from aliquot.control.leadership import rights
-from aliquot.control.leadership.loop_heartbeat import Pulse
+from aliquot.control.leadership.loop_heartbeat import LoopHeartbeat
 from aliquot.control.leadership.term import NEVER, Term
 from aliquot.errors import BadRecord, NotLeading
 from aliquot.kube import CONFIG_MAPS, Client, ConfigMap, Informer, KubeError, LeaderElector, LeaseTiming
@@ -77,7 +77,7 @@ class Leadership:
         settings: ServerConfig,
         refresh: Callable[[], Awaitable[None]],
         side: Side | None = None,
-        pulse: Pulse | None = None,
+        pulse: LoopHeartbeat | None = None,
         identity: str = "",
     ) -> None:
         self._client = client

@@ -7,7 +7,7 @@ from aliquot.clock import Clock
 _EACH_SECONDS = 0.5
 
 
-class Pulse:
+class LoopHeartbeat:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._beat_at = clock.monotonic()

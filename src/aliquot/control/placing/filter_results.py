@@ -33,7 +33,7 @@ class _Pass:
         return column >= 0 and bool(np.unpackbits(self.columns, count=column + 1)[-1:].any())
 
 
-class Passes:
+class FilterResults:
     """Filter results by pod. Pods missing from the informer cache have a smaller store, so that invented pods do not
     push out others."""
 

@@ -22,7 +22,7 @@ class _Named:
     until: float
 
 
-class Preemptions:
+class NominatedVictims:
     """Nominated victims by pod. Pods missing from the informer cache have a smaller store of their own, so that
     invented pods do not push out others. `asked` hashes a pod's demand and priority (`asked_by`): victims nominated for
     another demand do not count."""

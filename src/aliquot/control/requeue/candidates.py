@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from aliquot.clock import Clock
-from aliquot.control.requeue.nominations import Promises
+from aliquot.control.requeue.nominations import Nominations
 from aliquot.control.requeue.openings import Openings
 from aliquot.control.requeue.waiting_pods import Shape, WaitingPod, WaitingPods
 from aliquot.control.state.cluster_state import ClusterState
@@ -36,7 +36,7 @@ class Chooser:
         cluster: ClusterState,
         pods: WaitingPods,
         openings: Openings,
-        promises: Promises,
+        promises: Nominations,
         node_called: Callable[[str], Node | None],
         clock: Clock,
     ) -> None:

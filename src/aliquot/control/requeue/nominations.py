@@ -19,7 +19,7 @@ class _Promise:
     until: float
 
 
-class Promises:
+class Nominations:
     def __init__(self, clock: Clock, ledger: Ledger) -> None:
         self._clock = clock
         self._ledger = ledger

@@ -3,7 +3,7 @@
 from aliquot.clock import Clock
 
 
-class Pace:
+class RateLimit:
     def __init__(self, clock: Clock, *, at_once: int, per_second: float) -> None:
         self._clock = clock
         self._at_once = at_once

@@ -21,9 +21,9 @@ from aliquot.clock import Clock, came, rfc3339
 from aliquot.control.leadership.leadership import Leadership
 from aliquot.control.leadership.rights import PATCH_PODS
 from aliquot.control.requeue.candidates import Chooser
-from aliquot.control.requeue.nominations import Promises
+from aliquot.control.requeue.nominations import Nominations
 from aliquot.control.requeue.openings import Openings
-from aliquot.control.requeue.rate_limit import Pace
+from aliquot.control.requeue.rate_limit import RateLimit
 from aliquot.control.requeue.waiting_pods import EarlyRefusals, WaitingPod, WaitingPods
 from aliquot.control.state.cluster_state import ClusterState
 from aliquot.control.state.opening import Opening
@@ -78,9 +78,9 @@ class Requeuer:
         self._pods = WaitingPods(cluster.demand_of)
         self._early = EarlyRefusals()
         self._openings = Openings(clock, _GRACE_SECONDS)
-        self._promises = Promises(clock, cluster.ledger)
+        self._promises = Nominations(clock, cluster.ledger)
         self._chooser = Chooser(cluster, self._pods, self._openings, self._promises, node_called, clock)
-        self._pace = Pace(clock, at_once=_AT_ONCE, per_second=_PER_SECOND)
+        self._pace = RateLimit(clock, at_once=_AT_ONCE, per_second=_PER_SECOND)
         self._news = asyncio.Event()
         self._swept_at = clock.monotonic()
 

@@ -27,8 +27,5 @@ class Trial:
     def put(self, gpus: Iterable[Gpu], part: Part) -> None:
         self._state = self._state.plus({gpu.uuid: self._cost(gpu, part) for gpu in gpus})
 
-    def take_back(self, gpus: Iterable[Gpu], part: Part) -> None:
-        self._state = self._state.minus({gpu.uuid: self._cost(gpu, part) for gpu in gpus})
-
     def _cost(self, gpu: Gpu, part: Part) -> Charge:
         return part.on(gpu, self._state.cards.unit_mib)
