@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from aliquot.control.state.cluster_state import ClusterState
+from aliquot.control.state.events import NodeSeen
 from aliquot.model import Gpu, Node, NodeGpus
 from aliquot.model.bounds import MAX_CARDS
 from aliquot.model.records import INVENTORY, write_inventory
@@ -43,7 +44,7 @@ def held_mib(case: str, nodes: int) -> float:
         name = f"node-{number:04}"
         text = inventory(name, _CARDS) if number else odd_one(case)
         metadata = {"name": name, "annotations": {INVENTORY: text}}
-        cluster.see_node(msgspec.convert({"metadata": metadata}, Node))
+        cluster.apply(NodeSeen(msgspec.convert({"metadata": metadata}, Node)))
     assert len(cluster.fleet.nodes) == nodes
     gc.collect()
     return _resident_mib() - before

@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from aliquot.control.state.cluster_state import ClusterState
+from aliquot.control.state.events import Claimed, NodeLost, NodeSeen, PodForgotten, PodSeen
 from aliquot.dialects.unhealthy import unhealthy_cards, without
 from aliquot.errors import BadDemand, NoRoom
 from aliquot.model import Charge, NodeGpus, Pod
@@ -24,12 +25,12 @@ def books_with(*frees: int, unhealthy: str = "") -> ClusterState:
     see(cluster, without(cards, unhealthy_cards(unhealthy)))
     for index, free in enumerate(frees):
         if free < CARD:
-            cluster.see_pod(bound(CARD - free, index))
+            cluster.apply(PodSeen(bound(CARD - free, index)))
     return cluster
 
 
 def see(cluster: ClusterState, cards: NodeGpus) -> None:
-    cluster.see_node(make_node(cards.node, cards))
+    cluster.apply(NodeSeen(make_node(cards.node, cards)))
 
 
 def bound(mib: int, index: int, **fields: Any) -> Pod:
@@ -45,7 +46,7 @@ def place(cluster: ClusterState, mib: int, node: str = "n1") -> int:
     placement = judgement.placement(node)
     if placement is None:
         raise NoRoom(str(judgement.refusal(node)))
-    cluster.claim(demand.request, placement)
+    cluster.apply(Claimed(demand.request, placement))
     (part,) = placement.slices()
     return part.index
 
@@ -117,25 +118,25 @@ STOPPING: dict[str, Any] = {"phase": "Succeeded", "containerStatuses": [{"name":
 def test_memory_comes_back_when_the_containers_have_ended(deleted: bool, status: dict[str, Any], held: int) -> None:
     cluster = books_with(CARD)
     pod = bound(100, 0, status=RUNNING)
-    cluster.see_pod(pod)
+    cluster.apply(PodSeen(pod))
     if deleted:
         pod = replace(pod, metadata=replace(pod.metadata, deletion_timestamp="2026-01-01T00:00:00Z"))
-    cluster.see_pod(replace(pod, status=make_pod(status=status).status))
+    cluster.apply(PodSeen(replace(pod, status=make_pod(status=status).status)))
     assert sum(used(cluster).values()) == held
 
 
 def test_memory_comes_back_when_the_pod_is_gone() -> None:
     cluster = books_with(CARD)
     pod = bound(100, 0, status=RUNNING)
-    cluster.see_pod(pod)
-    cluster.forget_pod(pod.metadata.uid)
+    cluster.apply(PodSeen(pod))
+    cluster.apply(PodForgotten(pod.metadata.uid))
     assert used(cluster) == {}
 
 
 def test_a_card_used_beyond_its_size_has_nothing_free() -> None:
     cluster = books_with(CARD)
     for mib in (20000, CARD):
-        cluster.see_pod(bound(mib, 0))
+        cluster.apply(PodSeen(bound(mib, 0)))
     assert cluster.ledger.free("n1", "GPU-n1-0") == Charge()
     with pytest.raises(NoRoom):
         place(cluster, 1)
@@ -162,7 +163,7 @@ def test_the_node_is_followed(mib: Sequence[int], fits: Sequence[int]) -> None:
 
 def test_a_node_that_is_gone_takes_nobody() -> None:
     cluster = books_with(CARD)
-    cluster.lose_node("n1")
+    cluster.apply(NodeLost("n1"))
     with pytest.raises(NoRoom, match="UNKNOWN_NODE"):
         place(cluster, 1)
 
@@ -170,8 +171,8 @@ def test_a_node_that_is_gone_takes_nobody() -> None:
 def test_a_pod_on_a_missing_node_is_skipped_until_the_node_comes() -> None:
     cluster = ClusterState()
     pod = bound(100, 0)
-    cluster.see_pod(pod)
+    cluster.apply(PodSeen(pod))
     assert used(cluster) == {}
     see(cluster, make_cards(mib=(CARD,), unit_mib=1))
-    cluster.see_pod(pod)
+    cluster.apply(PodSeen(pod))
     assert used(cluster) == {"GPU-n1-0": 100}

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from aliquot.control.state.cluster_state import ClusterState
+from aliquot.control.state.events import NodeSeen
 from aliquot.engine import Holder, NodeState, complete
 from aliquot.errors import BadDemand
 from aliquot.model import Charge, NodeGpus, Pod
@@ -39,7 +40,7 @@ def test_an_init_container_is_not_added_to_the_need() -> None:
     """The original ignores it; ours counts it as max, as kubelet does."""
     init = container_manifest("init", None, resources={"limits": {"nvidia.com/gpu": "2"}})
     cluster = ClusterState()
-    cluster.see_node(make_node("n1", cards(2)))
+    cluster.apply(NodeSeen(make_node("n1", cards(2))))
     demand = cluster.demand_of(pod(1, initContainers=[init]))
     assert demand is not None
     assert cluster.judge(demand).refusal("n1") is None

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aliquot.control.state.cluster_state import ClusterState
+from aliquot.control.state.events import Claimed, Dropped, NodeSeen
 from aliquot.dialects import Demand
 from aliquot.model import Node
 from tests.factories import NODE, container_manifest, make_cards, make_node, make_pod
@@ -73,9 +74,9 @@ class GpuManager:
 
 def books_with(cards: int, blocks: int, *others: Node) -> ClusterState:
     cluster = ClusterState()
-    cluster.see_node(make_node(capacity={CORE: str(cards * 100), MEMORY: str(blocks)}))
+    cluster.apply(NodeSeen(make_node(capacity={CORE: str(cards * 100), MEMORY: str(blocks)})))
     for node in others:
-        cluster.see_node(node)
+        cluster.apply(NodeSeen(node))
     return cluster
 
 
@@ -95,7 +96,7 @@ def place(cluster: ClusterState, asked: Demand) -> list[tuple[int, ...]] | None:
     placement = cluster.judge(asked).placement(NODE)
     if placement is None:
         return None
-    cluster.claim(asked.request, placement)
+    cluster.apply(Claimed(asked.request, placement))
     return [tuple(part.index for part in placement.containers[one.name]) for one in asked.request.containers]
 
 
@@ -149,7 +150,7 @@ def test_every_answer_about_such_a_node_is_the_same(cards: int, sequence: list[l
         assert original.place(last) is GpuManager(cards, 12 * cards).place(last) is None
         return
     for uid in preemption.victims.uids:
-        cluster.release(uid, NODE)
+        cluster.apply(Dropped(uid, NODE))
     assert place(cluster, wanted) is not None
 
 
@@ -163,7 +164,7 @@ def test_a_policy_that_the_pod_wishes_is_not_the_agent_s(policy: str) -> None:
 
 def test_our_own_agent_s_nodes_keep_the_better_search() -> None:
     cluster = ClusterState()
-    cluster.see_node(make_node(NODE, make_cards(mib=(20 * BLOCK, 20 * BLOCK))))
+    cluster.apply(NodeSeen(make_node(NODE, make_cards(mib=(20 * BLOCK, 20 * BLOCK)))))
     place(cluster, demand(cluster, [(75, 1)]))
     assert place(cluster, demand(cluster, [(20, 1), (80, 1), (25, 1)])) is not None
 
@@ -178,5 +179,5 @@ def test_both_kinds_of_nodes_are_scored_by_one_measure() -> None:
     assert cluster.judge(asked).best() == NODE
     full = cluster.judge(demand(cluster, [(50, 1)])).placement("ours")
     assert full is not None
-    cluster.claim(demand(cluster, [(50, 1)]).request, full)
+    cluster.apply(Claimed(demand(cluster, [(50, 1)]).request, full))
     assert cluster.judge(asked).best() == "ours"

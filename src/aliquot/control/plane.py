@@ -26,6 +26,7 @@ from aliquot.control.placing.stale_annotations import StaleAnnotations
 from aliquot.control.placing.transaction import PlacementTransactions
 from aliquot.control.requeue.requeuer import Requeuer
 from aliquot.control.state.cluster_state import ClusterState
+from aliquot.control.state.events import Expired, NodeLost, NodeSeen, PodForgotten, PodSeen
 from aliquot.control.state.search_budget import Searches
 from aliquot.dialects import Dialects
 from aliquot.kube import NODES, PODS, Client, Informer
@@ -182,10 +183,10 @@ class ControlPlane:
     def _follow(self) -> None:
         """Drop reservations, because no other server knows them. From now on a record on an unplaced pod is another
         leader's, although we took it for its user's."""
-        self.cluster.expire(None)
+        self.cluster.apply(Expired(None))
         for uid in list(self.cluster.unplaced):
             if (pod := self.pods.with_uid(uid)) is not None:
-                self.cluster.see_pod(pod)
+                self.cluster.apply(PodSeen(pod))
 
     async def _settle(self) -> None:
         while True:
@@ -197,21 +198,21 @@ class ControlPlane:
     def _on_node(self, old: Node | None, new: Node | None) -> None:
         if new is None:
             assert old is not None, "an informer tells of what was or what is"
-            self.cluster.lose_node(old.key)
-        elif self.cluster.see_node(new):
+            self.cluster.apply(NodeLost(old.key))
+        elif self.cluster.apply(NodeSeen(new)).changed:
             for pod in self.pods_on(new.key):  # read pods again, with the node's current cards
-                self.cluster.see_pod(pod)
+                self.cluster.apply(PodSeen(pod))
         self.changed.emit(None)
 
     def _on_pod(self, old: Pod | None, new: Pod | None) -> None:
         if new is None:
             assert old is not None, "an informer tells of what was or what is"
-            self.cluster.forget_pod(old.metadata.uid)
+            self.cluster.apply(PodForgotten(old.metadata.uid))
             self.requeuer.forget(old.metadata.uid)
             self._forget_decisions(old.metadata.uid)
             self.cluster.searches.forget(old.metadata.uid)
         else:
-            self.cluster.see_pod(new)
+            self.cluster.apply(PodSeen(new))
             self.requeuer.see(new)
             if new.spec.node_name:
                 self._forget_decisions(new.metadata.uid)

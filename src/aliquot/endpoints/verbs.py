@@ -238,7 +238,7 @@ class Verbs:
         if demand is None:
             return "", np.zeros(len(names), np.int64)
         columns, has_claims = names.columns(self._cluster.fleet), bool(self._cluster.ledger.nodes_of(pod.metadata.uid))
-        with self._cluster.without(pod) if has_claims else nullcontext():
+        with self._cluster.trial(without=pod.metadata.uid) if has_claims else nullcontext():
             scores = self._cluster.judge(demand, columns).scores_at(columns)
         return demand.dialect.name, spread_out(scores)
 

@@ -255,6 +255,13 @@ class Ledger:
         for entry in entries:
             self._enter(entry)
 
+    def rewind(self, changes: int, versions: Mapping[str, int]) -> None:
+        """Sets back the counters of changes, by somebody who has undone the changes themselves."""
+        self.changes = changes
+        for node, version in versions.items():
+            if node in self._nodes:
+                self._nodes[node].version = version
+
     def recount(self, node: str) -> None:
         """Recomputes what is taken of a node's cards."""
         account = self._nodes.get(node)

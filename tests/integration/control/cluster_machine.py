@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from aliquot.control.state.cluster_state import ClusterState
+from aliquot.control.state.events import Claimed, NodeLost, NodeSeen, PodForgotten, PodSeen
 from aliquot.dialects import Demand
 from aliquot.errors import BadDemand, NoRoom
 from aliquot.ledger import State
@@ -132,7 +133,7 @@ class ClusterMachine(RuleBasedStateMachine):
             return
         placement = judgement.placement(node)
         assert placement is not None, "the best node has no placement"
-        self.cluster.claim(demand.request, placement)
+        self.cluster.apply(Claimed(demand.request, placement))
         self._check_claim(demand, placement, before)
         if binds:
             self._bind(pod, demand, placement, names_only=names_only)
@@ -145,7 +146,7 @@ class ClusterMachine(RuleBasedStateMachine):
         if self.waiting:
             uid = data.draw(st.sampled_from(sorted(self.waiting)))
             del self.waiting[uid]
-            self.cluster.forget_pod(uid)
+            self.cluster.apply(PodForgotten(uid))
             assert not self.cluster.ledger.nodes_of(uid)
 
     @rule(data=st.data())
@@ -153,7 +154,7 @@ class ClusterMachine(RuleBasedStateMachine):
         if self.pods:
             ended = _status({"phase": "Succeeded"})
             for uid in data.draw(st.sets(st.sampled_from(sorted(self.pods)), min_size=1)):
-                self.cluster.see_pod(msgspec.structs.replace(self.pods.pop(uid), status=ended))
+                self.cluster.apply(PodSeen(msgspec.structs.replace(self.pods.pop(uid), status=ended)))
 
     @rule(name=st.sampled_from(sorted(HARDWARE)), card=st.integers(0, 2), healthy=st.booleans(), cordoned=st.booleans())
     def change_a_card(self, name: str, card: int, healthy: bool, cordoned: bool) -> None:
@@ -168,7 +169,7 @@ class ClusterMachine(RuleBasedStateMachine):
     @rule(name=st.sampled_from(sorted(HARDWARE)))
     def lose_the_node(self, name: str) -> None:
         self.nodes.pop(name, None)
-        self.cluster.lose_node(name)
+        self.cluster.apply(NodeLost(name))
 
     # -- what must always hold
 
@@ -182,9 +183,9 @@ class ClusterMachine(RuleBasedStateMachine):
     def books_built_anew_from_the_cluster_are_the_same(self) -> None:
         anew = ClusterState()
         for cards in reversed(self.nodes.values()):
-            anew.see_node(make_node(cards.node, cards))
+            anew.apply(NodeSeen(make_node(cards.node, cards)))
         for pod in reversed(self.pods.values()):
-            anew.see_pod(pod)
+            anew.apply(PodSeen(pod))
         for name, cards in self.nodes.items():
             bound = {e.uid: e for e in self.cluster.ledger.entries(name) if e.state is State.BOUND}
             again = {e.uid: e for e in anew.ledger.entries(name)}
@@ -198,10 +199,10 @@ class ClusterMachine(RuleBasedStateMachine):
 
     def _show(self, cards: NodeGpus) -> None:
         self.nodes[cards.node] = cards
-        self.cluster.see_node(make_node(cards.node, cards))
+        self.cluster.apply(NodeSeen(make_node(cards.node, cards)))
         for pod in self.pods.values():
             if pod.spec.node_name == cards.node:
-                self.cluster.see_pod(pod)
+                self.cluster.apply(PodSeen(pod))
 
     def _used(self) -> dict[str, dict[str, Charge]]:
         return {name: dict(self.cluster.ledger.used(name)) for name in HARDWARE}
@@ -215,7 +216,7 @@ class ClusterMachine(RuleBasedStateMachine):
         uid = demand.request.uid
         self.cluster.drop_claim(uid, placement.node)
         assert self._used() == before, "a claim that was dropped left something"
-        self.cluster.claim(demand.request, placement)
+        self.cluster.apply(Claimed(demand.request, placement))
 
     def _bind(self, pod: Pod, demand: Demand, placement: Placement, *, names_only: bool) -> None:
         cards = self.nodes[placement.node]
@@ -228,7 +229,7 @@ class ClusterMachine(RuleBasedStateMachine):
         bound = _bound(pod, placement.node, own | record)
         self.pods[pod.metadata.uid] = bound
         held = self.cluster.ledger.used(placement.node)
-        self.cluster.see_pod(bound)
+        self.cluster.apply(PodSeen(bound))
         assert self.cluster.ledger.used(placement.node) == held, "what was written is not what was claimed"
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from aliquot.control.state.cluster_state import ClusterState
+from aliquot.control.state.events import Claimed, Confirmed, NodeLost, NodeSeen, PodForgotten, PodSeen
 from aliquot.errors import NoRoom
 from aliquot.model import NodeGpus, Pod
 from aliquot.model.records import PLACEMENT, write_placement
@@ -101,11 +102,11 @@ class InventoryMachine(RuleBasedStateMachine):
         except NoRoom:
             return ""
         if keeps:  # a filter keeps it first, the commit makes it its own
-            self.cluster.reserve(demand.request, placement, 10.0)
+            self.cluster.apply(Claimed(demand.request, placement, 10.0))
             kept = self.cluster.reserved_for(demand, "n1")
             assert kept is not None
             placement = kept
-        self.cluster.claim(demand.request, placement)
+        self.cluster.apply(Claimed(demand.request, placement))
         has = {self.hardware.called(part.uuid): part.mib // UNIT_MIB for part in placement.slices()}
         assert sum(has.values()) == units * count, "it does not get what it asks for"
         bound = make_pod(
@@ -121,11 +122,11 @@ class InventoryMachine(RuleBasedStateMachine):
     def _send(self, uid: str) -> None:
         """A Binding is made and answered; the mirror has not heard of it yet."""
         self.sold[uid] = replace(self.sold[uid], sent=True)
-        self.cluster.confirm(uid, "n1")
+        self.cluster.apply(Confirmed(uid, "n1"))
 
     def _see(self, uid: str) -> None:
         self.sold[uid] = replace(self.sold[uid], sent=True, seen=True)
-        self.cluster.see_pod(self.sold[uid].pod)
+        self.cluster.apply(PodSeen(self.sold[uid].pod))
 
     @rule(stage=st.sampled_from(Stage))
     def go_on(self, stage: Stage) -> None:
@@ -144,7 +145,7 @@ class InventoryMachine(RuleBasedStateMachine):
         if self.sold:
             uid = data.draw(st.sampled_from(sorted(self.sold)))
             del self.sold[uid]
-            self.cluster.forget_pod(uid)
+            self.cluster.apply(PodForgotten(uid))
 
     # -- the node
 
@@ -168,7 +169,7 @@ class InventoryMachine(RuleBasedStateMachine):
 
     @rule()
     def lose_the_node(self) -> None:
-        self.cluster.lose_node("n1")
+        self.cluster.apply(NodeLost("n1"))
         self._show()
 
     @rule()
@@ -208,7 +209,7 @@ class InventoryMachine(RuleBasedStateMachine):
         return units
 
     def _show(self) -> None:
-        self.cluster.see_node(self.hardware.node())
+        self.cluster.apply(NodeSeen(self.hardware.node()))
         for sold in self.sold.values():
             if sold.seen:
-                self.cluster.see_pod(sold.pod)
+                self.cluster.apply(PodSeen(sold.pod))

@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 
 from aliquot import metrics
 from aliquot.control.audit.audit import Audit
+from aliquot.control.state.events import Claimed, NodeLost, NodeSeen, PodForgotten, Recounted
 from aliquot.dialects.gpushare import ASSIGNED, IDX
 from aliquot.errors import AliquotError
 from aliquot.kube import PODS
@@ -50,21 +51,21 @@ async def two_bound_pods(room: Room) -> tuple[Pod, Pod]:
 
 
 def _forgets(room: Room, pod: Pod) -> None:
-    room.plane.cluster.forget_pod(pod.metadata.uid)
+    room.plane.cluster.apply(PodForgotten(pod.metadata.uid))
 
 
 def _charges_less(room: Room, pod: Pod) -> None:
     entry = room.entries()[pod.metadata.uid]
     less = {uuid: charge._replace(mib=1024) for uuid, charge in entry.charges.items()}
     room.plane.cluster.ledger.adopt(entry.owner, entry.placement, less)
-    room.plane.cluster.recount("n1")
+    room.plane.cluster.apply(Recounted("n1"))
 
 
 def _charges_more(room: Room, pod: Pod) -> None:
     entry = room.entries()[pod.metadata.uid]
     more = {gpu.uuid: Charge(0, 8192, shares=1) for gpu in room.plane.cluster.cards("n1").gpus}
     room.plane.cluster.ledger.adopt(entry.owner, entry.placement, more)
-    room.plane.cluster.recount("n1")
+    room.plane.cluster.apply(Recounted("n1"))
 
 
 def _holds_elsewhere(room: Room, pod: Pod) -> None:
@@ -76,12 +77,12 @@ def _holds_elsewhere(room: Room, pod: Pod) -> None:
 def _holds_for_nobody(room: Room, _: Pod) -> None:
     placement = next(iter(room.entries().values())).placement
     room.plane.cluster.ledger.adopt(Owner("gone", "default/gone"), placement, {"GPU-n1-0": Charge(0, 1024, shares=1)})
-    room.plane.cluster.recount("n1")
+    room.plane.cluster.apply(Recounted("n1"))
 
 
 def _claims_for_nobody(room: Room, _: Pod) -> None:
     placement = next(iter(room.entries().values())).placement
-    room.plane.cluster.claim(make_request(1, uid="gone"), placement)
+    room.plane.cluster.apply(Claimed(make_request(1, uid="gone"), placement))
 
 
 def _adds_up_wrong(room: Room, _: Pod) -> None:
@@ -103,11 +104,11 @@ def _has_other_cards(room: Room, _: Pod) -> None:
 
 
 def _has_lost_a_node(room: Room, _: Pod) -> None:
-    room.plane.cluster.lose_node("n1")
+    room.plane.cluster.apply(NodeLost("n1"))
 
 
 def _has_a_node_too_many(room: Room, _: Pod) -> None:
-    room.plane.cluster.see_node(make_node("n9", make_cards("n9")))
+    room.plane.cluster.apply(NodeSeen(make_node("n9", make_cards("n9"))))
 
 
 WRONG: list[Any] = [
@@ -171,7 +172,7 @@ async def test_a_claim_on_a_waiting_pod_that_nobody_works_on_is_given_back(room:
     assert demand is not None
     placement = room.plane.cluster.judge(demand).placement("n1")
     assert placement is not None
-    room.plane.cluster.claim(demand.request, placement)
+    room.plane.cluster.apply(Claimed(demand.request, placement))
     assert [drift.kind for drift in await audit_of(room).look()] == ["claim"]
     assert room.used() == {}
 
@@ -242,7 +243,7 @@ async def test_a_claim_for_a_while_is_no_difference_until_it_is_overdue(room: Ro
     assert demand is not None
     placement = room.plane.cluster.judge(demand).placement("n1")
     assert placement is not None
-    room.plane.cluster.reserve(demand.request, placement, room.clock.monotonic() + 30)
+    room.plane.cluster.apply(Claimed(demand.request, placement, room.clock.monotonic() + 30))
     assert await audit_of(room).look() == []
 
 

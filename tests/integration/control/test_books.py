@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from aliquot.control.state.cluster_state import ClusterState
+from aliquot.control.state.events import NO_EFFECTS, Claimed, Effects, Expired, NodeLost, NodeSeen, PodSeen
+from aliquot.control.state.opening import Opening
 from aliquot.control.state.search_budget import Searches
 from aliquot.dialects import Demand, Dialects, standard_dialects
 from aliquot.dialects.gpushare import GpuShare
@@ -31,7 +33,7 @@ def see(
 ) -> NodeGpus:
     cards = NodeGpus(node, gpus or (make_gpu(0, node), make_gpu(1, node)), 1024)
     metadata = {"name": node, "labels": labels or {}, "annotations": {INVENTORY: write_inventory(cards)}}
-    cluster.see_node(make_node(node, cards, metadata=metadata, capacity=capacity))
+    cluster.apply(NodeSeen(make_node(node, cards, metadata=metadata, capacity=capacity)))
     return cards
 
 
@@ -48,7 +50,7 @@ def claim(cluster: ClusterState, *args: Any, **fields: Any) -> Demand:
     assert node is not None
     placement = judgement.placement(node)
     assert placement is not None
-    cluster.claim(asked.request, placement)
+    cluster.apply(Claimed(asked.request, placement))
     return asked
 
 
@@ -111,7 +113,7 @@ def test_an_init_container_on_a_card_of_its_own_does_not_pass_the_quota() -> Non
     assert placement is not None
     assert len({part.uuid for part in placement.slices()}) == 2, "the case is about two cards"
     with pytest.raises(NoRoom, match="T4: 0 of 80 % of cores used, the pod needs 140"):
-        cluster.claim(asked.request, placement)
+        cluster.apply(Claimed(asked.request, placement))
 
 
 def test_a_claim_that_expires_is_free_again_for_cards_and_quota() -> None:
@@ -121,9 +123,9 @@ def test_a_claim_that_expires_is_free_again_for_cards_and_quota() -> None:
     asked = demand(cluster)
     placement = cluster.judge(asked).placement("n1")
     assert placement is not None
-    cluster.reserve(asked.request, placement, 10.0)
-    assert cluster.expire(9.0) == []
-    assert [entry.uid for entry in cluster.expire(10.0)] == [asked.request.uid]
+    cluster.apply(Claimed(asked.request, placement, 10.0))
+    assert cluster.apply(Expired(9.0)) == NO_EFFECTS
+    assert cluster.apply(Expired(10.0)) == Effects(changed=True, freed=(Opening("n1", "default"),))
     assert cluster.ledger.used("n1") == {}
     assert cluster.judge(demand(cluster)).refusal("n1") is None
 
@@ -232,12 +234,12 @@ def spent() -> float:
 def test_whole_cards_that_nobody_names_count_by_their_number() -> None:
     cluster = ClusterState()
     see(cluster, *(make_gpu(index) for index in range(3)), capacity={"nvidia.com/gpu": "3"})
-    cluster.see_pod(nvidia(2, node="n1"))
+    cluster.apply(PodSeen(nvidia(2, node="n1")))
     full = Charge(100, 15360, shares=1)
     assert cluster.ledger.used("n1") == {"GPU-n1-0": full, "GPU-n1-1": full}
     too_many = nvidia(2, node="n1")
     for _ in range(2):  # each time that it is seen
-        cluster.see_pod(too_many)
+        cluster.apply(PodSeen(too_many))
         assert cluster.ledger.oversold("n1") == ["GPU-n1-0", "GPU-n1-1"], "more than there are: no card is left to sell"
         assert cluster.judge(demand(cluster)).refusal("n1") is not None
 
@@ -251,10 +253,10 @@ def test_a_card_that_goes_away_under_a_pod_is_not_charged_on_the_others() -> Non
     running = {"phase": "Running", "containerStatuses": [{"name": "main", "state": {"running": {}}}]}
     annotations = {PLACEMENT: write_placement(placement), "ALIYUN_COM_GPU_MEM_ASSIGNED": "true"}
     pod = make_pod(uid=asked.request.uid, node="n1", metadata={"annotations": annotations}, status=running)
-    cluster.see_pod(pod)
+    cluster.apply(PodSeen(pod))
     held = cluster.ledger.used("n1")
     see(cluster, cards.gpus[1])
-    cluster.see_pod(pod)
+    cluster.apply(PodSeen(pod))
     assert cluster.ledger.used("n1") == held
 
 
@@ -263,7 +265,7 @@ def test_an_original_s_record_may_be_corrected_until_the_cards_are_handed_over()
     see(cluster)
     for assigned, index, held in (("false", "0", 0), ("false", "1", 1), ("true", "0", 0), ("true", "1", 0)):
         annotations = {"ALIYUN_COM_GPU_MEM_IDX": index, "ALIYUN_COM_GPU_MEM_ASSIGNED": assigned}
-        cluster.see_pod(make_pod(uid="a", node="n1", metadata={"annotations": annotations}))
+        cluster.apply(PodSeen(make_pod(uid="a", node="n1", metadata={"annotations": annotations})))
         assert list(cluster.ledger.used("n1")) == [f"GPU-n1-{held}"]
 
 
@@ -297,7 +299,7 @@ def test_mig_instances_that_nobody_names_count_as_instances(limits: dict[str, st
     ]
     see(cluster, make_gpu(0), make_gpu(1), *instances, capacity={"nvidia.com/gpu": "1"})
     asked = {"limits": {f"nvidia.com/{name}": count for name, count in limits.items()}}
-    cluster.see_pod(make_pod(containers=[{"name": "main", "resources": asked}], node="n1"))
+    cluster.apply(PodSeen(make_pod(containers=[{"name": "main", "resources": asked}], node="n1")))
     assert sorted(cluster.ledger.used("n1")) == held
 
 
@@ -324,7 +326,7 @@ def used_after_a_restart(
     see(cluster, *gpus, capacity=dict.fromkeys(limits, "100"))
     metadata = {"annotations": annotations, "labels": labels or {}}
     container = {"name": "main", "resources": {"limits": limits}}
-    cluster.see_pod(make_pod(containers=[container], metadata=metadata, node="n1", status=RUNNING))
+    cluster.apply(PodSeen(make_pod(containers=[container], metadata=metadata, node="n1", status=RUNNING)))
     return dict(cluster.ledger.used("n1"))
 
 
@@ -400,7 +402,7 @@ def test_a_mark_that_is_taken_away_does_not_make_a_record_provisional_again() ->
     see(cluster)
     for index in ("0", "1"):
         annotations = {"ALIYUN_COM_GPU_MEM_IDX": index, "ALIYUN_COM_GPU_MEM_ASSIGNED": "false"}
-        cluster.see_pod(make_pod(uid="a", node="n1", metadata={"annotations": annotations}, status=RUNNING))
+        cluster.apply(PodSeen(make_pod(uid="a", node="n1", metadata={"annotations": annotations}, status=RUNNING)))
         assert list(cluster.ledger.used("n1")) == ["GPU-n1-0"]
 
 
@@ -410,20 +412,22 @@ def test_a_claim_of_a_pod_that_comes_back_with_a_broken_record_is_kept_for_good(
     asked = demand(cluster)
     placement = cluster.judge(asked).placement("n1")
     assert placement is not None
-    cluster.reserve(asked.request, placement, 10.0)
+    cluster.apply(Claimed(asked.request, placement, 10.0))
     held = cluster.ledger.used("n1")
-    cluster.see_pod(
-        make_pod(uid=asked.request.uid, node="n1", metadata={"annotations": {PLACEMENT: "junk"}}, status=RUNNING)
+    cluster.apply(
+        PodSeen(
+            make_pod(uid=asked.request.uid, node="n1", metadata={"annotations": {PLACEMENT: "junk"}}, status=RUNNING)
+        )
     )
     assert cluster.is_settled(asked.request.uid, "n1")
-    assert cluster.expire(10.0) == []
+    assert cluster.apply(Expired(10.0)) == NO_EFFECTS
     assert cluster.ledger.used("n1") == held
 
 
 def test_a_node_that_names_an_absurd_capacity_has_no_cards() -> None:
     cluster = ClusterState()
     capacity = {CORE: "100", BLOCKS: "9223372036854775807"}
-    cluster.see_node(make_node("n1", capacity=capacity))
+    cluster.apply(NodeSeen(make_node("n1", capacity=capacity)))
     assert cluster.cards("n1").gpus == ()
 
 
@@ -455,7 +459,7 @@ def test_a_node_whose_cards_cannot_be_read_keeps_its_last_ones_and_people_are_to
 ) -> None:
     cluster = ClusterState()
     cards = see(cluster)
-    cluster.see_node(make_node("n1", capacity=capacity, metadata={"name": "n1", "annotations": annotations}))
+    cluster.apply(NodeSeen(make_node("n1", capacity=capacity, metadata={"name": "n1", "annotations": annotations})))
     assert cluster.cards("n1").gpus == cards.gpus
     (note,) = cluster.unread.notes()
     assert note.startswith("the cards of node n1 cannot be read, the last known ones are kept: ")
@@ -466,10 +470,12 @@ def test_a_node_whose_cards_cannot_be_read_keeps_its_last_ones_and_people_are_to
 def test_of_many_nodes_that_cannot_be_read_a_few_are_named() -> None:
     cluster = ClusterState()
     for number in range(7):
-        cluster.see_node(make_node(f"n{number}", metadata={"name": f"n{number}", "annotations": {INVENTORY: "{"}}))
+        cluster.apply(
+            NodeSeen(make_node(f"n{number}", metadata={"name": f"n{number}", "annotations": {INVENTORY: "{"}}))
+        )
     *named, more = cluster.unread.notes()
     assert [note.split()[4] for note in named] == ["n0", "n1", "n2", "n3", "n4"]
     assert more == "nor those of 2 more nodes"
     for number in range(7):
-        cluster.lose_node(f"n{number}")
+        cluster.apply(NodeLost(f"n{number}"))
     assert cluster.unread.notes() == []

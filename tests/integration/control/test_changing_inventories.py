@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from aliquot.control.state.events import QuotasRead
 from aliquot.embedded.api import resources
 from aliquot.errors import AliquotError, NoRoom
 from aliquot.kube import PODS
@@ -150,7 +151,7 @@ async def room_pod(room: Room, name: str) -> Pod:
 async def test_what_quotas_count_does_not_change_with_the_cards_names(room: Room) -> None:
     await room.add_node(CARDS)
     cluster = room.plane.cluster
-    cluster.read_quotas('{"default": {"memory": {"": "20Gi"}}}')
+    cluster.apply(QuotasRead('{"default": {"memory": {"": "20Gi"}}}'))
     await placed(room, "a", 10)
     used = cluster.totals.usage.of("default")
     await show(room, None)

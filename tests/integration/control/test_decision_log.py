@@ -20,6 +20,16 @@ from aliquot.control.decision_log.format import Line, read
 from aliquot.control.decision_log.replay import Replay
 from aliquot.control.decision_log.writer import DecisionLog
 from aliquot.control.state.cluster_state import ClusterState
+from aliquot.control.state.events import (
+    Claimed,
+    Confirmed,
+    Expired,
+    Marked,
+    NodeSeen,
+    PodForgotten,
+    PodSeen,
+    QuotasRead,
+)
 from aliquot.dialects import make_dialects
 from aliquot.errors import BadConfig, NoRoom
 from aliquot.model import Pod
@@ -65,15 +75,15 @@ class RecordedMachine(ClusterMachine):
 
     @rule(cards=st.integers(0, 9))
     def change_the_quotas(self, cards: int) -> None:
-        self.cluster.read_quotas(f'{{"default": {{"quota": {{"T4": {cards}, "A100": {cards}}}}}}}')
+        self.cluster.apply(QuotasRead(f'{{"default": {{"quota": {{"T4": {cards}, "A100": {cards}}}}}}}'))
 
     @rule()
     def take_the_quotas_away(self) -> None:
-        self.cluster.read_quotas(None)
+        self.cluster.apply(QuotasRead(None))
 
     @rule(node=st.sampled_from(["n1", "n2", "n3"]), indexes=st.frozensets(st.integers(0, 2)))
     def mark_cards(self, node: str, indexes: frozenset[int]) -> None:
-        self.cluster.mark_unhealthy(node, indexes)
+        self.cluster.apply(Marked(node, sorted(indexes)))
 
     def teardown(self) -> None:
         self.log.__exit__(None, None, None)
@@ -101,17 +111,17 @@ def place(cluster: ClusterState, pod: Pod, node: str = "n1") -> None:
     assert demand is not None
     placement = cluster.judge(demand).placement(node)
     assert placement is not None
-    cluster.claim(demand.request, placement)
-    cluster.confirm(pod.metadata.uid, node)
+    cluster.apply(Claimed(demand.request, placement))
+    cluster.apply(Confirmed(pod.metadata.uid, node))
 
 
 def write_a_log(path: Path, *, pods: int = 3) -> ClusterState:
     cluster = ClusterState()
-    cluster.see_node(make_node("n1", make_cards()))
+    cluster.apply(NodeSeen(make_node("n1", make_cards())))
     with DecisionLog(path, cluster, clock=FakeClock()):
         for number in range(pods):
             place(cluster, make_pod(f"p{number}", 4))
-        cluster.see_node(make_node("n2", make_cards("n2")))
+        cluster.apply(NodeSeen(make_node("n2", make_cards("n2"))))
         with pytest.raises(NoRoom):
             _claim_too_much(cluster)
     return cluster
@@ -124,7 +134,7 @@ def _claim_too_much(cluster: ClusterState) -> None:
     assert placement is not None
     place(cluster, make_pod("first", 15), "n2")
     place(cluster, make_pod("second", 15), "n2")
-    cluster.claim(demand.request, placement)
+    cluster.apply(Claimed(demand.request, placement))
 
 
 def run(*args: object) -> tuple[int, str]:
@@ -200,7 +210,7 @@ def test_what_cannot_be_replayed_is_said(path: Path, content: bytes | None, why:
 
 def test_the_story_of_one_pod(path: Path) -> None:
     cluster = ClusterState()
-    cluster.see_node(make_node("n1", make_cards()))
+    cluster.apply(NodeSeen(make_node("n1", make_cards())))
     with DecisionLog(path, cluster, clock=FakeClock()):
         pod = make_pod("p", 4)
         place(cluster, pod)
@@ -208,7 +218,7 @@ def test_the_story_of_one_pod(path: Path) -> None:
         demand = cluster.demand_of(make_pod("p", 99, uid=pod.metadata.uid))
         assert demand is not None
         cluster.judge(demand)
-        cluster.forget_pod(pod.metadata.uid)
+        cluster.apply(PodForgotten(pod.metadata.uid))
     code, output = run(path, "--pod", "default/p")
     assert code == 0
     assert [line.split("  ", 1)[1] for line in output.splitlines()] == [
@@ -235,7 +245,7 @@ def test_a_pod_that_the_log_does_not_know_is_an_error_with_a_hint(path: Path, po
 
 async def test_who_held_what_at_a_moment(path: Path) -> None:
     cluster, clock = ClusterState(), FakeClock()
-    cluster.see_node(make_node("n1", make_cards()))
+    cluster.apply(NodeSeen(make_node("n1", make_cards())))
     with DecisionLog(path, cluster, clock=clock):
         place(cluster, make_pod("early", 4))
         await clock.move(60)
@@ -261,7 +271,7 @@ def test_a_log_without_decisions_says_so(path: Path) -> None:
 def test_prefixes_of_dialects_are_those_of_then(path: Path) -> None:
     cluster = ClusterState(make_dialects({"gpushare": "gpu.example"}))
     with DecisionLog(path, cluster, clock=FakeClock()):
-        cluster.see_node(make_node("n1", make_cards()))
+        cluster.apply(NodeSeen(make_node("n1", make_cards())))
     assert replayed(path).cluster.dialects["gpushare"].prefix == "gpu.example"
 
 
@@ -269,7 +279,7 @@ def test_policies_are_those_of_then(path: Path) -> None:
     """The configuration may set others than a dialect's own, and change them while the server runs."""
     dialects = make_dialects()
     cluster = ClusterState(dialects)
-    cluster.see_node(make_node("n1", make_cards()))
+    cluster.apply(NodeSeen(make_node("n1", make_cards())))
     with DecisionLog(path, cluster, clock=FakeClock()):
         for policy in ("spread", "tightest", "spread"):
             dialects["gpushare"].gpu_policy = policy
@@ -298,11 +308,11 @@ async def test_the_log_of_a_control_plane_amid_faults_comes_out_the_same(room: R
 
 async def test_a_full_file_is_followed_by_another_and_each_is_whole(path: Path) -> None:
     cluster, clock = ClusterState(), FakeClock()
-    cluster.see_node(make_node("n1", make_cards(mib=(10**6,))))
+    cluster.apply(NodeSeen(make_node("n1", make_cards(mib=(10**6,)))))
     with DecisionLog(path, cluster, most_mb=1, clock=clock) as log:
         for number in range(1500):
             place(cluster, make_pod(f"p{number}", 1))
-            cluster.forget_pod(cluster.ledger.entries("n1")[0].uid)
+            cluster.apply(PodForgotten(cluster.ledger.entries("n1")[0].uid))
             if number % 100 == 0:
                 await until(lambda: not log.waiting)
                 await clock.move(10)
@@ -318,7 +328,7 @@ async def test_what_cannot_be_written_is_said_and_the_next_file_is_whole_again(p
     older.mkdir()  # nothing can take its name
     path.write_text("of an earlier process")
     with capture_logs() as told, DecisionLog(path, cluster, clock=clock) as log:
-        cluster.see_node(make_node("n1", make_cards()))
+        cluster.apply(NodeSeen(make_node("n1", make_cards())))
         await until(lambda: not log.waiting and told)
         older.rmdir()
         await clock.move(10)
@@ -396,12 +406,12 @@ def test_nothing_is_recorded_that_changes_nothing(path: Path) -> None:
     node, pod = make_node("n1", make_cards()), make_pod("plain", None, node="n1")
     with DecisionLog(path, cluster, clock=FakeClock()):
         for _ in range(3):
-            cluster.see_node(node)
-            cluster.see_pod(pod)
-            cluster.see_pod(make_pod("waits"))
-            cluster.forget_pod("nobody")
+            cluster.apply(NodeSeen(node))
+            cluster.apply(PodSeen(pod))
+            cluster.apply(PodSeen(make_pod("waits")))
+            cluster.apply(PodForgotten("nobody"))
             cluster.drop_claim("nobody", "n1")
-            cluster.expire(1.0)
+            cluster.apply(Expired(1.0))
     told = [msgspec.json.encode(line.told).split(b'"')[3] for _, line in read(path)]
     assert told == [b"header", b"begun", b"node seen"]
 
@@ -441,12 +451,12 @@ def test_the_log_of_a_server_that_follows_again_can_be_replayed(folder: Path) ->
     """It gives back whatever it has kept, at no point in time that JSON could tell."""
     cluster = ClusterState()
     with DecisionLog(folder / "log", cluster):
-        cluster.see_node(make_node("n1", make_cards()))
+        cluster.apply(NodeSeen(make_node("n1", make_cards())))
         demand = cluster.demand_of(make_pod("p", 3))
         assert demand is not None
-        cluster.reserve(demand.request, cluster.fit(demand, "n1"), 30.0)
-        cluster.expire(inf)
-        cluster.see_node(make_node("n2", make_cards("n2")))
+        cluster.apply(Claimed(demand.request, cluster.fit(demand, "n1"), 30.0))
+        cluster.apply(Expired(inf))
+        cluster.apply(NodeSeen(make_node("n2", make_cards("n2"))))
     replay = Replay()
     replay.feed(read(folder / "log"))
     assert (replay.difference, replay.decisions) == (None, 1)

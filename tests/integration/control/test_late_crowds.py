@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from aliquot.control.state.events import QuotasRead
 from aliquot.dialects import Demand
-from aliquot.engine import NodeState
 from aliquot.model import Pod, Reason
 from tests.factories import make_cards
 from tests.integration.control.test_late_placement import PATIENCE, Placer, bound, placer_of, status_of
@@ -104,7 +104,7 @@ async def test_a_pod_beyond_its_quota_is_placed_when_the_quota_has_room(room: Ro
         await room.add_node(make_cards(name))
     other = await room.add_pod("other", 15)
     await room.commit(other, "n2")
-    room.plane.cluster.read_quotas(quota_of(T4=1))
+    room.plane.cluster.apply(QuotasRead(quota_of(T4=1)))
     await bound(room, "p", 15)
     placer = placer_of(room)
     await placer.look()
@@ -119,9 +119,9 @@ async def test_looks_in_vain_take_a_namespace_a_fifth_of_the_time_and_others_not
     await a_crowd(room)
     placer, judge = placer_of(room), room.plane.cluster.refusal
 
-    def slow(state: NodeState, demand: Demand) -> Reason | None:
+    def slow(demand: Demand, node: str) -> Reason | None:
         room.clock._now += 0.5
-        return judge(state, demand)
+        return judge(demand, node)
 
     with patch.object(room.plane.cluster, "refusal", slow):
         assert 4 <= len(await judged(room, placer)) <= 6

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from aliquot.control import ClusterState
+from aliquot.control.state.events import NodeSeen
 from aliquot.dialects.gpushare import IDX
 from aliquot.embedded.api import resources
 from aliquot.errors import NoRoom, Refused
@@ -157,7 +158,7 @@ async def test_a_binding_that_was_answered_is_settled_before_the_watch_shows_it(
 ) -> None:
     """This cluster state sees nothing of the cluster but what they are told here."""
     cluster = ClusterState()
-    cluster.see_node(make_node("n1", make_cards()))
+    cluster.apply(NodeSeen(make_node("n1", make_cards())))
     created = scripted.registry.create(resources.PODS, "default", pod_manifest())
     pod = msgspec.convert(created.obj, Pod)
     assert not (await Commits(client, cluster, clock).commit(pod, "n1")).already

@@ -182,6 +182,25 @@ async def test_a_claim_is_not_given_back_under_a_binding_that_is_being_sent_agai
     assert room.used() == {0: 10}
 
 
+async def test_a_fate_that_becomes_known_while_another_is_asked_for_is_settled(room: Room) -> None:
+    await room.add_node()
+    pods = [await room.add_pod(name) for name in ("p", "q")]
+    room.api.script("POST", BINDING, cut_before, cut_before)
+    for pod in pods:
+        with pytest.raises(NoAnswer):
+            await room.commit(pod, "n1")
+    arrived, release = asyncio.Event(), asyncio.Event()
+    room.api.script("GET", "/pods/p$", held(arrived, release))
+    await room.clock.move(ACT_LIMIT)
+    settling = asyncio.create_task(room.plane.transactions.settle())
+    await arrived.wait()
+    await room.commit(pods[1], "n1")
+    release.set()
+    await settling
+    assert room.plane.transactions.unknown == 0
+    assert room.used() == {0: 3}
+
+
 async def test_a_claim_outlives_its_node_s_object(room: Room) -> None:
     """A node that is made anew, as kubelet does, must not sell a part whose Binding may still be made."""
     cards = await room.add_node(make_cards(mib=(15360,)))

@@ -7,6 +7,7 @@ import pytest
 
 from aliquot.control.leadership.leadership import Leadership
 from aliquot.control.requeue.requeuer import Requeuer
+from aliquot.control.state.events import Marked
 from aliquot.embedded.api import resources
 from aliquot.model import Pod
 from aliquot.model.admission import WOKEN
@@ -163,10 +164,10 @@ async def test_a_pod_that_waits_no_more_is_not_woken(waking: Waking, room: Room,
 
 
 async def test_a_card_that_is_healthy_again_wakes(waking: Waking, room: Room) -> None:
-    room.plane.cluster.mark_unhealthy("n1", frozenset({0, 1}))
+    room.plane.cluster.apply(Marked("n1", [0, 1]))
     await room.add_node()
     await waking.refused()
-    room.plane.cluster.mark_unhealthy("n1", frozenset({0}))
+    room.plane.cluster.apply(Marked("n1", [0]))
     await until(lambda: waking.woken() == ["p"], "without any time going by")
 
 

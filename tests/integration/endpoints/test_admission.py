@@ -11,6 +11,7 @@ from aliquot.compat import Compat
 from aliquot.control.placing.late import LatePlacer
 from aliquot.control.placing.reservations import Reservations
 from aliquot.control.placing.transaction import PlacementTransactions
+from aliquot.control.state.events import Expired
 from aliquot.endpoints.admission import AdmissionEndpoint
 from aliquot.endpoints.verbs import NOT_CHOSEN
 from aliquot.ledger import State
@@ -189,9 +190,9 @@ async def test_the_node_of_the_answer_is_kept_for_a_while(admission: Endpoint) -
     await ask(admission, msgspec.to_builtins(pod), "n1", "n2")
     assert claims(room, uid) == {"n1": State.RESERVED}
     assert len(room.api.writes()) == before, "a filter writes nothing"
-    room.plane.cluster.expire(room.clock.monotonic() + room.plane.settings.late.hold - 1)
+    room.plane.cluster.apply(Expired(room.clock.monotonic() + room.plane.settings.late.hold - 1))
     assert claims(room, uid) == {"n1": State.RESERVED}
-    room.plane.cluster.expire(room.clock.monotonic() + room.plane.settings.late.hold)
+    room.plane.cluster.apply(Expired(room.clock.monotonic() + room.plane.settings.late.hold))
     assert claims(room, uid) == {}
 
 

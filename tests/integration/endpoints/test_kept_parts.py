@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from aliquot.control.state.events import Marked
 from aliquot.embedded.api import resources
 from aliquot.endpoints import asgi, native
 from aliquot.endpoints.admission import AdmissionEndpoint
@@ -118,7 +119,7 @@ async def test_a_pod_that_has_grown_is_not_bound_with_what_was_kept_for_it(endpo
 async def test_what_was_kept_on_a_card_that_fell_ill_is_not_used(endpoint: Endpoint, room: Room, binder: str) -> None:
     pod = await room.add_pod("p", 3)
     assert await asked(endpoint, pod) == ["n1"]
-    room.plane.cluster.mark_unhealthy("n1", frozenset({0}))
+    room.plane.cluster.apply(Marked("n1", [0]))
     if binder == "Aliquot":
         assert (await endpoint.post("/aliquot/bind", bind_args(pod))).json == {"Error": ""}
         await room.in_step()

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from aliquot.control import ClusterState
+from aliquot.control.state.events import NodeSeen, PodSeen
 from aliquot.dialects.gpushare import DEV, IDX, POD
 from aliquot.dialects.gpushare_records import ALLOCATION
 from aliquot.model import Pod
@@ -105,7 +106,7 @@ async def test_a_pod_on_the_one_card_of_the_original_is_read_back_as_that(both: 
     await room.report(pod, phase="Running", containerStatuses=[{"name": "main", "state": {"running": {}}}])
     cluster = ClusterState()
     for node in room.plane.nodes.all():
-        cluster.see_node(node)
+        cluster.apply(NodeSeen(node))
     for seen in room.plane.pods.all():
-        cluster.see_pod(seen)
+        cluster.apply(PodSeen(seen))
     assert {uuid: charge.mib for uuid, charge in cluster.ledger.used(OLD).items()} == {f"{OLD}/0": 7 * 1024}

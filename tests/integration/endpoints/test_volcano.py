@@ -8,6 +8,7 @@ import pytest
 from aliquot.app.server.endpoints import endpoints
 from aliquot.config.server_tree import ServerConfig
 from aliquot.control import ControlPlane
+from aliquot.control.state.events import QuotasRead
 from aliquot.dialects import standard_dialects
 from aliquot.dialects.gpushare import IDX
 from aliquot.embedded.api import resources
@@ -339,7 +340,7 @@ async def test_scores_count_what_volcano_has_put_there(cycle: Cycle) -> None:
 
 
 async def test_a_quota_counts_tasks_of_the_same_cycle(cycle: Cycle, room: Room) -> None:
-    room.plane.cluster.read_quotas('{"default": {"quota": {"Tesla T4": 1}}}')
+    room.plane.cluster.apply(QuotasRead('{"default": {"quota": {"Tesla T4": 1}}}'))
     assert (await cycle.predicate(pod_of("a", 10))).fits
     cycle.put(pod_of("a", 10))
     assert (await cycle.predicate(pod_of("b", 6))).code is Code.UNSCHEDULABLE

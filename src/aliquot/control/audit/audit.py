@@ -18,6 +18,7 @@ from aliquot.clock import Clock, after
 from aliquot.control.audit.drift import FORGED, Drift, Sight, drift_of, said
 from aliquot.control.audit.staleness import Staleness
 from aliquot.control.state.cluster_state import ClusterState
+from aliquot.control.state.events import Dropped, NodeLost, NodeSeen, PodForgotten, PodSeen, Recounted
 from aliquot.dialects import cards_of
 from aliquot.errors import BadRecord
 from aliquot.kube import NODES, PODS, Client, Informer, KubeError
@@ -100,7 +101,7 @@ class Audit:
                     found += self._check_node(mirrored)
         for name in self._cluster.totals.nodes:
             if name not in listed and self._nodes.get(name) is None:
-                self._cluster.lose_node(name)
+                self._cluster.apply(NodeLost(name))
                 found.append(Drift("cards", node=name, was="a node", now="no such node"))
         return found + await _caught_up(self._nodes, self._stale_nodes)
 
@@ -112,9 +113,9 @@ class Audit:
         was = self._cluster.marks.without_marks(self._cluster.cards(node.key))
         if was == cards and self._cluster.totals.knows(node.key):
             return
-        self._cluster.see_node(node)
+        self._cluster.apply(NodeSeen(node))
         for pod in self._pods_on(node.key):
-            self._cluster.see_pod(pod)
+            self._cluster.apply(PodSeen(pod))
         yield Drift("cards", node=node.key, was=", ".join(was.by_uuid), now=", ".join(cards.by_uuid))
 
     # -- pods
@@ -146,7 +147,7 @@ class Audit:
             is_home = node == pod.spec.node_name and not pod.ended
             entry = self._cluster.ledger.entry(uid, node)
             if entry is not None and not is_home and entry is before.get((uid, node)) and not self._is_alive(entry):
-                self._cluster.release(uid, node)
+                self._cluster.apply(Dropped(uid, node))
                 yield Drift("claim", pod.key, node, said(entry.charges), "nothing")
 
     def _check_holding(
@@ -164,8 +165,8 @@ class Audit:
         if then is None or not then.is_same(now):
             drift = drift_of(now, then, self._cluster.dialects, self._is_alive)
             if drift is not None and drift.kind != FORGED:
-                self._cluster.forget_pod(uid)
-                self._cluster.see_pod(pod)
+                self._cluster.apply(PodForgotten(uid))
+                self._cluster.apply(PodSeen(pod))
                 now = self._sight(pod)
                 drift = replace(drift, now=said(now.entry.charges) if now.entry else "nothing")
             if drift is not None:
@@ -177,7 +178,7 @@ class Audit:
         for entry in entries:
             is_as_before = self._cluster.ledger.entry(entry.uid, entry.node) is entry
             if is_as_before and self._pods.with_uid(entry.uid) is None and not self._is_alive(entry):
-                self._cluster.forget_pod(entry.uid)
+                self._cluster.apply(PodForgotten(entry.uid))
                 yield Drift("ghost", entry.owner.pod, entry.node, said(entry.charges), "no such pod")
 
     def _sight(self, pod: Pod) -> Sight:
@@ -199,10 +200,10 @@ class Audit:
         found: list[Drift] = []
         async for node in _in_turns(self._cluster.totals.nodes):
             if wrong := self._cluster.totals.wrong_counts(node):
-                self._cluster.recount(node)
+                self._cluster.apply(Recounted(node))
                 found += [Drift(kind, node=node, was="not what its pods hold", now="counted anew") for kind in wrong]
         if not self._cluster.totals.usage.is_summed_right():
-            self._cluster.recount()
+            self._cluster.apply(Recounted())
             found.append(Drift("quota", was="not what the pods of each namespace hold", now="counted anew"))
         return found
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from aliquot.control.state.events import Snapshot, StateEvent
+from aliquot.control.state.events import Decided, Snapshot, StateEvent
 from aliquot.errors import BadRecord
 from aliquot.ledger import Entry, Owner, State
 from aliquot.model import Charge, NodeGpus, Placement, Request
@@ -53,7 +53,7 @@ class Line(msgspec.Struct, frozen=True):
     """`at` is nanoseconds since 1970."""
 
     at: int
-    told: Header | Cards | Held | Begun | StateEvent
+    told: Header | Cards | Held | Begun | StateEvent | Decided
 
 
 def opening(header: Header, snapshot: Snapshot) -> Iterator[Header | Cards | Held | Begun]:

@@ -5,25 +5,7 @@ from dataclasses import dataclass, replace
 
 from aliquot.control.decision_log.format import Begun, Cards, Header, Held, Line, entry_of
 from aliquot.control.state.cluster_state import ClusterState
-from aliquot.control.state.events import (
-    Claimed,
-    Confirmed,
-    Decided,
-    Dropped,
-    Expired,
-    Marked,
-    NodeLost,
-    NodeSeen,
-    PodForgotten,
-    PodSeen,
-    QuotasRead,
-    Reassigned,
-    Recounted,
-    Snapshot,
-    StateEvent,
-    Verdict,
-    verdict_of,
-)
+from aliquot.control.state.events import Claimed, Decided, Snapshot, Verdict, verdict_of
 from aliquot.dialects import Demand, Dialects, make_dialects
 from aliquot.engine import Effort, Judgement, endless
 from aliquot.errors import BadConfig, Refused
@@ -87,7 +69,7 @@ class Replay:
                 self._claim(number, line.at, claimed)
             case event:
                 self._judgement = None
-                _do(self.cluster, event)
+                self.cluster.apply(event)
 
     def _begin_anew(self, prefixes: dict[str, str]) -> None:
         """Start over like a new process, which knows only what the following lines say."""
@@ -117,10 +99,7 @@ class Replay:
             placement = judgement.placement(placement.node) or Placement(placement.node, placement.dialect, {})
         refused = ""
         try:
-            if claimed.until is None:
-                self.cluster.claim(claimed.request, claimed.placement)
-            else:
-                self.cluster.reserve(claimed.request, claimed.placement, claimed.until)
+            self.cluster.apply(claimed)
         except Refused as error:
             refused = str(error)
         then = Answer(placement=claimed.placement, refused=claimed.refused)
@@ -136,29 +115,3 @@ def _dialects(prefixes: dict[str, str]) -> Dialects:
     if unknown := sorted(prefixes.keys() - dialects.keys()):
         raise BadConfig(f"the log was written with dialects that are not installed here: {', '.join(unknown)}")
     return make_dialects(prefixes)
-
-
-def _do(cluster: ClusterState, event: StateEvent) -> None:
-    match event:
-        case NodeSeen(node=node):
-            cluster.see_node(node)
-        case NodeLost(node=name):
-            cluster.lose_node(name)
-        case PodSeen(pod=pod):
-            cluster.see_pod(pod)
-        case PodForgotten(uid=uid):
-            cluster.forget_pod(uid)
-        case Expired(now=now):
-            cluster.expire(now)
-        case QuotasRead(text=text):
-            cluster.read_quotas(text)
-        case Marked(node=name, indexes=indexes):
-            cluster.mark_unhealthy(name, frozenset(indexes))
-        case Reassigned(request=request, placement=placement):
-            cluster.reassign(request, placement)
-        case Confirmed(uid=uid, node=name):
-            cluster.confirm(uid, name)
-        case Dropped(uid=uid, node=name):
-            cluster.release(uid, name)
-        case Recounted(node=name):
-            cluster.recount(name)

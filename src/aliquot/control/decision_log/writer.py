@@ -18,7 +18,7 @@ from aliquot.clock import Clock, SystemClock
 from aliquot.control.decision_log.file import LogFile, require_writable
 from aliquot.control.decision_log.format import VERSION, Header, Line, opening
 from aliquot.control.state.cluster_state import ClusterState
-from aliquot.control.state.events import Snapshot, StateEvent
+from aliquot.control.state.events import Decided, Snapshot, StateEvent
 from aliquot.model.bounds import MAX_UNWRITTEN_DECISIONS
 
 _log = structlog.get_logger()
@@ -38,7 +38,7 @@ class DecisionLog:
         self._clock = clock or SystemClock()
         prefixes = {dialect.name: dialect.prefix for dialect in cluster.dialects.values()}
         self._header = Header(VERSION, aliquot.__version__, prefixes)
-        self._waiting: SimpleQueue[tuple[int, StateEvent | Snapshot] | None] = SimpleQueue()
+        self._waiting: SimpleQueue[tuple[int, StateEvent | Decided | Snapshot] | None] = SimpleQueue()
         self._writer = threading.Thread(target=self._write_all, name="decision-log", daemon=True)
         self._begun = 0
         """Files begun here; the writer may still be at an earlier file."""
@@ -69,7 +69,7 @@ class DecisionLog:
 
     # -- in the thread of the cluster state
 
-    def record(self, event: StateEvent) -> None:
+    def record(self, event: StateEvent | Decided) -> None:
         if not self._has_gap:
             self._waiting.put((self._clock.wall_ns(), event))
         if self._waiting.qsize() > MAX_UNWRITTEN_DECISIONS and not self._has_gap:

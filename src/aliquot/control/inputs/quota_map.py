@@ -8,6 +8,7 @@ from aliquot.config.sections.placement import QuotaSection
 from aliquot.control.inputs.optional import OptionalMirror
 from aliquot.control.leadership.rights import read_maps
 from aliquot.control.state.cluster_state import ClusterState
+from aliquot.control.state.events import QuotasRead
 from aliquot.kube import CONFIG_MAPS, Client, ConfigMap
 
 _log = structlog.get_logger()
@@ -37,7 +38,7 @@ class QuotaMap:
         if new is not None and text is None:
             self._tell(f"there is no key {self._key}; what was in force before stays")
             return
-        self._cluster.read_quotas(text)
+        self._cluster.apply(QuotasRead(text))
         self._tell(self._cluster.quotas.trouble)
 
     def _tell(self, why: str) -> None:

@@ -8,6 +8,7 @@ from aliquot.clock import Clock
 from aliquot.control.inputs.optional import OptionalMirror
 from aliquot.control.leadership.rights import read_maps
 from aliquot.control.state.cluster_state import ClusterState
+from aliquot.control.state.events import Marked
 from aliquot.dialects.unhealthy import KEY, NAME_PREFIX, NAMESPACE, unhealthy_cards
 from aliquot.errors import BadRecord
 from aliquot.kube import CONFIG_MAPS, Client, ConfigMap
@@ -49,4 +50,4 @@ class UnhealthyMaps:
             self._unread[name] = str(error)
             return
         self._unread.pop(name, None)
-        self._cluster.mark_unhealthy(name.removeprefix(NAME_PREFIX), cards)
+        self._cluster.apply(Marked(name.removeprefix(NAME_PREFIX), sorted(cards)))

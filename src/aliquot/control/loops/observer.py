@@ -58,7 +58,7 @@ class Observer:
                 _tell(pod, choice)
 
     def _tell_afterwards(self, pod: Pod) -> None:
-        with self._plane.cluster.without(pod):
+        with self._plane.cluster.trial(without=pod.metadata.uid):
             choice = self._chooser.choose(pod)
             cards = choice.cards()
         theirs = pod.spec.node_name

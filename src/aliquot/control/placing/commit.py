@@ -11,6 +11,7 @@ from aliquot.control.placing.claim_limits import require_claim_limit
 from aliquot.control.placing.pod_metadata import PodMetadata
 from aliquot.control.placing.transaction import Placed, PlacementTransactions
 from aliquot.control.state.cluster_state import ClusterState
+from aliquot.control.state.events import Claimed
 from aliquot.dialects import Demand
 from aliquot.errors import BadInput, NotLeading, Refused
 from aliquot.kube import ApiError, Client, NotSent
@@ -77,7 +78,9 @@ class Committer:
         held = None if reserved else ledger.entry(request.uid, node)
         if held is not None:
             return self._claimed_before(held, demand)
-        return self._cluster.claim(request, reserved or self._cluster.fit(demand, node)).placement
+        placement = reserved or self._cluster.fit(demand, node)
+        self._cluster.apply(Claimed(request, placement))
+        return placement
 
     def _claimed_before(self, held: Entry, demand: Demand) -> Placement:
         """The placement of an earlier Binding without an answer. The same one is sent again, so that only one part is

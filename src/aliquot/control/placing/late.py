@@ -23,14 +23,15 @@ from aliquot.control.placing.pod_metadata import PodMetadata
 from aliquot.control.placing.transaction import PlacementTransactions
 from aliquot.control.state.assumed_pods import packing_order
 from aliquot.control.state.cluster_state import ClusterState
+from aliquot.control.state.events import Claimed, PodSeen, Reassigned
 from aliquot.control.state.search_purses import Purse
 from aliquot.dialects import Demand, Dialect
 from aliquot.dialects.reading import SERVES
-from aliquot.engine import NodeState, needs_text
+from aliquot.engine import needs_text
 from aliquot.errors import AliquotError, BadDemand, BadRecord, NoRoom, NotLeading, Refused
 from aliquot.kube import PODS, ApiError, Client, KubeError, NotSent
 from aliquot.ledger import State
-from aliquot.model import Node, Placement, Pod, as_shown
+from aliquot.model import Node, Placement, Pod, Request, as_shown
 from aliquot.model.records import INVENTORY, PLACEMENT
 
 _log = structlog.get_logger()
@@ -116,7 +117,7 @@ class LatePlacer:
             held = ledger.entry(uid, pod.spec.node_name)
             if held is not None and not held.placement.containers:
                 if before.get(uid) != ledger.version(held.node):
-                    self._cluster.see_pod(pod)
+                    self._cluster.apply(PodSeen(pod))
                 self._doubts[uid] = ledger.version(held.node)
 
     async def _line(self) -> list[Pod]:
@@ -248,22 +249,26 @@ class LatePlacer:
         reserved = self._cluster.reserved_for(demand, node)
         held = self._cluster.ledger.entry(uid, node)
         if held is None or reserved is not None:
-            return self._cluster.claim(request, reserved or self._fit(demand, node)).placement
+            return self._claimed(request, reserved or self._fit(demand, node))
         is_claimed = held.state is State.CLAIMED or self._transactions.is_unknown(uid, node)
         if held.placement.containers and is_claimed:
             sent = as_shown(held.placement, request, self._cluster.cards(node))
-            return self._cluster.claim(request, sent).placement  # again, because the fate of the patch is unknown
+            return self._claimed(request, sent)  # again, because the fate of the patch is unknown
         if uid in self._cluster.adoption.foretold and self._cluster.suits(held, demand):
-            return self._cluster.claim(request, held.placement).placement  # its node may be handing it over
-        with self._cluster.without(pod):  # these cards are only assumed until somebody names them
+            return self._claimed(request, held.placement)  # its node may be handing it over
+        with self._cluster.trial(without=uid):  # these cards are only assumed until somebody names them
             placement = self._fit(demand, node)
-        return self._cluster.reassign(request, placement).placement
+        self._cluster.apply(Reassigned(request, placement))
+        return placement
+
+    def _claimed(self, request: Request, placement: Placement) -> Placement:
+        self._cluster.apply(Claimed(request, placement))
+        return placement
 
     def _fit(self, demand: Demand, node: str) -> Placement:
-        """The part that a pod gets on its node. Raises NoRoom after checking this node alone: judging all nodes takes
-        far longer, and many pods may wait for a single node."""
-        state = NodeState(self._cluster.cards(node), self._cluster.ledger.used(node))
-        if (reason := self._cluster.refusal(state, demand)) is not None:
+        """The part that a pod gets on its node. Raises NoRoom after a look at this node alone: many pods may wait for a
+        single node."""
+        if (reason := self._cluster.refusal(demand, node)) is not None:
             raise NoRoom(reason.value)
         return self._cluster.fit(demand, node)
 

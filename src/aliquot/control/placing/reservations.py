@@ -5,6 +5,7 @@ from aliquot.config.sections.placement import CommitSection
 from aliquot.control.leadership.leadership import Leadership
 from aliquot.control.placing.claim_limits import require_claim_limit
 from aliquot.control.state.cluster_state import ClusterState
+from aliquot.control.state.events import Claimed, Expired
 from aliquot.ledger import State
 from aliquot.model import Placement, Pod
 from aliquot.signals import Signal
@@ -36,9 +37,9 @@ class Reservations:
         require_claim_limit(ledger, uid, node, pod.metadata.namespace, self._settings.claims_per_namespace)
         placement = self._cluster.reserved_for(demand, node) or chosen or self._cluster.fit(demand, node)
         until = self._clock.monotonic() + seconds
-        reserved = self._cluster.reserve(demand.request, placement, until).placement
-        self.made.emit(reserved)
-        return reserved
+        self._cluster.apply(Claimed(demand.request, placement, until))
+        self.made.emit(placement)
+        return placement
 
     def release(self, uid: str, *, but: str = "", only: str = "") -> bool:
         """Release a pod's reservations on every node, all but one, or one. Claims stay. Returns whether there was
@@ -57,6 +58,4 @@ class Reservations:
 
     def expire(self) -> None:
         """Release every reservation whose time has come."""
-        for gone in self._cluster.expire(self._clock.monotonic()):
-            if (pod := self._cluster.unplaced.get(gone.uid)) is not None:
-                self._cluster.see_pod(pod)  # now its own annotations count
+        self._cluster.apply(Expired(self._clock.monotonic()))

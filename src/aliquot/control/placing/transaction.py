@@ -21,6 +21,7 @@ from aliquot.control.leadership.leadership import Leadership
 from aliquot.control.leadership.term import is_stale
 from aliquot.control.placing.pod_metadata import PodMetadata, placement_metadata
 from aliquot.control.state.cluster_state import ClusterState
+from aliquot.control.state.events import Confirmed, PodSeen
 from aliquot.dialects import Demand
 from aliquot.errors import BadRecord, NotLeading, Refused
 from aliquot.kube import PODS, ApiError, Client, Conflict, KubeError, NotFound, NotSent
@@ -146,11 +147,9 @@ class PlacementTransactions:
     def _confirm(self, uid: str, node: str, written: Pod | None) -> None:
         """A pod that has gone in the meantime stays gone."""
         self._unknown.pop((uid, node), None)
-        if written is None:
-            self._cluster.confirm(uid, node)
-        elif self._cluster.ledger.nodes_of(uid):
-            self._cluster.adoption.trust(uid)
-            self._cluster.see_pod(written)
+        self._cluster.apply(Confirmed(uid, node))
+        if written is not None and self._cluster.ledger.nodes_of(uid):
+            self._cluster.apply(PodSeen(written))
 
     def _give_back(self, uid: str, node: str, *, is_first: bool) -> None:
         if is_first:
@@ -179,7 +178,7 @@ class PlacementTransactions:
             self._leave_unknown(pod, node, write)
             raise
         if now is not None:
-            self._cluster.see_pod(now)
+            self._cluster.apply(PodSeen(now))
             if self._has(now, placement, demand.request):
                 self._unknown.pop((uid, node), None)
                 return Placed(placement, already=True)
@@ -215,6 +214,8 @@ class PlacementTransactions:
         """Look after writes whose fate is unknown. One pass; called about once a second."""
         now = self._clock.monotonic()
         for (uid, node), unknown in list(self._unknown.items()):
+            if self._unknown.get((uid, node)) is not unknown:
+                continue  # it became known while we asked for another
             if self._is_shown(uid, node):
                 del self._unknown[uid, node]
             elif now - unknown.sent >= self._settings.act_limit:
@@ -234,7 +235,7 @@ class PlacementTransactions:
             return
         del self._unknown[uid, node]
         if pod is not None and unknown.write.is_made(pod, node):
-            self._cluster.see_pod(pod)
+            self._cluster.apply(PodSeen(pod))
         else:
             self._cluster.drop_claim(uid, node)
             _log.info("a write was never made, its claim is given back", pod=unknown.pod.key, node=node)

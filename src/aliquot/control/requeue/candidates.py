@@ -1,6 +1,6 @@
 """Candidates for requeueing: waiting pods that fit now."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from math import inf
 
@@ -10,8 +10,9 @@ from aliquot.control.requeue.openings import Openings
 from aliquot.control.requeue.waiting_pods import Shape, WaitingPod, WaitingPods
 from aliquot.control.state.cluster_state import ClusterState
 from aliquot.control.state.schedulable import OpenNodes
-from aliquot.control.state.trial import Scratch, trying
-from aliquot.model import Node
+from aliquot.control.state.trial import Trial
+from aliquot.dialects import Demand
+from aliquot.model import Node, Placement
 
 _SLICE_SECONDS = 0.01
 """Length of a stretch of work; calls of schedulers are answered in between."""
@@ -61,11 +62,11 @@ class Chooser:
         """The pods that fit now next to all nominations, best first; nominates each of them. Continues where the last
         call stopped, for a short stretch."""
         began, chosen = self._clock.monotonic(), list[WaitingPod]()
-        with trying(self._cluster) as scratch:
-            self._promises.take(scratch)
+        with self._cluster.trial() as trial:
+            self._promises.take(trial)
             for refused in search.line:
                 if refused in self._pods and self._may_use(refused):
-                    if self._gets_room(scratch, refused, search):
+                    if self._gets_room(trial, refused, search):
                         chosen.append(refused)
                     else:
                         refused.looked = self._state(refused)
@@ -91,17 +92,25 @@ class Chooser:
         """Whether room may have become available since the pod was refused."""
         return not refused.woken and refused.knows < self._openings.ripe
 
-    def _gets_room(self, scratch: Scratch, refused: WaitingPod, search: Search) -> bool:
+    def _gets_room(self, trial: Trial, refused: WaitingPod, search: Search) -> bool:
         demand, kind = self._pods.demand(refused), self._pods.shape(refused)
         if demand is None or self._cluster.ledger.nodes_of(refused.uid):
             return False
         if kind in search.in_vain and refused.knows >= search.in_vain[kind]:
             return False
         among = self._openings.since(refused.knows, demand.request.namespace)
-        placement = scratch.place(demand, among, search.open_nodes.to(refused.pod))
-        if placement is None:
+        placement = self._best(demand, among, search.open_nodes.to(refused.pod))
+        if placement is None or not trial.take(demand.request, placement):
             search.in_vain[kind] = refused.knows
             return False
         self._promises.give(demand.request, placement)
         refused.woken = True
         return True
+
+    def _best(self, demand: Demand, among: Collection[str] | None, is_open: Callable[[str], bool]) -> Placement | None:
+        """The best placement among these nodes (None: all) that are open to the pod."""
+        judgement = self._cluster.judge(demand, among)
+        node = judgement.best(among)
+        if node is not None and not is_open(node):  # rare; checking thousands of nodes is slow
+            node = judgement.best(filter(is_open, judgement.fleet.nodes if among is None else among))
+        return judgement.placement(node) if node is not None else None

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from aliquot.clock import Clock
-from aliquot.control.state.trial import Scratch
+from aliquot.control.state.trial import Trial
 from aliquot.ledger import Ledger
 from aliquot.model import Placement, Request
 
@@ -55,7 +55,7 @@ class Nominations:
     def ends(self) -> Iterable[float]:
         return (promise.until for promise in self._open.values())
 
-    def take(self, scratch: Scratch) -> None:
+    def take(self, trial: Trial) -> None:
         for promise in self._open.values():
             if not self._ledger.nodes_of(promise.request.uid):
-                scratch.take(promise.request, promise.placement)
+                trial.take(promise.request, promise.placement)

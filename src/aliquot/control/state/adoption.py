@@ -8,6 +8,7 @@ import structlog
 from msgspec import structs
 
 from aliquot.control.state.totals import Totals
+from aliquot.control.state.trial import open_trial
 from aliquot.dialects import Dialect, Dialects, Holding, demand_of, holding_of
 from aliquot.dialects.reading import in_doubt
 from aliquot.engine import FULL_EFFORT, Effort, NameBlock, judge
@@ -235,7 +236,8 @@ class Adoption:
             shown = as_shown(held.placement, request, cards)
             if {part.uuid for part in shown.slices()} <= cards.by_uuid.keys():
                 return Holding(shown, charges(shown, request), request=request)
-        with self._totals.without(uid):  # without its own charge on every card, which would block it
+        with open_trial(self._totals) as trial:
+            trial.remove(uid)  # its own charge on every card would block it
             placement = self._free_part(pod, dialect, request)
         return Holding(placement, charges(placement, request), request=request) if placement else None
 

@@ -6,15 +6,15 @@ give them.
 """
 
 from bisect import bisect
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from aliquot.control.state.cluster_state import ClusterState
-from aliquot.control.state.trial import trying
+from aliquot.control.state.trial import Trial
 from aliquot.dialects import Demand
-from aliquot.engine import FULL_EFFORT, Effort, NodeState
+from aliquot.engine import FULL_EFFORT, Effort
 from aliquot.errors import BadDemand
-from aliquot.model import Charge, Placement, Pod, Reason, charges
+from aliquot.model import Charge, Constraints, Pod, Reason, charges
 from aliquot.model.gpu import CORES
 
 _EACH_POD, _EACH_CONTAINER = 100, 80
@@ -49,45 +49,45 @@ def refusal(
     if not cluster.totals.knows(node):
         return Reason.UNKNOWN_NODE
     budget = _budget(cluster)
-    scene = _Scene(cluster, node, pod, budget)
-    others = scene.in_order(guests.put)
-    place = len(others) if later else bisect(others, scene.order_of(demand), key=scene.order_of)
-    if not scene.seat(others[:place]):
-        return scene.why_not_seated
-    around = scene.beside(guests, later=later)
-    if budget.ran_out:
-        return Reason.SEARCH_LIMIT
-    reason = cluster.refusal(around, demand, scene.taken_in(demand.request.namespace), budget)
-    if reason is None and others[place:] and not scene.seat([demand, *others[place:]]):
-        return scene.why_not_seated
-    return reason
+    with cluster.trial(without=pod.metadata.uid) as trial:
+        scene = _Scene(cluster, trial, node, budget)
+        others = scene.in_order(guests.put)
+        place = len(others) if later else bisect(others, scene.order_of(demand), key=scene.order_of)
+        if not scene.seat(others[:place]):
+            return scene.why_not_seated
+        seated = trial.checkpoint()
+        scene.make_way(guests, later=later)
+        if budget.ran_out:
+            return Reason.SEARCH_LIMIT
+        reason = cluster.refusal(demand, node, budget)
+        trial.rollback(seated)
+        if reason is None and others[place:] and not scene.seat([demand, *others[place:]]):
+            return scene.why_not_seated
+        return reason
 
 
 def scores(cluster: ClusterState, pod: Pod, demand: Demand, guests: Mapping[str, Guests]) -> dict[str, float]:
     """The policy's raw scores of the nodes that can take a pod next to their guests. Guests are placed only as far as
     the budget lasts: a score is no promise."""
     budget = _budget(cluster)
-    with cluster.without(pod), trying(cluster) as scratch:
+    with cluster.trial(without=pod.metadata.uid) as trial:
         for node, here in guests.items():
             if here.put and not budget.ran_out:
-                scene = _Scene(cluster, node, pod, budget)
+                scene = _Scene(cluster, trial, node, budget)
                 scene.seat(scene.in_order(here.put))
-                for guest, placement in scene.seated:
-                    scratch.take(guest.request, placement)
         return cluster.judge(demand, guests).scores(guests)
 
 
 class _Scene:
-    """A node with placed guests, without the asking pod's own entry. Every guest takes steps from the budget, even
-    without a search, because many guests take long."""
+    """A node on which guests are tried. Every guest takes steps from the budget, even without a search, because many
+    guests take long."""
 
-    def __init__(self, cluster: ClusterState, node: str, asking: Pod, budget: Effort) -> None:
-        own = cluster.ledger.entry(asking.metadata.uid, node)
+    def __init__(self, cluster: ClusterState, trial: Trial, node: str, budget: Effort) -> None:
         self._cluster = cluster
+        self._trial = trial
         self._node = node
+        self._cards = cluster.cards(node)
         self._budget = budget
-        self.state = NodeState(cluster.cards(node), cluster.ledger.used(node)).minus(own.charges if own else {})
-        self.seated: list[tuple[Demand, Placement]] = []
 
     def in_order(self, pods: Iterable[Pod]) -> list[Demand]:
         """Sort the demands of pods that ask for GPUs, within the budget."""
@@ -97,53 +97,47 @@ class _Scene:
     def order_of(self, demand: Demand) -> tuple[float, str]:
         return _order(self._cluster, demand.request.uid, demand, self._node)
 
-    def seat(self, guests: Sequence[Demand]) -> bool:
+    def seat(self, guests: Iterable[Demand]) -> bool:
         """Place these guests. Returns whether all of them got a part."""
-        placed = self._cluster.place_on(self.state, self._paid(guests), self._budget)
-        for guest, (placement, after) in zip(guests, placed, strict=False):
-            if placement is None:
-                return False
-            self.state = after
-            self.seated.append((guest, placement))
-        return not self._budget.ran_out
+        return all(self._seat(guest) for guest in guests)
 
     @property
     def why_not_seated(self) -> Reason:
         return Reason.SEARCH_LIMIT if self._budget.ran_out else Reason.NO_CARD_FITS
 
-    def _paid(self, guests: Iterable[Demand]) -> Iterator[Demand]:
-        """Yield as many guests as the budget has steps for."""
-        cards = len(self.state.cards.gpus)
-        return (guest for guest in guests if self._budget.take(_steps_to_place(guest, cards)))
-
-    def taken_in(self, namespace: str) -> list[Mapping[str, Charge]]:
-        """The charges of placed guests of a namespace."""
-        return [charges(part, guest.request) for guest, part in self.seated if guest.request.namespace == namespace]
-
-    def beside(self, guests: Guests, *, later: bool) -> NodeState:
-        """The node with the larger charge per card of the coming and the ending pods; with `later`, of the coming pods
+    def make_way(self, guests: Guests, *, later: bool) -> None:
+        """Charge each card for the coming or the ending pods, whichever is more; with `later`, for the coming pods
         alone."""
         if not guests.coming and not (later and guests.ending):
-            return self.state
-        entries = (self._cluster.ledger.entry(uid, self._node) for uid in guests.ending)
-        leaving = [entry.charges for entry in entries if entry is not None]
-        then = self.state
-        for held in leaving:
-            then = then.minus(held)
-        freed = {uuid for held in leaving for uuid in held}
+            return
+        before, now = self._trial.checkpoint(), self._cluster.ledger.used(self._node)
+        leaving = [self._cluster.ledger.entry(uid, self._node) for uid in guests.ending]
+        freed = {uuid for entry in leaving if entry is not None for uuid in entry.charges}
+        for uid in guests.ending:
+            self._trial.remove_from(self._node, uid)
         for coming in self.in_order(guests.coming):
-            then = self._with(then, coming, freed)
-        return then if later else replace(self.state, used=_most(self.state.used, then.used))
+            if not self._seat(self._only_on(freed, coming)):
+                self._seat(coming)  # charges nothing without room: the asking pod must not pay for an overcommitment
+        if not later:
+            then = self._cluster.ledger.used(self._node)
+            self._trial.rollback(before)
+            self._trial.charge(self._node, _exceeding(then, now))
 
-    def _with(self, state: NodeState, coming: Demand, freed: Collection[str]) -> NodeState:
-        """Place a coming pod, preferably on freed cards. If it does not fit, charge nothing: the asking pod must not
-        pay for an overcommitment."""
-        on_freed = state.closed(state.cards.by_uuid.keys() - freed)
-        for cards in (on_freed, state):
-            for placement, after in self._cluster.place_on(cards, self._paid([coming]), self._budget):
-                if placement is not None:
-                    return replace(state, used=after.used)
-        return state
+    def _seat(self, guest: Demand) -> bool:
+        """Place a guest, within the budget."""
+        if not self._budget.take(_steps_to_place(guest, len(self._cards.gpus))):
+            return False
+        placement = self._cluster.find(guest, self._node, self._budget)
+        if placement is None:
+            return False
+        request = guest.request.on(self._cards)
+        self._trial.charge(self._node, charges(placement, request), request.pod)
+        return not self._budget.ran_out
+
+    def _only_on(self, uuids: Collection[str], demand: Demand) -> Demand:
+        others = Constraints(not_uuids=frozenset(self._cards.by_uuid.keys() - uuids))
+        request = demand.request
+        return replace(demand, request=replace(request, constraints=request.constraints & others))
 
 
 def _budget(cluster: ClusterState) -> Effort:
@@ -179,6 +173,7 @@ def _order(cluster: ClusterState, uid: str, demand: Demand | None, node: str) ->
     return -sum(count * (part.mib / max(1, gpu.mib) + part.cores / CORES) for count, part in parts), uid
 
 
-def _most(one: Mapping[str, Charge], other: Mapping[str, Charge]) -> dict[str, Charge]:
-    """The larger charge of each card."""
-    return {uuid: one.get(uuid, Charge()).at_least(other.get(uuid, Charge())) for uuid in one.keys() | other.keys()}
+def _exceeding(then: Mapping[str, Charge], now: Mapping[str, Charge]) -> dict[str, Charge]:
+    """By how much the charge of each card is larger then than it is now."""
+    before = {uuid: now.get(uuid, Charge()) for uuid in then}
+    return {uuid: charge.at_least(before[uuid]) - before[uuid] for uuid, charge in then.items()}

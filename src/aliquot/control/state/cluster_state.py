@@ -7,14 +7,17 @@ from heapq import nlargest
 from itertools import islice
 
 import numpy as np
+from msgspec import structs
 
 from aliquot.control.state import claims
 from aliquot.control.state.adoption import Adoption
 from aliquot.control.state.events import (
+    NO_EFFECTS,
     Claimed,
     Confirmed,
     Decided,
     Dropped,
+    Effects,
     Expired,
     Marked,
     NodeLost,
@@ -26,12 +29,14 @@ from aliquot.control.state.events import (
     Recorder,
     Recounted,
     Snapshot,
+    StateEvent,
     search_of,
     verdict_of,
 )
 from aliquot.control.state.opening import Opening
 from aliquot.control.state.search_budget import Searches
 from aliquot.control.state.totals import Totals
+from aliquot.control.state.trial import Trial, open_trial
 from aliquot.control.state.unhealthy_marks import Marks
 from aliquot.control.state.unreadable_nodes import UnreadNodes
 from aliquot.dialects import Demand, Dialect, Dialects, cards_of, demand_of, standard_dialects
@@ -64,7 +69,7 @@ from aliquot.engine import (
 )
 from aliquot.errors import BadConfig, BadDemand, BadRecord, NoRoom, Refused
 from aliquot.ledger import Entry, State
-from aliquot.model import Charge, Node, NodeGpus, Placement, Pod, Reason, Request, as_shown, charges
+from aliquot.model import Node, NodeGpus, Placement, Pod, Reason, Request, as_shown, charges
 from aliquot.model.bounds import MAX_GPU_CONTAINERS
 from aliquot.signals import Signal
 
@@ -73,7 +78,7 @@ _NODE_STEPS, _HOLDER_STEPS = 30, 3
 
 
 class ClusterState:
-    """Every change goes through this class, one call after another, so that it can be recorded and replayed."""
+    """Changes only through `apply`, one event after another, so that it can be recorded and replayed."""
 
     def __init__(self, dialects: Dialects | None = None, searches: Searches | None = None) -> None:
         """Raises BadConfig for an unusable private policy, or an unknown default policy of a dialect."""
@@ -98,10 +103,57 @@ class ClusterState:
     def fleet(self) -> Fleet:
         return self.totals.fleet
 
-    # -- observed objects
+    # -- events
 
-    def see_node(self, node: Node) -> bool:
-        """Take in a node. Returns whether its cards changed. Unreadable cards keep the last good ones."""
+    def apply(self, event: StateEvent) -> Effects:
+        """Apply an event, record it if it changed anything, and announce the room that it freed. An event that raises
+        has changed nothing: Claimed raises NoRoom, and AlreadyHeld if the pod is bound there with another part;
+        Reassigned raises NoRoom and NotPlaced."""
+        assert not self.totals.in_trial, "an event would be rolled back together with the trial"
+        try:
+            effects = self._apply(event)
+        except Refused as refused:
+            if self.recorder is not None and isinstance(event, Claimed):
+                self.recorder.record(structs.replace(event, refused=str(refused)))
+            raise
+        if self.recorder is not None and effects.changed:
+            self.recorder.record(event)
+        for opening in effects.freed:
+            self.freed.emit(opening)
+        return effects
+
+    def _apply(self, event: StateEvent) -> Effects:
+        match event:
+            case PodSeen(pod):
+                return self._see_pod(pod)
+            case PodForgotten(uid):
+                return self._entries_after(uid, partial(self.adoption.forget, uid))
+            case NodeSeen(node):
+                return self._see_node(node)
+            case NodeLost(name):
+                return self._lose_node(name)
+            case Claimed(request, placement, until):
+                self._refuse_over_quota(request, placement)
+                self.totals.claim(request, placement, until)
+                return Effects(changed=True)
+            case Reassigned(request, placement):
+                return self._reassign(request, placement)
+            case Confirmed(uid, name):
+                return self._entries_after(uid, partial(self._confirm, uid, name))
+            case Dropped(uid, name):
+                return self._entries_after(uid, partial(self.totals.release, uid, name))
+            case Expired(now):
+                return self._expire(now)
+            case QuotasRead(text):
+                return self._read_quotas(text)
+            case Marked(name, indexes):
+                return self._mark(name, frozenset(indexes))
+            case Recounted(name):
+                self.totals.recount(name) if name else self.totals.recount_quotas()
+                return Effects(changed=True)
+
+    def _see_node(self, node: Node) -> Effects:
+        """Unreadable cards keep the last good ones."""
         before = self.marks.without_marks(self.cards(node.key))
         try:
             cards = cards_of(node, self.dialects)
@@ -110,67 +162,84 @@ class ClusterState:
             cards = before
         else:
             self.unread.remove(node.key)
-        is_news = self.totals.put_cards(self.marks.on(cards))
-        if self.recorder is not None and (is_news or cards != before):
-            self.recorder.record(NodeSeen(node))
-        if is_news:
-            self.freed.emit(Opening(node.key, heard=True))
-        return is_news
+        if self.totals.put_cards(self.marks.on(cards)):
+            return Effects(changed=True, freed=(Opening(node.key, heard=True),))
+        return Effects(changed=cards != before)
 
-    def mark_unhealthy(self, node: str, indexes: frozenset[int]) -> None:
-        """Mark cards of a node unhealthy, by index, whatever the node reports; the node may not exist yet. Nothing new
-        is placed on marked cards. Running pods continue."""
-        if not self.marks.put(node, indexes):
-            return
-        if self.totals.knows(node):
-            self.totals.put_cards(self.marks.on(self.marks.without_marks(self.cards(node))))
-            self.freed.emit(Opening(node))
-        if self.recorder is not None:
-            self.recorder.record(Marked(node, sorted(indexes)))
-
-    def lose_node(self, node: str) -> None:
+    def _lose_node(self, node: str) -> Effects:
         self.unread.remove(node)
         self.marks.lose(node)
         self.totals.drop_node(node)
-        if self.recorder is not None:
-            self.recorder.record(NodeLost(node))
+        return Effects(changed=True)
 
-    def see_pod(self, pod: Pod) -> None:
-        """Take in a pod. A bound pod holds its part until its containers have ended."""
-        before, had, is_news = self.ledger.changes, self._entries_of(pod.metadata.uid), False
+    def _see_pod(self, pod: Pod) -> Effects:
+        """A bound pod holds its part until its containers have ended."""
+        uid = pod.metadata.uid
         if pod.ended:
-            self.adoption.forget(pod.metadata.uid)
-        elif pod.spec.node_name:
-            self.adoption.see(pod)
-        else:
-            is_news = self.adoption.see_unbound(pod)
-        if self.recorder is not None and (is_news or self.ledger.changes != before):
-            self.recorder.record(PodSeen(pod))
-        self._tell_openings(had, heard=True)
+            return self._entries_after(uid, partial(self.adoption.forget, uid))
+        if pod.spec.node_name:
+            return self._entries_after(uid, partial(self.adoption.see, pod))
+        return Effects(changed=True) if self.adoption.see_unbound(pod) else NO_EFFECTS
 
-    def forget_pod(self, uid: str) -> None:
-        before, had = self.ledger.changes, self._entries_of(uid)
-        self.adoption.forget(uid)
-        if self.recorder is not None and self.ledger.changes != before:
-            self.recorder.record(PodForgotten(uid))
-        self._tell_openings(had, heard=True)
+    def _confirm(self, uid: str, node: str) -> None:
+        self.ledger.confirm(uid, node)
+        self.adoption.trust(uid)
 
-    def expire(self, now: float | None) -> list[Entry]:
-        """Release every expired reservation; without a time, all reservations."""
-        late = self.totals.expire(now)
-        if self.recorder is not None and late:
-            self.recorder.record(Expired(now))
-        self._tell_openings(late, heard=False)
-        return late
+    def _reassign(self, request: Request, placement: Placement) -> Effects:
+        had = self._entries_of(request.uid)
+        self._refuse_over_quota(request, placement)
+        self.totals.reassign(request, placement)
+        return Effects(changed=True, freed=self._openings(had, heard=False))
 
-    def read_quotas(self, text: str | None) -> None:
-        """Take in the quotas; None if there are none. Unreadable text changes only `quotas.trouble`."""
+    def _expire(self, now: float | None) -> Effects:
+        """Once its reservation has expired, the annotations of a bound pod count."""
+        expired = self.totals.expire(now)
+        openings = self._openings(expired, heard=False)
+        for entry in expired if now is not None else ():
+            if (pod := self.unplaced.get(entry.uid)) is not None:
+                self.adoption.see(pod)
+        return Effects(changed=bool(expired), freed=openings)
+
+    def _read_quotas(self, text: str | None) -> Effects:
+        """Unreadable text changes only `quotas.trouble`."""
         self.quotas.read(text)
-        if not self.quotas.trouble and text != self._quota_text:
-            self._quota_text = text
-            if self.recorder is not None:
-                self.recorder.record(QuotasRead(text))
-            self.freed.emit(Opening())
+        if self.quotas.trouble or text == self._quota_text:
+            return NO_EFFECTS
+        self._quota_text = text
+        return Effects(changed=True, freed=(Opening(),))
+
+    def _mark(self, node: str, indexes: frozenset[int]) -> Effects:
+        """The node may not exist yet."""
+        if not self.marks.put(node, indexes):
+            return NO_EFFECTS
+        if not self.totals.knows(node):
+            return Effects(changed=True)
+        self.totals.put_cards(self.marks.on(self.marks.without_marks(self.cards(node))))
+        return Effects(changed=True, freed=(Opening(node),))
+
+    def _entries_after(self, uid: str, change: Callable[[], None]) -> Effects:
+        """The effects of a change of what a pod holds."""
+        before, had = self.ledger.changes, self._entries_of(uid)
+        change()
+        if self.ledger.changes == before:
+            return NO_EFFECTS
+        return Effects(changed=True, freed=self._openings(had, heard=True))
+
+    def _entries_of(self, uid: str) -> list[Entry]:
+        entries = (self.ledger.entry(uid, node) for node in self.ledger.nodes_of(uid))
+        return [entry for entry in entries if entry is not None]
+
+    def _openings(self, had: Iterable[Entry], *, heard: bool) -> tuple[Opening, ...]:
+        """The openings where charges were released, on their nodes and in the quotas of their namespaces."""
+        return tuple(
+            Opening(entry.node, namespace if (namespace := entry.owner.namespace) in self.quotas.entries else "", heard)
+            for entry in had
+            if (now := self.ledger.entry(entry.uid, entry.node)) is None or now.charges != entry.charges
+        )
+
+    def _refuse_over_quota(self, request: Request, placement: Placement) -> None:
+        if why := self._quota(request).exceeded(self.cards(placement.node), charges(placement, request)):
+            raise NoRoom(f"{Reason.OVER_QUOTA.value}: {why}")
 
     # -- questions
 
@@ -228,7 +297,7 @@ class ClusterState:
             judgement = decide_with(effort)
         else:
             judgement = self.searches.ask(request, decide_with, lambda made: made.fits_among(columns), places=True)
-        if self.recorder is not None:
+        if self.recorder is not None and not self.totals.in_trial:
             self.recorder.record(Decided(request, *policies, verdict_of(judgement), search_of(judgement)))
         return judgement
 
@@ -247,44 +316,30 @@ class ClusterState:
             raise NoRoom(demand.dialect.words_for(reason, self.cards(node), demand.request))
         return placement
 
-    def place_on(
-        self, state: NodeState, demands: Iterable[Demand], budget: Effort
-    ) -> Iterator[tuple[Placement | None, NodeState]]:
-        """Place demands one after another on a hypothetical node. Yields each placement and the node after it. Ignores
-        quotas. All searches use the budget."""
-        fleet = Fleet()
-        for demand in demands:
-            fleet.put(state.cards, state.used)
-            question = partial(_place, fleet, demand, state.cards.node)
-            placement = self.searches.ask(demand.request, partial(within, budget, question))
-            if placement is not None:
-                state = state.plus(charges(placement, demand.request))
-            yield placement, state
+    def find(self, demand: Demand, node: str, budget: Effort) -> Placement | None:
+        """The part that a demand would get on a node if there were no quotas. A search uses the budget."""
+        request, columns = demand.request, self._columns([node]) if demand.request.needs_search else None
 
-    def refusal(
-        self,
-        state: NodeState,
-        demand: Demand,
-        others: Iterable[Mapping[str, Charge]] = (),
-        budget: Effort | None = None,
-    ) -> Reason | None:
-        """Why a demand does not fit on a hypothetical node; None if it does. `others` are further charges of its
-        namespace that the cluster state does not have. With a budget, searches use it."""
-        request, quota = demand.request, self._quota(demand.request).beside(state.cards, others)
-        ask: Callable[[Effort], Reason | None] = partial(node_reason, state, request, quota)
+        def place_with(effort: Effort) -> Placement | None:
+            return judge(self.fleet, request, *_policies(demand), effort=effort, among=columns).placement(node)
+
+        return self.searches.ask(request, partial(within, budget, place_with))
+
+    def refusal(self, demand: Demand, node: str, budget: Effort | None = None) -> Reason | None:
+        """Why a demand does not fit on a node; None if it does. Looks at this node alone: judging all nodes takes far
+        longer. With a budget, a search uses it."""
+        request, quota = demand.request, self._quota(demand.request)
+        ask: Callable[[Effort], Reason | None] = partial(node_reason, self._state(node), request, quota)
         asked = ask if budget is None else partial(within, budget, ask)
         return self.searches.ask(request, asked, lambda reason: reason is None, places=True)
 
     @contextmanager
-    def without(self, pod: Pod) -> Iterator[None]:
-        """Answer questions inside this context as if the pod did not exist. Nothing is recorded, so no event may happen
-        meanwhile."""
-        recorder, self.recorder = self.recorder, None
-        try:
-            with self.totals.without(pod.metadata.uid):
-                yield
-        finally:
-            self.recorder = recorder
+    def trial(self, *, without: str = "") -> Iterator[Trial]:
+        """Try placements, and answer questions as if they were made. All of it is rolled back at the end, nothing is
+        recorded, and no event may be applied meanwhile. `without` is the UID of a pod that counts as gone."""
+        with open_trial(self.totals) as trial:
+            trial.remove(without)
+            yield trial
 
     def explain(self, demand: Demand) -> Explanation:
         """Explain why a demand fits or does not, on every node, and what would make it fit."""
@@ -351,51 +406,6 @@ class ClusterState:
 
     # -- claims
 
-    def claim(self, request: Request, placement: Placement) -> Entry:
-        """Claim exactly these parts for a write that is about to be sent. Raises NoRoom, and AlreadyHeld if the pod is
-        bound there with another part."""
-        return self._take(request, placement)
-
-    def reserve(self, request: Request, placement: Placement, until: float) -> Entry:
-        """Reserve exactly these parts for a pod until then. Raises as `claim` does."""
-        return self._take(request, placement, until)
-
-    def _take(self, request: Request, placement: Placement, until: float | None = None) -> Entry:
-        try:
-            self._refuse_over_quota(request, placement)
-            entry = self.totals.claim(request, placement, until)
-        except Refused as refused:
-            self._record_claim(request, placement, until, str(refused))
-            raise
-        self._record_claim(request, placement, until)
-        return entry
-
-    def reassign(self, request: Request, placement: Placement) -> Entry:
-        """Move a bound pod with unnamed cards from its charged parts to these, which will be written to the pod. Raises
-        NoRoom."""
-        had = self._entries_of(request.uid)
-        self._refuse_over_quota(request, placement)
-        entry = self.totals.reassign(request, placement)
-        if self.recorder is not None:
-            self.recorder.record(Reassigned(request, placement))
-        self._tell_openings(had, heard=False)
-        return entry
-
-    def _refuse_over_quota(self, request: Request, placement: Placement) -> None:
-        if why := self._quota(request).exceeded(self.cards(placement.node), charges(placement, request)):
-            raise NoRoom(f"{Reason.OVER_QUOTA.value}: {why}")
-
-    def _record_claim(self, request: Request, placement: Placement, until: float | None, refused: str = "") -> None:
-        if self.recorder is not None:
-            self.recorder.record(Claimed(request, placement, until, refused))
-
-    def confirm(self, uid: str, node: str) -> None:
-        before = self.ledger.changes
-        self.ledger.confirm(uid, node)
-        self.adoption.trust(uid)
-        if self.recorder is not None and self.ledger.changes != before:
-            self.recorder.record(Confirmed(uid, node))
-
     def is_settled(self, uid: str, node: str) -> bool:
         """Whether the cluster has shown the outcome of a claim: bound, gone, or bound elsewhere."""
         entry = self.ledger.entry(uid, node)
@@ -404,27 +414,7 @@ class ClusterState:
     def drop_claim(self, uid: str, node: str) -> None:
         """Release a claim or reservation. A pod that the cluster shows as bound keeps its part."""
         if not self.is_settled(uid, node):
-            self.release(uid, node)
-
-    def release(self, uid: str, node: str) -> None:
-        """Release what a pod holds on a node, bound or not."""
-        before, had = self.ledger.changes, self._entries_of(uid)
-        self.totals.release(uid, node)
-        if self.recorder is not None and self.ledger.changes != before:
-            self.recorder.record(Dropped(uid, node))
-        self._tell_openings(had, heard=True)
-
-    def _entries_of(self, uid: str) -> list[Entry]:
-        entries = (self.ledger.entry(uid, node) for node in self.ledger.nodes_of(uid))
-        return [entry for entry in entries if entry is not None]
-
-    def _tell_openings(self, had: Iterable[Entry], *, heard: bool) -> None:
-        """Emit openings for released charges, on their nodes and in the quotas of their namespaces."""
-        for entry in had:
-            now = self.ledger.entry(entry.uid, entry.node)
-            if now is None or now.charges != entry.charges:
-                namespace = entry.owner.namespace
-                self.freed.emit(Opening(entry.node, namespace if namespace in self.quotas.entries else "", heard))
+            self.apply(Dropped(uid, node))
 
     # -- snapshots
 
@@ -436,20 +426,11 @@ class ClusterState:
 
     def restore(self, snapshot: Snapshot) -> None:
         """Fill an empty cluster state from a snapshot."""
-        self.read_quotas(snapshot.quotas)
+        self._read_quotas(snapshot.quotas)
         for node, indexes in snapshot.marks.items():
             self.marks.put(node, indexes)
         self.totals.restore([self.marks.on(cards) for cards in snapshot.cards], snapshot.entries)
         self.adoption.provisional |= snapshot.provisional
-
-    def recount(self, node: str = "") -> None:
-        """Recompute the counts of a node; without a node, the quota usage of namespaces."""
-        if node:
-            self.totals.recount(node)
-        else:
-            self.totals.recount_quotas()
-        if self.recorder is not None:
-            self.recorder.record(Recounted(node))
 
 
 def _holders(entries: Iterable[Entry]) -> list[Holder]:
@@ -460,10 +441,6 @@ def _policies(demand: Demand) -> tuple[str, str]:
     """GPU policy and node policy: the pod's constraint, else the dialect's default."""
     constraints, dialect = demand.request.constraints, demand.dialect
     return constraints.gpu_policy or dialect.gpu_policy, constraints.node_policy or dialect.node_policy
-
-
-def _place(fleet: Fleet, demand: Demand, node: str, effort: Effort) -> Placement | None:
-    return judge(fleet, demand.request, *_policies(demand), effort=effort).placement(node)
 
 
 def _our_prefix(dialects: Dialects) -> str:

@@ -1,4 +1,4 @@
-"""Events of the cluster state: all its inputs and decisions, as values that can be logged and replayed.
+"""Events of the cluster state: all its inputs, as values that can be logged and replayed; what they did; decisions.
 
 The cluster state is a function of these events in order: no time, randomness or other state affects a decision.
 """
@@ -10,6 +10,7 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
+from aliquot.control.state.opening import Opening
 from aliquot.engine import Judgement
 from aliquot.ledger import Entry
 from aliquot.model import Node, NodeGpus, Placement, Pod, Request
@@ -28,6 +29,8 @@ class NodeLost(_StateEvent, frozen=True, tag="node lost"):
 
 
 class PodSeen(_StateEvent, frozen=True, tag="pod seen"):
+    """A pod as the API server has it."""
+
     pod: Pod
 
 
@@ -36,16 +39,20 @@ class PodForgotten(_StateEvent, frozen=True, tag="pod forgotten"):
 
 
 class Expired(_StateEvent, frozen=True, tag="expired"):
+    """Every reservation until `now` is released; without a time, all reservations."""
+
     now: float | None
-    """None: all reservations."""
 
 
 class QuotasRead(_StateEvent, frozen=True, tag="quotas read"):
+    """None: there are no quotas."""
+
     text: str | None
 
 
 class Marked(_StateEvent, frozen=True, tag="marked unhealthy"):
-    """Cards of a node marked unhealthy, by index."""
+    """Exactly these cards of a node, by index, count as unhealthy, whatever the node reports. Nothing new is placed on
+    them. Running pods continue."""
 
     node: str
     indexes: list[int]
@@ -76,7 +83,8 @@ class Decided(_StateEvent, frozen=True, tag="decided"):
 
 
 class Claimed(_StateEvent, frozen=True, tag="claimed"):
-    """`until` is None for a claim that does not expire; `refused` says why it was not made."""
+    """Exactly these parts are claimed for a write that is about to be sent, or reserved `until` then. The log says why
+    a claim was `refused`."""
 
     request: Request
     placement: Placement
@@ -85,24 +93,28 @@ class Claimed(_StateEvent, frozen=True, tag="claimed"):
 
 
 class Reassigned(_StateEvent, frozen=True, tag="reassigned"):
-    """A bound pod with unnamed cards got these."""
+    """A bound pod with unnamed cards moves from its charged parts to these, which will be written to the pod."""
 
     request: Request
     placement: Placement
 
 
 class Confirmed(_StateEvent, frozen=True, tag="confirmed"):
+    """The API server accepted our write: the claim is bound, and the record on the pod is ours."""
+
     uid: str
     node: str
 
 
 class Dropped(_StateEvent, frozen=True, tag="dropped"):
+    """What a pod holds on a node is released, bound or not."""
+
     uid: str
     node: str
 
 
 class Recounted(_StateEvent, frozen=True, tag="recounted"):
-    """Without a node: the quota usage of namespaces."""
+    """The counts of a node are computed anew; without a node, the quota usage of namespaces."""
 
     node: str = ""
 
@@ -115,13 +127,23 @@ StateEvent: TypeAlias = (
     | Expired
     | QuotasRead
     | Marked
-    | Decided
     | Claimed
     | Reassigned
     | Confirmed
     | Dropped
     | Recounted
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """What an event did: whether it `changed` the cluster state, and where it may have `freed` room."""
+
+    changed: bool = False
+    freed: tuple[Opening, ...] = ()
+
+
+NO_EFFECTS = Effects()
 
 
 @dataclass(frozen=True)
@@ -137,7 +159,7 @@ class Snapshot:
 
 
 class Recorder(Protocol):
-    def record(self, event: StateEvent) -> None:
+    def record(self, event: StateEvent | Decided) -> None:
         """Called after a change of the cluster state, never during it. May read the cluster state, e.g. for a snapshot.
         Must not change it or request a decision."""
 

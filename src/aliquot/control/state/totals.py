@@ -1,7 +1,6 @@
 """Ledger, Fleet and quota usage: three counts of the same entries, changed together and only here."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 import structlog
@@ -23,6 +22,8 @@ class Totals:
         self.census = Census()
         self._cards: dict[str, NodeGpus] = {}
         self._oversold: dict[str, set[str]] = {}
+        self.in_trial = False
+        """Whether the totals contain what a trial will roll back."""
 
     @property
     def fleet(self) -> Fleet:
@@ -97,17 +98,10 @@ class Totals:
         for name in self.ledger.release(uid, node):
             self._uncount(uid, name)
 
-    @contextmanager
-    def without(self, uid: str) -> Iterator[None]:
-        """Count what a pod holds as free inside this context."""
-        held = [entry for node in self.ledger.nodes_of(uid) if (entry := self.ledger.entry(uid, node)) is not None]
-        self.release(uid)
-        try:
-            yield
-        finally:
-            self.ledger.restore(held)
-            for entry in held:
-                self._entered(entry)
+    def put_back(self, entry: Entry) -> None:
+        """Enter what was released in a trial."""
+        self.ledger.restore([entry])
+        self._entered(entry)
 
     def expire(self, now: float | None) -> list[Entry]:
         late = self.ledger.expire(now)
@@ -166,7 +160,8 @@ class Totals:
 
     def _refresh(self, node: str) -> None:
         self._behind[node] = None
-        self._report_oversold(node)
+        if not self.in_trial:
+            self._report_oversold(node)
 
     def _report_oversold(self, node: str) -> None:
         """Log once per card. It happens only where another scheduler sold too, and lasts until a pod there ends."""

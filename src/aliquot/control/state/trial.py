@@ -1,51 +1,82 @@
-"""Trial placements on the cluster state: take parts for pods one by one, and release all of them at the end."""
+"""A trial: what if some pods were gone, and others placed?"""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from aliquot.control.state.cluster_state import ClusterState
-from aliquot.dialects import Demand
+from aliquot.control.state.totals import Totals
 from aliquot.errors import NoRoom
-from aliquot.model import Placement, Request
+from aliquot.ledger import Entry, Owner
+from aliquot.model import Charge, Placement, Request
 
 
-class Scratch:
-    def __init__(self, cluster: ClusterState) -> None:
-        self._cluster = cluster
-        self._taken: list[tuple[str, str]] = []
+class Trial:
+    """Changes the totals, and remembers what was there before."""
+
+    def __init__(self, totals: Totals) -> None:
+        self._totals = totals
+        self._ledger = totals.ledger
+        self._before: list[tuple[str, str, Entry | None]] = []
+        """UID, node, and the entry before each change."""
+        self._versions: dict[str, int] = {}
+        self._changes = self._ledger.changes
+
+    def remove(self, uid: str) -> None:
+        """Count what a pod holds as free, on every node."""
+        for node in self._ledger.nodes_of(uid):
+            self.remove_from(node, uid)
+
+    def remove_from(self, node: str, uid: str) -> None:
+        """Count what a pod holds as free, on one node."""
+        if (entry := self._ledger.entry(uid, node)) is not None:
+            self._remember(uid, node, entry)
+            self._totals.release(uid, node)
 
     def take(self, request: Request, placement: Placement) -> bool:
-        """Take a placement found before. Returns whether it is still free and the pod holds nothing there yet."""
-        if self._cluster.ledger.entry(request.uid, placement.node) is not None:
+        """Take a placement. Returns whether it is free, and the pod holds nothing there yet."""
+        if self._ledger.entry(request.uid, placement.node) is not None:
             return False
         try:
-            self._cluster.totals.claim(request, placement)
+            self._totals.claim(request, placement)
         except NoRoom:
             return False
-        self._taken.append((request.uid, placement.node))
+        self._remember(request.uid, placement.node, None)
         return True
 
-    def place(self, demand: Demand, among: Collection[str] | None, is_open: Callable[[str], bool]) -> Placement | None:
-        """Take the best placement among these nodes (None: all) that are open to the pod."""
-        judgement = self._cluster.judge(demand, among)
-        node = judgement.best(among)
-        if node is not None and not is_open(node):  # rare; checking thousands of nodes is slow
-            node = judgement.best(filter(is_open, judgement.fleet.nodes if among is None else among))
-        placement = judgement.placement(node) if node is not None else None
-        return placement if placement is not None and self.take(demand.request, placement) else None
+    def charge(self, node: str, charges: Mapping[str, Charge], pod: str = "") -> None:
+        """Charge cards of a node, and the quota of the pod's namespace, whether there is room or not."""
+        owner = Owner(f"trial-{len(self._before)}", pod)
+        self._remember(owner.uid, node, None)
+        self._totals.adopt(owner, Placement(node, "", {}), charges)
 
-    def give_back(self) -> None:
-        for uid, node in reversed(self._taken):
-            self._cluster.totals.release(uid, node)
+    def checkpoint(self) -> int:
+        return len(self._before)
+
+    def rollback(self, checkpoint: int = 0) -> None:
+        """Undo everything since the checkpoint, or everything."""
+        while len(self._before) > checkpoint:
+            uid, node, entry = self._before.pop()
+            if entry is None:
+                self._totals.release(uid, node)
+            else:
+                self._totals.put_back(entry)
+
+    def close(self) -> None:
+        """Leave no trace: whoever compares versions sees that nothing has changed."""
+        self.rollback()
+        self._ledger.rewind(self._changes, self._versions)
+
+    def _remember(self, uid: str, node: str, entry: Entry | None) -> None:
+        self._versions.setdefault(node, self._ledger.version(node))
+        self._before.append((uid, node, entry))
 
 
 @contextmanager
-def trying(cluster: ClusterState) -> Iterator[Scratch]:
-    """Try placements, only for pods that hold nothing. Nothing is recorded, so no event may happen meanwhile."""
-    recorder, cluster.recorder = cluster.recorder, None
-    scratch = Scratch(cluster)
+def open_trial(totals: Totals) -> Iterator[Trial]:
+    """One at a time. The totals must not change otherwise meanwhile."""
+    assert not totals.in_trial, "a trial inside a trial is a checkpoint of the outer one"
+    trial, totals.in_trial = Trial(totals), True
     try:
-        yield scratch
+        yield trial
     finally:
-        scratch.give_back()
-        cluster.recorder = recorder
+        trial.close()
+        totals.in_trial = False

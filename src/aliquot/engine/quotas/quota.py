@@ -1,6 +1,6 @@
 """What a namespace's quota leaves to a request: which models and which node pools, with the numbers."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil
@@ -88,15 +88,6 @@ class QuotaCheck:
                 if needs and line.missing:
                     return line.text()
         return ""
-
-    def beside(self, cards: NodeGpus, others: Iterable[Mapping[str, Charge]]) -> "QuotaCheck":
-        """The check if other pods of the namespace had these parts too."""
-        if self.quota is None:
-            return self
-        used = dict(self.used)
-        for kind, amount in (each for charges in others for each in amounts_of(cards, charges)):
-            used[kind] = used.get(kind, Amount()) + amount
-        return QuotaCheck(self.request, self.quota, used, self.census)
 
     def permits(self, state: NodeState) -> NodeState:
         """The node with the cards closed that the quota refuses."""
