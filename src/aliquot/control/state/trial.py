@@ -18,6 +18,7 @@ class Trial:
         self._before: list[tuple[str, str, Entry | None]] = []
         """UID, node, and the entry before each change."""
         self._versions: dict[str, int] = {}
+        """The version of each node before its first change."""
         self._changes = self._ledger.changes
 
     def remove(self, uid: str) -> None:
@@ -28,25 +29,28 @@ class Trial:
     def remove_from(self, node: str, uid: str) -> None:
         """Count what a pod holds as free, on one node."""
         if (entry := self._ledger.entry(uid, node)) is not None:
-            self._remember(uid, node, entry)
+            self._touch(node)
             self._totals.release(uid, node)
+            self._before.append((uid, node, entry))
 
     def take(self, request: Request, placement: Placement) -> bool:
         """Take a placement. Returns whether it is free, and the pod holds nothing there yet."""
         if self._ledger.entry(request.uid, placement.node) is not None:
             return False
+        self._touch(placement.node)
         try:
             self._totals.claim(request, placement)
         except NoRoom:
             return False
-        self._remember(request.uid, placement.node, None)
+        self._before.append((request.uid, placement.node, None))
         return True
 
     def charge(self, node: str, charges: Mapping[str, Charge], pod: str = "") -> None:
         """Charge cards of a node, and the quota of the pod's namespace, whether there is room or not."""
         owner = Owner(f"trial-{len(self._before)}", pod)
-        self._remember(owner.uid, node, None)
+        self._touch(node)
         self._totals.adopt(owner, Placement(node, "", {}), charges)
+        self._before.append((owner.uid, node, None))
 
     def checkpoint(self) -> int:
         return len(self._before)
@@ -65,9 +69,8 @@ class Trial:
         self.rollback()
         self._ledger.rewind(self._changes, self._versions)
 
-    def _remember(self, uid: str, node: str, entry: Entry | None) -> None:
+    def _touch(self, node: str) -> None:
         self._versions.setdefault(node, self._ledger.version(node))
-        self._before.append((uid, node, entry))
 
 
 @contextmanager
