@@ -36,8 +36,8 @@ def a_cluster(*claims: tuple[str, int]) -> ClusterState:
     for uid, units in claims:
         asked = a_demand(cluster, uid, units)
         judgement = cluster.judge(asked)
-        node = judgement.best()
-        placement = judgement.placement(node) if node else None
+        best = judgement.best()
+        placement = judgement.placement(best) if best else None
         if placement is not None:
             cluster.apply(Claimed(asked.request, placement))
     return cluster
