@@ -107,7 +107,10 @@ class HandOver:
         faults.reach("in-prestart")
         await self._mark(pod, offer.dialect)
         _log.info(
-            "handed over", pod=pod.key, resource=offer.resource, containers=[grant.container for grant in holder.grants]
+            "handed over the cards",
+            pod=pod.key,
+            resource=offer.resource,
+            containers=[grant.container for grant in holder.grants],
         )
 
     async def tidy(self, folder: cdi.SpecFolder, kubelet: KnowsPromises) -> None:

@@ -40,12 +40,12 @@ def replay(file: Path, until: datetime | None) -> bool:
         _print_holders(replayed.cluster)
     different = replayed.difference
     if different is None:
-        result = f"{replayed.decisions} decisions replayed, all the same"
+        result = f"{replayed.decisions} decisions replayed, all with the same answer"
         click.echo(result if replayed.decisions else "the log contains no decision")
         return True
     at = rfc3339(different.at, fraction=True)
     click.echo(
-        f"{replayed.decisions} decisions replayed; the last one differs: line {different.line}, {at}, "
+        f"{replayed.decisions} decisions replayed; the last answer differs: line {different.line}, {at}, "
         f"pod {different.pod}\n  then: {answered(different.then)}\n  now:  {answered(different.now)}"
     )
     return False

@@ -327,7 +327,7 @@ def placement_of(pod: Pod, demand: Demand, cards: NodeGpus) -> Placement:
     if placement.node != pod.spec.node_name:
         raise BadRecord(f"{key} names node {placement.node}, but the pod is bound to {pod.spec.node_name}")
     if placement.dialect != demand.dialect.name:
-        raise BadRecord(f"{key} is of dialect {placement.dialect}, but the pod speaks {demand.dialect.name}")
+        raise BadRecord(f"{key} is of dialect {placement.dialect}, but the pod uses dialect {demand.dialect.name}")
     known = _on_known_cards(placement, key, cards)
     can_change = demand.dialect.demand_can_change(pod)
     return _as_demanded(known, demand.request, cards, key, can_change=can_change)

@@ -40,7 +40,7 @@ class LeaseTiming:
         if not self.duration > self.renew > self.retry * _JITTER > 0:
             raise BadConfig(
                 f"lease duration {self.duration:g} s must be longer than renew {self.renew:g} s, "
-                f"and that longer than {_JITTER} times retry {self.retry:g} s"
+                f"and renew longer than {_JITTER} times retry {self.retry:g} s"
             )
 
 
@@ -151,7 +151,7 @@ class LeaderElector:
         if not self._is_ours_or_free() or self._clock.monotonic() < self._abstains_until:
             return
         if not self._is_alive():
-            _log.warning("does not ask for the Lease: the leading loop does not respond", lease=self._name)
+            _log.warning("not asking for the Lease: the main event loop does not respond", lease=self._name)
             return
         began = self._clock.monotonic()
         try:

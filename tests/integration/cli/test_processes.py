@@ -70,7 +70,7 @@ async def test_a_server_reads_pods_in_the_prefix_that_it_is_given(tmp_path: Path
     scripted.registry.create(resources.NODES, "", node_manifest(cards=make_cards()))
     arguments = ["server", "--kubeconfig", kubeconfig(tmp_path, scripted.url), "--gpushare-port", "0"]
     async with started(*ALIQUOT, *arguments, ALIQUOT_PREFIX="gpushare=gpu.example.com") as server:
-        await server.says("leads")
+        await server.says("became the leader")
         port = server.number('"port": ')
         refused = []
         for resource in ("gpu.example.com/gpu-mem", "aliyun.com/gpu-mem"):

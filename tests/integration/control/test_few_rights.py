@@ -87,14 +87,16 @@ async def test_an_originals_account_is_enough_to_place_pods(started: ControlPlan
     ("started", "expected"),
     [
         pytest.param(
-            ORIGINAL, "may not get leases in namespace aliquot-system: runs as a single server", id="no Lease"
+            ORIGINAL, "may not get leases in namespace aliquot-system: this server runs alone", id="no Lease"
         ),
         pytest.param(ORIGINAL, "agents that fall silent are not noticed: leases", id="no agents"),
         pytest.param(ORIGINAL + REPLICAS[:1], "may not create configmaps in namespace aliquot-system", id="no epoch"),
         pytest.param(
             NO_HELPING + REPLICAS, "may not patch pods: pods that another scheduler bound", id="no late patch"
         ),
-        pytest.param(NO_HELPING + REPLICAS, "may not create events: pods are not told why they wait", id="no events"),
+        pytest.param(
+            NO_HELPING + REPLICAS, "may not create events: pods have no events that say why they wait", id="no events"
+        ),
     ],
     indirect=["started"],
 )

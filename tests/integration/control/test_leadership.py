@@ -287,12 +287,12 @@ async def test_a_server_that_may_not_lead_leaves_the_lease_to_others_and_says_wh
     servers.api.script("POST", "/pods/aliquot-epoch-probe/binding", refused)
     first = await servers.start("first")
     await until(lambda: first.plane.leadership.holder == "", "it gives the Lease back")
-    assert "may not lead, and leaves it to others: you may not write" in first.plane.not_ready()[0]
+    assert "may not become leader and leaves it to others: you may not write" in first.plane.not_ready()[0]
     second = await servers.start("second")
     await second.leads()
     await until(lambda: first.plane.leadership.holder == "second", passing=first.clock, between_calls_of=servers.api)
     assert first.plane.not_ready() == []
-    assert any("may not lead" in note for note in first.plane.notes())
+    assert any("may not become leader" in note for note in first.plane.notes())
 
 
 POD_LIST = r"/api/v1/pods\?.*limit="
@@ -330,7 +330,7 @@ async def test_a_takeover_that_does_not_come_to_an_end_gives_the_lease_back_and_
     with capture_logs() as told:
         await until(lambda: leadership.holder == "second", passing=second.clock, between_calls_of=servers.api)
         await until(lambda: leadership.holder == "", passing=second.clock, between_calls_of=servers.api)
-    (line,) = [line for line in told if line["event"] == "gives the Lease back"]
+    (line,) = [line for line in told if line["event"] == "releasing the Lease"]
     assert line["why"].startswith("this server could not take over within 120 s")
     lease = servers.api.registry.get(resources.LEASES, "aliquot-system", "aliquot-server").obj
     assert not lease["spec"].get("holderIdentity")

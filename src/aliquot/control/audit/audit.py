@@ -200,10 +200,12 @@ class Audit:
         async for node in _in_turns(self._cluster.totals.nodes):
             if wrong := self._cluster.totals.wrong_counts(node):
                 self._cluster.recount(node)
-                found += [Drift(kind, node=node, was="not what its pods hold", now="counted anew") for kind in wrong]
+                found += [
+                    Drift(kind, node=node, was="not the sum of what its pods hold", now="recounted") for kind in wrong
+                ]
         if not self._cluster.totals.usage.is_summed_right():
             self._cluster.recount()
-            found.append(Drift("quota", was="not what the pods of each namespace hold", now="counted anew"))
+            found.append(Drift("quota", was="not the sum of what the pods of each namespace hold", now="recounted"))
         return found
 
 

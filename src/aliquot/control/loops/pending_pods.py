@@ -62,8 +62,8 @@ class Chooser:
         if reason := judgement.refusal(node.key):
             return dialect.words_for(reason, self._plane.cluster.cards(node.key), judgement.request)
         if asked := _asked_ids(pod, dialect):
-            return f"kubelet has too few of {' or '.join(sorted(asked))} left to offer"
-        return f"no device plug-in hands out what the pod asks for; ask for {dialect.resource}"
+            return f"kubelet has too few {' or '.join(sorted(asked))} left to offer"
+        return f"no device plug-in offers what the pod asks for; ask for {dialect.resource}"
 
     def _offers(self, node: Node, pod: Pod, dialect: Dialect) -> bool:
         """Whether kubelet has enough device IDs left. kubelet fails a pod for good that asks for more. While no plug-in

@@ -42,10 +42,10 @@ class Scheduler:
             try:
                 await self._place(pod)
             except NotLeading as error:
-                _log.warning("not placed", pod=pod.key, why=str(error))
+                _log.warning("cannot place a pod", pod=pod.key, why=str(error))
                 return
             except AliquotError as error:
-                _log.warning("not placed", pod=pod.key, why=str(error))
+                _log.warning("cannot place a pod", pod=pod.key, why=str(error))
 
     def _is_waiting(self, pod: Pod) -> bool:
         return pod.waits and self._serves(pod.spec.scheduler_name) and not self._is_bound(pod)

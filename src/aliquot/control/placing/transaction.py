@@ -230,11 +230,13 @@ class PlacementTransactions:
         try:
             pod = await self._read(unknown.pod, _FRESH_READ_SECONDS)
         except KubeError as error:
-            _log.warning("cannot learn the fate of a write, its claim stays", pod=unknown.pod.key, error=str(error))
+            _log.warning(
+                "cannot learn the outcome of a write, keeping its claim", pod=unknown.pod.key, error=str(error)
+            )
             return
         del self._unknown[uid, node]
         if pod is not None and unknown.write.is_made(pod, node):
             self._cluster.see_pod(pod)
         else:
             self._cluster.drop_claim(uid, node)
-            _log.info("a write was never made, its claim is given back", pod=unknown.pod.key, node=node)
+            _log.info("a write never happened, released its claim", pod=unknown.pod.key, node=node)
