@@ -75,7 +75,10 @@ MIRROR_OBJECTS = Gauge(
     "aliquot_mirror_objects", "Objects in the server's informer caches, by kind.", ["kind"], registry=REGISTRY
 )
 MIRROR_SYNCED = Gauge(
-    "aliquot_mirror_synced", "1 while the informer cache of the kind is in step with the API server.", ["kind"], registry=REGISTRY
+    "aliquot_mirror_synced",
+    "1 while the informer cache of the kind is in step with the API server.",
+    ["kind"],
+    registry=REGISTRY,
 )
 MIRROR_SILENCE = Gauge(
     "aliquot_mirror_silence_seconds",

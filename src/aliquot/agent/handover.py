@@ -121,7 +121,7 @@ class HandOver:
     # -- is it placed, and is there room?
 
     async def _wait_for_placement(self, holder: PodGrants, offer: _Offer) -> tuple[Pod, Demand, HandOverRecord]:
-        """Wait before refusing: the mirror can lag behind kubelet, and some endpoints place pods late."""
+        """Wait before refusing: the informer cache can lag behind kubelet, and some endpoints place pods late."""
         deadline = self._clock.monotonic() + PATIENCE
         while True:
             await self.store.forget_dropped()

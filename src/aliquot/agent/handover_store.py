@@ -117,7 +117,7 @@ class HandOverStore:
     # -- after a start
 
     def recall(self, folder: SpecFolder, kubelet: KnowsPromises) -> None:
-        """Read back what this agent handed over before it restarted. The mirror of pods must be in sync."""
+        """Read back what this agent handed over before it restarted. The informer cache of pods must be in sync."""
         specs = folder.read()
         promises = (self._promises(kubelet) if specs else None) or {}
         by_pod: dict[str, list[CdiSpec]] = {}

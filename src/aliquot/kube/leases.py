@@ -52,8 +52,8 @@ def identity() -> str:
 class LeaderElector:
     """A candidate for a Lease. Call `holds()` whenever it matters: the answer depends on the current time.
 
-    It may run on another thread than the work that it elects a leader for. If `is_alive` says that this work no longer
-    runs, it neither takes nor renews the Lease.
+    It may run on a different thread from the work that it elects a leader for. If `is_alive` says that this work no
+    longer runs, it neither takes nor renews the Lease.
     """
 
     def __init__(

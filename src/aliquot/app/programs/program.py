@@ -112,7 +112,7 @@ def _overridden(defaults: Mapping[str, Given], variables: Mapping[str, Given]) -
 
 
 async def _exists(client: Client, namespace: str) -> bool:
-    """Whether the namespace exists. False without the right to see it; then there is no right to a Lease either."""
+    """Whether the namespace exists. False without the right to see it: such an account may not use a Lease either."""
     try:
         await client.get(NAMESPACES, namespace, timeout=_GET_SECONDS)
     except KubeError:

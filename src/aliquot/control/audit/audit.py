@@ -2,8 +2,8 @@
 
 It lists everything by a quorum read. Where the API server returns the same resourceVersion as our informer cache, the
 cluster state must agree with that object, because it has handled every watch event. Nothing else is compared, so
-changes in flight (a lagging watch, a Binding of unknown fate, a recent placement) are no difference. An informer cache
-that stands still while the API server moves on has missed an event, and is listed again.
+changes in flight (a lagging watch, a Binding whose outcome is unknown, a recent placement) do not count as differences.
+An informer cache that stands still while the API server moves on has missed an event, and is listed again.
 """
 
 import asyncio

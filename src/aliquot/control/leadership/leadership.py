@@ -264,7 +264,8 @@ class Leadership:
                 return answer
 
     def _on_epoch(self, _: ConfigMap | None, new: ConfigMap | None) -> None:
-        """End our term when another server's begins. We notice here mostly before the API server refuses a write."""
+        """End our term when another server's begins. Usually we notice it here, before the API server refuses a
+        write."""
         if new is not None and self._epoch != NEVER and self._term.is_later(new, self._epoch):
             self.depose()
 
@@ -302,8 +303,8 @@ class Leadership:
         _log.info("became the leader", epoch=epoch, identity=self._identity)
 
     async def _is_in_force(self, epoch: int) -> bool:
-        """Wait for the API server to notice, which takes a second, unless its own ConfigMap cache has stopped for good.
-        False if another server has raised the epoch further."""
+        """Wait until the API server enforces the epoch. That takes a second, unless its own ConfigMap cache has stopped
+        for good. Returns False if another server has raised the epoch further."""
         due = self._clock.monotonic() + _STUCK_SECONDS
         while await self._insist(lambda: self._term.is_refused(epoch), "learn whether the epoch is in force"):
             if self._clock.monotonic() >= due:

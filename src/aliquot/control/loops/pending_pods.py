@@ -66,7 +66,7 @@ class Chooser:
         return f"no device plug-in offers what the pod asks for; ask for {dialect.resource}"
 
     def _offers(self, node: Node, pod: Pod, dialect: Dialect) -> bool:
-        """Whether kubelet has enough device IDs left. kubelet fails a pod for good that asks for more. While no plug-in
+        """Whether kubelet has enough device IDs left. kubelet fails a pod that asks for more for good. While no plug-in
         has registered the resource, it silently starts the pod without its devices."""
         asked = _asked_ids(pod, dialect)
         return bool(asked) and all(self._ids_left(node, name, pod) >= count for name, count in asked.items())

@@ -13,7 +13,7 @@ from aliquot.model import Pod
 _log = structlog.get_logger()
 
 _QUIET_SECONDS = 5.0
-"""A pod whose Binding has an unknown fate is retried after this long even if nothing changes."""
+"""A pod whose Binding has an unknown outcome is retried after this long even if nothing changes."""
 
 
 class Scheduler:

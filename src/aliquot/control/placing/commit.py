@@ -80,8 +80,8 @@ class Committer:
         return self._cluster.claim(request, reserved or self._cluster.fit(demand, node)).placement
 
     def _claimed_before(self, held: Entry, demand: Demand) -> Placement:
-        """The placement of an earlier Binding without an answer. The same one is sent again, so that only one part is
-        held, unless another server or an original has sold its cards meanwhile. Raises Refused."""
+        """The placement of an earlier Binding without an answer. It is sent again, so that the pod holds only one part.
+        Raises Refused if another server or an original has sold its cards meanwhile."""
         if not self._cluster.suits(held, demand):
             raise Refused(
                 f"the API server did not answer an earlier Binding of this pod to {held.node}, and its cards are no "

@@ -195,7 +195,7 @@ class LatePlacer:
         self._in_vain[pod.metadata.uid] = self._circumstances(pod)
 
     def _demand(self, pod: Pod) -> Demand | None:
-        """What to place late; None for a pod that already got its cards, or is not ours. Raises BadDemand."""
+        """What to place late; None for a pod that already has its cards, or is not ours. Raises BadDemand."""
         node, demand = self._node_called(pod.spec.node_name), self._cluster.demand_of(pod)
         has_begun = pod.started or pod.metadata.deletion_timestamp is not None
         if node is None or demand is None or has_begun or PLACEMENT in pod.metadata.annotations:

@@ -18,7 +18,7 @@ PLACED_LATE = "PlacedLate"
 
 
 class PodEvents:
-    """kube-scheduler reports the rest itself where it binds. Failures to report are only logged."""
+    """Where kube-scheduler binds, it reports the rest itself. If a report fails, we only log that."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client

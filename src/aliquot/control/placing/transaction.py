@@ -1,8 +1,8 @@
 """The placement transaction: the only way in which a decision reaches the API server.
 
 A transaction claims the part in memory, so that nobody else gets it, and then sends one write that carries the
-placement. It gives the claim back at once only if the write was refused or never sent. If the fate of the write is
-unknown, the claim stays until the cluster shows what became of it, or until the API server can no longer act on the
+placement. It gives the claim back at once only if the write was refused or never sent. If the outcome of the write is
+unknown, the claim stays until the cluster shows it. The claim also ends once the API server can no longer act on the
 write and a fresh read shows that it was not made.
 """
 
@@ -139,12 +139,12 @@ class PlacementTransactions:
         return Placed(placement)
 
     def _is_first(self, uid: str, node: str) -> bool:
-        """Whether no earlier write may have placed the pod on the node: then a refused write ends the claim."""
+        """Whether no earlier write can have placed the pod on the node. If so, a refused write ends the claim."""
         held = self._cluster.ledger.entry(uid, node)
         return (held is None or held.state is State.RESERVED) and not self.is_unknown(uid, node)
 
     def _confirm(self, uid: str, node: str, written: Pod | None) -> None:
-        """A pod that has gone in the meantime stays gone."""
+        """A pod that is gone by now stays gone."""
         self._unknown.pop((uid, node), None)
         if written is None:
             self._cluster.confirm(uid, node)

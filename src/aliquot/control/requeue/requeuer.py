@@ -5,8 +5,8 @@ raised quota, a recovered card or an expired claim, and the pod would wait for f
 out which refused pods fit now, and writes an annotation on exactly these. That update moves the pod back into the
 queue.
 
-A pod is requeued once per opening, whatever the result. If kube-scheduler's own filters keep it away from the room, the
-next pod in line is requeued instead.
+A pod is requeued once per opening, whatever the result. If kube-scheduler's own filters refuse the pod where the room
+is, the next pod in line is requeued instead.
 """
 
 import asyncio

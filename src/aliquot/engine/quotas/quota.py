@@ -90,7 +90,7 @@ class QuotaCheck:
         return ""
 
     def beside(self, cards: NodeGpus, others: Iterable[Mapping[str, Charge]]) -> "QuotaCheck":
-        """The check if other pods of the namespace had these parts too."""
+        """The same check as if other pods of the namespace had these parts as well."""
         if self.quota is None:
             return self
         used = dict(self.used)
@@ -99,7 +99,7 @@ class QuotaCheck:
         return QuotaCheck(self.request, self.quota, used, self.census)
 
     def permits(self, state: NodeState) -> NodeState:
-        """The node with the cards closed that the quota refuses."""
+        """The node without the cards that the quota refuses."""
         if self.quota is None:
             return state
         return state.closed({gpu.uuid for gpu in state.cards.gpus if self.refuses(state.cards, gpu)})
