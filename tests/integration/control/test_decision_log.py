@@ -214,7 +214,7 @@ def test_the_story_of_one_pod(path: Path) -> None:
     assert [line.split("  ", 1)[1] for line in output.splitlines()] == [
         "asked (gpushare, tightest/tightest): fits on 1, best n1 (main GPU-n1-0 4096 MiB)",
         "claimed: n1 (main GPU-n1-0 4096 MiB)",
-        "the API server took the Binding to n1",
+        "the API server accepted the Binding to n1",
         "asked (gpushare, tightest/tightest): fits nowhere; 1 refused: more than the node's GPUs have even when empty",
         "gone; what it held is free",
     ]

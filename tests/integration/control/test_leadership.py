@@ -121,7 +121,7 @@ async def test_a_second_server_follows_and_says_who_leads(servers: Servers) -> N
     second = await servers.start("second")
     assert (second.role(), second.plane.leadership.holder, second.plane.not_ready()) == (Role.FOLLOWING, "first", [])
     servers.add_pod()
-    with pytest.raises(NotLeading, match="this server does not lead, first does"):
+    with pytest.raises(NotLeading, match="this server is not the leader; first is"):
         await second.plane.committer.commit(await pod_of(second), "n1")
     assert not [seen for seen in servers.api.bindings() if "/pods/p/" in seen.path]
     assert second.plane.cluster.ledger.nodes_of(servers.stored()["metadata"]["uid"]) == set()
@@ -202,7 +202,7 @@ async def test_a_number_that_is_none_stops_the_term_and_says_so(servers: Servers
         resources.CONFIG_MAPS, "aliquot-system", {"metadata": {"name": "aliquot-epoch"}, "data": {"epoch": "many"}}
     )
     first = await servers.start("first")
-    why = "cannot raise the epoch: ConfigMap aliquot-system/aliquot-epoch, epoch: 'many' is no number"
+    why = "cannot raise the epoch: ConfigMap aliquot-system/aliquot-epoch, epoch: 'many' is not a number"
     await until(lambda: first.plane.not_ready() == [f"this server is taking over: {why}"], "it says why")
     assert first.role() is Role.FOLLOWING
 

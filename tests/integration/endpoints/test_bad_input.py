@@ -48,12 +48,12 @@ FILTER_ARGS: list[Any] = [
     pytest.param({"Pod": {}, "NodeNames": []}, "Pod cannot be read", id="a pod without metadata"),
     pytest.param(
         {"Pod": pod_manifest("../../nodes/n1"), "NodeNames": []},
-        "the pod's name '../../nodes/n1' is not a valid name of a Kubernetes object",
+        "the pod's name '../../nodes/n1' is no name of a Kubernetes object",
         id="a path as the pod's name",
     ),
     pytest.param(
         {"Pod": pod_manifest(namespace="a?b"), "NodeNames": []},
-        "the pod's namespace 'a?b' is not a valid name of a Kubernetes object",
+        "the pod's namespace 'a?b' is no name of a Kubernetes object",
         id="a query as the pod's namespace",
     ),
     pytest.param({"Pod": pod_manifest(), "NodeNames": "n1"}, "NodeNames cannot be read", id="one name, no list"),
@@ -100,7 +100,7 @@ BIND_ARGS: list[Any] = [
     pytest.param({"PodName": "ghost"}, 'pods "ghost" not found', id="an unknown pod"),
     pytest.param({"PodNamespace": "nowhere"}, 'pods "p" not found', id="an unknown namespace"),
     pytest.param({"Node": "ghost"}, 'node "ghost" not found', id="an unknown node"),
-    pytest.param({"PodName": "../p"}, "PodName '../p' is not a valid name of a Kubernetes object", id="a path as name"),
+    pytest.param({"PodName": "../p"}, "PodName '../p' is no name of a Kubernetes object", id="a path as name"),
     pytest.param({"PodName": "p?watch=true"}, "PodName 'p?watch=true' is no name", id="a query as name"),
     pytest.param({"PodNamespace": ".."}, "PodNamespace '..' is no name", id="a path as namespace"),
     pytest.param({"Node": "n1/status"}, "Node 'n1/status' is no name", id="a path as node"),

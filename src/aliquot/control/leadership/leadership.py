@@ -38,8 +38,8 @@ _TAKEOVER_SECONDS = 120.0
 _RIGHTS_SECONDS = 30.0
 """How often a server that lacks rights checks for them."""
 _STUCK = (
-    "the API server still compares with an older epoch. That happens if the policies are deleted and created again "
-    "while it runs. Restart kube-apiserver, or lead without fencing: "
+    "the API server still compares with an older epoch, which happens if the policies are deleted and created again "
+    "while it runs; restart kube-apiserver, or lead without fencing: "
     f"kubectl delete validatingadmissionpolicybinding {FENCING}"
 )
 _FENCED_OUT = (

@@ -69,7 +69,7 @@ def read_maps(namespace: str, name: str, without: str) -> Right:
 
 READ_BUDGETS = Right(
     Action("list", "poddisruptionbudgets", "policy"),
-    "preemption counts no violations by the victims that Aliquot adds to kube-scheduler's",
+    "the server does not count the victims that it adds as violations of a budget",
     ("watch",),
 )
 

@@ -62,7 +62,7 @@ class Chooser:
         if reason := judgement.refusal(node.key):
             return dialect.words_for(reason, self._plane.cluster.cards(node.key), judgement.request)
         if asked := _asked_ids(pod, dialect):
-            return f"kubelet has too few {' or '.join(sorted(asked))} left to offer"
+            return f"kubelet has too few devices of {' or '.join(sorted(asked))} left"
         return f"no device plug-in offers what the pod asks for; ask for {dialect.resource}"
 
     def _offers(self, node: Node, pod: Pod, dialect: Dialect) -> bool:

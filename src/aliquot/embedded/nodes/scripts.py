@@ -78,7 +78,7 @@ def _script(
         return Script(seconds, percent)
     code = int(then["code"] or 1)
     if not 1 <= code <= 255:
-        raise _bad(text, f"{code} is not an exit code of a failure; write 1 to 255")
+        raise _bad(text, f"{code} is not the exit code of a failure, which is 1 to 255")
     return Script(seconds, percent, code)
 
 
