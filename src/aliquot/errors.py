@@ -51,7 +51,7 @@ class NoRoom(Refused):
 
 
 class AlreadyHeld(Refused):
-    """The pod already holds another part on the node than the one requested."""
+    """The pod already holds a part on the node that differs from the requested one."""
 
 
 class NotPlaced(Refused):

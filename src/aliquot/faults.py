@@ -25,7 +25,7 @@ _chosen, _, _how = _given.partition(":")
 if _given and (_chosen not in POINTS or _how not in _SIGNALS):
     raise SystemExit(
         f"{VARIABLE}={_given}: unknown fault point; valid points are {', '.join(POINTS)}. "
-        "With :stop at its end, the process stops instead of ending."
+        "With the suffix :stop, the process is stopped (SIGSTOP) instead of killed."
     )
 
 

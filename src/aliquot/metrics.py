@@ -29,7 +29,7 @@ _FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2
 
 # -- the process
 
-BUILD = Info("aliquot_build", "The version that runs.", registry=REGISTRY)
+BUILD = Info("aliquot_build", "Version of this server.", registry=REGISTRY)
 CONFIG_VALID = Gauge(
     "aliquot_config_valid",
     "1 while the configuration is valid, 0 while the server keeps the last valid one.",
@@ -72,10 +72,13 @@ FORWARDED = Counter(
 # -- following the cluster
 
 MIRROR_OBJECTS = Gauge(
-    "aliquot_mirror_objects", "Objects of the cluster in the server's mirror.", ["kind"], registry=REGISTRY
+    "aliquot_mirror_objects", "Objects in the server's informer caches, by kind.", ["kind"], registry=REGISTRY
 )
 MIRROR_SYNCED = Gauge(
-    "aliquot_mirror_synced", "1 while the mirror is in step with the API server.", ["kind"], registry=REGISTRY
+    "aliquot_mirror_synced",
+    "1 while the informer cache of the kind is in step with the API server.",
+    ["kind"],
+    registry=REGISTRY,
 )
 MIRROR_SILENCE = Gauge(
     "aliquot_mirror_silence_seconds",

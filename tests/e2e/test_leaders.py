@@ -68,7 +68,7 @@ async def eventually(what: str, condition: Callable[[], bool]) -> None:
 
 
 def leads(server: Server) -> bool:
-    return '"event": "leads"' in server.log.read_text()
+    return '"event": "became the leader"' in server.log.read_text()
 
 
 def verdict(rig: Rig, names: list[str]) -> list[str]:

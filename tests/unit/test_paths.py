@@ -16,5 +16,5 @@ def test_a_path_has_the_pieces_that_are_given() -> None:
 )
 def test_what_would_lead_to_another_object_is_not_sent(name: str) -> None:
     for given in ({"name": name}, {"namespace": name, "name": "p"}):
-        with pytest.raises(NotSent, match="is no name of a Kubernetes object"):
+        with pytest.raises(NotSent, match="is not a valid name of a Kubernetes object"):
             PODS.path(**given)

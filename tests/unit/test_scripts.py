@@ -27,8 +27,8 @@ def test_a_script_says_how_long_how_much_and_how_it_ends(text: str, expected: Sc
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        pytest.param("", "'' begins with none of runs, uses, then", id="empty"),
-        pytest.param("sleep 30", "'sleep 30' begins with none of runs, uses, then", id="a command"),
+        pytest.param("", "'' does not begin with one of runs, uses, then", id="empty"),
+        pytest.param("sleep 30", "'sleep 30' does not begin with one of runs, uses, then", id="a command"),
         pytest.param("runs 30", "'runs 30' is not complete", id="no unit"),
         pytest.param("runs -3s", "'runs -3s' is not complete", id="negative"),
         pytest.param("runs 30s quickly", "'runs 30s quickly' is not complete, or says more", id="too much"),
@@ -37,8 +37,8 @@ def test_a_script_says_how_long_how_much_and_how_it_ends(text: str, expected: Sc
         pytest.param("then fails", "does not say how long it runs", id="no time"),
         pytest.param("runs for ever, then fails", "does not say how long it runs", id="an end to ever"),
         pytest.param("runs 9000h", "more than a year", id="too long"),
-        pytest.param("runs 3s, then fails with 0", "0 is no exit code of a failure", id="a failure that is none"),
-        pytest.param("runs 3s, then fails with 256", "256 is no exit code", id="no exit code"),
+        pytest.param("runs 3s, then fails with 0", "0 is not the exit code of a failure", id="a failure that is none"),
+        pytest.param("runs 3s, then fails with 256", "256 is not the exit code", id="no exit code"),
     ],
 )
 def test_a_script_that_cannot_be_followed_says_why_and_what_to_write(text: str, why: str) -> None:

@@ -107,7 +107,10 @@ class HandOver:
         faults.reach("in-prestart")
         await self._mark(pod, offer.dialect)
         _log.info(
-            "handed over", pod=pod.key, resource=offer.resource, containers=[grant.container for grant in holder.grants]
+            "handed over the cards",
+            pod=pod.key,
+            resource=offer.resource,
+            containers=[grant.container for grant in holder.grants],
         )
 
     async def tidy(self, folder: cdi.SpecFolder, kubelet: KnowsPromises) -> None:
@@ -118,7 +121,7 @@ class HandOver:
     # -- is it placed, and is there room?
 
     async def _wait_for_placement(self, holder: PodGrants, offer: _Offer) -> tuple[Pod, Demand, HandOverRecord]:
-        """Wait before refusing: the mirror can lag behind kubelet, and some endpoints place pods late."""
+        """Wait before refusing: the informer cache can lag behind kubelet, and some endpoints place pods late."""
         deadline = self._clock.monotonic() + PATIENCE
         while True:
             await self.store.forget_dropped()

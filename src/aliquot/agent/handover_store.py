@@ -76,7 +76,7 @@ class HandOverStore:
                 return None
             return holding_of(pod, self._cards, self._dialects)
         except AliquotError as error:
-            _log.error("cannot count a pod of this node", pod=pod.key, why=str(error))
+            _log.error("cannot tell which cards a pod of this node holds", pod=pod.key, why=str(error))
             return None
 
     # -- forgetting
@@ -98,7 +98,7 @@ class HandOverStore:
             try:
                 dropped |= gone.keys() - await self._kubelet.keeps(gone)
             except AliquotError as error:
-                _log.warning("cannot tell which pods kubelet has dropped, so all of them count", why=str(error))
+                _log.warning("cannot tell which pods kubelet has dropped, counting all of them", why=str(error))
         self.forget(dropped)
         return dropped
 
@@ -117,7 +117,7 @@ class HandOverStore:
     # -- after a start
 
     def recall(self, folder: SpecFolder, kubelet: KnowsPromises) -> None:
-        """Read back what this agent handed over before it restarted. The mirror of pods must be in sync."""
+        """Read back what this agent handed over before it restarted. The informer cache of pods must be in sync."""
         specs = folder.read()
         promises = (self._promises(kubelet) if specs else None) or {}
         by_pod: dict[str, list[CdiSpec]] = {}
@@ -155,7 +155,7 @@ class HandOverStore:
     def _before_records(self, pod: Pod | None, uuids: Set[str]) -> Holding:
         """What a pod holds whose specs name its cards and nothing more. The pod's own placement counts if it names
         them, too."""
-        why = "the pod's record names other cards than the CDI spec that it started with"
+        why = "the pod's record names different cards from the CDI spec that it started with"
         if pod is not None:
             try:
                 holding = holding_of(pod, self._cards, self._dialects)

@@ -1,4 +1,4 @@
-"""The agent's heartbeat: one Lease per node. A write to the Node itself would wake every watcher of nodes."""
+"""The agent's heartbeat: one Lease per node. A write to the Node itself would notify every watcher of nodes."""
 
 import random
 from typing import Any, NoReturn

@@ -1,4 +1,4 @@
-"""The pods of this node as the mirror has them, and a way to wait for the next change."""
+"""The pods of this node as the informer cache has them, and a way to wait for the next change."""
 
 import asyncio
 from collections.abc import Callable

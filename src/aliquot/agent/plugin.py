@@ -174,7 +174,7 @@ class DevicePlugin:
         try:
             await self._hand_over.prepare(self._resource, frozenset(request.devices_ids))
         except AliquotError as error:
-            _log.warning("refused at PreStart", why=str(error))
+            _log.warning("refused a PreStartContainer call", why=str(error))
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
         return wire.PreStartContainerResponse()
 

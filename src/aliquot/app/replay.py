@@ -1,4 +1,4 @@
-"""`aliquot replay`: makes the decisions of a decision log again, or prints what the log says about a pod."""
+"""`aliquot replay`: repeats the decisions of a decision log, or prints what the log says about a pod."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -30,7 +30,7 @@ def print_pod(file: Path, until: datetime | None, pod: str) -> None:
 
 
 def replay(file: Path, until: datetime | None) -> bool:
-    """Make every decision again and print the result. Returns whether all decisions are the same.
+    """Repeat every decision and print the result. Returns whether all decisions are the same.
 
     With `until`, also print which pods held which cards at that time. Raises BadInput.
     """
@@ -40,12 +40,12 @@ def replay(file: Path, until: datetime | None) -> bool:
         _print_holders(replayed.cluster)
     different = replayed.difference
     if different is None:
-        result = f"{replayed.decisions} decisions replayed, all the same"
+        result = f"{replayed.decisions} decisions replayed, all with the same answer"
         click.echo(result if replayed.decisions else "the log contains no decision")
         return True
     at = rfc3339(different.at, fraction=True)
     click.echo(
-        f"{replayed.decisions} decisions replayed; the last one differs: line {different.line}, {at}, "
+        f"{replayed.decisions} decisions replayed; the last answer differs: line {different.line}, {at}, "
         f"pod {different.pod}\n  then: {answered(different.then)}\n  now:  {answered(different.now)}"
     )
     return False

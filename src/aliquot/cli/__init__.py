@@ -16,7 +16,7 @@ _COMMANDS = {
     "server": "Run the control plane: answer schedulers and keep the cluster state.",
     "agent": "Run the agent of a GPU node: offer its cards and give them to containers.",
     "policies": "Print the admission policies that protect placements, for kubectl.",
-    "replay": "Make the decisions of a decision log again, and compare.",
+    "replay": "Repeat the decisions of a decision log, and compare the answers.",
     "demo": "Run all of Aliquot on an embedded cluster: no Kubernetes, no GPU, no root.",
 }
 

@@ -15,9 +15,13 @@ from aliquot.cli.options import CONTEXT, TIME_EXAMPLE, Timestamp, option
 @click.command(context_settings=CONTEXT)
 @click.argument("file", type=click.Path(path_type=Path))
 @option("--pod", default="", metavar="NAMESPACE/NAME", help="Print what happened to this pod, and replay nothing.")
-@option("--at", type=Timestamp(), help=f"Replay up to this time, such as {TIME_EXAMPLE}, and print who held what then.")
+@option(
+    "--at",
+    type=Timestamp(),
+    help=f"Replay up to this time, such as {TIME_EXAMPLE}, and print which pod held what at that time.",
+)
 def command(file: Path, pod: str, at: datetime | None) -> None:
-    """Make every decision of a decision log again, and compare.
+    """Repeat every decision of a decision log, and compare the answers.
 
     FILE is the file that the server's key `decisionLog.file` names, or the older file next to it, which ends in .1.
 

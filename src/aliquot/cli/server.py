@@ -14,9 +14,11 @@ from aliquot.config.server import SERVER
 @with_keys(SERVER.settings)
 @click.command(cls=ConfiguredCommand, context_settings=CONTEXT)
 @option("--config", metavar="FILE", help="A YAML file with the keys below. Changes apply within two seconds.")
-@option("--config-map", metavar="NAMESPACE/NAME", help="A ConfigMap with such a file in its entry config.yaml.")
+@option("--config-map", metavar="NAMESPACE/NAME", help="A ConfigMap whose key config.yaml holds such a file.")
 @click.option(
-    "--check-config", is_flag=True, help="Check the configuration, print each value and its source, and exit: 0 or 1."
+    "--check-config",
+    is_flag=True,
+    help="Check the configuration, print each value and its source, and exit with 0 if it is valid, else 1.",
 )
 @click.pass_context
 def command(ctx: click.Context, /, config: str | None, config_map: str | None, check_config: bool, **_: Any) -> None:

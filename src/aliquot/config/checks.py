@@ -87,7 +87,7 @@ def _open_ports(config: ServerConfig) -> Iterator[tuple[str, int]]:
 def _bodies(config: ServerConfig) -> Iterator[str]:
     body, total = config.listen.limits.body_mb, config.listen.limits.bodies_mb
     if total < body:
-        yield f"listen.limits.bodiesMb is {total}, less than listen.limits.bodyMb, {body}: no such body could be read"
+        yield f"listen.limits.bodiesMb is {total}, less than listen.limits.bodyMb, {body}; set it to at least {body}"
 
 
 def _compat(config: ServerConfig) -> Iterator[str]:
@@ -140,7 +140,7 @@ def _listening(config: ServerConfig) -> Iterator[tuple[str, str, str]]:
             yield f"endpoints.{name}.callers", config.listen.address, endpoint.callers
     native = config.endpoints.native
     if config.listen.health_port and not native.enabled:  # whoever may read at the native endpoint may read there
-        key = "endpoints.native.callers, by which listen.healthPort answers"
+        key = "endpoints.native.callers, which listen.healthPort obeys too"
         yield key, config.listen.address, native.callers
     debug = config.endpoints.admission
     if debug.enabled and debug.debug_port and config.listen.profiling:

@@ -71,7 +71,9 @@ class LiveConfig:
         found = SERVER.read(text, self._source.name, self._given)
         own = [path for path, origin in found.origins.items() if origin == self._source.name]
         if wrong := [path for path in own if path.partition(".")[0] in self._source.unsupported]:
-            raise BadConfig(f"{', '.join(wrong)}: not allowed in {self._source.name}, which is itself read this way")
+            raise BadConfig(
+                f"{', '.join(wrong)}: not allowed in {self._source.name}, because the server needs them to read it"
+            )
         return found
 
     def _with(self, wanted: Effective[ServerConfig], paths: list[str]) -> Effective[ServerConfig]:

@@ -197,7 +197,7 @@ class ControlPlane:
 
     def _on_node(self, old: Node | None, new: Node | None) -> None:
         if new is None:
-            assert old is not None, "an informer tells of what was or what is"
+            assert old is not None, "an informer event has an old or a new object"
             self.cluster.apply(NodeLost(old.key))
         elif self.cluster.apply(NodeSeen(new)).changed:
             for pod in self.pods_on(new.key):  # read pods again, with the node's current cards
@@ -206,7 +206,7 @@ class ControlPlane:
 
     def _on_pod(self, old: Pod | None, new: Pod | None) -> None:
         if new is None:
-            assert old is not None, "an informer tells of what was or what is"
+            assert old is not None, "an informer event has an old or a new object"
             self.cluster.apply(PodForgotten(old.metadata.uid))
             self.requeuer.forget(old.metadata.uid)
             self._forget_decisions(old.metadata.uid)

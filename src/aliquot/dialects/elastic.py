@@ -306,8 +306,8 @@ class Elastic(Dialect):
         return next((cards for cards in seen if any(map(cards.sells, cards.gpus))), seen[0] if seen else None)
 
     def read_back(self, pod: Pod, cards: NodeGpus) -> Placement | None:
-        """Reads the pod's own family, else any family: for a while the original's scheduler wrote other keys than its
-        agent read. The numbers are indexes."""
+        """Reads the pod's own family, else any family: for a while the original's scheduler did not write the keys that
+        its agent read. The numbers are indexes."""
         meta = pod.metadata
         request, spoken = self.held(pod), self._spoken(pod)
         asking = [(own, asker) for own in spoken for asker, _ in pod.containers() if own.part(asker) is not None]

@@ -197,7 +197,7 @@ class Hami(Dialect):
         check_priority(container, self.priority)
         parts = (self.gpumem, self.gpumem_percentage, self.gpucores)
         if self.gpu not in container.limits and (part := next((p for p in parts if limit(container, p)), "")):
-            raise refuse(part, f"kubelet only hands out {self.gpu}; write {self.gpu}: 1 beside it")
+            raise refuse(part, f"kubelet only hands out {self.gpu}; also write {self.gpu}: 1")
 
     def constraints(self, pod: Pod) -> Constraints:
         written = pod.metadata.annotations

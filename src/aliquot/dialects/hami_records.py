@@ -117,7 +117,7 @@ def _from_json(key: str, text: str, kind: type[_Record]) -> _Record:
 
 
 def write_devices(pod: Pod, request: Request, sizes: Mapping[str, Sequence[tuple[Gpu, int]]]) -> str:
-    """`sizes` is, by container, how many MiB it may use of each of its cards."""
+    """`sizes` says how many MiB each container may use of each of its cards."""
     entries = {
         asked.name: "".join(f"{gpu.uuid},{_TYPE},{mib},{asked.part.cores}:" for gpu, mib in sizes[asked.name])
         for asked in request.containers

@@ -139,7 +139,7 @@ def _cards(node: Node, dialects: Dialects, served: frozenset[str]) -> NodeGpus:
 
 
 def _counts_for_another(dialect: Dialect, dialects: Dialects, served: frozenset[str]) -> bool:
-    """Whether what kubelet counts in a dialect that the node does not serve are shares of one that it does."""
+    """Whether a dialect that the node does not serve shares its resource with one that the node does serve."""
     is_served = dialect.name in served
     return not is_served and any(dialects[name].guards(dialect.resource) for name in served & dialects.keys())
 
@@ -196,7 +196,7 @@ def _gives_unnamed_cards(pod: Pod, dialect: Dialect, cards: NodeGpus) -> bool:
 
 
 def _partly_gone(pod: Pod, demand: Demand, cards: NodeGpus) -> Placement | None:
-    """Our record on a pod that has not started and whose node no longer shows some of its cards. The pod holds its
+    """Our record on a pod that has not started and some of whose cards its node no longer shows. The pod holds its
     other cards, and the missing ones if they come back. None if there is no such record, if all cards are gone, or if
     the node's names do not identify cards."""
     record = pod.metadata.annotations.get(PLACEMENT)
@@ -327,7 +327,7 @@ def placement_of(pod: Pod, demand: Demand, cards: NodeGpus) -> Placement:
     if placement.node != pod.spec.node_name:
         raise BadRecord(f"{key} names node {placement.node}, but the pod is bound to {pod.spec.node_name}")
     if placement.dialect != demand.dialect.name:
-        raise BadRecord(f"{key} is of dialect {placement.dialect}, but the pod speaks {demand.dialect.name}")
+        raise BadRecord(f"{key} is of dialect {placement.dialect}, but the pod uses dialect {demand.dialect.name}")
     known = _on_known_cards(placement, key, cards)
     can_change = demand.dialect.demand_can_change(pod)
     return _as_demanded(known, demand.request, cards, key, can_change=can_change)

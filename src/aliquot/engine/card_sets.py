@@ -27,8 +27,9 @@ def best_set(
 ) -> tuple[int, ...]:
     """The best connected `count` of these rows that the topology allows; empty if it allows none.
 
-    Among equal sets, the one that is worth least to the remaining rows wins, then the lowest rows. Beyond `most_sets`
-    sets they are grown card by card: the result may not be the best, but there is one whenever a set exists.
+    Among equal sets, the one that is worth least to the remaining rows wins, then the lowest rows. With more than
+    `most_sets` sets, a set grows card by card. The result may not be the best set, but there is a result whenever a set
+    exists.
     """
     if not 0 < count <= len(rows):
         return ()
@@ -43,9 +44,9 @@ def best_set(
 def connected(
     wiring: Wiring, topology: Topology, possible: Bools, count: int, keys: Ranks | None = None
 ) -> tuple[Ints, Bools]:
-    """For all nodes of one wiring: `count` of the possible cards, connected as the topology demands, with low keys, or
-    well connected if there are no keys; and the nodes that have such a set. Arrays are [cards, nodes], the results
-    [count, nodes] and [nodes].
+    """For all nodes of one wiring, choose `count` of the possible cards, connected as the topology demands: with low
+    keys, or well connected if there are no keys. Also return the nodes that have such a set. Arrays are [cards, nodes],
+    the results [count, nodes] and [nodes].
 
     A set exists exactly if enough cards reach each other, so no search is needed. It grows from the card with the
     lowest key, always by the neighbour with the lowest key. Where all cards of a group are neighbours, as in a NUMA

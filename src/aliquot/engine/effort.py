@@ -54,8 +54,8 @@ class Effort:
 
 
 def within(budget: Effort, question: Callable[[Effort], Answer], effort: Effort) -> Answer:
-    """Ask with the lesser of two efforts, of several questions together and of this one, and take what it cost from
-    both. Only the lesser one has run out if that was not enough."""
+    """Ask with the lesser of two efforts: that of several questions together, and that of this one. Take the cost from
+    both. If it was not enough, only the lesser effort has run out."""
     part = Effort(min(budget.left, effort.left))
     answer = question(part)
     for each in (budget, effort):
@@ -66,16 +66,16 @@ def within(budget: Effort, question: Callable[[Effort], Answer], effort: Effort)
 
 
 def endless() -> Effort:
-    """For one search on one node, which has bounds of its own."""
+    """For one search on one node. The search has its own bounds."""
     return Effort(maxsize)
 
 
 def on_each(nodes: Sequence[str], attempt: Callable[[str, Effort], Answer | None], effort: Effort) -> dict[str, Answer]:
-    """What is found on each of many nodes with the effort of one decision. Nodes for which it does not last are left
-    out.
+    """What is found on each of many nodes with the effort of one decision. Leaves out nodes for which the effort does
+    not last.
 
-    First every node has its share of one half, so that a hard one does not take it all. Then those for which that was
-    too little have the rest, one after another.
+    First each node gets an equal share of half of the effort, so that one hard node does not take it all. Then the
+    nodes for which that was too little share the rest, one after another.
     """
     found: dict[str, Answer] = {}
     too_hard = list(nodes)

@@ -41,8 +41,8 @@ class Judgement:
 
     @property
     def searched(self) -> list[str]:
-        """The nodes that were searched. Nothing is known of other nodes that greed does not fill and that might have
-        room."""
+        """The nodes that were searched. Nothing is known of other nodes on which the greedy choice failed and that
+        might have room."""
         return [each.question.fleet.names[column] for each in self._judged for column in each.plan.searched]
 
     def fits_among(self, columns: Ints | None) -> bool:

@@ -1,4 +1,4 @@
-"""Finds thousands of names at once, by their bytes, without making strings and with few memory accesses.
+"""Finds thousands of names at once, by their bytes, without creating strings and with few memory accesses.
 
 Looking up a name in a dict costs a string, its hash, and several cache misses. Here names are words of eight bytes in
 arrays, and every step is one pass over all of them.

@@ -24,7 +24,7 @@ _NODES = 32
 """The search for the cheapest set looks at this many nodes: those that a first look finds cheapest."""
 
 _GONE_STEPS, _STEPS_FOR_GONE, _COUNTED_STEPS = 5, 3, 8
-"""For each pod: to think it away, to think the largest away, to count how many have to go."""
+"""Per pod: the cost of trying the node without it, without the largest pods, and of counting how many have to go."""
 
 _Cost = tuple[float, int, tuple[int, int]]
 

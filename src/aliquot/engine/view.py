@@ -63,7 +63,8 @@ class View:
 
 @dataclass(frozen=True)
 class PolicyOutcome:
-    """Where the request would go on every node; node policies score it. Columns where it does not fit mean nothing."""
+    """Where the request would go on every node; node policies score it. Columns where it does not fit have no
+    meaning."""
 
     fleet: Block
     request: Request

@@ -23,7 +23,7 @@ _NOT_FOR_USERS = {
     "as-groups": "use a user of its own",
     "as-user-extra": "use a user of its own",
 }
-_NOT_FOR_CLUSTERS = {"proxy-url": "the API server must be reached directly"}
+_NOT_FOR_CLUSTERS = {"proxy-url": "Aliquot must reach the API server directly"}
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 

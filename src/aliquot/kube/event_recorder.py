@@ -12,7 +12,7 @@ from aliquot.model import Pod
 from aliquot.model.bounds import MAX_EVENTS
 
 _COUNTED_SECONDS = 600.0
-"""Within so many seconds the same event again raises its count; later it is a new Event."""
+"""If the same event happens again within so many seconds, its count rises. Later it is a new Event."""
 _BURST = 25.0
 _REFILL_SECONDS = 300.0
 """Each pod may have a burst of this many events, and one more every so many seconds, as in Kubernetes itself."""
@@ -84,7 +84,7 @@ class EventRecorder:
 
 
 def _keep(known: OrderedDict[Any, Any], key: Any, value: Any) -> None:
-    """Keep an entry, and drop the least recently used one. The cost is one event too many for a pod."""
+    """Keep an entry, and drop the least recently used one. At worst, a pod then gets one event too many."""
     known[key] = value
     known.move_to_end(key)
     if len(known) > MAX_EVENTS:

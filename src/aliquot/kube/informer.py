@@ -101,7 +101,7 @@ class Informer(Generic[ObjectT]):
                     self._version = ""
                 trouble = f"cannot read {self._resource.plural}: {error}"
                 if trouble != self.trouble:  # log a lasting failure once
-                    _log.warning("cannot follow the API server, retrying", kind=self._resource.plural, error=str(error))
+                    _log.warning("cannot list or watch objects, retrying", kind=self._resource.plural, error=str(error))
                 self.trouble, self.is_forbidden = trouble, isinstance(error, Forbidden)
                 await self._rest(error.retry_after or 0.0)
 

@@ -40,7 +40,7 @@ class LeaseTiming:
         if not self.duration > self.renew > self.retry * _JITTER > 0:
             raise BadConfig(
                 f"lease duration {self.duration:g} s must be longer than renew {self.renew:g} s, "
-                f"and that longer than {_JITTER} times retry {self.retry:g} s"
+                f"and renew longer than {_JITTER} times retry {self.retry:g} s"
             )
 
 
@@ -52,8 +52,8 @@ def identity() -> str:
 class LeaderElector:
     """A candidate for a Lease. Call `holds()` whenever it matters: the answer depends on the current time.
 
-    It may run on another thread than the work that it elects a leader for. If `is_alive` says that this work no longer
-    runs, it neither takes nor renews the Lease.
+    It may run on a different thread from the work that it elects a leader for. If `is_alive` says that this work no
+    longer runs, it neither takes nor renews the Lease.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class LeaderElector:
         if not self._is_ours_or_free() or self._clock.monotonic() < self._abstains_until:
             return
         if not self._is_alive():
-            _log.warning("does not ask for the Lease: the leading loop does not respond", lease=self._name)
+            _log.warning("not asking for the Lease: the main event loop does not respond", lease=self._name)
             return
         began = self._clock.monotonic()
         try:

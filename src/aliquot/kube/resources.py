@@ -62,7 +62,7 @@ class ApiResource(Generic[ObjectT]):
         """
         for piece in (namespace, name):
             if piece and not _PIECE.fullmatch(piece):
-                raise NotSent(f"{piece[:64]!r} is no name of a Kubernetes object")
+                raise NotSent(f"{piece[:64]!r} is not a valid name of a Kubernetes object")
         where = f"namespaces/{namespace}/" if self.namespaced and namespace else ""
         return "/".join(filter(None, (self.prefix, f"{where}{self.plural}", name, part)))
 

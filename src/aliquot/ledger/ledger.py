@@ -17,7 +17,7 @@ from aliquot.model.selling import conflict, is_oversold, left_of
 
 class State(Enum):
     """A reservation is kept for a pod for a while, and expires. A claim belongs to a write that is about to be sent, or
-    whose fate is unknown. What is bound, the cluster shows."""
+    whose outcome is unknown. A bound entry is what the cluster shows."""
 
     RESERVED = "reserved"
     CLAIMED = "claimed"
@@ -188,7 +188,8 @@ class Ledger:
         Raises NoRoom if one does not fit and AlreadyHeld if the pod is bound to the node with another part; nothing
         has changed then.
 
-        This replaces an earlier claim or reservation of the pod on the node. A claim for what is bound changes nothing.
+        This replaces an earlier claim or reservation of the pod on the node. A claim for the part that is already bound
+        changes nothing.
         """
         held = self.entry(owner.uid, placement.node)
         if held is not None and held.state is State.BOUND:

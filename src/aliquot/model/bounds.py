@@ -1,5 +1,5 @@
-"""Upper bounds on what Aliquot reads and keeps. Larger input is refused where it enters; of what is kept, the oldest is
-forgotten. docs/limits.md lists these bounds and what happens beyond each."""
+"""Upper bounds on what Aliquot reads and keeps. Aliquot refuses larger input where it enters, and forgets the oldest of
+what it keeps. docs/limits.md lists these bounds and what happens beyond each."""
 
 from aliquot.errors import BadInput
 
@@ -26,7 +26,7 @@ MAX_CONTAINERS = 512
 """Containers of one pod, including init containers."""
 MAX_GPU_CONTAINERS = 32
 """Containers of one pod that ask for GPUs. With this many, a decision on 5,000 nodes takes 35 ms without any search,
-and it grows faster than their number."""
+and the time grows faster than their number."""
 MAX_ITEMS = 4096
 """Items of any list or object in a pod in a body: containers, annotations, labels, limits."""
 LONGEST_ID = 253
@@ -66,7 +66,7 @@ MAX_SLOTS = 1024
 # -- what comes from the API server
 
 LONGEST_LINE = 8 * MIB
-"""Bytes of one line of a watch: an object with all that the API server writes around it."""
+"""Bytes of one line of a watch: an object and what the API server writes around it."""
 
 # -- calls
 
@@ -75,22 +75,22 @@ LARGEST_HEAD = 64 * KIB
 LONGEST_PROFILE = 300.0
 """Seconds."""
 MAX_SHOWN_LIMITS = 2000
-"""Limits of quotas in /metrics: more are more than a Prometheus wants, and hold up decisions while it asks."""
+"""Limits of quotas in /metrics. More would be too many for Prometheus, and would delay decisions during a scrape."""
 
 # -- what is remembered of calls; of more, the oldest is forgotten
 
 MAX_WAITING = 20_000
-"""Pods that were refused and wait for room. One that is forgotten is asked for again when anything changes."""
+"""Refused pods that wait for room. kube-scheduler asks again for a forgotten pod when anything changes."""
 MAX_WAITING_OF_NAMESPACE = 2_000
 MAX_PASSES = 20_000
 """Pods that a filter let pass and that are not bound yet."""
 MAX_PASSES_OF_NAMESPACE = 5_000
-"""More than may wait for one another before they are bound: the pods of a gang."""
+"""More than a gang has: its pods wait for one another before they are bound."""
 MAX_PREEMPTIONS = 1024
 """Pods for which we named victims."""
 MAX_PREEMPTIONS_OF_NAMESPACE = 256
 MAX_UNKNOWN = 1_000
-"""Pods that our mirror does not know: as many that passed, and the UIDs of as many that were refused."""
+"""Pods that the informer cache does not know: this many that passed, and the UIDs of this many that were refused."""
 MAX_UNKNOWN_PREEMPTIONS = 128
 """Such pods for which we named victims."""
 
@@ -115,16 +115,17 @@ LARGEST_UNHEALTHY = 4 * KIB
 # -- what is kept in memory
 
 MAX_SEARCHING_PODS, MAX_SEARCHING_NAMESPACES = 10_000, 1_000
-"""Of more, the one that searched longest ago is forgotten."""
+"""Beyond this, the one that searched longest ago is forgotten."""
 MAX_ACCEPTED_TOKENS, MAX_REFUSED_TOKENS = 1024, 1024
-"""Of more tokens the accepted one that was used longest ago is forgotten, and the refused one that was reviewed longest
-ago. Each kind has a place of its own: made-up tokens do not push good ones out."""
+"""Beyond this, the accepted token that was used longest ago is forgotten, or the refused token that was reviewed
+longest ago. The two kinds are kept apart, so that made-up tokens do not evict accepted ones."""
 MAX_REVIEWS = 8
-"""Of tokens at once, so that made-up ones do not keep the API server busy; as many again of accepted ones."""
+"""Concurrent token reviews, so that made-up tokens do not keep the API server busy. Tokens that were accepted before
+have as many again."""
 MAX_EVENTS = 4096
-"""Events that are counted when they happen again, and pods of which the number of events is kept down."""
+"""Events that are counted when they repeat, and pods whose number of events is limited."""
 MAX_UNWRITTEN_DECISIONS = 100_000
-"""StateEvents that may wait for the disk; beyond, they are left out until a new file is begun."""
+"""StateEvents that may wait for the disk. Beyond this, they are dropped until a new file begins."""
 
 
 def require_size(what: str, text: str, most: int, error: type[BadInput]) -> None:

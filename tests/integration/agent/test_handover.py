@@ -284,7 +284,7 @@ PART = '{{"uuid":"{uuid}","index":0,"minor":0,"cores":0,"mib":3072}}'
         ),
         pytest.param(
             RECORD.format(node="n1", containers=f'"main":[{PART.format(uuid="GPU-n1-0")}]').replace("gpushare", "hami"),
-            "aliquot.io/placement is of dialect hami, but the pod speaks gpushare",
+            "aliquot.io/placement is of dialect hami, but the pod uses dialect gpushare",
             id="a record of another dialect",
         ),
         pytest.param(

@@ -175,7 +175,7 @@ async def test_an_older_agent_s_spec_outweighs_a_record_that_names_another_card(
     await node.restart_agent()
     assert OVERCOMMITS.format(0) in await node.refusal(await node.admitted("second", 10))
     assert (await node.start(await node.admitted("third", 10, card=1)))[IDX] == "1"
-    with pytest.raises(Refused, match="names other cards than the CDI spec that it started with"):
+    with pytest.raises(Refused, match="names different cards from the CDI spec that it started with"):
         await node.start(first)
 
 

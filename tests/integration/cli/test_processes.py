@@ -70,7 +70,7 @@ async def test_a_server_reads_pods_in_the_prefix_that_it_is_given(tmp_path: Path
     scripted.registry.create(resources.NODES, "", node_manifest(cards=make_cards()))
     arguments = ["server", "--kubeconfig", kubeconfig(tmp_path, scripted.url), "--gpushare-port", "0"]
     async with started(*ALIQUOT, *arguments, ALIQUOT_PREFIX="gpushare=gpu.example.com") as server:
-        await server.says("leads")
+        await server.says("became the leader")
         port = server.number('"port": ')
         refused = []
         for resource in ("gpu.example.com/gpu-mem", "aliyun.com/gpu-mem"):
@@ -125,7 +125,7 @@ async def test_a_server_whose_api_server_is_away_lives_and_says_so_when_asked(tm
     gone = "http://127.0.0.1:1"
     arguments = ["server", "--kubeconfig", kubeconfig(tmp_path, gone), "--address", "127.0.0.1"]
     async with started(*ALIQUOT, *arguments, "--gpushare-port", "0") as server:
-        await server.says("cannot follow the API server")
+        await server.says("cannot list or watch objects")
         port = server.number('"port": ')
         async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/readyz") as response:
             assert response.status == 503

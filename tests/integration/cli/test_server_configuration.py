@@ -68,7 +68,7 @@ async def test_the_flags_and_variables_of_mappings_are_pairs() -> None:
             "decisionLog.file: /gone/decisions cannot be written: there is no folder /gone",
             id="a decision log without a folder",
         ),
-        pytest.param("", ("--config-map", "a/b"), "--config and --config-map exclude each other", id="two sources"),
+        pytest.param("", ("--config-map", "a/b"), "--config and --config-map cannot be combined", id="two sources"),
     ],
 )
 async def test_a_configuration_that_cannot_be_used_ends_with_1_and_one_line(

@@ -15,7 +15,7 @@ async def test_a_changed_file_is_applied_and_what_waits_for_a_restart_is_named(
     path = tmp_path / "config.yaml"
     path.write_text("log: {level: info}")
     async with a_server(scripted, tmp_path, "--config", str(path)) as server:
-        await server.process.says('"leads"')
+        await server.process.says('"became the leader"')
         path.write_text("log: {level: debug}\nlease: {name: other}")
         await server.process.says('"now": {"log.level": "debug"}, "event": "the configuration changed"')
         await server.process.says('"keys": ["lease.name"], "event": "restart the server to apply new values"')
@@ -31,7 +31,7 @@ async def test_a_file_that_is_broken_keeps_the_server_ready_with_the_last_good_o
     path = tmp_path / "config.yaml"
     path.write_text("")
     async with a_server(scripted, tmp_path, "--config", str(path)) as server:
-        await server.process.says('"leads"')
+        await server.process.says('"became the leader"')
         assert await server.metric("aliquot_config_valid") == 1
         path.write_text("log: {level: loud}")
         await server.process.says("keeping the last valid one")
@@ -65,7 +65,7 @@ async def test_a_config_map_that_cannot_be_read_yet_is_waited_for(tmp_path: Path
     write(scripted, "log: {level: debug}")
     scripted.script("GET", "configmaps/settings", answer(503))
     async with a_server(scripted, tmp_path, "--config-map", f"{NAMESPACE}/settings") as server:
-        await server.process.says("leads")
+        await server.process.says("became the leader")
         ended = (await server.process.stop()).clean()
     assert "cannot read the configuration, retrying" in ended.out
 

@@ -35,7 +35,7 @@ async def test_a_server_that_does_not_lead_passes_calls_on_and_leads_when_the_ho
     scripted.registry.create(resources.NODES, "", node_manifest(cards=make_cards()))
     first_pod, second_pod = a_pod(scripted, "first"), a_pod(scripted, "second")
     async with a_server(scripted, tmp_path, *IMPATIENT) as holder:
-        await holder.process.says('"leads"')
+        await holder.process.says('"became the leader"')
         async with a_server(scripted, tmp_path, *IMPATIENT) as other:
             await is_ready(other)
             assert (await other.post("filter", {"Pod": first_pod, "NodeNames": ["n1"]}))["NodeNames"] == ["n1"]
@@ -45,7 +45,7 @@ async def test_a_server_that_does_not_lead_passes_calls_on_and_leads_when_the_ho
             assert annotations(scripted, "first")[PLACEMENT]
             ended = (await holder.process.stop()).clean()
             assert ended.code == 0, ended
-            await other.process.says('"leads"')
+            await other.process.says('"became the leader"')
             assert (await other.post("filter", filter_call(second_pod)))["NodeNames"] == ["n1"]
             assert await other.post("bind", bind_call(second_pod)) == {"Error": ""}
             assert await other.metric('aliquot_commits_total{outcome="bound"}') == 1

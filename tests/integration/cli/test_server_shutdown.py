@@ -42,7 +42,7 @@ async def busy(tmp_path: Path, scripted: ScriptedApi) -> AsyncIterator[Busy]:
     arrived, answer = asyncio.Event(), asyncio.Event()
     scripted.script("POST", "pods/p/binding", held(arrived, answer))
     async with a_server(scripted, tmp_path, *PATIENT) as server:
-        await server.process.says('"leads"')
+        await server.process.says('"became the leader"')
         await server.post("filter", filter_call(pod))
         call = asyncio.create_task(server.post("bind", bind_call(pod)))
         await arrived.wait()

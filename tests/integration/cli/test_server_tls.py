@@ -88,7 +88,7 @@ async def test_replicas_speak_tls_with_schedulers_and_with_each_other(
     pod = scripted.registry.create(resources.PODS, "default", pod_manifest("p")).obj
     with_tls = flags(tmp_path, NAME)
     async with running(scripted, tmp_path, *with_tls) as holder:
-        await holder.process.says('"leads"')
+        await holder.process.says('"became the leader"')
         async with running(scripted, tmp_path, *with_tls) as other:
             await scheduler.until(other, "/readyz", "ok")
             assert (await scheduler.post(other, "filter", filter_call(pod)))["NodeNames"] == ["n1"]

@@ -146,7 +146,7 @@ def run(*args: object) -> tuple[int, str]:
 def test_every_decision_comes_out_the_same(path: Path) -> None:
     cluster = write_a_log(path)
     assert known_to(replayed(path).cluster) == known_to(cluster)
-    assert run(path) == (0, "6 decisions replayed, all the same\n")
+    assert run(path) == (0, "6 decisions replayed, all with the same answer\n")
 
 
 def test_a_decision_that_comes_out_otherwise_is_shown_with_both_placements(path: Path) -> None:
@@ -155,7 +155,7 @@ def test_a_decision_that_comes_out_otherwise_is_shown_with_both_placements(path:
     path.write_bytes(path.read_bytes().replace(first, first.replace(b"n1-0", b"n1-1"), 1))
     code, output = run(path)
     assert code == 1
-    assert "1 decisions replayed; the last one differs: line 4" in output
+    assert "1 decisions replayed; the last answer differs: line 4" in output
     assert "then: fits on 1, best n1 (main GPU-n1-1 4096 MiB)" in output
     assert "now:  fits on 1, best n1 (main GPU-n1-0 4096 MiB)" in output
 
@@ -176,7 +176,7 @@ def test_a_last_line_that_was_torn_is_left_out(path: Path) -> None:
     write_a_log(path)
     path.write_bytes(path.read_bytes()[:-20])
     code, output = run(path)
-    assert (code, output) == (0, "6 decisions replayed, all the same\n")
+    assert (code, output) == (0, "6 decisions replayed, all with the same answer\n")
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_the_story_of_one_pod(path: Path) -> None:
     assert [line.split("  ", 1)[1] for line in output.splitlines()] == [
         "asked (gpushare, tightest/tightest): fits on 1, best n1 (main GPU-n1-0 4096 MiB)",
         "claimed: n1 (main GPU-n1-0 4096 MiB)",
-        "the API server took the Binding to n1",
+        "the API server accepted the Binding to n1",
         "asked (gpushare, tightest/tightest): fits nowhere; 1 refused: more than the node's GPUs have even when empty",
         "gone; what it held is free",
     ]
@@ -253,7 +253,7 @@ async def test_who_held_what_at_a_moment(path: Path) -> None:
     code, output = run(path, "--at", "2023-11-14T22:30:30Z")
     assert (code, output) == (
         0,
-        "bound    default/early  n1 (main GPU-n1-0 4096 MiB)\n1 decisions replayed, all the same\n",
+        "bound    default/early  n1 (main GPU-n1-0 4096 MiB)\n1 decisions replayed, all with the same answer\n",
     )
     for text in ("noon", "2023-11-14T22:30:30"):
         assert f"{text!r} is not a time; write it like 2026-" in run(path, "--at", text)[1]

@@ -86,15 +86,15 @@ async def test_an_originals_account_is_enough_to_place_pods(started: ControlPlan
 @pytest.mark.parametrize(
     ("started", "expected"),
     [
-        pytest.param(
-            ORIGINAL, "may not get leases in namespace aliquot-system: runs as a single server", id="no Lease"
-        ),
-        pytest.param(ORIGINAL, "agents that fall silent are not noticed: leases", id="no agents"),
+        pytest.param(ORIGINAL, "may not get leases in namespace aliquot-system: this server runs alone", id="no Lease"),
+        pytest.param(ORIGINAL, "the server cannot notice silent agents: leases", id="no agents"),
         pytest.param(ORIGINAL + REPLICAS[:1], "may not create configmaps in namespace aliquot-system", id="no epoch"),
         pytest.param(
             NO_HELPING + REPLICAS, "may not patch pods: pods that another scheduler bound", id="no late patch"
         ),
-        pytest.param(NO_HELPING + REPLICAS, "may not create events: pods are not told why they wait", id="no events"),
+        pytest.param(
+            NO_HELPING + REPLICAS, "may not create events: pods have no events that say why they wait", id="no events"
+        ),
     ],
     indirect=["started"],
 )
@@ -128,7 +128,7 @@ async def test_a_server_that_is_alone_on_a_cluster_with_policies_says_that_it_ca
     with pytest.raises(NotLeading):
         await started.committer.commit(pod, "n1")
     (why,) = started.not_ready()
-    assert why.startswith("the API server takes no placement without the epoch of a term")
+    assert why.startswith("the API server accepts a placement only with the epoch of a term")
 
 
 @pytest.mark.parametrize("started", [NO_HELPING + REPLICAS], indirect=True)

@@ -292,7 +292,7 @@ async def test_a_card_that_is_sold_beyond_its_size_is_reported_once_and_again_af
         """What is told when somebody else puts one more pod on the card."""
         with capture_logs() as told:
             pods[name] = await room.add_pod(name, 10, metadata={"annotations": {IDX: "0"}}, node="n1")
-        return [line["card"] for line in told if line["event"] == "a card is sold beyond its size"]
+        return [line["card"] for line in told if line["event"] == "a card is over-committed"]
 
     assert [await reported(name) for name in "abc"] == [[], ["GPU-n1-0"], []]
     await room.delete_pod(pods["c"])

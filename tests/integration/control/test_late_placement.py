@@ -144,8 +144,10 @@ async def test_nothing_is_written_on_a_node_without_our_inventory_and_that_is_sa
     with capture_logs() as told:
         await placer.look()
         await placer.look()
-    said = [line for line in told if line["event"] == "a bound pod without a placement is left alone"]
-    assert [line["why"] for line in said] == ["its node has no inventory of ours: another agent hands cards over there"]
+    said = [line for line in told if line["event"] == "leaving a bound pod without a placement alone"]
+    assert [line["why"] for line in said] == [
+        "its node has no inventory from our agent: another agent hands out its cards"
+    ]
     assert patches(room) == []
 
 

@@ -121,7 +121,7 @@ async def test_a_second_server_follows_and_says_who_leads(servers: Servers) -> N
     second = await servers.start("second")
     assert (second.role(), second.plane.leadership.holder, second.plane.not_ready()) == (Role.FOLLOWING, "first", [])
     servers.add_pod()
-    with pytest.raises(NotLeading, match="this server does not lead, first does"):
+    with pytest.raises(NotLeading, match="this server is not the leader; first is"):
         await second.plane.committer.commit(await pod_of(second), "n1")
     assert not [seen for seen in servers.api.bindings() if "/pods/p/" in seen.path]
     assert second.plane.cluster.ledger.nodes_of(servers.stored()["metadata"]["uid"]) == set()
@@ -202,7 +202,7 @@ async def test_a_number_that_is_none_stops_the_term_and_says_so(servers: Servers
         resources.CONFIG_MAPS, "aliquot-system", {"metadata": {"name": "aliquot-epoch"}, "data": {"epoch": "many"}}
     )
     first = await servers.start("first")
-    why = "cannot raise the epoch: ConfigMap aliquot-system/aliquot-epoch, epoch: 'many' is no number"
+    why = "cannot raise the epoch: ConfigMap aliquot-system/aliquot-epoch, epoch: 'many' is not a number"
     await until(lambda: first.plane.not_ready() == [f"this server is taking over: {why}"], "it says why")
     assert first.role() is Role.FOLLOWING
 
@@ -287,12 +287,12 @@ async def test_a_server_that_may_not_lead_leaves_the_lease_to_others_and_says_wh
     servers.api.script("POST", "/pods/aliquot-epoch-probe/binding", refused)
     first = await servers.start("first")
     await until(lambda: first.plane.leadership.holder == "", "it gives the Lease back")
-    assert "may not lead, and leaves it to others: you may not write" in first.plane.not_ready()[0]
+    assert "may not become leader and leaves it to others: you may not write" in first.plane.not_ready()[0]
     second = await servers.start("second")
     await second.leads()
     await until(lambda: first.plane.leadership.holder == "second", passing=first.clock, between_calls_of=servers.api)
     assert first.plane.not_ready() == []
-    assert any("may not lead" in note for note in first.plane.notes())
+    assert any("may not become leader" in note for note in first.plane.notes())
 
 
 POD_LIST = r"/api/v1/pods\?.*limit="
@@ -330,7 +330,7 @@ async def test_a_takeover_that_does_not_come_to_an_end_gives_the_lease_back_and_
     with capture_logs() as told:
         await until(lambda: leadership.holder == "second", passing=second.clock, between_calls_of=servers.api)
         await until(lambda: leadership.holder == "", passing=second.clock, between_calls_of=servers.api)
-    (line,) = [line for line in told if line["event"] == "gives the Lease back"]
+    (line,) = [line for line in told if line["event"] == "releasing the Lease"]
     assert line["why"].startswith("this server could not take over within 120 s")
     lease = servers.api.registry.get(resources.LEASES, "aliquot-system", "aliquot-server").obj
     assert not lease["spec"].get("holderIdentity")

@@ -135,7 +135,7 @@ async def test_a_bad_map_keeps_the_last_good_quotas_and_is_told_of_once(
         await write_quota(room, text, key)
         put_map(room.api, "gpuquota", {key: text, "more": "x"})
         await is_seen(room.api, room.plane.quota_map.mirror, "gpuquota")
-    (told,) = [line for line in logs if line["event"] == "the quotas cannot be used"]
+    (told,) = [line for line in logs if line["event"] == "cannot use the quotas"]
     assert why in told["why"]
     (note,) = room.plane.notes()[1:]
     assert note.startswith("the quotas in ConfigMap kube-system/gpuquota cannot be used: ")

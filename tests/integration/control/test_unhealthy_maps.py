@@ -128,7 +128,7 @@ async def test_a_list_that_no_node_has_keeps_the_last_marks_and_people_are_told(
     await mark(room, "0," * 4096)
     assert healthy(room) == [0]
     notes = [note for note in room.plane.notes() if NAME in note]
-    assert notes == [f"ConfigMap kube-system/{NAME} cannot be used, the last known cards stay"]
+    assert notes == [f"ConfigMap kube-system/{NAME} cannot be used, so the last known cards stay in force"]
     await mark(room, "0")
     assert healthy(room) == [1]
     assert not any(NAME in note for note in room.plane.notes())

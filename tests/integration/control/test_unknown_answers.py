@@ -220,7 +220,9 @@ async def test_asking_again_when_the_chosen_card_is_gone_is_refused_in_words(roo
     await room.change_node(make_cards(mib=()))
     pod = room.plane.pods.get("default/p")
     assert pod is not None
-    with pytest.raises(Refused, match="an earlier Binding of this pod to n1 had no answer, and its cards are not free"):
+    with pytest.raises(
+        Refused, match="did not answer an earlier Binding of this pod to n1, and its cards are no longer free"
+    ):
         await room.commit(pod, "n1")
 
 
@@ -234,7 +236,7 @@ async def test_a_part_that_was_sold_to_another_meanwhile_is_not_bound_again(room
     await room.add_pod("other", 15, node="n1", metadata={"annotations": {PLACEMENT: record}})
     pod = room.plane.pods.get("default/p")
     assert pod is not None
-    with pytest.raises(Refused, match="its cards are not free any more"):
+    with pytest.raises(Refused, match="its cards are no longer free"):
         await room.commit(pod, "n1")
     await room.clock.move(ACT_LIMIT)
     await room.plane.transactions.settle()
@@ -251,7 +253,7 @@ async def test_a_card_that_has_died_meanwhile_is_not_bound_again(room: Room) -> 
     await room.change_node(make_cards(mib=(15360, 15360), unhealthy=dead))
     pod = room.plane.pods.get("default/p")
     assert pod is not None
-    with pytest.raises(Refused, match="its cards are not free any more"):
+    with pytest.raises(Refused, match="its cards are no longer free"):
         await room.commit(pod, "n1")
 
 

@@ -78,7 +78,7 @@ async def test_the_log_of_a_container_says_what_it_would_find_and_that_device_nu
     async with aiohttp.ClientSession() as session, session.get(url) as response:
         text = await response.text()
     assert "[binpack-1] ALIYUN_COM_GPU_MEM_IDX=0\n" in text
-    assert "need not be the card's index" in text
+    assert "may differ from the card's index" in text
 
 
 async def test_what_does_not_run_is_told_with_its_reason(demo: DemoCluster) -> None:

@@ -155,7 +155,7 @@ async def test_what_no_job_can_be(api: Api, body: dict[str, Any], message: str) 
 @pytest.mark.embedded_only("a real server runs them")
 async def test_indexed_jobs_are_refused(api: Api) -> None:
     refused = (await api.post(JOBS, job(completions=3, completionMode="Indexed"))).refused(422, "Invalid")
-    assert "spec.completionMode: Forbidden: the embedded cluster runs no indexed Jobs" in refused
+    assert "spec.completionMode: Forbidden: the embedded cluster does not support indexed Jobs" in refused
 
 
 async def test_the_template_is_immutable(api: Api) -> None:

@@ -138,4 +138,4 @@ async def test_a_replica_set_tells_that_the_quota_is_used_up(api: Api, cluster: 
 
 async def test_scopes_are_refused_and_not_ignored(api: Api) -> None:
     scoped = quota({"pods": "1"}, scopes=["BestEffort"])
-    assert "knows no scopes" in (await api.post(QUOTAS, scoped)).refused(422, "Invalid")
+    assert "does not support quota scopes" in (await api.post(QUOTAS, scoped)).refused(422, "Invalid")

@@ -217,7 +217,7 @@ async def test_no_more_is_kept_for_a_namespace_than_is_allowed(endpoint: Endpoin
     other = manifest_of(await room.add_pod("other", 1, namespace="other"))
     for pod in pods[:3]:
         assert await allocated(endpoint, pod) == ""
-    why = "namespace default has 3 pods for which cards are kept and which are not bound yet"
+    why = "namespace default already has 3 unbound pods with reserved or claimed cards, the maximum"
     assert (await allocated(endpoint, pods[3])).startswith(why)
     reply = await endpoint.post("/scheduler/predicates", names_call(pods[3], ["n1"]))
     assert reply.json["Error"].startswith(why)
@@ -231,7 +231,7 @@ async def test_claims_of_binds_count_against_the_namespace(endpoint: Endpoint, r
     for pod in pods[:3]:
         assert await allocated(endpoint, manifest_of(pod)) == ""
     await endpoint.let_pass(pods[3], path=FILTER)
-    assert (await bound(endpoint, pods[3])).startswith("namespace default has 3 pods")
+    assert (await bound(endpoint, pods[3])).startswith("namespace default already has 3 unbound pods")
     await endpoint.let_pass(pods[0], path=FILTER)
     assert await bound(endpoint, pods[0]) == "", "what is kept for it becomes its claim"
     await room.in_step()

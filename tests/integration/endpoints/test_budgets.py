@@ -27,7 +27,9 @@ ORIGINAL = [
 ]
 READ_BUDGETS = {"apiGroups": ["policy"], "resources": ["poddisruptionbudgets"], "verbs": ["list", "watch"]}
 APP = {"app": "web"}
-MISSING = "may not list poddisruptionbudgets: victims that are added to kube-scheduler's are not counted"
+MISSING = (
+    "may not list poddisruptionbudgets: the server does not count the victims that it adds as violations of a budget"
+)
 RULE = '- {apiGroups: ["policy"], resources: [poddisruptionbudgets], verbs: [list, watch]}'
 
 
@@ -163,7 +165,7 @@ async def test_an_api_server_that_serves_no_budgets_is_no_trouble(
         async with Room(scripted, client, clock) as room, opened(room) as endpoint:
             (note,) = room.plane.budgets.notes()
             assert note.startswith(
-                "the API server does not serve apis/policy/v1/poddisruptionbudgets: victims that are added"
+                "the API server does not serve apis/policy/v1/poddisruptionbudgets: the server does not count"
             )
             pods = await sold(room, APP, APP, APP)
             assert room.plane.not_ready() == []

@@ -96,7 +96,7 @@ async def test_a_pod_with_more_gpu_containers_than_can_be_placed_is_told_so(
     answer = await ask_filter(hard, {**manifest, "spec": {"containers": containers}})
     assert (len(answer["NodeNames"]) == NODES) is is_read
     if not is_read:
-        why = f"{count} containers ask for GPUs; at most 32 of one pod are placed"
+        why = f"{count} containers ask for GPUs; Aliquot places at most 32 per pod"
         assert set(answer["FailedNodes"].values()) == {why}
 
 

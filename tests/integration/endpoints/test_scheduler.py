@@ -73,7 +73,7 @@ async def test_the_reason_is_written_once_while_it_stays_the_same(room: Room, sc
         pytest.param({"spec": {"unschedulable": True}}, "the node is cordoned", id="a cordoned node"),
         pytest.param(
             {"capacity": {GPU_MEM: "0"}},
-            "1 kubelet has too few of aliyun.com/gpu-mem left to offer",
+            "1 kubelet has too few devices of aliyun.com/gpu-mem left",
             id="no device plug-in",
         ),
     ],
@@ -309,7 +309,7 @@ async def test_a_pod_is_told_which_resource_kubelet_has_too_few_of(room: Room, s
     await room.add_node(capacity={"aliyun.com/gpu-count": "0"})
     pod = await room.add_pod(containers=limits(**{"aliyun.com/gpu-count": "1"}))
     await scheduler.place_pending()
-    assert "1 kubelet has too few of aliyun.com/gpu-count left to offer" in why_waiting(room, pod)
+    assert "1 kubelet has too few devices of aliyun.com/gpu-count left" in why_waiting(room, pod)
 
 
 async def test_a_pod_that_no_plug_in_can_serve_is_told_what_to_ask_for(room: Room, scheduler: Scheduler) -> None:

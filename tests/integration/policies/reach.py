@@ -161,19 +161,23 @@ SERVER = [
     _case("another key", "server", annotated(team="a"), SERVER_KEYS),
     _case("another label", "server", labelled(team="a"), SERVER_KEYS),
     _case("the size of a part", "server", labelled(**{"aliyun.com/gpu-count": "2"}), SERVER_KEYS),
-    _case("an image", "server", IMAGE, "only the keys of a pod that say where it is put", media=STRATEGIC),
-    _case("an owner", "server", {"metadata": {"finalizers": ["a.example/b"]}}, "only the keys of a pod that say"),
+    _case("an image", "server", IMAGE, "only the keys of a pod that record its placement", media=STRATEGIC),
+    _case(
+        "an owner", "server", {"metadata": {"finalizers": ["a.example/b"]}}, "only the keys of a pod that record its"
+    ),
     _case("no room", "server", FAILED, part="status"),
     _case("no room for a pod without GPU", "server", FAILED, "with reason AliquotNoRoom", part="status", limits={}),
-    _case("another end", "server", {"status": {"phase": "Failed", "reason": "x"}}, "may only say that", part="status"),
-    _case("success", "server", {"status": {"phase": "Succeeded"}}, "may only say that", part="status"),
-    _case("an address", "server", {"status": {"podIP": "10.0.0.9"}}, "may only say that", part="status"),
+    _case(
+        "another end", "server", {"status": {"phase": "Failed", "reason": "x"}}, "may only report that", part="status"
+    ),
+    _case("success", "server", {"status": {"phase": "Succeeded"}}, "may only report that", part="status"),
+    _case("an address", "server", {"status": {"podIP": "10.0.0.9"}}, "may only report that", part="status"),
     _case("why a pod waits", "server", {"status": {"conditions": [WAITS]}}, where="", part="status", media=STRATEGIC),
     _case(
         "that a pod is ready",
         "server",
         {"status": {"conditions": [READY]}},
-        "may only say that",
+        "may only report that",
         part="status",
         media=STRATEGIC,
     ),

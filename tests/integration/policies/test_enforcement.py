@@ -48,7 +48,7 @@ async def test_warn_lets_pass_and_says_so(cluster: EmbeddedCluster, caller: Call
         answer = await attempt(caller, FORGED, "default", "web")
     assert answer.expect(200)["metadata"]["annotations"] == {INDEX: "0"}
     told = (
-        f"{USER} may not write {INDEX}: only Aliquot says where a pod is put and how large its part is; "
+        f"{USER} may not write {INDEX}: only Aliquot decides where a pod is placed and how large its part is; "
         f"leave it out, or list the account in ConfigMap {NAMESPACE}/{WRITERS_MAP}"
     )
     head = f"Validation failed for ValidatingAdmissionPolicy '{FORGERY}' with binding '{FORGERY}'"

@@ -225,7 +225,7 @@ def test_callers_can_prove_who_they_are_or_need_not(text: str) -> None:
         ),
         pytest.param(
             f"listen: {{address: 0.0.0.0}}\nendpoints: {{{NOT_NATIVE}}}",
-            "endpoints.native.callers, by which listen.healthPort answers: other machines can reach 0.0.0.0",
+            "endpoints.native.callers, which listen.healthPort obeys too: other machines can reach 0.0.0.0",
             id="the health port",
         ),
         pytest.param(

@@ -125,8 +125,8 @@ BAD: list[Any] = [
         f"{GPU}: 1073741824 is more than any node has; it counts cards",
         id="more cards than any node",
     ),
-    pytest.param({MEM: 5}, f"{MEM}: kubelet only hands out {GPU}; write {GPU}: 1 beside it", id="no count"),
-    pytest.param({CORES: 5}, f"{CORES}: kubelet .* write {GPU}: 1 beside it", id="only cores"),
+    pytest.param({MEM: 5}, f"{MEM}: kubelet only hands out {GPU}; also write {GPU}: 1", id="no count"),
+    pytest.param({CORES: 5}, f"{CORES}: kubelet .* also write {GPU}: 1", id="only cores"),
     pytest.param(
         {MEM: 5, "nvidia.com/mig-1g.5gb": 1}, "mig-1g.5gb: MIG instances are whole", id="a part of an instance"
     ),

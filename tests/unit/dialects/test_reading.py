@@ -303,7 +303,9 @@ def test_a_pod_without_gpu_holds_nothing() -> None:
 GPU_0 = Slice("GPU-n1-0", 0, 3, 10, 0)
 BAD_RECORDS: list[Any] = [
     pytest.param({"node": "n9"}, f"{PLACEMENT} names node n9, but the pod is bound to n1", id="another node"),
-    pytest.param({"dialect": "x"}, f"{PLACEMENT} is of dialect x, but the pod speaks aliquot", id="another dialect"),
+    pytest.param(
+        {"dialect": "x"}, f"{PLACEMENT} is of dialect x, but the pod uses dialect aliquot", id="another dialect"
+    ),
     pytest.param(
         {"containers": {"main": (Slice("GPU-gone", 0, 0, 10, 0),)}},
         f"{PLACEMENT} names card GPU-gone, which node n1 does not have",

@@ -106,7 +106,7 @@ class DemoCluster:
         """The answer to `kubectl logs`: no process runs, but the agent's edits to its container are known."""
         lines = [
             "This container is simulated. A real one would find in it:",
-            "(The number of a device node need not be the card's index, as on real machines: go by the UUID.)",
+            "(A device node's number may differ from the card's index, as on real machines. Go by the UUID.)",
         ]
         for node in self.nodes.values():
             for (uid, container), inside in node.kubelet.inside.items():

@@ -121,7 +121,7 @@ class Workload:
         return [node.key for node in self._plane.nodes.all()]
 
     async def tidy(self) -> None:
-        """One pass: remove jobs that finished, or have been waiting, long enough ago."""
+        """One pass: remove jobs that finished long enough ago, or have waited long enough."""
         now = self._clock.monotonic()
         states = {(pod.metadata.uid, _state(pod)): pod for pod in self._own()}
         self._since = {key: self._since.get(key, now) for key in states}

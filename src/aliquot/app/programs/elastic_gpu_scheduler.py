@@ -22,20 +22,20 @@ elastic-gpu/gpu-percent.
 kube-scheduler calls POST /scheduler/filter, priorities and bind; people can read GET /scheduler/status. The same port
 serves GET /version, /healthz, /readyz and /metrics, and /debug/pprof/ if ALIQUOT_PROFILING is true. Variables:
 
-  PORT        port on all addresses of the machine (default 39999, also if it is not a number)
+  PORT        port on all addresses of the machine (default 39999, also used if the value is not a number)
   THREADNESS  has no effect: Aliquot has no worker threads
 
 This program is `aliquot server` with only this endpoint. You can set every key of the server as an ALIQUOT_ variable
-(docs/configuration.md). docs/programs.md lists the differences to the original.
+(docs/configuration.md). docs/programs.md lists the differences from the original.
 """
 _FLAGS = (
     priority_flag(
-        "binpack leaves the cards as unequal as possible. spread takes the last card that fits, since the original "
-        "never implemented it."
+        "binpack leaves the cards as unequal as possible. spread takes the last card that fits, because "
+        "the original never implemented spreading."
     ),
     Flag(
         "mode",
-        "Modes out of pgpu, qgpu and gpushare, separated by commas. Only gpushare has an effect, as in the original. "
+        "Comma-separated modes: pgpu, qgpu or gpushare. Only gpushare has an effect, as in the original. "
         "The default is gpushare, as in versions without this flag.",
     ),
     Flag("kubeconf", "Path of the kubeconfig (default $KUBECONFIG, the pod's service account, ~/.kube/config)."),
@@ -65,7 +65,7 @@ def _idle_modes(text: str) -> tuple[str, ...]:
     if unknown := [mode for mode in modes if mode not in _MODES]:
         raise BadConfig(f"-mode {text}: unknown mode {', '.join(unknown)}; valid modes are {', '.join(_MODES)}")
     if modes and _SHARED not in modes:
-        raise BadConfig(f"-mode {text}: without {_SHARED}, nothing is served and every pod would be refused")
+        raise BadConfig(f"-mode {text}: without {_SHARED}, the program would serve nothing and refuse every pod")
     return tuple(f"-mode {mode}: only {_SHARED} has an effect" for mode in modes if mode != _SHARED)
 
 

@@ -19,7 +19,7 @@ gpu-admission, served by Aliquot: a scheduler extender for tencent.com/vcuda-cor
 
 kube-scheduler calls POST /scheduler/predicates, Volcano calls POST /scheduler/vpredicates. The same port serves GET
 /version, /healthz, /readyz and /metrics. This program is `aliquot server` with only this endpoint. You can set every
-key of the server as an ALIQUOT_ variable (docs/configuration.md). docs/programs.md lists the differences to the
+key of the server as an ALIQUOT_ variable (docs/configuration.md). docs/programs.md lists the differences from the
 original.
 """
 
@@ -32,8 +32,8 @@ _FLAGS = (
     Flag("address", "Address and port to listen on.", default="127.0.0.1:3456"),
     Flag(
         "pprofAddress",
-        "Address and port of /debug/pprof/, such as 127.0.0.1:3457. If they are not available, the program continues "
-        "without. Without the flag, or with port 0, there is no such port.",
+        "Address and port of /debug/pprof/, such as 127.0.0.1:3457. If the port is in use, the program continues "
+        "without it. The default, like port 0, opens no such port.",
     ),
     Flag("kubeconfig", "Path of the kubeconfig (default $KUBECONFIG, the pod's service account, ~/.kube/config)."),
     Flag("master", "Address of the API server; overrides the kubeconfig's."),

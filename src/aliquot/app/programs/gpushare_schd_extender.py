@@ -18,13 +18,13 @@ kube-scheduler calls POST /gpushare-scheduler/filter and bind; people can read G
 port serves GET /version, /healthz, /readyz and /metrics, and /debug/pprof/ if ALIQUOT_PROFILING is true. The program
 has no flags, only variables:
 
-  PORT        port on all addresses of the machine (default 39999, also if it is not a number)
+  PORT        port on all addresses of the machine (default 39999, also used if the value is not a number)
   KUBECONFIG  path of the kubeconfig (default: the pod's service account, then ~/.kube/config)
-  LOG_LEVEL   debug, info, warn or error (default warn, also for anything else); JSON lines on standard output
+  LOG_LEVEL   debug, info, warn or error (default warn, also used for other values); JSON lines on standard output
   THREADNESS  has no effect: Aliquot has no worker threads
 
 This program is `aliquot server` with only this endpoint. You can set every key of the server as an ALIQUOT_ variable
-(docs/configuration.md). docs/programs.md lists the differences to the original.
+(docs/configuration.md). docs/programs.md lists the differences from the original.
 """
 
 

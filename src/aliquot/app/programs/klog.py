@@ -28,11 +28,11 @@ from aliquot.logs import DEBUG_VERBOSITY, Form, verbosity_of
 from aliquot.plain import why
 
 _NOT_ROTATED = "Aliquot does not rotate log files"
-_ONE_FILE = "Aliquot writes one log file, without a heading"
-_ONE_FORM = "lines have only one form"
+_ONE_FILE = "Aliquot writes one log file, without a header"
+_ONE_FORM = "log lines have only one format"
 _IGNORED = {
     "log-file-max-size": (_NOT_ROTATED, SIZE, "1800"),
-    "log-flush-frequency": ("Aliquot writes every line at once", DURATION, "5s"),
+    "log-flush-frequency": ("Aliquot writes every line immediately", DURATION, "5s"),
     "one-output": (_ONE_FILE, BOOL, ""),
     "skip-log-headers": (_ONE_FILE, BOOL, ""),
     "skip-headers": (_ONE_FORM, BOOL, ""),

@@ -29,11 +29,11 @@ kube-scheduler calls POST /scheduler/filter, priorities and bind; people can rea
 /version, /healthz, /readyz and /metrics, and /debug/pprof/ if ALIQUOT_PROFILING is true. Variables:
 
   KUBECONFIG  path of the kubeconfig (default: the pod's service account, then ~/.kube/config)
-  PORT        port on all addresses of the machine (default 39999, also if it is not a number)
+  PORT        port on all addresses of the machine (default 39999, also used if the value is not a number)
   THREADNESS  has no effect: Aliquot has no worker threads
 
 This program is `aliquot server` with only this endpoint. You can set every key of the server as an ALIQUOT_ variable
-(docs/configuration.md). docs/programs.md lists the differences to the original.
+(docs/configuration.md). docs/programs.md lists the differences from the original.
 """
 
 
@@ -42,7 +42,7 @@ def _idle(name: str, default: str, kind: ValueKind = TEXT) -> Flag:
 
 
 _FLAGS = (
-    priority_flag("it places the largest container first: binpack on the fullest card, spread on the emptiest."),
+    priority_flag("the largest container goes first. binpack takes the fullest card, spread the emptiest."),
     _idle("isLoadSchedule", "false", BOOL),
     _idle("policyConfigPath", "/data/policy.yaml"),
     _idle("prometheusUrl", "http://thanos-prometheus.kube-system:80"),

@@ -112,7 +112,7 @@ def _overridden(defaults: Mapping[str, Given], variables: Mapping[str, Given]) -
 
 
 async def _exists(client: Client, namespace: str) -> bool:
-    """Whether the namespace exists. False without the right to see it; then there is no right to a Lease either."""
+    """Whether the namespace exists. False without the right to see it: such an account may not use a Lease either."""
     try:
         await client.get(NAMESPACES, namespace, timeout=_GET_SECONDS)
     except KubeError:
@@ -134,6 +134,6 @@ def _remarks(parsed: Parsed) -> Iterator[str]:
         yield f"the arguments {' '.join(parsed.others)}: they belong to no flag"
     for variable in ("ALIQUOT_CONFIG", "ALIQUOT_CONFIG_MAP"):
         if os.environ.get(variable):
-            yield f"{variable}: this program reads its own flags and our other variables, but no configuration file"
+            yield f"{variable}: this program reads no configuration file; use its flags or the other ALIQUOT_ variables"
     if os.environ.get("THREADNESS"):
         yield "THREADNESS: Aliquot has no worker threads and handles each event at once"

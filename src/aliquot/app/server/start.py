@@ -32,7 +32,7 @@ async def start(given: Mapping[str, Given], file: str | None, config_map: str | 
     `given` are the keys that flags and variables set.
     """
     if file and config_map:
-        raise BadConfig("--config and --config-map exclude each other; give only one of them")
+        raise BadConfig("--config and --config-map cannot be combined; give only one of them")
     async with AsyncExitStack() as stack:
 
         async def connect(kubernetes: KubernetesSection) -> Client:

@@ -16,7 +16,8 @@ class LimitsSection(Section, frozen=True):
         int,
         Meta(ge=1, le=4096),
         Key(
-            "Maximum size of a request body in MB. A call with 5,000 whole nodes has about 63.", flag="--limit-body-mb"
+            "Maximum size of a request body in MB. A call with 5,000 whole nodes has about 63 MB.",
+            flag="--limit-body-mb",
         ),
     ] = 128
     bodies_mb: Annotated[

@@ -47,10 +47,10 @@ class QuotaSection(Section, frozen=True):
         Key("Key of that ConfigMap that holds the quotas."),
     ] = "gpu_quota"
     model_label: Annotated[
-        str, Key("Node label that names the node's GPU model.", default="the labels of gpu-admission's versions")
+        str, Key("Node label that names the node's GPU model.", default="the labels that gpu-admission's versions read")
     ] = ""
     pool_label: Annotated[
-        str, Key("Node label that names the node's pool.", default="the labels of gpu-admission's versions")
+        str, Key("Node label that names the node's pool.", default="the labels that gpu-admission's versions read")
     ] = ""
 
 
@@ -61,7 +61,7 @@ class SearchSection(Section, frozen=True):
         float,
         Meta(ge=0.01, le=4),
         Key(
-            "Seconds that one decision may search, over all nodes, for a place for a pod with several GPU containers. "
+            "Seconds that one decision may search all nodes for a placement of a pod with several GPU containers. "
             "The server answers no other call meanwhile.",
             live=True,
         ),

@@ -19,13 +19,13 @@ def spec(dialects: Dialects, namespace: str) -> dict[str, Any]:
     told = (
         'request.userInfo.username + " may not write " + variables.forged[0]'
         ' + (variables.forged.size() > 1 ? " and " + string(variables.forged.size() - 1) + " more" : "") + '
-        f'": only Aliquot says where a pod is put and how large its part is; leave it out, or list the account in '
-        f'ConfigMap {namespace}/{WRITERS_MAP}"'
+        f'": only Aliquot decides where a pod is placed and how large its part is; leave it out, or list the account '
+        f'in ConfigMap {namespace}/{WRITERS_MAP}"'
     )
     is_trusted = f'"{OUR_LIST}" in variables.trusted'
     validation = {
         "expression": f"variables.touched.size() == 0 || {is_trusted} || variables.forged.size() == 0",
-        "message": "only Aliquot says where a pod is put and how large its part is",
+        "message": "only Aliquot decides where a pod is placed and how large its part is",
         "messageExpression": told,
         "reason": "Forbidden",
     }

@@ -70,9 +70,9 @@ def server_spec(dialects: Dialects, account: str) -> dict[str, Any]:
         ? "the server may not " + request.operation + " " + variables.what
         : !variables.onlyKeys ? "the server may change only these keys of a pod: " + variables.keys.join(", ")
         : request.operation == "UPDATE" && !variables.restIsSame
-        ? "the server may change only the keys of a pod that say where it is put"
+        ? "the server may change only the keys of a pod that record its placement"
         : variables.what == "pods/status" && !variables.statusIsOurs
-        ? "the server may only say that a pod waits, or fail one that asks for a GPU, with reason " + variables.noRoom
+        ? "the server may only report that a pod waits, or fail a GPU pod with reason " + variables.noRoom
         : ""
         """
     more = {

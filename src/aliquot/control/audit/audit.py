@@ -2,8 +2,8 @@
 
 It lists everything by a quorum read. Where the API server returns the same resourceVersion as our informer cache, the
 cluster state must agree with that object, because it has handled every watch event. Nothing else is compared, so
-changes in flight (a lagging watch, a Binding of unknown fate, a recent placement) are no difference. An informer cache
-that stands still while the API server moves on has missed an event, and is listed again.
+changes in flight (a lagging watch, a Binding whose outcome is unknown, a recent placement) do not count as differences.
+An informer cache that stands still while the API server moves on has missed an event, and is listed again.
 """
 
 import asyncio
@@ -201,10 +201,12 @@ class Audit:
         async for node in _in_turns(self._cluster.totals.nodes):
             if wrong := self._cluster.totals.wrong_counts(node):
                 self._cluster.apply(Recounted(node))
-                found += [Drift(kind, node=node, was="not what its pods hold", now="counted anew") for kind in wrong]
+                found += [
+                    Drift(kind, node=node, was="not the sum of what its pods hold", now="recounted") for kind in wrong
+                ]
         if not self._cluster.totals.usage.is_summed_right():
             self._cluster.apply(Recounted())
-            found.append(Drift("quota", was="not what the pods of each namespace hold", now="counted anew"))
+            found.append(Drift("quota", was="not the sum of what the pods of each namespace hold", now="recounted"))
         return found
 
 

@@ -105,7 +105,7 @@ def _decoded(decoder: msgspec.json.Decoder[Line], path: Path, number: int, text:
     except (msgspec.DecodeError, RecursionError) as error:
         raise BadRecord(f"{path}, line {number} cannot be read: {error}") from error
     if number == 1 and not isinstance(line.told, Header):
-        raise BadRecord(f"{path} is no decision log: it does not begin with a header")
+        raise BadRecord(f"{path} is not a decision log: it does not begin with a header")
     if isinstance(line.told, Header) and line.told.v != VERSION:
         raise BadRecord(f"{path} has version {line.told.v}; this Aliquot reads version {VERSION}")
     return line

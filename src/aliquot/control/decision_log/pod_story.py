@@ -45,9 +45,9 @@ def _about(line: Line, pod: str, uids: set[str]) -> Iterator[tuple[str, str]]:
         case PodSeen(pod=seen) if seen.key == pod:
             yield seen.metadata.uid, "ended" if seen.ended else f"seen bound on {seen.spec.node_name}"
         case Confirmed(uid=uid, node=node) if uid in uids:
-            yield uid, f"the API server took the Binding to {node}"
+            yield uid, f"the API server accepted the Binding to {node}"
         case Dropped(uid=uid, node=node) if uid in uids:
-            yield uid, f"its claim on {node} was given back"
+            yield uid, f"its claim on {node} was released"
         case PodForgotten(uid=uid) if uid in uids:
             yield uid, "gone; what it held is free"
 

@@ -73,7 +73,7 @@ class DecisionLog:
         if not self._has_gap:
             self._waiting.put((self._clock.wall_ns(), event))
         if self._waiting.qsize() > MAX_UNWRITTEN_DECISIONS and not self._has_gap:
-            _log.error("the disk is too slow for the decision log, leaving some out", file=str(self._path))
+            _log.error("the disk is too slow for the decision log, dropping entries", file=str(self._path))
             self._has_gap = True
         if (self._has_gap or self._last_done == self._begun) and self._may_begin():
             self.begin_file()

@@ -26,7 +26,7 @@ class AgentHeartbeats:
         try:
             await self._client.list(LEASES, namespace=NODE_LEASES)
         except Forbidden as error:
-            self._missing = [f"agents that fall silent are not noticed: {error}"]
+            self._missing = [f"the server cannot notice silent agents: {error}"]
             return
         except KubeError:
             pass  # the informer retries, and reports it
@@ -49,7 +49,7 @@ class AgentHeartbeats:
 
     def _on_lease(self, old: Lease | None, new: Lease | None) -> None:
         if new is None:
-            assert old is not None, "an informer tells of what was or what is"
+            assert old is not None, "an informer event has an old or a new object"
             del self._moved_at[old.key]
         elif old is None or old.spec != new.spec:
             self._moved_at[new.key] = self._clock.monotonic()

@@ -36,7 +36,7 @@ class QuotaMap:
     def _on_map(self, _: ConfigMap | None, new: ConfigMap | None) -> None:
         text = (new.data or {}).get(self._key) if new is not None else None
         if new is not None and text is None:
-            self._tell(f"there is no key {self._key}; what was in force before stays")
+            self._tell(f"there is no key {self._key}; the previous quotas stay in force")
             return
         self._cluster.apply(QuotasRead(text))
         self._tell(self._cluster.quotas.trouble)
@@ -44,7 +44,7 @@ class QuotaMap:
     def _tell(self, why: str) -> None:
         trouble = f"the quotas in ConfigMap {self._name} cannot be used: {why}" if why else ""
         if trouble and trouble != self._trouble:
-            _log.error("the quotas cannot be used", config_map=self._name, why=why)
+            _log.error("cannot use the quotas", config_map=self._name, why=why)
         elif not trouble:
             _log.info("quotas are in force", config_map=self._name, namespaces=len(self._cluster.quotas.entries))
         self._trouble = trouble

@@ -22,7 +22,7 @@ class UnhealthyMaps:
 
     def __init__(self, client: Client, cluster: ClusterState, clock: Clock) -> None:
         self._cluster = cluster
-        right = read_maps(NAMESPACE, "", f"cards that {NAME_PREFIX}<node> names are not left out")
+        right = read_maps(NAMESPACE, "", f"the server does not leave out the cards that {NAME_PREFIX}<node> names")
         self._maps: OptionalMirror[ConfigMap] = OptionalMirror(client, CONFIG_MAPS, self._on_map, right, clock)
         self.mirror = self._maps.mirror
         self.run = self._maps.run
@@ -30,12 +30,15 @@ class UnhealthyMaps:
         self._unread: dict[str, str] = {}
 
     def notes(self) -> list[str]:
-        unread = (f"ConfigMap {NAMESPACE}/{name} cannot be used, the last known cards stay" for name in self._unread)
+        unread = (
+            f"ConfigMap {NAMESPACE}/{name} cannot be used, so the last known cards stay in force"
+            for name in self._unread
+        )
         return [*self._maps.notes(), *unread]
 
     def _on_map(self, old: _Map, new: _Map) -> None:
         one = new or old
-        assert one is not None, "an informer tells of what was or what is"
+        assert one is not None, "an informer event has an old or a new object"
         name = one.metadata.name
         if not name.startswith(NAME_PREFIX):
             return
@@ -45,7 +48,7 @@ class UnhealthyMaps:
         except BadRecord as error:
             if self._unread.get(name) != str(error):
                 _log.error(
-                    "a list of unhealthy cards cannot be used, keeping the last", config_map=name, why=str(error)
+                    "cannot use a list of unhealthy cards, keeping the last one", config_map=name, why=str(error)
                 )
             self._unread[name] = str(error)
             return

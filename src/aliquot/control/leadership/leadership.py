@@ -38,16 +38,17 @@ _TAKEOVER_SECONDS = 120.0
 _RIGHTS_SECONDS = 30.0
 """How often a server that lacks rights checks for them."""
 _STUCK = (
-    "the API server goes on comparing with an older epoch, as it does when policies were deleted and made again while "
-    f"it ran: restart kube-apiserver, or lead unfenced with: kubectl delete validatingadmissionpolicybinding {FENCING}"
+    "the API server still compares with an older epoch, which happens if the policies are deleted and created again "
+    "while it runs; restart kube-apiserver, or lead without fencing: "
+    f"kubectl delete validatingadmissionpolicybinding {FENCING}"
 )
 _FENCED_OUT = (
-    "the API server takes no placement without the epoch of a term, and this server has none: give it the rights for "
-    f"Lease and epoch, or delete the ValidatingAdmissionPolicyBinding {FENCING}"
+    "the API server accepts a placement only with the epoch of a term, and this server has none: give it the rights "
+    f"for Lease and epoch, or delete the ValidatingAdmissionPolicyBinding {FENCING}"
 )
 _NOT_FENCED = (
     "no admission policy checks the epoch (install deploy/policies.yaml; Kubernetes 1.30 or later): "
-    "only the agents notice what a paused leader writes late"
+    "if a paused leader writes late, only the agents notice"
 )
 
 
@@ -158,7 +159,7 @@ class Leadership:
                 return NEVER
             case Role.OBSERVING:
                 raise NotLeading("this server is in observe mode: it reads, and writes nothing")
-        raise NotLeading(self.no_holder() or f"this server does not lead, {self.holder} does")
+        raise NotLeading(self.no_holder() or f"this server is not the leader; {self.holder} is")
 
     def no_holder(self) -> str:
         """Why no server can commit; empty if a server can."""
@@ -198,10 +199,10 @@ class Leadership:
         is alone has no term, and can only report it."""
         if self._is_alone:
             self._fenced_out = _FENCED_OUT
-            _log.error("nothing can be committed", why=_FENCED_OUT)
+            _log.error("cannot commit any placement", why=_FENCED_OUT)
             return
         if self._epoch != NEVER:
-            _log.error("another server leads by now", epoch=self._epoch)
+            _log.error("another server is the leader now", epoch=self._epoch)
         self._end_term()
         self._deposed.set()
 
@@ -243,7 +244,7 @@ class Leadership:
 
     async def _has(self, right: rights.Right) -> bool:
         try:
-            return await self._insist(lambda: right.is_given(self._client), "ask for our rights")
+            return await self._insist(lambda: right.is_given(self._client), "check our rights")
         except Forbidden:
             return False  # an account that may not even ask has few rights
 
@@ -256,14 +257,15 @@ class Leadership:
                 raise
             except (KubeError, BadRecord) as error:
                 self._trouble = f"cannot {name}: {error}"
-                _log.warning("not answered, trying again", asked_to=name, error=str(error))
+                _log.warning("a request to the API server failed, retrying", request_to=name, error=str(error))
                 await self._clock.sleep(self._terms.retry)
             else:
                 self._trouble = ""
                 return answer
 
     def _on_epoch(self, _: ConfigMap | None, new: ConfigMap | None) -> None:
-        """End our term when another server's begins. We notice here mostly before the API server refuses a write."""
+        """End our term when another server's begins. Usually we notice it here, before the API server refuses a
+        write."""
         if new is not None and self._epoch != NEVER and self._term.is_later(new, self._epoch):
             self.depose()
 
@@ -276,40 +278,40 @@ class Leadership:
             else:
                 self._give_up()
         except Forbidden as error:
-            self._unfit = f"this server may not lead, and leaves it to others: {error}"
-            _log.error("may not lead", error=str(error), tries_again_after=_UNFIT_SECONDS)
+            self._unfit = f"this server may not become leader and leaves it to others: {error}"
+            _log.error("not allowed to become leader", error=str(error), retry_after=_UNFIT_SECONDS)
             self._elector.abstain(_UNFIT_SECONDS)
         finally:
             self._end_term()
 
     def _give_up(self) -> None:
         """Give up the Lease: another server may be able to lead."""
-        why = self._stuck or self._trouble or "the list of nodes and pods did not come to an end"
+        why = self._stuck or self._trouble or "the list of nodes and pods did not finish"
         self._unfit = f"this server could not take over within {_TAKEOVER_SECONDS:g} s: {why}"
-        _log.error("gives the Lease back", why=self._unfit, tries_again_after=_UNFIT_SECONDS)
+        _log.error("releasing the Lease", why=self._unfit, retry_after=_UNFIT_SECONDS)
         self._elector.abstain(_UNFIT_SECONDS)
 
     async def _take_over(self) -> None:
         epoch = await self._insist(self._term.raise_epoch, "raise the epoch")
         while not await self._is_in_force(epoch):
             epoch = await self._insist(self._term.raise_epoch, "raise the epoch")
-        self._note_fencing(await self._insist(self._term.is_fenced, "see whether the epoch is checked"))
+        self._note_fencing(await self._insist(self._term.is_fenced, "learn whether a policy checks the epoch"))
         await self._refresh()
         self._epoch, self._unfit = epoch, ""
         metrics.TERMS.labels("began").inc()
         self.changed.emit(None)
-        _log.info("leads", epoch=epoch, identity=self._identity)
+        _log.info("became the leader", epoch=epoch, identity=self._identity)
 
     async def _is_in_force(self, epoch: int) -> bool:
-        """Wait for the API server to notice, which takes a second, unless its own ConfigMap cache has stopped for good.
-        False if another server has raised the epoch further."""
+        """Wait until the API server enforces the epoch. That takes a second, unless its own ConfigMap cache has stopped
+        for good. Returns False if another server has raised the epoch further."""
         due = self._clock.monotonic() + _STUCK_SECONDS
-        while await self._insist(lambda: self._term.is_refused(epoch), "see the epoch in force"):
+        while await self._insist(lambda: self._term.is_refused(epoch), "learn whether the epoch is in force"):
             if self._clock.monotonic() >= due:
                 if await self._insist(self._term.current, "read the epoch") != epoch:
                     return False
                 if not self._stuck:
-                    _log.error("cannot lead, trying on", epoch=epoch, why=_STUCK)
+                    _log.error("cannot become the leader, retrying", epoch=epoch, why=_STUCK)
                 self._stuck = _STUCK
                 due += _STUCK_SECONDS
             await self._clock.sleep(_PAUSE_SECONDS)
@@ -319,11 +321,11 @@ class Leadership:
     def _note_fencing(self, fenced: bool) -> None:
         self.missing = [text for text in self.missing if text != _NOT_FENCED] + ([] if fenced else [_NOT_FENCED])
         if not fenced:
-            _log.warning("not fenced", why=_NOT_FENCED)
+            _log.warning("the API server does not fence placements", why=_NOT_FENCED)
 
     def _end_term(self) -> None:
         if self._epoch != NEVER:
             metrics.TERMS.labels("ended").inc()
-            _log.info("leads no more", epoch=self._epoch)
+            _log.info("no longer the leader", epoch=self._epoch)
         self._epoch, self._stuck = NEVER, ""
         self.changed.emit(None)

@@ -35,10 +35,10 @@ class Right:
         return f'- {{apiGroups: ["{action.group}"], resources: [{resource}]{names}, verbs: [{verbs}]}}'
 
 
-_ALONE = "runs as a single server, without Lease and epoch: a second one would not know of it"
+_ALONE = "this server runs alone, without Lease and epoch; a second server would not notice it"
 _LATE = "pods that another scheduler bound get no placement"
-_NO_PATCH = f"{_LATE}, and those that wait are not woken when there is room"
-_EVENTS = "pods are not told why they wait"
+_NO_PATCH = f"{_LATE}, and refused pods are not requeued when there is room"
+_EVENTS = "pods have no events that say why they wait"
 
 
 def for_replicas(lease: LeaseSection) -> list[Right]:
@@ -59,7 +59,7 @@ PATCH_PODS = Right(Action("patch", "pods"), _NO_PATCH)
 
 def see_epochs(lease: LeaseSection) -> Right:
     action = Action("watch", "configmaps", namespace=lease.namespace, name=EPOCH_MAP)
-    return Right(action, "a later term is noticed only when the API server refuses a write")
+    return Right(action, "this server notices a later term only when the API server refuses a write")
 
 
 def read_maps(namespace: str, name: str, without: str) -> Right:
@@ -69,21 +69,21 @@ def read_maps(namespace: str, name: str, without: str) -> Right:
 
 READ_BUDGETS = Right(
     Action("list", "poddisruptionbudgets", "policy"),
-    "victims that are added to kube-scheduler's are not counted as violations of one",
+    "the server does not count the victims that it adds as violations of a budget",
     ("watch",),
 )
 
 
 REVIEW_TOKENS = Right(
     Action("create", "tokenreviews", "authentication.k8s.io"),
-    "callers are known by their certificates only, and those who show a token are refused",
+    "the server knows callers by their certificates only and refuses tokens",
 )
 
 
 def for_helping(lease: LeaseSection) -> list[Right]:
     """Rights that only features depend on."""
     return [
-        Right(Action("create", "pods", subresource="binding"), "no pod can be bound"),
+        Right(Action("create", "pods", subresource="binding"), "the server can bind no pod"),
         see_epochs(lease),
         PATCH_PODS,
         Right(Action("patch", "pods", subresource="status"), _LATE),

@@ -70,7 +70,7 @@ class Term:
     def _read(self, found: ConfigMap) -> int:
         text = (found.data or {}).get(EPOCH_KEY, str(NEVER))
         if not (text.isascii() and text.isdigit()):
-            raise BadRecord(f"ConfigMap {self._namespace}/{self._name}, {EPOCH_KEY}: {text[:40]!r} is no number")
+            raise BadRecord(f"ConfigMap {self._namespace}/{self._name}, {EPOCH_KEY}: {text[:40]!r} is not a number")
         return int(text)
 
     async def current(self) -> int:

@@ -62,11 +62,11 @@ class Chooser:
         if reason := judgement.refusal(node.key):
             return dialect.words_for(reason, self._plane.cluster.cards(node.key), judgement.request)
         if asked := _asked_ids(pod, dialect):
-            return f"kubelet has too few of {' or '.join(sorted(asked))} left to offer"
-        return f"no device plug-in hands out what the pod asks for; ask for {dialect.resource}"
+            return f"kubelet has too few devices of {' or '.join(sorted(asked))} left"
+        return f"no device plug-in offers what the pod asks for; ask for {dialect.resource}"
 
     def _offers(self, node: Node, pod: Pod, dialect: Dialect) -> bool:
-        """Whether kubelet has enough device IDs left. kubelet fails a pod for good that asks for more. While no plug-in
+        """Whether kubelet has enough device IDs left. kubelet fails a pod that asks for more for good. While no plug-in
         has registered the resource, it silently starts the pod without its devices."""
         asked = _asked_ids(pod, dialect)
         return bool(asked) and all(self._ids_left(node, name, pod) >= count for name, count in asked.items())

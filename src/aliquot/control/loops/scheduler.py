@@ -13,7 +13,7 @@ from aliquot.model import Pod
 _log = structlog.get_logger()
 
 _QUIET_SECONDS = 5.0
-"""A pod whose Binding has an unknown fate is retried after this long even if nothing changes."""
+"""A pod whose Binding has an unknown outcome is retried after this long even if nothing changes."""
 
 
 class Scheduler:
@@ -42,10 +42,10 @@ class Scheduler:
             try:
                 await self._place(pod)
             except NotLeading as error:
-                _log.warning("not placed", pod=pod.key, why=str(error))
+                _log.warning("cannot place a pod", pod=pod.key, why=str(error))
                 return
             except AliquotError as error:
-                _log.warning("not placed", pod=pod.key, why=str(error))
+                _log.warning("cannot place a pod", pod=pod.key, why=str(error))
 
     def _is_waiting(self, pod: Pod) -> bool:
         return pod.waits and self._serves(pod.spec.scheduler_name) and not self._is_bound(pod)

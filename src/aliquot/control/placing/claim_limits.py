@@ -11,6 +11,6 @@ def require_claim_limit(ledger: Ledger, uid: str, node: str, namespace: str, lim
         return  # the new one replaces it
     if ledger.unbound_of(namespace) >= limit:
         raise Refused(
-            f"namespace {namespace} has {limit} pods for which cards are kept and which are not bound yet: "
-            "no more are kept until one of them is bound or gone (commit.claimsPerNamespace)"
+            f"namespace {namespace} already has {limit} unbound pods with reserved or claimed cards, the maximum "
+            "(commit.claimsPerNamespace); it gets more when one of them is bound or gone"
         )

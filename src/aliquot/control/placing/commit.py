@@ -83,12 +83,13 @@ class Committer:
         return placement
 
     def _claimed_before(self, held: Entry, demand: Demand) -> Placement:
-        """The placement of an earlier Binding without an answer. The same one is sent again, so that only one part is
-        held, unless another server or an original has sold its cards meanwhile. Raises Refused."""
+        """The placement of an earlier Binding without an answer. It is sent again, so that the pod holds only one part.
+        Raises Refused if another server or an original has sold its cards meanwhile."""
         if not self._cluster.suits(held, demand):
             raise Refused(
-                f"an earlier Binding of this pod to {held.node} had no answer, and its cards are not free any more, "
-                f"or not what it asks now; its fate is known within {self._settings.act_limit:g} s"
+                f"the API server did not answer an earlier Binding of this pod to {held.node}, and its cards are no "
+                "longer free or no longer match the request; the outcome of that Binding is known within "
+                f"{self._settings.act_limit:g} s"
             )
         return as_shown(held.placement, demand.request, self._cluster.cards(held.node))
 

@@ -41,7 +41,7 @@ _STRETCH = 256
 """Pods checked for changes before the loop yields."""
 _LOST_AT_ONCE, _LOST_SHARE = 2.0, 0.2
 """Seconds that failed attempts may take per namespace at once, and seconds per second after that."""
-_NO_INVENTORY = "its node has no inventory of ours: another agent hands cards over there"
+_NO_INVENTORY = "its node has no inventory from our agent: another agent hands out its cards"
 
 
 class LatePlacer:
@@ -191,12 +191,12 @@ class LatePlacer:
             await self._has_no_room(pod, began)
             return
         except (KubeError, Refused) as error:
-            _log.warning("a bound pod could not be placed yet", pod=pod.key, node=pod.spec.node_name, why=str(error))
+            _log.warning("cannot place a bound pod yet", pod=pod.key, node=pod.spec.node_name, why=str(error))
             return
         self._in_vain[pod.metadata.uid] = self._circumstances(pod)
 
     def _demand(self, pod: Pod) -> Demand | None:
-        """What to place late; None for a pod that already got its cards, or is not ours. Raises BadDemand."""
+        """What to place late; None for a pod that already has its cards, or is not ours. Raises BadDemand."""
         node, demand = self._node_called(pod.spec.node_name), self._cluster.demand_of(pod)
         has_begun = pod.started or pod.metadata.deletion_timestamp is not None
         if node is None or demand is None or has_begun or PLACEMENT in pod.metadata.annotations:
@@ -218,13 +218,13 @@ class LatePlacer:
         try:
             written = dialect.read_back(pod, cards)
         except BadRecord as error:
-            return f"an original has placed it, but where? {error}"
+            return f"an original has placed it, but its record cannot be used: {error}"
         return "" if written is None else "an original has placed it"
 
     def _leave_alone(self, pod: Pod, why: str) -> None:
         if pod.metadata.uid not in self._left_alone:
             self._left_alone.add(pod.metadata.uid)
-            _log.warning("a bound pod without a placement is left alone", pod=pod.key, node=pod.spec.node_name, why=why)
+            _log.warning("leaving a bound pod without a placement alone", pod=pod.key, node=pod.spec.node_name, why=why)
 
     async def _place(self, pod: Pod, demand: Demand) -> None:
         uid, node = pod.metadata.uid, pod.spec.node_name
@@ -280,7 +280,9 @@ class LatePlacer:
         self._spend(pod.metadata.namespace, began)
         if why:
             metrics.LATE.labels("no_room").inc()
-            _log.warning("a bound pod has no room and fails", pod=pod.key, node=pod.spec.node_name, why=why)
+            _log.warning(
+                "failing a bound pod, because its node has no room", pod=pod.key, node=pod.spec.node_name, why=why
+            )
             await self._pod_events.has_no_room(pod, why)
 
     def _shortage(self, pod: Pod) -> str:
@@ -289,7 +291,7 @@ class LatePlacer:
         if demand is None:
             return ""
         lines = self._cluster.explain_node(demand, pod.spec.node_name).text().splitlines()
-        return f"asked {needs_text(demand.request)}: {'; '.join(line.strip() for line in lines)}"
+        return f"the pod needs {needs_text(demand.request)}: {'; '.join(line.strip() for line in lines)}"
 
     def _spend(self, namespace: str, began: float) -> None:
         now = self._clock.monotonic()

@@ -18,7 +18,7 @@ PLACED_LATE = "PlacedLate"
 
 
 class PodEvents:
-    """kube-scheduler reports the rest itself where it binds. Failures to report are only logged."""
+    """Where kube-scheduler binds, it reports the rest itself. If a report fails, we only log that."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
@@ -34,7 +34,7 @@ class PodEvents:
         try:
             await self._client.patch(PODS, meta.name, body, namespace=meta.namespace, part="status", merge_lists=True)
         except KubeError as error:
-            _log.warning("cannot tell why a pod waits", pod=pod.key, why=why, error=str(error))
+            _log.warning("cannot report why a pod waits", pod=pod.key, why=why, error=str(error))
             return
         await self._event(pod, "Warning", "FailedScheduling", why)
 
@@ -43,7 +43,7 @@ class PodEvents:
 
     async def is_placed_late(self, pod: Pod, placement: Placement) -> None:
         cards = ", ".join(sorted({part.uuid for part in placement.slices()}))
-        message = f"Another scheduler bound the pod to {placement.node}; it was placed on {cards} there"
+        message = f"Another scheduler bound the pod to {placement.node}; Aliquot placed it on {cards} there"
         await self._event(pod, "Normal", PLACED_LATE, message[:_LONGEST_MESSAGE])
 
     async def has_no_room(self, pod: Pod, why: str) -> None:
@@ -68,6 +68,8 @@ class PodEvents:
     async def _event(self, pod: Pod, kind: str, reason: str, message: str) -> None:
         try:
             if not await self._events.write(pod, kind=kind, reason=reason, message=message):
-                _log.debug("a pod has had too many events", pod=pod.key, reason=reason, message=message)
+                _log.debug(
+                    "dropped an event, because the pod has had too many", pod=pod.key, reason=reason, message=message
+                )
         except KubeError as error:
             _log.warning("cannot write an event", pod=pod.key, reason=reason, error=str(error))

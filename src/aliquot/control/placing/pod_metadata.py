@@ -26,7 +26,7 @@ class PodMetadata:
 def placement_metadata(
     pod: Pod, demand: Demand, placement: Placement, cluster: ClusterState, *, epoch: int, now_ns: int
 ) -> PodMetadata:
-    """Where users may rewrite what a pod asks for, only the version of the pod that we have read gets the placement."""
+    """If users may rewrite what a pod asks for, only the version of the pod that we have read gets the placement."""
     dialect, cards = demand.dialect, cluster.cards(placement.node)
     request = demand.request.on(cards)
     term = {} if epoch == NEVER else {EPOCH: str(epoch)}

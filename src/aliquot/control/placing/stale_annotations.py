@@ -83,9 +83,9 @@ class StaleAnnotations:
                 version=meta.resource_version,
             )
         except KubeError as error:
-            _log.warning("a pod's older keys could not be overwritten yet", pod=pod.key, error=str(error))
+            _log.warning("cannot overwrite a pod's stale annotations yet", pod=pod.key, error=str(error))
         else:
-            _log.info("overwrote a pod's older keys", pod=pod.key, node=entry.node)
+            _log.info("overwrote a pod's stale annotations", pod=pod.key, node=entry.node)
 
 
 def _cards(placement: Placement) -> dict[str, set[str]]:

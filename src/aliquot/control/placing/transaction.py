@@ -1,8 +1,8 @@
 """The placement transaction: the only way in which a decision reaches the API server.
 
 A transaction claims the part in memory, so that nobody else gets it, and then sends one write that carries the
-placement. It gives the claim back at once only if the write was refused or never sent. If the fate of the write is
-unknown, the claim stays until the cluster shows what became of it, or until the API server can no longer act on the
+placement. It gives the claim back at once only if the write was refused or never sent. If the outcome of the write is
+unknown, the claim stays until the cluster shows it. The claim also ends once the API server can no longer act on the
 write and a fresh read shows that it was not made.
 """
 
@@ -140,12 +140,12 @@ class PlacementTransactions:
         return Placed(placement)
 
     def _is_first(self, uid: str, node: str) -> bool:
-        """Whether no earlier write may have placed the pod on the node: then a refused write ends the claim."""
+        """Whether no earlier write can have placed the pod on the node. If so, a refused write ends the claim."""
         held = self._cluster.ledger.entry(uid, node)
         return (held is None or held.state is State.RESERVED) and not self.is_unknown(uid, node)
 
     def _confirm(self, uid: str, node: str, written: Pod | None) -> None:
-        """A pod that has gone in the meantime stays gone."""
+        """A pod that is gone by now stays gone."""
         self._unknown.pop((uid, node), None)
         self._cluster.apply(Confirmed(uid, node))
         if written is not None and self._cluster.ledger.nodes_of(uid):
@@ -231,11 +231,13 @@ class PlacementTransactions:
         try:
             pod = await self._read(unknown.pod, _FRESH_READ_SECONDS)
         except KubeError as error:
-            _log.warning("cannot learn the fate of a write, its claim stays", pod=unknown.pod.key, error=str(error))
+            _log.warning(
+                "cannot learn the outcome of a write, keeping its claim", pod=unknown.pod.key, error=str(error)
+            )
             return
         del self._unknown[uid, node]
         if pod is not None and unknown.write.is_made(pod, node):
             self._cluster.apply(PodSeen(pod))
         else:
             self._cluster.drop_claim(uid, node)
-            _log.info("a write was never made, its claim is given back", pod=unknown.pod.key, node=node)
+            _log.info("a write never happened, released its claim", pod=unknown.pod.key, node=node)

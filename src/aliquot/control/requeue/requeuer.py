@@ -5,8 +5,8 @@ raised quota, a recovered card or an expired claim, and the pod would wait for f
 out which refused pods fit now, and writes an annotation on exactly these. That update moves the pod back into the
 queue.
 
-A pod is requeued once per opening, whatever the result. If kube-scheduler's own filters keep it away from the room, the
-next pod in line is requeued instead.
+A pod is requeued once per opening, whatever the result. If kube-scheduler's own filters refuse the pod where the room
+is, the next pod in line is requeued instead.
 """
 
 import asyncio
@@ -243,20 +243,20 @@ class Requeuer:
         except ApiError as error:
             metrics.WAKES.labels("refused").inc()
             self._end_promise(meta.uid)
-            _log.warning("a pod may not be woken", pod=refused.pod.key, error=str(error))
+            _log.warning("not allowed to requeue a pod", pod=refused.pod.key, error=str(error))
         except KubeError as error:
             metrics.WAKES.labels("unknown").inc()
-            _log.warning("nothing tells whether a pod was woken", pod=refused.pod.key, error=str(error))
+            _log.warning("cannot learn whether a pod was requeued", pod=refused.pod.key, error=str(error))
         else:
             metrics.WAKES.labels("woken").inc()
-            _log.debug("woken", pod=refused.pod.key)
+            _log.debug("requeued a pod", pod=refused.pod.key)
 
     def _try_again(self, refused: WaitingPod, error: KubeError) -> None:
         """Retry a write that was not made, for the same room, up to the limit."""
         self._end_promise(refused.uid)
         refused.tries += 1
         refused.woken = refused.tries >= _TRIES
-        _log.warning("a pod could not be woken", pod=refused.pod.key, tries=refused.tries, error=str(error))
+        _log.warning("cannot requeue a pod", pod=refused.pod.key, tries=refused.tries, error=str(error))
 
     def _sweep(self) -> None:
         """Drop pods that were gone before their refusal arrived, and openings that every pod knows."""

@@ -126,7 +126,10 @@ class Adoption:
             return  # a card went away under the pod: the entry names what it held, and stays
         if holding.doubt and (held is None or held.placement.containers):
             _log.error(
-                "a pod has a card, but which? charged on all it may be", pod=pod.key, node=node, why=holding.doubt
+                "cannot tell which card a pod holds, charging every card it may hold",
+                pod=pod.key,
+                node=node,
+                why=holding.doubt,
             )
         self._note_if_provisional(pod, holding.placement.dialect)
         self._totals.adopt(_owner(pod), holding.placement, holding.charges, holding.request)
@@ -150,10 +153,10 @@ class Adoption:
             return None
         try:
             if uid in self.older:
-                raise NotPlaced("its keys are of an earlier try")
+                raise NotPlaced("its annotations are from an earlier attempt")
             holding = holding_of(pod, cards, self._dialects)
         except AliquotError as error:
-            _log.warning("a bound GPU pod is not placed", pod=pod.key, node=cards.node, why=str(error))
+            _log.warning("a bound GPU pod has no placement", pod=pod.key, node=cards.node, why=str(error))
             self.unplaced[uid] = pod
             return self._expected(pod, error) if cards.are_made_up else self._until_placed(pod, error)
         if holding is not None and holding.unnamed:

@@ -271,7 +271,7 @@ class ClusterState:
         demand = demand_of(pod, self.dialects)
         if demand is not None:
             if (count := len(demand.request.containers)) > MAX_GPU_CONTAINERS:
-                raise BadDemand(f"{count} containers ask for GPUs; at most {MAX_GPU_CONTAINERS} of one pod are placed")
+                raise BadDemand(f"{count} containers ask for GPUs; Aliquot places at most {MAX_GPU_CONTAINERS} per pod")
             constraints, ours = demand.request.constraints, _our_prefix(self.dialects)
             check_policies(
                 constraints.gpu_policy,

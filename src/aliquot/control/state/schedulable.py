@@ -10,7 +10,7 @@ def why_closed(node: Node, pod: Pod) -> str:
     affinities."""
     wanted = (pod.spec.node_selector or {}).items()
     if not wanted <= node.metadata.labels.items():
-        return "the node has not the labels that the pod selects"
+        return "the node does not match the pod's node selector"
     if node.spec.unschedulable:
         return "the node is cordoned"
     return "" if node.ready else "the node is not ready"

@@ -153,7 +153,7 @@ class Searches:
             pod.pause = min(_LONGEST_PAUSE, max(_FIRST_PAUSE, pod.pause * 2))
             pod.waits_until, pod.may_until = now + pod.pause, -inf
             metrics.SEARCHES.labels("given_up").inc()
-            _log.warning("a search was given up", pod=request.pod, searched_again_after=pod.pause)
+            _log.warning("gave up a search", pod=request.pod, search_again_after=pod.pause)
         elif effort.ran_out:
             metrics.SEARCHES.labels("pod_waits" if now < pod.waits_until else "namespace_waits").inc()
             if not self._is_known(request):

@@ -167,7 +167,7 @@ class Totals:
         """Log once per card. It happens only where another scheduler sold too, and lasts until a pod there ends."""
         oversold = set(self.ledger.oversold(node))
         for uuid in oversold - self._oversold.get(node, set()):
-            _log.error("a card is sold beyond its size", node=node, card=uuid)
+            _log.error("a card is over-committed", node=node, card=uuid)
         self._oversold[node] = oversold
         if not oversold:
             del self._oversold[node]

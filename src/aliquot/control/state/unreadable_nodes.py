@@ -14,7 +14,7 @@ class UnreadNodes:
 
     def add(self, node: str, why: str) -> None:
         if self._why.get(node) != why:  # log once: kubelet updates its node every few minutes
-            _log.error("a node's cards cannot be read, keeping the last", node=node, error=why)
+            _log.error("cannot read a node's cards, keeping the last known ones", node=node, error=why)
         self._why[node] = why
 
     def remove(self, node: str) -> None:

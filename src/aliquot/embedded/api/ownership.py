@@ -43,7 +43,7 @@ def awaits_dependents(obj: Object) -> bool:
 
 
 class Ownership:
-    """Where each UID is, and which objects name it as their owner."""
+    """Which object each UID belongs to, and which objects name it as their owner."""
 
     def __init__(self) -> None:
         self._places: dict[str, Place] = {}

@@ -45,10 +45,10 @@ def server(asked: PolicyRequest) -> str | None:
     rest = _is_same(asked.new, asked.old, ["metadata", "status"]) and _has_same_metadata(asked)
     in_status = asked.what == "pods/status"
     if not rest or not (in_status or dig(asked.new, "status") == dig(asked.old, "status")):
-        return "the server may change only the keys of a pod that say where it is put"
+        return "the server may change only the keys of a pod that record its placement"
     if in_status and not _status_is_ours(asked):
         reason = asked.table("noRoom")
-        return f"the server may only say that a pod waits, or fail one that asks for a GPU, with reason {reason}"
+        return f"the server may only report that a pod waits, or fail a GPU pod with reason {reason}"
     return None
 
 

@@ -82,7 +82,7 @@ def _canonical_quota(quota: Object) -> Object:
 def _quota_errors(quota: Object) -> list[FieldError]:
     spec = quota["spec"]
     scopes = [name for name in ("scopes", "scopeSelector") if spec.get(name)]
-    found = [forbidden(f"spec.{name}", "the embedded cluster knows no scopes of quotas") for name in scopes]
+    found = [forbidden(f"spec.{name}", "the embedded cluster does not support quota scopes") for name in scopes]
     return [*found, *limit_errors("spec.hard", spec["hard"])]
 
 

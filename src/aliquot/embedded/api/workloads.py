@@ -131,7 +131,7 @@ def _job_errors(job: Object) -> list[FieldError]:
         if spec.get(name, 0) < 0
     ]
     if spec["completionMode"] == "Indexed":
-        found.append(forbidden("spec.completionMode", "the embedded cluster runs no indexed Jobs"))
+        found.append(forbidden("spec.completionMode", "the embedded cluster does not support indexed Jobs"))
     if text_at(spec, "template", "spec", "restartPolicy") == "Always":
         found.append(required("spec.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"'))
     return [*found, *_template_errors(job)]

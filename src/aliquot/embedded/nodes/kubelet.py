@@ -35,7 +35,7 @@ class Kubelet:
 
     def see(self, old: Pod | None, new: Pod | None, tasks: asyncio.TaskGroup) -> None:
         if new is None:
-            assert old is not None, "an informer tells of what was or what is"
+            assert old is not None, "an informer event has an old or a new object"
             self._stop(old.metadata.uid)
         elif new.metadata.deletion_timestamp:
             if new.metadata.uid not in self._ending:

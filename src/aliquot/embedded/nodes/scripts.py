@@ -53,7 +53,7 @@ def read(text: str) -> Script:
     for clause in (" ".join(part.split()) for part in text.split(",")):
         word = clause.partition(" ")[0]
         if word not in _CLAUSES:
-            raise _bad(text, f"{clause[:40]!r} begins with none of {', '.join(_CLAUSES)}")
+            raise _bad(text, f"{clause[:40]!r} does not begin with one of {', '.join(_CLAUSES)}")
         if word in found:
             raise _bad(text, f"it says {word!r} twice")
         match = _CLAUSES[word].fullmatch(clause)
@@ -78,7 +78,7 @@ def _script(
         return Script(seconds, percent)
     code = int(then["code"] or 1)
     if not 1 <= code <= 255:
-        raise _bad(text, f"{code} is no exit code of a failure; they go from 1 to 255")
+        raise _bad(text, f"{code} is not the exit code of a failure, which is 1 to 255")
     return Script(seconds, percent, code)
 
 

@@ -1,4 +1,5 @@
-"""Searches every node where greed has failed and that might still have room, with one effort for all of them.
+"""Searches every node on which the greedy choice failed and that might still have room, with one effort for all of
+them.
 
 First it takes a glance at each node, the emptiest first, which finds easy placements wherever they are. The rest of the
 effort goes into a thorough search on one node after another. Nothing is known of nodes that the effort does not reach.

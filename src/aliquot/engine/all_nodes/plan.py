@@ -1,9 +1,9 @@
 """Where a request fits and which cards it would get, on all nodes at once.
 
 A single container, and containers that share their cards, need no search: if they fit at all, they fit on the k best
-cards. Several containers are first placed greedily on all nodes at once. Only nodes where greed fails and that might
-have room are searched, as long as the decision's effort lasts (`all_nodes.node_search`). Where another agent chooses
-the cards, nothing is searched: that agent would not find more than its own greed does.
+cards. Several containers are first placed greedily on all nodes at once. Only nodes on which the greedy choice fails
+and that might have room are searched, as long as the decision's effort lasts (`all_nodes.node_search`). Where another
+agent chooses the cards, nothing is searched: that agent finds no more than its own greedy choice.
 """
 
 from abc import ABC, abstractmethod

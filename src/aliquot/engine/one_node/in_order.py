@@ -1,4 +1,4 @@
-"""What an agent finds that serves one container after another: each gets the fullest cards that take it, without a
+"""The choice of an agent that serves one container after another: each gets the fullest cards that take it, without a
 retry."""
 
 from functools import partial

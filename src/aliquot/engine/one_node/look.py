@@ -51,8 +51,8 @@ def look(state: NodeState, request: Request, effort: Effort | None = None) -> Fi
 
 
 def try_out(state: NodeState, request: Request, effort: Effort) -> FitResult:
-    """Looks at one of many nodes as they might be. Each look is quick, but there is no end of them, so every look takes
-    its effort, even for a request that needs no search."""
+    """Looks at one of many hypothetical nodes. Each look is quick, but there can be very many, so every look takes
+    effort, even for a request that needs no search."""
     if not effort.take(_CARD_STEPS * len(state.cards.gpus)):
         return FitResult(False, limited=True)
     return look(state, request, effort)

@@ -1,4 +1,5 @@
-"""The raters of elastic-gpu's scheduler 0.1: each card on its own, from 0 to 10. A node scores as its best card."""
+"""The raters of elastic-gpu's scheduler 0.1: each card on its own, from 0 to 10. A node has the score of its best
+card."""
 
 from abc import abstractmethod
 from typing import ClassVar

@@ -1,5 +1,5 @@
 """The raters of elastic-gpu's scheduler 0.3, which only knew percent of a card: the largest demand first, on the
-fullest or the emptiest card. Its greed misses placements that exist; our complete search finds them."""
+fullest or the emptiest card. Its greedy choice misses placements that exist; our complete search finds them."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -50,7 +50,7 @@ def _percent_free(free_mib: Ints, free_cores: Ints, mib: Ints) -> Ints:
 
 
 def choose(free: Sequence[int], demands: Sequence[int], *, spread: bool) -> list[int] | None:
-    """A card for each demand, -1 for a demand of 0; None if greed finds no placement.
+    """A card for each demand, -1 for a demand of 0; None if the greedy choice finds no placement.
 
     Before each choice the original sorts the same list of cards again, so cards that have become equal keep the order
     of the previous sort, not that of their index.

@@ -1,4 +1,4 @@
-"""A node while an original places a pod's containers on it one after another."""
+"""A node on which an original places a pod's containers one after another."""
 
 from collections.abc import Iterable
 

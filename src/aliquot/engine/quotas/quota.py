@@ -90,7 +90,7 @@ class QuotaCheck:
         return ""
 
     def permits(self, state: NodeState) -> NodeState:
-        """The node with the cards closed that the quota refuses."""
+        """The node without the cards that the quota refuses."""
         if self.quota is None:
             return state
         return state.closed({gpu.uuid for gpu in state.cards.gpus if self.refuses(state.cards, gpu)})

@@ -203,7 +203,9 @@ def test_a_priority_that_does_nothing_in_the_original_is_told() -> None:
         pytest.param(ADMISSION, ["--address=:70000"], "write ADDRESS:PORT", id="no such port"),
         pytest.param(ELASTIC, ["-priority=random"], "-priority random: write binpack or spread", id="no priority"),
         pytest.param(NANO, ["-priority=random"], "-priority random: write binpack or spread", id="nor in nano's"),
-        pytest.param(ELASTIC, ["-mode=pgpu,qgpu"], "without gpushare, nothing is served", id="nothing to serve"),
+        pytest.param(
+            ELASTIC, ["-mode=pgpu,qgpu"], "without gpushare, the program would serve nothing", id="nothing to serve"
+        ),
         pytest.param(
             ELASTIC, ["-mode=mps"], "unknown mode mps; valid modes are pgpu, qgpu, gpushare", id="no such mode"
         ),

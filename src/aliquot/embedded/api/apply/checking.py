@@ -32,7 +32,7 @@ def check_options(manager: str, force: bool, is_apply: bool) -> None:
 def check_wish(resource: ServedResource, namespace: str, name: str, body: Any) -> Object:
     """The applied object. Raises BadRequest, Unexplained."""
     if not isinstance(body, dict):
-        raise BadRequest("error decoding patch: the body is no object")
+        raise BadRequest("error decoding patch: the body is not an object")
     kind, version = text_at(body, "kind"), text_at(body, "apiVersion")
     group, _, number = version.rpartition("/")
     if (kind, version) != (resource.kind, resource.api_version):
