@@ -10,7 +10,8 @@ from aliquot.control.state.cluster_state import ClusterState
 from aliquot.control.state.events import Claimed, Marked, NodeSeen, QuotasRead, StateEvent
 from aliquot.control.state.trial import Trial
 from aliquot.dialects import Demand
-from aliquot.model import Charge
+from aliquot.ledger import Owner
+from aliquot.model import Charge, Placement
 from tests.factories import make_cards, make_node, make_pod
 
 NODES = ("n1", "n2")
@@ -123,11 +124,13 @@ def test_nothing_is_recorded_and_nobody_is_told_of_room() -> None:
     assert (kept.events, openings) == ([], [])
 
 
-def test_a_card_that_is_oversold_in_a_trial_is_no_alarm(capsys: pytest.CaptureFixture[str]) -> None:
-    cluster = a_cluster()
+def test_only_a_card_that_is_really_over_committed_is_an_alarm(capsys: pytest.CaptureFixture[str]) -> None:
+    cluster, too_much = a_cluster(), {"GPU-n1-0": Charge(mib=2 * MIB, shares=1)}
     with cluster.trial() as trial:
-        trial.charge("n1", {"GPU-n1-0": Charge(mib=2 * MIB, shares=1)})
-    assert "sold beyond its size" not in capsys.readouterr().out
+        trial.charge("n1", too_much)
+    assert "over-committed" not in capsys.readouterr().out
+    cluster.totals.adopt(Owner("a"), Placement("n1", "", {}), too_much)
+    assert "over-committed" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
