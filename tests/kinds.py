@@ -31,14 +31,11 @@ _HEAD = """\
 # The fields of the kinds that the embedded API server knows, by their numbers in protobuf.
 # Made by tests/kinds.py; do not edit. [T] is a list, {T} a map from text, +T has its fields in place.
 # T? can be told apart from the empty T.
-# ~key: a strategic merge patch merges the list by it; ~ alone: by value. @keys: so does apply; @ alone: by value.
-# @atomic: apply replaces the whole; behind the name of a message, wherever it stands.
 """
 _SCALARS = {"int32": "int", "int64": "int", "double": "number", "string": "string", "bool": "bool", "bytes": "bytes"}
 _LEAVES = ("Quantity", "IntOrString", "Time", "MicroTime", "FieldsV1", "RawExtension", "Duration", "ExtraValue")
 _FIELD = re.compile(r"\s+(optional|repeated)? ?(map<string, ?([.\w]+)>|[.\w]+) (\w+) = (\d+);")
-_MESSAGE = re.compile(r"((?:^//[^\n]*\n)*)^message (\w+) \{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
-_MARK = re.compile(r"\s+// \+(\w+)=?(.*)")
+_MESSAGE = re.compile(r"^message (\w+) \{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r'json:"(?:,inline)?" protobuf:"bytes,(\d+),')
 _POINTER = re.compile(r'^\s+\w+\s+\*\w+\s+`.*?protobuf:"\w+,(\d+),', re.MULTILINE)
 _NAMED = re.compile(r'json:"(\w+)[^"]*".*?protobuf:"\w+,(\d+),')
@@ -57,7 +54,6 @@ class Tags:
 class Message:
     lines: list[str] = field(default_factory=list)
     uses: list[str] = field(default_factory=list)
-    atomic: bool = False
 
 
 def main(api: Path, machinery: Path) -> None:
@@ -74,9 +70,7 @@ def _messages(package: str, folder: Path) -> Iterator[tuple[str, Message]]:
     tags = _tags((folder / "types.go").read_text())
     text = (folder / "generated.proto").read_text()
     for match in _MESSAGE.finditer(text):
-        message = _message(package, match[3], tags.get(match[2], Tags()))
-        message.atomic = "+structType=atomic" in match[1]
-        yield f"{package}.{match[2]}", message
+        yield f"{package}.{match[1]}", _message(package, match[2], tags.get(match[1], Tags()))
 
 
 def _tags(source: str) -> dict[str, Tags]:
@@ -88,11 +82,9 @@ def _tags(source: str) -> dict[str, Tags]:
 
 
 def _message(package: str, body: str, tags: Tags) -> Message:
-    message, marks = Message(), dict[str, list[str]]()
+    message = Message()
     for line in body.splitlines():
-        if mark := _MARK.match(line):
-            marks.setdefault(mark[1], []).append(mark[2].strip())
-        elif match := _FIELD.match(line):
+        if match := _FIELD.match(line):
             label, plain, held, name, number = match.groups()
             kind = _kind(package, held or plain, message)
             if kind in _SCALARS.values() and number in tags.pointers:
@@ -101,10 +93,7 @@ def _message(package: str, body: str, tags: Tags) -> Message:
             if number in tags.in_place:
                 message.lines.append(f" {number} +{kind}")
             else:
-                message.lines.append(" ".join([f" {number}", tags.names.get(number, name), shown, *_keys(marks)]))
-            marks = {}
-        elif not line.strip():
-            marks = {}
+                message.lines.append(f" {number} {tags.names.get(number, name)} {shown}")
     return message
 
 
@@ -119,19 +108,6 @@ def _kind(package: str, name: str, message: Message) -> str:
     return qualified
 
 
-def _keys(marks: dict[str, list[str]]) -> list[str]:
-    found = []
-    if any(value.startswith("merge") for value in marks.get("patchStrategy", [])):
-        found.append("~" + "".join(marks.get("patchMergeKey", [])))
-    if "map" in marks.get("listType", []):
-        found.append("@" + ",".join(marks.get("listMapKey", [])))
-    elif "set" in marks.get("listType", []):
-        found.append("@")
-    elif "atomic" in [value for name in ("listType", "mapType", "structType") for value in marks.get(name, [])]:
-        found.append("@atomic")
-    return found
-
-
 def _blocks(messages: dict[str, Message]) -> Iterator[str]:
     waiting, seen = list(ROOTS), set[str]()
     while waiting:
@@ -140,8 +116,7 @@ def _blocks(messages: dict[str, Message]) -> Iterator[str]:
             seen.add(name)
             waiting += messages[name].uses
     for name in sorted(seen):
-        head = f"{name} @atomic" if messages[name].atomic else name
-        yield "\n".join(["", head, *messages[name].lines, ""])
+        yield "\n".join(["", name, *messages[name].lines, ""])
 
 
 if __name__ == "__main__":

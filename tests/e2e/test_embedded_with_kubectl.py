@@ -138,40 +138,18 @@ def test_get_and_describe(kubectl: Kubectl) -> None:
     assert '"kind":"PodList"' in kubectl("get", "--raw", "/api/v1/namespaces/default/pods")
 
 
-@pytest.mark.parametrize("way", [(), ("--server-side",)], ids=["client-side", "server-side"])
-def test_apply_creates_changes_and_leaves_alone(kubectl: Kubectl, way: tuple[str, ...]) -> None:
-    name = f"applied{len(way)}"
-    kubectl("apply", *way, "-f", "-", text=pod(name))
-    changed = pod(name).replace("{app: ", "{tier: front, app: ")
-    kubectl("apply", *way, "-f", "-", text=changed)
-    assert kubectl("get", "pod", name, "-o", "jsonpath={.metadata.labels.tier}") == "front"
-    again = kubectl("apply", *way, "-f", "-", text=changed)
-    assert "unchanged" in again or "serverside-applied" in again
-    kubectl("delete", "pod", name)
+def test_apply_creates_changes_and_leaves_alone(kubectl: Kubectl) -> None:
+    kubectl("apply", "-f", "-", text=pod("applied"))
+    changed = pod("applied").replace("{app: ", "{tier: front, app: ")
+    kubectl("apply", "-f", "-", text=changed)
+    assert kubectl("get", "pod", "applied", "-o", "jsonpath={.metadata.labels.tier}") == "front"
+    assert "unchanged" in kubectl("apply", "-f", "-", text=changed)
+    kubectl("delete", "pod", "applied")
 
 
-def test_two_appliers_conflict_until_one_takes_over(kubectl: Kubectl) -> None:
-    made = 'apiVersion: v1\nkind: ConfigMap\nmetadata: {name: shared}\ndata: {size: "VALUE"}\n'
-    by_hand = ("apply", "--server-side", "-f", "-")
-    kubectl(*by_hand, text=made.replace("VALUE", "1"))
-    other = (*by_hand, "--field-manager=other")
-    told = kubectl.refused(*other, text=made.replace("VALUE", "2"))
-    assert 'Apply failed with 1 conflict: conflict with "kubectl": .data.size' in told
-    kubectl(*other, "--force-conflicts", text=made.replace("VALUE", "2"))
-    shown = kubectl("get", "configmap", "shared", "-o", "yaml", "--show-managed-fields")
-    assert "manager: other" in shown
-    assert "f:size: {}" in shown
-    assert "managedFields" not in kubectl("get", "configmap", "shared", "-o", "yaml")
-
-
-def test_what_was_applied_by_the_client_is_taken_over_by_the_server(kubectl: Kubectl) -> None:
-    """With its ownership: what the next apply leaves out goes."""
-    made = 'apiVersion: v1\nkind: ConfigMap\nmetadata: {name: moved}\ndata: {a: "1", b: "1"}\n'
-    kubectl("apply", "-f", "-", text=made)
-    kubectl("apply", "--server-side", "-f", "-", text=made.replace('a: "1"', 'a: "2"'))
-    assert kubectl("get", "configmap", "moved", "-o", "jsonpath={.data}") == '{"a":"2","b":"1"}'
-    kubectl("apply", "--server-side", "-f", "-", text=made.replace('a: "1", ', ""))
-    assert kubectl("get", "configmap", "moved", "-o", "jsonpath={.data}") == '{"b":"1"}'
+def test_there_is_no_server_side_apply(kubectl: Kubectl) -> None:
+    told = kubectl.refused("apply", "--server-side", "-f", "-", text=pod("applied"))
+    assert "Server-side apply not available on the server" in told
 
 
 def test_the_examples_apply(kubectl: Kubectl) -> None:
@@ -184,7 +162,6 @@ def test_the_examples_apply(kubectl: Kubectl) -> None:
     [
         pytest.param(("apply",), 'strict decoding error: unknown field "spec.tolerationz"', id="apply"),
         pytest.param(("create",), 'strict decoding error: unknown field "spec.tolerationz"', id="create"),
-        pytest.param(("apply", "--server-side"), ".spec.tolerationz: field not declared in schema", id="server-side"),
     ],
 )
 def test_a_field_with_a_typo_is_refused(kubectl: Kubectl, words: tuple[str, ...], said: str) -> None:

@@ -59,7 +59,6 @@ NOT_REACHED = {
         "endpoints.audit._LONGEST",
         "endpoints.call_log._MAX_NAMES",
         "endpoints.forwarding._LONGEST",
-        "endpoints.profiling._DEEPEST",
         "engine.why.explain._MAX_NOTES",
         "engine.why.relax._MAX_SAID",
         "kube.exec_plugin._MAX_WORDS",

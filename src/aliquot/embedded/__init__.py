@@ -2,9 +2,8 @@
 
 It is not a Kubernetes: containers are simulated, and nothing outlives the process. It has no TLS, and its only
 admission policies are Aliquot's own, which it knows by name (`api.admission`). Deployments, ReplicaSets, StatefulSets
-and Jobs create pods (`controllers`). There are no DaemonSets, CronJobs and custom resources. Field managers start with
-an object's first server-side apply (`api.apply.managers`). Validation is weaker than the real server's. Services and
-volumes do nothing.
+and Jobs create pods (`controllers`). There are no DaemonSets, CronJobs and custom resources, and there is no
+server-side apply. Validation is weaker than the real server's. Services and volumes do nothing.
 """
 
 from aliquot.embedded.api import StatusError

@@ -1,43 +1,23 @@
-"""/debug/pprof/: the paths of Go's net/http/pprof, with Python's equivalents.
-
-As in Go, a profile is in the format of `go tool pprof`. With `debug=1` it is text: a line for each stack, which flame
-graph tools read.
-"""
+"""/debug/pprof/: the paths of Go's net/http/pprof. A CPU profile is a line per stack, as flame graph tools read it."""
 
 import asyncio
+import gc
 import sys
 import threading
+import time
+import traceback
+import tracemalloc
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
 from urllib.parse import parse_qs
 
-from aliquot.endpoints import asgi, profiling
-from aliquot.endpoints.pprof import Profile, Stack, collapsed, encoded
-from aliquot.errors import BadInput, Refused
+from aliquot.endpoints import asgi
 from aliquot.model.bounds import LONGEST_PROFILE
 
-_PREFIX = "/debug/pprof"
-_PROFILE_SECONDS = 30.0
-_ABOUT = {
-    "allocs": "the same as heap",
-    "block": "empty: Python does not measure it",
-    "cmdline": "the command line",
-    "goroutine": "where every asyncio task and thread is; with debug=2 each with its name",
-    "heap": "objects in use by type; with seconds=N what was allocated meanwhile, by line",
-    "mutex": "empty: Python does not measure it",
-    "profile": f"CPU time for seconds=N (default {_PROFILE_SECONDS:g}, at most {LONGEST_PROFILE:g})",
-    "symbol": "nothing: profiles name their functions themselves",
-    "threadcreate": "where every thread is",
-    "trace": "not available in Python",
-}
-
-
-class _BadQuestion(BadInput):
-    """An invalid number of seconds."""
-
-
-class _Busy(Refused):
-    """Another recording is running."""
+_HERTZ = 100
 
 
 class Debugger:
@@ -47,131 +27,87 @@ class Debugger:
         self._recording = ""
 
     def routes(self) -> Mapping[tuple[str, str], asgi.Handler]:
-        pages: dict[str, asgi.Handler] = {
-            "": self._index,
-            "cmdline": self._command_line,
-            "symbol": self._symbol,
-            "trace": self._trace,
-            "profile": self._profile,
-            "heap": self._heap,
-            "allocs": self._heap,
-            "goroutine": self._goroutine,
-            "threadcreate": self._threads,
-            "block": self._nothing,
-            "mutex": self._nothing,
-        }
-        table = {("GET", f"{_PREFIX}/{name}".rstrip("/")): _careful(page) for name, page in pages.items()}
-        table["POST", f"{_PREFIX}/symbol"] = _careful(self._symbol)  # pprof sends POST
-        return table
+        handler = asgi.Patient(self._answer)
+        return {("GET", "/debug/pprof"): handler, ("GET", "/debug/pprof/*"): handler}
 
-    async def _index(self, _: asgi.Call) -> asgi.Answer:
-        rows = "".join(
-            f'<tr><td><a href="{_PREFIX}/{name}?debug=1">{name}</a></td><td>{about}</td></tr>\n'
-            for name, about in _ABOUT.items()
-        )
-        page = f"<html><head><title>{_PREFIX}/</title></head><body>\n<table>\n{rows}</table>\n</body></html>\n"
-        return asgi.Answer(page.encode(), content_type=b"text/html; charset=utf-8")
-
-    async def _command_line(self, _: asgi.Call) -> asgi.Answer:
-        return asgi.text("\0".join(sys.argv))
-
-    async def _symbol(self, _: asgi.Call) -> asgi.Answer:
-        return asgi.text("num_symbols: 0\n")
-
-    async def _trace(self, _: asgi.Call) -> asgi.Answer:
-        return asgi.text("an execution trace is made by Go's runtime, and Python's has none; see profile\n", 501)
-
-    async def _nothing(self, call: asgi.Call) -> asgi.Answer:
-        if _debug(call):
-            return asgi.text("Python does not measure how long threads wait for each other\n")
-        return _shown(call, Profile((("contentions", "count"), ("delay", "nanoseconds"))))
-
-    async def _goroutine(self, call: asgi.Call) -> asgi.Answer:
-        found = profiling.running()
-        return asgi.text(_one_by_one(found)) if _debug(call) > 1 else _shown(call, profiling.together(found, "tasks"))
-
-    async def _threads(self, call: asgi.Call) -> asgi.Answer:
-        found = {name: stack for name, stack in profiling.running().items() if name.startswith("thread ")}
-        return asgi.text(_one_by_one(found)) if _debug(call) > 1 else _shown(call, profiling.together(found, "threads"))
-
-    async def _heap(self, call: asgi.Call) -> asgi.Answer:
-        if seconds := _seconds(call, 0.0):
-            profile = await self._record("heap", profiling.allocations, seconds)
-        else:
-            with self._alone("heap"):
-                profile = await profiling.objects()
-        return _shown(call, profile, profiling.memory_words())
-
-    async def _profile(self, call: asgi.Call) -> asgi.Answer:
-        return _shown(call, await self._record("profile", profiling.cpu_profile, _seconds(call, _PROFILE_SECONDS)))
-
-    async def _record(self, name: str, record: Callable[[float, threading.Event], Profile], seconds: float) -> Profile:
-        """Record until the time is over or the call ends. Raises _Busy."""
-        ended = threading.Event()
-        with self._alone(name):
-            try:
-                return await asyncio.to_thread(record, seconds, ended)
-            finally:
-                ended.set()
-
-    @contextmanager
-    def _alone(self, name: str) -> Iterator[None]:
-        """Raises _Busy."""
+    async def _answer(self, call: asgi.Call) -> asgi.Answer:
+        if call.tail in _PAGES:
+            return asgi.text(_PAGES[call.tail]())
+        if call.tail not in _RECORDINGS:
+            return asgi.text("Python does not measure this\n", 501 if call.tail in _ABSENT else 404)
+        record, default = _RECORDINGS[call.tail]
+        asked = parse_qs(call.query).get("seconds", [default])[-1]
+        seconds = float(asked) if asked.replace(".", "", 1).isdecimal() else 0.0
+        if not 0 < seconds <= LONGEST_PROFILE:
+            return asgi.text(f"seconds={asked} is not a number above 0, at most {LONGEST_PROFILE:g}\n", 400)
         if self._recording:
-            raise _Busy(f"{self._recording} is being recorded; try again when it is done")
-        self._recording = name
+            return asgi.text(f"{self._recording} is being recorded; try again when it is done\n", 409)
+        self._recording, ended = call.tail, threading.Event()
         try:
-            yield
+            return asgi.text(await asyncio.to_thread(record, seconds, ended))
         finally:
+            ended.set()
             self._recording = ""
 
 
-def _careful(page: asgi.Handler) -> asgi.Handler:
-    async def answer(call: asgi.Call) -> asgi.Answer:
-        try:
-            return await page(call)
-        except _BadQuestion as error:
-            return asgi.text(f"{error}\n", 400)
-        except _Busy as error:
-            return asgi.text(f"{error}\n", 409)
-
-    return asgi.Patient(answer)
-
-
-def _asked(call: asgi.Call, name: str) -> str:
-    return parse_qs(call.query).get(name, [""])[-1]
-
-
-def _debug(call: asgi.Call) -> int:
-    text = _asked(call, "debug")
-    return int(text) if text.isdecimal() else 0
+def cpu_profile(seconds: float, ended: threading.Event, monotonic: Callable[[], float] = time.monotonic) -> str:
+    """Charge the CPU time between two samples, in nanoseconds, to each thread's stack. Blocks: run it in a thread."""
+    found, used = Counter[str](), {thread: _cpu_time(thread) for thread in threading.enumerate()}
+    start, over = monotonic(), False
+    while not over:
+        over = ended.wait(1 / _HERTZ) or monotonic() - start >= seconds  # the last sample covers the remaining time
+        frames = sys._current_frames()
+        for thread in set(threading.enumerate()) - {threading.current_thread()}:
+            spent = _cpu_time(thread) - used.setdefault(thread, 0)
+            if spent > 0 and (frame := frames.get(thread.ident or 0)):
+                used[thread] += spent
+                codes = [(at.f_code, at.f_lineno) for at, _ in traceback.walk_stack(frame)]
+                found[";".join(f"{c.co_qualname} ({c.co_filename}:{line})" for c, line in reversed(codes))] += spent
+    return "".join(f"{stack} {spent}\n" for stack, spent in found.most_common())
 
 
-def _seconds(call: asgi.Call, default: float) -> float:
-    text = _asked(call, "seconds")
-    if not text:
-        return default
+def heap(seconds: float, ended: threading.Event) -> str:
+    """The lines that allocated memory within `seconds` and keep it, then the number of objects by type. Blocks: run it
+    in a thread."""
+    tracemalloc.start()
     try:
-        found = float(text)
-    except ValueError:
-        found = 0.0
-    if not 0 < found <= LONGEST_PROFILE:
-        raise _BadQuestion(f"seconds={text} is not a number above 0, at most {LONGEST_PROFILE:g}")
-    return found
+        ended.wait(seconds)
+        lines = tracemalloc.take_snapshot().statistics("lineno")
+    finally:
+        tracemalloc.stop()
+    types = Counter(f"{type(found).__module__}.{type(found).__qualname__}" for found in gc.get_objects())
+    return "\n".join((*map(str, lines), "", *(f"{name}: {count}" for name, count in types.most_common()), ""))
 
 
-def _shown(call: asgi.Call, profile: Profile, words: str = "") -> asgi.Answer:
-    if _debug(call):
-        return asgi.text(words + collapsed(profile))
-    return asgi.Answer(
-        encoded(profile),
-        content_type=b"application/octet-stream",
-        headers=((b"content-disposition", b'attachment; filename="profile"'),),
-    )
+def _stacks() -> str:
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    threads = [(f"thread {names.get(ident)}", traceback.walk_stack(at)) for ident, at in sys._current_frames().items()]
+    tasks = [(f"task {task.get_name()}", _awaits(task.get_coro())) for task in asyncio.all_tasks()]
+    stacks = ((name, traceback.StackSummary.extract(frames)) for name, frames in (*threads, *tasks))
+    return "\n".join(f"{name}:\n{''.join(stack.format())}" for name, stack in stacks)
 
 
-def _one_by_one(stacks: Mapping[str, Stack]) -> str:
-    def block(name: str, stack: Stack) -> str:
-        return f"{name}:\n" + "".join(f"\t{frame.function}\n\t\t{frame.file}:{frame.line}\n" for frame in stack)
+def _awaits(waiting: Any) -> Iterator[tuple[FrameType, int]]:
+    """The await chain of a waiting task, which has no stack: the innermost frame first, as in a thread's stack."""
+    if frame := getattr(waiting, "cr_frame", None):
+        yield from _awaits(waiting.cr_await)
+        yield frame, frame.f_lineno
 
-    return "\n".join(block(name, stack) for name, stack in stacks.items())
+
+_RECORDINGS = {"profile": (cpu_profile, "30"), "heap": (heap, "1"), "allocs": (heap, "1")}
+"""What to run, and for how many seconds by default."""
+_PAGES = {
+    "": lambda: "\n".join(("cmdline", "goroutine", *_RECORDINGS, "")),
+    "cmdline": lambda: "\0".join(sys.argv),
+    "goroutine": _stacks,
+    "threadcreate": _stacks,
+}
+_ABSENT = ("block", "mutex", "symbol", "trace")
+
+
+def _cpu_time(thread: threading.Thread) -> int:
+    """Read it from the kernel by thread ID: the C library can crash on a thread that has just ended."""
+    try:
+        return int(Path(f"/proc/self/task/{thread.native_id}/schedstat").read_text().split()[0])
+    except (OSError, IndexError):
+        return 0

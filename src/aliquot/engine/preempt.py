@@ -95,18 +95,8 @@ def _better_and_better(
             yield best
 
 
-def cheapest(
-    state: NodeState, request: Request, holders: Sequence[Holder], effort: Effort | None = None
-) -> Victims | None:
-    """The cheapest set of lower-priority pods whose end makes the request fit on a node. None if no set does, or if the
-    effort ran out before one was found."""
-    try:
-        return _cheapest(state, request, holders, effort or Effort())
-    except _GivenUp:
-        return None
-
-
 def _cheapest(state: NodeState, request: Request, holders: Sequence[Holder], effort: Effort) -> Victims | None:
+    """The cheapest set of lower-priority pods whose end makes the request fit on a node. None if no set does."""
     request = request.on(state.cards)
     highest = _highest(state, request, _evictable(request, holders), effort)
     if highest is None:

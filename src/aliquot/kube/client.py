@@ -196,28 +196,6 @@ class Client:
         answer = await self._wire.call("PATCH", path, body=_only_for(body, uid, version), content=content)
         return decode(answer, resource.type)
 
-    async def apply(
-        self,
-        resource: ApiResource[ObjectT],
-        body: Mapping[str, Any],
-        *,
-        manager: str,
-        namespace: str = "",
-        part: str = "",
-        force: bool = False,
-        uid: str = "",
-        version: str = "",
-    ) -> ObjectT:
-        """Server-side apply of a body with apiVersion, kind and name. Creates the object if it is missing.
-
-        Raises Conflict if another manager owns a field, unless `force` is set.
-        """
-        path = resource.path(namespace, str(body["metadata"]["name"]), part)
-        query = {"fieldManager": manager} | ({"force": "true"} if force else {})
-        content = "application/apply-patch+yaml"
-        sent = _only_for(body, uid, version)
-        return decode(await self._wire.call("PATCH", path, query=query, body=sent, content=content), resource.type)
-
     async def delete(
         self,
         resource: ApiResource[ObjectT],

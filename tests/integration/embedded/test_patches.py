@@ -11,8 +11,6 @@ from aliquot.embedded.api.statuses import BadRequest, StatusError, Unprocessable
 from aliquot.embedded.api.strategic import strategic_merge
 from tests.integration.embedded.client import CONFIG_MAPS, PODS, Api, config_map, container, pod
 
-APPLY = "apply-patch+yaml"
-
 RFC_7386: list[tuple[Any, Any, Any]] = [
     ({"a": "b"}, {"a": "c"}, {"a": "c"}),
     ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
@@ -206,22 +204,12 @@ def test_strategic_merges_that_make_no_sense(patch: dict[str, Any]) -> None:
         ("merge-patch+json", {"data": {"a": "2"}}),
         ("strategic-merge-patch+json", {"data": {"a": "2"}}),
         ("json-patch+json", [{"op": "replace", "path": "/data/a", "value": "2"}]),
-        (APPLY, config_map(a="2")),
     ],
 )
 async def test_every_kind_over_http(api: Api, kind: str, patch: Any) -> None:
     await api.post(CONFIG_MAPS, config_map(a="1", b="1"))
-    query = {"fieldManager": "tests", **({"force": "true"} if kind == APPLY else {})}
-    patched = await api.patch(f"{CONFIG_MAPS}/settings", patch, kind, **query)
+    patched = await api.patch(f"{CONFIG_MAPS}/settings", patch, kind)
     assert patched.expect(200)["data"] == {"a": "2", "b": "1"}
-
-
-async def test_apply_creates_what_is_missing(api: Api) -> None:
-    path = f"{CONFIG_MAPS}/settings"
-    nameless = await api.patch(path, config_map(a="1"), APPLY)
-    assert "fieldManager: Required value" in nameless.refused(422, "Invalid")
-    created = (await api.patch(path, config_map(a="1"), APPLY, fieldManager="tests")).expect(201)
-    assert (created["metadata"]["name"], created["data"]) == ("settings", {"a": "1"})
 
 
 async def test_a_patch_may_name_the_version_that_it_is_based_on(api: Api) -> None:

@@ -88,12 +88,6 @@ async def test_a_strict_patch_is_refused(api: Api, kind: str, patch: Any) -> Non
     (await api.patch(f"{PODS}/web", patch, kind)).expect(200)
 
 
-async def test_an_apply_is_always_strict(api: Api) -> None:
-    body = {"apiVersion": "v1", "kind": "Pod", "spec": {"foo": 1, "containers": [container()]}}
-    message = (await api.patch(f"{PODS}/web", body, "apply-patch+yaml", fieldManager="t")).refused(500, "")
-    assert message == "failed to create typed patch object (/; /v1, Kind=Pod): .spec.foo: field not declared in schema"
-
-
 async def test_an_unknown_directive_is_refused(api: Api) -> None:
     message = (await api.post(PODS, pod(), fieldValidation="Maybe")).refused(422, "Invalid")
     assert 'fieldValidation: Unsupported value: "Maybe"' in message

@@ -190,19 +190,6 @@ async def test_a_patch_of_another_version_is_a_conflict(scripted: ScriptedApi, c
     assert scripted.seen[1].body["metadata"] == sent
 
 
-async def test_a_wish_is_applied_and_makes_what_is_missing(scripted: ScriptedApi, client: Client) -> None:
-    wish = {"apiVersion": "v1", "kind": "Node", **LABELS}
-    wish["metadata"] = {"name": "n1", **LABELS["metadata"]}
-    made = await client.apply(NODES, wish, manager="aliquot")
-    assert made.metadata.labels == {"a": "1"}
-    again = await client.apply(NODES, wish, manager="aliquot", force=True, uid=made.metadata.uid)
-    assert again.metadata.uid == made.metadata.uid
-    assert [seen.query for seen in scripted.seen] == ["fieldManager=aliquot", "fieldManager=aliquot&force=true"]
-    scripted.script("PATCH", "/nodes/n1", answer(409, reason="Conflict", message="owned by another"))
-    with pytest.raises(Conflict, match="owned by another"):
-        await client.apply(NODES, wish, manager="aliquot", version=again.metadata.resource_version)
-
-
 async def test_only_the_object_that_was_meant_is_deleted(scripted: ScriptedApi, client: Client) -> None:
     pod = await client.create(PODS, pod_manifest(), "default")
     others: Any = ({"uid": "other"}, {"version": "1"})

@@ -7,21 +7,21 @@ from typing import Any
 import pytest
 
 from aliquot import metrics
-from aliquot.config import rendering
 from aliquot.config.agent_tree import AGENT
 from aliquot.config.declaration import Declaration
 from aliquot.config.keys import Setting
 from aliquot.config.server import SERVER
+from tests.unit.config import tables
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text()
 
 
 def test_the_guide_lists_every_key_as_it_is_declared() -> None:
-    assert rendering.key_table(SERVER.settings.values()) in GUIDE, "run `python -m tests.unit.config.tables`"
+    assert tables.key_table(SERVER.settings.values()) in GUIDE, "run `python -m tests.unit.config.tables`"
 
 
 def test_the_guide_lists_every_flag_of_the_agent_as_it_is_declared() -> None:
-    assert rendering.flag_table(AGENT.settings.values()) in GUIDE, "run `python -m tests.unit.config.tables`"
+    assert tables.flag_table(AGENT.settings.values()) in GUIDE, "run `python -m tests.unit.config.tables`"
 
 
 def test_the_guide_lists_every_metric_as_it_is_declared() -> None:

@@ -4,15 +4,14 @@ import logging
 import os
 import sys
 import tempfile
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from datetime import datetime
 from fnmatch import fnmatchcase
+from functools import cache
 from io import RawIOBase
 from pathlib import Path, PurePath
-from typing import Any, TextIO
+from typing import Any
 
 import msgspec
 import structlog
@@ -21,7 +20,7 @@ from structlog.typing import EventDict, Processor
 
 import aliquot
 from aliquot.app.programs.command_line import Flag, Parsed
-from aliquot.app.programs.values import BOOL, DURATION, LEVEL, MODULES, SEVERITY, SIZE, TEXT, ValueKind
+from aliquot.app.programs.values import BOOL, DURATION, LEVEL, MODULES, SEVERITY, SIZE, TEXT
 from aliquot.config.declaration import Given
 from aliquot.errors import BadConfig
 from aliquot.logs import DEBUG_VERBOSITY, Form, verbosity_of
@@ -40,11 +39,6 @@ _IGNORED = {
     "log-backtrace-at": ("Aliquot logs the stack trace of every unexpected error", TEXT, ":0"),
 }
 """Flags without effect: the reason, the kind of value and klog's default."""
-
-
-def _ignored_flag(name: str, reason: str, kind: ValueKind, default: str) -> Flag:
-    return Flag(name, f"Has no effect: {reason}.", kind, default)
-
 
 KLOG_FLAGS = (
     Flag("logtostderr", "Log to standard error, and not to a file.", BOOL, "true"),
@@ -65,50 +59,21 @@ KLOG_FLAGS = (
     ),
     Flag("log-dir", "With --logtostderr=false: the folder of the log file, PROGRAM.INFO (default: $TMPDIR)."),
     Flag("log-file", "With --logtostderr=false: the path of the log file."),
-    *(_ignored_flag(name, *ignored) for name, ignored in _IGNORED.items()),
+    *(Flag(name, f"Has no effect: {reason}.", kind, default) for name, (reason, kind, default) in _IGNORED.items()),
 )
 
-_SEVERITIES = {"warning": 1, "error": 2, "critical": 2, "exception": 2}
-_LETTERS = "IWEF"
+_SEVERITIES = {"warning": 1, "error": 2, "critical": 2}
 _PACKAGE = Path(aliquot.__file__).parent
 _NOT_PAIRS = frozenset(("event", "level", "pathname", "lineno", "exception", "stack", "timestamp"))
 
 
-@dataclass(frozen=True)
-class KlogSettings:
-    """The flags that count."""
-
-    to_stderr: bool = True
-    also_to_stderr: bool = False
-    stderr_threshold: int = 2
-    verbosity: int = 0
-    modules: tuple[tuple[str, int], ...] = ()
-    folder: str = ""
-    file: str = ""
-
-    @property
-    def log_level(self) -> str:
-        """The level in our own words. The verbosity decides which debug lines are written."""
-        highest = max(self.verbosity, *(level for _, level in self.modules), 0)
-        return "debug" if highest >= DEBUG_VERBOSITY else "info"
-
-
-def klog_settings(parsed: Parsed) -> KlogSettings:
-    return KlogSettings(
-        to_stderr=parsed["logtostderr"],
-        also_to_stderr=parsed["alsologtostderr"],
-        stderr_threshold=parsed["stderrthreshold"],
-        verbosity=parsed["v"],
-        modules=parsed["vmodule"],
-        folder=parsed["log-dir"],
-        file=parsed["log-file"],
-    )
-
-
 def given(parsed: Parsed) -> dict[str, Given]:
-    """The log level as a key of the configuration, if a flag sets it."""
+    """The log level as a key of the configuration, if a flag sets it. The verbosity decides which debug lines are
+    written."""
     written = [parsed.written[name] for name in ("v", "vmodule") if name in parsed.written]
-    return {"log.level": Given(klog_settings(parsed).log_level, ", ".join(written))} if written else {}
+    highest = max(parsed["v"], *(level for _, level in parsed["vmodule"]), 0)
+    level = "debug" if highest >= DEBUG_VERBOSITY else "info"
+    return {"log.level": Given(level, ", ".join(written))} if written else {}
 
 
 def ignored(parsed: Parsed) -> Iterator[str]:
@@ -121,17 +86,17 @@ def ignored(parsed: Parsed) -> Iterator[str]:
 @contextmanager
 def form(program: str, parsed: Parsed) -> Iterator[Form]:
     """The form of log lines that the flags ask for, while the block runs. Raises BadConfig."""
-    settings = klog_settings(parsed)
-    if settings.to_stderr:
-        yield klog_form(settings, Output(settings))
-        return
-    with _open(log_file(program, settings)) as file:
-        yield klog_form(settings, Output(settings, file))
+    threshold = 0 if parsed["alsologtostderr"] else parsed["stderrthreshold"]
+    with nullcontext() if parsed["logtostderr"] else _open(_log_file(program, parsed)) as file:
+        logger = logging.Logger("klog")
+        logger.addHandler(_Output(file, threshold))
+        where = CallsiteParameterAdder([CallsiteParameter.PATHNAME, CallsiteParameter.LINENO])
+        yield Form((where, _verbosity(parsed)), _render, lambda *_: logger, _Output(file, threshold))
 
 
-def log_file(program: str, settings: KlogSettings) -> Path:
+def _log_file(program: str, parsed: Parsed) -> Path:
     """The one log file. By default it has the name of klog's link to its file with all severities."""
-    return Path(settings.file) if settings.file else Path(settings.folder or tempfile.gettempdir(), f"{program}.INFO")
+    return Path(parsed["log-file"] or Path(parsed["log-dir"] or tempfile.gettempdir(), f"{program}.INFO"))
 
 
 def _open(path: Path) -> RawIOBase:
@@ -142,66 +107,43 @@ def _open(path: Path) -> RawIOBase:
         raise BadConfig(f"the log file {path} cannot be written: {reason}") from error
 
 
-class Output:
-    """Standard error and the file. May be written to from any thread."""
+class _Output(logging.Handler):
+    """Writes lines to standard error, or to the file and those of high severity to both."""
 
-    def __init__(self, settings: KlogSettings, file: RawIOBase | None = None, stderr: TextIO | None = None) -> None:
-        self._settings = settings
+    def __init__(self, file: RawIOBase | None, threshold: int) -> None:
+        super().__init__()
         self._file = file
-        self._stderr = stderr or sys.stderr
-        self._lock = threading.Lock()
+        self._threshold = threshold
+        self._stderr = sys.stderr
 
-    def write(self, severity: int, line: str) -> None:
-        also = self._settings.also_to_stderr or severity >= self._settings.stderr_threshold
-        with self._lock:
-            if self._file is None or also:
-                self._stderr.write(line)
-                self._stderr.flush()
-            if self._file is not None:
-                try:
-                    self._file.write(line.encode(errors="replace"))
-                except OSError as error:  # a full disk must not stop the scheduling of pods
-                    self._stderr.write(f"log: {error.strerror}: {line}")
-
-
-def klog_form(settings: KlogSettings, output: Output) -> Form:
-    lines = _Lines(settings)
-    before: tuple[Processor, ...] = (
-        CallsiteParameterAdder([CallsiteParameter.PATHNAME, CallsiteParameter.LINENO]),
-        lines.drop_verbose,
-    )
-    return Form(before, _render, lambda *_: _Logger(output), _LibraryHandler(output))
+    def emit(self, record: logging.LogRecord) -> None:
+        line = self.format(record)
+        if self._file is None or _SEVERITIES.get(record.levelname.lower(), 0) >= self._threshold:
+            self._stderr.write(line)
+            self._stderr.flush()
+        if self._file is not None:
+            try:
+                self._file.write(line.encode(errors="replace"))
+            except OSError as error:  # a full disk must not stop the scheduling of pods
+                self._stderr.write(f"log: {error.strerror}: {line}")
 
 
-class _Lines:
-    def __init__(self, settings: KlogSettings) -> None:
-        self._settings = settings
-        self._levels: dict[str, int] = {}
-        """By file, since few files log most lines."""
+def _verbosity(parsed: Parsed) -> Processor:
+    """Drops lines that are too verbose for their file."""
 
-    def drop_verbose(self, _: Any, __: str, event: EventDict) -> EventDict:
-        if verbosity_of(event) > self._level(str(event.get("pathname", ""))):
+    modules: tuple[tuple[str, int], ...] = parsed["vmodule"]
+
+    @cache
+    def level(path: str) -> int:
+        return max(int(parsed["v"]), next((level for pattern, level in modules if _matches(pattern, path)), 0))
+
+    def drop_verbose(_: Any, __: str, event: EventDict) -> EventDict:
+        if verbosity_of(event) > level(str(event.get("pathname", ""))):
             raise structlog.DropEvent
         event.pop("v", None)
         return event
 
-    def _level(self, path: str) -> int:
-        if path not in self._levels:
-            found = (level for pattern, level in self._settings.modules if _matches(pattern, path))
-            self._levels[path] = max(self._settings.verbosity, next(found, 0))
-        return self._levels[path]
-
-
-def _render(_: Any, __: str, event: EventDict) -> str:
-    text = " ".join((_quoted(event["event"]), *_pairs(event)))
-    after = [str(event[name]) for name in ("exception", "stack") if event.get(name)]
-    return "\n".join((_header(event) + text, *after)).rstrip("\n") + "\n"
-
-
-def _header(event: EventDict) -> str:
-    letter = _LETTERS[_SEVERITIES.get(str(event.get("level")), 0)]
-    file = PurePath(str(event.get("pathname", "???"))).name
-    return f"{letter}{datetime.now():%m%d %H:%M:%S.%f} {os.getpid():7d} {file}:{event.get('lineno', 1)}] "
+    return drop_verbose
 
 
 def _matches(pattern: str, path: str) -> bool:
@@ -213,44 +155,15 @@ def _matches(pattern: str, path: str) -> bool:
     return fnmatchcase(str(inside.with_suffix("")), pattern)
 
 
-def _pairs(event: EventDict) -> Sequence[str]:
-    return [f"{name}={_quoted(value)}" for name, value in event.items() if name not in _NOT_PAIRS]
+def _render(_: Any, __: str, event: EventDict) -> str:
+    letter = "IWE"[_SEVERITIES.get(str(event.get("level")), 0)]
+    file = PurePath(str(event.get("pathname", "???"))).name
+    header = f"{letter}{datetime.now():%m%d %H:%M:%S.%f} {os.getpid():7d} {file}:{event.get('lineno', 1)}]"
+    pairs = [f"{name}={_quoted(value)}" for name, value in event.items() if name not in _NOT_PAIRS]
+    after = [str(event[name]) for name in ("exception", "stack") if event.get(name)]
+    return "\n".join((" ".join((header, _quoted(event["event"]), *pairs)), *after)).rstrip("\n") + "\n"
 
 
 def _quoted(value: Any) -> str:
-    """Numbers as they are, everything else as JSON, as klog does with structures."""
-    if isinstance(value, bool | int | float):
-        return str(value).lower() if isinstance(value, bool) else str(value)
+    """JSON, as klog writes structures."""
     return msgspec.json.encode(value, enc_hook=str).decode()
-
-
-class _Logger:
-    """Receives structlog's lines, by level."""
-
-    def __init__(self, output: Output) -> None:
-        self._output = output
-
-    def info(self, line: str) -> None:
-        self._output.write(0, line)
-
-    def warning(self, line: str) -> None:
-        self._output.write(1, line)
-
-    def error(self, line: str) -> None:
-        self._output.write(2, line)
-
-    debug = msg = info
-    warn = warning
-    critical = exception = fatal = failure = err = error
-
-
-class _LibraryHandler(logging.Handler):
-    """Receives what libraries log through the standard library."""
-
-    def __init__(self, output: Output) -> None:
-        super().__init__()
-        self._output = output
-
-    def emit(self, record: logging.LogRecord) -> None:
-        severity = 2 if record.levelno >= logging.ERROR else 1 if record.levelno >= logging.WARNING else 0
-        self._output.write(severity, self.format(record))

@@ -2,7 +2,7 @@
 
 Follow a request: `front` (the sender: `identity`) -> `server` (HTTP) -> `routes` (the path's resource) -> `rights`
 (RBAC) -> `registry` (the API's rules, with `creation`, `updates`, `deletion`, each resource's `strategy`,
-`apply` for server-side apply, and `admission` for policies) -> `store` (memory and event log) -> `answers`, `watching`.
+and `admission` for policies) -> `store` (memory and event log) -> `answers`, `watching`.
 `schema` has the fields of all kinds. `faults` describes faults for tests, and `injection` makes them happen.
 """
 

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from aliquot.embedded.api import protobuf
 from aliquot.embedded.api.objects import Object
-from aliquot.embedded.api.patches import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
+from aliquot.embedded.api.patches import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 from aliquot.embedded.api.statuses import BadRequest, TooLarge, UnsupportedMediaType
 
 MAX_BYTES = 3 * 1024 * 1024
@@ -16,7 +16,7 @@ MAX_BYTES = 3 * 1024 * 1024
 _JSON = "application/json"
 _YAML = "application/yaml"
 _OBJECT_TYPES = (_JSON, _YAML, protobuf.MEDIA_TYPE)
-_PATCH_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
+_PATCH_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH)
 
 
 async def read_object(request: web.Request) -> Object:
@@ -36,7 +36,7 @@ async def read_optional_object(request: web.Request) -> Object:
 async def read_patch(request: web.Request) -> tuple[str, Any]:
     """The media type of the patch, and the patch."""
     media = _media_type(request, _PATCH_TYPES)
-    return media, _decoded(await _bytes(request), is_yaml=media == APPLY_PATCH)
+    return media, _decoded(await _bytes(request), is_yaml=False)
 
 
 def _media_type(request: web.Request, known: tuple[str, ...]) -> str:

@@ -14,7 +14,6 @@ from aliquot.embedded.api.rights import Rights
 from aliquot.embedded.api.server import RequestHandler, refusal
 from aliquot.embedded.api.statuses import BadRequest, StatusError
 
-_LONGEST_AGENT = 128
 _log = structlog.get_logger()
 
 
@@ -42,7 +41,7 @@ class Front:
         try:
             user = self._users.sender(request.headers)
             admission = Admission(self._registry.store, user, warnings.append)
-            registry = self._registry.admitting(admission, _manager(request))
+            registry = self._registry.admitting(admission)
             server = RequestHandler(registry, self._logs, user, self._users, self._rights, warnings.append)
             return await server.answer(request)
         except StatusError as error:
@@ -52,9 +51,3 @@ class Front:
         except Exception:
             _log.exception("cannot answer", method=request.method, path=request.path)
             return refusal(StatusError("Internal error occurred"))
-
-
-def _manager(request: web.Request) -> str:
-    """The sender's field manager: as given, or the start of its User-Agent."""
-    agent = request.headers.get("User-Agent", "").partition("/")[0]
-    return request.query.get("fieldManager", "") or agent[:_LONGEST_AGENT] or "unknown"

@@ -10,7 +10,6 @@ from aliquot.embedded.api.strategic import strategic_merge
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
-APPLY_PATCH = "application/apply-patch+yaml"
 
 Patch: TypeAlias = Callable[[Object], Object]
 """Turns the current object into the patched one."""

@@ -13,12 +13,10 @@ import structlog
 
 from aliquot.embedded.api import deletion, ownership
 from aliquot.embedded.api.admission import Admission, AdmissionRequest
-from aliquot.embedded.api.apply import managers
-from aliquot.embedded.api.apply.checking import refuse_nameless
 from aliquot.embedded.api.creation import new_object, readable, refuse_other_uid
 from aliquot.embedded.api.deletion import DeleteRequest, Propagation
 from aliquot.embedded.api.eventlog import Stored
-from aliquot.embedded.api.objects import Key, Now, Object, dig, key_of, now, text_at, with_metadata
+from aliquot.embedded.api.objects import Key, Now, Object, key_of, now, text_at, with_metadata
 from aliquot.embedded.api.patches import Patch
 from aliquot.embedded.api.priorities import prioritized
 from aliquot.embedded.api.quotas import refuse_beyond_quota
@@ -41,13 +39,11 @@ class Registry:
         self._random = random or Random()
         self.admit: Callable[[AdmissionRequest], None] = lambda _: None
         """Raises StatusError for a write that a policy refuses. The server's own writes are not checked."""
-        self._manager = "unknown"
 
-    def admitting(self, admit: Callable[[AdmissionRequest], None], manager: str = "unknown") -> Self:
-        """The same registry for a user's requests. `manager` is the default field manager."""
+    def admitting(self, admit: Callable[[AdmissionRequest], None]) -> Self:
+        """The same registry for a user's requests."""
         theirs = copy(self)
         theirs.admit = admit
-        theirs._manager = manager
         return theirs
 
     def get(self, resource: ServedResource, namespace: str, name: str) -> Stored:
@@ -57,16 +53,11 @@ class Registry:
         return stored
 
     def create(self, resource: ServedResource, namespace: str, body: Object, *, dry_run: bool = False) -> Stored:
-        return self._create(resource, namespace, body, None, dry_run)
-
-    def _create(
-        self, resource: ServedResource, namespace: str, body: Object, managed: list[Object] | None, dry_run: bool
-    ) -> Stored:
         obj = readable(resource, body, namespace)
         self._refuse_unknown_namespace(resource, namespace, text_at(obj, "metadata", "name"))
         if resource is PODS:
             obj = prioritized(self.store, obj)
-        created = with_metadata(new_object(resource, obj, self.clock(), self._random), managedFields=managed)
+        created = with_metadata(new_object(resource, obj, self.clock(), self._random), managedFields=None)
         self.admit(AdmissionRequest("CREATE", resource, new=created))
         if resource is PODS:
             refuse_beyond_quota(self.store, created)
@@ -109,29 +100,6 @@ class Registry:
         proposed = patch(current.obj)
         return self._update(resource, current, proposed, part, dry_run)
 
-    def apply(
-        self,
-        resource: ServedResource,
-        namespace: str,
-        name: str,
-        body: Object,
-        *,
-        force: bool = False,
-        part: str = "",
-        dry_run: bool = False,
-    ) -> Stored:
-        """Server-side apply. Creates a missing object."""
-        stored = self.store.get(resource.collection, (namespace, name))
-        if stored is None and part:
-            raise NotFound(resource.group, resource.plural, name)
-        wish = readable(resource, body, namespace)
-        live = {} if stored is None else stored.obj
-        proposed = managers.applied(resource, live, wish, self._writer(part), force=force)
-        if stored is not None:
-            return self._update(resource, stored, proposed, part, dry_run, is_apply=True)
-        refuse_nameless(name, body)
-        return self._create(resource, namespace, body, dig(proposed, "metadata", "managedFields"), dry_run)
-
     def rewrite(
         self,
         resource: ServedResource,
@@ -170,19 +138,10 @@ class Registry:
         proposed: Object,
         part: str,
         dry_run: bool,
-        *,
-        is_apply: bool = False,
     ) -> Stored:
         new = successor(resource, current.obj, proposed, part)
-        if is_apply:
-            new = with_metadata(new, managedFields=dig(proposed, "metadata", "managedFields"))
-        elif "managedFields" in current.obj["metadata"]:
-            new = managers.updated(resource, current.obj, new, proposed, self._writer(part))
         self.admit(AdmissionRequest("UPDATE", resource, part, new, current.obj))
         return self._succeed(resource, current, new, dry_run)
-
-    def _writer(self, part: str) -> managers.Writer:
-        return managers.Writer(self._manager, part, self.clock())
 
     def _may_create(self, resource: ServedResource, part: str) -> bool:
         return resource.strategy.created_by_update and not part

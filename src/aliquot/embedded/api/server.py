@@ -7,13 +7,12 @@ from aiohttp import web
 
 from aliquot.embedded.api import bodies, documents, lists, reviews, routes, scales, shapes, subresources
 from aliquot.embedded.api.answers import JSON, Presenter, encode, wants_table
-from aliquot.embedded.api.apply import checking
 from aliquot.embedded.api.deletion import DeleteRequest
 from aliquot.embedded.api.eventlog import Stored
 from aliquot.embedded.api.field_validation import FieldValidation
 from aliquot.embedded.api.identity import User, Users
 from aliquot.embedded.api.objects import Object, dig, key_of, without_nulls
-from aliquot.embedded.api.patches import APPLY_PATCH, MERGE_PATCH, patch_of
+from aliquot.embedded.api.patches import MERGE_PATCH, patch_of
 from aliquot.embedded.api.pod_parts import INTO_A_CONTAINER
 from aliquot.embedded.api.registry import Registry
 from aliquot.embedded.api.resources import NAMESPACES
@@ -164,21 +163,15 @@ class RequestHandler:
         resource, namespace, name, part = target.resource, target.namespace, target.name, target.subresource
         dry_run = _dry_run(request)
         validation = FieldValidation(resource, request.query, self._warn)
-        code = 200 if self._registry.store.get(resource.collection, (namespace, name)) is not None else 201
         if request.method == "PUT":
+            code = 200 if self._registry.store.get(resource.collection, (namespace, name)) is not None else 201
             body = validation.body(await bodies.read_object(request))
             stored = self._registry.replace(resource, namespace, name, body, part=part, dry_run=dry_run)
             return self._object(request, target, stored, code)
         media, body = await bodies.read_patch(request)
-        manager, force = request.query.get("fieldManager", ""), lists.flag(request.query, "force")
-        checking.check_options(manager, force, media == APPLY_PATCH)
-        if media == APPLY_PATCH:
-            wish = checking.check_wish(resource, namespace, name, body)
-            stored = self._registry.apply(resource, namespace, name, wish, force=force, part=part, dry_run=dry_run)
-        else:
-            patch = validation.patch(body, patch_of(media, body))
-            stored = self._registry.patch(resource, namespace, name, patch, part=part, dry_run=dry_run)
-        return self._object(request, target, stored, code)
+        patch = validation.patch(body, patch_of(media, body))
+        stored = self._registry.patch(resource, namespace, name, patch, part=part, dry_run=dry_run)
+        return self._object(request, target, stored)
 
     async def _delete(self, request: web.Request, target: Target) -> web.Response:
         resource = target.resource

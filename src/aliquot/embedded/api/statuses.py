@@ -2,7 +2,7 @@
 
 StatusError
 ├── NotFound, AlreadyExists, Conflict, Forbidden, Invalid     about one object of one resource
-├── ApplyConflict, PolicyRefusal, Unauthorized                about who sends it
+├── PolicyRefusal, Unauthorized                               about who sends it
 ├── BadRequest, Busy, Expired, ResourceVersionTooLarge        about the request
 ├── Unexplained                                               answered as if it were the server's fault
 └── UnsupportedMediaType, TooLarge, MethodNotAllowed, NoSuchPath, UnprocessablePatch
@@ -84,29 +84,6 @@ class Conflict(StatusError):
     def __init__(self, group: str, resource: str, name: str, why: str) -> None:
         what = f'{_qualified(group, resource)} "{name}"'
         super().__init__(f"Operation cannot be fulfilled on {what}: {why}", _about(group, resource, name))
-
-
-class ApplyConflict(StatusError):
-    """A conflict with fields of other managers: each manager's name and its paths."""
-
-    code, reason = 409, "Conflict"
-
-    def __init__(self, conflicts: list[tuple[str, list[str]]]) -> None:
-        each = [(manager, path) for manager, paths in conflicts for path in paths]
-        causes = [
-            {"reason": "FieldManagerConflict", "message": f"conflict with {manager}", "field": path}
-            for manager, path in each
-        ]
-        if len(each) == 1:
-            told = f"1 conflict: conflict with {each[0][0]}: {each[0][1]}"
-        else:
-            lines = [line for manager, paths in conflicts for line in (f"conflicts with {manager}:", *_items(paths))]
-            told = f"{len(each)} conflicts: " + "\n".join(lines)
-        super().__init__(f"Apply failed with {told}", {"causes": causes})
-
-
-def _items(paths: list[str]) -> list[str]:
-    return [f"- {path}" for path in paths]
 
 
 class Forbidden(StatusError):

@@ -1,8 +1,7 @@
 """klog's flags, log file and lines."""
 
-import io
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,24 +10,25 @@ import structlog
 from structlog.typing import Processor
 
 from aliquot.app.programs.command_line import CommandLine
-from aliquot.app.programs.klog import (
-    KLOG_FLAGS,
-    KlogSettings,
-    Output,
-    form,
-    ignored,
-    klog_form,
-    klog_settings,
-    log_file,
-)
+from aliquot.app.programs.klog import KLOG_FLAGS, form, given, ignored
+from aliquot.config.declaration import Given
 from aliquot.errors import BadConfig
 
 LINE = CommandLine("prog", "", KLOG_FLAGS)
-INFO, WARNING, ERROR = range(3)
 
 
-def test_the_flags_without_a_word_are_klog_s_defaults() -> None:
-    assert klog_settings(LINE.parse([])) == KlogSettings()
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ([], {}),
+        (["-v=3"], {"log.level": Given("info", "-v")}),
+        (["-v=4"], {"log.level": Given("debug", "-v")}),
+        (["-vmodule=a=1,b=9"], {"log.level": Given("debug", "-vmodule")}),
+        (["-v=1", "-vmodule=a=2"], {"log.level": Given("info", "-v, -vmodule")}),
+    ],
+)
+def test_the_level_is_given_if_a_flag_sets_it(words: list[str], expected: dict[str, Given]) -> None:
+    assert given(LINE.parse(words)) == expected
 
 
 def test_the_flags_that_have_no_effect_are_named() -> None:
@@ -47,15 +47,11 @@ def test_the_flags_that_have_no_effect_are_named() -> None:
     assert list(ignored(LINE.parse(["-v=4", "-vmodule=a=1", "-logtostderr=false", "-log_dir=/tmp"]))) == []
 
 
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        pytest.param({"folder": "/logs"}, "/logs/prog.INFO", id="a folder"),
-        pytest.param({"folder": "/logs", "file": "/a/b.log"}, "/a/b.log", id="a file"),
-    ],
-)
-def test_there_is_one_log_file(settings: dict[str, Any], expected: str) -> None:
-    assert log_file("prog", KlogSettings(to_stderr=False, **settings)) == Path(expected)
+@pytest.mark.parametrize("words", [["-log_dir=FOLDER"], ["-log_dir=/gone", "-log_file=FOLDER/prog.INFO"]])
+def test_there_is_one_log_file(tmp_path: Path, words: list[str]) -> None:
+    words = [word.replace("FOLDER", str(tmp_path)) for word in words]
+    with form("prog", LINE.parse(["-logtostderr=false", *words])):
+        assert [path.name for path in tmp_path.iterdir()] == ["prog.INFO"]
 
 
 def test_the_file_takes_every_line_and_goes_on_after_a_start(tmp_path: Path) -> None:
@@ -69,28 +65,28 @@ def test_the_file_takes_every_line_and_goes_on_after_a_start(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("settings", "severity", "expected"),
+    ("words", "level", "expected"),
     [
-        pytest.param({}, WARNING, "", id="below the threshold"),
-        pytest.param({}, ERROR, "line\n", id="at the threshold"),
-        pytest.param({"stderr_threshold": 1}, WARNING, "line\n", id="at another threshold"),
-        pytest.param({"also_to_stderr": True}, INFO, "line\n", id="both"),
+        pytest.param([], "warning", "", id="below the threshold"),
+        pytest.param([], "error", "line\n", id="at the threshold"),
+        pytest.param([], "critical", "line\n", id="no less than an error"),
+        pytest.param(["-stderrthreshold=1"], "warning", "line\n", id="at another threshold"),
+        pytest.param(["-alsologtostderr"], "info", "line\n", id="both"),
     ],
 )
 def test_what_goes_to_standard_error_beside_the_file(
-    tmp_path: Path, settings: dict[str, Any], severity: int, expected: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], level: str, expected: str
 ) -> None:
-    stderr, path = io.StringIO(), tmp_path / "log"
-    with path.open("wb", buffering=0) as file:
-        Output(KlogSettings(to_stderr=False, **settings), file, stderr).write(severity, "line\n")
-    assert (stderr.getvalue(), path.read_text()) == (expected, "line\n")
+    path = tmp_path / "log"
+    with form("prog", LINE.parse(["-logtostderr=false", f"-log_file={path}", *words])) as made:
+        getattr(made.factory(), level)("line\n")
+    assert (capsys.readouterr().err, path.read_text()) == (expected, "line\n")
 
 
-def test_a_full_disk_costs_lines_their_place_and_nothing_else() -> None:
-    stderr = io.StringIO()
-    with Path("/dev/full").open("ab", buffering=0) as full:
-        Output(KlogSettings(to_stderr=False), full, stderr).write(INFO, "line\n")
-    assert stderr.getvalue() == "log: No space left on device: line\n"
+def test_a_full_disk_costs_lines_their_place_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+    with form("prog", LINE.parse(["-logtostderr=false", "-log_file=/dev/full"])) as made:
+        made.factory().info("line\n")
+    assert capsys.readouterr().err == "log: No space left on device: line\n"
 
 
 @pytest.mark.parametrize(
@@ -109,22 +105,20 @@ def test_a_file_that_cannot_be_written_is_told_at_the_start(word: str, why: str)
 
 
 @pytest.fixture
-def spoken() -> Callable[..., list[str]]:
+def spoken(capsys: pytest.CaptureFixture[str]) -> Callable[..., list[str]]:
     """The lines of a logger with klog's form, made and dropped without touching everybody's."""
 
-    def speak(*events: tuple[str, str, dict[str, Any]], **settings: Any) -> list[str]:
-        stderr = io.StringIO()
-        wanted = KlogSettings(**settings)
-        made = klog_form(wanted, Output(wanted, stderr=stderr))
+    def speak(*events: tuple[str, str, dict[str, Any]], words: Sequence[str] = ()) -> list[str]:
         shared: list[Processor] = [structlog.processors.add_log_level, structlog.processors.format_exc_info]
-        logger = structlog.wrap_logger(
-            made.factory(),
-            processors=[*shared, *made.before, made.render],
-            wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
-        )
-        for level, text, fields in events:
-            getattr(logger, level)(text, **fields)
-        return stderr.getvalue().splitlines()
+        with form("prog", LINE.parse(words)) as made:
+            logger = structlog.wrap_logger(
+                made.factory(),
+                processors=[*shared, *made.before, made.render],
+                wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
+            )
+            for level, text, fields in events:
+                getattr(logger, level)(text, **fields)
+        return capsys.readouterr().err.splitlines()
 
     return speak
 
@@ -136,7 +130,7 @@ Speaker = Callable[..., list[str]]
     ("level", "letter"), [("debug", "I"), ("info", "I"), ("warning", "W"), ("error", "E"), ("critical", "E")]
 )
 def test_a_line_begins_with_its_severity_and_says_where_it_is_from(spoken: Speaker, level: str, letter: str) -> None:
-    (line,) = spoken((level, "text", {}), verbosity=4)
+    (line,) = spoken((level, "text", {}), words=["-v=4"])
     assert line[0] == letter
     assert " test_klog.py:" in line
     assert line.endswith('] "text"')
@@ -149,23 +143,23 @@ def test_fields_are_written_as_klog_writes_structures(spoken: Speaker) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "expected"),
+    ("words", "expected"),
     [
-        pytest.param({}, ["info"], id="0"),
-        pytest.param({"verbosity": 3}, ["info"], id="3"),
-        pytest.param({"verbosity": 4}, ["info", "debug"], id="4"),
-        pytest.param({"verbosity": 8}, ["info", "debug"], id="8"),
-        pytest.param({"verbosity": 9}, ["info", "debug", "body"], id="9"),
-        pytest.param({"modules": (("test_klog", 9),)}, ["info", "debug", "body"], id="this file"),
-        pytest.param({"modules": (("test_*", 4),)}, ["info", "debug"], id="a pattern"),
-        pytest.param({"modules": (("other", 9),)}, ["info"], id="another file"),
-        pytest.param({"modules": (("*/programs/test_klog", 4),)}, ["info", "debug"], id="a path"),
-        pytest.param({"modules": (("test_klog", 1),), "verbosity": 4}, ["info", "debug"], id="never less"),
+        pytest.param([], ["info"], id="0"),
+        pytest.param(["-v=3"], ["info"], id="3"),
+        pytest.param(["-v=4"], ["info", "debug"], id="4"),
+        pytest.param(["-v=8"], ["info", "debug"], id="8"),
+        pytest.param(["-v=9"], ["info", "debug", "body"], id="9"),
+        pytest.param(["-vmodule=test_klog=9"], ["info", "debug", "body"], id="this file"),
+        pytest.param(["-vmodule=test_*=4"], ["info", "debug"], id="a pattern"),
+        pytest.param(["-vmodule=other=9"], ["info"], id="another file"),
+        pytest.param(["-vmodule=*/programs/test_klog=4"], ["info", "debug"], id="a path"),
+        pytest.param(["-vmodule=test_klog=1", "-v=4"], ["info", "debug"], id="never less"),
     ],
 )
-def test_the_verbosity_chooses_lines(spoken: Speaker, settings: dict[str, Any], expected: list[str]) -> None:
+def test_the_verbosity_chooses_lines(spoken: Speaker, words: list[str], expected: list[str]) -> None:
     events: Any = (("info", "info", {}), ("debug", "debug", {}), ("debug", "body", {"v": 9}))
-    lines = spoken(*events, **settings)
+    lines = spoken(*events, words=words)
     assert [line.partition("] ")[2] for line in lines] == [f'"{text}"' for text in expected]
 
 

@@ -5,9 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from importlib.resources import files
 
-ATOMIC = "atomic"
-
-_LINE = re.compile(r" (\d+) (\w+) (\S+)(?: ~(\S*))?(?: @(\S*))?")
+_LINE = re.compile(r" (\d+) (\w+) (\S+)")
 _INLINE = re.compile(r" (\d+) \+(\S+)")
 
 
@@ -27,11 +25,6 @@ class Field:
     shape: Cardinality = Cardinality.ONE
     nullable: bool = False
     """Whether 0, false or an empty string differs from a missing field."""
-    merge_key: str | None = None
-    """The merge key for strategic merge patches; "" merges by value, None replaces."""
-    keys: tuple[str, ...] | None = None
-    """The merge keys for apply; () merges by value, None replaces."""
-    atomic: bool = False
 
 
 @dataclass(slots=True)
@@ -40,8 +33,6 @@ class Message:
     by_number: dict[int, Field] = field(default_factory=dict)
     fields: dict[str, Field] = field(default_factory=dict)
     """By name, with the fields of inlined messages."""
-    atomic: bool = False
-    """Whether apply always replaces it as a whole."""
 
 
 def _read(text: str) -> dict[str, Message]:
@@ -50,8 +41,7 @@ def _read(text: str) -> dict[str, Message]:
         if line.startswith("#") or not line:
             continue
         if not line.startswith(" "):
-            name, _, mark = line.partition(" @")
-            current = messages[name] = Message(name, atomic=mark == ATOMIC)
+            current = messages[line] = Message(line)
             continue
         found = _field(line)
         current.by_number[found.number] = found
@@ -65,10 +55,9 @@ def _field(line: str) -> Field:
         return Field(int(inline[1]), "", inline[2])
     match = _LINE.fullmatch(line)
     assert match is not None, line
-    number, name, kind, merge_key, keys = match.groups()
+    number, name, kind = match.groups()
     shape = {"[": Cardinality.LIST, "{": Cardinality.MAP}.get(kind[0], Cardinality.ONE)
-    listed = None if keys in (None, ATOMIC) else tuple(filter(None, keys.split(",")))
-    return Field(int(number), name, kind.strip("[]{}?"), shape, kind.endswith("?"), merge_key, listed, keys == ATOMIC)
+    return Field(int(number), name, kind.strip("[]{}?"), shape, kind.endswith("?"))
 
 
 def _flat(messages: dict[str, Message], message: Message) -> dict[str, Field]:

@@ -5,8 +5,7 @@ import time
 import tracemalloc
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from aliquot.endpoints.pprof import Profile
-from aliquot.endpoints.profiling import allocations, cpu_profile
+from aliquot.endpoints.debug import cpu_profile, heap
 
 _FOR_EVER = 300.0
 _WORK = 0.05
@@ -23,7 +22,7 @@ class Watch:
         return 0.0
 
 
-def work_hard(recording: Future[Profile], watch: Watch, ended: threading.Event) -> None:
+def work_hard(recording: Future[str], watch: Watch, ended: threading.Event) -> None:
     """Works from before the recording's first look to after its last one."""
     watch.read.wait()
     began = time.thread_time()
@@ -32,10 +31,9 @@ def work_hard(recording: Future[Profile], watch: Watch, ended: threading.Event) 
             ended.set()
 
 
-def working(profile: Profile) -> int:
+def working(profile: str) -> int:
     """The CPU time that was put down to hard work."""
-    found = (v[-1] for stack, v in profile.samples.items() if any(one.function == "work_hard" for one in stack))
-    return sum(found)
+    return sum(int(line.rpartition(" ")[2]) for line in profile.splitlines() if f";work_hard ({__file__}:" in line)
 
 
 def test_a_cpu_profile_finds_who_works() -> None:
@@ -72,8 +70,7 @@ def test_a_machine_that_stands_still_for_the_whole_recording_costs_no_look() -> 
         while time.thread_time() < enough:
             pass
         worked.set()
-    assert recording.result().seconds == 1000.0
-    assert recording.result().samples
+    assert recording.result()
 
 
 def test_what_was_allocated_meanwhile_and_is_kept_is_shown_by_line() -> None:
@@ -86,8 +83,9 @@ def test_what_was_allocated_meanwhile_and_is_kept_is_shown_by_line() -> None:
 
     ended = threading.Event()
     with ThreadPoolExecutor(1) as pool:
-        recording = pool.submit(allocations, _FOR_EVER, ended)
+        recording = pool.submit(heap, _FOR_EVER, ended)
         allocate()
         ended.set()
-    samples = recording.result().samples
-    assert max(values[-1] for stack, values in samples.items() if stack[0].file == __file__) >= 100_000
+    lines, _, types = recording.result().partition("\n\n")
+    assert any(line.startswith(f"{__file__}:") and "size=10" in line for line in lines.splitlines())
+    assert "\nbuiltins.tuple: " in types
