@@ -13,9 +13,9 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
-from aliquot.endpoints import spelling
-from aliquot.endpoints.counting import BadCall as BadCall
-from aliquot.endpoints.counting import Counted, counting
+from aliquot.endpoints import json_keys
+from aliquot.endpoints.object_limit import BadCall as BadCall
+from aliquot.endpoints.object_limit import Counted, object_limit
 from aliquot.endpoints.names import BadName, Names
 from aliquot.model import Pod
 from aliquot.model.bounds import KIB, LARGEST_NAMES, LARGEST_POD, LONGEST_ID, MAX_OBJECTS
@@ -205,7 +205,7 @@ def _pod(fields: Mapping[str, msgspec.Raw]) -> Pod:
 @lru_cache(maxsize=1)
 def _read_pod(raw: bytes) -> Pod:
     """Decode a pod and cache it: prioritize follows filter with the same bytes."""
-    return with_names(_decode("Pod", raw, Pod, spelling.read))
+    return with_names(_decode("Pod", raw, Pod, json_keys.decode_any_case))
 
 
 def with_names(pod: Pod) -> Pod:
@@ -252,14 +252,14 @@ def _meta_uid(raw: msgspec.Raw) -> str:
 
 def _whole_uid(raw: msgspec.Raw) -> str:
     what = "NodeNameToVictims"
-    with counting():
+    with object_limit():
         found = _decode(what, raw, _Named).metadata
     return (found.uid if found else "") or _spelled_otherwise(what, raw, "uid")
 
 
 def _many_victims(what: str, raw: msgspec.Raw) -> dict[str, Victims]:
     """Decode only the schedulers' spelling: others take many times longer, so we read them up to a size limit."""
-    with counting():
+    with object_limit():
         nodes = _decode(what, raw, dict[str, _Evictions])
     found = {node: evictions.victims() for node, evictions in nodes.items()}
     if not all(all(victims.uids) for victims in found.values()):
@@ -270,11 +270,11 @@ def _many_victims(what: str, raw: msgspec.Raw) -> dict[str, Victims]:
 def _nodes(raw: msgspec.Raw) -> dict[str, msgspec.Raw]:
     """Nodes by name. We decode usual spellings twice, whatever the nodes contain. Other spellings take many times
     longer, so we limit their total bytes."""
-    with counting():
+    with object_limit():
         named = _decode("Nodes", raw, _NamedList).items
     if named is None:
         raw = _other_items(raw)
-        with counting():
+        with object_limit():
             named = _decode("Nodes", raw, list[_Named])
         items = _decode("Nodes", raw, list[msgspec.Raw])
     else:

@@ -12,7 +12,7 @@ from aliquot.clock import came
 from aliquot.control import ControlPlane
 from aliquot.control.state.remembered import asked_by
 from aliquot.dialects import Demand, Dialect
-from aliquot.endpoints.acting import Acting, Standing
+from aliquot.endpoints.pod_checks import PodChecks, CacheMatch
 from aliquot.endpoints.extender import BadCall, BindCall, PreemptCall, Victims
 from aliquot.endpoints.names import Grouped, Names, Texts
 from aliquot.engine import FITS, NUMBERED, Floats, Ints, Judgement
@@ -57,7 +57,7 @@ class Verbs:
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
         self._cluster = plane.cluster
-        self._acting = Acting(plane)
+        self._pod_checks = PodChecks(plane)
         self._asked: tuple[Pod, Demand | None] | None = None
         self.last_passed: Names | None = None
         """The nodes that the last filter passed: prioritize asks about them next."""
@@ -96,7 +96,7 @@ class Verbs:
             return Verdict([], Texts([(names, str(error))]))
         if demand is None:
             return Verdict(names)
-        if keep and self._acting.standing(pod) is Standing.SAME:
+        if keep and self._pod_checks.compare(pod) is CacheMatch.SAME:
             self._plane.reservations.release(pod.metadata.uid)
         verdict, judgement = self._judge(pod, demand, names)
         if keep:
@@ -113,17 +113,17 @@ class Verbs:
     def _remember(self, pod: Pod, verdict: Verdict) -> None:
         """Record a verdict for bind and the requeuer. A verdict on a foreign pod, or on a body that differs from our
         informer cache, changes nothing that we know of the pod."""
-        standing = self._acting.standing(pod)
-        if standing in (Standing.SAME, Standing.UNKNOWN):
-            self._remember_passed(pod, verdict.passed, standing)
-        if verdict.dialect is None or standing is Standing.FOREIGN:
+        match = self._pod_checks.compare(pod)
+        if match in (CacheMatch.SAME, CacheMatch.UNKNOWN):
+            self._remember_passed(pod, verdict.passed, match)
+        if verdict.dialect is None or match is CacheMatch.FOREIGN:
             return
         if not verdict.passed:
-            self._remember_refused(pod, standing)
-        elif standing is not Standing.CHANGED:
+            self._remember_refused(pod, match)
+        elif match is not CacheMatch.CHANGED:
             self._plane.requeuer.passed(pod)
 
-    def _remember_passed(self, pod: Pod, passed: Sequence[str], standing: Standing) -> None:
+    def _remember_passed(self, pod: Pod, passed: Sequence[str], match: CacheMatch) -> None:
         fleet = self._cluster.fleet
         columns: Ints | list[int]
         if isinstance(passed, Names):
@@ -131,18 +131,18 @@ class Verbs:
         else:
             columns = [column for node in passed if (column := fleet.column(node)) is not None]
         asked = asked_by(self._demand_of(pod)) if len(columns) else 0
-        namespace = self._namespace_of_known(pod, standing)
+        namespace = self._namespace_of_known(pod, match)
         self._plane.passes.put(pod.metadata.uid, fleet, columns, asked=asked, namespace=namespace)
 
-    def _remember_refused(self, pod: Pod, standing: Standing) -> None:
+    def _remember_refused(self, pod: Pod, match: CacheMatch) -> None:
         known = self._plane.pod_by_uid(pod.metadata.uid)
-        if known is not None and standing is Standing.SAME:
+        if known is not None and match is CacheMatch.SAME:
             self._plane.requeuer.refused(known)
         else:
             self._plane.requeuer.refused_early(pod.metadata.uid)
 
-    def _namespace_of_known(self, pod: Pod, standing: Standing) -> str | None:
-        return pod.metadata.namespace if standing is Standing.SAME else None
+    def _namespace_of_known(self, pod: Pod, match: CacheMatch) -> str | None:
+        return pod.metadata.namespace if match is CacheMatch.SAME else None
 
     def _judge(self, pod: Pod, demand: Demand, names: Names) -> tuple[Verdict, Judgement]:
         columns = names.columns(self._cluster.fleet)
@@ -208,7 +208,7 @@ class Verbs:
         pod or we do not serve its scheduler."""
         meta = pod.metadata
         try:
-            known = await self._acting.pod(meta.name, meta.namespace, meta.uid)
+            known = await self._pod_checks.find(meta.name, meta.namespace, meta.uid)
         except (BadInput, Refused):
             return False
         return self.keep(known, node, chosen=chosen if self._cluster.demand_of(known) == demand else None)
@@ -224,7 +224,7 @@ class Verbs:
 
     async def asked_pod(self, pod: Pod) -> Pod:
         """The cluster's version of a body's pod. Raises BadCall, Refused and KubeError."""
-        return await self._acting.pod(pod.metadata.name, pod.metadata.namespace, pod.metadata.uid)
+        return await self._pod_checks.find(pod.metadata.name, pod.metadata.namespace, pod.metadata.uid)
 
     # -- prioritize
 
@@ -249,10 +249,10 @@ class Verbs:
         caller."""
         if why := self.not_ready():
             raise Refused(why)
-        pod, node = await self._acting.pod(asked.name, asked.namespace, asked.uid), self._plane.nodes.get(asked.node)
+        pod, node = await self._pod_checks.find(asked.name, asked.namespace, asked.uid), self._plane.nodes.get(asked.node)
         if node is None:
             raise BadCall(f'node "{asked.node}" not found')
-        await self._acting.require_passed(pod, node)
+        await self._pod_checks.require_passed(pod, node)
         await self._await_victims(pod, asked.node)
         placed = await self._plane.committer.commit(pod, asked.node)
         return placed.placement.dialect
@@ -291,7 +291,7 @@ class Verbs:
         known = self._plane.pod_by_uid(uid)
         if known is None:
             return False
-        now = await self._acting.read(known.metadata.name, known.metadata.namespace)
+        now = await self._pod_checks.read(known.metadata.name, known.metadata.namespace)
         return now is not None and now.metadata.uid == uid and not now.ended
 
     # -- preempt
@@ -323,18 +323,18 @@ class Verbs:
     def _remember_victims(self, pod: Pod, demand: Demand, left: Mapping[str, Victims]) -> None:
         """Record victims that hold cards, unless the body differs from our informer cache: a body must not raise a
         pod's priority or shrink it."""
-        uid, standing = pod.metadata.uid, self._acting.standing(pod)
-        if not uid or standing not in (Standing.SAME, Standing.UNKNOWN):
+        uid, match = pod.metadata.uid, self._pod_checks.compare(pod)
+        if not uid or match not in (CacheMatch.SAME, CacheMatch.UNKNOWN):
             return
         named = self._holding({node: victims.uids for node, victims in left.items()})
-        namespace = self._namespace_of_known(pod, standing)
+        namespace = self._namespace_of_known(pod, match)
         self._plane.preemptions.name(uid, named, asked=asked_by(demand), namespace=namespace)
 
     async def _being_emptied(self, pod: Pod, demand: Demand) -> str:
         """The pod's nominated node in the API server, while victims that we named there still hold cards as far as we
         know. Raises KubeError."""
         held, meta = self._victims_held(pod.metadata.uid, demand), pod.metadata
-        now = await self._acting.read(meta.name, meta.namespace) if held else None
+        now = await self._pod_checks.read(meta.name, meta.namespace) if held else None
         nominated = now.status.nominated_node_name if now is not None else ""
         return nominated if nominated in held else ""
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import UNSET, Raw, UnsetType, field
 
-from aliquot.endpoints.counting import BadCall, Counted, counting
+from aliquot.endpoints.object_limit import BadCall, Counted, object_limit
 from aliquot.endpoints.extender import Id, with_names
 from aliquot.model import Pod
 from aliquot.model.bounds import LARGEST_AMOUNTS, LARGEST_POD
@@ -133,7 +133,7 @@ _PODS = msgspec.json.Decoder(Pod)
 def read(body: bytes, kind: type[_T]) -> _T:
     """Raises BadCall."""
     try:
-        with counting():
+        with object_limit():
             return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise BadCall(f"the body cannot be read: {error}") from error

@@ -43,7 +43,7 @@ class _Tolerant(Object, frozen=True):
 _TOLERATIONS = ApiResource(PODS.prefix, PODS.plural, _Tolerant, namespaced=True)
 
 
-class Standing(Enum):
+class CacheMatch(Enum):
     """How the pod of a body compares with our informer cache."""
 
     SAME = auto()
@@ -56,11 +56,11 @@ class Standing(Enum):
     """The UID belongs to another pod, or to a pod of a scheduler that we do not serve."""
 
 
-class Acting:
+class PodChecks:
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
 
-    async def pod(self, name: str, namespace: str, uid: str) -> Pod:
+    async def find(self, name: str, namespace: str, uid: str) -> Pod:
         """The requested pod, from our informer cache or, if it is not there yet, from the API server. Raises BadCall,
         which does not reveal a UID, BadDemand, Refused and KubeError."""
         pod = self._plane.pods.get(f"{namespace}/{name}")
@@ -80,13 +80,13 @@ class Acting:
         except NotFound:
             return None
 
-    def standing(self, pod: Pod) -> Standing:
+    def compare(self, pod: Pod) -> CacheMatch:
         known = self._plane.pod_by_uid(pod.metadata.uid)
         if known is None:
-            return Standing.UNKNOWN
+            return CacheMatch.UNKNOWN
         if known.key != pod.key or not self._plane.settings.serves(known):
-            return Standing.FOREIGN
-        return Standing.SAME if asks_alike(known, pod) or self._demand_alike(known, pod) else Standing.CHANGED
+            return CacheMatch.FOREIGN
+        return CacheMatch.SAME if asks_alike(known, pod) or self._demand_alike(known, pod) else CacheMatch.CHANGED
 
     def _demand_alike(self, known: Pod, pod: Pod) -> bool:
         """Compare only the demands: unrelated annotations and labels may differ."""

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from aliquot.endpoints.spelling import read
+from aliquot.endpoints.json_keys import decode_any_case
 from aliquot.model import Pod
 
 USUAL = (
@@ -22,7 +22,7 @@ USUAL = (
     ],
 )
 def test_the_same_is_read_however_it_is_spelled(text: bytes) -> None:
-    pod = read(text, Pod)
+    pod = decode_any_case(text, Pod)
     assert pod == msgspec.json.decode(USUAL, type=Pod)
     assert pod.metadata.labels == {"App": "x"}
 
@@ -30,8 +30,8 @@ def test_the_same_is_read_however_it_is_spelled(text: bytes) -> None:
 @pytest.mark.parametrize("text", [b"[]", b'"p"', b'{"spec":[]}', b'{"Spec":[]}', b'{"Spec":{"containers":3}}', b"{"])
 def test_what_is_no_pod_is_refused_however_it_is_spelled(text: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
-        read(text, Pod)
+        decode_any_case(text, Pod)
 
 
 def test_of_two_spellings_the_last_counts() -> None:
-    assert read(b'{"metadata":{"name":"a","Name":"b"}}', Pod).metadata.name == "b"
+    assert decode_any_case(b'{"metadata":{"name":"a","Name":"b"}}', Pod).metadata.name == "b"
