@@ -14,9 +14,9 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from aliquot.endpoints import json_keys
+from aliquot.endpoints.names import BadName, Names
 from aliquot.endpoints.object_limit import BadCall as BadCall
 from aliquot.endpoints.object_limit import Counted, object_limit
-from aliquot.endpoints.names import BadName, Names
 from aliquot.model import Pod
 from aliquot.model.bounds import KIB, LARGEST_NAMES, LARGEST_POD, LONGEST_ID, MAX_OBJECTS
 

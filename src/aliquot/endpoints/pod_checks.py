@@ -11,9 +11,8 @@ from typing import NoReturn
 import msgspec
 
 from aliquot.control import ControlPlane
-from aliquot.control.placing.filter_results import SECONDS
+from aliquot.control.placing.filter_results import SECONDS, demand_hash
 from aliquot.control.requeue.waiting_pods import asks_alike
-from aliquot.control.state.remembered import asked_by
 from aliquot.endpoints.extender import BadCall
 from aliquot.errors import BadDemand, Refused
 from aliquot.kube import PODS, NotFound
@@ -110,7 +109,7 @@ class PodChecks:
         that already succeeded needs neither. Raises BadDemand, Refused and KubeError."""
         if pod.spec.node_name == node.key:
             return
-        if not self._plane.passes.has(pod.metadata.uid, node.key, asked_by(self._plane.cluster.demand_of(pod))):
+        if not self._plane.passes.has(pod.metadata.uid, node.key, demand_hash(self._plane.cluster.demand_of(pod))):
             _refuse_unfiltered(node.key)
         if node.spec.unschedulable and not await self._tolerates_cordon(pod):
             raise Refused(f"node {node.key} is cordoned")

@@ -10,11 +10,11 @@ import structlog
 from aliquot import metrics
 from aliquot.clock import came
 from aliquot.control import ControlPlane
-from aliquot.control.state.remembered import asked_by
+from aliquot.control.placing.filter_results import demand_hash
 from aliquot.dialects import Demand, Dialect
-from aliquot.endpoints.pod_checks import PodChecks, CacheMatch
 from aliquot.endpoints.extender import BadCall, BindCall, PreemptCall, Victims
 from aliquot.endpoints.names import Grouped, Names, Texts
+from aliquot.endpoints.pod_checks import CacheMatch, PodChecks
 from aliquot.engine import FITS, NUMBERED, Floats, Ints, Judgement
 from aliquot.errors import BadDemand, BadInput, Refused
 from aliquot.model import OF_MODEL, Placement, Pod, Reason
@@ -130,7 +130,7 @@ class Verbs:
             columns = passed.columns(fleet)
         else:
             columns = [column for node in passed if (column := fleet.column(node)) is not None]
-        asked = asked_by(self._demand_of(pod)) if len(columns) else 0
+        asked = demand_hash(self._demand_of(pod)) if len(columns) else 0
         namespace = self._namespace_of_known(pod, match)
         self._plane.passes.put(pod.metadata.uid, fleet, columns, asked=asked, namespace=namespace)
 
@@ -166,7 +166,7 @@ class Verbs:
         uid, preemptions = pod.metadata.uid, self._plane.preemptions
         if uid not in preemptions:
             return []
-        named = preemptions.victims_of(uid, asked_by(demand))
+        named = preemptions.victims_of(uid, demand_hash(demand))
         nominated = pod.status.nominated_node_name
         return self._cluster.emptied_for(
             demand, {node: victims for node, victims in named.items() if not nominated or node == nominated}
@@ -249,7 +249,10 @@ class Verbs:
         caller."""
         if why := self.not_ready():
             raise Refused(why)
-        pod, node = await self._pod_checks.find(asked.name, asked.namespace, asked.uid), self._plane.nodes.get(asked.node)
+        pod, node = (
+            await self._pod_checks.find(asked.name, asked.namespace, asked.uid),
+            self._plane.nodes.get(asked.node),
+        )
         if node is None:
             raise BadCall(f'node "{asked.node}" not found')
         await self._pod_checks.require_passed(pod, node)
@@ -274,7 +277,7 @@ class Verbs:
 
     def _victims_held(self, uid: str, demand: Demand | None) -> dict[str, list[str]]:
         """Victims by node that we named for a pod and that still hold cards in the ledger."""
-        return self._holding(self._plane.preemptions.victims_of(uid, asked_by(demand)))
+        return self._holding(self._plane.preemptions.victims_of(uid, demand_hash(demand)))
 
     def _holding(self, victims: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
         """Victims by node that hold cards there."""
@@ -328,7 +331,7 @@ class Verbs:
             return
         named = self._holding({node: victims.uids for node, victims in left.items()})
         namespace = self._namespace_of_known(pod, match)
-        self._plane.preemptions.name(uid, named, asked=asked_by(demand), namespace=namespace)
+        self._plane.preemptions.name(uid, named, asked=demand_hash(demand), namespace=namespace)
 
     async def _being_emptied(self, pod: Pod, demand: Demand) -> str:
         """The pod's nominated node in the API server, while victims that we named there still hold cards as far as we

@@ -15,9 +15,9 @@ from aliquot.control.state import assumed_pods
 from aliquot.control.state.assumed_pods import Guests
 from aliquot.dialects import Demand
 from aliquot.endpoints import asgi, audit
-from aliquot.endpoints.object_limit import BadCall
 from aliquot.endpoints.endpoint import Extender, Table, Wire
 from aliquot.endpoints.forwarding import Forwarder
+from aliquot.endpoints.object_limit import BadCall
 from aliquot.endpoints.verbs import Verbs, spread_out
 from aliquot.endpoints.volcano_wire import (
     Code,

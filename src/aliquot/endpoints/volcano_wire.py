@@ -10,8 +10,8 @@ from typing import TypeVar
 import msgspec
 from msgspec import UNSET, Raw, UnsetType, field
 
-from aliquot.endpoints.object_limit import BadCall, Counted, object_limit
 from aliquot.endpoints.extender import Id, with_names
+from aliquot.endpoints.object_limit import BadCall, Counted, object_limit
 from aliquot.model import Pod
 from aliquot.model.bounds import LARGEST_AMOUNTS, LARGEST_POD
 

@@ -11,7 +11,7 @@ from aliquot.control.decision_log.format import read
 from aliquot.control.decision_log.replay import Replay
 from aliquot.control.decision_log.writer import DecisionLog
 from aliquot.control.loops.scheduler import Scheduler
-from aliquot.control.state.remembered import asked_by
+from aliquot.control.placing.filter_results import demand_hash
 from aliquot.embedded.api import resources
 from aliquot.endpoints import native
 from aliquot.endpoints.asgi import Routes
@@ -151,7 +151,7 @@ async def by_bind(endpoint: Endpoint, pod: Pod) -> None:
     """A filter has let it pass there before."""
     plane, column = endpoint.room.plane, endpoint.room.plane.cluster.fleet.column("n00")
     assert column is not None
-    asked = asked_by(plane.cluster.demand_of(pod))
+    asked = demand_hash(plane.cluster.demand_of(pod))
     plane.passes.put(pod.metadata.uid, plane.cluster.fleet, [column], asked=asked, namespace="default")
     bind = {"PodName": "hard", "PodNamespace": "default", "PodUID": pod.metadata.uid, "Node": "n00"}
     assert (await endpoint.post("/aliquot/bind", bind)).json == {"Error": LIMIT}

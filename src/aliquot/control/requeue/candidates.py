@@ -28,8 +28,8 @@ class Search:
     is_done: bool = False
 
 
-class Chooser:
-    """`node_called` finds a node in the informer cache."""
+class Candidates:
+    """Choose among the waiting pods. `node_called` finds a node in the informer cache."""
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from aliquot.control.state.remembered import Remembered
+from aliquot.control.state.bounded_map import BoundedMap
 from aliquot.dialects import Demand
 from aliquot.errors import BadDemand
 from aliquot.model import Pod, Request
@@ -46,7 +46,7 @@ class WaitingPods:
 
     def __init__(self, demand_of: Callable[[Pod], Demand | None]) -> None:
         self._demand_of = demand_of
-        self._by_uid = Remembered[WaitingPod](MAX_WAITING, MAX_WAITING_OF_NAMESPACE)
+        self._by_uid = BoundedMap[WaitingPod](MAX_WAITING, MAX_WAITING_OF_NAMESPACE)
 
     def __len__(self) -> int:
         return len(self._by_uid)
@@ -107,7 +107,7 @@ class EarlyRefusals:
     of our watch. Only the UID is kept, because anybody may have invented the pod."""
 
     def __init__(self) -> None:
-        self._by_uid = Remembered[_Early](MAX_UNKNOWN, MAX_UNKNOWN)
+        self._by_uid = BoundedMap[_Early](MAX_UNKNOWN, MAX_UNKNOWN)
 
     def __len__(self) -> int:
         return len(self._by_uid)
