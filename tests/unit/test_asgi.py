@@ -30,7 +30,7 @@ def _messages(pieces: tuple[bytes, ...]) -> Iterator[dict[str, Any]]:
         yield {"type": "http.request", "body": piece, "more_body": place < len(pieces)}
 
 
-async def echo(call: asgi.Call) -> asgi.Answer:
+async def echo(call: asgi.Call) -> asgi.Response:
     return asgi.json([call.tail, call.body.decode()])
 
 
@@ -63,7 +63,7 @@ async def test_a_body_in_pieces_is_put_together() -> None:
 async def test_a_body_beyond_the_limit_is_refused_and_no_handler_sees_it() -> None:
     called = []
 
-    async def handler(_: asgi.Call) -> asgi.Answer:
+    async def handler(_: asgi.Call) -> asgi.Response:
         called.append(1)
         return asgi.text("")
 
@@ -75,7 +75,7 @@ async def test_a_body_beyond_the_limit_is_refused_and_no_handler_sees_it() -> No
 async def test_what_comes_after_an_answer_is_called_when_it_has_been_sent() -> None:
     order: list[str] = []
 
-    async def handler(_: asgi.Call) -> asgi.Answer:
+    async def handler(_: asgi.Call) -> asgi.Response:
         return asgi.json({}, after=lambda: order.append("after"))
 
     async def send(message: Any) -> None:

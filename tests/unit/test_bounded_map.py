@@ -1,4 +1,4 @@
-"""What is remembered of pods: so much in all, and so much for each namespace."""
+"""The map keeps a limited number of pods, in total and per namespace."""
 
 from aliquot.control.state.bounded_map import BoundedMap
 

@@ -65,13 +65,13 @@ class House:
         self.done: list[bytes] = []
         routes = asgi.Routes(
             {
-                ("POST", "/verb"): asgi.Decision(self._work, lambda why: asgi.json({"Error": why})),
+                ("POST", "/verb"): asgi.DecisionHandler(self._work, lambda why: asgi.json({"Error": why})),
                 ("POST", "/plain"): self._work,
-                ("POST", "/long"): asgi.Decision(self._tell_much, lambda why: asgi.json({"Error": why})),
+                ("POST", "/long"): asgi.DecisionHandler(self._tell_much, lambda why: asgi.json({"Error": why})),
                 ("POST", "/long/plain"): self._tell_much,
-                ("POST", "/broken"): asgi.Decision(self._break, lambda why: asgi.json({"Error": why})),
+                ("POST", "/broken"): asgi.DecisionHandler(self._break, lambda why: asgi.json({"Error": why})),
                 ("POST", "/broken/plain"): self._break,
-                ("POST", "/healthz"): asgi.Open(self._live),
+                ("POST", "/healthz"): asgi.OpenHandler(self._live),
             }
         )
         self.gate = Gate(routes, Limits(**limits), clock)
@@ -82,18 +82,18 @@ class House:
             caller.say(body)
         return caller
 
-    async def _work(self, call: asgi.Call) -> asgi.Answer:
+    async def _work(self, call: asgi.Call) -> asgi.Response:
         await self.go_on.wait()
         self.done.append(call.body)
         return asgi.text("done")
 
-    async def _tell_much(self, _: asgi.Call) -> asgi.Answer:
-        return asgi.Answer(bytes(2 * PIECE))
+    async def _tell_much(self, _: asgi.Call) -> asgi.Response:
+        return asgi.Response(bytes(2 * PIECE))
 
-    async def _break(self, _: asgi.Call) -> asgi.Answer:
+    async def _break(self, _: asgi.Call) -> asgi.Response:
         raise LookupError("a bug")
 
-    async def _live(self, _: asgi.Call) -> asgi.Answer:
+    async def _live(self, _: asgi.Call) -> asgi.Response:
         return asgi.text("ok")
 
 

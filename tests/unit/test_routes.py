@@ -5,7 +5,7 @@ import pytest
 from aliquot.endpoints import asgi
 
 
-async def handler(_: asgi.Call) -> asgi.Answer:
+async def handler(_: asgi.Call) -> asgi.Response:
     return asgi.text("")
 
 
@@ -23,19 +23,19 @@ ROUTES = {("POST", "/a/b"): handler, ("GET", "/a/b/*"): handler, ("GET", "/a/c")
 )
 def test_a_path_says_which_methods_it_has(method: str, path: str, status: int, allow: bytes) -> None:
     answer = asgi.Routes(ROUTES).find(method, path)
-    assert isinstance(answer, asgi.Answer)
+    assert isinstance(answer, asgi.Response)
     nosniff = {} if status == 200 else {b"x-content-type-options": b"nosniff"}
     assert (answer.status, dict(answer.headers)) == (status, {b"allow": allow, **nosniff})
     assert answer.body == (b"" if status == 200 else b"Method Not Allowed\n")
 
 
 def test_whatever_has_no_route_goes_to_the_one_for_the_rest() -> None:
-    async def elsewhere(_: asgi.Call) -> asgi.Answer:
+    async def elsewhere(_: asgi.Call) -> asgi.Response:
         return asgi.text("elsewhere", 404)
 
     routes = asgi.Routes({**ROUTES, asgi.OTHERWISE: elsewhere})
     assert routes.find("GET", "/x") == (elsewhere, "")
     assert routes.find("POST", "/a/b/") == (handler, "")
     refused = routes.find("GET", "/a/b")
-    assert isinstance(refused, asgi.Answer)
+    assert isinstance(refused, asgi.Response)
     assert refused.status == 405

@@ -28,7 +28,7 @@ class _Text:
 
 
 def with_bodies(verb: str, handler: asgi.Handler) -> asgi.Handler:
-    async def answer(call: asgi.Call) -> asgi.Answer:
+    async def answer(call: asgi.Call) -> asgi.Response:
         if not logs.wants_debug():
             return await handler(call)
         _log.debug("asked", v=_BODIES, verb=verb, path=call.path, body=_Text(call.body))

@@ -64,37 +64,37 @@ class Debugger:
         table["POST", f"{_PREFIX}/symbol"] = _careful(self._symbol)  # pprof sends POST
         return table
 
-    async def _index(self, _: asgi.Call) -> asgi.Answer:
+    async def _index(self, _: asgi.Call) -> asgi.Response:
         rows = "".join(
             f'<tr><td><a href="{_PREFIX}/{name}?debug=1">{name}</a></td><td>{about}</td></tr>\n'
             for name, about in _ABOUT.items()
         )
         page = f"<html><head><title>{_PREFIX}/</title></head><body>\n<table>\n{rows}</table>\n</body></html>\n"
-        return asgi.Answer(page.encode(), content_type=b"text/html; charset=utf-8")
+        return asgi.Response(page.encode(), content_type=b"text/html; charset=utf-8")
 
-    async def _command_line(self, _: asgi.Call) -> asgi.Answer:
+    async def _command_line(self, _: asgi.Call) -> asgi.Response:
         return asgi.text("\0".join(sys.argv))
 
-    async def _symbol(self, _: asgi.Call) -> asgi.Answer:
+    async def _symbol(self, _: asgi.Call) -> asgi.Response:
         return asgi.text("num_symbols: 0\n")
 
-    async def _trace(self, _: asgi.Call) -> asgi.Answer:
+    async def _trace(self, _: asgi.Call) -> asgi.Response:
         return asgi.text("an execution trace is made by Go's runtime, and Python's has none; see profile\n", 501)
 
-    async def _nothing(self, call: asgi.Call) -> asgi.Answer:
+    async def _nothing(self, call: asgi.Call) -> asgi.Response:
         if _debug(call):
             return asgi.text("Python does not measure how long threads wait for each other\n")
         return _shown(call, Profile((("contentions", "count"), ("delay", "nanoseconds"))))
 
-    async def _goroutine(self, call: asgi.Call) -> asgi.Answer:
+    async def _goroutine(self, call: asgi.Call) -> asgi.Response:
         found = profiling.running()
         return asgi.text(_one_by_one(found)) if _debug(call) > 1 else _shown(call, profiling.together(found, "tasks"))
 
-    async def _threads(self, call: asgi.Call) -> asgi.Answer:
+    async def _threads(self, call: asgi.Call) -> asgi.Response:
         found = {name: stack for name, stack in profiling.running().items() if name.startswith("thread ")}
         return asgi.text(_one_by_one(found)) if _debug(call) > 1 else _shown(call, profiling.together(found, "threads"))
 
-    async def _heap(self, call: asgi.Call) -> asgi.Answer:
+    async def _heap(self, call: asgi.Call) -> asgi.Response:
         if seconds := _seconds(call, 0.0):
             profile = await self._record("heap", profiling.allocations, seconds)
         else:
@@ -102,7 +102,7 @@ class Debugger:
                 profile = await profiling.objects()
         return _shown(call, profile, profiling.memory_words())
 
-    async def _profile(self, call: asgi.Call) -> asgi.Answer:
+    async def _profile(self, call: asgi.Call) -> asgi.Response:
         return _shown(call, await self._record("profile", profiling.cpu_profile, _seconds(call, _PROFILE_SECONDS)))
 
     async def _record(self, name: str, record: Callable[[float, threading.Event], Profile], seconds: float) -> Profile:
@@ -127,7 +127,7 @@ class Debugger:
 
 
 def _careful(page: asgi.Handler) -> asgi.Handler:
-    async def answer(call: asgi.Call) -> asgi.Answer:
+    async def answer(call: asgi.Call) -> asgi.Response:
         try:
             return await page(call)
         except _BadQuestion as error:
@@ -135,7 +135,7 @@ def _careful(page: asgi.Handler) -> asgi.Handler:
         except _Busy as error:
             return asgi.text(f"{error}\n", 409)
 
-    return asgi.Patient(answer)
+    return asgi.SlowHandler(answer)
 
 
 def _asked(call: asgi.Call, name: str) -> str:
@@ -160,10 +160,10 @@ def _seconds(call: asgi.Call, default: float) -> float:
     return found
 
 
-def _shown(call: asgi.Call, profile: Profile, words: str = "") -> asgi.Answer:
+def _shown(call: asgi.Call, profile: Profile, words: str = "") -> asgi.Response:
     if _debug(call):
         return asgi.text(words + collapsed(profile))
-    return asgi.Answer(
+    return asgi.Response(
         encoded(profile),
         content_type=b"application/octet-stream",
         headers=((b"content-disposition", b'attachment; filename="profile"'),),

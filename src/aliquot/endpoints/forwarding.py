@@ -10,7 +10,7 @@ import structlog
 from aliquot import metrics
 from aliquot.control import ControlPlane, Role
 from aliquot.endpoints import asgi, audit
-from aliquot.endpoints.asgi import Kind
+from aliquot.endpoints.asgi import CallerKind
 from aliquot.endpoints.tls import Certificates
 
 _log = structlog.get_logger()
@@ -55,17 +55,17 @@ class Forwarder:
             await self._session.close()
 
     def to_holder(
-        self, endpoint: str, verb: str, handler: asgi.Handler, fault: Callable[[str], asgi.Answer]
+        self, endpoint: str, verb: str, handler: asgi.Handler, fault: Callable[[str], asgi.Response]
     ) -> asgi.Handler:
         """Wrap a handler so that a follower forwards its calls to the holder; `fault` words an error for the
         endpoint."""
 
-        async def answer(call: asgi.Call) -> asgi.Answer:
+        async def answer(call: asgi.Call) -> asgi.Response:
             if self._plane.leadership.role is not Role.FOLLOWING:
                 self._told.discard(endpoint)
                 return await handler(call)
             passed = await self._pass_on(endpoint, call)
-            if isinstance(passed, asgi.Answer):
+            if isinstance(passed, asgi.Response):
                 metrics.FORWARDED.labels(verb, "answered").inc()
                 self._told.discard(endpoint)
                 return passed
@@ -77,13 +77,13 @@ class Forwarder:
 
         return answer
 
-    async def _pass_on(self, endpoint: str, call: asgi.Call) -> asgi.Answer | str:
+    async def _pass_on(self, endpoint: str, call: asgi.Call) -> asgi.Response | str:
         """The holder's answer, or the reason why there is none."""
         leadership = self._plane.leadership
         if why := leadership.no_holder():
             missing = self._plane.out_of_step()
             return f"{why}; not in step with the API server: {'; '.join(missing)}" if missing else why
-        if _MARK.lower().encode() in call.headers and Kind.REPLICA in call.caller.kinds:
+        if _MARK.lower().encode() in call.headers and CallerKind.REPLICA in call.caller.kinds:
             return f"another server took this one for the Lease's holder, which is {leadership.holder}"
         url = leadership.endpoints.get(endpoint, "")
         if not url:
@@ -104,7 +104,7 @@ class Forwarder:
                         f"{leadership.holder}, which holds the Lease, does not take this server for a replica: {said}"
                     )
                 content = response.headers.get("Content-Type", "application/json").encode()
-                return asgi.Answer(await response.read(), response.status, content)
+                return asgi.Response(await response.read(), response.status, content)
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             text = str(error) or "no answer in time"
             return f"{leadership.holder}, which holds the Lease, did not answer at {url}: {text}"

@@ -10,7 +10,7 @@ import structlog
 from aliquot import metrics
 from aliquot.clock import Clock, SystemClock
 from aliquot.endpoints import asgi
-from aliquot.endpoints.asgi import ANYONE, Caller, Kind
+from aliquot.endpoints.asgi import ANYONE, Caller, CallerKind
 from aliquot.endpoints.callers import Callers, refusal
 
 _log = structlog.get_logger()
@@ -25,8 +25,8 @@ _TOO_SLOW = metrics.REJECTED.labels("slow sender")
 _TOO_LONG = metrics.REJECTED.labels("no answer in time")
 _CRASHED = metrics.REJECTED.labels("crash")
 _SOONEST_SECONDS = 0.001
-_DECIDED_FOR = frozenset({Kind.SCHEDULER, Kind.REPLICA})
-_SHOWN_TO = frozenset({Kind.READER})
+_DECIDED_FOR = frozenset({CallerKind.SCHEDULER, CallerKind.REPLICA})
+_SHOWN_TO = frozenset({CallerKind.READER})
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class _Inside:
 
     __slots__ = ("answered", "fault", "is_read", "read_bytes", "send", "until")
 
-    def __init__(self, send: asgi.Send, fault: Callable[[str], asgi.Answer], until: float) -> None:
+    def __init__(self, send: asgi.Send, fault: Callable[[str], asgi.Response], until: float) -> None:
         self.send = send
         self.fault = fault
         self.until = until
@@ -114,13 +114,13 @@ class Gate:
 
         async def application(scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
             found = self._routes.find(scope["method"], scope["path"])
-            if isinstance(found, tuple) and isinstance(found[0], asgi.Open):
+            if isinstance(found, tuple) and isinstance(found[0], asgi.OpenHandler):
                 await self(scope, receive, send)
                 return
             proof = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
             caller = await callers.identify(certified, proof)
             if isinstance(caller, Caller):
-                decides = isinstance(found, tuple) and isinstance(found[0], asgi.Decision)
+                decides = isinstance(found, tuple) and isinstance(found[0], asgi.DecisionHandler)
                 refused = refusal(caller, _DECIDED_FOR if decides else _SHOWN_TO)
                 if refused is None:
                     await self._answer_caller(caller, scope, receive, send)
@@ -132,14 +132,14 @@ class Gate:
 
     async def _answer_caller(self, caller: Caller, scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
         found = self._routes.find(scope["method"], scope["path"])
-        if isinstance(found, asgi.Answer):
+        if isinstance(found, asgi.Response):
             await asgi.put(found, send)
             return
         handler, tail = found
-        if isinstance(handler, asgi.Open | asgi.Patient):
+        if isinstance(handler, asgi.OpenHandler | asgi.SlowHandler):
             await self._put(await _handled(handler, _call(scope, tail, caller), _failed), send, _unavailable)
             return
-        fault = handler.fault if isinstance(handler, asgi.Decision) else _unavailable
+        fault = handler.fault if isinstance(handler, asgi.DecisionHandler) else _unavailable
         if self.busy >= self._limits.concurrency:
             _TOO_MANY.inc()
             await asgi.put(fault(f"{self.busy} calls are worked on, and no more are taken; try again"), send)
@@ -155,7 +155,7 @@ class Gate:
         if answer is not None and not inside.answered:
             await self._put(answer, send, fault)
 
-    async def _put(self, answer: asgi.Answer, send: asgi.Send, fault: Callable[[str], asgi.Answer]) -> None:
+    async def _put(self, answer: asgi.Response, send: asgi.Send, fault: Callable[[str], asgi.Response]) -> None:
         """Send an answer; its bytes count until the client reads them. Above the limit, send a fault instead. Always
         send a short answer: it may report a completed change."""
         held, most = self._held_bytes, self._limits.bodies
@@ -177,14 +177,14 @@ class Gate:
         scope: asgi.Scope,
         receive: asgi.Receive,
         inside: _Inside,
-    ) -> asgi.Answer | None:
+    ) -> asgi.Response | None:
         try:
             headers = dict(scope.get("headers", ()))
             if int(headers.get(b"content-length", 0)) > self._limits.body:
                 raise _TooLarge
             body = await self._body(receive, inside)
             inside.is_read = True
-            fault = inside.fault if isinstance(handler, asgi.Decision) else _failed
+            fault = inside.fault if isinstance(handler, asgi.DecisionHandler) else _failed
             return await _handled(handler, _call(scope, tail, caller, body, headers), fault)
         except _Gone:
             return None
@@ -239,7 +239,7 @@ class Gate:
             return self._limits.seconds
         return max(first.until - self._clock.monotonic(), _SOONEST_SECONDS)
 
-    def _overdue(self, inside: _Inside) -> asgi.Answer:
+    def _overdue(self, inside: _Inside) -> asgi.Response:
         if not inside.is_read:
             _TOO_SLOW.inc()
             return asgi.text(f"the body did not come within {self._limits.seconds:g} s", 408, _CLOSE)
@@ -247,7 +247,7 @@ class Gate:
         return inside.fault(f"there is no answer within {self._limits.seconds:g} s; what was begun goes on")
 
 
-async def _handled(handler: asgi.Handler, call: asgi.Call, fault: Callable[[str], asgi.Answer]) -> asgi.Answer:
+async def _handled(handler: asgi.Handler, call: asgi.Call, fault: Callable[[str], asgi.Response]) -> asgi.Response:
     try:
         return await handler(call)
     except Exception:
@@ -256,7 +256,7 @@ async def _handled(handler: asgi.Handler, call: asgi.Call, fault: Callable[[str]
         return fault("Aliquot failed on this call; its log says more")
 
 
-def _failed(why: str) -> asgi.Answer:
+def _failed(why: str) -> asgi.Response:
     return asgi.text(why, 500)
 
 
@@ -269,5 +269,5 @@ def _call(
     return asgi.Call(tail, body, scope["path"], known, query, caller, host)
 
 
-def _unavailable(why: str) -> asgi.Answer:
+def _unavailable(why: str) -> asgi.Response:
     return asgi.text(why, 503, _RETRY)

@@ -15,9 +15,9 @@ from aliquot.model.bounds import MAX_SHOWN_LIMITS
 def routes(plane: ControlPlane) -> Mapping[tuple[str, str], asgi.Handler]:
     metrics.BUILD.info({"version": aliquot.__version__})
 
-    async def show(_: asgi.Call) -> asgi.Answer:
+    async def show(_: asgi.Call) -> asgi.Response:
         read(plane)
-        return asgi.Answer(generate_latest(metrics.REGISTRY), content_type=CONTENT_TYPE_PLAIN_0_0_4.encode())
+        return asgi.Response(generate_latest(metrics.REGISTRY), content_type=CONTENT_TYPE_PLAIN_0_0_4.encode())
 
     return {("GET", "/metrics"): show}
 
@@ -26,7 +26,7 @@ def timed(verb: str, handler: asgi.Handler, clock: Clock) -> asgi.Handler:
     """Time a handler's answers by their dialect."""
     seconds: dict[str, Histogram] = {}
 
-    async def answer(call: asgi.Call) -> asgi.Answer:
+    async def answer(call: asgi.Call) -> asgi.Response:
         began = clock.monotonic()
         dialect = ""
         try:

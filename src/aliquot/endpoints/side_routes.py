@@ -63,19 +63,23 @@ def routes(
     ready = LastAnswer(there, lambda: readiness(plane, notes), asgi.text("not asked yet", 503))
     counted = LastAnswer(there, lambda: read(plane), None)
 
-    async def healthz(_: asgi.Call) -> asgi.Answer:
+    async def healthz(_: asgi.Call) -> asgi.Response:
         silence = plane.pulse.silence()
         return asgi.text("ok") if silence < _DEAD_SECONDS else asgi.text(_silent(silence), 500)
 
-    async def readyz(_: asgi.Call) -> asgi.Answer:
+    async def readyz(_: asgi.Call) -> asgi.Response:
         current, silence = await ready.get(), plane.pulse.silence()
         return current if silence < _STUCK_SECONDS else asgi.text(_silent(silence), 503)
 
-    async def show(_: asgi.Call) -> asgi.Answer:
+    async def show(_: asgi.Call) -> asgi.Response:
         await counted.get()
-        return asgi.Answer(generate_latest(metrics.REGISTRY), content_type=CONTENT_TYPE_PLAIN_0_0_4.encode())
+        return asgi.Response(generate_latest(metrics.REGISTRY), content_type=CONTENT_TYPE_PLAIN_0_0_4.encode())
 
-    handlers: dict[str, asgi.Handler] = {"/healthz": asgi.Open(healthz), "/readyz": asgi.Open(readyz), "/metrics": show}
+    handlers: dict[str, asgi.Handler] = {
+        "/healthz": asgi.OpenHandler(healthz),
+        "/readyz": asgi.OpenHandler(readyz),
+        "/metrics": show,
+    }
     return {(method, path): handler for path, handler in handlers.items() for method in ("GET", "HEAD")}
 
 

@@ -30,12 +30,12 @@ _REFUSALS = {reason: metrics.REFUSALS.labels(reason.name.lower()) for reason in 
 
 
 @dataclass(frozen=True)
-class Verdict:
+class FilterResult:
     """A filter's result for the nodes of a call."""
 
     passed: Sequence[str]
     refused: Mapping[str, str] = field(default_factory=dict)
-    """Why, in words that stay the same as long as the verdict does."""
+    """Why, in words that stay the same as long as the result does."""
     reasons: Mapping[str, Reason] = field(default_factory=dict)
     """The engine's reason, if there is one."""
     dialect: Dialect | None = None
@@ -79,46 +79,46 @@ class Verbs:
 
     # -- filter
 
-    async def filter(self, pod: Pod, names: Names, *, one: bool = False, keep: bool = False) -> Verdict:
+    async def filter(self, pod: Pod, names: Names, *, one: bool = False, keep: bool = False) -> FilterResult:
         """Find the nodes that fit a pod; with `one` only the best. With `keep`, for endpoints without bind, reserve the
         pod's cards for a while if one node is left. Refuse an unreadable demand everywhere, since schedulers would
         retry an error forever. Raises Refused and KubeError if the reservation fails."""
-        verdict = await self._filter(pod, names, one=one, keep=keep)
+        result = await self._filter(pod, names, one=one, keep=keep)
         if pod.metadata.uid:
-            self._remember(pod, verdict)
-        return verdict
+            self._remember(pod, result)
+        return result
 
-    async def _filter(self, pod: Pod, names: Names, *, one: bool, keep: bool) -> Verdict:
+    async def _filter(self, pod: Pod, names: Names, *, one: bool, keep: bool) -> FilterResult:
         try:
             demand = self._demand_of(pod)
         except BadDemand as error:
             metrics.REFUSALS.labels("bad_demand").inc(len(names))
-            return Verdict([], Texts([(names, str(error))]))
+            return FilterResult([], Texts([(names, str(error))]))
         if demand is None:
-            return Verdict(names)
+            return FilterResult(names)
         if keep and self._pod_checks.compare(pod) is CacheMatch.SAME:
             self._plane.reservations.release(pod.metadata.uid)
-        verdict, judgement = self._judge(pod, demand, names)
+        result, judgement = self._judge(pod, demand, names)
         if keep:
-            verdict = self._without_strangers(verdict, demand.dialect)
-        if one and verdict.passed:
-            verdict = self._best_of(verdict, judgement, demand)
-        if keep and len(verdict.passed) == 1 and self._plane.leadership.may_commit:
-            (node,) = verdict.passed
+            result = self._without_strangers(result, demand.dialect)
+        if one and result.passed:
+            result = self._best_of(result, judgement, demand)
+        if keep and len(result.passed) == 1 and self._plane.leadership.may_commit:
+            (node,) = result.passed
             placement = judgement.placement(node)
             if placement is not None and await self._keep_passed(pod, node, demand, placement):
-                verdict = replace(verdict, kept=node)  # without a placement, its victims still hold their cards
-        return verdict
+                result = replace(result, kept=node)  # without a placement, its victims still hold their cards
+        return result
 
-    def _remember(self, pod: Pod, verdict: Verdict) -> None:
-        """Record a verdict for bind and the requeuer. A verdict on a foreign pod, or on a body that differs from our
+    def _remember(self, pod: Pod, result: FilterResult) -> None:
+        """Record a result for bind and the requeuer. A result for a foreign pod, or for a body that differs from our
         informer cache, changes nothing that we know of the pod."""
         match = self._pod_checks.compare(pod)
         if match in (CacheMatch.SAME, CacheMatch.UNKNOWN):
-            self._remember_passed(pod, verdict.passed, match)
-        if verdict.dialect is None or match is CacheMatch.FOREIGN:
+            self._remember_passed(pod, result.passed, match)
+        if result.dialect is None or match is CacheMatch.FOREIGN:
             return
-        if not verdict.passed:
+        if not result.passed:
             self._remember_refused(pod, match)
         elif match is not CacheMatch.CHANGED:
             self._plane.requeuer.passed(pod)
@@ -144,7 +144,7 @@ class Verbs:
     def _namespace_of_known(self, pod: Pod, match: CacheMatch) -> str | None:
         return pod.metadata.namespace if match is CacheMatch.SAME else None
 
-    def _judge(self, pod: Pod, demand: Demand, names: Names) -> tuple[Verdict, Judgement]:
+    def _judge(self, pod: Pod, demand: Demand, names: Names) -> tuple[FilterResult, Judgement]:
         columns = names.columns(self._cluster.fleet)
         judgement = self._cluster.judge(demand, columns)
         # the pod's own claim, from an unanswered Binding, does not count against a node
@@ -158,7 +158,7 @@ class Verbs:
         nominated = pod.status.nominated_node_name
         emptying = nominated if nominated and nominated in reasons and self._is_emptied_for(pod, nominated) else ""
         self.last_passed = names.picked(numbers == FITS)
-        return Verdict(self.last_passed, refused, reasons, demand.dialect, emptying), judgement
+        return FilterResult(self.last_passed, refused, reasons, demand.dialect, emptying), judgement
 
     def _emptied_for(self, pod: Pod, demand: Demand) -> list[str]:
         """Nodes where a pod fits once the victims that we named are gone, even if our informer cache still has them. In
@@ -187,24 +187,24 @@ class Verbs:
         holders = (self._plane.pod_by_uid(entry.uid) for entry in entries if entry.owner.priority < pod.priority)
         return any(holder is not None and _is_preempted(holder) for holder in holders)
 
-    def _without_strangers(self, verdict: Verdict, dialect: Dialect) -> Verdict:
+    def _without_strangers(self, result: FilterResult, dialect: Dialect) -> FilterResult:
         """Also refuse nodes where nobody would record the pod's cards, since the scheduler binds itself."""
-        never = {node: why for node in verdict.passed if (why := self._plane.late.why_never(node, dialect))}
+        never = {node: why for node in result.passed if (why := self._plane.late.why_never(node, dialect))}
         if not never:
-            return verdict
-        passed = [node for node in verdict.passed if node not in never]
-        return replace(verdict, passed=passed, refused={**verdict.refused, **never})
+            return result
+        passed = [node for node in result.passed if node not in never]
+        return replace(result, passed=passed, refused={**result.refused, **never})
 
-    def _best_of(self, verdict: Verdict, judgement: Judgement, demand: Demand) -> Verdict:
+    def _best_of(self, result: FilterResult, judgement: Judgement, demand: Demand) -> FilterResult:
         """Choose the best node. After an unanswered Binding, choose its node again: another would hold a second
         reservation."""
-        tried = set(self._cluster.claimed_by(demand)) & set(verdict.passed)
-        best = min(tried) if tried else judgement.best(verdict.passed) or verdict.passed[0]
-        others = {name: NOT_CHOSEN for name in verdict.passed if name != best}
-        return replace(verdict, passed=[best], refused={**verdict.refused, **others})
+        tried = set(self._cluster.claimed_by(demand)) & set(result.passed)
+        best = min(tried) if tried else judgement.best(result.passed) or result.passed[0]
+        others = {name: NOT_CHOSEN for name in result.passed if name != best}
+        return replace(result, passed=[best], refused={**result.refused, **others})
 
     async def _keep_passed(self, pod: Pod, node: str, demand: Demand, chosen: Placement) -> bool:
-        """Reserve the chosen placement. Return False, without changing the verdict, if the cluster does not have this
+        """Reserve the chosen placement. Return False, without changing the result, if the cluster does not have this
         pod or we do not serve its scheduler."""
         meta = pod.metadata
         try:
@@ -249,10 +249,8 @@ class Verbs:
         caller."""
         if why := self.not_ready():
             raise Refused(why)
-        pod, node = (
-            await self._pod_checks.find(asked.name, asked.namespace, asked.uid),
-            self._plane.nodes.get(asked.node),
-        )
+        pod = await self._pod_checks.find(asked.name, asked.namespace, asked.uid)
+        node = self._plane.nodes.get(asked.node)
         if node is None:
             raise BadCall(f'node "{asked.node}" not found')
         await self._pod_checks.require_passed(pod, node)

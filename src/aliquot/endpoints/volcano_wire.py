@@ -22,8 +22,8 @@ _EPSILON = 0.1
 """How far Volcano lets a resource fall short."""
 
 
-class Shape(Enum):
-    """The shape of a predicate's answer, by the first version that expects it."""
+class PredicateFormat(Enum):
+    """The format of a predicate's answer, by the first version that expects it."""
 
     MESSAGE = "1.7"
     LIST = "1.8"
@@ -109,13 +109,13 @@ class PredicateCall(msgspec.Struct):
     node: NodeInfo
 
     @property
-    def shape(self) -> Shape | None:
-        """The shape for the caller's version, which only the fields it sends reveal. None for unknown callers."""
+    def answer_format(self) -> PredicateFormat | None:
+        """The format for the caller's version, which only the fields it sends reveal. None for unknown callers."""
         if self.node.capability is not UNSET or self.node.gpu_devices is not UNSET:
-            return Shape.MESSAGE
+            return PredicateFormat.MESSAGE
         if self.task.role is not UNSET:
-            return Shape.CODE
-        return None if self.node.capacity is UNSET else Shape.LIST
+            return PredicateFormat.CODE
+        return None if self.node.capacity is UNSET else PredicateFormat.LIST
 
 
 class PrioritizeCall(msgspec.Struct):
@@ -148,14 +148,14 @@ def _amounts(what: str, raw: Raw) -> Amounts:
         raise BadCall(f"{what} cannot be read: {error}") from error
 
 
-def predicate_answer(shape: Shape | None, code: Code, why: str = "") -> dict[str, object]:
-    """Build an answer. Without a shape, all versions but 1.8 and 1.9 understand it; those two then refuse the node."""
-    match shape:
-        case Shape.MESSAGE:
+def predicate_answer(answer_format: PredicateFormat | None, code: Code, why: str = "") -> dict[str, object]:
+    """Build an answer. Without a format, all versions but 1.8 and 1.9 understand it; those two then refuse the node."""
+    match answer_format:
+        case PredicateFormat.MESSAGE:
             return {"errorMessage": why}
-        case Shape.LIST:
+        case PredicateFormat.LIST:
             return {"status": [{"Code": code.value, "Reason": why}] if why else []}
-        case Shape.CODE:
+        case PredicateFormat.CODE:
             return {"status": why, "code": code.value}
         case None:
             return {"errorMessage": why, "status": why, "code": code.value}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from sys import maxsize
 from typing import TypeVar
 
-Answer = TypeVar("Answer")
+_T = TypeVar("_T")
 
 FULL = 1_000_000
 """Steps of a decision without an explicit effort: about a second."""
@@ -53,7 +53,7 @@ class Effort:
         self.left -= part.spent
 
 
-def within(budget: Effort, question: Callable[[Effort], Answer], effort: Effort) -> Answer:
+def within(budget: Effort, question: Callable[[Effort], _T], effort: Effort) -> _T:
     """Ask with the lesser of two efforts, of several questions together and of this one, and take what it cost from
     both. Only the lesser one has run out if that was not enough."""
     part = Effort(min(budget.left, effort.left))
@@ -70,14 +70,14 @@ def endless() -> Effort:
     return Effort(maxsize)
 
 
-def on_each(nodes: Sequence[str], attempt: Callable[[str, Effort], Answer | None], effort: Effort) -> dict[str, Answer]:
+def on_each(nodes: Sequence[str], attempt: Callable[[str, Effort], _T | None], effort: Effort) -> dict[str, _T]:
     """What is found on each of many nodes with the effort of one decision. Nodes for which it does not last are left
     out.
 
     First every node has its share of one half, so that a hard one does not take it all. Then those for which that was
     too little have the rest, one after another.
     """
-    found: dict[str, Answer] = {}
+    found: dict[str, _T] = {}
     too_hard = list(nodes)
     if len(nodes) > 1:
         shared = effort.half()
@@ -90,7 +90,7 @@ def on_each(nodes: Sequence[str], attempt: Callable[[str, Effort], Answer | None
 
 
 def _on_shares(
-    nodes: Sequence[str], attempt: Callable[[str, Effort], Answer | None], effort: Effort, found: dict[str, Answer]
+    nodes: Sequence[str], attempt: Callable[[str, Effort], _T | None], effort: Effort, found: dict[str, _T]
 ) -> list[str]:
     """Returns the nodes for which their share was too little."""
     too_hard = []

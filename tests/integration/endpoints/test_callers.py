@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from aliquot.control import ControlPlane
 from aliquot.endpoints import health, native
-from aliquot.endpoints.asgi import Caller, Kind, Routes
+from aliquot.endpoints.asgi import Caller, CallerKind, Routes
 from aliquot.endpoints.callers import Callers, Known
 from aliquot.endpoints.debug import Debugger
 from aliquot.endpoints.gpushare import GpuShareEndpoint
@@ -34,7 +34,9 @@ HOST = "127.0.0.1"
 REPLICA = "aliquot-server.aliquot-system.svc"
 ACCOUNT = "system:serviceaccount:aliquot-system:aliquot-server"
 SCHEDULER, READER, NOBODY = "system:kube-scheduler", "system:serviceaccount:monitoring:prometheus", "jane"
-KNOWN = Known(users={READER: Kind.READER, "root": None}, groups={"gpu-team": Kind.READER}, replica_name=REPLICA)
+KNOWN = Known(
+    users={READER: CallerKind.READER, "root": None}, groups={"gpu-team": CallerKind.READER}, replica_name=REPLICA
+)
 TOKENS = {name: f"token-of-{name}" for name in (SCHEDULER, READER, ACCOUNT, NOBODY)}
 
 
@@ -120,15 +122,17 @@ SHOWN = [("GET", path) for path in (INSPECT, "/metrics", "/debug/pprof/cmdline",
 OPEN = [("GET", path) for path in ("/healthz", "/readyz", "/version")]
 
 CALLERS = [
-    pytest.param(Who(SCHEDULER), {Kind.SCHEDULER}, id="kube-scheduler's certificate"),
-    pytest.param(Who(token=TOKENS[SCHEDULER]), {Kind.SCHEDULER}, id="a token of kube-scheduler's"),
-    pytest.param(Who("aliquot-server", host=REPLICA), {Kind.REPLICA}, id="a certificate with the replicas' name"),
-    pytest.param(Who(token=TOKENS[ACCOUNT]), {Kind.REPLICA}, id="a token of our own account"),
-    pytest.param(Who("admin", "system:masters"), {Kind.READER}, id="an administrator's certificate"),
-    pytest.param(Who("joe", "gpu-team"), {Kind.READER}, id="a certificate of a group"),
-    pytest.param(Who(token=TOKENS[READER]), {Kind.READER}, id="a reader's token"),
-    pytest.param(Who("jane", token=TOKENS[READER]), {Kind.READER}, id="a token beside a certificate that says nothing"),
-    pytest.param(Who(SCHEDULER, "gpu-team"), {Kind.SCHEDULER, Kind.READER}, id="two kinds"),
+    pytest.param(Who(SCHEDULER), {CallerKind.SCHEDULER}, id="kube-scheduler's certificate"),
+    pytest.param(Who(token=TOKENS[SCHEDULER]), {CallerKind.SCHEDULER}, id="a token of kube-scheduler's"),
+    pytest.param(Who("aliquot-server", host=REPLICA), {CallerKind.REPLICA}, id="a certificate with the replicas' name"),
+    pytest.param(Who(token=TOKENS[ACCOUNT]), {CallerKind.REPLICA}, id="a token of our own account"),
+    pytest.param(Who("admin", "system:masters"), {CallerKind.READER}, id="an administrator's certificate"),
+    pytest.param(Who("joe", "gpu-team"), {CallerKind.READER}, id="a certificate of a group"),
+    pytest.param(Who(token=TOKENS[READER]), {CallerKind.READER}, id="a reader's token"),
+    pytest.param(
+        Who("jane", token=TOKENS[READER]), {CallerKind.READER}, id="a token beside a certificate that says nothing"
+    ),
+    pytest.param(Who(SCHEDULER, "gpu-team"), {CallerKind.SCHEDULER, CallerKind.READER}, id="two kinds"),
     pytest.param(Who("system:node:n1", "system:nodes"), set(), id="a kubelet's certificate"),
     pytest.param(Who("root"), set(), id="somebody who is said to be nobody"),
     pytest.param(Who(token=TOKENS[NOBODY]), set(), id="a token of somebody else"),
@@ -138,10 +142,12 @@ CALLERS = [
 
 
 @pytest.mark.parametrize(("who", "kinds"), CALLERS)
-async def test_each_kind_of_caller_is_answered_what_is_for_it(house: House, who: Who, kinds: set[Kind] | None) -> None:
+async def test_each_kind_of_caller_is_answered_what_is_for_it(
+    house: House, who: Who, kinds: set[CallerKind] | None
+) -> None:
     for method, path in OPEN:
         assert (await house.send(who, method, path))[0] == 200, path
-    for routes, wanted in ((DECIDED, {Kind.SCHEDULER, Kind.REPLICA}), (SHOWN, {Kind.READER})):
+    for routes, wanted in ((DECIDED, {CallerKind.SCHEDULER, CallerKind.REPLICA}), (SHOWN, {CallerKind.READER})):
         for method, path in routes:
             status, text = await house.send(who, method, path, {} if method == "POST" else None)
             if kinds is None:
@@ -271,7 +277,7 @@ async def test_made_up_tokens_keep_no_replica_from_knowing_its_own_account(
     async with all_reviews_taken(asked, scripted):
         found = await callers.identify(None, b"Bearer " + good.encode())
     assert isinstance(found, Caller)
-    assert found.kinds == {Kind.SCHEDULER}
+    assert found.kinds == {CallerKind.SCHEDULER}
 
 
 async def test_a_token_that_is_good_no_more_has_no_review_of_its_own_any_more(

@@ -61,16 +61,16 @@ class Place:
 
 @asynccontextmanager
 async def place(clock: FakeClock, **limits: int) -> AsyncIterator[Place]:
-    async def live(_: asgi.Call) -> asgi.Answer:
+    async def live(_: asgi.Call) -> asgi.Response:
         return asgi.text("ok")
 
-    async def echo(call: asgi.Call) -> asgi.Answer:
-        return asgi.Answer(call.body)
+    async def echo(call: asgi.Call) -> asgi.Response:
+        return asgi.Response(call.body)
 
-    async def long(_: asgi.Call) -> asgi.Answer:
-        return asgi.Answer(bytes(MUCH))
+    async def long(_: asgi.Call) -> asgi.Response:
+        return asgi.Response(bytes(MUCH))
 
-    routes = asgi.Routes({("GET", "/healthz"): asgi.Open(live), ("GET", "/long"): long, ("POST", "/"): echo})
+    routes = asgi.Routes({("GET", "/healthz"): asgi.OpenHandler(live), ("GET", "/long"): long, ("POST", "/"): echo})
     async with Listener(routes, "127.0.0.1", 0, name="here", limits=Limits(**limits), clock=clock) as listener:
         made = Place(listener.port, clock)
         try:

@@ -35,7 +35,7 @@ class Holder:
         self.status = status
         self.answer = answer if answer is not None else {"Error": ""}
 
-    async def handle(self, call: asgi.Call) -> asgi.Answer:
+    async def handle(self, call: asgi.Call) -> asgi.Response:
         self.asked.append(call)
         return asgi.json(self.answer, self.status)
 
@@ -172,7 +172,7 @@ async def test_a_holder_that_is_slow_is_given_up_before_the_scheduler_gives_us_u
 ) -> None:
     never = asyncio.Event()
 
-    async def hang(_: asgi.Call) -> asgi.Answer:
+    async def hang(_: asgi.Call) -> asgi.Response:
         await never.wait()
         return asgi.text("")
 

@@ -59,10 +59,10 @@ def secret(tmp_path: Path) -> Secret:
 
 @asynccontextmanager
 async def listening(certificates: Certificates) -> AsyncIterator[str]:
-    async def answer(_: asgi.Call) -> asgi.Answer:
+    async def answer(_: asgi.Call) -> asgi.Response:
         return asgi.text("ok")
 
-    routes = asgi.Routes({("GET", "/healthz"): asgi.Open(answer), ("GET", "/"): answer})
+    routes = asgi.Routes({("GET", "/healthz"): asgi.OpenHandler(answer), ("GET", "/"): answer})
     async with Listener(routes, HOST, 0, certificates=certificates) as listener:
         yield f"https://{HOST}:{listener.port}"
 
@@ -102,8 +102,8 @@ async def test_an_older_version_than_the_least_is_refused(secret: Secret) -> Non
 
 
 async def test_whoever_does_not_read_the_answer_is_ended_beneath_tls_too(secret: Secret, clock: FakeClock) -> None:
-    async def long(_: asgi.Call) -> asgi.Answer:
-        return asgi.Answer(bytes(32 * 2**20))
+    async def long(_: asgi.Call) -> asgi.Response:
+        return asgi.Response(bytes(32 * 2**20))
 
     def ended() -> float:
         return metrics.REGISTRY.get_sample_value("aliquot_rejected_calls_total", {"cause": "slow reader"}) or 0

@@ -13,7 +13,7 @@ from aliquot.dialects.gpushare import IDX
 from aliquot.embedded.api import resources
 from aliquot.endpoints.forwarding import Forwarder
 from aliquot.endpoints.volcano import volcano_routes
-from aliquot.endpoints.volcano_wire import Code, Shape
+from aliquot.endpoints.volcano_wire import Code, PredicateFormat
 from aliquot.kube import Client
 from aliquot.model import Reason
 from aliquot.model.bounds import LARGEST_POD, MAX_GUESTS, MAX_GUESTS_OF_NODE
@@ -94,15 +94,19 @@ async def test_a_predicate_is_answered_in_the_form_of_the_version_that_asks(
     assert reply.json == refused(TOO_LARGE, 3)
 
 
-@pytest.mark.parametrize("shape", list(Shape))
+@pytest.mark.parametrize("answer_format", list(PredicateFormat))
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_a_configured_form_is_kept_whoever_asks(room: Room, shape: Shape, version: str) -> None:
+async def test_a_configured_form_is_kept_whoever_asks(room: Room, answer_format: PredicateFormat, version: str) -> None:
     await room.add_node()
-    keys = {Shape.MESSAGE: {"errorMessage"}, Shape.LIST: {"status"}, Shape.CODE: {"status", "code"}}
-    async with opened(room, volcano_routes(room.plane, "native", None, PREFIX, shape)) as endpoint:
+    keys = {
+        PredicateFormat.MESSAGE: {"errorMessage"},
+        PredicateFormat.LIST: {"status"},
+        PredicateFormat.CODE: {"status", "code"},
+    }
+    async with opened(room, volcano_routes(room.plane, "native", None, PREFIX, answer_format)) as endpoint:
         reply = await endpoint.post(f"{PREFIX}/vpredicates", Cycle(endpoint, version).asked(pod_of("p")))
-        assert set(reply.json) == keys[shape]
-        assert set((await endpoint.send("POST", f"{PREFIX}/vpredicates", b"no")).json) == keys[shape]
+        assert set(reply.json) == keys[answer_format]
+        assert set((await endpoint.send("POST", f"{PREFIX}/vpredicates", b"no")).json) == keys[answer_format]
 
 
 BAD_BODIES = [

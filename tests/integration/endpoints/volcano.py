@@ -51,7 +51,7 @@ def node_info(
 
 
 @dataclass(frozen=True)
-class Verdict:
+class PredicateResult:
     code: Code
     why: str = ""
 
@@ -60,7 +60,7 @@ class Verdict:
         return self.code is Code.SUCCESS
 
 
-FITS = Verdict(Code.SUCCESS)
+FITS = PredicateResult(Code.SUCCESS)
 
 
 @dataclass
@@ -71,7 +71,7 @@ class Cycle:
     version: str = "1.14.1"
     tasks: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
-    async def predicate(self, pod: Mapping[str, Any], node: str = "n1", **task: Any) -> Verdict:
+    async def predicate(self, pod: Mapping[str, Any], node: str = "n1", **task: Any) -> PredicateResult:
         reply = await self.endpoint.post(f"{PREFIX}/vpredicates", self.asked(pod, node, **task))
         assert reply.status == 200
         return as_read_by(self.version, reply.body)
@@ -111,20 +111,20 @@ class Cycle:
         return why
 
 
-def as_read_by(version: str, body: bytes) -> Verdict:
+def as_read_by(version: str, body: bytes) -> PredicateResult:
     """As each version's own decoder understands an answer."""
     answer = msgspec.json.decode(body)
     if version == "1.7.0":
         why = answer["errorMessage"]
         assert isinstance(why, str)
-        return Verdict(Code.ERROR, why) if why else FITS
+        return PredicateResult(Code.ERROR, why) if why else FITS
     status = answer["status"]
     if version == "1.8.2":
         assert isinstance(status, list)
         bad = [one for one in status if one["Code"]]
-        return Verdict(Code(bad[0]["Code"]), bad[0]["Reason"]) if bad else FITS
+        return PredicateResult(Code(bad[0]["Code"]), bad[0]["Reason"]) if bad else FITS
     assert isinstance(status, str)
-    return Verdict(Code(answer["code"] or 1), status) if status else FITS
+    return PredicateResult(Code(answer["code"] or 1), status) if status else FITS
 
 
 def pod_of(name: str, gpu_mem: Any = 3, **fields: Any) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from aliquot.model.bounds import MAX_SEARCHING_PODS
 
 _log = structlog.get_logger()
 
-Answer = TypeVar("Answer")
+_T = TypeVar("_T")
 
 _STEPS_PER_SECOND = FULL_EFFORT
 """On the reference machine. The actual speed is measured; a slower machine gets fewer steps."""
@@ -98,12 +98,12 @@ class SearchBudget:
     def ask(
         self,
         request: Request,
-        question: Callable[[Effort], Answer],
-        is_found: Callable[[Answer], bool] = bool,
+        question: Callable[[Effort], _T],
+        is_found: Callable[[_T], bool] = bool,
         *,
         places: bool = False,
         tries: bool = False,
-    ) -> Answer:
+    ) -> _T:
         """Ask a question that may need a search, with the effort that the pod has now. `places`: kube-scheduler will
         ask for a found placement again, to score and to bind. `tries`: the question tries out hypothetical nodes, which
         takes effort for every pod."""
