@@ -12,7 +12,7 @@ ON_BEHALF_OF = "X-Aliquot-Caller"
 _LONGEST = 200
 
 
-def tell(call: asgi.Call, verb: str, pod: str, node: str, verdict: str, why: str = "") -> None:
+def log(call: asgi.Call, verb: str, pod: str, node: str, verdict: str, why: str = "") -> None:
     caller = call.caller
     about = {"verb": verb, "pod": pod, "node": node, "verdict": verdict, "caller": caller.name, "address": call.address}
     if caller is not asgi.ANYONE:  # an unauthenticated caller is no replica, though it may use every route

@@ -39,13 +39,13 @@ def with_bodies(verb: str, handler: asgi.Handler) -> asgi.Handler:
     return answer
 
 
-def tell(verb: str, pod: str, nodes: Sequence[str], passed: Iterable[object], refused: Mapping[str, str]) -> None:
+def log_call(verb: str, pod: str, nodes: Sequence[str], passed: Iterable[object], refused: Mapping[str, str]) -> None:
     """Log the arguments and the result of a call about many nodes in a short line."""
     if logs.wants_debug():
         _log.debug(verb, pod=pod, nodes=len(nodes), passed=_some(passed), refused=dict(Counter(refused.values())))
 
 
-def tell_fault(verb: str, why: str) -> None:
+def log_fault(verb: str, why: str) -> None:
     """Log a call without a decision."""
     _log.debug(verb, fault=why)
 

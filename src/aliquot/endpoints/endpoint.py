@@ -9,7 +9,7 @@ from aliquot import faults, metrics
 from aliquot.compat import OURS, Compat
 from aliquot.control import ControlPlane
 from aliquot.endpoints import asgi, audit
-from aliquot.endpoints.call_log import tell, tell_fault, with_bodies
+from aliquot.endpoints.call_log import log_call, log_fault, with_bodies
 from aliquot.endpoints.extender import (
     BadCall,
     FilterCall,
@@ -99,14 +99,16 @@ class Extender:
             asked = read_filter(call.body, self.verbs.last_passed)
             if why := self.verbs.not_ready():
                 return self._fault(why)
-            result = await self.verbs.filter(asked.pod, asked.names, one=self._wire.one_node, keep=not self._wire.binds)
+            result = await self.verbs.filter(
+                asked.pod, asked.names, best_only=self._wire.one_node, reserve=not self._wire.binds
+            )
         except AliquotError as error:
             return self._fault(str(error))
         dialect = result.dialect.name if result.dialect else ""
         metrics.DECISIONS.labels("filter", dialect, result.outcome).inc()
-        tell("filter", asked.pod.key, asked.names, result.passed, result.refused)
-        if result.kept:
-            audit.tell(call, "filter", asked.pod.key, result.kept, "kept")
+        log_call("filter", asked.pod.key, asked.names, result.passed, result.refused)
+        if result.reserved:
+            audit.log(call, "filter", asked.pod.key, result.reserved, "kept")
         answer = self._filter_answer(asked, result)
         return self._json(answer, after=lambda: faults.reach("after-filter"), dialect=dialect)
 
@@ -163,7 +165,7 @@ class Extender:
             return unavailable(why)
         dialect, scores = self.verbs.scores(asked.pod, asked.names)
         metrics.DECISIONS.labels("prioritize", dialect, "scored").inc()
-        tell(
+        log_call(
             "prioritize",
             asked.pod.key,
             asked.names,
@@ -188,9 +190,9 @@ class Extender:
             dialect = await self.verbs.bind(asked)
         except AliquotError as error:
             metrics.DECISIONS.labels("bind", "", "refused").inc()
-            audit.tell(call, "bind", pod, node, "refused", str(error))
+            audit.log(call, "bind", pod, node, "refused", str(error))
             return self._bind_answer(str(error))
-        audit.tell(call, "bind", pod, node, "bound")
+        audit.log(call, "bind", pod, node, "bound")
         metrics.DECISIONS.labels("bind", dialect, "bound").inc()
         return self._bind_answer("", dialect)
 
@@ -217,7 +219,7 @@ class Extender:
             _count_fault("preempt", str(error))
             return unavailable(str(error))
         metrics.DECISIONS.labels("preempt", dialect, "victims" if left else "no victims").inc()
-        tell("preempt", asked.pod.key, list(asked.victims), (f"{node}={v.uids}" for node, v in left.items()), {})
+        log_call("preempt", asked.pod.key, list(asked.victims), (f"{node}={v.uids}" for node, v in left.items()), {})
         return self._json(preempt_answer(left), dialect=dialect)
 
     def _json(self, value: object, after: Callable[[], None] | None = None, dialect: str = "") -> asgi.Response:
@@ -227,7 +229,7 @@ class Extender:
 
 def _count_fault(verb: str, why: str) -> None:
     metrics.DECISIONS.labels(verb, "", "fault").inc()
-    tell_fault(verb, why)
+    log_fault(verb, why)
 
 
 def unavailable(why: str) -> asgi.Response:

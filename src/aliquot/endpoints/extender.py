@@ -280,8 +280,8 @@ def _nodes(raw: msgspec.Raw) -> dict[str, msgspec.Raw]:
     else:
         items = _decode("Nodes", raw, _NodeList).items or []
     left, found = LARGEST_POD, dict[str, msgspec.Raw]()
-    for one, item in zip(named, items, strict=True):
-        name = one.metadata.name if one.metadata else ""
+    for node, item in zip(named, items, strict=True):
+        name = node.metadata.name if node.metadata else ""
         if not name:
             left -= memoryview(item).nbytes
             if left < 0:

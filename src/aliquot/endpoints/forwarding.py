@@ -22,7 +22,7 @@ _LONGEST = 500
 
 
 class Forwarder:
-    """Wrap handlers so that they answer for the holder. Use it with `async with`."""
+    """Wrap handlers so that the leader answers. Use it with `async with`."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Forwarder:
         self._tls_name = tls_name or None
         self._limit = aiohttp.ClientTimeout(total=seconds, sock_connect=_REACH_SECONDS)
         self._session: aiohttp.ClientSession | None = None
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         """Endpoints whose forwarding failure is already in the log."""
 
     async def __aenter__(self) -> Self:
@@ -62,16 +62,16 @@ class Forwarder:
 
         async def answer(call: asgi.Call) -> asgi.Response:
             if self._plane.leadership.role is not Role.FOLLOWING:
-                self._told.discard(endpoint)
+                self._logged.discard(endpoint)
                 return await handler(call)
             passed = await self._pass_on(endpoint, call)
             if isinstance(passed, asgi.Response):
                 metrics.FORWARDED.labels(verb, "answered").inc()
-                self._told.discard(endpoint)
+                self._logged.discard(endpoint)
                 return passed
             metrics.FORWARDED.labels(verb, "failed").inc()
-            if endpoint not in self._told:  # log once until it works again: schedulers call all the time
-                self._told.add(endpoint)
+            if endpoint not in self._logged:  # log once until it works again: schedulers call all the time
+                self._logged.add(endpoint)
                 _log.warning("calls cannot be passed on to the holder of the Lease", endpoint=endpoint, why=passed)
             return fault(passed)
 

@@ -60,7 +60,7 @@ class _Gone(Exception):
     pass
 
 
-class _Inside:
+class _InFlight:
     """A call in progress."""
 
     __slots__ = ("answered", "fault", "is_read", "read_bytes", "send", "until")
@@ -93,15 +93,15 @@ class Gate:
         self._routes = routes
         self._limits = limits
         self._clock = clock or SystemClock()
-        self._inside: dict[_Inside, None] = {}  # in order: all have the same timeout, so the first expires first
-        self._lasting: set[_Inside] = set()
+        self._in_flight: dict[_InFlight, None] = {}  # in order: all have the same timeout, so the first expires first
+        self._overdue_calls: set[_InFlight] = set()
         self._held_bytes = 0
-        self._telling: set[asyncio.Task[None]] = set()
+        self._answering: set[asyncio.Task[None]] = set()
 
     @property
     def busy(self) -> int:
         """The number of calls in progress."""
-        return len(self._inside) + len(self._lasting)
+        return len(self._in_flight) + len(self._overdue_calls)
 
     async def __call__(self, scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
         """Serve any caller."""
@@ -144,15 +144,15 @@ class Gate:
             _TOO_MANY.inc()
             await asgi.put(fault(f"{self.busy} calls are worked on, and no more are taken; try again"), send)
             return
-        inside = _Inside(send, fault, self._clock.monotonic() + self._limits.seconds)
-        self._inside[inside] = None
+        in_flight = _InFlight(send, fault, self._clock.monotonic() + self._limits.seconds)
+        self._in_flight[in_flight] = None
         try:
-            answer = await self._answer(handler, tail, caller, scope, receive, inside)
+            answer = await self._answer(handler, tail, caller, scope, receive, in_flight)
         finally:
-            self._held_bytes -= inside.read_bytes
-            self._inside.pop(inside, None)
-            self._lasting.discard(inside)
-        if answer is not None and not inside.answered:
+            self._held_bytes -= in_flight.read_bytes
+            self._in_flight.pop(in_flight, None)
+            self._overdue_calls.discard(in_flight)
+        if answer is not None and not in_flight.answered:
             await self._put(answer, send, fault)
 
     async def _put(self, answer: asgi.Response, send: asgi.Send, fault: Callable[[str], asgi.Response]) -> None:
@@ -176,15 +176,15 @@ class Gate:
         caller: Caller,
         scope: asgi.Scope,
         receive: asgi.Receive,
-        inside: _Inside,
+        in_flight: _InFlight,
     ) -> asgi.Response | None:
         try:
             headers = dict(scope.get("headers", ()))
             if int(headers.get(b"content-length", 0)) > self._limits.body:
                 raise _TooLarge
-            body = await self._body(receive, inside)
-            inside.is_read = True
-            fault = inside.fault if isinstance(handler, asgi.DecisionHandler) else _failed
+            body = await self._body(receive, in_flight)
+            in_flight.is_read = True
+            fault = in_flight.fault if isinstance(handler, asgi.DecisionHandler) else _failed
             return await _handled(handler, _call(scope, tail, caller, body, headers), fault)
         except _Gone:
             return None
@@ -194,9 +194,9 @@ class Gate:
         except _TooMuch:
             _TOO_MUCH.inc()
             most = self._limits.bodies
-            return inside.fault(f"calls with {most} bytes are worked on, and no more are taken; try again")
+            return in_flight.fault(f"calls with {most} bytes are worked on, and no more are taken; try again")
 
-    async def _body(self, receive: asgi.Receive, inside: _Inside) -> bytes:
+    async def _body(self, receive: asgi.Receive, in_flight: _InFlight) -> bytes:
         """Read a body. Count received bytes, not announced bytes: a promise takes no other caller's place."""
         pieces: list[bytes] = []
         while True:
@@ -204,9 +204,9 @@ class Gate:
             if message["type"] == "http.disconnect":
                 raise _Gone
             piece = message.get("body", b"")
-            inside.read_bytes += len(piece)
+            in_flight.read_bytes += len(piece)
             self._held_bytes += len(piece)
-            if inside.read_bytes > self._limits.body:
+            if in_flight.read_bytes > self._limits.body:
                 raise _TooLarge
             if self._held_bytes > self._limits.bodies:
                 raise _TooMuch
@@ -219,32 +219,32 @@ class Gate:
     async def watch(self) -> NoReturn:
         while True:
             await self._clock.sleep(self._until_next())
-            self.tell_overdue()
+            self.answer_overdue()
 
-    def tell_overdue(self) -> None:
+    def answer_overdue(self) -> None:
         """Answer every call past its deadline."""
         now = self._clock.monotonic()
-        while (inside := next(iter(self._inside), None)) is not None and inside.until <= now:
-            del self._inside[inside]
-            self._lasting.add(inside)
-            inside.answered = True
-            task = asyncio.create_task(asgi.put(self._overdue(inside), inside.send))
-            self._telling.add(task)
-            task.add_done_callback(self._telling.discard)
+        while (in_flight := next(iter(self._in_flight), None)) is not None and in_flight.until <= now:
+            del self._in_flight[in_flight]
+            self._overdue_calls.add(in_flight)
+            in_flight.answered = True
+            task = asyncio.create_task(asgi.put(self._overdue(in_flight), in_flight.send))
+            self._answering.add(task)
+            task.add_done_callback(self._answering.discard)
 
     def _until_next(self) -> float:
         """Seconds until the next deadline; calls that arrive meanwhile expire later."""
-        first = next(iter(self._inside), None)
+        first = next(iter(self._in_flight), None)
         if first is None:
             return self._limits.seconds
         return max(first.until - self._clock.monotonic(), _SOONEST_SECONDS)
 
-    def _overdue(self, inside: _Inside) -> asgi.Response:
-        if not inside.is_read:
+    def _overdue(self, in_flight: _InFlight) -> asgi.Response:
+        if not in_flight.is_read:
             _TOO_SLOW.inc()
             return asgi.text(f"the body did not come within {self._limits.seconds:g} s", 408, _CLOSE)
         _TOO_LONG.inc()
-        return inside.fault(f"there is no answer within {self._limits.seconds:g} s; what was begun goes on")
+        return in_flight.fault(f"there is no answer within {self._limits.seconds:g} s; what was begun goes on")
 
 
 async def _handled(handler: asgi.Handler, call: asgi.Call, fault: Callable[[str], asgi.Response]) -> asgi.Response:

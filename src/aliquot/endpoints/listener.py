@@ -40,7 +40,7 @@ class _Server(uvicorn.Server):
         loop, context = asyncio.get_running_loop(), self._tls.serving if self._tls else None
         make, seconds = self.connections.protocol, self._handshake_seconds
         self.servers = [
-            await loop.create_server(make, sock=one, ssl=context, ssl_handshake_timeout=seconds) for one in sockets
+            await loop.create_server(make, sock=sock, ssl=context, ssl_handshake_timeout=seconds) for sock in sockets
         ]
         self.started = True
 

@@ -44,8 +44,8 @@ def timed(verb: str, handler: asgi.Handler, clock: Clock) -> asgi.Handler:
 def read(plane: ControlPlane) -> None:
     """Set the gauges to the current state."""
     role = plane.leadership.role
-    for one in Role:
-        metrics.ROLE.labels(one.value).set(one is role)
+    for each in Role:
+        metrics.ROLE.labels(each.value).set(each is role)
     metrics.EPOCH.set(plane.leadership.epoch)
     metrics.READY.set(not plane.not_ready())
     metrics.SILENT_AGENTS.set(len(plane.heartbeats.silent()))

@@ -36,7 +36,7 @@ def collapsed(profile: Profile) -> str:
     """Format a line per stack, outermost frame first, with its last measure: `main;run;work 42`."""
     lines = (
         f"{';'.join(f'{frame.function} ({_place(frame)})' for frame in reversed(stack)) or '(no frames)'} {values[-1]}"
-        for stack, values in sorted(profile.samples.items(), key=lambda one: (-one[1][-1], one[0]))
+        for stack, values in sorted(profile.samples.items(), key=lambda sample: (-sample[1][-1], sample[0]))
     )
     return "".join(f"{line}\n" for line in lines)
 

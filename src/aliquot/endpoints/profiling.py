@@ -59,10 +59,10 @@ def allocations(seconds: float, ended: threading.Event) -> Profile:
     finally:
         tracemalloc.stop()
     found: dict[Stack, list[int]] = defaultdict(lambda: [0, 0])
-    for one in snapshot.statistics("traceback"):
-        frames = tuple(Frame(Path(at.filename).stem, at.filename, at.lineno) for at in reversed(one.traceback))
-        found[frames][0] += one.count
-        found[frames][1] += one.size
+    for trace in snapshot.statistics("traceback"):
+        frames = tuple(Frame(Path(at.filename).stem, at.filename, at.lineno) for at in reversed(trace.traceback))
+        found[frames][0] += trace.count
+        found[frames][1] += trace.size
     return Profile(_OBJECTS, found, 1, began, seconds)
 
 
@@ -70,13 +70,13 @@ async def objects() -> Profile:
     """Count the objects in use by type; only `allocations` knows their origin. Yields to other tasks: the informer
     cache of a large cluster has millions of objects."""
     found: dict[Stack, list[int]] = defaultdict(lambda: [0, 0])
-    for number, one in enumerate(gc.get_objects()):
+    for number, item in enumerate(gc.get_objects()):
         if not number % _OBJECTS_AT_ONCE:
             await asyncio.sleep(0)
-        kind = type(one)
+        kind = type(item)
         sample = found[(Frame(f"{kind.__module__}.{kind.__qualname__}"),)]
         sample[0] += 1
-        sample[1] += sys.getsizeof(one, 0)
+        sample[1] += sys.getsizeof(item, 0)
     return Profile(_OBJECTS, found)
 
 

@@ -42,7 +42,7 @@ class FilterResult:
     """None for a pod that requests no GPU, or has an unreadable request."""
     emptying: str = ""
     """A refused node where pods end for this pod: the pod only has to wait."""
-    kept: str = ""
+    reserved: str = ""
     """The node with the pod's reservation."""
 
     @property
@@ -79,16 +79,16 @@ class Verbs:
 
     # -- filter
 
-    async def filter(self, pod: Pod, names: Names, *, one: bool = False, keep: bool = False) -> FilterResult:
-        """Find the nodes that fit a pod; with `one` only the best. With `keep`, for endpoints without bind, reserve the
-        pod's cards for a while if one node is left. Refuse an unreadable demand everywhere, since schedulers would
-        retry an error forever. Raises Refused and KubeError if the reservation fails."""
-        result = await self._filter(pod, names, one=one, keep=keep)
+    async def filter(self, pod: Pod, names: Names, *, best_only: bool = False, reserve: bool = False) -> FilterResult:
+        """Find the nodes that fit a pod; with `best_only` only the best. With `reserve`, for endpoints without bind,
+        reserve the pod's cards for a while if one node is left. Refuse an unreadable demand everywhere, since
+        schedulers would retry an error forever. Raises Refused and KubeError if the reservation fails."""
+        result = await self._filter(pod, names, best_only=best_only, reserve=reserve)
         if pod.metadata.uid:
             self._remember(pod, result)
         return result
 
-    async def _filter(self, pod: Pod, names: Names, *, one: bool, keep: bool) -> FilterResult:
+    async def _filter(self, pod: Pod, names: Names, *, best_only: bool, reserve: bool) -> FilterResult:
         try:
             demand = self._demand_of(pod)
         except BadDemand as error:
@@ -96,18 +96,18 @@ class Verbs:
             return FilterResult([], Texts([(names, str(error))]))
         if demand is None:
             return FilterResult(names)
-        if keep and self._pod_checks.compare(pod) is CacheMatch.SAME:
+        if reserve and self._pod_checks.compare(pod) is CacheMatch.SAME:
             self._plane.reservations.release(pod.metadata.uid)
         result, judgement = self._judge(pod, demand, names)
-        if keep:
+        if reserve:
             result = self._without_strangers(result, demand.dialect)
-        if one and result.passed:
+        if best_only and result.passed:
             result = self._best_of(result, judgement, demand)
-        if keep and len(result.passed) == 1 and self._plane.leadership.may_commit:
+        if reserve and len(result.passed) == 1 and self._plane.leadership.may_commit:
             (node,) = result.passed
             placement = judgement.placement(node)
-            if placement is not None and await self._keep_passed(pod, node, demand, placement):
-                result = replace(result, kept=node)  # without a placement, its victims still hold their cards
+            if placement is not None and await self._reserve_passed(pod, node, demand, placement):
+                result = replace(result, reserved=node)  # without a placement, its victims still hold their cards
         return result
 
     def _remember(self, pod: Pod, result: FilterResult) -> None:
@@ -203,7 +203,7 @@ class Verbs:
         others = {name: NOT_CHOSEN for name in result.passed if name != best}
         return replace(result, passed=[best], refused={**result.refused, **others})
 
-    async def _keep_passed(self, pod: Pod, node: str, demand: Demand, chosen: Placement) -> bool:
+    async def _reserve_passed(self, pod: Pod, node: str, demand: Demand, chosen: Placement) -> bool:
         """Reserve the chosen placement. Return False, without changing the result, if the cluster does not have this
         pod or we do not serve its scheduler."""
         meta = pod.metadata
@@ -211,9 +211,9 @@ class Verbs:
             known = await self._pod_checks.find(meta.name, meta.namespace, meta.uid)
         except (BadInput, Refused):
             return False
-        return self.keep(known, node, chosen=chosen if self._cluster.demand_of(known) == demand else None)
+        return self.reserve(known, node, chosen=chosen if self._cluster.demand_of(known) == demand else None)
 
-    def keep(self, pod: Pod, node: str, *, chosen: Placement | None = None) -> bool:
+    def reserve(self, pod: Pod, node: str, *, chosen: Placement | None = None) -> bool:
         """Reserve a pod's cards on a node until it is bound there. Takes the cluster's version of the pod. Returns
         False if it no longer waits or requests nothing. Raises Refused, NoRoom, BadDemand, NotLeading."""
         if not pod.waits:

@@ -185,13 +185,13 @@ class Volcano:
                 demand = self._cluster.demand_of(pod)
                 dialect = demand.dialect.name if demand else ""
                 if task.status == Status.ALLOCATED and demand is not None:
-                    if self._verbs.keep(await self._verbs.asked_pod(pod), task.node):
-                        audit.tell(call, "vallocate", pod_name, node, "kept")
+                    if self._verbs.reserve(await self._verbs.asked_pod(pod), task.node):
+                        audit.log(call, "vallocate", pod_name, node, "kept")
                 elif demand is not None:
                     self._refuse_hopeless(pod, demand, task.node)
         except AliquotError as error:
             metrics.DECISIONS.labels("vallocate", dialect, "refused").inc()
-            audit.tell(call, "vallocate", pod_name, node, "refused", str(error))
+            audit.log(call, "vallocate", pod_name, node, "refused", str(error))
             return _event(str(error), dialect)
         metrics.DECISIONS.labels("vallocate", dialect, "kept").inc()
         return _event("", dialect)
@@ -214,10 +214,10 @@ class Volcano:
                 if (await self._verbs.asked_pod(pod)).metadata.uid != task.uid:
                     raise BadCall("the task's UID is not its pod's")
                 self._plane.reservations.release(task.uid, only=node)
-                audit.tell(call, "vdeallocate", pod_name, node, "given back")
+                audit.log(call, "vdeallocate", pod_name, node, "given back")
         except AliquotError as error:
             metrics.DECISIONS.labels("vdeallocate", "", "refused").inc()
-            audit.tell(call, "vdeallocate", pod_name, node, "refused", str(error))
+            audit.log(call, "vdeallocate", pod_name, node, "refused", str(error))
             return _event(str(error))
         metrics.DECISIONS.labels("vdeallocate", "", "given back").inc()
         return _event("")
