@@ -124,7 +124,7 @@ async def test_beyond_the_limit_calls_are_told_to_come_again(clock: FakeClock) -
         inside = [house.call("/verb"), house.call("/plain")]
         await until(lambda: house.gate.busy == 2)
         verb, plain = house.call("/verb"), house.call("/plain")
-        why = "2 calls are worked on, and no more are taken; try again"
+        why = "2 calls are in progress, which is the limit; try again"
         assert await verb.answer() == (200, b'{"Error":"%s"}' % why.encode())
         assert await plain.answer() == (503, why.encode())
         assert plain.headers()[b"retry-after"] == b"1"
@@ -149,8 +149,10 @@ async def test_health_is_answered_however_busy_the_server_is(clock: FakeClock) -
 @pytest.mark.parametrize(
     ("path", "answer"),
     [
-        pytest.param("/verb", (200, b'{"Error":"there is no answer within 4 s; what was begun goes on"}'), id="a verb"),
-        pytest.param("/plain", (503, b"there is no answer within 4 s; what was begun goes on"), id="another route"),
+        pytest.param(
+            "/verb", (200, b'{"Error":"Aliquot has not answered within 4 s; the work continues"}'), id="a verb"
+        ),
+        pytest.param("/plain", (503, b"Aliquot has not answered within 4 s; the work continues"), id="another route"),
     ],
 )
 async def test_a_call_that_takes_too_long_is_answered_and_goes_on(
@@ -191,7 +193,7 @@ async def test_a_slow_sender_is_told_so_and_holds_no_place(clock: FakeClock) -> 
                 caller.say(b"x", more=True)
             await until(lambda: house.gate.busy == 1)
             await until(lambda: caller.sent, passing=clock)
-            assert await caller.answer() == (408, b"the body did not come within 4 s")
+            assert await caller.answer() == (408, b"the body did not arrive within 4 s")
             assert caller.headers()[b"connection"] == b"close"
             await caller.task
     assert (house.done, house.gate.busy) == ([], 0)
@@ -206,14 +208,14 @@ async def test_an_answer_counts_until_it_is_read(clock: FakeClock) -> None:
     with rejected("too many bytes to send", 2):
         first = house.call("/long", reads=False)
         await until(lambda: first.sent)
-        why = f"answers and calls with {2 * PIECE} bytes of {3 * PIECE} are under way; try again"
+        why = f"calls and answers in progress hold {2 * PIECE} of {3 * PIECE} bytes; try again"
         assert await house.call("/long").answer() == (200, b'{"Error":"%s"}' % why.encode())
         assert await house.call("/long/plain").answer() == (503, why.encode())
     assert house.gate.busy == 0
     house.go_on.set()
     assert await house.call("/verb").answer() == (200, b"done")
     with rejected("too many bytes at once"):
-        assert b"no more are taken" in (await house.call("/verb", bytes(PIECE + 1)).answer())[1]
+        assert b"in progress may hold" in (await house.call("/verb", bytes(PIECE + 1)).answer())[1]
     first.read()
     await first.task
     assert sum(len(piece["body"]) for piece in first.sent[1:]) == 2 * PIECE
@@ -266,7 +268,7 @@ async def test_bodies_are_limited_in_sum_and_a_call_that_ends_makes_room(clock: 
     first = house.call("/verb", b"1234567890")
     await until(lambda: house.gate.busy == 1)
     with rejected("too many bytes at once", 2):
-        why = "calls with 15 bytes are worked on, and no more are taken; try again"
+        why = "calls and answers in progress may hold 15 bytes at most; try again"
         verb, plain = house.call("/verb", b"123456"), house.call("/plain", b"123456")
         assert await verb.answer() == (200, b'{"Error":"%s"}' % why.encode())
         assert await plain.answer() == (503, why.encode())
@@ -303,7 +305,7 @@ async def test_half_a_body_of_somebody_who_is_gone_reaches_no_handler(clock: Fak
 async def test_a_bug_is_said_in_the_endpoints_words(clock: FakeClock) -> None:
     house = House(clock)
     with rejected("crash", 2):
-        why = b"Aliquot failed on this call; its log says more"
+        why = b"Aliquot failed to handle this call; see its log"
         assert await house.call("/broken").answer() == (200, b'{"Error":"%s"}' % why)
         assert await house.call("/broken/plain").answer() == (500, why)
     assert house.gate.busy == 0

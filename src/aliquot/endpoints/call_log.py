@@ -31,9 +31,9 @@ def with_bodies(verb: str, handler: asgi.Handler) -> asgi.Handler:
     async def answer(call: asgi.Call) -> asgi.Response:
         if not logs.wants_debug():
             return await handler(call)
-        _log.debug("asked", v=_BODIES, verb=verb, path=call.path, body=_Text(call.body))
+        _log.debug("request", v=_BODIES, verb=verb, path=call.path, body=_Text(call.body))
         found = await handler(call)
-        _log.debug("answered", v=_BODIES, verb=verb, status=found.status, body=_Text(found.body))
+        _log.debug("response", v=_BODIES, verb=verb, status=found.status, body=_Text(found.body))
         return found
 
     return answer

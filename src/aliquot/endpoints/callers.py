@@ -67,7 +67,7 @@ class Callers:
             return certified
         if proof[: len(_BEARER)].lower() != _BEARER:
             _UNKNOWN.inc()
-            return asgi.text("show a client certificate or a Kubernetes token (Authorization: Bearer)", 401, _ASK)
+            return asgi.text("present a client certificate or a Kubernetes token (Authorization: Bearer)", 401, _ASK)
         try:
             return await self._by_token(proof[len(_BEARER) :].strip().decode("latin-1"))
         except Refused as error:
@@ -79,7 +79,7 @@ class Callers:
         user = await self._tokens.user(token)
         if user is None:
             _UNKNOWN.inc()
-            return asgi.text("the API server does not know this token", 401, _ASK)
+            return asgi.text("the API server does not recognize this token", 401, _ASK)
         kinds = self._known.kinds(user.username, user.groups or ())
         if user.username == await self._own_user():
             kinds |= {CallerKind.REPLICA}
@@ -90,7 +90,7 @@ class Callers:
         try:
             token = self._own_token()
         except OSError as error:
-            raise Refused(f"the token for other replicas cannot be read: {why(error)}") from error
+            raise Refused(f"this server cannot read its token for other replicas: {why(error)}") from error
         user = await self._tokens.user(token, is_ours=True) if token else None
         return user.username if user is not None else ""
 
@@ -101,5 +101,5 @@ def refusal(caller: Caller, wanted: frozenset[CallerKind]) -> asgi.Response | No
         return None
     _WRONG_KIND.inc()
     kinds = " or ".join(sorted(kind.value for kind in wanted))
-    is_ = f"of kind {', '.join(sorted(kind.value for kind in caller.kinds))}" if caller.kinds else "of no kind"
-    return asgi.text(f"{caller.name} is {is_} here, and this is for a {kinds} (callers.users, callers.groups)", 403)
+    has = f"kind {', '.join(sorted(kind.value for kind in caller.kinds))}" if caller.kinds else "no kind"
+    return asgi.text(f"{caller.name} has {has}; this route requires {kinds} (callers.users, callers.groups)", 403)

@@ -22,12 +22,12 @@ _ABOUT = {
     "allocs": "the same as heap",
     "block": "empty: Python does not measure it",
     "cmdline": "the command line",
-    "goroutine": "where every asyncio task and thread is; with debug=2 each with its name",
-    "heap": "objects in use by type; with seconds=N what was allocated meanwhile, by line",
+    "goroutine": "stacks of all asyncio tasks and threads; debug=2 also names them",
+    "heap": "objects in use by type; seconds=N shows allocations during that time by line",
     "mutex": "empty: Python does not measure it",
     "profile": f"CPU time for seconds=N (default {_PROFILE_SECONDS:g}, at most {LONGEST_PROFILE:g})",
-    "symbol": "nothing: profiles name their functions themselves",
-    "threadcreate": "where every thread is",
+    "symbol": "empty: profiles contain the function names",
+    "threadcreate": "stacks of all threads",
     "trace": "not available in Python",
 }
 
@@ -79,7 +79,7 @@ class Debugger:
         return asgi.text("num_symbols: 0\n")
 
     async def _trace(self, _: asgi.Call) -> asgi.Response:
-        return asgi.text("an execution trace is made by Go's runtime, and Python's has none; see profile\n", 501)
+        return asgi.text("Python has no execution tracer like Go's; use profile instead\n", 501)
 
     async def _nothing(self, call: asgi.Call) -> asgi.Response:
         if _debug(call):
@@ -118,7 +118,7 @@ class Debugger:
     def _alone(self, name: str) -> Iterator[None]:
         """Raises _Busy."""
         if self._recording:
-            raise _Busy(f"{self._recording} is being recorded; try again when it is done")
+            raise _Busy(f"Aliquot is recording {self._recording}; try again when it has finished")
         self._recording = name
         try:
             yield
@@ -156,7 +156,7 @@ def _seconds(call: asgi.Call, default: float) -> float:
     except ValueError:
         found = 0.0
     if not 0 < found <= LONGEST_PROFILE:
-        raise _BadQuestion(f"seconds={text} is not a number above 0, at most {LONGEST_PROFILE:g}")
+        raise _BadQuestion(f"seconds={text} must be a number greater than 0 and at most {LONGEST_PROFILE:g}")
     return found
 
 

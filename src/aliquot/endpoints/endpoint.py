@@ -64,8 +64,8 @@ class Wire:
 
 
 class Extender:
-    """Handlers for kube-scheduler's verbs. With a forwarder, a server that does not hold the Lease forwards them to the
-    holder, which knows this endpoint by the name `endpoint`."""
+    """Handlers for kube-scheduler's verbs. With a forwarder, a follower forwards them to the leader, which knows this
+    endpoint by the name `endpoint`."""
 
     def __init__(self, plane: ControlPlane, endpoint: str, forwarder: Forwarder | None, wire: Wire) -> None:
         self.verbs = Verbs(plane)
@@ -89,7 +89,7 @@ class Extender:
         endpoint."""
         handler = timed(verb, handler, self._plane.clock)
         if self._forwarder is not None:
-            handler = self._forwarder.to_holder(self._endpoint, verb, handler, fault)
+            handler = self._forwarder.to_leader(self._endpoint, verb, handler, fault)
         return asgi.DecisionHandler(with_bodies(verb, handler), fault)
 
     # -- filter
@@ -108,7 +108,7 @@ class Extender:
         metrics.DECISIONS.labels("filter", dialect, result.outcome).inc()
         log_call("filter", asked.pod.key, asked.names, result.passed, result.refused)
         if result.reserved:
-            audit.log(call, "filter", asked.pod.key, result.reserved, "kept")
+            audit.log(call, "filter", asked.pod.key, result.reserved, "reserved")
         answer = self._filter_answer(asked, result)
         return self._json(answer, after=lambda: faults.reach("after-filter"), dialect=dialect)
 

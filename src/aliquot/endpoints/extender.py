@@ -225,16 +225,16 @@ def require_id(what: str, value: str) -> None:
 
 def _require_name(what: str, value: str) -> None:
     if not _NAME.fullmatch(value):
-        raise BadCall(f"{what} {value[:64]!r} is no name of a Kubernetes object")
+        raise BadCall(f"{what} {value[:64]!r} is not a valid Kubernetes object name")
 
 
 def _names(array: bytes, again: Names | None = None) -> Names:
     if len(array) > LARGEST_NAMES or array.count(b",") >= MAX_OBJECTS:
-        raise BadCall(f"NodeNames has more than {MAX_OBJECTS} names, or {LARGEST_NAMES} bytes")
+        raise BadCall(f"NodeNames has more than {MAX_OBJECTS} names or {LARGEST_NAMES} bytes")
     try:
         return Names.read(array, again)
     except (BadName, msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadCall(f"NodeNames cannot be read: {error}") from error
+        raise BadCall(f"cannot decode NodeNames: {error}") from error
 
 
 def _victims(what: str, raw: msgspec.Raw, uid_of: Callable[[msgspec.Raw], str]) -> Victims:
@@ -263,7 +263,7 @@ def _many_victims(what: str, raw: msgspec.Raw) -> dict[str, Victims]:
         nodes = _decode(what, raw, dict[str, _Evictions])
     found = {node: evictions.victims() for node, evictions in nodes.items()}
     if not all(all(victims.uids) for victims in found.values()):
-        raise BadCall(f"{what} cannot be read: too much without a uid")
+        raise BadCall(f"cannot decode {what}: a victim has no UID")
     return found
 
 
@@ -285,7 +285,7 @@ def _nodes(raw: msgspec.Raw) -> dict[str, msgspec.Raw]:
         if not name:
             left -= memoryview(item).nbytes
             if left < 0:
-                raise BadCall("Nodes cannot be read: too much without a name")
+                raise BadCall("cannot decode Nodes: too many bytes without metadata.name")
             name = _spelled_otherwise("Nodes", item, "name")
         found[name] = item
     return found
@@ -293,7 +293,7 @@ def _nodes(raw: msgspec.Raw) -> dict[str, msgspec.Raw]:
 
 def _other_items(raw: msgspec.Raw) -> msgspec.Raw:
     if _is_large(raw):
-        raise BadCall("Nodes cannot be read: too much without items")
+        raise BadCall("cannot decode Nodes: too many bytes without items")
     items = _lower(_decode("Nodes", raw, dict[str, msgspec.Raw])).get("items")
     return msgspec.Raw(b"[]") if items is None or _absent(items) else items
 
@@ -301,7 +301,7 @@ def _other_items(raw: msgspec.Raw) -> msgspec.Raw:
 def _spelled_otherwise(what: str, raw: msgspec.Raw, key: str) -> str:
     metadata = _lower(_decode(what, raw, dict[str, msgspec.Raw])).get("metadata")
     if metadata is None or _absent(metadata):
-        raise BadCall(f"{what} cannot be read: an object without metadata")
+        raise BadCall(f"cannot decode {what}: an object has no metadata")
     return _text(what, _lower(_decode(what, metadata, dict[str, msgspec.Raw])), key)
 
 
@@ -338,7 +338,7 @@ def _require_text(what: str, body: bytes) -> None:
             decoder.decode(body[start : start + _PIECE])
         decoder.decode(b"", True)
     except UnicodeDecodeError as error:
-        raise BadCall(f"{what} cannot be read: the body is no UTF-8") from error
+        raise BadCall(f"cannot decode {what}: the body is not UTF-8") from error
 
 
 def _absent(value: msgspec.Raw | None) -> bool:
@@ -355,4 +355,4 @@ def _decode(
     try:
         return how(raw, kind)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise BadCall(f"{what} cannot be read: {error}") from error
+        raise BadCall(f"cannot decode {what}: {error}") from error

@@ -25,12 +25,12 @@ def routes(
 
 def readiness(plane: ControlPlane, notes: Callable[[], list[str]] = list, endpoint: str = "") -> asgi.Response:
     """The current answer of /readyz."""
-    trouble = plane.not_ready() or _shut(plane, endpoint)
+    trouble = plane.not_ready() or _unserved(plane, endpoint)
     return asgi.text("\n".join(trouble), 503) if trouble else asgi.text("\n".join(("ok", *plane.notes(), *notes())))
 
 
-def _shut(plane: ControlPlane, endpoint: str) -> list[str]:
-    """Report an endpoint that the holder of the Lease does not serve: we forward its calls there."""
+def _unserved(plane: ControlPlane, endpoint: str) -> list[str]:
+    """Report an endpoint that the leader does not serve: we forward its calls there."""
     leadership = plane.leadership
     if (
         not endpoint
@@ -39,7 +39,4 @@ def _shut(plane: ControlPlane, endpoint: str) -> list[str]:
         or endpoint in leadership.endpoints
     ):
         return []
-    return [
-        f"{leadership.holder}, which holds the Lease, has no {endpoint} endpoint: "
-        "open the same endpoints on every server"
-    ]
+    return [f"the leader {leadership.holder} has no {endpoint} endpoint; enable the same endpoints on every server"]

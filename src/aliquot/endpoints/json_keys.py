@@ -47,7 +47,7 @@ def _spelled(value: Any, keys: _Keys | None) -> Any:
 
 def _require_few(items: Sized) -> None:
     if len(items) > MAX_ITEMS:
-        raise msgspec.ValidationError(f"a list or an object has {len(items)} items; no more than {MAX_ITEMS} are read")
+        raise msgspec.ValidationError(f"a list or object has {len(items)} items; the limit is {MAX_ITEMS}")
 
 
 @cache

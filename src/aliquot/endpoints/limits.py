@@ -142,7 +142,7 @@ class Gate:
         fault = handler.fault if isinstance(handler, asgi.DecisionHandler) else _unavailable
         if self.busy >= self._limits.concurrency:
             _TOO_MANY.inc()
-            await asgi.put(fault(f"{self.busy} calls are worked on, and no more are taken; try again"), send)
+            await asgi.put(fault(f"{self.busy} calls are in progress, which is the limit; try again"), send)
             return
         in_flight = _InFlight(send, fault, self._clock.monotonic() + self._limits.seconds)
         self._in_flight[in_flight] = None
@@ -161,7 +161,7 @@ class Gate:
         held, most = self._held_bytes, self._limits.bodies
         if held and held + len(answer.body) > most and len(answer.body) > asgi.PIECE:
             _UNREAD.inc()
-            answer = fault(f"answers and calls with {held} bytes of {most} are under way; try again")
+            answer = fault(f"calls and answers in progress hold {held} of {most} bytes; try again")
         size = len(answer.body)
         self._held_bytes += size
         try:
@@ -194,7 +194,7 @@ class Gate:
         except _TooMuch:
             _TOO_MUCH.inc()
             most = self._limits.bodies
-            return in_flight.fault(f"calls with {most} bytes are worked on, and no more are taken; try again")
+            return in_flight.fault(f"calls and answers in progress may hold {most} bytes at most; try again")
 
     async def _body(self, receive: asgi.Receive, in_flight: _InFlight) -> bytes:
         """Read a body. Count received bytes, not announced bytes: a promise takes no other caller's place."""
@@ -242,9 +242,9 @@ class Gate:
     def _overdue(self, in_flight: _InFlight) -> asgi.Response:
         if not in_flight.is_read:
             _TOO_SLOW.inc()
-            return asgi.text(f"the body did not come within {self._limits.seconds:g} s", 408, _CLOSE)
+            return asgi.text(f"the body did not arrive within {self._limits.seconds:g} s", 408, _CLOSE)
         _TOO_LONG.inc()
-        return in_flight.fault(f"there is no answer within {self._limits.seconds:g} s; what was begun goes on")
+        return in_flight.fault(f"Aliquot has not answered within {self._limits.seconds:g} s; the work continues")
 
 
 async def _handled(handler: asgi.Handler, call: asgi.Call, fault: Callable[[str], asgi.Response]) -> asgi.Response:
@@ -252,8 +252,8 @@ async def _handled(handler: asgi.Handler, call: asgi.Call, fault: Callable[[str]
         return await handler(call)
     except Exception:
         _CRASHED.inc()
-        _log.exception("a call could not be answered: this is a bug", path=call.path)
-        return fault("Aliquot failed on this call; its log says more")
+        _log.exception("a handler raised an exception; this is a bug", path=call.path)
+        return fault("Aliquot failed to handle this call; see its log")
 
 
 def _failed(why: str) -> asgi.Response:

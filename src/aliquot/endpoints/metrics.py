@@ -51,10 +51,10 @@ def read(plane: ControlPlane) -> None:
     metrics.SILENT_AGENTS.set(len(plane.heartbeats.silent()))
     metrics.REFUSED_PODS.set(plane.requeuer.waiting)
     _read_quotas(plane)
-    for kind, mirror in (("nodes", plane.nodes), ("pods", plane.pods)):
-        metrics.MIRROR_OBJECTS.labels(kind).set(len(mirror.all()))
-        metrics.MIRROR_SYNCED.labels(kind).set(not mirror.trouble)
-        metrics.MIRROR_SILENCE.labels(kind).set(plane.clock.monotonic() - mirror.heard_at)
+    for kind, cache in (("nodes", plane.nodes), ("pods", plane.pods)):
+        metrics.MIRROR_OBJECTS.labels(kind).set(len(cache.all()))
+        metrics.MIRROR_SYNCED.labels(kind).set(not cache.trouble)
+        metrics.MIRROR_SILENCE.labels(kind).set(plane.clock.monotonic() - cache.heard_at)
 
 
 def _read_quotas(plane: ControlPlane) -> None:

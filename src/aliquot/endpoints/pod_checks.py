@@ -68,7 +68,7 @@ class PodChecks:
         if pod is None:
             raise BadCall(f'pods "{name}" not found')
         if pod.metadata.uid != uid:
-            raise BadCall(f"the pod {name} in namespace {namespace} has another UID than the one in this call")
+            raise BadCall(f"pod {namespace}/{name} has a different UID than this call names")
         self._require_ours(pod)
         return pod
 
@@ -98,11 +98,11 @@ class PodChecks:
         if not self._plane.settings.serves(pod):
             served = ", ".join(sorted(self._plane.settings.scheduler_names))
             raise Refused(
-                f"the pod belongs to scheduler {pod.spec.scheduler_name}, and this server serves {served} (schedulers)"
+                f"the pod uses scheduler {pod.spec.scheduler_name}; this server serves {served} (key schedulers)"
             )
         cluster = self._plane.cluster
         if cluster.demand_of(pod) is None and not cluster.dialects.spoken_by(pod):  # a request for 0 counts
-            raise Refused("the pod asks for no GPU: name managedResources in the extender's configuration")
+            raise Refused("the pod requests no GPU; set managedResources in the extender's configuration")
 
     async def require_passed(self, pod: Pod, node: Node) -> None:
         """Require that a filter recently passed the pod on the node, and that the node is not cordoned. A repeated bind
@@ -128,5 +128,6 @@ class PodChecks:
 
 def _refuse_unfiltered(node: str) -> NoReturn:
     raise Refused(
-        f"this server has not let the pod pass on node {node} within the last {SECONDS / 60:g} minutes: filter it again"
+        f"this server's filter has not passed the pod on node {node} within the last {SECONDS / 60:g} minutes; "
+        "filter the pod again"
     )

@@ -60,7 +60,7 @@ def routes(
     plane: ControlPlane, there: OtherLoop, notes: Callable[[], list[str]] = list
 ) -> Mapping[tuple[str, str], asgi.Handler]:
     """Routes for a listener on another loop than the plane's, which is `there`."""
-    ready = LastAnswer(there, lambda: readiness(plane, notes), asgi.text("not asked yet", 503))
+    ready = LastAnswer(there, lambda: readiness(plane, notes), asgi.text("the decision loop has not answered yet", 503))
     counted = LastAnswer(there, lambda: read(plane), None)
 
     async def healthz(_: asgi.Call) -> asgi.Response:
@@ -84,4 +84,4 @@ def routes(
 
 
 def _silent(seconds: float) -> str:
-    return f"the loop that decides has been busy with one thing for {seconds:.0f} s"
+    return f"the decision loop has been busy with one task for {seconds:.0f} s"

@@ -65,7 +65,7 @@ class Verbs:
     def out_of_step(self) -> str:
         """Why the informer caches are not synced; until they are, cards in use can look free."""
         missing = self._plane.out_of_step()
-        return f"Aliquot is not in step with the API server: {'; '.join(missing)}" if missing else ""
+        return f"Aliquot is out of sync with the API server: {'; '.join(missing)}" if missing else ""
 
     def not_ready(self) -> str:
         """Why we cannot decide: views need synced caches, decisions also need a leader."""

@@ -186,7 +186,7 @@ class Volcano:
                 dialect = demand.dialect.name if demand else ""
                 if task.status == Status.ALLOCATED and demand is not None:
                     if self._verbs.reserve(await self._verbs.asked_pod(pod), task.node):
-                        audit.log(call, "vallocate", pod_name, node, "kept")
+                        audit.log(call, "vallocate", pod_name, node, "reserved")
                 elif demand is not None:
                     self._refuse_hopeless(pod, demand, task.node)
         except AliquotError as error:
@@ -212,9 +212,9 @@ class Volcano:
                 pod = task.pod()
                 pod_name = pod.key
                 if (await self._verbs.asked_pod(pod)).metadata.uid != task.uid:
-                    raise BadCall("the task's UID is not its pod's")
+                    raise BadCall("the task's UID differs from its pod's UID")
                 self._plane.reservations.release(task.uid, only=node)
-                audit.log(call, "vdeallocate", pod_name, node, "given back")
+                audit.log(call, "vdeallocate", pod_name, node, "released")
         except AliquotError as error:
             metrics.DECISIONS.labels("vdeallocate", "", "refused").inc()
             audit.log(call, "vdeallocate", pod_name, node, "refused", str(error))
@@ -228,9 +228,9 @@ def _require_few(strangers: Mapping[str, _Strangers]) -> None:
     counts = {node: len(found.put) + len(found.coming) for node, found in strangers.items()}
     for node, count in counts.items():
         if count > MAX_GUESTS_OF_NODE:
-            raise BadCall(f"{count} tasks on {node} are not known here; no more than {MAX_GUESTS_OF_NODE} are read")
+            raise BadCall(f"node {node} has {count} tasks unknown to Aliquot; the limit is {MAX_GUESTS_OF_NODE}")
     if (count := sum(counts.values())) > MAX_GUESTS:
-        raise BadCall(f"{count} tasks on these nodes are not known here; no more than {MAX_GUESTS} are read")
+        raise BadCall(f"these nodes have {count} tasks unknown to Aliquot; the limit is {MAX_GUESTS}")
 
 
 def _answered(answer_format: PredicateFormat | None, dialect: str, code: Code, why: str = "") -> asgi.Response:

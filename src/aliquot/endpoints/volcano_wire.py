@@ -86,7 +86,7 @@ class Task(Counted):
         try:
             return with_names(_PODS.decode(self.raw))
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-            raise BadCall(f"task.Pod cannot be read: {error}") from error
+            raise BadCall(f"cannot decode task.Pod: {error}") from error
 
 
 class NodeInfo(Counted):
@@ -136,7 +136,7 @@ def read(body: bytes, kind: type[_T]) -> _T:
         with object_limit():
             return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise BadCall(f"the body cannot be read: {error}") from error
+        raise BadCall(f"cannot decode the body: {error}") from error
 
 
 def _amounts(what: str, raw: Raw) -> Amounts:
@@ -145,7 +145,7 @@ def _amounts(what: str, raw: Raw) -> Amounts:
     try:
         return msgspec.json.decode(raw, type=Amounts | None) or Amounts()
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise BadCall(f"{what} cannot be read: {error}") from error
+        raise BadCall(f"cannot decode {what}: {error}") from error
 
 
 def predicate_answer(answer_format: PredicateFormat | None, code: Code, why: str = "") -> dict[str, object]:

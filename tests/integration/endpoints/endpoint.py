@@ -15,7 +15,7 @@ from tests.integration.room import Room
 FILTER = "/gpushare-scheduler/filter"
 BIND = "/gpushare-scheduler/bind"
 INSPECT = "/gpushare-scheduler/inspect"
-NOT_PASSED = "this server has not let the pod pass on node n1 within the last 16 minutes: filter it again"
+NOT_PASSED = "this server's filter has not passed the pod on node n1 within the last 16 minutes; filter the pod again"
 
 
 @dataclass(frozen=True)

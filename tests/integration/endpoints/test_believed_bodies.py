@@ -327,7 +327,7 @@ async def test_a_uid_that_no_pod_has_is_refused_and_nothing_is_kept(
     endpoint: Endpoint, room: Room, path: str, body: dict[str, Any]
 ) -> None:
     reply = await endpoint.post(path, body)
-    assert any(word in reply.body for word in (b"253", b"is no name"))
+    assert any(word in reply.body for word in (b"253", b"is not a valid Kubernetes object name"))
     plane = room.plane
     assert (len(plane.passes), len(plane.preemptions), plane.requeuer.early) == (0, 0, 0)
 
@@ -378,7 +378,7 @@ async def test_what_volcano_gives_back_is_told(endpoint: Endpoint, room: Room) -
     pod = await kept(endpoint)
     with capture_logs() as lines:
         await endpoint.post("/scheduler/vdeallocate", {"task": task_info(manifest_of(pod), node="n1")})
-    assert audit_lines(lines) == [("vdeallocate", "default/p", "given back")]
+    assert audit_lines(lines) == [("vdeallocate", "default/p", "released")]
     assert room.entries() == {}
 
 

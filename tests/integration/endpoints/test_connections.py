@@ -183,7 +183,7 @@ async def test_answers_that_nobody_reads_hold_no_more_than_all_bodies_may(clock:
         slow = await here.peer()
         slow.say(LONG)
         await slow.reader.read(1)
-        why = f"answers and calls with {MUCH} bytes of {MUCH + 2**20} are under way; try again"
+        why = f"calls and answers in progress hold {MUCH} of {MUCH + 2**20} bytes; try again"
         other = await here.peer()
         other.say(LONG)
         assert await other.hears() == b"503 " + why.encode()

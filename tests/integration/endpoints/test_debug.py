@@ -102,7 +102,7 @@ async def test_only_one_recording_runs_at_a_time_and_the_next_may_follow() -> No
     call = Call(query="seconds=0.01")
     answers = await asyncio.gather(profile(call), profile(call))
     assert [answer.status for answer in answers] == [200, 409]
-    assert answers[1].body == b"profile is being recorded; try again when it is done\n"
+    assert answers[1].body == b"Aliquot is recording profile; try again when it has finished\n"
     assert (await profile(call)).status == 200
 
 
@@ -111,7 +111,7 @@ async def test_of_many_calls_for_the_heap_one_is_served_at_a_time(name: str) -> 
     heap = Debugger().routes()["GET", f"/debug/pprof/{name}"]
     answers = await asyncio.gather(*(heap(Call()) for _ in range(200)))
     assert [answer.status for answer in answers] == [200] + [409] * 199
-    assert answers[1].body == b"heap is being recorded; try again when it is done\n"
+    assert answers[1].body == b"Aliquot is recording heap; try again when it has finished\n"
     assert (await heap(Call())).status == 200
 
 
@@ -119,7 +119,7 @@ async def test_of_many_calls_for_the_heap_one_is_served_at_a_time(name: str) -> 
 async def test_a_time_that_is_none_is_refused(debug: Debug, seconds: str) -> None:
     page = await debug.get(f"/profile?seconds={seconds}")
     assert page.status == 400
-    assert page.text == f"seconds={seconds} is not a number above 0, at most 300\n"
+    assert page.text == f"seconds={seconds} must be a number greater than 0 and at most 300\n"
 
 
 async def test_what_python_does_not_have_says_so(debug: Debug) -> None:

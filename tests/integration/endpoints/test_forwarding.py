@@ -134,19 +134,17 @@ async def test_a_call_is_passed_on_only_once(scripted: ScriptedApi, client: Clie
             address, marked = f"{endpoint.url}{BIND}", {"X-Aliquot-Forwarded": "1"}
             async with session.post(address, json={}, headers=marked) as response:
                 answer = await response.json()
-    assert answer == {"Error": "another server took this one for the Lease's holder, which is holder"}
+    assert answer == {"Error": "another server forwarded this call here, but the leader is holder"}
     assert holder.asked == []
 
 
 @pytest.mark.parametrize(
     ("endpoints", "why"),
     [
-        pytest.param(
-            {}, "holder, which holds the Lease, has no gpushare endpoint", id="a holder without that endpoint"
-        ),
+        pytest.param({}, "the leader holder has no gpushare endpoint", id="a holder without that endpoint"),
         pytest.param(
             {"gpushare": "http://127.0.0.1:1"},
-            "holder, which holds the Lease, did not answer at http://127.0.0.1:1: ",
+            "the leader holder did not answer at http://127.0.0.1:1: ",
             id="a holder that cannot be reached",
         ),
     ],
@@ -163,7 +161,7 @@ async def test_a_holder_that_cannot_be_asked_is_a_fault_in_the_callers_words(
             assert (await endpoint.bind(pod)).startswith(why)
     assert scripted.bindings() == []
     # once, though a scheduler asks all the time
-    (told,) = (line for line in logs if line["event"] == "calls cannot be passed on to the holder of the Lease")
+    (told,) = (line for line in logs if line["event"] == "cannot forward calls to the leader")
     assert (told["endpoint"], told["why"].startswith(why)) == ("gpushare", True)
 
 
@@ -181,7 +179,7 @@ async def test_a_holder_that_is_slow_is_given_up_before_the_scheduler_gives_us_u
         async with follower(scripted, client, clock, seconds=0.05) as endpoint:
             reply = await endpoint.post(BIND, {})
         never.set()
-    assert reply.json["Error"].startswith("holder, which holds the Lease, did not answer at ")
+    assert reply.json["Error"].startswith("the leader holder did not answer at ")
 
 
 async def test_without_a_holder_both_verbs_say_so(scripted: ScriptedApi, client: Client, clock: FakeClock) -> None:

@@ -34,7 +34,7 @@ async def test_a_listener_that_ends_is_told_to_whoever_needs_it() -> None:
         async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{listener.port}") as response:
             assert response.status == 404
         assert not living.done()
-    with pytest.raises(BadConfig, match=f"the listener on 127.0.0.1:{listener.port} has ended"):
+    with pytest.raises(BadConfig, match=f"the listener on 127.0.0.1:{listener.port} stopped unexpectedly"):
         await living
 
 

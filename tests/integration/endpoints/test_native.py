@@ -60,7 +60,7 @@ async def test_nothing_is_said_of_nodes_that_are_alike(native_endpoint: Endpoint
 async def test_a_call_to_prioritize_that_cannot_be_read_is_a_400(native_endpoint: Endpoint) -> None:
     reply = await native_endpoint.send("POST", "/aliquot/prioritize", b"{")
     assert reply.status == 400
-    assert "cannot be read" in reply.text
+    assert "cannot decode" in reply.text
 
 
 # -- preempt

@@ -48,7 +48,7 @@ async def half_seen(scripted: ScriptedApi, client: Client, clock: FakeClock) -> 
 
 
 async def test_a_part_that_is_held_by_a_pod_not_yet_seen_is_not_sold(half_seen: HalfSeen) -> None:
-    endpoint, why = half_seen.endpoint, "Aliquot is not in step with the API server: has not listed yet"
+    endpoint, why = half_seen.endpoint, "Aliquot is out of sync with the API server: has not listed yet"
     assert await endpoint.bind(half_seen.pod) == why
     assert (await endpoint.filter(10, "n1"))["Error"] == why
     assert endpoint.room.api.writes() == []

@@ -111,7 +111,7 @@ EXACT: list[Any] = [
     pytest.param(
         b"{",
         b'{"Nodes":null,"NodeNames":null,"FailedNodes":null,"FailedAndUnresolvableNodes":null,'
-        b'"Error":"the body cannot be read: Input data was truncated"}\n',
+        b'"Error":"cannot decode the body: Input data was truncated"}\n',
         id="half a body",
     ),
 ]

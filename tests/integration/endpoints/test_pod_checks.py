@@ -60,12 +60,12 @@ ATTACKS = [
     pytest.param({}, None, "n1", NOT_PASSED, id="a pod that no filter was asked about"),
     pytest.param({}, "n2", "n1", NOT_PASSED, id="a node where it did not pass"),
     pytest.param({"gpu_mem": 16}, "n1", "n1", NOT_PASSED, id="a pod that the filter refused"),
-    pytest.param({"gpu_mem": None}, "n1", "n1", "the pod asks for no GPU", id="a pod without GPU"),
+    pytest.param({"gpu_mem": None}, "n1", "n1", "the pod requests no GPU", id="a pod without GPU"),
     pytest.param(
         {"schedulerName": "volcano"},
         "n1",
         "n1",
-        "the pod belongs to scheduler volcano, and this server serves default-scheduler, gpu-scheduler",
+        "the pod uses scheduler volcano; this server serves default-scheduler, gpu-scheduler",
         id="a pod of another scheduler",
     ),
     pytest.param({}, "n3", "n3", "node n3 is cordoned", id="a cordoned node"),
@@ -196,7 +196,7 @@ async def test_nothing_is_kept_for_pods_of_other_schedulers(endpoint: Endpoint, 
     if verb == "filter":
         await endpoint.post("/scheduler/predicates", names_call(pod, ["n1"]))
     else:
-        assert "belongs to scheduler theirs" in await allocated(endpoint, pod)
+        assert "uses scheduler theirs" in await allocated(endpoint, pod)
     assert room.entries() == {}
 
 

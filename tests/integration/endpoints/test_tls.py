@@ -172,8 +172,8 @@ async def test_files_that_cannot_be_used_change_nothing_and_are_told(secret: Sec
         certificates.look()
         assert await get(url, client_of(OURS)) == (200, "ok")
         (note,) = certificates.notes()
-        assert note.startswith("the certificates cannot be used, the last good ones are kept: listen.tls.certFile ")
-        assert note.endswith("the key is not the certificate's")
+        assert note.startswith("Aliquot keeps the previous certificates: listen.tls.certFile ")
+        assert note.endswith("the key does not match the certificate")
         assert metrics.REGISTRY.get_sample_value("aliquot_tls_valid") == 0
         secret.hold(THEIRS)
         certificates.look()
@@ -202,8 +202,8 @@ async def test_an_expired_certificate_does_not_replace_a_good_one(secret: Secret
         certificates.look()
         assert await get(url, client_of(OURS)) == (200, "ok")
         (note,) = certificates.notes()
-        assert note.startswith("the certificates cannot be used, the last good ones are kept: listen.tls.certFile ")
-        assert "tls.crt: it expired at 2023-" in note
+        assert note.startswith("Aliquot keeps the previous certificates: listen.tls.certFile ")
+        assert "tls.crt: the certificate expired at 2023-" in note
         assert is_valid() == 0
         secret.hold(THEIRS)
         certificates.look()
@@ -217,7 +217,7 @@ async def test_a_certificate_whose_time_has_not_come_is_taken_when_it_has(secret
         before = applied()
         secret.hold(THEIRS, not_before=days(clock, 1))
         certificates.look()
-        assert "it is not valid before " in certificates.notes()[0]
+        assert "the certificate is not valid before " in certificates.notes()[0]
         assert await get(url, client_of(OURS)) == (200, "ok")
         await clock.move(86400)
         certificates.look()
@@ -234,11 +234,11 @@ async def test_a_certificate_that_expires_is_told_of_in_time(secret: Secret, clo
     assert (certificates.notes(), expires) == ([], days(clock, 8).timestamp())
     await clock.move(1.5 * 86400)
     (note,) = certificates.notes()
-    assert "tls.crt: it expires at 2023-" in note
+    assert "tls.crt: the certificate expires at 2023-" in note
     await clock.move(7 * 86400)
     certificates.look()
     (note,) = certificates.notes()
-    assert "tls.crt: it expired at 2023-" in note
+    assert "tls.crt: the certificate expired at 2023-" in note
     assert is_valid() == 0
 
 
@@ -246,7 +246,7 @@ def test_an_expired_certificate_at_the_start_is_shown_for_want_of_another(secret
     secret.hold(OURS, not_after=days(clock, -2))
     certificates = Certificates(secret.files(), clock)
     (note,) = certificates.notes()
-    assert "it expired at 2023-" in note
+    assert "the certificate expired at 2023-" in note
     assert is_valid() == 0
 
 
@@ -267,9 +267,11 @@ async def test_files_that_stay_are_not_read_again(secret: Secret) -> None:
         pytest.param("tls.key", None, "listen.tls.keyFile {folder}/tls.key: no such file", id="no key"),
         pytest.param("ca.crt", None, "listen.tls.clientCaFile {folder}/ca.crt: no such file", id="no authority"),
         pytest.param("tls.crt", b"nonsense", "certFile {folder}/tls.crt, listen.tls.keyFile", id="no PEM"),
-        pytest.param("tls.key", b"", "it holds no certificate in PEM that goes with the key", id="an empty key"),
-        pytest.param("ca.crt", b"nonsense", "ca.crt: it holds no certificates in PEM", id="an authority that is none"),
-        pytest.param("ca.crt", b"", "ca.crt: it holds no certificates in PEM", id="an empty authority"),
+        pytest.param("tls.key", b"", "no PEM certificate that matches the key", id="an empty key"),
+        pytest.param(
+            "ca.crt", b"nonsense", "ca.crt: the file contains no PEM certificates", id="an authority that is none"
+        ),
+        pytest.param("ca.crt", b"", "ca.crt: the file contains no PEM certificates", id="an empty authority"),
     ],
 )
 def test_files_that_cannot_be_used_at_the_start_are_named(

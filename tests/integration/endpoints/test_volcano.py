@@ -147,11 +147,11 @@ async def test_a_server_out_of_step_says_so_in_every_form(
         for version in VERSIONS:
             verdict = await Cycle(endpoint, version).predicate(pod_of("p"))
             assert verdict.code is Code.ERROR
-            assert "not in step" in verdict.why
-        assert "not in step" in await Cycle(endpoint).allocate(pod_of("p"))
+            assert "out of sync" in verdict.why
+        assert "out of sync" in await Cycle(endpoint).allocate(pod_of("p"))
         answer = (await endpoint.post(f"{PREFIX}/vprioritize", {"task": task_info(pod_of("p")), "nodes": []})).json
         assert answer["nodeScore"] == {}
-        assert "not in step" in answer["errorMessage"]
+        assert "out of sync" in answer["errorMessage"]
 
 
 async def test_a_server_that_does_not_lead_and_finds_nobody_who_does_says_so_in_every_form(
@@ -284,7 +284,7 @@ async def test_more_tasks_than_can_be_read_in_time_are_refused(volcano: Endpoint
         cycle.put(pod_of(f"p{number}", 1))
     verdict = await cycle.predicate(pod_of("p", 1))
     assert verdict.code is Code.ERROR
-    assert verdict.why == "257 tasks on n1 are not known here; no more than 256 are read"
+    assert verdict.why == "node n1 has 257 tasks unknown to Aliquot; the limit is 256"
     assert (await cycle.predicate(pod_of("p", 1), "n2")).fits
 
 
@@ -294,7 +294,7 @@ async def test_more_tasks_on_all_nodes_than_can_be_read_in_time_are_refused(volc
         cycle.put(pod_of(f"p{number}", 1), f"n{number % 20}")
     nodes = [node_info(node, tasks) for node, tasks in cycle.tasks.items()]
     answer = (await volcano.post(f"{PREFIX}/vprioritize", {"task": task_info(pod_of("p", 1)), "nodes": nodes})).json
-    why = "4097 tasks on these nodes are not known here; no more than 4096 are read"
+    why = "these nodes have 4097 tasks unknown to Aliquot; the limit is 4096"
     assert answer == {"nodeScore": {}, "errorMessage": why}
 
 
@@ -322,7 +322,7 @@ async def test_tasks_that_take_longer_than_one_decision_may_are_not_seated_to_th
         pytest.param(
             {"InitResreq": amounts(**{str(n): 1.0 for n in range(9000)})}, "task.InitResreq has more", id="needs"
         ),
-        pytest.param({"InitResreq": {"MilliCPU": "x"}}, "task.InitResreq cannot be read", id="no number"),
+        pytest.param({"InitResreq": {"MilliCPU": "x"}}, "cannot decode task.InitResreq", id="no number"),
     ],
 )
 async def test_a_task_that_is_too_large_is_refused_by_its_field(

@@ -27,7 +27,7 @@ def test_whole_victims_are_found_by_their_uids(uid: str) -> None:
 
 def test_much_that_has_no_name_is_refused_before_it_takes_long() -> None:
     nodes = [{"metadata": {}, "padding": "x" * 2**20} for _ in range(5)]
-    with pytest.raises(BadCall, match="Nodes cannot be read: too much without a name"):
+    with pytest.raises(BadCall, match=r"cannot decode Nodes: too many bytes without metadata\.name"):
         read_filter(msgspec.json.encode({"Pod": POD, "Nodes": {"items": nodes}}))
 
 
@@ -59,11 +59,17 @@ def pod_with(part: str, key: str, items: int) -> str:
     [
         pytest.param(pod_of(1, LARGEST_POD), "Pod has more than 2097152 bytes", id="large"),
         pytest.param(pod_of(4_000_000), "Pod has more than 2097152 bytes", id="of four million containers"),
-        pytest.param(pod_of(100_000), "Pod cannot be read: .* has 100000 items", id="of 100,000 containers"),
-        pytest.param(pod_with("metadata", "annotations", 5000), "Pod .* 5000 items", id="of 5,000 annotations"),
-        pytest.param(pod_with("spec", "nodeSelector", 5000), "Pod .* 5000 items", id="of 5,000 selectors"),
-        pytest.param(pod_with("spec", "of later times", 5000), "Pod .* 5000 items", id="of 5,000 things unknown"),
-        pytest.param(pod_of(1).replace("[", "[" * 10**5), "the body cannot be read: maximum recursion", id="deep"),
+        pytest.param(pod_of(100_000), "cannot decode Pod: .* has 100000 items", id="of 100,000 containers"),
+        pytest.param(
+            pod_with("metadata", "annotations", 5000), "cannot decode Pod: .* 5000 items", id="of 5,000 annotations"
+        ),
+        pytest.param(
+            pod_with("spec", "nodeSelector", 5000), "cannot decode Pod: .* 5000 items", id="of 5,000 selectors"
+        ),
+        pytest.param(
+            pod_with("spec", "of later times", 5000), "cannot decode Pod: .* 5000 items", id="of 5,000 things unknown"
+        ),
+        pytest.param(pod_of(1).replace("[", "[" * 10**5), "cannot decode the body: maximum recursion", id="deep"),
     ],
 )
 def test_a_pod_that_no_api_server_would_take_is_refused(pod: str, why: str) -> None:
@@ -95,7 +101,7 @@ def test_a_large_body_is_read_as_schedulers_of_all_versions_spell_it(spelled: st
         pytest.param("[" + ",".join(['"a"'] * MANY) + "]", {}, "NodeNames has more than 100000 names", id="names"),
         pytest.param('["' + "a" * LARGEST_NAMES + '"]', {}, "NodeNames has more than 100000 names", id="a long name"),
         pytest.param("null", {"Nodes": '{"items":[' + "{}," * MANY + "{}]}"}, "more than 100000 nodes", id="nodes"),
-        pytest.param("null", {"Nodes": '{"items":[' + "0," * MANY + "0]}"}, "Nodes cannot be read", id="no nodes"),
+        pytest.param("null", {"Nodes": '{"items":[' + "0," * MANY + "0]}"}, "cannot decode Nodes", id="no nodes"),
         pytest.param("null", {"Nodes": '{"Items":[' + "{}," * 9 + "{}]," + PADDED + "}"}, "without items", id="odd"),
         pytest.param("null", {"Nodes": "{" + ",".join(f'"{n}":0' for n in range(300_000)) + "}"}, "items", id="keys"),
     ],
@@ -118,8 +124,8 @@ VICTIM = {"NodeNameToMetaVictims": '{"UID":"u"}', "NodeNameToVictims": '{"metada
     [
         pytest.param('"n":{"Pods":[' + "VICTIM," * MANY + "VICTIM]}", "more than 100000 nodes", id="victims"),
         pytest.param(",".join(f'"{n}":{{"Pods":null}}' for n in range(MANY + 1)), "more than 100000", id="nodes"),
-        pytest.param('"n":{"Pods":[{}]},' + PADDED, "too much without a uid", id="without a uid"),
-        pytest.param('"n":null,' + PADDED, "cannot be read", id="null"),
+        pytest.param('"n":{"Pods":[{}]},' + PADDED, "a victim has no UID", id="without a uid"),
+        pytest.param('"n":null,' + PADDED, "cannot decode", id="null"),
     ],
 )
 def test_more_victims_than_any_cluster_has_are_refused(key: str, nodes: str, why: str) -> None:

@@ -53,7 +53,7 @@ def test_what_is_no_list_of_names_is_refused_and_never_misread(value: object) ->
 
 @pytest.mark.parametrize("name", ['a"b', "a\\b", "a\nb", "a,b"])
 def test_what_no_node_can_be_called_is_refused_by_name(name: str) -> None:
-    with pytest.raises(BadName, match="is no name of a node"):
+    with pytest.raises(BadName, match="is not a valid node name"):
         Names.read(msgspec.json.encode(["n1", name]))
 
 

@@ -61,8 +61,8 @@ def test_a_certificate_cut_off_anywhere_is_none() -> None:
 def test_it_is_good_from_its_first_second_to_its_last() -> None:
     span = Validity(100, 200)
     assert [span.trouble(now) for now in (99, 100, 200, 201)] == [
-        "it is not valid before 1970-01-01T00:01:40Z",
+        "the certificate is not valid before 1970-01-01T00:01:40Z",
         "",
         "",
-        "it expired at 1970-01-01T00:03:20Z",
+        "the certificate expired at 1970-01-01T00:03:20Z",
     ]
