@@ -1,4 +1,4 @@
-"""/debug/pprof/: Go's paths, with what Python has of each."""
+"""/debug/pprof/: Go's paths, with Python's equivalents."""
 
 import asyncio
 import gzip
@@ -46,7 +46,7 @@ async def debug() -> AsyncIterator[Debug]:
 
 
 @pytest.mark.parametrize("endpoint", ["gpushare", "elastic"])
-def test_endpoints_of_originals_that_have_profiles_serve_them_if_they_are_asked_for(room: Room, endpoint: str) -> None:
+def test_endpoints_whose_originals_have_profiles_serve_them_if_enabled(room: Room, endpoint: str) -> None:
     def paths(tree: ServerConfig) -> set[str]:
         return {path for _, path in extra_routes(endpoint, tree, room.plane, Debugger())}
 
@@ -64,7 +64,7 @@ async def test_the_index_names_every_page(debug: Debug, path: str) -> None:
 
 @pytest.mark.parametrize("slash", ["", "/"], ids=["as gpu-admission", "as gpushare and elastic-gpu, with a slash"])
 @pytest.mark.parametrize("name", NAMED)
-async def test_named_profiles_are_for_go_s_tools_or_with_debug_for_people(debug: Debug, name: str, slash: str) -> None:
+async def test_named_profiles_are_protobuf_or_text_with_debug(debug: Debug, name: str, slash: str) -> None:
     page = await debug.get(f"/{name}{slash}")
     assert (page.status, page.content_type) == (200, "application/octet-stream")
     assert gzip.decompress(page.body)
@@ -73,7 +73,7 @@ async def test_named_profiles_are_for_go_s_tools_or_with_debug_for_people(debug:
     assert page.text
 
 
-async def test_tasks_and_threads_are_shown_with_where_they_are(debug: Debug) -> None:
+async def test_tasks_and_threads_are_shown_with_their_stacks(debug: Debug) -> None:
     async def waits_for_ever() -> None:
         await asyncio.Event().wait()
 
@@ -88,7 +88,7 @@ async def test_tasks_and_threads_are_shown_with_where_they_are(debug: Debug) -> 
 
 
 @pytest.mark.parametrize("name", ["heap", "profile"])
-async def test_a_recording_is_for_go_s_tools_or_with_debug_for_people(debug: Debug, name: str) -> None:
+async def test_a_recording_is_protobuf_or_text_with_debug(debug: Debug, name: str) -> None:
     page = await debug.get(f"/{name}?seconds=0.01")
     assert (page.status, page.content_type) == (200, "application/octet-stream")
     assert gzip.decompress(page.body)
@@ -97,7 +97,7 @@ async def test_a_recording_is_for_go_s_tools_or_with_debug_for_people(debug: Deb
     assert ("# resident: " in page.text) == (name == "heap")
 
 
-async def test_only_one_recording_runs_at_a_time_and_the_next_may_follow() -> None:
+async def test_only_one_recording_runs_at_a_time() -> None:
     profile = Debugger().routes()["GET", "/debug/pprof/profile"]
     call = Call(query="seconds=0.01")
     answers = await asyncio.gather(profile(call), profile(call))
@@ -107,7 +107,7 @@ async def test_only_one_recording_runs_at_a_time_and_the_next_may_follow() -> No
 
 
 @pytest.mark.parametrize("name", ["heap", "allocs"])
-async def test_of_many_calls_for_the_heap_one_is_served_at_a_time(name: str) -> None:
+async def test_only_one_heap_call_runs_at_a_time(name: str) -> None:
     heap = Debugger().routes()["GET", f"/debug/pprof/{name}"]
     answers = await asyncio.gather(*(heap(Call()) for _ in range(200)))
     assert [answer.status for answer in answers] == [200] + [409] * 199
@@ -116,13 +116,13 @@ async def test_of_many_calls_for_the_heap_one_is_served_at_a_time(name: str) -> 
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "301", "many", "nan", "inf"])
-async def test_a_time_that_is_none_is_refused(debug: Debug, seconds: str) -> None:
+async def test_invalid_seconds_are_refused(debug: Debug, seconds: str) -> None:
     page = await debug.get(f"/profile?seconds={seconds}")
     assert page.status == 400
     assert page.text == f"seconds={seconds} must be a number greater than 0 and at most 300\n"
 
 
-async def test_what_python_does_not_have_says_so(debug: Debug) -> None:
+async def test_pages_that_python_cannot_fill_say_so(debug: Debug) -> None:
     assert (await debug.get("/trace?seconds=1")).status == 501
     assert (await debug.get("/mutex?debug=1")).text.startswith("Python does not measure")
     assert (await debug.get("/symbol")).text == "num_symbols: 0\n"

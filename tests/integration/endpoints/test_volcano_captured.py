@@ -1,4 +1,4 @@
-"""Requests as real schedulers of four versions sent them, where they are at hand."""
+"""Captured requests of four real scheduler versions, if they are available."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -32,7 +32,7 @@ def body(version: str, verb: str) -> bytes:
 
 @pytest.fixture
 async def volcano(room: Room) -> AsyncIterator[Endpoint]:
-    """The two nodes of which the requests speak."""
+    """The two nodes in the requests."""
     for name in ("n00000", "n00001"):
         await room.add_node(make_cards(name))
     async with opened(room, volcano_routes(room.plane, "admission", None, PREFIX)) as endpoint:
@@ -40,7 +40,7 @@ async def volcano(room: Room) -> AsyncIterator[Endpoint]:
 
 
 @pytest.mark.parametrize("version", FORMATS)
-def test_every_version_is_recognised(version: str) -> None:
+def test_every_version_is_recognized(version: str) -> None:
     assert read(body(version, "vpredicates"), PredicateCall).answer_format is FORMATS[version]
 
 
@@ -64,7 +64,7 @@ async def test_captured_nodes_get_scores(volcano: Endpoint, version: str) -> Non
     assert answer["nodeScore"].keys() == names
 
 
-async def test_a_captured_allocation_keeps_its_part(volcano: Endpoint, room: Room) -> None:
+async def test_a_captured_allocation_makes_a_reservation(volcano: Endpoint, room: Room) -> None:
     call = msgspec.json.decode(body("1.14.1", "vallocate"))
     pod = call["task"]["Pod"]
     made = await room.put_pod(pod_manifest(pod["metadata"]["name"], containers=pod["spec"]["containers"]))

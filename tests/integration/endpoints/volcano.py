@@ -1,4 +1,4 @@
-"""A Volcano scheduler's side: its cycle in memory, and what each version of it sends."""
+"""The Volcano scheduler's side: its cycle in memory, and what each version sends."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ def amounts(**scalars: float) -> dict[str, Any]:
 def task_info(
     pod: Mapping[str, Any], version: str = "1.14.1", *, status: int = PENDING, node: str = "", **fields: Any
 ) -> dict[str, Any]:
-    """The part of a TaskInfo that versions differ in, and what stands around it."""
+    """A TaskInfo, with the fields in which versions differ."""
     meta = pod["metadata"]
     role = {} if version in ("1.7.0", "1.8.2") else {"TaskRole": "", "EvictionOccurred": False}
     return {
@@ -65,7 +65,7 @@ FITS = PredicateResult(Code.SUCCESS)
 
 @dataclass
 class Cycle:
-    """One scheduling cycle: who was put where so far, as NodeInfo.Tasks has it."""
+    """One scheduling cycle: the tasks placed so far, as in NodeInfo.Tasks."""
 
     endpoint: Endpoint
     version: str = "1.14.1"
@@ -89,14 +89,14 @@ class Cycle:
         return found
 
     def put(self, pod: Mapping[str, Any], node: str = "n1", status: int = ALLOCATED) -> dict[str, Any]:
-        """As Volcano does it, in its memory alone."""
+        """Place a task as Volcano does, only in its memory."""
         bound = {**pod, "spec": {**pod["spec"], "nodeName": node}}
         task = task_info(bound, self.version, status=status, node=node)
         self.tasks.setdefault(node, []).append(task)
         return task
 
     async def allocate(self, pod: Mapping[str, Any], node: str = "n1", status: int = ALLOCATED) -> str:
-        """As 1.13 and later: told to us, and taken back where we refuse."""
+        """Like 1.13 and later: Volcano reports the task to us, and takes it back if we refuse."""
         task = self.put(pod, node, status)
         why = await self.tell("vallocate", task)
         if why:
@@ -112,7 +112,7 @@ class Cycle:
 
 
 def as_read_by(version: str, body: bytes) -> PredicateResult:
-    """As each version's own decoder understands an answer."""
+    """An answer as each version's own decoder understands it."""
     answer = msgspec.json.decode(body)
     if version == "1.7.0":
         why = answer["errorMessage"]

@@ -48,7 +48,7 @@ def message() -> bytes:
     return gzip.decompress(encoded(PROFILE))
 
 
-def test_the_table_of_texts_begins_with_the_empty_one_and_has_each_once(message: bytes) -> None:
+def test_the_string_table_starts_with_the_empty_string_and_has_no_duplicates(message: bytes) -> None:
     texts = [text.decode() for text in every(message, 6)]
     assert texts[0] == ""
     assert sorted(texts) == sorted({"", "samples", "count", "cpu", "nanoseconds", "work", "run", "main"} | FILES)
@@ -57,7 +57,7 @@ def test_the_table_of_texts_begins_with_the_empty_one_and_has_each_once(message:
 FILES = {"work.py", "main.py"}
 
 
-def test_samples_name_places_from_the_inside_out_with_a_value_for_each_measure(message: bytes) -> None:
+def test_samples_list_locations_innermost_first_with_a_value_per_measure(message: bytes) -> None:
     first, second = (dict(fields(sample)) for sample in every(message, 2))
     assert first[1] == bytes([1, 2, 3])
     assert second[1] == bytes([2, 3])
@@ -65,7 +65,7 @@ def test_samples_name_places_from_the_inside_out_with_a_value_for_each_measure(m
     assert len(every(message, 4)) == len(every(message, 5)) == 3
 
 
-def test_places_name_functions_by_number_with_a_line(message: bytes) -> None:
+def test_locations_refer_to_functions_by_id_and_line(message: bytes) -> None:
     texts = [text.decode() for text in every(message, 6)]
     names = {dict(fields(one))[1]: texts[dict(fields(one))[2]] for one in every(message, 5)}
     found = {}
@@ -75,17 +75,17 @@ def test_places_name_functions_by_number_with_a_line(message: bytes) -> None:
     assert found == {1: ("work", 300), 2: ("run", 20), 3: ("main", 1)}
 
 
-def test_time_and_period_are_told(message: bytes) -> None:
+def test_time_and_period_are_encoded(message: bytes) -> None:
     assert [every(message, number) for number in (9, 10, 12)] == [[1_500_000_000], [3_000_000_000], [10_000_000]]
 
 
-def test_lines_go_from_the_outside_in_the_largest_first() -> None:
+def test_collapsed_lines_go_from_outermost_to_innermost_largest_first() -> None:
     assert collapsed(PROFILE) == (
         "main (main.py:1);run (work.py:20);work (work.py:300) 20000000\nmain (main.py:1);run (work.py:20) 10000000\n"
     )
 
 
-def test_nothing_is_a_profile_too() -> None:
+def test_an_empty_profile_is_valid() -> None:
     empty = Profile((("delay", "nanoseconds"),))
     assert collapsed(empty) == ""
     assert every(gzip.decompress(encoded(empty)), 2) == []

@@ -1,4 +1,4 @@
-"""What a process tells about itself. Every recording is ended by what it is to see, not by a clock."""
+"""Profiles of this process. What a recording must observe ends it, not a clock."""
 
 import threading
 import time
@@ -13,7 +13,7 @@ _WORK = 0.05
 
 
 class Watch:
-    """A clock that stands, and tells that it was read."""
+    """A clock that does not advance, and reports that it was read."""
 
     def __init__(self) -> None:
         self.read = threading.Event()
@@ -24,7 +24,7 @@ class Watch:
 
 
 def work_hard(recording: Future[Profile], watch: Watch, ended: threading.Event) -> None:
-    """Works from before the recording's first look to after its last one."""
+    """Work from before the first sample until after the last."""
     watch.read.wait()
     began = time.thread_time()
     while not recording.done():
@@ -33,12 +33,12 @@ def work_hard(recording: Future[Profile], watch: Watch, ended: threading.Event) 
 
 
 def working(profile: Profile) -> int:
-    """The CPU time that was put down to hard work."""
+    """The CPU time charged to `work_hard`."""
     found = (v[-1] for stack, v in profile.samples.items() if any(one.function == "work_hard" for one in stack))
     return sum(found)
 
 
-def test_a_cpu_profile_finds_who_works() -> None:
+def test_a_cpu_profile_finds_the_busy_function() -> None:
     ended, watch = threading.Event(), Watch()
     with ThreadPoolExecutor(1) as pool:
         recording = pool.submit(cpu_profile, _FOR_EVER, ended, watch)
@@ -46,7 +46,7 @@ def test_a_cpu_profile_finds_who_works() -> None:
     assert working(recording.result()) > 0
 
 
-def test_a_thread_that_began_meanwhile_is_seen_from_its_first_moment() -> None:
+def test_a_thread_started_during_the_recording_is_profiled_from_its_start() -> None:
     ended, watch = threading.Event(), Watch()
     with ThreadPoolExecutor(2) as pool:
         recording = pool.submit(cpu_profile, _FOR_EVER, ended, watch)
@@ -55,7 +55,7 @@ def test_a_thread_that_began_meanwhile_is_seen_from_its_first_moment() -> None:
     assert working(recording.result()) > _WORK * 1e9 / 2
 
 
-def test_a_machine_that_stands_still_for_the_whole_recording_costs_no_look() -> None:
+def test_the_last_sample_is_taken_even_if_the_machine_stalls_for_the_whole_recording() -> None:
     began, worked = threading.Event(), threading.Event()
 
     def standing_still() -> float:
@@ -76,7 +76,7 @@ def test_a_machine_that_stands_still_for_the_whole_recording_costs_no_look() -> 
     assert recording.result().samples
 
 
-def test_what_was_allocated_meanwhile_and_is_kept_is_shown_by_line() -> None:
+def test_allocations_during_the_recording_are_shown_by_line() -> None:
     kept: list[bytearray] = []
 
     def allocate() -> None:
