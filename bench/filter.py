@@ -52,7 +52,7 @@ def _finish(handler: Any) -> bytes:
     try:
         handler.send(None)
     except StopIteration as done:
-        answer: asgi.Answer = done.value
+        answer: asgi.Response = done.value
         return answer.body
     raise AssertionError("filter waited for something")
 

@@ -41,7 +41,7 @@ def routes_of(plane: ControlPlane) -> dict[Route, asgi.Handler]:
         (endpoint, method, path): handler
         for endpoint, (table, _) in found.items()
         for (method, path), handler in table.items()
-        if not isinstance(handler, asgi.Patient)
+        if not isinstance(handler, asgi.SlowHandler)
     }
 
 
@@ -86,7 +86,7 @@ class Target:
 
     async def learn(self, route: Route) -> None:
         """Which good bodies the route understands, and what it then answers."""
-        if not isinstance(self._routes[route], asgi.Decision):
+        if not isinstance(self._routes[route], asgi.DecisionHandler):
             self._understood[route], self._kinds[route] = [], set()
             return
         for body in self._good:  # a bind is for pods that have passed

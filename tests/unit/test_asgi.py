@@ -30,7 +30,7 @@ def _messages(pieces: tuple[bytes, ...]) -> Iterator[dict[str, Any]]:
         yield {"type": "http.request", "body": piece, "more_body": place < len(pieces)}
 
 
-async def echo(call: asgi.Call) -> asgi.Answer:
+async def echo(call: asgi.Call) -> asgi.Response:
     return asgi.json([call.tail, call.body.decode()])
 
 
@@ -56,14 +56,14 @@ async def test_a_request_goes_to_the_handler_of_its_path(method: str, path: str,
     assert headers[b"content-length"] == b"%d" % len(body)
 
 
-async def test_a_body_in_pieces_is_put_together() -> None:
+async def test_a_body_in_pieces_is_joined() -> None:
     assert (await ask(ROUTES, "POST", "/a/b", b"one ", b"", b"two"))[2] == b'["","one two"]'
 
 
-async def test_a_body_beyond_the_limit_is_refused_and_no_handler_sees_it() -> None:
+async def test_a_body_beyond_the_limit_reaches_no_handler() -> None:
     called = []
 
-    async def handler(_: asgi.Call) -> asgi.Answer:
+    async def handler(_: asgi.Call) -> asgi.Response:
         called.append(1)
         return asgi.text("")
 
@@ -72,10 +72,10 @@ async def test_a_body_beyond_the_limit_is_refused_and_no_handler_sees_it() -> No
     assert (status, body, called) == (413, b"the body is larger than 134217728 bytes", [])
 
 
-async def test_what_comes_after_an_answer_is_called_when_it_has_been_sent() -> None:
+async def test_the_callback_after_an_answer_runs_once_it_is_sent() -> None:
     order: list[str] = []
 
-    async def handler(_: asgi.Call) -> asgi.Answer:
+    async def handler(_: asgi.Call) -> asgi.Response:
         return asgi.json({}, after=lambda: order.append("after"))
 
     async def send(message: Any) -> None:

@@ -1,11 +1,11 @@
-"""What is said where a path has no handler for the method, or there is no such path."""
+"""Answers for unknown paths and unknown methods."""
 
 import pytest
 
 from aliquot.endpoints import asgi
 
 
-async def handler(_: asgi.Call) -> asgi.Answer:
+async def handler(_: asgi.Call) -> asgi.Response:
     return asgi.text("")
 
 
@@ -21,21 +21,21 @@ ROUTES = {("POST", "/a/b"): handler, ("GET", "/a/b/*"): handler, ("GET", "/a/c")
         pytest.param("OPTIONS", "/a/b/c", 200, b"GET, OPTIONS", id="asked which with a piece"),
     ],
 )
-def test_a_path_says_which_methods_it_has(method: str, path: str, status: int, allow: bytes) -> None:
+def test_the_answer_lists_the_methods_of_the_path(method: str, path: str, status: int, allow: bytes) -> None:
     answer = asgi.Routes(ROUTES).find(method, path)
-    assert isinstance(answer, asgi.Answer)
+    assert isinstance(answer, asgi.Response)
     nosniff = {} if status == 200 else {b"x-content-type-options": b"nosniff"}
     assert (answer.status, dict(answer.headers)) == (status, {b"allow": allow, **nosniff})
     assert answer.body == (b"" if status == 200 else b"Method Not Allowed\n")
 
 
-def test_whatever_has_no_route_goes_to_the_one_for_the_rest() -> None:
-    async def elsewhere(_: asgi.Call) -> asgi.Answer:
+def test_unmatched_requests_go_to_the_fallback_route() -> None:
+    async def elsewhere(_: asgi.Call) -> asgi.Response:
         return asgi.text("elsewhere", 404)
 
     routes = asgi.Routes({**ROUTES, asgi.OTHERWISE: elsewhere})
     assert routes.find("GET", "/x") == (elsewhere, "")
     assert routes.find("POST", "/a/b/") == (handler, "")
     refused = routes.find("GET", "/a/b")
-    assert isinstance(refused, asgi.Answer)
+    assert isinstance(refused, asgi.Response)
     assert refused.status == 405

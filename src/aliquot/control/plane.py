@@ -27,7 +27,7 @@ from aliquot.control.placing.transaction import PlacementTransactions
 from aliquot.control.requeue.requeuer import Requeuer
 from aliquot.control.state.cluster_state import ClusterState
 from aliquot.control.state.events import Expired, NodeLost, NodeSeen, PodForgotten, PodSeen
-from aliquot.control.state.search_budget import Searches
+from aliquot.control.state.search_budget import SearchBudget
 from aliquot.dialects import Dialects
 from aliquot.kube import NODES, PODS, Client, Informer
 from aliquot.model import Node, Pod, Request
@@ -54,7 +54,7 @@ class ControlPlane:
         self.client = client
         self.clock = clock or SystemClock()
         self.settings = settings or ServerConfig()
-        self.cluster = ClusterState(dialects, Searches(self.clock, self.settings.search.seconds, self._is_known))
+        self.cluster = ClusterState(dialects, SearchBudget(self.clock, self.settings.search.seconds, self._is_known))
         self.pulse = LoopHeartbeat(self.clock)
         metrics.LOOP_SILENCE.set_function(self.pulse.silence)
         self.leadership = Leadership(client, self.clock, self.settings, self._refresh, side, self.pulse, identity)

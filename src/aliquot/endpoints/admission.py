@@ -32,12 +32,12 @@ class AdmissionEndpoint:
     def routes(self) -> Table:
         return {
             **self._extender.routes(_PREFIX, filter="predicates"),
-            ("POST", f"{_PREFIX}/priorities"): asgi.Decision(self.priorities, unavailable),
-            ("GET", "/version"): asgi.Open(self.version),
-            ("GET", "/hello"): asgi.Open(self.hello),
+            ("POST", f"{_PREFIX}/priorities"): asgi.DecisionHandler(self.priorities, unavailable),
+            ("GET", "/version"): asgi.OpenHandler(self.version),
+            ("GET", "/hello"): asgi.OpenHandler(self.hello),
         }
 
-    async def priorities(self, call: asgi.Call) -> asgi.Answer:
+    async def priorities(self, call: asgi.Call) -> asgi.Response:
         """Prefer nodes without GPUs, so that pods without GPUs leave the others alone."""
         try:
             asked = read_filter(call.body)
@@ -50,9 +50,9 @@ class AdmissionEndpoint:
         without = [not self._cluster.cards(name).gpus for name in asked.names]
         return asgi.json(asked.names.scored(np.array(without, np.int64)))
 
-    async def version(self, _: asgi.Call) -> asgi.Answer:
+    async def version(self, _: asgi.Call) -> asgi.Response:
         """The version, like the original's `<branch>-<commit>`."""
         return asgi.text(f"aliquot-{aliquot.__version__}")
 
-    async def hello(self, _: asgi.Call) -> asgi.Answer:
+    async def hello(self, _: asgi.Call) -> asgi.Response:
         return asgi.text("Hello, World!")

@@ -15,7 +15,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-class Kind(Enum):
+class CallerKind(Enum):
     """What a caller may request."""
 
     SCHEDULER = "scheduler"
@@ -29,15 +29,15 @@ class Kind(Enum):
 @dataclass(frozen=True, slots=True)
 class Caller:
     name: str
-    kinds: frozenset[Kind]
+    kinds: frozenset[CallerKind]
 
 
-ANYONE = Caller("anyone", frozenset(Kind))
+ANYONE = Caller("anyone", frozenset(CallerKind))
 """The caller on a port without authentication."""
 
 
 @dataclass(frozen=True)
-class Answer:
+class Response:
     body: bytes
     status: int = 200
     content_type: bytes = b"application/json"
@@ -64,52 +64,52 @@ class Call:
     """The caller's address."""
 
 
-Handler = Callable[[Call], Awaitable[Answer]]
+Handler = Callable[[Call], Awaitable[Response]]
 
 
 @dataclass(frozen=True)
-class Decision:
+class DecisionHandler:
     """A handler for schedulers that words its own errors: its callers discard the body of any status but 200."""
 
     handler: Handler
-    fault: Callable[[str], Answer]
+    fault: Callable[[str], Response]
 
-    async def __call__(self, call: Call) -> Answer:
+    async def __call__(self, call: Call) -> Response:
         return await self.handler(call)
 
 
 @dataclass(frozen=True)
-class Open:
+class OpenHandler:
     """A handler that answers every caller under any load, and takes no body."""
 
     handler: Handler
 
-    async def __call__(self, call: Call) -> Answer:
+    async def __call__(self, call: Call) -> Response:
         return await self.handler(call)
 
 
 @dataclass(frozen=True)
-class Patient:
+class SlowHandler:
     """A handler that takes its own time, and no body: a 30 s profile takes 30 s. It limits itself."""
 
     handler: Handler
 
-    async def __call__(self, call: Call) -> Answer:
+    async def __call__(self, call: Call) -> Response:
         return await self.handler(call)
 
 
-def json(value: Any, status: int = 200, after: Callable[[], None] | None = None, dialect: str = "") -> Answer:
-    return Answer(msgspec.json.encode(value, enc_hook=written), status, after=after, dialect=dialect)
+def json(value: Any, status: int = 200, after: Callable[[], None] | None = None, dialect: str = "") -> Response:
+    return Response(msgspec.json.encode(value, enc_hook=written), status, after=after, dialect=dialect)
 
 
 PLAIN = b"text/plain; charset=utf-8"
 
 
-def text(value: str, status: int = 200, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Answer:
-    return Answer(value.encode(errors="replace"), status, PLAIN, headers=headers)
+def text(value: str, status: int = 200, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Response:
+    return Response(value.encode(errors="replace"), status, PLAIN, headers=headers)
 
 
-def _go_error(value: str, status: int, *headers: tuple[bytes, bytes]) -> Answer:
+def _go_error(value: str, status: int, *headers: tuple[bytes, bytes]) -> Response:
     """An error in the format of Go's net/http: with a newline, and `nosniff`."""
     return text(f"{value}\n", status, (*headers, (b"x-content-type-options", b"nosniff")))
 
@@ -124,7 +124,7 @@ class Routes:
 
     table: Mapping[tuple[str, str], Handler] = field(default_factory=dict)
 
-    def find(self, method: str, path: str) -> tuple[Handler, str] | Answer:
+    def find(self, method: str, path: str) -> tuple[Handler, str] | Response:
         """The handler and the call's tail, or the error answer if there is no handler."""
         path = path.rstrip("/") or "/"
         handler = self.table.get((method, path))
@@ -144,7 +144,7 @@ class Routes:
         return sorted(method for method, known in self.table if known == path)
 
 
-def _other_method(method: str, known: list[str]) -> Answer:
+def _other_method(method: str, known: list[str]) -> Response:
     """List the methods of a path as the originals' router does."""
     allow = b"allow", ", ".join([*known, "OPTIONS"]).encode()
     return text("", headers=(allow,)) if method == "OPTIONS" else _go_error("Method Not Allowed", 405, allow)
@@ -154,7 +154,7 @@ PIECE = 256 * 2**10
 """Bytes to send at once. Between two pieces we see whether the client reads them, also under TLS."""
 
 
-async def put(answer: Answer, send: Send) -> None:
+async def put(answer: Response, send: Send) -> None:
     """Send an answer to the network."""
     headers = [
         (b"content-type", answer.content_type),

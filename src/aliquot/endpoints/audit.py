@@ -3,7 +3,7 @@
 import structlog
 
 from aliquot.endpoints import asgi
-from aliquot.endpoints.asgi import Kind
+from aliquot.endpoints.asgi import CallerKind
 
 _log = structlog.get_logger()
 
@@ -12,12 +12,12 @@ ON_BEHALF_OF = "X-Aliquot-Caller"
 _LONGEST = 200
 
 
-def tell(call: asgi.Call, verb: str, pod: str, node: str, verdict: str, why: str = "") -> None:
+def log(call: asgi.Call, verb: str, pod: str, node: str, verdict: str, why: str = "") -> None:
     caller = call.caller
     about = {"verb": verb, "pod": pod, "node": node, "verdict": verdict, "caller": caller.name, "address": call.address}
     if caller is not asgi.ANYONE:  # an unauthenticated caller is no replica, though it may use every route
         about["kind"] = ", ".join(sorted(kind.value for kind in caller.kinds))
-        if (behind := call.headers.get(ON_BEHALF_OF.lower().encode())) and Kind.REPLICA in caller.kinds:
+        if (behind := call.headers.get(ON_BEHALF_OF.lower().encode())) and CallerKind.REPLICA in caller.kinds:
             about["on_behalf_of"] = behind[:_LONGEST].decode("latin-1")
     if why:
         _log.warning("audit", **about, why=why)

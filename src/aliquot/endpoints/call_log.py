@@ -28,24 +28,24 @@ class _Text:
 
 
 def with_bodies(verb: str, handler: asgi.Handler) -> asgi.Handler:
-    async def answer(call: asgi.Call) -> asgi.Answer:
+    async def answer(call: asgi.Call) -> asgi.Response:
         if not logs.wants_debug():
             return await handler(call)
-        _log.debug("asked", v=_BODIES, verb=verb, path=call.path, body=_Text(call.body))
+        _log.debug("request", v=_BODIES, verb=verb, path=call.path, body=_Text(call.body))
         found = await handler(call)
-        _log.debug("answered", v=_BODIES, verb=verb, status=found.status, body=_Text(found.body))
+        _log.debug("response", v=_BODIES, verb=verb, status=found.status, body=_Text(found.body))
         return found
 
     return answer
 
 
-def tell(verb: str, pod: str, nodes: Sequence[str], passed: Iterable[object], refused: Mapping[str, str]) -> None:
+def log_call(verb: str, pod: str, nodes: Sequence[str], passed: Iterable[object], refused: Mapping[str, str]) -> None:
     """Log the arguments and the result of a call about many nodes in a short line."""
     if logs.wants_debug():
         _log.debug(verb, pod=pod, nodes=len(nodes), passed=_some(passed), refused=dict(Counter(refused.values())))
 
 
-def tell_fault(verb: str, why: str) -> None:
+def log_fault(verb: str, why: str) -> None:
     """Log a call without a decision."""
     _log.debug(verb, fault=why)
 

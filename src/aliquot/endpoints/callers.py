@@ -9,13 +9,13 @@ from typing import Any
 
 from aliquot import metrics
 from aliquot.endpoints import asgi
-from aliquot.endpoints.asgi import Caller, Kind
+from aliquot.endpoints.asgi import Caller, CallerKind
 from aliquot.endpoints.tokens import Tokens
 from aliquot.errors import Refused
 from aliquot.plain import why
 
-USERS: Mapping[str, Kind] = {"system:kube-scheduler": Kind.SCHEDULER}
-GROUPS: Mapping[str, Kind] = {"system:masters": Kind.READER, "kubeadm:cluster-admins": Kind.READER}
+USERS: Mapping[str, CallerKind] = {"system:kube-scheduler": CallerKind.SCHEDULER}
+GROUPS: Mapping[str, CallerKind] = {"system:masters": CallerKind.READER, "kubeadm:cluster-admins": CallerKind.READER}
 """Defaults; the configuration can override each entry."""
 
 _BEARER = b"bearer "
@@ -28,16 +28,16 @@ _WRONG_KIND = metrics.REJECTED.labels("caller of another kind")
 class Known:
     """Map users and groups to kinds of callers; `None` removes a default."""
 
-    users: Mapping[str, Kind | None] = field(default_factory=dict)
-    groups: Mapping[str, Kind | None] = field(default_factory=dict)
+    users: Mapping[str, CallerKind | None] = field(default_factory=dict)
+    groups: Mapping[str, CallerKind | None] = field(default_factory=dict)
     replica_name: str = ""
     """A caller with a certificate for this name is a replica; replicas require it of each other."""
 
-    def kinds(self, user: str, groups: Iterable[str], names: Iterable[str] = ()) -> frozenset[Kind]:
+    def kinds(self, user: str, groups: Iterable[str], names: Iterable[str] = ()) -> frozenset[CallerKind]:
         users, known_groups = {**USERS, **self.users}, {**GROUPS, **self.groups}
         found = {users.get(user), *(known_groups.get(group) for group in groups)}
         if self.replica_name and self.replica_name in names:
-            found.add(Kind.REPLICA)
+            found.add(CallerKind.REPLICA)
         return frozenset(kind for kind in found if kind is not None)
 
 
@@ -60,29 +60,29 @@ class Callers:
         names = [value for _, value in shown.get("subjectAltName", ())]
         return Caller(user or "a certificate without a common name", self._known.kinds(user, groups, names))
 
-    async def identify(self, certified: Caller | None, proof: bytes) -> Caller | asgi.Answer:
+    async def identify(self, certified: Caller | None, proof: bytes) -> Caller | asgi.Response:
         """Identify a caller by the connection's certificate, or else by the Authorization header. Returns an error
         answer if both fail."""
         if certified is not None and (certified.kinds or not proof):
             return certified
         if proof[: len(_BEARER)].lower() != _BEARER:
             _UNKNOWN.inc()
-            return asgi.text("show a client certificate or a Kubernetes token (Authorization: Bearer)", 401, _ASK)
+            return asgi.text("present a client certificate or a Kubernetes token (Authorization: Bearer)", 401, _ASK)
         try:
             return await self._by_token(proof[len(_BEARER) :].strip().decode("latin-1"))
         except Refused as error:
             _UNKNOWN.inc()
             return asgi.text(str(error), 503)
 
-    async def _by_token(self, token: str) -> Caller | asgi.Answer:
+    async def _by_token(self, token: str) -> Caller | asgi.Response:
         """Raises Refused."""
         user = await self._tokens.user(token)
         if user is None:
             _UNKNOWN.inc()
-            return asgi.text("the API server does not know this token", 401, _ASK)
+            return asgi.text("the API server does not recognize this token", 401, _ASK)
         kinds = self._known.kinds(user.username, user.groups or ())
         if user.username == await self._own_user():
-            kinds |= {Kind.REPLICA}
+            kinds |= {CallerKind.REPLICA}
         return Caller(user.username, kinds)
 
     async def _own_user(self) -> str:
@@ -90,16 +90,16 @@ class Callers:
         try:
             token = self._own_token()
         except OSError as error:
-            raise Refused(f"the token for other replicas cannot be read: {why(error)}") from error
+            raise Refused(f"this server cannot read its token for other replicas: {why(error)}") from error
         user = await self._tokens.user(token, is_ours=True) if token else None
         return user.username if user is not None else ""
 
 
-def refusal(caller: Caller, wanted: frozenset[Kind]) -> asgi.Answer | None:
+def refusal(caller: Caller, wanted: frozenset[CallerKind]) -> asgi.Response | None:
     """The 403 for a caller of another kind; None if the kind is right."""
     if caller.kinds & wanted:
         return None
     _WRONG_KIND.inc()
     kinds = " or ".join(sorted(kind.value for kind in wanted))
-    is_ = f"of kind {', '.join(sorted(kind.value for kind in caller.kinds))}" if caller.kinds else "of no kind"
-    return asgi.text(f"{caller.name} is {is_} here, and this is for a {kinds} (callers.users, callers.groups)", 403)
+    has = f"kind {', '.join(sorted(kind.value for kind in caller.kinds))}" if caller.kinds else "no kind"
+    return asgi.text(f"{caller.name} has {has}; this route requires {kinds} (callers.users, callers.groups)", 403)

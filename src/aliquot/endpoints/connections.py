@@ -23,10 +23,10 @@ KEEP_ALIVE_SECONDS = 120
 retry."""
 _LOOK_SECONDS = 1.0
 _TOO_MANY = metrics.REJECTED.labels("too many connections")
-TAKE_SECONDS = 30.0
+READ_SECONDS = 30.0
 """Minimum time that a client gets to read an answer, however it reads: people's links are slower than schedulers'."""
 _TOO_SLOW = metrics.REJECTED.labels("slow sender")
-_NOT_TAKEN = metrics.REJECTED.labels("slow reader")
+_SLOW_READER = metrics.REJECTED.labels("slow reader")
 _HEAD_TOO_LARGE = metrics.REJECTED.labels("headers too large")
 
 
@@ -90,8 +90,8 @@ class Connections:
         now = self.clock.monotonic()
         for connection in list(self._open):
             silence = now - connection.since
-            if now - connection.unread_since > max(self._limits.seconds, TAKE_SECONDS):
-                _NOT_TAKEN.inc()
+            if now - connection.unread_since > max(self._limits.seconds, READ_SECONDS):
+                _SLOW_READER.inc()
                 connection.end()
             elif connection.state is _State.BEGUN and silence > self._limits.seconds:
                 _TOO_SLOW.inc()
@@ -112,7 +112,7 @@ class Connection(HttpToolsProtocol):
         self._is_written = False
         """We wrote that whole answer: the transport holds the rest."""
         self._in_head = False
-        self._told = self._come = 0
+        self._parsed_bytes = self._received_bytes = 0
         self._is_too_large = False
 
     def end(self) -> None:
@@ -139,8 +139,8 @@ class Connection(HttpToolsProtocol):
             self.since = self._all.clock.monotonic()
         super().data_received(data)
         if self._in_head:  # the parser does not report an unfinished header
-            self._come += len(data)
-            if self._come > LARGEST_HEAD:
+            self._received_bytes += len(data)
+            if self._received_bytes > LARGEST_HEAD:
                 self._is_too_large = True
                 self.send_400_response("")
 
@@ -158,7 +158,7 @@ class Connection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._in_head = True
-        self._told = self._come = 0
+        self._parsed_bytes = self._received_bytes = 0
 
     def on_url(self, url: bytes) -> None:
         self._add(len(url))
@@ -189,8 +189,8 @@ class Connection(HttpToolsProtocol):
         super().on_response_complete()
 
     def _add(self, size: int) -> None:
-        self._told += size
-        if self._told > LARGEST_HEAD:
+        self._parsed_bytes += size
+        if self._parsed_bytes > LARGEST_HEAD:
             self._is_too_large = True
             raise _HeadTooLarge
 

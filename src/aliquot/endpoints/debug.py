@@ -27,10 +27,10 @@ class Debugger:
         self._recording = ""
 
     def routes(self) -> Mapping[tuple[str, str], asgi.Handler]:
-        handler = asgi.Patient(self._answer)
+        handler = asgi.SlowHandler(self._answer)
         return {("GET", "/debug/pprof"): handler, ("GET", "/debug/pprof/*"): handler}
 
-    async def _answer(self, call: asgi.Call) -> asgi.Answer:
+    async def _answer(self, call: asgi.Call) -> asgi.Response:
         if call.tail in _PAGES:
             return asgi.text(_PAGES[call.tail]())
         if call.tail not in _RECORDINGS:

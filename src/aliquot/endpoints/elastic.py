@@ -33,10 +33,10 @@ class ElasticEndpoint:
             **self._extender.routes(_PREFIX, filter="filter", prioritize="priorities", bind="bind"),
             ("GET", f"{_PREFIX}/status"): self.status,
             ("POST", "/status"): self.old_status,
-            ("GET", "/version"): asgi.Open(self.version),
+            ("GET", "/version"): asgi.OpenHandler(self.version),
         }
 
-    async def status(self, _: asgi.Call) -> asgi.Answer:
+    async def status(self, _: asgi.Call) -> asgi.Response:
         """Return JSON in a JSON string, as the original nests it, with the same value for each resource."""
         if why := self._extender.verbs.out_of_step():
             return asgi.json({"error": why}, status=503)
@@ -44,7 +44,7 @@ class ElasticEndpoint:
         resources = self._dialect.status_resources(self._plane.nodes.all())
         return asgi.json(dict.fromkeys(resources, msgspec.json.encode(shown).decode()))
 
-    async def old_status(self, _: asgi.Call) -> asgi.Answer:
+    async def old_status(self, _: asgi.Call) -> asgi.Response:
         """Report the status like its first versions, in percent of a card."""
         if why := self._extender.verbs.out_of_step():
             return asgi.json({"error": why}, status=503)
@@ -81,7 +81,7 @@ class ElasticEndpoint:
         left = self._cluster.ledger.free(cards.node, gpu.uuid)
         return min(left.cores, left.mib * 100 // gpu.mib) if gpu.mib else left.cores
 
-    async def version(self, _: asgi.Call) -> asgi.Answer:
+    async def version(self, _: asgi.Call) -> asgi.Response:
         return asgi.text(aliquot.__version__)
 
 

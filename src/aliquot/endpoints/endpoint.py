@@ -9,7 +9,7 @@ from aliquot import faults, metrics
 from aliquot.compat import OURS, Compat
 from aliquot.control import ControlPlane
 from aliquot.endpoints import asgi, audit
-from aliquot.endpoints.call_log import tell, tell_fault, with_bodies
+from aliquot.endpoints.call_log import log_call, log_fault, with_bodies
 from aliquot.endpoints.extender import (
     BadCall,
     FilterCall,
@@ -23,7 +23,7 @@ from aliquot.endpoints.extender import (
 from aliquot.endpoints.forwarding import Forwarder
 from aliquot.endpoints.metrics import timed
 from aliquot.endpoints.names import Names
-from aliquot.endpoints.verbs import BEST_SCORE, NOT_CHOSEN, Verbs, Verdict
+from aliquot.endpoints.verbs import BEST_SCORE, NOT_CHOSEN, FilterResult, Verbs
 from aliquot.engine import Ints
 from aliquot.errors import AliquotError
 from aliquot.kube import KubeError
@@ -64,8 +64,8 @@ class Wire:
 
 
 class Extender:
-    """Handlers for kube-scheduler's verbs. With a forwarder, a server that does not hold the Lease forwards them to the
-    holder, which knows this endpoint by the name `endpoint`."""
+    """Handlers for kube-scheduler's verbs. With a forwarder, a follower forwards them to the leader, which knows this
+    endpoint by the name `endpoint`."""
 
     def __init__(self, plane: ControlPlane, endpoint: str, forwarder: Forwarder | None, wire: Wire) -> None:
         self.verbs = Verbs(plane)
@@ -76,7 +76,7 @@ class Extender:
 
     def routes(self, prefix: str, **paths: str) -> Table:
         """POST routes for verbs by the last segments of their paths: `filter="predicates"`."""
-        known: dict[str, tuple[asgi.Handler, Callable[[str], asgi.Answer]]] = {
+        known: dict[str, tuple[asgi.Handler, Callable[[str], asgi.Response]]] = {
             "filter": (self.filter, self._filter_fault),
             "prioritize": (self.prioritize, unavailable),
             "bind": (self.bind, self._bind_answer),
@@ -84,47 +84,47 @@ class Extender:
         }
         return {("POST", f"{prefix}/{path}"): self.decision(verb, *known[verb]) for verb, path in paths.items()}
 
-    def decision(self, verb: str, handler: asgi.Handler, fault: Callable[[str], asgi.Answer]) -> asgi.Handler:
+    def decision(self, verb: str, handler: asgi.Handler, fault: Callable[[str], asgi.Response]) -> asgi.Handler:
         """Turn a handler into a route that is timed and answered by the leader; `fault` words an error for the
         endpoint."""
         handler = timed(verb, handler, self._plane.clock)
         if self._forwarder is not None:
-            handler = self._forwarder.to_holder(self._endpoint, verb, handler, fault)
-        return asgi.Decision(with_bodies(verb, handler), fault)
+            handler = self._forwarder.to_leader(self._endpoint, verb, handler, fault)
+        return asgi.DecisionHandler(with_bodies(verb, handler), fault)
 
     # -- filter
 
-    async def filter(self, call: asgi.Call) -> asgi.Answer:
+    async def filter(self, call: asgi.Call) -> asgi.Response:
         try:
             asked = read_filter(call.body, self.verbs.last_passed)
             if why := self.verbs.not_ready():
                 return self._fault(why)
-            verdict = await self.verbs.filter(
-                asked.pod, asked.names, one=self._wire.one_node, keep=not self._wire.binds
+            result = await self.verbs.filter(
+                asked.pod, asked.names, best_only=self._wire.one_node, reserve=not self._wire.binds
             )
         except AliquotError as error:
             return self._fault(str(error))
-        dialect = verdict.dialect.name if verdict.dialect else ""
-        metrics.DECISIONS.labels("filter", dialect, verdict.outcome).inc()
-        tell("filter", asked.pod.key, asked.names, verdict.passed, verdict.refused)
-        if verdict.kept:
-            audit.tell(call, "filter", asked.pod.key, verdict.kept, "kept")
-        answer = self._shape(asked, verdict)
+        dialect = result.dialect.name if result.dialect else ""
+        metrics.DECISIONS.labels("filter", dialect, result.outcome).inc()
+        log_call("filter", asked.pod.key, asked.names, result.passed, result.refused)
+        if result.reserved:
+            audit.log(call, "filter", asked.pod.key, result.reserved, "reserved")
+        answer = self._filter_answer(asked, result)
         return self._json(answer, after=lambda: faults.reach("after-filter"), dialect=dialect)
 
-    def _shape(self, asked: FilterCall, verdict: Verdict) -> dict[str, object]:
-        refused = self._in_original_words(asked.pod, verdict) if self._wire.compat.reasons else verdict.refused
-        answer = filter_answer(asked, verdict.passed, refused)
-        if verdict.dialect is None and not refused and self._wire.blank_maps:
+    def _filter_answer(self, asked: FilterCall, result: FilterResult) -> dict[str, object]:
+        refused = self._in_original_words(asked.pod, result) if self._wire.compat.reasons else result.refused
+        answer = filter_answer(asked, result.passed, refused)
+        if result.dialect is None and not refused and self._wire.blank_maps:
             answer["FailedNodes"] = None
         if self._wire.compat.maps:
             answer[_UNRESOLVABLE] = None
             if not self._wire.names_refused:
                 answer["FailedNodes"] = None
-        elif verdict.emptying:
-            others = {node: why for node, why in refused.items() if node != verdict.emptying}
+        elif result.emptying:
+            others = {node: why for node, why in refused.items() if node != result.emptying}
             answer[_UNRESOLVABLE] = others or None
-        if asked.nodes and not verdict.passed and self._wire.null_items:
+        if asked.nodes and not result.passed and self._wire.null_items:
             answer["Nodes"] = {"metadata": {}, "items": None}
         if asked.nodes is not None and not self._wire.both_forms:
             answer["NodeNames"] = None
@@ -135,25 +135,25 @@ class Extender:
             del answer[_UNRESOLVABLE]
         return answer
 
-    def _in_original_words(self, pod: Pod, verdict: Verdict) -> Mapping[str, str]:
-        uid, dialect = pod.metadata.uid, verdict.dialect
+    def _in_original_words(self, pod: Pod, result: FilterResult) -> Mapping[str, str]:
+        uid, dialect = pod.metadata.uid, result.dialect
         if dialect is None:
-            return verdict.refused
-        exact = {node: dialect.exact_words(reason, node, uid) for node, reason in verdict.reasons.items()}
+            return result.refused
+        exact = {node: dialect.exact_words(reason, node, uid) for node, reason in result.reasons.items()}
         not_chosen = self._wire.not_chosen.format(uid=uid) or NOT_CHOSEN
-        ours = {node: not_chosen if why == NOT_CHOSEN else why for node, why in verdict.refused.items()}
+        ours = {node: not_chosen if why == NOT_CHOSEN else why for node, why in result.refused.items()}
         return ours | exact
 
-    def _fault(self, why: str) -> asgi.Answer:
+    def _fault(self, why: str) -> asgi.Response:
         _count_fault("filter", why)
         return self._filter_fault(why)
 
-    def _filter_fault(self, why: str) -> asgi.Answer:
+    def _filter_fault(self, why: str) -> asgi.Response:
         return self._json(self._with_known_keys(filter_fault(why)))
 
     # -- prioritize
 
-    async def prioritize(self, call: asgi.Call) -> asgi.Answer:
+    async def prioritize(self, call: asgi.Call) -> asgi.Response:
         """Score nodes. Only the status code can report an error; kube-scheduler then continues without our scores."""
         try:
             asked = read_filter(call.body, self.verbs.last_passed)
@@ -165,7 +165,7 @@ class Extender:
             return unavailable(why)
         dialect, scores = self.verbs.scores(asked.pod, asked.names)
         metrics.DECISIONS.labels("prioritize", dialect, "scored").inc()
-        tell(
+        log_call(
             "prioritize",
             asked.pod.key,
             asked.names,
@@ -182,7 +182,7 @@ class Extender:
 
     # -- bind
 
-    async def bind(self, call: asgi.Call) -> asgi.Answer:
+    async def bind(self, call: asgi.Call) -> asgi.Response:
         pod = node = ""
         try:
             asked = read_bind(call.body)
@@ -190,20 +190,20 @@ class Extender:
             dialect = await self.verbs.bind(asked)
         except AliquotError as error:
             metrics.DECISIONS.labels("bind", "", "refused").inc()
-            audit.tell(call, "bind", pod, node, "refused", str(error))
+            audit.log(call, "bind", pod, node, "refused", str(error))
             return self._bind_answer(str(error))
-        audit.tell(call, "bind", pod, node, "bound")
+        audit.log(call, "bind", pod, node, "bound")
         metrics.DECISIONS.labels("bind", dialect, "bound").inc()
         return self._bind_answer("", dialect)
 
-    def _bind_answer(self, why: str, dialect: str = "") -> asgi.Answer:
+    def _bind_answer(self, why: str, dialect: str = "") -> asgi.Response:
         """Return a refusal as a 200 with its text in `Error`: kube-scheduler discards the body of any other status."""
         status = 500 if why and self._wire.compat.bind_faults else 200
         return asgi.json({"Error": why}, status, dialect=dialect)
 
     # -- preempt
 
-    async def preempt(self, call: asgi.Call) -> asgi.Answer:
+    async def preempt(self, call: asgi.Call) -> asgi.Response:
         """Return no candidate if we cannot tell: nobody is evicted on a guess."""
         try:
             asked = read_preempt(call.body)
@@ -219,18 +219,18 @@ class Extender:
             _count_fault("preempt", str(error))
             return unavailable(str(error))
         metrics.DECISIONS.labels("preempt", dialect, "victims" if left else "no victims").inc()
-        tell("preempt", asked.pod.key, list(asked.victims), (f"{node}={v.uids}" for node, v in left.items()), {})
+        log_call("preempt", asked.pod.key, list(asked.victims), (f"{node}={v.uids}" for node, v in left.items()), {})
         return self._json(preempt_answer(left), dialect=dialect)
 
-    def _json(self, value: object, after: Callable[[], None] | None = None, dialect: str = "") -> asgi.Answer:
+    def _json(self, value: object, after: Callable[[], None] | None = None, dialect: str = "") -> asgi.Response:
         answer = asgi.json(value, after=after, dialect=dialect)
         return replace(answer, body=answer.body + b"\n", content_type=asgi.PLAIN) if self._wire.untyped else answer
 
 
 def _count_fault(verb: str, why: str) -> None:
     metrics.DECISIONS.labels(verb, "", "fault").inc()
-    tell_fault(verb, why)
+    log_fault(verb, why)
 
 
-def unavailable(why: str) -> asgi.Answer:
+def unavailable(why: str) -> asgi.Response:
     return asgi.text(why, 503)

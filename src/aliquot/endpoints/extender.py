@@ -13,10 +13,10 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
-from aliquot.endpoints import spelling
-from aliquot.endpoints.counting import BadCall as BadCall
-from aliquot.endpoints.counting import Counted, counting
+from aliquot.endpoints import json_keys
 from aliquot.endpoints.names import BadName, Names
+from aliquot.endpoints.object_limit import BadCall as BadCall
+from aliquot.endpoints.object_limit import Counted, object_limit
 from aliquot.model import Pod
 from aliquot.model.bounds import KIB, LARGEST_NAMES, LARGEST_POD, LONGEST_ID, MAX_OBJECTS
 
@@ -205,7 +205,7 @@ def _pod(fields: Mapping[str, msgspec.Raw]) -> Pod:
 @lru_cache(maxsize=1)
 def _read_pod(raw: bytes) -> Pod:
     """Decode a pod and cache it: prioritize follows filter with the same bytes."""
-    return with_names(_decode("Pod", raw, Pod, spelling.read))
+    return with_names(_decode("Pod", raw, Pod, json_keys.decode_any_case))
 
 
 def with_names(pod: Pod) -> Pod:
@@ -225,16 +225,16 @@ def require_id(what: str, value: str) -> None:
 
 def _require_name(what: str, value: str) -> None:
     if not _NAME.fullmatch(value):
-        raise BadCall(f"{what} {value[:64]!r} is no name of a Kubernetes object")
+        raise BadCall(f"{what} {value[:64]!r} is not a valid Kubernetes object name")
 
 
 def _names(array: bytes, again: Names | None = None) -> Names:
     if len(array) > LARGEST_NAMES or array.count(b",") >= MAX_OBJECTS:
-        raise BadCall(f"NodeNames has more than {MAX_OBJECTS} names, or {LARGEST_NAMES} bytes")
+        raise BadCall(f"NodeNames has more than {MAX_OBJECTS} names or {LARGEST_NAMES} bytes")
     try:
         return Names.read(array, again)
     except (BadName, msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadCall(f"NodeNames cannot be read: {error}") from error
+        raise BadCall(f"cannot decode NodeNames: {error}") from error
 
 
 def _victims(what: str, raw: msgspec.Raw, uid_of: Callable[[msgspec.Raw], str]) -> Victims:
@@ -252,40 +252,40 @@ def _meta_uid(raw: msgspec.Raw) -> str:
 
 def _whole_uid(raw: msgspec.Raw) -> str:
     what = "NodeNameToVictims"
-    with counting():
+    with object_limit():
         found = _decode(what, raw, _Named).metadata
     return (found.uid if found else "") or _spelled_otherwise(what, raw, "uid")
 
 
 def _many_victims(what: str, raw: msgspec.Raw) -> dict[str, Victims]:
     """Decode only the schedulers' spelling: others take many times longer, so we read them up to a size limit."""
-    with counting():
+    with object_limit():
         nodes = _decode(what, raw, dict[str, _Evictions])
     found = {node: evictions.victims() for node, evictions in nodes.items()}
     if not all(all(victims.uids) for victims in found.values()):
-        raise BadCall(f"{what} cannot be read: too much without a uid")
+        raise BadCall(f"cannot decode {what}: a victim has no UID")
     return found
 
 
 def _nodes(raw: msgspec.Raw) -> dict[str, msgspec.Raw]:
     """Nodes by name. We decode usual spellings twice, whatever the nodes contain. Other spellings take many times
     longer, so we limit their total bytes."""
-    with counting():
+    with object_limit():
         named = _decode("Nodes", raw, _NamedList).items
     if named is None:
         raw = _other_items(raw)
-        with counting():
+        with object_limit():
             named = _decode("Nodes", raw, list[_Named])
         items = _decode("Nodes", raw, list[msgspec.Raw])
     else:
         items = _decode("Nodes", raw, _NodeList).items or []
     left, found = LARGEST_POD, dict[str, msgspec.Raw]()
-    for one, item in zip(named, items, strict=True):
-        name = one.metadata.name if one.metadata else ""
+    for node, item in zip(named, items, strict=True):
+        name = node.metadata.name if node.metadata else ""
         if not name:
             left -= memoryview(item).nbytes
             if left < 0:
-                raise BadCall("Nodes cannot be read: too much without a name")
+                raise BadCall("cannot decode Nodes: too many bytes without metadata.name")
             name = _spelled_otherwise("Nodes", item, "name")
         found[name] = item
     return found
@@ -293,7 +293,7 @@ def _nodes(raw: msgspec.Raw) -> dict[str, msgspec.Raw]:
 
 def _other_items(raw: msgspec.Raw) -> msgspec.Raw:
     if _is_large(raw):
-        raise BadCall("Nodes cannot be read: too much without items")
+        raise BadCall("cannot decode Nodes: too many bytes without items")
     items = _lower(_decode("Nodes", raw, dict[str, msgspec.Raw])).get("items")
     return msgspec.Raw(b"[]") if items is None or _absent(items) else items
 
@@ -301,7 +301,7 @@ def _other_items(raw: msgspec.Raw) -> msgspec.Raw:
 def _spelled_otherwise(what: str, raw: msgspec.Raw, key: str) -> str:
     metadata = _lower(_decode(what, raw, dict[str, msgspec.Raw])).get("metadata")
     if metadata is None or _absent(metadata):
-        raise BadCall(f"{what} cannot be read: an object without metadata")
+        raise BadCall(f"cannot decode {what}: an object has no metadata")
     return _text(what, _lower(_decode(what, metadata, dict[str, msgspec.Raw])), key)
 
 
@@ -338,7 +338,7 @@ def _require_text(what: str, body: bytes) -> None:
             decoder.decode(body[start : start + _PIECE])
         decoder.decode(b"", True)
     except UnicodeDecodeError as error:
-        raise BadCall(f"{what} cannot be read: the body is no UTF-8") from error
+        raise BadCall(f"cannot decode {what}: the body is not UTF-8") from error
 
 
 def _absent(value: msgspec.Raw | None) -> bool:
@@ -355,4 +355,4 @@ def _decode(
     try:
         return how(raw, kind)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise BadCall(f"{what} cannot be read: {error}") from error
+        raise BadCall(f"cannot decode {what}: {error}") from error

@@ -1,4 +1,4 @@
-"""Forward calls: any replica accepts them, the holder of the Lease decides."""
+"""Forward calls: any replica accepts them, the leader decides."""
 
 from collections.abc import Callable
 from types import TracebackType
@@ -10,19 +10,19 @@ import structlog
 from aliquot import metrics
 from aliquot.control import ControlPlane, Role
 from aliquot.endpoints import asgi, audit
-from aliquot.endpoints.asgi import Kind
+from aliquot.endpoints.asgi import CallerKind
 from aliquot.endpoints.tls import Certificates
 
 _log = structlog.get_logger()
 
 _MARK = "X-Aliquot-Forwarded"
 _REACH_SECONDS = 1.0
-_NOT_LET_IN = (401, 403)
+_NOT_ACCEPTED = (401, 403)
 _LONGEST = 500
 
 
 class Forwarder:
-    """Wrap handlers so that they answer for the holder. Use it with `async with`."""
+    """Wrap handlers so that the leader answers. Use it with `async with`."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Forwarder:
         tls_name: str = "",
         token: Callable[[], str] = str,
     ) -> None:
-        """With certificates, a holder that speaks TLS must present a certificate for `tls_name` or its address. `token`
+        """With certificates, a leader that speaks TLS must present a certificate for `tls_name` or its address. `token`
         proves that we are a replica if our certificate does not; it may raise OSError."""
         self._token = token
         self._plane = plane
@@ -41,7 +41,7 @@ class Forwarder:
         self._tls_name = tls_name or None
         self._limit = aiohttp.ClientTimeout(total=seconds, sock_connect=_REACH_SECONDS)
         self._session: aiohttp.ClientSession | None = None
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         """Endpoints whose forwarding failure is already in the log."""
 
     async def __aenter__(self) -> Self:
@@ -54,41 +54,41 @@ class Forwarder:
         if self._session is not None:
             await self._session.close()
 
-    def to_holder(
-        self, endpoint: str, verb: str, handler: asgi.Handler, fault: Callable[[str], asgi.Answer]
+    def to_leader(
+        self, endpoint: str, verb: str, handler: asgi.Handler, fault: Callable[[str], asgi.Response]
     ) -> asgi.Handler:
-        """Wrap a handler so that a follower forwards its calls to the holder; `fault` words an error for the
+        """Wrap a handler so that a follower forwards its calls to the leader; `fault` words an error for the
         endpoint."""
 
-        async def answer(call: asgi.Call) -> asgi.Answer:
+        async def answer(call: asgi.Call) -> asgi.Response:
             if self._plane.leadership.role is not Role.FOLLOWING:
-                self._told.discard(endpoint)
+                self._logged.discard(endpoint)
                 return await handler(call)
-            passed = await self._pass_on(endpoint, call)
-            if isinstance(passed, asgi.Answer):
+            answered = await self._forward(endpoint, call)
+            if isinstance(answered, asgi.Response):
                 metrics.FORWARDED.labels(verb, "answered").inc()
-                self._told.discard(endpoint)
-                return passed
+                self._logged.discard(endpoint)
+                return answered
             metrics.FORWARDED.labels(verb, "failed").inc()
-            if endpoint not in self._told:  # log once until it works again: schedulers call all the time
-                self._told.add(endpoint)
-                _log.warning("calls cannot be passed on to the holder of the Lease", endpoint=endpoint, why=passed)
-            return fault(passed)
+            if endpoint not in self._logged:  # log once until it works again: schedulers call all the time
+                self._logged.add(endpoint)
+                _log.warning("cannot forward calls to the leader", endpoint=endpoint, why=answered)
+            return fault(answered)
 
         return answer
 
-    async def _pass_on(self, endpoint: str, call: asgi.Call) -> asgi.Answer | str:
-        """The holder's answer, or the reason why there is none."""
+    async def _forward(self, endpoint: str, call: asgi.Call) -> asgi.Response | str:
+        """The leader's answer, or the reason why there is none."""
         leadership = self._plane.leadership
         if why := leadership.no_holder():
             missing = self._plane.out_of_step()
-            return f"{why}; not in step with the API server: {'; '.join(missing)}" if missing else why
-        if _MARK.lower().encode() in call.headers and Kind.REPLICA in call.caller.kinds:
-            return f"another server took this one for the Lease's holder, which is {leadership.holder}"
+            return f"{why}; out of sync with the API server: {'; '.join(missing)}" if missing else why
+        if _MARK.lower().encode() in call.headers and CallerKind.REPLICA in call.caller.kinds:
+            return f"another server forwarded this call here, but the leader is {leadership.holder}"
         url = leadership.endpoints.get(endpoint, "")
         if not url:
-            return f"{leadership.holder}, which holds the Lease, has no {endpoint} endpoint"
-        assert self._session is not None, "only an entered forwarder forwards"
+            return f"the leader {leadership.holder} has no {endpoint} endpoint"
+        assert self._session is not None, "use the forwarder with `async with`"
         try:
             headers = {_MARK: "1", "Content-Type": "application/json", audit.ON_BEHALF_OF: audit.introduced(call)}
             if url.startswith("https:") and (token := self._token()):
@@ -98,13 +98,11 @@ class Forwarder:
                 url + call.path, data=call.body, headers=headers, ssl=trust, server_hostname=self._tls_name
             )
             async with asking as response:
-                if response.status in _NOT_LET_IN:
+                if response.status in _NOT_ACCEPTED:
                     said = (await response.text(errors="replace"))[:_LONGEST]
-                    return (
-                        f"{leadership.holder}, which holds the Lease, does not take this server for a replica: {said}"
-                    )
+                    return f"the leader {leadership.holder} does not accept this server as a replica: {said}"
                 content = response.headers.get("Content-Type", "application/json").encode()
-                return asgi.Answer(await response.read(), response.status, content)
+                return asgi.Response(await response.read(), response.status, content)
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
-            text = str(error) or "no answer in time"
-            return f"{leadership.holder}, which holds the Lease, did not answer at {url}: {text}"
+            text = str(error) or "timed out"
+            return f"the leader {leadership.holder} did not answer at {url}: {text}"

@@ -28,12 +28,12 @@ class GpuShareEndpoint:
             **self._extender.routes(_PREFIX, filter="filter", bind="bind"),
             ("GET", f"{_PREFIX}/inspect"): self.inspect,
             ("GET", f"{_PREFIX}/inspect/*"): self.inspect_node,
-            ("GET", "/version"): asgi.Open(self.version),
+            ("GET", "/version"): asgi.OpenHandler(self.version),
         }
 
     # -- inspect
 
-    async def inspect(self, _: asgi.Call) -> asgi.Answer:
+    async def inspect(self, _: asgi.Call) -> asgi.Response:
         """List every node with shared cards, by name."""
         if why := self._verbs.out_of_step():
             return asgi.json({"nodes": [], "error": why}, status=503)
@@ -41,7 +41,7 @@ class GpuShareEndpoint:
         shown = sorted((cards for cards in nodes if cards.gpus or cards.rest_mib), key=lambda cards: cards.node)
         return asgi.json({"nodes": [self._node(cards) for cards in shown]})
 
-    async def inspect_node(self, call: asgi.Call) -> asgi.Answer:
+    async def inspect_node(self, call: asgi.Call) -> asgi.Response:
         if why := self._verbs.out_of_step():
             return asgi.json({"nodes": [], "error": why}, status=503)
         if self._plane.nodes.get(call.tail) is None:
@@ -72,5 +72,5 @@ class GpuShareEndpoint:
             ],
         }
 
-    async def version(self, _: asgi.Call) -> asgi.Answer:
+    async def version(self, _: asgi.Call) -> asgi.Response:
         return asgi.text(aliquot.__version__)

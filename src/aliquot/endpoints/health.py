@@ -12,25 +12,25 @@ def routes(
     """Health routes. `notes` adds lines for people without changing the status code. An `endpoint` is not ready if
     nobody would answer its calls."""
 
-    async def healthz(_: asgi.Call) -> asgi.Answer:
+    async def healthz(_: asgi.Call) -> asgi.Response:
         return asgi.text("ok")
 
-    async def readyz(_: asgi.Call) -> asgi.Answer:
+    async def readyz(_: asgi.Call) -> asgi.Response:
         return readiness(plane, notes, endpoint)
 
-    handlers = {"/healthz": asgi.Open(healthz), "/readyz": asgi.Open(readyz)}
+    handlers = {"/healthz": asgi.OpenHandler(healthz), "/readyz": asgi.OpenHandler(readyz)}
     # kubelet sends GET, load balancers send HEAD
     return {(method, path): handler for path, handler in handlers.items() for method in ("GET", "HEAD")}
 
 
-def readiness(plane: ControlPlane, notes: Callable[[], list[str]] = list, endpoint: str = "") -> asgi.Answer:
+def readiness(plane: ControlPlane, notes: Callable[[], list[str]] = list, endpoint: str = "") -> asgi.Response:
     """The current answer of /readyz."""
-    trouble = plane.not_ready() or _shut(plane, endpoint)
+    trouble = plane.not_ready() or _unserved(plane, endpoint)
     return asgi.text("\n".join(trouble), 503) if trouble else asgi.text("\n".join(("ok", *plane.notes(), *notes())))
 
 
-def _shut(plane: ControlPlane, endpoint: str) -> list[str]:
-    """Report an endpoint that the holder of the Lease does not serve: we forward its calls there."""
+def _unserved(plane: ControlPlane, endpoint: str) -> list[str]:
+    """Report an endpoint that the leader does not serve: we forward its calls there."""
     leadership = plane.leadership
     if (
         not endpoint
@@ -39,7 +39,4 @@ def _shut(plane: ControlPlane, endpoint: str) -> list[str]:
         or endpoint in leadership.endpoints
     ):
         return []
-    return [
-        f"{leadership.holder}, which holds the Lease, has no {endpoint} endpoint: "
-        "open the same endpoints on every server"
-    ]
+    return [f"the leader {leadership.holder} has no {endpoint} endpoint; enable the same endpoints on every server"]

@@ -10,7 +10,7 @@ import structlog
 from aliquot import metrics
 from aliquot.clock import Clock, SystemClock
 from aliquot.endpoints import asgi
-from aliquot.endpoints.asgi import ANYONE, Caller, Kind
+from aliquot.endpoints.asgi import ANYONE, Caller, CallerKind
 from aliquot.endpoints.callers import Callers, refusal
 
 _log = structlog.get_logger()
@@ -25,8 +25,8 @@ _TOO_SLOW = metrics.REJECTED.labels("slow sender")
 _TOO_LONG = metrics.REJECTED.labels("no answer in time")
 _CRASHED = metrics.REJECTED.labels("crash")
 _SOONEST_SECONDS = 0.001
-_DECIDED_FOR = frozenset({Kind.SCHEDULER, Kind.REPLICA})
-_SHOWN_TO = frozenset({Kind.READER})
+_DECIDED_FOR = frozenset({CallerKind.SCHEDULER, CallerKind.REPLICA})
+_SHOWN_TO = frozenset({CallerKind.READER})
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,12 @@ class _Gone(Exception):
     pass
 
 
-class _Inside:
+class _InFlight:
     """A call in progress."""
 
     __slots__ = ("answered", "fault", "is_read", "read_bytes", "send", "until")
 
-    def __init__(self, send: asgi.Send, fault: Callable[[str], asgi.Answer], until: float) -> None:
+    def __init__(self, send: asgi.Send, fault: Callable[[str], asgi.Response], until: float) -> None:
         self.send = send
         self.fault = fault
         self.until = until
@@ -93,15 +93,15 @@ class Gate:
         self._routes = routes
         self._limits = limits
         self._clock = clock or SystemClock()
-        self._inside: dict[_Inside, None] = {}  # in order: all have the same timeout, so the first expires first
-        self._lasting: set[_Inside] = set()
+        self._in_flight: dict[_InFlight, None] = {}  # in order: all have the same timeout, so the first expires first
+        self._overdue_calls: set[_InFlight] = set()
         self._held_bytes = 0
-        self._telling: set[asyncio.Task[None]] = set()
+        self._answering: set[asyncio.Task[None]] = set()
 
     @property
     def busy(self) -> int:
         """The number of calls in progress."""
-        return len(self._inside) + len(self._lasting)
+        return len(self._in_flight) + len(self._overdue_calls)
 
     async def __call__(self, scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
         """Serve any caller."""
@@ -114,13 +114,13 @@ class Gate:
 
         async def application(scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
             found = self._routes.find(scope["method"], scope["path"])
-            if isinstance(found, tuple) and isinstance(found[0], asgi.Open):
+            if isinstance(found, tuple) and isinstance(found[0], asgi.OpenHandler):
                 await self(scope, receive, send)
                 return
             proof = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
             caller = await callers.identify(certified, proof)
             if isinstance(caller, Caller):
-                decides = isinstance(found, tuple) and isinstance(found[0], asgi.Decision)
+                decides = isinstance(found, tuple) and isinstance(found[0], asgi.DecisionHandler)
                 refused = refusal(caller, _DECIDED_FOR if decides else _SHOWN_TO)
                 if refused is None:
                     await self._answer_caller(caller, scope, receive, send)
@@ -132,36 +132,36 @@ class Gate:
 
     async def _answer_caller(self, caller: Caller, scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
         found = self._routes.find(scope["method"], scope["path"])
-        if isinstance(found, asgi.Answer):
+        if isinstance(found, asgi.Response):
             await asgi.put(found, send)
             return
         handler, tail = found
-        if isinstance(handler, asgi.Open | asgi.Patient):
+        if isinstance(handler, asgi.OpenHandler | asgi.SlowHandler):
             await self._put(await _handled(handler, _call(scope, tail, caller), _failed), send, _unavailable)
             return
-        fault = handler.fault if isinstance(handler, asgi.Decision) else _unavailable
+        fault = handler.fault if isinstance(handler, asgi.DecisionHandler) else _unavailable
         if self.busy >= self._limits.concurrency:
             _TOO_MANY.inc()
-            await asgi.put(fault(f"{self.busy} calls are worked on, and no more are taken; try again"), send)
+            await asgi.put(fault(f"{self.busy} calls are in progress, which is the limit; try again"), send)
             return
-        inside = _Inside(send, fault, self._clock.monotonic() + self._limits.seconds)
-        self._inside[inside] = None
+        in_flight = _InFlight(send, fault, self._clock.monotonic() + self._limits.seconds)
+        self._in_flight[in_flight] = None
         try:
-            answer = await self._answer(handler, tail, caller, scope, receive, inside)
+            answer = await self._answer(handler, tail, caller, scope, receive, in_flight)
         finally:
-            self._held_bytes -= inside.read_bytes
-            self._inside.pop(inside, None)
-            self._lasting.discard(inside)
-        if answer is not None and not inside.answered:
+            self._held_bytes -= in_flight.read_bytes
+            self._in_flight.pop(in_flight, None)
+            self._overdue_calls.discard(in_flight)
+        if answer is not None and not in_flight.answered:
             await self._put(answer, send, fault)
 
-    async def _put(self, answer: asgi.Answer, send: asgi.Send, fault: Callable[[str], asgi.Answer]) -> None:
+    async def _put(self, answer: asgi.Response, send: asgi.Send, fault: Callable[[str], asgi.Response]) -> None:
         """Send an answer; its bytes count until the client reads them. Above the limit, send a fault instead. Always
         send a short answer: it may report a completed change."""
         held, most = self._held_bytes, self._limits.bodies
         if held and held + len(answer.body) > most and len(answer.body) > asgi.PIECE:
             _UNREAD.inc()
-            answer = fault(f"answers and calls with {held} bytes of {most} are under way; try again")
+            answer = fault(f"calls and answers in progress hold {held} of {most} bytes; try again")
         size = len(answer.body)
         self._held_bytes += size
         try:
@@ -176,15 +176,15 @@ class Gate:
         caller: Caller,
         scope: asgi.Scope,
         receive: asgi.Receive,
-        inside: _Inside,
-    ) -> asgi.Answer | None:
+        in_flight: _InFlight,
+    ) -> asgi.Response | None:
         try:
             headers = dict(scope.get("headers", ()))
             if int(headers.get(b"content-length", 0)) > self._limits.body:
                 raise _TooLarge
-            body = await self._body(receive, inside)
-            inside.is_read = True
-            fault = inside.fault if isinstance(handler, asgi.Decision) else _failed
+            body = await self._body(receive, in_flight)
+            in_flight.is_read = True
+            fault = in_flight.fault if isinstance(handler, asgi.DecisionHandler) else _failed
             return await _handled(handler, _call(scope, tail, caller, body, headers), fault)
         except _Gone:
             return None
@@ -194,9 +194,9 @@ class Gate:
         except _TooMuch:
             _TOO_MUCH.inc()
             most = self._limits.bodies
-            return inside.fault(f"calls with {most} bytes are worked on, and no more are taken; try again")
+            return in_flight.fault(f"calls and answers in progress may hold {most} bytes at most; try again")
 
-    async def _body(self, receive: asgi.Receive, inside: _Inside) -> bytes:
+    async def _body(self, receive: asgi.Receive, in_flight: _InFlight) -> bytes:
         """Read a body. Count received bytes, not announced bytes: a promise takes no other caller's place."""
         pieces: list[bytes] = []
         while True:
@@ -204,9 +204,9 @@ class Gate:
             if message["type"] == "http.disconnect":
                 raise _Gone
             piece = message.get("body", b"")
-            inside.read_bytes += len(piece)
+            in_flight.read_bytes += len(piece)
             self._held_bytes += len(piece)
-            if inside.read_bytes > self._limits.body:
+            if in_flight.read_bytes > self._limits.body:
                 raise _TooLarge
             if self._held_bytes > self._limits.bodies:
                 raise _TooMuch
@@ -219,44 +219,44 @@ class Gate:
     async def watch(self) -> NoReturn:
         while True:
             await self._clock.sleep(self._until_next())
-            self.tell_overdue()
+            self.answer_overdue()
 
-    def tell_overdue(self) -> None:
+    def answer_overdue(self) -> None:
         """Answer every call past its deadline."""
         now = self._clock.monotonic()
-        while (inside := next(iter(self._inside), None)) is not None and inside.until <= now:
-            del self._inside[inside]
-            self._lasting.add(inside)
-            inside.answered = True
-            task = asyncio.create_task(asgi.put(self._overdue(inside), inside.send))
-            self._telling.add(task)
-            task.add_done_callback(self._telling.discard)
+        while (in_flight := next(iter(self._in_flight), None)) is not None and in_flight.until <= now:
+            del self._in_flight[in_flight]
+            self._overdue_calls.add(in_flight)
+            in_flight.answered = True
+            task = asyncio.create_task(asgi.put(self._overdue(in_flight), in_flight.send))
+            self._answering.add(task)
+            task.add_done_callback(self._answering.discard)
 
     def _until_next(self) -> float:
         """Seconds until the next deadline; calls that arrive meanwhile expire later."""
-        first = next(iter(self._inside), None)
+        first = next(iter(self._in_flight), None)
         if first is None:
             return self._limits.seconds
         return max(first.until - self._clock.monotonic(), _SOONEST_SECONDS)
 
-    def _overdue(self, inside: _Inside) -> asgi.Answer:
-        if not inside.is_read:
+    def _overdue(self, in_flight: _InFlight) -> asgi.Response:
+        if not in_flight.is_read:
             _TOO_SLOW.inc()
-            return asgi.text(f"the body did not come within {self._limits.seconds:g} s", 408, _CLOSE)
+            return asgi.text(f"the body did not arrive within {self._limits.seconds:g} s", 408, _CLOSE)
         _TOO_LONG.inc()
-        return inside.fault(f"there is no answer within {self._limits.seconds:g} s; what was begun goes on")
+        return in_flight.fault(f"Aliquot has not answered within {self._limits.seconds:g} s; the work continues")
 
 
-async def _handled(handler: asgi.Handler, call: asgi.Call, fault: Callable[[str], asgi.Answer]) -> asgi.Answer:
+async def _handled(handler: asgi.Handler, call: asgi.Call, fault: Callable[[str], asgi.Response]) -> asgi.Response:
     try:
         return await handler(call)
     except Exception:
         _CRASHED.inc()
-        _log.exception("a call could not be answered: this is a bug", path=call.path)
-        return fault("Aliquot failed on this call; its log says more")
+        _log.exception("a handler raised an exception; this is a bug", path=call.path)
+        return fault("Aliquot failed to handle this call; see its log")
 
 
-def _failed(why: str) -> asgi.Answer:
+def _failed(why: str) -> asgi.Response:
     return asgi.text(why, 500)
 
 
@@ -269,5 +269,5 @@ def _call(
     return asgi.Call(tail, body, scope["path"], known, query, caller, host)
 
 
-def _unavailable(why: str) -> asgi.Answer:
+def _unavailable(why: str) -> asgi.Response:
     return asgi.text(why, 503, _RETRY)

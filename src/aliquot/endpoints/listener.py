@@ -36,11 +36,11 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start like uvicorn, with our connections and reloadable certificates."""
-        assert sockets is not None, "the listener has bound one"
+        assert sockets is not None, "the listener binds its socket first"
         loop, context = asyncio.get_running_loop(), self._tls.serving if self._tls else None
         make, seconds = self.connections.protocol, self._handshake_seconds
         self.servers = [
-            await loop.create_server(make, sock=one, ssl=context, ssl_handshake_timeout=seconds) for one in sockets
+            await loop.create_server(make, sock=sock, ssl=context, ssl_handshake_timeout=seconds) for sock in sockets
         ]
         self.started = True
 
@@ -112,9 +112,9 @@ class Listener:
 
     async def lives(self) -> None:
         """Wait while the listener serves. Raises BadConfig if it stops by itself: run it alongside its dependents."""
-        assert self._serving is not None, "only an entered listener serves"
+        assert self._serving is not None, "use the listener with `async with`"
         await asyncio.shield(self._serving)
-        raise BadConfig(f"the listener on {self._address}:{self.port} has ended")
+        raise BadConfig(f"the listener on {self._address}:{self.port} stopped unexpectedly")
 
     def _bind(self) -> socket.socket:
         family = socket.AF_INET6 if ":" in self._address else socket.AF_INET

@@ -15,9 +15,9 @@ from aliquot.model.bounds import MAX_SHOWN_LIMITS
 def routes(plane: ControlPlane) -> Mapping[tuple[str, str], asgi.Handler]:
     metrics.BUILD.info({"version": aliquot.__version__})
 
-    async def show(_: asgi.Call) -> asgi.Answer:
+    async def show(_: asgi.Call) -> asgi.Response:
         read(plane)
-        return asgi.Answer(generate_latest(metrics.REGISTRY), content_type=CONTENT_TYPE_PLAIN_0_0_4.encode())
+        return asgi.Response(generate_latest(metrics.REGISTRY), content_type=CONTENT_TYPE_PLAIN_0_0_4.encode())
 
     return {("GET", "/metrics"): show}
 
@@ -26,7 +26,7 @@ def timed(verb: str, handler: asgi.Handler, clock: Clock) -> asgi.Handler:
     """Time a handler's answers by their dialect."""
     seconds: dict[str, Histogram] = {}
 
-    async def answer(call: asgi.Call) -> asgi.Answer:
+    async def answer(call: asgi.Call) -> asgi.Response:
         began = clock.monotonic()
         dialect = ""
         try:
@@ -44,17 +44,17 @@ def timed(verb: str, handler: asgi.Handler, clock: Clock) -> asgi.Handler:
 def read(plane: ControlPlane) -> None:
     """Set the gauges to the current state."""
     role = plane.leadership.role
-    for one in Role:
-        metrics.ROLE.labels(one.value).set(one is role)
+    for each in Role:
+        metrics.ROLE.labels(each.value).set(each is role)
     metrics.EPOCH.set(plane.leadership.epoch)
     metrics.READY.set(not plane.not_ready())
     metrics.SILENT_AGENTS.set(len(plane.heartbeats.silent()))
     metrics.REFUSED_PODS.set(plane.requeuer.waiting)
     _read_quotas(plane)
-    for kind, mirror in (("nodes", plane.nodes), ("pods", plane.pods)):
-        metrics.MIRROR_OBJECTS.labels(kind).set(len(mirror.all()))
-        metrics.MIRROR_SYNCED.labels(kind).set(not mirror.trouble)
-        metrics.MIRROR_SILENCE.labels(kind).set(plane.clock.monotonic() - mirror.heard_at)
+    for kind, cache in (("nodes", plane.nodes), ("pods", plane.pods)):
+        metrics.MIRROR_OBJECTS.labels(kind).set(len(cache.all()))
+        metrics.MIRROR_SYNCED.labels(kind).set(not cache.trouble)
+        metrics.MIRROR_SILENCE.labels(kind).set(plane.clock.monotonic() - cache.heard_at)
 
 
 def _read_quotas(plane: ControlPlane) -> None:

@@ -52,7 +52,7 @@ class Names(Sequence[str]):
         lengths = _lengths(array)
         if lengths is None:
             odd = next(name for name in names if "," in name or b"\\" in msgspec.json.encode(name))
-            raise BadName(f"{odd[:64]!r} is no name of a node")
+            raise BadName(f"{odd[:64]!r} is not a valid node name")
         return cls(array, lengths)
 
     def columns(self, fleet: Fleet) -> Ints:

@@ -7,7 +7,9 @@ from aliquot.endpoints.endpoint import Extender, Table, Wire
 from aliquot.endpoints.forwarding import Forwarder
 
 _PREFIX = "/apis/metrics.nvidia.com/v1alpha1/schedule"
-_UNKNOWN = asgi.Answer(b'{"code":404,"msg":"api not found"}\n', 404, headers=((b"x-content-type-options", b"nosniff"),))
+_UNKNOWN = asgi.Response(
+    b'{"code":404,"msg":"api not found"}\n', 404, headers=((b"x-content-type-options", b"nosniff"),)
+)
 
 
 class NvidiaEndpoint:
@@ -19,7 +21,7 @@ class NvidiaEndpoint:
 
     def routes(self) -> Table:
         verbs = self._extender.routes(_PREFIX, filter="filter", prioritize="prioritize", preempt="preempt")
-        return {**verbs, asgi.OTHERWISE: asgi.Open(self.unknown)}
+        return {**verbs, asgi.OTHERWISE: asgi.OpenHandler(self.unknown)}
 
-    async def unknown(self, _: asgi.Call) -> asgi.Answer:
+    async def unknown(self, _: asgi.Call) -> asgi.Response:
         return _UNKNOWN

@@ -23,7 +23,7 @@ _LOOK_SECONDS = 1.0
 _SOON_SECONDS = 7 * 86400.0
 _APPLIED = metrics.TLS_RELOADS.labels("applied")
 _INVALID = metrics.TLS_RELOADS.labels("invalid")
-_WORDS = {"KEY_VALUES_MISMATCH": "the key is not the certificate's"}
+_WORDS = {"KEY_VALUES_MISMATCH": "the key does not match the certificate"}
 
 
 @dataclass(frozen=True)
@@ -65,10 +65,10 @@ class Certificates:
         """Problems that people should know about."""
         found = []
         if self._trouble:
-            found.append(f"the certificates cannot be used, the last good ones are kept: {self._trouble}")
+            found.append(f"Aliquot keeps the previous certificates: {self._trouble}")
         now, shown = self._now(), self._validity
         if trouble := shown.trouble(now) or shown.expiry() * (shown.until - now < _SOON_SECONDS):
-            found.append(f"the certificate of {_named(self._files)}: {trouble}")
+            found.append(f"{_named(self._files)}: {trouble}")
         return found
 
     async def run(self) -> NoReturn:
@@ -88,7 +88,7 @@ class Certificates:
         self._count()
 
     def _take(self) -> None:
-        """Switch to the new certificates. Raises BadConfig if the old are better."""
+        """Switch to the new certificates. Raises BadConfig if the old ones are better."""
         serving, reaching, validity = _serving(self._files), _reaching(self._files), _validity(self._files)
         now = self._now()
         if (trouble := validity.trouble(now)) and not self._validity.trouble(now):
@@ -97,12 +97,12 @@ class Certificates:
         self._current, self.reaching, self._validity = serving, reaching, validity
         self._trouble = ""
         _APPLIED.inc()
-        _log.info("the certificates changed", files=self._files.all(), until=validity.until)
+        _log.info("loaded new certificates", files=self._files.all(), until=validity.until)
 
     def _keep(self, why: str) -> None:
         if why != self._trouble:
             _INVALID.inc()
-            _log.error("the certificates cannot be used, keeping the last good ones", why=why)
+            _log.error("keeping the previous certificates", why=why)
         self._trouble = why
 
     def _count(self) -> None:
@@ -128,7 +128,7 @@ def _validity(files: Files) -> Validity:
     try:
         return validity_of(Path(files.cert).read_bytes())
     except (OSError, ValueError) as error:
-        raise BadConfig(f"{_named(files)}: it holds no certificate in PEM ({why(error)})") from error
+        raise BadConfig(f"{_named(files)}: cannot read the certificate: {why(error)}") from error
 
 
 def _serving(files: Files) -> ssl.SSLContext:
@@ -168,7 +168,7 @@ def _own_pair(context: ssl.SSLContext, files: Files) -> None:
         context.load_cert_chain(files.cert, files.key, password="")
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", "") or why(error)
-        trouble = _WORDS.get(reason, f"it holds no certificate in PEM that goes with the key ({reason})")
+        trouble = _WORDS.get(reason, f"no PEM certificate that matches the key ({reason})")
         raise BadConfig(f"listen.tls.certFile {files.cert}, listen.tls.keyFile {files.key}: {trouble}") from error
 
 
@@ -177,7 +177,7 @@ def _trust(context: ssl.SSLContext, key: str, path: str) -> None:
     try:
         context.load_verify_locations(path)
     except (OSError, ValueError) as error:
-        raise BadConfig(f"{key} {path}: it holds no certificates in PEM") from error
+        raise BadConfig(f"{key} {path}: the file contains no PEM certificates") from error
 
 
 def _require_readable(key: str, path: str) -> None:

@@ -68,7 +68,7 @@ class Tokens:
         asking = place.get(digest)
         if asking is None:
             if len(place) >= MAX_REVIEWS:
-                raise Refused("too many tokens are reviewed at this moment; try again")
+                raise Refused("this server is already reviewing too many tokens; try again")
             asking = place[digest] = asyncio.create_task(self._review(digest, token))
             asking.add_done_callback(lambda _: place.pop(digest, None))
         return await asyncio.shield(asking)
@@ -78,7 +78,7 @@ class Tokens:
             user = await whose(self._client, token, self._audiences)
         except Forbidden as error:
             self._is_forbidden = True
-            raise Refused("this server cannot review tokens: /readyz has the rule to add") from error
+            raise Refused("this server may not review tokens; /readyz shows the RBAC rule to add") from error
         except KubeError as error:
             raise Refused(f"the API server did not review the token: {error}") from error
         self._is_forbidden = False

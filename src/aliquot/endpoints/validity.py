@@ -27,18 +27,18 @@ class Validity:
     def trouble(self, now: float) -> str:
         """Why the certificate is invalid at `now`; empty if it is valid."""
         if now < self.since:
-            return f"it is not valid before {_shown(self.since)}"
-        return f"it expired at {_shown(self.until)}" if now > self.until else ""
+            return f"the certificate is not valid before {_shown(self.since)}"
+        return f"the certificate expired at {_shown(self.until)}" if now > self.until else ""
 
     def expiry(self) -> str:
-        return f"it expires at {_shown(self.until)}"
+        return f"the certificate expires at {_shown(self.until)}"
 
 
 def validity_of(pem: bytes) -> Validity:
     """The validity of the first certificate, which the server presents; its chain follows. Raises ValueError."""
     found = _PEM.search(pem)
     if found is None:
-        raise ValueError("no certificate in PEM")
+        raise ValueError("no PEM certificate")
     der = base64.b64decode(found[1])
     _, whole, _ = _piece(der, _SEQUENCE)
     _, rest, _ = _piece(whole, _SEQUENCE)
@@ -55,13 +55,13 @@ def validity_of(pem: bytes) -> Validity:
 def _piece(der: bytes, expected: int | None = None) -> tuple[int, bytes, bytes]:
     """The tag and content of the first element, and the bytes after it."""
     if len(der) < 2 or (expected is not None and der[0] != expected):
-        raise ValueError("not the DER of a certificate")
+        raise ValueError("not a DER certificate")
     size, begin = der[1], 2
     if size & 0x80:
         begin += size & 0x7F
         size = int.from_bytes(der[2:begin])
     if len(der) < begin + size:
-        raise ValueError("the DER of a certificate is cut off")
+        raise ValueError("the DER certificate is truncated")
     return der[0], der[begin : begin + size], der[begin + size :]
 
 
@@ -70,7 +70,7 @@ def _moment(kind: int, text: bytes) -> float:
     if kind == _UTC_TIME:
         digits = ("19" if digits >= "50" else "20") + digits
     elif kind != _GENERALIZED_TIME:
-        raise ValueError("not a date of a certificate")
+        raise ValueError("unknown date type in the certificate")
     return datetime.strptime(digits, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC).timestamp()
 
 

@@ -10,11 +10,11 @@ import structlog
 from aliquot import metrics
 from aliquot.clock import came
 from aliquot.control import ControlPlane
-from aliquot.control.state.remembered import asked_by
+from aliquot.control.placing.filter_results import demand_hash
 from aliquot.dialects import Demand, Dialect
-from aliquot.endpoints.acting import Acting, Standing
 from aliquot.endpoints.extender import BadCall, BindCall, PreemptCall, Victims
 from aliquot.endpoints.names import Grouped, Names, Texts
+from aliquot.endpoints.pod_checks import CacheMatch, PodChecks
 from aliquot.engine import FITS, NUMBERED, Floats, Ints, Judgement
 from aliquot.errors import BadDemand, BadInput, Refused
 from aliquot.model import OF_MODEL, Placement, Pod, Reason
@@ -30,19 +30,19 @@ _REFUSALS = {reason: metrics.REFUSALS.labels(reason.name.lower()) for reason in 
 
 
 @dataclass(frozen=True)
-class Verdict:
+class FilterResult:
     """A filter's result for the nodes of a call."""
 
     passed: Sequence[str]
     refused: Mapping[str, str] = field(default_factory=dict)
-    """Why, in words that stay the same as long as the verdict does."""
+    """Why, in words that stay the same as long as the result does."""
     reasons: Mapping[str, Reason] = field(default_factory=dict)
     """The engine's reason, if there is one."""
     dialect: Dialect | None = None
     """None for a pod that requests no GPU, or has an unreadable request."""
     emptying: str = ""
     """A refused node where pods end for this pod: the pod only has to wait."""
-    kept: str = ""
+    reserved: str = ""
     """The node with the pod's reservation."""
 
     @property
@@ -57,7 +57,7 @@ class Verbs:
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
         self._cluster = plane.cluster
-        self._acting = Acting(plane)
+        self._pod_checks = PodChecks(plane)
         self._asked: tuple[Pod, Demand | None] | None = None
         self.last_passed: Names | None = None
         """The nodes that the last filter passed: prioritize asks about them next."""
@@ -65,7 +65,7 @@ class Verbs:
     def out_of_step(self) -> str:
         """Why the informer caches are not synced; until they are, cards in use can look free."""
         missing = self._plane.out_of_step()
-        return f"Aliquot is not in step with the API server: {'; '.join(missing)}" if missing else ""
+        return f"Aliquot is out of sync with the API server: {'; '.join(missing)}" if missing else ""
 
     def not_ready(self) -> str:
         """Why we cannot decide: views need synced caches, decisions also need a leader."""
@@ -79,72 +79,72 @@ class Verbs:
 
     # -- filter
 
-    async def filter(self, pod: Pod, names: Names, *, one: bool = False, keep: bool = False) -> Verdict:
-        """Find the nodes that fit a pod; with `one` only the best. With `keep`, for endpoints without bind, reserve the
-        pod's cards for a while if one node is left. Refuse an unreadable demand everywhere, since schedulers would
-        retry an error forever. Raises Refused and KubeError if the reservation fails."""
-        verdict = await self._filter(pod, names, one=one, keep=keep)
+    async def filter(self, pod: Pod, names: Names, *, best_only: bool = False, reserve: bool = False) -> FilterResult:
+        """Find the nodes that fit a pod; with `best_only` only the best. With `reserve`, for endpoints without bind,
+        reserve the pod's cards for a while if one node is left. Refuse an unreadable demand everywhere, since
+        schedulers would retry an error forever. Raises Refused and KubeError if the reservation fails."""
+        result = await self._filter(pod, names, best_only=best_only, reserve=reserve)
         if pod.metadata.uid:
-            self._remember(pod, verdict)
-        return verdict
+            self._remember(pod, result)
+        return result
 
-    async def _filter(self, pod: Pod, names: Names, *, one: bool, keep: bool) -> Verdict:
+    async def _filter(self, pod: Pod, names: Names, *, best_only: bool, reserve: bool) -> FilterResult:
         try:
             demand = self._demand_of(pod)
         except BadDemand as error:
             metrics.REFUSALS.labels("bad_demand").inc(len(names))
-            return Verdict([], Texts([(names, str(error))]))
+            return FilterResult([], Texts([(names, str(error))]))
         if demand is None:
-            return Verdict(names)
-        if keep and self._acting.standing(pod) is Standing.SAME:
+            return FilterResult(names)
+        if reserve and self._pod_checks.compare(pod) is CacheMatch.SAME:
             self._plane.reservations.release(pod.metadata.uid)
-        verdict, judgement = self._judge(pod, demand, names)
-        if keep:
-            verdict = self._without_strangers(verdict, demand.dialect)
-        if one and verdict.passed:
-            verdict = self._best_of(verdict, judgement, demand)
-        if keep and len(verdict.passed) == 1 and self._plane.leadership.may_commit:
-            (node,) = verdict.passed
+        result, judgement = self._judge(pod, demand, names)
+        if reserve:
+            result = self._without_strangers(result, demand.dialect)
+        if best_only and result.passed:
+            result = self._best_of(result, judgement, demand)
+        if reserve and len(result.passed) == 1 and self._plane.leadership.may_commit:
+            (node,) = result.passed
             placement = judgement.placement(node)
-            if placement is not None and await self._keep_passed(pod, node, demand, placement):
-                verdict = replace(verdict, kept=node)  # without a placement, its victims still hold their cards
-        return verdict
+            if placement is not None and await self._reserve_passed(pod, node, demand, placement):
+                result = replace(result, reserved=node)  # without a placement, its victims still hold their cards
+        return result
 
-    def _remember(self, pod: Pod, verdict: Verdict) -> None:
-        """Record a verdict for bind and the requeuer. A verdict on a foreign pod, or on a body that differs from our
+    def _remember(self, pod: Pod, result: FilterResult) -> None:
+        """Record a result for bind and the requeuer. A result for a foreign pod, or for a body that differs from our
         informer cache, changes nothing that we know of the pod."""
-        standing = self._acting.standing(pod)
-        if standing in (Standing.SAME, Standing.UNKNOWN):
-            self._remember_passed(pod, verdict.passed, standing)
-        if verdict.dialect is None or standing is Standing.FOREIGN:
+        match = self._pod_checks.compare(pod)
+        if match in (CacheMatch.SAME, CacheMatch.UNKNOWN):
+            self._remember_passed(pod, result.passed, match)
+        if result.dialect is None or match is CacheMatch.FOREIGN:
             return
-        if not verdict.passed:
-            self._remember_refused(pod, standing)
-        elif standing is not Standing.CHANGED:
+        if not result.passed:
+            self._remember_refused(pod, match)
+        elif match is not CacheMatch.CHANGED:
             self._plane.requeuer.passed(pod)
 
-    def _remember_passed(self, pod: Pod, passed: Sequence[str], standing: Standing) -> None:
+    def _remember_passed(self, pod: Pod, passed: Sequence[str], match: CacheMatch) -> None:
         fleet = self._cluster.fleet
         columns: Ints | list[int]
         if isinstance(passed, Names):
             columns = passed.columns(fleet)
         else:
             columns = [column for node in passed if (column := fleet.column(node)) is not None]
-        asked = asked_by(self._demand_of(pod)) if len(columns) else 0
-        namespace = self._namespace_of_known(pod, standing)
+        asked = demand_hash(self._demand_of(pod)) if len(columns) else 0
+        namespace = self._namespace_of_known(pod, match)
         self._plane.passes.put(pod.metadata.uid, fleet, columns, asked=asked, namespace=namespace)
 
-    def _remember_refused(self, pod: Pod, standing: Standing) -> None:
+    def _remember_refused(self, pod: Pod, match: CacheMatch) -> None:
         known = self._plane.pod_by_uid(pod.metadata.uid)
-        if known is not None and standing is Standing.SAME:
+        if known is not None and match is CacheMatch.SAME:
             self._plane.requeuer.refused(known)
         else:
             self._plane.requeuer.refused_early(pod.metadata.uid)
 
-    def _namespace_of_known(self, pod: Pod, standing: Standing) -> str | None:
-        return pod.metadata.namespace if standing is Standing.SAME else None
+    def _namespace_of_known(self, pod: Pod, match: CacheMatch) -> str | None:
+        return pod.metadata.namespace if match is CacheMatch.SAME else None
 
-    def _judge(self, pod: Pod, demand: Demand, names: Names) -> tuple[Verdict, Judgement]:
+    def _judge(self, pod: Pod, demand: Demand, names: Names) -> tuple[FilterResult, Judgement]:
         columns = names.columns(self._cluster.fleet)
         judgement = self._cluster.judge(demand, columns)
         # the pod's own claim, from an unanswered Binding, does not count against a node
@@ -158,7 +158,7 @@ class Verbs:
         nominated = pod.status.nominated_node_name
         emptying = nominated if nominated and nominated in reasons and self._is_emptied_for(pod, nominated) else ""
         self.last_passed = names.picked(numbers == FITS)
-        return Verdict(self.last_passed, refused, reasons, demand.dialect, emptying), judgement
+        return FilterResult(self.last_passed, refused, reasons, demand.dialect, emptying), judgement
 
     def _emptied_for(self, pod: Pod, demand: Demand) -> list[str]:
         """Nodes where a pod fits once the victims that we named are gone, even if our informer cache still has them. In
@@ -166,7 +166,7 @@ class Verbs:
         uid, preemptions = pod.metadata.uid, self._plane.preemptions
         if uid not in preemptions:
             return []
-        named = preemptions.victims_of(uid, asked_by(demand))
+        named = preemptions.victims_of(uid, demand_hash(demand))
         nominated = pod.status.nominated_node_name
         return self._cluster.emptied_for(
             demand, {node: victims for node, victims in named.items() if not nominated or node == nominated}
@@ -187,33 +187,33 @@ class Verbs:
         holders = (self._plane.pod_by_uid(entry.uid) for entry in entries if entry.owner.priority < pod.priority)
         return any(holder is not None and _is_preempted(holder) for holder in holders)
 
-    def _without_strangers(self, verdict: Verdict, dialect: Dialect) -> Verdict:
+    def _without_strangers(self, result: FilterResult, dialect: Dialect) -> FilterResult:
         """Also refuse nodes where nobody would record the pod's cards, since the scheduler binds itself."""
-        never = {node: why for node in verdict.passed if (why := self._plane.late.why_never(node, dialect))}
+        never = {node: why for node in result.passed if (why := self._plane.late.why_never(node, dialect))}
         if not never:
-            return verdict
-        passed = [node for node in verdict.passed if node not in never]
-        return replace(verdict, passed=passed, refused={**verdict.refused, **never})
+            return result
+        passed = [node for node in result.passed if node not in never]
+        return replace(result, passed=passed, refused={**result.refused, **never})
 
-    def _best_of(self, verdict: Verdict, judgement: Judgement, demand: Demand) -> Verdict:
+    def _best_of(self, result: FilterResult, judgement: Judgement, demand: Demand) -> FilterResult:
         """Choose the best node. After an unanswered Binding, choose its node again: another would hold a second
         reservation."""
-        tried = set(self._cluster.claimed_by(demand)) & set(verdict.passed)
-        best = min(tried) if tried else judgement.best(verdict.passed) or verdict.passed[0]
-        others = {name: NOT_CHOSEN for name in verdict.passed if name != best}
-        return replace(verdict, passed=[best], refused={**verdict.refused, **others})
+        tried = set(self._cluster.claimed_by(demand)) & set(result.passed)
+        best = min(tried) if tried else judgement.best(result.passed) or result.passed[0]
+        others = {name: NOT_CHOSEN for name in result.passed if name != best}
+        return replace(result, passed=[best], refused={**result.refused, **others})
 
-    async def _keep_passed(self, pod: Pod, node: str, demand: Demand, chosen: Placement) -> bool:
-        """Reserve the chosen placement. Return False, without changing the verdict, if the cluster does not have this
+    async def _reserve_passed(self, pod: Pod, node: str, demand: Demand, chosen: Placement) -> bool:
+        """Reserve the chosen placement. Return False, without changing the result, if the cluster does not have this
         pod or we do not serve its scheduler."""
         meta = pod.metadata
         try:
-            known = await self._acting.pod(meta.name, meta.namespace, meta.uid)
+            known = await self._pod_checks.find(meta.name, meta.namespace, meta.uid)
         except (BadInput, Refused):
             return False
-        return self.keep(known, node, chosen=chosen if self._cluster.demand_of(known) == demand else None)
+        return self.reserve(known, node, chosen=chosen if self._cluster.demand_of(known) == demand else None)
 
-    def keep(self, pod: Pod, node: str, *, chosen: Placement | None = None) -> bool:
+    def reserve(self, pod: Pod, node: str, *, chosen: Placement | None = None) -> bool:
         """Reserve a pod's cards on a node until it is bound there. Takes the cluster's version of the pod. Returns
         False if it no longer waits or requests nothing. Raises Refused, NoRoom, BadDemand, NotLeading."""
         if not pod.waits:
@@ -224,7 +224,7 @@ class Verbs:
 
     async def asked_pod(self, pod: Pod) -> Pod:
         """The cluster's version of a body's pod. Raises BadCall, Refused and KubeError."""
-        return await self._acting.pod(pod.metadata.name, pod.metadata.namespace, pod.metadata.uid)
+        return await self._pod_checks.find(pod.metadata.name, pod.metadata.namespace, pod.metadata.uid)
 
     # -- prioritize
 
@@ -249,10 +249,11 @@ class Verbs:
         caller."""
         if why := self.not_ready():
             raise Refused(why)
-        pod, node = await self._acting.pod(asked.name, asked.namespace, asked.uid), self._plane.nodes.get(asked.node)
+        pod = await self._pod_checks.find(asked.name, asked.namespace, asked.uid)
+        node = self._plane.nodes.get(asked.node)
         if node is None:
             raise BadCall(f'node "{asked.node}" not found')
-        await self._acting.require_passed(pod, node)
+        await self._pod_checks.require_passed(pod, node)
         await self._await_victims(pod, asked.node)
         placed = await self._plane.committer.commit(pod, asked.node)
         return placed.placement.dialect
@@ -274,7 +275,7 @@ class Verbs:
 
     def _victims_held(self, uid: str, demand: Demand | None) -> dict[str, list[str]]:
         """Victims by node that we named for a pod and that still hold cards in the ledger."""
-        return self._holding(self._plane.preemptions.victims_of(uid, asked_by(demand)))
+        return self._holding(self._plane.preemptions.victims_of(uid, demand_hash(demand)))
 
     def _holding(self, victims: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
         """Victims by node that hold cards there."""
@@ -291,7 +292,7 @@ class Verbs:
         known = self._plane.pod_by_uid(uid)
         if known is None:
             return False
-        now = await self._acting.read(known.metadata.name, known.metadata.namespace)
+        now = await self._pod_checks.read(known.metadata.name, known.metadata.namespace)
         return now is not None and now.metadata.uid == uid and not now.ended
 
     # -- preempt
@@ -323,18 +324,18 @@ class Verbs:
     def _remember_victims(self, pod: Pod, demand: Demand, left: Mapping[str, Victims]) -> None:
         """Record victims that hold cards, unless the body differs from our informer cache: a body must not raise a
         pod's priority or shrink it."""
-        uid, standing = pod.metadata.uid, self._acting.standing(pod)
-        if not uid or standing not in (Standing.SAME, Standing.UNKNOWN):
+        uid, match = pod.metadata.uid, self._pod_checks.compare(pod)
+        if not uid or match not in (CacheMatch.SAME, CacheMatch.UNKNOWN):
             return
         named = self._holding({node: victims.uids for node, victims in left.items()})
-        namespace = self._namespace_of_known(pod, standing)
-        self._plane.preemptions.name(uid, named, asked=asked_by(demand), namespace=namespace)
+        namespace = self._namespace_of_known(pod, match)
+        self._plane.preemptions.name(uid, named, asked=demand_hash(demand), namespace=namespace)
 
     async def _being_emptied(self, pod: Pod, demand: Demand) -> str:
         """The pod's nominated node in the API server, while victims that we named there still hold cards as far as we
         know. Raises KubeError."""
         held, meta = self._victims_held(pod.metadata.uid, demand), pod.metadata
-        now = await self._acting.read(meta.name, meta.namespace) if held else None
+        now = await self._pod_checks.read(meta.name, meta.namespace) if held else None
         nominated = now.status.nominated_node_name if now is not None else ""
         return nominated if nominated in held else ""
 

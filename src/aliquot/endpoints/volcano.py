@@ -15,17 +15,17 @@ from aliquot.control.state import assumed_pods
 from aliquot.control.state.assumed_pods import Guests
 from aliquot.dialects import Demand
 from aliquot.endpoints import asgi, audit
-from aliquot.endpoints.counting import BadCall
 from aliquot.endpoints.endpoint import Extender, Table, Wire
 from aliquot.endpoints.forwarding import Forwarder
+from aliquot.endpoints.object_limit import BadCall
 from aliquot.endpoints.verbs import Verbs, spread_out
 from aliquot.endpoints.volcano_wire import (
     Code,
     EventCall,
     NodeInfo,
     PredicateCall,
+    PredicateFormat,
     PrioritizeCall,
-    Shape,
     Status,
     Task,
     event_answer,
@@ -43,11 +43,15 @@ _PUT = Status.ALLOCATED | Status.BINDING | Status.BOUND
 
 
 def volcano_routes(
-    plane: ControlPlane, endpoint: str, forwarder: Forwarder | None, prefix: str, shape: Shape | None = None
+    plane: ControlPlane,
+    endpoint: str,
+    forwarder: Forwarder | None,
+    prefix: str,
+    answer_format: PredicateFormat | None = None,
 ) -> Table:
-    """`PREFIX/vpredicates` and so on, as part of an endpoint. Without `shape`, detect the caller's version."""
-    volcano, extender = Volcano(plane, shape), Extender(plane, endpoint, forwarder, Wire())
-    verbs: dict[str, tuple[asgi.Handler, Callable[[str], asgi.Answer]]] = {
+    """`PREFIX/vpredicates` and so on, as part of an endpoint. Without a format, detect the caller's version."""
+    volcano, extender = Volcano(plane, answer_format), Extender(plane, endpoint, forwarder, Wire())
+    verbs: dict[str, tuple[asgi.Handler, Callable[[str], asgi.Response]]] = {
         "vpredicates": (volcano.predicates, volcano.no_predicate),
         "vprioritize": (volcano.prioritize, _no_scores),
         "vallocate": (volcano.allocate, _event),
@@ -70,52 +74,54 @@ class _Strangers:
 
 
 class Volcano:
-    def __init__(self, plane: ControlPlane, shape: Shape | None = None) -> None:
+    def __init__(self, plane: ControlPlane, answer_format: PredicateFormat | None = None) -> None:
         self._plane = plane
         self._cluster = plane.cluster
         self._verbs = Verbs(plane)
-        self._shape = shape
+        self._format = answer_format
 
     # -- predicate
 
-    async def predicates(self, call: asgi.Call) -> asgi.Answer:
-        shape, dialect = self._shape, ""
+    async def predicates(self, call: asgi.Call) -> asgi.Response:
+        answer_format, dialect = self._format, ""
         try:
             asked = read(call.body, PredicateCall)
-            shape = shape or asked.shape
+            answer_format = answer_format or asked.answer_format
             if why := self._verbs.not_ready():
                 raise Refused(why)
             pod = asked.task.pod()
             demand = self._cluster.demand_of(pod)
             if demand is None:
-                return _answered(shape, "", Code.SUCCESS)
+                return _answered(answer_format, "", Code.SUCCESS)
             dialect = demand.dialect.name
-            return self._judged(shape, asked, pod, demand)
+            return self._judged(answer_format, asked, pod, demand)
         except BadDemand as error:
             metrics.REFUSALS.labels("bad_demand").inc()
-            return _answered(shape, dialect, Code.UNRESOLVABLE, str(error))
+            return _answered(answer_format, dialect, Code.UNRESOLVABLE, str(error))
         except AliquotError as error:
-            return _answered(shape, dialect, Code.ERROR, str(error))
+            return _answered(answer_format, dialect, Code.ERROR, str(error))
 
-    def _judged(self, shape: Shape | None, asked: PredicateCall, pod: Pod, demand: Demand) -> asgi.Answer:
+    def _judged(
+        self, answer_format: PredicateFormat | None, asked: PredicateCall, pod: Pod, demand: Demand
+    ) -> asgi.Response:
         node, dialect = asked.node.name, demand.dialect
         if why := self._plane.late.why_never(node, dialect):
-            return _answered(shape, dialect.name, Code.UNRESOLVABLE, why)
+            return _answered(answer_format, dialect.name, Code.UNRESOLVABLE, why)
         if node in self._cluster.claimed_by(demand):
-            return _answered(shape, dialect.name, Code.SUCCESS)  # the claim is this pod's own
+            return _answered(answer_format, dialect.name, Code.SUCCESS)  # the claim is this pod's own
         later = not asked.task.needs().fits(asked.node.idle())
         guests = self._guests([asked.node], pod)[node]
         reason = assumed_pods.refusal(self._cluster, pod, demand, node, guests, later=later)
         if reason is None:
-            return _answered(shape, dialect.name, Code.SUCCESS)
+            return _answered(answer_format, dialect.name, Code.SUCCESS)
         metrics.REFUSALS.labels(reason.name.lower()).inc()
         code = Code.UNRESOLVABLE if reason.is_hopeless else Code.UNSCHEDULABLE
         return _answered(
-            shape, dialect.name, code, dialect.words_for(reason, self._cluster.cards(node), demand.request)
+            answer_format, dialect.name, code, dialect.words_for(reason, self._cluster.cards(node), demand.request)
         )
 
-    def no_predicate(self, why: str) -> asgi.Answer:
-        return asgi.json(predicate_answer(self._shape, Code.ERROR, why))
+    def no_predicate(self, why: str) -> asgi.Response:
+        return asgi.json(predicate_answer(self._format, Code.ERROR, why))
 
     def _guests(self, nodes: Sequence[NodeInfo], pod: Pod) -> dict[str, Guests]:
         """Tasks by node that are missing from our cluster state; only they are worth decoding. Raises BadCall."""
@@ -139,7 +145,7 @@ class Volcano:
 
     # -- prioritize
 
-    async def prioritize(self, call: asgi.Call) -> asgi.Answer:
+    async def prioritize(self, call: asgi.Call) -> asgi.Response:
         try:
             asked = read(call.body, PrioritizeCall)
             if why := self._verbs.not_ready():
@@ -165,7 +171,7 @@ class Volcano:
 
     # -- reservations
 
-    async def allocate(self, call: asgi.Call) -> asgi.Answer:
+    async def allocate(self, call: asgi.Call) -> asgi.Response:
         """Reserve the node of an Allocated task; a refusal makes Volcano take the node back. A Pipelined task waits for
         other pods to end, so they are no reason to refuse it. Any other status is outdated."""
         dialect = pod_name = node = ""
@@ -179,13 +185,13 @@ class Volcano:
                 demand = self._cluster.demand_of(pod)
                 dialect = demand.dialect.name if demand else ""
                 if task.status == Status.ALLOCATED and demand is not None:
-                    if self._verbs.keep(await self._verbs.asked_pod(pod), task.node):
-                        audit.tell(call, "vallocate", pod_name, node, "kept")
+                    if self._verbs.reserve(await self._verbs.asked_pod(pod), task.node):
+                        audit.log(call, "vallocate", pod_name, node, "reserved")
                 elif demand is not None:
                     self._refuse_hopeless(pod, demand, task.node)
         except AliquotError as error:
             metrics.DECISIONS.labels("vallocate", dialect, "refused").inc()
-            audit.tell(call, "vallocate", pod_name, node, "refused", str(error))
+            audit.log(call, "vallocate", pod_name, node, "refused", str(error))
             return _event(str(error), dialect)
         metrics.DECISIONS.labels("vallocate", dialect, "kept").inc()
         return _event("", dialect)
@@ -196,7 +202,7 @@ class Volcano:
         if reason is not None and reason.is_hopeless:
             raise NoRoom(demand.dialect.words_for(reason, self._cluster.cards(node), demand.request))
 
-    async def deallocate(self, call: asgi.Call) -> asgi.Answer:
+    async def deallocate(self, call: asgi.Call) -> asgi.Response:
         """Release a pod's reservation. A bound pod that is now evicted holds its cards until it ends."""
         pod_name = node = ""
         try:
@@ -206,12 +212,12 @@ class Volcano:
                 pod = task.pod()
                 pod_name = pod.key
                 if (await self._verbs.asked_pod(pod)).metadata.uid != task.uid:
-                    raise BadCall("the task's UID is not its pod's")
+                    raise BadCall("the task's UID differs from its pod's UID")
                 self._plane.reservations.release(task.uid, only=node)
-                audit.tell(call, "vdeallocate", pod_name, node, "given back")
+                audit.log(call, "vdeallocate", pod_name, node, "released")
         except AliquotError as error:
             metrics.DECISIONS.labels("vdeallocate", "", "refused").inc()
-            audit.tell(call, "vdeallocate", pod_name, node, "refused", str(error))
+            audit.log(call, "vdeallocate", pod_name, node, "refused", str(error))
             return _event(str(error))
         metrics.DECISIONS.labels("vdeallocate", "", "given back").inc()
         return _event("")
@@ -222,21 +228,21 @@ def _require_few(strangers: Mapping[str, _Strangers]) -> None:
     counts = {node: len(found.put) + len(found.coming) for node, found in strangers.items()}
     for node, count in counts.items():
         if count > MAX_GUESTS_OF_NODE:
-            raise BadCall(f"{count} tasks on {node} are not known here; no more than {MAX_GUESTS_OF_NODE} are read")
+            raise BadCall(f"node {node} has {count} tasks unknown to Aliquot; the limit is {MAX_GUESTS_OF_NODE}")
     if (count := sum(counts.values())) > MAX_GUESTS:
-        raise BadCall(f"{count} tasks on these nodes are not known here; no more than {MAX_GUESTS} are read")
+        raise BadCall(f"these nodes have {count} tasks unknown to Aliquot; the limit is {MAX_GUESTS}")
 
 
-def _answered(shape: Shape | None, dialect: str, code: Code, why: str = "") -> asgi.Answer:
+def _answered(answer_format: PredicateFormat | None, dialect: str, code: Code, why: str = "") -> asgi.Response:
     outcome = {Code.SUCCESS: "fits", Code.ERROR: "fault"}.get(code, "fits nowhere")
     metrics.DECISIONS.labels("vpredicates", dialect, outcome).inc()
-    return asgi.json(predicate_answer(shape, code, why), dialect=dialect)
+    return asgi.json(predicate_answer(answer_format, code, why), dialect=dialect)
 
 
-def _no_scores(why: str) -> asgi.Answer:
+def _no_scores(why: str) -> asgi.Response:
     metrics.DECISIONS.labels("vprioritize", "", "fault").inc()
     return asgi.json(scores_answer({}, why))
 
 
-def _event(why: str, dialect: str = "") -> asgi.Answer:
+def _event(why: str, dialect: str = "") -> asgi.Response:
     return asgi.json(event_answer(why), dialect=dialect)

@@ -10,8 +10,8 @@ from typing import TypeVar
 import msgspec
 from msgspec import UNSET, Raw, UnsetType, field
 
-from aliquot.endpoints.counting import BadCall, Counted, counting
 from aliquot.endpoints.extender import Id, with_names
+from aliquot.endpoints.object_limit import BadCall, Counted, object_limit
 from aliquot.model import Pod
 from aliquot.model.bounds import LARGEST_AMOUNTS, LARGEST_POD
 
@@ -22,8 +22,8 @@ _EPSILON = 0.1
 """How far Volcano lets a resource fall short."""
 
 
-class Shape(Enum):
-    """The shape of a predicate's answer, by the first version that expects it."""
+class PredicateFormat(Enum):
+    """The format of a predicate's answer, by the first version that expects it."""
 
     MESSAGE = "1.7"
     LIST = "1.8"
@@ -86,7 +86,7 @@ class Task(Counted):
         try:
             return with_names(_PODS.decode(self.raw))
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-            raise BadCall(f"task.Pod cannot be read: {error}") from error
+            raise BadCall(f"cannot decode task.Pod: {error}") from error
 
 
 class NodeInfo(Counted):
@@ -109,13 +109,13 @@ class PredicateCall(msgspec.Struct):
     node: NodeInfo
 
     @property
-    def shape(self) -> Shape | None:
-        """The shape for the caller's version, which only the fields it sends reveal. None for unknown callers."""
+    def answer_format(self) -> PredicateFormat | None:
+        """The format for the caller's version, which only the fields it sends reveal. None for unknown callers."""
         if self.node.capability is not UNSET or self.node.gpu_devices is not UNSET:
-            return Shape.MESSAGE
+            return PredicateFormat.MESSAGE
         if self.task.role is not UNSET:
-            return Shape.CODE
-        return None if self.node.capacity is UNSET else Shape.LIST
+            return PredicateFormat.CODE
+        return None if self.node.capacity is UNSET else PredicateFormat.LIST
 
 
 class PrioritizeCall(msgspec.Struct):
@@ -133,10 +133,10 @@ _PODS = msgspec.json.Decoder(Pod)
 def read(body: bytes, kind: type[_T]) -> _T:
     """Raises BadCall."""
     try:
-        with counting():
+        with object_limit():
             return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise BadCall(f"the body cannot be read: {error}") from error
+        raise BadCall(f"cannot decode the body: {error}") from error
 
 
 def _amounts(what: str, raw: Raw) -> Amounts:
@@ -145,17 +145,17 @@ def _amounts(what: str, raw: Raw) -> Amounts:
     try:
         return msgspec.json.decode(raw, type=Amounts | None) or Amounts()
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise BadCall(f"{what} cannot be read: {error}") from error
+        raise BadCall(f"cannot decode {what}: {error}") from error
 
 
-def predicate_answer(shape: Shape | None, code: Code, why: str = "") -> dict[str, object]:
-    """Build an answer. Without a shape, all versions but 1.8 and 1.9 understand it; those two then refuse the node."""
-    match shape:
-        case Shape.MESSAGE:
+def predicate_answer(answer_format: PredicateFormat | None, code: Code, why: str = "") -> dict[str, object]:
+    """Build an answer. Without a format, all versions but 1.8 and 1.9 understand it; those two then refuse the node."""
+    match answer_format:
+        case PredicateFormat.MESSAGE:
             return {"errorMessage": why}
-        case Shape.LIST:
+        case PredicateFormat.LIST:
             return {"status": [{"Code": code.value, "Reason": why}] if why else []}
-        case Shape.CODE:
+        case PredicateFormat.CODE:
             return {"status": why, "code": code.value}
         case None:
             return {"errorMessage": why, "status": why, "code": code.value}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from sys import maxsize
 from typing import TypeVar
 
-Answer = TypeVar("Answer")
+_T = TypeVar("_T")
 
 FULL = 1_000_000
 """Steps of a decision without an explicit effort: about a second."""
@@ -53,7 +53,7 @@ class Effort:
         self.left -= part.spent
 
 
-def within(budget: Effort, question: Callable[[Effort], Answer], effort: Effort) -> Answer:
+def within(budget: Effort, question: Callable[[Effort], _T], effort: Effort) -> _T:
     """Ask with the lesser of two efforts: that of several questions together, and that of this one. Take the cost from
     both. If it was not enough, only the lesser effort has run out."""
     part = Effort(min(budget.left, effort.left))
@@ -70,14 +70,14 @@ def endless() -> Effort:
     return Effort(maxsize)
 
 
-def on_each(nodes: Sequence[str], attempt: Callable[[str, Effort], Answer | None], effort: Effort) -> dict[str, Answer]:
+def on_each(nodes: Sequence[str], attempt: Callable[[str, Effort], _T | None], effort: Effort) -> dict[str, _T]:
     """What is found on each of many nodes with the effort of one decision. Leaves out nodes for which the effort does
     not last.
 
     First each node gets an equal share of half of the effort, so that one hard node does not take it all. Then the
     nodes for which that was too little share the rest, one after another.
     """
-    found: dict[str, Answer] = {}
+    found: dict[str, _T] = {}
     too_hard = list(nodes)
     if len(nodes) > 1:
         shared = effort.half()
@@ -90,7 +90,7 @@ def on_each(nodes: Sequence[str], attempt: Callable[[str, Effort], Answer | None
 
 
 def _on_shares(
-    nodes: Sequence[str], attempt: Callable[[str, Effort], Answer | None], effort: Effort, found: dict[str, Answer]
+    nodes: Sequence[str], attempt: Callable[[str, Effort], _T | None], effort: Effort, found: dict[str, _T]
 ) -> list[str]:
     """Returns the nodes for which their share was too little."""
     too_hard = []

@@ -197,9 +197,9 @@ async def test_klog_lines_have_klog_s_form(tmp_path: Path, scripted: ScriptedApi
 @pytest.mark.parametrize(
     ("flags", "told", "not_told"),
     [
-        pytest.param(["-v=0"], [], ['"filter"', '"asked"'], id="0: what happens"),
-        pytest.param(["-v=4"], ['"filter" pod="default/p" nodes=1 passed=["n1"]'], ['"asked"'], id="4: calls"),
-        pytest.param(["--vmodule=endpoints/*=9,lead*=1"], ['"filter"', '"asked"', '"answered"'], [], id="one folder"),
+        pytest.param(["-v=0"], [], ['"filter"', '"request"'], id="0: what happens"),
+        pytest.param(["-v=4"], ['"filter" pod="default/p" nodes=1 passed=["n1"]'], ['"request"'], id="4: calls"),
+        pytest.param(["--vmodule=endpoints/*=9,lead*=1"], ['"filter"', '"request"', '"response"'], [], id="one folder"),
     ],
 )
 async def test_the_verbosity_and_vmodule_choose_what_is_logged(

@@ -65,7 +65,7 @@ async def test_a_holder_that_cannot_be_asked_is_named_to_the_scheduler(tmp_path:
     scripted.registry.create(resources.LEASES, NAMESPACE, lease)
     async with a_server(scripted, tmp_path, *IMPATIENT) as server:
         await is_ready(server)
-        why = "somebody, which holds the Lease, did not answer at http://127.0.0.1:1: "
+        why = "the leader somebody did not answer at http://127.0.0.1:1: "
         assert (await server.post("filter", {"Pod": pod, "NodeNames": ["n1"]}))["Error"].startswith(why)
         assert (await server.post("bind", bind_call(pod)))["Error"].startswith(why)
         assert await server.metric('aliquot_role{role="following"}') == 1

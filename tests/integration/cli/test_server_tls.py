@@ -107,11 +107,11 @@ async def test_files_that_cannot_be_used_are_told_and_good_ones_taken(
     async with running(scripted, tmp_path, *flags(tmp_path, NAME)) as server:
         await scheduler.until(server, "/readyz", "ok")
         (tmp_path / "tls.key").write_text("nonsense")
-        await scheduler.until(server, "/readyz", "the certificates cannot be used, the last good ones are kept")
+        await scheduler.until(server, "/readyz", "Aliquot keeps the previous certificates")
         assert "aliquot_tls_valid 0.0" in (await scheduler.get(server, "/metrics", known=True))[1]
         pair(tmp_path, NAME)
         await scheduler.until(server, "/metrics", "aliquot_tls_valid 1.0")
-        await server.process.says("the certificates changed")
+        await server.process.says("loaded new certificates")
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ async def test_files_that_cannot_be_used_are_told_and_good_ones_taken(
         ),
         pytest.param(
             ("--tls-cert-file", "{folder}/tls.key", "--tls-key-file", "{folder}/tls.key"),
-            "listen.tls.certFile {folder}/tls.key, listen.tls.keyFile {folder}/tls.key: it holds no certificate",
+            "listen.tls.certFile {folder}/tls.key, listen.tls.keyFile {folder}/tls.key: no PEM certificate",
             id="a key in the certificate's place",
         ),
     ],

@@ -10,7 +10,7 @@ import pytest
 from aliquot.control.state.cluster_state import ClusterState
 from aliquot.control.state.events import NO_EFFECTS, Claimed, Effects, Expired, NodeLost, NodeSeen, PodSeen
 from aliquot.control.state.opening import Opening
-from aliquot.control.state.search_budget import Searches
+from aliquot.control.state.search_budget import SearchBudget
 from aliquot.dialects import Demand, Dialects, standard_dialects
 from aliquot.dialects.gpushare import GpuShare
 from aliquot.errors import BadConfig, BadDemand, NoRoom
@@ -212,7 +212,7 @@ def four_cards(cluster: ClusterState, name: str) -> Demand:
 
 def test_victims_on_all_nodes_are_sought_for_one_second_and_then_for_a_moment() -> None:
     """One container, but no end of sets of pods; a node for which it does not last is left out."""
-    cluster = ClusterState(searches=Searches(FakeClock()))
+    cluster = ClusterState(searches=SearchBudget(FakeClock()))
     proposed = {f"n{number}": [crowd(cluster, f"n{number}")] for number in range(60)}
     found, charged = [], []
     for number in range(5):

@@ -154,4 +154,4 @@ async def test_a_loop_that_does_not_turn_for_long_is_not_ready_and_then_dead(
             await asyncio.get_running_loop().run_in_executor(asking, running.get, path)
             running.clock.ahead += seconds
             status, text = asking.submit(running.get, path).result()
-            assert (status, "the loop that decides has been busy" in text) == (code, code != 200)
+            assert (status, "the decision loop has been busy" in text) == (code, code != 200)

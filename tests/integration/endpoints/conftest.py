@@ -12,7 +12,7 @@ from tests.integration.room import Room
 
 @pytest.fixture
 async def endpoint(room: Room) -> AsyncIterator[Endpoint]:
-    """gpushare's routes on loopback, in front of a control plane at work."""
+    """gpushare's routes on loopback, in front of a running control plane."""
     async with served(routes_of(room)) as url, aiohttp.ClientSession() as session:
         yield Endpoint(session, url, room)
 
@@ -21,5 +21,5 @@ def pytest_asyncio_loop_factories(
     config: pytest.Config,  # noqa: ARG001
     item: pytest.Item,  # noqa: ARG001
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Endpoints are open on the loop on which the server runs."""
+    """Endpoints run on the same kind of event loop as the server."""
     return {"uvloop": uvloop.new_event_loop}

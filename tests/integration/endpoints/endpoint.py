@@ -15,7 +15,7 @@ from tests.integration.room import Room
 FILTER = "/gpushare-scheduler/filter"
 BIND = "/gpushare-scheduler/bind"
 INSPECT = "/gpushare-scheduler/inspect"
-NOT_PASSED = "this server has not let the pod pass on node n1 within the last 16 minutes: filter it again"
+NOT_PASSED = "this server's filter has not passed the pod on node n1 within the last 16 minutes; filter the pod again"
 
 
 @dataclass(frozen=True)
@@ -52,18 +52,18 @@ class Endpoint:
         return await self.send("POST", path, msgspec.json.encode(value))
 
     async def filter(self, gpu_mem: Any, *names: str, **args: Any) -> Any:
-        """The answer of a filter call for a pod that asks so much, on these nodes."""
+        """Filter these nodes for a pod that requests this much, and return the answer."""
         reply = await self.post(FILTER, {"Pod": pod_manifest(gpu_mem=gpu_mem), "NodeNames": names, **args})
         assert reply.status == 200
         return reply.json
 
-    async def let_pass(self, pod: Pod, node: str = "n1", path: str = FILTER) -> None:
-        """A filter call, which a bind call follows."""
+    async def pass_filter(self, pod: Pod, node: str = "n1", path: str = FILTER) -> None:
+        """Filter before a bind."""
         await self.post(path, {"Pod": msgspec.to_builtins(pod), "NodeNames": [node]})
 
     async def bind(self, pod: Pod, node: str = "n1", **fields: str) -> str:
-        """The `Error` of a bind call, after the filter call that kube-scheduler makes before it."""
-        await self.let_pass(pod, node)
+        """The `Error` of a bind call. Filters first, as kube-scheduler does."""
+        await self.pass_filter(pod, node)
         reply = await self.post(BIND, bind_args(pod, node) | fields)
         assert reply.status == 200
         assert list(reply.json) == ["Error"]
@@ -71,8 +71,8 @@ class Endpoint:
         assert isinstance(error, str)
         return error
 
-    def untouched(self) -> tuple[Any, ...]:
-        """What no refused call may change: every write makes this another value."""
+    def fingerprint(self) -> tuple[Any, ...]:
+        """A value that every write changes, and that no refused call may change."""
         ledger, nodes = self.room.plane.cluster.ledger, self.room.plane.nodes.all()
         versions = {node.key: ledger.version(node.key) for node in nodes}
         return self.room.api.store.revision, versions, len(self.room.api.writes())

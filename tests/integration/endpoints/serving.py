@@ -16,7 +16,7 @@ from tests.integration.room import Room
 
 @asynccontextmanager
 async def served(routes: Routes) -> AsyncIterator[str]:
-    """Routes over HTTP as the Listener serves them, without its fifth of a second for ending."""
+    """Serve routes over HTTP as the Listener does, without its 0.2 s for shutdown."""
     config = uvicorn.Config(
         Gate(routes), http="httptools", ws="none", lifespan="off", log_config=None, access_log=False
     )

@@ -1,4 +1,4 @@
-"""gpu-admission's routes, as kube-scheduler calls them: one node for every GPU pod, and kept for it."""
+"""gpu-admission's routes, as kube-scheduler calls them: a GPU pod gets one node, with a reservation."""
 
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -34,7 +34,7 @@ TOO_LARGE = "pod does not match with this node: more than the node's GPUs have e
 
 @pytest.fixture
 async def admission(room: Room) -> AsyncIterator[Endpoint]:
-    """n1 is the tightest: half of a card is gone there."""
+    """n1 is the tightest: half of a card is in use there."""
     await fill(room)
     async with opened(room, AdmissionEndpoint(room.plane).routes()) as endpoint:
         yield endpoint
@@ -68,7 +68,7 @@ def claims(room: Room, uid: str) -> dict[str, State]:
 # -- the wire
 
 
-async def test_a_gpu_pod_gets_one_node_and_every_other_one_its_reason(admission: Endpoint) -> None:
+async def test_a_gpu_pod_gets_one_node_and_every_other_node_a_reason(admission: Endpoint) -> None:
     answer = await ask(admission, pod_asking(HALF), "n2", "cpu", "n1")
     refused = {"cpu": NO_GPU, "n2": NOT_CHOSEN}
     assert list(answer) == KEYS
@@ -103,7 +103,7 @@ EXACT: list[Any] = [
         whole_call(pod_asking(HALF), [odd_node("cpu")]),
         b'{"Nodes":{"metadata":{},"items":[]},"NodeNames":null,"FailedNodes":{"cpu":"no GPU device"},'
         b'"FailedAndUnresolvableNodes":{"cpu":"no GPU device"},"Error":""}',
-        id="whole nodes of which none fits",
+        id="whole nodes, none fits",
     ),
     pytest.param(
         msgspec.json.encode(names_call(pod_asking({}), ["cpu", "n1", "ghost"])),
@@ -114,7 +114,7 @@ EXACT: list[Any] = [
         whole_call(pod_asking({}), [odd_node("cpu"), odd_node("n1")], metadata=b'{"resourceVersion" : "7"}'),
         b'{"Nodes":{"metadata":{"resourceVersion" : "7"} , "items":[%b, %b]},"NodeNames":null,"FailedNodes":null,'
         b'"Error":""}' % (odd_node("cpu"), odd_node("n1")),
-        id="no GPU, whole nodes: the list comes back as it was",
+        id="no GPU, whole nodes: the list is returned unchanged",
     ),
     pytest.param(
         b"",
@@ -125,7 +125,7 @@ EXACT: list[Any] = [
 
 
 @pytest.mark.parametrize(("body", "answer"), EXACT)
-async def test_answers_are_the_original_s_byte_for_byte(admission: Endpoint, body: bytes, answer: bytes) -> None:
+async def test_answers_equal_the_original_s_byte_for_byte(admission: Endpoint, body: bytes, answer: bytes) -> None:
     reply = await admission.send("POST", PREDICATES, body)
     assert (reply.status, reply.content_type) == (200, "application/json")
     assert reply.body == answer
@@ -143,10 +143,12 @@ async def test_keys_are_read_in_any_case(admission: Endpoint, case: Callable[[st
         pytest.param("GET", "/version", 200, f"aliquot-{aliquot.__version__}", id="version"),
         pytest.param("GET", "/hello", 200, "Hello, World!", id="hello"),
         pytest.param("GET", PREDICATES, 405, "Method Not Allowed\n", id="predicates by GET"),
-        pytest.param("POST", "/scheduler/filter", 404, "404 page not found\n", id="a verb it has not"),
+        pytest.param("POST", "/scheduler/filter", 404, "404 page not found\n", id="an unknown verb"),
     ],
 )
-async def test_the_routes_beside_it(admission: Endpoint, method: str, path: str, status: int, text: str) -> None:
+async def test_other_routes_answer_as_the_original(
+    admission: Endpoint, method: str, path: str, status: int, text: str
+) -> None:
     reply = await admission.send(method, path)
     assert (reply.status, reply.text) == (status, text)
 
@@ -166,7 +168,7 @@ async def test_a_pod_that_asks_for_no_cores_passes_as_one_without_gpu(admission:
     assert (answer["NodeNames"], answer["FailedNodes"]) == (["n1", "cpu"], None)
 
 
-async def test_of_nodes_with_as_many_free_cores_the_one_with_less_memory_in_its_status_is_chosen(room: Room) -> None:
+async def test_among_nodes_with_equal_free_cores_the_one_with_less_memory_in_its_status_wins(room: Room) -> None:
     """Two cards of 4 blocks on both; a ninth block belongs to no card."""
     await room.add_plain_node("a", {CORE: "200", MEMORY: "9"})
     await room.add_plain_node("b", {CORE: "200", MEMORY: "8"})
@@ -180,10 +182,10 @@ async def test_priorities_of_the_first_version_prefer_nodes_without_gpu(admissio
     assert (await admission.send("POST", "/scheduler/priorities", b"{")).status == 400
 
 
-# -- one node, kept
+# -- one node, with a reservation
 
 
-async def test_the_node_of_the_answer_is_kept_for_a_while(admission: Endpoint) -> None:
+async def test_the_filter_reserves_the_node_for_a_while(admission: Endpoint) -> None:
     room = admission.room
     pod = await room.add_pod("waits", containers=pod_asking(HALF)["spec"]["containers"])
     uid, before = pod.metadata.uid, len(room.api.writes())
@@ -197,21 +199,21 @@ async def test_the_node_of_the_answer_is_kept_for_a_while(admission: Endpoint) -
 
 
 async def test_two_pods_never_get_the_same_part(admission: Endpoint) -> None:
-    """Four whole cards, of which half of one is gone."""
+    """Four whole cards; half of one is in use."""
     whole = {CORE: "100", MEMORY: "8"}
     pods = [await admission.room.put_pod(pod_asking(whole, name=f"p{number}")) for number in range(4)]
     nodes = [(await ask(admission, pod, "n1", "n2"))["NodeNames"] for pod in pods]
     assert nodes == [["n1"], ["n2"], ["n2"], []]
 
 
-async def test_asking_again_moves_what_is_kept(admission: Endpoint) -> None:
+async def test_filtering_again_moves_the_reservation(admission: Endpoint) -> None:
     pod = await admission.room.put_pod(pod_asking(HALF))
     for names in (["n1"], ["n2"], ["n1", "n2"]):
         (node,) = (await ask(admission, pod, *names))["NodeNames"]
         assert claims(admission.room, pod["metadata"]["uid"]) == {node: State.RESERVED}
 
 
-async def test_a_pod_that_fits_nowhere_any_more_keeps_nothing(admission: Endpoint) -> None:
+async def test_a_pod_that_no_longer_fits_loses_its_reservation(admission: Endpoint) -> None:
     pod = await admission.room.put_pod(pod_asking(HALF))
     await ask(admission, pod, "n1")
     await ask(admission, pod, "cpu")
@@ -227,7 +229,7 @@ async def test_a_pod_that_fits_nowhere_any_more_keeps_nothing(admission: Endpoin
     ],
     ids=lambda keys: next(iter(keys)),
 )
-async def test_a_pod_with_the_marks_of_an_earlier_try_is_served_again(
+async def test_a_pod_with_annotations_of_an_earlier_attempt_is_served_again(
     admission: Endpoint, earlier: dict[str, str]
 ) -> None:
     answer = await ask(admission, pod_asking(HALF, annotations=earlier), "n1", "n2")
@@ -257,15 +259,15 @@ async def test_the_original_s_pods_get_the_original_s_nodes(room: Room) -> None:
 
 
 BAD: list[Any] = [
-    pytest.param({CORE: "50"}, "tencent.com/vcuda-memory", id="a part of a card without memory"),
+    pytest.param({CORE: "50"}, "tencent.com/vcuda-memory", id="cores of a card without memory"),
     pytest.param({CORE: "150", MEMORY: "8"}, "tencent.com/vcuda-core", id="one card and a half"),
-    pytest.param({MEMORY: "8"}, "tencent.com/vcuda-core", id="memory alone"),
+    pytest.param({MEMORY: "8"}, "tencent.com/vcuda-core", id="only memory"),
     pytest.param({CORE: "50", MEMORY: "8Gi"}, "write 32, not 8Gi", id="bytes instead of blocks"),
 ]
 
 
 @pytest.mark.parametrize(("limits", "text"), BAD)
-async def test_a_demand_that_cannot_be_is_refused_everywhere_and_says_what_to_write(
+async def test_an_impossible_demand_is_refused_everywhere_with_advice(
     admission: Endpoint, limits: dict[str, str], text: str
 ) -> None:
     answer = await ask(admission, pod_asking(limits), "n1", "cpu")
@@ -283,14 +285,14 @@ async def test_a_demand_that_cannot_be_is_refused_everywhere_and_says_what_to_wr
         pytest.param({CORE: "300", MEMORY: "8"}, TOO_LARGE, id="never room"),
     ],
 )
-async def test_refusals_keep_the_original_s_words(admission: Endpoint, limits: dict[str, str], why: str) -> None:
+async def test_refusals_use_the_original_s_words(admission: Endpoint, limits: dict[str, str], why: str) -> None:
     assert (await ask(admission, pod_asking(limits), "n1"))["FailedNodes"] == {"n1": why}
 
 
 # -- exactly as the original
 
 
-async def test_with_the_quirks_of_the_original_its_map_and_its_reasons_are_told(room: Room) -> None:
+async def test_compat_restores_the_original_s_map_and_reasons(room: Room) -> None:
     await fill(room)
     async with opened(room, AdmissionEndpoint(room.plane, None, Compat(maps=True, reasons=True)).routes()) as endpoint:
         chosen = await ask(endpoint, pod_asking(HALF), "n1", "n2", "cpu")
@@ -300,11 +302,11 @@ async def test_with_the_quirks_of_the_original_its_map_and_its_reasons_are_told(
     assert full["FailedNodes"] == {"n1": "pod u-2 does not match with this node"}
 
 
-# -- what becomes of it
+# -- after the filter
 
 
 async def bind_as_scheduler(room: Room, pod: Pod, node: str) -> None:
-    """kube-scheduler's own Binding: no word of cards in it."""
+    """kube-scheduler's own Binding, which says nothing about cards."""
     name, namespace = pod.metadata.name, pod.metadata.namespace
     binding = {"metadata": {"name": name, "namespace": namespace}, "target": {"kind": "Node", "name": node}}
     await room.client.bind(binding, timeout=20)
@@ -331,8 +333,8 @@ STALE = {
 }
 
 
-@pytest.mark.parametrize("marks", [{}, STALE], ids=["no marks", "marks of an earlier try"])
-async def test_a_bound_pod_gets_the_card_that_was_kept_for_it(admission: Endpoint, marks: dict[str, str]) -> None:
+@pytest.mark.parametrize("marks", [{}, STALE], ids=["no annotations", "annotations of an earlier attempt"])
+async def test_a_bound_pod_gets_its_reserved_card(admission: Endpoint, marks: dict[str, str]) -> None:
     room = admission.room
     pod = await room.add_pod("again", containers=[asking("main", 50, 8)], metadata={"annotations": marks})
     assert (await ask(admission, room.api_pod(pod), "n1", "n2"))["NodeNames"] == ["n1"]
@@ -346,7 +348,7 @@ async def test_a_bound_pod_gets_the_card_that_was_kept_for_it(admission: Endpoin
     assert claims(room, pod.metadata.uid) == {"n1": State.BOUND}
 
 
-async def test_when_nothing_is_kept_any_more_the_marks_of_a_bound_pod_count(admission: Endpoint) -> None:
+async def test_without_a_reservation_the_annotations_of_a_bound_pod_count(admission: Endpoint) -> None:
     room = admission.room
     pod = await room.add_pod("again", containers=[asking("main", 50, 8)], metadata={"annotations": STALE})
     await ask(admission, room.api_pod(pod), "n1", "n2")

@@ -1,4 +1,4 @@
-"""Victims that we add count as violations of the budgets that protect them; without budgets nothing is counted."""
+"""Victims that we add count as violations of the disruption budgets that protect them."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -56,7 +56,7 @@ async def sold(room: Room, *labels: dict[str, str]) -> list[Pod]:
 
 
 def put_budget(api: ScriptedApi, allowed: int) -> None:
-    """A budget of the app, and what its controller says of it."""
+    """A budget for the app, with the status that its controller sets."""
     spec = {"selector": {"matchLabels": APP}, "minAvailable": 1}
     api.registry.create(resources.BUDGETS, "default", {"metadata": {"name": "web"}, "spec": spec})
     say(api, disruptionsAllowed=allowed)
@@ -87,17 +87,17 @@ async def answered(endpoint: Endpoint, proposed: Sequence[Pod], given: int) -> t
 @pytest.mark.parametrize(
     ("labels", "proposed", "allowed", "given", "violations"),
     [
-        pytest.param([APP] * 3, 1, 0, 1, 3, id="two protected ones are added"),
-        pytest.param([APP] * 3, 1, 2, 0, 1, id="the proposed one uses the budget up, too"),
+        pytest.param([APP] * 3, 1, 0, 1, 3, id="two protected victims are added"),
+        pytest.param([APP] * 3, 1, 2, 0, 1, id="the proposed victim uses up the budget too"),
         pytest.param([APP] * 3, 1, 3, 0, 0, id="the budget is enough"),
-        pytest.param([APP] * 3, 3, 0, 3, 3, id="nobody is added"),
-        pytest.param([APP, APP, {"app": "db"}], 1, 0, 1, 2, id="one of the two that are added is protected"),
-        pytest.param([APP, {}, {}], 1, 0, 1, 1, id="those that are added are not protected"),
-        pytest.param([APP] * 3, 1, 1, 1, 3, id="the scheduler's own count is taken as it is"),
-        pytest.param([APP] * 3, 0, 1, 0, 2, id="all are added"),
+        pytest.param([APP] * 3, 3, 0, 3, 3, id="no victim is added"),
+        pytest.param([APP, APP, {"app": "db"}], 1, 0, 1, 2, id="one of two added victims is protected"),
+        pytest.param([APP, {}, {}], 1, 0, 1, 1, id="added victims are not protected"),
+        pytest.param([APP] * 3, 1, 1, 1, 3, id="the scheduler's own count stays"),
+        pytest.param([APP] * 3, 0, 1, 0, 2, id="all victims are added"),
     ],
 )
-async def test_violations_count_on_from_those_of_the_scheduler(
+async def test_violations_add_to_the_scheduler_s_count(
     endpoint: Endpoint, labels: list[dict[str, str]], proposed: int, allowed: int, given: int, violations: int
 ) -> None:
     pods = await sold(endpoint.room, *labels)
@@ -107,7 +107,7 @@ async def test_violations_count_on_from_those_of_the_scheduler(
     assert await answered(endpoint, pods[:proposed], given) == (everybody, violations)
 
 
-async def test_a_budget_counts_as_it_is_now(endpoint: Endpoint) -> None:
+async def test_the_current_state_of_a_budget_counts(endpoint: Endpoint) -> None:
     pods = await sold(endpoint.room, APP, APP, APP)
     assert (await answered(endpoint, pods[:1], 0))[1] == 0
     put_budget(endpoint.room.api, 0)
@@ -121,7 +121,7 @@ async def test_a_budget_counts_as_it_is_now(endpoint: Endpoint) -> None:
     assert (await answered(endpoint, pods[:1], 0))[1] == 0
 
 
-async def test_budgets_are_known_before_the_first_question(
+async def test_budgets_are_listed_before_the_first_call(
     scripted: ScriptedApi, client: Client, clock: FakeClock
 ) -> None:
     put_budget(scripted, 0)
@@ -129,7 +129,7 @@ async def test_budgets_are_known_before_the_first_question(
         assert room.plane.budgets.mirror.get("default/web") is not None
 
 
-async def test_without_the_right_nothing_is_counted_and_one_line_says_which_rule_to_add(clock: FakeClock) -> None:
+async def test_without_the_right_nothing_is_counted_and_one_note_shows_the_rule_to_add(clock: FakeClock) -> None:
     embedded = Embedded()
     embedded.cluster.users.add(ACCOUNT, token="secret", rules=ORIGINAL)
     async with ScriptedApi(embedded) as scripted, Client(Access(scripted.url, token="secret")) as client:
@@ -148,15 +148,15 @@ async def test_without_the_right_nothing_is_counted_and_one_line_says_which_rule
                 await is_seen(room)
                 assert room.plane.budgets.notes() == []
                 assert (await answered(endpoint, pods[:1], 1))[1] == 3
-    (told,) = [line for line in logs if line["event"] == "a right is missing" and "budgets" in line["why"]]
-    assert told["rule_to_add"] == RULE
+    (logged,) = [line for line in logs if line["event"] == "a right is missing" and "budgets" in line["why"]]
+    assert logged["rule_to_add"] == RULE
 
 
 def seen_of(api: ScriptedApi) -> list[Any]:
     return [seen for seen in api.seen if seen.path.endswith("/poddisruptionbudgets")]
 
 
-async def test_an_api_server_that_serves_no_budgets_is_no_trouble(
+async def test_an_api_server_without_budgets_is_no_problem(
     scripted: ScriptedApi, client: Client, clock: FakeClock
 ) -> None:
     scripted.script("GET", "poddisruptionbudgets", *[answer(404)] * 2)

@@ -1,4 +1,4 @@
-"""gpushare's endpoint with each of the original's quirks, and without: only what the word names changes."""
+"""gpushare's endpoint with and without each compat word: only what the word names changes."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ NAMED = {
 
 
 async def answers(room: Room, compat: Compat) -> tuple[Any, int]:
-    """A filter's answer, and the code of a bind that fails."""
+    """The answer of a filter, and the status code of a failed bind."""
     await room.add_node(make_cards("n1"))
     await room.add_node(make_cards("small", mib=(1024,)))
     await room.add_node(make_cards("full", mib=(T4,)))
@@ -58,7 +58,7 @@ async def answers(room: Room, compat: Compat) -> tuple[Any, int]:
         pytest.param(Compat(True, True, True), NAMED, None, 500, id="all"),
     ],
 )
-async def test_each_quirk_changes_what_it_names_and_nothing_else(
+async def test_each_compat_word_changes_only_what_it_names(
     room: Room, compat: Compat, failed: dict[str, str], unresolvable: dict[str, str] | None, code: int
 ) -> None:
     filtered, status = await answers(room, compat)

@@ -1,4 +1,4 @@
-"""Connections of those who are slow, silent, many or talk too much."""
+"""Connections that are slow, silent, too many, or send too much."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -24,23 +24,23 @@ class Peer:
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
-    def say(self, text: bytes) -> None:
+    def send(self, text: bytes) -> None:
         self.writer.write(text)
 
-    async def hears(self) -> bytes:
-        """A whole answer: its body stands at the end, after an empty line."""
+    async def receive(self) -> bytes:
+        """A whole answer; its body follows an empty line."""
         head = await self.reader.readuntil(b"\r\n\r\n")
         (length,) = [int(line.split(b":")[1]) for line in head.splitlines() if line.startswith(b"content-length")]
         return head.splitlines()[0].split(b" ")[1] + b" " + await self.reader.readexactly(length)
 
-    async def is_ended(self) -> bool:
+    async def is_closed(self) -> bool:
         try:
             return not await self.reader.read()
         except ConnectionResetError:
             return True
 
 
-class Place:
+class Server:
     def __init__(self, port: int, clock: FakeClock) -> None:
         self.port = port
         self.clock = clock
@@ -60,19 +60,19 @@ class Place:
 
 
 @asynccontextmanager
-async def place(clock: FakeClock, **limits: int) -> AsyncIterator[Place]:
-    async def live(_: asgi.Call) -> asgi.Answer:
+async def serving(clock: FakeClock, **limits: int) -> AsyncIterator[Server]:
+    async def live(_: asgi.Call) -> asgi.Response:
         return asgi.text("ok")
 
-    async def echo(call: asgi.Call) -> asgi.Answer:
-        return asgi.Answer(call.body)
+    async def echo(call: asgi.Call) -> asgi.Response:
+        return asgi.Response(call.body)
 
-    async def long(_: asgi.Call) -> asgi.Answer:
-        return asgi.Answer(bytes(MUCH))
+    async def long(_: asgi.Call) -> asgi.Response:
+        return asgi.Response(bytes(MUCH))
 
-    routes = asgi.Routes({("GET", "/healthz"): asgi.Open(live), ("GET", "/long"): long, ("POST", "/"): echo})
+    routes = asgi.Routes({("GET", "/healthz"): asgi.OpenHandler(live), ("GET", "/long"): long, ("POST", "/"): echo})
     async with Listener(routes, "127.0.0.1", 0, name="here", limits=Limits(**limits), clock=clock) as listener:
-        made = Place(listener.port, clock)
+        made = Server(listener.port, clock)
         try:
             yield made
         finally:
@@ -92,138 +92,138 @@ def rejected(cause: str) -> float:
         pytest.param(LIVE + b"G", id="one byte after a call"),
     ],
 )
-async def test_whoever_does_not_end_what_was_begun_is_ended(clock: FakeClock, said: bytes) -> None:
+async def test_an_unfinished_request_is_disconnected(clock: FakeClock, said: bytes) -> None:
     before = rejected("slow sender")
-    async with place(clock, seconds=4) as here:
-        peer = await here.peer()
-        peer.say(said)
+    async with serving(clock, seconds=4) as server:
+        peer = await server.peer()
+        peer.send(said)
         if said.startswith(LIVE):
-            await peer.hears()
-        ended = asyncio.ensure_future(peer.is_ended())
+            await peer.receive()
+        ended = asyncio.ensure_future(peer.is_closed())
         await until(ended.done, passing=clock)
         assert rejected("slow sender") == before + 1
-        assert here.connections() == 0
+        assert server.connections() == 0
 
 
-async def test_a_byte_now_and_then_does_not_help(clock: FakeClock) -> None:
-    async with place(clock, seconds=4) as here:
-        peer = await here.peer()
-        ended = asyncio.ensure_future(peer.is_ended())
+async def test_sending_a_byte_now_and_then_does_not_help(clock: FakeClock) -> None:
+    async with serving(clock, seconds=4) as server:
+        peer = await server.peer()
+        ended = asyncio.ensure_future(peer.is_closed())
         began = clock.monotonic()
         for letter in b"POST / HTTP/1.1\r\nhost: abcdefg":
             if ended.done():
                 break
-            peer.say(bytes([letter]))
+            peer.send(bytes([letter]))
             await asyncio.sleep(0.01)
             await clock.move(1)
         await until(ended.done, passing=clock)
         assert clock.monotonic() - began < 20
 
 
-async def test_a_silent_connection_ends_after_go_s_own_would(clock: FakeClock) -> None:
-    async with place(clock) as here:
-        peer = await here.peer()
-        await until(lambda: here.connections() == 1)
-        ended = asyncio.ensure_future(peer.is_ended())
+async def test_an_idle_connection_outlives_go_s_idle_timeout(clock: FakeClock) -> None:
+    async with serving(clock) as server:
+        peer = await server.peer()
+        await until(lambda: server.connections() == 1)
+        ended = asyncio.ensure_future(peer.is_closed())
         await clock.move(110)
-        assert here.connections() == 1
+        assert server.connections() == 1
         await until(ended.done, passing=clock)
-        assert here.connections() == 0
+        assert server.connections() == 0
 
 
-async def test_a_connection_may_be_used_again_and_again(clock: FakeClock) -> None:
-    async with place(clock, seconds=4) as here:
-        peer = await here.peer()
+async def test_a_connection_can_be_reused(clock: FakeClock) -> None:
+    async with serving(clock, seconds=4) as server:
+        peer = await server.peer()
         for _ in range(5):
-            peer.say(LIVE)
-            assert await peer.hears() == b"200 ok"
+            peer.send(LIVE)
+            assert await peer.receive() == b"200 ok"
             await clock.move(60)
-        assert here.connections() == 1
+        assert server.connections() == 1
 
 
-async def test_what_is_too_large_is_read_to_its_end_and_the_connection_stays(clock: FakeClock) -> None:
-    async with place(clock, seconds=4, body=10) as here:
-        peer = await here.peer()
-        peer.say(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 300000\r\n\r\n" + bytes(200_000))
-        assert await peer.hears() == b"413 the body is larger than 10 bytes"
-        peer.say(bytes(100_000))
-        peer.say(LIVE)
-        assert await peer.hears() == b"200 ok"
+async def test_a_body_that_is_too_large_is_drained_and_the_connection_stays_open(clock: FakeClock) -> None:
+    async with serving(clock, seconds=4, body=10) as server:
+        peer = await server.peer()
+        peer.send(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 300000\r\n\r\n" + bytes(200_000))
+        assert await peer.receive() == b"413 the body is larger than 10 bytes"
+        peer.send(bytes(100_000))
+        peer.send(LIVE)
+        assert await peer.receive() == b"200 ok"
         await clock.move(60)
-        assert here.connections() == 1
+        assert server.connections() == 1
 
 
-async def test_whoever_does_not_read_the_answer_is_ended(clock: FakeClock) -> None:
+async def test_a_client_that_does_not_read_the_answer_is_disconnected(clock: FakeClock) -> None:
     before = rejected("slow reader")
-    async with place(clock, seconds=4) as here:
-        peer = await here.peer()
-        peer.say(LONG)
+    async with serving(clock, seconds=4) as server:
+        peer = await server.peer()
+        peer.send(LONG)
         await until(lambda: rejected("slow reader") > before, passing=clock)
-        assert here.connections() == 0
+        assert server.connections() == 0
     assert rejected("slow reader") == before + 1
 
 
-async def test_a_little_of_the_answer_now_and_then_does_not_help(clock: FakeClock) -> None:
+async def test_reading_a_little_now_and_then_does_not_help(clock: FakeClock) -> None:
     before = rejected("slow reader")
-    async with place(clock, seconds=4) as here:
-        peer = await here.peer()
-        peer.say(LONG)
+    async with serving(clock, seconds=4) as server:
+        peer = await server.peer()
+        peer.send(LONG)
         began = clock.monotonic()
         while rejected("slow reader") == before and clock.monotonic() - began < 100:
             await peer.reader.read(2**20)
             await asyncio.sleep(0.01)
             await clock.move(5)
         assert clock.monotonic() - began < 50
-        assert here.connections() == 0
+        assert server.connections() == 0
     assert rejected("slow reader") == before + 1
 
 
-async def test_answers_that_nobody_reads_hold_no_more_than_all_bodies_may(clock: FakeClock) -> None:
-    async with place(clock, bodies=MUCH + 2**20) as here:
-        slow = await here.peer()
-        slow.say(LONG)
+async def test_unread_answers_count_against_the_limit_for_bodies(clock: FakeClock) -> None:
+    async with serving(clock, bodies=MUCH + 2**20) as server:
+        slow = await server.peer()
+        slow.send(LONG)
         await slow.reader.read(1)
-        why = f"answers and calls with {MUCH} bytes of {MUCH + 2**20} are under way; try again"
-        other = await here.peer()
-        other.say(LONG)
-        assert await other.hears() == b"503 " + why.encode()
-        other.say(LIVE)
-        assert await other.hears() == b"200 ok"
+        why = f"calls and answers in progress hold {MUCH} of {MUCH + 2**20} bytes; try again"
+        other = await server.peer()
+        other.send(LONG)
+        assert await other.receive() == b"503 " + why.encode()
+        other.send(LIVE)
+        assert await other.receive() == b"200 ok"
         slow.writer.transport.abort()
-        await until(lambda: here.connections() == 1)
-        other.say(LONG)
-        assert len(await other.hears()) == len(b"200 ") + MUCH
+        await until(lambda: server.connections() == 1)
+        other.send(LONG)
+        assert len(await other.receive()) == len(b"200 ") + MUCH
 
 
-async def test_whoever_reads_a_long_answer_in_time_stays(clock: FakeClock) -> None:
+async def test_a_client_that_reads_a_long_answer_in_time_stays_connected(clock: FakeClock) -> None:
     before = rejected("slow reader")
-    async with place(clock, seconds=60) as here:
-        peer = await here.peer()
+    async with serving(clock, seconds=60) as server:
+        peer = await server.peer()
         for _ in range(2):
-            peer.say(LONG)
-            assert len(await peer.hears()) == len(b"200 ") + MUCH
+            peer.send(LONG)
+            assert len(await peer.receive()) == len(b"200 ") + MUCH
             await clock.move(50)
-        assert here.connections() == 1
+        assert server.connections() == 1
     assert rejected("slow reader") == before
 
 
-async def test_beyond_the_limit_the_one_that_is_silent_longest_makes_room(clock: FakeClock) -> None:
+async def test_beyond_the_limit_the_longest_silent_connection_is_closed(clock: FakeClock) -> None:
     before = rejected("too many connections")
-    async with place(clock, connections=3) as here:
+    async with serving(clock, connections=3) as server:
         peers = []
         for count in range(1, 4):
-            peers.append(await here.peer())
-            await until(lambda count=count: here.connections() == count)  # type: ignore[misc]
+            peers.append(await server.peer())
+            await until(lambda count=count: server.connections() == count)  # type: ignore[misc]
             await clock.move(1)
-        peers[0].say(LIVE)
-        await peers[0].hears()
-        last = await here.peer()
-        last.say(LIVE)
-        assert await last.hears() == b"200 ok"
-        assert await peers[1].is_ended()
+        peers[0].send(LIVE)
+        await peers[0].receive()
+        last = await server.peer()
+        last.send(LIVE)
+        assert await last.receive() == b"200 ok"
+        assert await peers[1].is_closed()
         for peer in (peers[0], peers[2]):
-            peer.say(LIVE)
-            assert await peer.hears() == b"200 ok"
+            peer.send(LIVE)
+            assert await peer.receive() == b"200 ok"
     assert rejected("too many connections") == before + 1
 
 
@@ -236,19 +236,19 @@ async def test_beyond_the_limit_the_one_that_is_silent_longest_makes_room(clock:
         pytest.param(b"GET /healthz HTTP/1.1\r\n" + b"a: b\r\n" * 40_000 + b"\r\n", id="many headers"),
     ],
 )
-async def test_headers_without_measure_are_refused(clock: FakeClock, said: bytes) -> None:
+async def test_oversized_headers_are_refused(clock: FakeClock, said: bytes) -> None:
     before = rejected("headers too large")
-    async with place(clock) as here:
-        peer = await here.peer()
-        peer.say(said)
-        assert await peer.hears() == b"431 the headers are too large"
-        assert await peer.is_ended()
+    async with serving(clock) as server:
+        peer = await server.peer()
+        peer.send(said)
+        assert await peer.receive() == b"431 the headers are too large"
+        assert await peer.is_closed()
     assert rejected("headers too large") == before + 1
 
 
-async def test_what_is_no_http_is_told_so(clock: FakeClock) -> None:
-    async with place(clock) as here:
-        peer = await here.peer()
-        peer.say(b"\x16\x03\x01\x00\xa5hello\r\n\r\n")
-        assert (await peer.hears()).startswith(b"400 ")
-        assert await peer.is_ended()
+async def test_anything_but_http_gets_a_400(clock: FakeClock) -> None:
+    async with serving(clock) as server:
+        peer = await server.peer()
+        peer.send(b"\x16\x03\x01\x00\xa5hello\r\n\r\n")
+        assert (await peer.receive()).startswith(b"400 ")
+        assert await peer.is_closed()

@@ -24,7 +24,7 @@ NO_NODE = "elastic gpu scheduler get node failed"
 
 @pytest.fixture
 async def elastic(room: Room) -> AsyncIterator[Endpoint]:
-    """Of n1's two cards half of the first is gone; n2 has one of half the size."""
+    """n1 has two cards, half of the first in use; n2 has one card of half the size."""
     await fill(room)
     async with opened(room, ElasticEndpoint(room.plane).routes()) as endpoint:
         yield endpoint
@@ -54,7 +54,7 @@ EXACT: list[Any] = [
         msgspec.json.encode(names_call(pod_asking(HALF), ["ghost"])),
         b'{"Nodes":null,"NodeNames":[],"FailedNodes":{"ghost":"elastic gpu scheduler get node failed"},'
         b'"FailedAndUnresolvableNodes":{"ghost":"elastic gpu scheduler get node failed"},"Error":""}',
-        id="a name that nobody has",
+        id="an unknown name",
     ),
     pytest.param(
         msgspec.json.encode(names_call(pod_asking({PERCENT: "200"}), ["n1"])),
@@ -71,12 +71,12 @@ EXACT: list[Any] = [
         whole_call(pod_asking(HALF), [odd_node("n1"), odd_node("cpu")]),
         b'{"Nodes":{"metadata":{},"items":[%b]},"NodeNames":null,"FailedNodes":{"cpu":"no gpu available on node"},'
         b'"FailedAndUnresolvableNodes":{"cpu":"no gpu available on node"},"Error":""}' % odd_node("n1"),
-        id="whole nodes, which the original does not take",
+        id="whole nodes, which the original does not accept",
     ),
     pytest.param(
         msgspec.json.encode(names_call(pod_asking({}), ["cpu", "n1"])),
         b'{"Nodes":null,"NodeNames":["cpu","n1"],"FailedNodes":{},"Error":""}',
-        id="no GPU, which the original takes for an error",
+        id="no GPU, which is an error in the original",
     ),
     pytest.param(
         b"",
@@ -124,9 +124,9 @@ async def test_bad_priorities_get_a_400_with_the_reason_not_a_dropped_connection
     assert reply.text
 
 
-async def test_bind_binds_with_the_original_s_marks(elastic: Endpoint) -> None:
+async def test_bind_writes_the_original_s_annotations(elastic: Endpoint) -> None:
     pod = await elastic.room.add_pod("mine", containers=containers(HALF))
-    await elastic.let_pass(pod, path=FILTER)
+    await elastic.pass_filter(pod, path=FILTER)
     reply = await elastic.post(BIND, bind_args(pod, "n1"))
     assert (reply.status, reply.body) == (200, b'{"Error":""}')
     bound = elastic.room.api_pod(pod)
@@ -137,11 +137,11 @@ async def test_bind_binds_with_the_original_s_marks(elastic: Endpoint) -> None:
 @pytest.mark.parametrize(
     ("compat", "status"),
     [
-        pytest.param(Compat(), 200, id="a 200, so that the text is heard"),
-        pytest.param(Compat(bind_faults=True), 500, id="a 500 as the original"),
+        pytest.param(Compat(), 200, id="a 200, so that the text arrives"),
+        pytest.param(Compat(bind_faults=True), 500, id="a 500, as in the original"),
     ],
 )
-async def test_a_bind_that_fails_says_why(room: Room, compat: Compat, status: int) -> None:
+async def test_a_failed_bind_says_why(room: Room, compat: Compat, status: int) -> None:
     await fill(room)
     pod = make_pod("ghost", containers=containers(HALF))
     async with opened(room, ElasticEndpoint(room.plane, None, compat).routes()) as endpoint:
@@ -173,7 +173,7 @@ async def test_status_is_json_in_strings(elastic: Endpoint) -> None:
         pytest.param({MEMORY: "0"}, {CORE: "200"}, True, id="whole cards of a node that offers no memory"),
     ],
 )
-async def test_a_node_without_our_agent_sells_what_is_allocatable(
+async def test_a_node_without_our_agent_offers_what_is_allocatable(
     room: Room, allocatable: dict[str, str], limits: dict[str, str], passes: bool
 ) -> None:
     await room.add_plain_node("old", {CORE: "400", MEMORY: "64000"}, allocatable=allocatable)
@@ -184,7 +184,7 @@ async def test_a_node_without_our_agent_sells_what_is_allocatable(
     assert (answer["NodeNames"], answer["FailedNodes"]) == ((["old"], {}) if passes else ([], {"old": why}))
 
 
-async def test_a_pod_keeps_its_card_when_fewer_are_allocatable(room: Room) -> None:
+async def test_a_pod_keeps_its_card_when_fewer_cards_are_allocatable(room: Room) -> None:
     marks = {"elasticgpu.io/assumed": "true", "elasticgpu.io/container-main": "1"}
     await room.add_plain_node("old", {CORE: "200", MEMORY: "32000"}, allocatable={CORE: "100", MEMORY: "16000"})
     pod = await room.add_pod("held", containers=containers({CORE: "100"}), node="old", metadata={"annotations": marks})
@@ -202,14 +202,14 @@ async def test_status_shows_what_is_allocatable(room: Room) -> None:
         first = (await endpoint.send("POST", "/status")).json
     whole = {"CoreAvailable": 100, "MemoryAvailable": 16000, "CoreTotal": 100, "MemoryTotal": 16000}
     assert shown == {"four": [whole], "without": [whole | {"MemoryAvailable": 0, "MemoryTotal": 0}]}
-    assert {node: [gpu["Percent"] for gpu in told["GPUs"]] for node, told in first.items()} == {
+    assert {node: [gpu["Percent"] for gpu in status["GPUs"]] for node, status in first.items()} == {
         "four": [100],
         "without": [100],
     }
 
 
 @pytest.mark.parametrize("prefix", ["elasticgpu.io", "elasticgpu.com"])
-async def test_status_has_the_names_that_the_nodes_have(room: Room, prefix: str) -> None:
+async def test_status_uses_the_resource_names_of_the_nodes(room: Room, prefix: str) -> None:
     await room.add_plain_node("old", {f"{prefix}/gpu-core": "100", f"{prefix}/gpu-memory": "16000"})
     async with opened(room, ElasticEndpoint(room.plane).routes()) as endpoint:
         reply = await endpoint.send("GET", STATUS)
@@ -235,7 +235,7 @@ async def test_the_version_is_plain_text(elastic: Endpoint) -> None:
     assert (await elastic.send("GET", "/version")).text == aliquot.__version__
 
 
-async def test_with_the_quirks_of_the_original_its_map_and_its_reasons_are_told(room: Room) -> None:
+async def test_compat_restores_the_original_s_map_and_reasons(room: Room) -> None:
     await fill(room)
     async with opened(room, ElasticEndpoint(room.plane, None, Compat(maps=True, reasons=True)).routes()) as endpoint:
         reply = await endpoint.post(FILTER, names_call(pod_asking({PERCENT: "200"}), ["n1", "n2", "cpu", "ghost"]))

@@ -1,4 +1,4 @@
-"""docs/endpoints.md names every route and every quirk that there is, and no other."""
+"""docs/endpoints.md names every route and every compat word, and no others."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.integration.room import Room
 PAGE = (Path(__file__).parents[3] / "docs" / "endpoints.md").read_text()
 
 
-async def test_the_page_names_every_route_and_no_other(room: Room) -> None:
+async def test_the_page_names_every_route_and_no_others(room: Room) -> None:
     opened = endpoints(ServerConfig(), room.plane, None)
     tables = [*(table for table, _ in opened.values()), health.routes(room.plane), metrics.routes(room.plane)]
     routes = {route for table in tables for route in table} - {asgi.OTHERWISE}
@@ -26,6 +26,6 @@ async def test_the_page_names_every_endpoint_with_its_port(room: Room) -> None:
     assert {name: int(port) for name, port in rows.items()} == ports
 
 
-def test_the_page_names_every_quirk() -> None:
+def test_the_page_names_every_compat_word() -> None:
     words = PAGE[PAGE.index("| word |") :].partition("\n\n")[0]
     assert re.findall(r"^\| `([a-z-]+)` \|", words, re.MULTILINE) == list(QUIRKS)

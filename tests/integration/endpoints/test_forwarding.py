@@ -1,4 +1,4 @@
-"""A server that does not hold the Lease passes decisions on, once, and says in the caller's words what goes wrong."""
+"""A follower forwards decisions to the leader, once, and reports failures in the endpoint's wire format."""
 
 import asyncio
 import contextlib
@@ -27,15 +27,15 @@ NAMESPACE = "aliquot-system"
 LEASE = "aliquot-server"
 
 
-class Holder:
-    """Whatever the Lease's holder answers, and what it was asked."""
+class Leader:
+    """The leader: its answer, and the calls that it got."""
 
     def __init__(self, status: int = 200, answer: Any = None) -> None:
         self.asked: list[asgi.Call] = []
         self.status = status
         self.answer = answer if answer is not None else {"Error": ""}
 
-    async def handle(self, call: asgi.Call) -> asgi.Answer:
+    async def handle(self, call: asgi.Call) -> asgi.Response:
         self.asked.append(call)
         return asgi.json(self.answer, self.status)
 
@@ -56,7 +56,7 @@ def make_lease(api: ScriptedApi, holder: str, **endpoints: str) -> None:
 async def follower(
     api: ScriptedApi, client: Client, clock: FakeClock, *, seconds: float = 4.5, sees_holder: bool = True
 ) -> AsyncIterator[Endpoint]:
-    """A server beside the Lease's holder."""
+    """A follower of that leader."""
     room = Room(api, client, clock)
     room.plane = ControlPlane(client, clock)
     async with AsyncExitStack() as stack:
@@ -81,8 +81,8 @@ async def _end(task: asyncio.Task[None]) -> None:
 
 
 @pytest.mark.parametrize("path", [FILTER, BIND])
-async def test_a_decision_is_the_holders(scripted: ScriptedApi, client: Client, clock: FakeClock, path: str) -> None:
-    holder = Holder(answer={"Error": "whatever it says"})
+async def test_the_leader_decides(scripted: ScriptedApi, client: Client, clock: FakeClock, path: str) -> None:
+    holder = Leader(answer={"Error": "whatever it says"})
     async with served(holder.routes()) as url:
         make_lease(scripted, "holder", gpushare=url)
         async with follower(scripted, client, clock) as endpoint:
@@ -93,14 +93,16 @@ async def test_a_decision_is_the_holders(scripted: ScriptedApi, client: Client, 
     assert call.headers[b"x-aliquot-forwarded"] == b"1"
 
 
-async def test_a_status_of_the_holder_is_passed_back(scripted: ScriptedApi, client: Client, clock: FakeClock) -> None:
-    async with served(Holder(status=413).routes()) as url:
+async def test_the_leader_s_status_code_is_returned(scripted: ScriptedApi, client: Client, clock: FakeClock) -> None:
+    async with served(Leader(status=413).routes()) as url:
         make_lease(scripted, "holder", gpushare=url)
         async with follower(scripted, client, clock) as endpoint:
             assert (await endpoint.post(FILTER, {})).status == 413
 
 
-async def test_what_only_shows_is_answered_here(scripted: ScriptedApi, client: Client, clock: FakeClock) -> None:
+async def test_read_routes_are_answered_by_the_follower(
+    scripted: ScriptedApi, client: Client, clock: FakeClock
+) -> None:
     make_lease(scripted, "holder", gpushare="http://127.0.0.1:1")
     async with follower(scripted, client, clock) as endpoint:
         await endpoint.room.add_node()
@@ -111,11 +113,11 @@ async def test_what_only_shows_is_answered_here(scripted: ScriptedApi, client: C
 @pytest.mark.parametrize(
     ("endpoints", "status"),
     [
-        pytest.param({"gpushare": "http://127.0.0.1:1"}, 200, id="as ours"),
-        pytest.param({"admission": "http://127.0.0.1:1"}, 503, id="others than ours"),
+        pytest.param({"gpushare": "http://127.0.0.1:1"}, 200, id="the same as ours"),
+        pytest.param({"admission": "http://127.0.0.1:1"}, 503, id="different from ours"),
     ],
 )
-async def test_a_endpoint_is_ready_only_if_the_holder_has_it_too(
+async def test_an_endpoint_is_ready_only_if_the_leader_has_it_too(
     scripted: ScriptedApi, client: Client, clock: FakeClock, endpoints: dict[str, str], status: int
 ) -> None:
     make_lease(scripted, "holder", **endpoints)
@@ -125,33 +127,31 @@ async def test_a_endpoint_is_ready_only_if_the_holder_has_it_too(
     assert ("has no gpushare endpoint" in ready.text) == (status == 503)
 
 
-async def test_a_call_is_passed_on_only_once(scripted: ScriptedApi, client: Client, clock: FakeClock) -> None:
-    """Two servers that take each other for the holder must not send a call round in circles."""
-    holder = Holder()
+async def test_a_call_is_forwarded_only_once(scripted: ScriptedApi, client: Client, clock: FakeClock) -> None:
+    """Two servers that take each other for the leader must not forward a call in circles."""
+    holder = Leader()
     async with served(holder.routes()) as url:
         make_lease(scripted, "holder", gpushare=url)
         async with follower(scripted, client, clock) as endpoint, aiohttp.ClientSession() as session:
             address, marked = f"{endpoint.url}{BIND}", {"X-Aliquot-Forwarded": "1"}
             async with session.post(address, json={}, headers=marked) as response:
                 answer = await response.json()
-    assert answer == {"Error": "another server took this one for the Lease's holder, which is holder"}
+    assert answer == {"Error": "another server forwarded this call here, but the leader is holder"}
     assert holder.asked == []
 
 
 @pytest.mark.parametrize(
     ("endpoints", "why"),
     [
-        pytest.param(
-            {}, "holder, which holds the Lease, has no gpushare endpoint", id="a holder without that endpoint"
-        ),
+        pytest.param({}, "the leader holder has no gpushare endpoint", id="a leader without that endpoint"),
         pytest.param(
             {"gpushare": "http://127.0.0.1:1"},
-            "holder, which holds the Lease, did not answer at http://127.0.0.1:1: ",
-            id="a holder that cannot be reached",
+            "the leader holder did not answer at http://127.0.0.1:1: ",
+            id="an unreachable leader",
         ),
     ],
 )
-async def test_a_holder_that_cannot_be_asked_is_a_fault_in_the_callers_words(
+async def test_an_unreachable_leader_is_a_fault_in_the_endpoint_s_format(
     scripted: ScriptedApi, client: Client, clock: FakeClock, endpoints: dict[str, str], why: str
 ) -> None:
     make_lease(scripted, "holder", **endpoints)
@@ -162,17 +162,17 @@ async def test_a_holder_that_cannot_be_asked_is_a_fault_in_the_callers_words(
             assert (await endpoint.filter(3, "n1"))["Error"].startswith(why)
             assert (await endpoint.bind(pod)).startswith(why)
     assert scripted.bindings() == []
-    # once, though a scheduler asks all the time
-    (told,) = (line for line in logs if line["event"] == "calls cannot be passed on to the holder of the Lease")
-    assert (told["endpoint"], told["why"].startswith(why)) == ("gpushare", True)
+    # once, although a scheduler calls all the time
+    (logged,) = (line for line in logs if line["event"] == "cannot forward calls to the leader")
+    assert (logged["endpoint"], logged["why"].startswith(why)) == ("gpushare", True)
 
 
-async def test_a_holder_that_is_slow_is_given_up_before_the_scheduler_gives_us_up(
+async def test_a_slow_leader_times_out_before_the_scheduler_does(
     scripted: ScriptedApi, client: Client, clock: FakeClock
 ) -> None:
     never = asyncio.Event()
 
-    async def hang(_: asgi.Call) -> asgi.Answer:
+    async def hang(_: asgi.Call) -> asgi.Response:
         await never.wait()
         return asgi.text("")
 
@@ -181,11 +181,11 @@ async def test_a_holder_that_is_slow_is_given_up_before_the_scheduler_gives_us_u
         async with follower(scripted, client, clock, seconds=0.05) as endpoint:
             reply = await endpoint.post(BIND, {})
         never.set()
-    assert reply.json["Error"].startswith("holder, which holds the Lease, did not answer at ")
+    assert reply.json["Error"].startswith("the leader holder did not answer at ")
 
 
-async def test_without_a_holder_both_verbs_say_so(scripted: ScriptedApi, client: Client, clock: FakeClock) -> None:
-    """There is no namespace for a Lease, so nobody can hold it."""
+async def test_without_a_leader_both_verbs_say_so(scripted: ScriptedApi, client: Client, clock: FakeClock) -> None:
+    """The Lease's namespace is missing, so nobody can hold the Lease."""
     async with follower(scripted, client, clock, sees_holder=False) as endpoint:
         await endpoint.room.add_node()
         pod = await endpoint.room.add_pod()
@@ -195,10 +195,10 @@ async def test_without_a_holder_both_verbs_say_so(scripted: ScriptedApi, client:
         assert (await endpoint.post(BIND, bind_args(pod))).status == 200
 
 
-async def test_a_server_that_is_taken_for_the_holder_it_was_before_a_restart_is_not_ready(
+async def test_a_restarted_leader_is_not_ready_while_the_lease_names_its_former_self(
     scripted: ScriptedApi, client: Client, clock: FakeClock
 ) -> None:
-    """Killed and started again at the same address: the Lease names what it was before, until it expires."""
+    """After a kill and a restart at the same address, the Lease names the former process until it expires."""
     async with follower(scripted, client, clock, sees_holder=False) as endpoint:
         await endpoint.room.add_node()
         make_lease(scripted, "before", gpushare=endpoint.url)

@@ -1,4 +1,4 @@
-"""A pod that is hard to place costs one search, whoever asks for it, and then waits; others go on meanwhile."""
+"""A pod that is hard to place costs one search, whichever caller asks, and then waits. Other pods go on meanwhile."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
@@ -11,7 +11,7 @@ from aliquot.control.decision_log.format import read
 from aliquot.control.decision_log.replay import Replay
 from aliquot.control.decision_log.writer import DecisionLog
 from aliquot.control.loops.scheduler import Scheduler
-from aliquot.control.state.remembered import asked_by
+from aliquot.control.placing.filter_results import demand_hash
 from aliquot.embedded.api import resources
 from aliquot.endpoints import native
 from aliquot.endpoints.asgi import Routes
@@ -33,7 +33,7 @@ NAMES = [f"n{number:02}" for number in range(NODES)]
 
 @pytest.fixture
 async def hard(room: Room) -> AsyncIterator[Endpoint]:
-    """Nodes of eight cards, on each of which another pod holds a bit, and no two alike."""
+    """Nodes of eight cards. On each card another pod holds a different small part."""
     for node, used in zip(NAMES, used_by_others(NODES), strict=True):
         room.api.registry.create(resources.NODES, "", node_manifest(node))
         for card, mib in enumerate(used):
@@ -58,7 +58,7 @@ async def ask_filter(endpoint: Endpoint, pod: Mapping[str, Any], nodes: list[str
 
 
 def searches() -> dict[str, float]:
-    """How the searches of this process ended."""
+    """The outcomes of this process's searches."""
     outcomes = ("found", "fits_nowhere", "given_up", "pod_waits", "namespace_waits")
     return {
         outcome: REGISTRY.get_sample_value("aliquot_searches_total", {"outcome": outcome}) or 0.0
@@ -66,7 +66,7 @@ def searches() -> dict[str, float]:
     }
 
 
-async def test_nodes_that_were_not_searched_say_so_and_the_pod_is_bound_to_one_that_was(hard: Endpoint) -> None:
+async def test_nodes_that_were_not_searched_say_so_and_the_pod_binds_to_a_searched_node(hard: Endpoint) -> None:
     pod = await create(hard.room, hard_pod())
     answer = await ask_filter(hard, manifest_of(pod))
     assert 0 < len(answer["NodeNames"]) < NODES
@@ -77,7 +77,7 @@ async def test_nodes_that_were_not_searched_say_so_and_the_pod_is_bound_to_one_t
     assert (await hard.post("/aliquot/bind", bind)).json == {"Error": ""}
 
 
-async def test_only_nodes_that_are_asked_for_take_effort(hard: Endpoint) -> None:
+async def test_only_the_nodes_of_the_call_cost_effort(hard: Endpoint) -> None:
     pod = await create(hard.room, hard_pod())
     for node in ("n11", "n05"):
         assert (await ask_filter(hard, manifest_of(pod), [node]))["NodeNames"] == [node]
@@ -86,7 +86,7 @@ async def test_only_nodes_that_are_asked_for_take_effort(hard: Endpoint) -> None
 @pytest.mark.parametrize(
     ("count", "is_read"), [pytest.param(32, True), pytest.param(33, False), pytest.param(512, False)]
 )
-async def test_a_pod_with_more_gpu_containers_than_can_be_placed_is_told_so(
+async def test_a_pod_with_too_many_gpu_containers_is_refused_with_the_reason(
     hard: Endpoint, count: int, is_read: bool
 ) -> None:
     limits = {"limits": {"aliquot.io/gpu": "1"}}
@@ -100,7 +100,7 @@ async def test_a_pod_with_more_gpu_containers_than_can_be_placed_is_told_so(
         assert set(answer["FailedNodes"].values()) == {why}
 
 
-# -- pods for which the effort of one decision is not enough
+# -- pods that need more than the effort of one decision
 
 
 @pytest.fixture
@@ -148,10 +148,10 @@ async def by_explain(endpoint: Endpoint, pod: Pod) -> None:
 
 
 async def by_bind(endpoint: Endpoint, pod: Pod) -> None:
-    """A filter has let it pass there before."""
+    """A filter has passed the pod there before."""
     plane, column = endpoint.room.plane, endpoint.room.plane.cluster.fleet.column("n00")
     assert column is not None
-    asked = asked_by(plane.cluster.demand_of(pod))
+    asked = demand_hash(plane.cluster.demand_of(pod))
     plane.passes.put(pod.metadata.uid, plane.cluster.fleet, [column], asked=asked, namespace="default")
     bind = {"PodName": "hard", "PodNamespace": "default", "PodUID": pod.metadata.uid, "Node": "n00"}
     assert (await endpoint.post("/aliquot/bind", bind)).json == {"Error": LIMIT}
@@ -163,7 +163,7 @@ everybody = pytest.mark.parametrize(
 
 
 @everybody
-async def test_whoever_asks_searches_once_and_then_later_and_later(too_hard: Endpoint, ask: Ask) -> None:
+async def test_every_caller_searches_once_and_then_backs_off(too_hard: Endpoint, ask: Ask) -> None:
     pod = await create(too_hard.room, hard_pod())
     searched = []
     for _ in range(8):
@@ -175,7 +175,7 @@ async def test_whoever_asks_searches_once_and_then_later_and_later(too_hard: End
     assert searched == [1, 1, 0, 1, 0, 0, 0, 1], "after 1, 2 and 4 seconds"
 
 
-async def test_a_pod_that_another_scheduler_bound_is_searched_later_and_later_too(too_hard: Endpoint) -> None:
+async def test_searches_for_a_pod_bound_by_another_scheduler_back_off_too(too_hard: Endpoint) -> None:
     late, before = too_hard.room.plane.late, searches()["given_up"]
     manifest = hard_pod()
     manifest["spec"]["nodeName"] = "n00"
@@ -186,7 +186,7 @@ async def test_a_pod_that_another_scheduler_bound_is_searched_later_and_later_to
     assert searches()["given_up"] - before <= 4
 
 
-async def test_other_pods_are_answered_as_before_while_a_namespace_has_no_time_left(hard: Endpoint) -> None:
+async def test_other_pods_are_answered_as_before_while_a_namespace_has_used_up_its_time(hard: Endpoint) -> None:
     hard.room.api.registry.create(resources.NAMESPACES, "", {"metadata": {"name": "elsewhere"}})
     for number in range(20):
         await ask_filter(hard, manifest_of(await create(hard.room, hard_pod(f"hard-{number}"))))
@@ -199,7 +199,7 @@ async def test_other_pods_are_answered_as_before_while_a_namespace_has_no_time_l
     assert (await ask_filter(hard, manifest_of(other)))["NodeNames"] != []
 
 
-async def test_pods_that_nobody_has_made_share_one_account_whatever_namespace_they_claim(hard: Endpoint) -> None:
+async def test_invented_pods_share_one_account_whatever_namespace_they_claim(hard: Endpoint) -> None:
     for number in range(20):
         await ask_filter(hard, hard_pod(f"hard-{number}", f"made-up-{number}", uid=f"u{number}"))
     assert (await ask_filter(hard, hard_pod("next", "made-up", uid="next")))["NodeNames"] == []
@@ -207,8 +207,8 @@ async def test_pods_that_nobody_has_made_share_one_account_whatever_namespace_th
     assert (await ask_filter(hard, manifest_of(real)))["NodeNames"] != []
 
 
-async def test_hard_pods_of_one_namespace_that_come_each_second_leave_the_time_to_others(hard: Endpoint) -> None:
-    """Always another one, as a controller makes them; the time is counted in steps, a second each at most."""
+async def test_a_stream_of_hard_pods_of_one_namespace_leaves_time_to_others(hard: Endpoint) -> None:
+    """A new pod each second, as a controller creates them. Time counts in steps of at most a second."""
     room, seconds = hard.room, 30
     room.plane.cluster.searches.seconds = 0.25
     before = spent()
@@ -227,7 +227,7 @@ def spent() -> float:
 
 
 def easy_pod() -> dict[str, Any]:
-    """Two containers that greed places."""
+    """Two containers that a greedy choice places."""
     manifest = hard_pod("easy", uid="easy")
     manifest["spec"]["containers"] = manifest["spec"]["containers"][:2]
     mine = ("aliquot.io/c0", "aliquot.io/c1")
@@ -236,17 +236,17 @@ def easy_pod() -> dict[str, Any]:
     return manifest
 
 
-# -- waking
+# -- requeueing
 
 
 def is_woken(room: Room) -> bool:
     return any(WOKEN in str(seen.body) for seen in room.api.writes())
 
 
-async def test_a_pod_that_was_not_searched_to_the_end_is_woken_when_it_may_be_searched_again(
+async def test_a_pod_whose_search_ran_out_is_requeued_when_it_may_search_again(
     too_hard: Endpoint,
 ) -> None:
-    """Room comes up while it waits; what was found then is found later, without another change."""
+    """Room becomes available while it waits. The later search finds it without another change."""
     room = too_hard.room
     pod = await create(room, hard_pod())
     await by_filter(too_hard, pod)
@@ -259,7 +259,7 @@ async def test_a_pod_that_was_not_searched_to_the_end_is_woken_when_it_may_be_se
     await until(lambda: is_woken(room), "it is woken", passing=room.clock)
 
 
-async def test_a_pod_that_waits_is_woken_at_once_where_no_search_is_needed(too_hard: Endpoint) -> None:
+async def test_a_waiting_pod_is_requeued_at_once_if_it_needs_no_search(too_hard: Endpoint) -> None:
     room = too_hard.room
     pod = await create(room, hard_pod())
     for _ in range(8):  # it waits for eight seconds then
@@ -272,10 +272,10 @@ async def test_a_pod_that_waits_is_woken_at_once_where_no_search_is_needed(too_h
     assert room.plane.cluster.searches.is_waiting(pod.metadata.uid)
 
 
-# -- doing it again
+# -- replay
 
 
-async def test_what_was_decided_with_little_effort_is_decided_so_again(too_hard: Endpoint, tmp_path: Path) -> None:
+async def test_a_replay_uses_the_effort_of_the_original_decision(too_hard: Endpoint, tmp_path: Path) -> None:
     path, room = tmp_path / "decisions", too_hard.room
     with DecisionLog(path, room.plane.cluster, clock=room.clock):
         for number, seconds in enumerate((0.1, 1.0, 0.8, 0.02)):

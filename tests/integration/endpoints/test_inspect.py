@@ -40,7 +40,7 @@ async def test_every_node_with_shared_cards_is_shown_with_its_pods(endpoint: End
     }
 
 
-async def test_one_node_is_shown_by_its_name(endpoint: Endpoint) -> None:
+async def test_a_single_node_is_shown_by_name(endpoint: Endpoint) -> None:
     await endpoint.room.add_node(make_cards("n1", mib=(15360,)))
     await endpoint.room.add_node(make_cards("n2"))
     reply = await endpoint.send("GET", f"{INSPECT}/n1")
@@ -53,7 +53,7 @@ async def test_a_node_without_cards_is_shown_empty(endpoint: Endpoint) -> None:
     assert reply.json == {"nodes": [{"name": "cpu", "totalGPU": 0, "usedGPU": 0, "devs": []}]}
 
 
-async def test_an_unknown_node_is_told_so(endpoint: Endpoint) -> None:
+async def test_an_unknown_node_is_a_404(endpoint: Endpoint) -> None:
     reply = await endpoint.send("GET", f"{INSPECT}/ghost")
     assert (reply.status, reply.json) == (404, {"nodes": [], "error": 'node "ghost" not found'})
 
@@ -68,7 +68,7 @@ async def test_a_node_of_an_original_is_shown_by_its_status(endpoint: Endpoint) 
 @pytest.mark.parametrize(
     ("capacity", "total", "cards"),
     [
-        pytest.param({GPU_MEM: "31", GPU_COUNT: "2"}, 31, [15, 15], id="a unit belongs to neither card"),
+        pytest.param({GPU_MEM: "31", GPU_COUNT: "2"}, 31, [15, 15], id="a unit that belongs to no card"),
         pytest.param({GPU_MEM: "30"}, 30, [], id="no count"),
     ],
 )
@@ -100,13 +100,13 @@ async def test_healthz_is_ok(endpoint: Endpoint) -> None:
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz"])
-async def test_a_load_balancer_may_ask_with_head(endpoint: Endpoint, path: str) -> None:
+async def test_load_balancers_may_use_head(endpoint: Endpoint, path: str) -> None:
     async with aiohttp.ClientSession() as session, session.head(endpoint.url + path) as response:
         whole = await endpoint.send("GET", path)
         assert (response.status, await response.read()) == (200, b"")
         assert response.content_length == len(whole.body)
 
 
-async def test_readyz_is_ok_when_both_mirrors_are_in_step(endpoint: Endpoint) -> None:
+async def test_readyz_is_ok_when_both_caches_are_synced(endpoint: Endpoint) -> None:
     reply = await endpoint.send("GET", "/readyz")
     assert (reply.status, reply.text) == (200, "ok\nalone, without Lease and epoch")

@@ -1,4 +1,4 @@
-"""The listener itself: one port, started and ended with its block."""
+"""The listener: one port, open for as long as its block."""
 
 import asyncio
 import socket
@@ -28,17 +28,17 @@ async def test_a_scheduler_is_served_through_the_listener_until_its_block_ends(r
             await session.get(url)
 
 
-async def test_a_listener_that_ends_is_told_to_whoever_needs_it() -> None:
+async def test_a_listener_that_stops_raises_for_its_dependents() -> None:
     async with Listener(Routes(), "127.0.0.1", 0) as listener:
         living = asyncio.create_task(listener.lives())
         async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{listener.port}") as response:
             assert response.status == 404
         assert not living.done()
-    with pytest.raises(BadConfig, match=f"the listener on 127.0.0.1:{listener.port} has ended"):
+    with pytest.raises(BadConfig, match=f"the listener on 127.0.0.1:{listener.port} stopped unexpectedly"):
         await living
 
 
-async def test_whoever_no_longer_waits_for_a_listener_does_not_end_it() -> None:
+async def test_cancelling_the_wait_does_not_stop_the_listener() -> None:
     async with Listener(Routes(), "127.0.0.1", 0) as listener:
         living = asyncio.create_task(listener.lives())
         await asyncio.sleep(0)
@@ -57,7 +57,7 @@ def has_ipv6() -> bool:
 
 
 @pytest.mark.skipif(not has_ipv6(), reason="this machine has no ::1")
-async def test_an_ipv6_address_is_listened_on() -> None:
+async def test_an_ipv6_address_works() -> None:
     async with (
         Listener(Routes(), "::1", 0) as listener,
         aiohttp.ClientSession() as session,

@@ -1,4 +1,4 @@
-"""/metrics: what was counted, and the state of this moment."""
+"""/metrics: counters, and the current state."""
 
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -28,7 +28,7 @@ async def shown(room: Room) -> AsyncIterator["Shown"]:
 
 
 class Shown:
-    """Counters belong to the process, so a test looks at what was added."""
+    """Counters belong to the process, so a test compares with their values before it."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
@@ -43,14 +43,14 @@ class Shown:
         return {name: value - before.get(name, 0.0) for name, value in now.items() if value != before.get(name, 0.0)}
 
 
-async def test_the_text_is_what_prometheus_reads(shown: Shown) -> None:
+async def test_prometheus_can_parse_the_text(shown: Shown) -> None:
     reply = await shown.endpoint.send("GET", "/metrics")
     assert (reply.status, reply.content_type) == (200, "text/plain")
     assert "# TYPE aliquot_commits_total counter" in reply.text
     assert f'aliquot_build_info{{version="{aliquot.__version__}"}} 1.0' in reply.text
 
 
-async def test_the_mirror_and_the_role_are_those_of_this_moment(shown: Shown) -> None:
+async def test_caches_and_role_show_the_current_state(shown: Shown) -> None:
     await shown.endpoint.room.add_node()
     await shown.endpoint.room.add_pod()
     await shown.endpoint.room.add_pod("q")
@@ -63,7 +63,7 @@ async def test_the_mirror_and_the_role_are_those_of_this_moment(shown: Shown) ->
     assert (found["aliquot_ready"], found["aliquot_epoch"]) == (1, 0)
 
 
-async def test_filter_calls_are_counted_with_what_they_refused(shown: Shown) -> None:
+async def test_filter_calls_and_refusals_are_counted(shown: Shown) -> None:
     await shown.endpoint.room.add_node(make_cards("n1", mib=(15360,)))
     await shown.endpoint.room.add_node(make_cards("n2", mib=(15360, 15360)))
     before = await shown.samples()
@@ -110,7 +110,7 @@ CALLS: list[Any] = [
     pytest.param("vpredicates", lambda pod: _task(pod, PENDING) | {"node": node_info("n1")}, id="vpredicates"),
     pytest.param("vprioritize", lambda pod: _task(pod, PENDING) | {"nodes": [node_info("n1")]}, id="vprioritize"),
     pytest.param("vallocate", lambda pod: _task(pod, ALLOCATED), id="vallocate"),
-    pytest.param("vallocate", lambda pod: _task(pod, PIPELINED), id="vallocate of one that waits for others"),
+    pytest.param("vallocate", lambda pod: _task(pod, PIPELINED), id="vallocate of a pipelined task"),
 ]
 
 
@@ -124,7 +124,7 @@ async def test_every_verb_is_timed_by_the_dialect_of_its_pod(
     table = {**native.routes(room.plane), **volcano_routes(room.plane, "native", None, native.PREFIX)}
     async with opened(room, table) as endpoint:
         shown = Shown(endpoint)
-        await endpoint.let_pass(pod, path=f"{native.PREFIX}/filter")
+        await endpoint.pass_filter(pod, path=f"{native.PREFIX}/filter")
         before = await shown.samples()
         assert (await endpoint.post(f"{native.PREFIX}/{verb}", call(pod))).status == 200
         added = await shown.added(before)

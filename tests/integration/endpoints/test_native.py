@@ -49,7 +49,7 @@ async def test_scores_go_from_0_to_10_in_the_order_of_the_call(native_endpoint: 
 
 
 @pytest.mark.parametrize("gpu_mem", [pytest.param(1, id="with GPU"), pytest.param(None, id="without GPU")])
-async def test_nothing_is_said_of_nodes_that_are_alike(native_endpoint: Endpoint, gpu_mem: int | None) -> None:
+async def test_equal_nodes_are_omitted(native_endpoint: Endpoint, gpu_mem: int | None) -> None:
     for name in ("n1", "n2"):
         await native_endpoint.room.add_node(make_cards(name))
     call = {"Pod": pod_manifest(gpu_mem=gpu_mem), "NodeNames": ["n1", "n2"]}
@@ -57,10 +57,10 @@ async def test_nothing_is_said_of_nodes_that_are_alike(native_endpoint: Endpoint
     assert reply.body == b"[]"
 
 
-async def test_a_call_to_prioritize_that_cannot_be_read_is_a_400(native_endpoint: Endpoint) -> None:
+async def test_an_unreadable_prioritize_call_is_a_400(native_endpoint: Endpoint) -> None:
     reply = await native_endpoint.send("POST", "/aliquot/prioritize", b"{")
     assert reply.status == 400
-    assert "cannot be read" in reply.text
+    assert "cannot decode" in reply.text
 
 
 # -- preempt
@@ -68,7 +68,7 @@ async def test_a_call_to_prioritize_that_cannot_be_read_is_a_400(native_endpoint
 
 @pytest.fixture
 async def crowded(native_endpoint: Endpoint) -> tuple[Endpoint, Mapping[str, Pod]]:
-    """Two cards of 15: 8 are sold on the first, 8 and 4 on the second."""
+    """Two cards of 15: 8 are in use on the first, 8 and 4 on the second."""
     await native_endpoint.room.add_node(make_cards("n1", mib=(15 * 1024, 15 * 1024)))
     sizes = {"a": (8, 0), "b": (8, 1), "c": (4, 1)}
     pods = {
@@ -94,9 +94,9 @@ def meta(*uids: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("proposed", "victims"),
     [
-        pytest.param("a", "a", id="the one that frees a card is enough"),
-        pytest.param("b", "bc", id="one that does not stays a victim, and the cheapest that helps is added"),
-        pytest.param("bc", "bc", id="two that free a card are enough"),
+        pytest.param("a", "a", id="a victim that frees a card is enough"),
+        pytest.param("b", "bc", id="a victim that does not help stays, and the cheapest that helps is added"),
+        pytest.param("bc", "bc", id="two victims that free a card are enough"),
         pytest.param("", "a", id="an empty list of victims is completed"),
     ],
 )
@@ -108,7 +108,7 @@ async def test_victims_are_completed_until_one_card_is_free(
     assert answer == {"n1": [pods[name].metadata.uid for name in victims]}
 
 
-async def test_victims_as_whole_pods_are_answered_with_uids(crowded: tuple[Endpoint, Mapping[str, Pod]]) -> None:
+async def test_whole_victims_are_answered_with_uids(crowded: tuple[Endpoint, Mapping[str, Pod]]) -> None:
     endpoint, pods = crowded
     uid = pods["a"].metadata.uid
     whole = {"n1": {"Pods": [{"metadata": {"name": "a", "uid": uid}}], "NumPDBViolations": 0}}
@@ -123,7 +123,7 @@ async def test_request_keys_are_read_in_any_case(crowded: tuple[Endpoint, Mappin
     assert reply.json == {"NodeNameToMetaVictims": {"n1": {"Pods": [{"UID": uid}], "NumPDBViolations": 0}}}
 
 
-async def test_a_node_on_which_nothing_helps_is_left_out(crowded: tuple[Endpoint, Mapping[str, Pod]]) -> None:
+async def test_a_node_where_no_victim_helps_is_omitted(crowded: tuple[Endpoint, Mapping[str, Pod]]) -> None:
     endpoint, pods = crowded
     assert await preempted(endpoint, meta(pods["a"].metadata.uid), units=16) == {}
 
@@ -136,7 +136,7 @@ async def test_pods_of_the_same_priority_are_not_added(native_endpoint: Endpoint
     assert await preempted(native_endpoint, meta(low.metadata.uid)) == {}
 
 
-async def test_victims_come_in_the_order_of_their_priorities_since_nodes_are_compared_by_the_first(
+async def test_victims_are_sorted_by_priority_since_nodes_are_compared_by_the_first(
     native_endpoint: Endpoint,
 ) -> None:
     await native_endpoint.room.add_node(make_cards("n1", mib=(15 * 1024,)))
@@ -145,7 +145,7 @@ async def test_victims_come_in_the_order_of_their_priorities_since_nodes_are_com
     assert await preempted(native_endpoint, meta(low.metadata.uid)) == {"n1": [high.metadata.uid, low.metadata.uid]}
 
 
-async def test_a_pod_that_kube_scheduler_counts_no_more_is_not_named_as_a_victim(native_endpoint: Endpoint) -> None:
+async def test_a_pod_that_kube_scheduler_no_longer_counts_is_not_a_victim(native_endpoint: Endpoint) -> None:
     await native_endpoint.room.add_node(make_cards("n1", mib=(15 * 1024,)))
     ending = await bound(native_endpoint.room, "ending", 8, **LOW)
     running = {"name": "main", "state": {"running": {}}}
@@ -154,7 +154,7 @@ async def test_a_pod_that_kube_scheduler_counts_no_more_is_not_named_as_a_victim
     assert await preempted(native_endpoint, meta(other.metadata.uid)) == {}
 
 
-async def test_a_pod_that_asks_no_gpu_gets_the_victims_that_were_proposed(
+async def test_a_pod_without_gpu_gets_the_proposed_victims(
     crowded: tuple[Endpoint, Mapping[str, Pod]],
 ) -> None:
     endpoint, pods = crowded
@@ -162,17 +162,17 @@ async def test_a_pod_that_asks_no_gpu_gets_the_victims_that_were_proposed(
     assert await preempted(endpoint, meta(uid), units=None) == {"n1": [uid]}
 
 
-@pytest.mark.parametrize("units", [1, None], ids=["of a GPU pod", "of a pod that asks no GPU"])
-async def test_a_node_that_needs_no_victim_is_no_candidate(native_endpoint: Endpoint, units: int | None) -> None:
-    """kube-scheduler takes an empty list of victims for a fault of the extender."""
+@pytest.mark.parametrize("units", [1, None], ids=["of a GPU pod", "of a pod without GPU"])
+async def test_a_node_that_needs_no_victim_is_omitted(native_endpoint: Endpoint, units: int | None) -> None:
+    """kube-scheduler treats an empty list of victims as an error of the extender."""
     await native_endpoint.room.add_node(make_cards("n1"))
     assert await preempted(native_endpoint, meta(), units=units) == {}
 
 
-# -- while a node is emptied
+# -- while victims end
 
 
-async def test_the_nominated_node_is_worth_waiting_for_while_its_victims_end(
+async def test_the_pod_waits_for_its_nominated_node_while_victims_end_there(
     crowded: tuple[Endpoint, Mapping[str, Pod]],
 ) -> None:
     endpoint, pods = crowded

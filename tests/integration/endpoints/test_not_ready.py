@@ -20,7 +20,7 @@ from tests.integration.room import Room
 
 @dataclass
 class HalfSeen:
-    """Nodes are listed, pods are not; `show` lets the list of pods through."""
+    """Nodes are listed, pods are not. `show` releases the list of pods."""
 
     endpoint: Endpoint
     pod: Pod
@@ -29,7 +29,7 @@ class HalfSeen:
 
 @pytest.fixture
 async def half_seen(scripted: ScriptedApi, client: Client, clock: FakeClock) -> AsyncIterator[HalfSeen]:
-    """One card, held by a pod that the control plane has not seen, and a pod that asks for it."""
+    """One card, held by a pod that the control plane has not seen, and a pod that requests it."""
     cards = make_cards(mib=(15360,))
     scripted.registry.create(resources.NODES, "", node_manifest("n1", cards))
     holder = pod_manifest("holder", 10, node="n1", metadata={"annotations": {IDX: "0"}})
@@ -47,8 +47,8 @@ async def half_seen(scripted: ScriptedApi, client: Client, clock: FakeClock) -> 
     await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_a_part_that_is_held_by_a_pod_not_yet_seen_is_not_sold(half_seen: HalfSeen) -> None:
-    endpoint, why = half_seen.endpoint, "Aliquot is not in step with the API server: has not listed yet"
+async def test_a_part_held_by_an_unseen_pod_is_not_given_away(half_seen: HalfSeen) -> None:
+    endpoint, why = half_seen.endpoint, "Aliquot is out of sync with the API server: has not listed yet"
     assert await endpoint.bind(half_seen.pod) == why
     assert (await endpoint.filter(10, "n1"))["Error"] == why
     assert endpoint.room.api.writes() == []
@@ -58,7 +58,7 @@ async def test_a_part_that_is_held_by_a_pod_not_yet_seen_is_not_sold(half_seen: 
     assert endpoint.room.api.bindings() == []
 
 
-async def test_readyz_tells_why_answers_cannot_be_trusted(half_seen: HalfSeen) -> None:
+async def test_readyz_says_why_answers_cannot_be_trusted(half_seen: HalfSeen) -> None:
     reply = await half_seen.endpoint.send("GET", "/readyz")
     assert (reply.status, reply.text) == (503, "has not listed yet")
     half_seen.show.set()

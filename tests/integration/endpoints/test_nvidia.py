@@ -1,4 +1,4 @@
-"""nvidia-gpu-scheduler's routes for kube-scheduler: cards by their model."""
+"""nvidia-gpu-scheduler's routes for kube-scheduler: cards by model."""
 
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -50,18 +50,18 @@ def wanting(count: int, model: str = "", **fields: Any) -> Any:
 
 MODELS = [
     pytest.param(1, "Tesla T4", ["t4", "mixed"], id="its whole name"),
-    pytest.param(1, " tesla t4 ", ["t4", "mixed"], id="in any case, with blanks"),
+    pytest.param(1, " tesla t4 ", ["t4", "mixed"], id="any case, with spaces"),
     pytest.param(2, "Tesla T4", ["t4"], id="two of a model"),
-    pytest.param(3, "NVIDIA A100-SXM4-40GB", ["a100"], id="more than a mixed node has of it"),
+    pytest.param(3, "NVIDIA A100-SXM4-40GB", ["a100"], id="more than a mixed node has"),
     pytest.param(1, "", ["t4", "mixed", "a100"], id="no annotation: any model"),
     pytest.param(5, "", [], id="no annotation, more than any node has"),
-    pytest.param(1, "H100", [], id="a model that nobody has"),
+    pytest.param(1, "H100", [], id="an unknown model"),
     pytest.param(1, "H100,Tesla T4", ["t4", "mixed"], id="one of several models"),
 ]
 
 
 @pytest.mark.parametrize(("count", "model", "passed"), MODELS)
-async def test_nodes_pass_by_their_cards_of_the_wanted_model(
+async def test_nodes_pass_if_they_have_enough_cards_of_the_model(
     nvidia: Endpoint, count: int, model: str, passed: list[str]
 ) -> None:
     reply = await nvidia.post(FILTER, names_call(wanting(count, model), NODES))
@@ -100,7 +100,7 @@ EXACT: list[Any] = [
         b'{"Nodes":{"metadata":{},"items":[%b]},"NodeNames":null,'
         b'"FailedNodes":{"a100":"no GPU of the requested model"},'
         b'"FailedAndUnresolvableNodes":{"a100":"no GPU of the requested model"},"Error":""}\n' % odd_node("t4"),
-        id="whole nodes, of which the original dies",
+        id="whole nodes, which crash the original",
     ),
     pytest.param(
         msgspec.json.encode(names_call(pod_asking({}), NODES)),
@@ -111,7 +111,7 @@ EXACT: list[Any] = [
     pytest.param(
         b"{",
         b'{"Nodes":null,"NodeNames":null,"FailedNodes":null,"FailedAndUnresolvableNodes":null,'
-        b'"Error":"the body cannot be read: Input data was truncated"}\n',
+        b'"Error":"cannot decode the body: Input data was truncated"}\n',
         id="half a body",
     ),
 ]
@@ -147,7 +147,7 @@ async def test_keys_are_read_in_any_case(nvidia: Endpoint, path: str, case: Call
     [
         pytest.param("Tesla T4", {"t4": 10, "mixed": 0, "a100": 0, "cpu": 0}, id="T4"),
         pytest.param("NVIDIA A100-SXM4-40GB", {"t4": 0, "mixed": 0, "a100": 10, "cpu": 0}, id="A100"),
-        pytest.param("", {"t4": 5, "mixed": 5, "a100": 5, "cpu": 0}, id="no wish: all the same"),
+        pytest.param("", {"t4": 5, "mixed": 5, "a100": 5, "cpu": 0}, id="no model: equal scores"),
     ],
 )
 async def test_the_node_with_most_free_cards_of_the_model_is_best(
@@ -157,8 +157,8 @@ async def test_the_node_with_most_free_cards_of_the_model_is_best(
     assert reply.json == [{"Host": node, "Score": score} for node, score in scores.items()]
 
 
-async def test_the_part_that_a_filter_kept_does_not_count_against_its_own_pod(nvidia: Endpoint) -> None:
-    """As a scheduler asks for a nominated node: filter with that one alone, then the scores."""
+async def test_a_pod_s_own_reservation_does_not_count_against_it(nvidia: Endpoint) -> None:
+    """As a scheduler treats a nominated node: it filters that node alone, then asks for scores."""
     pod, other = await nvidia.room.put_pod(wanting(1, "Tesla T4")), wanting(1, "Tesla T4", metadata={"uid": "u-2"})
     uid = pod["metadata"]["uid"]
     assert (await nvidia.post(FILTER, names_call(pod, ["mixed"]))).json["NodeNames"] == ["mixed"]
@@ -180,7 +180,7 @@ async def test_scores_are_spread_over_0_to_10(nvidia: Endpoint) -> None:
 
 
 def preempting(pod: Any, victims: dict[str, list[str]], *, whole: bool) -> dict[str, Any]:
-    """As a scheduler sends its victims with nodeCacheCapable, and without."""
+    """Victims as a scheduler sends them with nodeCacheCapable, and without."""
     pods: Any = (lambda uid: {"metadata": {"name": uid, "uid": uid}}) if whole else (lambda uid: {"UID": uid})
     by_node = {node: {"Pods": [pods(uid) for uid in uids], "NumPDBViolations": 1} for node, uids in victims.items()}
     both = {"NodeNameToVictims": None, "NodeNameToMetaVictims": None}
@@ -189,7 +189,7 @@ def preempting(pod: Any, victims: dict[str, list[str]], *, whole: bool) -> dict[
 
 @pytest.fixture
 async def full(room: Room) -> AsyncIterator[Endpoint]:
-    """Two nodes of one card each, both taken by pods of low priority."""
+    """Two nodes with one card each, both held by pods of low priority."""
     for node in ("n1", "n2"):
         await room.add_node(make_cards(node, mib=(15360,)))
         await room.add_pod(f"on-{node}", containers=wanting(1)["spec"]["containers"], node=node, priority=1)
@@ -205,7 +205,7 @@ def uid_on(endpoint: Endpoint, node: str) -> str:
 
 @pytest.mark.parametrize("whole", [False, True], ids=["UIDs", "whole pods"])
 @pytest.mark.parametrize("case", CASES)
-async def test_victims_whose_cards_help_are_kept_and_answered_as_uids(
+async def test_victims_whose_cards_help_stay_and_are_answered_as_uids(
     full: Endpoint, case: Callable[[str], str], whole: bool
 ) -> None:
     victims = {"n1": [uid_on(full, "n1")]}
@@ -222,7 +222,7 @@ async def test_a_node_whose_victims_do_not_help_is_dropped(full: Endpoint) -> No
         assert reply.json == {"NodeNameToMetaVictims": {}}
 
 
-async def test_victims_of_a_pod_without_gpu_are_left_as_they_are(full: Endpoint) -> None:
+async def test_victims_of_a_pod_without_gpu_stay_unchanged(full: Endpoint) -> None:
     victims = {"n1": ["a", "b"], "cpu": ["c"]}
     reply = await full.post(PREEMPT, preempting(pod_asking({}), victims, whole=False))
     assert reply.json["NodeNameToMetaVictims"] == {
@@ -234,17 +234,17 @@ async def test_victims_of_a_pod_without_gpu_are_left_as_they_are(full: Endpoint)
     ("method", "path"),
     [
         pytest.param("GET", "/", id="the root"),
-        pytest.param("POST", f"{PREFIX}/bind", id="a verb it has not"),
+        pytest.param("POST", f"{PREFIX}/bind", id="an unknown verb"),
         pytest.param("GET", "/version", id="no version"),
     ],
 )
-async def test_what_it_has_not_is_told_in_json(nvidia: Endpoint, method: str, path: str) -> None:
+async def test_unknown_paths_get_the_original_s_json(nvidia: Endpoint, method: str, path: str) -> None:
     reply = await nvidia.send(method, path)
     assert (reply.status, reply.body) == (404, b'{"code":404,"msg":"api not found"}\n')
     assert reply.content_type == "application/json"
 
 
-async def test_with_the_original_s_maps_refused_nodes_are_not_named_at_all(room: Room) -> None:
+async def test_with_compat_maps_refused_nodes_are_not_named(room: Room) -> None:
     await fill(room)
     async with opened(room, NvidiaEndpoint(room.plane, None, Compat(maps=True)).routes()) as endpoint:
         reply = await endpoint.post(FILTER, names_call(wanting(1, "Tesla T4"), NODES))
@@ -253,8 +253,8 @@ async def test_with_the_original_s_maps_refused_nodes_are_not_named_at_all(room:
     )
 
 
-async def test_the_only_node_that_is_left_is_kept_for_the_pod(nvidia: Endpoint) -> None:
-    """kube-scheduler asks for the next pod before anybody can see where this one is bound."""
+async def test_a_filter_that_leaves_one_node_makes_a_reservation(nvidia: Endpoint) -> None:
+    """kube-scheduler filters the next pod before anybody can see where it bound this one."""
     ledger = nvidia.room.plane.cluster.ledger
     first, second = [await nvidia.room.put_pod(wanting(1, "Tesla T4", name=name)) for name in ("a", "b")]
     for pod, passed in ((first, ["mixed"]), (second, []), (first, ["mixed"])):

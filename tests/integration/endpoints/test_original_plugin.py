@@ -1,4 +1,4 @@
-"""gpushare's pods on nodes with its own plug-in: it knows one card per pod, so that is what they get there."""
+"""gpushare's pods on nodes with its own device plug-in, which knows only one card per pod."""
 
 from typing import Any
 
@@ -45,14 +45,14 @@ async def passed(endpoint: Endpoint, pod: Pod) -> list[str]:
     ("asked", "nodes"),
     [
         pytest.param(asking(8, 2), [OLD, NEW], id="parts of one card, or of two"),
-        pytest.param(asking(7, 2), [OLD, NEW], id="what does not divide"),
+        pytest.param(asking(7, 2), [OLD, NEW], id="an amount that does not divide"),
         pytest.param(asking(15, 2), [OLD, NEW], id="all of a card"),
         pytest.param(asking(16, 2), [NEW], id="more than one card has"),
         pytest.param(asking(6, 3), [OLD], id="more cards than there are"),
         pytest.param(asking(8, 2, by_label=True), [OLD, NEW], id="the label, which the original does not know"),
     ],
 )
-async def test_a_pod_passes_where_the_node_s_agent_can_give_it_what_it_asks(
+async def test_a_pod_passes_where_the_node_s_agent_can_serve_it(
     both: Endpoint, asked: dict[str, Any], nodes: list[str]
 ) -> None:
     pod = await both.room.add_pod(**asked)
@@ -73,7 +73,7 @@ async def test_a_pod_passes_where_the_node_s_agent_can_give_it_what_it_asks(
         pytest.param(8, NEW, {IDX: "0,1", POD: "8", DEV: "15"}, {0: 4, 1: 4}, id="two for our agent"),
     ],
 )
-async def test_the_keys_are_those_that_the_node_s_agent_reads(
+async def test_bind_writes_the_keys_that_the_node_s_agent_reads(
     both: Endpoint, mem: int, node: str, written: dict[str, str], used: dict[int, int], by_label: bool
 ) -> None:
     room = both.room
@@ -99,7 +99,7 @@ async def test_a_pod_keeps_its_one_card_when_our_agent_takes_the_node_over(both:
     assert room.used(OLD) == {0: 7}
 
 
-async def test_a_pod_on_the_one_card_of_the_original_is_read_back_as_that(both: Endpoint) -> None:
+async def test_a_pod_on_one_card_of_the_original_is_read_back_as_such(both: Endpoint) -> None:
     room = both.room
     pod = await room.add_pod(**asking(7, 2))
     assert await both.bind(pod, OLD) == ""

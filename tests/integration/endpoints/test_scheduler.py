@@ -1,4 +1,4 @@
-"""Our own scheduler: places what fits, and says on the pod why the rest waits."""
+"""Our own scheduler places pods that fit, and says on each other pod why it waits."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -45,7 +45,7 @@ WAITING: list[Any] = [
 
 
 @pytest.mark.parametrize(("pod", "why"), WAITING)
-async def test_a_pod_that_cannot_be_placed_waits_with_the_reason_in_its_condition(
+async def test_an_unschedulable_pod_waits_with_the_reason_in_its_condition(
     room: Room, scheduler: Scheduler, pod: dict[str, Any], why: str
 ) -> None:
     await room.add_node()
@@ -89,7 +89,7 @@ async def test_a_node_that_cannot_start_the_pod_is_not_used(
 
 
 def asking(name: str = "p", **limits: str) -> dict[str, Any]:
-    """A pod by what its one container asks for; `__` in a name is a slash, `_` a dash."""
+    """A pod with one container that requests this; `__` in a name is a slash, `_` a dash."""
     named = {resource.replace("__", "/").replace("_", "-"): amount for resource, amount in limits.items()}
     return {"name": name, "containers": [{"name": "main", "image": "app", "resources": {"limits": named}}]}
 
@@ -100,11 +100,13 @@ PLAIN = {"cpu": "4", "memory": "8Gi", "pods": "3"}
 @pytest.mark.parametrize(
     ("pod", "short"),
     [
-        pytest.param(asking(aliyun__gpu_memory="3"), "Insufficient aliyun/gpu-memory", id="a name that nobody offers"),
+        pytest.param(
+            asking(aliyun__gpu_memory="3"), "Insufficient aliyun/gpu-memory", id="a resource that no node offers"
+        ),
         pytest.param(
             asking(**{"aliyun.com__gpu_mem": "3", "aliyun.com__gpu_cores": "1"}),
             "Insufficient aliyun.com/gpu-cores",
-            id="such a name beside a dialect's own",
+            id="such a resource next to a dialect's own",
         ),
         pytest.param(
             asking(**{"nvidia.com__gpu": "1", "nvidia.com__gpu_mem": "3000"}),
@@ -115,11 +117,11 @@ PLAIN = {"cpu": "4", "memory": "8Gi", "pods": "3"}
         pytest.param(
             asking(**{"aliyun.com__gpu_mem": "3", "cpu": "3500m", "memory": "7Gi"}),
             "Insufficient cpu, Insufficient memory",
-            id="more CPU and memory than others leave",
+            id="more CPU and memory than is left",
         ),
     ],
 )
-async def test_everything_that_a_pod_asks_for_is_counted(
+async def test_every_requested_resource_is_counted(
     room: Room, scheduler: Scheduler, pod: dict[str, Any], short: str
 ) -> None:
     await room.add_node(capacity=PLAIN)
@@ -130,7 +132,7 @@ async def test_everything_that_a_pod_asks_for_is_counted(
     assert why_waiting(room, made) == f"0/1 nodes are available: 1 {short}"
 
 
-async def test_a_node_takes_what_it_has_left_and_so_many_pods(room: Room, scheduler: Scheduler) -> None:
+async def test_a_node_takes_pods_up_to_its_resources_and_its_number_of_pods(room: Room, scheduler: Scheduler) -> None:
     await room.add_node(capacity=PLAIN)
     await room.add_pod(**asking("first", cpu="1500m"), node="n1")
     ended = await room.add_pod(**asking("ended", cpu="4"), node="n1")
@@ -146,7 +148,7 @@ async def test_a_node_takes_what_it_has_left_and_so_many_pods(room: Room, schedu
     assert why_waiting(room, fourth) == "0/1 nodes are available: 1 Too many pods"
 
 
-async def test_the_pod_s_events_tell_what_became_of_it(room: Room, scheduler: Scheduler) -> None:
+async def test_events_on_the_pod_report_what_happened(room: Room, scheduler: Scheduler) -> None:
     await room.add_pod()
     await scheduler.place_pending()
     await room.add_node()
@@ -160,7 +162,7 @@ async def test_the_pod_s_events_tell_what_became_of_it(room: Room, scheduler: Sc
 
 
 @pytest.mark.parametrize("path", ["/status$", "/events$"], ids=["the condition", "the event"])
-async def test_what_cannot_be_told_stops_nobody(room: Room, scheduler: Scheduler, path: str) -> None:
+async def test_a_failed_event_or_status_write_stops_no_placement(room: Room, scheduler: Scheduler, path: str) -> None:
     await room.add_node()
     await room.add_pod("large", 16)
     small = await room.add_pod("small", 1)
@@ -178,7 +180,7 @@ async def test_a_pod_is_bound_as_soon_as_kubelet_offers_the_resource(running: Ro
     await until(lambda: node_of(running, pod) == "n1")
 
 
-async def test_a_waiting_pod_is_placed_when_room_appears(running: Room) -> None:
+async def test_a_waiting_pod_is_placed_when_room_becomes_available(running: Room) -> None:
     await running.add_node(make_cards(mib=(15360,)))
     first = await running.add_pod("first", 10)
     await until(lambda: node_of(running, first) == "n1")
@@ -188,7 +190,7 @@ async def test_a_waiting_pod_is_placed_when_room_appears(running: Room) -> None:
     await until(lambda: node_of(running, second) == "n1")
 
 
-async def test_a_waiting_pod_is_placed_when_a_node_comes(running: Room) -> None:
+async def test_a_waiting_pod_is_placed_when_a_node_is_added(running: Room) -> None:
     pod = await running.add_pod()
     await until(lambda: why_waiting(running, pod) == "0/0 nodes are available: there is no node")
     await running.add_node()
@@ -198,9 +200,9 @@ async def test_a_waiting_pod_is_placed_when_a_node_comes(running: Room) -> None:
 @pytest.mark.parametrize(
     "fields",
     [
-        pytest.param({"schedulingGates": [{"name": "tests.example/gate"}]}, id="a pod with a gate"),
+        pytest.param({"schedulingGates": [{"name": "tests.example/gate"}]}, id="a gated pod"),
         pytest.param({"schedulerName": "another"}, id="a pod of another scheduler"),
-        pytest.param({"node": "n1"}, id="a pod that is bound"),
+        pytest.param({"node": "n1"}, id="a bound pod"),
     ],
 )
 async def test_pods_that_are_not_ours_to_place_are_left_alone(
@@ -220,7 +222,7 @@ async def test_a_pod_that_is_being_deleted_is_left_alone(room: Room, scheduler: 
     assert room.api.writes() == []
 
 
-async def test_the_node_whose_card_is_filled_best_is_chosen(room: Room, scheduler: Scheduler) -> None:
+async def test_the_node_with_the_tightest_card_is_chosen(room: Room, scheduler: Scheduler) -> None:
     await room.add_node(make_cards("large", mib=(81920,)))
     await room.add_node(make_cards("small", mib=(15360,)))
     await room.add_node(make_cards("also-small", mib=(15360,)))
@@ -236,7 +238,7 @@ async def test_a_pod_without_gpu_goes_to_a_ready_node(room: Room, scheduler: Sch
     assert node_of(room, pod) == "cpu"
 
 
-async def test_many_pods_at_once_take_one_binding_each_and_fill_the_cards_exactly(running: Room) -> None:
+async def test_concurrent_pods_take_one_binding_each_and_fill_the_cards_exactly(running: Room) -> None:
     await running.add_node(make_cards("n1"))
     await running.add_node(make_cards("n2"))
     pods = [await running.add_pod(f"p{number:02}", 5) for number in range(13)]
@@ -249,7 +251,7 @@ async def test_many_pods_at_once_take_one_binding_each_and_fill_the_cards_exactl
 
 
 @pytest.mark.parametrize("fault", [cut_before, cut_after], ids=["it was not made", "it was made"])
-async def test_a_binding_without_an_answer_is_tried_again_on_the_same_node(running: Room, fault: Any) -> None:
+async def test_an_unanswered_binding_is_retried_on_the_same_node(running: Room, fault: Any) -> None:
     """gpu-b is the better choice by then, since gpu-a's card holds the claim."""
     running.api.script("POST", "/binding$", fault)
     await running.add_node(make_cards("gpu-a", mib=(15360,)))
@@ -262,7 +264,7 @@ async def test_a_binding_without_an_answer_is_tried_again_on_the_same_node(runni
     assert (running.used("gpu-a"), running.used("gpu-b")) == ({0: 3}, {})
 
 
-async def test_a_binding_that_fails_is_tried_again_after_a_quiet_time(running: Room) -> None:
+async def test_a_failed_binding_is_retried_after_a_pause(running: Room) -> None:
     running.api.script("POST", "/binding$", answer(429, message="slow down"))
     await running.add_node()
     pod = await running.add_pod()
@@ -273,7 +275,7 @@ async def test_a_binding_that_fails_is_tried_again_after_a_quiet_time(running: R
 
 
 @pytest.mark.parametrize("plural", ["pods", "nodes"])
-async def test_nothing_is_placed_while_the_books_may_be_behind_the_cluster(
+async def test_nothing_is_placed_while_our_cache_may_be_out_of_sync(
     room: Room, scheduler: Scheduler, plural: str
 ) -> None:
     await room.add_node()
@@ -296,7 +298,7 @@ def limits(**amounts: str) -> list[dict[str, Any]]:
 
 
 async def test_a_resource_that_a_pod_does_not_ask_for_does_not_matter(room: Room, scheduler: Scheduler) -> None:
-    """A node whose plug-in for whole cards is not there, and that still counts an old pod against it."""
+    """A node whose plug-in for whole cards is gone, and that still counts an old pod against it."""
     cards = make_cards()
     await room.add_node(cards, capacity={"aliyun.com/gpu-count": "0"})
     await room.add_pod("old", node="n1", containers=limits(**{"aliyun.com/gpu-count": "1"}))
@@ -305,14 +307,16 @@ async def test_a_resource_that_a_pod_does_not_ask_for_does_not_matter(room: Room
     assert node_of(room, pod) == "n1"
 
 
-async def test_a_pod_is_told_which_resource_kubelet_has_too_few_of(room: Room, scheduler: Scheduler) -> None:
+async def test_the_reason_names_the_resource_of_which_kubelet_has_too_few(room: Room, scheduler: Scheduler) -> None:
     await room.add_node(capacity={"aliyun.com/gpu-count": "0"})
     pod = await room.add_pod(containers=limits(**{"aliyun.com/gpu-count": "1"}))
     await scheduler.place_pending()
     assert "1 kubelet has too few devices of aliyun.com/gpu-count left" in why_waiting(room, pod)
 
 
-async def test_a_pod_that_no_plug_in_can_serve_is_told_what_to_ask_for(room: Room, scheduler: Scheduler) -> None:
+async def test_the_reason_for_a_pod_that_no_plug_in_serves_says_what_to_request(
+    room: Room, scheduler: Scheduler
+) -> None:
     await room.add_node()
     pod = await room.add_pod(containers=limits(**{"nano-gpu/gpu-percent": "20"}))
     await scheduler.place_pending()

@@ -1,4 +1,4 @@
-"""TLS: who is let in, and certificates that change under a running server."""
+"""TLS: client certificates, and certificates that change while the server runs."""
 
 import asyncio
 import ssl
@@ -23,7 +23,7 @@ HOST = "127.0.0.1"
 
 
 class Secret:
-    """A mounted Secret: `..data` is a symbolic link that is swapped."""
+    """A mounted Secret; `..data` is a symbolic link that changes at once."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -59,16 +59,16 @@ def secret(tmp_path: Path) -> Secret:
 
 @asynccontextmanager
 async def listening(certificates: Certificates) -> AsyncIterator[str]:
-    async def answer(_: asgi.Call) -> asgi.Answer:
+    async def answer(_: asgi.Call) -> asgi.Response:
         return asgi.text("ok")
 
-    routes = asgi.Routes({("GET", "/healthz"): asgi.Open(answer), ("GET", "/"): answer})
+    routes = asgi.Routes({("GET", "/healthz"): asgi.OpenHandler(answer), ("GET", "/"): answer})
     async with Listener(routes, HOST, 0, certificates=certificates) as listener:
         yield f"https://{HOST}:{listener.port}"
 
 
 def client_of(authority: trustme.CA, signed_by: trustme.CA | None = None) -> ssl.SSLContext:
-    """A client that trusts an authority, and shows a certificate of another one."""
+    """A client that trusts one CA and presents a certificate of another."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     authority.configure_trust(context)
     if signed_by is not None:
@@ -81,7 +81,7 @@ async def get(url: str, context: ssl.SSLContext, path: str = "/") -> tuple[int, 
         return response.status, await response.text()
 
 
-async def test_a_listener_with_certificates_speaks_tls_alone(secret: Secret) -> None:
+async def test_a_listener_with_certificates_speaks_only_tls(secret: Secret) -> None:
     async with listening(Certificates(secret.files())) as url:
         assert await get(url, client_of(OURS)) == (200, "ok")
         with pytest.raises(aiohttp.ClientConnectorCertificateError):
@@ -90,7 +90,7 @@ async def test_a_listener_with_certificates_speaks_tls_alone(secret: Secret) -> 
             await get(url.replace("https", "http"), client_of(OURS))
 
 
-async def test_an_older_version_than_the_least_is_refused(secret: Secret) -> None:
+async def test_a_version_below_the_minimum_is_refused(secret: Secret) -> None:
     old = client_of(OURS)
     old.maximum_version = ssl.TLSVersion.TLSv1_2
     async with listening(Certificates(secret.files())) as url:
@@ -101,9 +101,11 @@ async def test_an_older_version_than_the_least_is_refused(secret: Secret) -> Non
         assert await get(url, client_of(OURS)) == (200, "ok")
 
 
-async def test_whoever_does_not_read_the_answer_is_ended_beneath_tls_too(secret: Secret, clock: FakeClock) -> None:
-    async def long(_: asgi.Call) -> asgi.Answer:
-        return asgi.Answer(bytes(32 * 2**20))
+async def test_a_client_that_does_not_read_the_answer_is_disconnected_under_tls_too(
+    secret: Secret, clock: FakeClock
+) -> None:
+    async def long(_: asgi.Call) -> asgi.Response:
+        return asgi.Response(bytes(32 * 2**20))
 
     def ended() -> float:
         return metrics.REGISTRY.get_sample_value("aliquot_rejected_calls_total", {"cause": "slow reader"}) or 0
@@ -119,12 +121,12 @@ async def test_whoever_does_not_read_the_answer_is_ended_beneath_tls_too(secret:
 # -- mutual TLS
 
 
-async def test_a_client_with_a_certificate_of_the_authority_is_talked_to(secret: Secret) -> None:
+async def test_a_client_with_a_certificate_of_the_ca_is_served(secret: Secret) -> None:
     async with listening(Certificates(secret.files(mutual=True))) as url:
         assert await get(url, client_of(OURS, CLIENTS)) == (200, "ok")
 
 
-async def test_a_client_with_a_certificate_of_anybody_else_is_not_talked_to(secret: Secret) -> None:
+async def test_a_client_with_a_certificate_of_another_ca_is_refused(secret: Secret) -> None:
     async with listening(Certificates(secret.files(mutual=True))) as url:
         with pytest.raises((aiohttp.ClientError, ssl.SSLError)):
             await get(url, client_of(OURS, THEIRS), "/healthz")
@@ -133,7 +135,7 @@ async def test_a_client_with_a_certificate_of_anybody_else_is_not_talked_to(secr
 # -- certificates that change
 
 
-async def test_new_certificates_are_taken_and_connections_stay(secret: Secret, clock: FakeClock) -> None:
+async def test_new_certificates_are_loaded_and_connections_stay_open(secret: Secret, clock: FakeClock) -> None:
     certificates = Certificates(secret.files(), clock)
     running, before = asyncio.create_task(certificates.run()), applied()
     async with listening(certificates) as url:
@@ -154,7 +156,7 @@ def applied() -> float:
     return metrics.REGISTRY.get_sample_value("aliquot_tls_reloads_total", {"outcome": "applied"}) or 0
 
 
-async def test_a_client_authority_that_is_taken_away_counts_no_more(secret: Secret) -> None:
+async def test_a_removed_client_ca_is_no_longer_trusted(secret: Secret) -> None:
     certificates = Certificates(secret.files(mutual=True))
     async with listening(certificates) as url:
         assert await get(url, client_of(OURS, CLIENTS)) == (200, "ok")
@@ -165,15 +167,15 @@ async def test_a_client_authority_that_is_taken_away_counts_no_more(secret: Secr
             await get(url, client_of(OURS, CLIENTS))
 
 
-async def test_files_that_cannot_be_used_change_nothing_and_are_told(secret: Secret) -> None:
+async def test_unusable_files_change_nothing_and_are_reported(secret: Secret) -> None:
     certificates = Certificates(secret.files())
     async with listening(certificates) as url:
         secret.hold(THEIRS, key=OURS.issue_cert(HOST).private_key_pem.bytes())
         certificates.look()
         assert await get(url, client_of(OURS)) == (200, "ok")
         (note,) = certificates.notes()
-        assert note.startswith("the certificates cannot be used, the last good ones are kept: listen.tls.certFile ")
-        assert note.endswith("the key is not the certificate's")
+        assert note.startswith("Aliquot keeps the previous certificates: listen.tls.certFile ")
+        assert note.endswith("the key does not match the certificate")
         assert metrics.REGISTRY.get_sample_value("aliquot_tls_valid") == 0
         secret.hold(THEIRS)
         certificates.look()
@@ -182,11 +184,11 @@ async def test_files_that_cannot_be_used_change_nothing_and_are_told(secret: Sec
     assert metrics.REGISTRY.get_sample_value("aliquot_tls_valid") == 1
 
 
-# -- certificates out of their time
+# -- expired certificates, and certificates that are not yet valid
 
 
 def days(clock: FakeClock, count: float) -> datetime:
-    """So many days from now."""
+    """This many days from now."""
     return datetime.fromtimestamp(clock.wall_ns() // 10**9, UTC) + timedelta(days=count)
 
 
@@ -194,7 +196,7 @@ def is_valid() -> float | None:
     return metrics.REGISTRY.get_sample_value("aliquot_tls_valid")
 
 
-async def test_an_expired_certificate_does_not_replace_a_good_one(secret: Secret, clock: FakeClock) -> None:
+async def test_an_expired_certificate_does_not_replace_a_valid_one(secret: Secret, clock: FakeClock) -> None:
     certificates = Certificates(secret.files(), clock)
     async with listening(certificates) as url:
         secret.hold(THEIRS, not_after=days(clock, -1))
@@ -202,8 +204,8 @@ async def test_an_expired_certificate_does_not_replace_a_good_one(secret: Secret
         certificates.look()
         assert await get(url, client_of(OURS)) == (200, "ok")
         (note,) = certificates.notes()
-        assert note.startswith("the certificates cannot be used, the last good ones are kept: listen.tls.certFile ")
-        assert "tls.crt: it expired at 2023-" in note
+        assert note.startswith("Aliquot keeps the previous certificates: listen.tls.certFile ")
+        assert "tls.crt: the certificate expired at 2023-" in note
         assert is_valid() == 0
         secret.hold(THEIRS)
         certificates.look()
@@ -211,13 +213,13 @@ async def test_an_expired_certificate_does_not_replace_a_good_one(secret: Secret
     assert (certificates.notes(), is_valid()) == ([], 1)
 
 
-async def test_a_certificate_whose_time_has_not_come_is_taken_when_it_has(secret: Secret, clock: FakeClock) -> None:
+async def test_a_certificate_that_is_not_yet_valid_is_loaded_once_it_is(secret: Secret, clock: FakeClock) -> None:
     certificates = Certificates(secret.files(), clock)
     async with listening(certificates) as url:
         before = applied()
         secret.hold(THEIRS, not_before=days(clock, 1))
         certificates.look()
-        assert "it is not valid before " in certificates.notes()[0]
+        assert "the certificate is not valid before " in certificates.notes()[0]
         assert await get(url, client_of(OURS)) == (200, "ok")
         await clock.move(86400)
         certificates.look()
@@ -227,37 +229,37 @@ async def test_a_certificate_whose_time_has_not_come_is_taken_when_it_has(secret
     assert (certificates.notes(), is_valid()) == ([], 1)
 
 
-async def test_a_certificate_that_expires_is_told_of_in_time(secret: Secret, clock: FakeClock) -> None:
+async def test_a_certificate_that_expires_soon_is_reported(secret: Secret, clock: FakeClock) -> None:
     secret.hold(OURS, not_after=days(clock, 8))
     certificates = Certificates(secret.files(), clock)
     expires = metrics.REGISTRY.get_sample_value("aliquot_tls_expires_timestamp_seconds")
     assert (certificates.notes(), expires) == ([], days(clock, 8).timestamp())
     await clock.move(1.5 * 86400)
     (note,) = certificates.notes()
-    assert "tls.crt: it expires at 2023-" in note
+    assert "tls.crt: the certificate expires at 2023-" in note
     await clock.move(7 * 86400)
     certificates.look()
     (note,) = certificates.notes()
-    assert "tls.crt: it expired at 2023-" in note
+    assert "tls.crt: the certificate expired at 2023-" in note
     assert is_valid() == 0
 
 
-def test_an_expired_certificate_at_the_start_is_shown_for_want_of_another(secret: Secret, clock: FakeClock) -> None:
+def test_an_expired_certificate_at_startup_is_used_for_lack_of_another(secret: Secret, clock: FakeClock) -> None:
     secret.hold(OURS, not_after=days(clock, -2))
     certificates = Certificates(secret.files(), clock)
     (note,) = certificates.notes()
-    assert "it expired at 2023-" in note
+    assert "the certificate expired at 2023-" in note
     assert is_valid() == 0
 
 
-async def test_files_that_stay_are_not_read_again(secret: Secret) -> None:
+async def test_unchanged_files_are_not_read_again(secret: Secret) -> None:
     certificates = Certificates(secret.files())
     before, reaching = applied(), certificates.reaching
     certificates.look()
     assert (applied(), certificates.reaching) == (before, reaching)
 
 
-# -- files that cannot be used at the start
+# -- unusable files at startup
 
 
 @pytest.mark.parametrize(
@@ -265,16 +267,14 @@ async def test_files_that_stay_are_not_read_again(secret: Secret) -> None:
     [
         pytest.param("tls.crt", None, "listen.tls.certFile {folder}/tls.crt: no such file", id="no certificate"),
         pytest.param("tls.key", None, "listen.tls.keyFile {folder}/tls.key: no such file", id="no key"),
-        pytest.param("ca.crt", None, "listen.tls.clientCaFile {folder}/ca.crt: no such file", id="no authority"),
-        pytest.param("tls.crt", b"nonsense", "certFile {folder}/tls.crt, listen.tls.keyFile", id="no PEM"),
-        pytest.param("tls.key", b"", "it holds no certificate in PEM that goes with the key", id="an empty key"),
-        pytest.param("ca.crt", b"nonsense", "ca.crt: it holds no certificates in PEM", id="an authority that is none"),
-        pytest.param("ca.crt", b"", "ca.crt: it holds no certificates in PEM", id="an empty authority"),
+        pytest.param("ca.crt", None, "listen.tls.clientCaFile {folder}/ca.crt: no such file", id="no CA"),
+        pytest.param("tls.crt", b"nonsense", "certFile {folder}/tls.crt, listen.tls.keyFile", id="not PEM"),
+        pytest.param("tls.key", b"", "no PEM certificate that matches the key", id="an empty key"),
+        pytest.param("ca.crt", b"nonsense", "ca.crt: the file contains no PEM certificates", id="an invalid CA"),
+        pytest.param("ca.crt", b"", "ca.crt: the file contains no PEM certificates", id="an empty CA"),
     ],
 )
-def test_files_that_cannot_be_used_at_the_start_are_named(
-    secret: Secret, name: str, content: bytes | None, text: str
-) -> None:
+def test_unusable_files_at_startup_are_named(secret: Secret, name: str, content: bytes | None, text: str) -> None:
     (secret.folder / name).unlink()
     if content is not None:
         (secret.folder / name).write_bytes(content)

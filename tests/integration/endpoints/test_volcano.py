@@ -1,4 +1,4 @@
-"""Volcano's verbs: every version's form, and pods that it has put somewhere in its own memory."""
+"""Volcano's verbs: the answer format of every version, and tasks that Volcano has placed only in its memory."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -14,7 +14,7 @@ from aliquot.dialects.gpushare import IDX
 from aliquot.embedded.api import resources
 from aliquot.endpoints.forwarding import Forwarder
 from aliquot.endpoints.volcano import volcano_routes
-from aliquot.endpoints.volcano_wire import Code, Shape
+from aliquot.endpoints.volcano_wire import Code, PredicateFormat
 from aliquot.kube import Client
 from aliquot.model import Reason
 from aliquot.model.bounds import LARGEST_POD, MAX_GUESTS, MAX_GUESTS_OF_NODE
@@ -60,13 +60,13 @@ def cycle(volcano: Endpoint) -> Cycle:
     return Cycle(volcano)
 
 
-def untouched(room: Room) -> Any:
-    """What a question may not change."""
+def fingerprint(room: Room) -> Any:
+    """State that a predicate may not change."""
     entries = sorted((entry.uid, entry.node, entry.state) for entry in room.plane.cluster.ledger.all())
     return entries, room.used("n1"), room.used("n2"), room.api.store.revision
 
 
-# -- the forms
+# -- answer formats
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def untouched(room: Room) -> Any:
         ),
     ],
 )
-async def test_a_predicate_is_answered_in_the_form_of_the_version_that_asks(
+async def test_a_predicate_is_answered_in_the_format_of_the_caller_s_version(
     volcano: Endpoint, version: str, fits: Any, refused: Any
 ) -> None:
     cycle = Cycle(volcano, version)
@@ -95,34 +95,40 @@ async def test_a_predicate_is_answered_in_the_form_of_the_version_that_asks(
     assert reply.json == refused(TOO_LARGE, 3)
 
 
-@pytest.mark.parametrize("shape", list(Shape))
+@pytest.mark.parametrize("answer_format", list(PredicateFormat))
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_a_configured_form_is_kept_whoever_asks(room: Room, shape: Shape, version: str) -> None:
+async def test_a_configured_format_applies_to_every_caller(
+    room: Room, answer_format: PredicateFormat, version: str
+) -> None:
     await room.add_node()
-    keys = {Shape.MESSAGE: {"errorMessage"}, Shape.LIST: {"status"}, Shape.CODE: {"status", "code"}}
-    async with opened(room, volcano_routes(room.plane, "native", None, PREFIX, shape)) as endpoint:
+    keys = {
+        PredicateFormat.MESSAGE: {"errorMessage"},
+        PredicateFormat.LIST: {"status"},
+        PredicateFormat.CODE: {"status", "code"},
+    }
+    async with opened(room, volcano_routes(room.plane, "native", None, PREFIX, answer_format)) as endpoint:
         reply = await endpoint.post(f"{PREFIX}/vpredicates", Cycle(endpoint, version).asked(pod_of("p")))
-        assert set(reply.json) == keys[shape]
-        assert set((await endpoint.send("POST", f"{PREFIX}/vpredicates", b"no")).json) == keys[shape]
+        assert set(reply.json) == keys[answer_format]
+        assert set((await endpoint.send("POST", f"{PREFIX}/vpredicates", b"no")).json) == keys[answer_format]
 
 
 BAD_BODIES = [
     pytest.param(b"", id="empty"),
-    pytest.param(b"{", id="cut off"),
+    pytest.param(b"{", id="truncated"),
     pytest.param(b"null", id="null"),
     pytest.param(b"[]", id="a list"),
     pytest.param(b'{"task":null,"node":null,"nodes":null}', id="nulls"),
-    pytest.param(b'{"task":{},"node":{},"nodes":[{}]}', id="nothing inside"),
-    pytest.param(b'{"task":{"Pod":{"metadata":7}},"node":{"Name":"n1"},"nodes":[]}', id="a pod that is none"),
+    pytest.param(b'{"task":{},"node":{},"nodes":[{}]}', id="empty objects"),
+    pytest.param(b'{"task":{"Pod":{"metadata":7}},"node":{"Name":"n1"},"nodes":[]}', id="an invalid pod"),
     pytest.param(b'{"task":{"Status":"x"},"node":{"Tasks":[]},"nodes":{}}', id="other types"),
     pytest.param(b'{"task":' + b"[" * 100_000, id="deep"),
-    pytest.param(b'{"task":{"UID":"\xff"}}', id="no UTF-8"),
+    pytest.param(b'{"task":{"UID":"\xff"}}', id="not UTF-8"),
 ]
 
 
 @pytest.mark.parametrize("body", BAD_BODIES)
-async def test_a_body_that_cannot_be_read_gets_a_well_formed_refusal(volcano: Endpoint, body: bytes) -> None:
-    before = untouched(volcano.room)
+async def test_an_unreadable_body_gets_a_well_formed_refusal(volcano: Endpoint, body: bytes) -> None:
+    before = fingerprint(volcano.room)
     predicate = (await volcano.send("POST", f"{PREFIX}/vpredicates", body)).json
     assert predicate["code"] == 1
     assert predicate["status"]
@@ -133,25 +139,25 @@ async def test_a_body_that_cannot_be_read_gets_a_well_formed_refusal(volcano: En
         reply = await volcano.send("POST", f"{PREFIX}/{verb}", body)
         assert reply.status == 200
         assert isinstance(reply.json["errorMessage"], str)
-    assert untouched(volcano.room) == before
+    assert fingerprint(volcano.room) == before
 
 
-async def test_a_server_out_of_step_says_so_in_every_form(
+async def test_a_server_out_of_sync_says_so_in_every_format(
     scripted: ScriptedApi, client: Client, clock: FakeClock
 ) -> None:
     sleeping = Room(scripted, client, clock)
     async with opened(sleeping, volcano_routes(sleeping.plane, "admission", None, PREFIX)) as endpoint:
         for version in VERSIONS:
-            verdict = await Cycle(endpoint, version).predicate(pod_of("p"))
-            assert verdict.code is Code.ERROR
-            assert "not in step" in verdict.why
-        assert "not in step" in await Cycle(endpoint).allocate(pod_of("p"))
+            result = await Cycle(endpoint, version).predicate(pod_of("p"))
+            assert result.code is Code.ERROR
+            assert "out of sync" in result.why
+        assert "out of sync" in await Cycle(endpoint).allocate(pod_of("p"))
         answer = (await endpoint.post(f"{PREFIX}/vprioritize", {"task": task_info(pod_of("p")), "nodes": []})).json
         assert answer["nodeScore"] == {}
-        assert "not in step" in answer["errorMessage"]
+        assert "out of sync" in answer["errorMessage"]
 
 
-async def test_a_server_that_does_not_lead_and_finds_nobody_who_does_says_so_in_every_form(
+async def test_a_follower_without_a_leader_says_so_in_every_format(
     scripted: ScriptedApi, client: Client, clock: FakeClock
 ) -> None:
     following = Room(scripted, client, clock)
@@ -179,7 +185,7 @@ def test_the_verbs_are_part_of_two_endpoints(room: Room, endpoint: str, prefix: 
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_a_pod_without_gpu_passes_everywhere_and_scores_nothing(volcano: Endpoint, version: str) -> None:
+async def test_a_pod_without_gpu_passes_everywhere_and_scores_zero(volcano: Endpoint, version: str) -> None:
     cycle = Cycle(volcano, version)
     for node in ("n1", "ghost"):
         assert await cycle.predicate(pod_of("p", None), node) == FITS
@@ -192,26 +198,26 @@ async def test_a_pod_without_gpu_passes_everywhere_and_scores_nothing(volcano: E
     ("pod", "node", "code"),
     [
         pytest.param(pod_of("p", 15), "n1", Code.SUCCESS, id="a whole card"),
-        pytest.param(pod_of("p", 11), "full", Code.UNSCHEDULABLE, id="room that others have"),
+        pytest.param(pod_of("p", 11), "full", Code.UNSCHEDULABLE, id="room held by other pods"),
         pytest.param(pod_of("p", 16), "full", Code.UNRESOLVABLE, id="more than a card"),
         pytest.param(pod_of("p", 1), "cpu", Code.UNRESOLVABLE, id="a node without GPU"),
-        pytest.param(pod_of("p", 1), "ghost", Code.UNRESOLVABLE, id="a node that nobody knows"),
-        pytest.param(pod_of("p", "lots"), "n1", Code.UNRESOLVABLE, id="a demand that cannot be read"),
-        pytest.param(pod_of("p", 1), "foreign", Code.UNRESOLVABLE, id="a node where nobody writes cards down"),
+        pytest.param(pod_of("p", 1), "ghost", Code.UNRESOLVABLE, id="an unknown node"),
+        pytest.param(pod_of("p", "lots"), "n1", Code.UNRESOLVABLE, id="an unreadable demand"),
+        pytest.param(pod_of("p", 1), "foreign", Code.UNRESOLVABLE, id="a node where nobody records cards"),
     ],
 )
-async def test_the_code_tells_whether_evicting_could_help(volcano: Endpoint, pod: Any, node: str, code: Code) -> None:
+async def test_the_code_says_whether_eviction_could_help(volcano: Endpoint, pod: Any, node: str, code: Code) -> None:
     room = volcano.room
     await room.add_node(make_cards("full", mib=(15360,)))
     await room.add_pod("held", 5, node="full", metadata={"annotations": {IDX: "0"}})
     await room.add_plain_node("cpu", {})
     await room.add_plain_node("foreign", {GPU_MEM: "30", GPU_COUNT: "2"})
-    before = untouched(room)
+    before = fingerprint(room)
     assert (await Cycle(volcano).predicate(pod, node)).code is code
-    assert untouched(room) == before
+    assert fingerprint(room) == before
 
 
-async def test_a_node_of_gpu_manager_passes_because_that_writes_the_cards_itself(cycle: Cycle, room: Room) -> None:
+async def test_a_node_of_gpu_manager_passes_because_gpu_manager_writes_the_cards(cycle: Cycle, room: Room) -> None:
     offered = {"tencent.com/vcuda-core": "200", "tencent.com/vcuda-memory": "120"}
     room.api.registry.create(resources.NODES, "", node_manifest("theirs", capacity=offered, metadata=theirs("theirs")))
     await room.in_step()
@@ -223,7 +229,7 @@ def theirs(name: str) -> dict[str, Any]:
     return {"name": name, "labels": {"nvidia-device-enable": "enable"}}
 
 
-async def test_the_best_node_scores_a_hundred_and_a_full_one_nothing(cycle: Cycle) -> None:
+async def test_the_best_node_scores_a_hundred_and_a_full_node_zero(cycle: Cycle) -> None:
     room = cycle.endpoint.room
     await room.add_node(make_cards("n3", mib=(15360,)))
     await room.add_pod("held-1", 9, node="n1", metadata={"annotations": {IDX: "0"}})
@@ -233,7 +239,7 @@ async def test_the_best_node_scores_a_hundred_and_a_full_one_nothing(cycle: Cycl
     assert await cycle.scores(pod_of("p", 5), "n2") == {"n2": 50}
 
 
-# -- pods that are only in Volcano's memory
+# -- tasks that are only in Volcano's memory
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -241,23 +247,23 @@ async def test_the_best_node_scores_a_hundred_and_a_full_one_nothing(cycle: Cycl
     "status",
     [
         pytest.param(ALLOCATED, id="allocated in this cycle"),
-        pytest.param(BINDING, id="on its way"),
+        pytest.param(BINDING, id="binding"),
         pytest.param(BOUND, id="bound, and not placed yet"),
     ],
 )
-async def test_a_task_that_is_not_in_the_books_is_charged(volcano: Endpoint, version: str, status: int) -> None:
+async def test_a_task_missing_from_the_ledger_is_charged(volcano: Endpoint, version: str, status: int) -> None:
     cycle = Cycle(volcano, version)
     for name in ("a", "b"):
         assert (await cycle.predicate(pod_of(name, 10))).fits
         cycle.put(pod_of(name, 10), status=status)
-    before = untouched(volcano.room)
+    before = fingerprint(volcano.room)
     assert (await cycle.predicate(pod_of("c", 6))).why == NO_ROOM
     assert (await cycle.predicate(pod_of("c", 5))).fits
     assert (await cycle.predicate(pod_of("c", 6), "n2")).fits
-    assert untouched(volcano.room) == before
+    assert fingerprint(volcano.room) == before
 
 
-async def test_a_task_is_charged_once_when_the_books_have_it(cycle: Cycle, room: Room) -> None:
+async def test_a_task_in_the_ledger_is_charged_once(cycle: Cycle, room: Room) -> None:
     held = await room.add_pod("held", 10, node="n1", metadata={"annotations": {IDX: "0"}})
     for status in (BOUND, RUNNING):
         cycle.tasks.clear()
@@ -266,7 +272,7 @@ async def test_a_task_is_charged_once_when_the_books_have_it(cycle: Cycle, room:
         assert not (await cycle.predicate(pod_of("p", 16))).fits
 
 
-async def test_tasks_without_gpu_and_with_a_demand_that_cannot_be_read_cost_nothing(cycle: Cycle) -> None:
+async def test_tasks_without_gpu_or_with_an_unreadable_demand_are_not_charged(cycle: Cycle) -> None:
     cycle.put(pod_of("a", None))
     cycle.put(pod_of("b", "lots"))
     for name in ("c", "d"):
@@ -275,38 +281,38 @@ async def test_tasks_without_gpu_and_with_a_demand_that_cannot_be_read_cost_noth
     assert not (await cycle.predicate(pod_of("e", 1))).fits
 
 
-async def test_more_tasks_than_can_be_read_in_time_are_refused(volcano: Endpoint) -> None:
+async def test_too_many_unknown_tasks_on_a_node_are_refused(volcano: Endpoint) -> None:
     cycle = Cycle(volcano, "1.14.1")
     for number in range(MAX_GUESTS_OF_NODE + 1):
         cycle.put(pod_of(f"p{number}", 1))
-    verdict = await cycle.predicate(pod_of("p", 1))
-    assert verdict.code is Code.ERROR
-    assert verdict.why == "257 tasks on n1 are not known here; no more than 256 are read"
+    result = await cycle.predicate(pod_of("p", 1))
+    assert result.code is Code.ERROR
+    assert result.why == "node n1 has 257 tasks unknown to Aliquot; the limit is 256"
     assert (await cycle.predicate(pod_of("p", 1), "n2")).fits
 
 
-async def test_more_tasks_on_all_nodes_than_can_be_read_in_time_are_refused(volcano: Endpoint) -> None:
+async def test_too_many_unknown_tasks_on_all_nodes_are_refused(volcano: Endpoint) -> None:
     cycle = Cycle(volcano, "1.14.1")
     for number in range(MAX_GUESTS + 1):
         cycle.put(pod_of(f"p{number}", 1), f"n{number % 20}")
     nodes = [node_info(node, tasks) for node, tasks in cycle.tasks.items()]
     answer = (await volcano.post(f"{PREFIX}/vprioritize", {"task": task_info(pod_of("p", 1)), "nodes": nodes})).json
-    why = "4097 tasks on these nodes are not known here; no more than 4096 are read"
+    why = "these nodes have 4097 tasks unknown to Aliquot; the limit is 4096"
     assert answer == {"nodeScore": {}, "errorMessage": why}
 
 
 @pytest.mark.parametrize("status", [pytest.param(ALLOCATED, id="put"), pytest.param(PIPELINED, id="coming")])
-async def test_tasks_that_take_longer_than_one_decision_may_are_not_seated_to_the_end(
+async def test_tasks_that_exceed_the_effort_of_a_decision_are_not_all_placed(
     cycle: Cycle, room: Room, monkeypatch: pytest.MonkeyPatch, status: int
 ) -> None:
     for number in range(10):
         cycle.put(pod_of(f"p{number}", 1), status=status)
     assert (await cycle.predicate(pod_of("p", 1))).fits
     monkeypatch.setattr(room.plane.cluster.searches, "seconds", 0.002)
-    verdict = await cycle.predicate(pod_of("p", 1))
-    assert not verdict.fits
-    assert "search limit" in verdict.why
-    assert verdict.code in (Code.UNSCHEDULABLE, Code.ERROR)  # the oldest versions have no other code
+    result = await cycle.predicate(pod_of("p", 1))
+    assert not result.fits
+    assert "search limit" in result.why
+    assert result.code in (Code.UNSCHEDULABLE, Code.ERROR)  # the oldest versions have no other code
     assert (await cycle.scores(pod_of("p", 1), "n1", "n2")).keys() == {"n1", "n2"}
     cycle.tasks["n1"] = cycle.tasks["n1"][:2]
     assert (await cycle.predicate(pod_of("p", 1))).fits
@@ -319,10 +325,10 @@ async def test_tasks_that_take_longer_than_one_decision_may_are_not_seated_to_th
         pytest.param(
             {"InitResreq": amounts(**{str(n): 1.0 for n in range(9000)})}, "task.InitResreq has more", id="needs"
         ),
-        pytest.param({"InitResreq": {"MilliCPU": "x"}}, "task.InitResreq cannot be read", id="no number"),
+        pytest.param({"InitResreq": {"MilliCPU": "x"}}, "cannot decode task.InitResreq", id="not a number"),
     ],
 )
-async def test_a_task_that_is_too_large_is_refused_by_its_field(
+async def test_a_task_that_is_too_large_is_refused_with_its_field(
     volcano: Endpoint, fields: dict[str, Any], why: str
 ) -> None:
     body = {"task": task_info(pod_of("p", 1)) | fields, "node": node_info("n1")}
@@ -331,7 +337,7 @@ async def test_a_task_that_is_too_large_is_refused_by_its_field(
     assert answer["status"].startswith(why)
 
 
-async def test_scores_count_what_volcano_has_put_there(cycle: Cycle) -> None:
+async def test_scores_count_tasks_that_volcano_has_placed(cycle: Cycle) -> None:
     cycle.put(pod_of("a", 9))
     assert await cycle.scores(pod_of("p", 5), "n1", "n2") == {"n1": 100, "n2": 0}
     cycle.put(pod_of("b", 15))
@@ -347,8 +353,8 @@ async def test_a_quota_counts_tasks_of_the_same_cycle(cycle: Cycle, room: Room) 
     assert (await cycle.predicate(pod_of("b", 5))).fits
 
 
-async def test_a_pod_is_refused_that_would_leave_no_way_to_place_the_others(cycle: Cycle) -> None:
-    """Bound together they are placed the largest first, whoever came first."""
+async def test_a_pod_that_would_leave_no_room_for_the_others_is_refused(cycle: Cycle) -> None:
+    """Pods that are bound together are placed largest first, whichever came first."""
     for name, units in (("a", 8), ("b", 7), ("c", 8)):
         assert (await cycle.predicate(pod_of(name, units))).fits
         cycle.put(pod_of(name, units))
@@ -356,20 +362,20 @@ async def test_a_pod_is_refused_that_would_leave_no_way_to_place_the_others(cycl
     assert not (await cycle.predicate(pod_of("d", 8))).fits
 
 
-# -- pods that end, and pods that wait for that
+# -- releasing and pipelined pods
 
 
 async def running(room: Room, name: str, units: int, card: int) -> dict[str, Any]:
     return manifest_of(await room.add_pod(name, units, node="n1", metadata={"annotations": {IDX: str(card)}}))
 
 
-async def test_what_a_releasing_pod_holds_is_not_given_away_at_once(cycle: Cycle, room: Room) -> None:
+async def test_a_releasing_pod_s_part_is_not_given_away_at_once(cycle: Cycle, room: Room) -> None:
     cycle.put(await running(room, "old", 15, 0), status=RELEASING)
     cycle.put(await running(room, "stays", 15, 1), status=RUNNING)
     assert (await cycle.predicate(pod_of("p", 5))).code is Code.UNSCHEDULABLE
 
 
-async def test_a_pod_that_can_only_be_pipelined_may_have_what_is_released(cycle: Cycle, room: Room) -> None:
+async def test_a_pod_that_can_only_be_pipelined_may_have_a_releasing_pod_s_part(cycle: Cycle, room: Room) -> None:
     cycle.put(await running(room, "old", 15, 0), status=RELEASING)
     cycle.put(await running(room, "stays", 15, 1), status=RUNNING)
     wants: dict[str, Any] = {"InitResreq": amounts(**{GPU_MEM: 15000})}
@@ -379,7 +385,7 @@ async def test_a_pod_that_can_only_be_pipelined_may_have_what_is_released(cycle:
     assert (await cycle.predicate(pod_of("p", 5), **wants)).fits
 
 
-async def test_a_pipelined_pod_overlaps_those_that_end_and_nobody_else(cycle: Cycle, room: Room) -> None:
+async def test_a_pipelined_pod_overlaps_only_releasing_pods(cycle: Cycle, room: Room) -> None:
     cycle.put(await running(room, "old", 15, 0), status=RELEASING)
     cycle.put(pod_of("waits", 15), status=PIPELINED)
     assert (await cycle.predicate(pod_of("p", 15))).fits, "the other card is free now and later"
@@ -387,19 +393,19 @@ async def test_a_pipelined_pod_overlaps_those_that_end_and_nobody_else(cycle: Cy
     assert not (await cycle.predicate(pod_of("p", 1))).fits
 
 
-async def test_a_pipelined_pod_is_accepted_on_a_full_node_and_keeps_nothing(cycle: Cycle, room: Room) -> None:
+async def test_a_pipelined_pod_is_accepted_on_a_full_node_without_a_reservation(cycle: Cycle, room: Room) -> None:
     for card in (0, 1):
         await running(room, f"old-{card}", 15, card)
-    before = untouched(room)
+    before = fingerprint(room)
     assert await cycle.allocate(pod_of("p", 15), status=PIPELINED) == ""
     assert await cycle.allocate(pod_of("q", 16), status=PIPELINED) == TOO_LARGE
-    assert untouched(room) == before
+    assert fingerprint(room) == before
 
 
 # -- allocateFunc and deallocateFunc
 
 
-async def test_an_allocated_pod_keeps_its_part_until_it_is_given_back(cycle: Cycle, room: Room) -> None:
+async def test_an_allocated_pod_holds_a_reservation_until_it_is_released(cycle: Cycle, room: Room) -> None:
     assert await cycle.allocate(await room.put_pod(pod_of("a", 10))) == ""
     assert room.used() == {0: 10}
     (task,) = cycle.tasks["n1"]
@@ -407,7 +413,7 @@ async def test_an_allocated_pod_keeps_its_part_until_it_is_given_back(cycle: Cyc
     assert room.used() == {}
 
 
-async def test_an_allocated_pod_is_refused_where_somebody_was_faster(cycle: Cycle, room: Room) -> None:
+async def test_an_allocated_pod_is_refused_if_another_was_faster(cycle: Cycle, room: Room) -> None:
     pod = await room.put_pod(pod_of("a", 10))
     assert (await cycle.predicate(pod)).fits
     for card in (0, 1):
@@ -416,7 +422,7 @@ async def test_an_allocated_pod_is_refused_where_somebody_was_faster(cycle: Cycl
     assert set(room.used().values()) == {10}
 
 
-async def test_what_is_kept_passes_for_its_own_pod_and_for_no_other(cycle: Cycle, room: Room) -> None:
+async def test_a_reservation_passes_its_own_pod_and_no_other(cycle: Cycle, room: Room) -> None:
     first, second = [await room.put_pod(pod_of(name, 15)) for name in ("a", "b")]
     for pod in (first, second):
         assert await cycle.allocate(pod) == ""
@@ -428,13 +434,13 @@ async def test_what_is_kept_passes_for_its_own_pod_and_for_no_other(cycle: Cycle
     assert (sum(room.used("n1").values()), sum(room.used("n2").values())) == (15, 15)
 
 
-async def test_what_is_kept_for_nobody_any_more_expires(cycle: Cycle, room: Room, clock: FakeClock) -> None:
+async def test_an_unused_reservation_expires(cycle: Cycle, room: Room, clock: FakeClock) -> None:
     assert await cycle.allocate(await room.put_pod(pod_of("a", 10))) == ""
     await clock.move(room.plane.settings.late.hold)
     await until(lambda: room.used() == {})
 
 
-async def test_evicting_a_bound_pod_gives_back_nothing_before_it_has_ended(cycle: Cycle, room: Room) -> None:
+async def test_evicting_a_bound_pod_releases_nothing_before_it_ends(cycle: Cycle, room: Room) -> None:
     task = cycle.put(await running(room, "old", 10, 0), status=RELEASING)
     assert await cycle.tell("vdeallocate", task) == ""
     assert room.used() == {0: 10}

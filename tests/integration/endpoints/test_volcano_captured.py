@@ -1,4 +1,4 @@
-"""Requests as real schedulers of four versions sent them, where they are at hand."""
+"""Captured requests of four real scheduler versions, if they are available."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from aliquot.endpoints.volcano import volcano_routes
-from aliquot.endpoints.volcano_wire import PredicateCall, Shape, read
+from aliquot.endpoints.volcano_wire import PredicateCall, PredicateFormat, read
 from tests.factories import make_cards, pod_manifest
 from tests.integration.endpoints.endpoint import Endpoint
 from tests.integration.endpoints.volcano import PREFIX
@@ -16,7 +16,12 @@ from tests.integration.endpoints.wire import opened
 from tests.integration.room import Room
 
 CAPTURED = Path(__file__).parents[4] / "shared" / "data" / "volcano"
-SHAPES = {"1.7.0": Shape.MESSAGE, "1.8.2": Shape.LIST, "1.10.0": Shape.CODE, "1.14.1": Shape.CODE}
+FORMATS = {
+    "1.7.0": PredicateFormat.MESSAGE,
+    "1.8.2": PredicateFormat.LIST,
+    "1.10.0": PredicateFormat.CODE,
+    "1.14.1": PredicateFormat.CODE,
+}
 
 pytestmark = pytest.mark.skipif(not CAPTURED.is_dir(), reason="no captured requests here")
 
@@ -27,30 +32,30 @@ def body(version: str, verb: str) -> bytes:
 
 @pytest.fixture
 async def volcano(room: Room) -> AsyncIterator[Endpoint]:
-    """The two nodes of which the requests speak."""
+    """The two nodes in the requests."""
     for name in ("n00000", "n00001"):
         await room.add_node(make_cards(name))
     async with opened(room, volcano_routes(room.plane, "admission", None, PREFIX)) as endpoint:
         yield endpoint
 
 
-@pytest.mark.parametrize("version", SHAPES)
-def test_every_version_is_recognised(version: str) -> None:
-    assert read(body(version, "vpredicates"), PredicateCall).shape is SHAPES[version]
+@pytest.mark.parametrize("version", FORMATS)
+def test_every_version_is_recognized(version: str) -> None:
+    assert read(body(version, "vpredicates"), PredicateCall).answer_format is FORMATS[version]
 
 
-@pytest.mark.parametrize("version", SHAPES)
+@pytest.mark.parametrize("version", FORMATS)
 async def test_a_captured_predicate_is_answered(volcano: Endpoint, version: str) -> None:
-    fits: dict[Shape, Any] = {
-        Shape.MESSAGE: {"errorMessage": ""},
-        Shape.LIST: {"status": []},
-        Shape.CODE: {"status": "", "code": 0},
+    fits: dict[PredicateFormat, Any] = {
+        PredicateFormat.MESSAGE: {"errorMessage": ""},
+        PredicateFormat.LIST: {"status": []},
+        PredicateFormat.CODE: {"status": "", "code": 0},
     }
     reply = await volcano.send("POST", f"{PREFIX}/vpredicates", body(version, "vpredicates"))
-    assert reply.json == fits[SHAPES[version]]
+    assert reply.json == fits[FORMATS[version]]
 
 
-@pytest.mark.parametrize("version", SHAPES)
+@pytest.mark.parametrize("version", FORMATS)
 async def test_captured_nodes_get_scores(volcano: Endpoint, version: str) -> None:
     asked = body(version, "vprioritize")
     names = {node["Name"] for node in msgspec.json.decode(asked)["nodes"]}
@@ -59,7 +64,7 @@ async def test_captured_nodes_get_scores(volcano: Endpoint, version: str) -> Non
     assert answer["nodeScore"].keys() == names
 
 
-async def test_a_captured_allocation_keeps_its_part(volcano: Endpoint, room: Room) -> None:
+async def test_a_captured_allocation_makes_a_reservation(volcano: Endpoint, room: Room) -> None:
     call = msgspec.json.decode(body("1.14.1", "vallocate"))
     pod = call["task"]["Pod"]
     made = await room.put_pod(pod_manifest(pod["metadata"]["name"], containers=pod["spec"]["containers"]))

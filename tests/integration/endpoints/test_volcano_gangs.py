@@ -1,4 +1,4 @@
-"""Any gang, placed by Volcano in its memory and then bound: no card is over-committed, and nobody is left without."""
+"""Any gang that Volcano places in memory and then binds: no card is over-committed, and every pod gets its part."""
 
 import random
 from collections import Counter
@@ -33,15 +33,15 @@ async def bind(room: Room, pod: Pod, node: str) -> None:
     await room.client.bind(binding, timeout=20)
 
 
-async def put(cycle: Cycle, pod: Pod, chance: random.Random, *, told: bool) -> str | None:
-    """As Volcano's allocate action: the best of the nodes that pass, chance decides between equals."""
+async def put(cycle: Cycle, pod: Pod, chance: random.Random, *, reported: bool) -> str | None:
+    """Like Volcano's allocate action: the best node that passes, chosen at random among equals."""
     manifest = manifest_of(pod)
     passed = [node for node in NODES if (await cycle.predicate(manifest, node)).fits]
     if not passed:
         return None
     scores = await cycle.scores(manifest, *passed)
     chosen = chance.choice([node for node in passed if scores[node] == max(scores.values())])
-    if told:
+    if reported:
         assert await cycle.allocate(manifest, chosen) == "", "what passed a moment ago is kept"
     else:
         cycle.put(manifest, chosen)
@@ -49,16 +49,16 @@ async def put(cycle: Cycle, pod: Pod, chance: random.Random, *, told: bool) -> s
 
 
 @pytest.mark.parametrize(
-    ("version", "told"),
+    ("version", "reported"),
     [
-        pytest.param("1.14.1", True, id="1.14, which tells where it puts a pod"),
+        pytest.param("1.14.1", True, id="1.14, which reports where it places a pod"),
         pytest.param("1.8.2", False, id="1.8, which does not"),
     ],
 )
 @settings(max_examples=20)
 @given(sizes=st.lists(st.integers(1, 15), min_size=1, max_size=12), seed=st.integers(0, 2**16))
-async def test_who_passed_gets_a_part_when_it_is_bound_and_no_card_is_over_committed(
-    version: str, told: bool, sizes: list[int], seed: int
+async def test_every_passed_pod_gets_its_part_when_bound_and_no_card_is_over_committed(
+    version: str, reported: bool, sizes: list[int], seed: int
 ) -> None:
     chance = random.Random(seed)
     async with AsyncExitStack() as stack:
@@ -71,7 +71,7 @@ async def test_who_passed_gets_a_part_when_it_is_bound_and_no_card_is_over_commi
             await stack.enter_async_context(opened(room, volcano_routes(room.plane, "native", None, PREFIX))), version
         )
         pods = [await room.add_pod(f"p{place}", units) for place, units in enumerate(sizes)]
-        tried = [(pod, await put(cycle, pod, chance, told=told)) for pod in pods]
+        tried = [(pod, await put(cycle, pod, chance, reported=reported)) for pod in pods]
         chosen = [(pod, node) for pod, node in tried if node is not None]
         for pod, node in chance.sample(chosen, len(chosen)):
             await bind(room, pod, node)

@@ -1,4 +1,4 @@
-"""A Volcano scheduler's side: its cycle in memory, and what each version of it sends."""
+"""The Volcano scheduler's side: its cycle in memory, and what each version sends."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ def amounts(**scalars: float) -> dict[str, Any]:
 def task_info(
     pod: Mapping[str, Any], version: str = "1.14.1", *, status: int = PENDING, node: str = "", **fields: Any
 ) -> dict[str, Any]:
-    """The part of a TaskInfo that versions differ in, and what stands around it."""
+    """A TaskInfo, with the fields in which versions differ."""
     meta = pod["metadata"]
     role = {} if version in ("1.7.0", "1.8.2") else {"TaskRole": "", "EvictionOccurred": False}
     return {
@@ -51,7 +51,7 @@ def node_info(
 
 
 @dataclass(frozen=True)
-class Verdict:
+class PredicateResult:
     code: Code
     why: str = ""
 
@@ -60,18 +60,18 @@ class Verdict:
         return self.code is Code.SUCCESS
 
 
-FITS = Verdict(Code.SUCCESS)
+FITS = PredicateResult(Code.SUCCESS)
 
 
 @dataclass
 class Cycle:
-    """One scheduling cycle: who was put where so far, as NodeInfo.Tasks has it."""
+    """One scheduling cycle: the tasks placed so far, as in NodeInfo.Tasks."""
 
     endpoint: Endpoint
     version: str = "1.14.1"
     tasks: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
-    async def predicate(self, pod: Mapping[str, Any], node: str = "n1", **task: Any) -> Verdict:
+    async def predicate(self, pod: Mapping[str, Any], node: str = "n1", **task: Any) -> PredicateResult:
         reply = await self.endpoint.post(f"{PREFIX}/vpredicates", self.asked(pod, node, **task))
         assert reply.status == 200
         return as_read_by(self.version, reply.body)
@@ -89,14 +89,14 @@ class Cycle:
         return found
 
     def put(self, pod: Mapping[str, Any], node: str = "n1", status: int = ALLOCATED) -> dict[str, Any]:
-        """As Volcano does it, in its memory alone."""
+        """Place a task as Volcano does, only in its memory."""
         bound = {**pod, "spec": {**pod["spec"], "nodeName": node}}
         task = task_info(bound, self.version, status=status, node=node)
         self.tasks.setdefault(node, []).append(task)
         return task
 
     async def allocate(self, pod: Mapping[str, Any], node: str = "n1", status: int = ALLOCATED) -> str:
-        """As 1.13 and later: told to us, and taken back where we refuse."""
+        """Like 1.13 and later: Volcano reports the task to us, and takes it back if we refuse."""
         task = self.put(pod, node, status)
         why = await self.tell("vallocate", task)
         if why:
@@ -111,20 +111,20 @@ class Cycle:
         return why
 
 
-def as_read_by(version: str, body: bytes) -> Verdict:
-    """As each version's own decoder understands an answer."""
+def as_read_by(version: str, body: bytes) -> PredicateResult:
+    """An answer as each version's own decoder understands it."""
     answer = msgspec.json.decode(body)
     if version == "1.7.0":
         why = answer["errorMessage"]
         assert isinstance(why, str)
-        return Verdict(Code.ERROR, why) if why else FITS
+        return PredicateResult(Code.ERROR, why) if why else FITS
     status = answer["status"]
     if version == "1.8.2":
         assert isinstance(status, list)
         bad = [one for one in status if one["Code"]]
-        return Verdict(Code(bad[0]["Code"]), bad[0]["Reason"]) if bad else FITS
+        return PredicateResult(Code(bad[0]["Code"]), bad[0]["Reason"]) if bad else FITS
     assert isinstance(status, str)
-    return Verdict(Code(answer["code"] or 1), status) if status else FITS
+    return PredicateResult(Code(answer["code"] or 1), status) if status else FITS
 
 
 def pod_of(name: str, gpu_mem: Any = 3, **fields: Any) -> dict[str, Any]:

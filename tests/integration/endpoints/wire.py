@@ -1,4 +1,4 @@
-"""A scheduler's side of any endpoint: pods that ask in a dialect's words, and calls in both forms and any case."""
+"""The scheduler's side of any endpoint: pods in any dialect, and calls in both forms and any case."""
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -26,31 +26,31 @@ CASES: Sequence[Any] = (str, str.lower, str.upper, str.swapcase)
 
 
 def pod_asking(limits: Mapping[str, str], *, annotations: Mapping[str, str] | None = None, **fields: Any) -> Any:
-    """A pod with one container that asks for these; none of them asks no GPU."""
+    """A pod with one container that requests these; without any it requests no GPU."""
     container = container_manifest(gpu_mem=None) | {"resources": {"limits": dict(limits)}}
     metadata = {"uid": "u-1", **fields.pop("metadata", {}), "annotations": dict(annotations or {})}
     return pod_manifest(containers=[container], metadata=metadata, **fields)
 
 
 def names_call(pod: Any, names: Sequence[str]) -> dict[str, Any]:
-    """As a scheduler with nodeCacheCapable asks."""
+    """A call of a scheduler with nodeCacheCapable."""
     return {"Pod": pod, "Nodes": None, "NodeNames": list(names)}
 
 
 def odd_node(name: str) -> bytes:
-    """A node that nobody's encoder would write again like this."""
+    """A node that no encoder would write exactly like this."""
     whole = msgspec.json.encode(node_manifest(name))
     return b'{ "unknown":[1.50,  1e3,"\\u00e9"],' + whole[1:]
 
 
 def whole_call(pod: Any, nodes: Sequence[bytes], *, metadata: bytes = b"{}") -> bytes:
-    """As a scheduler without it asks."""
+    """A call of a scheduler without nodeCacheCapable."""
     parts = msgspec.json.encode(pod), metadata, b", ".join(nodes)
     return b'{"Pod":%b,"Nodes":{"metadata":%b , "items":[%b]},"NodeNames":null}' % parts
 
 
 def written(value: Any, case: Callable[[str], str], *, is_free: bool = False) -> Any:
-    """The same with its keys in another case, but for those that are names which somebody gave."""
+    """The same call with its keys in another case, except keys that users choose."""
     if isinstance(value, list):
         return [written(item, case) for item in value]
     if not isinstance(value, dict):

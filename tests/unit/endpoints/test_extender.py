@@ -1,4 +1,4 @@
-"""What a scheduler sends, where it is spelled in another way than schedulers do."""
+"""Extender requests, including keys spelled differently than schedulers spell them."""
 
 import msgspec
 import pytest
@@ -12,26 +12,26 @@ POD = {"metadata": {"name": "p", "namespace": "default", "uid": "u-1"}}
 @pytest.mark.parametrize("metadata", ["metadata", "Metadata", "METADATA"])
 @pytest.mark.parametrize("name", ["name", "Name"])
 @pytest.mark.parametrize("items", ["items", "Items"])
-def test_whole_nodes_are_found_by_their_names(items: str, metadata: str, name: str) -> None:
+def test_whole_nodes_are_keyed_by_name(items: str, metadata: str, name: str) -> None:
     nodes = [{metadata: {name: called, "labels": {"name": "x"}}} for called in ("n1", "n2")]
     call = read_filter(msgspec.json.encode({"Pod": POD, "Nodes": {items: nodes}}))
     assert (list(call.names), list(call.nodes or ())) == (["n1", "n2"], ["n1", "n2"])
 
 
 @pytest.mark.parametrize("uid", ["uid", "UID", "Uid"])
-def test_whole_victims_are_found_by_their_uids(uid: str) -> None:
+def test_whole_victims_are_read_by_uid(uid: str) -> None:
     victims = {"n1": {"Pods": [{"metadata": {"name": "v", uid: "u-2"}}]}}
     call = read_preempt(msgspec.json.encode({"Pod": POD, "NodeNameToVictims": victims}))
     assert call.victims["n1"].uids == ["u-2"]
 
 
-def test_much_that_has_no_name_is_refused_before_it_takes_long() -> None:
+def test_many_bytes_without_a_name_are_refused_early() -> None:
     nodes = [{"metadata": {}, "padding": "x" * 2**20} for _ in range(5)]
-    with pytest.raises(BadCall, match="Nodes cannot be read: too much without a name"):
+    with pytest.raises(BadCall, match=r"cannot decode Nodes: too many bytes without metadata\.name"):
         read_filter(msgspec.json.encode({"Pod": POD, "Nodes": {"items": nodes}}))
 
 
-def test_whole_nodes_need_nothing_but_a_name() -> None:
+def test_whole_nodes_need_only_a_name() -> None:
     nodes = [{"metadata": {"name": f"n{number}"}, "padding": "x" * 2**20} for number in range(5)]
     assert len(read_filter(msgspec.json.encode({"Pod": POD, "Nodes": {"items": nodes}})).names) == 5
 
@@ -59,19 +59,25 @@ def pod_with(part: str, key: str, items: int) -> str:
     [
         pytest.param(pod_of(1, LARGEST_POD), "Pod has more than 2097152 bytes", id="large"),
         pytest.param(pod_of(4_000_000), "Pod has more than 2097152 bytes", id="of four million containers"),
-        pytest.param(pod_of(100_000), "Pod cannot be read: .* has 100000 items", id="of 100,000 containers"),
-        pytest.param(pod_with("metadata", "annotations", 5000), "Pod .* 5000 items", id="of 5,000 annotations"),
-        pytest.param(pod_with("spec", "nodeSelector", 5000), "Pod .* 5000 items", id="of 5,000 selectors"),
-        pytest.param(pod_with("spec", "of later times", 5000), "Pod .* 5000 items", id="of 5,000 things unknown"),
-        pytest.param(pod_of(1).replace("[", "[" * 10**5), "the body cannot be read: maximum recursion", id="deep"),
+        pytest.param(pod_of(100_000), "cannot decode Pod: .* has 100000 items", id="of 100,000 containers"),
+        pytest.param(
+            pod_with("metadata", "annotations", 5000), "cannot decode Pod: .* 5000 items", id="of 5,000 annotations"
+        ),
+        pytest.param(
+            pod_with("spec", "nodeSelector", 5000), "cannot decode Pod: .* 5000 items", id="of 5,000 selectors"
+        ),
+        pytest.param(
+            pod_with("spec", "of later times", 5000), "cannot decode Pod: .* 5000 items", id="of 5,000 unknown fields"
+        ),
+        pytest.param(pod_of(1).replace("[", "[" * 10**5), "cannot decode the body: maximum recursion", id="deep"),
     ],
 )
-def test_a_pod_that_no_api_server_would_take_is_refused(pod: str, why: str) -> None:
+def test_a_pod_too_large_for_any_api_server_is_refused(pod: str, why: str) -> None:
     with pytest.raises(BadCall, match=why):
         read_filter(filter_body(pod))
 
 
-def test_a_pod_as_large_as_the_api_server_takes_is_read() -> None:
+def test_a_pod_as_large_as_the_api_server_accepts_is_read() -> None:
     assert len(read_filter(filter_body(pod_of(MAX_CONTAINERS, 1_500_000))).pod.spec.containers) == MAX_CONTAINERS
 
 
@@ -82,7 +88,7 @@ PADDED = '"%s":{}' % ("x" * LARGEST_POD)
 
 @pytest.mark.parametrize("spelled", ["Pod", "pod"])
 @pytest.mark.parametrize("key", ["NodeNames", "nodenames", "nodeNames"])
-def test_a_large_body_is_read_as_schedulers_of_all_versions_spell_it(spelled: str, key: str) -> None:
+def test_a_large_body_may_use_the_spelling_of_any_scheduler_version(spelled: str, key: str) -> None:
     pod = msgspec.json.encode(POD).decode()
     body = f'{{"{spelled}":{pod},"{key}":["n1"],{PADDED}}}'.encode()
     call = read_filter(body)
@@ -95,12 +101,12 @@ def test_a_large_body_is_read_as_schedulers_of_all_versions_spell_it(spelled: st
         pytest.param("[" + ",".join(['"a"'] * MANY) + "]", {}, "NodeNames has more than 100000 names", id="names"),
         pytest.param('["' + "a" * LARGEST_NAMES + '"]', {}, "NodeNames has more than 100000 names", id="a long name"),
         pytest.param("null", {"Nodes": '{"items":[' + "{}," * MANY + "{}]}"}, "more than 100000 nodes", id="nodes"),
-        pytest.param("null", {"Nodes": '{"items":[' + "0," * MANY + "0]}"}, "Nodes cannot be read", id="no nodes"),
+        pytest.param("null", {"Nodes": '{"items":[' + "0," * MANY + "0]}"}, "cannot decode Nodes", id="no nodes"),
         pytest.param("null", {"Nodes": '{"Items":[' + "{}," * 9 + "{}]," + PADDED + "}"}, "without items", id="odd"),
         pytest.param("null", {"Nodes": "{" + ",".join(f'"{n}":0' for n in range(300_000)) + "}"}, "items", id="keys"),
     ],
 )
-def test_a_body_of_more_nodes_than_any_cluster_has_is_refused(names: str, fields: dict[str, str], why: str) -> None:
+def test_a_body_with_more_nodes_than_any_cluster_is_refused(names: str, fields: dict[str, str], why: str) -> None:
     with pytest.raises(BadCall, match=why):
         read_filter(filter_body(names=names, **fields))
 
@@ -118,11 +124,11 @@ VICTIM = {"NodeNameToMetaVictims": '{"UID":"u"}', "NodeNameToVictims": '{"metada
     [
         pytest.param('"n":{"Pods":[' + "VICTIM," * MANY + "VICTIM]}", "more than 100000 nodes", id="victims"),
         pytest.param(",".join(f'"{n}":{{"Pods":null}}' for n in range(MANY + 1)), "more than 100000", id="nodes"),
-        pytest.param('"n":{"Pods":[{}]},' + PADDED, "too much without a uid", id="without a uid"),
-        pytest.param('"n":null,' + PADDED, "cannot be read", id="null"),
+        pytest.param('"n":{"Pods":[{}]},' + PADDED, "a victim has no UID", id="without a uid"),
+        pytest.param('"n":null,' + PADDED, "cannot decode", id="null"),
     ],
 )
-def test_more_victims_than_any_cluster_has_are_refused(key: str, nodes: str, why: str) -> None:
+def test_more_victims_than_any_cluster_has_pods_are_refused(key: str, nodes: str, why: str) -> None:
     with pytest.raises(BadCall, match=why):
         read_preempt(preempt_body(key, nodes.replace("VICTIM", VICTIM[key])))
 

@@ -1,4 +1,4 @@
-"""Names on their way through an endpoint are the same whether they are kept as bytes or become strings."""
+"""Node names pass through an endpoint unchanged, as bytes or as strings."""
 
 import json
 from typing import Any
@@ -42,7 +42,7 @@ def test_names_are_read_from_any_form_of_json(names: list[str], indent: int | No
 
 
 @given(ANY_JSON)
-def test_what_is_no_list_of_names_is_refused_and_never_misread(value: object) -> None:
+def test_an_invalid_list_of_names_is_refused_and_never_misread(value: object) -> None:
     array = msgspec.json.encode(value)
     try:
         read = Names.read(array)
@@ -52,13 +52,13 @@ def test_what_is_no_list_of_names_is_refused_and_never_misread(value: object) ->
 
 
 @pytest.mark.parametrize("name", ['a"b', "a\\b", "a\nb", "a,b"])
-def test_what_no_node_can_be_called_is_refused_by_name(name: str) -> None:
-    with pytest.raises(BadName, match="is no name of a node"):
+def test_an_invalid_node_name_is_refused_and_named(name: str) -> None:
+    with pytest.raises(BadName, match="is not a valid node name"):
         Names.read(msgspec.json.encode(["n1", name]))
 
 
 @given(st.lists(st.tuples(NAME, st.booleans())))
-def test_some_of_the_names_are_picked_in_their_order(chosen: list[tuple[str, bool]]) -> None:
+def test_picked_names_keep_their_order(chosen: list[tuple[str, bool]]) -> None:
     picked = Names.of([name for name, _ in chosen]).picked(np.array([keep for _, keep in chosen], np.bool_))
     assert list(picked) == encoded(picked) == [name for name, keep in chosen if keep]
 
@@ -70,17 +70,17 @@ def test_every_name_gets_its_own_score(scored: list[tuple[str, int]]) -> None:
 
 
 @given(st.lists(st.tuples(st.lists(NAME), st.text())))
-def test_groups_are_written_as_one_object(groups: list[tuple[list[str], str]]) -> None:
+def test_groups_are_encoded_as_one_object(groups: list[tuple[list[str], str]]) -> None:
     texts = Texts([(Names.of(names), text) for names, text in groups if names])
     expected = {name: text for names, text in groups for name in names}
     assert dict(texts) == encoded(texts) == expected
 
 
-def test_a_group_is_counted_without_its_names() -> None:
+def test_counting_a_group_does_not_decode_its_names() -> None:
     assert len(Grouped([(Names.of(["a", "b"]), 1), (Names.of(["c"]), 2)])) == 3
 
 
-def test_columns_are_found_again_after_a_node_came_or_went() -> None:
+def test_columns_are_looked_up_again_after_a_node_was_added_or_removed() -> None:
     fleet, names = fleet_of(["n1", "n2"]), Names.of(["n3", "n2", "n1"])
     assert names.columns(fleet).tolist() == [-1, 1, 0]
     fleet.remove("n1")
@@ -89,7 +89,7 @@ def test_columns_are_found_again_after_a_node_came_or_went() -> None:
     assert names.picked(np.array([True, False, True])).columns(fleet).tolist() == [0, -1]
 
 
-def test_the_same_names_that_come_again_are_not_read_again() -> None:
+def test_repeated_names_are_not_decoded_again() -> None:
     first = Names.of(["n1", "n2"])
     assert Names.read(b'["n1","n2"]', first) is first
     assert Names.read(b'["n2","n1"]', first) is not first

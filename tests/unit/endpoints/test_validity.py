@@ -1,4 +1,4 @@
-"""The dates of a certificate, as OpenSSL and others write them."""
+"""The validity dates of a certificate, as OpenSSL and others encode them."""
 
 import base64
 import ssl
@@ -20,9 +20,9 @@ def pem(since: datetime, until: datetime) -> bytes:
 @pytest.mark.parametrize(
     ("since", "until"),
     [
-        pytest.param((2000, 1, 1), (2049, 12, 31, 23, 59, 59), id="both with two digits of the year"),
-        pytest.param((2024, 2, 29, 12, 30, 1), (2050, 1, 1), id="one with four"),
-        pytest.param((2050, 1, 1), (3000, 1, 1), id="both with four"),
+        pytest.param((2000, 1, 1), (2049, 12, 31, 23, 59, 59), id="two-digit years"),
+        pytest.param((2024, 2, 29, 12, 30, 1), (2050, 1, 1), id="one four-digit year"),
+        pytest.param((2050, 1, 1), (3000, 1, 1), id="four-digit years"),
         pytest.param((1950, 1, 1), (1999, 12, 31), id="long ago"),
     ],
 )
@@ -32,7 +32,7 @@ def test_the_dates_are_read(since: tuple[int, int, int], until: tuple[int, int, 
     assert read == Validity(begin.timestamp(), end.timestamp())
 
 
-def test_those_of_the_first_certificate_count() -> None:
+def test_the_dates_of_the_first_certificate_count() -> None:
     first, second = (pem(datetime(year, 1, 1, tzinfo=UTC), datetime(2040, 1, 1, tzinfo=UTC)) for year in (2001, 2002))
     assert validity_of(b"a word before\n" + first + second) == validity_of(first)
 
@@ -45,12 +45,12 @@ def test_those_of_the_first_certificate_count() -> None:
         pytest.param(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----", id="no certificate"),
     ],
 )
-def test_what_is_no_certificate_is_said_to_be_none(text: bytes) -> None:
+def test_a_file_without_a_certificate_is_rejected(text: bytes) -> None:
     with pytest.raises(ValueError, match="certificate"):
         validity_of(text)
 
 
-def test_a_certificate_cut_off_anywhere_is_none() -> None:
+def test_a_truncated_certificate_is_rejected() -> None:
     der = ssl.PEM_cert_to_DER_cert(AUTHORITY.cert_pem.bytes().decode())
     for size in range(len(der)):
         cut = base64.encodebytes(der[:size])
@@ -58,11 +58,11 @@ def test_a_certificate_cut_off_anywhere_is_none() -> None:
             validity_of(b"-----BEGIN CERTIFICATE-----\n" + cut + b"-----END CERTIFICATE-----")
 
 
-def test_it_is_good_from_its_first_second_to_its_last() -> None:
+def test_a_certificate_is_valid_from_its_first_second_to_its_last() -> None:
     span = Validity(100, 200)
     assert [span.trouble(now) for now in (99, 100, 200, 201)] == [
-        "it is not valid before 1970-01-01T00:01:40Z",
+        "the certificate is not valid before 1970-01-01T00:01:40Z",
         "",
         "",
-        "it expired at 1970-01-01T00:03:20Z",
+        "the certificate expired at 1970-01-01T00:03:20Z",
     ]

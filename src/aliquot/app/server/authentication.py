@@ -6,7 +6,7 @@ from aliquot.app.server.transport import replica_token
 from aliquot.clock import SystemClock
 from aliquot.config.sections.endpoints import ENDPOINTS
 from aliquot.config.server_tree import ServerConfig
-from aliquot.endpoints.asgi import Kind
+from aliquot.endpoints.asgi import CallerKind
 from aliquot.endpoints.callers import Callers, Known
 from aliquot.endpoints.tokens import Tokens
 from aliquot.kube import Client
@@ -45,5 +45,5 @@ class Authentication:
         return [*self.open_endpoints, *self._tokens.notes()]
 
 
-def _kinds(given: Mapping[str, str]) -> dict[str, Kind | None]:
-    return {name: None if kind == "nobody" else Kind(kind) for name, kind in given.items()}
+def _kinds(given: Mapping[str, str]) -> dict[str, CallerKind | None]:
+    return {name: None if kind == "nobody" else CallerKind(kind) for name, kind in given.items()}

@@ -13,7 +13,7 @@ from aliquot.endpoints.forwarding import Forwarder
 from aliquot.endpoints.gpushare import GpuShareEndpoint
 from aliquot.endpoints.nvidia import NvidiaEndpoint
 from aliquot.endpoints.volcano import volcano_routes
-from aliquot.endpoints.volcano_wire import Shape
+from aliquot.endpoints.volcano_wire import PredicateFormat
 
 _Open = Callable[[ControlPlane, Forwarder | None, compat.Compat], Table]
 
@@ -46,5 +46,5 @@ def _volcano(endpoint: str, config: ServerConfig, plane: ControlPlane, forwarder
     if endpoint not in _VOLCANO:
         return {}
     answers = config.volcano.answers
-    shape = None if answers == "auto" else Shape(answers)
-    return volcano_routes(plane, endpoint, forwarder, _VOLCANO[endpoint], shape)
+    answer_format = None if answers == "auto" else PredicateFormat(answers)
+    return volcano_routes(plane, endpoint, forwarder, _VOLCANO[endpoint], answer_format)

@@ -10,7 +10,7 @@ from aliquot.app.server.authentication import Authentication
 from aliquot.app.server.transport import limits
 from aliquot.config.server_tree import ServerConfig
 from aliquot.control import ControlPlane, Side
-from aliquot.endpoints import asides, metrics
+from aliquot.endpoints import metrics, side_routes
 from aliquot.endpoints.asgi import Routes
 from aliquot.endpoints.debug import Debugger
 from aliquot.endpoints.endpoint import Table
@@ -79,7 +79,7 @@ async def health_port(
         return
     here = OtherLoop(asyncio.get_running_loop())
     listener = Listener(
-        Routes(asides.routes(plane, here, notes)),
+        Routes(side_routes.routes(plane, here, notes)),
         config.listen.address,
         config.listen.health_port,
         name="health",

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aliquot.clock import Clock
-from aliquot.control.state.remembered import Remembered
+from aliquot.control.state.bounded_map import BoundedMap
+from aliquot.dialects import Demand
 from aliquot.engine import Fleet, Ints, NameBlock, NameTable
 from aliquot.model.bounds import MAX_PASSES, MAX_PASSES_OF_NAMESPACE, MAX_UNKNOWN
 
@@ -39,8 +40,8 @@ class FilterResults:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._known = Remembered[_Pass](MAX_PASSES, MAX_PASSES_OF_NAMESPACE)
-        self._unknown = Remembered[_Pass](MAX_UNKNOWN, MAX_UNKNOWN)
+        self._known = BoundedMap[_Pass](MAX_PASSES, MAX_PASSES_OF_NAMESPACE)
+        self._unknown = BoundedMap[_Pass](MAX_UNKNOWN, MAX_UNKNOWN)
 
     def __len__(self) -> int:
         return len(self._known) + len(self._unknown)
@@ -49,7 +50,7 @@ class FilterResults:
         self, uid: str, fleet: Fleet, columns: Ints | Sequence[int], *, asked: int, namespace: str | None = None
     ) -> None:
         """Store the node columns that the last filter passed for a pod; -1 is a node without a column. `asked` hashes
-        its demand (`asked_by`). `namespace` is set for a pod in the informer cache."""
+        its demand (`demand_hash`). `namespace` is set for a pod in the informer cache."""
         self.forget(uid)
         if not len(columns):
             return
@@ -73,3 +74,9 @@ class FilterResults:
     def forget(self, uid: str) -> None:
         self._known.forget(uid)
         self._unknown.forget(uid)
+
+
+def demand_hash(demand: Demand | None) -> int:
+    """Hash what a pod asks for. It stays the same while request, name and priority stay the same. A stored result is
+    not valid for another demand."""
+    return hash((demand.dialect.name, demand.request)) if demand is not None else 0

@@ -24,7 +24,7 @@ from aliquot.control.placing.transaction import PlacementTransactions
 from aliquot.control.state.assumed_pods import packing_order
 from aliquot.control.state.cluster_state import ClusterState
 from aliquot.control.state.events import Claimed, PodSeen, Reassigned
-from aliquot.control.state.search_purses import Purse
+from aliquot.control.state.search_allowances import Allowance
 from aliquot.dialects import Demand, Dialect
 from aliquot.dialects.reading import SERVES
 from aliquot.engine import needs_text
@@ -75,7 +75,7 @@ class LatePlacer:
         self._left_alone: set[str] = set()
         self._in_vain: dict[str, tuple[object, ...]] = {}
         """The circumstances of the last failed attempt for a pod."""
-        self._purses: dict[str, Purse] = {}
+        self._allowances: dict[str, Allowance] = {}
         """Time left for failed attempts, by namespace."""
         self._doubts: dict[str, int] = {}
         """The node version at the last look at a pod that may have any card there."""
@@ -137,8 +137,8 @@ class LatePlacer:
         """Whether something changed since the last failed attempt, or the pod is due to fail, and its namespace has
         time left."""
         uid, now = pod.metadata.uid, self._clock.monotonic()
-        purse = self._purses.get(pod.metadata.namespace)
-        if purse is not None and purse.left(now) <= 0:
+        allowance = self._allowances.get(pod.metadata.namespace)
+        if allowance is not None and allowance.left(now) <= 0:
             return False
         is_due = now - self._crowded_out.get(uid, inf) >= self._settings.seconds
         return is_due or self._in_vain.get(uid) != self._circumstances(pod)
@@ -295,8 +295,8 @@ class LatePlacer:
 
     def _spend(self, namespace: str, began: float) -> None:
         now = self._clock.monotonic()
-        purse = self._purses.setdefault(namespace, Purse(_LOST_AT_ONCE, _LOST_SHARE, began))
-        purse.spend(now - began, now)
+        allowance = self._allowances.setdefault(namespace, Allowance(_LOST_AT_ONCE, _LOST_SHARE, began))
+        allowance.spend(now - began, now)
 
     def _forget_others(self, waiting: Iterable[Pod]) -> None:
         uids, namespaces = set[str](), set[str]()
@@ -306,7 +306,7 @@ class LatePlacer:
         self._left_alone &= uids
         self._crowded_out = {uid: since for uid, since in self._crowded_out.items() if uid in uids}
         self._in_vain = {uid: seen for uid, seen in self._in_vain.items() if uid in uids}
-        self._purses = {name: purse for name, purse in self._purses.items() if name in namespaces}
+        self._allowances = {name: allowance for name, allowance in self._allowances.items() if name in namespaces}
 
 
 class _Patch:

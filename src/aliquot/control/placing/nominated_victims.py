@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from aliquot.clock import Clock
-from aliquot.control.state.remembered import Remembered
+from aliquot.control.state.bounded_map import BoundedMap
 from aliquot.model.bounds import MAX_PREEMPTIONS, MAX_PREEMPTIONS_OF_NAMESPACE, MAX_UNKNOWN_PREEMPTIONS
 
 _SECONDS = 300.0
@@ -24,13 +24,13 @@ class _Named:
 
 class NominatedVictims:
     """Nominated victims by pod. Pods missing from the informer cache have a smaller store of their own, so that
-    invented pods do not push out others. `asked` hashes a pod's demand and priority (`asked_by`): victims nominated for
-    another demand do not count."""
+    invented pods do not push out others. `asked` hashes a pod's demand and priority (`demand_hash`): victims nominated
+    for another demand do not count."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._known = Remembered[_Named](MAX_PREEMPTIONS, MAX_PREEMPTIONS_OF_NAMESPACE)
-        self._unknown = Remembered[_Named](MAX_UNKNOWN_PREEMPTIONS, MAX_UNKNOWN_PREEMPTIONS)
+        self._known = BoundedMap[_Named](MAX_PREEMPTIONS, MAX_PREEMPTIONS_OF_NAMESPACE)
+        self._unknown = BoundedMap[_Named](MAX_UNKNOWN_PREEMPTIONS, MAX_UNKNOWN_PREEMPTIONS)
 
     def __len__(self) -> int:
         return len(self._known) + len(self._unknown)

@@ -7,7 +7,7 @@ from math import inf
 from aliquot.clock import Clock
 from aliquot.control.requeue.nominations import Nominations
 from aliquot.control.requeue.openings import Openings
-from aliquot.control.requeue.waiting_pods import Shape, WaitingPod, WaitingPods
+from aliquot.control.requeue.waiting_pods import PodSignature, WaitingPod, WaitingPods
 from aliquot.control.state.cluster_state import ClusterState
 from aliquot.control.state.schedulable import OpenNodes
 from aliquot.control.state.trial import Trial
@@ -24,13 +24,13 @@ class Search:
 
     line: Iterator[WaitingPod]
     open_nodes: OpenNodes
-    in_vain: dict[Shape | None, int] = field(default_factory=dict)
-    """By shape, the opening after which no room was found."""
+    in_vain: dict[PodSignature | None, int] = field(default_factory=dict)
+    """By signature, the opening after which no room was found."""
     is_done: bool = False
 
 
-class Chooser:
-    """`node_called` finds a node in the informer cache."""
+class Candidates:
+    """Choose among the waiting pods. `node_called` finds a node in the informer cache."""
 
     def __init__(
         self,
@@ -93,15 +93,15 @@ class Chooser:
         return not refused.woken and refused.knows < self._openings.ripe
 
     def _gets_room(self, trial: Trial, refused: WaitingPod, search: Search) -> bool:
-        demand, kind = self._pods.demand(refused), self._pods.shape(refused)
+        demand, signature = self._pods.demand(refused), self._pods.signature(refused)
         if demand is None or self._cluster.ledger.nodes_of(refused.uid):
             return False
-        if kind in search.in_vain and refused.knows >= search.in_vain[kind]:
+        if signature in search.in_vain and refused.knows >= search.in_vain[signature]:
             return False
         among = self._openings.since(refused.knows, demand.request.namespace)
         placement = self._best(demand, among, search.open_nodes.to(refused.pod))
         if placement is None or not trial.take(demand.request, placement):
-            search.in_vain[kind] = refused.knows
+            search.in_vain[signature] = refused.knows
             return False
         self._promises.give(demand.request, placement)
         refused.woken = True

@@ -20,7 +20,7 @@ from aliquot import metrics
 from aliquot.clock import Clock, came, rfc3339
 from aliquot.control.leadership.leadership import Leadership
 from aliquot.control.leadership.rights import PATCH_PODS
-from aliquot.control.requeue.candidates import Chooser
+from aliquot.control.requeue.candidates import Candidates
 from aliquot.control.requeue.nominations import Nominations
 from aliquot.control.requeue.openings import Openings
 from aliquot.control.requeue.rate_limit import RateLimit
@@ -79,7 +79,7 @@ class Requeuer:
         self._early = EarlyRefusals()
         self._openings = Openings(clock, _GRACE_SECONDS)
         self._promises = Nominations(clock, cluster.ledger)
-        self._chooser = Chooser(cluster, self._pods, self._openings, self._promises, node_called, clock)
+        self._candidates = Candidates(cluster, self._pods, self._openings, self._promises, node_called, clock)
         self._pace = RateLimit(clock, at_once=_AT_ONCE, per_second=_PER_SECOND)
         self._news = asyncio.Event()
         self._swept_at = clock.monotonic()
@@ -190,9 +190,9 @@ class Requeuer:
         self._openings.ripen()
         self._promises.tidy()
         self._sweep()
-        most, chosen, search = self._pace.left(), list[WaitingPod](), self._chooser.search()
+        most, chosen, search = self._pace.left(), list[WaitingPod](), self._candidates.search()
         while self._may_act() and len(chosen) < most and not search.is_done:
-            found = self._chooser.choose(search, most - len(chosen))
+            found = self._candidates.choose(search, most - len(chosen))
             self._pace.spend(len(found))
             chosen += found
             await self._clock.sleep(0)
@@ -222,10 +222,10 @@ class Requeuer:
     def _seconds_to_wait(self) -> float:
         """Seconds until the next work that no event announces."""
         now, ripe_at = self._clock.monotonic(), self._openings.next_at()
-        times = [self._swept_at + _SWEEP_SECONDS, self._chooser.next_search_at(), *self._promises.ends()]
+        times = [self._swept_at + _SWEEP_SECONDS, self._candidates.next_search_at(), *self._promises.ends()]
         if ripe_at is not None:
             times.append(ripe_at)
-        if self._chooser.has_work:
+        if self._candidates.has_work:
             times.append(now + (max(_PAUSE_SECONDS, self._pace.next_in()) if self._may_act() else _RETRY_SECONDS))
         return max(0.0, min(times) - now)
 

@@ -4,13 +4,13 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from aliquot.control.state.remembered import Remembered
+from aliquot.control.state.bounded_map import BoundedMap
 from aliquot.dialects import Demand
 from aliquot.errors import BadDemand
 from aliquot.model import Pod, Request
 from aliquot.model.bounds import MAX_UNKNOWN, MAX_WAITING, MAX_WAITING_OF_NAMESPACE
 
-Shape: TypeAlias = tuple[Request, frozenset[tuple[str, str]]]
+PodSignature: TypeAlias = tuple[Request, frozenset[tuple[str, str]]]
 """A request without its pod, and the node selector."""
 
 
@@ -27,7 +27,7 @@ class WaitingPod:
     woken: bool = False
     """It is not requeued again before its next refusal."""
     demand: Demand | None = None
-    shape: Shape | None = None
+    signature: PodSignature | None = None
     read_from: Pod | None = None
 
     @property
@@ -46,7 +46,7 @@ class WaitingPods:
 
     def __init__(self, demand_of: Callable[[Pod], Demand | None]) -> None:
         self._demand_of = demand_of
-        self._by_uid = Remembered[WaitingPod](MAX_WAITING, MAX_WAITING_OF_NAMESPACE)
+        self._by_uid = BoundedMap[WaitingPod](MAX_WAITING, MAX_WAITING_OF_NAMESPACE)
 
     def __len__(self) -> int:
         return len(self._by_uid)
@@ -64,7 +64,7 @@ class WaitingPods:
     def put(self, refused: WaitingPod) -> None:
         """Add a pod as the newest."""
         if (before := self._by_uid.get(refused.uid)) is not None:
-            refused.demand, refused.shape, refused.read_from = before.demand, before.shape, before.read_from
+            refused.demand, refused.signature, refused.read_from = before.demand, before.signature, before.read_from
         self._by_uid.put(refused.uid, refused.pod.metadata.namespace, refused)
 
     def forget(self, uid: str) -> None:
@@ -80,10 +80,10 @@ class WaitingPods:
         self._read(refused)
         return refused.demand
 
-    def shape(self, refused: WaitingPod) -> Shape | None:
-        """Pods of the same shape fit or do not fit alike; None without a demand."""
+    def signature(self, refused: WaitingPod) -> PodSignature | None:
+        """Pods with the same signature fit the same nodes; None without a demand."""
         self._read(refused)
-        return refused.shape
+        return refused.signature
 
     def _read(self, refused: WaitingPod) -> None:
         before, refused.read_from = refused.read_from, refused.pod
@@ -93,7 +93,7 @@ class WaitingPods:
             refused.demand = self._demand_of(refused.pod)
         except BadDemand:
             refused.demand = None
-        refused.shape = _shape(refused.pod, refused.demand.request) if refused.demand else None
+        refused.signature = _signature(refused.pod, refused.demand.request) if refused.demand else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class EarlyRefusals:
     of our watch. Only the UID is kept, because anybody may have invented the pod."""
 
     def __init__(self) -> None:
-        self._by_uid = Remembered[_Early](MAX_UNKNOWN, MAX_UNKNOWN)
+        self._by_uid = BoundedMap[_Early](MAX_UNKNOWN, MAX_UNKNOWN)
 
     def __len__(self) -> int:
         return len(self._by_uid)
@@ -141,6 +141,6 @@ def asks_alike(one: Pod, other: Pod) -> bool:
     return one.spec == other.spec and mine.annotations == theirs.annotations and mine.labels == theirs.labels
 
 
-def _shape(pod: Pod, request: Request) -> Shape:
+def _signature(pod: Pod, request: Request) -> PodSignature:
     nobodys = replace(request, uid="", pod=f"{request.namespace}/", priority=0)
     return nobodys, frozenset((pod.spec.node_selector or {}).items())

@@ -34,7 +34,7 @@ from aliquot.control.state.events import (
     verdict_of,
 )
 from aliquot.control.state.opening import Opening
-from aliquot.control.state.search_budget import Searches
+from aliquot.control.state.search_budget import SearchBudget
 from aliquot.control.state.totals import Totals
 from aliquot.control.state.trial import Trial, open_trial
 from aliquot.control.state.unhealthy_marks import Marks
@@ -80,7 +80,7 @@ _NODE_STEPS, _HOLDER_STEPS = 30, 3
 class ClusterState:
     """Changes only through `apply`, one event after another, so that it can be recorded and replayed."""
 
-    def __init__(self, dialects: Dialects | None = None, searches: Searches | None = None) -> None:
+    def __init__(self, dialects: Dialects | None = None, searches: SearchBudget | None = None) -> None:
         """Raises BadConfig for an unusable private policy, or an unknown default policy of a dialect."""
         self.dialects = dialects or standard_dialects()
         for dialect in self.dialects.values():
@@ -94,7 +94,7 @@ class ClusterState:
         """Receives every event that changes the cluster state, and every decision."""
         self.freed: Signal[Opening] = Signal()
         """Emitted where room may have become available."""
-        self.searches = searches or Searches()
+        self.searches = searches or SearchBudget()
         self.marks = Marks()
         self.unread = UnreadNodes()
         self._quota_text: str | None = None

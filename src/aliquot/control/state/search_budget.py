@@ -5,7 +5,7 @@ A search for a node that fits several containers can take long and blocks every 
 * a decision gets a number of seconds, counted in steps (`engine.effort`), over all nodes;
 * a pod that ran out of time is not searched again for a while, and that pause doubles each time;
 * a namespace that has searched for long gets a tenth of the time from then on, and all namespaces together three tenths
-  (`state.search_purses`).
+  (`state.search_allowances`).
 
 A pod that may not search now still gets a placement that needs no search. Otherwise the answer is `search limit`.
 
@@ -24,14 +24,14 @@ import structlog
 from aliquot import metrics
 from aliquot.clock import Clock
 from aliquot.config.sections.placement import SearchSection
-from aliquot.control.state.search_purses import Purses
+from aliquot.control.state.search_allowances import SearchAllowances
 from aliquot.engine import FULL_EFFORT, Effort
 from aliquot.model import Request
 from aliquot.model.bounds import MAX_SEARCHING_PODS
 
 _log = structlog.get_logger()
 
-Answer = TypeVar("Answer")
+_T = TypeVar("_T")
 
 _STEPS_PER_SECOND = FULL_EFFORT
 """On the reference machine. The actual speed is measured; a slower machine gets fewer steps."""
@@ -62,7 +62,7 @@ _Key = tuple[str, bool]
 """A pod, and whether it needs a search: a pod that needs none may be placed while nobody looks for its victims."""
 
 
-class Searches:
+class SearchBudget:
     """Grants each decision `seconds` of search. Without a clock, every decision gets the full effort. `is_known` says
     whether the pod exists in the namespace of the request."""
 
@@ -77,7 +77,7 @@ class Searches:
         self._is_known = is_known
         self._steps_per_second = float(_STEPS_PER_SECOND)
         self._pods: OrderedDict[_Key, _Pod] = OrderedDict()
-        self._purses = Purses(clock.monotonic() if clock else 0.0)
+        self._allowances = SearchAllowances(clock.monotonic() if clock else 0.0)
 
     def reconfigure(self, settings: SearchSection) -> None:
         self.seconds = settings.seconds
@@ -98,12 +98,12 @@ class Searches:
     def ask(
         self,
         request: Request,
-        question: Callable[[Effort], Answer],
-        is_found: Callable[[Answer], bool] = bool,
+        question: Callable[[Effort], _T],
+        is_found: Callable[[_T], bool] = bool,
         *,
         places: bool = False,
         tries: bool = False,
-    ) -> Answer:
+    ) -> _T:
         """Ask a question that may need a search, with the effort that the pod has now. `places`: kube-scheduler will
         ask for a found placement again, to score and to bind. `tries`: the question tries out hypothetical nodes, which
         takes effort for every pod."""
@@ -123,7 +123,7 @@ class Searches:
         pod = self._pods.get(_key(request), _Pod())
         if now < pod.waits_until:
             return False
-        return now < pod.may_until or self._purses.open_at(self._account(request), now) <= now
+        return now < pod.may_until or self._allowances.open_at(self._account(request), now) <= now
 
     def _steps(self, seconds: float) -> int:
         return int(max(_FEWEST_PER_SECOND, self._steps_per_second) * seconds)
@@ -137,7 +137,7 @@ class Searches:
         seconds = max(min(seconds, _MAX_CHARGED) if worth else 0.0, worth)
         charged = max(0.0, seconds - free)
         if charged or effort.ran_out:
-            self._purses.charge(self._account(request), charged, now)
+            self._allowances.charge(self._account(request), charged, now)
         metrics.SEARCH_SECONDS.inc(charged)
         if effort.worked >= _WORTH_MEASURING:
             speed = effort.worked / seconds
@@ -158,7 +158,7 @@ class Searches:
             metrics.SEARCHES.labels("pod_waits" if now < pod.waits_until else "namespace_waits").inc()
             if not self._is_known(request):
                 return  # the cache may soon know the pod, and charge its own namespace
-            pod.waits_until = max(pod.waits_until, self._purses.open_at(request.namespace, now))
+            pod.waits_until = max(pod.waits_until, self._allowances.open_at(request.namespace, now))
         else:
             metrics.SEARCHES.labels("fits_nowhere").inc()
             self._pods.pop(_key(request), None)

@@ -1,4 +1,4 @@
-"""A pod that has preempted others costs no second node its pods, however late our mirror sees the victims go."""
+"""A preempting pod evicts pods from one node only, however late our informer cache sees its victims go."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -28,7 +28,7 @@ ON_CARD_0 = {"annotations": {"ALIYUN_COM_GPU_MEM_IDX": "0"}}
 
 @dataclass(frozen=True)
 class Preempting:
-    """Two nodes with one card each, both full of a less important pod, and a pod that preempts one of these."""
+    """Two nodes with one card each, both held by a pod of lower priority, and a pod that preempts one of them."""
 
     endpoint: Endpoint
     preemptor: Pod
@@ -46,7 +46,7 @@ class Preempting:
         return list(reply.json["NodeNames"])
 
     async def named(self, *nodes: str) -> set[str]:
-        """Nodes for which victims are named, of those that kube-scheduler proposes."""
+        """The nodes with victims in our answer to kube-scheduler's proposal."""
         proposed = {node: {"Pods": [{"UID": self.victims[node].metadata.uid}]} for node in nodes}
         call = {"Pod": self.manifest(), "NodeNameToMetaVictims": proposed}
         reply = await self.endpoint.post("/aliquot/preempt", call)
@@ -76,7 +76,7 @@ async def preempting(room: Room) -> AsyncIterator[Preempting]:
 
 
 @pytest.mark.parametrize("nominated", ["n1", ""], ids=["nominated", "not nominated yet"])
-async def test_its_node_passes_before_our_mirror_has_seen_the_victim_go(preempting: Preempting, nominated: str) -> None:
+async def test_its_node_passes_before_our_cache_has_seen_the_victim_go(preempting: Preempting, nominated: str) -> None:
     assert await preempting.named(*NODES) == set(NODES)
     await preempting.nominate(nominated)
     async with preempting.room.late_mirror():
@@ -84,7 +84,7 @@ async def test_its_node_passes_before_our_mirror_has_seen_the_victim_go(preempti
         assert "n1" in await preempting.passed()
 
 
-async def test_bind_waits_for_our_mirror_and_the_other_node_keeps_its_pod(preempting: Preempting) -> None:
+async def test_bind_waits_for_our_cache_and_the_other_node_keeps_its_pod(preempting: Preempting) -> None:
     await preempting.named(*NODES)
     await preempting.nominate("n1")
     async with preempting.room.late_mirror() as release:
@@ -104,8 +104,8 @@ async def test_bind_waits_for_our_mirror_and_the_other_node_keeps_its_pod(preemp
     assert set(preempting.room.entries("n2")) == {preempting.victims["n2"].metadata.uid}
 
 
-async def test_a_mirror_that_does_not_even_know_the_pod_changes_nothing(preempting: Preempting) -> None:
-    """It was created, it preempted, and its victim went, all before our watch said a word."""
+async def test_it_works_even_if_our_cache_does_not_have_the_pod(preempting: Preempting) -> None:
+    """The pod was created, preempted, and its victim went, all before our watch reported anything."""
     async with preempting.room.late_mirror() as release:
         manifest = pod_manifest("new", UNITS, priority=100)
         created = preempting.room.api.registry.create(resources.PODS, "default", manifest).obj
@@ -126,10 +126,10 @@ async def test_no_other_node_is_offered_while_a_victim_still_counts(preempting: 
         preempting.evict("n1")
         assert await preempting.named("n2") == set()
     await preempting.room.in_step()
-    assert await preempting.named("n2") == {"n2"}, "the mirror knows that n1 is empty, and that did not help the pod"
+    assert await preempting.named("n2") == {"n2"}, "the cache knows that n1 is empty, and the pod still does not fit"
 
 
-async def test_nobody_is_evicted_while_it_cannot_be_told_whether_somebody_was(preempting: Preempting) -> None:
+async def test_nobody_is_evicted_while_the_api_server_cannot_be_asked(preempting: Preempting) -> None:
     await preempting.named(*NODES)
     preempting.room.api.script("GET", "/pods/big$", answer(503))
     assert await preempting.named("n2") == set()
@@ -145,7 +145,7 @@ async def test_a_victim_that_was_not_evicted_counts_again(preempting: Preempting
 
 
 @pytest.mark.parametrize("ending", ["the pod is gone", "time passed", "the pod is bound"])
-async def test_named_victims_are_forgotten(preempting: Preempting, ending: str) -> None:
+async def test_nominated_victims_are_forgotten(preempting: Preempting, ending: str) -> None:
     await preempting.named("n1")
     remembered = preempting.room.plane.preemptions
     assert len(remembered) == 1

@@ -11,51 +11,51 @@ from aliquot.model.bounds import MAX_ITEMS
 
 _T = TypeVar("_T")
 
-_Shape = dict[str, tuple[str, "_Shape | None"]]
-"""The keys of an object that we decode, in lower case, with our spelling of each and the shape of its value. A list has
-the shape of its items. None for a value without keys of ours, such as labels."""
+_Keys = dict[str, tuple[str, "_Keys | None"]]
+"""The keys of an object that we decode, in lower case, with our spelling of each and the keys of its value. A list has
+the keys of its items. None for a value without keys of ours, such as labels."""
 
 
-def read(raw: bytes | msgspec.Raw, kind: type[_T]) -> _T:
+def decode_any_case(raw: bytes | msgspec.Raw, kind: type[_T]) -> _T:
     """Decode JSON; the last spelling of a key wins. Not for more than LARGEST_POD bytes: it takes several times as
     long. Raises msgspec.DecodeError, RecursionError, UnicodeDecodeError."""
     value = msgspec.json.decode(raw)
-    spelled = _spelled(value, _shape(cast(Hashable, kind)))
+    spelled = _spelled(value, _keys(cast(Hashable, kind)))
     return msgspec.json.decode(raw, type=kind) if spelled is value else msgspec.convert(spelled, kind)
 
 
-def _spelled(value: Any, shape: _Shape | None) -> Any:
+def _spelled(value: Any, keys: _Keys | None) -> Any:
     """Rename keys to our spelling; return the same object if no key changes."""
-    if shape is None:
+    if keys is None:
         return value
     if type(value) is list:
         _require_few(value)
-        items = [_spelled(item, shape) for item in value]
+        items = [_spelled(item, keys) for item in value]
         return value if all(map(is_, items, value)) else items
     if type(value) is not dict:
         return value
     _require_few(value)
     differs, found = False, {}
     for key, inner in value.items():
-        name, of = shape.get(key.lower(), (key, None))
-        if of is None and type(inner) is dict:
+        name, inner_keys = keys.get(key.lower(), (key, None))
+        if inner_keys is None and type(inner) is dict:
             _require_few(inner)
-        found[name] = new = inner if of is None else _spelled(inner, of)
+        found[name] = new = inner if inner_keys is None else _spelled(inner, inner_keys)
         differs = differs or name != key or new is not inner
     return found if differs else value
 
 
 def _require_few(items: Sized) -> None:
     if len(items) > MAX_ITEMS:
-        raise msgspec.ValidationError(f"a list or an object has {len(items)} items; no more than {MAX_ITEMS} are read")
+        raise msgspec.ValidationError(f"a list or object has {len(items)} items; the limit is {MAX_ITEMS}")
 
 
 @cache
-def _shape(kind: Hashable) -> _Shape | None:
+def _keys(kind: Hashable) -> _Keys | None:
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         names = zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True)
         hints = get_type_hints(kind)
-        return {name.lower(): (name, _shape(hints[attribute])) for attribute, name in names}
+        return {name.lower(): (name, _keys(hints[attribute])) for attribute, name in names}
     if get_origin(kind) is dict:
         return None
-    return next((shape for part in get_args(kind) if (shape := _shape(part)) is not None), None)
+    return next((keys for part in get_args(kind) if (keys := _keys(part)) is not None), None)

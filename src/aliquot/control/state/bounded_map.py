@@ -1,15 +1,13 @@
-"""Facts about pods, kept between two calls and bounded in total and per namespace."""
+"""A map by pod UID, bounded in total and per namespace: what the server keeps about pods between two calls."""
 
 from collections import OrderedDict
 from collections.abc import Iterator, KeysView
 from typing import Generic, TypeVar
 
-from aliquot.dialects import Demand
-
 Kept = TypeVar("Kept")
 
 
-class Remembered(Generic[Kept]):
+class BoundedMap(Generic[Kept]):
     """Values by pod UID, newest last. Above `most` in total, or `of_namespace` in a namespace, the oldest is dropped: a
     single namespace cannot push out the others."""
 
@@ -54,9 +52,3 @@ class Remembered(Generic[Kept]):
         if not neighbours:
             del self._uids_in[namespace]
         return kept
-
-
-def asked_by(demand: Demand | None) -> int:
-    """Hash what a pod asks for. It stays the same while request, name and priority stay the same. A remembered answer
-    is not valid for another demand."""
-    return hash((demand.dialect.name, demand.request)) if demand is not None else 0

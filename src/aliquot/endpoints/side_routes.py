@@ -18,41 +18,41 @@ from aliquot.endpoints.health import readiness
 from aliquot.endpoints.metrics import read
 from aliquot.side_loop import OtherLoop
 
-_MOMENT = 0.5
-"""Seconds. kubelet's probes wait for 1 s by default."""
+_ANSWER_SECONDS = 0.5
+"""kubelet's probes wait for 1 s by default."""
 _DEAD_SECONDS = 60.0
 _STUCK_SECONDS = 10.0
 
-_Word = TypeVar("_Word")
+_Value = TypeVar("_Value")
 
 
-class LastWord(Generic[_Word]):
+class LastAnswer(Generic[_Value]):
     """The current or last answer of another loop. `ask` runs there."""
 
-    def __init__(self, there: OtherLoop, ask: Callable[[], _Word], first: _Word) -> None:
+    def __init__(self, there: OtherLoop, ask: Callable[[], _Value], first: _Value) -> None:
         self._there = there
         self._ask = ask
         self._last = first
         self._asking: asyncio.Future[None] | None = None
 
-    async def get(self) -> _Word:
+    async def get(self) -> _Value:
         if self._asking is None or self._asking.done():
             self._asking = self._begin()
-        await asyncio.wait([self._asking], timeout=_MOMENT)
+        await asyncio.wait([self._asking], timeout=_ANSWER_SECONDS)
         return self._last
 
     def _begin(self) -> "asyncio.Future[None]":
         here = asyncio.get_running_loop()
         answered: asyncio.Future[None] = here.create_future()
 
-        def tell() -> None:
+        def answer() -> None:
             try:
                 self._last = self._ask()
             finally:
                 with suppress(RuntimeError):  # the asking loop has ended
                     here.call_soon_threadsafe(answered.set_result, None)
 
-        self._there.call_soon(tell)
+        self._there.call_soon(answer)
         return answered
 
 
@@ -60,24 +60,28 @@ def routes(
     plane: ControlPlane, there: OtherLoop, notes: Callable[[], list[str]] = list
 ) -> Mapping[tuple[str, str], asgi.Handler]:
     """Routes for a listener on another loop than the plane's, which is `there`."""
-    ready = LastWord(there, lambda: readiness(plane, notes), asgi.text("not asked yet", 503))
-    counted = LastWord(there, lambda: read(plane), None)
+    ready = LastAnswer(there, lambda: readiness(plane, notes), asgi.text("the decision loop has not answered yet", 503))
+    counted = LastAnswer(there, lambda: read(plane), None)
 
-    async def healthz(_: asgi.Call) -> asgi.Answer:
+    async def healthz(_: asgi.Call) -> asgi.Response:
         silence = plane.pulse.silence()
         return asgi.text("ok") if silence < _DEAD_SECONDS else asgi.text(_silent(silence), 500)
 
-    async def readyz(_: asgi.Call) -> asgi.Answer:
-        word, silence = await ready.get(), plane.pulse.silence()
-        return word if silence < _STUCK_SECONDS else asgi.text(_silent(silence), 503)
+    async def readyz(_: asgi.Call) -> asgi.Response:
+        current, silence = await ready.get(), plane.pulse.silence()
+        return current if silence < _STUCK_SECONDS else asgi.text(_silent(silence), 503)
 
-    async def show(_: asgi.Call) -> asgi.Answer:
+    async def show(_: asgi.Call) -> asgi.Response:
         await counted.get()
-        return asgi.Answer(generate_latest(metrics.REGISTRY), content_type=CONTENT_TYPE_PLAIN_0_0_4.encode())
+        return asgi.Response(generate_latest(metrics.REGISTRY), content_type=CONTENT_TYPE_PLAIN_0_0_4.encode())
 
-    handlers: dict[str, asgi.Handler] = {"/healthz": asgi.Open(healthz), "/readyz": asgi.Open(readyz), "/metrics": show}
+    handlers: dict[str, asgi.Handler] = {
+        "/healthz": asgi.OpenHandler(healthz),
+        "/readyz": asgi.OpenHandler(readyz),
+        "/metrics": show,
+    }
     return {(method, path): handler for path, handler in handlers.items() for method in ("GET", "HEAD")}
 
 
 def _silent(seconds: float) -> str:
-    return f"the loop that decides has been busy with one thing for {seconds:.0f} s"
+    return f"the decision loop has been busy with one task for {seconds:.0f} s"

@@ -1,5 +1,4 @@
-"""Endpoints that are not asked to bind: what is kept for a pod until it is bound, and what is not believed
-meanwhile."""
+"""Reservations of endpoints without bind: what a pod holds until it is bound, and what is not trusted meanwhile."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -28,7 +27,7 @@ PREDICATES = "/scheduler/predicates"
 
 @pytest.fixture
 async def endpoint(room: Room) -> AsyncIterator[Endpoint]:
-    """gpu-admission's routes, Volcano's, and our own beside them; one node with two cards of 15 units."""
+    """gpu-admission's routes, Volcano's and our own; one node with two cards of 15 units."""
     await room.add_node(make_cards())
     volcano = volcano_routes(room.plane, "admission", None, "/scheduler")
     async with opened(
@@ -45,14 +44,14 @@ async def asked(endpoint: Endpoint, pod: Pod | dict[str, Any], node: str = "n1")
 
 
 async def bind_as_others(room: Room, pod: Pod, node: str = "n1") -> None:
-    """As kube-scheduler does, without a word about cards."""
+    """Bind as kube-scheduler does, without a word about cards."""
     target, meta = {"kind": "Node", "name": node}, {"name": pod.metadata.name, "namespace": pod.metadata.namespace}
     await room.client.bind({"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": target}, timeout=20)
     await room.in_step()
 
 
 async def placed_late(room: Room, pod: Pod) -> Pod:
-    """The pod after late placement had its look."""
+    """The pod after a pass of late placement."""
     await room.plane.late.look()
     await room.in_step()
     now = room.plane.pods.get(pod.key)
@@ -78,7 +77,7 @@ def oversold(room: Room) -> list[str]:
 
 
 async def growing(room: Room) -> Pod:
-    """A pod of 1 GiB, whose size a user can change, beside 12 units sold on each card."""
+    """A pod of 1 GiB whose size a user can change; 12 units of each card are in use."""
     for name in ("a", "b"):
         await room.commit(await room.add_pod(name, 12), "n1")
     container = container_manifest(gpu_mem=None, resources={"limits": {"aliquot.io/gpu": "1"}})
@@ -86,7 +85,7 @@ async def growing(room: Room) -> Pod:
 
 
 @pytest.mark.parametrize("when", ["before it is bound", "after it is bound"])
-async def test_a_pod_that_has_grown_does_not_get_what_was_kept_for_a_smaller_one(
+async def test_a_pod_that_has_grown_does_not_get_its_smaller_reservation(
     endpoint: Endpoint, room: Room, when: str
 ) -> None:
     pod = await growing(room)
@@ -103,7 +102,7 @@ async def test_a_pod_that_has_grown_does_not_get_what_was_kept_for_a_smaller_one
     assert oversold(room) == []
 
 
-async def test_a_pod_that_has_grown_is_not_bound_with_what_was_kept_for_it(endpoint: Endpoint, room: Room) -> None:
+async def test_a_pod_that_has_grown_is_not_bound_with_its_reservation(endpoint: Endpoint, room: Room) -> None:
     pod = await growing(room)
     assert await asked(endpoint, pod) == ["n1"]
     await room.annotate(pod, **{"aliquot.io/memory": "15Gi"})
@@ -112,11 +111,13 @@ async def test_a_pod_that_has_grown_is_not_bound_with_what_was_kept_for_it(endpo
     assert oversold(room) == []
 
 
-# -- a card that falls ill
+# -- a card that becomes unhealthy
 
 
 @pytest.mark.parametrize("binder", ["kube-scheduler", "Aliquot"])
-async def test_what_was_kept_on_a_card_that_fell_ill_is_not_used(endpoint: Endpoint, room: Room, binder: str) -> None:
+async def test_a_reservation_on_a_card_that_became_unhealthy_is_not_used(
+    endpoint: Endpoint, room: Room, binder: str
+) -> None:
     pod = await room.add_pod("p", 3)
     assert await asked(endpoint, pod) == ["n1"]
     room.plane.cluster.apply(Marked("n1", [0]))
@@ -130,13 +131,11 @@ async def test_what_was_kept_on_a_card_that_fell_ill_is_not_used(endpoint: Endpo
     assert cards_of(now) == [make_cards().gpus[1].uuid]
 
 
-# -- records of a user
+# -- records that a user writes
 
 
-@pytest.mark.parametrize("kept", [True, False], ids=["over what is kept", "where nothing is kept"])
-async def test_a_record_that_was_there_before_the_binding_is_not_believed(
-    endpoint: Endpoint, room: Room, kept: bool
-) -> None:
+@pytest.mark.parametrize("kept", [True, False], ids=["over a reservation", "without a reservation"])
+async def test_a_record_from_before_the_binding_is_not_trusted(endpoint: Endpoint, room: Room, kept: bool) -> None:
     await room.commit(await room.add_pod("full", 15), "n1")
     forged = {PLACEMENT: write_placement(make_placement(make_cards(), 0, main=3072))}
     pod = await room.add_pod("forged", 3, metadata={"annotations": forged})
@@ -147,8 +146,8 @@ async def test_a_record_that_was_there_before_the_binding_is_not_believed(
     assert oversold(room) == []
 
 
-async def test_a_record_that_its_user_foretold_is_charged_by_every_server(room: Room) -> None:
-    """The one that leads binds the pod with just this record, and fails before the pod has started."""
+async def test_every_server_charges_a_record_that_the_user_predicted(room: Room) -> None:
+    """The leader binds the pod with exactly this record, and fails before the pod has started."""
     await room.add_node(make_cards())
     gpu = make_cards().gpus[0]
     part = Placement("n1", "aliquot", {"main": (cut(Part(whole=True), gpu, 1024),)})
@@ -191,17 +190,17 @@ async def test_a_node_where_nobody_would_write_the_placement_is_refused(room: Ro
     assert "no inventory" in answer["FailedNodes"]["old"]
 
 
-# -- pods that are not there
+# -- pods that do not exist
 
 
-async def test_a_pod_that_is_not_in_the_cluster_keeps_nothing(endpoint: Endpoint, room: Room) -> None:
+async def test_a_pod_that_is_not_in_the_cluster_gets_no_reservation(endpoint: Endpoint, room: Room) -> None:
     ghost = pod_manifest("ghost", 15, metadata={"uid": "ghost"})
     assert await asked(endpoint, ghost) == ["n1"]
     assert room.entries() == {}
 
 
-async def test_a_pod_that_our_mirror_has_not_seen_yet_keeps_its_part(room: Room) -> None:
-    """The handler is called without HTTP before it, which would give the mirror time to follow."""
+async def test_a_pod_missing_from_our_cache_gets_a_reservation(room: Room) -> None:
+    """Calls the handler without HTTP, which would give the cache time to catch up."""
     await room.add_node(make_cards())
     created = room.api.registry.create(resources.PODS, "default", pod_manifest("p", 15)).obj
     predicates = AdmissionEndpoint(room.plane).routes()["POST", PREDICATES]
@@ -209,12 +208,12 @@ async def test_a_pod_that_our_mirror_has_not_seen_yet_keeps_its_part(room: Room)
     assert list(room.entries()) == [created["metadata"]["uid"]]
 
 
-async def test_a_pod_without_a_uid_keeps_nothing(endpoint: Endpoint, room: Room) -> None:
+async def test_a_pod_without_a_uid_gets_no_reservation(endpoint: Endpoint, room: Room) -> None:
     assert await asked(endpoint, pod_manifest("p", 15)) == ["n1"]
     assert room.entries() == {}
 
 
-async def test_a_pod_that_is_bound_is_not_given_a_second_part_by_volcano(endpoint: Endpoint, room: Room) -> None:
+async def test_volcano_does_not_reserve_a_second_part_for_a_bound_pod(endpoint: Endpoint, room: Room) -> None:
     await room.add_node(make_cards("n2"))
     pod = await room.add_pod("p", 3)
     await room.commit(pod, "n1")
@@ -224,7 +223,7 @@ async def test_a_pod_that_is_bound_is_not_given_a_second_part_by_volcano(endpoin
     assert room.entries("n2") == {}
 
 
-async def test_volcano_gives_back_what_it_had_on_the_node_that_it_names(endpoint: Endpoint, room: Room) -> None:
+async def test_volcano_releases_the_reservation_on_the_node_that_it_names(endpoint: Endpoint, room: Room) -> None:
     await room.add_node(make_cards("n2"))
     pod = await room.add_pod("p", 3)
     tasks = {node: {"task": task_info(manifest_of(pod), status=ALLOCATED, node=node)} for node in ("n1", "n2")}

@@ -1,5 +1,5 @@
-"""What is remembered of a call's answer is about a pod as our mirror has it, whatever the body says of it: made-up
-pods, borrowed UIDs and false demands change nothing of what is known of others."""
+"""The server stores results for pods as its informer cache has them, whatever a body says: invented pods, borrowed
+UIDs and false demands change nothing about other pods."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -47,10 +47,10 @@ async def bound(endpoint: Endpoint, pod: Pod) -> str:
 
 
 async def full(endpoint: Endpoint) -> list[Pod]:
-    """Pods that hold a card of n1 each."""
+    """Pods that each hold a card of n1."""
     pods = [await endpoint.room.add_pod(name, 15) for name in ("first", "second")]
     for pod in pods:
-        await endpoint.let_pass(pod, path=FILTER)
+        await endpoint.pass_filter(pod, path=FILTER)
         assert await bound(endpoint, pod) == ""
     await endpoint.room.in_step()
     return pods
@@ -66,7 +66,7 @@ def asking(pod: Pod, units: int) -> dict[str, Any]:
 
 
 def impostor(pod: Pod, units: int = 999) -> dict[str, Any]:
-    """A made-up pod of another namespace with a real pod's UID."""
+    """An invented pod of another namespace with a real pod's UID."""
     return pod_of("whoever", units, namespace="evil", metadata={"uid": pod.metadata.uid})
 
 
@@ -81,7 +81,7 @@ async def look(room: Room) -> None:
     await room.in_step()
 
 
-# -- who waits
+# -- waiting pods
 
 
 @pytest.mark.parametrize(
@@ -92,9 +92,7 @@ async def look(room: Room) -> None:
         pytest.param({"gpu_mem": 15, "schedulerName": "theirs"}, id="of another scheduler"),
     ],
 )
-async def test_a_pod_that_is_none_of_ours_is_not_written_on(
-    endpoint: Endpoint, room: Room, theirs: dict[str, Any]
-) -> None:
+async def test_a_foreign_pod_is_not_written_to(endpoint: Endpoint, room: Room, theirs: dict[str, Any]) -> None:
     holders = await full(endpoint)
     pod = await room.add_pod("theirs", theirs.pop("gpu_mem"), **theirs)
     assert await filtered(endpoint, asking(pod, 15)) == []
@@ -104,7 +102,7 @@ async def test_a_pod_that_is_none_of_ours_is_not_written_on(
     assert (woken(room), room.plane.requeuer.waiting) == ([], 0)
 
 
-async def test_a_pod_that_was_refused_as_it_is_waits_and_is_woken(endpoint: Endpoint, room: Room) -> None:
+async def test_a_pod_refused_with_its_real_demand_is_requeued(endpoint: Endpoint, room: Room) -> None:
     holders = await full(endpoint)
     pod = await room.add_pod("p", 15)
     assert await filtered(endpoint, manifest_of(pod)) == []
@@ -113,7 +111,7 @@ async def test_a_pod_that_was_refused_as_it_is_waits_and_is_woken(endpoint: Endp
     await until(lambda: woken(room) == ["p"])
 
 
-async def test_of_made_up_pods_nothing_but_some_uids_is_kept(endpoint: Endpoint, room: Room) -> None:
+async def test_only_a_few_uids_of_invented_pods_are_stored(endpoint: Endpoint, room: Room) -> None:
     requeuer = room.plane.requeuer
     real = await room.add_pod("real", 999)
     await filtered(endpoint, manifest_of(real))
@@ -125,7 +123,7 @@ async def test_of_made_up_pods_nothing_but_some_uids_is_kept(endpoint: Endpoint,
     assert (requeuer.waiting, requeuer.early) == (1, 1_000)
 
 
-async def test_pods_of_one_namespace_do_not_push_out_those_of_others(endpoint: Endpoint, room: Room) -> None:
+async def test_waiting_pods_of_one_namespace_do_not_evict_those_of_others(endpoint: Endpoint, room: Room) -> None:
     requeuer = room.plane.requeuer
     real = await room.add_pod("real", 999)
     await filtered(endpoint, manifest_of(real))
@@ -142,15 +140,15 @@ def replace_uid(pod: Pod, uid: str) -> Any:
 
 
 def created(room: Room) -> Pod:
-    """A pod of which our mirror has not heard."""
+    """A pod that our informer cache does not have."""
     manifest = pod_manifest("early", 15)
     return msgspec.convert(room.api.registry.create(resources.PODS, "default", manifest).obj, Pod)
 
 
-async def test_a_pod_that_is_refused_before_our_mirror_knows_it_waits_when_it_does(
+async def test_a_pod_refused_before_our_cache_has_it_waits_once_the_cache_has_it(
     endpoint: Endpoint, room: Room
 ) -> None:
-    """With the room that came up in between."""
+    """Room that became available in between counts."""
     await full(endpoint)
     async with room.late_mirror():
         pod = created(room)
@@ -165,7 +163,7 @@ async def test_a_pod_that_is_refused_before_our_mirror_knows_it_waits_when_it_do
     await until(lambda: woken(room) == ["early"])
 
 
-async def test_a_pod_whose_demand_was_rewritten_a_moment_ago_waits_when_our_mirror_shows_that(
+async def test_a_pod_whose_demand_just_changed_waits_once_our_cache_shows_the_change(
     endpoint: Endpoint, room: Room
 ) -> None:
     await full(endpoint)
@@ -180,7 +178,7 @@ async def test_a_pod_whose_demand_was_rewritten_a_moment_ago_waits_when_our_mirr
 
 
 @pytest.mark.parametrize("units", [1, 999], ids=["passes", "is refused"])
-async def test_a_false_demand_changes_nothing_for_a_pod_that_waits(endpoint: Endpoint, room: Room, units: int) -> None:
+async def test_a_false_demand_does_not_change_a_waiting_pod(endpoint: Endpoint, room: Room, units: int) -> None:
     holders = await full(endpoint)
     pod = await room.add_pod("p", 15)
     assert await filtered(endpoint, manifest_of(pod)) == []
@@ -191,10 +189,10 @@ async def test_a_false_demand_changes_nothing_for_a_pod_that_waits(endpoint: End
     await until(lambda: woken(room) == ["p"])
 
 
-# -- who passed
+# -- filter results
 
 
-async def test_a_filter_with_a_false_demand_lets_nobody_be_bound(endpoint: Endpoint, room: Room) -> None:
+async def test_a_filter_with_a_false_demand_does_not_permit_a_bind(endpoint: Endpoint, room: Room) -> None:
     pod = await room.add_pod("big", 16)
     assert await filtered(endpoint, manifest_of(pod)) == []
     assert await filtered(endpoint, asking(pod, 1)) == ["n1"]
@@ -202,7 +200,7 @@ async def test_a_filter_with_a_false_demand_lets_nobody_be_bound(endpoint: Endpo
 
 
 @pytest.mark.parametrize(("units", "error"), [(15, ""), (1, NOT_PASSED)], ids=["true", "false"])
-async def test_a_demand_that_was_told_before_our_mirror_knew_the_pod_must_be_the_pods(
+async def test_a_demand_filtered_before_our_cache_had_the_pod_must_match_the_pod(
     endpoint: Endpoint, room: Room, units: int, error: str
 ) -> None:
     async with room.late_mirror():
@@ -213,23 +211,25 @@ async def test_a_demand_that_was_told_before_our_mirror_knew_the_pod_must_be_the
 
 
 @pytest.mark.parametrize("lie", [impostor, lambda pod: asking(pod, 999)], ids=["impostor", "demand"])
-async def test_a_pass_is_not_erased_by_what_others_say_of_the_pod(endpoint: Endpoint, room: Room, lie: Any) -> None:
+async def test_other_bodies_about_a_pod_do_not_erase_its_filter_result(
+    endpoint: Endpoint, room: Room, lie: Any
+) -> None:
     pod = await room.add_pod("p", 1)
-    await endpoint.let_pass(pod, path=FILTER)
+    await endpoint.pass_filter(pod, path=FILTER)
     assert await filtered(endpoint, lie(pod)) == []
     assert await bound(endpoint, pod) == ""
 
 
-async def test_passes_of_one_namespace_do_not_push_out_those_of_others(endpoint: Endpoint, room: Room) -> None:
+async def test_filter_results_of_one_namespace_do_not_evict_those_of_others(endpoint: Endpoint, room: Room) -> None:
     pod = await room.add_pod("p", 1)
-    await endpoint.let_pass(pod, path=FILTER)
+    await endpoint.pass_filter(pod, path=FILTER)
     for number in range(30_000):
         room.plane.passes.put(f"u-{number}", room.plane.cluster.fleet, [0], asked=0, namespace="evil")
     assert len(room.plane.passes) == 5_001
     assert await bound(endpoint, pod) == ""
 
 
-# -- for whom victims are named
+# -- nominated victims
 
 
 async def preempted(endpoint: Endpoint, pod: Any, *victims: str) -> dict[str, Any]:
@@ -238,7 +238,7 @@ async def preempted(endpoint: Endpoint, pod: Any, *victims: str) -> dict[str, An
     return dict(reply.json["NodeNameToMetaVictims"])
 
 
-async def test_a_false_priority_lets_no_pod_pass_on_a_full_node(endpoint: Endpoint, room: Room) -> None:
+async def test_a_false_priority_does_not_pass_a_pod_on_a_full_node(endpoint: Endpoint, room: Room) -> None:
     holders = await full(endpoint)
     pod = await room.add_pod("p", 15)
     assert await preempted(endpoint, lying(pod, priority=2_000_000_000), holders[0].metadata.uid) != {}
@@ -246,7 +246,7 @@ async def test_a_false_priority_lets_no_pod_pass_on_a_full_node(endpoint: Endpoi
     assert await filtered(endpoint, manifest_of(pod)) == []
 
 
-async def test_a_false_priority_before_our_mirror_knows_the_pod_does_not_count_afterwards(
+async def test_a_false_priority_from_before_our_cache_had_the_pod_does_not_count(
     endpoint: Endpoint, room: Room
 ) -> None:
     holders = await full(endpoint)
@@ -268,13 +268,13 @@ async def test_an_impostor_does_not_change_the_victims_of_a_pod(endpoint: Endpoi
     assert await filtered(endpoint, manifest_of(pod)) == ["n1"]
 
 
-async def test_made_up_victims_are_not_remembered(endpoint: Endpoint, room: Room) -> None:
+async def test_invented_victims_are_not_stored(endpoint: Endpoint, room: Room) -> None:
     pod = await room.add_pod("p", 15)
     await preempted(endpoint, manifest_of(pod), *(f"made-up-{number}" for number in range(100)))
     assert len(room.plane.preemptions) == 0
 
 
-def test_victims_for_pods_of_one_namespace_do_not_push_out_those_for_others(room: Room) -> None:
+def test_victims_for_one_namespace_do_not_evict_those_for_others(room: Room) -> None:
     named = room.plane.preemptions
     named.name("real", {"n1": ["victim"]}, asked=1, namespace="default")
     for number in range(2_000):
@@ -284,7 +284,7 @@ def test_victims_for_pods_of_one_namespace_do_not_push_out_those_for_others(room
     assert named.victims_of("real", 1) == {"n1": {"victim"}}
 
 
-# -- how long a UID may be
+# -- the length of a UID
 
 
 TOO_LONG: list[Any] = [
@@ -323,20 +323,20 @@ TOO_LONG: list[Any] = [
 
 
 @pytest.mark.parametrize(("path", "body"), TOO_LONG)
-async def test_a_uid_that_no_pod_has_is_refused_and_nothing_is_kept(
+async def test_an_impossible_uid_is_refused_and_not_stored(
     endpoint: Endpoint, room: Room, path: str, body: dict[str, Any]
 ) -> None:
     reply = await endpoint.post(path, body)
-    assert any(word in reply.body for word in (b"253", b"is no name"))
+    assert any(word in reply.body for word in (b"253", b"is not a valid Kubernetes object name"))
     plane = room.plane
     assert (len(plane.passes), len(plane.preemptions), plane.requeuer.early) == (0, 0, 0)
 
 
-async def test_a_uid_as_long_as_may_be_is_taken(endpoint: Endpoint) -> None:
+async def test_the_longest_valid_uid_is_accepted(endpoint: Endpoint) -> None:
     assert await filtered(endpoint, pod_of("p", 1, metadata={"uid": LONG[1:]})) == ["n1"]
 
 
-# -- what is given back, and told
+# -- released reservations and audit lines
 
 
 def audit_lines(lines: Any) -> list[tuple[str, str, str]]:
@@ -351,9 +351,7 @@ async def kept(endpoint: Endpoint, name: str = "p") -> Pod:
 
 
 @pytest.mark.parametrize("how", ["another scheduler", "another pod", "another UID"])
-async def test_volcano_gives_back_nothing_of_pods_that_are_none_of_its_own(
-    endpoint: Endpoint, room: Room, how: str
-) -> None:
+async def test_volcano_cannot_release_reservations_of_foreign_pods(endpoint: Endpoint, room: Room, how: str) -> None:
     pod = await kept(endpoint)
     task = task_info(manifest_of(pod), status=ALLOCATED, node="n1")
     if how == "another scheduler":
@@ -368,24 +366,22 @@ async def test_volcano_gives_back_nothing_of_pods_that_are_none_of_its_own(
     assert list(room.entries()) == [pod.metadata.uid]
 
 
-async def test_a_vdeallocate_that_cannot_be_read_is_told(endpoint: Endpoint) -> None:
+async def test_an_unreadable_vdeallocate_is_logged(endpoint: Endpoint) -> None:
     with capture_logs() as lines:
         await endpoint.post("/scheduler/vdeallocate", {"task": 1})
     assert audit_lines(lines) == [("vdeallocate", "", "refused")]
 
 
-async def test_what_volcano_gives_back_is_told(endpoint: Endpoint, room: Room) -> None:
+async def test_a_released_reservation_is_logged(endpoint: Endpoint, room: Room) -> None:
     pod = await kept(endpoint)
     with capture_logs() as lines:
         await endpoint.post("/scheduler/vdeallocate", {"task": task_info(manifest_of(pod), node="n1")})
-    assert audit_lines(lines) == [("vdeallocate", "default/p", "given back")]
+    assert audit_lines(lines) == [("vdeallocate", "default/p", "released")]
     assert room.entries() == {}
 
 
 @pytest.mark.parametrize("how", ["another scheduler", "another demand"])
-async def test_a_filter_gives_back_nothing_of_pods_that_are_none_of_ours(
-    endpoint: Endpoint, room: Room, how: str
-) -> None:
+async def test_a_filter_cannot_release_reservations_of_foreign_pods(endpoint: Endpoint, room: Room, how: str) -> None:
     pod = await kept(endpoint)
     body = manifest_of(pod)
     if how == "another scheduler":
@@ -396,9 +392,9 @@ async def test_a_filter_gives_back_nothing_of_pods_that_are_none_of_ours(
     assert list(room.entries()) == [pod.metadata.uid]
 
 
-async def test_whoever_is_not_asked_who_it_is_speaks_for_nobody_else(endpoint: Endpoint, room: Room) -> None:
+async def test_an_unauthenticated_caller_cannot_act_on_behalf_of_others(endpoint: Endpoint, room: Room) -> None:
     pod = await room.add_pod("p", 1)
-    await endpoint.let_pass(pod, path=FILTER)
+    await endpoint.pass_filter(pod, path=FILTER)
     claim = {"X-Aliquot-Caller": "system:kube-scheduler at 10.0.0.1"}
     with capture_logs() as lines:
         await endpoint.send("POST", BIND, msgspec.json.encode(bind_args(pod)), claim)

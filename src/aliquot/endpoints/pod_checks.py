@@ -11,9 +11,8 @@ from typing import NoReturn
 import msgspec
 
 from aliquot.control import ControlPlane
-from aliquot.control.placing.filter_results import SECONDS
+from aliquot.control.placing.filter_results import SECONDS, demand_hash
 from aliquot.control.requeue.waiting_pods import asks_alike
-from aliquot.control.state.remembered import asked_by
 from aliquot.endpoints.extender import BadCall
 from aliquot.errors import BadDemand, Refused
 from aliquot.kube import PODS, NotFound
@@ -43,7 +42,7 @@ class _Tolerant(Object, frozen=True):
 _TOLERATIONS = ApiResource(PODS.prefix, PODS.plural, _Tolerant, namespaced=True)
 
 
-class Standing(Enum):
+class CacheMatch(Enum):
     """How the pod of a body compares with our informer cache."""
 
     SAME = auto()
@@ -56,11 +55,11 @@ class Standing(Enum):
     """The UID belongs to another pod, or to a pod of a scheduler that we do not serve."""
 
 
-class Acting:
+class PodChecks:
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
 
-    async def pod(self, name: str, namespace: str, uid: str) -> Pod:
+    async def find(self, name: str, namespace: str, uid: str) -> Pod:
         """The requested pod, from our informer cache or, if it is not there yet, from the API server. Raises BadCall,
         which does not reveal a UID, BadDemand, Refused and KubeError."""
         pod = self._plane.pods.get(f"{namespace}/{name}")
@@ -69,7 +68,7 @@ class Acting:
         if pod is None:
             raise BadCall(f'pods "{name}" not found')
         if pod.metadata.uid != uid:
-            raise BadCall(f"the pod {name} in namespace {namespace} has another UID than the one in this call")
+            raise BadCall(f"pod {namespace}/{name} has a different UID than this call names")
         self._require_ours(pod)
         return pod
 
@@ -80,13 +79,13 @@ class Acting:
         except NotFound:
             return None
 
-    def standing(self, pod: Pod) -> Standing:
+    def compare(self, pod: Pod) -> CacheMatch:
         known = self._plane.pod_by_uid(pod.metadata.uid)
         if known is None:
-            return Standing.UNKNOWN
+            return CacheMatch.UNKNOWN
         if known.key != pod.key or not self._plane.settings.serves(known):
-            return Standing.FOREIGN
-        return Standing.SAME if asks_alike(known, pod) or self._demand_alike(known, pod) else Standing.CHANGED
+            return CacheMatch.FOREIGN
+        return CacheMatch.SAME if asks_alike(known, pod) or self._demand_alike(known, pod) else CacheMatch.CHANGED
 
     def _demand_alike(self, known: Pod, pod: Pod) -> bool:
         """Compare only the demands: unrelated annotations and labels may differ."""
@@ -99,18 +98,18 @@ class Acting:
         if not self._plane.settings.serves(pod):
             served = ", ".join(sorted(self._plane.settings.scheduler_names))
             raise Refused(
-                f"the pod belongs to scheduler {pod.spec.scheduler_name}, and this server serves {served} (schedulers)"
+                f"the pod uses scheduler {pod.spec.scheduler_name}; this server serves {served} (key schedulers)"
             )
         cluster = self._plane.cluster
         if cluster.demand_of(pod) is None and not cluster.dialects.spoken_by(pod):  # a request for 0 counts
-            raise Refused("the pod asks for no GPU: name managedResources in the extender's configuration")
+            raise Refused("the pod requests no GPU; set managedResources in the extender's configuration")
 
     async def require_passed(self, pod: Pod, node: Node) -> None:
         """Require that a filter recently passed the pod on the node, and that the node is not cordoned. A repeated bind
         that already succeeded needs neither. Raises BadDemand, Refused and KubeError."""
         if pod.spec.node_name == node.key:
             return
-        if not self._plane.passes.has(pod.metadata.uid, node.key, asked_by(self._plane.cluster.demand_of(pod))):
+        if not self._plane.passes.has(pod.metadata.uid, node.key, demand_hash(self._plane.cluster.demand_of(pod))):
             _refuse_unfiltered(node.key)
         if node.spec.unschedulable and not await self._tolerates_cordon(pod):
             raise Refused(f"node {node.key} is cordoned")
@@ -129,5 +128,6 @@ class Acting:
 
 def _refuse_unfiltered(node: str) -> NoReturn:
     raise Refused(
-        f"this server has not let the pod pass on node {node} within the last {SECONDS / 60:g} minutes: filter it again"
+        f"this server's filter has not passed the pod on node {node} within the last {SECONDS / 60:g} minutes; "
+        "filter the pod again"
     )

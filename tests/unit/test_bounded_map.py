@@ -1,11 +1,11 @@
-"""What is remembered of pods: so much in all, and so much for each namespace."""
+"""The map keeps a limited number of pods, in total and per namespace."""
 
-from aliquot.control.state.remembered import Remembered
+from aliquot.control.state.bounded_map import BoundedMap
 
 
-def filled(*pods: str, most: int = 4, of_namespace: int = 2) -> Remembered[int]:
+def filled(*pods: str, most: int = 4, of_namespace: int = 2) -> BoundedMap[int]:
     """Pods as `namespace/uid`, oldest first."""
-    found = Remembered[int](most, of_namespace)
+    found = BoundedMap[int](most, of_namespace)
     for number, pod in enumerate(pods):
         namespace, _, uid = pod.partition("/")
         found.put(uid, namespace, number)

@@ -1,6 +1,5 @@
-"""What verbs act on that change something: pods of the cluster that ask for our resources, of a scheduler that we
-serve, and for bind on a node where a filter let them pass a moment ago. Whatever else somebody sends who reaches the
-port changes nothing."""
+"""Mutating verbs act only on pods in the cluster that request our resources and whose scheduler we serve. A bind also
+needs a node where a filter recently passed the pod. Any other call changes nothing."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -57,15 +56,15 @@ async def allocated(endpoint: Endpoint, pod: dict[str, Any], node: str = "n1") -
 
 
 ATTACKS = [
-    pytest.param({}, None, "n1", NOT_PASSED, id="a pod that no filter was asked about"),
+    pytest.param({}, None, "n1", NOT_PASSED, id="a pod that was never filtered"),
     pytest.param({}, "n2", "n1", NOT_PASSED, id="a node where it did not pass"),
     pytest.param({"gpu_mem": 16}, "n1", "n1", NOT_PASSED, id="a pod that the filter refused"),
-    pytest.param({"gpu_mem": None}, "n1", "n1", "the pod asks for no GPU", id="a pod without GPU"),
+    pytest.param({"gpu_mem": None}, "n1", "n1", "the pod requests no GPU", id="a pod without GPU"),
     pytest.param(
         {"schedulerName": "volcano"},
         "n1",
         "n1",
-        "the pod belongs to scheduler volcano, and this server serves default-scheduler, gpu-scheduler",
+        "the pod uses scheduler volcano; this server serves default-scheduler, gpu-scheduler",
         id="a pod of another scheduler",
     ),
     pytest.param({}, "n3", "n3", "node n3 is cordoned", id="a cordoned node"),
@@ -73,12 +72,12 @@ ATTACKS = [
 
 
 @pytest.mark.parametrize(("pod", "filtered", "node", "why"), ATTACKS)
-async def test_a_bind_that_is_none_of_ours_is_refused(
+async def test_an_illegitimate_bind_is_refused(
     endpoint: Endpoint, room: Room, pod: dict[str, Any], filtered: str | None, node: str, why: str
 ) -> None:
     target = await room.add_pod("target", **pod)
     if filtered is not None:
-        await endpoint.let_pass(target, filtered, FILTER)
+        await endpoint.pass_filter(target, filtered, FILTER)
     error = await bound(endpoint, target, node)
     assert error.startswith(why)
     assert target.metadata.uid not in error
@@ -89,21 +88,21 @@ async def test_a_bind_that_is_none_of_ours_is_refused(
 ALLOWED = [
     pytest.param({}, "n1", id="a pod that passed there"),
     pytest.param({"schedulerName": "gpu-scheduler"}, "n1", id="of another scheduler that we serve"),
-    pytest.param(DAEMON, "n3", id="a pod that tolerates a cordoned node, as those of a DaemonSet do"),
+    pytest.param(DAEMON, "n3", id="a pod that tolerates a cordoned node, like DaemonSet pods"),
 ]
 
 
 @pytest.mark.parametrize(("pod", "node"), ALLOWED)
 async def test_a_pod_is_bound_where_it_passed(endpoint: Endpoint, room: Room, pod: dict[str, Any], node: str) -> None:
     target = await room.add_pod("target", **pod)
-    await endpoint.let_pass(target, node, FILTER)
+    await endpoint.pass_filter(target, node, FILTER)
     assert await bound(endpoint, target, node) == ""
 
 
-async def test_a_bind_may_wait_for_as_long_as_kube_scheduler_lets_a_pod_wait(endpoint: Endpoint, room: Room) -> None:
+async def test_a_bind_may_come_as_late_as_kube_scheduler_allows(endpoint: Endpoint, room: Room) -> None:
     soon, late = await room.add_pod("soon"), await room.add_pod("late")
     for pod in (soon, late):
-        await endpoint.let_pass(pod, path=FILTER)
+        await endpoint.pass_filter(pod, path=FILTER)
     await room.clock.move(SECONDS - 1)
     assert await bound(endpoint, soon) == ""
     await room.clock.move(1)
@@ -112,47 +111,45 @@ async def test_a_bind_may_wait_for_as_long_as_kube_scheduler_lets_a_pod_wait(end
 
 async def test_the_last_filter_counts(endpoint: Endpoint, room: Room) -> None:
     pod = await room.add_pod()
-    await endpoint.let_pass(pod, "n1", FILTER)
-    await endpoint.let_pass(pod, "n2", FILTER)
+    await endpoint.pass_filter(pod, "n1", FILTER)
+    await endpoint.pass_filter(pod, "n2", FILTER)
     assert await bound(endpoint, pod, "n1") == NOT_PASSED
     assert await bound(endpoint, pod, "n2") == ""
 
 
-async def test_a_node_that_took_the_place_of_one_that_passed_has_not_passed(endpoint: Endpoint, room: Room) -> None:
+async def test_a_node_in_the_column_of_a_deleted_node_has_not_passed(endpoint: Endpoint, room: Room) -> None:
     pod = await room.add_pod()
-    await endpoint.let_pass(pod, "n2", FILTER)
+    await endpoint.pass_filter(pod, "n2", FILTER)
     await room.remove_node("n2")
     await room.add_node(make_cards("n4"))
     assert await bound(endpoint, pod, "n4") == NOT_PASSED.replace("n1", "n4")
 
 
-async def test_a_server_that_has_filtered_nothing_refuses_until_it_is_asked(endpoint: Endpoint, room: Room) -> None:
-    """As a new leader: kube-scheduler goes back to the filter after the error."""
+async def test_a_server_without_filter_results_refuses_until_it_filters(endpoint: Endpoint, room: Room) -> None:
+    """Like a new leader: kube-scheduler filters the pod again after the error."""
     pod = await room.add_pod()
-    await endpoint.let_pass(pod, path=FILTER)
+    await endpoint.pass_filter(pod, path=FILTER)
     async with (
         Room(room.api, room.client, room.clock) as successor,
         opened(successor, native.routes(successor.plane)) as anew,
     ):
         assert await bound(anew, pod) == NOT_PASSED
-        await anew.let_pass(pod, path=FILTER)
+        await anew.pass_filter(pod, path=FILTER)
         assert await bound(anew, pod) == ""
 
 
-async def test_a_bind_that_is_repeated_when_the_pod_is_bound_is_answered_as_before(
-    endpoint: Endpoint, room: Room
-) -> None:
+async def test_a_repeated_bind_of_a_bound_pod_gets_the_same_answer(endpoint: Endpoint, room: Room) -> None:
     pod = await room.add_pod()
-    await endpoint.let_pass(pod, path=FILTER)
+    await endpoint.pass_filter(pod, path=FILTER)
     assert await bound(endpoint, pod) == ""
     await room.in_step()
     assert len(room.plane.passes) == 0
     assert await bound(endpoint, pod) == ""
 
 
-async def test_made_up_pods_do_not_push_out_what_is_remembered_of_others(endpoint: Endpoint, room: Room) -> None:
+async def test_invented_pods_do_not_evict_the_filter_results_of_others(endpoint: Endpoint, room: Room) -> None:
     pod = await room.add_pod()
-    await endpoint.let_pass(pod, path=FILTER)
+    await endpoint.pass_filter(pod, path=FILTER)
     fleet = room.plane.cluster.fleet
     for number in range(30_000):
         room.plane.passes.put(f"made-up-{number}", fleet, [0], asked=0)
@@ -160,16 +157,16 @@ async def test_made_up_pods_do_not_push_out_what_is_remembered_of_others(endpoin
     assert await bound(endpoint, pod) == ""
 
 
-# -- what is kept for pods
+# -- reservations
 
 
-async def test_volcano_keeps_nothing_for_pods_that_are_not_in_the_cluster(endpoint: Endpoint, room: Room) -> None:
+async def test_volcano_reserves_nothing_for_pods_that_are_not_in_the_cluster(endpoint: Endpoint, room: Room) -> None:
     for number in range(16):
         assert await allocated(endpoint, pod_of(f"invented-{number}", 15)) == f'pods "invented-{number}" not found'
     assert room.entries() == {}
 
 
-async def test_a_filter_keeps_nothing_for_pods_that_are_not_in_the_cluster(endpoint: Endpoint, room: Room) -> None:
+async def test_a_filter_reserves_nothing_for_pods_that_are_not_in_the_cluster(endpoint: Endpoint, room: Room) -> None:
     for number in range(16):
         invented = pod_of(f"invented-{number}", 15)
         reply = await endpoint.post("/scheduler/predicates", names_call(invented, ["n1"]))
@@ -178,7 +175,7 @@ async def test_a_filter_keeps_nothing_for_pods_that_are_not_in_the_cluster(endpo
 
 
 @pytest.mark.parametrize("verb", ["filter", "vallocate"])
-async def test_what_is_kept_is_what_the_pod_asks_for_and_not_what_the_body_says(
+async def test_a_reservation_has_the_size_of_the_pod_in_the_cluster_not_of_the_body(
     endpoint: Endpoint, room: Room, verb: str
 ) -> None:
     pod = manifest_of(await room.add_pod("small", 1))
@@ -191,16 +188,16 @@ async def test_what_is_kept_is_what_the_pod_asks_for_and_not_what_the_body_says(
 
 
 @pytest.mark.parametrize("verb", ["filter", "vallocate"])
-async def test_nothing_is_kept_for_pods_of_other_schedulers(endpoint: Endpoint, room: Room, verb: str) -> None:
+async def test_nothing_is_reserved_for_pods_of_other_schedulers(endpoint: Endpoint, room: Room, verb: str) -> None:
     pod = manifest_of(await room.add_pod("theirs", 15, schedulerName="theirs"))
     if verb == "filter":
         await endpoint.post("/scheduler/predicates", names_call(pod, ["n1"]))
     else:
-        assert "belongs to scheduler theirs" in await allocated(endpoint, pod)
+        assert "uses scheduler theirs" in await allocated(endpoint, pod)
     assert room.entries() == {}
 
 
-async def test_a_body_that_names_another_pod_does_not_give_back_what_is_kept(endpoint: Endpoint, room: Room) -> None:
+async def test_a_body_that_names_another_pod_does_not_release_a_reservation(endpoint: Endpoint, room: Room) -> None:
     pod = manifest_of(await room.add_pod("p", 15))
     await endpoint.post("/scheduler/predicates", names_call(pod, ["n1"]))
     other = {**pod, "metadata": {**pod["metadata"], "name": "other"}}
@@ -208,10 +205,10 @@ async def test_a_body_that_names_another_pod_does_not_give_back_what_is_kept(end
     assert list(room.entries()) == [pod["metadata"]["uid"]]
 
 
-# -- how much is kept
+# -- the limit of a namespace
 
 
-async def test_no_more_is_kept_for_a_namespace_than_is_allowed(endpoint: Endpoint, room: Room) -> None:
+async def test_reservations_of_a_namespace_are_limited(endpoint: Endpoint, room: Room) -> None:
     pods = [manifest_of(await room.add_pod(f"p{number}", 1)) for number in range(4)]
     room.api.registry.create(resources.NAMESPACES, "", {"metadata": {"name": "other"}})
     other = manifest_of(await room.add_pod("other", 1, namespace="other"))
@@ -226,13 +223,13 @@ async def test_no_more_is_kept_for_a_namespace_than_is_allowed(endpoint: Endpoin
     assert len(room.entries("n1")) + len(room.entries("n2")) == 4
 
 
-async def test_claims_of_binds_count_against_the_namespace(endpoint: Endpoint, room: Room) -> None:
+async def test_claims_of_binds_count_against_the_namespace_limit(endpoint: Endpoint, room: Room) -> None:
     pods = [await room.add_pod(f"p{number}", 1) for number in range(4)]
     for pod in pods[:3]:
         assert await allocated(endpoint, manifest_of(pod)) == ""
-    await endpoint.let_pass(pods[3], path=FILTER)
+    await endpoint.pass_filter(pods[3], path=FILTER)
     assert (await bound(endpoint, pods[3])).startswith("namespace default already has 3 unbound pods")
-    await endpoint.let_pass(pods[0], path=FILTER)
+    await endpoint.pass_filter(pods[0], path=FILTER)
     assert await bound(endpoint, pods[0]) == "", "what is kept for it becomes its claim"
     await room.in_step()
     assert await bound(endpoint, pods[3]) == "", "one is bound by now"

@@ -1,4 +1,4 @@
-"""Observe mode: where waiting pods would go is told once, and again when it changes."""
+"""Observe mode logs where a waiting pod would go, once, and again when that changes."""
 
 from pathlib import Path
 
@@ -14,37 +14,37 @@ from tests.factories import container_manifest, make_cards
 from tests.integration.room import Room
 
 
-def told(observer: Observer) -> list[str]:
-    """What one look tells: of which pod, and the node or why it waits."""
+def logged(observer: Observer) -> list[str]:
+    """What one pass logs: the pod, and its node or why it waits."""
     with structlog.testing.capture_logs() as lines:
         observer.look()
     return [f"{line['pod']}: {line.get('node') or line['why']}" for line in lines]
 
 
-async def test_a_verdict_is_told_once_and_again_when_it_changes(room: Room) -> None:
+async def test_a_decision_is_logged_once_and_again_when_it_changes(room: Room) -> None:
     observer = Observer(room.plane)
     await room.add_node(make_cards("n1", mib=(15360,)))
     pod = await room.add_pod("p", 10)
-    assert told(observer) == ["default/p: n1"]
-    assert told(observer) == []
+    assert logged(observer) == ["default/p: n1"]
+    assert logged(observer) == []
     holder = await room.add_pod("holder", 10)
     await room.commit(holder, "n1")
     await room.in_step()
-    (waits,) = (line for line in told(observer) if "holder" not in line)
+    (waits,) = (line for line in logged(observer) if "holder" not in line)
     assert waits.startswith("default/p: 0/1 nodes are available: 1 ")
-    assert told(observer) == []
+    assert logged(observer) == []
     await room.add_node(make_cards("n2", mib=(15360,)))
-    assert told(observer) == ["default/p: n2"]
+    assert logged(observer) == ["default/p: n2"]
     await room.delete_pod(pod)
-    assert told(observer) == []
+    assert logged(observer) == []
 
 
-async def test_a_pod_that_others_bound_between_two_looks_is_judged_as_if_it_were_not_there(room: Room) -> None:
+async def test_a_pod_bound_between_two_passes_is_judged_as_if_it_were_unbound(room: Room) -> None:
     observer = Observer(room.plane)
     await room.add_node(make_cards("n1", mib=(15360,)))
     await room.add_node(make_cards("n2", mib=(15360,)))
     await room.add_pod("early", 5, node="n1", metadata={"annotations": {IDX: "0"}})
-    assert told(observer) == []
+    assert logged(observer) == []
     pod = await room.add_pod("p", 15, node="n2", metadata={"annotations": {IDX: "0"}})
     before = room.plane.cluster.snapshot()
     with structlog.testing.capture_logs() as lines:
@@ -58,7 +58,7 @@ async def test_a_pod_that_others_bound_between_two_looks_is_judged_as_if_it_were
     assert all(not room.plane.cluster.totals.wrong_counts(node) for node in ("n1", "n2"))
 
 
-async def test_a_pod_that_others_bound_where_we_see_no_room_is_told_with_the_reason(room: Room) -> None:
+async def test_a_pod_bound_where_we_see_no_room_is_logged_with_the_reason(room: Room) -> None:
     observer = Observer(room.plane)
     await room.add_node(make_cards("n1", mib=(15360,)))
     observer.look()
@@ -70,26 +70,26 @@ async def test_a_pod_that_others_bound_where_we_see_no_room_is_told_with_the_rea
     assert line["why"].startswith("0/1 nodes are available: 1 ")
 
 
-async def test_a_pod_that_was_told_of_while_it_waited_is_not_told_of_again_when_it_is_bound(room: Room) -> None:
+async def test_a_pod_logged_while_it_waited_is_not_logged_again_when_bound(room: Room) -> None:
     observer = Observer(room.plane)
     await room.add_node(make_cards("n1", mib=(15360,)))
     pod = await room.add_pod("p", 10)
-    assert told(observer) == ["default/p: n1"]
+    assert logged(observer) == ["default/p: n1"]
     await room.commit(pod, "n1")
     await room.in_step()
-    assert told(observer) == []
+    assert logged(observer) == []
 
 
-async def test_a_look_is_one_decision_of_the_decision_log(room: Room, tmp_path: Path) -> None:
+async def test_a_pass_is_one_decision_of_the_decision_log(room: Room, tmp_path: Path) -> None:
     await room.add_node()
     await room.add_pod("p", 3)
     log = tmp_path / "decisions"
     with DecisionLog(log, room.plane.cluster, clock=room.clock):
-        told(Observer(room.plane))
+        logged(Observer(room.plane))
     assert sum(isinstance(line.told, Decided) for _, line in read(log)) == 1
 
 
-async def test_the_cards_are_told_too(room: Room) -> None:
+async def test_the_cards_are_logged_too(room: Room) -> None:
     cards = await room.add_node(make_cards("n1", mib=(15360,)))
     await room.add_pod("p", 10)
     with structlog.testing.capture_logs() as lines:
@@ -105,15 +105,15 @@ async def test_the_cards_are_told_too(room: Room) -> None:
         pytest.param({"containers": [container_manifest(gpu_mem=None)]}, id="without GPU"),
     ],
 )
-async def test_a_pod_that_does_not_wait_for_a_gpu_is_nothing_to_tell_of(room: Room, fields: dict[str, object]) -> None:
+async def test_a_pod_that_waits_for_no_gpu_is_not_logged(room: Room, fields: dict[str, object]) -> None:
     await room.add_node()
     await room.add_pod("p", **fields)
-    assert told(Observer(room.plane)) == []
+    assert logged(Observer(room.plane)) == []
 
 
-async def test_a_demand_that_cannot_be_read_is_told(room: Room) -> None:
+async def test_an_unreadable_demand_is_logged(room: Room) -> None:
     await room.add_node()
     await room.add_pod("p", 3, metadata={"labels": {"aliyun.com/gpu-count": "2"}})
-    (waits,) = told(Observer(room.plane))
+    (waits,) = logged(Observer(room.plane))
     assert waits.startswith("default/p: ")
     assert "aliyun.com/gpu-count" in waits

@@ -2,7 +2,7 @@
 
 import pytest
 
-from aliquot.control.state.search_budget import Searches
+from aliquot.control.state.search_budget import SearchBudget
 from aliquot.engine import FULL_EFFORT, Effort
 from aliquot.model import ContainerRequest, Part, Request
 from tests.fakes import FakeClock
@@ -21,7 +21,7 @@ class WorkingClock(FakeClock):
 class Decisions:
     def __init__(self) -> None:
         self.clock = WorkingClock()
-        self.searches = Searches(self.clock, is_known=lambda request: request.namespace not in self.made_up)
+        self.searches = SearchBudget(self.clock, is_known=lambda request: request.namespace not in self.made_up)
         self.made_up: set[str] = set()
 
     def decide(

@@ -1,4 +1,4 @@
-"""What a quota has against a node: not its model, or no more of it; with the model's name and without numbers."""
+"""The reasons of quota refusals: the model is not allowed, or used up. They name the model, and contain no numbers."""
 
 from typing import Any
 
@@ -64,10 +64,10 @@ async def refused(endpoint: Endpoint, path: str, limits: dict[str, str]) -> Any:
     ("compat", "expected"),
     [
         pytest.param(OURS, {node: f"ExceedsGPUQuota: {why}" for node, why in REFUSED.items()}, id="ours"),
-        pytest.param(Compat(reasons=True), dict.fromkeys(REFUSED, "ExceedsGPUQuota"), id="as the original says it"),
+        pytest.param(Compat(reasons=True), dict.fromkeys(REFUSED, "ExceedsGPUQuota"), id="the original's words"),
     ],
 )
-async def test_a_model_that_is_not_named_and_one_that_is_used_up_are_told_apart(
+async def test_a_model_outside_the_quota_and_one_used_up_have_different_reasons(
     nodes: Room, compat: Compat, expected: dict[str, str]
 ) -> None:
     async with opened(nodes, AdmissionEndpoint(nodes.plane, None, compat).routes()) as endpoint:
@@ -79,7 +79,7 @@ async def test_other_dialects_say_the_same(nodes: Room) -> None:
         assert await refused(endpoint, FILTER, {GPU_MEM: "3"}) == REFUSED
 
 
-async def test_the_text_does_not_change_while_the_verdict_does_not(nodes: Room) -> None:
+async def test_the_text_stays_the_same_while_the_result_does(nodes: Room) -> None:
     whole = {CORE: "200"}
     await set_quota(nodes, t4=1)
     async with opened(nodes, AdmissionEndpoint(nodes.plane).routes()) as endpoint:

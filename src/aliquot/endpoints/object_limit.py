@@ -1,4 +1,4 @@
-"""Count the objects of a body while decoding it, and give up at once on too many, whatever the body's size."""
+"""Limit the objects in a body: decoding stops at the first object too many, whatever the body's size."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ _COUNTER = _Counter()
 
 
 class Counted(msgspec.Struct):
-    """An object that a body may repeat. Decode it only within `counting`."""
+    """An object that a body may repeat. Decode it only within `object_limit`."""
 
     def __post_init__(self) -> None:
         _COUNTER.left -= 1
@@ -33,6 +33,6 @@ class Counted(msgspec.Struct):
 
 
 @contextmanager
-def counting() -> Iterator[None]:
+def object_limit() -> Iterator[None]:
     _COUNTER.left = MAX_OBJECTS
     yield

@@ -1,4 +1,4 @@
-"""What holds of every endpoint's filter, whatever it is asked."""
+"""Properties of every endpoint's filter, for any call."""
 
 from random import Random
 from typing import Any
@@ -75,7 +75,7 @@ async def fill(room: Room) -> None:
 
 
 def any_pod(random: Random) -> Any:
-    """One that asks for something in some dialect, for too much, or for nothing."""
+    """A pod that requests something in some dialect, too much, or nothing."""
     limits = {}
     for name in random.sample(sorted(resource for d in standard_dialects().values() for resource in names(d)), 2):
         if random.random() < 0.6:
@@ -106,7 +106,7 @@ async def asked(endpoint: Endpoint, path: str, pod: Any, nodes: list[str], *, wh
 @pytest.mark.parametrize("whole", [False, True], ids=["names", "whole nodes"])
 @pytest.mark.parametrize("compat", [OURS, Compat(True, True, True)], ids=["ours", "as the original"])
 @pytest.mark.parametrize(("routes", "path"), ENDPOINTS)
-async def test_passed_and_refused_nodes_are_all_nodes_of_the_call_in_its_order(
+async def test_passed_and_refused_nodes_are_the_nodes_of_the_call_in_order(
     room: Room, routes: Any, path: str, compat: Compat, whole: bool
 ) -> None:
     random = Random(f"{path} {compat} {whole}")
@@ -132,7 +132,7 @@ async def test_passed_and_refused_nodes_are_all_nodes_of_the_call_in_its_order(
 
 
 @pytest.mark.parametrize(("routes", "path"), ENDPOINTS)
-async def test_a_pod_without_gpu_passes_everywhere_and_its_nodes_come_back_as_they_were(
+async def test_a_pod_without_gpu_passes_everywhere_and_gets_its_nodes_back_unchanged(
     room: Room, routes: Any, path: str
 ) -> None:
     random = Random(path)
@@ -154,7 +154,7 @@ async def test_a_pod_without_gpu_passes_everywhere_and_its_nodes_come_back_as_th
 @pytest.mark.parametrize("where", ["containers", "initContainers"])
 @pytest.mark.parametrize("whole", [False, True], ids=["names", "whole nodes"])
 @pytest.mark.parametrize(("routes", "path"), ENDPOINTS)
-async def test_keys_in_any_case_are_read_at_every_depth(
+async def test_keys_match_in_any_case_at_every_depth(
     room: Room, routes: Any, path: str, whole: bool, where: str, case: Any
 ) -> None:
     await fill(room)
