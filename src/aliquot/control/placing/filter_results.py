@@ -53,7 +53,7 @@ class FilterResults:
         self.forget(uid)
         if not len(columns):
             return
-        passed = np.zeros(len(fleet.names) + 1, np.bool_)  # the last entry is for -1
+        passed = np.zeros(fleet.width + 1, np.bool_)  # the last entry is for -1
         passed[columns] = True
         place = self._known if namespace is not None else self._unknown
         now = self._clock.monotonic()

@@ -2,8 +2,6 @@
 
 from collections.abc import Iterable
 
-import numpy as np
-
 from aliquot.engine.arrays import Floats, Ints
 from aliquot.engine.view import PolicyOutcome, View
 from aliquot.model import Part
@@ -28,10 +26,17 @@ def left_on_cards(view: View) -> Ints:
 
 def left_on_nodes(outcome: PolicyOutcome) -> Floats:
     """The share of each node's sellable cards that is left after the pod is placed; memory and cores add up."""
-    fleet, parts = outcome.fleet, [container.part for container in outcome.request.containers]
-    left = np.zeros(fleet.width)
-    if counts_memory(parts):
-        left = (fleet.node_free_mib - outcome.taken_mib) * fleet.per_node_mib
-    if counts_cores(parts):
-        left += (fleet.node_free_cores - outcome.taken_cores) * fleet.per_node_cores
-    return left
+    parts = [container.part for container in outcome.request.containers]
+    if not counts_cores(parts):
+        return _memory_left(outcome)
+    if not counts_memory(parts):
+        return _cores_left(outcome)
+    return _memory_left(outcome) + _cores_left(outcome)
+
+
+def _memory_left(outcome: PolicyOutcome) -> Floats:
+    return (outcome.fleet.node_free_mib - outcome.taken_mib) * outcome.fleet.per_node_mib
+
+
+def _cores_left(outcome: PolicyOutcome) -> Floats:
+    return (outcome.fleet.node_free_cores - outcome.taken_cores) * outcome.fleet.per_node_cores
