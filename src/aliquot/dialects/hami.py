@@ -136,12 +136,14 @@ class Hami(Dialect):
     def speaks(self, pod: Pod) -> bool:
         """Under NVIDIA's own prefix, only a pod that names parts of cards; whole cards belong to the nvidia dialect
         there."""
-        ours = {resource.name for resource in self.resources} - {self.priority}
-        is_named = names_parts(pod, self.prefix) or self.prefix != Nvidia.standard_prefix
-        return is_named and asks_any(pod, lambda name: name in ours or self._is_mig(name))
+        is_named = self.prefix != Nvidia.standard_prefix or names_parts(pod, self.prefix)
+        return is_named and asks_any(pod, self._is_ours)
 
     def mentions(self, pod: Pod) -> bool:
         return False  # charts write 0 for "no GPU"
+
+    def _is_ours(self, resource: str) -> bool:
+        return (resource in self.resource_names and resource != self.priority) or self._is_mig(resource)
 
     def _is_mig(self, resource: str) -> bool:
         return resource.startswith(f"{self.prefix}/mig-")
@@ -302,7 +304,7 @@ def _sizes(part: Part, placement: Placement, container: str, cards: NodeGpus) ->
 
 def _words(written: Mapping[str, str], key: str) -> tuple[str, ...]:
     """The items of a comma-separated list. Empty if it is missing or empty, as in HAMi."""
-    return names_in(key, written.get(key, ""))
+    return names_in(key, written[key]) if key in written else ()
 
 
 def _as_nvml(name: str) -> str:

@@ -8,7 +8,7 @@ import msgspec
 
 from aliquot.dialects.aliquot import Aliquot
 from aliquot.dialects.protocol import Dialect
-from aliquot.dialects.table import Dialects
+from aliquot.dialects.table import Dialects, only_one
 from aliquot.errors import BadDemand, BadRecord, NotPlaced
 from aliquot.model import (
     CORES,
@@ -154,7 +154,7 @@ def holding_of(pod: Pod, cards: NodeGpus, dialects: Dialects) -> Holding | None:
     if len(speaking) > 1 and (given := [dialect for dialect in speaking if _has_got(pod, dialect, cards)]):
         names = ", ".join(dialect.name for dialect in speaking)
         return in_doubt(pod, given, cards, f"the pod has resources of several dialects ({names})")
-    dialect = dialects.of(pod)
+    dialect = only_one(speaking)
     return _holding(pod, cards, dialect) if dialect else None
 
 

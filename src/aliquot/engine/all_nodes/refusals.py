@@ -37,6 +37,9 @@ class Refusals:
         fleet, request = self.question.fleet, self.question.request
         numbers = np.full(fleet.width + 1, _NUMBERS[Reason.UNKNOWN_NODE], np.int8)
         reasons = numbers[: fleet.width]
+        if self.plan.fits.all():
+            reasons[:] = FITS
+            return numbers
         reasons[:] = _NUMBERS[Reason.NO_CARD_FITS]
         # where another agent chooses the cards, its choice decides what fits
         choice = self.question.choice if request.allocator else None
