@@ -21,6 +21,7 @@ from aliquot.dialects.protocol import Dialect, Resource, asks_any, card_called, 
 from aliquot.errors import BadDemand, BadRecord
 from aliquot.model import (
     CORES,
+    NO_CONSTRAINTS,
     Constraints,
     Container,
     ContainerRequest,
@@ -54,6 +55,7 @@ MODE = "nvidia.com/vgpu-mode"
 NODE_POLICY = "hami.io/node-scheduler-policy"
 GPU_POLICY = "hami.io/gpu-scheduler-policy"
 """Constraints. HAMi keeps these names even if its resources are renamed."""
+_CONSTRAINTS = frozenset((USE_TYPE, AVOID_TYPE, USE_UUID, AVOID_UUID, NUMA_BIND, MODE, NODE_POLICY, GPU_POLICY))
 
 SHARES = 10
 """How many device ids a card has."""
@@ -203,6 +205,8 @@ class Hami(Dialect):
 
     def constraints(self, pod: Pod) -> Constraints:
         written = pod.metadata.annotations
+        if _CONSTRAINTS.isdisjoint(written):
+            return NO_CONSTRAINTS
         _refuse_modes(written)
         use, avoid = (tuple(map(_as_nvml, _words(written, key))) for key in (USE_TYPE, AVOID_TYPE))
         models = (ModelConstraint(use, substring=True), ModelConstraint(avoid, avoid=True, substring=True))
@@ -304,7 +308,7 @@ def _sizes(part: Part, placement: Placement, container: str, cards: NodeGpus) ->
 
 def _words(written: Mapping[str, str], key: str) -> tuple[str, ...]:
     """The items of a comma-separated list. Empty if it is missing or empty, as in HAMi."""
-    return names_in(key, written[key]) if key in written else ()
+    return names_in(key, written.get(key, ""))
 
 
 def _as_nvml(name: str) -> str:

@@ -22,6 +22,7 @@ from aliquot.dialects.protocol import (
 )
 from aliquot.errors import BadDemand
 from aliquot.model import (
+    NO_CONSTRAINTS,
     Constraints,
     Container,
     ContainerRequest,
@@ -158,7 +159,7 @@ class Nvidia(Dialect):
     def constraints(self, pod: Pod) -> Constraints:
         text = pod.metadata.annotations.get(self.gpu_model)
         if text is None:
-            return Constraints()
+            return NO_CONSTRAINTS
         named = names_in(self.gpu_model, text)
         names = tuple(name for name in named if any(letter.isalnum() for letter in name))
         if not names:

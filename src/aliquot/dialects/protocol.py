@@ -15,6 +15,7 @@ import msgspec
 
 from aliquot.errors import BadConfig, BadDemand, BadInput, BadQuantity, BadRecord
 from aliquot.model import (
+    NO_CONSTRAINTS,
     OF_MODEL,
     Constraints,
     Container,
@@ -188,7 +189,7 @@ class Dialect(ABC):
     def constraints(self, pod: Pod) -> Constraints:
         """The constraints in the dialect's own annotations and labels, even on pods of other dialects. Raises
         BadDemand."""
-        return Constraints()
+        return NO_CONSTRAINTS
 
     def capacity(self, node: Node) -> NodeGpus | None:
         """The cards of a node that publishes no inventory, with ids `node/index`; None if it has none."""

@@ -12,8 +12,8 @@ from aliquot.dialects.table import Dialects, only_one
 from aliquot.errors import BadDemand, BadRecord, NotPlaced
 from aliquot.model import (
     CORES,
+    NO_CONSTRAINTS,
     Charge,
-    Constraints,
     Gpu,
     Node,
     NodeGpus,
@@ -76,7 +76,7 @@ def demand_of(pod: Pod, dialects: Dialects) -> Demand | None:
         return None
     request = dialect.demand(pod)
     ours = [other for other in dialects.values() if other.name == Aliquot.name]
-    constraints = Constraints()
+    constraints = NO_CONSTRAINTS
     for speaker in dict.fromkeys((*ours, dialect, *dialects.values())):
         own = request.constraints & speaker.constraints(pod) if speaker is dialect else speaker.constraints(pod)
         constraints &= own

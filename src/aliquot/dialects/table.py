@@ -1,6 +1,6 @@
 """The table of dialects: those of this package, and those that other packages register as entry points."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, ValuesView
 from functools import cache
 from importlib.metadata import entry_points
 
@@ -44,6 +44,9 @@ class Dialects(Mapping[str, Dialect]):
 
     def __len__(self) -> int:
         return len(self._dialects)
+
+    def values(self) -> ValuesView[Dialect]:
+        return self._dialects.values()
 
     def of(self, pod: Pod) -> Dialect | None:
         """The dialect whose resources a pod asks for; None for a pod without GPU. Raises BadDemand if there are two."""

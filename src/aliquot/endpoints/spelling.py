@@ -29,25 +29,26 @@ def _spelled(value: Any, shape: _Shape | None) -> Any:
     if shape is None:
         return value
     if type(value) is list:
-        _require_few(value)
+        if len(value) > MAX_ITEMS:
+            raise _too_many(value)
         items = [_spelled(item, shape) for item in value]
         return value if all(map(is_, items, value)) else items
     if type(value) is not dict:
         return value
-    _require_few(value)
+    if len(value) > MAX_ITEMS:
+        raise _too_many(value)
     differs, found = False, {}
     for key, inner in value.items():
         name, of = shape.get(key.lower(), (key, None))
-        if of is None and type(inner) is dict:
-            _require_few(inner)
+        if of is None and type(inner) is dict and len(inner) > MAX_ITEMS:
+            raise _too_many(inner)
         found[name] = new = inner if of is None else _spelled(inner, of)
         differs = differs or name != key or new is not inner
     return found if differs else value
 
 
-def _require_few(items: Sized) -> None:
-    if len(items) > MAX_ITEMS:
-        raise msgspec.ValidationError(f"a list or an object has {len(items)} items; no more than {MAX_ITEMS} are read")
+def _too_many(items: Sized) -> msgspec.ValidationError:
+    return msgspec.ValidationError(f"a list or an object has {len(items)} items; no more than {MAX_ITEMS} are read")
 
 
 @cache

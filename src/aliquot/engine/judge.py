@@ -162,6 +162,7 @@ def judge(
     choice, node_policies = _card_choice(gpu_policy), _node_policies(node_policy)
     theirs = _card_choice(request.allocator) if request.allocator else choice
     given, spending = settings or _DEFAULTS, effort or Effort()
+    limits = quota if quota and quota.quota else None
     masks = _masks(fleet, among)
     judged = [
         _judged(
@@ -169,7 +170,7 @@ def judge(
             request.of_agent(other=block.other_agent),
             theirs if block.other_agent else choice,
             given,
-            quota,
+            limits,
             spending,
             mask,
         )

@@ -62,10 +62,10 @@ class Refusals:
         self._blame_cards(reasons)
         if self.wrong_pools is not None:
             reasons[self.wrong_pools] = _NUMBERS[Reason.WRONG_POOL]
-        reasons[~fleet.serves(request.dialect)] = _NUMBERS[Reason.NOT_SERVED]
-        no_card = ~fleet.has.any(axis=0)
+        serves, no_card = fleet.serves(request.dialect), ~fleet.has.any(axis=0)
+        reasons[~serves] = _NUMBERS[Reason.NOT_SERVED]
         reasons[no_card] = _NUMBERS[Reason.NO_GPUS]
-        reasons[no_card & (fleet.rest_mib > 0) & fleet.serves(request.dialect)] = _NUMBERS[Reason.TOO_LARGE]
+        reasons[no_card & (fleet.rest_mib > 0) & serves] = _NUMBERS[Reason.TOO_LARGE]
         reasons[self.plan.limited] = _NUMBERS[Reason.SEARCH_LIMIT]
         reasons[self.plan.fits] = FITS
         return numbers
