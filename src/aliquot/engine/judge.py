@@ -162,7 +162,7 @@ def judge(
     choice, node_policies = _card_choice(gpu_policy), _node_policies(node_policy)
     theirs = _card_choice(request.allocator) if request.allocator else choice
     given, spending = settings or _DEFAULTS, effort or Effort()
-    limits = quota if quota and quota.quota else None
+    limits = quota if quota is not None and quota.quota is not None else None
     masks = _masks(fleet, among)
     judged = [
         _judged(
