@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from aliquot.cli import main
 from aliquot.control.admission import manifests
 from aliquot.dialects import Dialect, Dialects, make_dialects, placed_on, standard_dialects
-from aliquot.dialects.protocol import is_like
 from aliquot.dialects.table import OURS
+from aliquot.embedded.api.policies import is_like
 from aliquot.model import Pod
 from aliquot.model.admission import AGENT_REACH, FENCING, FORGERY, OUR_KEYS, PARAMETERS, SERVER_REACH
 from tests.factories import T4, make_cards

@@ -16,6 +16,7 @@ from aliquot.errors import BadDemand, BadQuantity
 from aliquot.model import (
     ANY_MIG,
     CORES,
+    NO_CONSTRAINTS,
     Constraints,
     ContainerRequest,
     Life,
@@ -209,6 +210,8 @@ class Aliquot(Dialect):
         if not self.speaks(pod):
             self._refuse_other_keys(pod)
         said = {word: said for word in _CONSTRAINTS if (said := self._said(pod, word))}
+        if not said:
+            return NO_CONSTRAINTS
         models = (
             ModelConstraint(_names(said[word]), avoid=word == "not-model")
             for word in ("model", "not-model")

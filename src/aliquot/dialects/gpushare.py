@@ -132,9 +132,11 @@ class GpuShare(Dialect):
                 for container, life, units, _ in sharing
             )
             request = self._refuse_too_much(self.request(pod, parts, together=True))
+            if cards == 1:
+                return request
             # the original's plug-in gives one card, and reads one index
             on_one_card = tuple(_share(container, life, units) for container, life, units, _ in sharing)
-            return replace(request, elsewhere=on_one_card) if cards > 1 else request
+            return replace(request, elsewhere=on_one_card)
         self._check_cards(pod, {count for *_, count in asking if count})
         return self._whole(pod)
 

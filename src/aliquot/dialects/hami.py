@@ -21,6 +21,7 @@ from aliquot.dialects.protocol import Dialect, Resource, asks_any, card_called, 
 from aliquot.errors import BadDemand, BadRecord
 from aliquot.model import (
     CORES,
+    NO_CONSTRAINTS,
     Constraints,
     Container,
     ContainerRequest,
@@ -54,6 +55,7 @@ MODE = "nvidia.com/vgpu-mode"
 NODE_POLICY = "hami.io/node-scheduler-policy"
 GPU_POLICY = "hami.io/gpu-scheduler-policy"
 """Constraints. HAMi keeps these names even if its resources are renamed."""
+_CONSTRAINTS = frozenset((USE_TYPE, AVOID_TYPE, USE_UUID, AVOID_UUID, NUMA_BIND, MODE, NODE_POLICY, GPU_POLICY))
 
 SHARES = 10
 """How many device ids a card has."""
@@ -136,12 +138,14 @@ class Hami(Dialect):
     def speaks(self, pod: Pod) -> bool:
         """Under NVIDIA's own prefix, only a pod that names parts of cards; whole cards belong to the nvidia dialect
         there."""
-        ours = {resource.name for resource in self.resources} - {self.priority}
-        is_named = names_parts(pod, self.prefix) or self.prefix != Nvidia.standard_prefix
-        return is_named and asks_any(pod, lambda name: name in ours or self._is_mig(name))
+        is_named = self.prefix != Nvidia.standard_prefix or names_parts(pod, self.prefix)
+        return is_named and asks_any(pod, self._is_ours)
 
     def mentions(self, pod: Pod) -> bool:
         return False  # charts write 0 for "no GPU"
+
+    def _is_ours(self, resource: str) -> bool:
+        return (resource in self.resource_names and resource != self.priority) or self._is_mig(resource)
 
     def _is_mig(self, resource: str) -> bool:
         return resource.startswith(f"{self.prefix}/mig-")
@@ -201,6 +205,8 @@ class Hami(Dialect):
 
     def constraints(self, pod: Pod) -> Constraints:
         written = pod.metadata.annotations
+        if _CONSTRAINTS.isdisjoint(written):
+            return NO_CONSTRAINTS
         _refuse_modes(written)
         use, avoid = (tuple(map(_as_nvml, _words(written, key))) for key in (USE_TYPE, AVOID_TYPE))
         models = (ModelConstraint(use, substring=True), ModelConstraint(avoid, avoid=True, substring=True))

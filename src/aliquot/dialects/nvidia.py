@@ -4,6 +4,7 @@ models."""
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from aliquot.dialects.hami_records import ALLOCATED, REGISTER, TO_ALLOCATE, read_devices
@@ -21,6 +22,7 @@ from aliquot.dialects.protocol import (
 )
 from aliquot.errors import BadDemand
 from aliquot.model import (
+    NO_CONSTRAINTS,
     Constraints,
     Container,
     ContainerRequest,
@@ -99,7 +101,7 @@ class Nvidia(Dialect):
 
     def speaks(self, pod: Pod) -> bool:
         """Whether the pod asks for whole cards or MIG instances, and for no parts of cards."""
-        return not names_parts(pod, self.prefix) and asks_any(pod, self._is_ours)
+        return asks_any(pod, self._is_ours) and not names_parts(pod, self.prefix)
 
     def mentions(self, pod: Pod) -> bool:
         return False  # charts write 0 for "no GPU"
@@ -157,7 +159,7 @@ class Nvidia(Dialect):
     def constraints(self, pod: Pod) -> Constraints:
         text = pod.metadata.annotations.get(self.gpu_model)
         if text is None:
-            return Constraints()
+            return NO_CONSTRAINTS
         named = names_in(self.gpu_model, text)
         names = tuple(name for name in named if any(letter.isalnum() for letter in name))
         if not names:
@@ -207,8 +209,13 @@ class Nvidia(Dialect):
 
 def names_parts(pod: Pod, prefix: str) -> bool:
     """Whether a pod names a part of a card. Then it speaks hami, not nvidia."""
-    names = {f"{prefix}/{part}" for part in PARTS}
+    names = _part_names(prefix)
     return any(not names.isdisjoint(container.limits) for container, _ in pod.containers())
+
+
+@cache
+def _part_names(prefix: str) -> frozenset[str]:
+    return frozenset(f"{prefix}/{part}" for part in PARTS)
 
 
 def check_priority(container: Container, resource: str) -> None:

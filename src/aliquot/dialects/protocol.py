@@ -8,12 +8,14 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import msgspec
 
 from aliquot.errors import BadConfig, BadDemand, BadInput, BadQuantity, BadRecord
 from aliquot.model import (
+    NO_CONSTRAINTS,
     OF_MODEL,
     Constraints,
     Container,
@@ -89,6 +91,10 @@ class Dialect(ABC):
         """Every resource with which a pod speaks this dialect. Resources with a socket are offered to kubelet. The
         first of these that a container asks for brings its devices."""
 
+    @cached_property
+    def resource_names(self) -> frozenset[str]:
+        return frozenset(resource.name for resource in self.resources)
+
     @property
     def resource(self) -> str:
         """The resource that every node of the dialect offers."""
@@ -123,14 +129,21 @@ class Dialect(ABC):
         return [resource.name for resource in self.resources]
 
     def guards(self, resource: str) -> bool:
-        return any(is_like(pattern, resource) for pattern in self.guarded_resources)
+        exact, prefixes = self._guarded
+        return resource in exact or resource.startswith(prefixes)
+
+    @cached_property
+    def _guarded(self) -> tuple[frozenset[str], tuple[str, ...]]:
+        """The guarded resources that are named exactly, and the prefixes of the others."""
+        patterns = self.guarded_resources
+        prefixes = tuple(pattern[:-1] for pattern in patterns if pattern.endswith("*"))
+        return frozenset(pattern for pattern in patterns if not pattern.endswith("*")), prefixes
 
     # -- reading what is asked and what there is
 
     def speaks(self, pod: Pod) -> bool:
         """Whether the pod asks for more than 0 of a resource of this dialect."""
-        names = {resource.name for resource in self.resources}
-        return asks_any(pod, lambda resource: resource in names)
+        return asks_any(pod, self.resource_names.__contains__)
 
     def mentions(self, pod: Pod) -> bool:
         """Whether a pod that asks for nothing means this dialect because it names 0 of a resource. Its user is then
@@ -140,9 +153,8 @@ class Dialect(ABC):
     def _named(self, pod: Pod) -> Mapping[str, Quantity]:
         """The resources of this dialect that the pod's containers name, with the amount of the last container that
         names it."""
-        names = {resource.name for resource in self.resources}
         written = (item for container, _ in pod.containers() for item in container.limits.items())
-        return {name: amount for name, amount in written if name in names}
+        return {name: amount for name, amount in written if name in self.resource_names}
 
     @abstractmethod
     def demand(self, pod: Pod) -> Request:
@@ -177,7 +189,7 @@ class Dialect(ABC):
     def constraints(self, pod: Pod) -> Constraints:
         """The constraints in the dialect's own annotations and labels, even on pods of other dialects. Raises
         BadDemand."""
-        return Constraints()
+        return NO_CONSTRAINTS
 
     def capacity(self, node: Node) -> NodeGpus | None:
         """The cards of a node that publishes no inventory, with ids `node/index`; None if it has none."""
@@ -277,11 +289,6 @@ def asks_any(pod: Pod, is_ours: Callable[[str], bool]) -> bool:
     """Whether a pod asks for more than 0 of any such resource. An unreadable amount counts as asked for, so that the
     user gets an error."""
     return any(container.asks_any(is_ours) for container, _ in pod.containers())
-
-
-def is_like(pattern: str, name: str) -> bool:
-    """Whether a name matches the pattern. A pattern that ends in `*` matches all names with that prefix."""
-    return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
 
 
 def limit(container: Container, resource: str) -> int:

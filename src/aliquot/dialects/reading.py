@@ -8,12 +8,12 @@ import msgspec
 
 from aliquot.dialects.aliquot import Aliquot
 from aliquot.dialects.protocol import Dialect
-from aliquot.dialects.table import Dialects
+from aliquot.dialects.table import Dialects, only_one
 from aliquot.errors import BadDemand, BadRecord, NotPlaced
 from aliquot.model import (
     CORES,
+    NO_CONSTRAINTS,
     Charge,
-    Constraints,
     Gpu,
     Node,
     NodeGpus,
@@ -76,7 +76,7 @@ def demand_of(pod: Pod, dialects: Dialects) -> Demand | None:
         return None
     request = dialect.demand(pod)
     ours = [other for other in dialects.values() if other.name == Aliquot.name]
-    constraints = Constraints()
+    constraints = NO_CONSTRAINTS
     for speaker in dict.fromkeys((*ours, dialect, *dialects.values())):
         own = request.constraints & speaker.constraints(pod) if speaker is dialect else speaker.constraints(pod)
         constraints &= own
@@ -154,7 +154,7 @@ def holding_of(pod: Pod, cards: NodeGpus, dialects: Dialects) -> Holding | None:
     if len(speaking) > 1 and (given := [dialect for dialect in speaking if _has_got(pod, dialect, cards)]):
         names = ", ".join(dialect.name for dialect in speaking)
         return in_doubt(pod, given, cards, f"the pod has resources of several dialects ({names})")
-    dialect = dialects.of(pod)
+    dialect = only_one(speaking)
     return _holding(pod, cards, dialect) if dialect else None
 
 

@@ -1,6 +1,6 @@
 """The table of dialects: those of this package, and those that other packages register as entry points."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, ValuesView
 from functools import cache
 from importlib.metadata import entry_points
 
@@ -45,19 +45,26 @@ class Dialects(Mapping[str, Dialect]):
     def __len__(self) -> int:
         return len(self._dialects)
 
+    def values(self) -> ValuesView[Dialect]:
+        return self._dialects.values()
+
     def of(self, pod: Pod) -> Dialect | None:
         """The dialect whose resources a pod asks for; None for a pod without GPU. Raises BadDemand if there are two."""
-        speaking = self.spoken_by(pod)
-        if len(speaking) > 1:
-            names = ", ".join(dialect.name for dialect in speaking)
-            raise BadDemand(f"the pod asks for resources of several dialects ({names}); use one of them")
-        return speaking[0] if speaking else None
+        return only_one(self.spoken_by(pod))
 
     def spoken_by(self, pod: Pod) -> Sequence[Dialect]:
         """The dialects in which a pod asks for something. For a pod that asks for 0 of everything, the first dialect
         that it names."""
         speaking = [dialect for dialect in self._dialects.values() if dialect.speaks(pod)]
         return speaking or [dialect for dialect in self._dialects.values() if dialect.mentions(pod)][:1]
+
+
+def only_one(speaking: Sequence[Dialect]) -> Dialect | None:
+    """The one dialect that a pod speaks; None if it speaks none. Raises BadDemand if there are two."""
+    if len(speaking) > 1:
+        names = ", ".join(dialect.name for dialect in speaking)
+        raise BadDemand(f"the pod asks for resources of several dialects ({names}); use one of them")
+    return speaking[0] if speaking else None
 
 
 def make_dialects(prefixes: Mapping[str, str] | None = None) -> Dialects:

@@ -29,25 +29,26 @@ def _spelled(value: Any, keys: _Keys | None) -> Any:
     if keys is None:
         return value
     if type(value) is list:
-        _require_few(value)
+        if len(value) > MAX_ITEMS:
+            raise _too_many(value)
         items = [_spelled(item, keys) for item in value]
         return value if all(map(is_, items, value)) else items
     if type(value) is not dict:
         return value
-    _require_few(value)
+    if len(value) > MAX_ITEMS:
+        raise _too_many(value)
     differs, found = False, {}
     for key, inner in value.items():
         name, inner_keys = keys.get(key.lower(), (key, None))
-        if inner_keys is None and type(inner) is dict:
-            _require_few(inner)
+        if inner_keys is None and type(inner) is dict and len(inner) > MAX_ITEMS:
+            raise _too_many(inner)
         found[name] = new = inner if inner_keys is None else _spelled(inner, inner_keys)
         differs = differs or name != key or new is not inner
     return found if differs else value
 
 
-def _require_few(items: Sized) -> None:
-    if len(items) > MAX_ITEMS:
-        raise msgspec.ValidationError(f"a list or object has {len(items)} items; the limit is {MAX_ITEMS}")
+def _too_many(items: Sized) -> msgspec.ValidationError:
+    return msgspec.ValidationError(f"a list or object has {len(items)} items; the limit is {MAX_ITEMS}")
 
 
 @cache

@@ -34,6 +34,8 @@ class Fleet:
         self.blocks: tuple[Block, ...] = ()
         """The blocks of our agent first, then by number of rows. There is always one. If there are several, each has
         nodes."""
+        self.width = 0
+        """Columns in use or vacant."""
         self._arrange()
 
     # -- writing
@@ -66,11 +68,6 @@ class Fleet:
             block.set_load(node, load)
 
     # -- reading
-
-    @property
-    def width(self) -> int:
-        """Columns in use or vacant."""
-        return sum(block.width for block in self.blocks)
 
     @property
     def nbytes(self) -> int:
@@ -164,6 +161,7 @@ class Fleet:
         if not self._by_kind:
             self._block((False, _FEWEST_ROWS))
         self.blocks = tuple(self._by_kind[kind] for kind in sorted(self._by_kind))
+        self.width = sum(block.width for block in self.blocks)
         self._name_order = self._table = None
 
 

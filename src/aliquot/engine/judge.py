@@ -1,7 +1,7 @@
 """Which nodes can take a request, which cards it would get, which node is best, and why the others cannot take it."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from collections.abc import Iterable, Sequence
+from functools import cached_property, lru_cache
 from itertools import compress
 
 import numpy as np
@@ -23,12 +23,14 @@ from aliquot.engine.view import NodePolicy, PolicyOutcome, PolicySettings
 from aliquot.errors import BadDemand, BadInput
 from aliquot.model import Placement, Reason, Request, cut
 
+_DEFAULTS = PolicySettings()
+
 
 class Judgement:
     """A request judged on the whole Fleet as it is now. Use it before the Fleet changes."""
 
     def __init__(
-        self, fleet: Fleet, request: Request, judged: Sequence[Refusals], node_policies: Iterable[NodePolicy]
+        self, fleet: Fleet, request: Request, judged: Sequence[Refusals], node_policies: Sequence[NodePolicy]
     ) -> None:
         """`judged` has an entry for each of the Fleet's blocks, in their order."""
         self.fleet = fleet
@@ -37,7 +39,7 @@ class Judgement:
         self.effort = judged[0].question.effort
         self.fits: Bools = joined([each.plan.fits for each in judged])
         self._judged = judged
-        self._node_policies = tuple(node_policies)
+        self._node_policies = node_policies
 
     @property
     def searched(self) -> list[str]:
@@ -157,19 +159,34 @@ def judge(
     `effort` is for all nodes together. `among` are the columns that matter: others are not searched. Raises BadDemand
     for an unknown policy.
     """
-    choice = CardChoice(policy(GPU_POLICIES, gpu_policy, "GPU policy"))
-    theirs = CardChoice(policy(GPU_POLICIES, request.allocator, "GPU policy")) if request.allocator else choice
-
-    def choice_on(block: Block) -> CardChoice:
-        return theirs if block.other_agent else choice
-
-    node_policies = policy(NODE_POLICIES, node_policy, "node policy")
-    given, spending = settings or PolicySettings(), effort or Effort()
+    choice, node_policies = _card_choice(gpu_policy), _node_policies(node_policy)
+    theirs = _card_choice(request.allocator) if request.allocator else choice
+    given, spending = settings or _DEFAULTS, effort or Effort()
+    limits = quota if quota is not None and quota.quota is not None else None
+    masks = _masks(fleet, among)
     judged = [
-        _judged(block, request.of_agent(other=block.other_agent), choice_on(block), given, quota, spending, mask)
-        for block, mask in zip(fleet.blocks, _masks(fleet, among), strict=True)
+        _judged(
+            block,
+            request.of_agent(other=block.other_agent),
+            theirs if block.other_agent else choice,
+            given,
+            limits,
+            spending,
+            mask,
+        )
+        for block, mask in zip(fleet.blocks, masks, strict=True)
     ]
     return Judgement(fleet, request, judged, node_policies)
+
+
+@lru_cache
+def _card_choice(names: str) -> CardChoice:
+    return CardChoice(policy(GPU_POLICIES, names, "GPU policy"))
+
+
+@lru_cache
+def _node_policies(names: str) -> Sequence[NodePolicy]:
+    return policy(NODE_POLICIES, names, "node policy")
 
 
 def _judged(
@@ -203,13 +220,12 @@ def _judged(
     return refusals
 
 
-def _masks(fleet: Fleet, among: Ints | None) -> Iterator[Bools | None]:
+def _masks(fleet: Fleet, among: Ints | None) -> Sequence[Bools | None]:
     """For each block, the columns that matter."""
-    whole = None if among is None else _mask(among, fleet.width)
-    first = 0
-    for block in fleet.blocks:
-        yield None if whole is None else whole[first : first + block.width]
-        first += block.width
+    if among is None:
+        return [None] * len(fleet.blocks)
+    mask = _mask(among, fleet.width)
+    return [mask[(first := fleet.first(block)) : first + block.width] for block in fleet.blocks]
 
 
 def _mask(columns: Ints, width: int) -> Bools:

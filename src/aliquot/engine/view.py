@@ -113,7 +113,8 @@ class PolicyOutcome:
             return np.asarray(self._held(needs).sum(axis=0))
         (need,) = needs
         if need.ndim < 2:  # every card costs the same, whichever is chosen
-            return np.asarray(need * self.seen[0].count)
+            count = self.seen[0].count
+            return need if count == 1 else np.asarray(need * count)
         (rows,) = self.choose()
         return np.asarray(np.take_along_axis(np.broadcast_to(need, self.fleet.has.shape), rows, axis=0).sum(axis=0))
 

@@ -1,7 +1,7 @@
 """The internal model: pure values that every other package uses."""
 
 from aliquot.model.charge import Charge, Life, peak, peak_by, peak_charge
-from aliquot.model.constraints import ANY_MIG, Constraints, ModelConstraint, Topology, is_model
+from aliquot.model.constraints import ANY_MIG, NO_CONSTRAINTS, Constraints, ModelConstraint, Topology, is_model
 from aliquot.model.gpu import CORES, Gpu, Link, Mode, NodeGpus, made_up_uuid
 from aliquot.model.kubernetes import Container, Node, Object, Pod
 from aliquot.model.placement import Placement, Slice, as_shown, card_of, charges, cut, numbered_as
@@ -22,6 +22,7 @@ __all__ = [
     "ContainerRequest",
     "Request",
     "Constraints",
+    "NO_CONSTRAINTS",
     "ModelConstraint",
     "is_model",
     "Topology",

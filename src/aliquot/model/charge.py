@@ -64,6 +64,8 @@ def peak_by(larger: Callable[[Any, Any], Any], parts: Iterable[tuple[Life, Any]]
 
 def peak_charge(parts: Sequence[tuple[Life, Charge]]) -> Charge:
     """The peak in every measure."""
+    if len(parts) == 1:
+        return parts[0][1]
     lives = [life for life, _ in parts]
     measures = zip(*(charge for _, charge in parts), strict=True)
     return Charge(*(peak(zip(lives, sizes, strict=True)) for sizes in measures))

@@ -88,6 +88,8 @@ class Constraints:
 
     def __and__(self, other: "Constraints") -> "Constraints":
         """Both constraints. Where only one value can hold (a policy, a topology), the left one wins if it is set."""
+        if other is NO_CONSTRAINTS:
+            return self
         only = self.only_uuids
         if other.only_uuids is not None:
             only = other.only_uuids if only is None else only & other.only_uuids
@@ -100,3 +102,6 @@ class Constraints:
             node_policy=self.node_policy or other.node_policy,
             gpu_policy=self.gpu_policy or other.gpu_policy,
         )
+
+
+NO_CONSTRAINTS = Constraints()

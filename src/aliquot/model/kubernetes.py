@@ -67,7 +67,7 @@ class Container(_Wire, frozen=True):
     def asks_any(self, is_meant: Callable[[str], bool]) -> bool:
         """Whether the container asks for more than 0 of any resource that `is_meant` accepts. An unreadable amount
         counts as asked for, so that the user gets an error."""
-        return any(is_meant(name) and _is_more_than_none(amount) for name, amount in self.limits.items())
+        return any(_is_more_than_none(self.limits[name]) for name in filter(is_meant, self.limits))
 
 
 def _is_more_than_none(amount: Quantity) -> bool:
@@ -135,8 +135,10 @@ class Pod(Object, frozen=True):
     @property
     def ended(self) -> bool:
         """Whether the pod's containers have ended: the phase says so, and no container is still terminating."""
+        if self.status.phase not in ("Succeeded", "Failed"):
+            return False
         statuses = [*(self.status.container_statuses or ()), *(self.status.init_container_statuses or ())]
-        return self.status.phase in ("Succeeded", "Failed") and all(s.state.running is None for s in statuses)
+        return all(s.state.running is None for s in statuses)
 
     @property
     def started(self) -> bool:

@@ -51,12 +51,13 @@ class FilterResults:
     ) -> None:
         """Store the node columns that the last filter passed for a pod; -1 is a node without a column. `asked` hashes
         its demand (`demand_hash`). `namespace` is set for a pod in the informer cache."""
-        self.forget(uid)
         if not len(columns):
+            self.forget(uid)
             return
-        passed = np.zeros(len(fleet.names) + 1, np.bool_)  # the last entry is for -1
+        passed = np.zeros(fleet.width + 1, np.bool_)  # the last entry is for -1
         passed[columns] = True
-        place = self._known if namespace is not None else self._unknown
+        place, other = (self._known, self._unknown) if namespace is not None else (self._unknown, self._known)
+        other.forget(uid)
         now = self._clock.monotonic()
         place.put(uid, namespace or "", _Pass(fleet.table, np.packbits(passed[:-1]), asked, now + SECONDS))
         oldest = next(iter(place.uids))

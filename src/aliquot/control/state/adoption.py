@@ -66,14 +66,15 @@ class Adoption:
     def see(self, pod: Pod) -> None:
         """Take in a bound pod. It holds something on its own node only."""
         uid, node = pod.metadata.uid, pod.spec.node_name
-        if self._is_forged(pod):
+        held = self._ledger.entry(uid, node)
+        if _is_forged(pod, held):
             pod = _without_record(pod)
-        is_foretold = self._is_foretold(pod)
+        is_foretold = self._is_foretold(pod, held)
         was_unplaced = self.unplaced.pop(uid, None) is not None
-        self._note_older_keys(pod, was_unplaced=was_unplaced)
+        self._note_older_keys(pod, held, was_unplaced=was_unplaced)
         if PLACEMENT in pod.metadata.annotations and not is_foretold:
             self.first_records.setdefault(uid, pod.metadata.annotations[PLACEMENT])
-        if not self._is_at_home(pod):
+        if not self._is_at_home(pod, held):
             self._adopt(pod, was_unplaced=was_unplaced)
         if is_foretold:
             self.unplaced[uid] = _without_record(pod)
@@ -88,26 +89,18 @@ class Adoption:
         self.older.pop(uid, None)
         self._totals.release(uid)
 
-    def _is_foretold(self, pod: Pod) -> bool:
+    def _is_foretold(self, pod: Pod, held: Entry | None) -> bool:
         """Whether the record on a bound pod was there before the Binding. Another leader may have written the same
         record, so we charge what it names. It may also be a user's, so the leader overwrites it."""
-        uid, held = pod.metadata.uid, self._ledger.entry(pod.metadata.uid, pod.spec.node_name)
+        uid = pod.metadata.uid
         if held is not None and held.state is not State.BOUND:
             self.trust(uid)
         record = pod.metadata.annotations.get(PLACEMENT)
-        return not pod.started and record is not None and self.foretold.get(uid) == record
+        return record is not None and self.foretold.get(uid) == record and not pod.started
 
-    def _is_forged(self, pod: Pod) -> bool:
-        """Whether the record on a pod is not ours: it exists while the pod has only a reservation. When we write a
-        record, the claim does not expire."""
-        held = self._ledger.entry(pod.metadata.uid, pod.spec.node_name)
-        is_kept = held is not None and held.state is State.RESERVED
-        return is_kept and not pod.started and PLACEMENT in pod.metadata.annotations
-
-    def _is_at_home(self, pod: Pod) -> bool:
+    def _is_at_home(self, pod: Pod, entry: Entry | None) -> bool:
         """Whether a bound pod's holding is settled, on cards that its node has. Its record is then never read again, so
         a user gains nothing by rewriting it."""
-        entry = self._ledger.entry(pod.metadata.uid, pod.spec.node_name)
         if entry is None or entry.state is not State.BOUND or not entry.placement.containers:
             return False
         if pod.metadata.uid in self.provisional:
@@ -172,12 +165,11 @@ class Adoption:
             return False
         return bool(held.placement.containers)
 
-    def _note_older_keys(self, pod: Pod, *, was_unplaced: bool) -> None:
+    def _note_older_keys(self, pod: Pod, held: Entry | None, *, was_unplaced: bool) -> None:
         """Remember a pod that still has its stale annotations and is ours: a filter reserved a part for it."""
         uid, older = pod.metadata.uid, self.older.pop(pod.metadata.uid, None)
-        held, cards = self._ledger.entry(uid, pod.spec.node_name), self._totals.cards(pod.spec.node_name)
         is_ours = held is not None and (held.state is not State.BOUND or was_unplaced)
-        if older is None or not is_ours or pod.started or not cards.are_made_up:
+        if older is None or not is_ours or pod.started or not self._totals.cards(pod.spec.node_name).are_made_up:
             return
         if PLACEMENT not in pod.metadata.annotations and self._keys_of_agents(pod) == self._keys_of_agents(older):
             self.older[uid] = pod
@@ -256,6 +248,13 @@ class Adoption:
         fleet, policies = self._totals.fleet, (dialect.gpu_policy, dialect.node_policy)
         columns = fleet.table.find(NameBlock.of([node]))
         return judge(fleet, request, *policies, effort=Effort(_STEPS), among=columns).placement(node)
+
+
+def _is_forged(pod: Pod, held: Entry | None) -> bool:
+    """Whether the record on a pod is not ours: it exists while the pod has only a reservation. When we write a record,
+    the claim does not expire."""
+    is_kept = held is not None and held.state is State.RESERVED
+    return is_kept and not pod.started and PLACEMENT in pod.metadata.annotations
 
 
 def _without_record(pod: Pod) -> Pod:

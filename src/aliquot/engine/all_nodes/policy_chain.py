@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
@@ -36,7 +37,7 @@ class CardChoice:
         ranks = [each.rank(view) for each in self.policies]
         return ranks[0] if len(ranks) == 1 else _one_after_another(ranks, view.possible.shape)
 
-    @property
+    @cached_property
     def originals(self) -> Sequence[PodPolicy]:
         """Policies that place whole pods."""
         return [each for each in self.policies if isinstance(each, PodPolicy)]

@@ -37,12 +37,15 @@ class Refusals:
         fleet, request = self.question.fleet, self.question.request
         numbers = np.full(fleet.width + 1, _NUMBERS[Reason.UNKNOWN_NODE], np.int8)
         reasons = numbers[: fleet.width]
+        if self.plan.fits.all():
+            reasons[:] = FITS
+            return numbers
         reasons[:] = _NUMBERS[Reason.NO_CARD_FITS]
         # where another agent chooses the cards, its choice decides what fits
         choice = self.question.choice if request.allocator else None
         # no reason has to be searched where the pod fits, or where the result is unknown
-        asked = replace(self.question, choice=choice, among=~(self.plan.fits | self.plan.limited))
-        open_question = replace(asked, topology=Topology.ANY)
+        among = ~(self.plan.fits | self.plan.limited)
+        open_question = replace(self.question, choice=choice, among=among, topology=Topology.ANY)
         empty_question = replace(open_question, room=Room.empty(fleet))
         if self.question.topology is not Topology.ANY:
             connected = plan(replace(empty_question, topology=self.question.topology))
@@ -59,10 +62,10 @@ class Refusals:
         self._blame_cards(reasons)
         if self.wrong_pools is not None:
             reasons[self.wrong_pools] = _NUMBERS[Reason.WRONG_POOL]
-        reasons[~fleet.serves(request.dialect)] = _NUMBERS[Reason.NOT_SERVED]
-        no_card = ~fleet.has.any(axis=0)
+        serves, no_card = fleet.serves(request.dialect), ~fleet.has.any(axis=0)
+        reasons[~serves] = _NUMBERS[Reason.NOT_SERVED]
         reasons[no_card] = _NUMBERS[Reason.NO_GPUS]
-        reasons[no_card & (fleet.rest_mib > 0) & fleet.serves(request.dialect)] = _NUMBERS[Reason.TOO_LARGE]
+        reasons[no_card & (fleet.rest_mib > 0) & serves] = _NUMBERS[Reason.TOO_LARGE]
         reasons[self.plan.limited] = _NUMBERS[Reason.SEARCH_LIMIT]
         reasons[self.plan.fits] = FITS
         return numbers
@@ -83,18 +86,24 @@ class Refusals:
             return fleet.for_slots
         if need.whole:
             return fleet.for_whole
+        if need.never_whole:
+            return fleet.for_shared
         as_whole = (need.mib == fleet.mib) & (need.cores == CORES)
         return np.asarray(fleet.for_shared | (fleet.for_whole & as_whole))
 
     def _blame_cards(self, reasons: Numbers) -> None:
+        """Nodes without any card get their reason later."""
         fleet, request = self.question.fleet, self.question.request
         models, cards = wanted_models(fleet, request), wanted_cards(fleet, request)
         of_model = fleet.has if models is None else fleet.has & models
         granted = of_model if self.over_quota is None else of_model & ~self.over_quota
         allowed = granted if cards is None else granted & cards
         reasons[~(allowed & fleet.sellable).any(axis=0)] = _NUMBERS[Reason.NOT_SELLABLE]
-        reasons[~allowed.any(axis=0)] = _NUMBERS[Reason.WRONG_CARD]
-        named = of_model if self.unnamed is None else of_model & ~self.unnamed
-        reasons[~granted.any(axis=0)] = _NUMBERS[Reason.OVER_QUOTA]
-        reasons[~named.any(axis=0)] = _NUMBERS[Reason.NOT_IN_QUOTA]
-        reasons[~of_model.any(axis=0)] = _NUMBERS[Reason.WRONG_MODEL]
+        if cards is not None:
+            reasons[~allowed.any(axis=0)] = _NUMBERS[Reason.WRONG_CARD]
+        if self.over_quota is not None:
+            reasons[~granted.any(axis=0)] = _NUMBERS[Reason.OVER_QUOTA]
+        if self.unnamed is not None:
+            reasons[~(of_model & ~self.unnamed).any(axis=0)] = _NUMBERS[Reason.NOT_IN_QUOTA]
+        if models is not None:
+            reasons[~of_model.any(axis=0)] = _NUMBERS[Reason.WRONG_MODEL]

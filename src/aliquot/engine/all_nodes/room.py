@@ -63,6 +63,11 @@ class Need:
     def is_share(self) -> bool:
         return not self.slots
 
+    @property
+    def never_whole(self) -> bool:
+        """Whether the part does not take all cores of any card."""
+        return not self.cores.ndim and self.cores != CORES
+
 
 def need_of(fleet: Block, part: Part) -> Need:
     if part.whole:
@@ -109,14 +114,13 @@ def takes(fleet: Block, room: Room, need: Need) -> Bools:
         fits &= np.greater_equal(room.free_cores, need.cores)
     if need.whole:
         fits &= room.open_whole
+    elif need.is_share and need.never_whole:
+        fits &= room.open_shared
     elif need.is_share:
-        if need.cores.ndim or need.cores == CORES:
-            # a part as large as the card counts as the whole card
-            as_whole = fits & room.open_whole & (need.mib == fleet.mib) & (need.cores == CORES)
-            fits &= room.open_shared
-            fits |= as_whole
-        else:
-            fits &= room.open_shared
+        # a part as large as the card counts as the whole card
+        as_whole = fits & room.open_whole & (need.mib == fleet.mib) & (need.cores == CORES)
+        fits &= room.open_shared
+        fits |= as_whole
     else:
         fits &= room.open_slots
         fits &= room.free_slots >= need.slots

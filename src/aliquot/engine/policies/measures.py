@@ -2,36 +2,49 @@
 
 from collections.abc import Iterable
 
-import numpy as np
-
 from aliquot.engine.arrays import Floats, Ints
 from aliquot.engine.view import PolicyOutcome, View
 from aliquot.model import Part
 
 
 def counts_memory(parts: Iterable[Part]) -> bool:
-    return any(part.whole or part.memory.amount for part in parts) or not counts_cores(parts)
+    return any(map(_names_memory, parts)) or not counts_cores(parts)
 
 
 def counts_cores(parts: Iterable[Part]) -> bool:
-    return any(part.cores or part.slots for part in parts)
+    return any(map(_names_cores, parts))
+
+
+def _names_memory(part: Part) -> bool:
+    return part.whole or part.memory.amount > 0
+
+
+def _names_cores(part: Part) -> bool:
+    return part.cores > 0 or part.slots > 0
 
 
 def left_on_cards(view: View) -> Ints:
     """What is left of each card now, in one number."""
-    if not counts_cores((view.part,)):
+    if not _names_cores(view.part):
         return view.free_mib
-    if not counts_memory((view.part,)):
-        return view.free_cores
-    return view.left
+    return view.left if _names_memory(view.part) else view.free_cores
 
 
 def left_on_nodes(outcome: PolicyOutcome) -> Floats:
     """The share of each node's sellable cards that is left after the pod is placed; memory and cores add up."""
-    fleet, parts = outcome.fleet, [container.part for container in outcome.request.containers]
-    left = np.zeros(fleet.width)
-    if counts_memory(parts):
-        left = (fleet.node_free_mib - outcome.taken_mib) * fleet.per_node_mib
-    if counts_cores(parts):
-        left += (fleet.node_free_cores - outcome.taken_cores) * fleet.per_node_cores
+    parts = [container.part for container in outcome.request.containers]
+    if not counts_cores(parts):
+        return _memory_left(outcome)
+    if not counts_memory(parts):
+        return _cores_left(outcome)
+    left = _memory_left(outcome)
+    left += _cores_left(outcome)
     return left
+
+
+def _memory_left(outcome: PolicyOutcome) -> Floats:
+    return (outcome.fleet.node_free_mib - outcome.taken_mib) * outcome.fleet.per_node_mib
+
+
+def _cores_left(outcome: PolicyOutcome) -> Floats:
+    return (outcome.fleet.node_free_cores - outcome.taken_cores) * outcome.fleet.per_node_cores
