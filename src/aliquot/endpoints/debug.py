@@ -39,9 +39,9 @@ class Debugger:
         asked = parse_qs(call.query).get("seconds", [default])[-1]
         seconds = float(asked) if asked.replace(".", "", 1).isdecimal() else 0.0
         if not 0 < seconds <= LONGEST_PROFILE:
-            return asgi.text(f"seconds={asked} is not a number above 0, at most {LONGEST_PROFILE:g}\n", 400)
+            return asgi.text(f"seconds={asked} must be a number greater than 0 and at most {LONGEST_PROFILE:g}\n", 400)
         if self._recording:
-            return asgi.text(f"{self._recording} is being recorded; try again when it is done\n", 409)
+            return asgi.text(f"Aliquot is recording {self._recording}; try again when it has finished\n", 409)
         self._recording, ended = call.tail, threading.Event()
         try:
             return asgi.text(await asyncio.to_thread(record, seconds, ended))

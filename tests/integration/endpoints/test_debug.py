@@ -85,7 +85,7 @@ async def test_only_one_recording_runs_at_a_time_and_the_next_may_follow() -> No
     call = Call("profile", query="seconds=0.01")
     answers = await asyncio.gather(profile(call), profile(call))
     assert [answer.status for answer in answers] == [200, 409]
-    assert answers[1].body == b"profile is being recorded; try again when it is done\n"
+    assert answers[1].body == b"Aliquot is recording profile; try again when it has finished\n"
     assert (await profile(call)).status == 200
 
 
@@ -95,7 +95,7 @@ async def test_of_many_calls_for_the_heap_one_is_served_at_a_time(name: str) -> 
     call = Call(name, query="seconds=0.01")
     answers = await asyncio.gather(*(heap(call) for _ in range(200)))
     assert [answer.status for answer in answers] == [200] + [409] * 199
-    assert answers[1].body == f"{name} is being recorded; try again when it is done\n".encode()
+    assert answers[1].body == f"Aliquot is recording {name}; try again when it has finished\n".encode()
     assert (await heap(call)).status == 200
 
 
@@ -103,7 +103,7 @@ async def test_of_many_calls_for_the_heap_one_is_served_at_a_time(name: str) -> 
 async def test_a_time_that_is_none_is_refused(debug: Debug, seconds: str) -> None:
     page = await debug.get(f"/profile?seconds={seconds}")
     assert page.status == 400
-    assert page.text == f"seconds={seconds} is not a number above 0, at most 300\n"
+    assert page.text == f"seconds={seconds} must be a number greater than 0 and at most 300\n"
 
 
 @pytest.mark.parametrize("name", ["block", "mutex", "symbol", "trace"])
