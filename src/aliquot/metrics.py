@@ -76,7 +76,7 @@ MIRROR_OBJECTS = Gauge(
 )
 MIRROR_SYNCED = Gauge(
     "aliquot_mirror_synced",
-    "1 while the informer cache of the kind is in step with the API server.",
+    "1 while the informer cache of the kind is in sync with the API server.",
     ["kind"],
     registry=REGISTRY,
 )

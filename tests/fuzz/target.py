@@ -81,7 +81,7 @@ class Target:
             for pod in pods:
                 made = api.registry.create(resources.PODS, pod["metadata"]["namespace"], pod)
                 pod["metadata"]["uid"] = made.obj["metadata"]["uid"]
-            await room.in_step()
+            await room.in_sync()
             yield cls(room, pods)
 
     async def learn(self, route: Route) -> None:

@@ -53,7 +53,7 @@ class Room:
 
     async def __aenter__(self) -> Self:
         self._running = asyncio.create_task(self.plane.run())
-        await self.in_step()
+        await self.in_sync()
         return self
 
     async def __aexit__(
@@ -73,22 +73,22 @@ class Room:
     async def add_node(self, cards: NodeGpus | None = None, **fields: Any) -> NodeGpus:
         shown = cards or make_cards()
         self.api.registry.create(resources.NODES, "", node_manifest(shown.node, shown, **fields))
-        await self.in_step()
+        await self.in_sync()
         return shown
 
     async def add_plain_node(self, name: str, capacity: Mapping[str, str], **fields: Any) -> None:
         """A node without our agent: whatever an original's plug-in left in its status."""
         self.api.registry.create(resources.NODES, "", node_manifest(name, capacity=capacity, **fields))
-        await self.in_step()
+        await self.in_sync()
 
     async def change_node(self, cards: NodeGpus) -> None:
         annotations = node_manifest(cards.node, cards)["metadata"]["annotations"]
         self._rewrite(resources.NODES, "", cards.node, lambda node: _with_annotations(node, annotations))
-        await self.in_step()
+        await self.in_sync()
 
     async def remove_node(self, name: str) -> None:
         self.api.registry.delete(resources.NODES, "", name, DeleteRequest())
-        await self.in_step()
+        await self.in_sync()
 
     async def add_pod(self, *args: Any, **fields: Any) -> Pod:
         """A pod as our mirror has it."""
@@ -100,26 +100,26 @@ class Room:
     async def put_pod(self, manifest: Object) -> Object:
         """A pod that our mirror has, as the API server shows it."""
         created = self.api.registry.create(resources.PODS, manifest["metadata"]["namespace"], manifest).obj
-        await self.in_step()
+        await self.in_sync()
         return created
 
     async def annotate(self, pod: Pod, **annotations: str) -> None:
         """Somebody writes on a pod."""
         body = {"metadata": {"annotations": annotations}}
         await self.client.patch(PODS, pod.metadata.name, body, namespace=pod.metadata.namespace)
-        await self.in_step()
+        await self.in_sync()
 
     async def report(self, pod: Pod, **status: Any) -> None:
         """kubelet's word on a pod."""
         await self.client.patch(
             PODS, pod.metadata.name, {"status": status}, namespace=pod.metadata.namespace, part="status"
         )
-        await self.in_step()
+        await self.in_sync()
 
     async def delete_pod(self, pod: Pod, grace: int = 0) -> None:
         asked = DeleteRequest(grace_seconds=grace)
         self.api.registry.delete(resources.PODS, pod.metadata.namespace, pod.metadata.name, asked)
-        await self.in_step()
+        await self.in_sync()
 
     @contextlib.asynccontextmanager
     async def late_mirror(self) -> AsyncIterator[asyncio.Event]:
@@ -134,9 +134,9 @@ class Room:
         finally:
             release.set()
 
-    async def in_step(self) -> None:
+    async def in_sync(self) -> None:
         """Return when the control plane has seen everything that has happened."""
-        await until(self._has_seen_all, "the control plane is in step with the API server")
+        await until(self._has_seen_all, "the control plane is in sync with the API server")
 
     # -- what can be seen
 

@@ -75,7 +75,7 @@ class ControlPlane:
             self.pod_events,
             self.clock,
             self.settings.late,
-            is_in_step=lambda: not self.out_of_step(),
+            is_in_sync=lambda: not self.out_of_sync(),
         )
         self.stale_annotations = StaleAnnotations(client, self.cluster, self.leadership, self.clock)
         self.reservations.made.subscribe(lambda _: self.stale_annotations.wake.set())
@@ -86,7 +86,7 @@ class ControlPlane:
             self.pods.with_uid,
             self.leadership,
             self.clock,
-            is_in_step=lambda: not self.out_of_step(),
+            is_in_sync=lambda: not self.out_of_sync(),
             is_served=lambda pod: self.settings.serves(pod),
         )
         self.preemptions = NominatedVictims(self.clock)
@@ -125,7 +125,7 @@ class ControlPlane:
             # pods after nodes: reading a pod's placement needs the cards of its node
             tasks.create_task(self.pods.run())
             await self.pods.synced.wait()
-            _log.info("in step with the API server", nodes=len(self.nodes.all()), pods=len(self.pods.all()))
+            _log.info("in sync with the API server", nodes=len(self.nodes.all()), pods=len(self.pods.all()))
             tasks.create_task(self.leadership.run())
             tasks.create_task(self.heartbeats.run())
             tasks.create_task(self.late.run())
@@ -142,14 +142,14 @@ class ControlPlane:
         self.late.reconfigure(settings.late)
         self.cluster.searches.reconfigure(settings.search)
 
-    def out_of_step(self) -> list[str]:
+    def out_of_sync(self) -> list[str]:
         """Why our data cannot be trusted; empty when both informer caches are in sync with an API server that
         answers."""
         return [trouble for trouble in (self.nodes.trouble, self.pods.trouble, self._contact.trouble) if trouble]
 
     def not_ready(self) -> list[str]:
         """Why nothing can be decided now: out of sync, or no server may commit."""
-        return self.out_of_step() + [trouble for trouble in (self.leadership.no_holder(),) if trouble]
+        return self.out_of_sync() + [trouble for trouble in (self.leadership.no_holder(),) if trouble]
 
     def notes(self) -> list[str]:
         """Our role and degraded features, for people."""

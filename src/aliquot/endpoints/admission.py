@@ -43,7 +43,7 @@ class AdmissionEndpoint:
             asked = read_filter(call.body)
         except BadCall as error:
             return asgi.text(str(error), 400)
-        if why := self._extender.verbs.out_of_step():
+        if why := self._extender.verbs.out_of_sync():
             return unavailable(why)
         if not asked.names:
             return asgi.json(None)  # Go's empty list

@@ -38,7 +38,7 @@ class ElasticEndpoint:
 
     async def status(self, _: asgi.Call) -> asgi.Response:
         """Return JSON in a JSON string, as the original nests it, with the same value for each resource."""
-        if why := self._extender.verbs.out_of_step():
+        if why := self._extender.verbs.out_of_sync():
             return asgi.json({"error": why}, status=503)
         shown = {cards.node: [self._card(cards, gpu) for gpu in gpus] for cards, gpus in self._shown()}
         resources = self._dialect.status_resources(self._plane.nodes.all())
@@ -46,7 +46,7 @@ class ElasticEndpoint:
 
     async def old_status(self, _: asgi.Call) -> asgi.Response:
         """Report the status like its first versions, in percent of a card."""
-        if why := self._extender.verbs.out_of_step():
+        if why := self._extender.verbs.out_of_sync():
             return asgi.json({"error": why}, status=503)
         return asgi.json({cards.node: self._in_percent(cards, gpus) for cards, gpus in self._shown()})
 

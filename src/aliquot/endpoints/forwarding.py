@@ -81,7 +81,7 @@ class Forwarder:
         """The leader's answer, or the reason why there is none."""
         leadership = self._plane.leadership
         if why := leadership.no_holder():
-            missing = self._plane.out_of_step()
+            missing = self._plane.out_of_sync()
             return f"{why}; out of sync with the API server: {'; '.join(missing)}" if missing else why
         if _MARK.lower().encode() in call.headers and CallerKind.REPLICA in call.caller.kinds:
             return f"another server forwarded this call here, but the leader is {leadership.holder}"

@@ -35,14 +35,14 @@ class GpuShareEndpoint:
 
     async def inspect(self, _: asgi.Call) -> asgi.Response:
         """List every node with shared cards, by name."""
-        if why := self._verbs.out_of_step():
+        if why := self._verbs.out_of_sync():
             return asgi.json({"nodes": [], "error": why}, status=503)
         nodes = (self._cluster.cards(node.key) for node in self._plane.nodes.all())
         shown = sorted((cards for cards in nodes if cards.gpus or cards.rest_mib), key=lambda cards: cards.node)
         return asgi.json({"nodes": [self._node(cards) for cards in shown]})
 
     async def inspect_node(self, call: asgi.Call) -> asgi.Response:
-        if why := self._verbs.out_of_step():
+        if why := self._verbs.out_of_sync():
             return asgi.json({"nodes": [], "error": why}, status=503)
         if self._plane.nodes.get(call.tail) is None:
             return asgi.json({"nodes": [], "error": f'node "{call.tail}" not found'}, status=404)

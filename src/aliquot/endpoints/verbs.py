@@ -62,14 +62,14 @@ class Verbs:
         self.last_passed: Names | None = None
         """The nodes that the last filter passed: prioritize asks about them next."""
 
-    def out_of_step(self) -> str:
+    def out_of_sync(self) -> str:
         """Why the informer caches are not synced; until they are, cards in use can look free."""
-        missing = self._plane.out_of_step()
+        missing = self._plane.out_of_sync()
         return f"Aliquot is out of sync with the API server: {'; '.join(missing)}" if missing else ""
 
     def not_ready(self) -> str:
         """Why we cannot decide: views need synced caches, decisions also need a leader."""
-        return self.out_of_step() or self._plane.leadership.no_holder()
+        return self.out_of_sync() or self._plane.leadership.no_holder()
 
     def _demand_of(self, pod: Pod) -> Demand | None:
         """Decode once for filter and the prioritize that follows it. Raises BadDemand."""

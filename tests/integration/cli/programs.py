@@ -56,7 +56,7 @@ async def running(
         flags = ("--address=127.0.0.1:0", "--pprofAddress=127.0.0.1:0", *flags)
     variables = {"PORT": "0", **access, **environment}
     async with started(*command(program), *flags, merged=True, **variables) as process:
-        await process.says("in step with the API server")
+        await process.says("in sync with the API server")
         server = Running(process, f"http://127.0.0.1:{_port(process, ENDPOINTS[program])}")
         await is_ready(server)
         yield server

@@ -185,13 +185,13 @@ async def test_gpu_admission_reads_quotas_where_its_file_says(tmp_path: Path, sc
 async def test_klog_lines_have_klog_s_form(tmp_path: Path, scripted: ScriptedApi) -> None:
     async with running(ELASTIC, scripted, tmp_path, "-v=0") as server:
         last = (await server.process.stop()).clean()
-    (line,) = (line for line in last.out.splitlines() if '"in step with the API server"' in line)
+    (line,) = (line for line in last.out.splitlines() if '"in sync with the API server"' in line)
     header, _, text = line.partition("] ")
     letter_and_day, time, process, place = header.split()
     assert (letter_and_day[0], len(letter_and_day), len(time)) == ("I", 5, 15)
     assert process.isdecimal()
     assert place.startswith("plane.py:")
-    assert text == '"in step with the API server" nodes=0 pods=0'
+    assert text == '"in sync with the API server" nodes=0 pods=0'
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ async def test_the_log_file_has_every_line_and_flags_without_effect_are_named(
         last = (await server.process.stop()).clean()
     (file,) = logs.iterdir()
     assert file.name == "gpu-admission.INFO"
-    assert '"in step with the API server"' in file.read_text()
+    assert '"in sync with the API server"' in file.read_text()
     assert last.out == file.read_text()
     (remark,) = (line for line in last.out.splitlines() if '"this has no effect"' in line)
     assert "--log_file_max_size" in remark

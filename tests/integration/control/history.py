@@ -53,7 +53,7 @@ class History:
 
     async def _bind(self, calls: Sequence[tuple[int, str]]) -> None:
         await asyncio.gather(*(self._commit(number, node) for number, node in calls))
-        await self.room.in_step()
+        await self.room.in_sync()
 
     async def _commit(self, number: int, node: str) -> None:
         pod = self.room.plane.pods.get(f"default/p{number}")

@@ -43,7 +43,7 @@ async def two_bound_pods(room: Room) -> tuple[Pod, Pod]:
     pods = (await room.add_pod("a", 4), await room.add_pod("b", 5))
     for pod in pods:
         await room.commit(pod, "n1")
-    await room.in_step()
+    await room.in_sync()
     return pods
 
 
@@ -257,7 +257,7 @@ async def test_a_pod_that_changes_between_list_and_comparison_is_no_difference(r
     await room.delete_pod(a)
     await room.annotate(b, note="changed")
     await room.commit(await room.add_pod("c", 6), "n1")
-    await room.in_step()
+    await room.in_sync()
     release.set()
     assert await looking == []
     assert room.used() == {0: 11}

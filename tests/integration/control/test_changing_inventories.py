@@ -30,7 +30,7 @@ async def show(room: Room, cards: NodeGpus | None) -> None:
     """Publish an inventory on the node, or take it away."""
     inventory = {INVENTORY: write_inventory(cards)} if cards else {}
     room.api.registry.rewrite(resources.NODES, "", "n1", lambda node: _annotated(node, inventory))
-    await room.in_step()
+    await room.in_sync()
 
 
 def _annotated(node: Any, annotations: dict[str, str]) -> Any:
@@ -42,7 +42,7 @@ async def offer(room: Room, cards: int) -> None:
     capacity = {GPU_MEM: str(15 * cards), GPU_COUNT: str(cards)}
     status = {"capacity": capacity, "allocatable": capacity}
     room.api.registry.rewrite(resources.NODES, "", "n1", lambda node: {**node, "status": node["status"] | status})
-    await room.in_step()
+    await room.in_sync()
 
 
 @asynccontextmanager
@@ -55,7 +55,7 @@ async def restarted(room: Room) -> AsyncIterator[Room]:
 async def placed(room: Room, name: str, units: int) -> Pod:
     pod = await room.add_pod(name, units)
     await room.commit(pod, "n1")
-    await room.in_step()
+    await room.in_sync()
     return pod
 
 
@@ -93,7 +93,7 @@ async def test_a_full_node_that_loses_its_inventory_is_not_sold_again(room: Room
     async with restarted(room) as anew:
         assert anew.used() == {0: 15, 1: 15}
         assert await refuses(anew, 1)
-    await room.in_step()
+    await room.in_sync()
     assert await audit_of(room).look() == []
 
 
@@ -176,12 +176,12 @@ async def test_an_inventory_that_comes_while_a_binding_is_on_its_way_has_the_pod
     await placed(room, "other", 15)
     release.set()
     assert not (await commit).already
-    await room.in_step()
+    await room.in_sync()
     assert room.used() == {0: 15, 1: 15}
     assert room.entries()[pod.metadata.uid].state is State.BOUND
     async with restarted(room) as anew:
         assert anew.used() == {0: 15, 1: 15}
-    await room.in_step()
+    await room.in_sync()
     assert await audit_of(room).look() == []
 
 
@@ -199,7 +199,7 @@ async def test_a_binding_that_was_made_counts_on_the_new_name_before_the_pod_is_
     assert room.plane.pods.get("default/p") == pod, "the case is about a mirror that lags behind"
     assert room.used() == {0: 15}
     go_on.set()
-    await room.in_step()
+    await room.in_sync()
     assert room.used() == {0: 15}
 
 
@@ -220,7 +220,7 @@ async def test_a_binding_without_an_answer_is_sent_again_for_the_same_card(
     assert room.used() == {0: 10}
     unbound = await room.client.get(PODS, "p", "default") if fault is cut_before else pod
     assert (await room.commit(unbound, "n1")).already is (fault is not cut_before)
-    await room.in_step()
+    await room.in_sync()
     assert room.used() == {0: 10}
 
 
@@ -232,7 +232,7 @@ async def test_a_part_that_a_filter_kept_is_the_one_that_the_pod_gets_under_its_
     await show(room, CARDS)
     assert room.used() == {0: 1, 1: 15}
     await room.commit(pod, "n1")
-    await room.in_step()
+    await room.in_sync()
     record = read_placement(room.api_pod(pod)["metadata"]["annotations"][PLACEMENT])
     assert [part.uuid for part in record.slices()] == ["GPU-n1-1"]
     assert room.used() == {0: 1, 1: 15}

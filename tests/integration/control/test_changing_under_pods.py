@@ -56,7 +56,7 @@ async def test_a_pod_made_again_while_nobody_watched_is_another_one(room: Room) 
     await room.client.delete(PODS, "p", "default", grace=0)
     await room.client.create(PODS, pod_manifest("p", 5), "default")
     await room.clock.move(20)
-    await room.in_step()
+    await room.in_sync()
     assert room.used() == {}
 
 
@@ -69,7 +69,7 @@ async def test_what_the_cluster_has_shown_bound_is_not_given_back_by_a_refused_b
     commit = asyncio.create_task(room.commit(pod, "n1"))
     await arrived.wait()
     await room.committer().commit(pod, "n1")
-    await room.in_step()
+    await room.in_sync()
     release.set()
     with pytest.raises(AliquotError):
         await commit
@@ -154,6 +154,6 @@ async def test_a_pod_bound_by_somebody_else_to_another_node_frees_what_we_claime
         await room.commit(pod, "n1")
     assert room.used("n1") == {0: 10}
     await room.committer().commit(pod, "n2")
-    await room.in_step()
+    await room.in_sync()
     assert (room.used("n1"), room.used("n2")) == ({}, {0: 10})
     assert await audit_of(room).look() == []

@@ -294,7 +294,7 @@ async def test_the_log_of_a_control_plane_amid_faults_comes_out_the_same(room: R
     room.api.script("POST", "/binding$", cut_before, cut_after, answer(409), answer(500))
     with DecisionLog(path, room.plane.cluster, clock=room.clock):
         await asyncio.gather(*(room.commit(pod, "n1") for pod in pods), return_exceptions=True)
-        await room.in_step()
+        await room.in_sync()
         await room.delete_pod(pods[-1])
         await room.change_node(make_cards(unhealthy=[1]))
         await room.clock.move(71)
@@ -438,10 +438,10 @@ async def test_a_part_that_was_kept_for_a_pod_is_no_difference(room: Room, path:
             target = {"kind": "Node", "name": "n1"}
             meta = {"name": "p", "namespace": "default", "uid": pod.metadata.uid}
             await room.client.bind({"kind": "Binding", "metadata": meta, "target": target}, timeout=20)
-            await room.in_step()
+            await room.in_sync()
             assert plane.cluster.judge(demand).placement("n1") is None
             await until(lambda: not plane.cluster.unplaced, "it is placed late", passing=room.clock)
-            await room.in_step()
+            await room.in_sync()
         held = plane.cluster.snapshot().entries
     replay = replayed(path)
     assert replay.cluster.snapshot().entries == held

@@ -267,7 +267,7 @@ async def test_an_inventory_that_cannot_be_read_keeps_the_last_good_one(room: Ro
     pod = await room.add_pod()
     await room.commit(pod, "n1")
     await room.client.patch(NODES, "n1", {"metadata": {"annotations": {INVENTORY: '{"v":9}'}}})
-    await room.in_step()
+    await room.in_sync()
     assert room.used() == {0: 3}
     other = await room.add_pod("q")
     await room.commit(other, "n1")

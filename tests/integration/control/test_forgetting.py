@@ -49,7 +49,7 @@ async def come_and_go(room: Room, name: str) -> None:
         await room.remove_node(name)
     for pod in (*bound, *more):
         await room.client.delete(PODS, pod.metadata.name, "default", grace=0)
-    await room.in_step()
+    await room.in_sync()
     await room.plane.transactions.settle()
     if not name.endswith("1"):
         await room.remove_node(name)

@@ -32,7 +32,7 @@ async def bound_without_labels(room: Room) -> Pod:
     pod = await room.add_pod(containers=ELASTIC)
     await room.commit(pod, "n1")
     room.api.registry.rewrite(resources.PODS, "default", "p", lambda obj: obj | {"metadata": _without(obj["metadata"])})
-    await room.in_step()
+    await room.in_sync()
     return pod
 
 
@@ -44,7 +44,7 @@ async def test_labels_that_are_missing_are_added_once(room: Room) -> None:
     pod = await bound_without_labels(room)
     for _ in range(2):
         await labeller_of(room).look()
-        await room.in_step()
+        await room.in_sync()
     assert room.api_pod(pod)["metadata"]["labels"] == {ASSUMED: "true"}
     (patch,) = patches(room)
     assert patch.body == {"metadata": {"labels": {ASSUMED: "true"}, "uid": pod.metadata.uid}}
@@ -62,7 +62,7 @@ async def test_nothing_is_written_where_nothing_is_missing(room: Room) -> None:
     await room.add_node()
     for name, containers in (("labelled", ELASTIC), ("unlabelled", None)):
         await room.commit(await room.add_pod(name, containers=containers), "n1")
-    await room.in_step()
+    await room.in_sync()
     await labeller_of(room).look()
     assert patches(room) == []
 

@@ -71,7 +71,7 @@ async def test_a_bound_pod_without_a_placement_gets_it_in_one_patch(room: Room) 
     pod = await bound(room)
     assert room.used() == {}
     await placer_of(room).look()
-    await room.in_step()
+    await room.in_sync()
     (patch,) = patches(room)
     assert patch.body["metadata"]["uid"] == pod.metadata.uid
     written = room.api_pod(pod)["metadata"]["annotations"]
@@ -98,7 +98,7 @@ async def test_a_pod_is_placed_once(room: Room) -> None:
     placer = placer_of(room)
     for _ in range(3):
         await placer.look()
-        await room.in_step()
+        await room.in_sync()
     await placer_of(room).look()
     assert len(patches(room)) == 1
 
@@ -155,12 +155,12 @@ async def test_whole_cards_are_named_where_our_agent_hands_them_over(room: Room)
     manifest = {"metadata": {"labels": {f"{SERVES}nvidia": "true"}}}
     await room.add_node(capacity=WHOLE_CARDS)
     room.api.registry.rewrite(resources.NODES, "", "n1", lambda node: _labelled(node, manifest["metadata"]["labels"]))
-    await room.in_step()
+    await room.in_sync()
     limits = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
     pod = await bound(room, containers=[container_manifest(gpu_mem=None) | limits])
     assert room.used() == {0: 15}
     await placer_of(room).look()
-    await room.in_step()
+    await room.in_sync()
     assert read_placement(room.api_pod(pod)["metadata"]["annotations"][PLACEMENT]).dialect == "nvidia"
     assert room.used() == {0: 15}
     assert room.plane.cluster.unplaced == {}
@@ -172,7 +172,7 @@ async def test_whole_cards_are_those_of_the_model_that_is_wished(room: Room, *, 
     cards = NodeGpus("n1", (make_gpu(0), make_gpu(1, model="A10")), 1024)
     await room.add_node(cards, capacity=WHOLE_CARDS)
     room.api.registry.rewrite(resources.NODES, "", "n1", lambda node: _labelled(node, {f"{SERVES}nvidia": "true"}))
-    await room.in_step()
+    await room.in_sync()
     limits = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
     wish = {"containers": [container_manifest(gpu_mem=None) | limits], "metadata": {"annotations": {MODEL: "A10"}}}
     placer = placer_of(room)
@@ -185,7 +185,7 @@ async def test_whole_cards_are_those_of_the_model_that_is_wished(room: Room, *, 
         assert PLACEMENT not in room.api_pod(pod)["metadata"]["annotations"]
         await room.delete_pod(before)
         await placer.look()
-    await room.in_step()
+    await room.in_sync()
     placement = read_placement(room.api_pod(pod)["metadata"]["annotations"][PLACEMENT])
     assert [part.uuid for part in placement.slices()] == [cards.gpus[1].uuid]
     assert room.used() == {1: 15}
@@ -206,7 +206,7 @@ async def test_a_whole_card_that_nobody_has_given_takes_no_room(
     for name in ("first", "second"):
         await room.commit(await room.add_pod(name, 8), "n1")
     room.api.registry.rewrite(resources.NODES, "", "n1", lambda node: _labelled(node, labels))
-    await room.in_step()
+    await room.in_sync()
     pod = await bound(room, **WHOLE_CARD)
     await placer_of(room).look()
     assert room.used() == {0: 8, 1: 8}
@@ -258,7 +258,7 @@ async def test_a_card_that_is_about_to_be_written_on_a_pod_is_the_one_that_it_is
     await room.commit(await room.add_pod("other", 9), "n1")
     release.set()
     await placing
-    await room.in_step()
+    await room.in_sync()
     placement = read_placement(room.api_pod(pod)["metadata"]["annotations"][PLACEMENT])
     assert [part.uuid for part in placement.slices()] == [cards.gpus[1].uuid]
     assert room.used() == {0: 9, 1: 15}
@@ -278,7 +278,7 @@ async def test_a_bound_pod_keeps_the_card_of_a_patch_that_failed(room: Room, fau
     await room.annotate(pod, some="change")
     assert room.used() == {1: 15}
     await placer.look()
-    await room.in_step()
+    await room.in_sync()
     assert room.used() == {1: 15}
     assert PLACEMENT in room.api_pod(pod)["metadata"]["annotations"]
 
@@ -292,7 +292,7 @@ async def test_a_binding_that_is_refused_leaves_its_claim_to_late_placement(room
     commit = asyncio.create_task(room.commit(pod, "n1"))
     await binding.wait()
     await room.plane.client.bind(_binding(pod), timeout=20)
-    await room.in_step()
+    await room.in_sync()
     await room.plane.late.look()
     assert patches(room) == [], "one transaction of a pod at a time"
     refuse.set()
@@ -302,7 +302,7 @@ async def test_a_binding_that_is_refused_leaves_its_claim_to_late_placement(room
     with pytest.raises(NoRoom):
         await room.commit(await room.add_pod("other", 10), "n1")
     await room.plane.late.look()
-    await room.in_step()
+    await room.in_sync()
     assert len(patches(room)) == 1
     assert room.used() == {0: 10}
 
@@ -350,7 +350,7 @@ async def test_what_was_kept_for_a_pod_is_what_it_gets(room: Room) -> None:
     with pytest.raises(NoRoom):
         await room.commit(await room.add_pod("other", 15), "n1")
     await room.plane.client.bind(_binding(pod), timeout=20)
-    await room.in_step()
+    await room.in_sync()
     await room.clock.move(3)
     await placer.look()
     assert room.used() == {0: 1, 1: 15}
@@ -381,7 +381,7 @@ async def test_what_was_kept_moves_with_the_pod_s_next_node(room: Room) -> None:
     assert (room.used("n1"), room.used("n2")) == ({}, {0: 3})
     await bound(room, "other")
     await room.plane.client.bind(_binding(pod), timeout=20)
-    await room.in_step()
+    await room.in_sync()
     assert room.used("n2") == {}
 
 
@@ -430,7 +430,7 @@ async def test_a_pod_that_lost_the_race_fails_with_what_was_missing(room: Room) 
     assert status_of(room, pod)["phase"] == "Pending"
     await room.clock.move(PATIENCE)
     await placer.look()
-    await room.in_step()
+    await room.in_sync()
     status = status_of(room, pod)
     assert (status["phase"], status["reason"]) == ("Failed", "AliquotNoRoom")
     assert "has 5120 MiB" in status["message"]
@@ -483,9 +483,9 @@ async def test_a_patch_without_an_answer_keeps_its_claim_until_the_pod_is_seen(
     await placer.look()
     assert room.used() == {0: 15}
     assert placer.is_pending(pod.metadata.uid, "n1") or fault is cut_after
-    await room.in_step()
+    await room.in_sync()
     await placer.look()
-    await room.in_step()
+    await room.in_sync()
     assert len(patches(room)) == writes
     assert room.entries()[pod.metadata.uid].state is State.BOUND
     assert PLACEMENT in room.api_pod(pod)["metadata"]["annotations"]
@@ -540,5 +540,5 @@ async def test_the_control_plane_places_late_by_itself(room: Room) -> None:
     await room.add_node()
     pod = await bound(room)
     await until(lambda: PLACEMENT in room.api_pod(pod)["metadata"].get("annotations", {}), passing=room.clock)
-    await room.in_step()
+    await room.in_sync()
     assert room.used() == {0: 3}

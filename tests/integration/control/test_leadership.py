@@ -63,7 +63,7 @@ class Servers:
         plane = ControlPlane(client, clock, settings=patient(**settings), identity=name)
         task = asyncio.create_task(plane.run())
         self._stack.push_async_callback(_end, task)
-        await until(lambda: not plane.out_of_step() and plane.leadership.holder, f"{name} follows the cluster")
+        await until(lambda: not plane.out_of_sync() and plane.leadership.holder, f"{name} follows the cluster")
         return Server(plane, clock, task)
 
     def add_pod(self, name: str = "p", units: int = 3) -> None:

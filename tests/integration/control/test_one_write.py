@@ -34,7 +34,7 @@ async def test_one_binding_carries_the_placement_and_the_five_annotations(room: 
         ASSIGNED: "false",
         ASSUME_TIME: str(room.clock.wall_ns()),
     }
-    await room.in_step()
+    await room.in_sync()
     assert room.used() == {0: 3}
     assert room.entries()[pod.metadata.uid].state is State.BOUND
 

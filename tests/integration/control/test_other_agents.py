@@ -34,7 +34,7 @@ async def bind(room: Room, pod: Pod) -> None:
     meta = {"name": pod.metadata.name, "namespace": "default", "uid": pod.metadata.uid}
     target = {"kind": "Node", "name": "n1"}
     await room.client.bind({"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": target}, timeout=20)
-    await room.in_step()
+    await room.in_sync()
 
 
 def fits(room: Room, pod: Pod) -> list[int]:
@@ -141,7 +141,7 @@ async def test_keys_of_an_earlier_try_are_overwritten_with_what_a_filter_keeps(
         await bind(room, pod)
         assert cores(room) == {"n1/0": 80}, "they are not believed"
     await until(lambda: keys(room, pod) == RIGHT, "they are overwritten", passing=room.clock)
-    await room.in_step()
+    await room.in_sync()
     assert cores(room) == {"n1/0": 80}
     if not is_bound:
         await bind(room, pod)
@@ -161,7 +161,7 @@ async def test_what_gpu_manager_writes_at_the_same_moment_is_not_overwritten(roo
     await room.annotate(pod, **{INDEX: "1", ASSIGNED: "true"})
     release.set()
     await room.clock.move(5)
-    await room.in_step()
+    await room.in_sync()
     assert keys(room, pod) == {INDEX: "1", ASSIGNED: "true", NODE: ""}
     assert cores(room) == {"n1/1": 80}
 

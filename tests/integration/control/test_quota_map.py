@@ -103,7 +103,7 @@ async def test_the_pool_is_read_from_either_family_of_labels(room: Room, label: 
         cards.node,
         lambda now: {**now, "metadata": {**now["metadata"], "labels": {label: "public"}}},
     )
-    await room.in_step()
+    await room.in_sync()
     await room.commit(pod, "n1")
     assert room.used() == {0: 3}
 

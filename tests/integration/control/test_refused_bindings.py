@@ -126,7 +126,7 @@ async def test_a_pod_bound_elsewhere_by_someone_else_holds_nothing_here(room: Ro
     await room.client.bind(binding, timeout=20)
     with pytest.raises(Refused, match='already assigned to node "n2"'):
         await room.commit(pod, "n1")
-    await room.in_step()
+    await room.in_sync()
     assert (room.used("n1"), room.used("n2")) == ({}, {})
 
 
@@ -140,7 +140,7 @@ async def test_a_claim_falls_when_the_pod_is_seen_elsewhere_without_a_placement(
     assert room.used("n1") == {0: 3}
     binding = {"metadata": {"name": "p", "namespace": "default"}, "target": {"name": "n2"}}
     await room.client.bind(binding, timeout=20)
-    await room.in_step()
+    await room.in_sync()
     assert (room.used("n1"), room.used("n2")) == ({}, {})
 
 
@@ -170,7 +170,7 @@ async def test_two_calls_for_one_pod_at_once_make_one_claim(room: Room) -> None:
     await room.add_node()
     pod = await room.add_pod()
     await asyncio.gather(room.commit(pod, "n1"), room.commit(pod, "n1"))
-    await room.in_step()
+    await room.in_sync()
     assert room.used() == {0: 3}
 
 
@@ -185,7 +185,7 @@ async def test_a_cancelled_commit_keeps_its_claim_until_the_cluster_shows_what_b
     await asyncio.gather(committing, return_exceptions=True)
     assert room.used() == {0: 3}
     await room.clock.move(71)
-    await room.in_step()
+    await room.in_sync()
     await room.plane.transactions.settle()
     assert room.used() == {}
 

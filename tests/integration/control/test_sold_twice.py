@@ -33,7 +33,7 @@ async def label(room: Room, **labels: str) -> None:
         "n1",
         lambda node: _labelled(node, {SERVES + name: value for name, value in labels.items()}),
     )
-    await room.in_step()
+    await room.in_sync()
 
 
 async def lose_capacity(room: Room) -> None:
@@ -44,7 +44,7 @@ async def lose_capacity(room: Room) -> None:
         return {**node, "status": {**node["status"], "capacity": kept, "allocatable": kept}}
 
     room.api.registry.rewrite(resources.NODES, "", "n1", change)
-    await room.in_step()
+    await room.in_sync()
 
 
 def cards_in_record(room: Room, pod: Pod) -> list[str]:
@@ -126,7 +126,7 @@ async def test_a_full_node_of_hami_s_dialect_that_loses_its_inventory_is_not_sol
     room.api.registry.rewrite(
         resources.NODES, "", "n1", lambda node: {**node, "metadata": {**node["metadata"], "annotations": {}}}
     )
-    await room.in_step()
+    await room.in_sync()
     fourth = await room.add_pod("fourth", **asked)
     assert await sold(room, fourth) == []
     await room.change_node(cards)

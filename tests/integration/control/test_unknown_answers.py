@@ -84,7 +84,7 @@ async def test_after_70_seconds_the_api_server_itself_is_asked_once(room: Room) 
 async def test_a_binding_that_was_made_settles_when_the_watch_shows_it(room: Room) -> None:
     await room.add_node(make_cards(mib=(15360,)))
     uid = await bind_without_answer(room, cut_after)
-    await room.in_step()
+    await room.in_sync()
     assert room.entries()[uid].state is State.BOUND
     await room.clock.move(ACT_LIMIT * 2)
     await room.plane.transactions.settle()
@@ -123,7 +123,7 @@ async def test_a_second_node_holds_a_second_claim_until_the_pod_is_seen(room: Ro
             await room.commit(made, node)
     assert (room.used("n1"), room.used("n2")) == ({0: 3}, {0: 3})
     await room.commit(made, "n2")
-    await room.in_step()
+    await room.in_sync()
     assert (room.used("n1"), room.used("n2")) == ({}, {0: 3})
 
 
@@ -136,7 +136,7 @@ async def test_a_second_node_s_claim_falls_when_the_first_binding_turns_out_to_b
         await room.commit(made, "n1")
     with pytest.raises(Exception, match="already assigned"):
         await room.commit(made, "n2")
-    await room.in_step()
+    await room.in_sync()
     assert (room.used("n1"), room.used("n2")) == ({0: 3}, {})
 
 
@@ -178,7 +178,7 @@ async def test_a_claim_is_not_given_back_under_a_binding_that_is_being_sent_agai
     release.set()
     assert not (await again).already
     await settling
-    await room.in_step()
+    await room.in_sync()
     assert room.used() == {0: 10}
 
 
@@ -285,7 +285,7 @@ async def test_a_pod_that_goes_while_the_fate_of_its_binding_is_asked_for_stays_
     room.api.registry.rewrite(resources.PODS, "default", "p", _bound_as(room.api.bindings()[0].body))
     settling = asyncio.create_task(committer.settle())
     await done.wait()
-    await room.in_step()
+    await room.in_sync()
     await room.delete_pod(pod)
     assert room.used() == {}
     deliver.set()

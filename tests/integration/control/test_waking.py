@@ -40,7 +40,7 @@ class Waking:
         pods = [await self.room.add_pod(name, 15) for name in names]
         for pod in pods:
             await self.room.commit(pod, "n1")
-        await self.room.in_step()
+        await self.room.in_sync()
         return pods
 
     async def look(self, seconds: float = 0.0) -> None:
@@ -48,7 +48,7 @@ class Waking:
         await self.room.clock.move(seconds)
         await self.requeuer.look()
         await until(lambda: not self.room.api.busy, "the API server has nothing to do")
-        await self.room.in_step()
+        await self.room.in_sync()
 
     def woken(self) -> list[str]:
         """The pods that were written on, one for each write."""
@@ -156,7 +156,7 @@ async def test_a_pod_that_waits_no_more_is_not_woken(waking: Waking, room: Room,
             await room.delete_pod(pod)
         case "ended":
             await room.report(pod, phase="Failed")
-    await room.in_step()
+    await room.in_sync()
     assert waking.requeuer.waiting == 0
 
 
@@ -188,7 +188,7 @@ async def test_room_in_a_namespaces_quota_may_be_on_any_node(waking: Waking, roo
     await room.commit(first, "n1")
     await waking.refused(nodeSelector={"kubernetes.io/hostname": "n2"})
     room.api.registry.rewrite(resources.NODES, "", "n2", lambda node: _labelled(node, {"kubernetes.io/hostname": "n2"}))
-    await room.in_step()
+    await room.in_sync()
     await waking.look(GRACE)
     assert waking.woken() == []
     await room.delete_pod(first)

@@ -310,7 +310,7 @@ async def bind_as_scheduler(room: Room, pod: Pod, node: str) -> None:
     name, namespace = pod.metadata.name, pod.metadata.namespace
     binding = {"metadata": {"name": name, "namespace": namespace}, "target": {"kind": "Node", "name": node}}
     await room.client.bind(binding, timeout=20)
-    await room.in_step()
+    await room.in_sync()
 
 
 async def place_late(room: Room, *, seconds_later: float = 0.0) -> None:
@@ -322,7 +322,7 @@ async def place_late(room: Room, *, seconds_later: float = 0.0) -> None:
     await LatePlacer(
         client, cluster, transactions, plane.nodes.get, leadership, plane.pod_events, clock, plane.settings.late
     ).look()
-    await room.in_step()
+    await room.in_sync()
 
 
 STALE = {

@@ -64,7 +64,7 @@ async def test_a_recreated_pod_is_read_from_the_api_server_while_our_cache_has_t
     await routes["POST", FILTER](asgi.Call(body=msgspec.json.encode(asked)))
     reply = await routes["POST", BIND](asgi.Call(body=msgspec.json.encode(bind_args(second))))
     assert msgspec.json.decode(reply.body) == {"Error": ""}
-    await room.in_step()
+    await room.in_sync()
     assert list(room.entries()) == [second.metadata.uid]
 
 
@@ -74,7 +74,7 @@ async def test_no_room_is_reported_in_the_original_s_words(one_node: Endpoint) -
     await one_node.pass_filter(pod)
     for name in ("a", "b"):
         await one_node.room.commit(await one_node.room.add_pod(name, 10), "n1")
-    await one_node.room.in_step()
+    await one_node.room.in_sync()
     before = one_node.fingerprint()
     reply = await one_node.post(BIND, bind_args(pod))
     assert reply.json == {"Error": "Insufficient GPU Memory in one device"}

@@ -68,7 +68,7 @@ async def follower(
         url = await stack.enter_async_context(served(whole))
         room.plane.leadership.tell_endpoints({GpuShareEndpoint.name: url})
         session = await stack.enter_async_context(aiohttp.ClientSession())
-        await room.in_step()
+        await room.in_sync()
         await until(lambda: bool(room.plane.leadership.holder) is sees_holder, passing=clock)
         assert room.plane.leadership.role is Role.FOLLOWING
         yield Endpoint(session, url, room)

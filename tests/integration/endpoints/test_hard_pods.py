@@ -38,7 +38,7 @@ async def hard(room: Room) -> AsyncIterator[Endpoint]:
         room.api.registry.create(resources.NODES, "", node_manifest(node))
         for card, mib in enumerate(used):
             room.api.registry.create(resources.PODS, "default", held_pod(node, card, mib))
-    await room.in_step()
+    await room.in_sync()
     routes = {**native.routes(room.plane), **volcano_routes(room.plane, "native", None, "/aliquot")}
     async with served(Routes(routes)) as url, aiohttp.ClientSession() as session:
         yield Endpoint(session, url, room)
@@ -47,7 +47,7 @@ async def hard(room: Room) -> AsyncIterator[Endpoint]:
 async def create(room: Room, manifest: Mapping[str, Any]) -> Pod:
     namespace, name = manifest["metadata"]["namespace"], manifest["metadata"]["name"]
     room.api.registry.create(resources.PODS, namespace, dict(manifest))
-    await room.in_step()
+    await room.in_sync()
     pod = room.plane.pods.get(f"{namespace}/{name}")
     assert pod is not None
     return pod
@@ -130,7 +130,7 @@ async def by_volcano(endpoint: Endpoint, pod: Pod) -> None:
 
 async def by_our_scheduler(endpoint: Endpoint, pod: Pod) -> None:
     await Scheduler(endpoint.room.plane, serves=lambda _: True).place_pending()
-    await endpoint.room.in_step()
+    await endpoint.room.in_sync()
     (condition,) = endpoint.room.api_pod(pod)["status"]["conditions"]
     assert LIMIT in condition["message"]
 
@@ -266,7 +266,7 @@ async def test_a_waiting_pod_is_requeued_at_once_if_it_needs_no_search(too_hard:
         await by_filter(too_hard, pod)
         await room.clock.move(1)
     room.api.registry.create(resources.NODES, "", node_manifest("large", 24))
-    await room.in_step()
+    await room.in_sync()
     await room.clock.move(1)
     await until(lambda: is_woken(room), "it is woken")
     assert room.plane.cluster.searches.is_waiting(pod.metadata.uid)

@@ -16,7 +16,7 @@ async def test_every_node_with_shared_cards_is_shown_with_its_pods(endpoint: End
     await endpoint.room.add_plain_node("cpu", {})
     pod = await endpoint.room.add_pod("a", 12207)
     assert await endpoint.bind(pod, "n2") == ""
-    await endpoint.room.in_step()
+    await endpoint.room.in_sync()
     reply = await endpoint.send("GET", INSPECT)
     empty = {"totalGPU": 15, "usedGPU": 0, "pods": []}
     assert reply.json == {

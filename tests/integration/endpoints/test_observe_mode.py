@@ -29,7 +29,7 @@ async def test_a_decision_is_logged_once_and_again_when_it_changes(room: Room) -
     assert logged(observer) == []
     holder = await room.add_pod("holder", 10)
     await room.commit(holder, "n1")
-    await room.in_step()
+    await room.in_sync()
     (waits,) = (line for line in logged(observer) if "holder" not in line)
     assert waits.startswith("default/p: 0/1 nodes are available: 1 ")
     assert logged(observer) == []
@@ -76,7 +76,7 @@ async def test_a_pod_logged_while_it_waited_is_not_logged_again_when_bound(room:
     pod = await room.add_pod("p", 10)
     assert logged(observer) == ["default/p: n1"]
     await room.commit(pod, "n1")
-    await room.in_step()
+    await room.in_sync()
     assert logged(observer) == []
 
 

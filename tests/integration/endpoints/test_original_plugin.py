@@ -79,7 +79,7 @@ async def test_bind_writes_the_keys_that_the_node_s_agent_reads(
     room = both.room
     pod = await room.add_pod(**asking(mem, 2, by_label=by_label))
     assert await both.bind(pod, node) == ""
-    await room.in_step()
+    await room.in_sync()
     annotations = room.api_pod(pod)["metadata"]["annotations"]
     assert {key: annotations[key] for key in written} == written
     assert (ALLOCATION in annotations) is (node == NEW)
@@ -94,7 +94,7 @@ async def test_a_pod_keeps_its_one_card_when_our_agent_takes_the_node_over(both:
     if fault is not None:
         room.api.script("POST", "/binding$", fault)
     await both.bind(pod, OLD)
-    await room.in_step()
+    await room.in_sync()
     await room.change_node(make_cards(OLD))
     assert room.used(OLD) == {0: 7}
 

@@ -142,7 +142,7 @@ async def test_a_repeated_bind_of_a_bound_pod_gets_the_same_answer(endpoint: End
     pod = await room.add_pod()
     await endpoint.pass_filter(pod, path=FILTER)
     assert await bound(endpoint, pod) == ""
-    await room.in_step()
+    await room.in_sync()
     assert len(room.plane.passes) == 0
     assert await bound(endpoint, pod) == ""
 
@@ -231,5 +231,5 @@ async def test_claims_of_binds_count_against_the_namespace_limit(endpoint: Endpo
     assert (await bound(endpoint, pods[3])).startswith("namespace default already has 3 unbound pods")
     await endpoint.pass_filter(pods[0], path=FILTER)
     assert await bound(endpoint, pods[0]) == "", "what is kept for it becomes its claim"
-    await room.in_step()
+    await room.in_sync()
     assert await bound(endpoint, pods[3]) == "", "one is bound by now"

@@ -47,13 +47,13 @@ async def bind_as_others(room: Room, pod: Pod, node: str = "n1") -> None:
     """Bind as kube-scheduler does, without a word about cards."""
     target, meta = {"kind": "Node", "name": node}, {"name": pod.metadata.name, "namespace": pod.metadata.namespace}
     await room.client.bind({"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": target}, timeout=20)
-    await room.in_step()
+    await room.in_sync()
 
 
 async def placed_late(room: Room, pod: Pod) -> Pod:
     """The pod after a pass of late placement."""
     await room.plane.late.look()
-    await room.in_step()
+    await room.in_sync()
     now = room.plane.pods.get(pod.key)
     assert now is not None
     return now
@@ -123,7 +123,7 @@ async def test_a_reservation_on_a_card_that_became_unhealthy_is_not_used(
     room.plane.cluster.apply(Marked("n1", [0]))
     if binder == "Aliquot":
         assert (await endpoint.post("/aliquot/bind", bind_args(pod))).json == {"Error": ""}
-        await room.in_step()
+        await room.in_sync()
         now = room.plane.pods.get(pod.key)
         assert now is not None
     else:
@@ -156,12 +156,12 @@ async def test_every_server_charges_a_record_that_the_user_predicted(room: Room)
     pod = await room.add_pod("p", containers=[container], metadata={"annotations": foretold})
     async with Room(room.api, room.client, FakeClock()) as follower:
         await room.commit(pod, "n1")
-        await room.in_step()
+        await room.in_sync()
         assert bound_pod(room, pod).metadata.annotations[PLACEMENT] == foretold[PLACEMENT]
-        await follower.in_step()
+        await follower.in_sync()
         assert (room.used(), follower.used()) == ({0: 15}, {0: 15})
         await follower.plane.late.look()
-        await follower.in_step()
+        await follower.in_sync()
         assert follower.used() == {0: 15}
         assert cards_of(bound_pod(follower, pod)) == [make_cards().gpus[0].uuid], "its node may be handing it over"
         writes = len(room.api.writes())
@@ -217,7 +217,7 @@ async def test_volcano_does_not_reserve_a_second_part_for_a_bound_pod(endpoint: 
     await room.add_node(make_cards("n2"))
     pod = await room.add_pod("p", 3)
     await room.commit(pod, "n1")
-    await room.in_step()
+    await room.in_sync()
     task = task_info(manifest_of(pod), status=ALLOCATED, node="n2")
     assert (await endpoint.post("/scheduler/vallocate", {"task": task})).json == {"errorMessage": ""}
     assert room.entries("n2") == {}

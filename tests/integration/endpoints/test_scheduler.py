@@ -59,7 +59,7 @@ async def test_the_reason_is_written_once_while_it_stays_the_same(room: Room, sc
     await room.add_pod(gpu_mem=16)
     for _ in range(3):
         await scheduler.place_pending()
-        await room.in_step()
+        await room.in_sync()
     assert [(seen.method, seen.path.rpartition("/")[2]) for seen in room.api.writes()] == [
         ("PATCH", "status"),
         ("POST", "events"),
@@ -139,11 +139,11 @@ async def test_a_node_takes_pods_up_to_its_resources_and_its_number_of_pods(room
     await room.report(ended, phase="Succeeded")
     rest = await room.add_pod(**asking("rest", cpu="2.5"))
     await scheduler.place_pending()
-    await room.in_step()
+    await room.in_sync()
     assert node_of(room, rest) == "n1"
     third, fourth = [await room.add_pod(**asking(name)) for name in ("third", "with-a-late-name")]
     await scheduler.place_pending()
-    await room.in_step()
+    await room.in_sync()
     assert node_of(room, third) == "n1"
     assert why_waiting(room, fourth) == "0/1 nodes are available: 1 Too many pods"
 
@@ -259,7 +259,7 @@ async def test_an_unanswered_binding_is_retried_on_the_same_node(running: Room, 
     await until(lambda: running.api.bindings())
     await running.add_node(make_cards("gpu-b", mib=(3072,)))
     await until(lambda: node_of(running, pod))
-    await running.in_step()
+    await running.in_sync()
     assert node_of(running, pod) == "gpu-a"
     assert (running.used("gpu-a"), running.used("gpu-b")) == ({0: 3}, {})
 

@@ -98,7 +98,7 @@ async def test_bind_waits_for_our_cache_and_the_other_node_keeps_its_pod(preempt
         assert not binding.done()
         release.set()
         assert await binding == ""
-    await preempting.room.in_step()
+    await preempting.room.in_sync()
     assert preempting.room.used("n1") == {0: UNITS}
     assert preempting.preemptor.metadata.uid in preempting.room.entries("n1")
     assert set(preempting.room.entries("n2")) == {preempting.victims["n2"].metadata.uid}
@@ -125,7 +125,7 @@ async def test_no_other_node_is_offered_while_a_victim_still_counts(preempting: 
     async with preempting.room.late_mirror():
         preempting.evict("n1")
         assert await preempting.named("n2") == set()
-    await preempting.room.in_step()
+    await preempting.room.in_sync()
     assert await preempting.named("n2") == {"n2"}, "the cache knows that n1 is empty, and the pod still does not fit"
 
 
@@ -158,5 +158,5 @@ async def test_nominated_victims_are_forgotten(preempting: Preempting, ending: s
         await preempting.room.delete_pod(preempting.victims["n1"])
         assert "n1" in await preempting.passed()
         assert await preempting.bind("n1") == ""
-        await preempting.room.in_step()
+        await preempting.room.in_sync()
     assert len(remembered) == 0

@@ -52,7 +52,7 @@ async def full(endpoint: Endpoint) -> list[Pod]:
     for pod in pods:
         await endpoint.pass_filter(pod, path=FILTER)
         assert await bound(endpoint, pod) == ""
-    await endpoint.room.in_step()
+    await endpoint.room.in_sync()
     return pods
 
 
@@ -78,7 +78,7 @@ async def look(room: Room) -> None:
     await room.clock.move(2.0)
     await room.plane.requeuer.look()
     await until(lambda: not room.api.busy, "the API server has nothing to do")
-    await room.in_step()
+    await room.in_sync()
 
 
 # -- waiting pods
@@ -157,7 +157,7 @@ async def test_a_pod_refused_before_our_cache_has_it_waits_once_the_cache_has_it
         cards = make_cards("n2")
         room.api.registry.create(resources.NODES, "", node_manifest("n2", cards))
         await until(lambda: room.plane.nodes.get("n2") is not None)
-    await room.in_step()
+    await room.in_sync()
     assert (room.plane.requeuer.waiting, room.plane.requeuer.early) == (1, 0)
     await look(room)
     await until(lambda: woken(room) == ["early"])
@@ -206,7 +206,7 @@ async def test_a_demand_filtered_before_our_cache_had_the_pod_must_match_the_pod
     async with room.late_mirror():
         pod = created(room)
         assert await filtered(endpoint, asking(pod, units)) == ["n1"]
-    await room.in_step()
+    await room.in_sync()
     assert await bound(endpoint, pod) == error
 
 
@@ -254,7 +254,7 @@ async def test_a_false_priority_from_before_our_cache_had_the_pod_does_not_count
         pod = created(room)
         assert await preempted(endpoint, lying(pod, priority=2_000_000_000), holders[0].metadata.uid) != {}
         assert len(room.plane.preemptions) == 1
-    await room.in_step()
+    await room.in_sync()
     assert await filtered(endpoint, manifest_of(pod)) == []
 
 

@@ -220,7 +220,7 @@ async def test_the_code_says_whether_eviction_could_help(volcano: Endpoint, pod:
 async def test_a_node_of_gpu_manager_passes_because_gpu_manager_writes_the_cards(cycle: Cycle, room: Room) -> None:
     offered = {"tencent.com/vcuda-core": "200", "tencent.com/vcuda-memory": "120"}
     room.api.registry.create(resources.NODES, "", node_manifest("theirs", capacity=offered, metadata=theirs("theirs")))
-    await room.in_step()
+    await room.in_sync()
     pod = pod_of("p", containers=[container_manifest(gpu_mem=None) | {"resources": {"limits": HALF_CARD}}])
     assert await cycle.predicate(pod, "theirs") == FITS
 

@@ -75,7 +75,7 @@ async def test_every_passed_pod_gets_its_part_when_bound_and_no_card_is_over_com
         chosen = [(pod, node) for pod, node in tried if node is not None]
         for pod, node in chance.sample(chosen, len(chosen)):
             await bind(room, pod, node)
-        await room.in_step()
+        await room.in_sync()
         await room.plane.late.look()
         sold: Counter[tuple[str, int]] = Counter()
         for pod, node in chosen:

@@ -97,7 +97,7 @@ class Audit:
             async for node in _in_turns(page.items):
                 listed.add(node.key)
                 mirrored = self._nodes.get(node.key)
-                if self._stale_nodes.is_in_step(node) and mirrored is not None:
+                if self._stale_nodes.is_in_sync(node) and mirrored is not None:
                     found += self._check_node(mirrored)
         for name in self._cluster.totals.nodes:
             if name not in listed and self._nodes.get(name) is None:
@@ -131,7 +131,7 @@ class Audit:
             async for pod in _in_turns(page.items):
                 listed.add(pod.metadata.uid)
                 mirrored = self._pods.with_uid(pod.metadata.uid)
-                if self._stale_pods.is_in_step(pod) and mirrored is not None:
+                if self._stale_pods.is_in_sync(pod) and mirrored is not None:
                     found += self._check_claims(mirrored, before)
                     found += self._check_holding(mirrored, before, seen)
                 elif pod.metadata.uid in self._seen:

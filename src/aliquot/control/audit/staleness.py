@@ -22,7 +22,7 @@ class _Suspect:
 
 
 class Staleness(Generic[ObjectT]):
-    """Call `begin` before the list, `is_in_step` for each listed object, `missed` at the end.
+    """Call `begin` before the list, `is_in_sync` for each listed object, `missed` at the end.
 
     The cache's versions are recorded before the list. A version that the quorum read does not confirm is therefore
     older, never newer, and versions need no order.
@@ -39,7 +39,7 @@ class Staleness(Generic[ObjectT]):
         self._before = {own.metadata.uid: (own.key, own.metadata.resource_version) for own in self._mirror.all()}
         self._found = {}
 
-    def is_in_step(self, listed: Object) -> bool:
+    def is_in_sync(self, listed: Object) -> bool:
         """Whether the informer cache has exactly this version now."""
         uid, version = listed.metadata.uid, listed.metadata.resource_version
         _, before = self._before.pop(uid, ("", ""))

@@ -6,7 +6,7 @@ import structlog
 
 from aliquot.clock import came
 from aliquot.control import ControlPlane
-from aliquot.control.loops.pending_pods import Choice, Chooser
+from aliquot.control.loops.node_choice import NodeChoice, NodeChooser
 from aliquot.errors import BadDemand
 from aliquot.model import Pod
 
@@ -22,7 +22,7 @@ class Observer:
 
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
-        self._chooser = Chooser(plane)
+        self._chooser = NodeChooser(plane)
         self._told: dict[str, str] = {}
         self._accounted_for: set[str] | None = None
         """Pods already logged, or bound before we began."""
@@ -74,7 +74,7 @@ class Observer:
             return True
 
 
-def _tell(pod: Pod, choice: Choice) -> None:
+def _tell(pod: Pod, choice: NodeChoice) -> None:
     if choice.node is None:
         _log.info("would wait", pod=pod.key, why=choice.why)
         return

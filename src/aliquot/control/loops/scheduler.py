@@ -6,7 +6,7 @@ import structlog
 
 from aliquot.clock import came
 from aliquot.control import ControlPlane
-from aliquot.control.loops.pending_pods import Chooser
+from aliquot.control.loops.node_choice import NodeChooser
 from aliquot.errors import AliquotError, NotLeading
 from aliquot.model import Pod
 
@@ -22,7 +22,7 @@ class Scheduler:
     def __init__(self, plane: ControlPlane, serves: Callable[[str], bool]) -> None:
         self._plane = plane
         self._serves = serves
-        self._chooser = Chooser(plane)
+        self._chooser = NodeChooser(plane)
 
     async def run(self) -> None:
         await self._plane.nodes.synced.wait()

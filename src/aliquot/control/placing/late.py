@@ -59,9 +59,9 @@ class LatePlacer:
         clock: Clock,
         settings: LateSection,
         *,
-        is_in_step: Callable[[], bool] = lambda: True,
+        is_in_sync: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._is_in_step = is_in_step
+        self._is_in_sync = is_in_sync
         self._client = client
         self._cluster = cluster
         self._node_called = node_called
@@ -155,7 +155,7 @@ class LatePlacer:
 
     def _may_act(self) -> bool:
         """Whether the cluster state is in sync and we may write placements."""
-        return self._leadership.may_commit and PATCH_PODS not in self._leadership.lacking and self._is_in_step()
+        return self._leadership.may_commit and PATCH_PODS not in self._leadership.lacking and self._is_in_sync()
 
     # -- for endpoints without a bind verb
 

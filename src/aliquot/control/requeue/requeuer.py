@@ -65,7 +65,7 @@ class Requeuer:
         leadership: Leadership,
         clock: Clock,
         *,
-        is_in_step: Callable[[], bool] = lambda: True,
+        is_in_sync: Callable[[], bool] = lambda: True,
         is_served: Callable[[Pod], bool] = lambda _: True,
     ) -> None:
         self._client = client
@@ -73,7 +73,7 @@ class Requeuer:
         self._pod_with = pod_with
         self._leadership = leadership
         self._clock = clock
-        self._is_in_step = is_in_step
+        self._is_in_sync = is_in_sync
         self._is_served = is_served
         self._pods = WaitingPods(cluster.demand_of)
         self._early = EarlyRefusals()
@@ -217,7 +217,7 @@ class Requeuer:
 
     def _may_act(self) -> bool:
         """Whether the cluster state is in sync and we may write."""
-        return self._leadership.may_commit and PATCH_PODS not in self._leadership.lacking and self._is_in_step()
+        return self._leadership.may_commit and PATCH_PODS not in self._leadership.lacking and self._is_in_sync()
 
     def _seconds_to_wait(self) -> float:
         """Seconds until the next work that no event announces."""

@@ -1,4 +1,4 @@
-"""Pending pods, and the choice of a node for each."""
+"""The choice of a node for a pending pod, where no other scheduler chooses."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from aliquot.model.quantity import whole
 
 
 @dataclass(frozen=True)
-class Choice:
+class NodeChoice:
     """The node for a pod, or the counted reasons why there is none, as kube-scheduler words them."""
 
     node: str | None
@@ -27,32 +27,32 @@ class Choice:
         return sorted({part.uuid for part in placement.slices()}) if placement else []
 
 
-class Chooser:
+class NodeChooser:
     """Decides, and commits nothing."""
 
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
 
-    def choose(self, pod: Pod) -> Choice:
+    def choose(self, pod: Pod) -> NodeChoice:
         try:
             demand = self._plane.cluster.demand_of(pod)
         except BadDemand as error:
-            return Choice(None, str(error))
+            return NodeChoice(None, str(error))
         counted = [resource.name for resource in demand.dialect.resources] if demand else []
         barred = {node.key: self._why_barred(node, pod, counted) for node in self._plane.nodes.all()}
         usable = [node for node in self._plane.nodes.all() if not barred[node.key]]
         others = [why for why in barred.values() if why]
         if demand is None:
-            return Choice(min((node.key for node in usable), default=None), "" if usable else _count(others))
+            return NodeChoice(min((node.key for node in usable), default=None), "" if usable else _count(others))
         # after a Binding of unknown fate, try the same node again: any other node would hold a second part
         if tried := self._plane.cluster.ledger.nodes_of(pod.metadata.uid) & {node.key for node in usable}:
-            return Choice(min(tried))
+            return NodeChoice(min(tried))
         offering = [node.key for node in usable if self._offers(node, pod, demand.dialect)]
         judgement = self._plane.cluster.judge(demand, offering)
         best = judgement.best(offering)
         refused = (self._refusal(node, pod, demand.dialect, judgement) for node in usable)
         why = "" if best else _count([*refused, *others])
-        return Choice(best, why, judgement)
+        return NodeChoice(best, why, judgement)
 
     def _why_barred(self, node: Node, pod: Pod, counted: Sequence[str]) -> str:
         """Why a node is closed, regardless of its cards; the dialect counts its own resources later."""
