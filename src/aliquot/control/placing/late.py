@@ -217,8 +217,8 @@ class LatePlacer:
             return ""  # a filter reserved it: an original's annotations are older
         try:
             written = dialect.read_back(pod, cards)
-        except BadRecord as error:
-            return f"an original has placed it, but where? {error}"
+        except BadRecord:
+            return ""  # our agent would refuse it for good
         return "" if written is None else "an original has placed it"
 
     def _leave_alone(self, pod: Pod, why: str) -> None:
