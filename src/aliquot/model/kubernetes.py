@@ -117,6 +117,10 @@ class Condition(_Wire, frozen=True):
     message: str | None = None
 
 
+NOT_BEGUN = ("", "Pending")
+"""The phases of a pod before all of its containers have started."""
+
+
 class PodStatus(_Wire, frozen=True):
     phase: str = ""
     nominated_node_name: str = ""

@@ -477,6 +477,19 @@ async def test_a_pod_that_lost_the_race_fails_with_what_was_missing(room: Room) 
     assert len(list(room.api.store.snapshot("events"))) == 1
 
 
+async def test_a_pod_that_has_begun_meanwhile_is_not_failed(room: Room) -> None:
+    """The server's account may not fail it (admission policy `aliquot-server-reach`)."""
+    await room.add_node(make_cards(mib=(15360,)))
+    await room.commit(await room.add_pod("first", 10), "n1")
+    pod = await bound(room, "second", 10)
+    placer = placer_of(room)
+    await placer.look()
+    await room.report(pod, phase="Running")
+    await room.clock.move(PATIENCE)
+    await placer.look()
+    assert status_of(room, pod)["phase"] == "Running"
+
+
 async def test_a_pod_whose_room_comes_free_in_time_is_placed(room: Room) -> None:
     await room.add_node(make_cards(mib=(15360,)))
     first = await room.add_pod("first", 10)
