@@ -89,6 +89,7 @@ async def test_an_originals_account_is_enough_to_place_pods(started: ControlPlan
         pytest.param(
             ORIGINAL, "may not get leases in namespace aliquot-system: runs as a single server", id="no Lease"
         ),
+        pytest.param(ORIGINAL, "alone, without Lease and epoch; run one replica, with strategy Recreate", id="alone"),
         pytest.param(ORIGINAL, "agents that fall silent are not noticed: leases", id="no agents"),
         pytest.param(ORIGINAL + REPLICAS[:1], "may not create configmaps in namespace aliquot-system", id="no epoch"),
         pytest.param(

@@ -35,7 +35,8 @@ class Right:
         return f'- {{apiGroups: ["{action.group}"], resources: [{resource}]{names}, verbs: [{verbs}]}}'
 
 
-_ALONE = "runs as a single server, without Lease and epoch: a second one would not know of it"
+ONLY_ONE = "run one replica, with strategy Recreate: two such servers sell the same card"
+_ALONE = f"runs as a single server, without Lease and epoch; {ONLY_ONE}"
 _LATE = "pods that another scheduler bound get no placement"
 _NO_PATCH = f"{_LATE}, and those that wait are not woken when there is room"
 _EVENTS = "pods are not told why they wait"
