@@ -99,18 +99,34 @@ class Extender:
             asked = read_filter(call.body, self.verbs.last_passed)
             if why := self.verbs.not_ready():
                 return self._fault(why)
-            verdict = await self.verbs.filter(
-                asked.pod, asked.names, one=self._wire.one_node, keep=not self._wire.binds
-            )
+            verdict = await self._verdict(call, asked)
         except AliquotError as error:
             return self._fault(str(error))
         dialect = verdict.dialect.name if verdict.dialect else ""
         metrics.DECISIONS.labels("filter", dialect, verdict.outcome).inc()
         tell("filter", asked.pod.key, asked.names, verdict.passed, verdict.refused)
-        if verdict.kept:
-            audit.tell(call, "filter", asked.pod.key, verdict.kept, "kept")
         answer = self._shape(asked, verdict)
         return self._json(answer, after=lambda: faults.reach("after-filter"), dialect=dialect)
+
+    async def _verdict(self, call: asgi.Call, asked: FilterCall) -> Verdict:
+        """The verdict, with an audit line for each reservation that the filter makes, refuses or gives back. Raises as
+        `Verbs.filter`."""
+        pod, names, one = asked.pod, asked.names, self._wire.one_node
+        if self._wire.binds:
+            return await self.verbs.filter(pod, names, one=one)
+        nodes_of, uid = self._plane.reservations.nodes_of, pod.metadata.uid
+        before = nodes_of(uid)
+        try:
+            verdict = await self.verbs.filter(pod, names, one=one, keep=True)
+        except AliquotError as error:
+            audit.tell(call, "filter", pod.key, "", "refused", str(error))
+            raise
+        finally:
+            for node in sorted({*before}.difference(nodes_of(uid))):
+                audit.tell(call, "filter", pod.key, node, "given back")
+        if verdict.kept:
+            audit.tell(call, "filter", pod.key, verdict.kept, "kept")
+        return verdict
 
     def _shape(self, asked: FilterCall, verdict: Verdict) -> dict[str, object]:
         refused = self._in_original_words(asked.pod, verdict) if self._wire.compat.reasons else verdict.refused
