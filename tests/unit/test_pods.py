@@ -38,6 +38,22 @@ def test_a_pod_has_ended_when_its_phase_says_so_and_no_container_runs(
     assert make_pod(status=status).ended is ended
 
 
+BETWEEN_RUNS: dict[str, Any] = WAITING | {"lastState": {"terminated": {"exitCode": 1}}}
+
+
+@pytest.mark.parametrize(
+    ("status", "started"),
+    [
+        pytest.param(WAITING, False, id="waits for its first run"),
+        pytest.param(BETWEEN_RUNS, True, id="waits between two runs"),
+        pytest.param(RUNNING, True, id="runs"),
+        pytest.param(TERMINATED, True, id="has run"),
+    ],
+)
+def test_a_pod_has_started_if_a_container_with_cards_runs_or_has_run(status: dict[str, Any], started: bool) -> None:
+    assert make_pod(status={"containerStatuses": [{"name": "main", **status}]}).started is started
+
+
 def test_a_pod_that_is_being_deleted_has_not_ended() -> None:
     pod = make_pod(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}, status={"phase": "Running"})
     assert not pod.ended

@@ -153,8 +153,9 @@ class HandOver:
             if grant.container not in record.holding.placement.containers:
                 raise Refused(f"pod {pod.key}: its placement has no card for container {grant.container}")
         self._refuse_sick_cards(record.holding.placement)
-        self._refuse_overcommit(record)
-        self.store.put(record)
+        if record.uid not in self.store:  # what a pod holds already, others were checked against
+            self._refuse_overcommit(record)
+            self.store.put(record)
         return pod, demand, record
 
     def _readable(self, pod: Pod, demand: Demand) -> HandOverRecord:

@@ -2,7 +2,7 @@
 annotations.
 
 The agent rebuilds the store from its own CDI specs, which users cannot write. Pods that another plug-in served before
-count by their marks and placements.
+count by their placements once a container has run. A mark proves nothing, because users can write it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Set
@@ -65,14 +65,14 @@ class HandOverStore:
         yield from (record for record in self._records.values() if record.uid != uid)
         for pod in self._pods.all():
             own = pod.metadata.uid
-            if own != uid and own not in self._records and (holding := self._by_marks(pod)) is not None:
+            if own != uid and own not in self._records and (holding := self._from_another_plugin(pod)) is not None:
                 yield HandOverRecord(own, pod.key, holding)
 
-    def _by_marks(self, pod: Pod) -> Holding | None:
-        """What a pod without a spec of ours holds, according to its annotations."""
+    def _from_another_plugin(self, pod: Pod) -> Holding | None:
+        """What a pod without a spec of ours holds, according to its annotations; None if no container has run."""
         try:
             speaking = self._dialects.spoken_by(pod)
-            if pod.ended or not any(dialect.handed_over(pod) for dialect in speaking):
+            if pod.ended or not any(pod.has_run(dialect.guards) for dialect in speaking):
                 return None
             return holding_of(pod, self._cards, self._dialects)
         except AliquotError as error:

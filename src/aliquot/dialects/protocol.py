@@ -229,8 +229,7 @@ class Dialect(ABC):
         }
 
     def handed_over(self, pod: Pod) -> bool:
-        """Whether the node has given the pod its cards: a container that asks for them runs. The mark does not count,
-        because users can remove it."""
+        """Whether a container that asks for cards has run, or the pod has the mark, which users can write or remove."""
         return pod.has_run(self.guards) or self.is_marked(pod)
 
     def is_marked(self, pod: Pod) -> bool:

@@ -159,8 +159,11 @@ def holding_of(pod: Pod, cards: NodeGpus, dialects: Dialects) -> Holding | None:
 
 
 def _has_got(pod: Pod, dialect: Dialect, cards: NodeGpus) -> bool:
-    """Whether a plug-in on the node has given the pod what it asks for in a dialect."""
-    return cards.may_hand_over(dialect.name) and dialect.handed_over(pod)
+    """Whether a plug-in on the node has given the pod what it asks for in a dialect. On a node with an inventory only a
+    container that has run proves that. An original's mark does not, because users can write it."""
+    if not cards.may_hand_over(dialect.name):
+        return False
+    return pod.has_run(dialect.guards) or (cards.are_made_up and dialect.is_marked(pod))
 
 
 def _holding(pod: Pod, cards: NodeGpus, dialect: Dialect) -> Holding:
@@ -168,7 +171,7 @@ def _holding(pod: Pod, cards: NodeGpus, dialect: Dialect) -> Holding:
     try:
         placement = placement_of(pod, Demand(dialect, request), cards)
     except (BadRecord, NotPlaced) as error:
-        is_broken = isinstance(error, BadRecord) and dialect.handed_over(pod)
+        is_broken = isinstance(error, BadRecord) and _has_got(pod, dialect, cards)
         if not is_broken and _gives_unnamed_cards(pod, dialect, cards):
             return Holding(Placement(cards.node, dialect.name, {}), {}, unnamed=_unnamed(request, cards))
         among = cards.gpus if isinstance(error, BadRecord) else dialect.unrecorded(pod, cards)
@@ -192,7 +195,7 @@ def _gives_unnamed_cards(pod: Pod, dialect: Dialect, cards: NodeGpus) -> bool:
     if dialect.names_cards or not cards.may_hand_over(dialect.name):
         return False
     is_served_by_us = not cards.are_made_up and dialect.name in cards.dialects
-    return not is_served_by_us or dialect.handed_over(pod)
+    return not is_served_by_us or _has_got(pod, dialect, cards)
 
 
 def _partly_gone(pod: Pod, demand: Demand, cards: NodeGpus) -> Placement | None:

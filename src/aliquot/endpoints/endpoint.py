@@ -99,18 +99,34 @@ class Extender:
             asked = read_filter(call.body, self.verbs.last_passed)
             if why := self.verbs.not_ready():
                 return self._fault(why)
-            result = await self.verbs.filter(
-                asked.pod, asked.names, best_only=self._wire.one_node, reserve=not self._wire.binds
-            )
+            result = await self._result(call, asked)
         except AliquotError as error:
             return self._fault(str(error))
         dialect = result.dialect.name if result.dialect else ""
         metrics.DECISIONS.labels("filter", dialect, result.outcome).inc()
         log_call("filter", asked.pod.key, asked.names, result.passed, result.refused)
-        if result.reserved:
-            audit.log(call, "filter", asked.pod.key, result.reserved, "reserved")
         answer = self._filter_answer(asked, result)
         return self._json(answer, after=lambda: faults.reach("after-filter"), dialect=dialect)
+
+    async def _result(self, call: asgi.Call, asked: FilterCall) -> FilterResult:
+        """The result, with an audit line for each reservation that the filter makes, refuses or releases. Raises as
+        `Verbs.filter`."""
+        pod, names, best_only = asked.pod, asked.names, self._wire.one_node
+        if self._wire.binds:
+            return await self.verbs.filter(pod, names, best_only=best_only)
+        nodes_of, uid = self._plane.reservations.nodes_of, pod.metadata.uid
+        before = nodes_of(uid)
+        try:
+            result = await self.verbs.filter(pod, names, best_only=best_only, reserve=True)
+        except AliquotError as error:
+            audit.log(call, "filter", pod.key, "", "refused", str(error))
+            raise
+        finally:
+            for node in sorted({*before}.difference(nodes_of(uid))):
+                audit.log(call, "filter", pod.key, node, "released")
+        if result.reserved:
+            audit.log(call, "filter", pod.key, result.reserved, "reserved")
+        return result
 
     def _filter_answer(self, asked: FilterCall, result: FilterResult) -> dict[str, object]:
         refused = self._in_original_words(asked.pod, result) if self._wire.compat.reasons else result.refused

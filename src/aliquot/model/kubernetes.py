@@ -101,6 +101,13 @@ class ContainerState(_Wire, frozen=True):
 class ContainerStatus(_Wire, frozen=True):
     name: str = ""
     state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
+
+    @property
+    def has_run(self) -> bool:
+        """Whether the container runs or has run. Between two runs it waits, and only its last state tells."""
+        states = (self.state, self.last_state)
+        return any(state.running is not None or state.terminated is not None for state in states)
 
 
 class Condition(_Wire, frozen=True):
@@ -108,6 +115,10 @@ class Condition(_Wire, frozen=True):
     status: str = ""
     reason: str | None = None
     message: str | None = None
+
+
+NOT_BEGUN = ("", "Pending")
+"""The phases of a pod before all of its containers have started."""
 
 
 class PodStatus(_Wire, frozen=True):
@@ -150,8 +161,7 @@ class Pod(Object, frozen=True):
         """Whether a container that asks for more than 0 of such a resource runs or has run."""
         asking = {container.name for container, _ in self.containers() if container.asks_any(is_meant)}
         statuses = [*(self.status.container_statuses or ()), *(self.status.init_container_statuses or ())]
-        own = (s.state for s in statuses if s.name in asking)
-        return any(state.running is not None or state.terminated is not None for state in own)
+        return any(status.has_run for status in statuses if status.name in asking)
 
     def containers(self) -> Iterator[tuple[Container, Life]]:
         """Every container in the order in which kubelet starts them, with the way its part counts."""

@@ -188,13 +188,6 @@ async def test_a_placement_that_would_over_commit_the_card_is_refused_until_ther
     assert (await node.start(second))[IDX] == "0"
 
 
-async def test_what_another_plug_in_has_handed_over_counts_by_its_marks(node: AgentNode) -> None:
-    first = await node.admitted("first", 10)
-    node.show(node.annotated(first, **{ASSIGNED: "true"}))
-    second = await node.admitted("second", 10)
-    assert "would over-commit this node" in await node.refusal(second)
-
-
 FORGED: list[Any] = [
     pytest.param({"mib": 0}, id="a part of nothing"),
     pytest.param({"mib": 1}, id="a part too small"),
@@ -217,7 +210,7 @@ async def test_what_another_plug_in_has_handed_over_counts_as_asked_for_whatever
     node: AgentNode, forged: dict[str, Any]
 ) -> None:
     first = await node.admitted("first", 10)
-    node.show(node.annotated(node.placed(first, 0, **forged), **{ASSIGNED: "true"}))
+    node.show(runs(node.annotated(node.placed(first, 0, **forged), **{ASSIGNED: "true"})))
     second = await node.admitted("second", 10)
     assert "would over-commit this node: card GPU-n1-0 has 5120 MiB" in await node.refusal(second)
 
@@ -243,7 +236,7 @@ async def test_a_pod_that_got_an_unknown_card_from_another_plug_in_counts_on_eve
     node: AgentNode, garbage: dict[str, str]
 ) -> None:
     first = await node.admitted("first", 3, card=0)
-    node.show(node.annotated(first, **garbage, **{ASSIGNED: "true"}))
+    node.show(runs(node.annotated(first, **garbage, **{ASSIGNED: "true"})))
     for card in (0, 1):
         large = await node.admitted(f"large-{card}", 13, card=card)
         assert f"would over-commit this node: card GPU-n1-{card} has 12288 MiB" in await node.refusal(large)
@@ -251,12 +244,35 @@ async def test_a_pod_that_got_an_unknown_card_from_another_plug_in_counts_on_eve
     assert (await node.start(await node.admitted("fits", 12, card=1)))[IDX] == "1"
 
 
-@pytest.mark.parametrize("record", [{}, *(case.values[0] for case in GARBAGE)], ids=["none", *(c.id for c in GARBAGE)])
-async def test_a_pod_that_never_got_a_card_counts_nowhere(node: AgentNode, record: dict[str, str]) -> None:
-    waits = await node.admitted("waits", 3, card=0)
-    node.show(node.annotated(waits, **record))
+NEVER_RUN: list[Any] = [
+    pytest.param({}, id="no record"),
+    pytest.param({IDX: "0"}, id="an index"),
+    pytest.param({IDX: "99"}, id="an index that the node does not have"),
+    *GARBAGE,
+]
+
+
+@pytest.mark.parametrize("mark", [{}, {ASSIGNED: "true"}], ids=["no mark", "the mark of a hand-over"])
+@pytest.mark.parametrize("record", NEVER_RUN)
+async def test_a_pod_that_never_ran_counts_nowhere(
+    node: AgentNode, record: dict[str, str], mark: dict[str, str]
+) -> None:
+    """Users can write marks and records. A pod that another plug-in served has run."""
+    waits = await node.admitted("waits", 3, card=None)
+    node.show(node.annotated(waits, **record, **mark))
     await node.restart_agent()
     assert (await node.start(await node.admitted("large", 15, card=0)))[IDX] == "0"
+
+
+async def test_a_container_starts_again_on_its_card_though_the_card_was_over_committed_meanwhile(
+    node: AgentNode,
+) -> None:
+    """Another plug-in did that. What our pod has, it keeps; a new pod gets nothing."""
+    ours = await node.admitted("ours", 3, card=0)
+    await node.start(ours)
+    node.show(runs(await node.admitted("theirs", 15, card=0)))
+    assert (await node.start(ours))[IDX] == "0"
+    assert "would over-commit this node" in await node.refusal(await node.admitted("new", 1, card=0))
 
 
 RECORD = '{{"v":1,"node":"{node}","dialect":"gpushare","containers":{{{containers}}}}}'
@@ -369,8 +385,8 @@ async def test_a_pod_that_the_original_placed_is_served_by_its_own_annotation(no
 # -- what a user writes on a running pod
 
 
-@pytest.mark.parametrize("mark", ["", "false"])
-async def test_a_pod_that_runs_by_another_plug_in_counts_though_its_mark_is_wiped(node: AgentNode, mark: str) -> None:
+@pytest.mark.parametrize("mark", ["", "false", "true"])
+async def test_a_pod_that_runs_by_another_plug_in_counts_whatever_its_mark_says(node: AgentNode, mark: str) -> None:
     first = await node.admitted("first", 10)
     node.show(runs(node.annotated(first, **{ASSIGNED: mark})))
     second = await node.admitted("second", 10)

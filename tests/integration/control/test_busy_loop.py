@@ -93,14 +93,16 @@ async def a_leader(threads: tuple[SideLoop, SideLoop], terms: dict[str, float]) 
         plane = ControlPlane(client, clock, settings=patient(**terms), side=Side(side, leasing), identity="me")
         tree = ServerConfig(listen=ListenSection(health_port=port))
         task = asyncio.create_task(plane.run())
-        async with health_port(tree, plane, Side(side, leasing), list, None):
-            await until(lambda: plane.leadership.role is Role.LEADING, "it leads")
-            yield Running(api, plane, clock, f"http://127.0.0.1:{port}")
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-    await side.run(leasing.close())
-    await there.run(api.__aexit__(None, None, None))
+        try:
+            async with health_port(tree, plane, Side(side, leasing), list, None):
+                await until(lambda: plane.leadership.role is Role.LEADING, "it leads")
+                yield Running(api, plane, clock, f"http://127.0.0.1:{port}")
+        finally:  # the threads of a test that fails would run for good otherwise
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+            await side.run(leasing.close())
+            await there.run(api.__aexit__(None, None, None))
 
 
 async def test_the_lease_is_renewed_while_the_loop_is_busy(threads: tuple[SideLoop, SideLoop]) -> None:

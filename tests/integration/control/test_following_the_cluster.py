@@ -85,12 +85,14 @@ GARBAGE: list[Any] = [
 ]
 
 
+@pytest.mark.parametrize("mark", ["false", "true"])
 @pytest.mark.parametrize("annotations", GARBAGE)
-async def test_a_bound_pod_that_never_got_a_card_holds_nothing_without_a_good_record(
-    room: Room, annotations: dict[str, str]
+async def test_a_bound_pod_that_never_ran_holds_nothing_without_a_good_record(
+    room: Room, annotations: dict[str, str], mark: str
 ) -> None:
+    """Users can write the mark of a hand-over."""
     await room.add_node()
-    await room.add_pod(metadata={"annotations": annotations | {ASSIGNED: "false"}}, node="n1")
+    await room.add_pod(metadata={"annotations": annotations | {ASSIGNED: mark}}, node="n1")
     assert room.used() == {}
 
 
@@ -98,7 +100,8 @@ async def test_a_bound_pod_that_never_got_a_card_holds_nothing_without_a_good_re
 async def test_a_pod_that_got_an_unknown_card_is_charged_on_every_card(room: Room, annotations: dict[str, str]) -> None:
     """Whichever card it has must not be sold again."""
     await room.add_node()
-    await room.add_pod(metadata={"annotations": annotations | {ASSIGNED: "true"}}, node="n1")
+    pod = await room.add_pod(metadata={"annotations": annotations | {ASSIGNED: "true"}}, node="n1")
+    await room.report(pod, phase="Running", containerStatuses=RUNNING)
     assert room.used() == {0: 3, 1: 3}
     with pytest.raises(NoRoom):
         await room.commit(await room.add_pod("large", 13), "n1")
@@ -163,10 +166,11 @@ async def test_a_server_started_anew_charges_a_pod_on_every_card_when_its_record
     room: Room, client: Client, clock: FakeClock
 ) -> None:
     await room.add_node()
-    for name, mark in (("has-a-card", "true"), ("waits-for-one", "false")):
+    for name, statuses in (("has-a-card", RUNNING), ("waits-for-one", [])):
         pod = await room.add_pod(name)
         await room.commit(pod, "n1")
-        await room.annotate(pod, **{PLACEMENT: "{", ASSIGNED: mark})
+        await room.report(pod, phase="Running" if statuses else "Pending", containerStatuses=statuses)
+        await room.annotate(pod, **{PLACEMENT: "{", ASSIGNED: "true"})
     assert room.used() == {0: 6}
     async with Room(room.api, client, clock) as anew:
         assert anew.used() == {0: 3, 1: 3}

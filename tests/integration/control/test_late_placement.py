@@ -81,6 +81,45 @@ async def test_a_bound_pod_without_a_placement_gets_it_in_one_patch(room: Room) 
     assert room.entries()[pod.metadata.uid].state is State.BOUND
 
 
+UNREADABLE: list[Any] = [
+    pytest.param({GPU_MEM: "15"}, {ASSIGNED: "true"}, id="gpushare: the mark alone"),
+    pytest.param({GPU_MEM: "15"}, {IDX: "99"}, id="gpushare: an unknown card"),
+    pytest.param({GPU_MEM: "15"}, {IDX: "99", ASSIGNED: "true"}, id="gpushare: both"),
+    pytest.param(
+        {"tencent.com/vcuda-core": "100"},
+        {"tencent.com/predicate-gpu-idx-0": "99", "tencent.com/gpu-assigned": "true"},
+        id="tencent",
+    ),
+    pytest.param(
+        {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "15360"},
+        {"hami.io/vgpu-devices-allocated": "junk", "hami.io/bind-phase": "success"},
+        id="hami",
+    ),
+]
+
+
+@pytest.mark.parametrize("is_free", [True, False], ids=["a free card", "no free card"])
+@pytest.mark.parametrize(("limits", "annotations"), UNREADABLE)
+async def test_a_pod_that_never_ran_is_placed_or_failed_whatever_a_user_wrote_on_it(
+    room: Room, limits: dict[str, str], annotations: dict[str, str], *, is_free: bool
+) -> None:
+    """A pod that its user bound to a node does not block the cards of others there, and does not wait for good."""
+    await room.add_node(make_cards(mib=[15 * 1024]), capacity={**limits, GPU_MEM: "15"})
+    if not is_free:
+        await room.commit(await room.add_pod("tenant", 3), "n1")
+    containers = [container_manifest(gpu_mem=None) | {"resources": {"limits": limits}}]
+    pod = await bound(room, "forged", containers=containers, metadata={"annotations": annotations})
+    assert room.used() == ({} if is_free else {0: 3}), "it holds nothing yet"
+    placer = placer_of(room)
+    for _ in range(2):
+        await placer.look()
+        await room.in_sync()
+        await room.clock.move(PATIENCE)
+    assert (PLACEMENT in room.api_pod(pod)["metadata"]["annotations"]) is is_free
+    assert (status_of(room, pod).get("reason") == "AliquotNoRoom") is not is_free
+    assert room.used() == {0: 15 if is_free else 3}
+
+
 async def test_an_event_says_that_a_pod_was_placed_late(room: Room) -> None:
     cards = await room.add_node()
     pod = await bound(room)
@@ -105,7 +144,6 @@ async def test_a_pod_is_placed_once(room: Room) -> None:
 
 LEFT_ALONE: list[Any] = [
     pytest.param({"metadata": {"annotations": {IDX: "1"}}}, {1: 3}, id="an original has placed it: adopted"),
-    pytest.param({"metadata": {"annotations": {IDX: "7"}}}, {}, id="a record that cannot be read"),
     pytest.param({"gpu_mem": None}, {}, id="no GPU"),
     pytest.param({"gpu_mem": 0}, {}, id="a demand that cannot be"),
     pytest.param(
@@ -439,6 +477,19 @@ async def test_a_pod_that_lost_the_race_fails_with_what_was_missing(room: Room) 
     assert room.used() == {0: 10}
     await placer.look()
     assert len(list(room.api.store.snapshot("events"))) == 1
+
+
+async def test_a_pod_that_has_begun_meanwhile_is_not_failed(room: Room) -> None:
+    """The server's account may not fail it (admission policy `aliquot-server-reach`)."""
+    await room.add_node(make_cards(mib=(15360,)))
+    await room.commit(await room.add_pod("first", 10), "n1")
+    pod = await bound(room, "second", 10)
+    placer = placer_of(room)
+    await placer.look()
+    await room.report(pod, phase="Running")
+    await room.clock.move(PATIENCE)
+    await placer.look()
+    assert status_of(room, pod)["phase"] == "Running"
 
 
 async def test_a_pod_whose_room_comes_free_in_time_is_placed(room: Room) -> None:

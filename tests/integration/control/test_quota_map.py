@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 
 from aliquot import metrics
 from aliquot.control import ControlPlane
+from aliquot.control.leadership.rights import ONLY_ONE
 from aliquot.embedded.api import resources
 from aliquot.embedded.api.deletion import DeleteRequest
 from aliquot.endpoints.asgi import Call
@@ -114,7 +115,7 @@ async def test_without_the_config_map_there_are_no_quotas(room: Room) -> None:
     room.api.registry.delete(resources.CONFIG_MAPS, "kube-system", "gpuquota", DeleteRequest())
     await is_seen(room.api, room.plane.quota_map.mirror, "gpuquota")
     assert not await refuses(room, await room.add_pod())
-    assert room.plane.notes() == ["alone, without Lease and epoch"]
+    assert room.plane.notes() == [f"alone, without Lease and epoch; {ONLY_ONE}"]
 
 
 BAD_MAPS = [

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from aliquot.control import ControlPlane, Role
+from aliquot.control.leadership.rights import ONLY_ONE
 from aliquot.embedded.api import resources
 from aliquot.endpoints import health
 from aliquot.endpoints.asgi import Call
@@ -117,5 +118,5 @@ async def test_a_server_that_is_alone_by_choice_needs_no_holder(
 ) -> None:
     async with server(client, clock, lease__enabled=False) as plane:
         await until(lambda: not plane.not_ready())
-        assert await readyz(plane) == (200, "ok\nalone, without Lease and epoch")
+        assert await readyz(plane) == (200, f"ok\nalone, without Lease and epoch; {ONLY_ONE}")
     assert not [seen for seen in scripted.seen if "/aliquot-system/" in seen.path]

@@ -4,6 +4,7 @@ import aiohttp
 import pytest
 
 import aliquot
+from aliquot.control.leadership.rights import ONLY_ONE
 from aliquot.dialects.gpushare import IDX
 from tests.factories import GPU_COUNT, GPU_MEM, make_cards
 from tests.fakes import cut_before
@@ -109,4 +110,4 @@ async def test_load_balancers_may_use_head(endpoint: Endpoint, path: str) -> Non
 
 async def test_readyz_is_ok_when_both_caches_are_synced(endpoint: Endpoint) -> None:
     reply = await endpoint.send("GET", "/readyz")
-    assert (reply.status, reply.text) == (200, "ok\nalone, without Lease and epoch")
+    assert (reply.status, reply.text) == (200, f"ok\nalone, without Lease and epoch; {ONLY_ONE}")

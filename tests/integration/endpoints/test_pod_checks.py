@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from structlog.testing import capture_logs
 
 from aliquot.control.placing.filter_results import SECONDS
 from aliquot.embedded.api import resources
@@ -221,6 +222,26 @@ async def test_reservations_of_a_namespace_are_limited(endpoint: Endpoint, room:
     assert await allocated(endpoint, pods[0], "n2") == "", "it moves"
     assert await allocated(endpoint, other) == "", "another namespace has its own"
     assert len(room.entries("n1")) + len(room.entries("n2")) == 4
+
+
+async def test_every_filter_that_changes_a_reservation_writes_an_audit_line(endpoint: Endpoint, room: Room) -> None:
+    pods = [await room.add_pod(f"p{number}", 1) for number in range(4)]
+
+    async def audited(pod: Pod, *nodes: str) -> list[tuple[str, str, str]]:
+        with capture_logs() as lines:
+            await endpoint.post("/scheduler/predicates", names_call(manifest_of(pod), list(nodes)))
+        told = [line for line in lines if line["event"] == "audit"]
+        assert all((line["verb"], line["pod"]) == ("filter", pod.key) for line in told)
+        assert all(("why" in line) == (line["log_level"] == "warning") for line in told)
+        return [(line["log_level"], line["node"], line["verdict"]) for line in told]
+
+    for pod in pods[:3]:
+        assert await audited(pod, "n1") == [("info", "n1", "reserved")]
+    assert await audited(pods[0], "n1") == [("info", "n1", "reserved")]
+    assert await audited(pods[3], "n1") == [("warning", "", "refused")]
+    assert await audited(pods[0], "n2") == [("info", "n1", "released"), ("info", "n2", "reserved")]
+    assert await audited(pods[0], "unknown") == [("info", "n2", "released")]
+    assert await audited(pods[0], "unknown") == []
 
 
 async def test_claims_of_binds_count_against_the_namespace_limit(endpoint: Endpoint, room: Room) -> None:

@@ -37,6 +37,8 @@ class Write:
     limits: Mapping[str, str] = field(default_factory=lambda: {"aliyun.com/gpu-mem": "1"})
     has: Mapping[str, str] = field(default_factory=dict)
     """The annotations that the pod has before."""
+    phase: str = ""
+    """What kubelet has reported of the pod before."""
 
     @property
     def policy(self) -> str:
@@ -167,6 +169,9 @@ SERVER = [
     ),
     _case("no room", "server", FAILED, part="status"),
     _case("no room for a pod without GPU", "server", FAILED, "with reason AliquotNoRoom", part="status", limits={}),
+    _case("no room for a pending pod", "server", FAILED, part="status", phase="Pending"),
+    _case("no room for a running pod", "server", FAILED, "fail a pending GPU pod", part="status", phase="Running"),
+    _case("no room for a pod that ended", "server", FAILED, "fail a pending GPU pod", part="status", phase="Succeeded"),
     _case(
         "another end", "server", {"status": {"phase": "Failed", "reason": "x"}}, "may only report that", part="status"
     ),
@@ -225,6 +230,9 @@ async def attempt(caller: Caller, write: Write, home: str, namespace: str, name:
         pods = f"/api/v1/namespaces/{namespace}/pods"
         (await caller.send("POST", pods, _pod(write, name))).expect(201)
         path = f"{pods}/{name}"
+        if write.phase:
+            status = {"status": {"phase": write.phase}}
+            (await caller.send("PATCH", f"{path}/status", status, media=MERGE)).expect(200)
     if write.part:
         path = f"{path}/{write.part}"
     body = _named(write.body, name) if write.part == "binding" else write.body

@@ -10,6 +10,7 @@ from typing import Any
 from aliquot.control.admission import cel
 from aliquot.dialects import Dialects
 from aliquot.model.admission import NO_ROOM, NODE_OF_TOKEN, OUR_KEYS
+from aliquot.model.kubernetes import NOT_BEGUN
 from aliquot.model.records import INVENTORY, NODE_LEASES
 
 _PODS_AND_NODES = ("pods", "pods/*", "bindings", "nodes", "nodes/*")
@@ -72,7 +73,7 @@ def server_spec(dialects: Dialects, account: str) -> dict[str, Any]:
         : request.operation == "UPDATE" && !variables.restIsSame
         ? "the server may change only the keys of a pod that record its placement"
         : variables.what == "pods/status" && !variables.statusIsOurs
-        ? "the server may only report that a pod waits, or fail a GPU pod with reason " + variables.noRoom
+        ? "the server may only report that a pod waits, or fail a pending GPU pod with reason " + variables.noRoom
         : ""
         """
     more = {
@@ -104,6 +105,7 @@ def server_spec(dialects: Dialects, account: str) -> dict[str, Any]:
               == variables.oldStatus.?conditions.orValue([]).filter(held, held.type != "PodScheduled")
             && (["phase", "reason", "message"].all(field, variables.status[?field] == variables.oldStatus[?field])
               || (variables.status.?phase.orValue("") == "Failed"
+                && variables.oldStatus.?phase.orValue("") in {cel.literal(NOT_BEGUN)}
                 && variables.status.?reason.orValue("") == variables.noRoom && variables.asksForGpu))
             """,
     }

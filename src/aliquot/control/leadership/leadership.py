@@ -189,7 +189,7 @@ class Leadership:
         now = {
             Role.LEADING: f"leads in term {self._epoch}",
             Role.FOLLOWING: f"follows {self.holder}",
-            Role.ALONE: "alone, without Lease and epoch",
+            Role.ALONE: f"alone, without Lease and epoch; {rights.ONLY_ONE}",
             Role.OBSERVING: "observes, and writes nothing",
         }
         return [now[self.role], *([self._unfit] if self._unfit else []), *self.missing]

@@ -35,7 +35,8 @@ class Right:
         return f'- {{apiGroups: ["{action.group}"], resources: [{resource}]{names}, verbs: [{verbs}]}}'
 
 
-_ALONE = "this server runs alone, without Lease and epoch; a second server would not notice it"
+ONLY_ONE = "run one replica, with strategy Recreate: two such servers sell the same card"
+_ALONE = f"this server runs alone, without Lease and epoch; {ONLY_ONE}"
 _LATE = "pods that another scheduler bound get no placement"
 _NO_PATCH = f"{_LATE}, and refused pods are not requeued when there is room"
 _EVENTS = "pods have no events that say why they wait"

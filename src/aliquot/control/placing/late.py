@@ -32,6 +32,7 @@ from aliquot.errors import AliquotError, BadDemand, BadRecord, NoRoom, NotLeadin
 from aliquot.kube import PODS, ApiError, Client, KubeError, NotSent
 from aliquot.ledger import State
 from aliquot.model import Node, Placement, Pod, Request, as_shown
+from aliquot.model.kubernetes import NOT_BEGUN
 from aliquot.model.records import INVENTORY, PLACEMENT
 
 _log = structlog.get_logger()
@@ -196,10 +197,12 @@ class LatePlacer:
         self._in_vain[pod.metadata.uid] = self._circumstances(pod)
 
     def _demand(self, pod: Pod) -> Demand | None:
-        """What to place late; None for a pod that already has its cards, or is not ours. Raises BadDemand."""
+        """What to place late; None for a pod that already got its cards, or is not ours. Only a pod that has not begun
+        may fail without room. Raises BadDemand."""
         node, demand = self._node_called(pod.spec.node_name), self._cluster.demand_of(pod)
-        has_begun = pod.started or pod.metadata.deletion_timestamp is not None
-        if node is None or demand is None or has_begun or PLACEMENT in pod.metadata.annotations:
+        has_begun = pod.started or pod.status.phase not in NOT_BEGUN
+        is_over = has_begun or pod.metadata.deletion_timestamp is not None
+        if node is None or demand is None or is_over or PLACEMENT in pod.metadata.annotations:
             return None
         why = self._why_not_ours(pod, node, demand.dialect)
         if why:
@@ -217,8 +220,8 @@ class LatePlacer:
             return ""  # a filter reserved it: an original's annotations are older
         try:
             written = dialect.read_back(pod, cards)
-        except BadRecord as error:
-            return f"an original has placed it, but its record cannot be used: {error}"
+        except BadRecord:
+            return ""  # our agent would refuse it for good
         return "" if written is None else "an original has placed it"
 
     def _leave_alone(self, pod: Pod, why: str) -> None:

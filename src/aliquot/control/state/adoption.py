@@ -217,8 +217,8 @@ class Adoption:
             if likely is not None:
                 return likely
         held = self._ledger.entry(pod.metadata.uid, cards.node)
-        has_got = dialect is not None and dialect.handed_over(pod)
-        if held is not None and held.state is State.BOUND and not held.placement.containers and not has_got:
+        has_run = dialect is not None and pod.has_run(dialect.guards)
+        if held is not None and held.state is State.BOUND and not held.placement.containers and not has_run:
             self._totals.release(held.uid, cards.node)
         return None
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from aliquot.embedded.api.objects import Object, dig, key_of, text_at
 from aliquot.embedded.api.policies import PolicyRequest, is_like
+from aliquot.model.kubernetes import NOT_BEGUN
 from aliquot.model.records import NODE_LEASES
 
 _MANAGED = ("annotations", "labels", "managedFields", "resourceVersion", "generation")
@@ -48,7 +49,7 @@ def server(asked: PolicyRequest) -> str | None:
         return "the server may change only the keys of a pod that record its placement"
     if in_status and not _status_is_ours(asked):
         reason = asked.table("noRoom")
-        return f"the server may only report that a pod waits, or fail a GPU pod with reason {reason}"
+        return f"the server may only report that a pod waits, or fail a pending GPU pod with reason {reason}"
     return None
 
 
@@ -58,7 +59,8 @@ def _status_is_ours(asked: PolicyRequest) -> bool:
         return False
     if all(now.get(field) == was.get(field) for field in _FAILED):
         return True
-    return (now.get("phase"), now.get("reason")) == ("Failed", asked.table("noRoom")) and _asks_for_gpu(asked)
+    is_failed = (now.get("phase"), now.get("reason")) == ("Failed", asked.table("noRoom"))
+    return is_failed and was.get("phase", "") in NOT_BEGUN and _asks_for_gpu(asked)
 
 
 def _others(status: Object) -> list[Any]:
