@@ -69,7 +69,7 @@ async def follower(
         room.plane.leadership.tell_endpoints({GpuShareEndpoint.name: url})
         session = await stack.enter_async_context(aiohttp.ClientSession())
         await room.in_sync()
-        await until(lambda: bool(room.plane.leadership.holder) is sees_holder, passing=clock)
+        await until(lambda: bool(room.plane.leadership.holder) is sees_holder, passing=clock, between_calls_of=api)
         assert room.plane.leadership.role is Role.FOLLOWING
         yield Endpoint(session, url, room)
 
@@ -202,7 +202,8 @@ async def test_a_restarted_leader_is_not_ready_while_the_lease_names_its_former_
     async with follower(scripted, client, clock, sees_holder=False) as endpoint:
         await endpoint.room.add_node()
         make_lease(scripted, "before", gpushare=endpoint.url)
-        await until(lambda: endpoint.room.plane.leadership.holder == "before", passing=clock)
+        leadership = endpoint.room.plane.leadership
+        await until(lambda: leadership.holder == "before", passing=clock, between_calls_of=scripted)
         why = f"before holds the Lease {NAMESPACE}/{LEASE} with this server's own address"
         assert (await endpoint.filter(3, "n1"))["Error"].startswith(why)
         ready = await endpoint.send("GET", "/readyz")
