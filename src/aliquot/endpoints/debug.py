@@ -34,7 +34,9 @@ class Debugger:
         if call.tail in _PAGES:
             return asgi.text(_PAGES[call.tail]())
         if call.tail not in _RECORDINGS:
-            return asgi.text("Python does not measure this\n", 501 if call.tail in _ABSENT else 404)
+            is_absent = call.tail in _ABSENT
+            why = "Python does not measure this\n" if is_absent else "no such page; see /debug/pprof/\n"
+            return asgi.text(why, 501 if is_absent else 404)
         record, default = _RECORDINGS[call.tail]
         asked = parse_qs(call.query).get("seconds", [default])[-1]
         seconds = float(asked) if asked.replace(".", "", 1).isdecimal() else 0.0
@@ -44,9 +46,15 @@ class Debugger:
             return asgi.text(f"Aliquot is recording {self._recording}; try again when it has finished\n", 409)
         self._recording, ended = call.tail, threading.Event()
         try:
-            return asgi.text(await asyncio.to_thread(record, seconds, ended))
+            return asgi.text(await asyncio.to_thread(self._record, record, seconds, ended))
         finally:
             ended.set()
+
+    def _record(self, record: Callable[[float, threading.Event], str], seconds: float, ended: threading.Event) -> str:
+        """Runs in a thread, which may outlive its call."""
+        try:
+            return record(seconds, ended)
+        finally:
             self._recording = ""
 
 

@@ -32,6 +32,7 @@ from aliquot.control.state.events import (
 )
 from aliquot.dialects import make_dialects
 from aliquot.errors import BadConfig, NoRoom
+from aliquot.ledger import State
 from aliquot.model import Pod
 from tests.factories import make_cards, make_node, make_pod
 from tests.fakes import FakeClock, answer, cut_after, cut_before, until
@@ -224,7 +225,7 @@ def test_the_story_of_one_pod(path: Path) -> None:
     assert [line.split("  ", 1)[1] for line in output.splitlines()] == [
         "asked (gpushare, tightest/tightest): fits on 1, best n1 (main GPU-n1-0 4096 MiB)",
         "claimed: n1 (main GPU-n1-0 4096 MiB)",
-        "the API server accepted the Binding to n1",
+        "the API server accepted the placement on n1",
         "asked (gpushare, tightest/tightest): fits nowhere; 1 refused: more than the node's GPUs have even when empty",
         "gone; what it held is free",
     ]
@@ -399,6 +400,23 @@ def test_the_file_is_for_its_owner_only(path: Path) -> None:
 def test_a_file_that_cannot_be_written_is_said_at_the_start(tmp_path: Path, where: str, why: str) -> None:
     with pytest.raises(BadConfig, match=rf"decisionLog.file: .* cannot be written: {why}"):
         DecisionLog(tmp_path / where, ClusterState()).__enter__()
+
+
+async def test_a_reservation_that_expires_under_a_bound_pod_is_replayed(room: Room, path: Path) -> None:
+    """From then on the annotations of the pod's original count."""
+    cluster, keys = room.plane.cluster, {"ALIYUN_COM_GPU_MEM_IDX": "0", "ALIYUN_COM_GPU_MEM_POD": "3"}
+    pod = make_pod("p", 3, node="n1", uid="p", metadata={"annotations": keys})
+    await room.add_node()
+    demand = cluster.demand_of(pod)
+    assert demand is not None
+    placement = cluster.judge(demand).placement("n1")
+    assert placement is not None
+    with DecisionLog(path, cluster, clock=FakeClock()):
+        cluster.apply(Claimed(demand.request, placement, until=room.clock.monotonic()))
+        cluster.apply(PodSeen(pod))
+        room.plane.reservations.expire()
+    assert [entry.state for entry in cluster.ledger.all()] == [State.BOUND]
+    assert known_to(replayed(path).cluster) == known_to(cluster)
 
 
 def test_nothing_is_recorded_that_changes_nothing(path: Path) -> None:

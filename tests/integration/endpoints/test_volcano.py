@@ -385,6 +385,18 @@ async def test_a_pod_that_can_only_be_pipelined_may_have_a_releasing_pod_s_part(
     assert (await cycle.predicate(pod_of("p", 5), **wants)).fits
 
 
+async def test_a_pod_that_can_only_be_pipelined_has_the_quota_that_is_left_then(cycle: Cycle, room: Room) -> None:
+    """Releasing pods of the namespace have freed theirs, and pipelined pods have taken theirs."""
+    room.plane.cluster.apply(QuotasRead('{"default": {"memory": {"Tesla T4": "15Gi"}}}'))
+    cycle.put(await running(room, "old", 15, 0), status=RELEASING)
+    wants: dict[str, Any] = {"InitResreq": amounts(**{GPU_MEM: 15000})}
+    assert (await cycle.predicate(pod_of("p", 15))).code is Code.UNSCHEDULABLE, "the quota is used up now"
+    assert (await cycle.predicate(pod_of("p", 15), **wants)).fits
+    cycle.put(pod_of("first", 10), status=PIPELINED)
+    assert (await cycle.predicate(pod_of("p", 6), **wants)).code is Code.UNSCHEDULABLE
+    assert (await cycle.predicate(pod_of("p", 5), **wants)).fits
+
+
 async def test_a_pipelined_pod_overlaps_only_releasing_pods(cycle: Cycle, room: Room) -> None:
     cycle.put(await running(room, "old", 15, 0), status=RELEASING)
     cycle.put(pod_of("waits", 15), status=PIPELINED)

@@ -5,7 +5,16 @@ from collections.abc import Iterable, Iterator
 from aliquot.clock import rfc3339
 from aliquot.control.decision_log.format import Held, Line
 from aliquot.control.decision_log.replay import Answer
-from aliquot.control.state.events import Claimed, Confirmed, Decided, Dropped, PodForgotten, PodSeen, Verdict
+from aliquot.control.state.events import (
+    Claimed,
+    Confirmed,
+    Decided,
+    Dropped,
+    PodForgotten,
+    PodSeen,
+    Reassigned,
+    Verdict,
+)
 from aliquot.model import Placement
 
 
@@ -40,12 +49,15 @@ def _about(line: Line, pod: str, uids: set[str]) -> Iterator[tuple[str, str]]:
         case Decided(request=request, verdict=verdict) as decided if request.pod == pod:
             yield request.uid, f"asked ({request.dialect}, {decided.gpu_policy}/{decided.node_policy}): {said(verdict)}"
         case Claimed(request=request) as claimed if request.pod == pod:
-            what = f"not claimed, {claimed.refused}: " if claimed.refused else "claimed: "
+            verb = "claimed" if claimed.until is None else "reserved"
+            what = f"not {verb}, {claimed.refused}: " if claimed.refused else f"{verb}: "
             yield request.uid, what + where(claimed.placement)
+        case Reassigned(request=request, placement=placement) if request.pod == pod:
+            yield request.uid, "given cards after another scheduler bound it: " + where(placement)
         case PodSeen(pod=seen) if seen.key == pod:
             yield seen.metadata.uid, "ended" if seen.ended else f"seen bound on {seen.spec.node_name}"
         case Confirmed(uid=uid, node=node) if uid in uids:
-            yield uid, f"the API server accepted the Binding to {node}"
+            yield uid, f"the API server accepted the placement on {node}"
         case Dropped(uid=uid, node=node) if uid in uids:
             yield uid, f"its claim on {node} was released"
         case PodForgotten(uid=uid) if uid in uids:

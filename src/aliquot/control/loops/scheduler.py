@@ -41,11 +41,10 @@ class Scheduler:
         for pod in sorted(filter(self._is_waiting, self._plane.pods.all()), key=_age):
             try:
                 await self._place(pod)
-            except NotLeading as error:
-                _log.warning("cannot place a pod", pod=pod.key, why=str(error))
-                return
             except AliquotError as error:
                 _log.warning("cannot place a pod", pod=pod.key, why=str(error))
+                if isinstance(error, NotLeading):
+                    return
 
     def _is_waiting(self, pod: Pod) -> bool:
         return pod.waits and self._serves(pod.spec.scheduler_name) and not self._is_bound(pod)

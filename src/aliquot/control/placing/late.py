@@ -145,14 +145,12 @@ class LatePlacer:
         return is_due or self._in_vain.get(uid) != self._circumstances(pod)
 
     def _circumstances(self, pod: Pod) -> tuple[object, ...]:
-        """Everything that decides whether a pod can be placed. It has the node's charges instead of its version,
-        because trial placements change the version."""
+        """Everything that decides whether a pod can be placed."""
         meta, name, ledger = pod.metadata, pod.spec.node_name, self._cluster.ledger
         entries = self._cluster.quotas.entries
         quota = (entries[meta.namespace], ledger.changes) if meta.namespace in entries else None
         may_not_search = self._cluster.searches.is_waiting(meta.uid)
-        held, used = ledger.entry(meta.uid, name), ledger.used(name)
-        return pod, self._node_called(name), self._cluster.cards(name), held, used, quota, may_not_search
+        return pod, self._node_called(name), ledger.version(name), quota, may_not_search
 
     def _may_act(self) -> bool:
         """Whether the cluster state is in sync and we may write placements."""

@@ -5,7 +5,7 @@ from aliquot.config.sections.placement import CommitSection
 from aliquot.control.leadership.leadership import Leadership
 from aliquot.control.placing.claim_limits import require_claim_limit
 from aliquot.control.state.cluster_state import ClusterState
-from aliquot.control.state.events import Claimed, Expired
+from aliquot.control.state.events import Claimed, Expired, PodSeen
 from aliquot.ledger import State
 from aliquot.model import Placement, Pod
 from aliquot.signals import Signal
@@ -58,4 +58,6 @@ class Reservations:
 
     def expire(self) -> None:
         """Release every reservation whose time has come."""
-        self._cluster.apply(Expired(self._clock.monotonic()))
+        for uid in self._cluster.apply(Expired(self._clock.monotonic())).expired:
+            if (pod := self._cluster.unplaced.get(uid)) is not None:
+                self._cluster.apply(PodSeen(pod))  # now its own annotations count

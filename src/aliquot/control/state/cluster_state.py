@@ -149,7 +149,10 @@ class ClusterState:
             case Marked(name, indexes):
                 return self._mark(name, frozenset(indexes))
             case Recounted(name):
-                self.totals.recount(name) if name else self.totals.recount_quotas()
+                if name:
+                    self.totals.recount(name)
+                else:
+                    self.totals.recount_quotas()
                 return Effects(changed=True)
 
     def _see_node(self, node: Node) -> Effects:
@@ -192,13 +195,9 @@ class ClusterState:
         return Effects(changed=True, freed=self._openings(had, heard=False))
 
     def _expire(self, now: float | None) -> Effects:
-        """Once its reservation has expired, the annotations of a bound pod count."""
         expired = self.totals.expire(now)
-        openings = self._openings(expired, heard=False)
-        for entry in expired if now is not None else ():
-            if (pod := self.unplaced.get(entry.uid)) is not None:
-                self.adoption.see(pod)
-        return Effects(changed=bool(expired), freed=openings)
+        uids = tuple(entry.uid for entry in expired)
+        return Effects(changed=bool(expired), freed=self._openings(expired, heard=False), expired=uids)
 
     def _read_quotas(self, text: str | None) -> Effects:
         """Unreadable text changes only `quotas.trouble`."""
@@ -255,16 +254,6 @@ class ClusterState:
     def suits(self, claim: Entry, demand: Demand) -> bool:
         """Whether a claim is still valid and has the size that the pod asks for now: users may change that."""
         return claims.suits(claim, demand.request, self.totals)
-
-    def reserved_for(self, demand: Demand, node: str) -> Placement | None:
-        """The placement reserved for a pod on a node. Releases a reservation that is no longer valid."""
-        reserved = self.ledger.entry(demand.request.uid, node)
-        if reserved is None or reserved.state is not State.RESERVED:
-            return None
-        if self.suits(reserved, demand):
-            return as_shown(reserved.placement, demand.request, self.cards(node))
-        self.drop_claim(demand.request.uid, node)
-        return None
 
     def demand_of(self, pod: Pod) -> Demand | None:
         """What a pod asks for; None without GPU. Raises BadDemand, also for an unknown policy."""
@@ -405,6 +394,16 @@ class ClusterState:
         return check_quota(self.quotas, self.totals.usage, self.totals.census, request)
 
     # -- claims
+
+    def reserved_for(self, demand: Demand, node: str) -> Placement | None:
+        """The placement reserved for a pod on a node. Releases a reservation that is no longer valid."""
+        reserved = self.ledger.entry(demand.request.uid, node)
+        if reserved is None or reserved.state is not State.RESERVED:
+            return None
+        if self.suits(reserved, demand):
+            return as_shown(reserved.placement, demand.request, self.cards(node))
+        self.drop_claim(demand.request.uid, node)
+        return None
 
     def is_settled(self, uid: str, node: str) -> bool:
         """Whether the cluster has shown the outcome of a claim: bound, gone, or bound elsewhere."""

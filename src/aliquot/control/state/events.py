@@ -137,10 +137,12 @@ StateEvent: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """What an event did: whether it `changed` the cluster state, and where it may have `freed` room."""
+    """What an event did: whether it `changed` the cluster state, where it may have `freed` room, and the UIDs of pods
+    whose reservations `expired`."""
 
     changed: bool = False
     freed: tuple[Opening, ...] = ()
+    expired: tuple[str, ...] = ()
 
 
 NO_EFFECTS = Effects()

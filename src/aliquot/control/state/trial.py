@@ -65,7 +65,7 @@ class Trial:
                 self._totals.put_back(entry)
 
     def close(self) -> None:
-        """Leave no trace: whoever compares versions sees that nothing has changed."""
+        """Leave no trace but the order of a node's entries: whoever compares versions sees that nothing has changed."""
         self.rollback()
         self._ledger.rewind(self._changes, self._versions)
 
