@@ -125,9 +125,8 @@ def test_a_claim_that_expires_is_free_again_for_cards_and_quota() -> None:
     assert placement is not None
     cluster.apply(Claimed(asked.request, placement, 10.0))
     assert cluster.apply(Expired(9.0)) == NO_EFFECTS
-    assert cluster.apply(Expired(10.0)) == Effects(
-        changed=True, freed=(Opening("n1", "default"),), expired=(asked.request.uid,)
-    )
+    freed, uid = Opening("n1", "default"), asked.request.uid
+    assert cluster.apply(Expired(10.0)) == Effects(changed=True, freed=(freed,), expired=(uid,))
     assert cluster.ledger.used("n1") == {}
     assert cluster.judge(demand(cluster)).refusal("n1") is None
 
