@@ -7,9 +7,10 @@ strings.
 
 import os
 import signal
+from typing import Literal, get_args
 
 VARIABLE = "ALIQUOT_FAULT"
-POINTS = (
+Point = Literal[
     "after-filter",
     "after-claim",
     "after-binding-sent",
@@ -17,7 +18,8 @@ POINTS = (
     "after-late-patch",
     "after-allocate",
     "in-prestart",
-)
+]
+POINTS: tuple[Point, ...] = get_args(Point)
 _SIGNALS = {"": signal.SIGKILL, "stop": signal.SIGSTOP}
 
 _given = os.environ.get(VARIABLE, "")
@@ -29,7 +31,7 @@ if _given and (_chosen not in POINTS or _how not in _SIGNALS):
     )
 
 
-def reach(point: str) -> None:
+def reach(point: Point) -> None:
     """End or stop the process at once, without any clean-up, if this is the chosen point."""
     global _chosen
     if point == _chosen:

@@ -1,12 +1,16 @@
 """What a node has: its cards, and the unit in which its memory resources count."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 
 CORES = 100
 """The cores of a card, in percent. A MIG instance has 100 percent of its own cores."""
+
+
+NOT_JUDGED: Mapping[str, bool] = {"is_judged": False}
+"""Metadata of fields that make no difference to a request, or only to one with a topology."""
 
 
 class Mode(Enum):
@@ -34,19 +38,19 @@ class Gpu:
     `slots` is the number of MPS slots of the card. `parent` and `profile` (such as 1g.5gb) make it a MIG instance.
     """
 
-    uuid: str
-    index: int
-    minor: int
+    uuid: str = field(metadata=NOT_JUDGED)
+    index: int = field(metadata=NOT_JUDGED)
+    minor: int = field(metadata=NOT_JUDGED)
     model: str
     mib: int
-    numa: int | None = None
+    numa: int | None = field(default=None, metadata=NOT_JUDGED)
     healthy: bool = True
     cordoned: bool = False
     slots: int = 0
     mode: Mode = Mode.ANY
-    parent: str = ""
+    parent: str = field(default="", metadata=NOT_JUDGED)
     profile: str = ""
-    links: tuple[Link, ...] = ()
+    links: tuple[Link, ...] = field(default=(), metadata=NOT_JUDGED)
 
 
 def made_up_uuid(node: str, index: int) -> str:

@@ -43,5 +43,5 @@ async def test_a_process_can_be_stopped_at_a_point_and_goes_on_when_it_is_contin
 
 
 @pytest.mark.parametrize("point", faults.POINTS)
-def test_points_that_are_not_chosen_let_the_process_live(point: str) -> None:
+def test_points_that_are_not_chosen_let_the_process_live(point: faults.Point) -> None:
     faults.reach(point)

@@ -5,12 +5,14 @@ import signal
 import time
 from collections.abc import Awaitable, Callable, Mapping
 
+from aliquot import faults
 from aliquot.embedded.api import resources
 from tests.reliability.history.figures import ENDED
 from tests.reliability.history.schedule import Schedule
 from tests.reliability.history.world import Replica, World
 
-_FAULT_POINTS = ("after-filter", "after-claim", "after-binding-sent", "after-late-claim", "after-late-patch")
+_FAULT_POINTS = [point for point in faults.POINTS if point not in ("after-allocate", "in-prestart")]
+"""Those of a server, not of an agent."""
 _LONGEST_END = 120.0
 """Seconds in which a server that was told to end has ended, on however busy a machine."""
 

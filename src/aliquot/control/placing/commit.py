@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import structlog
 
-from aliquot import metrics
+from aliquot import faults, metrics
 from aliquot.config.sections.placement import CommitSection
 from aliquot.control.leadership.leadership import Leadership
 from aliquot.control.placing.claim_limits import require_claim_limit
@@ -95,8 +95,8 @@ class Committer:
 
 
 class _Binding:
-    after_claim = "after-claim"
-    after_write = "after-binding-sent"
+    after_claim: faults.Point = "after-claim"
+    after_write: faults.Point = "after-binding-sent"
 
     def __init__(self, client: Client, seconds: float) -> None:
         self._client = client

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import structlog
 
-from aliquot import metrics
+from aliquot import faults, metrics
 from aliquot.clock import Clock
 from aliquot.config.sections.placement import LateSection
 from aliquot.control.leadership.leadership import Leadership
@@ -311,8 +311,8 @@ class LatePlacer:
 
 
 class _Patch:
-    after_claim = "after-late-claim"
-    after_write = "after-late-patch"
+    after_claim: faults.Point = "after-late-claim"
+    after_write: faults.Point = "after-late-patch"
 
     def __init__(self, client: Client) -> None:
         self._client = client

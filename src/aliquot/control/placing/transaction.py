@@ -44,8 +44,8 @@ class Placed:
 class PlacementWrite(Protocol):
     """One kind of write that carries a placement, such as a Binding."""
 
-    after_claim: str
-    after_write: str
+    after_claim: faults.Point
+    after_write: faults.Point
     """Fault points."""
 
     async def send(self, pod: Pod, node: str, metadata: PodMetadata, /) -> Pod | None:

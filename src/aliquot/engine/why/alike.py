@@ -9,12 +9,10 @@ from aliquot.engine.state import NodeState
 from aliquot.model import Gpu, NodeGpus, Request, Topology
 from aliquot.model.selling import is_shut, left_of
 
-_IDENTITY = frozenset(("uuid", "index", "minor", "parent"))
-_WIRING = frozenset(("numa", "links"))
 _NOT_JUDGED = frozenset(("node", "gpus", "registered"))
-"""Fields that make no difference, or only to a request with a topology. All other fields do."""
+"""Fields of a node that make no difference to a request."""
 
-_of_card = attrgetter(*(each.name for each in fields(Gpu) if each.name not in _IDENTITY | _WIRING))
+_of_card = attrgetter(*(each.name for each in fields(Gpu) if each.metadata.get("is_judged", True)))
 _of_node = attrgetter(*(each.name for each in fields(NodeGpus) if each.name not in _NOT_JUDGED), "are_made_up")
 
 

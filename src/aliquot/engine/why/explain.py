@@ -172,15 +172,7 @@ class _Totals:
             case Reason.TOO_LARGE:
                 most = _cards(self.cards)
                 return f"the largest card has {self.size:,} MiB, and no node has more than {most} for the pod"
-            case (
-                None
-                | Reason.UNKNOWN_NODE
-                | Reason.NO_GPUS
-                | Reason.WRONG_CARD
-                | Reason.NOT_SELLABLE
-                | Reason.WRONG_MODE
-                | Reason.SEARCH_LIMIT
-            ):
+            case _:
                 return ""
 
     def _room(self, request: Request) -> str:
