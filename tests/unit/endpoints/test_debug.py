@@ -93,4 +93,4 @@ def test_what_was_allocated_meanwhile_and_is_kept_is_shown_by_line() -> None:
     ours = [line for line in lines.splitlines() if line.startswith(f"{__file__}:")]
     sizes = [float(found[1]) for line in ours if (found := re.search(r"size=([\d.]+) KiB", line))]
     assert max(sizes, default=0.0) * 1024 >= 100_000, ours
-    assert "\nbuiltins.tuple: " in types
+    assert "\nbuiltins.tuple: " in f"\n{types}"
