@@ -68,8 +68,8 @@ def refusal(
 
 
 def scores(cluster: ClusterState, pod: Pod, demand: Demand, assumed: Mapping[str, AssumedPods]) -> dict[str, float]:
-    """The policy's raw scores of the nodes that can take a pod next to the assumed pods. Those are placed only
-    as far as the budget lasts: a score is no promise."""
+    """The policy's raw scores of the nodes that can take a pod next to the assumed pods. Those are placed only as far
+    as the budget lasts: a score is no promise."""
     budget = _budget(cluster)
     with cluster.trial(without=pod.metadata.uid) as trial:
         for node, here in assumed.items():
