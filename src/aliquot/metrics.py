@@ -71,17 +71,17 @@ FORWARDED = Counter(
 
 # -- following the cluster
 
-MIRROR_OBJECTS = Gauge(
-    "aliquot_mirror_objects", "Objects in the server's informer caches, by kind.", ["kind"], registry=REGISTRY
+INFORMER_OBJECTS = Gauge(
+    "aliquot_informer_objects", "Objects in the server's informer caches, by kind.", ["kind"], registry=REGISTRY
 )
-MIRROR_SYNCED = Gauge(
-    "aliquot_mirror_synced",
+INFORMER_SYNCED = Gauge(
+    "aliquot_informer_synced",
     "1 while the informer cache of the kind is in sync with the API server.",
     ["kind"],
     registry=REGISTRY,
 )
-MIRROR_SILENCE = Gauge(
-    "aliquot_mirror_silence_seconds",
+INFORMER_SILENCE = Gauge(
+    "aliquot_informer_silence_seconds",
     "Seconds since the last event of a kind from the API server, which sends bookmarks about once a minute.",
     ["kind"],
     registry=REGISTRY,

@@ -195,7 +195,7 @@ def test_a_finished_pods_part_is_given_to_the_next(rig: Rig) -> None:
     pods.wait_running(rig, ["wide-0", "wide-1"])
     pods.create(rig, [pods.pod("next", units=15)])
     rig.kubectl("delete", "pod", "wide-0", "--wait=true")
-    # kube-scheduler asks again within milliseconds of the deletion, perhaps before our mirror has seen it; until
+    # kube-scheduler asks again within milliseconds of the deletion, perhaps before our informer has seen it; until
     # Aliquot wakes waiting pods itself, a touch of the pod makes it ask once more
     rig.kubectl("annotate", "pod", "next", "tests/touched=yes")
     pods.wait_running(rig, ["next"])

@@ -91,14 +91,14 @@ class Room:
         await self.in_sync()
 
     async def add_pod(self, *args: Any, **fields: Any) -> Pod:
-        """A pod as our mirror has it."""
+        """A pod as our informer cache has it."""
         manifest = await self.put_pod(pod_manifest(*args, **fields))
         pod = self.plane.pods.with_uid(manifest["metadata"]["uid"])
         assert pod is not None
         return pod
 
     async def put_pod(self, manifest: Object) -> Object:
-        """A pod that our mirror has, as the API server shows it."""
+        """A pod that our informer cache has, as the API server shows it."""
         created = self.api.registry.create(resources.PODS, manifest["metadata"]["namespace"], manifest).obj
         await self.in_sync()
         return created
@@ -122,8 +122,8 @@ class Room:
         await self.in_sync()
 
     @contextlib.asynccontextmanager
-    async def late_mirror(self) -> AsyncIterator[asyncio.Event]:
-        """Our mirror hears nothing of pods until the event is set."""
+    async def late_informer(self) -> AsyncIterator[asyncio.Event]:
+        """Our informer hears nothing of pods until the event is set."""
         await self.clock.move(1.0)  # a watch that was open for a while goes on at once when it is cut
         arrived, release = asyncio.Event(), asyncio.Event()
         self.api.script("GET", r"/pods\?.*watch=", held(arrived, release))

@@ -215,7 +215,7 @@ async def test_an_answer_counts_until_it_is_read(clock: FakeClock) -> None:
     server.go_on.set()
     assert await server.call("/verb").answer() == (200, b"done")
     with rejected("too many bytes at once"):
-        assert b"in progress may hold" in (await server.call("/verb", bytes(PIECE + 1)).answer())[1]
+        assert b"in progress already hold" in (await server.call("/verb", bytes(PIECE + 1)).answer())[1]
     first.read()
     await first.task
     assert sum(len(piece["body"]) for piece in first.sent[1:]) == 2 * PIECE
@@ -268,7 +268,7 @@ async def test_bodies_are_limited_in_total_and_a_finished_call_makes_room(clock:
     first = server.call("/verb", b"1234567890")
     await until(lambda: server.gate.busy == 1)
     with rejected("too many bytes at once", 2):
-        why = "calls and answers in progress may hold 15 bytes at most; try again"
+        why = "calls and answers in progress already hold the limit of 15 bytes; try again"
         verb, plain = server.call("/verb", b"123456"), server.call("/plain", b"123456")
         assert await verb.answer() == (200, b'{"Error":"%s"}' % why.encode())
         assert await plain.answer() == (503, why.encode())

@@ -56,7 +56,7 @@ NOT_REACHED = {
         "config.declaration._MAX_SHOWN",
         "control.placing.pod_events._LONGEST_MESSAGE",
         "control.state.unreadable_nodes._MAX_NOTES",
-        "endpoints.audit._LONGEST",
+        "endpoints.access_log._LONGEST",
         "endpoints.call_log._MAX_NAMES",
         "endpoints.forwarding._LONGEST",
         "engine.why.explain._MAX_NOTES",

@@ -3,7 +3,7 @@
 import pytest
 
 from aliquot.engine.policies.gpu_manager import fragment, link, share_order, tree
-from aliquot.engine.policies.trial import Trial
+from aliquot.engine.policies.node_fill import NodeFill
 from aliquot.engine.topology import wiring_of
 from aliquot.model import Part
 from aliquot.model.links import Pcie
@@ -79,7 +79,7 @@ def test_a_card_that_is_taken_is_not_available_until_it_is_free_again(part: Part
 def test_cards_are_sorted_by_cores_then_memory_in_blocks_then_index() -> None:
     sizes = [BLOCK - 1 - index for index in range(6)]
     state = node_state(sizes, [(100, mib) for mib in sizes[:5]] + [(0, sizes[5])])
-    assert [gpu.index for gpu in share_order(Trial(state, pod(shared(1, 0))))] == [5, 0, 1, 2, 3, 4]
+    assert [gpu.index for gpu in share_order(NodeFill(state, pod(shared(1, 0))))] == [5, 0, 1, 2, 3, 4]
 
 
 # -- whole sequences

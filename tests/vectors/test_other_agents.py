@@ -97,7 +97,9 @@ def place(cluster: ClusterState, asked: Demand) -> list[tuple[int, ...]] | None:
     if placement is None:
         return None
     cluster.apply(Claimed(asked.request, placement))
-    return [tuple(part.index for part in placement.containers[one.name]) for one in asked.request.containers]
+    return [
+        tuple(part.index for part in placement.containers[container.name]) for container in asked.request.containers
+    ]
 
 
 @pytest.mark.parametrize(
@@ -112,8 +114,8 @@ def place(cluster: ClusterState, asked: Demand) -> list[tuple[int, ...]] | None:
 )
 def test_several_containers(before: list[Asked], asked: list[Asked], cards: list[tuple[int, ...]] | None) -> None:
     cluster, original = books_with(2, 40), GpuManager(2, 40)
-    for one in before:
-        assert place(cluster, demand(cluster, [one])) == original.place([one])
+    for container in before:
+        assert place(cluster, demand(cluster, [container])) == original.place([container])
     assert original.place(asked) == cards
     assert place(cluster, demand(cluster, asked)) == cards
 

@@ -102,8 +102,8 @@ class _Agent:
         here = {"fieldSelector": f"metadata.name={settings.node_name}"}
         self._node: Informer[Node] = Informer(client, NODES, self._on_node, selector=here, clock=clock)
         on_here = {"fieldSelector": f"spec.nodeName={settings.node_name}"}
-        self._mirror: Informer[Pod] = Informer(client, PODS, self._on_pod, selector=on_here, clock=clock)
-        self._pods = NodePods(self._mirror.all)
+        self._informer: Informer[Pod] = Informer(client, PODS, self._on_pod, selector=on_here, clock=clock)
+        self._pods = NodePods(self._informer.all)
         pod_resources = PodResources(Path(settings.pod_resources), clock)
         plugins_folder = Path(settings.device_plugins)
         self._holders = KubeletRecords(plugins_folder, pod_resources, _runtime_socket(settings))
@@ -117,10 +117,10 @@ class _Agent:
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._node.run())
-            tasks.create_task(self._mirror.run())
+            tasks.create_task(self._informer.run())
             tasks.create_task(self._publisher.run())
             tasks.create_task(self._heartbeat.run())
-            await self._mirror.synced.wait()
+            await self._informer.synced.wait()
             self._hand_over.store.recall(self._folder, self._holders)
             for plugin in self._plugins:
                 tasks.create_task(plugin.serve())
@@ -136,6 +136,6 @@ class _Agent:
 
     async def _tidy(self) -> None:
         while True:
-            if not self._mirror.trouble:
+            if not self._informer.trouble:
                 await self._hand_over.tidy(self._folder, self._holders)
             await self._clock.sleep(_TIDY_SECONDS)

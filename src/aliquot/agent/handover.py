@@ -153,7 +153,7 @@ class HandOver:
             if grant.container not in record.holding.placement.containers:
                 raise Refused(f"pod {pod.key}: its placement has no card for container {grant.container}")
         self._refuse_sick_cards(record.holding.placement)
-        if record.uid not in self.store:  # what a pod holds already, others were checked against
+        if record.uid not in self.store:  # other pods were already checked against what this pod holds
             self._refuse_overcommit(record)
             self.store.put(record)
         return pod, demand, record
@@ -181,7 +181,7 @@ class HandOver:
                 raise Refused(f"card {part.uuid} of the placement is unhealthy")
 
     def _refuse_overcommit(self, record: HandOverRecord) -> None:
-        """The last line of defence: this pod must fit beside everything that this node has handed over."""
+        """The last line of defence: this pod must fit next to everything that this node has handed over."""
         ledger = Ledger()
         ledger.set_cards(self._cards)
         for other in self.store.others(record.uid):

@@ -11,7 +11,7 @@ import click
 import structlog
 import uvloop
 
-from aliquot.app.signals import ends_at_once
+from aliquot.app.process_signals import ends_at_once
 from aliquot.errors import AliquotError
 
 _log = structlog.get_logger()

@@ -8,7 +8,7 @@ from importlib import import_module
 import click
 
 import aliquot
-from aliquot.app.signals import handle_sigterm_early
+from aliquot.app.process_signals import handle_sigterm_early
 
 handle_sigterm_early()  # the imports of a command take a second
 

@@ -307,7 +307,7 @@ class GpuShare(Dialect):
         return any(limit(container, self.gpu_mem) for container, _ in pod.containers())
 
     def _cards_by_limits(self, pod: Pod) -> int:
-        """The number of cards that containers name beside their memory; 0 if none does."""
+        """The number of cards that containers name next to their memory; 0 if none does."""
         sharing = (container for container, _ in pod.containers() if limit(container, self.gpu_mem))
         return min(max(limit(container, self.gpu_count) for container in sharing), MAX_CARDS)
 

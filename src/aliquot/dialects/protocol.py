@@ -212,10 +212,10 @@ class Dialect(ABC):
     def annotations(
         self, pod: Pod, request: Request, placement: Placement, cards: NodeGpus, now_ns: int
     ) -> Mapping[str, str]:
-        """The dialect's own keys beside `aliquot.io/placement`, exactly as the original writes them at bind."""
+        """The dialect's own keys next to `aliquot.io/placement`, exactly as the original writes them at bind."""
 
     def labels(self, pod: Pod, request: Request, placement: Placement, cards: NodeGpus) -> Mapping[str, str]:
-        """Labels that the original writes beside the annotations."""
+        """Labels that the original writes next to the annotations."""
         return {}
 
     def written_on(self, pod: Pod) -> Mapping[str, str]:
@@ -267,7 +267,7 @@ class Dialect(ABC):
     def environment(
         self, pod: Pod, request: Request, container: str, placement: Placement, cards: NodeGpus
     ) -> Mapping[str, str]:
-        """The environment variables of the container, beside the device nodes."""
+        """The environment variables of the container, in addition to the device nodes."""
         return {"NVIDIA_VISIBLE_DEVICES": ",".join(part.uuid for part in placement.containers[container])}
 
     # -- showing

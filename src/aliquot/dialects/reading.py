@@ -199,9 +199,9 @@ def _gives_unnamed_cards(pod: Pod, dialect: Dialect, cards: NodeGpus) -> bool:
 
 
 def _partly_gone(pod: Pod, demand: Demand, cards: NodeGpus) -> Placement | None:
-    """Our record on a pod that has not started and some of whose cards its node no longer shows. The pod holds its
-    other cards, and the missing ones if they come back. None if there is no such record, if all cards are gone, or if
-    the node's names do not identify cards."""
+    """Our record on a pod that has not started, if its node no longer shows some of the cards. The pod holds its other
+    cards, and the missing ones if they come back. None if there is no such record, if all cards are gone, or if the
+    node's names do not identify cards."""
     record = pod.metadata.annotations.get(PLACEMENT)
     try:
         placement = read_placement(record) if record is not None and not cards.are_made_up else None

@@ -149,15 +149,15 @@ class Tencent(Dialect):
             )
         if blocks and not cores:
             raise BadDemand(
-                f"{memory_field}: memory alone gets no card; write {self.vcuda_core} beside it, "
+                f"{memory_field}: memory alone gets no card; also write {self.vcuda_core}, "
                 f"1 to {CORES - 1} for a part of a card or {CORES} for all of it"
             )
         if cores >= CORES:
             return Part(cards=whole_cards(core_field, cores), whole=True)
         if cores and not blocks:
             raise BadDemand(
-                f"{core_field}: {cores} is a part of a card and needs memory; write {self.vcuda_memory} "
-                f"of at least 1 beside it (blocks of {BLOCK_MIB} MiB), or {CORES} for the whole card"
+                f"{core_field}: {cores} is a part of a card and needs memory; also write {self.vcuda_memory} "
+                f"of at least 1 (blocks of {BLOCK_MIB} MiB), or {CORES} for the whole card"
             )
         if burst is not None and cores > burst:
             raise BadDemand(

@@ -8,7 +8,7 @@ import msgspec
 from aliquot import faults, metrics
 from aliquot.compat import OURS, Compat
 from aliquot.control import ControlPlane
-from aliquot.endpoints import asgi, audit
+from aliquot.endpoints import access_log, asgi
 from aliquot.endpoints.call_log import log_call, log_fault, with_bodies
 from aliquot.endpoints.extender import (
     BadCall,
@@ -119,13 +119,13 @@ class Extender:
         try:
             result = await self.verbs.filter(pod, names, best_only=best_only, reserve=True)
         except AliquotError as error:
-            audit.log(call, "filter", pod.key, "", "refused", str(error))
+            access_log.log(call, "filter", pod.key, "", "refused", str(error))
             raise
         finally:
             for node in sorted({*before}.difference(nodes_of(uid))):
-                audit.log(call, "filter", pod.key, node, "released")
+                access_log.log(call, "filter", pod.key, node, "released")
         if result.reserved:
-            audit.log(call, "filter", pod.key, result.reserved, "reserved")
+            access_log.log(call, "filter", pod.key, result.reserved, "reserved")
         return result
 
     def _filter_answer(self, asked: FilterCall, result: FilterResult) -> dict[str, object]:
@@ -206,9 +206,9 @@ class Extender:
             dialect = await self.verbs.bind(asked)
         except AliquotError as error:
             metrics.DECISIONS.labels("bind", "", "refused").inc()
-            audit.log(call, "bind", pod, node, "refused", str(error))
+            access_log.log(call, "bind", pod, node, "refused", str(error))
             return self._bind_answer(str(error))
-        audit.log(call, "bind", pod, node, "bound")
+        access_log.log(call, "bind", pod, node, "bound")
         metrics.DECISIONS.labels("bind", dialect, "bound").inc()
         return self._bind_answer("", dialect)
 

@@ -9,7 +9,7 @@ import structlog
 
 from aliquot import metrics
 from aliquot.control import ControlPlane, Role
-from aliquot.endpoints import asgi, audit
+from aliquot.endpoints import access_log, asgi
 from aliquot.endpoints.asgi import CallerKind
 from aliquot.endpoints.tls import Certificates
 
@@ -90,7 +90,11 @@ class Forwarder:
             return f"the leader {leadership.holder} has no {endpoint} endpoint"
         assert self._session is not None, "use the forwarder with `async with`"
         try:
-            headers = {_MARK: "1", "Content-Type": "application/json", audit.ON_BEHALF_OF: audit.introduced(call)}
+            headers = {
+                _MARK: "1",
+                "Content-Type": "application/json",
+                access_log.ON_BEHALF_OF: access_log.introduced(call),
+            }
             if url.startswith("https:") and (token := self._token()):
                 headers["Authorization"] = f"Bearer {token}"
             trust = self._certificates.reaching if self._certificates else True

@@ -194,7 +194,7 @@ class Gate:
         except _TooMuch:
             _TOO_MUCH.inc()
             most = self._limits.bodies
-            return in_flight.fault(f"calls and answers in progress may hold {most} bytes at most; try again")
+            return in_flight.fault(f"calls and answers in progress already hold the limit of {most} bytes; try again")
 
     async def _body(self, receive: asgi.Receive, in_flight: _InFlight) -> bytes:
         """Read a body. Count received bytes, not announced bytes: a promise takes no other caller's place."""

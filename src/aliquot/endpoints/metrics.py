@@ -52,9 +52,9 @@ def read(plane: ControlPlane) -> None:
     metrics.REFUSED_PODS.set(plane.requeuer.waiting)
     _read_quotas(plane)
     for kind, cache in (("nodes", plane.nodes), ("pods", plane.pods)):
-        metrics.MIRROR_OBJECTS.labels(kind).set(len(cache.all()))
-        metrics.MIRROR_SYNCED.labels(kind).set(not cache.trouble)
-        metrics.MIRROR_SILENCE.labels(kind).set(plane.clock.monotonic() - cache.heard_at)
+        metrics.INFORMER_OBJECTS.labels(kind).set(len(cache.all()))
+        metrics.INFORMER_SYNCED.labels(kind).set(not cache.trouble)
+        metrics.INFORMER_SILENCE.labels(kind).set(plane.clock.monotonic() - cache.heard_at)
 
 
 def _read_quotas(plane: ControlPlane) -> None:

@@ -12,9 +12,9 @@ import numpy as np
 from aliquot import metrics
 from aliquot.control import ControlPlane
 from aliquot.control.state import assumed_pods
-from aliquot.control.state.assumed_pods import Guests
+from aliquot.control.state.assumed_pods import AssumedPods
 from aliquot.dialects import Demand
-from aliquot.endpoints import asgi, audit
+from aliquot.endpoints import access_log, asgi
 from aliquot.endpoints.endpoint import Extender, Table, Wire
 from aliquot.endpoints.forwarding import Forwarder
 from aliquot.endpoints.object_limit import BadCall
@@ -35,11 +35,11 @@ from aliquot.endpoints.volcano_wire import (
 )
 from aliquot.errors import AliquotError, BadDemand, NoRoom, Refused
 from aliquot.model import Pod
-from aliquot.model.bounds import MAX_GUESTS, MAX_GUESTS_OF_NODE
+from aliquot.model.bounds import MAX_ASSUMED_PODS, MAX_ASSUMED_PODS_OF_NODE
 
 _PER_POINT = 10.0
 """Volcano adds up the scores of its plugins. Its own plugins score up to 100, kube-scheduler's up to 10."""
-_PUT = Status.ALLOCATED | Status.BINDING | Status.BOUND
+_ALLOCATED = Status.ALLOCATED | Status.BINDING | Status.BOUND
 
 
 def volcano_routes(
@@ -61,16 +61,18 @@ def volcano_routes(
 
 
 @dataclass(frozen=True)
-class _Strangers:
+class _UnknownTasks:
     """Tasks on a node that are missing from our cluster state, as they came."""
 
-    put: list[Task] = field(default_factory=list)
-    coming: list[Task] = field(default_factory=list)
-    ending: list[str] = field(default_factory=list)
+    allocated: list[Task] = field(default_factory=list)
+    pipelined: list[Task] = field(default_factory=list)
+    releasing: list[str] = field(default_factory=list)
 
-    def read(self) -> Guests:
+    def read(self) -> AssumedPods:
         """Raises BadCall."""
-        return Guests([task.pod() for task in self.put], [task.pod() for task in self.coming], self.ending)
+        return AssumedPods(
+            [task.pod() for task in self.allocated], [task.pod() for task in self.pipelined], self.releasing
+        )
 
 
 class Volcano:
@@ -110,8 +112,8 @@ class Volcano:
         if node in self._cluster.claimed_by(demand):
             return _answered(answer_format, dialect.name, Code.SUCCESS)  # the claim is this pod's own
         later = not asked.task.needs().fits(asked.node.idle())
-        guests = self._guests([asked.node], pod)[node]
-        reason = assumed_pods.refusal(self._cluster, pod, demand, node, guests, later=later)
+        assumed = self._assumed([asked.node], pod)[node]
+        reason = assumed_pods.refusal(self._cluster, pod, demand, node, assumed, later=later)
         if reason is None:
             return _answered(answer_format, dialect.name, Code.SUCCESS)
         metrics.REFUSALS.labels(reason.name.lower()).inc()
@@ -123,24 +125,24 @@ class Volcano:
     def no_predicate(self, why: str) -> asgi.Response:
         return asgi.json(predicate_answer(self._format, Code.ERROR, why))
 
-    def _guests(self, nodes: Sequence[NodeInfo], pod: Pod) -> dict[str, Guests]:
+    def _assumed(self, nodes: Sequence[NodeInfo], pod: Pod) -> dict[str, AssumedPods]:
         """Tasks by node that are missing from our cluster state; only they are worth decoding. Raises BadCall."""
-        found = {node.name: self._strangers(node, pod) for node in nodes}
+        found = {node.name: self._unknown_tasks(node, pod) for node in nodes}
         _require_few(found)
         return {node: each.read() for node, each in found.items()}
 
-    def _strangers(self, node: NodeInfo, pod: Pod) -> _Strangers:
-        found = _Strangers()
+    def _unknown_tasks(self, node: NodeInfo, pod: Pod) -> _UnknownTasks:
+        found = _UnknownTasks()
         for task in (node.tasks or {}).values():
             is_known = self._cluster.ledger.entry(task.uid, node.name) is not None
             if task.uid == pod.metadata.uid:
                 continue
             if task.status == Status.RELEASING:
-                found.ending.append(task.uid)
+                found.releasing.append(task.uid)
             elif task.status == Status.PIPELINED and not is_known:
-                found.coming.append(task)
-            elif task.status & _PUT and not is_known:
-                found.put.append(task)
+                found.pipelined.append(task)
+            elif task.status & _ALLOCATED and not is_known:
+                found.allocated.append(task)
         return found
 
     # -- prioritize
@@ -165,7 +167,7 @@ class Volcano:
             demand = None
         if demand is None:
             return "", dict.fromkeys(names, 0.0)
-        raw = assumed_pods.scores(self._cluster, pod, demand, self._guests(nodes, pod))
+        raw = assumed_pods.scores(self._cluster, pod, demand, self._assumed(nodes, pod))
         points = spread_out(np.array([raw.get(name, np.nan) for name in names])) * _PER_POINT
         return demand.dialect.name, dict(zip(names, points.tolist(), strict=True))
 
@@ -186,19 +188,19 @@ class Volcano:
                 dialect = demand.dialect.name if demand else ""
                 if task.status == Status.ALLOCATED and demand is not None:
                     if self._verbs.reserve(await self._verbs.asked_pod(pod), task.node):
-                        audit.log(call, "vallocate", pod_name, node, "reserved")
+                        access_log.log(call, "vallocate", pod_name, node, "reserved")
                 elif demand is not None:
                     self._refuse_hopeless(pod, demand, task.node)
         except AliquotError as error:
             metrics.DECISIONS.labels("vallocate", dialect, "refused").inc()
-            audit.log(call, "vallocate", pod_name, node, "refused", str(error))
+            access_log.log(call, "vallocate", pod_name, node, "refused", str(error))
             return _event(str(error), dialect)
-        metrics.DECISIONS.labels("vallocate", dialect, "kept").inc()
+        metrics.DECISIONS.labels("vallocate", dialect, "reserved").inc()
         return _event("", dialect)
 
     def _refuse_hopeless(self, pod: Pod, demand: Demand, node: str) -> None:
         """Refuse a node where eviction cannot help: we cannot see this cycle's victims. Raises NoRoom."""
-        reason = assumed_pods.refusal(self._cluster, pod, demand, node, Guests())
+        reason = assumed_pods.refusal(self._cluster, pod, demand, node, AssumedPods())
         if reason is not None and reason.is_hopeless:
             raise NoRoom(demand.dialect.words_for(reason, self._cluster.cards(node), demand.request))
 
@@ -214,23 +216,23 @@ class Volcano:
                 if (await self._verbs.asked_pod(pod)).metadata.uid != task.uid:
                     raise BadCall("the task's UID differs from its pod's UID")
                 self._plane.reservations.release(task.uid, only=node)
-                audit.log(call, "vdeallocate", pod_name, node, "released")
+                access_log.log(call, "vdeallocate", pod_name, node, "released")
         except AliquotError as error:
             metrics.DECISIONS.labels("vdeallocate", "", "refused").inc()
-            audit.log(call, "vdeallocate", pod_name, node, "refused", str(error))
+            access_log.log(call, "vdeallocate", pod_name, node, "refused", str(error))
             return _event(str(error))
-        metrics.DECISIONS.labels("vdeallocate", "", "given back").inc()
+        metrics.DECISIONS.labels("vdeallocate", "", "released").inc()
         return _event("")
 
 
-def _require_few(strangers: Mapping[str, _Strangers]) -> None:
+def _require_few(unknown: Mapping[str, _UnknownTasks]) -> None:
     """Limit the unknown tasks in a call, per node and in total. Raises BadCall."""
-    counts = {node: len(found.put) + len(found.coming) for node, found in strangers.items()}
+    counts = {node: len(found.allocated) + len(found.pipelined) for node, found in unknown.items()}
     for node, count in counts.items():
-        if count > MAX_GUESTS_OF_NODE:
-            raise BadCall(f"node {node} has {count} tasks unknown to Aliquot; the limit is {MAX_GUESTS_OF_NODE}")
-    if (count := sum(counts.values())) > MAX_GUESTS:
-        raise BadCall(f"these nodes have {count} tasks unknown to Aliquot; the limit is {MAX_GUESTS}")
+        if count > MAX_ASSUMED_PODS_OF_NODE:
+            raise BadCall(f"node {node} has {count} tasks unknown to Aliquot; the limit is {MAX_ASSUMED_PODS_OF_NODE}")
+    if (count := sum(counts.values())) > MAX_ASSUMED_PODS:
+        raise BadCall(f"these nodes have {count} tasks unknown to Aliquot; the limit is {MAX_ASSUMED_PODS}")
 
 
 def _answered(answer_format: PredicateFormat | None, dialect: str, code: Code, why: str = "") -> asgi.Response:

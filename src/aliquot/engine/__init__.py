@@ -8,7 +8,7 @@ from aliquot.engine.fleet import Fleet
 from aliquot.engine.holder import Holder
 from aliquot.engine.judge import Judgement, check_policies, judge
 from aliquot.engine.lookup import NameBlock, NameTable
-from aliquot.engine.preempt import Preemption, Victims, complete, fits_without, preempt
+from aliquot.engine.preempt import Preemption, VictimSet, complete, fits_without, preempt
 from aliquot.engine.quotas.quota import QuotaCheck, QuotaLine, check_quota, quota_usage
 from aliquot.engine.quotas.quota_map import Quotas
 from aliquot.engine.quotas.usage import Census, Usage
@@ -47,7 +47,7 @@ __all__ = [
     "needs_text",
     "Holder",
     "Preemption",
-    "Victims",
+    "VictimSet",
     "preempt",
     "complete",
     "fits_without",

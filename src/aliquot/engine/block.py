@@ -120,8 +120,8 @@ class Block:
     open_shared: NDArray[np.bool_]
     open_whole: NDArray[np.bool_]
     open_slots: NDArray[np.bool_]
-    """Those that can take such a part beside the pods they have now. Nothing of `open_whole` cards is taken. The others
-    have cores left, and no pod shares them in another mode."""
+    """Those that can take such a part next to the pods they have now. Nothing of `open_whole` cards is taken. The
+    others have cores left, and no pod shares them in another mode."""
     load: NDArray[np.float64]
     """Measured utilization, 0 to 1; NaN if there is no sample."""
     load_at: NDArray[np.float64]

@@ -30,7 +30,7 @@ _Cost = tuple[float, int, tuple[int, int]]
 
 
 @dataclass(frozen=True)
-class Victims:
+class VictimSet:
     """`proven`: there is no cheaper set on the node. Otherwise the search was cut short; the set still makes room, and
     none of its pods can be spared."""
 
@@ -50,7 +50,7 @@ class Victims:
 @dataclass(frozen=True)
 class Preemption:
     node: str
-    victims: Victims
+    victims: VictimSet
 
 
 def preempt(
@@ -95,14 +95,14 @@ def _better_and_better(
             yield best
 
 
-def _cheapest(state: NodeState, request: Request, holders: Sequence[Holder], effort: Effort) -> Victims | None:
+def _cheapest(state: NodeState, request: Request, holders: Sequence[Holder], effort: Effort) -> VictimSet | None:
     """The cheapest set of lower-priority pods whose end makes the request fit on a node. None if no set does."""
     request = request.on(state.cards)
     highest = _highest(state, request, _evictable(request, holders), effort)
     if highest is None:
         return None
     candidates = _up_to(highest, request, holders)
-    return _VictimSearch(state, request, candidates, effort).run() if candidates else Victims(())
+    return _VictimSearch(state, request, candidates, effort).run() if candidates else VictimSet(())
 
 
 def complete(
@@ -221,15 +221,15 @@ class _VictimSearch:
         self.steps = 0
         self.best: tuple[int, tuple[int, int], tuple[Holder, ...]]
 
-    def run(self) -> Victims:
+    def run(self) -> VictimSet:
         rough = _spare(self.state, self.request, self.candidates, self.effort)
         self.best = (len(rough), freed(rough), tuple(rough))
         try:
             return self._improve()
         except _GivenUp:
-            return Victims(tuple(rough), proven=False)
+            return VictimSet(tuple(rough), proven=False)
 
-    def _improve(self) -> Victims:
+    def _improve(self) -> VictimSet:
         # an agent that gives cards to one container after another may succeed on fewer cards and fail on more
         proven = len(self.candidates) <= _MAX_HOLDERS and not self.request.allocator
         try:
@@ -239,7 +239,7 @@ class _VictimSearch:
                 self._take(state, (), [h for h in self.candidates if not uuids.isdisjoint(h.charges)])
         except _OutOfSteps:
             proven = False
-        return Victims(tuple(_spare(self.state, self.request, self.best[2], self.effort)), proven)
+        return VictimSet(tuple(_spare(self.state, self.request, self.best[2], self.effort)), proven)
 
     def _sets_of_cards(self) -> Iterator[tuple[Gpu, ...]]:
         """Every set of cards that the request could get, or all cards at once if there are too many sets."""

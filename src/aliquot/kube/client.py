@@ -31,7 +31,7 @@ class _ObjectEvent(msgspec.Struct, Generic[ObjectT]):
     object: ObjectT
 
 
-class _Signal(msgspec.Struct):
+class _RawEvent(msgspec.Struct):
     """An event that carries no object of the watched kind."""
 
     type: str
@@ -247,9 +247,9 @@ def _watch_event(line: bytes, event_of: type[_ObjectEvent[ObjectT]]) -> WatchEve
         if event.type in _OBJECTS:
             return WatchEvent(event.type, event.object, event.object.metadata.resource_version)
     except Unreadable:
-        if decode(line, _Signal).type in _OBJECTS:
+        if decode(line, _RawEvent).type in _OBJECTS:
             raise
-    signal = decode(line, _Signal)
-    if signal.type == "BOOKMARK":  # a bookmark's object has only a version; a pod's containers are null there
-        return WatchEvent(signal.type, None, decode(signal.object, Object).metadata.resource_version)
-    raise failure(signal.object)
+    raw = decode(line, _RawEvent)
+    if raw.type == "BOOKMARK":  # a bookmark's object has only a version; a pod's containers are null there
+        return WatchEvent(raw.type, None, decode(raw.object, Object).metadata.resource_version)
+    raise failure(raw.object)

@@ -28,7 +28,7 @@ class _Written:
 
 
 @dataclass
-class _Allowance:
+class _TokenBucket:
     left: float
     at: float
 
@@ -41,7 +41,7 @@ class EventRecorder:
         self._clock = clock
         self._component = component
         self._written: OrderedDict[_Key, _Written] = OrderedDict()
-        self._allowances: OrderedDict[str, _Allowance] = OrderedDict()
+        self._buckets: OrderedDict[str, _TokenBucket] = OrderedDict()
 
     async def write(self, pod: Pod, *, kind: str, reason: str, message: str) -> bool:
         """Write an event. `kind` is Normal or Warning. Returns False if the pod's rate limit drops it. Raises
@@ -77,9 +77,9 @@ class EventRecorder:
 
     def _allow(self, uid: str) -> bool:
         now = self._clock.monotonic()
-        allowance = self._allowances.get(uid) or _Allowance(_BURST, now)
-        left = min(_BURST, allowance.left + (now - allowance.at) / _REFILL_SECONDS)
-        _keep(self._allowances, uid, _Allowance(left - 1 if left >= 1 else left, now))
+        bucket = self._buckets.get(uid) or _TokenBucket(_BURST, now)
+        left = min(_BURST, bucket.left + (now - bucket.at) / _REFILL_SECONDS)
+        _keep(self._buckets, uid, _TokenBucket(left - 1 if left >= 1 else left, now))
         return left >= 1
 
 

@@ -257,7 +257,7 @@ class Ledger:
             self._enter(entry)
 
     def rewind(self, changes: int, versions: Mapping[str, int]) -> None:
-        """Sets back the counters of changes, by somebody who has undone the changes themselves."""
+        """Resets the change counters. The caller has already undone the changes."""
         self.changes = changes
         for node, version in versions.items():
             if node in self._nodes:

@@ -35,9 +35,9 @@ MAX_OBJECTS = 100_000
 """Nodes, their names, victims and tasks in one body. The largest clusters have 65,000 nodes."""
 LARGEST_NAMES = 16 * MIB
 """Bytes of all node names in a body."""
-MAX_GUESTS = 4096
+MAX_ASSUMED_PODS = 4096
 """Pods in one Volcano call that Volcano has placed on nodes and that our cluster state does not know yet."""
-MAX_GUESTS_OF_NODE = 256
+MAX_ASSUMED_PODS_OF_NODE = 256
 """Of these, on one node. By default kubelet runs 110 pods."""
 LARGEST_AMOUNTS = 64 * KIB
 """Bytes of what a Volcano task needs, or of what is idle on a node."""

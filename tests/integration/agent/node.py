@@ -45,7 +45,7 @@ def ended(pod: Pod) -> Pod:
 
 
 class AgentNode:
-    """What the API server shows on the node is what the test has `show`n: the mirror is in its hand."""
+    """What the API server shows on the node is what the test has `show`n: the test controls the informer cache."""
 
     def __init__(
         self,

@@ -120,7 +120,7 @@ class InventoryMachine(RuleBasedStateMachine):
         return uid
 
     def _send(self, uid: str) -> None:
-        """A Binding is made and answered; the mirror has not heard of it yet."""
+        """A Binding is made and answered; the informer has not heard of it yet."""
         self.sold[uid] = replace(self.sold[uid], sent=True)
         self.cluster.apply(Confirmed(uid, "n1"))
 

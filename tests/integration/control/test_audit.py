@@ -264,13 +264,13 @@ async def test_a_pod_that_changes_between_list_and_comparison_is_no_difference(r
 
 
 async def test_a_pod_that_is_placed_late_between_list_and_comparison_is_no_difference(room: Room) -> None:
-    """The cluster state hear of it from the patch's own answer, before the mirror does."""
+    """The cluster state hears of it from the patch's own answer, before the informer does."""
     await room.add_node()
     pod = await room.add_pod("p", 4, node="n1")
     audit, opened = audit_of(room), asyncio.Event()
     room.api.script("GET", r"/pods\?.*watch=true", silent(opened))
     room.api.cut_watches("pods")
-    await until(opened.is_set, "the mirror watches again")
+    await until(opened.is_set, "the informer watches again")
     arrived, release = asyncio.Event(), asyncio.Event()
     room.api.script("GET", r"/pods\?limit", late(arrived, release))
     looking = asyncio.create_task(audit.look())
@@ -287,7 +287,7 @@ async def test_a_watch_that_lags_is_no_difference_and_one_that_has_gone_silent_i
     audit, opened = audit_of(room), asyncio.Event()
     room.api.script("GET", r"/pods\?.*watch=true", silent(opened))
     room.api.cut_watches("pods")
-    await until(opened.is_set, "the mirror watches again", passing=room.clock)
+    await until(opened.is_set, "the informer watches again", passing=room.clock)
     await room.client.delete(PODS, pod.metadata.name, "default", grace=0)
     assert await audit.look() == []
     await room.clock.move(10)

@@ -196,7 +196,7 @@ async def test_a_binding_that_was_made_counts_on_the_new_name_before_the_pod_is_
     inventory = {INVENTORY: write_inventory(make_cards(mib=(15360,)))}
     room.api.registry.rewrite(resources.NODES, "", "n1", lambda node: _annotated(node, inventory))
     await room.plane.nodes.refresh()
-    assert room.plane.pods.get("default/p") == pod, "the case is about a mirror that lags behind"
+    assert room.plane.pods.get("default/p") == pod, "the case is about an informer that lags behind"
     assert room.used() == {0: 15}
     go_on.set()
     await room.in_sync()

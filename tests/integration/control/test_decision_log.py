@@ -41,7 +41,7 @@ from tests.integration.room import Room
 
 
 def known_to(cluster: ClusterState) -> Any:
-    """All that cluster know, and what they would tell a buyer."""
+    """Everything that the cluster state knows."""
     snapshot = cluster.snapshot()
     return (
         {cards.node: cards for cards in snapshot.cards},
@@ -187,15 +187,15 @@ def test_a_last_line_that_was_torn_is_left_out(path: Path) -> None:
         pytest.param(b"", "is empty: there is nothing to replay", id="an empty file"),
         pytest.param(b"{}\n", "line 1 cannot be read", id="another file"),
         pytest.param(
-            b'{"at":1,"told":{"what":"node lost","node":"n1"}}\n', "does not begin with a header", id="no header"
+            b'{"at":1,"event":{"what":"node lost","node":"n1"}}\n', "does not begin with a header", id="no header"
         ),
         pytest.param(
-            b'{"at":1,"told":{"what":"header","v":9,"aliquot":"9","prefixes":{}}}\n',
+            b'{"at":1,"event":{"what":"header","v":9,"aliquot":"9","prefixes":{}}}\n',
             "has version 9",
             id="a later format",
         ),
         pytest.param(
-            b'{"at":1,"told":{"what":"header","v":2,"aliquot":"1","prefixes":{"acme":"acme.example"}}}\n',
+            b'{"at":1,"event":{"what":"header","v":2,"aliquot":"1","prefixes":{"acme":"acme.example"}}}\n',
             "dialects that are not installed here: acme",
             id="a private dialect that is missing",
         ),
@@ -359,7 +359,7 @@ def test_a_process_that_is_started_goes_on_in_the_file_of_the_one_before(path: P
 
 def test_a_line_that_a_kill_tore_is_cut_off_before_the_file_goes_on(path: Path) -> None:
     write_a_log(path)
-    path.write_bytes(path.read_bytes() + b'{"at":1,"told":' + b"x" * 100_000)
+    path.write_bytes(path.read_bytes() + b'{"at":1,"event":' + b"x" * 100_000)
     cluster = write_a_log(path)
     assert known_to(replayed(path).cluster) == known_to(cluster)
 
@@ -368,12 +368,12 @@ def test_a_line_that_a_kill_tore_is_cut_off_before_the_file_goes_on(path: Path) 
     "before",
     [
         pytest.param(b"of another program\n", id="no decision log"),
-        pytest.param(b'{"at":1,"told":{"what":"header","v":9,"aliquot":"9","prefixes":{}}}\n', id="a later format"),
+        pytest.param(b'{"at":1,"event":{"what":"header","v":9,"aliquot":"9","prefixes":{}}}\n', id="a later format"),
         pytest.param(
-            b'{"at":1,"told":{"what":"header","v":1,"aliquot":"1","prefixes":{}}}', id="torn in its first line"
+            b'{"at":1,"event":{"what":"header","v":1,"aliquot":"1","prefixes":{}}}', id="torn in its first line"
         ),
         pytest.param(
-            b'{"at":1,"told":{"what":"header","v":1,"aliquot":"1","prefixes":{}}}\n' + b" " * 2_000_000, id="full"
+            b'{"at":1,"event":{"what":"header","v":1,"aliquot":"1","prefixes":{}}}\n' + b" " * 2_000_000, id="full"
         ),
     ],
 )
@@ -430,7 +430,7 @@ def test_nothing_is_recorded_that_changes_nothing(path: Path) -> None:
             cluster.apply(PodForgotten("nobody"))
             cluster.drop_claim("nobody", "n1")
             cluster.apply(Expired(1.0))
-    told = [msgspec.json.encode(line.told).split(b'"')[3] for _, line in read(path)]
+    told = [msgspec.json.encode(line.event).split(b'"')[3] for _, line in read(path)]
     assert told == [b"header", b"begun", b"node seen"]
 
 

@@ -32,7 +32,7 @@ async def heard(scripted: ScriptedApi, client: Client, clock: FakeClock) -> Asyn
 
 
 async def beat(heard: AgentHeartbeats, client: Client, node: str) -> None:
-    """A beat whose time nobody believes, seen by the mirror."""
+    """A beat whose time nobody believes, seen by the informer."""
     clock = FakeClock()
     await clock.move(next(_seconds))
     await Heartbeat(client, node, clock).beat()

@@ -114,7 +114,7 @@ async def test_a_pod_beyond_its_quota_is_placed_when_the_quota_has_room(room: Ro
     assert room.used() == {0: 15}
 
 
-async def test_looks_in_vain_take_a_namespace_a_fifth_of_the_time_and_others_nothing(room: Room) -> None:
+async def test_failed_attempts_take_a_namespace_a_fifth_of_the_time_and_others_nothing(room: Room) -> None:
     """Each takes half a second here: two seconds at once, and one look each 2.5 s from then on."""
     await a_crowd(room)
     placer, judge = placer_of(room), room.plane.cluster.refusal

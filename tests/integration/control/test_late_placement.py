@@ -182,7 +182,7 @@ async def test_nothing_is_written_on_a_node_without_our_inventory_and_that_is_sa
     with capture_logs() as told:
         await placer.look()
         await placer.look()
-    said = [line for line in told if line["event"] == "leaving a bound pod without a placement alone"]
+    said = [line for line in told if line["event"] == "not placing a bound pod"]
     assert [line["why"] for line in said] == [
         "its node has no inventory from our agent: another agent hands out its cards"
     ]

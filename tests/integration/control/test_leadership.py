@@ -116,7 +116,7 @@ async def test_the_first_server_leads_in_the_first_term_and_writes_its_number(se
 
 async def test_a_second_server_follows_and_says_who_leads(servers: Servers) -> None:
     first = await servers.start("first")
-    first.plane.leadership.tell_endpoints({"gpushare": "http://10.0.0.1:12345"})
+    first.plane.leadership.advertise({"gpushare": "http://10.0.0.1:12345"})
     await first.leads()
     second = await servers.start("second")
     assert (second.role(), second.plane.leadership.holder, second.plane.not_ready()) == (Role.FOLLOWING, "first", [])

@@ -44,12 +44,12 @@ def put_map(api: ScriptedApi, name: str, data: dict[str, str], namespace: str = 
         api.registry.rewrite(resources.CONFIG_MAPS, namespace, name, lambda now: {**now, "data": data})
 
 
-async def is_seen(api: ScriptedApi, mirror: Informer[ConfigMap], name: str, namespace: str = "kube-system") -> None:
-    """Return when a mirror has a ConfigMap as it is."""
+async def is_seen(api: ScriptedApi, informer: Informer[ConfigMap], name: str, namespace: str = "kube-system") -> None:
+    """Return when an informer has a ConfigMap as it is."""
 
     def same() -> bool:
-        held, mirrored = api.store.get("configmaps", (namespace, name)), mirror.get(f"{namespace}/{name}")
-        version = mirrored.metadata.resource_version if mirrored else ""
+        held, cached = api.store.get("configmaps", (namespace, name)), informer.get(f"{namespace}/{name}")
+        version = cached.metadata.resource_version if cached else ""
         return version == (str(held.revision) if held else "")
 
     await until(same, f"ConfigMap {name} is seen")
@@ -58,7 +58,7 @@ async def is_seen(api: ScriptedApi, mirror: Informer[ConfigMap], name: str, name
 async def write_quota(room: Room, text: str, key: str = "gpu_quota") -> None:
     """Somebody applies the ConfigMap; returns when it was read, good or bad."""
     put_map(room.api, "gpuquota", {key: text})
-    await is_seen(room.api, room.plane.quota_map.mirror, "gpuquota")
+    await is_seen(room.api, room.plane.quota_map.informer, "gpuquota")
 
 
 def quota_is_valid() -> float | None:
@@ -113,7 +113,7 @@ async def test_without_the_config_map_there_are_no_quotas(room: Room) -> None:
     await room.add_node()
     await write_quota(room, quota_of(T4=0))
     room.api.registry.delete(resources.CONFIG_MAPS, "kube-system", "gpuquota", DeleteRequest())
-    await is_seen(room.api, room.plane.quota_map.mirror, "gpuquota")
+    await is_seen(room.api, room.plane.quota_map.informer, "gpuquota")
     assert not await refuses(room, await room.add_pod())
     assert room.plane.notes() == [f"alone, without Lease and epoch; {ONLY_ONE}"]
 
@@ -135,7 +135,7 @@ async def test_a_bad_map_keeps_the_last_good_quotas_and_is_told_of_once(
     with capture_logs() as logs:
         await write_quota(room, text, key)
         put_map(room.api, "gpuquota", {key: text, "more": "x"})
-        await is_seen(room.api, room.plane.quota_map.mirror, "gpuquota")
+        await is_seen(room.api, room.plane.quota_map.informer, "gpuquota")
     (told,) = [line for line in logs if line["event"] == "cannot use the quotas"]
     assert why in told["why"]
     (note,) = room.plane.notes()[1:]
@@ -194,7 +194,7 @@ async def test_what_is_used_of_each_quota_can_be_seen(room: Room) -> None:
     assert 'aliquot_quota_limit{measure="MiB",model="T4",namespace="default"} 15360.0' in shown
     assert 'aliquot_quota_used{measure="cards",model="T4",namespace="team"} 0.0' in shown
     room.api.registry.delete(resources.CONFIG_MAPS, "kube-system", "gpuquota", DeleteRequest())
-    await is_seen(room.api, room.plane.quota_map.mirror, "gpuquota")
+    await is_seen(room.api, room.plane.quota_map.informer, "gpuquota")
     assert "aliquot_quota_used{" not in (await call(Call())).body.decode()
 
 

@@ -21,12 +21,12 @@ NAME = "unhealthy-gpu-n1"
 
 async def mark(room: Room, text: str) -> None:
     put_map(room.api, NAME, {"gpus": text})
-    await is_seen(room.api, room.plane.unhealthy_maps.mirror, NAME)
+    await is_seen(room.api, room.plane.unhealthy_maps.informer, NAME)
 
 
 async def unmark(room: Room) -> None:
     room.api.registry.delete(resources.CONFIG_MAPS, "kube-system", NAME, DeleteRequest())
-    await is_seen(room.api, room.plane.unhealthy_maps.mirror, NAME)
+    await is_seen(room.api, room.plane.unhealthy_maps.informer, NAME)
 
 
 def healthy(room: Room, node: str = "n1") -> list[int]:
@@ -92,7 +92,7 @@ async def test_other_config_maps_mean_nothing(room: Room) -> None:
     put_map(room.api, "n1", {"gpus": "0"})
     put_map(room.api, "gpuquota", {"gpus": "0"})
     put_map(room.api, NAME, {"cards": "0"})
-    await is_seen(room.api, room.plane.unhealthy_maps.mirror, NAME)
+    await is_seen(room.api, room.plane.unhealthy_maps.informer, NAME)
     assert healthy(room) == [0, 1]
 
 

@@ -18,7 +18,7 @@ from tests.integration.room import Room
 from tests.settings import server_config
 
 GRACE = 1.0
-PROMISE = 10.0
+NOMINATION = 10.0
 
 
 class Waking:
@@ -249,7 +249,7 @@ async def test_a_pod_is_woken_once_for_one_opening_whatever_becomes_of_it(waking
     await until(lambda: waking.woken() == ["p"])
     for _ in range(5):
         waking.requeuer.refused(pod)
-        await waking.look(PROMISE)
+        await waking.look(NOMINATION)
     await until(lambda: waking.woken() == ["p"])
     await write_quota(room, quota_of(T4=2))
     await until(lambda: waking.woken() == ["p", "p"], "there is room anew")
@@ -261,9 +261,9 @@ async def test_a_woken_pod_of_which_nobody_asks_is_not_woken_again(waking: Wakin
     await waking.refused()
     for cards in (1, 2):
         await write_quota(room, quota_of(T4=cards))
-        await waking.look(PROMISE)
+        await waking.look(NOMINATION)
     await write_quota(room, quota_of(T4=3))
-    await waking.look(PROMISE)
+    await waking.look(NOMINATION)
     await until(lambda: waking.woken() == ["p"])
 
 
@@ -277,11 +277,11 @@ async def test_room_that_a_woken_pod_cannot_use_goes_to_the_next_in_line(waking:
         await until(lambda: len(waking.woken()) == count)  # noqa: B023
         waking.requeuer.refused(pods[waking.woken()[-1]])
     for _ in range(3):
-        await waking.look(PROMISE)
+        await waking.look(NOMINATION)
     await until(lambda: waking.woken() == ["p0", "p1", "p2"])
 
 
-async def test_what_is_promised_to_a_woken_pod_wakes_no_other(waking: Waking, room: Room) -> None:
+async def test_a_part_nominated_for_a_woken_pod_wakes_no_other(waking: Waking, room: Room) -> None:
     await room.add_node(make_cards(mib=(15360,)))
     await write_quota(room, quota_of(T4=0))
     for name in ("p0", "p1"):
@@ -289,9 +289,9 @@ async def test_what_is_promised_to_a_woken_pod_wakes_no_other(waking: Waking, ro
     await write_quota(room, quota_of(T4=1))
     await until(lambda: waking.woken() == ["p0"])
     await write_quota(room, quota_of(T4=2))
-    await waking.look(PROMISE / 2)
+    await waking.look(NOMINATION / 2)
     assert waking.woken() == ["p0"]
-    await waking.look(PROMISE)
+    await waking.look(NOMINATION)
     await until(lambda: waking.woken() == ["p0", "p1"], "nobody asked for the first")
 
 

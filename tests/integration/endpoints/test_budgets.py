@@ -69,8 +69,8 @@ def say(api: ScriptedApi, **status: Any) -> None:
 async def is_seen(room: Room) -> None:
     def same() -> bool:
         held = room.api.store.get(resources.BUDGETS.collection, ("default", "web"))
-        mirrored = room.plane.budgets.mirror.get("default/web")
-        return (mirrored.metadata.resource_version if mirrored else "") == (str(held.revision) if held else "")
+        cached = room.plane.budgets.informer.get("default/web")
+        return (cached.metadata.resource_version if cached else "") == (str(held.revision) if held else "")
 
     await until(same, "the budget is seen", passing=room.clock)
 
@@ -126,7 +126,7 @@ async def test_budgets_are_listed_before_the_first_call(
 ) -> None:
     put_budget(scripted, 0)
     async with Room(scripted, client, clock) as room:
-        assert room.plane.budgets.mirror.get("default/web") is not None
+        assert room.plane.budgets.informer.get("default/web") is not None
 
 
 async def test_without_the_right_nothing_is_counted_and_one_note_shows_the_rule_to_add(clock: FakeClock) -> None:

@@ -66,7 +66,7 @@ async def follower(
         own = GpuShareEndpoint(room.plane, forwarder).routes()
         whole = Routes({**own, **health.routes(room.plane, endpoint=GpuShareEndpoint.name)})
         url = await stack.enter_async_context(served(whole))
-        room.plane.leadership.tell_endpoints({GpuShareEndpoint.name: url})
+        room.plane.leadership.advertise({GpuShareEndpoint.name: url})
         session = await stack.enter_async_context(aiohttp.ClientSession())
         await room.in_sync()
         await until(lambda: bool(room.plane.leadership.holder) is sees_holder, passing=clock, between_calls_of=api)

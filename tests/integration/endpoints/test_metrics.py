@@ -55,9 +55,9 @@ async def test_caches_and_role_show_the_current_state(shown: Shown) -> None:
     await shown.endpoint.room.add_pod()
     await shown.endpoint.room.add_pod("q")
     found = await shown.samples()
-    assert found['aliquot_mirror_objects{kind="nodes"}'] == 1
-    assert found['aliquot_mirror_objects{kind="pods"}'] == 2
-    assert found['aliquot_mirror_synced{kind="pods"}'] == 1
+    assert found['aliquot_informer_objects{kind="nodes"}'] == 1
+    assert found['aliquot_informer_objects{kind="pods"}'] == 2
+    assert found['aliquot_informer_synced{kind="pods"}'] == 1
     assert found['aliquot_role{role="alone"}'] == 1
     assert found['aliquot_role{role="leading"}'] == 0
     assert (found["aliquot_ready"], found["aliquot_epoch"]) == (1, 0)

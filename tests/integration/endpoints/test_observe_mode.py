@@ -86,7 +86,7 @@ async def test_a_pass_is_one_decision_of_the_decision_log(room: Room, tmp_path: 
     log = tmp_path / "decisions"
     with DecisionLog(log, room.plane.cluster, clock=room.clock):
         logged(Observer(room.plane))
-    assert sum(isinstance(line.told, Decided) for _, line in read(log)) == 1
+    assert sum(isinstance(line.event, Decided) for _, line in read(log)) == 1
 
 
 async def test_the_cards_are_logged_too(room: Room) -> None:

@@ -79,7 +79,7 @@ async def preempting(room: Room) -> AsyncIterator[Preempting]:
 async def test_its_node_passes_before_our_cache_has_seen_the_victim_go(preempting: Preempting, nominated: str) -> None:
     assert await preempting.named(*NODES) == set(NODES)
     await preempting.nominate(nominated)
-    async with preempting.room.late_mirror():
+    async with preempting.room.late_informer():
         preempting.evict("n1")
         assert "n1" in await preempting.passed()
 
@@ -87,7 +87,7 @@ async def test_its_node_passes_before_our_cache_has_seen_the_victim_go(preemptin
 async def test_bind_waits_for_our_cache_and_the_other_node_keeps_its_pod(preempting: Preempting) -> None:
     await preempting.named(*NODES)
     await preempting.nominate("n1")
-    async with preempting.room.late_mirror() as release:
+    async with preempting.room.late_informer() as release:
         preempting.evict("n1")
         assert await preempting.passed() == ["n1"]
         binding = asyncio.create_task(preempting.bind("n1"))
@@ -106,7 +106,7 @@ async def test_bind_waits_for_our_cache_and_the_other_node_keeps_its_pod(preempt
 
 async def test_it_works_even_if_our_cache_does_not_have_the_pod(preempting: Preempting) -> None:
     """The pod was created, preempted, and its victim went, all before our watch reported anything."""
-    async with preempting.room.late_mirror() as release:
+    async with preempting.room.late_informer() as release:
         manifest = pod_manifest("new", UNITS, priority=100)
         created = preempting.room.api.registry.create(resources.PODS, "default", manifest).obj
         new = replace(preempting, preemptor=msgspec.convert(created, Pod))
@@ -122,7 +122,7 @@ async def test_it_works_even_if_our_cache_does_not_have_the_pod(preempting: Pree
 async def test_no_other_node_is_offered_while_a_victim_still_counts(preempting: Preempting) -> None:
     await preempting.named(*NODES)
     await preempting.nominate("n1")
-    async with preempting.room.late_mirror():
+    async with preempting.room.late_informer():
         preempting.evict("n1")
         assert await preempting.named("n2") == set()
     await preempting.room.in_sync()

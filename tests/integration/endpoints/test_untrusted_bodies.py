@@ -150,7 +150,7 @@ async def test_a_pod_refused_before_our_cache_has_it_waits_once_the_cache_has_it
 ) -> None:
     """Room that became available in between counts."""
     await full(endpoint)
-    async with room.late_mirror():
+    async with room.late_informer():
         pod = created(room)
         assert await filtered(endpoint, manifest_of(pod)) == []
         assert (room.plane.requeuer.waiting, room.plane.requeuer.early) == (0, 1)
@@ -203,7 +203,7 @@ async def test_a_filter_with_a_false_demand_does_not_permit_a_bind(endpoint: End
 async def test_a_demand_filtered_before_our_cache_had_the_pod_must_match_the_pod(
     endpoint: Endpoint, room: Room, units: int, error: str
 ) -> None:
-    async with room.late_mirror():
+    async with room.late_informer():
         pod = created(room)
         assert await filtered(endpoint, asking(pod, units)) == ["n1"]
     await room.in_sync()
@@ -250,7 +250,7 @@ async def test_a_false_priority_from_before_our_cache_had_the_pod_does_not_count
     endpoint: Endpoint, room: Room
 ) -> None:
     holders = await full(endpoint)
-    async with room.late_mirror():
+    async with room.late_informer():
         pod = created(room)
         assert await preempted(endpoint, lying(pod, priority=2_000_000_000), holders[0].metadata.uid) != {}
         assert len(room.plane.preemptions) == 1

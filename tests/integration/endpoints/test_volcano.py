@@ -17,7 +17,7 @@ from aliquot.endpoints.volcano import volcano_routes
 from aliquot.endpoints.volcano_wire import Code, PredicateFormat
 from aliquot.kube import Client
 from aliquot.model import Reason
-from aliquot.model.bounds import LARGEST_POD, MAX_GUESTS, MAX_GUESTS_OF_NODE
+from aliquot.model.bounds import LARGEST_POD, MAX_ASSUMED_PODS, MAX_ASSUMED_PODS_OF_NODE
 from tests.factories import GPU_COUNT, GPU_MEM, container_manifest, make_cards, node_manifest
 from tests.fakes import FakeClock, ScriptedApi, until
 from tests.integration.endpoints.endpoint import Endpoint
@@ -283,7 +283,7 @@ async def test_tasks_without_gpu_or_with_an_unreadable_demand_are_not_charged(cy
 
 async def test_too_many_unknown_tasks_on_a_node_are_refused(volcano: Endpoint) -> None:
     cycle = Cycle(volcano, "1.14.1")
-    for number in range(MAX_GUESTS_OF_NODE + 1):
+    for number in range(MAX_ASSUMED_PODS_OF_NODE + 1):
         cycle.put(pod_of(f"p{number}", 1))
     result = await cycle.predicate(pod_of("p", 1))
     assert result.code is Code.ERROR
@@ -293,7 +293,7 @@ async def test_too_many_unknown_tasks_on_a_node_are_refused(volcano: Endpoint) -
 
 async def test_too_many_unknown_tasks_on_all_nodes_are_refused(volcano: Endpoint) -> None:
     cycle = Cycle(volcano, "1.14.1")
-    for number in range(MAX_GUESTS + 1):
+    for number in range(MAX_ASSUMED_PODS + 1):
         cycle.put(pod_of(f"p{number}", 1), f"n{number % 20}")
     nodes = [node_info(node, tasks) for node, tasks in cycle.tasks.items()]
     answer = (await volcano.post(f"{PREFIX}/vprioritize", {"task": task_info(pod_of("p", 1)), "nodes": nodes})).json

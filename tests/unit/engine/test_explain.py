@@ -471,12 +471,12 @@ CLUSTERS = st.tuples(node_states("a"), node_states("b"), node_states("c"))
 @given(CLUSTERS, requests())
 def test_explain_agrees_with_the_search(states: Sequence[NodeState], asked: Request) -> None:
     told_now = told(states, asked)
-    fate = {name: group.reason for group in told_now.groups for name in group.nodes}
+    results = {name: group.reason for group in told_now.groups for name in group.nodes}
     for state in states:
         found = explain_node(state, asked)
         possible = arrange(state, asked) is not None
         assert fits(state, asked) is found.fits is possible
-        assert fate[state.cards.node] is found.reason
+        assert results[state.cards.node] is found.reason
         for card in found.cards:
             alone = [obstacle(state, card.gpu, container.part, asked) is None for container in asked.containers]
             takes = fits_alone(state, card.gpu, asked) if asked.together else any(alone)

@@ -1,1 +1,1 @@
-"""Messages generated from the .proto files beside them by `make proto`."""
+"""Messages generated from the .proto files next to them by `make proto`."""

@@ -74,7 +74,7 @@ class DemoCluster:
             self.events = EventFeed(self.client)
             routes = Routes({**GpuShareEndpoint(self.plane).routes(), **health.routes(self.plane)})
             self.endpoint = await stack.enter_async_context(Listener(routes, "127.0.0.1", self._gpushare_port))
-            self.plane.leadership.tell_endpoints({"gpushare": f"http://127.0.0.1:{self.endpoint.port}"})
+            self.plane.leadership.advertise({"gpushare": f"http://127.0.0.1:{self.endpoint.port}"})
             kubelets = await self._client_of(stack, home, admission.NODES)
             self.nodes = await stack.enter_async_context(HollowNodes(kubelets, dialects=self.dialects))
             agents = []

@@ -88,7 +88,7 @@ async def _serve(live: LiveConfig, client: Client, side: Side, form: logs.Form |
             await stack.enter_async_context(health_port(config, plane, side, notes, shown))
             listeners = await _listeners(live, plane, forwarding, shown, authentication, notes, stack)
             ports = {name: listener.port for name, listener in listeners.items()}
-            plane.leadership.tell_endpoints(advertised_urls(config, ports))
+            plane.leadership.advertise(advertised_urls(config, ports))
             tasks.create_task(plane.run())
             tasks.create_task(live.run())
             tasks.create_task(authentication.check())

@@ -96,9 +96,9 @@ class Audit:
         async for page in self._client.pages(_NAMES_OF_NODES):
             async for node in _in_turns(page.items):
                 listed.add(node.key)
-                mirrored = self._nodes.get(node.key)
-                if self._stale_nodes.is_in_sync(node) and mirrored is not None:
-                    found += self._check_node(mirrored)
+                cached = self._nodes.get(node.key)
+                if self._stale_nodes.is_in_sync(node) and cached is not None:
+                    found += self._check_node(cached)
         for name in self._cluster.totals.nodes:
             if name not in listed and self._nodes.get(name) is None:
                 self._cluster.apply(NodeLost(name))
@@ -130,10 +130,10 @@ class Audit:
         async for page in self._client.pages(_NAMES_OF_PODS):
             async for pod in _in_turns(page.items):
                 listed.add(pod.metadata.uid)
-                mirrored = self._pods.with_uid(pod.metadata.uid)
-                if self._stale_pods.is_in_sync(pod) and mirrored is not None:
-                    found += self._check_claims(mirrored, before)
-                    found += self._check_holding(mirrored, before, seen)
+                cached = self._pods.with_uid(pod.metadata.uid)
+                if self._stale_pods.is_in_sync(pod) and cached is not None:
+                    found += self._check_claims(cached, before)
+                    found += self._check_holding(cached, before, seen)
                 elif pod.metadata.uid in self._seen:
                     seen[pod.metadata.uid] = self._seen[pod.metadata.uid]
         self._seen = seen
@@ -210,10 +210,10 @@ class Audit:
         return found
 
 
-async def _caught_up(mirror: Informer[ObjectT], staleness: Staleness[ObjectT]) -> list[Drift]:
+async def _caught_up(informer: Informer[ObjectT], staleness: Staleness[ObjectT]) -> list[Drift]:
     missed = staleness.missed()
     if missed:
-        await mirror.refresh()
+        await informer.refresh()
     return [Drift("missed", now=key) for key in missed]
 
 

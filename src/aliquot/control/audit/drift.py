@@ -69,8 +69,8 @@ def drift_of(now: Sight, then: Sight | None, dialects: Dialects, is_alive: Calla
         return _drift(FORGED if is_theirs else "charge", now, holding)
     if then.entry != entry:
         return _drift("charge", now, holding)
-    is_news = then.cards == cards and _written(then.pod) != _written(pod)
-    return _drift(FORGED, now, holding) if is_news else None
+    was_rewritten = then.cards == cards and _written(then.pod) != _written(pod)
+    return _drift(FORGED, now, holding) if was_rewritten else None
 
 
 def said(charges: Mapping[str, Charge]) -> str:

@@ -28,15 +28,15 @@ class Staleness(Generic[ObjectT]):
     older, never newer, and versions need no order.
     """
 
-    def __init__(self, mirror: Informer[ObjectT], clock: Clock) -> None:
-        self._mirror = mirror
+    def __init__(self, informer: Informer[ObjectT], clock: Clock) -> None:
+        self._informer = informer
         self._clock = clock
         self._before: dict[str, tuple[str, str]] = {}
         self._suspects: dict[str, _Suspect] = {}
         self._found: dict[str, _Suspect] = {}
 
     def begin(self) -> None:
-        self._before = {own.metadata.uid: (own.key, own.metadata.resource_version) for own in self._mirror.all()}
+        self._before = {own.metadata.uid: (own.key, own.metadata.resource_version) for own in self._informer.all()}
         self._found = {}
 
     def is_in_sync(self, listed: Object) -> bool:
@@ -65,5 +65,5 @@ class Staleness(Generic[ObjectT]):
         return self._version_now(uid) == suspect.version
 
     def _version_now(self, uid: str) -> str:
-        own = self._mirror.with_uid(uid)
+        own = self._informer.with_uid(uid)
         return own.metadata.resource_version if own is not None else ""

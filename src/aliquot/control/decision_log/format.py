@@ -29,7 +29,7 @@ class Cards(msgspec.Struct, frozen=True, tag_field="what", tag="cards"):
     cards: NodeGpus
 
 
-class Held(msgspec.Struct, frozen=True, tag_field="what", tag="held", omit_defaults=True):
+class HeldPart(msgspec.Struct, frozen=True, tag_field="what", tag="held", omit_defaults=True):
     """A ledger entry."""
 
     owner: Owner
@@ -53,10 +53,10 @@ class Line(msgspec.Struct, frozen=True):
     """`at` is nanoseconds since 1970."""
 
     at: int
-    told: Header | Cards | Held | Begun | StateEvent | Decided
+    event: Header | Cards | HeldPart | Begun | StateEvent | Decided
 
 
-def opening(header: Header, snapshot: Snapshot) -> Iterator[Header | Cards | Held | Begun]:
+def first_lines(header: Header, snapshot: Snapshot) -> Iterator[Header | Cards | HeldPart | Begun]:
     """The lines at the beginning of a file."""
     yield header
     for cards in snapshot.cards:
@@ -64,13 +64,13 @@ def opening(header: Header, snapshot: Snapshot) -> Iterator[Header | Cards | Hel
     for entry in snapshot.entries:
         provisional = entry.uid in snapshot.provisional
         charges = dict(entry.charges)
-        yield Held(
+        yield HeldPart(
             entry.owner, entry.placement, charges, entry.state, entry.since, entry.until, provisional, entry.request
         )
     yield Begun(snapshot.quotas, {node: sorted(indexes) for node, indexes in snapshot.marks.items()})
 
 
-def entry_of(held: Held) -> Entry:
+def entry_of(held: HeldPart) -> Entry:
     return Entry(held.owner, held.placement, held.charges, held.state, held.since, held.until, held.request)
 
 
@@ -80,7 +80,7 @@ def is_beginning(text: bytes) -> bool:
         line = msgspec.json.decode(text, type=Line)
     except (msgspec.DecodeError, RecursionError):
         return False
-    return text.endswith(b"\n") and isinstance(line.told, Header) and line.told.v == VERSION
+    return text.endswith(b"\n") and isinstance(line.event, Header) and line.event.v == VERSION
 
 
 def read(path: Path) -> Iterator[tuple[int, Line]]:
@@ -104,8 +104,8 @@ def _decoded(decoder: msgspec.json.Decoder[Line], path: Path, number: int, text:
         line = decoder.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
         raise BadRecord(f"{path}, line {number} cannot be read: {error}") from error
-    if number == 1 and not isinstance(line.told, Header):
+    if number == 1 and not isinstance(line.event, Header):
         raise BadRecord(f"{path} is not a decision log: it does not begin with a header")
-    if isinstance(line.told, Header) and line.told.v != VERSION:
-        raise BadRecord(f"{path} has version {line.told.v}; this Aliquot reads version {VERSION}")
+    if isinstance(line.event, Header) and line.event.v != VERSION:
+        raise BadRecord(f"{path} has version {line.event.v}; this Aliquot reads version {VERSION}")
     return line

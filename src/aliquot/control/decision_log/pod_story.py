@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from aliquot.clock import rfc3339
-from aliquot.control.decision_log.format import Held, Line
+from aliquot.control.decision_log.format import HeldPart, Line
 from aliquot.control.decision_log.replay import Answer
 from aliquot.control.state.events import (
     Claimed,
@@ -29,8 +29,8 @@ def story(pod: str, lines: Iterable[tuple[int, Line]]) -> Iterator[str]:
 
 def pod_of(line: Line) -> str | None:
     """The pod that a line names."""
-    match line.told:
-        case Held(owner=owner):
+    match line.event:
+        case HeldPart(owner=owner):
             return owner.pod
         case Decided(request=request) | Claimed(request=request):
             return request.pod
@@ -40,8 +40,8 @@ def pod_of(line: Line) -> str | None:
 
 
 def _about(line: Line, pod: str, uids: set[str]) -> Iterator[tuple[str, str]]:
-    match line.told:
-        case Held(owner=owner, placement=placement, state=state) if owner.pod == pod:
+    match line.event:
+        case HeldPart(owner=owner, placement=placement, state=state) if owner.pod == pod:
             yield (
                 owner.uid,
                 f"{state.value} already when the log begins: " + where(placement),

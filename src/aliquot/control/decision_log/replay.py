@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from aliquot.control.decision_log.format import Begun, Cards, Header, Held, Line, entry_of
+from aliquot.control.decision_log.format import Begun, Cards, Header, HeldPart, Line, entry_of
 from aliquot.control.state.cluster_state import ClusterState
 from aliquot.control.state.events import Claimed, Decided, Snapshot, Verdict, verdict_of
 from aliquot.dialects import Demand, Dialects, make_dialects
@@ -51,12 +51,12 @@ class Replay:
                 return
 
     def take(self, number: int, line: Line) -> None:
-        match line.told:
+        match line.event:
             case Header(prefixes=prefixes):
                 self._begin_anew(prefixes)
             case Cards(cards=cards):
                 self._cards.append(cards)
-            case Held() as held:
+            case HeldPart() as held:
                 self._entries.append(entry_of(held))
                 self._provisional |= {held.owner.uid} if held.provisional else set()
             case Begun(quotas=quotas, marks=marks):

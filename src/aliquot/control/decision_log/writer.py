@@ -16,7 +16,7 @@ import structlog
 import aliquot
 from aliquot.clock import Clock, SystemClock
 from aliquot.control.decision_log.file import LogFile, require_writable
-from aliquot.control.decision_log.format import VERSION, Header, Line, opening
+from aliquot.control.decision_log.format import VERSION, Header, Line, first_lines
 from aliquot.control.state.cluster_state import ClusterState
 from aliquot.control.state.events import Decided, Snapshot, StateEvent
 from aliquot.model.bounds import MAX_UNWRITTEN_DECISIONS
@@ -95,13 +95,13 @@ class DecisionLog:
     def _write_all(self) -> None:
         file, number = LogFile(self._path, self._most_bytes), 0
         while (item := self._waiting.get()) is not None:
-            at, told = item
+            at, event = item
             try:
-                if isinstance(told, Snapshot):
+                if isinstance(event, Snapshot):
                     number += 1
-                    file.begin(Line(at, line) for line in opening(self._header, told))
+                    file.begin(Line(at, line) for line in first_lines(self._header, event))
                 else:
-                    file.write(Line(at, told))
+                    file.write(Line(at, event))
                 if self._waiting.empty():
                     file.flush()
             except OSError as error:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 from aliquot.clock import Clock
-from aliquot.control.inputs.optional import OptionalMirror
+from aliquot.control.inputs.optional import OptionalInformer
 from aliquot.control.leadership.rights import READ_BUDGETS
 from aliquot.kube import POD_DISRUPTION_BUDGETS, Client, PodDisruptionBudget
 from aliquot.model import Pod
@@ -18,16 +18,16 @@ class Budgets:
 
     def __init__(self, client: Client, clock: Clock) -> None:
         by_namespace = {_BY_NAMESPACE: lambda budget: budget.metadata.namespace}
-        mirror: OptionalMirror[PodDisruptionBudget] = OptionalMirror(
+        budgets: OptionalInformer[PodDisruptionBudget] = OptionalInformer(
             client, POD_DISRUPTION_BUDGETS, _nothing, READ_BUDGETS, clock, by_namespace
         )
-        self.mirror = mirror.mirror
-        self.run = mirror.run
-        self.tried = mirror.tried
-        self.notes = mirror.notes
+        self.informer = budgets.informer
+        self.run = budgets.run
+        self.tried = budgets.tried
+        self.notes = budgets.notes
 
     def violations(self, pods: Iterable[Pod]) -> int:
-        return count_violations(pods, lambda namespace: self.mirror.having(_BY_NAMESPACE, namespace))
+        return count_violations(pods, lambda namespace: self.informer.having(_BY_NAMESPACE, namespace))
 
 
 def _nothing(_old: PodDisruptionBudget | None, _new: PodDisruptionBudget | None) -> None:

@@ -17,7 +17,7 @@ _RIGHTS_SECONDS = 60.0
 """How often to check for a missing right."""
 
 
-class OptionalMirror(Generic[ObjectT]):
+class OptionalInformer(Generic[ObjectT]):
     """Watches the objects of `right`: a single name, a namespace, or all."""
 
     def __init__(
@@ -36,7 +36,7 @@ class OptionalMirror(Generic[ObjectT]):
         action = right.action
         self._namespace = action.namespace
         self._selector = {"fieldSelector": f"metadata.name={action.name}"} if action.name else None
-        self.mirror: Informer[ObjectT] = Informer(
+        self.informer: Informer[ObjectT] = Informer(
             client,
             resource,
             handler,
@@ -56,8 +56,8 @@ class OptionalMirror(Generic[ObjectT]):
             self.tried.set()
             await self._clock.sleep(_RIGHTS_SECONDS)
         async with asyncio.TaskGroup() as following:
-            following.create_task(self.mirror.run())
-            await self.mirror.synced.wait()
+            following.create_task(self.informer.run())
+            await self.informer.synced.wait()
             self.tried.set()
         raise AssertionError("an informer does not end")
 
@@ -83,10 +83,10 @@ class OptionalMirror(Generic[ObjectT]):
         """What is unknown, and why."""
         if self._missing or not self.tried.is_set():
             return self._missing
-        if not self.mirror.trouble:
+        if not self.informer.trouble:
             return []
         kept = (
-            f"{self._what}: the last known ones stay in force" if self.mirror.synced.is_set() else self._right.without
+            f"{self._what}: the last known ones stay in force" if self.informer.synced.is_set() else self._right.without
         )
-        rule = f"; the rule to add: {self._right.rule()}" if self.mirror.is_forbidden else ""
-        return [f"{kept}: {self.mirror.trouble}{rule}"]
+        rule = f"; the rule to add: {self._right.rule()}" if self.informer.is_forbidden else ""
+        return [f"{kept}: {self.informer.trouble}{rule}"]

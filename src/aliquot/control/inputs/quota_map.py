@@ -5,7 +5,7 @@ import structlog
 from aliquot import metrics
 from aliquot.clock import Clock
 from aliquot.config.sections.placement import QuotaSection
-from aliquot.control.inputs.optional import OptionalMirror
+from aliquot.control.inputs.optional import OptionalInformer
 from aliquot.control.leadership.rights import read_maps
 from aliquot.control.state.cluster_state import ClusterState
 from aliquot.control.state.events import QuotasRead
@@ -23,8 +23,8 @@ class QuotaMap:
         self._key = settings.key
         self._trouble = ""
         right = read_maps(settings.namespace, settings.name, "no quota is in force")
-        self._maps: OptionalMirror[ConfigMap] = OptionalMirror(client, CONFIG_MAPS, self._on_map, right, clock)
-        self.mirror = self._maps.mirror
+        self._maps: OptionalInformer[ConfigMap] = OptionalInformer(client, CONFIG_MAPS, self._on_map, right, clock)
+        self.informer = self._maps.informer
         self.run = self._maps.run
         self.tried = self._maps.tried
         metrics.QUOTA_VALID.set(1)
@@ -36,12 +36,12 @@ class QuotaMap:
     def _on_map(self, _: ConfigMap | None, new: ConfigMap | None) -> None:
         text = (new.data or {}).get(self._key) if new is not None else None
         if new is not None and text is None:
-            self._tell(f"there is no key {self._key}; the previous quotas stay in force")
+            self._report(f"there is no key {self._key}; the previous quotas stay in force")
             return
         self._cluster.apply(QuotasRead(text))
-        self._tell(self._cluster.quotas.trouble)
+        self._report(self._cluster.quotas.trouble)
 
-    def _tell(self, why: str) -> None:
+    def _report(self, why: str) -> None:
         trouble = f"the quotas in ConfigMap {self._name} cannot be used: {why}" if why else ""
         if trouble and trouble != self._trouble:
             _log.error("cannot use the quotas", config_map=self._name, why=why)

@@ -5,7 +5,7 @@ from typing import TypeAlias
 import structlog
 
 from aliquot.clock import Clock
-from aliquot.control.inputs.optional import OptionalMirror
+from aliquot.control.inputs.optional import OptionalInformer
 from aliquot.control.leadership.rights import read_maps
 from aliquot.control.state.cluster_state import ClusterState
 from aliquot.control.state.events import Marked
@@ -23,8 +23,8 @@ class UnhealthyMaps:
     def __init__(self, client: Client, cluster: ClusterState, clock: Clock) -> None:
         self._cluster = cluster
         right = read_maps(NAMESPACE, "", f"the server does not leave out the cards that {NAME_PREFIX}<node> names")
-        self._maps: OptionalMirror[ConfigMap] = OptionalMirror(client, CONFIG_MAPS, self._on_map, right, clock)
-        self.mirror = self._maps.mirror
+        self._maps: OptionalInformer[ConfigMap] = OptionalInformer(client, CONFIG_MAPS, self._on_map, right, clock)
+        self.informer = self._maps.informer
         self.run = self._maps.run
         self.tried = self._maps.tried
         self._unread: dict[str, str] = {}
@@ -37,9 +37,9 @@ class UnhealthyMaps:
         return [*self._maps.notes(), *unread]
 
     def _on_map(self, old: _Map, new: _Map) -> None:
-        one = new or old
-        assert one is not None, "an informer event has an old or a new object"
-        name = one.metadata.name
+        shown = new or old
+        assert shown is not None, "an informer event has an old or a new object"
+        name = shown.metadata.name
         if not name.startswith(NAME_PREFIX):
             return
         text = (new.data or {}).get(KEY, "") if new is not None else ""

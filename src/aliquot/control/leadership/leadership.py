@@ -98,11 +98,11 @@ class Leadership:
             is_alive=lambda: pulse is None or pulse.silence() < self._terms.renew,
         )
         self._own_endpoints: frozenset[str] = frozenset()
-        self.tell_endpoints({})
+        self.advertise({})
         self._term = Term(client, settings.lease)
-        one = {"fieldSelector": f"metadata.name={EPOCH_MAP}"}
+        selector = {"fieldSelector": f"metadata.name={EPOCH_MAP}"}
         self._epochs: Informer[ConfigMap] = Informer(
-            client, CONFIG_MAPS, self._on_epoch, namespace=settings.lease.namespace, selector=one, clock=clock
+            client, CONFIG_MAPS, self._on_epoch, namespace=settings.lease.namespace, selector=selector, clock=clock
         )
         self._epoch = NEVER
         self._deposed = asyncio.Event()
@@ -145,7 +145,7 @@ class Leadership:
         except msgspec.DecodeError:
             return {}
 
-    def tell_endpoints(self, endpoints: Mapping[str, str]) -> None:
+    def advertise(self, endpoints: Mapping[str, str]) -> None:
         """Set the URLs of our own endpoints, written on the Lease while we hold it. Call it before `run`."""
         self._own_endpoints = frozenset(endpoints.values())
         self._elector.annotations = {_ENDPOINTS: msgspec.json.encode(endpoints, order="sorted").decode()}

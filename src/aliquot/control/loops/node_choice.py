@@ -44,7 +44,7 @@ class NodeChooser:
         others = [why for why in barred.values() if why]
         if demand is None:
             return NodeChoice(min((node.key for node in usable), default=None), "" if usable else _count(others))
-        # after a Binding of unknown fate, try the same node again: any other node would hold a second part
+        # after a Binding of unknown outcome, try the same node again: any other node would hold a second part
         if tried := self._plane.cluster.ledger.nodes_of(pod.metadata.uid) & {node.key for node in usable}:
             return NodeChoice(min(tried))
         offering = [node.key for node in usable if self._offers(node, pod, demand.dialect)]
@@ -66,8 +66,8 @@ class NodeChooser:
         return f"no device plug-in offers what the pod asks for; ask for {dialect.resource}"
 
     def _offers(self, node: Node, pod: Pod, dialect: Dialect) -> bool:
-        """Whether kubelet has enough device IDs left. kubelet fails a pod that asks for more for good. While no plug-in
-        has registered the resource, it silently starts the pod without its devices."""
+        """Whether kubelet has enough device IDs left. kubelet permanently fails a pod that asks for more. While no
+        plug-in has registered the resource, it silently starts the pod without its devices."""
         asked = _asked_ids(pod, dialect)
         return bool(asked) and all(self._ids_left(node, name, pod) >= count for name, count in asked.items())
 

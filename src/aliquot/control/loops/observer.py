@@ -23,7 +23,7 @@ class Observer:
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
         self._chooser = NodeChooser(plane)
-        self._told: dict[str, str] = {}
+        self._logged: dict[str, str] = {}
         self._accounted_for: set[str] | None = None
         """Pods already logged, or bound before we began."""
 
@@ -43,21 +43,21 @@ class Observer:
         known = self._accounted_for if self._accounted_for is not None else bound.keys()
         for uid in bound.keys() - known:
             if self._asks_for_gpu(bound[uid]):
-                self._tell_afterwards(bound[uid])
+                self._log_afterwards(bound[uid])
         self._look_at_waiting(pod for pod in pods if pod.waits)
-        self._accounted_for = bound.keys() | self._told.keys()
+        self._accounted_for = bound.keys() | self._logged.keys()
 
     def _look_at_waiting(self, pods: Iterable[Pod]) -> None:
         waiting = {pod.metadata.uid: pod for pod in pods if self._asks_for_gpu(pod)}
-        self._told = {uid: told for uid, told in self._told.items() if uid in waiting}
+        self._logged = {uid: verdict for uid, verdict in self._logged.items() if uid in waiting}
         for uid, pod in waiting.items():
             choice = self._chooser.choose(pod)
             verdict = f"on {choice.node}" if choice.node else choice.why
-            if self._told.get(uid) != verdict:
-                self._told[uid] = verdict
-                _tell(pod, choice)
+            if self._logged.get(uid) != verdict:
+                self._logged[uid] = verdict
+                _log_choice(pod, choice)
 
-    def _tell_afterwards(self, pod: Pod) -> None:
+    def _log_afterwards(self, pod: Pod) -> None:
         with self._plane.cluster.trial(without=pod.metadata.uid):
             choice = self._chooser.choose(pod)
             cards = choice.cards()
@@ -74,7 +74,7 @@ class Observer:
             return True
 
 
-def _tell(pod: Pod, choice: NodeChoice) -> None:
+def _log_choice(pod: Pod, choice: NodeChoice) -> None:
     if choice.node is None:
         _log.info("would wait", pod=pod.key, why=choice.why)
         return

@@ -12,5 +12,5 @@ def require_claim_limit(ledger: Ledger, uid: str, node: str, namespace: str, lim
     if ledger.unbound_of(namespace) >= limit:
         raise Refused(
             f"namespace {namespace} already has {limit} unbound pods with reserved or claimed cards, the maximum "
-            "(commit.claimsPerNamespace); it gets more when one of them is bound or gone"
+            "(commit.claimsPerNamespace); try again when one of them is bound or gone"
         )

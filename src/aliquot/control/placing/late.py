@@ -74,7 +74,7 @@ class LatePlacer:
         self._crowded_out: dict[str, float] = {}
         """Since when there is no room for a pod."""
         self._left_alone: set[str] = set()
-        self._in_vain: dict[str, tuple[object, ...]] = {}
+        self._last_failure: dict[str, tuple[object, ...]] = {}
         """The circumstances of the last failed attempt for a pod."""
         self._allowances: dict[str, Allowance] = {}
         """Time left for failed attempts, by namespace."""
@@ -94,9 +94,9 @@ class LatePlacer:
         self._look_at_doubts()
         self._forget_others(self._cluster.unplaced.values())
         if self._may_act():
-            await self._place_all(await self._line())
+            await self._place_all(await self._queue())
 
-    async def _place_all(self, line: Iterable[Pod]) -> None:
+    async def _place_all(self, queue: Iterable[Pod]) -> None:
         at_once = asyncio.Semaphore(_AT_ONCE)
 
         async def place(pod: Pod) -> None:
@@ -106,7 +106,7 @@ class LatePlacer:
                 at_once.release()
 
         async with asyncio.TaskGroup() as placing:
-            for pod in line:
+            for pod in queue:
                 await at_once.acquire()
                 placing.create_task(place(pod))
                 await asyncio.sleep(0)  # judge a single pod at a time, and answer calls in between
@@ -121,18 +121,18 @@ class LatePlacer:
                     self._cluster.apply(PodSeen(pod))
                 self._doubts[uid] = ledger.version(held.node)
 
-    async def _line(self) -> list[Pod]:
+    async def _queue(self) -> list[Pod]:
         """The bound pods without a placement that are worth an attempt, in the order that endpoints expect; ignored
         pods come last. Reading demands takes time, so this yields in between."""
-        line: list[tuple[tuple[float, str], Pod]] = []
+        queue: list[tuple[tuple[float, str], Pod]] = []
         for number, pod in enumerate(list(self._cluster.unplaced.values())):
             is_worth_it = self._is_worth_a_look(pod)
             if is_worth_it:
                 is_ours = pod.metadata.uid not in self._left_alone
-                line.append((packing_order(self._cluster, pod) if is_ours else (inf, ""), pod))
+                queue.append((packing_order(self._cluster, pod) if is_ours else (inf, ""), pod))
             if is_worth_it or number % _STRETCH == 0:
                 await asyncio.sleep(0)
-        return [pod for _, pod in sorted(line, key=lambda placed: placed[0])]
+        return [pod for _, pod in sorted(queue, key=lambda placed: placed[0])]
 
     def _is_worth_a_look(self, pod: Pod) -> bool:
         """Whether something changed since the last failed attempt, or the pod is due to fail, and its namespace has
@@ -142,7 +142,7 @@ class LatePlacer:
         if allowance is not None and allowance.left(now) <= 0:
             return False
         is_due = now - self._crowded_out.get(uid, inf) >= self._settings.seconds
-        return is_due or self._in_vain.get(uid) != self._circumstances(pod)
+        return is_due or self._last_failure.get(uid) != self._circumstances(pod)
 
     def _circumstances(self, pod: Pod) -> tuple[object, ...]:
         """Everything that decides whether a pod can be placed."""
@@ -192,7 +192,7 @@ class LatePlacer:
         except (KubeError, Refused) as error:
             _log.warning("cannot place a bound pod yet", pod=pod.key, node=pod.spec.node_name, why=str(error))
             return
-        self._in_vain[pod.metadata.uid] = self._circumstances(pod)
+        self._last_failure[pod.metadata.uid] = self._circumstances(pod)
 
     def _demand(self, pod: Pod) -> Demand | None:
         """What to place late; None for a pod that already got its cards, or is not ours. Only a pod that has not begun
@@ -225,7 +225,7 @@ class LatePlacer:
     def _leave_alone(self, pod: Pod, why: str) -> None:
         if pod.metadata.uid not in self._left_alone:
             self._left_alone.add(pod.metadata.uid)
-            _log.warning("leaving a bound pod without a placement alone", pod=pod.key, node=pod.spec.node_name, why=why)
+            _log.warning("not placing a bound pod", pod=pod.key, node=pod.spec.node_name, why=why)
 
     async def _place(self, pod: Pod, demand: Demand) -> None:
         uid, node = pod.metadata.uid, pod.spec.node_name
@@ -254,7 +254,7 @@ class LatePlacer:
         is_claimed = held.state is State.CLAIMED or self._transactions.is_unknown(uid, node)
         if held.placement.containers and is_claimed:
             sent = as_shown(held.placement, request, self._cluster.cards(node))
-            return self._claimed(request, sent)  # again, because the fate of the patch is unknown
+            return self._claimed(request, sent)  # again, because the outcome of the patch is unknown
         if uid in self._cluster.adoption.foretold and self._cluster.suits(held, demand):
             return self._claimed(request, held.placement)  # its node may be handing it over
         with self._cluster.trial(without=uid):  # these cards are only assumed until somebody names them
@@ -277,7 +277,7 @@ class LatePlacer:
         uid, now = pod.metadata.uid, self._clock.monotonic()
         is_due = now - self._crowded_out.setdefault(uid, now) >= self._settings.seconds
         why = self._shortage(pod) if is_due else ""
-        self._in_vain[uid] = self._circumstances(pod)
+        self._last_failure[uid] = self._circumstances(pod)
         self._spend(pod.metadata.namespace, began)
         if why:
             metrics.LATE.labels("no_room").inc()
@@ -306,7 +306,7 @@ class LatePlacer:
             namespaces.add(pod.metadata.namespace)
         self._left_alone &= uids
         self._crowded_out = {uid: since for uid, since in self._crowded_out.items() if uid in uids}
-        self._in_vain = {uid: seen for uid, seen in self._in_vain.items() if uid in uids}
+        self._last_failure = {uid: seen for uid, seen in self._last_failure.items() if uid in uids}
         self._allowances = {name: allowance for name, allowance in self._allowances.items() if name in namespaces}
 
 

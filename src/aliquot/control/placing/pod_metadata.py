@@ -1,4 +1,4 @@
-"""What we write on a pod that we place: our record and term, and beside them what the dialect's original writes."""
+"""What we write on a pod that we place: our record and term, and next to them what the dialect's original writes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -57,7 +57,7 @@ class PlacementWrite(Protocol):
 
 @dataclass(frozen=True)
 class _Unknown:
-    """A write whose fate is unknown."""
+    """A write whose outcome is unknown."""
 
     pod: Pod
     write: PlacementWrite
@@ -65,7 +65,7 @@ class _Unknown:
 
 
 class PlacementTransactions:
-    """Runs one transaction per pod at a time, and settles those whose fate is unknown."""
+    """Runs one transaction per pod at a time, and settles those whose outcome is unknown."""
 
     def __init__(
         self, client: Client, cluster: ClusterState, leadership: Leadership, clock: Clock, settings: CommitSection
@@ -83,7 +83,7 @@ class PlacementTransactions:
 
     @property
     def unknown(self) -> int:
-        """How many writes have an unknown fate."""
+        """How many writes have an unknown outcome."""
         return len(self._unknown)
 
     def is_unknown(self, uid: str, node: str) -> bool:
@@ -95,7 +95,7 @@ class PlacementTransactions:
         return lock is not None and lock.locked()
 
     def is_pending(self, uid: str, node: str) -> bool:
-        """Whether a transaction of this pod is under way, or the fate of its write on this node is unknown."""
+        """Whether a transaction of this pod is under way, or the outcome of its write on this node is unknown."""
         return self.is_busy(uid) or self.is_unknown(uid, node)
 
     def lock(self, uid: str) -> asyncio.Lock:
@@ -208,10 +208,10 @@ class PlacementTransactions:
             return None
         return now if now.metadata.uid == uid and self._cluster.ledger.nodes_of(uid) else None
 
-    # -- an unknown fate
+    # -- an unknown outcome
 
     async def settle(self) -> None:
-        """Look after writes whose fate is unknown. One pass; called about once a second."""
+        """Look after writes whose outcome is unknown. One pass; called about once a second."""
         now = self._clock.monotonic()
         for (uid, node), unknown in list(self._unknown.items()):
             if self._unknown.get((uid, node)) is not unknown:

@@ -22,9 +22,9 @@ _SLICE_SECONDS = 0.01
 class Search:
     """A pass over the waiting pods, with its intermediate results."""
 
-    line: Iterator[WaitingPod]
+    queue: Iterator[WaitingPod]
     open_nodes: OpenNodes
-    in_vain: dict[PodSignature | None, int] = field(default_factory=dict)
+    failed_at: dict[PodSignature | None, int] = field(default_factory=dict)
     """By signature, the opening after which no room was found."""
     is_done: bool = False
 
@@ -37,7 +37,7 @@ class Candidates:
         cluster: ClusterState,
         pods: WaitingPods,
         openings: Openings,
-        promises: Nominations,
+        nominations: Nominations,
         node_called: Callable[[str], Node | None],
         clock: Clock,
     ) -> None:
@@ -45,7 +45,7 @@ class Candidates:
         self._searches = cluster.searches
         self._pods = pods
         self._openings = openings
-        self._promises = promises
+        self._nominations = nominations
         self._node_called = node_called
         self._clock = clock
 
@@ -55,16 +55,16 @@ class Candidates:
         return any(self._may_use(refused) for refused in self._pods)
 
     def search(self) -> Search:
-        line = sorted(filter(self._may_use, self._pods), key=lambda refused: refused.rank)
-        return Search(iter(line), OpenNodes(self._node_called))
+        queue = sorted(filter(self._may_use, self._pods), key=lambda refused: refused.rank)
+        return Search(iter(queue), OpenNodes(self._node_called))
 
     def choose(self, search: Search, most: int) -> list[WaitingPod]:
         """The pods that fit now next to all nominations, best first; nominates each of them. Continues where the last
         call stopped, for a short stretch."""
         began, chosen = self._clock.monotonic(), list[WaitingPod]()
         with self._cluster.trial() as trial:
-            self._promises.take(trial)
-            for refused in search.line:
+            self._nominations.take(trial)
+            for refused in search.queue:
                 if refused in self._pods and self._may_use(refused):
                     if self._gets_room(trial, refused, search):
                         chosen.append(refused)
@@ -83,7 +83,7 @@ class Candidates:
 
     def _state(self, refused: WaitingPod) -> tuple[int, int, bool]:
         """A value that changes when there may be room after a failed attempt."""
-        return self._openings.ripe, self._promises.broken, self._searches.is_waiting(refused.uid)
+        return self._openings.ripe, self._nominations.ended, self._searches.is_waiting(refused.uid)
 
     def _may_use(self, refused: WaitingPod) -> bool:
         return self._is_open_to(refused) and refused.looked != self._state(refused)
@@ -96,14 +96,14 @@ class Candidates:
         demand, signature = self._pods.demand(refused), self._pods.signature(refused)
         if demand is None or self._cluster.ledger.nodes_of(refused.uid):
             return False
-        if signature in search.in_vain and refused.knows >= search.in_vain[signature]:
+        if signature in search.failed_at and refused.knows >= search.failed_at[signature]:
             return False
         among = self._openings.since(refused.knows, demand.request.namespace)
         placement = self._best(demand, among, search.open_nodes.to(refused.pod))
         if placement is None or not trial.take(demand.request, placement):
-            search.in_vain[signature] = refused.knows
+            search.failed_at[signature] = refused.knows
             return False
-        self._promises.give(demand.request, placement)
+        self._nominations.add(demand.request, placement)
         refused.woken = True
         return True
 

@@ -13,7 +13,7 @@ _SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Promise:
+class _Nomination:
     request: Request
     placement: Placement
     until: float
@@ -23,39 +23,39 @@ class Nominations:
     def __init__(self, clock: Clock, ledger: Ledger) -> None:
         self._clock = clock
         self._ledger = ledger
-        self._open: dict[str, _Promise] = {}
-        self.broken = 0
+        self._nominations: dict[str, _Nomination] = {}
+        self.ended = 0
         """Increases with each part that is free for others again."""
 
     def __len__(self) -> int:
-        return len(self._open)
+        return len(self._nominations)
 
-    def give(self, request: Request, placement: Placement) -> None:
-        self._open[request.uid] = _Promise(request, placement, self._clock.monotonic() + _SECONDS)
+    def add(self, request: Request, placement: Placement) -> None:
+        self._nominations[request.uid] = _Nomination(request, placement, self._clock.monotonic() + _SECONDS)
 
-    def kept(self, uid: str) -> None:
+    def bound(self, uid: str) -> None:
         """The pod is bound."""
-        self._open.pop(uid, None)
+        self._nominations.pop(uid, None)
 
     def end(self, uid: str) -> bool:
         """End a nomination without a Binding. Returns whether it existed."""
-        was_open = self._open.pop(uid, None) is not None
-        self.broken += was_open
-        return was_open
+        existed = self._nominations.pop(uid, None) is not None
+        self.ended += existed
+        return existed
 
     def tidy(self) -> None:
         """End expired nominations, and drop those of pods that the ledger has now."""
         now = self._clock.monotonic()
-        for uid, promise in list(self._open.items()):
+        for uid, nomination in list(self._nominations.items()):
             if self._ledger.nodes_of(uid):
-                self.kept(uid)
-            elif promise.until <= now:
+                self.bound(uid)
+            elif nomination.until <= now:
                 self.end(uid)
 
     def ends(self) -> Iterable[float]:
-        return (promise.until for promise in self._open.values())
+        return (nomination.until for nomination in self._nominations.values())
 
     def take(self, trial: Trial) -> None:
-        for promise in self._open.values():
-            if not self._ledger.nodes_of(promise.request.uid):
-                trial.take(promise.request, promise.placement)
+        for nomination in self._nominations.values():
+            if not self._ledger.nodes_of(nomination.request.uid):
+                trial.take(nomination.request, nomination.placement)

@@ -6,7 +6,7 @@ out which refused pods fit now, and writes an annotation on exactly these. That 
 queue.
 
 A pod is requeued once per opening, whatever the result. If kube-scheduler's own filters refuse the pod where the room
-is, the next pod in line is requeued instead.
+is, the next pod in the queue is requeued instead.
 """
 
 import asyncio
@@ -78,10 +78,10 @@ class Requeuer:
         self._pods = WaitingPods(cluster.demand_of)
         self._early = EarlyRefusals()
         self._openings = Openings(clock, _GRACE_SECONDS)
-        self._promises = Nominations(clock, cluster.ledger)
-        self._candidates = Candidates(cluster, self._pods, self._openings, self._promises, node_called, clock)
+        self._nominations = Nominations(clock, cluster.ledger)
+        self._candidates = Candidates(cluster, self._pods, self._openings, self._nominations, node_called, clock)
         self._pace = RateLimit(clock, at_once=_AT_ONCE, per_second=_PER_SECOND)
-        self._news = asyncio.Event()
+        self._wake = asyncio.Event()
         self._swept_at = clock.monotonic()
 
     @property
@@ -98,7 +98,7 @@ class Requeuer:
 
     def refused(self, pod: Pod) -> None:
         """A filter left no node for a GPU pod that we serve, as our informer cache has it."""
-        self._end_promise(pod.metadata.uid)
+        self._end_nomination(pod.metadata.uid)
         self._early.forget(pod.metadata.uid)
         self._pods.put(WaitingPod(pod, self._openings.latest, self._clock.monotonic()))
 
@@ -143,7 +143,7 @@ class Requeuer:
         if not len(self._pods) and not len(self._early):
             return
         if not opening.heard or self._openings.next_at() is None:
-            self._news.set()
+            self._wake.set()
         self._openings.add(opening)
 
     def see(self, pod: Pod) -> None:
@@ -151,7 +151,7 @@ class Requeuer:
         uid = pod.metadata.uid
         if pod.spec.node_name:
             self._waits_no_more(uid)
-            self._promises.kept(uid)
+            self._nominations.bound(uid)
         elif pod.metadata.deletion_timestamp or pod.ended:
             self.forget(uid)
         else:
@@ -163,23 +163,23 @@ class Requeuer:
         refused = self._early.shown(pod)
         if refused is not None and pod.waits and self._is_served(pod) and self._demand_of(pod) is not None:
             self._pods.put(refused)
-            self._news.set()  # there may have been room since
+            self._wake.set()  # there may have been room since
 
     def forget(self, uid: str) -> None:
         """Drop a deleted pod."""
         self._waits_no_more(uid)
-        self._end_promise(uid)
+        self._end_nomination(uid)
 
-    def _end_promise(self, uid: str) -> None:
-        if self._promises.end(uid):
-            self._news.set()
+    def _end_nomination(self, uid: str) -> None:
+        if self._nominations.end(uid):
+            self._wake.set()
 
     # -- requeueing
 
     async def run(self) -> NoReturn:
         while True:
-            await came(self._news, self._seconds_to_wait(), self._clock)
-            self._news.clear()
+            await came(self._wake, self._seconds_to_wait(), self._clock)
+            self._wake.clear()
             await self.look()
 
     async def look(self) -> None:
@@ -188,7 +188,7 @@ class Requeuer:
         All writes go out together: the first Binding makes kube-scheduler retry every other pod.
         """
         self._openings.ripen()
-        self._promises.tidy()
+        self._nominations.tidy()
         self._sweep()
         most, chosen, search = self._pace.left(), list[WaitingPod](), self._candidates.search()
         while self._may_act() and len(chosen) < most and not search.is_done:
@@ -196,19 +196,19 @@ class Requeuer:
             self._pace.spend(len(found))
             chosen += found
             await self._clock.sleep(0)
-        await self._wake_all(chosen)
+        await self._requeue_all(chosen)
 
-    async def _wake_all(self, chosen: list[WaitingPod]) -> None:
+    async def _requeue_all(self, chosen: list[WaitingPod]) -> None:
         connections = asyncio.Semaphore(_CONNECTIONS)
 
-        async def wake(refused: WaitingPod) -> None:
+        async def requeue(refused: WaitingPod) -> None:
             async with connections:
                 if not self._is_in_the_way(refused):
-                    await self._wake(refused)
+                    await self._requeue(refused)
 
         async with asyncio.TaskGroup() as writing:
             for refused in chosen:
-                writing.create_task(wake(refused))
+                writing.create_task(requeue(refused))
 
     def _is_in_the_way(self, refused: WaitingPod) -> bool:
         """Whether kube-scheduler retried the pod meanwhile, and its Binding needs an unchanged resourceVersion."""
@@ -222,14 +222,14 @@ class Requeuer:
     def _seconds_to_wait(self) -> float:
         """Seconds until the next work that no event announces."""
         now, ripe_at = self._clock.monotonic(), self._openings.next_at()
-        times = [self._swept_at + _SWEEP_SECONDS, self._candidates.next_search_at(), *self._promises.ends()]
+        times = [self._swept_at + _SWEEP_SECONDS, self._candidates.next_search_at(), *self._nominations.ends()]
         if ripe_at is not None:
             times.append(ripe_at)
         if self._candidates.has_work:
             times.append(now + (max(_PAUSE_SECONDS, self._pace.next_in()) if self._may_act() else _RETRY_SECONDS))
         return max(0.0, min(times) - now)
 
-    async def _wake(self, refused: WaitingPod) -> None:
+    async def _requeue(self, refused: WaitingPod) -> None:
         meta = refused.pod.metadata
         body = {"metadata": {"annotations": {WOKEN: rfc3339(self._clock.wall_ns(), fraction=True)}}}
         try:
@@ -242,7 +242,7 @@ class Requeuer:
             self._try_again(refused, error)
         except ApiError as error:
             metrics.WAKES.labels("refused").inc()
-            self._end_promise(meta.uid)
+            self._end_nomination(meta.uid)
             _log.warning("not allowed to requeue a pod", pod=refused.pod.key, error=str(error))
         except KubeError as error:
             metrics.WAKES.labels("unknown").inc()
@@ -253,7 +253,7 @@ class Requeuer:
 
     def _try_again(self, refused: WaitingPod, error: KubeError) -> None:
         """Retry a write that was not made, for the same room, up to the limit."""
-        self._end_promise(refused.uid)
+        self._end_nomination(refused.uid)
         refused.tries += 1
         refused.woken = refused.tries >= _TRIES
         _log.warning("cannot requeue a pod", pod=refused.pod.key, tries=refused.tries, error=str(error))

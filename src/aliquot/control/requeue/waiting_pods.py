@@ -132,13 +132,13 @@ class EarlyRefusals:
         return (early.knows for early in self._by_uid)
 
 
-def asks_alike(one: Pod, other: Pod) -> bool:
+def asks_alike(left: Pod, right: Pod) -> bool:
     """Whether two pods ask for the same, without parsing their demands. Most updates of a waiting pod change its status
     only."""
-    if one is other:
+    if left is right:
         return True
-    mine, theirs = one.metadata, other.metadata
-    return one.spec == other.spec and mine.annotations == theirs.annotations and mine.labels == theirs.labels
+    before, after = left.metadata, right.metadata
+    return left.spec == right.spec and before.annotations == after.annotations and before.labels == after.labels
 
 
 def _signature(pod: Pod, request: Request) -> PodSignature:

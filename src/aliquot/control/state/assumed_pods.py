@@ -23,14 +23,14 @@ _EACH_CARD, _EACH_PART, _EACH_SLICE = 10, 150, 20
 
 
 @dataclass(frozen=True)
-class Guests:
+class AssumedPods:
     """The pods on a node according to another scheduler."""
 
-    put: Sequence[Pod] = ()
+    allocated: Sequence[Pod] = ()
     """About to be bound."""
-    coming: Sequence[Pod] = ()
-    """Will be put there once the ending pods have ended: may overlap those, and no other pod."""
-    ending: Collection[str] = ()
+    pipelined: Sequence[Pod] = ()
+    """Will be allocated once the releasing pods have ended: may overlap those, and no other pod."""
+    releasing: Collection[str] = ()
     """UIDs."""
 
 
@@ -40,9 +40,10 @@ def packing_order(cluster: ClusterState, pod: Pod) -> tuple[float, str]:
 
 
 def refusal(
-    cluster: ClusterState, pod: Pod, demand: Demand, node: str, guests: Guests, *, later: bool = False
+    cluster: ClusterState, pod: Pod, demand: Demand, node: str, assumed: AssumedPods, *, later: bool = False
 ) -> Reason | None:
-    """Why a node cannot take a pod next to these guests; None if it can. `later`: after the ending pods have ended.
+    """Why a node cannot take a pod next to these assumed pods; None if it can. `later`: after the releasing pods have
+    ended.
 
     Pods about to be bound will be placed together with this pod, in order of size. All of them must get a part.
     """
@@ -50,37 +51,37 @@ def refusal(
         return Reason.UNKNOWN_NODE
     budget = _budget(cluster)
     with cluster.trial(without=pod.metadata.uid) as trial:
-        scene = _Scene(cluster, trial, node, budget)
-        others = scene.in_order(guests.put)
-        place = len(others) if later else bisect(others, scene.order_of(demand), key=scene.order_of)
-        if not scene.seat(others[:place]):
-            return scene.why_not_seated
-        seated = trial.checkpoint()
-        scene.make_way(guests, later=later)
+        on_node = _NodeTrial(cluster, trial, node, budget)
+        others = on_node.in_order(assumed.allocated)
+        index = len(others) if later else bisect(others, on_node.order_of(demand), key=on_node.order_of)
+        if not on_node.place(others[:index]):
+            return on_node.refusal
+        checkpoint = trial.checkpoint()
+        on_node.charge_pipelined(assumed, later=later)
         if budget.ran_out:
             return Reason.SEARCH_LIMIT
         reason = cluster.refusal(demand, node, budget)
-        trial.rollback(seated)
-        if reason is None and others[place:] and not scene.seat([demand, *others[place:]]):
-            return scene.why_not_seated
+        trial.rollback(checkpoint)
+        if reason is None and others[index:] and not on_node.place([demand, *others[index:]]):
+            return on_node.refusal
         return reason
 
 
-def scores(cluster: ClusterState, pod: Pod, demand: Demand, guests: Mapping[str, Guests]) -> dict[str, float]:
-    """The policy's raw scores of the nodes that can take a pod next to their guests. Guests are placed only as far as
-    the budget lasts: a score is no promise."""
+def scores(cluster: ClusterState, pod: Pod, demand: Demand, assumed: Mapping[str, AssumedPods]) -> dict[str, float]:
+    """The policy's raw scores of the nodes that can take a pod next to the assumed pods. Those are placed only as far
+    as the budget lasts: a score is no promise."""
     budget = _budget(cluster)
     with cluster.trial(without=pod.metadata.uid) as trial:
-        for node, here in guests.items():
-            if here.put and not budget.ran_out:
-                scene = _Scene(cluster, trial, node, budget)
-                scene.seat(scene.in_order(here.put))
-        return cluster.judge(demand, guests).scores(guests)
+        for node, here in assumed.items():
+            if here.allocated and not budget.ran_out:
+                on_node = _NodeTrial(cluster, trial, node, budget)
+                on_node.place(on_node.in_order(here.allocated))
+        return cluster.judge(demand, assumed).scores(assumed)
 
 
-class _Scene:
-    """A node on which guests are tried. Every guest takes steps from the budget, even without a search, because many
-    guests take long."""
+class _NodeTrial:
+    """A node on which assumed pods are tried. Every pod takes steps from the budget, even without a search, because
+    many pods take long."""
 
     def __init__(self, cluster: ClusterState, trial: Trial, node: str, budget: Effort) -> None:
         self._cluster = cluster
@@ -97,40 +98,40 @@ class _Scene:
     def order_of(self, demand: Demand) -> tuple[float, str]:
         return _order(self._cluster, demand.request.uid, demand, self._node)
 
-    def seat(self, guests: Iterable[Demand]) -> bool:
-        """Place these guests. Returns whether all of them got a part."""
-        return all(self._seat(guest) for guest in guests)
+    def place(self, demands: Iterable[Demand]) -> bool:
+        """Place these pods. Returns whether all of them got a part."""
+        return all(self._place(demand) for demand in demands)
 
     @property
-    def why_not_seated(self) -> Reason:
+    def refusal(self) -> Reason:
         return Reason.SEARCH_LIMIT if self._budget.ran_out else Reason.NO_CARD_FITS
 
-    def make_way(self, guests: Guests, *, later: bool) -> None:
-        """Charge each card for the coming or the ending pods, whichever is more; with `later`, for the coming pods
-        alone."""
-        if not guests.coming and not (later and guests.ending):
+    def charge_pipelined(self, assumed: AssumedPods, *, later: bool) -> None:
+        """Charge each card for the pipelined or the releasing pods, whichever is more; with `later`, for the
+        pipelined pods alone."""
+        if not assumed.pipelined and not (later and assumed.releasing):
             return
         before, now = self._trial.checkpoint(), self._cluster.ledger.used(self._node)
-        leaving = [self._cluster.ledger.entry(uid, self._node) for uid in guests.ending]
-        freed = {uuid for entry in leaving if entry is not None for uuid in entry.charges}
-        for uid in guests.ending:
+        releasing = [self._cluster.ledger.entry(uid, self._node) for uid in assumed.releasing]
+        freed = {uuid for entry in releasing if entry is not None for uuid in entry.charges}
+        for uid in assumed.releasing:
             self._trial.remove_from(self._node, uid)
-        for coming in self.in_order(guests.coming):
-            if not self._seat(self._only_on(freed, coming)):
-                self._seat(coming)  # charges nothing without room: the asking pod must not pay for an overcommitment
+        for demand in self.in_order(assumed.pipelined):
+            if not self._place(self._only_on(freed, demand)):
+                self._place(demand)  # charges nothing without room: the asking pod must not pay for an overcommitment
         if not later:
             then = self._cluster.ledger.used(self._node)
             self._trial.rollback(before)
             self._trial.charge(self._node, _exceeding(then, now))
 
-    def _seat(self, guest: Demand) -> bool:
-        """Place a guest, within the budget."""
-        if not self._budget.take(_steps_to_place(guest, len(self._cards.gpus))):
+    def _place(self, demand: Demand) -> bool:
+        """Place a pod, within the budget."""
+        if not self._budget.take(_steps_to_place(demand, len(self._cards.gpus))):
             return False
-        placement = self._cluster.find(guest, self._node, self._budget)
+        placement = self._cluster.find(demand, self._node, self._budget)
         if placement is None:
             return False
-        request = guest.request.on(self._cards)
+        request = demand.request.on(self._cards)
         self._trial.charge(self._node, charges(placement, request), request.pod)
         return not self._budget.ran_out
 
@@ -141,7 +142,7 @@ class _Scene:
 
 
 def _budget(cluster: ClusterState) -> Effort:
-    """The budget of a single call, over all guests and nodes."""
+    """The budget of a single call, over all assumed pods and nodes."""
     return Effort(int(FULL_EFFORT * cluster.searches.seconds))
 
 
@@ -149,9 +150,9 @@ def _steps_to_read(pod: Pod) -> int:
     return _EACH_POD + _EACH_CONTAINER * (len(pod.spec.containers or ()) + len(pod.spec.init_containers or ()))
 
 
-def _steps_to_place(guest: Demand, cards: int) -> int:
+def _steps_to_place(demand: Demand, cards: int) -> int:
     """Steps on a node with this many cards."""
-    parts = [container.part.cards for container in guest.request.containers]
+    parts = [container.part.cards for container in demand.request.containers]
     return _EACH_POD + _EACH_CARD * cards + _EACH_PART * len(parts) + _EACH_SLICE * sum(parts)
 
 

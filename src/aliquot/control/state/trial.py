@@ -75,7 +75,7 @@ class Trial:
 
 @contextmanager
 def open_trial(totals: Totals) -> Iterator[Trial]:
-    """One at a time. The totals must not change otherwise meanwhile."""
+    """One at a time. Until it ends, only the trial may change the totals."""
     assert not totals.in_trial, "a trial inside a trial is a checkpoint of the outer one"
     trial, totals.in_trial = Trial(totals), True
     try:

@@ -1,7 +1,7 @@
 """A bounded log of the events of one kind of object, and cursors that follow it.
 
 The log is the only queue: a watcher holds just a position in it. A watcher that falls so far behind that its position
-is gone gets `Expired` (410), so slow watchers cost no memory.
+is gone gets `ResourceExpired` (410), so slow watchers cost no memory.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from enum import StrEnum
 import msgspec
 
 from aliquot.embedded.api.objects import Object, with_metadata
-from aliquot.embedded.api.statuses import Expired
+from aliquot.embedded.api.statuses import ResourceExpired
 
 BATCH = 256
 
@@ -77,7 +77,7 @@ class EventLog:
         self._wake()
 
     def newest_first(self, since: int) -> Iterator[StoreEvent]:
-        """The events after a revision, newest first. Raises Expired if some are gone."""
+        """The events after a revision, newest first. Raises ResourceExpired if some are gone."""
         self._refuse_forgotten(since)
         for event in reversed(self._events):
             if event.revision <= since:
@@ -85,14 +85,14 @@ class EventLog:
             yield event
 
     def cursor(self, since: int) -> "Cursor":
-        """A cursor that starts after a revision. Raises Expired if events since then are gone."""
+        """A cursor that starts after a revision. Raises ResourceExpired if events since then are gone."""
         missed = sum(1 for _ in self.newest_first(since))
         return Cursor(self, self._forgotten_count + len(self._events) - missed)
 
     def read(self, position: int) -> list[StoreEvent]:
-        """A batch of events from a position. Raises Expired if the position is gone."""
+        """A batch of events from a position. Raises ResourceExpired if the position is gone."""
         if position < self._forgotten_count:
-            raise Expired("too old resource version: the watcher fell behind")
+            raise ResourceExpired("too old resource version: the watcher fell behind")
         missed = self._forgotten_count + len(self._events) - position
         return [self._events[-back] for back in range(missed, max(0, missed - BATCH), -1)]
 
@@ -113,7 +113,7 @@ class EventLog:
 
     def _refuse_forgotten(self, since: int) -> None:
         if since < self._forgotten_revision:
-            raise Expired(f"too old resource version: {since} ({self._forgotten_revision})")
+            raise ResourceExpired(f"too old resource version: {since} ({self._forgotten_revision})")
 
 
 class Cursor:
@@ -128,7 +128,7 @@ class Cursor:
         return self._log.closed
 
     async def next(self, seconds: float | None = None) -> list[StoreEvent]:
-        """The next events: at least one, unless the time is over or the log closes. Raises Expired."""
+        """The next events: at least one, unless the time is over or the log closes. Raises ResourceExpired."""
         events = self.ready()
         if not events and not self.ended:
             await self._log.wait(seconds)
@@ -136,7 +136,7 @@ class Cursor:
         return events
 
     def ready(self) -> list[StoreEvent]:
-        """The events that are available now. Raises Expired."""
+        """The events that are available now. Raises ResourceExpired."""
         events = self._log.read(self._position)
         self._position += len(events)
         return events

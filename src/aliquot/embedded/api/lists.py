@@ -11,7 +11,7 @@ from aliquot.embedded.api.eventlog import Stored
 from aliquot.embedded.api.objects import Object, key_of
 from aliquot.embedded.api.resources import ServedResource
 from aliquot.embedded.api.selectors import Predicate, both, everything, parse_fields, parse_labels
-from aliquot.embedded.api.statuses import BadRequest, Expired, ResourceVersionTooLarge
+from aliquot.embedded.api.statuses import BadRequest, ResourceExpired, ResourceVersionTooLarge
 from aliquot.embedded.api.store import Store
 
 _LARGEST = 2**63 - 1
@@ -53,7 +53,7 @@ def flag(query: Mapping[str, str], name: str) -> bool:
 
 
 def page(store: Store, resource: ServedResource, chosen: Predicate, query: Mapping[str, str]) -> ListPage:
-    """A page of a list. Raises BadRequest, Expired, ResourceVersionTooLarge."""
+    """A page of a list. Raises BadRequest, ResourceExpired, ResourceVersionTooLarge."""
     token = _read_token(query["continue"]) if query.get("continue") else None
     revision = _revision(store, query) if token is None else token.revision
     items = _at(store, resource, revision, token is not None)
@@ -79,10 +79,10 @@ def _revision(store: Store, query: Mapping[str, str]) -> int:
 def _at(store: Store, resource: ServedResource, revision: int, continued: bool) -> list[Stored]:
     try:
         return store.snapshot(resource.collection, revision)
-    except Expired as error:
+    except ResourceExpired as error:
         if not continued:
             raise
-        raise Expired("The provided continue parameter is too old: start the list over without it") from error
+        raise ResourceExpired("The provided continue parameter is too old: start the list over without it") from error
 
 
 def _cut(items: list[Stored], revision: int, limit: int | None, countable: bool) -> ListPage:

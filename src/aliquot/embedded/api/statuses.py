@@ -3,7 +3,7 @@
 StatusError
 ├── NotFound, AlreadyExists, Conflict, Forbidden, Invalid     about one object of one resource
 ├── PolicyRefusal, Unauthorized                               about who sends it
-├── BadRequest, Busy, Expired, ResourceVersionTooLarge        about the request
+├── BadRequest, Busy, ResourceExpired, ResourceVersionTooLarge        about the request
 ├── Unexplained                                               answered as if it were the server's fault
 └── UnsupportedMediaType, TooLarge, MethodNotAllowed, NoSuchPath, UnprocessablePatch
 """
@@ -124,7 +124,7 @@ class NotImplementedHere(StatusError):
     code, reason = 501, "NotImplemented"
 
 
-class Expired(StatusError):
+class ResourceExpired(StatusError):
     code, reason = 410, "Expired"
 
 

@@ -66,14 +66,15 @@ class Store:
         return encoded(obj, self._revision + 1)
 
     def snapshot(self, collection: str, at: int | None = None) -> list[Stored]:
-        """All objects by key, now or at a revision. Raises Expired, ResourceVersionTooLarge."""
+        """All objects by key, now or at a revision. Raises ResourceExpired, ResourceVersionTooLarge."""
         objects = self._of(collection).objects
         if at is not None and at != self._revision:
             objects = self._undone(collection, at)
         return [objects[key] for key in sorted(objects)]
 
     def watch(self, collection: str, since: int) -> Cursor:
-        """A cursor over the events after a revision. Raises Expired if some are gone, ResourceVersionTooLarge."""
+        """A cursor over the events after a revision. Raises ResourceExpired if some are gone,
+        ResourceVersionTooLarge."""
         if since > self._revision:
             raise ResourceVersionTooLarge(since, self._revision)
         return self._of(collection).log.cursor(since)

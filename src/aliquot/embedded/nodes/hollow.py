@@ -86,7 +86,7 @@ class HollowNodes(Mapping[str, HollowNode]):
         self._tasks: asyncio.TaskGroup | None = None
         by_node = {"node": lambda pod: pod.spec.node_name}
         self._pods: Informer[Pod] = Informer(client, PODS, self._on_pod, indexes=by_node, clock=self._clock)
-        self._mirror: Informer[Node] = Informer(client, NODES, self._on_node, clock=self._clock)
+        self._informer: Informer[Node] = Informer(client, NODES, self._on_node, clock=self._clock)
 
     def __getitem__(self, name: str) -> HollowNode:
         return self._nodes[name]
@@ -132,7 +132,7 @@ class HollowNodes(Mapping[str, HollowNode]):
         """Serve the pods of the nodes until cancelled."""
         # the informers end first: their last events still need a group that takes tasks
         async with asyncio.TaskGroup() as self._tasks, asyncio.TaskGroup() as loops:
-            loops.create_task(self._mirror.run())
+            loops.create_task(self._informer.run())
             loops.create_task(self._pods.run())
             for node in self._nodes.values():
                 loops.create_task(node.run())

@@ -42,7 +42,7 @@ class _Node:
 class _Alike:
     """Nodes on which the request has the same result, by column with their rows. None: the result is not known yet."""
 
-    fate: SearchResult | None
+    result: SearchResult | None
     nodes: dict[int, Sequence[int]] = field(default_factory=dict)
 
 
@@ -78,8 +78,8 @@ class NodeSearch:
         of_key = self._glance(self._emptiest_first(worth), part)
         effort.settle(part)
         for key, alike in of_key.items():
-            if alike.fate is None and not effort.ran_out:
-                alike.fate = _searched(key, self._node(next(iter(alike.nodes))), effort)
+            if alike.result is None and not effort.ran_out:
+                alike.result = _searched(key, self._node(next(iter(alike.nodes))), effort)
             self._note(alike)
         effort.ran_out |= part.ran_out
 
@@ -104,11 +104,11 @@ class NodeSearch:
         return of_key
 
     def _note(self, alike: _Alike) -> None:
-        fate = alike.fate or SearchResult(None, limited=True)
+        result = alike.result or SearchResult(None, limited=True)
         for column, rows in alike.nodes.items():
-            self.limited[column] = fate.cards is None and fate.limited
-            if fate.cards is not None:
-                self.found[column] = [tuple(sorted(rows[card] for card in cards)) for cards in fate.cards]
+            self.limited[column] = result.cards is None and result.limited
+            if result.cards is not None:
+                self.found[column] = [tuple(sorted(rows[card] for card in cards)) for cards in result.cards]
 
     def _node(self, column: int) -> _Node:
         question, fleet = self.question, self.question.fleet

@@ -277,12 +277,12 @@ class Programme:
 
 
 def _classes(puzzle: Puzzle) -> list[list[int]]:
-    """Containers that differ only in how many cards they want. Sidecars of a class also run beside the same init
+    """Containers that differ only in how many cards they want. Sidecars of a class also run with the same init
     containers."""
     classes: dict[object, list[int]] = {}
     for member, life in enumerate(puzzle.lives):
-        runs_beside = tuple(init for init, sidecars in enumerate(puzzle.beside) if sidecars >> member & 1)
-        key = (tuple(puzzle.needs[member]), puzzle.allowed[member], life, puzzle.beside[member], runs_beside)
+        runs_beside = tuple(init for init, sidecars in enumerate(puzzle.sidecars_of) if sidecars >> member & 1)
+        key = (tuple(puzzle.needs[member]), puzzle.allowed[member], life, puzzle.sidecars_of[member], runs_beside)
         classes.setdefault(key, []).append(member)
     return list(classes.values())
 
@@ -313,4 +313,4 @@ def _phases(puzzle: Puzzle) -> Iterator[tuple[int | None, list[int]]]:
     yield None, [member for member in everyone if puzzle.running >> member & 1]
     for member in everyone:
         if not puzzle.running >> member & 1:
-            yield member, [other for other in everyone if (puzzle.beside[member] | 1 << member) >> other & 1]
+            yield member, [other for other in everyone if (puzzle.sidecars_of[member] | 1 << member) >> other & 1]

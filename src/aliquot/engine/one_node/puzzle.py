@@ -44,13 +44,13 @@ class Puzzle:
         return sum(1 << container for container, life in enumerate(self.lives) if life is not Life.INIT)
 
     @cached_property
-    def beside(self) -> Sequence[int]:
-        """Per init container, the sidecars that start earlier and so run beside it."""
-        sidecars, beside = 0, []
+    def sidecars_of(self) -> Sequence[int]:
+        """Per init container, the sidecars that start earlier and so run with it."""
+        sidecars, sidecars_of = 0, []
         for container, life in enumerate(self.lives):
-            beside.append(sidecars if life is Life.INIT else 0)
+            sidecars_of.append(sidecars if life is Life.INIT else 0)
             sidecars |= (life is Life.SIDECAR) << container
-        return beside
+        return sidecars_of
 
     @cached_property
     def by_slots(self) -> int:
@@ -72,7 +72,7 @@ class Puzzle:
         if not all(self.allowed[container] & bit for container in bits(members)):
             return False
         phases = [members & self.running]
-        phases += [members & self.beside[container] | 1 << container for container in bits(members & ~self.running)]
+        phases += [members & self.sidecars_of[init] | 1 << init for init in bits(members & ~self.running)]
         return all(self._fits(card, phase) for phase in phases)
 
     def _fits(self, card: int, members: int) -> bool:

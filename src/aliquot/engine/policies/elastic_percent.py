@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from aliquot.engine.arrays import Floats, Ints, Ranks
-from aliquot.engine.policies.trial import Trial
+from aliquot.engine.policies.node_fill import NodeFill
 from aliquot.engine.state import NodeState
 from aliquot.engine.view import NodePolicy, PodPolicy, PolicyOutcome, View
 from aliquot.model import CORES, Gpu, Part, Request, Unit
@@ -24,12 +24,12 @@ class _PercentCards(PodPolicy):
     def arrange(self, state: NodeState, request: Request) -> dict[str, tuple[Gpu, ...]] | None:
         if request.together or not all(_is_percent(container.part) for container in request.containers):
             return None
-        trial = Trial(state, request)
+        fill = NodeFill(state, request)
         demands = [CORES if container.part.whole else container.part.cores for container in request.containers]
-        indexes = choose([_percent_left(trial, gpu) for gpu in trial.cards], demands, spread=self._spread)
+        indexes = choose([_percent_left(fill, gpu) for gpu in fill.cards], demands, spread=self._spread)
         if indexes is None:
             return None
-        return {c.name: (trial.cards[place],) for c, place in zip(request.containers, indexes, strict=True)}
+        return {c.name: (fill.cards[place],) for c, place in zip(request.containers, indexes, strict=True)}
 
 
 def _is_percent(part: Part) -> bool:
@@ -39,8 +39,8 @@ def _is_percent(part: Part) -> bool:
     return part.whole or (part.memory.unit is Unit.PERCENT and part.memory.amount == part.cores > 0)
 
 
-def _percent_left(trial: Trial, gpu: Gpu) -> int:
-    left = trial.left(gpu)
+def _percent_left(fill: NodeFill, gpu: Gpu) -> int:
+    left = fill.left(gpu)
     return min(left.cores, CORES * left.mib // gpu.mib) if gpu.mib else left.cores
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from aliquot.engine.arrays import Bools, Floats, Ints, Ranks
-from aliquot.engine.policies.trial import Trial
+from aliquot.engine.policies.node_fill import NodeFill
 from aliquot.engine.state import NodeState
 from aliquot.engine.view import NodePolicy, PodPolicy, PolicyOutcome, View
 from aliquot.model import Charge, ContainerRequest, Gpu, Part, Request
@@ -54,8 +54,8 @@ class _Ways:
     [..., cards, ways]."""
 
     def __init__(self, state: NodeState, request: Request) -> None:
-        self._trial, self._gpus, self._unit_mib = Trial(state, request), state.cards.gpus, state.cards.unit_mib
-        left = [self._trial.left(gpu) for gpu in self._gpus]
+        self._fill, self._gpus, self._unit_mib = NodeFill(state, request), state.cards.gpus, state.cards.unit_mib
+        left = [self._fill.left(gpu) for gpu in self._gpus]
         self._left = _sizes(left)[:, :, np.newaxis]
         self._by_share, self._by_slots, self._rated = np.zeros((3, len(left), 1), np.bool_)
         self._chosen: dict[str, Ints] = {}
@@ -94,7 +94,7 @@ class _Ways:
 
     def _alone(self, part: Part) -> Bools:
         """Cards that can take the part if the pod's other containers are ignored."""
-        return np.array([gpu in self._trial.cards and self._trial.takes(gpu, part) for gpu in self._gpus], np.bool_)
+        return np.array([gpu in self._fill.cards and self._fill.takes(gpu, part) for gpu in self._gpus], np.bool_)
 
     def _choices(self, takes: Bools, part: Part) -> tuple[Ints, Ints]:
         """The ways that continue, and the rows that each takes."""

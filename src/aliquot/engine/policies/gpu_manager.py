@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from aliquot.engine.arrays import Ranks
 from aliquot.engine.one_node.in_order import BLOCK_MIB, ascending
-from aliquot.engine.policies.trial import Trial
+from aliquot.engine.policies.node_fill import NodeFill
 from aliquot.engine.state import NodeState
 from aliquot.engine.topology import Wiring, wiring_of
 from aliquot.engine.view import PodPolicy, View
@@ -29,33 +29,33 @@ class TreeCards(PodPolicy):
     def arrange(self, state: NodeState, request: Request) -> dict[str, tuple[Gpu, ...]] | None:
         if request.together:
             return None
-        trial, root, chosen = Trial(state, request), tree(wiring_of(state.cards.gpus)), {}
+        fill, root, chosen = NodeFill(state, request), tree(wiring_of(state.cards.gpus)), {}
         for container in request.containers:
-            gpus = _choose(trial, root, state.cards.gpus, container.part)
+            gpus = _choose(fill, root, state.cards.gpus, container.part)
             if not gpus:
                 return None
-            trial.put(gpus, container.part)
+            fill.put(gpus, container.part)
             chosen[container.name] = gpus
         return chosen
 
 
-def _choose(trial: Trial, root: "Branch", gpus: Sequence[Gpu], part: Part) -> tuple[Gpu, ...]:
+def _choose(fill: NodeFill, root: "Branch", gpus: Sequence[Gpu], part: Part) -> tuple[Gpu, ...]:
     """Empty if there are none."""
     if not part.whole:
-        return next(((gpu,) for gpu in share_order(trial) if trial.takes(gpu, part)), ()) if part.cards == 1 else ()
-    free = {row for row, gpu in enumerate(gpus) if gpu in trial.cards and trial.takes(gpu, part)}
+        return next(((gpu,) for gpu in share_order(fill) if fill.takes(gpu, part)), ()) if part.cards == 1 else ()
+    free = {row for row, gpu in enumerate(gpus) if gpu in fill.cards and fill.takes(gpu, part)}
     rows = fragment(root, free) if part.cards == 1 else link(root, free, part.cards)
     return tuple(gpus[row] for row in rows)
 
 
-def share_order(trial: Trial) -> list[Gpu]:
+def share_order(fill: NodeFill) -> list[Gpu]:
     """Fewest free cores, least free memory in blocks, fewest neighbours, lowest index."""
     return sorted(
-        trial.cards,
+        fill.cards,
         key=lambda gpu: (
-            trial.left(gpu).cores,
-            trial.left(gpu).mib // BLOCK_MIB,
-            trial.parts_on(gpu),
+            fill.left(gpu).cores,
+            fill.left(gpu).mib // BLOCK_MIB,
+            fill.parts_on(gpu),
             gpu.index,
         ),
     )

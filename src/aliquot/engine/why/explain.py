@@ -73,12 +73,12 @@ def explain(
 
 @dataclass(frozen=True)
 class _Card:
-    """What is worth telling of a card. It is the same for all cards of a shape."""
+    """What is worth reporting about a card. It is the same for all cards of a shape."""
 
     left: Charge
     size: int
     refused: Reason | None
-    fate: Hashable
+    outcome: Hashable
     """Its contribution to the result of its node."""
 
 
@@ -89,7 +89,7 @@ class _Survey:
         self.request = request
         self.effort = effort
         self.quota = quota
-        self.tallies: dict[Reason | None, _Totals] = {}
+        self.tallies: dict[Reason | None, _GroupTotals] = {}
         self._cards: dict[Hashable, _Card] = {}
         self._reasons: dict[Hashable, Reason | None] = {}
         self._notes: dict[Hashable, frozenset[str]] = {}
@@ -101,12 +101,12 @@ class _Survey:
         key = (
             shape(state, self.request)
             if self._by_shape
-            else (labels, frozenset(Counter(c.fate for c in cards).items()))
+            else (labels, frozenset(Counter(c.outcome for c in cards).items()))
         )
         if key not in self._reasons:
             self._reasons[key] = node_reason(state, self.request, self.quota, self.effort)
             self._notes[key] = frozenset(_notes(state, self._reasons[key], self.quota))
-        self.tallies.setdefault(self._reasons[key], _Totals()).add(node, cards, self._notes[key])
+        self.tallies.setdefault(self._reasons[key], _GroupTotals()).add(node, cards, self._notes[key])
 
     def groups(self) -> list[Group]:
         """First where the pod fits, then the largest group."""
@@ -142,7 +142,7 @@ def _notes(state: NodeState, reason: Reason | None, quota: QuotaCheck | None) ->
         yield from filter(None, (quota.why(cards, gpu) for gpu in cards.gpus))
 
 
-class _Totals:
+class _GroupTotals:
     """The nodes of one group, and the best values among them."""
 
     def __init__(self) -> None:

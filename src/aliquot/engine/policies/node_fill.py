@@ -8,7 +8,7 @@ from aliquot.model import Charge, Gpu, Part, Request
 from aliquot.model.selling import left_of
 
 
-class Trial:
+class NodeFill:
     def __init__(self, state: NodeState, request: Request) -> None:
         self._state = state
         self.cards = tuple(gpu for gpu in state.cards.gpus if unwanted(state, gpu, request) is None)

@@ -1,4 +1,4 @@
-"""Audit log: a line for each call that changes something, or would have, with its caller and outcome."""
+"""Access log: an `audit` line for each call that changes something, or would have, with its caller and outcome."""
 
 import structlog
 
