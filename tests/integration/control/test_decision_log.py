@@ -226,7 +226,7 @@ def test_the_story_of_one_pod(path: Path) -> None:
         "asked (gpushare, tightest/tightest): fits on 1, best n1 (main GPU-n1-0 4096 MiB)",
         "claimed: n1 (main GPU-n1-0 4096 MiB)",
         "the API server accepted the placement on n1",
-        "asked (gpushare, tightest/tightest): fits nowhere; 1 refused: more than the node's GPUs have even when empty",
+        "asked (gpushare, tightest/tightest): fits nowhere; 1 refused: request exceeds the node's GPUs even when empty",
         "gone; what it held is free",
     ]
 

@@ -95,7 +95,7 @@ async def test_a_deleted_pod_releases_its_part_for_one_that_waits(demo: DemoClus
     await until(lambda: "conditions" in shown(demo, "waits")["status"])
     (condition,) = shown(demo, "waits")["status"]["conditions"]
     no_room = "Insufficient GPU Memory in one device"
-    never = f"{no_room}: more than the node's GPUs have even when empty"
+    never = f"{no_room}: request exceeds the node's GPUs even when empty"
     assert condition["message"] == f"0/2 nodes are available: 1 {no_room}, 1 {never}"
     await demo.client.delete(PODS, "large", "default")
     await until(lambda: phase(demo, "waits") == "Running")

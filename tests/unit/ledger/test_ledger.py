@@ -40,7 +40,7 @@ def test_a_claim_takes_its_part_and_a_release_gives_it_back(ledger: Ledger) -> N
 @pytest.mark.parametrize(
     ("node", "index", "mib", "text"),
     [
-        pytest.param("n1", 0, 12289, "has 12288 MiB and 100 % of cores left, not 12289 MiB and 0 %", id="too much"),
+        pytest.param("n1", 0, 12289, "has 12288 MiB left; the pod needs 12289 MiB", id="too much"),
         pytest.param("n3", 0, 1, "the node has no card GPU-n3-0", id="an unknown node"),
     ],
 )
