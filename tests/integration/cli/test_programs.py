@@ -60,7 +60,10 @@ async def test_a_program_has_another_port_for_health_if_it_is_told_one(tmp_path:
 async def test_a_program_does_not_ask_for_tokens_in_the_clear_on_a_port_for_health() -> None:
     last = await ended(ADMISSION, "--address=0.0.0.0:0", ALIQUOT_HEALTH_PORT="12341")
     assert last.code == 1
-    assert "endpoints.native.callers, which listen.healthPort obeys too: other machines can reach 0.0.0.0" in last.err
+    assert (
+        "endpoints.native.callers, which also applies to listen.healthPort: other machines can reach 0.0.0.0"
+        in last.err
+    )
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

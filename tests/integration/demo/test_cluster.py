@@ -137,7 +137,7 @@ async def test_a_user_cannot_forge_a_placement(demo: DemoCluster) -> None:
     forged = {"metadata": {"annotations": {PLACEMENT: "{}"}}}
     with pytest.raises(ApiError, match=f"may not write {PLACEMENT}"):
         await demo.client.patch(PODS, SAMPLE["metadata"]["name"], forged, namespace="default")
-    assert demo.plane.notes() == ["leads in term 1"]
+    assert demo.plane.notes() == ["This server leads in term 1."]
 
 
 async def test_samples_that_do_not_run_in_time_are_an_error_that_says_why(demo: DemoCluster) -> None:

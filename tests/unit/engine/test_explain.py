@@ -131,7 +131,11 @@ def quota(
             id="links",
         ),
         pytest.param(
-            node(used=[8]), request(gib(4), gib(4), together=True), Reason.NO_CARD_FITS, "the pod needs 8192 MiB", id="together"
+            node(used=[8]),
+            request(gib(4), gib(4), together=True),
+            Reason.NO_CARD_FITS,
+            "the pod needs 8192 MiB",
+            id="together",
         ),
         pytest.param(node(), request(gib(1, cards=2)), Reason.TOO_LARGE, "can take it", id="too few cards"),
     ],
