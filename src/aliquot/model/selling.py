@@ -66,7 +66,7 @@ def conflict(gpu: Gpu, used: Charge, asked: Charge) -> str:
         return why
     left = left_of(gpu, used)
     if asked.slots > left.slots:
-        return f"has {left.slots} MPS slots left, not {asked.slots}"
+        return f"has {left.slots} MPS slots left; the pod needs {asked.slots}"
     if asked.mib > left.mib or asked.cores > left.cores or not left.cores:
         return _too_little(left, asked)
     return ""

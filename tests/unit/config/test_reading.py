@@ -221,7 +221,9 @@ def test_callers_can_prove_who_they_are_or_need_not(text: str) -> None:
     ("text", "why"),
     [
         pytest.param(
-            "listen: {address: 0.0.0.0}", "endpoints.native.callers: other machines can reach 0.0.0.0", id="no TLS"
+            "listen: {address: 0.0.0.0}",
+            "endpoints.nvidia.callers, endpoints.native.callers: other machines can reach 0.0.0.0",
+            id="no TLS",
         ),
         pytest.param(
             f"listen: {{address: 0.0.0.0}}\nendpoints: {{{NOT_NATIVE}}}",

@@ -174,7 +174,9 @@ def test_a_pod_of_the_same_name_with_a_new_uid_is_another(ledger: Ledger) -> Non
 MODES: list[Any] = [
     pytest.param(Charge(mib=1, slots=1), Charge(mib=1, shares=1), "is shared with MPS now", id="a slice beside MPS"),
     pytest.param(Charge(mib=1, shares=1), Charge(mib=1, slots=1), "is shared without MPS now", id="MPS beside a slice"),
-    pytest.param(Charge(mib=1, slots=2), Charge(mib=1, slots=2), "has 1 MPS slots left, not 2", id="too many slots"),
+    pytest.param(
+        Charge(mib=1, slots=2), Charge(mib=1, slots=2), "has 1 MPS slots left; the pod needs 2", id="too many slots"
+    ),
     pytest.param(Charge(cores=100), Charge(mib=1, shares=1), "0 % of cores left", id="cores sold out"),
     pytest.param(Charge(mib=1, slots=2), Charge(mib=1, slots=1), "", id="the last slot"),
 ]
