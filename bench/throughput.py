@@ -59,7 +59,7 @@ def run(*, quick: bool = False) -> Iterable[Row]:
             say(f"run {number} of {size.runs}, pods a second: " + ", ".join(f"{each.rate:.0f}" for each in sides))
     ours, others, alone = ([each[side] for each in runs] for side in range(3))
     case = f"{size.pods:,} pods on {size.nodes:,} nodes"
-    for name, side in (("us", ours), ("an extender in Go that says yes", others)):
+    for name, side in (("us", ours), ("an extender in Go that accepts every node", others)):
         yield in_turns(f"{case}, {name}: throughput", _rates(side), _rates(alone), "pods/s")
         yield in_turns(
             f"{case}, {name}: kube-scheduler, each pod", _ms(side, _SCHEDULER), _ms(alone, _SCHEDULER), "ms CPU"

@@ -5,7 +5,17 @@
 # (client.crt, client.key). What is there already stays. Keep ca.key to yourself: whoever has it can call as anybody.
 set -eu
 
-folder=${1:?"usage: certificates.sh FOLDER"}
+usage() {
+    echo "usage: certificates.sh FOLDER"
+    echo "Creates in FOLDER an authority, a pair for Aliquot's servers and one for kube-scheduler. Keeps existing files."
+    echo "DAYS sets how many days the pairs are valid (default 365)."
+}
+
+case ${1:-} in
+-h | --help) usage && exit 0 ;;
+"" | -*) usage >&2 && exit 2 ;;
+esac
+folder=$1
 days=${DAYS:-365}
 mkdir -p "$folder"
 cd "$folder"

@@ -75,7 +75,7 @@ def test_parameters_are_looked_for_in_the_namespace() -> None:
 def test_a_bad_prefix_is_told() -> None:
     done = CliRunner().invoke(main, ["policies", "--prefix", "nobody=x.example"])
     assert done.exit_code == 1
-    assert "no dialect is called nobody" in done.output
+    assert "unknown dialect nobody" in done.output
 
 
 def test_another_prefix_guards_other_keys() -> None:

@@ -55,7 +55,7 @@ def served_dialects(names: Sequence[str], dialects: Dialects) -> Sequence[Dialec
     """The dialects with these names. Raises BadConfig for an unknown name, and if two share a resource."""
     if unknown := set(names) - set(dialects):
         known = ", ".join(dialects)
-        raise BadConfig(f"--dialect: no dialect is called {', '.join(sorted(unknown))}; there are {known}")
+        raise BadConfig(f"--dialect: unknown dialect {', '.join(sorted(unknown))}; valid dialects are {known}")
     served = [dialects[name] for name in dict.fromkeys(names)]
     if not served:
         raise BadConfig("--dialect: name at least one dialect to serve")

@@ -62,8 +62,8 @@ def _lines(file: Path, until: datetime | None) -> Iterator[tuple[int, Line]]:
         return lines
     end = int(until.timestamp() * 1e9)
     if first[1].at > end:
-        begins = rfc3339(first[1].at, fraction=True)
-        raise BadInput(f"--at {until.isoformat()}: there is nothing to replay, the log begins at {begins}")
+        asked, begins = until.isoformat().replace("+00:00", "Z"), rfc3339(first[1].at, fraction=True)
+        raise BadInput(f"--at {asked}: there is nothing to replay; the log begins only at {begins}")
     return takewhile(lambda numbered: numbered[1].at <= end, lines)
 
 

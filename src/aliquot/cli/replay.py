@@ -9,18 +9,18 @@ import click
 from aliquot import logs
 from aliquot.app.replay import print_pod, replay
 from aliquot.app.running import reporting_errors
-from aliquot.cli.options import CONTEXT, TIME_EXAMPLE, Timestamp, option
+from aliquot.cli.options import CONTEXT, TIME_EXAMPLE, Timestamp
 
 
 @click.command(context_settings=CONTEXT)
 @click.argument("file", type=click.Path(path_type=Path))
-@option("--pod", default="", metavar="NAMESPACE/NAME", help="Print what happened to this pod, and replay nothing.")
-@option(
+@click.option("--pod", metavar="NAMESPACE/NAME", help="Print what happened to this pod, and replay nothing.")
+@click.option(
     "--at",
     type=Timestamp(),
     help=f"Replay up to this time, such as {TIME_EXAMPLE}, and print which pod held what at that time.",
 )
-def command(file: Path, pod: str, at: datetime | None) -> None:
+def command(file: Path, pod: str | None, at: datetime | None) -> None:
     """Repeat every decision of a decision log, and compare the answers.
 
     FILE is the file that the server's key `decisionLog.file` names, or the older file next to it, which ends in .1.

@@ -13,7 +13,11 @@ from aliquot.config.server import SERVER
 
 @with_keys(SERVER.settings)
 @click.command(cls=ConfiguredCommand, context_settings=CONTEXT)
-@option("--config", metavar="FILE", help="A YAML file with the keys below. Changes apply within two seconds.")
+@option(
+    "--config",
+    metavar="FILE",
+    help="A YAML file with the keys of docs/configuration.md. Changes apply within two seconds.",
+)
 @option("--config-map", metavar="NAMESPACE/NAME", help="A ConfigMap whose key config.yaml holds such a file.")
 @click.option(
     "--check-config",
@@ -33,7 +37,7 @@ def command(ctx: click.Context, /, config: str | None, config_map: str | None, c
         nodeCacheCapable: true
         managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}]
 
-    GET :12340/readyz returns 200 when the server's answers can be trusted, and otherwise the reason. The same port
+    GET :12341/readyz returns 200 when the server's answers can be trusted, and otherwise the reason. The same port
     serves /metrics. You can run several servers: the holder of the Lease decides, and the others forward calls to it.
 
     You can set every option as a flag, as an environment variable, or as a key of the configuration file. A flag

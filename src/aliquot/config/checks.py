@@ -124,12 +124,15 @@ def _callers(config: ServerConfig) -> Iterator[str]:
         yield "schedulers: name at least one scheduler, or * for all"
     if config.listen.tls.cert_file:
         return
+    exposed: dict[str, list[str]] = {}
     for path, address, answered in _listening(config):
         if config.listen.knows_callers(answered, address) and not is_loopback(address):
-            yield (
-                f"{path}: other machines can reach {address}, and without listen.tls.certFile callers cannot prove "
-                "who they are; set it, listen on 127.0.0.1, or answer anyone (docs/callers.md)"
-            )
+            exposed.setdefault(address, []).append(path)
+    for address, paths in exposed.items():
+        yield (
+            f"{', '.join(paths)}: other machines can reach {address}, and without listen.tls.certFile callers cannot "
+            "prove who they are; set it, listen on 127.0.0.1, or answer anyone (docs/callers.md)"
+        )
 
 
 def _listening(config: ServerConfig) -> Iterator[tuple[str, str, str]]:
@@ -140,7 +143,7 @@ def _listening(config: ServerConfig) -> Iterator[tuple[str, str, str]]:
             yield f"endpoints.{name}.callers", config.listen.address, endpoint.callers
     native = config.endpoints.native
     if config.listen.health_port and not native.enabled:  # whoever may read at the native endpoint may read there
-        key = "endpoints.native.callers, which listen.healthPort obeys too"
+        key = "endpoints.native.callers, which also applies to listen.healthPort"
         yield key, config.listen.address, native.callers
     debug = config.endpoints.admission
     if debug.enabled and debug.debug_port and config.listen.profiling:

@@ -97,5 +97,6 @@ def _type(setting: Setting) -> click.ParamType[Any]:
     if setting.type is int:
         return click.IntRange(int(limits.ge or 0), int(limits.le or 0))
     if setting.type is float:
-        return click.FloatRange(limits.gt, limits.le, min_open=True)
+        low = limits.gt if limits.ge is None else limits.ge
+        return click.FloatRange(low, limits.le, min_open=limits.ge is None)
     return click.BOOL if setting.type is bool else click.STRING

@@ -87,15 +87,21 @@ class FileSource:
             raise BadConfig(f"{self.name} cannot be read: {why(error)}") from error
 
 
+def namespace_and_name(where: str) -> tuple[str, str]:
+    """The namespace and the name of a ConfigMap. Raises BadConfig."""
+    namespace, _, name = where.partition("/")
+    if not (namespace and name) or "/" in name:
+        raise BadConfig(f"--config-map {where}: write NAMESPACE/NAME")
+    return namespace, name
+
+
 class ConfigMapSource:
     """A ConfigMap, `namespace/name`. At the start, waits for an API server that does not answer yet."""
 
     unsupported: tuple[str, ...] = ("kubernetes",)
 
     def __init__(self, where: str, client: Client, clock: Clock | None = None) -> None:
-        self._namespace, slash, self._name = where.partition("/")
-        if not (self._namespace and slash and self._name) or "/" in self._name:
-            raise BadConfig(f"--config-map {where}: write NAMESPACE/NAME")
+        self._namespace, self._name = namespace_and_name(where)
         self.name = f"ConfigMap {where}"
         self._client = client
         self._clock = clock or SystemClock()

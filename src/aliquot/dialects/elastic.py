@@ -13,6 +13,7 @@ from aliquot.dialects.percent import whole_cards
 from aliquot.dialects.protocol import (
     Dialect,
     Resource,
+    advice_for_bytes,
     allocatable_of,
     capacity_of,
     card_at,
@@ -182,9 +183,9 @@ class CoresAndMemory(Family):
         if (cores := limit(container, self.gpu_core)) > CORES:
             whole_cards(f"{where}, {self.gpu_core}", cores)
         if (memory := limit(container, self.gpu_memory)) > MAX_ELASTIC_MEMORY:
+            advice = advice_for_bytes(container, self.gpu_memory, 2**20 if self.unit is Unit.MIB else 2**30)
             raise BadDemand(
-                f"{where}, {self.gpu_memory}: {memory} is more than any GPU has; it counts {self.unit.value}: "
-                "write 4096, not 4Gi or 4096M"
+                f"{where}, {self.gpu_memory}: {memory} is more than any GPU has; it counts {self.unit.value}: {advice}"
             )
 
     def cards(self, node: Node) -> NodeGpus | None:

@@ -24,6 +24,7 @@ from aliquot.dialects.gpushare_records import (
 from aliquot.dialects.protocol import (
     Dialect,
     Resource,
+    advice_for_bytes,
     capacity_of,
     card_at,
     card_numbers,
@@ -131,7 +132,8 @@ class GpuShare(Dialect):
                 _share(container, life, self._divided(pod, container, units, cards), cards)
                 for container, life, units, _ in sharing
             )
-            request = self._refuse_too_much(self.request(pod, parts, together=True))
+            largest, *_ = max(sharing, key=lambda each: each[2])
+            request = self._refuse_too_much(self.request(pod, parts, together=True), largest)
             if cards == 1:
                 return request
             # the original's plug-in gives one card, and reads one index
@@ -280,12 +282,12 @@ class GpuShare(Dialect):
             )
         return each
 
-    def _refuse_too_much(self, request: Request) -> Request:
+    def _refuse_too_much(self, request: Request, largest: Container) -> Request:
         units = peak((asked.life, asked.part.cards * asked.part.memory.amount) for asked in request.containers)
         if units > MAX_UNITS:
             raise BadDemand(
                 f"{self.gpu_mem}: {units} is more than any GPU has; it counts the node's units "
-                "(GiB unless the node says MiB): write 3, not 3Gi or 3G"
+                f"(GiB unless the node says MiB): {advice_for_bytes(largest, self.gpu_mem, 2**30)}"
             )
         return request
 

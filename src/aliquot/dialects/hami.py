@@ -17,7 +17,17 @@ from aliquot.dialects.hami_records import (
     write_served,
 )
 from aliquot.dialects.nvidia import Nvidia, check_priority, names_parts
-from aliquot.dialects.protocol import Dialect, Resource, asks_any, card_called, cards_asked, limit, names_in, sample
+from aliquot.dialects.protocol import (
+    Dialect,
+    Resource,
+    advice_for_bytes,
+    asks_any,
+    card_called,
+    cards_asked,
+    limit,
+    names_in,
+    sample,
+)
 from aliquot.errors import BadDemand, BadRecord
 from aliquot.model import (
     CORES,
@@ -183,7 +193,8 @@ class Hami(Dialect):
         if mig := next((name for name in container.limits if self._is_mig(name)), ""):
             raise refuse(mig, f"MIG instances are whole; leave {self.gpumem} and {self.gpucores} out of the pod")
         if asked.mib > MAX_MIB:
-            raise refuse(self.gpumem, f"{asked.mib} is more than any GPU has; it counts MiB: write 3000, not 3Gi or 3G")
+            advice = advice_for_bytes(container, self.gpumem, 2**20)
+            raise refuse(self.gpumem, f"{asked.mib} is more than any GPU has; it counts MiB: {advice}")
         if asked.percent > 100:
             raise refuse(self.gpumem_percentage, f"{asked.percent} is not a percentage; write 1 to 100")
         if asked.mib and asked.percent:

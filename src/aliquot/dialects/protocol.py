@@ -298,6 +298,11 @@ def limit(container: Container, resource: str) -> int:
         raise BadDemand(f"container {container.name}, limits, {resource}: {error}") from error
 
 
+def advice_for_bytes(container: Container, resource: str, unit: int) -> str:
+    """What to write instead of an amount in bytes, if the resource counts units of so many bytes."""
+    return f"write {-(-limit(container, resource) // unit)}, not {container.limits[resource]}"
+
+
 def places(pod: Pod) -> Mapping[str, int]:
     """The position of each container in its own list of the pod's spec, by name."""
     lists = (pod.spec.init_containers or (), pod.spec.containers)

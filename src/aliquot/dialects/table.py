@@ -71,7 +71,9 @@ def make_dialects(prefixes: Mapping[str, str] | None = None) -> Dialects:
     """Every installed dialect, each with its configured or its standard prefix. Raises BadConfig."""
     kinds = {kind.name: kind for kind in (*OURS, *_installed())}
     if unknown := set(prefixes or {}) - set(kinds):
-        raise BadConfig(f"prefixes: no dialect is called {', '.join(sorted(unknown))}; there are {', '.join(kinds)}")
+        raise BadConfig(
+            f"prefixes: unknown dialect {', '.join(sorted(unknown))}; valid dialects are {', '.join(kinds)}"
+        )
     dialects = {name: kind((prefixes or {}).get(name, "")) for name, kind in kinds.items()}
     _refuse_shared_resources(dialects.values())
     return Dialects(dialects)

@@ -114,7 +114,7 @@ class Listener:
         """Wait while the listener serves. Raises BadConfig if it stops by itself: run it alongside its dependents."""
         assert self._serving is not None, "use the listener with `async with`"
         await asyncio.shield(self._serving)
-        raise BadConfig(f"the listener on {self._address}:{self.port} stopped unexpectedly")
+        raise BadConfig(f"the listener on {self._where} stopped unexpectedly")
 
     def _bind(self) -> socket.socket:
         family = socket.AF_INET6 if ":" in self._address else socket.AF_INET
@@ -123,6 +123,8 @@ class Listener:
             return socket.create_server((self._address, self.port), family=family, backlog=1024, dualstack_ipv6=both)
         except OSError as error:
             remedy = f"; choose another port with {self._setting}" if self._setting else ""
-            raise BadConfig(
-                f"cannot listen on {self._address}:{self.port}: {os.strerror(error.errno or 0)}{remedy}"
-            ) from error
+            raise BadConfig(f"cannot listen on {self._where}: {os.strerror(error.errno or 0)}{remedy}") from error
+
+    @property
+    def _where(self) -> str:
+        return f"[{self._address}]:{self.port}" if ":" in self._address else f"{self._address}:{self.port}"

@@ -58,7 +58,7 @@ async def lines(response: aiohttp.ClientResponse, silence: Silence) -> AsyncIter
             pieces.append(rest)
             size += len(rest)
         if size > LONGEST_LINE:
-            raise errors.NoAnswer("the API server sent a watch event without end")
+            raise errors.NoAnswer("the API server sent a watch event that is too long")
 
 
 async def _chunks(response: aiohttp.ClientResponse, silence: Silence) -> AsyncIterator[bytes]:

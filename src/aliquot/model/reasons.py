@@ -21,10 +21,10 @@ class Reason(Enum):
     WRONG_CARD = "no GPU that the pod's constraints allow"
     NOT_SELLABLE = "every GPU that matches is unhealthy or cordoned"
     WRONG_MODE = "every GPU that matches is shared in another mode"
-    TOO_LARGE = "more than the node's GPUs have even when empty"
+    TOO_LARGE = "request exceeds the node's GPUs even when empty"
     NO_TOPOLOGY = "not enough connected GPUs"
     NO_CARD_FITS = "not enough room on the node's GPUs now"
-    SEARCH_LIMIT = "search limit reached: there are too many ways to try, a placement may exist"
+    SEARCH_LIMIT = "search limit reached; a placement may still exist"
 
     @property
     def is_hopeless(self) -> bool:

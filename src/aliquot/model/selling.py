@@ -66,7 +66,18 @@ def conflict(gpu: Gpu, used: Charge, asked: Charge) -> str:
         return why
     left = left_of(gpu, used)
     if asked.slots > left.slots:
-        return f"has {left.slots} MPS slots left, not {asked.slots}"
+        return f"has {left.slots} MPS slots left; the pod needs {asked.slots}"
     if asked.mib > left.mib or asked.cores > left.cores or not left.cores:
-        return f"has {left.mib} MiB and {left.cores} % of cores left, not {asked.mib} MiB and {asked.cores} %"
+        return _too_little(left, asked)
     return ""
+
+
+def _too_little(left: Charge, asked: Charge) -> str:
+    """Names only the measures that are asked for."""
+    if asked.mib <= left.mib and not left.cores:
+        return "has 0 % of cores left, so it takes no more pods"
+    if not asked.cores:
+        return f"has {left.mib} MiB left; the pod needs {asked.mib} MiB"
+    if not asked.mib:
+        return f"has {left.cores} % of cores left; the pod needs {asked.cores} %"
+    return f"has {left.mib} MiB and {left.cores} % of cores left; the pod needs {asked.mib} MiB and {asked.cores} %"

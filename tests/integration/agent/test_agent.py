@@ -113,7 +113,7 @@ async def test_an_agent_serves_every_resource_of_the_dialects_that_it_is_told(
 @pytest.mark.parametrize(
     ("dialects", "text"),
     [
-        pytest.param(["nobody"], "no dialect is called nobody; there are aliquot, gpushare", id="an unknown one"),
+        pytest.param(["nobody"], "unknown dialect nobody; valid dialects are aliquot, gpushare", id="an unknown one"),
         pytest.param([], "name at least one dialect to serve", id="none"),
         pytest.param(
             ["hami", "nvidia"],

@@ -25,13 +25,14 @@ FAILS: list[Any] = [
         "(in the configuration: endpoints.gpushare.port)",
         id="a port that is taken",
     ),
+    pytest.param(["server", "--config-map", "foo"], "--config-map foo: write NAMESPACE/NAME", id="not a ConfigMap"),
     pytest.param(["agent", "--node-name", "n1"], "no API server to talk to", id="an agent without an API server"),
     pytest.param(
         ["agent", "--node-name", "n1", "--kubeconfig", "{good}"], "NVML does not start", id="an agent without a driver"
     ),
     pytest.param(
         ["agent", "--node-name", "n1", "--kubeconfig", "{good}", "--dialect", "gpushare", "--dialect", "nobody"],
-        "--dialect: no dialect is called nobody; there are aliquot, gpushare",
+        "--dialect: unknown dialect nobody; valid dialects are aliquot, gpushare",
         id="an agent with an unknown dialect",
     ),
     pytest.param(
@@ -41,7 +42,7 @@ FAILS: list[Any] = [
     ),
     pytest.param(
         ["agent", "--node-name", "n1", "--kubeconfig", "{good}", "--prefix", "nobody=example.com"],
-        "no dialect is called nobody",
+        "unknown dialect nobody",
         id="a prefix for a dialect that there is not",
     ),
     pytest.param(["demo", "--exit", "--seconds", "1e-9"], "not ready after 1e-09 s: ", id="a demo without time"),

@@ -60,7 +60,26 @@ async def test_a_program_has_another_port_for_health_if_it_is_told_one(tmp_path:
 async def test_a_program_does_not_ask_for_tokens_in_the_clear_on_a_port_for_health() -> None:
     last = await ended(ADMISSION, "--address=0.0.0.0:0", ALIQUOT_HEALTH_PORT="12341")
     assert last.code == 1
-    assert "endpoints.native.callers, which listen.healthPort obeys too: other machines can reach 0.0.0.0" in last.err
+    assert (
+        "endpoints.native.callers, which also applies to listen.healthPort: other machines can reach 0.0.0.0"
+        in last.err
+    )
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+async def test_a_program_whose_port_is_taken_names_its_own_setting(
+    tmp_path: Path, scripted: ScriptedApi, program: str
+) -> None:
+    taken = scripted.url.rpartition(":")[2]
+    flags = [f"--address=127.0.0.1:{taken}"] if program == ADMISSION else []
+    setting = "--address" if program == ADMISSION else "the variable PORT"
+    variables = {"KUBECONFIG": kubeconfig(tmp_path, scripted.url), "ALIQUOT_ADDRESS": "127.0.0.1", "PORT": taken}
+    last = await ended(program, *flags, **variables)
+    assert last.code == 1
+    assert (
+        f"cannot listen on 127.0.0.1:{taken}: Address already in use; choose another port with {setting}"
+        in (last.err.splitlines())[-1]
+    )
 
 
 @pytest.mark.parametrize(("program", "script"), [(name, name.replace("_", "-")) for name in PROGRAMS])

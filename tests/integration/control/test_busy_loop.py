@@ -133,7 +133,7 @@ async def test_the_lease_is_given_back_at_the_end(threads: tuple[SideLoop, SideL
 
 @pytest.mark.parametrize(
     ("path", "says"),
-    [("/healthz", "ok"), ("/readyz", "leads in term 1"), ("/metrics", "aliquot_loop_silence_seconds")],
+    [("/healthz", "ok"), ("/readyz", "This server leads in term 1."), ("/metrics", "aliquot_loop_silence_seconds")],
 )
 async def test_health_is_told_while_the_loop_is_busy(threads: tuple[SideLoop, SideLoop], path: str, says: str) -> None:
     async with a_leader(threads, SOON) as running:

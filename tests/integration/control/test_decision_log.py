@@ -226,7 +226,7 @@ def test_the_story_of_one_pod(path: Path) -> None:
         "asked (gpushare, tightest/tightest): fits on 1, best n1 (main GPU-n1-0 4096 MiB)",
         "claimed: n1 (main GPU-n1-0 4096 MiB)",
         "the API server accepted the placement on n1",
-        "asked (gpushare, tightest/tightest): fits nowhere; 1 refused: more than the node's GPUs have even when empty",
+        "asked (gpushare, tightest/tightest): fits nowhere; 1 refused: request exceeds the node's GPUs even when empty",
         "gone; what it held is free",
     ]
 
@@ -260,7 +260,7 @@ async def test_who_held_what_at_a_moment(path: Path) -> None:
         assert f"{text!r} is not a time; write it like 2026-" in run(path, "--at", text)[1]
     code, output = run(path, "--at", "2020-01-01T00:00:00Z")
     assert code == 2
-    assert "there is nothing to replay, the log begins at 2023-" in output
+    assert "--at 2020-01-01T00:00:00Z: there is nothing to replay; the log begins only at 2023-" in output
 
 
 def test_a_log_without_decisions_says_so(path: Path) -> None:

@@ -87,7 +87,11 @@ async def test_an_originals_account_is_enough_to_place_pods(started: ControlPlan
     ("started", "expected"),
     [
         pytest.param(ORIGINAL, "may not get leases in namespace aliquot-system: this server runs alone", id="no Lease"),
-        pytest.param(ORIGINAL, "alone, without Lease and epoch; run one replica, with strategy Recreate", id="alone"),
+        pytest.param(
+            ORIGINAL,
+            "This server runs alone, without Lease and epoch; run one replica, with strategy Recreate",
+            id="alone",
+        ),
         pytest.param(ORIGINAL, "the server cannot notice silent agents: leases", id="no agents"),
         pytest.param(ORIGINAL + REPLICAS[:1], "may not create configmaps in namespace aliquot-system", id="no epoch"),
         pytest.param(

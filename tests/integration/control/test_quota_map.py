@@ -115,7 +115,7 @@ async def test_without_the_config_map_there_are_no_quotas(room: Room) -> None:
     room.api.registry.delete(resources.CONFIG_MAPS, "kube-system", "gpuquota", DeleteRequest())
     await is_seen(room.api, room.plane.quota_map.informer, "gpuquota")
     assert not await refuses(room, await room.add_pod())
-    assert room.plane.notes() == [f"alone, without Lease and epoch; {ONLY_ONE}"]
+    assert room.plane.notes() == [f"This server runs alone, without Lease and epoch; {ONLY_ONE}."]
 
 
 BAD_MAPS = [

@@ -118,5 +118,5 @@ async def test_a_server_that_is_alone_by_choice_needs_no_holder(
 ) -> None:
     async with server(client, clock, lease__enabled=False) as plane:
         await until(lambda: not plane.not_ready())
-        assert await readyz(plane) == (200, f"ok\nalone, without Lease and epoch; {ONLY_ONE}")
+        assert await readyz(plane) == (200, f"ok\nThis server runs alone, without Lease and epoch; {ONLY_ONE}.")
     assert not [seen for seen in scripted.seen if "/aliquot-system/" in seen.path]

@@ -95,7 +95,7 @@ async def test_a_deleted_pod_releases_its_part_for_one_that_waits(demo: DemoClus
     await until(lambda: "conditions" in shown(demo, "waits")["status"])
     (condition,) = shown(demo, "waits")["status"]["conditions"]
     no_room = "Insufficient GPU Memory in one device"
-    never = f"{no_room}: more than the node's GPUs have even when empty"
+    never = f"{no_room}: request exceeds the node's GPUs even when empty"
     assert condition["message"] == f"0/2 nodes are available: 1 {no_room}, 1 {never}"
     await demo.client.delete(PODS, "large", "default")
     await until(lambda: phase(demo, "waits") == "Running")
@@ -137,7 +137,7 @@ async def test_a_user_cannot_forge_a_placement(demo: DemoCluster) -> None:
     forged = {"metadata": {"annotations": {PLACEMENT: "{}"}}}
     with pytest.raises(ApiError, match=f"may not write {PLACEMENT}"):
         await demo.client.patch(PODS, SAMPLE["metadata"]["name"], forged, namespace="default")
-    assert demo.plane.notes() == ["leads in term 1"]
+    assert demo.plane.notes() == ["This server leads in term 1."]
 
 
 async def test_samples_that_do_not_run_in_time_are_an_error_that_says_why(demo: DemoCluster) -> None:

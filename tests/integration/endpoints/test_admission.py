@@ -29,7 +29,7 @@ CORE, MEMORY = "tencent.com/vcuda-core", "tencent.com/vcuda-memory"
 HALF = {CORE: "50", MEMORY: "8"}
 NO_GPU = "no GPU device"
 NO_ROOM = "pod does not match with this node: not enough room on the node's GPUs now"
-TOO_LARGE = "pod does not match with this node: more than the node's GPUs have even when empty"
+TOO_LARGE = "pod does not match with this node: request exceeds the node's GPUs even when empty"
 
 
 @pytest.fixture

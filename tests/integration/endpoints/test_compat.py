@@ -14,7 +14,7 @@ from tests.integration.room import Room
 
 NODES = ["n1", "small", "full", "sick", "nocount", "cpu", "ghost"]
 NO_ROOM = "Insufficient GPU Memory in one device"
-NEVER = f"{NO_ROOM}: more than the node's GPUs have even when empty"
+NEVER = f"{NO_ROOM}: request exceeds the node's GPUs even when empty"
 CONSTANT = {
     "small": NEVER,
     "full": NO_ROOM,

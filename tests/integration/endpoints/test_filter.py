@@ -10,7 +10,7 @@ from tests.factories import GPU_COUNT, GPU_MEM, container_manifest, make_cards, 
 from tests.integration.endpoints.endpoint import FILTER, Endpoint
 
 NO_ROOM = "Insufficient GPU Memory in one device"
-NEVER = f"{NO_ROOM}: more than the node's GPUs have even when empty"
+NEVER = f"{NO_ROOM}: request exceeds the node's GPUs even when empty"
 NO_SHARE = "The node is not for GPU share, need skip"
 UNKNOWN = "node not found"
 KEYS = ["Nodes", "NodeNames", "FailedNodes", "FailedAndUnresolvableNodes", "Error"]
@@ -76,7 +76,7 @@ async def test_nodes_pass_if_a_card_has_enough_left(
         pytest.param(0, "no container of the pod asks for more than 0 of aliyun.com/gpu-mem", id="zero"),
         pytest.param("-1", "container main, limits, aliyun.com/gpu-mem: '-1' is negative", id="negative"),
         pytest.param("lots", "'lots' is not a Kubernetes quantity (such as 2, 1500m, 4Gi)", id="not a quantity"),
-        pytest.param("10G", "write 3, not 3Gi or 3G", id="bytes instead of units"),
+        pytest.param("10G", "write 10, not 10G", id="bytes instead of units"),
         pytest.param("1e999", "'1e999' is larger than any quantity can be", id="too large for a quantity"),
         pytest.param("9" * 9999, "is not a Kubernetes quantity", id="ten thousand digits"),
     ],

@@ -26,7 +26,7 @@ from tests.integration.endpoints.serving import served
 from tests.integration.endpoints.volcano import manifest_of, node_info, task_info
 from tests.integration.room import Room
 
-LIMIT = "search limit reached: there are too many ways to try, a placement may exist"
+LIMIT = "search limit reached; a placement may still exist"
 NODES = 12
 NAMES = [f"n{number:02}" for number in range(NODES)]
 

@@ -110,4 +110,4 @@ async def test_load_balancers_may_use_head(endpoint: Endpoint, path: str) -> Non
 
 async def test_readyz_is_ok_when_both_caches_are_synced(endpoint: Endpoint) -> None:
     reply = await endpoint.send("GET", "/readyz")
-    assert (reply.status, reply.text) == (200, f"ok\nalone, without Lease and epoch; {ONLY_ONE}")
+    assert (reply.status, reply.text) == (200, f"ok\nThis server runs alone, without Lease and epoch; {ONLY_ONE}.")

@@ -1,6 +1,7 @@
 """The listener: one port, open for as long as its block."""
 
 import asyncio
+import re
 import socket
 
 import aiohttp
@@ -70,3 +71,10 @@ async def test_a_port_in_use_is_named() -> None:
     async with Listener(Routes(), "127.0.0.1", 0) as listener:
         with pytest.raises(BadConfig, match=f"cannot listen on 127.0.0.1:{listener.port}: Address already in use"):
             await Listener(Routes(), "127.0.0.1", listener.port).__aenter__()
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no ::1")
+async def test_a_port_in_use_is_named_with_its_ipv6_address_in_brackets() -> None:
+    async with Listener(Routes(), "::1", 0) as listener:
+        with pytest.raises(BadConfig, match=re.escape(f"cannot listen on [::1]:{listener.port}: Address already")):
+            await Listener(Routes(), "::1", listener.port).__aenter__()

@@ -40,7 +40,7 @@ def why_waiting(room: Room, pod: Pod) -> str:
 WAITING: list[Any] = [
     pytest.param({"gpu_mem": 16}, "0/1 nodes are available: 1 Insufficient GPU Memory in one device", id="too large"),
     pytest.param({"gpu_mem": 0}, "no container of the pod asks for more than 0 of aliyun.com/gpu-mem", id="nothing"),
-    pytest.param({"gpu_mem": "10G"}, "write 3, not 3Gi or 3G", id="bytes instead of units"),
+    pytest.param({"gpu_mem": "10G"}, "write 10, not 10G", id="bytes instead of units"),
 ]
 
 

@@ -92,7 +92,7 @@ def test_what_is_shown_names_the_origin_beside_each_value() -> None:
         pytest.param("listen: {address: ''}", "'' is not an IP address", id="no address at all"),
         pytest.param("prefixes: [a]", "['a'] is not a mapping of dialect to prefix", id="no mapping"),
         pytest.param("prefixes: {a: 1}", "{'a': 1} is not a mapping of dialect to prefix", id="a mapping to numbers"),
-        pytest.param("prefixes: {nobody: a.b}", "no dialect is called nobody", id="no dialect"),
+        pytest.param("prefixes: {nobody: a.b}", "prefixes: unknown dialect nobody", id="no dialect"),
         pytest.param("policies: {gpu: {nobody: spread}}", "policies.gpu: unknown dialect nobody", id="nobody's"),
         pytest.param("policies: {node: {hami: best}}", "policies.node.hami", id="no policy"),
         pytest.param(
@@ -175,7 +175,7 @@ def test_mistakes_of_every_kind_are_named_together() -> None:
         "endpoints.gpushare.port and endpoints.native.port are both 12340",
         "lease.duration, lease.renew, lease.retry: ",
         "prefix of dialect tencent: 'A B'",
-        "prefixes: no dialect is called nobody",
+        "prefixes: unknown dialect nobody",
         "prefix of dialect keti: '-'",
         "policies.gpu: unknown dialect nobody",
         "policies.gpu.hami",
@@ -221,11 +221,13 @@ def test_callers_can_prove_who_they_are_or_need_not(text: str) -> None:
     ("text", "why"),
     [
         pytest.param(
-            "listen: {address: 0.0.0.0}", "endpoints.native.callers: other machines can reach 0.0.0.0", id="no TLS"
+            "listen: {address: 0.0.0.0}",
+            "endpoints.nvidia.callers, endpoints.native.callers: other machines can reach 0.0.0.0",
+            id="no TLS",
         ),
         pytest.param(
             f"listen: {{address: 0.0.0.0}}\nendpoints: {{{NOT_NATIVE}}}",
-            "endpoints.native.callers, which listen.healthPort obeys too: other machines can reach 0.0.0.0",
+            "endpoints.native.callers, which also applies to listen.healthPort: other machines can reach 0.0.0.0",
             id="the health port",
         ),
         pytest.param(

@@ -48,7 +48,7 @@ BAD: list[Any] = [
     pytest.param({"gpu_mem": 0}, f"no container of the pod asks for more than 0 of {GPU_MEM}", id="nothing"),
     pytest.param({"gpu_mem": "x"}, f"container main, limits, {GPU_MEM}: 'x' is not a Kubernetes quantity", id="a word"),
     pytest.param({"gpu_mem": "-3"}, f"container main, limits, {GPU_MEM}: '-3' is negative", id="less than nothing"),
-    pytest.param({"gpu_mem": "16Gi"}, "write 3, not 3Gi or 3G", id="bytes instead of units"),
+    pytest.param({"gpu_mem": "16Gi"}, "write 16, not 16Gi", id="bytes instead of units"),
     pytest.param({"gpu_mem": "1000000001"}, "is more than any GPU has", id="more than any GPU has"),
 ]
 

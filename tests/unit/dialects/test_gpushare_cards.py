@@ -115,7 +115,7 @@ BAD: list[Any] = [
         f"container b, limits: {GPU_COUNT} without {GPU_MEM} is for whole cards",
         id="shared and whole",
     ),
-    pytest.param({"label": "2"}, [asking(mem="16Gi")], "write 3, not 3Gi or 3G", id="bytes instead of units"),
+    pytest.param({"label": "2"}, [asking(mem="16Gi")], "write 16, not 16Gi", id="bytes instead of units"),
 ]
 
 

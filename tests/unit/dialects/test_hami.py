@@ -115,7 +115,7 @@ BAD: list[Any] = [
     ),
     pytest.param({MEM: "x"}, f"container c0, limits, {MEM}: 'x' is not a Kubernetes quantity", id="a word"),
     pytest.param({MEM: "-3"}, f"container c0, limits, {MEM}: '-3' is negative", id="less than nothing"),
-    pytest.param({MEM: "3Gi"}, f"{MEM}: 3221225472 is more than any GPU has; .* write 3000, not 3Gi", id="bytes"),
+    pytest.param({MEM: "3Gi"}, f"{MEM}: 3221225472 is more than any GPU has; .* write 3072, not 3Gi", id="bytes"),
     pytest.param({PERCENT: 101}, f"{PERCENT}: 101 is not a percentage; write 1 to 100", id="101 percent"),
     pytest.param({MEM: 5, PERCENT: 5}, f"{PERCENT}: {MEM} says how much memory; leave one", id="memory said twice"),
     pytest.param({CORES: 200}, f"{CORES}: 200 is more than a card has; .* more cards with {GPU}", id="200 cores"),

@@ -78,7 +78,7 @@ def test_two_dialects_of_one_name_are_refused(bring: Callable[..., None]) -> Non
 
 
 def test_a_prefix_for_a_dialect_that_is_not_there_is_refused() -> None:
-    with pytest.raises(BadConfig, match="no dialect is called nobody; there are aliquot, gpushare"):
+    with pytest.raises(BadConfig, match="unknown dialect nobody; valid dialects are aliquot, gpushare"):
         make_dialects({"nobody": "x.example"})
 
 

@@ -91,14 +91,14 @@ def quota(
             node(used=[8]),
             request(gib(8)),
             Reason.NO_CARD_FITS,
-            "has 7168 MiB and 100 % of cores left, not 8192 MiB and 0 %",
+            "has 7168 MiB left; the pod needs 8192 MiB",
             id="full",
         ),
         pytest.param(
             node(),
             request(gib(16)),
             Reason.TOO_LARGE,
-            "has 15360 MiB and 100 % of cores left, not 16384",
+            "has 15360 MiB left; the pod needs 16384",
             id="too large",
         ),
         pytest.param(node(), request(gib(1), models=wish("A100")), Reason.WRONG_MODEL, "is a Tesla T4", id="model"),
@@ -131,7 +131,11 @@ def quota(
             id="links",
         ),
         pytest.param(
-            node(used=[8]), request(gib(4), gib(4), together=True), Reason.NO_CARD_FITS, "not 8192 MiB", id="together"
+            node(used=[8]),
+            request(gib(4), gib(4), together=True),
+            Reason.NO_CARD_FITS,
+            "the pod needs 8192 MiB",
+            id="together",
         ),
         pytest.param(node(), request(gib(1, cards=2)), Reason.TOO_LARGE, "can take it", id="too few cards"),
     ],
@@ -215,7 +219,7 @@ def test_an_empty_cluster_is_told_too() -> None:
         pytest.param(
             [node()],
             request(gib(16, cores=10)),
-            "more than the node's GPUs have even when empty "
+            "request exceeds the node's GPUs even when empty "
             "(the largest card has 15,360 MiB, and no node has more than 1 card for the pod)",
             id="too large",
         ),

@@ -78,7 +78,7 @@ def test_a_card_with_room_has_no_obstacle() -> None:
         pytest.param(
             {"part": shared(0, 20000)},
             Reason.TOO_LARGE,
-            "has 15360 MiB and 100 % of cores left, not 20000 MiB and 0 %",
+            "has 15360 MiB left; the pod needs 20000 MiB",
             id="larger than the card",
         ),
         pytest.param(
@@ -87,13 +87,13 @@ def test_a_card_with_room_has_no_obstacle() -> None:
         pytest.param(
             {"used": Charge(90, 0, shares=1)},
             Reason.NO_CARD_FITS,
-            "has 15360 MiB and 10 % of cores left, not 5000 MiB and 20 %",
+            "has 15360 MiB and 10 % of cores left; the pod needs 5000 MiB and 20 %",
             id="cores",
         ),
         pytest.param(
             {"used": Charge(100, 0, shares=1), "part": shared(0, 1)},
             Reason.NO_CARD_FITS,
-            "has 15360 MiB and 0 % of cores left, not 1 MiB and 0 %",
+            "has 0 % of cores left, so it takes no more pods",
             id="cores are sold out",
         ),
     ],

@@ -91,7 +91,7 @@ def test_a_bad_map_leaves_the_last_good_one_in_force_and_says_so() -> None:
     quotas.read('{"foo": {"quota": {"M40": -8}}}')
     assert quotas.entries == before
     assert "'foo'" in quotas.trouble
-    assert "last good" in quotas.trouble
+    assert "the last valid quotas stay in force" in quotas.trouble
 
 
 def test_a_bad_first_map_blocks_nobody() -> None:

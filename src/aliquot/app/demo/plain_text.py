@@ -27,7 +27,8 @@ def welcome(demo: DemoCluster, *, stays: bool) -> None:
         f"  {kubectl} logs binpack-1\n"
         f"  {kubectl} apply -f examples/gpushare-waits.yaml\n"
         f"  {kubectl} apply -f examples/demo-script.yaml\n"
-        f"  {kubectl} annotate pod binpack-1 --overwrite aliquot.io/placement={{}}   # rejected: a forged placement\n"
+        f"  {kubectl} annotate pod binpack-1 --overwrite aliquot.io/placement={{}}   "
+        "# refused: only Aliquot's accounts write placements\n"
         f"  {kubectl} delete pod binpack-1\n"
         f"  curl {inspect}\n"
     )

@@ -92,7 +92,9 @@ def _profiling(where: str) -> dict[str, Given]:
     return {key: Given(value, "--pprofAddress") for key, value in keys.items()}
 
 
-PROGRAM = Program(CommandLine(_NAME, _ABOUT, _FLAGS, gnu=True), "admission", "127.0.0.1", _translate, _print_version)
+PROGRAM = Program(
+    CommandLine(_NAME, _ABOUT, _FLAGS, gnu=True), "admission", "127.0.0.1", _translate, _print_version, "--address"
+)
 
 
 def main() -> None:

@@ -25,8 +25,8 @@ _ABOUT = """
 nano-gpu-scheduler, served by Aliquot: a scheduler extender for nano-gpu/gpu-percent, and for the resources of its
 successor elastic-gpu-scheduler.
 
-kube-scheduler calls POST /scheduler/filter, priorities and bind; people can read POST /status. The same port serves GET
-/version, /healthz, /readyz and /metrics, and /debug/pprof/ if ALIQUOT_PROFILING is true. Variables:
+kube-scheduler calls POST /scheduler/filter, priorities and bind; POST /status shows what is left of each card. The same
+port serves GET /version, /healthz, /readyz and /metrics, and /debug/pprof/ if ALIQUOT_PROFILING is true. Variables:
 
   KUBECONFIG  path of the kubeconfig (default: the pod's service account, then ~/.kube/config)
   PORT        port on all addresses of the machine (default 39999, also used if the value is not a number)

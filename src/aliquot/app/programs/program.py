@@ -56,6 +56,8 @@ class Program:
     """Raises BadConfig."""
     print_only: Callable[[Parsed], bool] = lambda _: False
     """Prints what the flags ask for, such as the version. Returns whether there was something to print."""
+    port_setting: str = "the variable PORT"
+    """What sets the port."""
 
     def main(self, words: Sequence[str] | None = None) -> None:
         """Run with these words of a command line, or with those of this process."""
@@ -84,7 +86,7 @@ class Program:
             async with Client(live.tree.kubernetes.access()) as client:
                 if await _exists(client, _OURS):
                     live = await LiveConfig.start(NoSource(), self.keys(translated, _OURS))
-                await serve(live, live.tree.kubernetes, client, form)
+                await serve(live, live.tree.kubernetes, client, form, lambda _: self.port_setting)
 
     def keys(self, translated: Translated, namespace: str = _THEIRS) -> dict[str, Given]:
         """The keys of the configuration. The program's flags override our variables, which override its defaults.
@@ -131,7 +133,7 @@ def _variables() -> dict[str, Given]:
 
 def _remarks(parsed: Parsed) -> Iterator[str]:
     if parsed.others:
-        yield f"the arguments {' '.join(parsed.others)}: they belong to no flag"
+        yield f"ignored arguments: {' '.join(parsed.others)}"
     for variable in ("ALIQUOT_CONFIG", "ALIQUOT_CONFIG_MAP"):
         if os.environ.get(variable):
             yield f"{variable}: this program reads no configuration file; use its flags or the other ALIQUOT_ variables"

@@ -36,15 +36,26 @@ from aliquot.side_loop import SideLoop
 _log = structlog.get_logger()
 
 
-async def serve(live: LiveConfig, kubernetes: KubernetesSection, client: Client, form: logs.Form | None = None) -> None:
+def _port_setting(endpoint: str) -> str:
+    path = f"endpoints.{endpoint}.port"
+    return f"{SERVER.settings[path].flag} (in the configuration: {path})"
+
+
+async def serve(
+    live: LiveConfig,
+    kubernetes: KubernetesSection,
+    client: Client,
+    form: logs.Form | None = None,
+    port_setting: Callable[[str], str] = _port_setting,
+) -> None:
     """Serve until cancelled. Then refuse new calls, finish running calls, and release the Lease.
 
     `kubernetes` says how `client` reaches the API server. `form` is the form of log lines, if it is not our own.
-    Raises BadConfig.
+    `port_setting` names the option for an endpoint's port. Raises BadConfig.
     """
     with SideLoop("lease and health") as loop:
         async with _side(loop, kubernetes) as side:
-            await _serve(live, client, side, form)
+            await _serve(live, client, side, form, port_setting)
 
 
 @asynccontextmanager
@@ -61,7 +72,9 @@ async def _side(loop: SideLoop, kubernetes: KubernetesSection) -> AsyncIterator[
         await loop.run(client.close())
 
 
-async def _serve(live: LiveConfig, client: Client, side: Side, form: logs.Form | None) -> None:
+async def _serve(
+    live: LiveConfig, client: Client, side: Side, form: logs.Form | None, port_setting: Callable[[str], str]
+) -> None:
     config = live.tree
     logs.configure(config.log.level, form)
     _log.info("starting", version=aliquot.__version__, mode=config.mode)
@@ -86,7 +99,7 @@ async def _serve(live: LiveConfig, client: Client, side: Side, form: logs.Form |
             authentication = Authentication(config, client)
             notes = _notes(live, shown, authentication)
             await stack.enter_async_context(health_port(config, plane, side, notes, shown))
-            listeners = await _listeners(live, plane, forwarding, shown, authentication, notes, stack)
+            listeners = await _listeners(live, plane, forwarding, shown, authentication, notes, port_setting, stack)
             ports = {name: listener.port for name, listener in listeners.items()}
             plane.leadership.advertise(advertised_urls(config, ports))
             tasks.create_task(plane.run())
@@ -122,6 +135,7 @@ async def _listeners(
     shown: Certificates | None,
     authentication: Authentication,
     notes: Callable[[], list[str]],
+    port_setting: Callable[[str], str],
     stack: AsyncExitStack,
 ) -> dict[str, Listener]:
     """Open every enabled endpoint. Returns the listeners by name."""
@@ -139,7 +153,7 @@ async def _listeners(
             config.listen.address,
             port,
             name=name,
-            setting=_port_setting(name),
+            setting=port_setting(name),
             grace=config.listen.grace,
             limits=limits(config),
             certificates=shown,
@@ -148,8 +162,3 @@ async def _listeners(
         listeners[name] = await stack.enter_async_context(listener)
         _log.info("listening", endpoint=name, address=config.listen.address, port=listener.port)
     return listeners
-
-
-def _port_setting(endpoint: str) -> str:
-    path = f"endpoints.{endpoint}.port"
-    return f"{SERVER.settings[path].flag} (in the configuration: {path})"

@@ -17,7 +17,7 @@ from aliquot.config.declaration import Given
 from aliquot.config.live_config import LiveConfig
 from aliquot.config.sections.common import KubernetesSection
 from aliquot.config.server_tree import ServerConfig
-from aliquot.config.sources import ConfigMapSource, FileSource, NoSource
+from aliquot.config.sources import ConfigMapSource, FileSource, NoSource, namespace_and_name
 from aliquot.config.variables import unknown_variables
 from aliquot.control.decision_log.file import require_writable
 from aliquot.errors import BadConfig
@@ -33,6 +33,8 @@ async def start(given: Mapping[str, Given], file: str | None, config_map: str | 
     """
     if file and config_map:
         raise BadConfig("--config and --config-map cannot be combined; give only one of them")
+    if config_map:
+        namespace_and_name(config_map)  # a wrong form is reported even without access to an API server
     async with AsyncExitStack() as stack:
 
         async def connect(kubernetes: KubernetesSection) -> Client:

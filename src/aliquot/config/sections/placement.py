@@ -73,13 +73,17 @@ class CommitSection(Section, frozen=True):
 
     budget: Annotated[
         Seconds,
-        Key("Seconds for a Binding. Keep commit.budget plus commit.look below the scheduler's timeout.", live=True),
+        Key(
+            "Maximum seconds for a Binding request. Keep commit.budget plus commit.look below the scheduler's timeout.",
+            live=True,
+        ),
     ] = 2.5
     look: Annotated[Seconds, Key("Seconds for reading a pod before or after its Binding.", live=True)] = 1.0
     act_limit: Annotated[
         Seconds,
         Key(
-            "Seconds during which the API server may still act on a request: its own request timeout plus a margin.",
+            "Seconds after which an unanswered request can no longer take effect: the API server's own timeout plus a "
+            "margin.",
             live=True,
         ),
     ] = 70.0

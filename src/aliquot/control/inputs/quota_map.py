@@ -15,7 +15,7 @@ _log = structlog.get_logger()
 
 
 class QuotaMap:
-    """No ConfigMap means no quotas. An unreadable ConfigMap keeps the last good quotas, and is reported."""
+    """No ConfigMap means no quotas. An unreadable ConfigMap keeps the last valid quotas, and is reported."""
 
     def __init__(self, client: Client, cluster: ClusterState, clock: Clock, settings: QuotaSection) -> None:
         self._cluster = cluster

@@ -22,7 +22,9 @@ class UnhealthyMaps:
 
     def __init__(self, client: Client, cluster: ClusterState, clock: Clock) -> None:
         self._cluster = cluster
-        right = read_maps(NAMESPACE, "", f"the server does not leave out the cards that {NAME_PREFIX}<node> names")
+        right = read_maps(
+            NAMESPACE, "", f"the server also places pods on cards marked unhealthy in {NAME_PREFIX}<node>"
+        )
         self._maps: OptionalInformer[ConfigMap] = OptionalInformer(client, CONFIG_MAPS, self._on_map, right, clock)
         self.informer = self._maps.informer
         self.run = self._maps.run

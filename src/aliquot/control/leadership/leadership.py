@@ -187,10 +187,10 @@ class Leadership:
     def notes(self) -> list[str]:
         """The leader and degraded features, for people."""
         now = {
-            Role.LEADING: f"leads in term {self._epoch}",
-            Role.FOLLOWING: f"follows {self.holder}",
-            Role.ALONE: f"alone, without Lease and epoch; {rights.ONLY_ONE}",
-            Role.OBSERVING: "observes, and writes nothing",
+            Role.LEADING: f"This server leads in term {self._epoch}.",
+            Role.FOLLOWING: f"This server follows {self.holder}.",
+            Role.ALONE: f"This server runs alone, without Lease and epoch; {rights.ONLY_ONE}.",
+            Role.OBSERVING: "This server is in observe mode: it writes nothing.",
         }
         return [now[self.role], *([self._unfit] if self._unfit else []), *self.missing]
 

@@ -43,7 +43,7 @@ class PodEvents:
 
     async def is_placed_late(self, pod: Pod, placement: Placement) -> None:
         cards = ", ".join(sorted({part.uuid for part in placement.slices()}))
-        message = f"Another scheduler bound the pod to {placement.node}; Aliquot placed it on {cards} there"
+        message = f"The pod was bound to {placement.node} without Aliquot; Aliquot placed it on {cards} there"
         await self._event(pod, "Normal", PLACED_LATE, message[:_LONGEST_MESSAGE])
 
     async def has_no_room(self, pod: Pod, why: str) -> None:

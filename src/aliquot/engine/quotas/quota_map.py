@@ -161,7 +161,7 @@ class Quotas:
         try:
             self.entries = {} if text is None else read_quotas(text)
         except BadConfig as error:
-            kept = "the last good one stays in force" if self.entries else "no quota is in force"
+            kept = "the last valid quotas stay in force" if self.entries else "no quota is in force"
             self.trouble = f"{error}; {kept}"
         else:
             self.trouble = ""
