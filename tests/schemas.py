@@ -105,7 +105,7 @@ class Policy(_Strict):
 
 
 class VolcanoArguments(Struct, forbid_unknown_fields=True, kw_only=True):
-    """Of the plug-in `extender`. A time that is no string counts as a second, a quoted bool as false."""
+    """Of the plugin `extender`. A time that is no string counts as a second, a quoted bool as false."""
 
     url_prefix: Url = msgspec.field(name="extender.urlPrefix")
     http_timeout: Duration = msgspec.field(name="extender.httpTimeout")

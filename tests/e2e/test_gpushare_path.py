@@ -73,7 +73,7 @@ def test_a_pod_that_asks_for_the_number_of_cards_gets_exactly_one_whole_card(rig
 
 
 def test_a_container_that_asks_for_memory_and_number_finds_its_devices_once(rig: Rig) -> None:
-    """kubelet asks both plug-ins, in an order of its own, and the runtime gets two names."""
+    """kubelet asks both plugins, in an order of its own, and the runtime gets two names."""
     wanted = pods.pod("both")
     wanted["spec"]["containers"][0]["resources"]["limits"] = {pods.GPU_MEM: "4", GPU_COUNT: "2"}
     pods.create(rig, [wanted])

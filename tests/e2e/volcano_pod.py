@@ -25,7 +25,7 @@ subjects: [{{kind: ServiceAccount, name: default, namespace: {NAMESPACE}}}]
 
 @contextmanager
 def scheduling(rig: Rig, tier: list[dict[str, Any]], progress: Callable[[str], None]) -> Iterator[None]:
-    """Volcano with this tier of plug-ins after those that it needs itself."""
+    """Volcano with this tier of plugins after those that it needs itself."""
     programs = volcano.find(volcano.CURRENT, progress)
     rig.kubectl("apply", "--server-side", "-f", str(programs / volcano.CRDS))
     rig.load_images([Image(_IMAGE, {"bin/vc-scheduler": programs / volcano.SCHEDULER})])

@@ -77,7 +77,7 @@ class Room:
         return shown
 
     async def add_plain_node(self, name: str, capacity: Mapping[str, str], **fields: Any) -> None:
-        """A node without our agent: whatever an original's plug-in left in its status."""
+        """A node without our agent: whatever an original's plugin left in its status."""
         self.api.registry.create(resources.NODES, "", node_manifest(name, capacity=capacity, **fields))
         await self.in_sync()
 

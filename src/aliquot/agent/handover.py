@@ -205,7 +205,7 @@ class HandOver:
         if not written:
             raise Refused(
                 f"pod {pod.key}: kubelet's checkpoint has no CDI device of this agent; "
-                "did another device plug-in serve it?"
+                "did another device plugin serve it?"
             )
         return any(written)
 

@@ -1,7 +1,7 @@
 """What this node has handed over. A record stays until kubelet has dropped the pod, whatever happens to its
 annotations.
 
-The agent rebuilds the store from its own CDI specs, which users cannot write. Pods that another plug-in served before
+The agent rebuilds the store from its own CDI specs, which users cannot write. Pods that another plugin served before
 count by their placements once a container has run. A mark proves nothing, because users can write it.
 """
 

@@ -1,4 +1,4 @@
-"""A device plug-in: offers a resource to kubelet, promises a CDI name at Allocate, writes its spec at PreStart."""
+"""A device plugin: offers a resource to kubelet, promises a CDI name at Allocate, writes its spec at PreStart."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def device_list(dialect: Dialect, resource: str, cards: NodeGpus) -> wire.ListAn
 
 
 class DevicePlugin:
-    """The device plug-in of one resource."""
+    """The device plugin of one resource."""
 
     def __init__(
         self, resource: Resource, listed: wire.ListAndWatchResponse, folder: Path, hand_over: HandOver, clock: Clock
@@ -84,7 +84,7 @@ class DevicePlugin:
         self._stopping = asyncio.Event()
 
     async def serve(self) -> None:
-        """Serve until cancelled. Registers again when kubelet restarts: it forgets its plug-ins and their sockets."""
+        """Serve until cancelled. Registers again when kubelet restarts: it forgets its plugins and their sockets."""
         while True:
             await self._refuse_rival()
             server = rpc.server(_SERVICE, self._methods(), self._socket)
@@ -111,13 +111,13 @@ class DevicePlugin:
             self._socket.unlink(missing_ok=True)
 
     async def _refuse_rival(self) -> None:
-        """Raises BadConfig if another plug-in serves the socket: two would take turns, so the first one stays."""
+        """Raises BadConfig if another plugin serves the socket: two would take turns, so the first one stays."""
         try:
             _, writer = await asyncio.open_unix_connection(self._socket)
         except OSError:
             return
         writer.close()
-        raise BadConfig(f"another device plug-in serves {self._resource} on {self._socket}; remove it first")
+        raise BadConfig(f"another device plugin serves {self._resource} on {self._socket}; remove it first")
 
     async def _register_and_watch(self, ours: tuple[int, int] | None) -> None:
         """Returns when kubelet has restarted or our socket was replaced."""

@@ -136,7 +136,7 @@ class GpuShare(Dialect):
             request = self._refuse_too_much(self.request(pod, parts, together=True), largest)
             if cards == 1:
                 return request
-            # the original's plug-in gives one card, and reads one index
+            # the original's plugin gives one card, and reads one index
             on_one_card = tuple(_share(container, life, units) for container, life, units, _ in sharing)
             return replace(request, elsewhere=on_one_card)
         self._check_cards(pod, {count for *_, count in asking if count})
@@ -186,7 +186,7 @@ class GpuShare(Dialect):
         return Placement(cards.node, self.name, slices)
 
     def unrecorded(self, pod: Pod, cards: NodeGpus) -> Sequence[Gpu]:
-        """The original's plug-in gives nothing for a number of cards. For memory it gives the node's card only if there
+        """The original's plugin gives nothing for a number of cards. For memory it gives the node's card only if there
         is just one."""
         is_written = bool(self.written_on(pod))
         if is_written or not cards.are_made_up:
@@ -295,7 +295,7 @@ class GpuShare(Dialect):
 
     def _is_on_the_one_card_of_the_original(self, pod: Pod) -> bool:
         """The original does not know a number of cards: all memory of such a pod is on the card of its index. The same
-        holds for a pod that we have placed for the original's plug-in."""
+        holds for a pod that we have placed for the original's plugin."""
         annotations = pod.metadata.annotations
         if PLACEMENT in annotations:
             return _is_for_another_agent(annotations[PLACEMENT])

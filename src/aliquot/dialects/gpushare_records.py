@@ -14,7 +14,7 @@ SEVERAL_CARDS = "scheduler.framework.gpushare."
 ALLOCATION = f"{SEVERAL_CARDS}allocation"
 """`{"<container index>":{"<gpu index>":<units>}}`, on pods that have several cards."""
 ALLOCATION_ASSIGNED = f"{SEVERAL_CARDS}assigned"
-"""ACK's plug-in writes it as the original's plug-in writes ALIYUN_COM_GPU_MEM_ASSIGNED. We only read it."""
+"""ACK's plugin writes it as the original's plugin writes ALIYUN_COM_GPU_MEM_ASSIGNED. We only read it."""
 
 _Number = Annotated[int, msgspec.Meta(ge=0, le=MAX_UNITS)]
 

@@ -231,7 +231,7 @@ class Hami(Dialect):
         )
 
     def capacity(self, node: Node) -> NodeGpus | None:
-        """The cards as HAMi's plug-in registers them, with their real uuids. Raises BadRecord."""
+        """The cards as HAMi's plugin registers them, with their real uuids. Raises BadRecord."""
         written = node.metadata.annotations
         if REGISTER not in written:
             return None

@@ -76,7 +76,7 @@ class Nvidia(Dialect):
         return f"{self.prefix}/gpu.model"
 
     def mig(self, profile: str) -> str:
-        """The resource of a profile. NVIDIA's plug-in writes its `+` as a dot."""
+        """The resource of a profile. NVIDIA's plugin writes its `+` as a dot."""
         return f"{self.prefix}/mig-{profile.replace('+', '.')}"
 
     @property
@@ -170,7 +170,7 @@ class Nvidia(Dialect):
         return Constraints(models=(ModelConstraint(names),))
 
     def capacity(self, node: Node) -> NodeGpus | None:
-        """The cards as NVIDIA's plug-in and its feature discovery report them. Such a node only hands out whole
+        """The cards as NVIDIA's plugin and its feature discovery report them. Such a node only hands out whole
         cards."""
         if REGISTER in node.metadata.annotations:
             return None  # the node offers HAMi's shares

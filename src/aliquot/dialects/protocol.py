@@ -40,7 +40,7 @@ _LONGEST_PREFIX = 253
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """An extended resource of a dialect: its name, what 1 of it means, and the file name of its device plug-in's
+    """An extended resource of a dialect: its name, what 1 of it means, and the file name of its device plugin's
     socket, which is that of the original. A resource without a socket is not offered to kubelet."""
 
     name: str
@@ -261,7 +261,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def device_ids(self, resource: str, cards: NodeGpus) -> Sequence[tuple[str, str]]:
-        """Every (id, uuid) that the device plug-in of one resource offers. kubelet hands them out in any order: only
+        """Every (id, uuid) that the device plugin of one resource offers. kubelet hands them out in any order: only
         their number matters."""
 
     def environment(
@@ -343,7 +343,7 @@ def capacity_of(node: Node, resource: str) -> int:
 
 def allocatable_of(node: Node, resource: str) -> int:
     """A node's allocatable amount of a resource: less than its capacity while devices are unhealthy, 0 while their
-    plug-in is gone."""
+    plugin is gone."""
     return _amount(node.status.allocatable, resource)
 
 
@@ -364,7 +364,7 @@ def equal_cards(
     least_mib: int = 1,
     rest_mib: int = 0,
 ) -> NodeGpus | None:
-    """A node whose original plug-in reports only the number of cards and the size of each; None if it has none. Raises
+    """A node whose original plugin reports only the number of cards and the size of each; None if it has none. Raises
     BadRecord for more cards than any node has."""
     if not count or mib < least_mib:
         return None

@@ -87,7 +87,7 @@ def demand_of(pod: Pod, dialects: Dialects) -> Demand | None:
 
 
 def cards_of(node: Node, dialects: Dialects) -> NodeGpus:
-    """A node's cards: as its agent published them, else as an original's plug-in left them in its status."""
+    """A node's cards: as its agent published them, else as an original's plugin left them in its status."""
     served = _served(node, dialects)
     model = _first_label(node, (label for dialect in dialects.values() for label in dialect.model_labels))
     pool = _first_label(node, (label for dialect in dialects.values() for label in dialect.pool_labels))
@@ -97,7 +97,7 @@ def cards_of(node: Node, dialects: Dialects) -> NodeGpus:
 
 
 def registered_on(node: Node, dialects: Dialects) -> frozenset[str] | None:
-    """The dialects with a resource that the node's kubelet knows. kubelet keeps a resource whose plug-in is gone. None
+    """The dialects with a resource that the node's kubelet knows. kubelet keeps a resource whose plugin is gone. None
     if the node's kubelet has not reported anything yet."""
     if not node.status.capacity:
         return None
@@ -159,7 +159,7 @@ def holding_of(pod: Pod, cards: NodeGpus, dialects: Dialects) -> Holding | None:
 
 
 def _has_got(pod: Pod, dialect: Dialect, cards: NodeGpus) -> bool:
-    """Whether a plug-in on the node has given the pod what it asks for in a dialect. On a node with an inventory only a
+    """Whether a plugin on the node has given the pod what it asks for in a dialect. On a node with an inventory only a
     container that has run proves that. An original's mark does not, because users can write it."""
     if not cards.may_hand_over(dialect.name):
         return False
@@ -190,8 +190,8 @@ def _holding(pod: Pod, cards: NodeGpus, dialect: Dialect) -> Holding:
 
 
 def _gives_unnamed_cards(pod: Pod, dialect: Dialect, cards: NodeGpus) -> bool:
-    """Whether kubelet gives a bound pod whole cards without asking us which, through another vendor's plug-in. Our own
-    agent waits for a placement. If no plug-in has registered the resource, nobody gives anything."""
+    """Whether kubelet gives a bound pod whole cards without asking us which, through another vendor's plugin. Our own
+    agent waits for a placement. If no plugin has registered the resource, nobody gives anything."""
     if dialect.names_cards or not cards.may_hand_over(dialect.name):
         return False
     is_served_by_us = not cards.are_made_up and dialect.name in cards.dialects

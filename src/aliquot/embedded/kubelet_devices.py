@@ -1,6 +1,6 @@
 """kubelet's device manager as an agent sees it, with the real protocol on real sockets.
 
-Plug-ins register and offer ids. The manager calls Allocate at admission and PreStartContainer before a container
+Plugins register and offer ids. The manager calls Allocate at admission and PreStartContainer before a container
 starts. It writes grants to a checkpoint file and lists them through PodResources, in kubelet's own formats.
 """
 
@@ -89,7 +89,7 @@ class DeviceManager:
             await _hang_up(plugin)
         await self._stack.aclose()
 
-    # -- plug-ins
+    # -- plugins
 
     def capacity(self) -> dict[str, int]:
         return {resource: len(plugin.ids) for resource, plugin in self._plugins.items()}
@@ -105,7 +105,7 @@ class DeviceManager:
         return plugin_wire.Empty()
 
     async def _listen(self, plugin: _Plugin) -> None:
-        """Follow a plug-in's list. When it disconnects its ids are gone and its pods wait, as with the real kubelet."""
+        """Follow a plugin's list. When it disconnects its ids are gone and its pods wait, as with the real kubelet."""
         lists = plugin.channel.unary_stream(
             f"{_DEVICE_PLUGIN}/ListAndWatch",
             request_serializer=plugin_wire.Empty.SerializeToString,
@@ -162,7 +162,7 @@ class DeviceManager:
         return ids
 
     async def pre_start(self, pod: Pod, container: str) -> list[str]:
-        """Prepare a container. Returns its promised CDI names. Raises Refused with the plug-in's message."""
+        """Prepare a container. Returns its promised CDI names. Raises Refused with the plugin's message."""
         grants = [grant for grant in self._grants if (grant.pod_uid, grant.container) == (pod.metadata.uid, container)]
         for grant in grants:
             if self._plugins[grant.resource].pre_start:

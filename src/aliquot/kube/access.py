@@ -40,13 +40,13 @@ class Access:
     """The name in the server's certificate, if it differs from the address."""
 
     def headers(self, credential: Credential | None = None) -> dict[str, str]:
-        """The headers of a request, with the credential of an exec plug-in if there is one."""
+        """The headers of a request, with the credential of an exec plugin if there is one."""
         token = self.token_file.read_text().strip() if self.token_file else self.token
         token = token or (credential.token if credential else None)
         return {"Authorization": f"Bearer {token}"} if token else {}
 
     def present(self, credential: Credential) -> None:
-        """Use a plug-in's certificate for every new connection. Raises ValueError and ssl.SSLError."""
+        """Use a plugin's certificate for every new connection. Raises ValueError and ssl.SSLError."""
         if self.tls is None:
             raise ValueError("a certificate needs a server with https")
         _load_client_certificate(self.tls, credential.certificate)

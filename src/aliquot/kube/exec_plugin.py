@@ -1,4 +1,4 @@
-"""Exec plug-ins of a kubeconfig: programs that return credentials (client.authentication.k8s.io)."""
+"""Exec plugins of a kubeconfig: programs that return credentials (client.authentication.k8s.io)."""
 
 import asyncio
 import base64
@@ -38,7 +38,7 @@ class _ExecCredential(msgspec.Struct, rename="camel"):
 
 @dataclass(frozen=True)
 class Credential:
-    """A plug-in's credential: a token, a certificate with its key as one PEM, or both. `until` is wall time."""
+    """A plugin's credential: a token, a certificate with its key as one PEM, or both. `until` is wall time."""
 
     token: str = ""
     certificate: bytes = b""
@@ -140,11 +140,11 @@ class ExecPlugin:
         return Credential(status.token, "\n".join(filter(None, pair)).encode(), until)
 
     def _failed(self, why: str) -> NotSent:
-        return NotSent(f"the kubeconfig's exec plug-in {self._words[0]} {why}")
+        return NotSent(f"the kubeconfig's exec plugin {self._words[0]} {why}")
 
 
 def read(section: Any, folder: Path, cluster: Mapping[str, Any]) -> ExecPlugin:
-    """The plug-in that a user's `exec` describes. Raises BadConfig that names the field."""
+    """The plugin that a user's `exec` describes. Raises BadConfig that names the field."""
     if not isinstance(section, dict) or not isinstance(section.get("command"), str) or not section["command"]:
         raise BadConfig("exec needs a command")
     if section.get("apiVersion") not in _VERSIONS:

@@ -165,14 +165,14 @@ class Transport:
             raise errors.NoAnswer(f"{method} {path} got no answer from the API server: {text}") from error
 
     async def _credential(self, limit: aiohttp.ClientTimeout) -> Credential | None:
-        """The plug-in's credential, with its certificate in use."""
+        """The plugin's credential, with its certificate in use."""
         if self._access.plugin is None:
             return None
         try:
             async with asyncio.timeout(limit.total):
                 credential = await self._access.plugin.credential()
         except TimeoutError as error:
-            raise errors.NotSent("the kubeconfig's exec plug-in is still running") from error
+            raise errors.NotSent("the kubeconfig's exec plugin is still running") from error
         if credential.certificate and credential.certificate != self._certificate:
             await self._change_certificate(credential)
         return credential
@@ -183,7 +183,7 @@ class Transport:
         try:
             self._access.present(credential)
         except (OSError, ValueError) as error:
-            raise errors.NotSent(f"the exec plug-in's certificate cannot be used: {error}") from error
+            raise errors.NotSent(f"the exec plugin's certificate cannot be used: {error}") from error
         self._certificate = credential.certificate
         ended, self._former, self._session = self._former, self._session, self._new_session()
         if ended is not None:

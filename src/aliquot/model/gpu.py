@@ -64,7 +64,7 @@ class NodeGpus:
 
     `dialects` are the dialects that the node serves, empty if it does not say. `model` and `pool` come from its labels
     and serve quotas. `registered` are the dialects of which its kubelet knows a resource, None if that is unknown.
-    `rest_mib` is memory in its status that belongs to none of its cards: an original's plug-in reports only the sum,
+    `rest_mib` is memory in its status that belongs to none of its cards: an original's plugin reports only the sum,
     which need not be a multiple of the number of cards. It cannot be sold.
     """
 
@@ -87,7 +87,7 @@ class NodeGpus:
 
     @cached_property
     def are_made_up(self) -> bool:
-        """Whether nobody publishes the node's inventory. An original's plug-in reports no uuids, so the cards are
+        """Whether nobody publishes the node's inventory. An original's plugin reports no uuids, so the cards are
         called `node/index`."""
         return any(gpu.uuid == made_up_uuid(self.node, gpu.index) for gpu in self.gpus)
 
@@ -109,7 +109,7 @@ class NodeGpus:
         return not self.dialects or dialect in self.dialects
 
     def may_hand_over(self, dialect: str) -> bool:
-        """Whether a device plug-in may give containers what they ask for in a dialect. If no plug-in has registered the
+        """Whether a device plugin may give containers what they ask for in a dialect. If no plugin has registered the
         resource, kubelet starts the containers without a card."""
         return self.registered is None or dialect in self.registered
 

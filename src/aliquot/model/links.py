@@ -1,6 +1,6 @@
 """How well two cards reach each other: one number per pair, the sum of the PCIe path and the NVLinks.
 
-The scale is that of the scores which device plug-ins publish for pairs of cards, so they need no conversion.
+The scale is that of the scores which device plugins publish for pairs of cards, so they need no conversion.
 """
 
 from enum import IntEnum

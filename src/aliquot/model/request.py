@@ -17,7 +17,7 @@ class Unit(Enum):
 
 
 NODE_UNITS = (1, 1024)
-"""What one node unit can be, in MiB, as our agent and gpushare's plug-in offer it."""
+"""What one node unit can be, in MiB, as our agent and gpushare's plugin offer it."""
 
 
 @dataclass(frozen=True, slots=True)

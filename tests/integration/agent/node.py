@@ -1,4 +1,4 @@
-"""A GPU node: kubelet's device manager on real sockets, and the agent's device plug-ins beside it."""
+"""A GPU node: kubelet's device manager on real sockets, and the agent's device plugins beside it."""
 
 import asyncio
 from collections.abc import Sequence
@@ -61,7 +61,7 @@ class AgentNode:
         self.clock = FakeClock(skip=1.0)
         """Of the hand-over: short sleeps pass at once."""
         self.looks = FakeClock()
-        """Of the plug-ins, which look for kubelet once a second."""
+        """Of the plugins, which look for kubelet once a second."""
         self.kubelet = DeviceManager(folder / "device-plugins")
         self.cdi_folder = folder / "cdi"
         self.cdi = cdi.SpecFolder(self.cdi_folder)
@@ -97,14 +97,14 @@ class AgentNode:
         names = [resource.name for dialect in self.dialects for resource, _ in offered(dialect, self.cards)]
         await until(
             lambda: all(self.kubelet.capacity().get(name) for name in names),
-            "the plug-ins are registered",
+            "the plugins are registered",
             passing=self.looks,
         )
 
     async def restart_agent(self, cards: NodeGpus | None = None) -> None:
         """The agent forgets everything; the driver may show the cards in another way than before."""
         await self.stop_agent()
-        await until(lambda: not any(self.kubelet.capacity().values()), "kubelet sees the plug-in go")
+        await until(lambda: not any(self.kubelet.capacity().values()), "kubelet sees the plugin go")
         self.cards = cards or self.cards
         await self.start_agent()
 
@@ -114,7 +114,7 @@ class AgentNode:
         await asyncio.gather(*self._serving, return_exceptions=True)
 
     def plugins(self) -> list[DevicePlugin]:
-        """Device plug-ins with a memory of their own, as after a start of the agent."""
+        """Device plugins with a memory of their own, as after a start of the agent."""
         pod_resources = PodResources(self.kubelet.pod_resources, self.clock)
         self.holders = KubeletRecords(self.kubelet.folder, pod_resources, self.runtime)
         self.hand_over = HandOver(
@@ -183,7 +183,7 @@ class AgentNode:
         return self.environment(*names)
 
     async def pre_start(self, pod: Pod, resource: Resource, container: str = "main") -> None:
-        """kubelet calls the plug-in of one resource, and no other yet."""
+        """kubelet calls the plugin of one resource, and no other yet."""
         grants = checkpoint.read(self.kubelet.folder / CHECKPOINT, {resource.name})
         (ids,) = (grant.ids for grant in grants if (grant.pod_uid, grant.container) == (pod.metadata.uid, container))
         request = wire.PreStartContainerRequest(devices_ids=ids)

@@ -257,7 +257,7 @@ NEVER_RUN: list[Any] = [
 async def test_a_pod_that_never_ran_counts_nowhere(
     node: AgentNode, record: dict[str, str], mark: dict[str, str]
 ) -> None:
-    """Users can write marks and records. A pod that another plug-in served has run."""
+    """Users can write marks and records. A pod that another plugin served has run."""
     waits = await node.admitted("waits", 3, card=None)
     node.show(node.annotated(waits, **record, **mark))
     await node.restart_agent()
@@ -267,7 +267,7 @@ async def test_a_pod_that_never_ran_counts_nowhere(
 async def test_a_container_starts_again_on_its_card_though_the_card_was_over_committed_meanwhile(
     node: AgentNode,
 ) -> None:
-    """Another plug-in did that. What our pod has, it keeps; a new pod gets nothing."""
+    """Another plugin did that. What our pod has, it keeps; a new pod gets nothing."""
     ours = await node.admitted("ours", 3, card=0)
     await node.start(ours)
     node.show(runs(await node.admitted("theirs", 15, card=0)))

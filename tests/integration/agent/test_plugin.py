@@ -1,4 +1,4 @@
-"""The device plug-in and kubelet, over real sockets."""
+"""The device plugin and kubelet, over real sockets."""
 
 import asyncio
 import base64
@@ -93,7 +93,7 @@ async def test_the_plug_in_comes_back_when_its_socket_is_removed(node: AgentNode
 
 
 async def test_a_rival_on_the_same_socket_is_named_and_left_alone(node: AgentNode) -> None:
-    with pytest.raises(BadConfig, match=f"another device plug-in serves aliyun.com/gpu-mem on .*{SOCKET}"):
+    with pytest.raises(BadConfig, match=f"another device plugin serves aliyun.com/gpu-mem on .*{SOCKET}"):
         await asyncio.wait_for(node.plugins()[0].serve(), SECONDS)
     assert node.kubelet.capacity() == {GPU_MEM: 30, GPU_COUNT: 2}
 
@@ -103,15 +103,15 @@ async def test_a_rival_that_came_with_a_restart_of_kubelet_keeps_its_socket_and_
     await node.stop_agent()
     await until(lambda: not node.kubelet.capacity()[GPU_MEM], "kubelet hears that it has ended", passing=node.looks)
     serving = asyncio.create_task(node.plugins()[0].serve())
-    await until(lambda: node.kubelet.capacity()[GPU_MEM], "the plug-in is registered", passing=node.looks)
+    await until(lambda: node.kubelet.capacity()[GPU_MEM], "the plugin is registered", passing=node.looks)
     path = node.kubelet.folder / SOCKET
     path.unlink()
     with socket.socket(socket.AF_UNIX) as rival:
         rival.bind(str(path))
         rival.listen()
         inode = path.stat().st_ino
-        await until(serving.done, "the plug-in gives way", passing=node.looks)
-        with pytest.raises(BadConfig, match=f"another device plug-in serves {GPU_MEM} on {path}; remove it first"):
+        await until(serving.done, "the plugin gives way", passing=node.looks)
+        with pytest.raises(BadConfig, match=f"another device plugin serves {GPU_MEM} on {path}; remove it first"):
             await serving
         assert path.stat().st_ino == inode
         with socket.socket(socket.AF_UNIX) as kubelet:
@@ -154,7 +154,7 @@ async def test_a_pod_in_the_hands_of_another_plug_in_is_told_so(node: AgentNode)
     path = node.kubelet.folder / "kubelet_internal_checkpoint"
     theirs = wire.ContainerAllocateResponse(cdi_devices=[wire.CDIDevice(name="nvidia.com/gpu=0")])
     path.write_bytes(_with_answer(path.read_bytes(), theirs.SerializeToString()))
-    with pytest.raises(Refused, match="has no CDI device of this agent; did another device plug-in serve it"):
+    with pytest.raises(Refused, match="has no CDI device of this agent; did another device plugin serve it"):
         await node.start(pod)
 
 

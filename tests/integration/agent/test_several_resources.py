@@ -1,4 +1,4 @@
-"""A dialect with several resources: each has its plug-in, and a container gets its devices exactly once."""
+"""A dialect with several resources: each has its plugin, and a container gets its devices exactly once."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

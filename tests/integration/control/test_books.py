@@ -321,7 +321,7 @@ ON_BOTH = (
 def used_after_a_restart(
     limits: dict[str, str], annotations: dict[str, str], labels: dict[str, str] | None = None
 ) -> dict[str, Charge]:
-    """What fresh cluster charge for one pod that runs, where device plug-ins have registered all that it asks for."""
+    """What fresh cluster charge for one pod that runs, where device plugins have registered all that it asks for."""
     cluster = ClusterState()
     gpus = (make_gpu(index, uuid=f"GPU-{index}", minor=index, mib=16384, slots=10) for index in range(2))
     see(cluster, *gpus, capacity=dict.fromkeys(limits, "100"))

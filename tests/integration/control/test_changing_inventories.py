@@ -38,7 +38,7 @@ def _annotated(node: Any, annotations: dict[str, str]) -> Any:
 
 
 async def offer(room: Room, cards: int) -> None:
-    """What an original's plug-in tells kubelet, and kubelet the cluster."""
+    """What an original's plugin tells kubelet, and kubelet the cluster."""
     capacity = {GPU_MEM: str(15 * cards), GPU_COUNT: str(cards)}
     status = {"capacity": capacity, "allocatable": capacity}
     room.api.registry.rewrite(resources.NODES, "", "n1", lambda node: {**node, "status": node["status"] | status})

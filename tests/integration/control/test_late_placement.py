@@ -149,7 +149,7 @@ LEFT_ALONE: list[Any] = [
     pytest.param(
         {"containers": [container_manifest(gpu_mem=None) | {"resources": {"limits": {"nvidia.com/gpu": "1"}}}]},
         {0: 15},
-        id="a whole card from NVIDIA's plug-in: counted, not written",
+        id="a whole card from NVIDIA's plugin: counted, not written",
     ),
 ]
 
@@ -231,7 +231,7 @@ async def test_whole_cards_are_those_of_the_model_that_is_wished(room: Room, *, 
 
 NO_ROOM_FOR_WHOLE_CARDS: list[Any] = [
     pytest.param({f"{SERVES}nvidia": "true"}, WHOLE_CARDS, id="our agent waits for a placement"),
-    pytest.param({f"{SERVES}gpushare": "true"}, {}, id="no plug-in has registered whole cards"),
+    pytest.param({f"{SERVES}gpushare": "true"}, {}, id="no plugin has registered whole cards"),
 ]
 
 

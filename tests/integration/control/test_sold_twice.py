@@ -75,7 +75,7 @@ async def test_a_card_that_comes_back_is_still_that_of_the_pod_whose_record_name
 
 
 async def test_a_running_server_does_not_free_a_card_that_a_running_pod_has_got(room: Room) -> None:
-    """NVIDIA's plug-in gave it, on a node that is labelled for gpushare; then its resource is gone from the status."""
+    """NVIDIA's plugin gave it, on a node that is labelled for gpushare; then its resource is gone from the status."""
     await room.add_node(make_cards(mib=[T4]), capacity={"nvidia.com/gpu": "1"})
     await label(room, gpushare="true")
     first = await room.add_pod("first", node="n1", **WHOLE)

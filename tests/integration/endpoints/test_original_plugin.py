@@ -1,4 +1,4 @@
-"""gpushare's pods on nodes with its own device plug-in, which knows only one card per pod."""
+"""gpushare's pods on nodes with its own device plugin, which knows only one card per pod."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def asking(mem: int, count: int, *, by_label: bool = False) -> dict[str, Any]:
 
 @pytest.fixture
 async def both(endpoint: Endpoint) -> Endpoint:
-    """Two cards of 15 units on each of two nodes, one with the original's plug-in, one with our agent."""
+    """Two cards of 15 units on each of two nodes, one with the original's plugin, one with our agent."""
     await endpoint.room.add_plain_node(OLD, {GPU_MEM: "30", GPU_COUNT: "2"})
     await endpoint.room.add_node(make_cards(NEW))
     return endpoint
@@ -69,7 +69,7 @@ async def test_a_pod_passes_where_the_node_s_agent_can_serve_it(
 @pytest.mark.parametrize(
     ("mem", "node", "written", "used"),
     [
-        pytest.param(8, OLD, {IDX: "0", POD: "8", DEV: "15"}, {0: 8}, id="one card for the original's plug-in"),
+        pytest.param(8, OLD, {IDX: "0", POD: "8", DEV: "15"}, {0: 8}, id="one card for the original's plugin"),
         pytest.param(8, NEW, {IDX: "0,1", POD: "8", DEV: "15"}, {0: 4, 1: 4}, id="two for our agent"),
     ],
 )

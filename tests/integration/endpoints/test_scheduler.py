@@ -74,7 +74,7 @@ async def test_the_reason_is_written_once_while_it_stays_the_same(room: Room, sc
         pytest.param(
             {"capacity": {GPU_MEM: "0"}},
             "1 kubelet has too few devices of aliyun.com/gpu-mem left",
-            id="no device plug-in",
+            id="no device plugin",
         ),
     ],
 )
@@ -298,7 +298,7 @@ def limits(**amounts: str) -> list[dict[str, Any]]:
 
 
 async def test_a_resource_that_a_pod_does_not_ask_for_does_not_matter(room: Room, scheduler: Scheduler) -> None:
-    """A node whose plug-in for whole cards is gone, and that still counts an old pod against it."""
+    """A node whose plugin for whole cards is gone, and that still counts an old pod against it."""
     cards = make_cards()
     await room.add_node(cards, capacity={"aliyun.com/gpu-count": "0"})
     await room.add_pod("old", node="n1", containers=limits(**{"aliyun.com/gpu-count": "1"}))

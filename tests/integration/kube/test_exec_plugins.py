@@ -1,4 +1,4 @@
-"""Exec plug-ins: a program tells who we are, again and again, and its failures are told in its words."""
+"""Exec plugins: a program tells who we are, again and again, and its failures are told in its words."""
 
 import asyncio
 import json
@@ -58,7 +58,7 @@ async def guarded(*tokens: str, tls: ssl.SSLContext | None = None) -> AsyncItera
 
 
 class Program:
-    """A plug-in on disk; `says` is the status of its next answers."""
+    """A plugin on disk; `says` is the status of its next answers."""
 
     def __init__(self, folder: Path, version: str = V1) -> None:
         self.path = folder / "plugin"
@@ -244,7 +244,7 @@ async def test_a_certificate_that_is_none_is_told(program: Program, clock: FakeC
     program.says(clientCertificateData="nonsense", clientKeyData="nonsense")
     tls = ssl.create_default_context()
     async with Client(Access("https://127.0.0.1:1", tls, plugin=program.plugin(clock))) as client:
-        with pytest.raises(KubeError, match="the exec plug-in's certificate cannot be used"):
+        with pytest.raises(KubeError, match="the exec plugin's certificate cannot be used"):
             await read_node(client)
 
 

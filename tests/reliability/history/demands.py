@@ -66,7 +66,7 @@ def peak(inits: list[Taken], mains: list[Taken]) -> Taken:
 
 
 def parts(pod: Mapping[str, Any], agent: str = "ours") -> dict[str, Part]:
-    """By container, of those that ask for GPUs. gpushare's own plug-in knows no number of cards: where it hands them
+    """By container, of those that ask for GPUs. gpushare's own plugin knows no number of cards: where it hands them
     over, all memory is of one card."""
     labels = {} if agent == "gpushare" else pod["metadata"].get("labels") or {}
     return dict(_parts(pod, labels))

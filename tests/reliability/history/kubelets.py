@@ -101,8 +101,8 @@ class Kubelets:
             marks = found
         elif machine.agent == "nvidia":
             if not self._is_admitted(pod, machine):
-                self._world.figures.counts["pods that NVIDIA's plug-in refuses"] += 1
-                self._world.tell("NVIDIA's plug-in has no room", pod)
+                self._world.figures.counts["pods that NVIDIA's plugin refuses"] += 1
+                self._world.tell("NVIDIA's plugin has no room", pod)
                 self._world.write_status(pod, phase="Failed", reason="UnexpectedAdmissionError")
                 return
         elif not is_placed(pod) or (machine.is_ours and not machine.is_shown):

@@ -102,7 +102,7 @@ class Witness:
         if machine is None:
             return {}
         written = self._written(pod, machine)
-        # without an inventory a node counts as one of the original's plug-in
+        # without an inventory a node counts as one of the original's plugin
         made_up = any(name.startswith(f"{machine.name}/") for names in written.values() for name in names)
         asked = demands.parts(pod, "gpushare" if made_up else machine.agent)
         mains: dict[str, list[Taken]] = defaultdict(list)

@@ -149,7 +149,7 @@ CAPACITY: list[Any] = [
     pytest.param({CORE: "200", MEMORY: "30720"}, [15360, 15360], 1, id="cores and memory"),
     pytest.param({PERCENT: "200", CORE: "200", MEMORY: "30721"}, [15360, 15360], 1, id="who knows memory wins"),
     pytest.param({CORE: "200", MEMORY: "0"}, [0, 0], 1, id="the list of memory was too long for kubelet"),
-    pytest.param({CORE: "200"}, [0, 0], 1, id="no plug-in for memory"),
+    pytest.param({CORE: "200"}, [0, 0], 1, id="no plugin for memory"),
     pytest.param({"elasticgpu.com/gpu-core": "100", "elasticgpu.com/gpu-memory": "9"}, [9], 1, id="elasticgpu.com"),
     pytest.param({"nano-gpu.io/gpu-core": "200", "nano-gpu.io/gpu-memory": "30"}, [15360] * 2, 1024, id="first: GiB"),
     pytest.param({"nano-gpu.io/gpu-core": "100", "nano-gpu.io/gpu-memory": "15360"}, [15360], 1, id="first: MiB"),
@@ -176,7 +176,7 @@ ALLOCATABLE: list[Any] = [
     pytest.param({}, [(15360, True)] * 4, id="all of it"),
     pytest.param({CORE: "300", MEMORY: "46080"}, [(15360, True)] * 3 + [(15360, False)], id="a card is gone"),
     pytest.param({CORE: "399"}, [(20480, True)] * 3 + [(20480, False)], id="memory is divided among what is left"),
-    pytest.param({CORE: "0", MEMORY: "0"}, [(15360, False)] * 4, id="its plug-in is gone"),
+    pytest.param({CORE: "0", MEMORY: "0"}, [(15360, False)] * 4, id="its plugin is gone"),
 ]
 
 

@@ -72,7 +72,7 @@ CAPACITY: list[Any] = [
     pytest.param({GPU_MEM: "30"}, 1024, [], id="no count"),
     pytest.param({GPU_MEM: "9E"}, 1, [], id="no count, and memory beyond all machines"),
     pytest.param({GPU_COUNT: "2"}, 1, [], id="no memory"),
-    pytest.param({GPU_MEM: "0", GPU_COUNT: "2"}, 1, [], id="the plug-in is gone"),
+    pytest.param({GPU_MEM: "0", GPU_COUNT: "2"}, 1, [], id="the plugin is gone"),
     pytest.param({GPU_MEM: "x", GPU_COUNT: "2"}, 1, [], id="no quantity"),
     pytest.param({GPU_MEM: "-30", GPU_COUNT: "2"}, 1, [], id="negative"),
     pytest.param({GPU_MEM: "30", GPU_COUNT: "1E"}, 1024, [], id="a count beyond all machines"),
@@ -218,7 +218,7 @@ def test_an_original_s_annotation_is_read_back(index: str, uuid: str | None) -> 
 
 
 ORIGINAL = {1: {GPU_MEM: "15", GPU_COUNT: "1"}, 2: {GPU_MEM: "30", GPU_COUNT: "2"}}
-"""Nodes of the original's plug-in, by their number of cards."""
+"""Nodes of the original's plugin, by their number of cards."""
 RUNS = {"phase": "Running", "containerStatuses": [{"name": "main", "state": {"running": {}}}]}
 
 
@@ -228,7 +228,7 @@ RUNS = {"phase": "Running", "containerStatuses": [{"name": "main", "state": {"ru
         pytest.param({GPU_COUNT: "1"}, 2, {}, None, id="a number of cards"),
         pytest.param({GPU_COUNT: "1"}, 1, {}, None, id="the number of the only one"),
         pytest.param({GPU_MEM: "3"}, 2, {}, None, id="memory"),
-        pytest.param({GPU_MEM: "3"}, 1, {}, {"n1/0": 3072}, id="memory of the only one, which the plug-in gives"),
+        pytest.param({GPU_MEM: "3"}, 1, {}, {"n1/0": 3072}, id="memory of the only one, which the plugin gives"),
         pytest.param({GPU_MEM: "3"}, 2, {IDX: "1"}, {"n1/1": 3072}, id="what its scheduler placed"),
         pytest.param(
             {GPU_MEM: "3"}, 2, {ASSIGNED: "true"}, {"n1/0": 3072, "n1/1": 3072}, id="placed, with its card wiped off"

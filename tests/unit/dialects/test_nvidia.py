@@ -231,7 +231,7 @@ CAPACITY: list[Any] = [
         id="time-sliced: what is offered are shares",
     ),
     pytest.param({GPU: "2"}, {"nvidia.com/gpu.memory": "much"}, [("unknown", 1)] * 2, id="a label that is no number"),
-    pytest.param({GPU: "0"}, {}, [], id="the plug-in is gone"),
+    pytest.param({GPU: "0"}, {}, [], id="the plugin is gone"),
     pytest.param({GPU: "many"}, {}, [], id="nonsense"),
     pytest.param({}, {}, [], id="a node without GPUs"),
 ]

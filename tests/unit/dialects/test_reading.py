@@ -552,7 +552,7 @@ def test_where_kubelet_knows_none_of_its_resources_a_pod_runs_without_a_card(lim
         holding_of(pod, cards, dialects)
 
 
-@pytest.mark.parametrize("amount", ["1", "0"], ids=["registered", "its plug-in is gone"])
+@pytest.mark.parametrize("amount", ["1", "0"], ids=["registered", "its plugin is gone"])
 def test_where_kubelet_knows_them_it_has_one(amount: str) -> None:
     cards = cards_of(make_node("n1", make_cards(), capacity={"aliquot.io/gpu": amount}), DIALECTS)
     held = holding_of(aliquot_pod({}, status=RUNNING), cards, DIALECTS)

@@ -63,11 +63,11 @@ class NodeChooser:
             return dialect.words_for(reason, self._plane.cluster.cards(node.key), judgement.request)
         if asked := _asked_ids(pod, dialect):
             return f"kubelet has too few devices of {' or '.join(sorted(asked))} left"
-        return f"no device plug-in offers what the pod asks for; ask for {dialect.resource}"
+        return f"no device plugin offers what the pod asks for; ask for {dialect.resource}"
 
     def _offers(self, node: Node, pod: Pod, dialect: Dialect) -> bool:
         """Whether kubelet has enough device IDs left. kubelet permanently fails a pod that asks for more. While no
-        plug-in has registered the resource, it silently starts the pod without its devices."""
+        plugin has registered the resource, it silently starts the pod without its devices."""
         asked = _asked_ids(pod, dialect)
         return bool(asked) and all(self._ids_left(node, name, pod) >= count for name, count in asked.items())
 
@@ -87,7 +87,7 @@ def _ids(pod: Pod, resource: str) -> int:
 
 
 def _asked_ids(pod: Pod, dialect: Dialect) -> dict[str, int]:
-    """The resources with a device plug-in that a pod asks for."""
+    """The resources with a device plugin that a pod asks for."""
     asked = {resource.name: _ids(pod, resource.name) for resource in dialect.resources if resource.socket}
     return {name: count for name, count in asked.items() if count}
 
