@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_CONSTRAINT := requirements/dev.txt
 export PIP_BUILD_CONSTRAINT := requirements/dev.txt
 
-.PHONY: help demo test check e2e cluster bench soak image pins proto picture clean
+.PHONY: help demo test check e2e cluster bench soak image pins proto manifests picture clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ pins: $(DEV) ## refresh the exact versions in requirements/ from pyproject.toml
 
 proto: $(DEV) ## generate the gRPC messages of src/aliquot/agent/proto again
 	$(BIN)/python -m tests.proto
+
+manifests: $(DEV) ## write the dialects' resources and the admission policies into deploy/ again
+	$(BIN)/python -m tests.manifests
 
 picture: $(DEV) ## draw docs/demo.svg again, from a real run of the demo
 	$(BIN)/python -m tests.picture

@@ -7,8 +7,11 @@ from msgspec import Meta, field
 from aliquot.config.declaration import Declaration
 from aliquot.config.keys import Key, Section
 from aliquot.config.sections.common import AgentKubernetesSection, LogSection, Prefixes
+from aliquot.dialects.table import OURS
 
 _UNITS = {"MiB": 1, "GiB": 1024}
+
+_NAMES = ", ".join(dialect.name for dialect in OURS)
 
 
 class AgentConfig(Section, frozen=True):
@@ -23,8 +26,7 @@ class AgentConfig(Section, frozen=True):
     dialects: Annotated[
         tuple[str, ...],
         Key(
-            "Dialect in which the agent offers the cards: gpushare, tencent, elastic, keti, nvidia, hami, aliquot, or "
-            "one of your own.",
+            f"Dialect in which the agent offers the cards: {_NAMES}, or one of your own.",
             flag="--dialect",
             metavar="NAME",
         ),

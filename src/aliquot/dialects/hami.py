@@ -129,10 +129,10 @@ class Hami(Dialect):
     def resources(self) -> Sequence[Resource]:
         return (
             Resource(self.gpu, "a part of a card; the other resources say how large", "nvidia-gpu.sock"),
-            Resource(self.gpumem, "a MiB of each card"),
-            Resource(self.gpumem_percentage, "a percent of each card's memory"),
-            Resource(self.gpucores, "a percent of each card's cores"),
-            Resource(self.priority, "0 is high and 1 is low, among the pods that share a card"),
+            Resource(self.gpumem, "a MiB of each card", on_nodes=False),
+            Resource(self.gpumem_percentage, "a percent of each card's memory", on_nodes=False),
+            Resource(self.gpucores, "a percent of each card's cores", on_nodes=False),
+            Resource(self.priority, "0 is high and 1 is low, among the pods that share a card", on_nodes=False),
         )
 
     @property

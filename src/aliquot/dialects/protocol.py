@@ -41,11 +41,13 @@ _LONGEST_PREFIX = 253
 @dataclass(frozen=True, slots=True)
 class Resource:
     """An extended resource of a dialect: its name, what 1 of it means, and the file name of its device plugin's
-    socket, which is that of the original. A resource without a socket is not offered to kubelet."""
+    socket, which is that of the original. A resource without a socket is not offered to kubelet. If no node offers it,
+    it is not `on_nodes`, and kube-scheduler must not count it."""
 
     name: str
     unit: str
     socket: str = ""
+    on_nodes: bool = True
 
 
 class Dialect(ABC):
