@@ -77,8 +77,8 @@ class ControlPlane:
             self.settings.late,
             is_in_sync=lambda: not self.out_of_sync(),
         )
-        self.stale_annotations = StaleAnnotations(client, self.cluster, self.leadership, self.clock)
-        self.reservations.made.subscribe(lambda _: self.stale_annotations.wake.set())
+        made = self.reservations.made
+        self.stale_annotations = StaleAnnotations(client, self.cluster, self.leadership, self.clock, made)
         self.requeuer = Requeuer(
             client,
             self.cluster,

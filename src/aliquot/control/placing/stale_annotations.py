@@ -6,7 +6,6 @@ writes them for the reserved part, and only on a pod with stale annotations. On 
 and writes the annotations itself.
 """
 
-import asyncio
 from typing import NoReturn
 
 import structlog
@@ -20,25 +19,30 @@ from aliquot.errors import BadDemand, BadRecord
 from aliquot.kube import PODS, Client, KubeError
 from aliquot.ledger import Entry
 from aliquot.model import Placement, Pod
+from aliquot.signals import Signal
 
 _log = structlog.get_logger()
 _EACH_SECONDS = 1.0
 
 
 class StaleAnnotations:
-    def __init__(self, client: Client, cluster: ClusterState, leadership: Leadership, clock: Clock) -> None:
+    """`reserved` is emitted when a part was reserved for a pod."""
+
+    def __init__(
+        self, client: Client, cluster: ClusterState, leadership: Leadership, clock: Clock, reserved: Signal[Placement]
+    ) -> None:
         self._client = client
         self._cluster = cluster
         self._leadership = leadership
         self._clock = clock
-        self.wake = asyncio.Event()
-        """Set when a part was reserved for a pod."""
+        self._reserved = reserved
 
     async def run(self) -> NoReturn:
-        while True:
-            await came(self.wake, _EACH_SECONDS, self._clock)
-            self.wake.clear()
-            await self.look()
+        with self._reserved.as_event() as reserved:
+            while True:
+                await came(reserved, _EACH_SECONDS, self._clock)
+                reserved.clear()
+                await self.look()
 
     async def look(self) -> None:
         """Overwrite annotations that are older than a reservation. One pass."""
