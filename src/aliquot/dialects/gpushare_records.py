@@ -17,6 +17,7 @@ ALLOCATION_ASSIGNED = f"{SEVERAL_CARDS}assigned"
 """ACK's plugin writes it as the original's plugin writes ALIYUN_COM_GPU_MEM_ASSIGNED. We only read it."""
 
 _Number = Annotated[int, msgspec.Meta(ge=0, le=MAX_UNITS)]
+_DECODER = msgspec.json.Decoder(dict[_Number, dict[_Number, _Number]])
 
 # -- records of several cards
 
@@ -24,10 +25,10 @@ _Number = Annotated[int, msgspec.Meta(ge=0, le=MAX_UNITS)]
 def read_allocation(text: str) -> Mapping[int, Mapping[int, int]]:
     """The units of each main container, by its place, on each of its cards. Empty if the text is not such a record, or
     is too large for one."""
-    if len(text) > LARGEST_RECORD:
+    if not text or len(text) > LARGEST_RECORD:
         return {}
     try:
-        record = msgspec.json.decode(text, type=dict[_Number, dict[_Number, _Number]])
+        record = _DECODER.decode(text)
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
         return {}
     cards = {place: {index: own[index] for index in sorted(own) if own[index]} for place, own in record.items()}

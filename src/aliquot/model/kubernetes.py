@@ -1,6 +1,6 @@
 """Kubernetes objects, with only the fields that we use, so that decoding stays cheap."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 import msgspec
@@ -67,7 +67,8 @@ class Container(_Wire, frozen=True):
     def asks_any(self, is_meant: Callable[[str], bool]) -> bool:
         """Whether the container asks for more than 0 of any resource that `is_meant` accepts. An unreadable amount
         counts as asked for, so that the user gets an error."""
-        return any(_is_more_than_none(self.limits[name]) for name in filter(is_meant, self.limits))
+        limits = self.limits
+        return any(_is_more_than_none(limits[name]) for name in filter(is_meant, limits))
 
 
 def _is_more_than_none(amount: Quantity) -> bool:
@@ -163,12 +164,13 @@ class Pod(Object, frozen=True):
         statuses = [*(self.status.container_statuses or ()), *(self.status.init_container_statuses or ())]
         return any(status.has_run for status in statuses if status.name in asking)
 
-    def containers(self) -> Iterator[tuple[Container, Life]]:
+    def containers(self) -> list[tuple[Container, Life]]:
         """Every container in the order in which kubelet starts them, with the way its part counts."""
-        for container in self.spec.init_containers or ():
-            yield container, Life.SIDECAR if container.restart_policy == "Always" else Life.INIT
-        for container in self.spec.containers:
-            yield container, Life.MAIN
+        main = [(container, Life.MAIN) for container in self.spec.containers]
+        if not self.spec.init_containers:
+            return main
+        lives = (Life.SIDECAR if each.restart_policy == "Always" else Life.INIT for each in self.spec.init_containers)
+        return [*zip(self.spec.init_containers, lives, strict=True), *main]
 
     def asks(self, resource: str) -> int:
         """How much of an extended resource Kubernetes counts for the pod. Raises BadQuantity."""
