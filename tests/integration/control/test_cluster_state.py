@@ -1,4 +1,4 @@
-"""What the cluster state decide beyond room: quotas, policies, preemption, explanations; and pods whose cards nobody
+"""What the cluster state decides beyond room: quotas, policies, preemption, explanations; and pods whose cards nobody
 names."""
 
 import random
