@@ -86,6 +86,26 @@ class RecordedMachine(ClusterMachine):
     def mark_cards(self, node: str, indexes: frozenset[int]) -> None:
         self.cluster.apply(Marked(node, sorted(indexes)))
 
+    @rule(units=st.integers(1, 12))
+    def let_a_reservation_expire_under_a_bound_pod(self, units: int) -> None:
+        """Its original's record counts from then on."""
+        pod = make_pod("reserved", units)
+        demand = self.cluster.demand_of(pod)
+        assert demand is not None
+        judgement = self.cluster.judge(demand)
+        node = judgement.best(self.nodes)
+        placement = judgement.placement(node) if node else None
+        if node is None or placement is None:
+            return
+        record = dict(demand.dialect.annotations(pod, demand.request, placement, self.nodes[node], 1))
+        bound = make_pod("reserved", units, node=node, uid=pod.metadata.uid, metadata={"annotations": record})
+        self.pods[pod.metadata.uid] = bound
+        self.cluster.apply(Claimed(demand.request, placement, until=1.0))
+        self.cluster.apply(PodSeen(bound))
+        for uid in self.cluster.apply(Expired(1.0)).expired:
+            if (unplaced := self.cluster.unplaced.get(uid)) is not None:
+                self.cluster.apply(PodSeen(unplaced))
+
     def teardown(self) -> None:
         self.log.__exit__(None, None, None)
         assert known_to(replayed(self.path).cluster) == known_to(self.cluster)
