@@ -62,6 +62,7 @@ class Nvidia(Dialect):
     standard_prefix = "nvidia.com"
     node_labels = {"nodeinfo": "gpu"}
     node_policy = "free-count"
+    shares_resources_with = "hami"
     names_cards = False
 
     # -- names

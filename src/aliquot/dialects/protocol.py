@@ -63,6 +63,8 @@ class Dialect(ABC):
     pool_labels: Sequence[str] = ()
     """Node labels that name the model and the pool of a node's cards for quotas. The first label that is present
     counts."""
+    shares_resources_with: ClassVar[str] = ""
+    """The dialect that may have a resource of the same name. A pod speaks one of them, never both."""
     names_cards: ClassVar[bool] = True
     """Whether a pod's record names its cards. If only kubelet knows them, the pod counts by their number."""
     allocator: ClassVar[str] = ""

@@ -194,7 +194,8 @@ def _gives_unnamed_cards(pod: Pod, dialect: Dialect, cards: NodeGpus) -> bool:
     agent waits for a placement. If no plugin has registered the resource, nobody gives anything."""
     if dialect.names_cards or not cards.may_hand_over(dialect.name):
         return False
-    is_served_by_us = not cards.are_made_up and dialect.name in cards.dialects
+    offering = {dialect.name, dialect.shares_resources_with}
+    is_served_by_us = not cards.are_made_up and not offering.isdisjoint(cards.dialects)
     return not is_served_by_us or _has_got(pod, dialect, cards)
 
 

@@ -26,8 +26,6 @@ OURS: tuple[type[Dialect], ...] = (
     Nvidia,
     Hami,
 )
-_MAY_SHARE = {Nvidia.name, Hami.name}
-"""These two may share NVIDIA's own prefix: a pod speaks one of them, never both."""
 
 
 class Dialects(Mapping[str, Dialect]):
@@ -85,7 +83,8 @@ def _refuse_shared_resources(dialects: Iterable[Dialect]) -> None:
     for dialect in dialects:
         for resource in dialect.resources:
             other = owners.setdefault(resource.name, dialect)
-            may_share = {other.name, dialect.name} == _MAY_SHARE and dialect.prefix == Nvidia.standard_prefix
+            may_both = dialect.name == other.shares_resources_with or other.name == dialect.shares_resources_with
+            may_share = may_both and dialect.prefix == dialect.standard_prefix
             if other is not dialect and not may_share:
                 raise BadConfig(
                     f"prefixes: dialects {other.name} and {dialect.name} would both have the resource {resource.name}; "

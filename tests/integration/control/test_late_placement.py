@@ -232,6 +232,7 @@ async def test_whole_cards_are_those_of_the_model_that_is_wished(room: Room, *, 
 NO_ROOM_FOR_WHOLE_CARDS: list[Any] = [
     pytest.param({f"{SERVES}nvidia": "true"}, WHOLE_CARDS, id="our agent waits for a placement"),
     pytest.param({f"{SERVES}gpushare": "true"}, {}, id="no plugin has registered whole cards"),
+    pytest.param({f"{SERVES}hami": "true"}, WHOLE_CARDS, id="our agent offers the resource in another dialect"),
 ]
 
 

@@ -212,7 +212,8 @@ class Adoption:
             return None
         dialect = self._dialects.of(pod)
         is_unnamed = isinstance(error, NotPlaced) and dialect is not None and not dialect.names_cards
-        if dialect is not None and is_unnamed and cards.may_hand_over(dialect.name):
+        is_placed_late = dialect is not None and cards.may_hand_over(dialect.name) and cards.serves(dialect.name)
+        if dialect is not None and is_unnamed and is_placed_late:
             likely = self._likely(pod, dialect)
             if likely is not None:
                 return likely
