@@ -14,6 +14,7 @@ from aliquot.config.sections.endpoints import EndpointsSection
 from aliquot.dialects import standard_dialects
 from aliquot.dialects.protocol import Dialect
 from aliquot.dialects.table import OURS
+from aliquot.endpoints import native
 from aliquot.engine import policies
 from aliquot.engine.policies.table import GPU_POLICIES, NODE_POLICIES
 from aliquot.model import Reason
@@ -52,12 +53,13 @@ def test_every_dialect_is_in_the_table() -> None:
 
 def test_every_policy_is_in_a_table() -> None:
     entered = {type(policy) for table in (GPU_POLICIES, NODE_POLICIES) for policy in table.values()}
-    assert {kind for kind in classes_in(policies, "name") if kind.__module__ != policies.table.__name__} <= entered
+    assert classes_in(policies, "name") <= entered
 
 
 def test_every_endpoint_can_be_configured_and_is_opened() -> None:
     assert set(_ENDPOINTS) == set(EndpointsSection.__struct_fields__)
-    assert {kind.name for kind in classes_in(endpoints, "name", "routes")} <= set(_ENDPOINTS)  # type: ignore[attr-defined]
+    written = {vars(kind)["name"] for kind in classes_in(endpoints, "name", "routes")}
+    assert written | {native.NAME} == set(_ENDPOINTS)
 
 
 @pytest.mark.parametrize("dialect", OWN_WORDS)

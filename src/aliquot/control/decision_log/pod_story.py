@@ -32,7 +32,7 @@ def pod_of(line: Line) -> str | None:
     match line.event:
         case HeldPart(owner=owner):
             return owner.pod
-        case Decided(request=request) | Claimed(request=request):
+        case Decided(request=request) | Claimed(request=request) | Reassigned(request=request):
             return request.pod
         case PodSeen(pod=seen):
             return seen.key
