@@ -6,6 +6,7 @@ AliquotError
 │   ├── BadDemand       a GPU demand of a pod that its dialect does not allow
 │   ├── BadRecord       an unreadable record (placement, inventory) of ours or of an original
 │   └── BadConfig       an invalid flag, configuration file or kubeconfig
+│       └── NoDriver    this machine has no card or no driver; it may appear later
 ├── Refused             a placement or a hand-over that must not happen; the text says why
 │   ├── NoRoom          the part does not fit
 │   ├── AlreadyHeld     the pod already holds another part on the node
@@ -40,6 +41,10 @@ class BadRecord(BadInput):
 
 class BadConfig(BadInput):
     """An invalid flag, configuration file or kubeconfig."""
+
+
+class NoDriver(BadConfig):
+    """This machine has no card, or its driver does not answer. The text says what to check."""
 
 
 class Refused(AliquotError):

@@ -37,7 +37,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("library")
 def test_the_inventory_has_the_numa_node_of_a_card_and_no_links() -> None:
-    published = read_inventory("n1", write_inventory(NodeGpus("n1", NvidiaDevices().cards(), 1024)))
+    published = read_inventory("n1", write_inventory(NodeGpus("n1", NvidiaDevices().read().gpus, 1024)))
     assert [(gpu.numa, gpu.links) for gpu in published.gpus] == [(0, ()), (1, ())]
 
 

@@ -3,7 +3,7 @@
 import pytest
 from structlog.testing import capture_logs
 
-from aliquot.agent.plugin import device_list, offered
+from aliquot.agent.device_list import device_list, offered
 from aliquot.dialects import Dialect, standard_dialects
 from aliquot.errors import BadConfig
 from aliquot.model import NodeGpus

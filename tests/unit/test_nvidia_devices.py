@@ -13,6 +13,7 @@ from aliquot.agent.nvidia import NvidiaDevices, visible_cards
 from aliquot.embedded.gpus import SimulatedGpus
 from aliquot.errors import BadConfig, Refused
 from aliquot.model import Gpu
+from tests.factories import make_gpu
 
 NVML: dict[str, Any] = {
     "nvmlInit": lambda: None,
@@ -38,7 +39,7 @@ def failing(code: int) -> Any:
 def cards(monkeypatch: pytest.MonkeyPatch, **functions: Any) -> tuple[Gpu, ...]:
     for name, function in {**NVML, **functions}.items():
         monkeypatch.setattr(pynvml, name, function)
-    return NvidiaDevices().cards()
+    return NvidiaDevices().read().gpus
 
 
 def test_a_card_is_read_as_nvml_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,14 +85,14 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_container_gets_its_cards_and_the_control_nodes_that_there_are(folder: Path) -> None:
-    assert NvidiaDevices(folder).device_nodes([1]) == tuple(
+    assert NvidiaDevices(folder).edits([make_gpu(minor=1)]).device_nodes == tuple(
         DeviceNode(f"/dev/{name}", f"{folder}/{name}") for name in ("nvidia1", "nvidiactl", "nvidia-uvm")
     )
 
 
 def test_a_missing_device_node_is_a_refusal_with_its_name(folder: Path) -> None:
     with pytest.raises(Refused, match=f"{folder}/nvidia7 is missing"):
-        NvidiaDevices(folder).device_nodes([1, 7])
+        NvidiaDevices(folder).edits([make_gpu(minor=1), make_gpu(1, minor=7)])
 
 
 @pytest.mark.parametrize(
@@ -109,5 +110,6 @@ def test_the_cards_that_an_environment_names(environment: Mapping[str, str], uui
 def test_simulated_cards_have_the_nodes_that_the_driver_would_make(folder: Path) -> None:
     simulated: DeviceSource = SimulatedGpus("n1", ["Tesla T4", "Tesla T4"])
     real: DeviceSource = NvidiaDevices(folder)
-    paths = [node.path for node in simulated.device_nodes([0, 1])]
-    assert paths == [node.path for node in real.device_nodes([0, 1]) if node.path != "/dev/nvidia-uvm"]
+    gpus = simulated.read().gpus
+    paths = [node.path for node in simulated.edits(gpus).device_nodes]
+    assert paths == [node.path for node in real.edits(gpus).device_nodes if node.path != "/dev/nvidia-uvm"]

@@ -1,20 +1,23 @@
 """The agent of one GPU node, put together."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import structlog
 
 from aliquot.agent import cdi, runtime
-from aliquot.agent.devices import DeviceSource
+from aliquot.agent.card_reader import CardReader
+from aliquot.agent.device_list import DeviceList, offered
+from aliquot.agent.devices import DeviceSource, Machine
 from aliquot.agent.handover import HandOver
 from aliquot.agent.heartbeat import Heartbeat
 from aliquot.agent.inventory import Publisher
 from aliquot.agent.kubelet_records import KubeletRecords
+from aliquot.agent.node_cards import NodeCards
 from aliquot.agent.node_pods import NodePods
-from aliquot.agent.plugin import DevicePlugin, offered
+from aliquot.agent.plugin import DevicePlugin
 from aliquot.agent.podresources import PodResources
 from aliquot.clock import Clock, SystemClock
 from aliquot.config.agent_tree import AgentConfig
@@ -37,13 +40,17 @@ async def run(
     """Serve this node until cancelled. Raises BadConfig before it registers anything if it cannot serve."""
     known = dialects or standard_dialects()
     served = served_dialects(settings.dialects, known)
-    cards = node_cards(settings.node_name, await _read_cards(settings, devices), served, settings.unit_mib)
     cdi_folder, runtime_socket = Path(settings.cdi_folder), _runtime_socket(settings)
     if runtime_socket is not None:
         await runtime.check(runtime_socket, cdi_folder)
     folder = cdi.SpecFolder(cdi_folder)
     folder.prepare()
-    await _Agent(settings, served, known, client, clock or SystemClock(), cards, devices, folder).run()
+    clock = clock or SystemClock()
+    reader = CardReader(devices, clock)
+    machine = await reader.first()
+    shown = [f"{gpu.index}: {gpu.model}, {gpu.mib} MiB, {gpu.uuid}" for gpu in machine.gpus]
+    _log.info("cards", node=settings.node_name, cards=shown)
+    await _Agent(settings, served, known, client, clock, reader, machine, devices, folder).run()
 
 
 def _runtime_socket(settings: AgentConfig) -> Path | None:
@@ -68,15 +75,6 @@ def served_dialects(names: Sequence[str], dialects: Dialects) -> Sequence[Dialec
     return served
 
 
-async def _read_cards(settings: AgentConfig, devices: DeviceSource) -> Sequence[Gpu]:
-    gpus = await asyncio.to_thread(devices.cards)
-    if not gpus:
-        raise BadConfig("the driver lists no card on this node")
-    shown = [f"{gpu.index}: {gpu.model}, {gpu.mib} MiB, {gpu.uuid}" for gpu in gpus]
-    _log.info("cards", node=settings.node_name, cards=shown)
-    return gpus
-
-
 def node_cards(node: str, gpus: Iterable[Gpu], served: Sequence[Dialect], unit_mib: int) -> NodeGpus:
     """A node's cards as it publishes them, with as many MPS slots as the served dialects need."""
     slots = max(dialect.slots for dialect in served)
@@ -91,13 +89,19 @@ class _Agent:
         dialects: Dialects,
         client: Client,
         clock: Clock,
-        cards: NodeGpus,
+        reader: CardReader,
+        machine: Machine,
         devices: DeviceSource,
         folder: cdi.SpecFolder,
     ) -> None:
+        self._settings = settings
+        self._served = served
         self._folder = folder
         self._clock = clock
-        self._publisher = Publisher(client, cards, clock)
+        self._reader = reader
+        self._cards = NodeCards(self._node_cards(machine))
+        reader.read.subscribe(self._on_read)
+        self._publisher = Publisher(client, self._cards, clock)
         self._heartbeat = Heartbeat(client, settings.node_name, clock)
         here = {"fieldSelector": f"metadata.name={settings.node_name}"}
         self._node: Informer[Node] = Informer(client, NODES, self._on_node, selector=here, clock=clock)
@@ -105,14 +109,13 @@ class _Agent:
         self._informer: Informer[Pod] = Informer(client, PODS, self._on_pod, selector=on_here, clock=clock)
         self._pods = NodePods(self._informer.all)
         pod_resources = PodResources(Path(settings.pod_resources), clock)
-        plugins_folder = Path(settings.device_plugins)
-        self._holders = KubeletRecords(plugins_folder, pod_resources, _runtime_socket(settings))
-        self._hand_over = HandOver(served, dialects, self._holders, self._pods, cards, devices, folder, client, clock)
-        self._plugins = [
-            DevicePlugin(resource, listed, plugins_folder, self._hand_over, clock)
-            for dialect in served
-            for resource, listed in offered(dialect, cards)
-        ]
+        self._plugins_folder = Path(settings.device_plugins)
+        self._holders = KubeletRecords(self._plugins_folder, pod_resources, _runtime_socket(settings))
+        self._hand_over = HandOver(
+            served, dialects, self._holders, self._pods, self._cards, devices, folder, client, clock
+        )
+        self._offering: set[str] = set()
+        self._first_plugins = list(self._new_plugins())
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -122,9 +125,39 @@ class _Agent:
             tasks.create_task(self._heartbeat.run())
             await self._informer.synced.wait()
             self._hand_over.store.recall(self._folder, self._holders)
-            for plugin in self._plugins:
+            for plugin in self._first_plugins:
                 tasks.create_task(plugin.serve())
+            tasks.create_task(self._reader.run())
             tasks.create_task(self._tidy())
+            with self._cards.changed.as_event() as changed:
+                while True:
+                    await changed.wait()
+                    changed.clear()
+                    try:
+                        for plugin in self._new_plugins():
+                            tasks.create_task(plugin.serve())
+                    except BadConfig as error:
+                        _log.error("kubelet keeps the last device list", why=str(error))
+
+    def _new_plugins(self) -> Iterator[DevicePlugin]:
+        """A device plugin for each resource that the node offers now and has not offered before. kubelet never forgets
+        a resource, so a plugin stays, even if its list becomes empty. Raises BadConfig."""
+        for dialect in self._served:
+            for resource, _ in offered(dialect, self._cards.current):
+                if resource.name not in self._offering:
+                    self._offering.add(resource.name)
+                    listed = DeviceList(dialect, resource, self._cards)
+                    yield DevicePlugin(listed, self._plugins_folder, self._hand_over, self._clock)
+
+    def _node_cards(self, machine: Machine) -> NodeGpus:
+        return node_cards(self._settings.node_name, machine.gpus, self._served, self._settings.unit_mib)
+
+    def _on_read(self, machine: Machine | None) -> None:
+        if machine is not None:
+            self._cards.see(self._node_cards(machine))
+        else:  # a driver that restarts shows no card for a while
+            cards = self._cards.current
+            self._cards.see(replace(cards, gpus=tuple(replace(gpu, healthy=False) for gpu in cards.gpus)))
 
     def _on_node(self, _: Node | None, new: Node | None) -> None:
         self._publisher.see(new)

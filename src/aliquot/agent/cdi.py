@@ -116,14 +116,30 @@ class SpecFolder:
 
 
 def _spec(name: str, owner: HandOverRecord, edits: ContainerEdits) -> dict[str, Any]:
-    variables = [f"{key}={value}" for key, value in sorted(edits.environment.items())]
-    nodes = [{"path": node.path, "hostPath": node.host_path} for node in edits.device_nodes]
     return {
         "cdiVersion": _VERSION,
         "kind": KIND,
         "annotations": {_POD_UID: owner.uid, _HANDED: handover_record.write(owner)},
-        "devices": [{"name": name, "containerEdits": {"env": variables, "deviceNodes": nodes}}],
+        "devices": [{"name": name, "containerEdits": _container_edits(edits)}],
     }
+
+
+def _container_edits(edits: ContainerEdits) -> dict[str, Any]:
+    written: dict[str, Any] = {
+        "env": [f"{key}={value}" for key, value in sorted(edits.environment.items())],
+        "deviceNodes": [{"path": node.path, "hostPath": node.host_path} for node in edits.device_nodes],
+    }
+    if edits.mounts:
+        written["mounts"] = [
+            {"hostPath": mount.host_path, "containerPath": mount.container_path, "options": list(mount.options)}
+            for mount in edits.mounts
+        ]
+    if edits.hooks:
+        written["hooks"] = [
+            {"hookName": hook.stage, "path": hook.path, "args": list(hook.arguments), "env": list(hook.environment)}
+            for hook in edits.hooks
+        ]
+    return written
 
 
 def _replace(path: Path, temporary: Path, content: bytes) -> None:

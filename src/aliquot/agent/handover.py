@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import structlog
@@ -14,13 +14,14 @@ from aliquot.agent.devices import ContainerEdits, DeviceSource
 from aliquot.agent.handover_record import HandOverRecord
 from aliquot.agent.handover_store import HandOverStore, KnowsPromises
 from aliquot.agent.kubelet_records import PodGrants
+from aliquot.agent.node_cards import NodeCards
 from aliquot.agent.node_pods import NodePods
 from aliquot.clock import Clock
 from aliquot.dialects import Demand, Dialect, Dialects, Holding, demand_of, placement_of
 from aliquot.errors import NoRoom, NotPlaced, Refused
 from aliquot.kube import PODS, Client
 from aliquot.ledger import Ledger, Owner
-from aliquot.model import NodeGpus, Placement, Pod, charges
+from aliquot.model import Placement, Pod, charges
 
 _log = structlog.get_logger()
 
@@ -73,7 +74,7 @@ class HandOver:
         dialects: Dialects,
         holders: FindsGrants,
         pods: NodePods,
-        cards: NodeGpus,
+        cards: NodeCards,
         devices: DeviceSource,
         folder: WritesSpecs,
         client: Client,
@@ -165,7 +166,7 @@ class HandOver:
                 raise Refused(f"pod {pod.key}: {record.holding.doubt}")
             return record
         try:
-            placement = placement_of(pod, demand, self._cards)
+            placement = placement_of(pod, demand, self._cards.current)
         except NotPlaced as error:
             raise NotPlaced(
                 f"{error}, so it gets no card: is Aliquot configured as an extender of the scheduler that bound it?"
@@ -174,7 +175,7 @@ class HandOver:
 
     def _refuse_sick_cards(self, placement: Placement) -> None:
         for part in placement.slices():
-            gpu = self._cards.by_uuid.get(part.uuid)
+            gpu = self._cards.current.by_uuid.get(part.uuid)
             if gpu is None:
                 raise Refused(f"card {part.uuid} of the placement is no longer on this node")
             if not gpu.healthy:
@@ -183,7 +184,7 @@ class HandOver:
     def _refuse_overcommit(self, record: HandOverRecord) -> None:
         """The last line of defence: this pod must fit next to everything that this node has handed over."""
         ledger = Ledger()
-        ledger.set_cards(self._cards)
+        ledger.set_cards(self._cards.current)
         for other in self.store.others(record.uid):
             ledger.adopt(Owner(other.uid, other.pod), other.holding.placement, other.holding.charges)
         try:
@@ -212,9 +213,13 @@ class HandOver:
     def _edits(self, grant: Grant, holder: PodGrants, pod: Pod, demand: Demand, placement: Placement) -> ContainerEdits:
         if grant.container in holder.carried:
             return ContainerEdits({ALSO_ASKED: grant.resource})  # a spec must not be empty
-        minors = sorted({part.minor for part in placement.containers[grant.container]})
-        environment = demand.dialect.environment(pod, demand.request, grant.container, placement, self._cards)
-        return ContainerEdits(environment, self._devices.device_nodes(minors) if minors else ())
+        cards = self._cards.current
+        parts = placement.containers[grant.container]
+        environment = demand.dialect.environment(pod, demand.request, grant.container, placement, cards)
+        if not parts:
+            return ContainerEdits(environment)
+        edits = self._devices.edits([cards.by_uuid[uuid] for uuid in dict.fromkeys(part.uuid for part in parts)])
+        return replace(edits, environment={**edits.environment, **environment})
 
     async def _mark(self, pod: Pod, dialect: Dialect) -> None:
         """Mark the pod as handed over, once per agent start, in one patch that applies to this pod's UID only."""

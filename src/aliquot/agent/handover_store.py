@@ -14,6 +14,7 @@ import structlog
 from aliquot.agent.cdi import CdiSpec, SpecFolder
 from aliquot.agent.devices import DeviceSource
 from aliquot.agent.handover_record import HandOverRecord
+from aliquot.agent.node_cards import NodeCards
 from aliquot.agent.node_pods import NodePods
 from aliquot.dialects import Dialects, Holding, holding_among, holding_of, registered_on
 from aliquot.errors import AliquotError
@@ -36,10 +37,11 @@ class KnowsPromises(Protocol):
 
 class HandOverStore:
     def __init__(
-        self, dialects: Dialects, cards: NodeGpus, devices: DeviceSource, pods: NodePods, kubelet: KeepsPods
+        self, dialects: Dialects, cards: NodeCards, devices: DeviceSource, pods: NodePods, kubelet: KeepsPods
     ) -> None:
         self._dialects = dialects
-        self._cards = cards
+        self._node_cards = cards
+        self._registered: frozenset[str] | None = None
         self._devices = devices
         self._pods = pods
         self._kubelet = kubelet
@@ -47,7 +49,11 @@ class HandOverStore:
 
     def see_node(self, node: Node) -> None:
         """Note which dialects' resources kubelet knows. Containers that request others hold nothing."""
-        self._cards = replace(self._cards, registered=registered_on(node, self._dialects))
+        self._registered = registered_on(node, self._dialects)
+
+    @property
+    def _cards(self) -> NodeGpus:
+        return replace(self._node_cards.current, registered=self._registered)
 
     # -- what was handed over
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from dataclasses import replace
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import grpc
@@ -13,12 +12,12 @@ import structlog
 
 from aliquot import faults
 from aliquot.agent import cdi, rpc
+from aliquot.agent.device_list import DeviceList
 from aliquot.agent.handover import HandOver
 from aliquot.agent.proto import deviceplugin_pb2 as wire
 from aliquot.clock import Clock
-from aliquot.dialects import Dialect, Resource
 from aliquot.errors import AliquotError, BadConfig
-from aliquot.model import NodeGpus
+from aliquot.racing import first_of
 
 _log = structlog.get_logger()
 
@@ -26,59 +25,18 @@ _VERSION = "v1beta1"
 _SERVICE = "v1beta1.DevicePlugin"
 _REGISTER = "/v1beta1.Registration/Register"
 _KUBELET = "kubelet.sock"
-_MAX_LIST_BYTES = 4 * 2**20
-"""gRPC's receive limit. kubelet drops a longer device list and only logs it."""
 _LOOK_SECONDS = 1.0
 _OPTIONS = wire.DevicePluginOptions(pre_start_required=True)
-
-
-def offered(dialect: Dialect, cards: NodeGpus) -> Iterator[tuple[Resource, wire.ListAndWatchResponse]]:
-    """The resources of a dialect that this node offers to kubelet.
-
-    Raises BadConfig if the first one cannot be offered. A further one is left out if this node has none of it, or if
-    its list is too long for kubelet, which the log says.
-    """
-    served = [resource for resource in dialect.resources if resource.socket]
-    for resource in served:
-        try:
-            listed = device_list(dialect, resource.name, cards)
-        except BadConfig as error:
-            if resource is served[0]:
-                raise
-            _log.error("not offering a resource on this node", resource=resource.name, why=str(error))
-            continue
-        if listed.devices or resource is served[0]:
-            yield resource, listed
-
-
-def device_list(dialect: Dialect, resource: str, cards: NodeGpus) -> wire.ListAndWatchResponse:
-    """The device list of a resource for kubelet. Raises BadConfig with the numbers if kubelet would drop it."""
-    healthy = {gpu.uuid: gpu.healthy for gpu in cards.gpus}
-    devices = [
-        wire.Device(ID=device, health="Healthy" if healthy[uuid] else "Unhealthy")
-        for device, uuid in dialect.device_ids(resource, cards)
-    ]
-    listed = wire.ListAndWatchResponse(devices=devices)
-    if (size := listed.ByteSize()) > _MAX_LIST_BYTES:
-        fewer = dialect.device_ids(resource, replace(cards, unit_mib=2 * cards.unit_mib))
-        way_out = f"; use a larger unit than {cards.unit_mib} MiB (--memory-unit)"
-        raise BadConfig(
-            f"{resource}: the list of {len(devices)} ids has {size} bytes, but kubelet accepts {_MAX_LIST_BYTES}"
-            f"{way_out if len(fewer) < len(devices) else ''}"
-        )
-    return listed
 
 
 class DevicePlugin:
     """The device plugin of one resource."""
 
-    def __init__(
-        self, resource: Resource, listed: wire.ListAndWatchResponse, folder: Path, hand_over: HandOver, clock: Clock
-    ) -> None:
+    def __init__(self, listed: DeviceList, folder: Path, hand_over: HandOver, clock: Clock) -> None:
         self._clock = clock
-        self._resource = resource.name
+        self._resource = listed.resource.name
         self._folder = folder
-        self._socket = folder / resource.socket
+        self._socket = folder / listed.resource.socket
         self._listed = listed
         self._hand_over = hand_over
         self._stopping = asyncio.Event()
@@ -124,7 +82,7 @@ class DevicePlugin:
         kubelet = self._folder / _KUBELET
         while (seen := _identity(kubelet)) is None or not await self._register(kubelet):
             await self._clock.sleep(_LOOK_SECONDS)
-        _log.info("registered with kubelet", resource=self._resource, ids=len(self._listed.devices))
+        _log.info("registered with kubelet", resource=self._resource, ids=len(self._listed.current().devices))
         while _identity(self._socket) == ours and _identity(kubelet) == seen:
             await self._clock.sleep(_LOOK_SECONDS)
         _log.info("kubelet restarted, registering again", resource=self._resource)
@@ -155,8 +113,15 @@ class DevicePlugin:
         return _OPTIONS
 
     async def _list_and_watch(self, _: wire.Empty, __: rpc.Context) -> AsyncIterator[wire.ListAndWatchResponse]:
-        yield self._listed
-        await self._stopping.wait()
+        """The list, and again whenever it changes."""
+        stopping, told = self._stopping, None
+        with self._listed.cards.changed.as_event() as changed:
+            while not stopping.is_set():
+                changed.clear()
+                if (listed := self._listed.current()) != told:
+                    yield listed
+                    told = listed
+                await first_of(changed.wait(), stopping.wait())
 
     async def _allocate(self, request: wire.AllocateRequest, context: rpc.Context) -> wire.AllocateResponse:
         """Promise a CDI name to each container. Never refuses: an error here would fail the pod for good."""

@@ -1,9 +1,9 @@
 """Simulated cards for hollow nodes."""
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from aliquot.agent.devices import DeviceNode
+from aliquot.agent.devices import ContainerEdits, DeviceNode, Machine
 from aliquot.agent.nvidia import visible_cards
 from aliquot.errors import BadConfig
 from aliquot.model import Gpu
@@ -37,12 +37,12 @@ class SimulatedGpus:
             for index, model in enumerate(models)
         )
 
-    def cards(self) -> tuple[Gpu, ...]:
-        return self._cards
+    def read(self) -> Machine:
+        return Machine(self._cards)
 
-    def device_nodes(self, minors: Iterable[int]) -> tuple[DeviceNode, ...]:
-        paths = [*(f"/dev/nvidia{minor}" for minor in minors), "/dev/nvidiactl"]
-        return tuple(DeviceNode(path, path) for path in paths)
+    def edits(self, gpus: Sequence[Gpu]) -> ContainerEdits:
+        paths = [*(f"/dev/nvidia{gpu.minor}" for gpu in gpus), "/dev/nvidiactl"]
+        return ContainerEdits(device_nodes=tuple(DeviceNode(path, path) for path in paths))
 
     def visible_cards(self, environment: Mapping[str, str]) -> frozenset[str]:
         return visible_cards(environment)

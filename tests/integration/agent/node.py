@@ -11,11 +11,13 @@ import msgspec
 import pytest
 
 from aliquot.agent import cdi, checkpoint, rpc
+from aliquot.agent.device_list import DeviceList, offered
 from aliquot.agent.handover import PATIENCE, HandOver
 from aliquot.agent.kubelet_records import CHECKPOINT, KubeletRecords
+from aliquot.agent.node_cards import NodeCards
 from aliquot.agent.node_pods import NodePods
 from aliquot.agent.nvidia import NvidiaDevices
-from aliquot.agent.plugin import DevicePlugin, offered
+from aliquot.agent.plugin import DevicePlugin
 from aliquot.agent.podresources import PodResources
 from aliquot.agent.proto import deviceplugin_pb2 as wire
 from aliquot.dialects import Dialect, Resource, standard_dialects
@@ -117,12 +119,13 @@ class AgentNode:
         """Device plugins with a memory of their own, as after a start of the agent."""
         pod_resources = PodResources(self.kubelet.pod_resources, self.clock)
         self.holders = KubeletRecords(self.kubelet.folder, pod_resources, self.runtime)
+        cards = NodeCards(self.cards)
         self.hand_over = HandOver(
             self.dialects,
             standard_dialects(),
             self.holders,
             self.pods,
-            self.cards,
+            cards,
             self.devices,
             self.cdi,
             self._client,
@@ -130,9 +133,9 @@ class AgentNode:
         )
         self.hand_over.store.recall(self.cdi, self.holders)
         return [
-            DevicePlugin(resource, listed, self.kubelet.folder, self.hand_over, self.looks)
+            DevicePlugin(DeviceList(dialect, resource, cards), self.kubelet.folder, self.hand_over, self.looks)
             for dialect in self.dialects
-            for resource, listed in offered(dialect, self.cards)
+            for resource, _ in offered(dialect, self.cards)
         ]
 
     # -- pods

@@ -7,15 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from aliquot import agent
+from aliquot.agent.card_reader import READ_SECONDS
+from aliquot.agent.devices import Machine
 from aliquot.agent.inventory import Publisher
+from aliquot.agent.node_cards import NodeCards
 from aliquot.agent.nvidia import NvidiaDevices
 from aliquot.config.agent_tree import AgentConfig
 from aliquot.embedded.api import resources
 from aliquot.embedded.api.deletion import DeleteRequest
 from aliquot.embedded.kubelet_devices import DeviceManager
-from aliquot.errors import BadConfig
+from aliquot.errors import BadConfig, NoDriver
 from aliquot.kube import NODES, Client
 from aliquot.model import Gpu
 from aliquot.model.records import INVENTORY, read_inventory
@@ -30,10 +34,12 @@ TIDY_SECONDS = 10.0
 class FakeDevices(NvidiaDevices):
     def __init__(self, *gpus: Gpu) -> None:
         super().__init__()
-        self._gpus = gpus
+        self.gpus = gpus
 
-    def cards(self) -> tuple[Gpu, ...]:
-        return self._gpus
+    def read(self) -> Machine:
+        if not self.gpus:
+            raise NoDriver("no driver here")
+        return Machine(self.gpus)
 
 
 def settings(folder: Path, **fields: Any) -> AgentConfig:
@@ -54,12 +60,22 @@ def settings(folder: Path, **fields: Any) -> AgentConfig:
 async def running(
     folder: Path, client: Client, clock: FakeClock, offers: dict[str, int] = OFFERED, **fields: Any
 ) -> AsyncIterator[DeviceManager]:
-    async with DeviceManager(folder / "device-plugins") as kubelet:
-        task = asyncio.create_task(agent.run(settings(folder, **fields), client, FakeDevices(*CARDS.gpus), clock))
+    async with (
+        DeviceManager(folder / "device-plugins") as kubelet,
+        serving(folder, client, clock, FakeDevices(*CARDS.gpus), **fields),
+    ):
         await until(lambda: kubelet.capacity().items() >= offers.items(), "the agent is registered")
         yield kubelet
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+
+
+@asynccontextmanager
+async def serving(
+    folder: Path, client: Client, clock: FakeClock, devices: FakeDevices, **fields: Any
+) -> AsyncIterator[None]:
+    task = asyncio.create_task(agent.run(settings(folder, **fields), client, devices, clock))
+    yield
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 @pytest.fixture
@@ -131,7 +147,7 @@ async def test_dialects_that_cannot_be_served_are_named_before_anything_is_made(
 
 
 async def test_nothing_is_written_when_nothing_differs(client: Client, scripted: ScriptedApi, clock: FakeClock) -> None:
-    publisher = Publisher(client, CARDS, clock)
+    publisher = Publisher(client, NodeCards(CARDS), clock)
     await publisher.publish()
     publisher.see(make_node("n1", CARDS))
     await publisher.publish()
@@ -140,7 +156,7 @@ async def test_nothing_is_written_when_nothing_differs(client: Client, scripted:
 
 @pytest.mark.usefixtures("node")
 async def test_a_write_that_fails_is_tried_again(client: Client, scripted: ScriptedApi, clock: FakeClock) -> None:
-    publisher = Publisher(client, CARDS, clock)
+    publisher = Publisher(client, NodeCards(CARDS), clock)
     publisher.see(make_node("n1"))
     scripted.script("PATCH", "/nodes/n1$", answer(403, message="no"))
     with pytest.raises(Exception, match="no"):
@@ -246,9 +262,54 @@ async def test_a_missing_device_plugins_folder_ends_the_agent_in_words(
         await agent.run(settings(folder), client, FakeDevices(*CARDS.gpus), clock)
 
 
-async def test_a_node_without_cards_is_refused(folder: Path, client: Client) -> None:
-    with pytest.raises(BadConfig, match="the driver lists no card on this node"):
-        await agent.run(settings(folder), client, FakeDevices())
+@pytest.mark.usefixtures("node")
+async def test_an_agent_without_a_driver_says_so_once_and_begins_when_a_card_appears(
+    folder: Path, client: Client, clock: FakeClock
+) -> None:
+    devices = FakeDevices()
+    with capture_logs() as logs:
+        async with DeviceManager(folder / "device-plugins") as kubelet, serving(folder, client, clock, devices):
+            await until(lambda: clock.asked.count(READ_SECONDS) > 3, "it looks again and again", passing=clock)
+            assert kubelet.capacity() == {}
+            devices.gpus = CARDS.gpus
+            await until(lambda: kubelet.capacity() == OFFERED, "it serves the cards", passing=clock)
+    assert [(line["log_level"], line["why"]) for line in logs if line["event"].startswith("no card")] == [
+        ("warning", "no driver here")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "offers", "published"),
+    [
+        pytest.param(make_cards(unhealthy=[1]).gpus, {GPU_MEM: 15, GPU_COUNT: 1}, [True, False], id="a card fails"),
+        pytest.param(
+            make_cards(mib=[15360] * 3).gpus, {GPU_MEM: 45, GPU_COUNT: 3}, [True, True, True], id="a card appears"
+        ),
+        pytest.param(make_cards(mib=[15360]).gpus, {GPU_MEM: 15, GPU_COUNT: 1}, [True], id="a card goes"),
+        pytest.param((), {GPU_MEM: 0, GPU_COUNT: 0}, [False, False], id="the driver restarts"),
+    ],
+)
+@pytest.mark.usefixtures("node")
+async def test_cards_that_change_are_told_to_kubelet_and_published_and_so_is_their_return(
+    folder: Path,
+    client: Client,
+    scripted: ScriptedApi,
+    clock: FakeClock,
+    gpus: tuple[Gpu, ...],
+    offers: dict[str, int],
+    published: list[bool],
+) -> None:
+    def healthy() -> list[bool]:
+        record = shown(scripted)["metadata"].get("annotations", {}).get(INVENTORY)
+        return [gpu.healthy for gpu in read_inventory("n1", record).gpus] if record else []
+
+    devices = FakeDevices(*CARDS.gpus)
+    async with DeviceManager(folder / "device-plugins") as kubelet, serving(folder, client, clock, devices):
+        await until(lambda: kubelet.capacity() == OFFERED, "the agent is registered", passing=clock)
+        devices.gpus = gpus
+        await until(lambda: kubelet.capacity() == offers and healthy() == published, "it changed", passing=clock)
+        devices.gpus = CARDS.gpus
+        await until(lambda: kubelet.capacity() == OFFERED and healthy() == [True, True], "it is back", passing=clock)
 
 
 async def test_a_runtime_without_cdi_is_refused_before_anything_is_made(folder: Path, client: Client) -> None:

@@ -16,6 +16,7 @@ from aliquot.agent import cdi
 from aliquot.agent.checkpoint import Grant
 from aliquot.agent.handover import SETTLING, HandOver
 from aliquot.agent.kubelet_records import PodGrants
+from aliquot.agent.node_cards import NodeCards
 from aliquot.agent.node_pods import NodePods
 from aliquot.agent.nvidia import NvidiaDevices
 from aliquot.dialects import standard_dialects
@@ -102,7 +103,7 @@ class AgentMachine(RuleBasedStateMachine):
             standard_dialects(),
             self._kubelet,
             pods,
-            CARDS,
+            NodeCards(CARDS),
             self._devices,
             self._folder,
             sentinel.no_client,

@@ -89,7 +89,7 @@ async def test_a_node_offers_what_the_agent_would_and_publishes_its_inventory(cl
     dialect = DIALECTS[name]
     await until(lambda: INVENTORY in cluster.node(f"on-{name}")["metadata"].get("annotations", {}))
     node = cluster.node(f"on-{name}")
-    cards = agent.node_cards(f"on-{name}", SimulatedGpus(f"on-{name}", MODELS).cards(), [dialect], 1024)
+    cards = agent.node_cards(f"on-{name}", SimulatedGpus(f"on-{name}", MODELS).read().gpus, [dialect], 1024)
     assert node["metadata"]["annotations"][INVENTORY] == write_inventory(cards)
     assert read_inventory(f"on-{name}", node["metadata"]["annotations"][INVENTORY]) == cards
     offered = node["status"]["allocatable"]

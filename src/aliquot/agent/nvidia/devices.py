@@ -1,9 +1,9 @@
 """NVIDIA's implementation of the vendor seam."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from aliquot.agent.devices import DeviceNode
+from aliquot.agent.devices import ContainerEdits, DeviceNode, Machine
 from aliquot.agent.nvidia import nvml
 from aliquot.errors import Refused
 from aliquot.model import Gpu
@@ -18,17 +18,18 @@ class NvidiaDevices:
     def __init__(self, folder: Path = Path("/dev")) -> None:
         self._folder = folder
 
-    def cards(self) -> tuple[Gpu, ...]:
-        return nvml.cards()
+    def read(self) -> Machine:
+        return Machine(nvml.cards())
 
-    def device_nodes(self, minors: Iterable[int]) -> tuple[DeviceNode, ...]:
-        """The cards' own nodes, and those control nodes that this machine has."""
-        cards = [f"nvidia{minor}" for minor in minors]
+    def edits(self, gpus: Sequence[Gpu]) -> ContainerEdits:
+        """The cards' own device nodes, and those control nodes that this machine has."""
+        cards = [f"nvidia{gpu.minor}" for gpu in gpus]
         for card in cards:
             if not (self._folder / card).exists():
                 raise Refused(f"the device node {self._folder / card} is missing: is the driver loaded?")
         control = [name for name in _CONTROL_NODES if (self._folder / name).exists()]
-        return tuple(DeviceNode(f"/dev/{name}", str(self._folder / name)) for name in cards + control)
+        nodes = tuple(DeviceNode(f"/dev/{name}", str(self._folder / name)) for name in cards + control)
+        return ContainerEdits(device_nodes=nodes)
 
     def visible_cards(self, environment: Mapping[str, str]) -> frozenset[str]:
         return visible_cards(environment)

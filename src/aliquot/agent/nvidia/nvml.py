@@ -2,24 +2,27 @@
 
 import pynvml
 
-from aliquot.errors import BadConfig
+from aliquot.errors import NoDriver
 from aliquot.model import Gpu
 
 
 def cards() -> tuple[Gpu, ...]:
-    """Every card by index. Raises BadConfig if the library or the driver is missing, or does not answer."""
+    """Every card by index. Raises NoDriver if the library or the driver is missing, or does not answer."""
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        raise BadConfig(
+        raise NoDriver(
             f"NVML does not start: {error}. Is the NVIDIA driver installed, and its libnvidia-ml.so.1 visible here?"
         ) from error
     try:
-        return tuple(_card(index) for index in range(pynvml.nvmlDeviceGetCount()))
+        found = tuple(_card(index) for index in range(pynvml.nvmlDeviceGetCount()))
     except pynvml.NVMLError as error:
-        raise BadConfig(f"NVML cannot list the cards: {error}") from error
+        raise NoDriver(f"NVML cannot list the cards: {error}") from error
     finally:
         pynvml.nvmlShutdown()
+    if not found:
+        raise NoDriver("the driver lists no card on this node")
+    return found
 
 
 def _card(index: int) -> Gpu:

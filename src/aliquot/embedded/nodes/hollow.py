@@ -13,6 +13,7 @@ import structlog
 from aliquot import agent
 from aliquot.agent.devices import DeviceSource
 from aliquot.agent.inventory import Publisher
+from aliquot.agent.node_cards import NodeCards
 from aliquot.clock import Clock, SystemClock, rfc3339
 from aliquot.config.agent_tree import AgentConfig
 from aliquot.dialects import Dialect, Dialects, standard_dialects
@@ -116,13 +117,13 @@ class HollowNodes(Mapping[str, HollowNode]):
     ) -> NodeGpus:
         """Add a fully simulated node, which offers and hands over its cards without an agent. Raises BadConfig."""
         dialects = agent.served_dialects(served, self._dialects)
-        cards = agent.node_cards(name, source.cards(), dialects, unit_mib)
+        cards = NodeCards(agent.node_cards(name, source.read().gpus, dialects, unit_mib))
         devices = SimulatedDevices(
             dialects, self._dialects, cards, source, lambda: self._pods.having("node", name), self._client, self._clock
         )
         publisher = Publisher(self._client, cards, self._clock)
         await self._add(HollowNode(name, _labels(dialects), devices, self._client, self._clock, publisher))
-        return cards
+        return cards.current
 
     async def _add(self, node: HollowNode) -> None:
         self._nodes[node.name] = node

@@ -11,12 +11,13 @@ from functools import cache
 
 from aliquot.agent import cdi
 from aliquot.agent.checkpoint import Grant
+from aliquot.agent.device_list import offered
 from aliquot.agent.devices import ContainerEdits, DeviceSource
 from aliquot.agent.handover import HandOver
 from aliquot.agent.handover_record import HandOverRecord
 from aliquot.agent.kubelet_records import PodGrants
+from aliquot.agent.node_cards import NodeCards
 from aliquot.agent.node_pods import NodePods
-from aliquot.agent.plugin import offered
 from aliquot.clock import Clock
 from aliquot.dialects import Dialect, Dialects
 from aliquot.embedded.kubelet_devices import AdmissionError
@@ -34,7 +35,7 @@ class SimulatedDevices:
         self,
         served: Sequence[Dialect],
         dialects: Dialects,
-        cards: NodeGpus,
+        cards: NodeCards,
         devices: DeviceSource,
         pods: Callable[[], list[Pod]],
         client: Client,
@@ -44,7 +45,7 @@ class SimulatedDevices:
         self.changed = asyncio.Event()
         self._pods = NodePods(pods)
         self._hand_over = HandOver(served, dialects, self, self._pods, cards, devices, self, client, clock)
-        alike = _without_names(cards)
+        alike = _without_names(cards.current)
         self._capacity = {name: count for dialect in served for name, count in _counts(dialect, alike)}
         self._admitted: dict[str, Mapping[str, int]] = {}
         self._grants: dict[str, list[Grant]] = {}
