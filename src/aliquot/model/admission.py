@@ -27,6 +27,9 @@ Our own accounts have a list of their own and may write every key."""
 NO_ROOM = "AliquotNoRoom"
 """The reason in the status of a pod that was bound to a node where it does not fit."""
 
+CARDS_HEALTHY = "AliquotCardsHealthy"
+"""The condition of a Node in which its agent reports the health of the cards."""
+
 WOKEN = "aliquot.io/woken"
 FENCED_KEYS = (PLACEMENT, EPOCH)
 OUR_KEYS = (*FENCED_KEYS, WOKEN)

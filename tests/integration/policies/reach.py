@@ -8,7 +8,7 @@ import pytest
 
 from aliquot.dialects import Dialect, standard_dialects
 from aliquot.dialects.table import OURS
-from aliquot.model.admission import AGENT_REACH, NO_ROOM, SERVER_REACH, WOKEN
+from aliquot.model.admission import AGENT_REACH, CARDS_HEALTHY, NO_ROOM, SERVER_REACH, WOKEN
 from aliquot.model.records import INVENTORY, NODE_LEASES
 from tests.integration.policies.caller import JSON, MERGE, Answer, Caller
 from tests.integration.policies.cases import INDEX, PLACED, placement_key
@@ -16,7 +16,7 @@ from tests.integration.policies.cases import INDEX, PLACED, placement_key
 HERE, THERE = "reach-here", "reach-there"
 """Two nodes; the agent's token is bound to the first."""
 STRATEGIC = "application/strategic-merge-patch+json"
-POD, NODE, LEASE = "pod", "node", "lease"
+POD, NODE, LEASE, EVENT = "pod", "node", "lease", "event"
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,22 @@ WAITS = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "
 READY = {"type": "Ready", "status": "True"}
 
 
+SICK = {"type": CARDS_HEALTHY, "status": "False", "reason": "XidError", "message": "card 0"}
+ONE_CONDITION = f"an agent may change only the condition {CARDS_HEALTHY} of its Node's status"
+EVENTS = f"the agent of node {HERE} may write events about its own Node and about pods only"
+
+
+def condition(**fields: str) -> dict[str, Any]:
+    return {"status": {"conditions": [{**SICK, **fields}]}}
+
+
+def event(kind: str, name: str) -> dict[str, Any]:
+    about = {"apiVersion": "v1", "kind": kind, "name": name}
+    if kind == "Pod":
+        about["namespace"] = "default"
+    return {"apiVersion": "v1", "kind": "Event", "involvedObject": about, "reason": "x", "type": "Warning"}
+
+
 def bound(**metadata: Any) -> dict[str, Any]:
     target = {"apiVersion": "v1", "kind": "Node", "name": HERE}
     return {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
@@ -96,7 +112,33 @@ AGENT = [
     _case("a taint beside its inventory", "agent", {**TAINT, **annotated(**{INVENTORY: "1"})}, KEYS, to=NODE),
     _case("a finalizer on its node", "agent", {"metadata": {"finalizers": ["a.example/b"]}}, KEYS + "nodes", to=NODE),
     _case("a taint on another node", "agent", TAINT, OTHERS, to=NODE, where=THERE),
-    _case("the status of its node", "agent", {"status": {}}, "may not UPDATE nodes/status", to=NODE, part="status"),
+    _case("its condition", "agent", condition(), to=NODE, part="status", media=STRATEGIC),
+    _case("its condition elsewhere", "agent", condition(), OTHERS, to=NODE, where=THERE, part="status"),
+    _case("its condition without a node", "agent", condition(), "has no node", to=NODE, part="status", token=""),
+    _case(
+        "another condition",
+        "agent",
+        condition(type="Ready"),
+        ONE_CONDITION,
+        to=NODE,
+        part="status",
+        media=STRATEGIC,
+    ),
+    _case(
+        "capacity by status",
+        "agent",
+        {"status": {"capacity": {"aliyun.com/gpu-mem": "99"}}},
+        ONE_CONDITION,
+        to=NODE,
+        part="status",
+    ),
+    _case("a label by status", "agent", labelled(team="a"), ONE_CONDITION, to=NODE, part="status"),
+    _case("an annotation by status", "agent", annotated(team="a"), ONE_CONDITION, to=NODE, part="status"),
+    _case("an event about its node", "agent", event("Node", HERE), to=EVENT, method="POST"),
+    _case("an event about a pod", "agent", event("Pod", "p"), to=EVENT, method="POST"),
+    _case("an event about another node", "agent", event("Node", THERE), EVENTS, to=EVENT, method="POST"),
+    _case("an event about anything else", "agent", event("Secret", "s"), EVENTS, to=EVENT, method="POST"),
+    _case("an event without a node", "agent", event("Node", HERE), "has no node", to=EVENT, method="POST", token=""),
     _case("its node deleted", "agent", {}, "may not DELETE nodes", to=NODE, method="DELETE"),
     _case("a mark", "agent", MARK),
     _case("a mark by a token without a node", "agent", MARK, "has no node", token=""),
@@ -226,6 +268,8 @@ async def attempt(caller: Caller, write: Write, home: str, namespace: str, name:
         lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": write.where}, "spec": {}}
         assert (await caller.send("POST", leases, lease)).code in (201, 409)
         path = f"{leases}/{write.where}"
+    elif write.to == EVENT:
+        path = "/api/v1/namespaces/default/events"
     else:
         pods = f"/api/v1/namespaces/{namespace}/pods"
         (await caller.send("POST", pods, _pod(write, name))).expect(201)
@@ -235,7 +279,7 @@ async def attempt(caller: Caller, write: Write, home: str, namespace: str, name:
             (await caller.send("PATCH", f"{path}/status", status, media=MERGE)).expect(200)
     if write.part:
         path = f"{path}/{write.part}"
-    body = _named(write.body, name) if write.part == "binding" else write.body
+    body = _named(write.body, name) if write.method == "POST" else write.body
     media = JSON if write.method != "PATCH" else write.media
     user = f"system:serviceaccount:{home}:aliquot-{write.account}"
     dry = write.method == "DELETE"
@@ -244,7 +288,7 @@ async def attempt(caller: Caller, write: Write, home: str, namespace: str, name:
 
 
 def _named(body: Mapping[str, Any], name: str) -> dict[str, Any]:
-    return {**body, "metadata": {**body["metadata"], "name": name}}
+    return {**body, "metadata": {**body.get("metadata", {}), "name": name}}
 
 
 def _pod(write: Write, name: str) -> dict[str, Any]:

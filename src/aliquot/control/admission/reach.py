@@ -9,7 +9,7 @@ from typing import Any
 
 from aliquot.control.admission import cel
 from aliquot.dialects import Dialects
-from aliquot.model.admission import NO_ROOM, NODE_OF_TOKEN, OUR_KEYS
+from aliquot.model.admission import CARDS_HEALTHY, NO_ROOM, NODE_OF_TOKEN, OUR_KEYS
 from aliquot.model.kubernetes import NOT_BEGUN
 from aliquot.model.records import INVENTORY, NODE_LEASES
 
@@ -20,7 +20,8 @@ _MANAGED = ("annotations", "labels", "managedFields", "resourceVersion", "genera
 
 
 def agent_spec(dialects: Dialects, account: str) -> dict[str, Any]:
-    """An agent writes to its own Node, its own Lease and the pods on its node; on these only its own keys."""
+    """An agent writes to its own Node, its own Lease and the pods on its node; on these only its own keys. In its
+    Node's status it writes one condition. Its events are about its own Node, or about pods."""
     marks = (key for dialect in dialects.values() for key in dialect.mark_keys)
     keys = {"nodes": [INVENTORY], "pods": list(dict.fromkeys(marks))}
     leases = {
@@ -29,19 +30,25 @@ def agent_spec(dialects: Dialects, account: str) -> dict[str, Any]:
         "operations": list(_EVERYTHING),
         "resources": ["leases"],
     }
-    constraints = cel.rules((_EVERYTHING, _PODS_AND_NODES))
+    constraints = cel.rules((_EVERYTHING, (*_PODS_AND_NODES, "events")))
     constraints["resourceRules"].append(leases)
     own = """
-        variables.what == "nodes" ? oldObject.metadata.name : dyn(oldObject).?spec.?nodeName.orValue("")
+        variables.what.startsWith("nodes") ? oldObject.metadata.name : dyn(oldObject).?spec.?nodeName.orValue("")
         """
     why = f"""
         variables.node == ""
         ? request.userInfo.username + " has no node: its token must be bound to a pod on the node, or to the Node"
         : variables.what == "leases" && request.operation in ["CREATE", "UPDATE"]
         ? (request.namespace == "{NODE_LEASES}" && object.metadata.name == variables.node ? "" : variables.others)
-        : request.operation != "UPDATE" || !(variables.what in variables.keys)
+        : variables.what == "events" && request.operation in ["CREATE", "UPDATE"]
+        ? (variables.eventsAreOurs ? "" : "the agent of node " + variables.node
+          + " may write events about its own Node and about pods only")
+        : request.operation != "UPDATE" || !(variables.what in variables.keys || variables.what == "nodes/status")
         ? "an agent may not " + request.operation + " " + variables.what
         : variables.owner != variables.node ? variables.others
+        : variables.what == "nodes/status"
+        ? (variables.statusIsOurs ? "" : "an agent may change only the condition " + variables.condition
+          + " of its Node's status")
         : variables.changesMore
         ? "an agent may change only these keys of " + variables.what + ": " + variables.keys[variables.what].join(", ")
         : ""
@@ -49,6 +56,7 @@ def agent_spec(dialects: Dialects, account: str) -> dict[str, Any]:
     more = {
         "node": f'request.userInfo.?extra[?"{NODE_OF_TOKEN}"][?0].orValue("")',
         "keys": cel.literal(keys),
+        "condition": cel.literal(CARDS_HEALTHY),
         "owner": own,
         "others": '"the agent of node " + variables.node + " may write to its own Node, Lease and pods only"',
         "changesMore": f"""
@@ -56,6 +64,19 @@ def agent_spec(dialects: Dialects, account: str) -> dict[str, Any]:
             || variables.labels != variables.oldLabels
             || !({_same("dyn(object)", "dyn(oldObject)", ["metadata"])})
             || !({_same("dyn(object).metadata", "dyn(oldObject).metadata", _MANAGED)})
+            """,
+        "eventsAreOurs": f"""
+            ({_is_event_of_node("dyn(object)")}) && (oldObject == null || {_is_event_of_node("dyn(oldObject)")})
+            """,
+        "status": "dyn(object).?status.orValue({})",
+        "oldStatus": "dyn(oldObject).?status.orValue({})",
+        "statusIsOurs": f"""
+            variables.annotations == variables.oldAnnotations && variables.labels == variables.oldLabels
+            && ({_same("dyn(object)", "dyn(oldObject)", ["metadata", "status"])})
+            && ({_same("dyn(object).metadata", "dyn(oldObject).metadata", _MANAGED)})
+            && ({_same("variables.status", "variables.oldStatus", ["conditions"])})
+            && {_others("variables.status", "variables.condition")}
+              == {_others("variables.oldStatus", "variables.condition")}
             """,
     }
     return _spec(account, constraints, more, why)
@@ -101,8 +122,7 @@ def server_spec(dialects: Dialects, account: str) -> dict[str, Any]:
             """,
         "statusIsOurs": f"""
             ({_same("variables.status", "variables.oldStatus", ["phase", "reason", "message", "conditions"])})
-            && variables.status.?conditions.orValue([]).filter(held, held.type != "PodScheduled")
-              == variables.oldStatus.?conditions.orValue([]).filter(held, held.type != "PodScheduled")
+            && {_others("variables.status", '"PodScheduled"')} == {_others("variables.oldStatus", '"PodScheduled"')}
             && (["phase", "reason", "message"].all(field, variables.status[?field] == variables.oldStatus[?field])
               || (variables.status.?phase.orValue("") == "Failed"
                 && variables.oldStatus.?phase.orValue("") in {cel.literal(NOT_BEGUN)}
@@ -145,6 +165,18 @@ def _only_keys(field: str, patterns: str) -> str:
     return f"""{now} == {was}
             || ({now}.all(key, (key in {was} && {was}[key] == {now}[key]) || {is_meant})
               && {was}.all(key, key in {now} || {is_meant}))"""
+
+
+def _is_event_of_node(event: str) -> str:
+    """Whether an event is about the agent's Node or about a pod, whose node an event does not name."""
+    about = f"{event}.?involvedObject"
+    return f"""{about}.?kind.orValue("") == "Pod"
+              || ({about}.?kind.orValue("") == "Node" && {about}.?name.orValue("") == variables.node)"""
+
+
+def _others(status: str, condition: str) -> str:
+    """The conditions of a status except for one type."""
+    return f"{status}.?conditions.orValue([]).filter(held, held.type != {condition})"
 
 
 def _same(now: str, was: str, but: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ from aliquot.model.records import NODE_LEASES
 
 _MANAGED = ("annotations", "labels", "managedFields", "resourceVersion", "generation")
 _FAILED = ("phase", "reason", "message")
+_WAITS = "PodScheduled"
 
 
 def agent(asked: PolicyRequest) -> str | None:
@@ -20,17 +21,41 @@ def agent(asked: PolicyRequest) -> str | None:
     others = f"the agent of node {asked.node} may write to its own Node, Lease and pods only"
     if asked.what == "leases" and asked.operation in ("CREATE", "UPDATE"):
         return None if key_of(asked.new or {}) == (NODE_LEASES, asked.node) else others
+    if asked.what == "events" and asked.operation in ("CREATE", "UPDATE"):
+        if all(_is_event_of(asked.node, held) for held in (asked.old, asked.new) if held):
+            return None
+        return f"the agent of node {asked.node} may write events about its own Node and about pods only"
     keys: Mapping[str, Sequence[str]] = asked.table("keys")
-    if asked.operation != "UPDATE" or asked.what not in keys:
+    if asked.operation != "UPDATE" or asked.what not in (*keys, "nodes/status"):
         return f"an agent may not {asked.operation} {asked.what}"
-    path = ("metadata", "name") if asked.what == "nodes" else ("spec", "nodeName")
+    path = ("metadata", "name") if asked.what.startswith("nodes") else ("spec", "nodeName")
     if text_at(asked.old, *path) != asked.node:
         return others
+    if asked.what == "nodes/status":
+        return _why_not_status_of_node(asked, asked.table("condition"))
     own = keys[asked.what]
     is_ours = _are_like(own, asked.changed("annotations")) and not asked.changed("labels")
     if is_ours and _is_same(asked.new, asked.old, ["metadata"]) and _has_same_metadata(asked):
         return None
     return f"an agent may change only these keys of {asked.what}: {', '.join(own)}"
+
+
+def _is_event_of(node: str, event: Object) -> bool:
+    kind, name = (text_at(event, "involvedObject", field) for field in ("kind", "name"))
+    return kind == "Pod" or (kind, name) == ("Node", node)
+
+
+def _why_not_status_of_node(asked: PolicyRequest, condition: str) -> str | None:
+    now, was = dig(asked.new, "status") or {}, dig(asked.old, "status") or {}
+    is_ours = (
+        not asked.changed("annotations")
+        and not asked.changed("labels")
+        and _is_same(asked.new, asked.old, ["metadata", "status"])
+        and _has_same_metadata(asked)
+        and _is_same(now, was, ["conditions"])
+        and _others(now, condition) == _others(was, condition)
+    )
+    return None if is_ours else f"an agent may change only the condition {condition} of its Node's status"
 
 
 def server(asked: PolicyRequest) -> str | None:
@@ -55,7 +80,7 @@ def server(asked: PolicyRequest) -> str | None:
 
 def _status_is_ours(asked: PolicyRequest) -> bool:
     now, was = dig(asked.new, "status") or {}, dig(asked.old, "status") or {}
-    if not _is_same(now, was, [*_FAILED, "conditions"]) or _others(now) != _others(was):
+    if not _is_same(now, was, [*_FAILED, "conditions"]) or _others(now, _WAITS) != _others(was, _WAITS):
         return False
     if all(now.get(field) == was.get(field) for field in _FAILED):
         return True
@@ -63,8 +88,9 @@ def _status_is_ours(asked: PolicyRequest) -> bool:
     return is_failed and was.get("phase", "") in NOT_BEGUN and _asks_for_gpu(asked)
 
 
-def _others(status: Object) -> list[Any]:
-    return [held for held in status.get("conditions") or () if held.get("type") != "PodScheduled"]
+def _others(status: Object, condition: str) -> list[Any]:
+    """The conditions of a status except for one type."""
+    return [held for held in status.get("conditions") or () if held.get("type") != condition]
 
 
 def _asks_for_gpu(asked: PolicyRequest) -> bool:
