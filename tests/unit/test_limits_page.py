@@ -72,8 +72,9 @@ NOT_REACHED = {
         "kube.transport._MAX_TRIES",
     },
     "a rule of Kubernetes' or of TCP's for names, ports and messages": {
-        "agent.plugin._MAX_LIST_BYTES",
+        "agent.device_list._MAX_LIST_BYTES",
         "app.programs.addresses._MAX_PORT",
+        "dialects.card_labels._LONGEST_LABEL",
         "dialects.elastic._LONGEST_KEY",
         "dialects.hami._LONGEST_LABEL",
         "dialects.protocol._LONGEST_PREFIX",

@@ -101,7 +101,7 @@ class _Agent:
         self._reader = reader
         self._cards = NodeCards(self._node_cards(machine))
         reader.read.subscribe(self._on_read)
-        self._publisher = Publisher(client, self._cards, clock)
+        self._publisher = Publisher(client, self._cards, dialects, clock)
         self._heartbeat = Heartbeat(client, settings.node_name, clock)
         here = {"fieldSelector": f"metadata.name={settings.node_name}"}
         self._node: Informer[Node] = Informer(client, NODES, self._on_node, selector=here, clock=clock)

@@ -1,11 +1,13 @@
-"""The node's inventory, which the agent publishes on the Node object and keeps there."""
+"""The node's inventory and the labels of its cards, which the agent publishes on the Node object and keeps there."""
 
 import asyncio
 
 import structlog
 
+from aliquot.agent import node_labels
 from aliquot.agent.node_cards import NodeCards
 from aliquot.clock import Clock
+from aliquot.dialects import Dialects
 from aliquot.kube import NODES, Client, KubeError
 from aliquot.model import Node
 from aliquot.model.records import INVENTORY, write_inventory
@@ -15,10 +17,11 @@ _PAUSE = 2.0
 
 
 class Publisher:
-    """Writes the inventory if it differs, and again if somebody removed it, such as kubelet on a recreated Node."""
+    """Writes what differs, and again if somebody removed it, such as kubelet on a recreated Node."""
 
-    def __init__(self, client: Client, cards: NodeCards, clock: Clock) -> None:
+    def __init__(self, client: Client, cards: NodeCards, dialects: Dialects, clock: Clock) -> None:
         self._clock = clock
+        self._dialects = dialects
         self._client = client
         self._cards = cards
         self._seen: Node | None = None
@@ -41,8 +44,15 @@ class Publisher:
                 self._changed.set()
 
     async def publish(self) -> None:
-        """Compare the Node once, and write the inventory if needed. Raises KubeError."""
-        node, record = self._seen, write_inventory(self._cards.current)
-        if node is not None and node.metadata.annotations.get(INVENTORY) != record:
-            await self._client.patch(NODES, node.key, {"metadata": {"annotations": {INVENTORY: record}}})
+        """Compare the Node once, and write what differs, in one patch. Raises KubeError."""
+        node, cards = self._seen, self._cards.current
+        if node is None:
+            return
+        wanted = {key: value for each in self._dialects.values() for key, value in each.card_labels(cards).items()}
+        metadata = {"annotations": {}, **node_labels.changes(node, wanted)}
+        record = write_inventory(cards)
+        if node.metadata.annotations.get(INVENTORY) != record:
+            metadata["annotations"][INVENTORY] = record
+        if metadata["annotations"]:
+            await self._client.patch(NODES, node.key, {"metadata": metadata})
             _log.info("published the inventory", node=node.key)

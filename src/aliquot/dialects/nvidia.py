@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from aliquot.dialects.card_labels import label_value, only_model
 from aliquot.dialects.hami_records import ALLOCATED, REGISTER, TO_ALLOCATE, read_devices
 from aliquot.dialects.protocol import (
     Dialect,
@@ -181,6 +182,19 @@ class Nvidia(Dialect):
         replicas = plain_number(labels.get(f"{self.prefix}/gpu.replicas", "")) or 1
         cards = equal_cards(node, capacity_of(node, self.gpu) // replicas, mib, model=model)
         return replace(cards, dialects=frozenset((self.name,))) if cards else None
+
+    @property
+    def card_label_keys(self) -> Sequence[str]:
+        return [f"{self.prefix}/gpu.{name}" for name in ("count", "product", "memory")]
+
+    def card_labels(self, cards: NodeGpus) -> Mapping[str, str]:
+        """As NVIDIA's feature discovery writes them. A node with several models has only the number of its cards."""
+        count, product, memory = self.card_label_keys
+        labels = {count: str(sum(not gpu.parent for gpu in cards.gpus))}
+        if model := only_model(cards):
+            mib = min(gpu.mib for gpu in cards.gpus if not gpu.parent)
+            labels |= {product: label_value(model), memory: str(mib)}
+        return labels
 
     def read_back(self, pod: Pod, cards: NodeGpus) -> Placement | None:
         """The original writes nothing: only kubelet knows which cards a pod has. HAMi places such pods too, and records

@@ -143,6 +143,16 @@ class Dialect(ABC):
         prefixes = tuple(pattern[:-1] for pattern in patterns if pattern.endswith("*"))
         return frozenset(pattern for pattern in patterns if not pattern.endswith("*")), prefixes
 
+    @property
+    def card_label_keys(self) -> Sequence[str]:
+        """The keys of `card_labels`."""
+        return ()
+
+    def card_labels(self, cards: NodeGpus) -> Mapping[str, str]:
+        """Labels that tell schedulers and people which cards a node has, as the dialect's other programs write them on
+        a Node."""
+        return {}
+
     # -- reading what is asked and what there is
 
     def speaks(self, pod: Pod) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
+from aliquot.dialects.card_labels import label_value, only_model, short_model
 from aliquot.dialects.percent import whole_cards
 from aliquot.dialects.protocol import (
     Dialect,
@@ -200,6 +201,15 @@ class Tencent(Dialect):
         labels = node.metadata.labels
         model = next((labels[label] for label in self.model_labels if label in labels), "unknown")
         return equal_cards(node, count, blocks * BLOCK_MIB, model=model, rest_mib=rest * BLOCK_MIB)
+
+    @property
+    def card_label_keys(self) -> Sequence[str]:
+        return self.model_labels[:1]
+
+    def card_labels(self, cards: NodeGpus) -> Mapping[str, str]:
+        """The model as quotas name it, such as M40. A node with several models has no such label."""
+        model = only_model(cards)
+        return {key: label_value(short_model(model)) for key in self.card_label_keys} if model else {}
 
     def read_back(self, pod: Pod, cards: NodeGpus) -> Placement | None:
         """Both of the original's programs write this key. The one on the node reads it as minors, and corrects it."""

@@ -19,6 +19,8 @@ from aliquot.model.placement import Placement, Slice
 
 PLACEMENT = "aliquot.io/placement"
 INVENTORY = "aliquot.io/inventory"
+CARD_LABELS = "aliquot.io/card-labels"
+"""The labels that an agent has written on its Node, with their values."""
 EPOCH = "aliquot.io/epoch"
 """The number of the leadership term in which a placement was written. The API server refuses any number but the current
 one."""

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 
@@ -16,12 +17,13 @@ from aliquot.agent.inventory import Publisher
 from aliquot.agent.node_cards import NodeCards
 from aliquot.agent.nvidia import NvidiaDevices
 from aliquot.config.agent_tree import AgentConfig
+from aliquot.dialects import standard_dialects
 from aliquot.embedded.api import resources
 from aliquot.embedded.api.deletion import DeleteRequest
 from aliquot.embedded.kubelet_devices import DeviceManager
 from aliquot.errors import BadConfig, NoDriver
 from aliquot.kube import NODES, Client
-from aliquot.model import Gpu
+from aliquot.model import Gpu, Node
 from aliquot.model.records import INVENTORY, read_inventory
 from tests.factories import GPU_COUNT, GPU_MEM, make_cards, make_node, node_manifest, pod_manifest
 from tests.fakes import FakeClock, FakeRuntime, ScriptedApi, answer, held, until
@@ -146,17 +148,21 @@ async def test_dialects_that_cannot_be_served_are_named_before_anything_is_made(
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.usefixtures("node")
 async def test_nothing_is_written_when_nothing_differs(client: Client, scripted: ScriptedApi, clock: FakeClock) -> None:
-    publisher = Publisher(client, NodeCards(CARDS), clock)
+    publisher = Publisher(client, NodeCards(CARDS), standard_dialects(), clock)
     await publisher.publish()
-    publisher.see(make_node("n1", CARDS))
+    publisher.see(make_node("n1"))
     await publisher.publish()
-    assert scripted.writes() == []
+    assert shown(scripted)["metadata"]["labels"]["nvidia.com/gpu.product"] == "Tesla-T4"
+    publisher.see(msgspec.convert(shown(scripted), Node))
+    await publisher.publish()
+    assert len(scripted.writes()) == 1
 
 
 @pytest.mark.usefixtures("node")
 async def test_a_write_that_fails_is_tried_again(client: Client, scripted: ScriptedApi, clock: FakeClock) -> None:
-    publisher = Publisher(client, NodeCards(CARDS), clock)
+    publisher = Publisher(client, NodeCards(CARDS), standard_dialects(), clock)
     publisher.see(make_node("n1"))
     scripted.script("PATCH", "/nodes/n1$", answer(403, message="no"))
     with pytest.raises(Exception, match="no"):

@@ -11,7 +11,7 @@ from aliquot.control.admission import cel
 from aliquot.dialects import Dialects
 from aliquot.model.admission import CARDS_HEALTHY, NO_ROOM, NODE_OF_TOKEN, OUR_KEYS
 from aliquot.model.kubernetes import NOT_BEGUN
-from aliquot.model.records import INVENTORY, NODE_LEASES
+from aliquot.model.records import CARD_LABELS, INVENTORY, NODE_LEASES
 
 _PODS_AND_NODES = ("pods", "pods/*", "bindings", "nodes", "nodes/*")
 _EVERYTHING = ("*",)
@@ -23,7 +23,8 @@ def agent_spec(dialects: Dialects, account: str) -> dict[str, Any]:
     """An agent writes to its own Node, its own Lease and the pods on its node; on these only its own keys. In its
     Node's status it writes one condition. Its events are about its own Node, or about pods."""
     marks = (key for dialect in dialects.values() for key in dialect.mark_keys)
-    keys = {"nodes": [INVENTORY], "pods": list(dict.fromkeys(marks))}
+    keys = {"nodes": [INVENTORY, CARD_LABELS], "pods": list(dict.fromkeys(marks))}
+    labels = {"nodes": [key for dialect in dialects.values() for key in dialect.card_label_keys], "pods": []}
     leases = {
         "apiGroups": ["coordination.k8s.io"],
         "apiVersions": ["v1"],
@@ -50,18 +51,20 @@ def agent_spec(dialects: Dialects, account: str) -> dict[str, Any]:
         ? (variables.statusIsOurs ? "" : "an agent may change only the condition " + variables.condition
           + " of its Node's status")
         : variables.changesMore
-        ? "an agent may change only these keys of " + variables.what + ": " + variables.keys[variables.what].join(", ")
+        ? "an agent may change only these keys of " + variables.what + ": "
+          + (variables.keys[variables.what] + variables.labelKeys[variables.what]).join(", ")
         : ""
         """
     more = {
         "node": f'request.userInfo.?extra[?"{NODE_OF_TOKEN}"][?0].orValue("")',
         "keys": cel.literal(keys),
+        "labelKeys": cel.literal(labels),
         "condition": cel.literal(CARDS_HEALTHY),
         "owner": own,
         "others": '"the agent of node " + variables.node + " may write to its own Node, Lease and pods only"',
         "changesMore": f"""
             !({_only_keys("annotations", "variables.keys[variables.what]")})
-            || variables.labels != variables.oldLabels
+            || !({_only_keys("labels", "variables.labelKeys[variables.what]")})
             || !({_same("dyn(object)", "dyn(oldObject)", ["metadata"])})
             || !({_same("dyn(object).metadata", "dyn(oldObject).metadata", _MANAGED)})
             """,

@@ -33,11 +33,11 @@ def agent(asked: PolicyRequest) -> str | None:
         return others
     if asked.what == "nodes/status":
         return _why_not_status_of_node(asked, asked.table("condition"))
-    own = keys[asked.what]
-    is_ours = _are_like(own, asked.changed("annotations")) and not asked.changed("labels")
+    own, labels = keys[asked.what], asked.table("labelKeys")[asked.what]
+    is_ours = _are_like(own, asked.changed("annotations")) and _are_like(labels, asked.changed("labels"))
     if is_ours and _is_same(asked.new, asked.old, ["metadata"]) and _has_same_metadata(asked):
         return None
-    return f"an agent may change only these keys of {asked.what}: {', '.join(own)}"
+    return f"an agent may change only these keys of {asked.what}: {', '.join([*own, *labels])}"
 
 
 def _is_event_of(node: str, event: Object) -> bool:

@@ -121,7 +121,7 @@ class HollowNodes(Mapping[str, HollowNode]):
         devices = SimulatedDevices(
             dialects, self._dialects, cards, source, lambda: self._pods.having("node", name), self._client, self._clock
         )
-        publisher = Publisher(self._client, cards, self._clock)
+        publisher = Publisher(self._client, cards, self._dialects, self._clock)
         await self._add(HollowNode(name, _labels(dialects), devices, self._client, self._clock, publisher))
         return cards.current
 
