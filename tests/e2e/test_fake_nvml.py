@@ -1,4 +1,4 @@
-"""The fake NVML library as unmodified nvidia-ml-py sees it, in a process of its own."""
+"""The fake NVML library as unmodified nvidia-ml-py and the agent see it, in a process of its own."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.rig import nvml
-from tests.rig.nvml import FakeNvml, Gpu, GpuProcess
+from tests.rig.nvml import FakeNvml, Gpu, GpuProcess, MigInstance
 
 pytestmark = pytest.mark.e2e
 
@@ -39,12 +39,40 @@ for line in sys.stdin:
 """
 
 
+_AGENT = """
+import sys
+from pathlib import Path
+import structlog
+from aliquot.agent.nvidia import NvidiaDevices
+from aliquot.agent.nvidia.threads import at_most
+from aliquot.errors import NoDriver
+
+agent = NvidiaDevices(wait=at_most(seconds=3), proc=Path("/nowhere"))
+
+def read():
+    try:
+        machine = agent.read()
+    except NoDriver as error:
+        return str(error)
+    gpus = [[gpu.uuid, gpu.index, gpu.healthy] for gpu in machine.gpus]
+    return [gpus, machine.driver, sorted(map(list, machine.faults.items()))]
+
+def links():
+    return [[gpu.uuid, [[link.uuid, link.score] for link in gpu.links]] for gpu in agent.read().gpus]
+
+def xids(seconds):
+    return [[event.uuid, event.code] for event in agent.wait_for_events(seconds)]
+
+structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+"""
+
+
 class Observer:
     """A Python process that answers expressions over pynvml (named `n`) while the file changes."""
 
-    def __init__(self, steered: FakeNvml) -> None:
+    def __init__(self, steered: FakeNvml, names: str = "") -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _ASKED],
+            [sys.executable, "-c", names + _ASKED],
             env=os.environ | steered.environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -68,9 +96,14 @@ class Observer:
         self._process.communicate(timeout=10)
 
 
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return nvml.build(tmp_path_factory.mktemp("library"))
+
+
 @pytest.fixture
-def steered(tmp_path: Path) -> FakeNvml:
-    nvml.build(tmp_path)
+def steered(library: Path, tmp_path: Path) -> FakeNvml:
+    (tmp_path / library.name).symlink_to(library)
     cards = [Gpu("GPU-a", minor=3, mib=16276, numa=0), Gpu("GPU-b", minor=5, model="NVIDIA A100", numa=1)]
     return FakeNvml(tmp_path, cards)
 
@@ -101,7 +134,7 @@ def gpu(index: int) -> str:
         ("n.nvmlDeviceGetIndex(n.nvmlDeviceGetHandleByUUID('GPU-b'))", 1),
         (f"n.nvmlDeviceGetMemoryInfo({gpu(0)}).total", 16276 * MIB),
         (f"n.nvmlDeviceGetMemoryInfo({gpu(0)}, n.nvmlMemory_v2).free", 16276 * MIB),
-        (f"n.nvmlDeviceGetPciInfo({gpu(1)}).busId", "00000000:02:00.0"),
+        (f"n.nvmlDeviceGetPciInfo({gpu(1)}).busId", "0000FA4E:02:00.0"),
         (f"n.nvmlDeviceGetNumaNodeId({gpu(1)})", 1),
         (f"list(n.nvmlDeviceGetMemoryAffinity({gpu(1)}, 1, 0))", [2]),
         (f"n.nvmlDeviceGetTopologyCommonAncestor({gpu(0)}, {gpu(1)}) == n.NVML_TOPOLOGY_SYSTEM", True),
@@ -169,3 +202,129 @@ def test_without_a_file_there_is_no_driver(steered: FakeNvml) -> None:
 def test_after_shutdown_nothing_is_answered(observer: Observer) -> None:
     observer.ask("n.nvmlShutdown()")
     assert observer.ask("n.nvmlDeviceGetCount()")["error"] == "NVMLError_Uninitialized"
+
+
+# -- the agent
+
+
+@pytest.fixture
+def agent(steered: FakeNvml) -> Iterator[Observer]:
+    process = Observer(steered, _AGENT)
+    yield process
+    process.end()
+
+
+def healthy(*faults: str, driver: str = "550.90.07") -> list[Any]:
+    """What the agent reads if only these cards have a fault."""
+    uuids = ("GPU-a", "GPU-b")
+    return [[[uuid, place, uuid not in faults] for place, uuid in enumerate(uuids)], driver]
+
+
+def test_the_agent_reads_every_field_of_a_card(agent: Observer) -> None:
+    assert agent.ask("read()") == [*healthy(), []]
+    first = "(lambda gpu: [gpu.uuid, gpu.minor, gpu.model, gpu.mib, gpu.numa, gpu.parent])(agent.read().gpus[0])"
+    assert agent.ask(first) == ["GPU-a", 3, "Tesla T4", 16276, 0, ""]
+
+
+def test_the_agent_reads_how_cards_are_connected(steered: FakeNvml, agent: Observer) -> None:
+    assert agent.ask("links()") == [["GPU-a", [["GPU-b", 10]]], ["GPU-b", [["GPU-a", 10]]]]
+    steered.change(0, nvlinks="GPU-b,down,GPU-b")
+    steered.change(1, nvlinks="GPU-a,GPU-a,down")
+    assert agent.ask("links()") == [["GPU-a", [["GPU-b", 210]]], ["GPU-b", [["GPU-a", 210]]]]
+    steered.change(0, nvlinks="switch,switch,switch")
+    steered.change(1, nvlinks="switch,down,switch")
+    assert agent.ask("links()") == [["GPU-a", [["GPU-b", 210]]], ["GPU-b", [["GPU-a", 210]]]]
+
+
+def test_cards_on_one_pcie_switch_are_close(steered: FakeNvml, agent: Observer) -> None:
+    steered.replace_gpus([Gpu("GPU-a", 0, pcie_switch=1), Gpu("GPU-b", 1, pcie_switch=1), Gpu("GPU-c", 2)])
+    assert agent.ask("links()")[2:] == [["GPU-c", [["GPU-a", 20], ["GPU-b", 20]]]]
+    assert agent.ask("links()")[0] == ["GPU-a", [["GPU-b", 50], ["GPU-c", 20]]]
+
+
+def test_the_agent_reads_mig_instances(steered: FakeNvml, agent: Observer) -> None:
+    steered.change(1, mig=1, mib=40960)
+    assert agent.ask("read()")[2] == [["GPU-b", "MIG is enabled and it has no MIG instance"]]
+    steered.replace_instances([MigInstance(1, "MIG-1", 9), MigInstance(1, "MIG-2", 13, mib=9856, profile="1g.10gb+me")])
+    told = "[[gpu.uuid, gpu.index, gpu.mib, gpu.parent, gpu.profile] for gpu in agent.read().gpus[1:]]"
+    assert agent.ask(told) == [
+        ["GPU-b", 1, 40960, "", ""],
+        ["MIG-1", 2090, 4864, "GPU-b", "1g.5gb"],
+        ["MIG-2", 2130, 9856, "GPU-b", "1g.10gb+me"],
+    ]
+
+
+def test_the_agent_tells_why_a_card_is_unhealthy(steered: FakeNvml, agent: Observer) -> None:
+    steered.change(0, rows_failed=1, ecc_errors=3)
+    steered.change(1, rows_pending=1, ecc_errors=3, celsius=90, shutdown_celsius=96)
+    broken = "a broken row of its memory could not be replaced; 3 uncorrected ECC errors since the driver was loaded"
+    assert agent.ask("read()") == [*healthy("GPU-a"), [["GPU-a", broken]]]
+    steered.change(0, rows_failed=0)
+    steered.change(1, celsius=97)
+    assert agent.ask("read()") == [*healthy("GPU-b"), [["GPU-b", "it has 97 degrees Celsius and shuts down at 96"]]]
+    steered.change(1, celsius=60)
+    assert agent.ask("read()") == [*healthy(), []]
+
+
+def test_a_lost_card_returns_to_the_agent(steered: FakeNvml, agent: Observer) -> None:
+    agent.ask("read()")
+    steered.change(1, state="lost")
+    assert agent.ask("read()") == [*healthy("GPU-b"), [["GPU-b", "GPU is lost"]]]
+    steered.change(1, state="ok")
+    assert agent.ask("read()") == [*healthy(), []]
+
+
+def test_a_card_that_is_plugged_in_is_found(steered: FakeNvml, agent: Observer) -> None:
+    agent.ask("read()")
+    steered.replace_gpus([*steered.gpus, Gpu("GPU-c", minor=7)])
+    assert [uuid for uuid, *_ in agent.ask("read()")[0]] == ["GPU-a", "GPU-b", "GPU-c"]
+
+
+def test_a_hanging_card_stops_no_other_and_not_the_end_of_the_process(steered: FakeNvml, agent: Observer) -> None:
+    agent.ask("read()")
+    steered.change(0, state="hang")
+    assert agent.ask("read()") == [*healthy("GPU-a"), [["GPU-a", "it does not answer"]]]
+    assert agent.ask("read()") == [*healthy("GPU-a"), [["GPU-a", "it does not answer"]]]
+    agent.end()
+
+
+def test_the_agent_goes_on_after_a_restart_of_the_driver(steered: FakeNvml, agent: Observer) -> None:
+    agent.ask("read()")
+    assert agent.ask("xids(0)") == []
+    steered.stop_driver()
+    assert {why.split(";")[0] for _, why in agent.ask("read()")[2]} == {"NVML does not work: Driver Not Loaded"}
+    assert agent.ask("xids(0)") == []
+    steered.start_driver("580.65.06")
+    assert agent.ask("read()") == [*healthy(driver="580.65.06"), []]
+    assert agent.ask("xids(0)") == []
+    steered.report_xid(1, code=79)
+    assert agent.ask("xids(30)") == [["GPU-b", 79]]
+
+
+def test_a_restart_that_nobody_saw_is_noticed(steered: FakeNvml, agent: Observer) -> None:
+    agent.ask("read()")
+    steered.start_driver("580.65.06")
+    assert agent.ask("read()") == [*healthy(driver="580.65.06"), []]
+
+
+def test_the_agent_begins_when_the_driver_appears(steered: FakeNvml, agent: Observer) -> None:
+    steered.stop_driver()
+    assert agent.ask("read()").startswith("NVML does not work: Driver Not Loaded; is the NVIDIA driver installed")
+    steered.start_driver()
+    assert agent.ask("read()") == [*healthy(), []]
+
+
+def test_the_agent_hears_of_xids_of_cards_and_instances(steered: FakeNvml, agent: Observer) -> None:
+    steered.change(0, mig=1, events=0)
+    steered.change(1, mig=1)
+    steered.replace_instances([MigInstance(1, "MIG-1", 9)])
+    agent.ask("read()")
+    assert agent.ask("xids(0)") == []
+    agent.begin("xids(30)")
+    steered.report_xid(1, code=48)
+    assert agent.answer() == [["GPU-b", 48]]
+    steered.report_xid(1, code=94, gi=9, ci=0)
+    assert agent.ask("xids(30)") == [["MIG-1", 94]]
+    steered.report_xid(1, code=79)
+    steered.change(1, state="lost")
+    assert agent.ask("xids(30)") == [["GPU-b", 79]]

@@ -1,8 +1,7 @@
-"""NVIDIA's side of the vendor seam: cards and their health from NVML, device nodes, visible cards."""
+"""NVIDIA's side of the vendor seam: what is read of a card, its health, device nodes, visible cards."""
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pynvml
@@ -11,70 +10,10 @@ import pytest
 from aliquot.agent.devices import DeviceNode, DeviceSource
 from aliquot.agent.nvidia import NvidiaDevices, visible_cards
 from aliquot.embedded.gpus import SimulatedGpus
-from aliquot.errors import BadConfig, Refused
+from aliquot.errors import NoDriver, Refused
 from aliquot.model import Gpu
 from tests.factories import make_gpu
-
-NVML: dict[str, Any] = {
-    "nvmlInit": lambda: None,
-    "nvmlShutdown": lambda: None,
-    "nvmlDeviceGetCount": lambda: 1,
-    "nvmlDeviceGetHandleByIndex": lambda index: index,
-    "nvmlDeviceGetUUID": lambda _: b"GPU-1",
-    "nvmlDeviceGetMinorNumber": lambda _: 7,
-    "nvmlDeviceGetName": lambda _: "Tesla T4",
-    "nvmlDeviceGetMemoryInfo": lambda _: SimpleNamespace(total=15360 * 2**20),
-    "nvmlDeviceGetNumaNodeId": lambda _: 1,
-    "nvmlDeviceGetRemappedRows": lambda _: (0, 0, 0, 0),
-}
-
-
-def failing(code: int) -> Any:
-    def fail(*_: object) -> None:
-        raise pynvml.NVMLError(code)
-
-    return fail
-
-
-def cards(monkeypatch: pytest.MonkeyPatch, **functions: Any) -> tuple[Gpu, ...]:
-    for name, function in {**NVML, **functions}.items():
-        monkeypatch.setattr(pynvml, name, function)
-    return NvidiaDevices().read().gpus
-
-
-def test_a_card_is_read_as_nvml_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert cards(monkeypatch) == (Gpu("GPU-1", 0, 7, "Tesla T4", 15360, numa=1),)
-
-
-@pytest.mark.parametrize(
-    ("rows", "healthy"),
-    [
-        pytest.param(lambda _: (3, 1, 1, 0), True, id="rows were replaced"),
-        pytest.param(lambda _: (3, 1, 0, 1), False, id="a row could not be replaced"),
-        pytest.param(failing(pynvml.NVML_ERROR_NOT_SUPPORTED), True, id="a card without this check"),
-        pytest.param(failing(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND), True, id="a driver without this check"),
-    ],
-)
-def test_a_card_is_healthy_unless_nvml_says_otherwise(
-    monkeypatch: pytest.MonkeyPatch, rows: Any, healthy: bool
-) -> None:
-    (card,) = cards(monkeypatch, nvmlDeviceGetRemappedRows=rows)
-    assert card.healthy is healthy
-
-
-@pytest.mark.parametrize(
-    ("functions", "text"),
-    [
-        ({"nvmlInit": failing(pynvml.NVML_ERROR_DRIVER_NOT_LOADED)}, "NVML does not start: Driver Not Loaded"),
-        ({"nvmlDeviceGetHandleByIndex": failing(pynvml.NVML_ERROR_GPU_IS_LOST)}, "cannot list the cards: GPU is lost"),
-    ],
-    ids=["no driver", "a lost card"],
-)
-def test_a_driver_that_does_not_answer_is_named(
-    monkeypatch: pytest.MonkeyPatch, functions: Mapping[str, Any], text: str
-) -> None:
-    with pytest.raises(BadConfig, match=text):
-        cards(monkeypatch, **functions)
+from tests.fakes.nvml import FakeCard, FakeInstance, FakeNvml
 
 
 @pytest.fixture
@@ -82,6 +21,129 @@ def folder(tmp_path: Path) -> Path:
     for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
         (tmp_path / name).touch()
     return tmp_path
+
+
+def devices(nvml: FakeNvml, root: Path) -> NvidiaDevices:
+    return NvidiaDevices(root, nvml=nvml, proc=root / "proc", sysfs=root / "sys", wait=nvml.wait)
+
+
+def test_a_card_is_read_as_nvml_reports_it(tmp_path: Path) -> None:
+    card = FakeCard("GPU-1", minor=7, model="Tesla T4", mib=15360, numa=1)
+    machine = devices(FakeNvml(card, driver="550.90.07"), tmp_path).read()
+    assert machine.gpus == (Gpu("GPU-1", 0, 7, "Tesla T4", 15360, numa=1),)
+    assert (machine.driver, machine.faults) == ("550.90.07", {})
+
+
+@pytest.mark.parametrize(
+    ("kernel", "nvml", "numa"),
+    [
+        pytest.param("1\n", None, 1, id="the kernel knows"),
+        pytest.param("0\n", 8, 0, id="the card's memory is a node of its own"),
+        pytest.param("-1\n", None, None, id="a machine without NUMA"),
+        pytest.param(None, 1, 1, id="only NVML knows"),
+        pytest.param(None, None, None, id="nobody knows"),
+    ],
+)
+def test_the_numa_node_is_that_of_the_closest_cpu(
+    tmp_path: Path, kernel: str | None, nvml: int | None, numa: int | None
+) -> None:
+    if kernel is not None:
+        pci = tmp_path / "sys" / "bus" / "pci" / "devices" / "0000:3b:00.0"
+        pci.mkdir(parents=True)
+        (pci / "numa_node").write_text(kernel)
+    (gpu,) = devices(FakeNvml(FakeCard("GPU-1", bus=0x3B, numa=nvml)), tmp_path).read().gpus
+    assert gpu.numa == numa
+
+
+@pytest.mark.parametrize(
+    ("state", "fault"),
+    [
+        pytest.param({}, "", id="nothing is known of its health"),
+        pytest.param({"remapped_rows": (3, 1, 1, 0), "uncorrected": 2}, "", id="rows were replaced or wait for it"),
+        pytest.param(
+            {"remapped_rows": (3, 1, 0, 1)}, "a broken row of its memory could not be replaced", id="broken memory"
+        ),
+        pytest.param(
+            {"remapped_rows": (3, 1, 1, 1), "uncorrected": 2},
+            "a broken row of its memory could not be replaced; 2 uncorrected ECC errors since the driver was loaded; "
+            "more rows wait for the next reset",
+            id="broken memory and its errors",
+        ),
+        pytest.param({"celsius": 95, "shutdown_celsius": 96}, "", id="warm"),
+        pytest.param({"celsius": 95}, "", id="no threshold"),
+        pytest.param(
+            {"celsius": 96, "shutdown_celsius": 96}, "it has 96 degrees Celsius and shuts down at 96", id="hot"
+        ),
+        pytest.param({"mig": True}, "MIG is enabled and it has no MIG instance", id="MIG without instances"),
+        pytest.param({"mig": False}, "", id="without MIG"),
+    ],
+)
+def test_a_card_is_healthy_unless_nvml_says_otherwise(tmp_path: Path, state: Mapping[str, Any], fault: str) -> None:
+    machine = devices(FakeNvml(FakeCard("GPU-1", **state)), tmp_path).read()
+    assert [gpu.healthy for gpu in machine.gpus] == [not fault]
+    assert machine.faults == ({"GPU-1": fault} if fault else {})
+
+
+def test_a_card_that_cools_down_is_healthy_again(tmp_path: Path) -> None:
+    card = FakeCard("GPU-1", celsius=99, shutdown_celsius=96)
+    source = devices(FakeNvml(card), tmp_path)
+    assert not source.read().gpus[0].healthy
+    card.celsius = 60
+    assert source.read().gpus[0].healthy
+
+
+def test_functions_that_an_old_driver_lacks_fail_no_card(tmp_path: Path) -> None:
+    nvml = FakeNvml(FakeCard("GPU-1"), FakeCard("GPU-2", minor=1, bus=0x5E))
+    too_new = {
+        "nvmlDeviceGetMigMode",
+        "nvmlDeviceGetNumaNodeId",
+        "nvmlDeviceGetNvLinkState",
+        "nvmlDeviceGetRemappedRows",
+        "nvmlDeviceGetTemperature",
+        "nvmlDeviceGetTemperatureThreshold",
+        "nvmlDeviceGetTopologyCommonAncestor",
+        "nvmlSystemGetCudaDriverVersion",
+        "nvmlSystemGetDriverVersion",
+    }
+    nvml.errors = dict.fromkeys(too_new, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+    machine = devices(nvml, tmp_path).read()
+    assert [(gpu.uuid, gpu.healthy) for gpu in machine.gpus] == [("GPU-1", True), ("GPU-2", True)]
+    assert machine.driver == ""
+
+
+LIBRARY = "is the NVIDIA driver installed and loaded, and its libnvidia-ml.so.1 visible here?"
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, f"NVML does not work: NVML Shared Library Not Found; {LIBRARY}"),
+        (pynvml.NVML_ERROR_DRIVER_NOT_LOADED, f"NVML does not work: Driver Not Loaded; {LIBRARY}"),
+        (
+            pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH,
+            "NVML does not work: RM has detected an NVML/RM version mismatch.; "
+            "the driver was updated, so restart the agent, and the node if that does not help",
+        ),
+    ],
+)
+def test_a_machine_without_a_driver_says_what_to_check(tmp_path: Path, error: int, text: str) -> None:
+    nvml = FakeNvml(FakeCard("GPU-1"))
+    nvml.init_error = error
+    with pytest.raises(NoDriver) as raised:
+        devices(nvml, tmp_path).read()
+    assert str(raised.value) == text
+
+
+def test_a_machine_without_cards_says_so_and_shows_them_once_they_are_there(tmp_path: Path) -> None:
+    nvml = FakeNvml()
+    source = devices(nvml, tmp_path)
+    with pytest.raises(NoDriver, match="the driver lists no card; `lspci`"):
+        source.read()
+    nvml.cards = [FakeCard("GPU-1")]
+    assert [gpu.uuid for gpu in source.read().gpus] == ["GPU-1"]
+
+
+# -- containers
 
 
 def test_a_container_gets_its_cards_and_the_control_nodes_that_there_are(folder: Path) -> None:
@@ -93,6 +155,42 @@ def test_a_container_gets_its_cards_and_the_control_nodes_that_there_are(folder:
 def test_a_missing_device_node_is_a_refusal_with_its_name(folder: Path) -> None:
     with pytest.raises(Refused, match=f"{folder}/nvidia7 is missing"):
         NvidiaDevices(folder).edits([make_gpu(minor=1), make_gpu(1, minor=7)])
+
+
+def cut_card(folder: Path) -> NvidiaDevices:
+    """Card 1 with two instances, of which the driver lists only the first among its capabilities."""
+    (folder / "nvidia-caps").mkdir()
+    for minor in (12, 13):
+        (folder / "nvidia-caps" / f"nvidia-cap{minor}").touch()
+    (folder / "proc" / "driver" / "nvidia-caps").mkdir(parents=True)
+    lines = "config 1\nmonitor 2\ngpu1/gi9/access 12\ngpu1/gi9/ci0/access 13\ngpu0/gi9/access 21\n"
+    (folder / "proc" / "driver" / "nvidia-caps" / "mig-minors").write_text(lines)
+    card = FakeCard("GPU-1", minor=1, mig=True, instances=[FakeInstance("MIG-1", 9), FakeInstance("MIG-2", 10)])
+    return devices(FakeNvml(card), folder)
+
+
+def test_a_container_gets_the_nodes_that_open_its_mig_instance(folder: Path) -> None:
+    source = cut_card(folder)
+    _, first, _ = source.read().gpus
+    assert [node.path for node in source.edits([first]).device_nodes] == [
+        "/dev/nvidia1",
+        "/dev/nvidia-caps/nvidia-cap12",
+        "/dev/nvidia-caps/nvidia-cap13",
+        "/dev/nvidiactl",
+        "/dev/nvidia-uvm",
+    ]
+
+
+def test_a_mig_instance_that_cannot_be_opened_is_a_refusal(folder: Path) -> None:
+    source = cut_card(folder)
+    _, first, second = source.read().gpus
+    with pytest.raises(Refused, match="mig-minors does not list 'gpu1/gi10/access', so the MIG instance"):
+        source.edits([second])
+    with pytest.raises(Refused, match="the driver does not list the MIG instance MIG-3"):
+        source.edits([make_gpu(uuid="MIG-3", parent="GPU-1")])
+    (folder / "proc" / "driver" / "nvidia-caps" / "mig-minors").unlink()
+    with pytest.raises(Refused, match=r"mig-minors cannot be read, so the MIG instance .*No such file"):
+        source.edits([first])
 
 
 @pytest.mark.parametrize(

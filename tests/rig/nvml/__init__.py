@@ -16,7 +16,8 @@ _SONAME = "libnvidia-ml.so.1"
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One simulated card; `used_mib` is what it uses besides the processes listed for it."""
+    """One simulated card; `used_mib` is what it uses besides the processes listed for it. -1 means that it does not
+    know or support something."""
 
     uuid: str
     minor: int
@@ -28,6 +29,27 @@ class Gpu:
     watts: int = 30
     celsius: int = 40
     state: Literal["ok", "lost", "hang"] = "ok"
+    shutdown_celsius: int = -1
+    rows_pending: int = -1
+    rows_failed: int = -1
+    ecc_errors: int = -1
+    pcie_switch: int = -1
+    nvlinks: str = ""
+    """What is at the far end of each link, between commas: a uuid, `switch` or `down`."""
+    mig: int = -1
+    events: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class MigInstance:
+    """A static MIG instance of the GPU of that index, with the numbers of its GPU and its compute instance."""
+
+    gpu: int
+    uuid: str
+    gi: int
+    ci: int = 0
+    mib: int = 4864
+    profile: str = "1g.5gb"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +66,14 @@ class _Xid:
     number: int
     gpu: int
     code: int
+    gi: int
+    ci: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Driver:
+    version: str = "550.90.07"
+    boot: int = 1
 
 
 def default_gpus() -> list[Gpu]:
@@ -65,7 +95,9 @@ class FakeNvml:
     def __init__(self, folder: Path, gpus: Iterable[Gpu]) -> None:
         self._folder = folder
         self.file = folder / "gpus.txt"
+        self._driver = _Driver()
         self._gpus = list(gpus)
+        self._instances: list[MigInstance] = []
         self._processes: list[GpuProcess] = []
         self._xids: list[_Xid] = []
         self._write()
@@ -91,18 +123,33 @@ class FakeNvml:
         self._gpus = list(gpus)
         self._write()
 
+    def replace_instances(self, instances: Iterable[MigInstance]) -> None:
+        self._instances = list(instances)
+        self._write()
+
+    def stop_driver(self) -> None:
+        """Unload the driver, as far as programs can tell."""
+        self.file.unlink()
+
+    def start_driver(self, version: str = "550.90.07") -> None:
+        """Load the driver, again or of another version. Programs that use the library must initialise it again."""
+        self._driver = _Driver(version, self._driver.boot + 1)
+        self._write()
+
     def replace_processes(self, processes: Iterable[GpuProcess]) -> None:
         self._processes = list(processes)
         self._write()
 
-    def report_xid(self, gpu: int, code: int) -> None:
-        """Let every event set that waits for this GPU report an XID error."""
-        self._xids.append(_Xid(len(self._xids) + 1, gpu, code))
+    def report_xid(self, gpu: int, code: int, gi: int = -1, ci: int = -1) -> None:
+        """Let every event set that waits for this GPU report an XID error, of a MIG instance if it has numbers."""
+        self._xids.append(_Xid(len(self._xids) + 1, gpu, code, gi, ci))
         self._write()
 
     def _write(self) -> None:
         lines = [
+            _line("driver", self._driver),
             *(_line("gpu", gpu) for gpu in self._gpus),
+            *(_line("instance", instance) for instance in self._instances),
             *(_line("process", process) for process in self._processes),
             *(_line("xid", xid) for xid in self._xids),
         ]
@@ -111,9 +158,9 @@ class FakeNvml:
         part.replace(self.file)
 
 
-def _line(word: str, thing: Gpu | GpuProcess | _Xid) -> str:
+def _line(word: str, thing: _Driver | Gpu | MigInstance | GpuProcess | _Xid) -> str:
     pairs = dataclasses.asdict(thing).items()
-    return " ".join([word, *(f"{key}={_quoted(value)}" for key, value in pairs)]) + "\n"
+    return " ".join([word, *(f"{key}={_quoted(value)}" for key, value in pairs if value != "")]) + "\n"
 
 
 def _quoted(value: object) -> str:

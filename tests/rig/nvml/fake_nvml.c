@@ -5,16 +5,22 @@
  * (write beside, then rename) while programs run. One thing a line: a word, then key=value pairs between spaces; a
  * value with spaces stands in double quotes; lines that begin with # and unknown keys are ignored.
  *
- *   driver version=550.90.07 cuda=12040
+ *   driver version=550.90.07 cuda=12040 boot=1
  *   gpu uuid=GPU-... minor=0 mib=15360 model="Tesla T4" used_mib=0 util=0 numa=0 watts=30 celsius=40 state=ok
+ *       shutdown_celsius=96 rows_pending=0 rows_failed=0 ecc_errors=0 pcie_switch=0 nvlinks=GPU-...,switch,down mig=1
+ *       events=1
+ *   instance gpu=0 uuid=MIG-... gi=9 ci=0 mib=4864 profile=1g.5gb
  *   process gpu=0 pid=4711 mib=512
- *   xid number=1 gpu=0 code=48
+ *   xid number=1 gpu=0 code=48 gi=9 ci=0
  *
- * GPUs have the order of their lines; `gpu=` of the other lines counts from 0. used_mib is what the card uses besides
- * the processes listed for it. numa=-1 (or none) means "not known". state=lost answers every call about that GPU with
- * NVML_ERROR_GPU_IS_LOST, state=hang lets them wait until the state changes. An xid line is reported once by each
- * event set that existed before it appeared; its number must be higher than all before it.
- * Without a readable file the driver is not loaded.
+ * GPUs have the order of their lines (each is one line); `gpu=` of the other lines counts from 0. used_mib is what the
+ * card uses besides the processes listed for it. Of numbers, -1 (or none) means "not known" or "not supported", and
+ * of gi and ci of an xid that it is about the whole card. GPUs with the same pcie_switch share it. nvlinks has what is
+ * at the far end of each link. state=lost answers every call about that GPU with NVML_ERROR_GPU_IS_LOST, state=hang
+ * lets them wait until the state changes. An xid line is reported once by each event set that existed before it
+ * appeared; its number must be higher than all before it.
+ * Without a readable file the driver is not loaded. After that, or with another boot=, every call fails until the
+ * library is shut down and initialised again, as after a restart of the driver.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -29,35 +35,40 @@ enum {
     SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7,
     DRIVER_NOT_LOADED = 9, TIMEOUT = 10, GPU_IS_LOST = 15, ARGUMENT_VERSION_MISMATCH = 25,
 };
-enum { MAX_GPUS = 64, MAX_PROCESSES = 1024, MAX_XIDS = 1024, XID_EVENT = 8, WAIT_STEP_US = 10000 };
+enum {
+    MAX_GPUS = 64, MAX_INSTANCES = 7, MAX_PROCESSES = 1024, MAX_XIDS = 1024, XID_EVENT = 8, WAIT_STEP_US = 10000,
+};
 #define MIB (1024ULL * 1024ULL)
 #define NOBODY 0xFFFFFFFFu /* instance ids of a GPU that is not divided */
 
+typedef struct { char uuid[96], profile[32]; unsigned gi, ci; unsigned long long mib; } Instance;
 typedef struct {
-    char uuid[96], model[96];
-    unsigned minor, util, watts, celsius;
+    char uuid[96], model[96], nvlinks[2048];
+    unsigned minor, util, watts, celsius, instance_count;
     unsigned long long mib, used_mib;
-    int numa, lost, hang;
+    int numa, lost, hang, shutdown_celsius, rows_pending, rows_failed, ecc_errors, pcie_switch, mig, events;
+    Instance instances[MAX_INSTANCES];
 } Gpu;
 typedef struct { unsigned gpu, pid; unsigned long long mib; } Work;
-typedef struct { unsigned gpu; unsigned long long number, code; } Xid;
+typedef struct { unsigned gpu, gi, ci; unsigned long long number, code; } Xid;
 typedef struct {
     char driver[80];
-    int cuda;
+    int cuda, boot;
     unsigned gpu_count, work_count, xid_count;
     Gpu gpus[MAX_GPUS];
     Work work[MAX_PROCESSES];
     Xid xids[MAX_XIDS];
 } World;
 
-typedef struct { char slot; } *Device; /* points into handles[]: its place there is the GPU's index */
+/* Points into handles[], where its place is the GPU's index, or into instance_handles[]. */
+typedef struct { char slot; } *Device;
 typedef struct { int wanted[MAX_GPUS]; unsigned long long seen; } *EventSet;
 
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 static World world;
 static struct stat last_read;
-static int readable, users;
-static char handles[MAX_GPUS];
+static int readable, users, booted; /* booted: the driver that the library was initialised with */
+static char handles[MAX_GPUS], instance_handles[MAX_GPUS * MAX_INSTANCES];
 
 /* ---- the file ---- */
 
@@ -79,7 +90,9 @@ static int next_pair(char **rest, char **key, char **value) {
 static void read_gpu(World *into, char *rest) {
     if (into->gpu_count == MAX_GPUS) return;
     Gpu *gpu = &into->gpus[into->gpu_count++];
-    gpu->numa = -1;
+    gpu->numa = gpu->shutdown_celsius = gpu->rows_pending = gpu->rows_failed = gpu->ecc_errors = -1;
+    gpu->pcie_switch = gpu->mig = -1;
+    gpu->events = 1;
     for (char *key, *value; next_pair(&rest, &key, &value);) {
         if (!strcmp(key, "uuid")) snprintf(gpu->uuid, sizeof gpu->uuid, "%s", value);
         else if (!strcmp(key, "model")) snprintf(gpu->model, sizeof gpu->model, "%s", value);
@@ -90,15 +103,30 @@ static void read_gpu(World *into, char *rest) {
         else if (!strcmp(key, "mib")) gpu->mib = strtoull(value, NULL, 10);
         else if (!strcmp(key, "used_mib")) gpu->used_mib = strtoull(value, NULL, 10);
         else if (!strcmp(key, "numa")) gpu->numa = atoi(value);
+        else if (!strcmp(key, "shutdown_celsius")) gpu->shutdown_celsius = atoi(value);
+        else if (!strcmp(key, "rows_pending")) gpu->rows_pending = atoi(value);
+        else if (!strcmp(key, "rows_failed")) gpu->rows_failed = atoi(value);
+        else if (!strcmp(key, "ecc_errors")) gpu->ecc_errors = atoi(value);
+        else if (!strcmp(key, "pcie_switch")) gpu->pcie_switch = atoi(value);
+        else if (!strcmp(key, "nvlinks")) snprintf(gpu->nvlinks, sizeof gpu->nvlinks, "%s", value);
+        else if (!strcmp(key, "mig")) gpu->mig = atoi(value);
+        else if (!strcmp(key, "events")) gpu->events = atoi(value);
         else if (!strcmp(key, "state")) { gpu->lost = !strcmp(value, "lost"); gpu->hang = !strcmp(value, "hang"); }
     }
 }
 
 static void read_other(World *into, const char *word, char *rest) {
     unsigned long long gpu = 0, pid = 0, mib = 0, number = 0, code = 0;
+    unsigned gi = NOBODY, ci = NOBODY;
+    const char *uuid = "", *profile = "";
     for (char *key, *value; next_pair(&rest, &key, &value);) {
         if (!strcmp(key, "version")) snprintf(into->driver, sizeof into->driver, "%s", value);
         else if (!strcmp(key, "cuda")) into->cuda = atoi(value);
+        else if (!strcmp(key, "boot")) into->boot = atoi(value);
+        else if (!strcmp(key, "uuid")) uuid = value;
+        else if (!strcmp(key, "profile")) profile = value;
+        else if (!strcmp(key, "gi")) gi = atoi(value);
+        else if (!strcmp(key, "ci")) ci = atoi(value);
         else if (!strcmp(key, "gpu")) gpu = strtoull(value, NULL, 10);
         else if (!strcmp(key, "pid")) pid = strtoull(value, NULL, 10);
         else if (!strcmp(key, "mib")) mib = strtoull(value, NULL, 10);
@@ -108,20 +136,29 @@ static void read_other(World *into, const char *word, char *rest) {
     if (!strcmp(word, "process") && into->work_count < MAX_PROCESSES)
         into->work[into->work_count++] = (Work){gpu, pid, mib};
     if (!strcmp(word, "xid") && into->xid_count < MAX_XIDS)
-        into->xids[into->xid_count++] = (Xid){gpu, number, code};
+        into->xids[into->xid_count++] = (Xid){gpu, gi, ci, number, code};
+    if (!strcmp(word, "instance") && gpu < into->gpu_count && into->gpus[gpu].instance_count < MAX_INSTANCES) {
+        Instance *instance = &into->gpus[gpu].instances[into->gpus[gpu].instance_count++];
+        snprintf(instance->uuid, sizeof instance->uuid, "%s", uuid);
+        snprintf(instance->profile, sizeof instance->profile, "%s", profile);
+        instance->gi = gi;
+        instance->ci = ci;
+        instance->mib = mib;
+    }
 }
 
 static void read_again_if_changed(void) {
     const char *path = getenv("FAKE_NVML_FILE");
     struct stat now;
-    if (path == NULL || stat(path, &now) != 0) { readable = 0; return; }
+    if (path == NULL || stat(path, &now) != 0) { readable = booted = 0; return; }
     if (readable && now.st_ino == last_read.st_ino && now.st_size == last_read.st_size &&
         now.st_mtim.tv_sec == last_read.st_mtim.tv_sec && now.st_mtim.tv_nsec == last_read.st_mtim.tv_nsec) return;
     FILE *file = fopen(path, "r");
-    if (file == NULL) { readable = 0; return; }
+    if (file == NULL) { readable = booted = 0; return; }
     memset(&world, 0, sizeof world);
     snprintf(world.driver, sizeof world.driver, "550.90.07");
     world.cuda = 12040;
+    world.boot = 1;
     char *line = NULL;
     size_t room = 0;
     while (getline(&line, &room, file) > 0) {
@@ -141,12 +178,10 @@ static void read_again_if_changed(void) {
 
 static int enter(void) {
     pthread_mutex_lock(&guard);
-    if (users > 0) {
-        read_again_if_changed();
-        return SUCCESS;
-    }
+    read_again_if_changed();
+    if (users > 0 && readable && booted == world.boot) return SUCCESS;
     pthread_mutex_unlock(&guard);
-    return UNINITIALIZED;
+    return users > 0 && !readable ? DRIVER_NOT_LOADED : UNINITIALIZED;
 }
 
 static int leave(int answer) {
@@ -172,6 +207,20 @@ static unsigned index_of(Device device) {
     return slot >= handles && slot < handles + MAX_GPUS ? (unsigned)(slot - handles) : MAX_GPUS;
 }
 
+/* Enters with the GPU of an instance and the instance, or with the GPU itself and NULL. */
+static int enter_either(Device device, Gpu **gpu, Instance **instance) {
+    char *slot = (char *)device;
+    *instance = NULL;
+    if (slot < instance_handles || slot >= instance_handles + sizeof instance_handles)
+        return enter_gpu(index_of(device), gpu);
+    int answer = enter_gpu((slot - instance_handles) / MAX_INSTANCES, gpu);
+    if (answer != SUCCESS) return answer;
+    unsigned place = (slot - instance_handles) % MAX_INSTANCES;
+    if (place >= (*gpu)->instance_count) return leave(NOT_FOUND);
+    *instance = &(*gpu)->instances[place];
+    return SUCCESS;
+}
+
 static int put_text(char *room, unsigned length, const char *text) {
     if (strlen(text) >= length) return INSUFFICIENT_SIZE;
     strcpy(room, text);
@@ -193,14 +242,15 @@ int nvmlInitWithFlags(unsigned flags) {
     read_again_if_changed();
     if (!readable) return leave(DRIVER_NOT_LOADED);
     users++;
+    booted = world.boot;
     return leave(SUCCESS);
 }
 
 int nvmlInit_v2(void) { return nvmlInitWithFlags(0); }
 
 int nvmlShutdown(void) {
-    int answer = enter();
-    if (answer != SUCCESS) return answer;
+    pthread_mutex_lock(&guard);
+    if (users == 0) return leave(UNINITIALIZED);
     users--;
     return leave(SUCCESS);
 }
@@ -286,19 +336,63 @@ int nvmlDeviceGetHandleByUUID(const char *uuid, Device *device) {
         return leave(SUCCESS);                              \
     }
 
+/* The same for a GPU or an instance: `instance` is NULL for a GPU. */
+#define ABOUT_EITHER(...)                                   \
+    {                                                       \
+        Gpu *gpu;                                           \
+        Instance *instance;                                 \
+        int answer = enter_either(device, &gpu, &instance); \
+        if (answer != SUCCESS) return answer;               \
+        __VA_ARGS__;                                        \
+        return leave(SUCCESS);                              \
+    }
+
 int nvmlDeviceGetIndex(Device device, unsigned *value) ABOUT_GPU(*value = index)
 int nvmlDeviceGetMinorNumber(Device device, unsigned *value) ABOUT_GPU(*value = gpu->minor)
 int nvmlDeviceGetPowerUsage(Device device, unsigned *milliwatts) ABOUT_GPU(*milliwatts = gpu->watts * 1000)
 int nvmlDeviceGetUUID(Device device, char *room, unsigned length)
-    ABOUT_GPU(return leave(put_text(room, length, gpu->uuid)))
+    ABOUT_EITHER(return leave(put_text(room, length, instance ? instance->uuid : gpu->uuid)))
 int nvmlDeviceGetName(Device device, char *room, unsigned length)
-    ABOUT_GPU(return leave(put_text(room, length, gpu->model)))
+    ABOUT_EITHER(
+        char name[144];
+        snprintf(name, sizeof name, instance ? "%s MIG %s" : "%s", gpu->model, instance ? instance->profile : "");
+        return leave(put_text(room, length, name)))
 int nvmlDeviceGetTemperature(Device device, int sensor, unsigned *value)
     ABOUT_GPU(if (sensor != 0) return leave(INVALID_ARGUMENT); *value = gpu->celsius)
 int nvmlDeviceGetNumaNodeId(Device device, unsigned *node)
     ABOUT_GPU(if (gpu->numa < 0) return leave(NOT_SUPPORTED); *node = gpu->numa)
+int nvmlDeviceGetTemperatureThreshold(Device device, int threshold, unsigned *value)
+    ABOUT_GPU(
+        if (threshold != 0 || gpu->shutdown_celsius < 0) return leave(NOT_SUPPORTED);
+        *value = gpu->shutdown_celsius)
+int nvmlDeviceGetRemappedRows(Device device, unsigned *corrected, unsigned *uncorrected, unsigned *pending, unsigned *failed)
+    ABOUT_GPU(
+        if (gpu->rows_pending < 0 && gpu->rows_failed < 0) return leave(NOT_SUPPORTED);
+        *corrected = 0;
+        *uncorrected = *pending = gpu->rows_pending > 0;
+        *failed = gpu->rows_failed > 0)
+int nvmlDeviceGetTotalEccErrors(Device device, int kind, int counter, unsigned long long *count)
+    ABOUT_GPU(
+        enum { UNCORRECTED = 1, VOLATILE = 0 };
+        if (gpu->ecc_errors < 0) return leave(NOT_SUPPORTED);
+        *count = kind == UNCORRECTED && counter == VOLATILE ? gpu->ecc_errors : 0)
+
+/* ---- MIG ---- */
+
 int nvmlDeviceGetMigMode(Device device, unsigned *current, unsigned *pending)
-    ABOUT_GPU((void)current; (void)pending; return leave(NOT_SUPPORTED))
+    ABOUT_GPU(if (gpu->mig < 0) return leave(NOT_SUPPORTED); *current = *pending = gpu->mig)
+int nvmlDeviceGetMaxMigDeviceCount(Device device, unsigned *count)
+    ABOUT_GPU(*count = gpu->mig < 0 ? 0 : MAX_INSTANCES)
+int nvmlDeviceGetMigDeviceHandleByIndex(Device device, unsigned place, Device *instance)
+    ABOUT_GPU(
+        if (gpu->mig <= 0 || place >= gpu->instance_count) return leave(NOT_FOUND);
+        *instance = (Device)&instance_handles[index * MAX_INSTANCES + place])
+int nvmlDeviceGetGpuInstanceId(Device device, unsigned *value)
+    ABOUT_EITHER(if (!instance) return leave(INVALID_ARGUMENT); *value = instance->gi)
+int nvmlDeviceGetComputeInstanceId(Device device, unsigned *value)
+    ABOUT_EITHER(if (!instance) return leave(INVALID_ARGUMENT); *value = instance->ci)
+
+/* ---- more of GPUs ---- */
 
 int nvmlDeviceGetMemoryAffinity(Device device, unsigned words, unsigned long *nodes, int scope)
     ABOUT_GPU(
@@ -313,9 +407,9 @@ typedef struct { unsigned long long total, free, used; } Memory;
 typedef struct { unsigned version; unsigned long long total, reserved, free, used; } MemoryV2;
 
 int nvmlDeviceGetMemoryInfo(Device device, Memory *memory)
-    ABOUT_GPU(
-        memory->total = gpu->mib * MIB;
-        memory->used = used_bytes(index);
+    ABOUT_EITHER(
+        memory->total = (instance ? instance->mib : gpu->mib) * MIB;
+        memory->used = instance ? 0 : used_bytes(index_of(device));
         memory->free = memory->total - memory->used)
 
 int nvmlDeviceGetMemoryInfo_v2(Device device, MemoryV2 *memory)
@@ -339,14 +433,17 @@ typedef struct {
     char id[32];
 } Pci;
 
-int nvmlDeviceGetPciInfo_v3(Device device, Pci *pci)
-    ABOUT_GPU(
-        (void)gpu;
-        memset(pci, 0, sizeof *pci);
-        pci->bus = index + 1;
-        pci->device_id = 0x1EB810DE;
-        snprintf(pci->legacy_id, sizeof pci->legacy_id, "0000:%02X:00.0", pci->bus);
-        snprintf(pci->id, sizeof pci->id, "00000000:%02X:00.0", pci->bus))
+/* A domain that no machine has: what the kernel knows of its own devices is not mixed up with these. */
+static void fill_pci(Pci *pci, unsigned index) {
+    memset(pci, 0, sizeof *pci);
+    pci->domain = 0xFA4E;
+    pci->bus = index + 1;
+    pci->device_id = 0x1EB810DE;
+    snprintf(pci->legacy_id, sizeof pci->legacy_id, "%04X:%02X:00.0", pci->domain, pci->bus);
+    snprintf(pci->id, sizeof pci->id, "%08X:%02X:00.0", pci->domain, pci->bus);
+}
+
+int nvmlDeviceGetPciInfo_v3(Device device, Pci *pci) ABOUT_GPU((void)gpu; fill_pci(pci, index))
 
 typedef struct { unsigned pid; unsigned long long bytes; unsigned gpu_instance, compute_instance; } Running;
 
@@ -369,19 +466,50 @@ int nvmlDeviceGetTopologyCommonAncestor(Device device, Device other, int *level)
     Gpu *second;
     int answer = enter_gpu(index_of(device), &first);
     if (answer != SUCCESS) return answer;
-    int numa = first->numa;
+    int numa = first->numa, pcie_switch = first->pcie_switch;
     leave(SUCCESS);
     answer = enter_gpu(index_of(other), &second);
     if (answer != SUCCESS) return answer;
-    enum { INTERNAL = 0, SAME_NUMA_NODE = 40, ACROSS_NUMA_NODES = 50 };
-    *level = device == other ? INTERNAL : numa == second->numa ? SAME_NUMA_NODE : ACROSS_NUMA_NODES;
+    enum { INTERNAL = 0, ONE_SWITCH = 10, SAME_NUMA_NODE = 40, ACROSS_NUMA_NODES = 50 };
+    *level = device == other                                               ? INTERNAL
+             : pcie_switch >= 0 && pcie_switch == second->pcie_switch      ? ONE_SWITCH
+             : numa == second->numa                                        ? SAME_NUMA_NODE
+                                                                           : ACROSS_NUMA_NODES;
     return leave(SUCCESS);
 }
+
+/* Copies what is at the far end of a link; returns 0 if the GPU has no such link. */
+static int far_end(const Gpu *gpu, unsigned link, char *name, unsigned length) {
+    const char *at = gpu->nvlinks;
+    for (; link > 0 && at != NULL; link--) at = (at = strchr(at, ',')) ? at + 1 : NULL;
+    if (at == NULL || *at == 0) return 0;
+    snprintf(name, length, "%.*s", (int)strcspn(at, ","), at);
+    return 1;
+}
+
+/* A call about one NVLink: `name` is what is at its far end. */
+#define ABOUT_LINK(...)                                                                       \
+    ABOUT_GPU(                                                                                \
+        (void)index;                                                                          \
+        char name[96];                                                                        \
+        if (!far_end(gpu, link, name, sizeof name)) return leave(INVALID_ARGUMENT); __VA_ARGS__)
+
+int nvmlDeviceGetNvLinkState(Device device, unsigned link, unsigned *active)
+    ABOUT_LINK(*active = strcmp(name, "down") != 0)
+
+int nvmlDeviceGetNvLinkRemoteDeviceType(Device device, unsigned link, int *type)
+    ABOUT_LINK(enum { OTHER_GPU = 0, SWITCH = 2 }; *type = strcmp(name, "switch") ? OTHER_GPU : SWITCH)
+
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(Device device, unsigned link, Pci *pci)
+    ABOUT_LINK(
+        unsigned other = 0;
+        while (other < world.gpu_count && strcmp(world.gpus[other].uuid, name)) other++;
+        fill_pci(pci, other))
 
 /* ---- events ---- */
 
 int nvmlDeviceGetSupportedEventTypes(Device device, unsigned long long *types)
-    ABOUT_GPU((void)gpu; *types = XID_EVENT)
+    ABOUT_GPU(*types = gpu->events ? XID_EVENT : 0)
 
 int nvmlEventSetCreate(EventSet *set) {
     int answer = enter();
@@ -394,8 +522,7 @@ int nvmlEventSetCreate(EventSet *set) {
 
 int nvmlDeviceRegisterEvents(Device device, unsigned long long types, EventSet set)
     ABOUT_GPU(
-        (void)gpu;
-        if (types & ~(unsigned long long)XID_EVENT) return leave(NOT_SUPPORTED);
+        if (types & ~(unsigned long long)XID_EVENT || !gpu->events) return leave(NOT_SUPPORTED);
         set->wanted[index] = types != 0)
 
 typedef struct {
@@ -410,7 +537,7 @@ static int take_event(EventSet set, Event *event) {
         if (xid->number <= set->seen) continue;
         set->seen = xid->number;
         if (xid->gpu >= MAX_GPUS || !set->wanted[xid->gpu]) continue;
-        *event = (Event){(Device)&handles[xid->gpu], XID_EVENT, xid->code, NOBODY, NOBODY};
+        *event = (Event){(Device)&handles[xid->gpu], XID_EVENT, xid->code, xid->gi, xid->ci};
         return 1;
     }
     return 0;

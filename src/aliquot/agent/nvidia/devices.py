@@ -3,33 +3,66 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import pynvml
+
 from aliquot.agent.devices import ContainerEdits, DeviceNode, Machine
-from aliquot.agent.nvidia import nvml
+from aliquot.agent.nvidia import mig
+from aliquot.agent.nvidia.reader import Reader
+from aliquot.agent.nvidia.session import Nvml, Session
+from aliquot.agent.nvidia.threads import Threads, Wait, at_most
+from aliquot.agent.nvidia.xid_events import XidEvent, XidEvents
 from aliquot.errors import Refused
 from aliquot.model import Gpu
 
 _VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 _CONTROL_NODES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
+_WAIT = at_most(seconds=5.0)
+"""A card that has not answered by then is unhealthy."""
 
 
 class NvidiaDevices:
     """The NVIDIA cards of this machine; `folder` holds their device nodes."""
 
-    def __init__(self, folder: Path = Path("/dev")) -> None:
+    def __init__(
+        self,
+        folder: Path = Path("/dev"),
+        *,
+        nvml: Nvml = pynvml,
+        proc: Path = Path("/proc"),
+        sysfs: Path = Path("/sys"),
+        wait: Wait = _WAIT,
+    ) -> None:
         self._folder = folder
+        self._proc = proc
+        session = Session(nvml, proc)
+        self._reader = Reader(session, Threads(wait), sysfs)
+        self._events = XidEvents(session, lambda: self._reader.answering)
 
     def read(self) -> Machine:
-        return Machine(nvml.cards())
+        return self._reader.read()
+
+    def wait_for_events(self, seconds: float) -> Sequence[XidEvent]:
+        """The XID errors that the driver reports next, none if none comes within `seconds`. Blocks."""
+        return self._events.wait(seconds)
 
     def edits(self, gpus: Sequence[Gpu]) -> ContainerEdits:
-        """The cards' own device nodes, and those control nodes that this machine has."""
-        cards = [f"nvidia{gpu.minor}" for gpu in gpus]
+        """The cards' own device nodes, those of MIG instances, and those control nodes that this machine has."""
+        cards = dict.fromkeys(name for gpu in gpus for name in self._own_nodes(gpu))
         for card in cards:
             if not (self._folder / card).exists():
                 raise Refused(f"the device node {self._folder / card} is missing: is the driver loaded?")
         control = [name for name in _CONTROL_NODES if (self._folder / name).exists()]
-        nodes = tuple(DeviceNode(f"/dev/{name}", str(self._folder / name)) for name in cards + control)
+        nodes = tuple(DeviceNode(f"/dev/{name}", str(self._folder / name)) for name in [*cards, *control])
         return ContainerEdits(device_nodes=nodes)
+
+    def _own_nodes(self, gpu: Gpu) -> tuple[str, ...]:
+        card = (f"nvidia{gpu.minor}",)
+        if not gpu.parent:
+            return card
+        instance = self._reader.instance(gpu.uuid)
+        if instance is None:
+            raise Refused(f"the driver does not list the MIG instance {gpu.uuid}")
+        return card + mig.capability_nodes(instance, self._proc)
 
     def visible_cards(self, environment: Mapping[str, str]) -> frozenset[str]:
         return visible_cards(environment)

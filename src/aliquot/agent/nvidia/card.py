@@ -1,0 +1,86 @@
+"""One card, as NVML and the kernel know it."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pynvml
+
+from aliquot.agent.nvidia import mig
+from aliquot.agent.nvidia.faults import fault
+from aliquot.agent.nvidia.session import Handle, Nvml, if_known
+from aliquot.model import Gpu
+
+_MIB = 2**20
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a card says about itself. Its `gpu` has no links: they depend on the other cards."""
+
+    gpu: Gpu
+    handle: Handle = field(compare=False, repr=False)
+    bus_id: str
+    nvlinks: Mapping[str, int]
+    """The active NVLinks to other cards, by their bus id."""
+    switch_links: int
+    """The active NVLinks to NVSwitches."""
+    instances: tuple[mig.Instance, ...]
+    fault: str
+
+    @property
+    def uuid(self) -> str:
+        return self.gpu.uuid
+
+
+def read_card(nvml: Nvml, place: int, sysfs: Path) -> Card:
+    """The card at a place in NVML's order. Raises NVMLError if it does not answer."""
+    handle = nvml.nvmlDeviceGetHandleByIndex(place)
+    bus_id = _bus_id(nvml.nvmlDeviceGetPciInfo(handle))
+    gpu = Gpu(
+        uuid=nvml.nvmlDeviceGetUUID(handle),
+        index=place,
+        minor=nvml.nvmlDeviceGetMinorNumber(handle),
+        model=nvml.nvmlDeviceGetName(handle),
+        mib=nvml.nvmlDeviceGetMemoryInfo(handle).total // _MIB,
+        numa=_numa(nvml, handle, bus_id, sysfs),
+    )
+    nvlinks, switch_links = _nvlinks(nvml, handle)
+    has_mig = mig.has_mig(nvml, handle)
+    instances = mig.instances(nvml, handle, gpu) if has_mig else ()
+    trouble = "MIG is enabled and it has no MIG instance" if has_mig and not instances else fault(nvml, handle)
+    return Card(gpu, handle, bus_id, nvlinks, switch_links, instances, trouble)
+
+
+def _bus_id(pci: pynvml.nvmlPciInfo_t) -> str:
+    """As the kernel writes it: 0000:3b:00.0, where NVML has eight digits for the domain."""
+    domain, _, rest = pci.busId.lower().partition(":")
+    return f"{int(domain, 16):04x}:{rest}"
+
+
+def _numa(nvml: Nvml, handle: Handle, bus_id: str, sysfs: Path) -> int | None:
+    """The NUMA node of the CPU that is closest to the card. The kernel knows it. NVML's number is the second choice:
+    where a card's memory is a NUMA node of its own, NVML means that one."""
+    try:
+        node = int((sysfs / "bus" / "pci" / "devices" / bus_id / "numa_node").read_text())
+    except (OSError, ValueError):
+        node = if_known(-1, nvml.nvmlDeviceGetNumaNodeId, handle)
+    return node if node >= 0 else None
+
+
+def _nvlinks(nvml: Nvml, handle: Handle) -> tuple[Mapping[str, int], int]:
+    """The card's active links to cards, by bus id, and the number of those to switches."""
+    cards: Counter[str] = Counter()
+    switches = 0
+    for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
+        if if_known(0, nvml.nvmlDeviceGetNvLinkState, handle, link) != pynvml.NVML_FEATURE_ENABLED:
+            continue
+        far_end = if_known(
+            pynvml.NVML_NVLINK_DEVICE_TYPE_UNKNOWN, nvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link
+        )
+        if far_end == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
+            switches += 1
+        elif (pci := if_known(None, nvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)) is not None:
+            cards[_bus_id(pci)] += 1
+    return cards, switches
