@@ -1,12 +1,13 @@
 """A thread for each card: a call that never returns stops no other card, and not the end of the process either."""
 
-import threading
 from collections.abc import Callable, Collection, Hashable, Mapping
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import pynvml
+
+from aliquot.agent.off_loop import start
 
 _K = TypeVar("_K", bound=Hashable)
 _T = TypeVar("_T")
@@ -41,7 +42,7 @@ class Threads:
 
     def ask(self, calls: Mapping[_K, Callable[[], _T]]) -> dict[_K, _T | Failure]:
         """The results of all calls. A name whose earlier call has not returned is not asked again."""
-        started = {name: _start(call) for name, call in calls.items() if self._is_free(name)}
+        started = {name: start(call) for name, call in calls.items() if self._is_free(name)}
         self._calls.update(started)
         self._wait(started.values())
         answers: dict[_K, _T | Failure] = dict.fromkeys(calls, _NO_ANSWER)
@@ -55,19 +56,6 @@ class Threads:
 
 
 _NO_ANSWER = Failure("it does not answer")
-
-
-def _start(call: Callable[[], _T]) -> Future[_T]:
-    result: Future[_T] = Future()
-
-    def work() -> None:
-        try:
-            result.set_result(call())
-        except BaseException as error:
-            result.set_exception(error)
-
-    threading.Thread(target=work, name="nvml", daemon=True).start()
-    return result
 
 
 def _result(call: Future[_T]) -> _T | Failure:
