@@ -22,9 +22,10 @@ placements = st.builds(
 )
 gpus = st.builds(Gpu, texts, amounts, amounts, texts, sizes, st.none() | st.integers(0, 8), st.booleans())
 nodes = st.builds(
-    lambda cards, unit: NodeGpus("n1", tuple(sorted(cards, key=lambda gpu: gpu.index)), unit),
+    lambda cards, unit, driver: NodeGpus("n1", tuple(sorted(cards, key=lambda gpu: gpu.index)), unit, driver=driver),
     st.lists(gpus, max_size=4, unique_by=(lambda gpu: gpu.uuid, lambda gpu: gpu.index)),
     st.integers(1, 2**20),
+    texts,
 )
 
 
@@ -50,6 +51,9 @@ def test_an_inventory_is_written_as_the_wire_has_it() -> None:
         '{"v":1,"unitMiB":1024,"gpus":['
         '{"uuid":"GPU-n1-0","index":0,"minor":3,"model":"Tesla T4","mib":15360},'
         '{"uuid":"GPU-n1-1","index":1,"minor":4,"model":"Tesla T4","mib":8192,"healthy":false}]}'
+    )
+    assert write_inventory(NodeGpus("n1", (), 1024, driver="550.90.07")) == (
+        '{"v":1,"unitMiB":1024,"gpus":[],"driver":"550.90.07"}'
     )
 
 
@@ -150,6 +154,7 @@ HOSTILE_INVENTORIES = [
     pytest.param(inventory_of(card(0, links={LONG: 1})), "512", id="a long uuid of a link"),
     pytest.param(inventory_of(card(0, links={str(n): 1 for n in range(129)})), "128", id="more links than cards"),
     pytest.param(inventory_of(card(0, numa=2**70)), "numa", id="a NUMA node beyond 64 bits"),
+    pytest.param(f'{{"v":1,"unitMiB":1,"gpus":[],"driver":"{LONG}"}}', "512", id="a long driver version"),
     pytest.param(inventory_of(card(0)) + " " * LARGEST_INVENTORY, "262144 bytes", id="too many bytes"),
     pytest.param(
         inventory_of(card(0, model="é" * 100)) + "é" * 131_072, "262144 bytes", id="too many bytes, not letters"

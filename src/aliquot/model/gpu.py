@@ -65,7 +65,8 @@ class NodeGpus:
     `dialects` are the dialects that the node serves, empty if it does not say. `model` and `pool` come from its labels
     and serve quotas. `registered` are the dialects of which its kubelet knows a resource, None if that is unknown.
     `rest_mib` is memory in its status that belongs to none of its cards: an original's plugin reports only the sum,
-    which need not be a multiple of the number of cards. It cannot be sold.
+    which need not be a multiple of the number of cards. It cannot be sold. `driver` is the version of the driver, empty
+    if it is unknown.
     """
 
     node: str
@@ -76,6 +77,7 @@ class NodeGpus:
     pool: str = ""
     registered: frozenset[str] | None = None
     rest_mib: int = 0
+    driver: str = ""
 
     @cached_property
     def by_uuid(self) -> Mapping[str, Gpu]:

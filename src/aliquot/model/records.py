@@ -72,10 +72,11 @@ class _Gpu(msgspec.Struct, frozen=True, omit_defaults=True):
     """How well each other card of the node is reached, by uuid."""
 
 
-class _Inventory(msgspec.Struct, frozen=True, rename={"unit_mib": "unitMiB"}):
+class _Inventory(msgspec.Struct, frozen=True, omit_defaults=True, rename={"unit_mib": "unitMiB"}):
     v: int
     unit_mib: _Unit
     gpus: Annotated[list[_Gpu], msgspec.Meta(max_length=MAX_CARDS)]
+    driver: _Name = ""
 
 
 _PLAIN = tuple(name for name in _Gpu.__struct_fields__ if name != "links")
@@ -110,7 +111,7 @@ def read_placement(text: str) -> Placement:
 
 def write_inventory(node_gpus: NodeGpus) -> str:
     gpus = [_written(gpu) for gpu in node_gpus.gpus]
-    return msgspec.json.encode(_Inventory(v=_VERSION, unit_mib=node_gpus.unit_mib, gpus=gpus)).decode()
+    return msgspec.json.encode(_Inventory(_VERSION, node_gpus.unit_mib, gpus, node_gpus.driver)).decode()
 
 
 def _written(gpu: Gpu) -> _Gpu:
@@ -130,7 +131,8 @@ def read_inventory(node: str, text: str) -> NodeGpus:
     ):
         raise BadRecord(f"{INVENTORY} names a card twice")
     gpus = map(_read_gpu, record.gpus)
-    return NodeGpus(node, tuple(sorted(gpus, key=lambda gpu: gpu.index)), record.unit_mib)
+    in_order = tuple(sorted(gpus, key=lambda gpu: gpu.index))
+    return NodeGpus(node, in_order, record.unit_mib, driver=record.driver)
 
 
 def _read(name: str, text: str, kind: type[_Record], most: int) -> _Record:

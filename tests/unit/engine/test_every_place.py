@@ -75,6 +75,7 @@ NODE_FIELDS = {
     "pool": Field("pool"),
     "registered": Field(frozenset(["hami"]), judged=False),
     "rest_mib": Field(1024),
+    "driver": Field("580.65.06", judged=False),
 }
 """A new field needs a line here, and with it a decision whether it is part of what makes cards or nodes alike."""
 

@@ -9,7 +9,7 @@ from aliquot.engine.state import NodeState
 from aliquot.model import Gpu, NodeGpus, Request, Topology
 from aliquot.model.selling import is_shut, left_of
 
-_NOT_JUDGED = frozenset(("node", "gpus", "registered"))
+_NOT_JUDGED = frozenset(("node", "gpus", "registered", "driver"))
 """Fields of a node that make no difference to a request."""
 
 _of_card = attrgetter(*(each.name for each in fields(Gpu) if each.metadata.get("is_judged", True)))
