@@ -1,5 +1,6 @@
 """XID errors: of which card or MIG instance they are, and that they go on after the driver restarts."""
 
+from concurrent.futures import wait
 from pathlib import Path
 
 import pynvml
@@ -7,6 +8,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from aliquot.agent.nvidia import NvidiaDevices, XidEvent
+from aliquot.agent.nvidia.session import Session
+from aliquot.agent.off_loop import start
 from tests.fakes.nvml import NO_INSTANCE, FakeCard, FakeInstance, FakeNvml
 
 
@@ -131,3 +134,17 @@ def test_before_the_first_read_there_is_nothing_to_wait_for(tmp_path: Path) -> N
     node = Node(tmp_path)
     assert node.wait() == []
     assert node.nvml.registered == {}
+
+
+def test_nvml_is_not_initialised_again_while_somebody_waits_for_events(tmp_path: Path) -> None:
+    nvml = FakeNvml()
+    session = Session(nvml, tmp_path)
+    session.open()
+    with session.kept(0) as is_initialised:
+        assert is_initialised
+        session.distrust()
+        renewal = start(session.open)
+        assert not wait([renewal], timeout=0.05).done
+        assert nvml.sessions == 1
+    renewal.result(timeout=60)
+    assert nvml.sessions == 2
