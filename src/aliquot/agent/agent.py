@@ -150,7 +150,8 @@ class _Agent:
                     yield DevicePlugin(listed, self._plugins_folder, self._hand_over, self._clock)
 
     def _node_cards(self, machine: Machine) -> NodeGpus:
-        return node_cards(self._settings.node_name, machine.gpus, self._served, self._settings.unit_mib)
+        cards = node_cards(self._settings.node_name, machine.gpus, self._served, self._settings.unit_mib)
+        return replace(cards, driver=machine.driver)
 
     def _on_read(self, machine: Machine | None) -> None:
         if machine is not None:
