@@ -15,7 +15,7 @@ from aliquot.agent.nvidia.session import DRIVER_GONE, Handle, Session, if_known
 
 _log = structlog.get_logger()
 
-_LONGEST_WAIT = 1.0
+_WAIT_SECONDS = 1.0
 """While it waits, NVML cannot be initialised again."""
 _NO_INSTANCE = 0xFFFFFFFF
 
@@ -47,7 +47,7 @@ class XidEvents:
     def wait(self, seconds: float) -> Sequence[XidEvent]:
         """The next events, none if none comes within `seconds`. Blocks."""
         while True:
-            part = min(seconds, _LONGEST_WAIT)
+            part = min(seconds, _WAIT_SECONDS)
             with self._session.kept(part) as is_initialised:
                 found = self._events(part) if is_initialised else ()
             seconds -= part
