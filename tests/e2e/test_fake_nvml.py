@@ -328,3 +328,25 @@ def test_the_agent_hears_of_xids_of_cards_and_instances(steered: FakeNvml, agent
     steered.report_xid(1, code=79)
     steered.change(1, state="lost")
     assert agent.ask("xids(30)") == [["GPU-b", 79]]
+
+
+_CARDS = """
+import sys
+from aliquot.agent.nvidia import NvidiaDevices
+from aliquot.agent.nvidia.driver_library import DriverLibrary
+library = DriverLibrary(*sys.argv[1:])
+print(library.load())
+print([card.uuid for card in NvidiaDevices(library=library).read().gpus])
+"""
+
+
+def test_nvidia_ml_py_uses_the_library_below_the_root(tmp_path: Path) -> None:
+    """A real library in a process of its own, which has no other way to find it."""
+    folder = tmp_path / "run/nvidia/driver" / "usr/lib64"
+    folder.mkdir(parents=True)
+    library = nvml.build(folder)
+    steered = FakeNvml(tmp_path, [Gpu("GPU-a", minor=0)])
+    command = [sys.executable, "-c", _CARDS, "/run/nvidia/driver", str(tmp_path)]
+    environment = os.environ | {"FAKE_NVML_FILE": str(steered.file)}
+    told = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert told == [str(library), "['GPU-a']"]

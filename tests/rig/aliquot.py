@@ -31,7 +31,8 @@ class Aliquot:
         flags = {"address": LOOPBACK, "gpushare-port": port, "native-port": 0, "health-port": 0}
         others = {f"{endpoint}-enabled": "false" for endpoint in ("admission", "elastic", "nvidia")}
         self.server = self._process("server", flags | others | _SHORT_LEASE, {})
-        self.agent = self._process("agent", self._agent_flags(), rig.nvml.environment())
+        environment = {**rig.nvml.environment(), "ALIQUOT_DIALECT": "gpushare"}  # a flag --dialect replaces it
+        self.agent = self._process("agent", self._agent_flags(), environment)
 
     def start(self) -> None:
         """Start both, make kube-scheduler ask the server, and wait until the node offers its cards."""

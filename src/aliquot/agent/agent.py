@@ -16,6 +16,7 @@ from aliquot.agent.heartbeat import Heartbeat
 from aliquot.agent.inventory import Publisher
 from aliquot.agent.kubelet_records import KubeletRecords
 from aliquot.agent.node_cards import NodeCards
+from aliquot.agent.node_dialects import NodeDialects, Relabelled
 from aliquot.agent.node_pods import NodePods
 from aliquot.agent.plugin import DevicePlugin
 from aliquot.agent.podresources import PodResources
@@ -37,20 +38,36 @@ async def run(
     clock: Clock | None = None,
     dialects: Dialects | None = None,
 ) -> None:
-    """Serve this node until cancelled. Raises BadConfig before it registers anything if it cannot serve."""
-    known = dialects or standard_dialects()
-    served = served_dialects(settings.dialects, known)
+    """Serve this node until cancelled. Starts again when the labels of the node name other dialects. Raises BadConfig
+    before it registers anything if it cannot serve."""
+    known, clock = dialects or standard_dialects(), clock or SystemClock()
+    chosen = NodeDialects(settings.dialects, settings.node_name, client, known, clock)
+    while True:
+        try:
+            await _serve(settings, client, devices, clock, known, chosen)
+        except* Relabelled:
+            _log.info("the labels of the node name other dialects, starting again", node=settings.node_name)
+
+
+async def _serve(
+    settings: AgentConfig,
+    client: Client,
+    devices: DeviceSource,
+    clock: Clock,
+    known: Dialects,
+    chosen: NodeDialects,
+) -> None:
+    served = await chosen.choose()
     cdi_folder, runtime_socket = Path(settings.cdi_folder), _runtime_socket(settings)
     if runtime_socket is not None:
         await runtime.check(runtime_socket, cdi_folder)
     folder = cdi.SpecFolder(cdi_folder)
     folder.prepare()
-    clock = clock or SystemClock()
     reader = CardReader(devices, clock)
     machine = await reader.first()
     shown = [f"{gpu.index}: {gpu.model}, {gpu.mib} MiB, {gpu.uuid}" for gpu in machine.gpus]
     _log.info("cards", node=settings.node_name, cards=shown)
-    await _Agent(settings, served, known, client, clock, reader, machine, devices, folder).run()
+    await _Agent(settings, served, known, client, clock, reader, machine, devices, folder, chosen).run()
 
 
 def _runtime_socket(settings: AgentConfig) -> Path | None:
@@ -58,21 +75,6 @@ def _runtime_socket(settings: AgentConfig) -> Path | None:
     return Path(settings.runtime_endpoint.removeprefix("unix://")) if settings.runtime_endpoint else None
 
 
-def served_dialects(names: Sequence[str], dialects: Dialects) -> Sequence[Dialect]:
-    """The dialects with these names. Raises BadConfig for an unknown name, and if two share a resource."""
-    if unknown := set(names) - set(dialects):
-        known = ", ".join(dialects)
-        raise BadConfig(f"--dialect: unknown dialect {', '.join(sorted(unknown))}; valid dialects are {known}")
-    served = [dialects[name] for name in dict.fromkeys(names)]
-    if not served:
-        raise BadConfig("--dialect: name at least one dialect to serve")
-    owners: dict[str, Dialect] = {}
-    for dialect in served:
-        for resource in dialect.resources:
-            if (other := owners.setdefault(resource.name, dialect)) is not dialect:
-                both = f"{other.name} and {dialect.name}"
-                raise BadConfig(f"--dialect: {both} both use {resource.name}; a node can serve only one of them")
-    return served
 
 
 def node_cards(node: str, gpus: Iterable[Gpu], served: Sequence[Dialect], unit_mib: int) -> NodeGpus:
@@ -93,9 +95,11 @@ class _Agent:
         machine: Machine,
         devices: DeviceSource,
         folder: cdi.SpecFolder,
+        chosen: NodeDialects,
     ) -> None:
         self._settings = settings
         self._served = served
+        self._chosen = chosen
         self._folder = folder
         self._clock = clock
         self._reader = reader
@@ -129,6 +133,7 @@ class _Agent:
                 tasks.create_task(plugin.serve())
             tasks.create_task(self._reader.run())
             tasks.create_task(self._tidy())
+            tasks.create_task(self._chosen.changes())
             with self._cards.changed.as_event() as changed:
                 while True:
                     await changed.wait()
@@ -164,6 +169,7 @@ class _Agent:
         self._publisher.see(new)
         if new is not None:
             self._hand_over.store.see_node(new)
+            self._chosen.see(new)
 
     def _on_pod(self, _: Pod | None, __: Pod | None) -> None:
         self._pods.notify()

@@ -3,19 +3,50 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+import structlog
+
+import aliquot
 from aliquot import logs
 from aliquot.agent import run
 from aliquot.agent.nvidia import NvidiaDevices
-from aliquot.config.agent_tree import AGENT
+from aliquot.agent.nvidia.driver_library import DriverLibrary
+from aliquot.config.agent_tree import AGENT, AgentConfig
 from aliquot.config.declaration import Given
 from aliquot.dialects import make_dialects
-from aliquot.kube import Client
+from aliquot.kube import Access, Client
+from aliquot.kube.token_claims import node_of
+
+_log = structlog.get_logger()
 
 
 async def serve(given: Mapping[str, Given]) -> None:
     """Run until cancelled. `given` are the keys that flags and variables set. Raises BadConfig."""
     config = AGENT.read("", "", given).tree
     logs.configure(config.log.level)
+    await serve_config(config)
+
+
+async def serve_config(config: AgentConfig) -> None:
+    """Run until cancelled. Raises BadConfig."""
+    library = DriverLibrary(config.driver_root, config.host_root)
+    _log.info("starting the agent", version=aliquot.__version__, node=config.node_name, nvml=library.load())
     dialects = make_dialects(config.prefixes)
-    async with Client(config.kubernetes.access()) as client:
-        await run(config, client, NvidiaDevices(Path(config.dev_folder)), dialects=dialects)
+    access = config.kubernetes.access()
+    _warn_of_unbound_token(access, config.node_name)
+    async with Client(access) as client:
+        await run(config, client, NvidiaDevices(Path(config.dev_folder), library), dialects=dialects)
+
+
+def _warn_of_unbound_token(access: Access, node: str) -> None:
+    """The policy aliquot-agent-reach refuses every write by a token that is not bound to this node."""
+    try:
+        bound = node_of(access.current_token() or "")
+    except OSError:
+        return  # the client says so when it uses the token
+    if bound is not None and bound != node:
+        _log.warning(
+            "the token of this agent is not bound to its node, so the policy aliquot-agent-reach refuses its writes",
+            node=node,
+            bound_to=bound or "no node",
+            what="a pod gets such a token from Kubernetes 1.30 on; elsewhere create it with --bound-object-kind Node",
+        )

@@ -29,8 +29,9 @@ class AgentConfig(Section, frozen=True):
             f"Dialect in which the agent offers the cards: {_NAMES}, or one of your own.",
             flag="--dialect",
             metavar="NAME",
+            default="what the labels of the node name",
         ),
-    ] = ("gpushare",)
+    ] = ()
     prefixes: Prefixes = field(default_factory=dict)
     memory_unit: Annotated[Literal["MiB", "GiB"], Key("Size of one unit of aliyun.com/gpu-mem on this node.")] = "GiB"
     device_plugins: Annotated[str, Key("Folder where kubelet looks for device plugins.", metavar="PATH")] = (
@@ -47,7 +48,27 @@ class AgentConfig(Section, frozen=True):
     cdi_folder: Annotated[str, Key("Folder where the container runtime reads CDI specs.", metavar="PATH")] = (
         "/var/run/cdi"
     )
+    injection: Annotated[
+        Literal["auto", "cdi", "environment"],
+        Key(
+            "How a container gets its cards: as CDI devices, or by the environment that NVIDIA's container runtime "
+            "reads. auto takes CDI if the container runtime and the CDI folder allow it."
+        ),
+    ] = "auto"
     dev_folder: Annotated[str, Key("Folder with the NVIDIA device nodes of this machine.", metavar="PATH")] = "/dev"
+    driver_root: Annotated[
+        str,
+        Meta(description="auto, or an absolute path on the host"),
+        Key(
+            "Folder of the host with the NVIDIA driver's files. auto tries /, /run/nvidia/driver (GPU Operator) and "
+            "/home/kubernetes/bin/nvidia (GKE).",
+            metavar="PATH",
+            allows=lambda path: path == "auto" or path.startswith("/"),
+        ),
+    ] = "auto"
+    host_root: Annotated[
+        str, Key("Folder where the agent sees the host's files: a mount in the agent's pod.", metavar="PATH")
+    ] = "/"
     log: LogSection = LogSection()
 
     @property

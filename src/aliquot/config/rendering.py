@@ -29,9 +29,9 @@ def default(setting: Setting) -> str:
     """The default in words."""
     if setting.key.is_required:
         return "required"
-    if setting.is_list:
+    if setting.is_list and setting.default:
         return ", ".join(setting.default)
-    return setting.key.default or (_inline(setting.default) if setting.default not in ("", {}) else "none")
+    return setting.key.default or (_inline(setting.default) if setting.default not in ("", {}, ()) else "none")
 
 
 def _inline(value: Any) -> str:

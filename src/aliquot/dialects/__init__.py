@@ -24,6 +24,7 @@ from aliquot.dialects.reading import (
     Holding,
     cards_of,
     demand_of,
+    dialects_of_node,
     holding_among,
     holding_of,
     placement_of,
@@ -57,4 +58,5 @@ __all__ = [
     "holding_among",
     "placement_of",
     "registered_on",
+    "dialects_of_node",
 ]

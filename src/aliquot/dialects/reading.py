@@ -88,7 +88,7 @@ def demand_of(pod: Pod, dialects: Dialects) -> Demand | None:
 
 def cards_of(node: Node, dialects: Dialects) -> NodeGpus:
     """A node's cards: as its agent published them, else as an original's plugin left them in its status."""
-    served = _served(node, dialects)
+    served = dialects_of_node(node, dialects)
     model = _first_label(node, (label for dialect in dialects.values() for label in dialect.model_labels))
     pool = _first_label(node, (label for dialect in dialects.values() for label in dialect.pool_labels))
     found = _cards(node, dialects, served)
@@ -104,7 +104,7 @@ def registered_on(node: Node, dialects: Dialects) -> frozenset[str] | None:
     return frozenset(name for name, dialect in dialects.items() if any(map(dialect.guards, node.status.capacity)))
 
 
-def _served(node: Node, dialects: Dialects) -> frozenset[str]:
+def dialects_of_node(node: Node, dialects: Dialects) -> frozenset[str]:
     """The dialects that a node serves according to our labels, else to the originals' labels. Empty if there are
     none."""
     labels = node.metadata.labels

@@ -41,9 +41,12 @@ class Access:
 
     def headers(self, credential: Credential | None = None) -> dict[str, str]:
         """The headers of a request, with the credential of an exec plugin if there is one."""
-        token = self.token_file.read_text().strip() if self.token_file else self.token
-        token = token or (credential.token if credential else None)
+        token = self.current_token() or (credential.token if credential else None)
         return {"Authorization": f"Bearer {token}"} if token else {}
+
+    def current_token(self) -> str | None:
+        """The token of a file as it is now, or one of the kubeconfig's own. Raises OSError."""
+        return self.token_file.read_text().strip() if self.token_file else self.token
 
     def present(self, credential: Credential) -> None:
         """Use a plugin's certificate for every new connection. Raises ValueError and ssl.SSLError."""

@@ -47,6 +47,7 @@ class FakeDevices(NvidiaDevices):
 def settings(folder: Path, **fields: Any) -> AgentConfig:
     defaults: dict[str, Any] = {
         "node_name": "n1",
+        "dialects": ("gpushare",),
         "device_plugins": folder / "device-plugins",
         "pod_resources": folder / "pod-resources" / "kubelet.sock",
         "runtime_endpoint": "",
@@ -132,7 +133,6 @@ async def test_an_agent_serves_every_resource_of_the_dialects_that_it_is_told(
     ("dialects", "text"),
     [
         pytest.param(["nobody"], "unknown dialect nobody; valid dialects are aliquot, gpushare", id="an unknown one"),
-        pytest.param([], "name at least one dialect to serve", id="none"),
         pytest.param(
             ["hami", "nvidia"],
             "hami and nvidia both use nvidia.com/gpu; a node can serve only one of them",

@@ -1,5 +1,7 @@
 """The commands as processes: how they end, and what they say."""
 
+import base64
+import json
 import signal
 import sys
 from pathlib import Path
@@ -7,6 +9,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+import yaml
 
 from aliquot.dialects import standard_dialects
 from aliquot.embedded.api import resources
@@ -28,7 +31,9 @@ FAILS: list[Any] = [
     pytest.param(["server", "--config-map", "foo"], "--config-map foo: write NAMESPACE/NAME", id="not a ConfigMap"),
     pytest.param(["agent", "--node-name", "n1"], "no API server to talk to", id="an agent without an API server"),
     pytest.param(
-        ["agent", "--node-name", "n1", "--kubeconfig", "{good}"], "NVML does not start", id="an agent without a driver"
+        ["agent", "--node-name", "n1", "--dialect", "gpushare", "--kubeconfig", "{good}"],
+        "NVML does not start",
+        id="an agent without a driver",
     ),
     pytest.param(
         ["agent", "--node-name", "n1", "--kubeconfig", "{good}", "--dialect", "gpushare", "--dialect", "nobody"],
@@ -135,6 +140,28 @@ async def test_a_server_whose_api_server_is_away_lives_and_says_so_when_asked(tm
     assert ended.code == 0, ended
 
 
+@pytest.mark.parametrize(
+    ("bound", "warnings"), [pytest.param("", 1, id="to nothing"), pytest.param("n1", 0, id="to the node")]
+)
+async def test_an_agent_says_first_where_nvml_is_and_whether_its_token_has_its_node(
+    tmp_path: Path, scripted: ScriptedApi, bound: str, warnings: int
+) -> None:
+    claims = {"kubernetes.io": {"node": {"name": bound}} if bound else {}}
+    payload = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
+    access = yaml.safe_load(Path(kubeconfig(tmp_path, scripted.url)).read_text())
+    access["users"][0]["user"] = {"token": f"e30.{payload}.c2ln"}
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(access))
+    words = ["agent", "--kubeconfig", str(tmp_path / "kubeconfig"), "--node-name", "n1"]
+    async with started(*ALIQUOT, *words, "--driver-root", "/opt/driver", "--host-root", str(tmp_path)) as process:
+        await process.says("serves no dialect yet")
+        ended = (await process.stop()).clean()
+    first, *lines = (json.loads(line) for line in ended.out.splitlines())
+    assert first["event"] == "starting the agent"
+    assert first["nvml"] == f"no libnvidia-ml.so.1 below /opt/driver in {tmp_path}"
+    told = [line for line in lines if "is not bound to its node" in line["event"]]
+    assert len(told) == warnings
+
+
 AGENT = """
 import sys
 from pathlib import Path
@@ -148,6 +175,7 @@ async def serve():
     folder = Path(sys.argv[2])
     settings = AgentConfig(
         node_name="n1",
+        dialects=("gpushare",),
         device_plugins=str(folder),
         pod_resources=str(folder / "pods.sock"),
         runtime_endpoint="",

@@ -7,6 +7,7 @@ import pynvml
 
 from aliquot.agent.devices import ContainerEdits, DeviceNode, Machine
 from aliquot.agent.nvidia import mig
+from aliquot.agent.nvidia.driver_library import DriverLibrary
 from aliquot.agent.nvidia.reader import Reader
 from aliquot.agent.nvidia.session import Nvml, Session
 from aliquot.agent.nvidia.threads import Threads, Wait, at_most
@@ -21,11 +22,12 @@ _WAIT = at_most(seconds=5.0)
 
 
 class NvidiaDevices:
-    """The NVIDIA cards of this machine; `folder` holds their device nodes."""
+    """The NVIDIA cards of this machine; `folder` holds their device nodes, `library` knows where NVML is."""
 
     def __init__(
         self,
         folder: Path = Path("/dev"),
+        library: DriverLibrary | None = None,
         *,
         nvml: Nvml = pynvml,
         proc: Path = Path("/proc"),
@@ -33,12 +35,14 @@ class NvidiaDevices:
         wait: Wait = _WAIT,
     ) -> None:
         self._folder = folder
+        self._library = library or DriverLibrary()
         self._proc = proc
         session = Session(nvml, proc)
         self._reader = Reader(session, Threads(wait), sysfs)
         self._events = XidEvents(session, lambda: self._reader.answering)
 
     def read(self) -> Machine:
+        self._library.load()
         return self._reader.read()
 
     def wait_for_events(self, seconds: float) -> Sequence[XidEvent]:

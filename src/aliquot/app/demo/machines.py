@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
 
-from aliquot.config.agent_tree import AgentConfig
 from aliquot.dialects import Dialect
 from aliquot.errors import BadConfig
 
@@ -15,6 +14,9 @@ _T4, _V100, _A10 = "Tesla T4", "Tesla V100-SXM2-32GB", "NVIDIA A10"
 _A100_40, _A100, _H100 = "NVIDIA A100-SXM4-40GB", "NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3"
 _WITH_AGENT = ((_T4, _T4), (_A100,), (_A10, _A10), (_V100, _V100))
 _SIMULATED = ((_H100, _H100), (_V100, _V100), (_A10, _A10), (_T4, _T4), (_A10, _A10, _H100), (_A100_40, _A100_40))
+
+_SERVED_BY_AGENTS = ("gpushare",)
+"""What the machines with the real agent serve."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Machine:
 def plan(dialects: Mapping[str, Dialect], agents: int = 2, nodes: int | None = None) -> list[Machine]:
     """Machines that together serve every dialect: first those with the real agent, then at least one for each other
     dialect. Raises BadConfig if `nodes` does not allow that."""
-    served = AgentConfig().dialects
+    served = _SERVED_BY_AGENTS
     others = [name for name in dialects if name not in served]
     least = agents + len(others)
     count = least if nodes is None else nodes
