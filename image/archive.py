@@ -51,7 +51,7 @@ class Image:
             "Cmd": list(self.flavour.command) or None,
             "WorkingDir": "/",
             "Labels": {
-                "org.opencontainers.image.title": self.flavour.program,
+                "org.opencontainers.image.title": self.flavour.repository.rpartition("/")[2],
                 "org.opencontainers.image.version": self.version,
                 "org.opencontainers.image.licenses": "Apache-2.0",
             },

@@ -10,7 +10,7 @@ import aliquot
 from image import base, bytecode, wheels
 from image.archive import Image
 from image.errors import ImageError
-from image.flavours import FLAVOURS
+from image.flavours import FLAVOURS, INSTALL, SERVER_ONLY
 from image.tree import TIME, Tree
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -55,16 +55,30 @@ def images(
     debian = base.of(packages)
     python = base.python_version(debian)
     progress(f"the image's Python is {python}; getting its wheels")
-    needed, ours = Tree(), Tree()
-    wheels.unpack(requirements(python), needed, python)
+    needed, server, ours = Tree(), Tree(), Tree()
+    found = list(requirements(python))
+    for_server = [wheel for wheel in found if wheel.name.partition("-")[0] in SERVER_ONLY]
+    wheels.unpack([wheel for wheel in found if wheel not in for_server], needed, python)
+    wheels.unpack(for_server, server, python)
     wheels.unpack([own], ours, python)
     programs = wheels.add_programs(own, ours)
-    trees = (debian, needed, ours)
+    ours.file("usr/bin/install.sh", INSTALL, 0o755)
+    trees = (debian, needed, server, ours)
     progress("compiling Python's files")
     compiled(trees, python)
     progress("packing the layers")
-    layers = [tree.layer() for tree in trees]
+    layers = {tree: tree.layer() for tree in trees}
     held = [flavour for flavour in FLAVOURS if flavour.program in programs]
     if left_out := [flavour.program for flavour in FLAVOURS if flavour not in held]:
         raise ImageError(f"the wheel has no {', '.join(left_out)}")
-    return [Image(flavour, registry, aliquot.__version__, architecture(), moment, layers) for flavour in held]
+    return [
+        Image(
+            flavour,
+            registry,
+            aliquot.__version__,
+            architecture(),
+            moment,
+            [layer for tree, layer in layers.items() if tree is not server or not flavour.is_agent],
+        )
+        for flavour in held
+    ]

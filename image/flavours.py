@@ -1,4 +1,4 @@
-"""The images: the same layers, each with another program as its default."""
+"""The images: each with another program as its default. Those of the agent leave out what only the server needs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,12 +11,26 @@ creates an empty file."""
 
 ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
-    "NVIDIA_VISIBLE_DEVICES": "all",
-    # what NVML needs of the driver
-    "NVIDIA_DRIVER_CAPABILITIES": "utility",
     "PYTHONUTF8": "1",
     "PYTHONUNBUFFERED": "1",
 }
+
+SERVER_ONLY = ("numpy", "uvicorn", "httptools", "h11")
+"""Requirements that the agent does not import."""
+
+_SEES_ALL = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "utility"}
+"""With these, NVIDIA's container runtime gives a container every card and NVML. The originals' manifests rely on
+it; ours mounts the driver instead."""
+
+_GPU_MANAGER = """\
+exec gpu-manager --hostname-override="$NODE_NAME" --share-mode=true --v=$LOG_LEVEL --logtostderr=true $EXTRA_FLAGS"""
+
+INSTALL = """\
+#!/bin/sh
+echo "Aliquot installs nothing on the node: NVIDIA's container toolkit stays as it is."
+"""
+"""elastic-gpu's manifest runs /usr/bin/install.sh in an init container. The original replaces programs of the host
+there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +42,7 @@ class Flavour:
     entrypoint: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     port: int = 0
+    is_agent: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -50,4 +65,26 @@ FLAVOURS = (
         "elastic-gpu-scheduler", "aliquot/elastic-gpu-scheduler", entrypoint=("elastic-gpu-scheduler",), port=39999
     ),
     Flavour("nano-gpu-scheduler", "aliquot/nano-gpu-scheduler", entrypoint=("nano-gpu-scheduler",), port=39999),
+    Flavour("aliquot", "aliquot/agent", entrypoint=("aliquot", "agent"), is_agent=True),
+    Flavour(
+        "gpushare-device-plugin-v2",
+        "aliquot/gpushare-device-plugin-v2",
+        entrypoint=("gpushare-device-plugin-v2",),
+        is_agent=True,
+        environment=_SEES_ALL,
+    ),
+    Flavour(
+        "elastic-gpu-agent",
+        "aliquot/elastic-gpu-agent",
+        entrypoint=("elastic-gpu-agent",),
+        is_agent=True,
+        environment=_SEES_ALL,
+    ),
+    Flavour(
+        "gpu-manager",
+        "aliquot/gpu-manager",
+        command=("/bin/sh", "-c", _GPU_MANAGER),
+        is_agent=True,
+        environment={**_SEES_ALL, "LOG_LEVEL": "2", "EXTRA_FLAGS": ""},
+    ),
 )

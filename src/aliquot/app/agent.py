@@ -10,6 +10,7 @@ from aliquot import logs
 from aliquot.agent import run
 from aliquot.agent.nvidia import NvidiaDevices
 from aliquot.agent.nvidia.driver_library import DriverLibrary
+from aliquot.agent.rights import say_what_is_missing
 from aliquot.config.agent_tree import AGENT, AgentConfig
 from aliquot.config.declaration import Given
 from aliquot.dialects import make_dialects
@@ -34,6 +35,7 @@ async def serve_config(config: AgentConfig) -> None:
     access = config.kubernetes.access()
     _warn_of_unbound_token(access, config.node_name)
     async with Client(access) as client:
+        await say_what_is_missing(client)
         await run(config, client, NvidiaDevices(Path(config.dev_folder), library), dialects=dialects)
 
 

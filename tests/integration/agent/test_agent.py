@@ -164,11 +164,24 @@ async def test_nothing_is_written_when_nothing_differs(client: Client, scripted:
 async def test_a_write_that_fails_is_tried_again(client: Client, scripted: ScriptedApi, clock: FakeClock) -> None:
     publisher = Publisher(client, NodeCards(CARDS), standard_dialects(), clock)
     publisher.see(make_node("n1"))
-    scripted.script("PATCH", "/nodes/n1$", answer(403, message="no"))
+    scripted.script("PATCH", "/nodes/n1$", answer(500, message="no"))
     with pytest.raises(Exception, match="no"):
         await publisher.publish()
     await publisher.publish()
     assert INVENTORY in shown(scripted)["metadata"]["annotations"]
+
+
+@pytest.mark.usefixtures("node")
+async def test_an_account_that_may_write_the_status_alone_publishes_there(
+    client: Client, scripted: ScriptedApi, clock: FakeClock
+) -> None:
+    """As those of the originals' device plugins."""
+    publisher = Publisher(client, CARDS, clock)
+    publisher.see(make_node("n1"))
+    scripted.script("PATCH", "/nodes/n1$", answer(403, message="no"))
+    await publisher.publish()
+    assert INVENTORY in shown(scripted)["metadata"]["annotations"]
+    assert [seen.path for seen in scripted.writes()] == ["/api/v1/nodes/n1", "/api/v1/nodes/n1/status"]
 
 
 @pytest.mark.usefixtures("node")

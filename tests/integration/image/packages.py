@@ -8,7 +8,9 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-PROGRAMS = ("aliquot", "gpu-admission", "gpushare-schd-extender", "elastic-gpu-scheduler", "nano-gpu-scheduler")
+AGENTS = ("gpushare-device-plugin-v2", "elastic-gpu-agent", "gpu-manager")
+SERVERS = ("aliquot", "gpu-admission", "gpushare-schd-extender", "elastic-gpu-scheduler", "nano-gpu-scheduler")
+PROGRAMS = (*SERVERS, *AGENTS)
 
 _APT = """\
 #!/bin/sh

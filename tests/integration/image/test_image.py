@@ -1,6 +1,7 @@
 """The archive that `make image` writes, made of tiny packages: no network, no apt, no root."""
 
 import hashlib
+import io
 import json
 import subprocess
 import tarfile
@@ -29,7 +30,7 @@ def _images(folder: Path, registry: str = "", **changes: Any) -> list[Image]:
     own = changes.get("own") or packages.wheel(folder / "own", "aliquot", programs=packages.PROGRAMS)
     return building.images(
         debian,
-        lambda _python: [packages.wheel(folder / "wheels", "needed")],
+        lambda _python: [packages.wheel(folder / "wheels", name) for name in ("needed", "numpy")],
         own,
         registry=registry,
         moment=1_700_000_000,
@@ -85,14 +86,14 @@ def test_every_digest_and_size_is_that_of_the_content(written: Archive) -> None:
     for described in written.json("index.json")["manifests"]:
         manifest = json.loads(written.blob(described))
         configuration = json.loads(written.blob(manifest["config"]))
-        assert len(configuration["rootfs"]["diff_ids"]) == len(manifest["layers"]) == 3
+        assert len(configuration["rootfs"]["diff_ids"]) == len(manifest["layers"])
         for layer in manifest["layers"]:
             written.blob(layer)
 
 
 def test_the_archive_is_an_oci_layout_and_what_docker_saves(written: Archive) -> None:
     assert written.json("oci-layout") == {"imageLayoutVersion": "1.0.0"}
-    names = {f"docker.io/aliquot/{name}:{aliquot.__version__}" for name in packages.PROGRAMS[1:]}
+    names = {f"docker.io/aliquot/{name}:{aliquot.__version__}" for name in (*packages.PROGRAMS[1:], "agent")}
     names.add(f"docker.io/library/aliquot:{aliquot.__version__}")
     manifests = written.json("index.json")["manifests"]
     assert {each["annotations"]["io.containerd.image.name"] for each in manifests} == names
@@ -101,9 +102,23 @@ def test_the_archive_is_an_oci_layout_and_what_docker_saves(written: Archive) ->
     assert all({each["Config"], *each["Layers"]} <= written.files.keys() for each in saved)
 
 
-def test_flavours_share_every_layer(written: Archive) -> None:
-    layers = {tuple(each["Layers"]) for each in written.json("manifest.json")}
-    assert len(layers) == 1
+def test_flavours_share_every_layer_and_those_of_the_agent_lack_one(written: Archive) -> None:
+    layers = {_program(each): each["Layers"] for each in written.json("manifest.json")}
+    for_servers = {tuple(layers[name]) for name in packages.SERVERS}
+    for_agents = {tuple(layers[name]) for name in ("agent", *packages.AGENTS)}
+    ((*debian_and_needed, for_server, ours),) = for_servers
+    assert for_agents == {(*debian_and_needed, ours)}
+    assert "numpy/__init__.py" in _listed(written.files[for_server])
+
+
+def _program(saved: dict[str, Any]) -> str:
+    (name,) = saved["RepoTags"]
+    return str(name).rpartition(":")[0].rpartition("/")[2]
+
+
+def _listed(layer: bytes) -> str:
+    with tarfile.open(fileobj=io.BytesIO(layer)) as tar:
+        return "\n".join(tar.getnames())
 
 
 @pytest.mark.parametrize(
@@ -113,6 +128,9 @@ def test_flavours_share_every_layer(written: Archive) -> None:
         pytest.param("gpushare-schd-extender", ["gpushare-schd-extender"], id="gpushare"),
         pytest.param("elastic-gpu-scheduler", ["elastic-gpu-scheduler"], id="elastic-gpu"),
         pytest.param("nano-gpu-scheduler", ["nano-gpu-scheduler"], id="nano-gpu"),
+        pytest.param("agent", ["aliquot", "agent"], id="the agent"),
+        pytest.param("gpushare-device-plugin-v2", ["gpushare-device-plugin-v2"], id="gpushare's device plugin"),
+        pytest.param("elastic-gpu-agent", ["elastic-gpu-agent"], id="elastic-gpu's agent"),
     ],
 )
 def test_each_flavour_starts_its_own_program(written: Archive, program: str, default: list[str]) -> None:
@@ -123,23 +141,43 @@ def test_each_flavour_starts_its_own_program(written: Archive, program: str, def
 def test_gpu_admission_starts_with_the_originals_flags_and_those_of_the_manifest(
     written: Archive, tmp_path: Path
 ) -> None:
-    stand_in = tmp_path / "gpu-admission"
-    stand_in.write_text('#!/bin/sh\necho "$@"\n')
-    stand_in.chmod(0o755)
-    config = _configuration(written, "gpu-admission")
-    environment = dict(each.split("=", 1) for each in config["Env"])
-    environment |= {"PATH": f"{tmp_path}:{environment['PATH']}", "LOG_LEVEL": "4", "EXTRA_FLAGS": "--pprofAddress= -x"}
-    started = subprocess.run(config["Cmd"], env=environment, capture_output=True, text=True, check=True)
-    flags = started.stdout.split()
+    flags = _started(written, "gpu-admission", tmp_path, {"LOG_LEVEL": "4", "EXTRA_FLAGS": "--pprofAddress= -x"})
     assert flags[:3] == ["--address=0.0.0.0:3456", "--v=4", "--logtostderr=true"]
     assert flags[-2:] == ["--pprofAddress=", "-x"]
 
 
-def test_every_flavour_sees_all_gpus_and_finds_programs_on_path(written: Archive) -> None:
-    for program in packages.PROGRAMS:
+def _started(written: Archive, program: str, folder: Path, variables: dict[str, str]) -> list[str]:
+    """The flags with which a flavour's own command starts its program."""
+    stand_in = folder / program
+    stand_in.write_text('#!/bin/sh\necho "$@"\n')
+    stand_in.chmod(0o755)
+    config = _configuration(written, program)
+    environment = dict(each.split("=", 1) for each in config["Env"])
+    environment |= {"PATH": f"{folder}:{environment['PATH']}", **variables}
+    started = subprocess.run(config["Cmd"], env=environment, capture_output=True, text=True, check=True)
+    return started.stdout.split()
+
+
+def test_only_the_originals_device_plugins_see_all_gpus(written: Archive) -> None:
+    """Under NVIDIA's container runtime. The others must not get cards that nobody gave them."""
+    for program in (*packages.PROGRAMS, "agent"):
         environment = dict(each.split("=", 1) for each in _configuration(written, program)["Env"])
-        assert environment["NVIDIA_VISIBLE_DEVICES"] == "all"
+        assert environment.get("NVIDIA_VISIBLE_DEVICES") == ("all" if program in packages.AGENTS else None)
         assert "/usr/local/bin" in environment["PATH"].split(":")
+
+
+def test_gpu_manager_starts_with_the_originals_flags_and_those_of_the_manifest(
+    written: Archive, tmp_path: Path
+) -> None:
+    environment = {"NODE_NAME": "n1", "LOG_LEVEL": "4", "EXTRA_FLAGS": "--incluster-mode=true -x"}
+    flags = _started(written, "gpu-manager", tmp_path, environment)
+    assert flags[:2] == ["--hostname-override=n1", "--share-mode=true"]
+    assert "--v=4" in flags
+    assert flags[-2:] == ["--incluster-mode=true", "-x"]
+
+
+def test_elastic_gpus_installer_is_there_and_changes_nothing(tmp_path: Path) -> None:
+    assert _files(tmp_path)["usr/bin/install.sh"].mode == 0o755
 
 
 def test_names_carry_the_registry_that_was_asked_for(tmp_path: Path) -> None:
@@ -175,7 +213,7 @@ def test_pages_and_news_are_left_out_and_licences_stay(tmp_path: Path) -> None:
 
 
 def test_what_install_scripts_would_make_is_there(tmp_path: Path) -> None:
-    (debian, _, _) = _images(tmp_path)[0].layers
+    (debian, *_) = _images(tmp_path)[0].layers
     path = tmp_path / "debian.tar"
     path.write_bytes(debian.tar)
     files = _contents(path)

@@ -1,4 +1,7 @@
-"""The originals' extenders under their own names, flags and variables. Each is `aliquot server` with one endpoint."""
+"""The originals' programs under their own names, flags and variables.
+
+An extender is `aliquot server` with one endpoint; a device plugin is `aliquot agent` with one dialect.
+"""
 
 from aliquot.app.process_signals import handle_sigterm_early
 

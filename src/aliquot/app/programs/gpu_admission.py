@@ -8,8 +8,9 @@ import aliquot
 from aliquot.app.programs import klog
 from aliquot.app.programs.addresses import host_and_port
 from aliquot.app.programs.command_line import CommandLine, Flag, Parsed
-from aliquot.app.programs.program import Program, Translated
+from aliquot.app.programs.program import Program
 from aliquot.app.programs.quota_file import read_quota_file
+from aliquot.app.programs.starting import Translated
 from aliquot.app.programs.values import BOOL, ValueKind
 from aliquot.config.declaration import Given
 

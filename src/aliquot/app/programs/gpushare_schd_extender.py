@@ -5,7 +5,8 @@ from contextlib import nullcontext
 
 from aliquot.app.programs.addresses import EVERY, port_of
 from aliquot.app.programs.command_line import CommandLine, Parsed
-from aliquot.app.programs.program import Program, Translated
+from aliquot.app.programs.program import Program
+from aliquot.app.programs.starting import Translated
 from aliquot.app.programs.zap_lines import zap_form
 from aliquot.config.declaration import Given
 

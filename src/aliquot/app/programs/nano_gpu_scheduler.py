@@ -6,7 +6,8 @@ from aliquot.app.programs import klog
 from aliquot.app.programs.addresses import EVERY, port_of
 from aliquot.app.programs.command_line import CommandLine, Flag, Parsed
 from aliquot.app.programs.priorities import policies, priority_flag
-from aliquot.app.programs.program import Program, Translated
+from aliquot.app.programs.program import Program
+from aliquot.app.programs.starting import Translated
 from aliquot.app.programs.values import BOOL, DURATION, TEXT, ValueKind
 from aliquot.config.declaration import Given
 

@@ -29,10 +29,13 @@ class AgentKubernetesSection(Section, frozen=True):
     context: Annotated[
         str, Key("Context of the kubeconfig to use.", flag="--context", default="the current context")
     ] = ""
+    as_pod: Annotated[bool, Key("Use the pod's service account even if there is a kubeconfig.", flag="--as-pod")] = (
+        False
+    )
 
     def access(self) -> Access:
         """Raises BadConfig."""
-        return find(self.kubeconfig or None, self.context)
+        return find(self.kubeconfig or None, self.context, as_pod=self.as_pod)
 
 
 class KubernetesSection(AgentKubernetesSection, frozen=True):
@@ -44,9 +47,6 @@ class KubernetesSection(AgentKubernetesSection, frozen=True):
             "Address of the API server; overrides the kubeconfig's.", flag="--master", default="the kubeconfig's server"
         ),
     ] = ""
-    as_pod: Annotated[bool, Key("Use the pod's service account even if there is a kubeconfig.", flag="--as-pod")] = (
-        False
-    )
 
     def access(self) -> Access:
         """Raises BadConfig."""

@@ -7,10 +7,10 @@ from typing import Generic, NoReturn
 import structlog
 
 from aliquot.clock import Clock
-from aliquot.control.leadership.rights import Right
 from aliquot.kube import Client, Informer, KubeError, NotFound
 from aliquot.kube.errors import Forbidden
 from aliquot.kube.resources import ApiResource, ObjectT
+from aliquot.kube.rights import Right
 
 _log = structlog.get_logger()
 _RIGHTS_SECONDS = 60.0

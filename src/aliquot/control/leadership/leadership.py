@@ -19,6 +19,7 @@ from aliquot.errors import BadRecord, NotLeading
 from aliquot.kube import CONFIG_MAPS, Client, ConfigMap, Informer, KubeError, LeaderElector, LeaseTiming
 from aliquot.kube.errors import Forbidden
 from aliquot.kube.leases import identity as unique_identity
+from aliquot.kube.rights import Right
 from aliquot.model.admission import EPOCH_MAP, FENCING
 from aliquot.racing import first_of
 from aliquot.side_loop import OtherLoop
@@ -110,7 +111,7 @@ class Leadership:
         self._trouble = self._stuck = self._fenced_out = self._unfit = ""
         self.changed: Signal[None] = Signal()
         """Emitted whenever a term begins or ends."""
-        self.lacking: list[rights.Right] = []
+        self.lacking: list[Right] = []
         self.missing: list[str] = []
         """What this server may not do, and the consequences, for people."""
 
@@ -242,7 +243,7 @@ class Leadership:
                 _log.warning("a right is missing", why=str(right), rule_to_add=right.rule())
         return any(right in needed for right in self.lacking)
 
-    async def _has(self, right: rights.Right) -> bool:
+    async def _has(self, right: Right) -> bool:
         try:
             return await self._insist(lambda: right.is_given(self._client), "check our rights")
         except Forbidden:

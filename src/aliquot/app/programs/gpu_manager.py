@@ -1,0 +1,77 @@
+"""`gpu-manager`: its flags, served by Aliquot's agent."""
+
+import os
+import socket
+
+from aliquot.app.programs import klog
+from aliquot.app.programs.agent_program import AgentProgram, access
+from aliquot.app.programs.command_line import CommandLine, Flag, Parsed
+from aliquot.app.programs.starting import Translated
+from aliquot.app.programs.values import BOOL, DURATION, SIZE, TEXT, ValueKind
+from aliquot.config.declaration import Given
+from aliquot.errors import BadConfig
+
+_NAME = "gpu-manager"
+_ABOUT = """
+gpu-manager, served by Aliquot: the device plugins for tencent.com/vcuda-core and vcuda-memory on one node.
+
+This program is `aliquot agent` with only this dialect. You can set every key of the agent as an ALIQUOT_ variable
+(docs/configuration.md). docs/programs.md lists the differences from the original.
+"""
+_NO_LIMITS = "Aliquot does not limit memory or cores inside a card"
+_NO_QUERIES = "the agent has no port"
+_NO_CHECKPOINT = "the agent rebuilds from kubelet, CDI specs and pods"
+_IDLE: dict[str, tuple[str, ValueKind, str]] = {
+    "query-addr": (_NO_QUERIES, TEXT, "localhost"),
+    "query-port": (_NO_QUERIES, SIZE, "5678"),
+    "sample-period": (_NO_LIMITS, SIZE, "1"),
+    "node-labels": ("the agent labels its node with the model by itself", TEXT, ""),
+    "virtual-manager-path": (_NO_LIMITS, TEXT, "/etc/gpu-manager/vm"),
+    "checkpoint-path": (_NO_CHECKPOINT, TEXT, "/etc/gpu-manager/checkpoint"),
+    "share-mode": ("the agent always hands over parts of cards, too", BOOL, ""),
+    "allocation-check-period": ("the agent refuses a wrong pod before it starts", SIZE, "30"),
+    "cgroup-driver": (_NO_LIMITS, TEXT, "cgroupfs"),
+    "runtime-request-timeout": ("the agent has limits of its own", DURATION, "5s"),
+    "wait-timeout": ("the agent waits for kubelet for as long as it takes", DURATION, "1m"),
+    "extra-config": ("containers get no further devices", TEXT, ""),
+    "volume-config": ("the driver's files come from the driver root or NVIDIA's toolkit", TEXT, ""),
+}
+"""Flags without effect: the reason, the kind of value and the original's default."""
+_FLAGS = (
+    Flag("driver", "Kind of the cards; nvidia is the only one.", default="nvidia"),
+    Flag("kubeconfig", "Path of the kubeconfig (default $KUBECONFIG, the pod's service account, ~/.kube/config)."),
+    Flag("hostname-override", "Name of this node (default $NODE_NAME, the host's name)."),
+    Flag(
+        "device-plugin-path",
+        "Folder where kubelet looks for device plugins.",
+        default="/var/lib/kubelet/device-plugins/",
+    ),
+    Flag("container-runtime-endpoint", "Socket of the container runtime (default containerd's)."),
+    *(Flag(name, f"Has no effect: {why}.", kind, default) for name, (why, kind, default) in _IDLE.items()),
+    *klog.KLOG_FLAGS,
+)
+_KEYS = {"device-plugin-path": "devicePlugins", "container-runtime-endpoint": "runtimeEndpoint"}
+
+
+def _translate(parsed: Parsed) -> Translated:
+    if parsed["driver"] != "nvidia":
+        raise BadConfig(f"--driver {parsed['driver']}: Aliquot serves NVIDIA's cards only")
+    given = {**klog.given(parsed), **access("--kubeconfig", parsed["kubeconfig"])}
+    node = parsed["hostname-override"] or os.environ.get("NODE_NAME") or socket.gethostname().lower()
+    given["nodeName"] = Given(node, "--hostname-override")
+    for flag, key in _KEYS.items():
+        if flag in parsed.written:
+            given[key] = Given(parsed[flag], f"--{flag}")
+    remarks = [f"{parsed.written[name]}: {why}" for name, (why, *_) in _IDLE.items() if name in parsed.written]
+    return Translated(given, klog.form(_NAME, parsed), tuple(remarks))
+
+
+PROGRAM = AgentProgram(CommandLine(_NAME, _ABOUT, _FLAGS, gnu=True), "tencent", _translate)
+
+
+def main() -> None:
+    PROGRAM.main()
+
+
+if __name__ == "__main__":
+    main()

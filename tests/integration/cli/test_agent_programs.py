@@ -1,0 +1,136 @@
+"""The originals' device plugins: their flags and variables, with Aliquot's agent behind them."""
+
+import json
+import subprocess
+import sys
+import tomllib
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aliquot.app.programs import elastic_gpu_agent, gpu_manager, gpushare_device_plugin
+from aliquot.app.programs.agent_program import AgentProgram
+from aliquot.config.agent_tree import AGENT
+from image.flavours import SERVER_ONLY
+from tests.integration.cli.programs import ended
+
+GPUSHARE, ELASTIC, MANAGER = gpushare_device_plugin.PROGRAM, elastic_gpu_agent.PROGRAM, gpu_manager.PROGRAM
+MODULES = {
+    "gpushare-device-plugin-v2": "gpushare_device_plugin",
+    "elastic-gpu-agent": "elastic_gpu_agent",
+    "gpu-manager": "gpu_manager",
+}
+
+
+def keys(program: AgentProgram, *words: str) -> dict[str, Any]:
+    """What the command line makes of the configuration, except for what keeps its default."""
+    translated = program.translate(program.line.parse(words))
+    effective = AGENT.read("", "", program.keys(translated))
+    return {path: value for path, value in effective.values.items() if effective.origins[path] != "default"}
+
+
+@pytest.mark.parametrize(
+    ("program", "words", "expected"),
+    [
+        pytest.param(
+            GPUSHARE,
+            ["-logtostderr", "--v=5", "--memory-unit=GiB"],
+            {"dialects": ("gpushare",), "memoryUnit": "GiB", "log.level": "debug"},
+            id="gpushare's manifest",
+        ),
+        pytest.param(GPUSHARE, ["--memory-unit=MiB"], {"dialects": ("gpushare",), "memoryUnit": "MiB"}, id="MiB"),
+        pytest.param(GPUSHARE, ["--memory-unit=KiB"], {"dialects": ("gpushare",), "memoryUnit": "GiB"}, id="no unit"),
+        pytest.param(
+            ELASTIC,
+            ["--nodename=other", "--dbfile=/host/var/lib/nanogpu/meta.db"],
+            {"dialects": ("elastic",), "nodeName": "other"},
+            id="elastic-gpu's manifest",
+        ),
+        pytest.param(
+            ELASTIC,
+            ["-nodeName=other", "-dbFile=/x", "-gpuPluginName=gpushare", "-kubeconf=/k"],
+            {"dialects": ("elastic",), "nodeName": "other", "kubernetes.kubeconfig": "/k"},
+            id="its newest flags",
+        ),
+        pytest.param(
+            MANAGER,
+            ["--hostname-override=other", "--share-mode=true", "--device-plugin-path=/p", "--query-port=1", "-v2"],
+            {"dialects": ("tencent",), "nodeName": "other", "devicePlugins": "/p", "log.level": "info"},
+            id="gpu-manager's start script",
+        ),
+        pytest.param(
+            MANAGER,
+            ["--container-runtime-endpoint=/run/c.sock", "--kubeconfig=/k"],
+            {
+                "dialects": ("tencent",),
+                "nodeName": "n1",
+                "runtimeEndpoint": "/run/c.sock",
+                "kubernetes.kubeconfig": "/k",
+            },
+            id="where gpu-manager finds things",
+        ),
+    ],
+)
+def test_flags_become_keys_of_the_agent(
+    monkeypatch: pytest.MonkeyPatch, program: AgentProgram, words: list[str], expected: dict[str, Any]
+) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("NODE_NAME", "n1")
+    assert keys(program, *words) == {"nodeName": "n1", **expected}
+
+
+def test_a_kubeconfig_that_is_not_mounted_means_the_service_account(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("NODE_NAME", "n1")
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubelet.conf"))
+    assert keys(GPUSHARE)["kubernetes.asPod"] is True
+    (tmp_path / "kubelet.conf").touch()
+    assert "kubernetes.asPod" not in keys(GPUSHARE)
+
+
+def test_our_variables_override_a_program_s_defaults_and_its_flags_override_both(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("NODE_NAME", "n1")
+    monkeypatch.setenv("ALIQUOT_MEMORY_UNIT", "MiB")
+    monkeypatch.setenv("ALIQUOT_DRIVER_ROOT", "/opt/driver")
+    monkeypatch.setenv("ALIQUOT_DIALECT", "gpushare aliquot")
+    found = keys(GPUSHARE)
+    assert (found["memoryUnit"], found["driverRoot"]) == ("MiB", "/opt/driver")
+    assert found["dialects"] == ("gpushare", "aliquot")
+    assert keys(GPUSHARE, "--memory-unit=GiB")["memoryUnit"] == "GiB"
+
+
+@pytest.mark.parametrize(
+    ("module", "words", "code", "error"),
+    [
+        pytest.param("gpushare_device_plugin", ["--nope"], 2, "flag provided but not defined: -nope", id="no flag"),
+        pytest.param("gpushare_device_plugin", [], 1, "is not the name of a node", id="no node name"),
+        pytest.param("elastic_gpu_agent", ["-gpuPluginName=x"], 1, "unknown plugin; valid plugins are", id="no plugin"),
+        pytest.param("gpu_manager", ["--driver=dummy"], 1, "Aliquot serves NVIDIA's cards only", id="no driver"),
+    ],
+)
+async def test_what_cannot_run_says_so_first_and_ends_with_a_code(
+    module: str, words: list[str], code: int, error: str
+) -> None:
+    last = await ended(module, *words)
+    assert (last.code, last.out) == (code, "")
+    assert error in last.err.splitlines()[0]
+
+
+@pytest.mark.parametrize(("script", "module"), MODULES.items())
+def test_a_program_is_installed_by_its_original_s_name(script: str, module: str) -> None:
+    scripts = tomllib.loads(Path("pyproject.toml").read_text())["project"]["scripts"]
+    assert scripts[script] == f"aliquot.app.programs.{module}:main"
+    assert callable(import_module(f"aliquot.app.programs.{module}").main)
+
+
+def test_the_agent_and_its_programs_import_nothing_that_only_the_server_needs() -> None:
+    """Their image has none of it."""
+    modules = ["aliquot.cli.agent", *(f"aliquot.app.programs.{module}" for module in MODULES.values())]
+    code = f"import sys, json; import {', '.join(modules)}; print(json.dumps(sorted(sys.modules)))"
+    loaded = json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)
+    assert {name.partition(".")[0] for name in loaded} & set(SERVER_ONLY) == set()
