@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from aliquot.cli.policies import command
 from aliquot.dialects import standard_dialects
+from aliquot.dialects.reading import SERVES
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
 NATIVE = DEPLOY / "native"
@@ -17,6 +18,8 @@ NATIVE = DEPLOY / "native"
 def generated() -> Iterator[tuple[Path, str]]:
     """Each file, and the text that it should have."""
     yield DEPLOY / "policies.yaml", CliRunner().invoke(command).stdout
+    agent = DEPLOY / "agent.yaml"
+    yield agent, _with_list(agent, r"(?<=nodeSelectorTerms:\n)(?: +- matchExpressions.*\n)+", _node_labels())
     for path in [NATIVE / "kube-scheduler.yaml", *sorted(NATIVE.glob("older/kube-scheduler-*.yaml"))]:
         yield path, _with_list(path, r"(?<=  managedResources:\n)(?:  [- #].*\n)+", _as_yaml())
     volcano = NATIVE / "volcano-scheduler-configmap.yaml"
@@ -32,6 +35,15 @@ def _managed() -> dict[str, bool]:
     (MIG) by itself."""
     resources = (resource for dialect in standard_dialects().values() for resource in dialect.resources)
     return {resource.name: not resource.on_nodes for resource in resources if "/mig-" not in resource.name}
+
+
+def _node_labels() -> str:
+    """A term for each label that makes a node serve a dialect: ours, then those of the originals."""
+    dialects = standard_dialects().values()
+    ours = [(f"{SERVES}{dialect.name}", '"true"') for dialect in dialects]
+    theirs = [(key, json.dumps(value)) for dialect in dialects for key, value in dialect.node_labels.items()]
+    term = "            - matchExpressions: [{{key: {}, operator: In, values: [{}]}}]\n"
+    return "".join(term.format(*label) for label in dict.fromkeys(ours + theirs))
 
 
 def _as_yaml() -> str:

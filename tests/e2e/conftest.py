@@ -2,10 +2,11 @@
 
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.e2e import pods
+from tests.e2e import image, pods
 from tests.real.scheduler import Scheduling
 from tests.rig import Rig, missing
 from tests.rig.aliquot import Aliquot
@@ -55,6 +56,12 @@ spec:
 """When the last binding with a ConfigMap as its parameter is deleted, kube-apiserver stops its copy of ConfigMaps, and
 a later policy reads that stopped copy for ever (docs/admission.md). This one matches nothing and stays, so that tests
 can apply and delete policies as they like."""
+
+
+@pytest.fixture(scope="session")
+def images(progress: Callable[[str], None], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The archive of `make image`."""
+    return image.make(tmp_path_factory.mktemp("image"), progress)
 
 
 @pytest.fixture(scope="session")

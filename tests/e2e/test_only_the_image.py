@@ -47,12 +47,11 @@ subjects:
 
 
 @pytest.fixture(scope="module")
-def own(progress: Callable[[str], None], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+def own(progress: Callable[[str], None], images: Path) -> Iterator[Rig]:
     """A cluster of its own: the manifests use fixed ports and names. Its agent serves both vocabularies."""
-    archive = image.make(tmp_path_factory.mktemp("image"), progress)
     labels = {"gpushare": "true", "nvidia-device-enable": "enable"}
     with Rig.up(progress=progress, node_name="image-node", labels=labels) as rig:
-        rig.load_archive(archive)
+        rig.load_archive(images)
         rig.load_images([_scheduler_image(progress)])
         rig.write_scheduler_conf()
         rig.serve_services()

@@ -14,8 +14,12 @@ import trustme
 import yaml
 
 import aliquot
+from aliquot.cli.agent import command as agent_command
 from aliquot.cli.server import command
-from aliquot.dialects import standard_dialects
+from aliquot.config.agent_tree import AGENT
+from aliquot.config.flags import given
+from aliquot.dialects import dialects_of_node, standard_dialects
+from aliquot.model import Node
 from tests.manifests import generated
 from tests.schemas import KubeSchedulerConfiguration, Policy, VolcanoConfiguration
 
@@ -128,6 +132,47 @@ def test_every_resource_of_its_dialects_is_managed(system: str, dialects: list[s
     managed = {resource["name"] for extender in document["extenders"] for resource in extender["managedResources"]}
     offered = {resource.name for name in dialects for resource in standard_dialects()[name].resources}
     assert {name for name in offered if "/mig-" not in name} <= managed
+
+
+def test_the_agent_is_started_with_flags_that_it_has_and_sees_what_they_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it tells kubelet and the runtime are paths of the host, so they are mounted at the same place."""
+    (daemon_set,) = _of_kind(DEPLOY / "agent.yaml", "DaemonSet")
+    spec = daemon_set["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    assert container["image"] == f"aliquot/agent:{aliquot.__version__}"
+    monkeypatch.setenv("NODE_NAME", "n1")
+    assert "NODE_NAME" in {variable["name"] for variable in container["env"]}
+    keys = AGENT.read("", "", given(agent_command.make_context("agent", list(container["args"])))).tree
+    hosts = {volume["name"]: volume["hostPath"]["path"] for volume in spec["volumes"]}
+    mounts = {mount["mountPath"]: hosts[mount["name"]] for mount in container["volumeMounts"]}
+    socket = keys.runtime_endpoint.removeprefix("unix://")
+    for path in (keys.device_plugins, keys.pod_resources, socket, keys.cdi_folder, keys.dev_folder):
+        (place,) = (place for place in mounts if path == place or path.startswith(f"{place}/"))
+        assert mounts[place] == place, path
+    for place, host in mounts.items():
+        if place.startswith(f"{keys.host_root}/"):
+            assert place == f"{keys.host_root}{host}"
+    read_only = {mount["mountPath"] for mount in container["volumeMounts"] if mount.get("readOnly")}
+    assert set(mounts) - read_only == {keys.device_plugins, keys.cdi_folder, keys.dev_folder}
+
+
+def test_the_agent_is_the_last_to_be_evicted_and_runs_wherever_a_label_names_a_dialect() -> None:
+    (daemon_set,) = _of_kind(DEPLOY / "agent.yaml", "DaemonSet")
+    assert daemon_set["spec"]["updateStrategy"]["rollingUpdate"] == {"maxUnavailable": 1}
+    spec = daemon_set["spec"]["template"]["spec"]
+    assert spec["priorityClassName"] == "system-node-critical"
+    assert spec["tolerations"] == [{"operator": "Exists"}]
+    (account,) = (
+        each for each in _of_kind(DEPLOY / "aliquot.yaml", "ServiceAccount") if "agent" in each["metadata"]["name"]
+    )
+    assert spec["serviceAccountName"] == account["metadata"]["name"]
+    assert daemon_set["metadata"]["namespace"] == account["metadata"]["namespace"]
+    affinity = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    for term in affinity["nodeSelectorTerms"]:
+        (expression,) = term["matchExpressions"]
+        labels = {expression["key"]: expression["values"][0]}
+        node = msgspec.convert({"metadata": {"name": "n1", "labels": labels}}, Node)
+        assert dialects_of_node(node, standard_dialects()), labels
 
 
 AUTHORITY = trustme.CA()

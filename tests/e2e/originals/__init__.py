@@ -47,6 +47,7 @@ class Manifest:
         return [
             container
             for document in self.documents
-            if document["kind"] == "Deployment"
-            for container in document["spec"]["template"]["spec"]["containers"]
+            if document["kind"] in ("Deployment", "DaemonSet")
+            for spec in (document["spec"]["template"]["spec"],)
+            for container in (*spec.get("initContainers", ()), *spec["containers"])
         ]

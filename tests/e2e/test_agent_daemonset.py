@@ -1,0 +1,110 @@
+"""The agent as pods of a DaemonSet on the real kubelet: our own manifest."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.checker import findings
+from tests.e2e import pods
+from tests.e2e.originals import Manifest
+from tests.rig import Rig, nvml, wait_for
+from tests.rig.aliquot import Aliquot
+
+pytestmark = pytest.mark.e2e
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+NAMESPACE = "aliquot-system"
+DRIVER = "run/nvidia/driver/usr/lib64"
+"""Where the driver container of NVIDIA's GPU Operator has its libraries, on the node."""
+CORE = "tencent.com/vcuda-core"
+
+
+@pytest.fixture(scope="module")
+def own(progress: Callable[[str], None], images: Path) -> Iterator[Rig]:
+    """A cluster with Aliquot's server and policies, whose node has a driver container and no agent yet."""
+    with Rig.up(progress=progress, node_name="daemon-node", labels={"dialect.aliquot.io/gpushare": "true"}) as rig:
+        rig.load_archive(images)
+        rig.serve_services()
+        driver = rig.node_etc.parent / DRIVER
+        driver.mkdir(parents=True)
+        nvml.build(driver)
+        aliquot = Aliquot(rig)
+        rig.apply(DEPLOY / "policies.yaml")
+        aliquot.start_server()
+        rig.restart_scheduler(aliquot.scheduler_config())
+        yield rig
+
+
+@pytest.fixture(scope="module")
+def served(own: Rig) -> Rig:
+    """The same with our DaemonSet. The rig's node has its cards and its CDI folder at other places than a real one, and
+    the library that stands in for NVIDIA's reads a file."""
+    manifest = Manifest(DEPLOY / "agent.yaml")
+    spec = manifest.of("DaemonSet", "aliquot-agent")["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    folders = {"dev": own.dev_folder, "cdi": own.cdi_folder, "nvml": own.nvml.file.parent}
+    spec["volumes"] = [volume for volume in spec["volumes"] if volume["name"] not in folders]
+    mounts = [mount for mount in container["volumeMounts"] if mount["name"] not in folders]
+    container["volumeMounts"] = mounts + [{"name": name, "mountPath": str(path)} for name, path in folders.items()]
+    spec["volumes"] += [{"name": name, "hostPath": {"path": str(path)}} for name, path in folders.items()]
+    container["args"] += [f"--cdi-folder={own.cdi_folder}", f"--dev-folder={own.dev_folder}"]
+    container["env"].append({"name": "FAKE_NVML_FILE", "value": str(own.nvml.file)})
+    manifest.apply(own)
+    wait_for("the node to offer its cards", lambda: offered(own, pods.GPU_MEM) == 30, seconds=90)
+    return own
+
+
+@pytest.fixture(autouse=True)
+def no_pods(own: Rig) -> Iterator[None]:
+    yield
+    pods.delete_all(own)
+
+
+def offered(rig: Rig, resource: str) -> int:
+    node = json.loads(rig.kubectl("get", "node", rig.node_name, "--output=json"))
+    return int(node["status"].get("allocatable", {}).get(resource, "0"))
+
+
+def agent_lines(rig: Rig) -> list[dict[str, Any]]:
+    words = ["logs", f"--namespace={NAMESPACE}", "daemonset/aliquot-agent"]
+    return [json.loads(line) for line in rig.kubectl(*words).splitlines() if line.startswith("{")]
+
+
+def test_our_daemon_set_serves_pods_with_a_bound_token_and_no_more_rights_than_it_needs(served: Rig) -> None:
+    pods.create(served, [pods.pod("first", units=3), pods.pod("second", units=12)])
+    pods.wait_running(served, ["first", "second"])
+    assert findings(pods.observe(served), ["default/first", "default/second"]) == []
+    first, *others = agent_lines(served)
+    assert first["event"] == "starting the agent"
+    assert first["nvml"] == f"/host/{DRIVER}/libnvidia-ml.so.1"
+    assert [line for line in others if line["level"] in ("warning", "error")] == []
+
+
+def test_labels_change_what_the_daemon_set_serves(served: Rig) -> None:
+    served.kubectl("label", "node", served.node_name, "dialect.aliquot.io/tencent=true")
+    try:
+        wait_for("the other dialect", lambda: offered(served, CORE) == 200, seconds=30)
+        assert offered(served, pods.GPU_MEM) == 30
+    finally:
+        served.kubectl("label", "node", served.node_name, "dialect.aliquot.io/tencent-")
+    wait_for("the first dialect alone", lambda: (offered(served, CORE), offered(served, pods.GPU_MEM)) == (0, 30))
+
+
+def test_an_update_of_the_agent_disturbs_no_pod(served: Rig, progress: Callable[[str], None]) -> None:
+    pods.create(served, [pods.pod("stays", units=3)])
+    pods.wait_running(served, ["stays"])
+    before = pods.get(served, "stays")["status"]["containerStatuses"][0]["containerID"]
+    started = time.monotonic()
+    served.kubectl("rollout", "restart", "daemonset/aliquot-agent", f"--namespace={NAMESPACE}")
+    wait_for("kubelet to miss the agent", lambda: offered(served, pods.GPU_MEM) == 0, seconds=60, every=0.05)
+    missed = time.monotonic()
+    pods.create(served, [pods.pod("waits", units=12)])
+    wait_for("the next agent", lambda: offered(served, pods.GPU_MEM) == 30, seconds=60, every=0.05)
+    progress(f"update of the agent: gap {time.monotonic() - missed:.1f} s, after {missed - started:.1f} s")
+    pods.wait_running(served, ["waits"])
+    assert pods.get(served, "stays")["status"]["containerStatuses"][0]["containerID"] == before
+    assert findings(pods.observe(served), ["default/stays", "default/waits"]) == []
