@@ -91,7 +91,8 @@ def test_labels_change_what_the_daemon_set_serves(served: Rig) -> None:
         assert offered(served, pods.GPU_MEM) == 30
     finally:
         served.kubectl("label", "node", served.node_name, "dialect.aliquot.io/tencent-")
-    wait_for("the first dialect alone", lambda: (offered(served, CORE), offered(served, pods.GPU_MEM)) == (0, 30))
+    alone = (0, 30)
+    wait_for("one dialect", lambda: (offered(served, CORE), offered(served, pods.GPU_MEM)) == alone, seconds=30)
 
 
 def test_an_update_of_the_agent_disturbs_no_pod(served: Rig, progress: Callable[[str], None]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from aliquot.agent.nvidia.driver_library import LIBRARY, DriverLibrary, DriverRoot, find_driver_root
-from aliquot.errors import BadConfig
+from aliquot.errors import NoDriver
 
 UBUNTU, RED_HAT = "usr/lib/x86_64-linux-gnu", "usr/lib64"
 
@@ -79,5 +79,5 @@ def test_a_library_that_is_missing_is_told_with_the_places(tmp_path: Path) -> No
 
 def test_a_library_that_is_none_is_named(tmp_path: Path) -> None:
     path = put(tmp_path, f"opt/driver/{RED_HAT}")
-    with pytest.raises(BadConfig, match=f"the driver's library {path} cannot be loaded: "):
+    with pytest.raises(NoDriver, match=f"the driver's library {path} cannot be loaded: "):
         DriverLibrary("/opt/driver", str(tmp_path)).load()

@@ -75,8 +75,6 @@ def _runtime_socket(settings: AgentConfig) -> Path | None:
     return Path(settings.runtime_endpoint.removeprefix("unix://")) if settings.runtime_endpoint else None
 
 
-
-
 def node_cards(node: str, gpus: Iterable[Gpu], served: Sequence[Dialect], unit_mib: int) -> NodeGpus:
     """A node's cards as it publishes them, with as many MPS slots as the served dialects need."""
     slots = max(dialect.slots for dialect in served)

@@ -14,6 +14,7 @@ from aliquot.agent.rights import say_what_is_missing
 from aliquot.config.agent_tree import AGENT, AgentConfig
 from aliquot.config.declaration import Given
 from aliquot.dialects import make_dialects
+from aliquot.errors import NoDriver
 from aliquot.kube import Access, Client
 from aliquot.kube.token_claims import node_of
 
@@ -30,7 +31,11 @@ async def serve(given: Mapping[str, Given]) -> None:
 async def serve_config(config: AgentConfig) -> None:
     """Run until cancelled. Raises BadConfig."""
     library = DriverLibrary(config.driver_root, config.host_root)
-    _log.info("starting the agent", version=aliquot.__version__, node=config.node_name, nvml=library.load())
+    try:
+        nvml = library.load()
+    except NoDriver as error:
+        nvml = str(error)
+    _log.info("starting the agent", version=aliquot.__version__, node=config.node_name, nvml=nvml)
     dialects = make_dialects(config.prefixes)
     access = config.kubernetes.access()
     _warn_of_unbound_token(access, config.node_name)

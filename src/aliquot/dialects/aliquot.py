@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from math import ceil
 from typing import Any, NamedTuple, TypeVar
 
-from aliquot.dialects.protocol import Dialect, Resource, cards_asked, names_in, plain_number, sample
+from aliquot.dialects.protocol import Dialect, Resource, cards_asked, memory_given, names_in, plain_number, sample
 from aliquot.errors import BadDemand, BadQuantity
 from aliquot.model import (
     ANY_MIG,
@@ -251,7 +251,7 @@ class Aliquot(Dialect):
         return {
             **super().environment(pod, request, container, placement, cards),
             "ALIQUOT_CORES": ",".join(str(part.cores) for part in parts),
-            "ALIQUOT_MEMORY_MIB": ",".join(str(part.mib) for part in parts),
+            **memory_given(placement, container),
         }
 
     def sample_pod(self) -> Mapping[str, Any]:

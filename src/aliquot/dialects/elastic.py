@@ -20,6 +20,7 @@ from aliquot.dialects.protocol import (
     card_numbers,
     equal_cards,
     limit,
+    memory_given,
     placed_on,
     sample,
 )
@@ -363,6 +364,14 @@ class Elastic(Dialect):
         return [(number, gpu.uuid) for gpu in cards.offered for number in family.ids(resource, gpu, cards.unit_mib)]
 
     # -- showing
+
+    def environment(
+        self, pod: Pod, request: Request, container: str, placement: Placement, cards: NodeGpus
+    ) -> Mapping[str, str]:
+        return {
+            **super().environment(pod, request, container, placement, cards),
+            **memory_given(placement, container),
+        }
 
     def sample_pod(self) -> Mapping[str, Any]:
         labels = {"app": "gpu-test"}

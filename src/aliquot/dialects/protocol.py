@@ -295,6 +295,12 @@ class Dialect(ABC):
         return self.sample_pod()
 
 
+def memory_given(placement: Placement, container: str) -> Mapping[str, str]:
+    """How much memory a container has on each of its cards, for a dialect whose original does not tell. Programs set
+    their framework's limit by it."""
+    return {"ALIQUOT_MEMORY_MIB": ",".join(str(part.mib) for part in placement.containers[container])}
+
+
 # -- what most dialects need to read
 
 

@@ -14,6 +14,7 @@ from aliquot.dialects.protocol import (
     card_numbers,
     equal_cards,
     limit,
+    memory_given,
     placed_on,
     places,
     plain_number,
@@ -260,6 +261,14 @@ class Tencent(Dialect):
         return [(f"{resource}-{_BLOCK_BYTES}-{number}", uuid) for number, uuid in blocks]
 
     # -- showing
+
+    def environment(
+        self, pod: Pod, request: Request, container: str, placement: Placement, cards: NodeGpus
+    ) -> Mapping[str, str]:
+        return {
+            **super().environment(pod, request, container, placement, cards),
+            **memory_given(placement, container),
+        }
 
     def sample_pod(self) -> Mapping[str, Any]:
         return sample("vcuda", {self.vcuda_core: "50", self.vcuda_memory: "30"}, container="nvidia")

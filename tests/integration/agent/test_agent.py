@@ -176,7 +176,7 @@ async def test_an_account_that_may_write_the_status_alone_publishes_there(
     client: Client, scripted: ScriptedApi, clock: FakeClock
 ) -> None:
     """As those of the originals' device plugins."""
-    publisher = Publisher(client, CARDS, clock)
+    publisher = Publisher(client, NodeCards(CARDS), standard_dialects(), clock)
     publisher.see(make_node("n1"))
     scripted.script("PATCH", "/nodes/n1$", answer(403, message="no"))
     await publisher.publish()

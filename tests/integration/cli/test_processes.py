@@ -32,8 +32,8 @@ FAILS: list[Any] = [
     pytest.param(["agent", "--node-name", "n1"], "no API server to talk to", id="an agent without an API server"),
     pytest.param(
         ["agent", "--node-name", "n1", "--dialect", "gpushare", "--kubeconfig", "{good}"],
-        "NVML does not start",
-        id="an agent without a driver",
+        "the container runtime at /run/containerd/containerd.sock does not answer",
+        id="an agent without a container runtime",
     ),
     pytest.param(
         ["agent", "--node-name", "n1", "--kubeconfig", "{good}", "--dialect", "gpushare", "--dialect", "nobody"],

@@ -315,10 +315,10 @@ def test_without_marks_of_its_own_a_pod_has_its_cards_when_it_runs() -> None:
     assert ELASTIC.hand_over_marks(pod_of(percents(20)), 1) == {}
 
 
-def test_a_container_finds_the_uuids_of_its_cards() -> None:
+def test_a_container_finds_the_uuids_and_the_memory_of_its_cards() -> None:
     cards, pod = make_cards(), pod_of(percents(200))
     found = ELASTIC.environment(pod, ELASTIC.demand(pod), "c0", placed(pod, cards, {"c0": [0, 1]}), cards)
-    assert found == {"NVIDIA_VISIBLE_DEVICES": "GPU-n1-0,GPU-n1-1"}
+    assert found == {"NVIDIA_VISIBLE_DEVICES": "GPU-n1-0,GPU-n1-1", "ALIQUOT_MEMORY_MIB": "15360,15360"}
 
 
 # -- the node

@@ -207,11 +207,11 @@ def test_every_key_that_is_written_is_guarded() -> None:
     assert LIMIT not in TENCENT.placement_keys
 
 
-def test_a_container_finds_the_uuids_of_its_cards() -> None:
+def test_a_container_finds_the_uuids_and_the_memory_of_its_cards() -> None:
     cards = make_cards()
     pod = pod_of(asking("a", 200))
     found = TENCENT.environment(pod, TENCENT.demand(pod), "a", placed(pod, cards, a=[0, 1]), cards)
-    assert found == {"NVIDIA_VISIBLE_DEVICES": "GPU-n1-0,GPU-n1-1"}
+    assert found == {"NVIDIA_VISIBLE_DEVICES": "GPU-n1-0,GPU-n1-1", "ALIQUOT_MEMORY_MIB": "15360,15360"}
 
 
 # -- the node
