@@ -48,13 +48,6 @@ class AgentConfig(Section, frozen=True):
     cdi_folder: Annotated[str, Key("Folder where the container runtime reads CDI specs.", metavar="PATH")] = (
         "/var/run/cdi"
     )
-    injection: Annotated[
-        Literal["auto", "cdi", "environment"],
-        Key(
-            "How a container gets its cards: as CDI devices, or by the environment that NVIDIA's container runtime "
-            "reads. auto takes CDI if the container runtime and the CDI folder allow it."
-        ),
-    ] = "auto"
     dev_folder: Annotated[str, Key("Folder with the NVIDIA device nodes of this machine.", metavar="PATH")] = "/dev"
     driver_root: Annotated[
         str,
