@@ -1,0 +1,70 @@
+"""The examples that a person can pull and run: what they ask for is what their program finds in its container."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from aliquot.dialects import demand_of, standard_dialects
+from aliquot.model import Placement, Pod, cut
+from tests.factories import make_cards
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+TORCH = """\
+from types import SimpleNamespace
+limits = []
+cuda = SimpleNamespace(
+    get_device_properties=lambda card: SimpleNamespace(total_memory=15360 * 2**20),
+    set_per_process_memory_fraction=lambda fraction, card: limits.append(print(f"fraction {fraction:.4f} of {card}")),
+)
+def ones(*_, device):
+    assert device == "cuda" and limits, "the limit comes before the first tensor"
+    return SimpleNamespace(sum=lambda: SimpleNamespace(item=lambda: 1024.0 * 1024.0))
+"""
+"""What the example uses of PyTorch."""
+
+
+def example(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((EXAMPLES / name).read_text())
+    return found
+
+
+@pytest.mark.parametrize("name", ["cuda.yaml", "pytorch.yaml"])
+def test_an_example_asks_for_a_part_of_a_card_and_names_an_image_that_is_not_of_our_rig(name: str) -> None:
+    manifest = example(name)
+    demand = demand_of(msgspec.convert(manifest, Pod), standard_dialects())
+    assert demand is not None
+    assert demand.dialect.name == "aliquot"
+    (container,) = manifest["spec"]["containers"]
+    assert "/local/" not in container["image"]
+    assert container["image"].partition(":")[2] not in ("", "latest")
+
+
+def test_pytorch_is_limited_to_what_the_container_was_given(tmp_path: Path) -> None:
+    manifest = example("pytorch.yaml")
+    pod = msgspec.convert(manifest, Pod)
+    dialect = standard_dialects()["aliquot"]
+    request, cards = dialect.demand(pod), make_cards()
+    (asked,) = request.containers
+    placement = Placement("n1", "aliquot", {asked.name: (cut(asked.part, cards.gpus[0], cards.unit_mib),)})
+    environment = dialect.environment(pod, request, asked.name, placement, cards)
+    (tmp_path / "torch.py").write_text(TORCH)
+    ((_, *words),) = (container["command"] for container in manifest["spec"]["containers"])
+    done = subprocess.run(
+        [sys.executable, *words],
+        env=os.environ | {"PYTHONPATH": str(tmp_path), **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines() == [
+        f"fraction {4096 / 15360:.4f} of 0",
+        "card 0: 4096 MiB of 15360",
+        "1048576.0",
+    ]
