@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 PAUSE = "docker.io/local/pause:1"
-BUSYBOX = "docker.io/local/busybox:1"
+BUSYBOX = "docker.io/library/busybox:1"
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 

@@ -454,7 +454,7 @@ def sample(
             "containers": [
                 {
                     "name": container,
-                    "image": "docker.io/local/busybox:1",
+                    "image": "docker.io/library/busybox:1",
                     "imagePullPolicy": "IfNotPresent",
                     "command": ["sleep", str(seconds)],
                     "resources": {"limits": dict(limits)},
