@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from tests.rig import programs as programs_of_rig
 from tests.rig.errors import RigError
 from tests.rig.images import PAUSE, Image
 from tests.rig.namespace import Namespace
@@ -46,6 +47,28 @@ imports = []
   runtime_path = '{shim}'
 """
 
+# what containerd 1.x reads; it has no CDI, or has it switched off
+_CONFIG_OF_1 = """\
+version = 2
+root = '/var/lib/containerd'
+state = '/run/containerd'
+imports = []
+
+[grpc]
+  address = '/{socket}'
+[plugins.'io.containerd.internal.v1.opt']
+  path = '/var/lib/containerd/opt'
+[plugins.'io.containerd.grpc.v1.cri']
+  sandbox_image = '{pause}'
+  restrict_oom_score_adj = {restrict_oom_score_adj}
+[plugins.'io.containerd.grpc.v1.cri'.cni]
+  bin_dir = '{cni_plugins}'
+  conf_dir = '{cni_config}'
+[plugins.'io.containerd.grpc.v1.cri'.containerd.runtimes.runc]
+  runtime_type = 'io.containerd.runc.v2'
+  runtime_path = '{shim}'
+"""
+
 
 class Containerd:
     def __init__(
@@ -60,8 +83,9 @@ class Containerd:
         self.cdi_folder.mkdir()
         self._ctr = programs["ctr"]
         config = folder / "containerd.toml"
+        is_1 = programs_of_rig.version_of(programs["containerd"]) < (2, 0, 0)
         config.write_text(
-            _CONFIG.format(
+            (_CONFIG_OF_1 if is_1 else _CONFIG).format(
                 socket=_SOCKET,
                 pause=PAUSE,
                 restrict_oom_score_adj=str(not _may_lower_oom_score()).lower(),

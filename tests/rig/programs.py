@@ -140,18 +140,18 @@ def _ready(source: Source, name: str) -> Path | None:
     on_path = shutil.which(name)
     if on_path is None:
         return None
-    version = _version_of(Path(on_path))
-    return Path(on_path) if version is not None and source.fits(version) else None
+    return Path(on_path) if source.fits(version_of(Path(on_path))) else None
 
 
-def _version_of(program: Path) -> Version | None:
+def version_of(program: Path) -> Version:
+    """The version that a program tells; all zeros if it tells none."""
     arguments = _VERSION_ARGUMENTS.get(program.name, ("--version",))
     try:
         answer = subprocess.run([program, *arguments], capture_output=True, text=True, check=False, timeout=30)
     except (OSError, subprocess.TimeoutExpired):
-        return None
+        return 0, 0, 0
     numbers = re.search(r"\bv?(\d+)\.(\d+)\.(\d+)", answer.stdout)
-    return (int(numbers[1]), int(numbers[2]), int(numbers[3])) if numbers else None
+    return (int(numbers[1]), int(numbers[2]), int(numbers[3])) if numbers else (0, 0, 0)
 
 
 def compiled(source: Source, progress: Progress) -> Path:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from tests.rig import cgroups, devices, images, leftovers, nvml, prerequisites, programs
+from tests.rig import cgroups, debian, devices, images, leftovers, nvml, prerequisites, programs
 from tests.rig.certificates import Certificates
 from tests.rig.containerd import Containerd
 from tests.rig.control_plane import ControlPlane, Scheduler, SchedulerConfig
@@ -40,8 +40,9 @@ class Rig:
         labels: Mapping[str, str] | None = None,
         gpus: Sequence[Gpu] | None = None,
         scheduler: SchedulerConfig = "",
+        has_cdi: bool = True,
     ) -> "Rig":
-        """Bring a cluster up and wait until its node is Ready.
+        """Bring a cluster up and wait until its node is Ready. Without CDI, it has Debian's containerd.
 
         Raises RigError, and leaves nothing behind, when a prerequisite is missing or a program fails.
         """
@@ -49,6 +50,8 @@ class Rig:
             raise RigError("\n".join(lacking))
         leftovers.clear()
         found = programs.find(progress)
+        if not has_cdi:
+            found |= debian.containerd(progress)
         started = time.monotonic()
         network = PodNetwork.choose()
         note = leftovers.Note.write(network)

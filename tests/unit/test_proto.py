@@ -31,7 +31,9 @@ WIRE = {
         "ContainerAllocateRequest": {"devices_ids": 1},
         "CDIDevice": {"name": 1},
         "AllocateResponse": {"container_responses": 1},
-        "ContainerAllocateResponse": {"envs": 1, "cdi_devices": 5},
+        "Mount": {"container_path": 1, "host_path": 2, "read_only": 3},
+        "DeviceSpec": {"container_path": 1, "host_path": 2, "permissions": 3},
+        "ContainerAllocateResponse": {"envs": 1, "mounts": 2, "devices": 3, "annotations": 4, "cdi_devices": 5},
     },
     podresources_pb2: {
         "ListPodResourcesRequest": {},

@@ -7,18 +7,20 @@ from pathlib import Path
 
 import structlog
 
-from aliquot.agent import cdi, runtime
+from aliquot.agent import cdi
+from aliquot.agent.allocating import AllocateAnswers
 from aliquot.agent.card_reader import CardReader
 from aliquot.agent.device_list import DeviceList, offered
 from aliquot.agent.devices import DeviceSource, Machine
 from aliquot.agent.handover import HandOver
 from aliquot.agent.heartbeat import Heartbeat
+from aliquot.agent.injection import uses_cdi
 from aliquot.agent.inventory import Publisher
 from aliquot.agent.kubelet_records import KubeletRecords
 from aliquot.agent.node_cards import NodeCards
 from aliquot.agent.node_dialects import NodeDialects, Relabelled
 from aliquot.agent.node_pods import NodePods
-from aliquot.agent.plugin import DevicePlugin
+from aliquot.agent.plugin import AnswersAllocate, DevicePlugin
 from aliquot.agent.podresources import PodResources
 from aliquot.clock import Clock, SystemClock
 from aliquot.config.agent_tree import AgentConfig
@@ -58,16 +60,29 @@ async def _serve(
     chosen: NodeDialects,
 ) -> None:
     served = await chosen.choose()
-    cdi_folder, runtime_socket = Path(settings.cdi_folder), _runtime_socket(settings)
-    if runtime_socket is not None:
-        await runtime.check(runtime_socket, cdi_folder)
-    folder = cdi.SpecFolder(cdi_folder)
-    folder.prepare()
+    with_cdi = await uses_cdi(settings.injection, _runtime_socket(settings), Path(settings.cdi_folder))
     reader = CardReader(devices, clock)
     machine = await reader.first()
     shown = [f"{gpu.index}: {gpu.model}, {gpu.mib} MiB, {gpu.uuid}" for gpu in machine.gpus]
     _log.info("cards", node=settings.node_name, cards=shown)
-    await _Agent(settings, served, known, client, clock, reader, machine, devices, folder, chosen).run()
+    await _Agent(settings, served, known, client, clock, reader, machine, devices, chosen, with_cdi=with_cdi).run()
+
+
+def _kubelet_records(settings: AgentConfig, clock: Clock, *, with_cdi: bool) -> KubeletRecords:
+    """Without CDI the agent does what it can with what is mounted: an original's manifest mounts the folder of device
+    plugins and no more."""
+    pod_resources, runtime_socket = Path(settings.pod_resources), _runtime_socket(settings)
+    has_pod_resources = with_cdi or pod_resources.parent.is_dir()
+    if not has_pod_resources:
+        _log.warning(
+            "kubelet's PodResources socket is not mounted: of equal pods that are placed on different cards and start "
+            "together, some fail",
+            socket=str(pod_resources),
+        )
+    if runtime_socket is not None and not (with_cdi or runtime_socket.parent.is_dir()):
+        runtime_socket = None
+    lister = PodResources(pod_resources, clock) if has_pod_resources else None
+    return KubeletRecords(Path(settings.device_plugins), lister, runtime_socket)
 
 
 def _runtime_socket(settings: AgentConfig) -> Path | None:
@@ -92,13 +107,14 @@ class _Agent:
         reader: CardReader,
         machine: Machine,
         devices: DeviceSource,
-        folder: cdi.SpecFolder,
         chosen: NodeDialects,
+        *,
+        with_cdi: bool,
     ) -> None:
         self._settings = settings
         self._served = served
         self._chosen = chosen
-        self._folder = folder
+        self._folder = cdi.SpecFolder(Path(settings.cdi_folder))
         self._clock = clock
         self._reader = reader
         self._cards = NodeCards(self._node_cards(machine))
@@ -110,12 +126,17 @@ class _Agent:
         on_here = {"fieldSelector": f"spec.nodeName={settings.node_name}"}
         self._informer: Informer[Pod] = Informer(client, PODS, self._on_pod, selector=on_here, clock=clock)
         self._pods = NodePods(self._informer.all)
-        pod_resources = PodResources(Path(settings.pod_resources), clock)
         self._plugins_folder = Path(settings.device_plugins)
-        self._holders = KubeletRecords(self._plugins_folder, pod_resources, _runtime_socket(settings))
+        self._holders = _kubelet_records(settings, clock, with_cdi=with_cdi)
+        specs = self._folder if with_cdi else None
         self._hand_over = HandOver(
-            served, dialects, self._holders, self._pods, self._cards, devices, folder, client, clock
+            served, dialects, self._holders, self._pods, self._cards, devices, specs, client, clock
         )
+        self._allocating: AnswersAllocate = cdi.Promises()
+        if not with_cdi:
+            self._allocating = AllocateAnswers(
+                served, dialects, self._holders, self._pods, self._cards, devices, client, clock
+            )
         self._offering: set[str] = set()
         self._first_plugins = list(self._new_plugins())
 
@@ -127,6 +148,7 @@ class _Agent:
             tasks.create_task(self._heartbeat.run())
             await self._informer.synced.wait()
             self._hand_over.store.recall(self._folder, self._holders)
+            self._hand_over.store.recall_answers(self._holders)
             for plugin in self._first_plugins:
                 tasks.create_task(plugin.serve())
             tasks.create_task(self._reader.run())
@@ -150,7 +172,7 @@ class _Agent:
                 if resource.name not in self._offering:
                     self._offering.add(resource.name)
                     listed = DeviceList(dialect, resource, self._cards)
-                    yield DevicePlugin(listed, self._plugins_folder, self._hand_over, self._clock)
+                    yield DevicePlugin(listed, self._plugins_folder, self._allocating, self._hand_over, self._clock)
 
     def _node_cards(self, machine: Machine) -> NodeGpus:
         cards = node_cards(self._settings.node_name, machine.gpus, self._served, self._settings.unit_mib)

@@ -10,7 +10,7 @@ A spec also carries the pod's hand-over record, which the agent reads back when 
 import hashlib
 import os
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ import structlog
 from aliquot.agent import handover_record
 from aliquot.agent.devices import ContainerEdits
 from aliquot.agent.handover_record import HandOverRecord
+from aliquot.agent.proto import deviceplugin_pb2 as wire
 from aliquot.errors import BadConfig, BadRecord, Refused
 
 _log = structlog.get_logger()
@@ -37,6 +38,14 @@ def promise(ids: Iterable[str]) -> str:
     """A unique CDI device name for an Allocate. The ids alone are not unique: kubelet allocates them again later."""
     digest = hashlib.sha256("\n".join(sorted(ids)).encode()).hexdigest()
     return f"{KIND}={digest[:16]}-{secrets.token_hex(4)}"
+
+
+class Promises:
+    """Answers Allocate on a node whose runtime has CDI."""
+
+    async def allocate(self, _: str, ids: Set[str]) -> wire.ContainerAllocateResponse:
+        """Promise a CDI name. Never refuses: an error here would fail the pod for good."""
+        return wire.ContainerAllocateResponse(cdi_devices=[wire.CDIDevice(name=promise(ids))])
 
 
 def is_ours(promised: str) -> bool:

@@ -1,6 +1,6 @@
 """The checkpoint of kubelet's device manager: who was allocated which ids, and what the agent answered.
 
-Only this record has plain init containers, and only from it can a restarted agent read back the names that it promised.
+Only this record has plain init containers, and only from it can a restarted agent read back what it answered.
 The format is kubelet's own. kubelet replaces the file as a whole, so a read never sees half of it.
 """
 
@@ -13,19 +13,23 @@ from pathlib import Path
 import msgspec
 from google.protobuf.message import DecodeError
 
+from aliquot.agent import answers
+from aliquot.agent.answers import Answer
 from aliquot.agent.proto.deviceplugin_pb2 import ContainerAllocateResponse
 from aliquot.errors import BadRecord
 
 
 @dataclass(frozen=True)
 class Grant:
-    """Ids of a resource that kubelet allocated to a container, and the CDI names that the agent promised for them."""
+    """Ids of a resource that kubelet allocated to a container, and what the agent answered: the promised CDI names, or
+    the devices themselves."""
 
     pod_uid: str
     container: str
     resource: str
     ids: frozenset[str]
     promised: tuple[str, ...]
+    answer: Answer | None = None
 
 
 class _Entry(msgspec.Struct):
@@ -58,4 +62,4 @@ def _grant(entry: _Entry) -> Grant:
     ids = frozenset(device for devices in (entry.ids or {}).values() for device in devices)
     answer = ContainerAllocateResponse.FromString(base64.b64decode(entry.answer, validate=True))
     promised = tuple(device.name for device in answer.cdi_devices)
-    return Grant(entry.pod_uid, entry.container, entry.resource, ids, promised)
+    return Grant(entry.pod_uid, entry.container, entry.resource, ids, promised, answers.read(answer))

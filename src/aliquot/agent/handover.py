@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 import structlog
@@ -10,6 +10,7 @@ import structlog
 from aliquot import faults
 from aliquot.agent import cdi
 from aliquot.agent.checkpoint import Grant
+from aliquot.agent.container_edits import edits_beside, edits_of
 from aliquot.agent.devices import ContainerEdits, DeviceSource
 from aliquot.agent.handover_record import HandOverRecord
 from aliquot.agent.handover_store import HandOverStore, KnowsPromises
@@ -21,7 +22,7 @@ from aliquot.dialects import Demand, Dialect, Dialects, Holding, demand_of, plac
 from aliquot.errors import NoRoom, NotPlaced, Refused
 from aliquot.kube import PODS, Client
 from aliquot.ledger import Ledger, Owner
-from aliquot.model import Placement, Pod, charges
+from aliquot.model import Placement, Pod, Slice, charges
 
 _log = structlog.get_logger()
 
@@ -31,8 +32,6 @@ LIMIT = 27.0
 """How many seconds a PreStart may take. After 30 s kubelet gives up and shows its own message instead of ours."""
 SETTLING = 0.1
 """How many seconds the container runtime gets to notice a new spec."""
-ALSO_ASKED = "ALIQUOT_ALSO_ASKED"
-"""The only variable that a resource adds to a container that gets its devices through another resource."""
 
 
 class FindsGrants(Protocol):
@@ -66,7 +65,10 @@ def _offers(dialect: Dialect) -> Iterator[_Offer]:
 
 
 class HandOver:
-    """Answers PreStart for every resource of the served dialects, which share the node's cards and one ledger."""
+    """Answers PreStart for every resource of the served dialects, which share the node's cards and one ledger.
+
+    `folder` is None if the container runtime has no CDI.
+    """
 
     def __init__(
         self,
@@ -76,7 +78,7 @@ class HandOver:
         pods: NodePods,
         cards: NodeCards,
         devices: DeviceSource,
-        folder: WritesSpecs,
+        folder: WritesSpecs | None,
         client: Client,
         clock: Clock,
     ) -> None:
@@ -195,31 +197,38 @@ class HandOver:
     # -- hand over
 
     def _write(self, holder: PodGrants, pod: Pod, demand: Demand, record: HandOverRecord) -> bool:
-        """Write a CDI spec for every promised name. Returns whether the runtime has something new to read."""
-        placement = record.holding.placement
-        written = [
-            self._folder.write(promised, record, self._edits(grant, holder, pod, demand, placement))
-            for grant in holder.grants
-            for promised in grant.promised
-            if cdi.is_ours(promised)
-        ]
-        if not written:
+        """Write a CDI spec for every promised name, and check every answer that has carried the devices itself. Returns
+        whether the runtime has something new to read."""
+        is_new: list[bool] = []
+        for grant in holder.grants:
+            parts, edits = self._due(grant, holder, pod, demand, record.holding.placement)
+            if grant.answer is not None:
+                grant.answer.refuse_unless_due(f"container {grant.container} of pod {pod.key}", parts, edits)
+                is_new.append(False)
+            is_new += [self._spec(promised, record, edits) for promised in grant.promised if cdi.is_ours(promised)]
+        if not is_new:
             raise Refused(
                 f"pod {pod.key}: kubelet's checkpoint has no CDI device of this agent; "
                 "did another device plugin serve it?"
             )
-        return any(written)
+        return any(is_new)
 
-    def _edits(self, grant: Grant, holder: PodGrants, pod: Pod, demand: Demand, placement: Placement) -> ContainerEdits:
+    def _due(
+        self, grant: Grant, holder: PodGrants, pod: Pod, demand: Demand, placement: Placement
+    ) -> tuple[tuple[Slice, ...], ContainerEdits]:
+        """The parts and the edits that a container must get through this resource."""
         if grant.container in holder.carried:
-            return ContainerEdits({ALSO_ASKED: grant.resource})  # a spec must not be empty
-        cards = self._cards.current
-        parts = placement.containers[grant.container]
-        environment = demand.dialect.environment(pod, demand.request, grant.container, placement, cards)
-        if not parts:
-            return ContainerEdits(environment)
-        edits = self._devices.edits([cards.by_uuid[uuid] for uuid in dict.fromkeys(part.uuid for part in parts)])
-        return replace(edits, environment={**edits.environment, **environment})
+            return (), edits_beside(grant.resource)
+        edits = edits_of(grant.container, pod, demand, placement, self._cards.current, self._devices)
+        return placement.containers[grant.container], edits
+
+    def _spec(self, promised: str, record: HandOverRecord, edits: ContainerEdits) -> bool:
+        if self._folder is None:
+            raise Refused(
+                f"pod {record.pod} was promised a CDI device, but the agent now runs without CDI: delete the pod, and "
+                "its controller creates a new one"
+            )
+        return self._folder.write(promised, record, edits)
 
     async def _mark(self, pod: Pod, dialect: Dialect) -> None:
         """Mark the pod as handed over, once per agent start, in one patch that applies to this pod's UID only."""

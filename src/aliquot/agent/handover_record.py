@@ -1,7 +1,12 @@
-"""The hand-over record: what a pod holds on this node. Its CDI specs carry it; only this node's agent writes there."""
+"""The hand-over record: what a pod holds on this node. Its CDI specs carry it; only this node's agent writes there.
 
+Without CDI, the answer to each Allocate carries the parts of its container instead: kubelet does not say there for
+which pod it asks.
+"""
+
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
 
@@ -42,6 +47,12 @@ class _Part(msgspec.Struct, frozen=True, omit_defaults=True):
     shares: _Amount = 0
 
 
+class _Parts(msgspec.Struct, frozen=True):
+    v: int
+    dialect: str
+    parts: list[_Part]
+
+
 class _Record(msgspec.Struct, frozen=True):
     v: int
     uid: str
@@ -54,10 +65,7 @@ class _Record(msgspec.Struct, frozen=True):
 
 def write(handed_over: HandOverRecord) -> str:
     placement = handed_over.holding.placement
-    containers = {
-        name: [_Part(part.uuid, part.cores, part.mib, part.slots) for part in parts]
-        for name, parts in placement.containers.items()
-    }
+    containers = {name: _written(parts) for name, parts in placement.containers.items()}
     charged = [
         _Part(uuid, charge.cores, charge.mib, charge.slots, charge.shares)
         for uuid, charge in handed_over.holding.charges.items()
@@ -68,15 +76,39 @@ def write(handed_over: HandOverRecord) -> str:
 
 def read(text: str) -> HandOverRecord:
     """Read a record. It has no index or minor of cards: see `HandOverRecord.on`. Raises BadRecord."""
+    record = _decoded(text, _Record)
+    containers = {name: _read(parts) for name, parts in record.containers.items()}
+    charges = {part.uuid: Charge(part.cores, part.mib, part.slots, part.shares) for part in record.charges}
+    return HandOverRecord(record.uid, record.pod, Holding(Placement(record.node, record.dialect, containers), charges))
+
+
+def write_parts(dialect: str, parts: Iterable[Slice]) -> str:
+    """What one container has got."""
+    return msgspec.json.encode(_Parts(_VERSION, dialect, _written(parts))).decode()
+
+
+def read_parts(text: str) -> tuple[str, tuple[Slice, ...]]:
+    """The dialect and the parts, without index or minor of their cards. Raises BadRecord."""
+    record = _decoded(text, _Parts)
+    return record.dialect, _read(record.parts)
+
+
+def _written(parts: Iterable[Slice]) -> list[_Part]:
+    return [_Part(part.uuid, part.cores, part.mib, part.slots) for part in parts]
+
+
+def _read(parts: Iterable[_Part]) -> tuple[Slice, ...]:
+    return tuple(Slice(part.uuid, -1, -1, part.cores, part.mib, part.slots) for part in parts)
+
+
+_Versioned = TypeVar("_Versioned", _Record, _Parts)
+
+
+def _decoded(text: str, kind: type[_Versioned]) -> _Versioned:
     try:
-        record = msgspec.json.decode(text, type=_Record)
+        record = msgspec.json.decode(text, type=kind)
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
         raise BadRecord(f"the hand-over record cannot be read: {error}") from error
     if record.v != _VERSION:
         raise BadRecord(f"the hand-over record has version {record.v}; this Aliquot reads version {_VERSION}")
-    containers = {
-        name: tuple(Slice(part.uuid, -1, -1, part.cores, part.mib, part.slots) for part in parts)
-        for name, parts in record.containers.items()
-    }
-    charges = {part.uuid: Charge(part.cores, part.mib, part.slots, part.shares) for part in record.charges}
-    return HandOverRecord(record.uid, record.pod, Holding(Placement(record.node, record.dialect, containers), charges))
+    return record

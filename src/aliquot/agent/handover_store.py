@@ -1,7 +1,8 @@
 """What this node has handed over. A record stays until kubelet has dropped the pod, whatever happens to its
 annotations.
 
-The agent rebuilds the store from its own CDI specs, which users cannot write. Pods that another plugin served before
+The agent rebuilds the store from its own CDI specs or, without CDI, from its answers in kubelet's checkpoint. Users can
+write neither. Pods that another plugin served before
 count by their placements once a container has run. A mark proves nothing, because users can write it.
 """
 
@@ -11,6 +12,7 @@ from typing import Protocol
 
 import structlog
 
+from aliquot.agent.answers import Answer
 from aliquot.agent.cdi import CdiSpec, SpecFolder
 from aliquot.agent.devices import DeviceSource
 from aliquot.agent.handover_record import HandOverRecord
@@ -18,7 +20,7 @@ from aliquot.agent.node_cards import NodeCards
 from aliquot.agent.node_pods import NodePods
 from aliquot.dialects import Dialects, Holding, holding_among, holding_of, registered_on
 from aliquot.errors import AliquotError
-from aliquot.model import Node, NodeGpus, Pod
+from aliquot.model import Node, NodeGpus, Placement, Pod, charges_by_life
 
 _log = structlog.get_logger()
 
@@ -33,6 +35,12 @@ class KnowsPromises(Protocol):
     """Knows which CDI name was promised to which pod: `kubelet_records.KubeletRecords`."""
 
     def promises(self) -> Mapping[str, str]: ...
+
+
+class KnowsAnswers(Protocol):
+    """Knows what the agent answered to Allocate: `kubelet_records.KubeletRecords`."""
+
+    def answers(self) -> Mapping[str, Mapping[str, Answer]]: ...
 
 
 class HandOverStore:
@@ -134,6 +142,26 @@ class HandOverStore:
                 by_pod.setdefault(spec.pod_uid, []).append(spec)
         for uid, own in by_pod.items():
             self.put(self._recalled(uid, own).on(self._cards))
+
+    def recall_answers(self, kubelet: KnowsAnswers) -> None:
+        """The same for what the answers to Allocate carried. An answer alone hands nothing over: PreStart must still
+        check it, unless a container of the pod has run."""
+        try:
+            answers = kubelet.answers()
+        except AliquotError as error:
+            _log.warning("cannot read our answers in kubelet's checkpoint", why=str(error))
+            return
+        for uid, answered in answers.items():
+            pod = self._pods.by_uid(uid)
+            if uid not in self._records and (pod is None or pod.started):
+                self.put(self._answered(uid, pod, answered).on(self._cards))
+
+    def _answered(self, uid: str, pod: Pod | None, answered: Mapping[str, Answer]) -> HandOverRecord:
+        (dialect, *_) = (answer.dialect for answer in answered.values())
+        parts = {container: answer.parts for container, answer in answered.items()}
+        placement = Placement(self._cards.node, dialect, parts)
+        lives = {container.name: life for container, life in pod.containers()} if pod else {}
+        return HandOverRecord(uid, pod.key if pod else "", Holding(placement, charges_by_life(placement, lives)))
 
     def _promises(self, kubelet: KnowsPromises) -> Mapping[str, str] | None:
         """None if kubelet's checkpoint cannot be read."""

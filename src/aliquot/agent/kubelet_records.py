@@ -3,6 +3,8 @@
 There are two sources: kubelet's checkpoint, which lists every container with the names we promised, and the
 PodResources API. If both list a pod they must agree. The agent refuses anything unclear, and kubelet retries.
 
+A manifest of an original does not mount the PodResources socket. Then the checkpoint is the only source.
+
 kubelet forgets a pod that was deleted by force while its containers still terminate. The container runtime knows those.
 """
 
@@ -11,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aliquot.agent import cdi, checkpoint, runtime
+from aliquot.agent.answers import Answer
 from aliquot.agent.checkpoint import Grant
 from aliquot.agent.podresources import HeldIds, PodResources
 from aliquot.errors import Refused
@@ -31,9 +34,11 @@ class PodGrants:
 
 
 class KubeletRecords:
-    """Reads kubelet's records. `runtime_endpoint` is None without a container runtime, as on a hollow node."""
+    """Reads kubelet's records. `pod_resources` and `runtime_endpoint` are None where the agent cannot reach them."""
 
-    def __init__(self, device_plugins: Path, pod_resources: PodResources, runtime_endpoint: Path | None = None) -> None:
+    def __init__(
+        self, device_plugins: Path, pod_resources: PodResources | None, runtime_endpoint: Path | None = None
+    ) -> None:
         self._checkpoint = device_plugins / CHECKPOINT
         self._pod_resources = pod_resources
         self._runtime = runtime_endpoint
@@ -43,7 +48,8 @@ class KubeletRecords:
         devices through that one. Raises Refused or BadRecord with the reason."""
         grants = checkpoint.read(self._checkpoint, before | {resource})
         granted = [grant for grant in grants if grant.resource == resource and grant.ids & ids]
-        held = [holding for holding in await self._pod_resources.holdings(resource) if holding.ids & ids]
+        holdings = await self._pod_resources.holdings(resource) if self._pod_resources else ()
+        held = [holding for holding in holdings if holding.ids & ids]
         holder = agree(ids, granted, held)
         earlier = (grant for grant in grants if grant.pod_uid == holder.pod_uid and grant.resource in before)
         return replace(holder, carried=frozenset(grant.container for grant in earlier))
@@ -59,8 +65,28 @@ class KubeletRecords:
         if self._runtime is None:
             return listed
         running = gone.keys() & await runtime.running(self._runtime)
-        looked_after = await self._pod_resources.pods() if listed - running else frozenset[str]()
+        looked_after = await self.listed() if listed - running else frozenset[str]()
+        if looked_after is None:
+            return running | listed
         return running | {uid for uid in listed if gone[uid] in looked_after or not gone[uid]}
+
+    def granted(self, resource: str) -> Set[tuple[str, str]]:
+        """The containers that have ids of a resource, by their pod's UID and their name. Raises BadRecord."""
+        return {(grant.pod_uid, grant.container) for grant in checkpoint.read(self._checkpoint, {resource})}
+
+    async def listed(self) -> Set[str] | None:
+        """`namespace/name` of the pods that kubelet manages: it lists a pod from its admission on. None if the agent
+        cannot ask. Raises Refused."""
+        return await self._pod_resources.pods() if self._pod_resources else None
+
+    def answers(self) -> Mapping[str, Mapping[str, Answer]]:
+        """What this agent answered to Allocate, by the pod's UID and the container that got devices. Raises
+        BadRecord."""
+        found: dict[str, dict[str, Answer]] = {}
+        for grant in checkpoint.read(self._checkpoint):
+            if grant.answer is not None and grant.answer.parts:
+                found.setdefault(grant.pod_uid, {})[grant.container] = grant.answer
+        return found
 
     def promises(self) -> Mapping[str, str]:
         """The pod's UID for each CDI name that this agent promised. Raises BadRecord."""

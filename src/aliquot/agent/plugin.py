@@ -1,17 +1,18 @@
-"""A device plugin: offers a resource to kubelet, promises a CDI name at Allocate, writes its spec at PreStart."""
+"""A device plugin: offers a resource to kubelet, and passes its Allocate and PreStart calls on."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Set
 from pathlib import Path
+from typing import Protocol
 
 import grpc
 import grpc.aio
 import structlog
 
 from aliquot import faults
-from aliquot.agent import cdi, rpc
+from aliquot.agent import rpc
 from aliquot.agent.device_list import DeviceList
 from aliquot.agent.handover import HandOver
 from aliquot.agent.proto import deviceplugin_pb2 as wire
@@ -29,15 +30,25 @@ _LOOK_SECONDS = 1.0
 _OPTIONS = wire.DevicePluginOptions(pre_start_required=True)
 
 
+class AnswersAllocate(Protocol):
+    """Promises a CDI name (`cdi.Promises`), or gives the devices themselves (`allocating.AllocateAnswers`)."""
+
+    async def allocate(self, resource: str, ids: Set[str], /) -> wire.ContainerAllocateResponse:
+        """The answer for one container. Raises AliquotError, which fails the pod for good."""
+
+
 class DevicePlugin:
     """The device plugin of one resource."""
 
-    def __init__(self, listed: DeviceList, folder: Path, hand_over: HandOver, clock: Clock) -> None:
+    def __init__(
+        self, listed: DeviceList, folder: Path, allocating: AnswersAllocate, hand_over: HandOver, clock: Clock
+    ) -> None:
         self._clock = clock
         self._resource = listed.resource.name
         self._folder = folder
         self._socket = folder / listed.resource.socket
         self._listed = listed
+        self._allocating = allocating
         self._hand_over = hand_over
         self._stopping = asyncio.Event()
 
@@ -124,14 +135,14 @@ class DevicePlugin:
                 await first_of(changed.wait(), stopping.wait())
 
     async def _allocate(self, request: wire.AllocateRequest, context: rpc.Context) -> wire.AllocateResponse:
-        """Promise a CDI name to each container. Never refuses: an error here would fail the pod for good."""
         context.add_done_callback(_allocated)  # type: ignore[arg-type]  # the stub wants an object of its own
-        promised = [cdi.promise(container.devices_ids) for container in request.container_requests]
-        return wire.AllocateResponse(
-            container_responses=[
-                wire.ContainerAllocateResponse(cdi_devices=[wire.CDIDevice(name=name)]) for name in promised
-            ]
-        )
+        asked = [frozenset(container.devices_ids) for container in request.container_requests]
+        try:
+            answers = [await self._allocating.allocate(self._resource, ids) for ids in asked]
+        except AliquotError as error:
+            _log.warning("refused an Allocate call", why=str(error))
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+        return wire.AllocateResponse(container_responses=answers)
 
     async def _pre_start(
         self, request: wire.PreStartContainerRequest, context: rpc.Context

@@ -34,7 +34,7 @@ async def channel(socket: Path) -> AsyncIterator[grpc.aio.Channel]:
 
 
 async def call(
-    opened: grpc.aio.Channel, method: str, request: Message, answer: type[_Answer], *, timeout: float = 10.0
+    opened: grpc.aio.Channel, method: str, request: Message, answer: type[_Answer], *, timeout: float | None = 10.0
 ) -> _Answer:
     """One unary call of `/package.Service/Method`. Raises grpc.aio.AioRpcError."""
     serialize = type(request).SerializeToString

@@ -36,17 +36,19 @@ class _Config(msgspec.Struct):
         return self.folders is not None if self.enable_cdi is None else self.enable_cdi
 
 
-async def check(endpoint: Path, folder: Path) -> None:
-    """Raises BadConfig if the runtime has no CDI, or does not read the folder that the agent writes to."""
+async def lacks(endpoint: Path, folder: Path) -> str:
+    """Why the runtime would not inject the specs of a folder; empty if it does. Raises BadConfig if it does not
+    answer."""
     config = await _config(endpoint)
     if not config.has_cdi:
-        raise BadConfig(f"the container runtime at {endpoint} has CDI disabled; set enable_cdi = true (containerd)")
+        return f"the container runtime at {endpoint} has CDI disabled; set enable_cdi = true (containerd)"
     folders = config.folders or []
     if _plain(str(folder)) not in map(_plain, folders):
-        raise BadConfig(
+        return (
             f"the container runtime at {endpoint} reads CDI specs from {', '.join(folders) or 'nowhere'}, not from "
             f"{folder}: set --cdi-folder to one of these"
         )
+    return ""
 
 
 async def running(endpoint: Path) -> frozenset[str]:

@@ -11,6 +11,8 @@ from aliquot.dialects.table import OURS
 
 _UNITS = {"MiB": 1, "GiB": 1024}
 
+Injection = Literal["auto", "cdi", "allocate"]
+
 _NAMES = ", ".join(dialect.name for dialect in OURS)
 
 
@@ -48,6 +50,13 @@ class AgentConfig(Section, frozen=True):
     cdi_folder: Annotated[str, Key("Folder where the container runtime reads CDI specs.", metavar="PATH")] = (
         "/var/run/cdi"
     )
+    injection: Annotated[
+        Injection,
+        Key(
+            "How containers get their devices: through CDI, or in the answer to Allocate, for runtimes without CDI. "
+            "With auto the agent asks the container runtime."
+        ),
+    ] = "auto"
     dev_folder: Annotated[str, Key("Folder with the NVIDIA device nodes of this machine.", metavar="PATH")] = "/dev"
     driver_root: Annotated[
         str,

@@ -49,7 +49,6 @@ class _Plugin:
 @dataclass(frozen=True)
 class _Grant:
     pod_uid: str
-    pod: str
     container: str
     life: Life
     resource: str
@@ -66,6 +65,8 @@ class DeviceManager:
         self.changed = asyncio.Event()
         self._plugins: dict[str, _Plugin] = {}
         self._grants: list[_Grant] = []
+        self._pods: dict[str, str] = {}
+        """`namespace/name` of the pods from their admission on, by UID."""
         self._admitting = asyncio.Lock()
         self._stack = AsyncExitStack()
 
@@ -126,13 +127,21 @@ class DeviceManager:
 
     async def admit(self, pod: Pod) -> None:
         """Allocate ids to every container. After AdmissionError, earlier grants stay until `release`."""
-        reusable: dict[str, set[str]] = {}
         async with self._admitting:
-            for container, life in pod.containers():
-                for resource, amount in container.limits.items():
-                    if resource in self._plugins and (count := whole(str(amount))) > 0:
-                        grant = await self._allocate(pod, container.name, life, resource, count, reusable)
-                        self._grants.append(grant)
+            self._pods[pod.metadata.uid] = pod.key
+            try:
+                await self._allocate_all(pod)
+            except AdmissionError:
+                del self._pods[pod.metadata.uid]
+                raise
+
+    async def _allocate_all(self, pod: Pod) -> None:
+        reusable: dict[str, set[str]] = {}
+        for container, life in pod.containers():
+            for resource, amount in container.limits.items():
+                if resource in self._plugins and (count := whole(str(amount))) > 0:
+                    grant = await self._allocate(pod, container.name, life, resource, count, reusable)
+                    self._grants.append(grant)
             self._write_checkpoint()
 
     async def _allocate(
@@ -143,10 +152,10 @@ class DeviceManager:
             container_requests=[plugin_wire.ContainerAllocateRequest(devices_ids=ids)]
         )
         try:
-            answer = await self._call(resource, "Allocate", request, plugin_wire.AllocateResponse)
+            answer = await self._call(resource, "Allocate", request, plugin_wire.AllocateResponse, None)
         except grpc.aio.AioRpcError as error:
             raise AdmissionError(f"Allocate failed due to {error.details()}, which is unexpected") from error
-        return _Grant(pod.metadata.uid, pod.key, container, life, resource, ids, answer.container_responses[0])
+        return _Grant(pod.metadata.uid, container, life, resource, ids, answer.container_responses[0])
 
     def _pick(self, resource: str, amount: int, reusable: set[str], *, keep: bool) -> tuple[str, ...]:
         """Pick ids for a container: first those of finished init containers, then free ones."""
@@ -161,13 +170,14 @@ class DeviceManager:
             reusable -= set(ids)
         return ids
 
-    async def pre_start(self, pod: Pod, container: str) -> list[str]:
-        """Prepare a container. Returns its promised CDI names. Raises Refused with the plugin's message."""
+    async def pre_start(self, pod: Pod, container: str) -> list[plugin_wire.ContainerAllocateResponse]:
+        """Prepare a container. Returns what the plugins answered for it at Allocate: kubelet passes it to the container
+        runtime. Raises Refused with the plugin's message."""
         grants = [grant for grant in self._grants if (grant.pod_uid, grant.container) == (pod.metadata.uid, container)]
         for grant in grants:
             if self._plugins[grant.resource].pre_start:
                 await self._prepare(grant)
-        return [device.name for grant in grants for device in grant.answer.cdi_devices]
+        return [grant.answer for grant in grants]
 
     async def _prepare(self, grant: _Grant) -> None:
         request = plugin_wire.PreStartContainerRequest(devices_ids=grant.ids)
@@ -179,12 +189,13 @@ class DeviceManager:
             raise Refused(f"device plugin PreStartContainer rpc failed with err: {error.details()}") from error
 
     async def _call(
-        self, resource: str, method: str, request: Message, answer: type[_Answer], seconds: float = 10.0
+        self, resource: str, method: str, request: Message, answer: type[_Answer], seconds: float | None
     ) -> _Answer:
         channel = self._plugins[resource].channel
         return await rpc.call(channel, f"{_DEVICE_PLUGIN}/{method}", request, answer, timeout=seconds)
 
     def release(self, pod_uid: str) -> None:
+        self._pods.pop(pod_uid, None)
         self._grants = [grant for grant in self._grants if grant.pod_uid != pod_uid]
         self._write_checkpoint()
 
@@ -210,14 +221,16 @@ class DeviceManager:
     async def _list(
         self, _: resources_wire.ListPodResourcesRequest, __: rpc.Context
     ) -> resources_wire.ListPodResourcesResponse:
-        """List grants without plain init containers, as kubelet does."""
+        """List pods from their admission on, and their grants without plain init containers, as kubelet does."""
         pods: dict[str, resources_wire.PodResources] = {}
+        for uid, key in self._pods.items():
+            namespace, _slash, name = key.partition("/")
+            pods[uid] = resources_wire.PodResources(name=name, namespace=namespace)
         for grant in self._grants:
-            namespace, _slash, name = grant.pod.partition("/")
-            pod = pods.setdefault(grant.pod, resources_wire.PodResources(name=name, namespace=namespace))
-            if grant.life is not Life.INIT:
+            if grant.pod_uid in pods and grant.life is not Life.INIT:
                 devices = resources_wire.ContainerDevices(resource_name=grant.resource, device_ids=grant.ids)
-                pod.containers.append(resources_wire.ContainerResources(name=grant.container, devices=[devices]))
+                listed = resources_wire.ContainerResources(name=grant.container, devices=[devices])
+                pods[grant.pod_uid].containers.append(listed)
         return resources_wire.ListPodResourcesResponse(pod_resources=pods.values())
 
 

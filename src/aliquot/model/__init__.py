@@ -4,7 +4,7 @@ from aliquot.model.charge import Charge, Life, peak, peak_by, peak_charge
 from aliquot.model.constraints import ANY_MIG, NO_CONSTRAINTS, Constraints, ModelConstraint, Topology, is_model
 from aliquot.model.gpu import CORES, Gpu, Link, Mode, NodeGpus, made_up_uuid
 from aliquot.model.kubernetes import Container, Node, Object, Pod
-from aliquot.model.placement import Placement, Slice, as_shown, card_of, charges, cut, numbered_as
+from aliquot.model.placement import Placement, Slice, as_shown, card_of, charges, charges_by_life, cut, numbered_as
 from aliquot.model.reasons import OF_MODEL, Reason
 from aliquot.model.request import ContainerRequest, Memory, Part, Request, Unit
 
@@ -35,6 +35,7 @@ __all__ = [
     "numbered_as",
     "Charge",
     "charges",
+    "charges_by_life",
     "peak",
     "peak_by",
     "peak_charge",

@@ -88,11 +88,13 @@ def _as_shown(own: Slice, asked: Part | None, cards: NodeGpus) -> Slice:
 
 
 def charges(placement: Placement, request: Request) -> dict[str, Charge]:
-    """What a placed pod takes from each card, by uuid: the peak of its containers.
+    """What a placed pod takes from each card, by uuid: the peak of its containers."""
+    return charges_by_life(placement, {container.name: container.life for container in request.containers})
 
-    A container that is not in the request counts as a main container.
-    """
-    lives = {container.name: container.life for container in request.containers}
+
+def charges_by_life(placement: Placement, lives: Mapping[str, Life]) -> dict[str, Charge]:
+    """The same, with the containers in the order in which they start. A container that is not among them counts as a
+    main container."""
     ordered = [name for name in lives if name in placement.containers]
     ordered += [name for name in placement.containers if name not in lives]
     held: dict[str, list[tuple[Life, Charge]]] = {}

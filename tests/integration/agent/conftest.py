@@ -12,3 +12,16 @@ from tests.integration.agent.node import AgentNode
 async def node(folder: Path, scripted: ScriptedApi, client: Client) -> AsyncIterator[AgentNode]:
     async with AgentNode(folder, scripted, client) as running:
         yield running
+
+
+@pytest.fixture
+async def without_cdi(folder: Path, scripted: ScriptedApi, client: Client) -> AsyncIterator[AgentNode]:
+    async with AgentNode(folder, scripted, client, with_cdi=False) as running:
+        yield running
+
+
+@pytest.fixture
+async def alone(folder: Path, scripted: ScriptedApi, client: Client) -> AsyncIterator[AgentNode]:
+    """Without CDI, and with no more than the folder of device plugins, as an original's manifest mounts it."""
+    async with AgentNode(folder, scripted, client, with_cdi=False, has_pod_resources=False) as running:
+        yield running

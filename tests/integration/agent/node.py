@@ -11,19 +11,20 @@ import msgspec
 import pytest
 
 from aliquot.agent import cdi, checkpoint, rpc
+from aliquot.agent.allocating import AllocateAnswers
 from aliquot.agent.device_list import DeviceList, offered
 from aliquot.agent.handover import PATIENCE, HandOver
 from aliquot.agent.kubelet_records import CHECKPOINT, KubeletRecords
 from aliquot.agent.node_cards import NodeCards
 from aliquot.agent.node_pods import NodePods
 from aliquot.agent.nvidia import NvidiaDevices
-from aliquot.agent.plugin import DevicePlugin
+from aliquot.agent.plugin import AnswersAllocate, DevicePlugin
 from aliquot.agent.podresources import PodResources
 from aliquot.agent.proto import deviceplugin_pb2 as wire
 from aliquot.dialects import Dialect, Resource, standard_dialects
 from aliquot.dialects.gpushare import IDX
 from aliquot.embedded.api import resources
-from aliquot.embedded.kubelet_devices import DeviceManager
+from aliquot.embedded.kubelet_devices import AdmissionError, DeviceManager
 from aliquot.errors import Refused
 from aliquot.kube import Client
 from aliquot.model import NodeGpus, Placement, Pod, cut
@@ -56,7 +57,13 @@ class AgentNode:
         client: Client,
         cards: NodeGpus | None = None,
         dialects: Sequence[Dialect] = (DIALECT,),
+        *,
+        with_cdi: bool = True,
+        has_pod_resources: bool = True,
     ) -> None:
+        self.with_cdi = with_cdi
+        """Of an agent that is started from now on."""
+        self._has_pod_resources = has_pod_resources
         self.cards = cards or make_cards()
         self.dialects = dialects
         self.api = api
@@ -117,7 +124,7 @@ class AgentNode:
 
     def plugins(self) -> list[DevicePlugin]:
         """Device plugins with a memory of their own, as after a start of the agent."""
-        pod_resources = PodResources(self.kubelet.pod_resources, self.clock)
+        pod_resources = PodResources(self.kubelet.pod_resources, self.clock) if self._has_pod_resources else None
         self.holders = KubeletRecords(self.kubelet.folder, pod_resources, self.runtime)
         cards = NodeCards(self.cards)
         self.hand_over = HandOver(
@@ -127,13 +134,28 @@ class AgentNode:
             self.pods,
             cards,
             self.devices,
-            self.cdi,
+            self.cdi if self.with_cdi else None,
             self._client,
             self.clock,
         )
         self.hand_over.store.recall(self.cdi, self.holders)
+        self.hand_over.store.recall_answers(self.holders)
+        allocating: AnswersAllocate = cdi.Promises()
+        if not self.with_cdi:
+            allocating = AllocateAnswers(
+                self.dialects,
+                standard_dialects(),
+                self.holders,
+                self.pods,
+                cards,
+                self.devices,
+                self._client,
+                self.clock,
+            )
         return [
-            DevicePlugin(DeviceList(dialect, resource, cards), self.kubelet.folder, self.hand_over, self.looks)
+            DevicePlugin(
+                DeviceList(dialect, resource, cards), self.kubelet.folder, allocating, self.hand_over, self.looks
+            )
             for dialect in self.dialects
             for resource, _ in offered(dialect, self.cards)
         ]
@@ -180,10 +202,36 @@ class AgentNode:
         await self.kubelet.admit(pod)
         return pod
 
+    async def not_admitted(self, pod: Pod) -> str:
+        """kubelet tries to admit a pod, however long it takes; returns why that failed."""
+        admitting = asyncio.create_task(self.kubelet.admit(pod))
+        await until(admitting.done, "kubelet has an answer", passing=self.clock)
+        with pytest.raises(AdmissionError) as refusal:
+            await admitting
+        return str(refusal.value)
+
+    def report(self, pod: Pod, phase: str, **status: Any) -> None:
+        """kubelet reports the pod's status, and everybody sees it."""
+        told = {"phase": phase, **status}
+        rewritten = self.api.registry.rewrite(
+            resources.PODS, "default", pod.metadata.name, lambda obj: {**obj, "status": told}
+        )
+        self.show(msgspec.convert(rewritten.obj, Pod))
+
     async def start(self, pod: Pod, container: str = "main") -> dict[str, str]:
-        """kubelet starts a container; returns the environment that its CDI names give it."""
-        names = await self.kubelet.pre_start(pod, container)
-        return self.environment(*names)
+        """kubelet starts a container; returns the environment that it gets."""
+        environment, _ = await self.inside(pod, container)
+        return environment
+
+    async def inside(self, pod: Pod, container: str = "main") -> tuple[dict[str, str], list[str]]:
+        """kubelet starts a container; returns its environment and the names of its device nodes."""
+        answers = await self.kubelet.pre_start(pod, container)
+        environment = {name: value for answer in answers for name, value in answer.envs.items()}
+        nodes = [node.container_path for answer in answers for node in answer.devices]
+        for edits in (self.edits(device.name) for answer in answers for device in answer.cdi_devices):
+            environment |= dict(line.split("=", 1) for line in edits["env"])
+            nodes += [node["path"] for node in edits["deviceNodes"]]
+        return environment, [Path(node).name for node in nodes]
 
     async def pre_start(self, pod: Pod, resource: Resource, container: str = "main") -> None:
         """kubelet calls the plugin of one resource, and no other yet."""
@@ -198,8 +246,8 @@ class AgentNode:
 
     async def device_nodes(self, pod: Pod, container: str = "main") -> list[str]:
         """kubelet starts a container; returns the names of its device nodes."""
-        names = await self.kubelet.pre_start(pod, container)
-        return [Path(found["path"]).name for name in names for found in self.edits(name)["deviceNodes"]]
+        _, nodes = await self.inside(pod, container)
+        return nodes
 
     async def refusal(self, pod: Pod) -> str:
         """kubelet starts a container; returns why it gets nothing, though it was waited for."""
@@ -209,12 +257,6 @@ class AgentNode:
         with pytest.raises(Refused) as refusal:
             await starting
         return str(refusal.value)
-
-    def environment(self, *names: str) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for name in names:
-            found |= dict(line.split("=", 1) for line in self.edits(name)["env"])
-        return found
 
     def edits(self, name: str) -> dict[str, Any]:
         (device,) = msgspec.json.decode(self._path(name).read_bytes())["devices"]

@@ -23,7 +23,7 @@ from aliquot.embedded.api.deletion import DeleteRequest
 from aliquot.embedded.kubelet_devices import DeviceManager
 from aliquot.errors import BadConfig, NoDriver
 from aliquot.kube import NODES, Client
-from aliquot.model import Gpu, Node
+from aliquot.model import Gpu, Node, Pod
 from aliquot.model.records import INVENTORY, read_inventory
 from tests.factories import GPU_COUNT, GPU_MEM, make_cards, make_node, node_manifest, pod_manifest
 from tests.fakes import FakeClock, FakeRuntime, ScriptedApi, answer, held, until
@@ -34,8 +34,8 @@ TIDY_SECONDS = 10.0
 
 
 class FakeDevices(NvidiaDevices):
-    def __init__(self, *gpus: Gpu) -> None:
-        super().__init__()
+    def __init__(self, *gpus: Gpu, dev: Path = Path("/dev")) -> None:
+        super().__init__(dev)
         self.gpus = gpus
 
     def read(self) -> Machine:
@@ -65,7 +65,7 @@ async def running(
 ) -> AsyncIterator[DeviceManager]:
     async with (
         DeviceManager(folder / "device-plugins") as kubelet,
-        serving(folder, client, clock, FakeDevices(*CARDS.gpus), **fields),
+        serving(folder, client, clock, FakeDevices(*CARDS.gpus, dev=folder / "dev"), **fields),
     ):
         await until(lambda: kubelet.capacity().items() >= offers.items(), "the agent is registered")
         yield kubelet
@@ -268,8 +268,9 @@ async def test_a_cdi_folder_that_cannot_be_used_is_named_before_anything_is_made
     folder: Path, client: Client, place: str
 ) -> None:
     (folder / "cdi").touch()
+    chosen = settings(folder, cdi_folder=folder / place, injection="cdi")
     with pytest.raises(BadConfig, match=f"the CDI folder {folder / place} cannot be used: "):
-        await agent.run(settings(folder, cdi_folder=folder / place), client, FakeDevices(*CARDS.gpus))
+        await agent.run(chosen, client, FakeDevices(*CARDS.gpus))
     assert [path.name for path in folder.iterdir()] == ["cdi"]
 
 
@@ -331,9 +332,54 @@ async def test_cards_that_change_are_told_to_kubelet_and_published_and_so_is_the
         await until(lambda: kubelet.capacity() == OFFERED and healthy() == [True, True], "it is back", passing=clock)
 
 
-async def test_a_runtime_without_cdi_is_refused_before_anything_is_made(folder: Path, client: Client) -> None:
+WITHOUT_CDI = "containers get their devices at Allocate, without CDI"
+
+
+async def test_a_runtime_without_cdi_is_refused_before_anything_is_made_where_cdi_is_wanted(
+    folder: Path, client: Client
+) -> None:
     socket = folder / "cri.sock"
     async with FakeRuntime(socket, {}):
+        chosen = settings(folder, runtime_endpoint=socket, injection="cdi")
         with pytest.raises(BadConfig, match="has CDI disabled"):
-            await agent.run(settings(folder, runtime_endpoint=socket), client, FakeDevices(*CARDS.gpus))
+            await agent.run(chosen, client, FakeDevices(*CARDS.gpus))
     assert sorted(path.name for path in folder.iterdir()) in ([], ["cri.sock"])
+
+
+async def test_a_runtime_that_is_there_and_silent_is_no_reason_to_do_without_cdi(folder: Path, client: Client) -> None:
+    """It may have started a moment later than the agent."""
+    chosen = settings(folder, runtime_endpoint=folder / "cri.sock")
+    with pytest.raises(BadConfig, match="does not answer"):
+        await agent.run(chosen, client, FakeDevices(*CARDS.gpus))
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        pytest.param({"injection": "allocate"}, "--injection says so", id="by configuration"),
+        pytest.param({"runtime_endpoint": "cri.sock"}, "has CDI disabled", id="the runtime has none"),
+        pytest.param({"runtime_endpoint": "gone/cri.sock"}, "is not mounted", id="no runtime is mounted"),
+        pytest.param({"cdi_folder": "cri.sock/cdi"}, "cannot be used: Not a directory", id="the folder is unusable"),
+    ],
+)
+@pytest.mark.usefixtures("node")
+async def test_without_cdi_the_agent_serves_all_the_same_and_says_so_once(
+    folder: Path, client: Client, scripted: ScriptedApi, clock: FakeClock, fields: dict[str, str], why: str
+) -> None:
+    given = {key: value if key == "injection" else folder / value for key, value in fields.items()}
+    (folder / "dev").mkdir()
+    for gpu in CARDS.gpus:
+        (folder / "dev" / f"nvidia{gpu.minor}").touch()
+    async with FakeRuntime(folder / "cri.sock", {}):
+        with capture_logs() as logs:
+            async with running(folder, client, clock, **given) as kubelet:
+                annotations = {"ALIYUN_COM_GPU_MEM_IDX": "1"}
+                manifest = pod_manifest("p", node="n1", metadata={"annotations": annotations})
+                pod = msgspec.convert(scripted.registry.create(resources.PODS, "default", manifest).obj, Pod)
+                await kubelet.admit(pod)
+                (answer,) = await kubelet.pre_start(pod, "main")
+    assert [device.container_path for device in answer.devices] == [f"/dev/nvidia{CARDS.gpus[1].minor}"]
+    assert not answer.cdi_devices
+    (line,) = (line for line in logs if line["event"] == WITHOUT_CDI)
+    assert why in line["why"]
+    assert not (folder / "cdi").exists()

@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from aliquot.agent.handover import ALSO_ASKED
+from aliquot.agent.container_edits import ALSO_ASKED
 from aliquot.dialects import standard_dialects
 from aliquot.dialects.gpushare import CONTAINER, DEV, IDX, POD
 from aliquot.errors import Refused
 from aliquot.kube import Client
-from aliquot.model import Pod
 from tests.factories import GPU_COUNT, GPU_MEM, container_manifest, make_cards
 from tests.fakes import ScriptedApi
 from tests.integration.agent.node import DIALECT, AgentNode
@@ -33,22 +32,12 @@ def count(cards: int, name: str = "main") -> dict[str, Any]:
     return asking({GPU_COUNT: str(cards)}, name)
 
 
-def devices(node: AgentNode, names: list[str]) -> list[str]:
-    return [Path(found["path"]).name for name in names for found in node.edits(name)["deviceNodes"]]
-
-
-async def begin(node: AgentNode, pod: Pod, container: str = "main") -> tuple[dict[str, str], list[str]]:
-    """Start a container; returns the environment and the device nodes that all its CDI names give it."""
-    names = await node.kubelet.pre_start(pod, container)
-    return node.environment(*names), devices(node, names)
-
-
 # -- whole cards
 
 
 async def test_a_container_that_asks_for_the_number_of_cards_alone_finds_its_whole_card(node: AgentNode) -> None:
     pod = await node.admitted(containers=[count(1)], card=1)
-    environment, found = await begin(node, pod)
+    environment, found = await node.inside(pod)
     assert environment == {"NVIDIA_VISIBLE_DEVICES": "GPU-n1-1", IDX: "1", POD: "15", CONTAINER: "15", DEV: "15"}
     assert found == ["nvidia4"]
     assert len(node.patches()) == 1
@@ -56,7 +45,7 @@ async def test_a_container_that_asks_for_the_number_of_cards_alone_finds_its_who
 
 async def test_a_container_that_asks_for_two_cards_finds_both(node: AgentNode) -> None:
     pod = await node.admitted(containers=[count(2)], card=(0, 1))
-    environment, found = await begin(node, pod)
+    environment, found = await node.inside(pod)
     assert environment == {**TWO_CARDS, POD: "30", CONTAINER: "15"}
     assert found == ["nvidia3", "nvidia4"]
 
@@ -97,7 +86,7 @@ async def test_a_container_that_asks_for_both_finds_its_devices_once_whichever_i
 ) -> None:
     (node.cdi_folder.parent / "dev" / "nvidiactl").touch()
     pod = await node.admitted(containers=[asking(limits)], card=(0, 1))
-    environment, found = await begin(node, pod)
+    environment, found = await node.inside(pod)
     assert environment == {**TWO_CARDS, ALSO_ASKED: GPU_COUNT}
     assert found == ["nvidia3", "nvidia4", "nvidiactl"]
     assert len(await node.kubelet.pre_start(pod, "main")) == 2
@@ -110,7 +99,7 @@ async def test_an_agent_started_anew_before_the_start_keeps_both_promises(
 ) -> None:
     pod = await node.admitted(containers=[asking(limits)], card=(0, 1))
     await node.restart_agent()
-    assert await begin(node, pod) == ({**TWO_CARDS, ALSO_ASKED: GPU_COUNT}, ["nvidia3", "nvidia4"])
+    assert await node.inside(pod) == ({**TWO_CARDS, ALSO_ASKED: GPU_COUNT}, ["nvidia3", "nvidia4"])
 
 
 @pytest.mark.parametrize("first", [MEMORY, COUNT], ids=lambda resource: resource.name)
@@ -121,7 +110,7 @@ async def test_an_agent_started_anew_between_the_two_prestarts_gives_the_devices
     await node.pre_start(pod, first)
     (only,) = node.cdi_folder.iterdir()
     await node.restart_agent()
-    assert await begin(node, pod) == ({**TWO_CARDS, ALSO_ASKED: GPU_COUNT}, ["nvidia3", "nvidia4"])
+    assert await node.inside(pod) == ({**TWO_CARDS, ALSO_ASKED: GPU_COUNT}, ["nvidia3", "nvidia4"])
     assert only in node.cdi_folder.iterdir(), "the first promise is kept"
 
 
@@ -129,8 +118,8 @@ async def test_each_container_has_its_own_carrier(node: AgentNode) -> None:
     """One asks for both, its neighbour for memory alone."""
     containers = [asking(BOTH), asking({GPU_MEM: "2"}, "side")]
     pod = await node.admitted(containers=containers, card=(0, 1))
-    assert await begin(node, pod) == ({**TWO_CARDS, POD: "10", ALSO_ASKED: GPU_COUNT}, ["nvidia3", "nvidia4"])
-    assert await begin(node, pod, "side") == ({**TWO_CARDS, POD: "10", CONTAINER: "1"}, ["nvidia3", "nvidia4"])
+    assert await node.inside(pod) == ({**TWO_CARDS, POD: "10", ALSO_ASKED: GPU_COUNT}, ["nvidia3", "nvidia4"])
+    assert await node.inside(pod, "side") == ({**TWO_CARDS, POD: "10", CONTAINER: "1"}, ["nvidia3", "nvidia4"])
 
 
 async def test_a_refused_container_gets_neither(node: AgentNode) -> None:
@@ -141,7 +130,7 @@ async def test_a_refused_container_gets_neither(node: AgentNode) -> None:
 
 async def test_the_label_gives_several_cards_with_memory_alone(node: AgentNode) -> None:
     pod = await node.admitted(gpu_mem=8, metadata={"labels": {GPU_COUNT: "2"}}, card=(0, 1))
-    assert await begin(node, pod) == (TWO_CARDS, ["nvidia3", "nvidia4"])
+    assert await node.inside(pod) == (TWO_CARDS, ["nvidia3", "nvidia4"])
 
 
 # -- several dialects on one node
@@ -157,7 +146,7 @@ async def mixed(folder: Path, scripted: ScriptedApi, client: Client) -> AsyncIte
 async def test_a_dialect_without_marks_writes_nothing_to_the_pod(mixed: AgentNode) -> None:
     limits = {"elasticgpu.io/gpu-memory": "4096", "elasticgpu.io/gpu-core": "20"}
     pod = await mixed.admitted(containers=[asking(limits)], card=1)
-    environment, found = await begin(mixed, pod)
+    environment, found = await mixed.inside(pod)
     assert environment["NVIDIA_VISIBLE_DEVICES"] == "GPU-n1-1"
     assert environment[ALSO_ASKED] == "elasticgpu.io/gpu-memory"
     assert found == ["nvidia4"]

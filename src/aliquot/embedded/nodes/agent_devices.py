@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from aliquot.agent.proto import deviceplugin_pb2 as wire
 from aliquot.embedded.kubelet_devices import DeviceManager
 from aliquot.embedded.nodes.devices import Inside
 from aliquot.errors import Refused
@@ -60,12 +61,16 @@ class AgentDevices:
     def release(self, pod_uid: str) -> None:
         self.manager.release(pod_uid)
 
-    def _inject(self, names: list[str]) -> Inside:
-        """Inject the CDI devices, as a container runtime does. Raises Refused for a name without a spec."""
+    def _inject(self, answers: list[wire.ContainerAllocateResponse]) -> Inside:
+        """Inject what the plugins answered and its CDI devices, as kubelet and a container runtime do. Raises Refused
+        for a name without a spec."""
         specs = [msgspec.json.decode(path.read_bytes(), type=_Spec) for path in self.cdi_folder.glob("*.json")]
         known = {f"{spec.kind}={device.name}": device.edits for spec in specs for device in spec.devices}
         inside = Inside()
-        for name in names:
+        for answer in answers:
+            inside.environment |= answer.envs
+            inside.devices += [device.container_path for device in answer.devices]
+        for name in (device.name for answer in answers for device in answer.cdi_devices):
             if name not in known:
                 raise Refused(f"CDI device injection failed: unresolvable CDI devices {name}")
             inside.environment |= dict(line.split("=", 1) for line in known[name].env)

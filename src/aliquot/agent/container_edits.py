@@ -1,0 +1,27 @@
+"""What one container gets of its pod's placed cards."""
+
+from dataclasses import replace
+
+from aliquot.agent.devices import ContainerEdits, DeviceSource
+from aliquot.dialects import Demand
+from aliquot.model import NodeGpus, Placement, Pod
+
+ALSO_ASKED = "ALIQUOT_ALSO_ASKED"
+"""The only variable that a resource adds to a container that gets its devices through another resource."""
+
+
+def edits_of(
+    container: str, pod: Pod, demand: Demand, placement: Placement, cards: NodeGpus, devices: DeviceSource
+) -> ContainerEdits:
+    """The devices of the container's cards, and the variables of its dialect. Raises Refused."""
+    parts = placement.containers[container]
+    environment = demand.dialect.environment(pod, demand.request, container, placement, cards)
+    if not parts:
+        return ContainerEdits(environment)
+    edits = devices.edits([cards.by_uuid[uuid] for uuid in dict.fromkeys(part.uuid for part in parts)])
+    return replace(edits, environment={**edits.environment, **environment})
+
+
+def edits_beside(resource: str) -> ContainerEdits:
+    """What a resource adds to a container that gets its devices through another one: an answer must not be empty."""
+    return ContainerEdits({ALSO_ASKED: resource})

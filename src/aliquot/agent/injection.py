@@ -1,0 +1,46 @@
+"""The way in which this node's containers get their devices, chosen once at start.
+
+With CDI the agent promises a device name at Allocate and writes its spec at PreStart. Without CDI, the answer to
+Allocate carries the devices.
+"""
+
+from pathlib import Path
+
+import structlog
+
+from aliquot.agent import runtime
+from aliquot.agent.cdi import SpecFolder
+from aliquot.config.agent_tree import Injection
+from aliquot.errors import BadConfig
+
+_log = structlog.get_logger()
+
+
+async def uses_cdi(wanted: Injection, runtime_socket: Path | None, cdi_folder: Path) -> bool:
+    """Whether containers get their devices through CDI. Says which way it is, and why. Prepares the CDI folder.
+
+    Raises BadConfig if CDI is wanted and does not work, or if a runtime that is there does not answer.
+    """
+    if wanted == "allocate":
+        why = "--injection says so"
+    elif not (why := await _obstacle(runtime_socket, cdi_folder)):
+        _log.info("containers get their devices through CDI", folder=str(cdi_folder))
+        return True
+    elif wanted == "cdi":
+        raise BadConfig(why)
+    _log.warning("containers get their devices at Allocate, without CDI", why=why)
+    return False
+
+
+async def _obstacle(runtime_socket: Path | None, cdi_folder: Path) -> str:
+    """Why CDI does not work here; empty if it does."""
+    if runtime_socket is not None:
+        if not runtime_socket.parent.is_dir():
+            return f"the socket {runtime_socket} of the container runtime is not mounted"
+        if lacking := await runtime.lacks(runtime_socket, cdi_folder):
+            return lacking
+    try:
+        SpecFolder(cdi_folder).prepare()
+    except BadConfig as error:
+        return str(error)
+    return ""
