@@ -82,6 +82,11 @@ class _InsideProcess(Process):
         self.argv = self._namespace.enter(self._inside_argv)
         super().start()
 
+    def signal(self, number: signal.Signals) -> None:
+        super().signal(number)
+        if number is signal.SIGCONT:
+            os.kill(super().pid, number)  # nsenter stops when its child is stopped, and must go on, too
+
     @property
     def pid(self) -> int:
         outside = super().pid

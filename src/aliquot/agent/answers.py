@@ -26,6 +26,8 @@ class Answer:
     parts: tuple[Slice, ...]
     device_nodes: frozenset[str]
     """Their paths on this machine."""
+    naming_cards: frozenset[str]
+    """The variables that name a card."""
 
     def refuse_unless_due(self, whose: str, parts: Sequence[Slice], edits: ContainerEdits) -> None:
         """kubelet will give the container what was answered. Raises Refused if it must get something else."""
@@ -67,4 +69,5 @@ def read(answered: wire.ContainerAllocateResponse) -> Answer | None:
         dialect, parts = handover_record.read_parts(answered.annotations.get(_HANDED, ""))
     except BadRecord:
         return None
-    return Answer(dialect, parts, frozenset(node.host_path for node in answered.devices))
+    naming = (name for name, value in answered.envs.items() if any(part.uuid in value for part in parts))
+    return Answer(dialect, parts, frozenset(node.host_path for node in answered.devices), frozenset(naming))

@@ -17,6 +17,7 @@ from aliquot.agent.handover_store import HandOverStore, KnowsPromises
 from aliquot.agent.kubelet_records import PodGrants
 from aliquot.agent.node_cards import NodeCards
 from aliquot.agent.node_pods import NodePods
+from aliquot.agent.own_variables import own_variables
 from aliquot.clock import Clock
 from aliquot.dialects import Demand, Dialect, Dialects, Holding, demand_of, placement_of
 from aliquot.errors import NoRoom, NotPlaced, Refused
@@ -105,6 +106,8 @@ class HandOver:
     async def _prepare(self, offer: _Offer, ids: frozenset[str]) -> None:
         holder = await self._holders.find(offer.resource, ids, offer.before)
         pod, demand, record = await self._wait_for_placement(holder, offer)
+        if pod.metadata.uid not in self._marked:
+            await self._refuse_own_variables(holder, pod)
         if self._write(holder, pod, demand, record):
             await self._clock.sleep(SETTLING)
         faults.reach("in-prestart")
@@ -212,6 +215,17 @@ class HandOver:
                 "did another device plugin serve it?"
             )
         return any(is_new)
+
+    async def _refuse_own_variables(self, holder: PodGrants, pod: Pod) -> None:
+        """A container whose spec sets a variable that names its cards could see others: it wins over the answer."""
+        answered = [(grant.container, grant.answer.naming_cards) for grant in holder.grants if grant.answer]
+        own = await own_variables(self._client, pod) if any(names for _, names in answered) else {}
+        for container, names in answered:
+            if forged := names & own.get(container, frozenset()):
+                raise Refused(
+                    f"container {container} of pod {pod.key} sets {', '.join(sorted(forged))} itself, and without CDI "
+                    "that wins over the cards of its placement: remove it from the pod's spec"
+                )
 
     def _due(
         self, grant: Grant, holder: PodGrants, pod: Pod, demand: Demand, placement: Placement

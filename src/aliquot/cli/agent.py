@@ -17,8 +17,8 @@ from aliquot.config.flags import ConfiguredCommand, given, with_keys
 def command(ctx: click.Context, /, **_: Any) -> None:
     """Run the agent on a GPU node: publish its cards, offer them to kubelet, and give each container its placed cards.
 
-    The agent needs the NVIDIA driver and a container runtime with CDI, which containerd 2.x enables by default. A
-    container without a placement gets no card, and the events of its pod say why.
+    The agent needs the NVIDIA driver. It prefers a container runtime with CDI, which containerd 2.x enables by default.
+    A container without a placement gets no card, and the events of its pod say why.
     """
     with reporting_errors(1):
         keys = given(ctx)

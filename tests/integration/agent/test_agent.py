@@ -366,7 +366,7 @@ async def test_a_runtime_that_is_there_and_silent_is_no_reason_to_do_without_cdi
 async def test_without_cdi_the_agent_serves_all_the_same_and_says_so_once(
     folder: Path, client: Client, scripted: ScriptedApi, clock: FakeClock, fields: dict[str, str], why: str
 ) -> None:
-    given = {key: value if key == "injection" else folder / value for key, value in fields.items()}
+    given: dict[str, Any] = {key: value if key == "injection" else folder / value for key, value in fields.items()}
     (folder / "dev").mkdir()
     for gpu in CARDS.gpus:
         (folder / "dev" / f"nvidia{gpu.minor}").touch()

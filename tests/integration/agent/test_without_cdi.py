@@ -220,6 +220,35 @@ async def test_a_card_whose_device_node_changed_with_a_reboot_is_not_mistaken(wi
         await without_cdi.start(pod)
 
 
+async def test_a_container_that_names_cards_itself_gets_none(without_cdi: AgentNode) -> None:
+    """kubelet adds the pod's own variables after those of the answer."""
+    forged = container_manifest("main", 3, env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}])
+    pod = await without_cdi.admitted(containers=[forged], card=0)
+    text = (
+        "container main of pod default/p sets NVIDIA_VISIBLE_DEVICES itself, and without CDI that wins over the cards"
+    )
+    with pytest.raises(Refused, match=text):
+        await without_cdi.start(pod)
+    assert without_cdi.patches() == []
+
+
+async def test_other_variables_of_a_container_and_of_its_neighbours_are_its_own_business(
+    without_cdi: AgentNode,
+) -> None:
+    main = container_manifest("main", 3, env=[{"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "compute"}])
+    side = container_manifest("side", None, env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "none"}])
+    pod = await without_cdi.admitted(containers=[main, side], card=0)
+    assert (await without_cdi.start(pod))[IDX] == "0"
+
+
+async def test_a_container_starts_again_while_the_api_server_is_away(without_cdi: AgentNode) -> None:
+    pod = await without_cdi.admitted(card=1)
+    await without_cdi.start(pod)
+    seen = len(without_cdi.api.seen)
+    assert (await without_cdi.start(pod))[IDX] == "1"
+    assert len(without_cdi.api.seen) == seen, "nobody was asked"
+
+
 async def test_a_placement_that_would_over_commit_the_card_is_refused(without_cdi: AgentNode) -> None:
     await without_cdi.start(await without_cdi.admitted("first", 10))
     second = await without_cdi.admitted("second", 10)
