@@ -143,6 +143,8 @@ def test_restarts_of_agent_kubelet_and_container_keep_the_card(rig: Rig, aliquot
     registered = aliquot.registrations()
     rig.kubelet.restart()
     wait_for("the agent to register again", lambda: aliquot.registrations() > registered, seconds=60)
+    reach = ("exec", "kept", "--", "echo", "reached")
+    wait_for("kubelet to reach the container again", lambda: rig.kubectl(*reach, check=False), seconds=60)
     rig.kubectl("exec", "kept", "--", "kill", "1", check=False)
     wait_for("the second start", lambda: _restarted(rig, "kept"), seconds=60)
     assert pods.look_inside(rig, "kept") == before
