@@ -1,17 +1,24 @@
-"""The agent as pods of a DaemonSet on the real kubelet: our own manifest."""
+"""The agent as pods of a DaemonSet on the real kubelet: the originals' manifests with only the image changed, and ours.
+
+NVIDIA's container runtime is not on the rig's node. It would give the originals' pods the library and the device nodes,
+since the image asks for them; here a further layer and variables of the image do that.
+"""
 
 import json
+import platform
+import shutil
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.checker import findings
-from tests.e2e import pods
+from tests.e2e import image, pods
 from tests.e2e.originals import Manifest
-from tests.rig import Rig, nvml, wait_for
+from tests.rig import Rig, RigError, devices, nvml, wait_for
 from tests.rig.aliquot import Aliquot
 
 pytestmark = pytest.mark.e2e
@@ -37,6 +44,84 @@ def own(progress: Callable[[str], None], images: Path) -> Iterator[Rig]:
         aliquot.start_server()
         rig.restart_scheduler(aliquot.scheduler_config())
         yield rig
+
+
+GPUSHARE, ELASTIC = "gpushare-device-plugin-v2", "elastic-gpu-agent"
+IN_PLUGINS_FOLDER = "nodes-of-cards"
+"""The one folder of the node that the originals' manifests mount has the device nodes, too."""
+
+
+@pytest.fixture(scope="module")
+def beside_nvidias_runtime(own: Rig, images: Path, tmp_path_factory: pytest.TempPathFactory) -> Rig:
+    """The same, with images that find NVML and the cards without a mount."""
+    folder = own.device_plugins / IN_PLUGINS_FOLDER
+    devices.make(folder, [gpu.minor for gpu in own.nvml.gpus])
+    shutil.copy(own.nvml.file, folder)
+    inside = Path("/var/lib/kubelet/device-plugins", IN_PLUGINS_FOLDER)
+    environment = {"ALIQUOT_DEV_FOLDER": str(inside), "FAKE_NVML_FILE": str(inside / own.nvml.file.name)}
+    library = nvml.build(tmp_path_factory.mktemp("nvml"))
+    files = {f"usr/lib/{platform.machine()}-linux-gnu/{library.name}": library}
+    for program in (GPUSHARE, ELASTIC):
+        archive = tmp_path_factory.mktemp(program) / "image.tar"
+        archive.write_bytes(image.with_more(images, program, files, environment))
+        own.load_archive(archive)
+    return own
+
+
+@contextmanager
+def running(rig: Rig, manifest: Manifest, label: str) -> Iterator[None]:
+    rig.kubectl("label", "node", rig.node_name, label)
+    manifest.apply(rig)
+    try:
+        yield
+    finally:
+        pods.delete_all(rig)
+        manifest.delete(rig)
+        rig.kubectl("label", "node", rig.node_name, f"{label.partition('=')[0]}-")
+
+
+def told(rig: Rig, daemon_set: str) -> str:
+    return rig.kubectl("logs", "--namespace=kube-system", f"daemonset/{daemon_set}", "--all-containers", check=False)
+
+
+def test_gpushares_own_daemon_set_serves_a_pod_with_only_the_image_changed(beside_nvidias_runtime: Rig) -> None:
+    """Without CDI, without PodResources, without capabilities, with the original's account."""
+    rig = beside_nvidias_runtime
+    manifest = Manifest("gpushare-device-plugin.yaml").with_image("gpushare", image.with_more_name(GPUSHARE))
+    with running(rig, manifest, "gpushare=true"):
+        try:
+            wait_for("the node to offer its cards", lambda: offered(rig, pods.GPU_MEM) == 30, seconds=90)
+            pods.create(rig, [pods.pod("first", units=3)])
+            pods.wait_running(rig, ["first"])
+        except RigError as error:
+            raise RigError(f"{error}\n{told(rig, 'gpushare-device-plugin-ds')}") from error
+        assert findings(pods.observe(rig), ["default/first"]) == []
+        assert pods.get(rig, "first")["metadata"]["annotations"]["ALIYUN_COM_GPU_MEM_ASSIGNED"] == "true"
+        lacking = [line for line in told(rig, "gpushare-device-plugin-ds").splitlines() if "lacks a right" in line]
+        assert ["may not patch leases" in line for line in lacking] == [True]
+
+
+def test_elastic_gpus_own_daemon_set_serves_a_pod_with_only_the_image_changed(beside_nvidias_runtime: Rig) -> None:
+    """Its init container installs nothing. The pod goes past our scheduler, and is placed late."""
+    rig = beside_nvidias_runtime
+    manifest = (
+        Manifest("elastic-gpu-agent.yaml")
+        .with_image("elastic-gpu-agent", image.with_more_name(ELASTIC))
+        .with_image("elastic-gpu-installer", image.with_more_name(ELASTIC))
+    )
+    percent = "elastic-gpu/gpu-percent"
+    with running(rig, manifest, "dialect.aliquot.io/elastic=true"):
+        try:
+            wait_for("the node to offer its cards", lambda: offered(rig, percent) == 200, seconds=90)
+            pod = pods.pod("part", nodeName=rig.node_name)
+            pod["spec"]["containers"][0]["resources"] = {"limits": {percent: "20"}}
+            pods.create(rig, [pod])
+            pods.wait_running(rig, ["part"])
+        except RigError as error:
+            raise RigError(f"{error}\n{told(rig, 'elastic-gpu-agent')}") from error
+        assert findings(pods.observe(rig), ["default/part"]) == []
+        assert pods.look_inside(rig, "part").environment["ALIQUOT_MEMORY_MIB"] == "3072"
+        assert "Aliquot installs nothing on the node" in told(rig, "elastic-gpu-agent")
 
 
 @pytest.fixture(scope="module")
