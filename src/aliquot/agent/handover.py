@@ -219,7 +219,7 @@ class HandOver:
         if not parts:
             return ContainerEdits(environment)
         edits = self._devices.edits([cards.by_uuid[uuid] for uuid in dict.fromkeys(part.uuid for part in parts)])
-        return replace(edits, environment={**edits.environment, **environment})
+        return replace(edits, environment={**environment, **edits.environment})
 
     async def _mark(self, pod: Pod, dialect: Dialect) -> None:
         """Mark the pod as handed over, once per agent start, in one patch that applies to this pod's UID only."""
