@@ -69,6 +69,16 @@ imports = []
   runtime_path = '{shim}'
 """
 
+_OTHER_RUNTIME = """\
+[plugins.'io.containerd.cri.v1.runtime'.containerd]
+  default_runtime_name = '{name}'
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.{name}]
+  runtime_type = 'io.containerd.runc.v2'
+  runtime_path = '{shim}'
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.{name}.options]
+  BinaryName = '{program}'
+"""
+
 
 class Containerd:
     def __init__(
@@ -82,27 +92,35 @@ class Containerd:
         self.cdi_folder = folder / "cdi"
         self.cdi_folder.mkdir()
         self._ctr = programs["ctr"]
-        config = folder / "containerd.toml"
+        self._shim = programs["containerd-shim-runc-v2"]
+        self._config = folder / "containerd.toml"
         is_1 = programs_of_rig.version_of(programs["containerd"]) < (2, 0, 0)
-        config.write_text(
-            (_CONFIG_OF_1 if is_1 else _CONFIG).format(
-                socket=_SOCKET,
-                pause=PAUSE,
-                restrict_oom_score_adj=str(not _may_lower_oom_score()).lower(),
-                cdi=self.cdi_folder,
-                cni_plugins=CNI_PLUGINS,
-                cni_config=_write_network(folder / "cni", network),
-                shim=programs["containerd-shim-runc-v2"],
-            )
+        self._usual = (_CONFIG_OF_1 if is_1 else _CONFIG).format(
+            socket=_SOCKET,
+            pause=PAUSE,
+            restrict_oom_score_adj=str(not _may_lower_oom_score()).lower(),
+            cdi=self.cdi_folder,
+            cni_plugins=CNI_PLUGINS,
+            cni_config=_write_network(folder / "cni", network),
+            shim=self._shim,
         )
+        self._config.write_text(self._usual)
         self.process = namespace.process(
             "containerd",
-            [programs["containerd"], "--config", config],
+            [programs["containerd"], "--config", self._config],
             log=folder / "containerd.log",
         )
 
     def start(self) -> None:
         self.process.start()
+
+    def restart(self, default_runtime: Path | None = None) -> None:
+        """Stop, start and wait until it answers. It starts containers through this program instead of runc."""
+        self.process.stop()
+        other = {"name": "nvidia", "shim": self._shim, "program": default_runtime}
+        self._config.write_text(self._usual + (_OTHER_RUNTIME.format(**other) if default_runtime else ""))
+        self.start()
+        self.wait_ready()
 
     def wait_ready(self) -> None:
         wait_for(

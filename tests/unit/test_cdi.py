@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from aliquot.agent import cdi, handover_record
 from aliquot.agent.cdi import CdiSpec, SpecFolder
-from aliquot.agent.devices import ContainerEdits, DeviceNode
+from aliquot.agent.devices import ContainerEdits, DeviceNode, Hook, Mount
 from aliquot.agent.handover_record import HandOverRecord
 from aliquot.dialects import Holding
 from aliquot.errors import BadConfig, Refused
@@ -74,13 +74,70 @@ def test_a_spec_carries_the_device_nodes_and_the_environment(specs: SpecFolder, 
     }
 
 
-def test_the_guide_asks_for_the_toolkit_while_specs_carry_no_libraries(specs: SpecFolder, tmp_path: Path) -> None:
-    specs.write("aliquot.io/gpu=abc", OWNER, EDITS)
+def test_a_spec_carries_mounts_hooks_and_every_given_field_of_a_device_node(specs: SpecFolder, tmp_path: Path) -> None:
+    edits = ContainerEdits(
+        device_nodes=(DeviceNode("/dev/a", "/host/a", "c", 195, 0, 0o666, "rw", 0, 44),),
+        mounts=(Mount("/usr/lib64/libcuda.so.1", "/driver/libcuda.so.1"), Mount("/b", "/a", (), "tmpfs")),
+        hooks=(
+            Hook("createContainer", "/usr/bin/nvidia-cdi-hook", ("nvidia-cdi-hook", "update-ldcache"), ("A=1",), 5),
+            Hook("poststop", "/bin/true"),
+        ),
+    )
+    specs.write("aliquot.io/gpu=abc", OWNER, edits)
     (path,) = (tmp_path / "cdi").iterdir()
-    (device,) = msgspec.json.decode(path.read_bytes())["devices"]
-    guide = (Path(__file__).parents[2] / "docs" / "operate.md").read_text()
-    needs = guide.partition("## Requirements")[2].partition("\n## ")[0]
-    assert ("mounts" in device["containerEdits"]) != ("NVIDIA container toolkit" in needs)
+    written = msgspec.json.decode(path.read_bytes())
+    assert written["cdiVersion"] == "0.6.0"
+    assert written["devices"][0]["containerEdits"] == {
+        "env": [],
+        "deviceNodes": [
+            {"path": "/dev/a", "hostPath": "/host/a", "type": "c", "major": 195, "minor": 0, "fileMode": 438}
+            | {"permissions": "rw", "uid": 0, "gid": 44}
+        ],
+        "mounts": [
+            {
+                "hostPath": "/driver/libcuda.so.1",
+                "containerPath": "/usr/lib64/libcuda.so.1",
+                "options": ["ro", "nosuid", "nodev", "rbind", "rprivate"],
+            },
+            {"hostPath": "/a", "containerPath": "/b", "type": "tmpfs"},
+        ],
+        "hooks": [
+            {
+                "hookName": "createContainer",
+                "path": "/usr/bin/nvidia-cdi-hook",
+                "args": ["nvidia-cdi-hook", "update-ldcache"],
+                "env": ["A=1"],
+                "timeout": 5,
+            },
+            {"hookName": "poststop", "path": "/bin/true"},
+        ],
+    }
+
+
+def test_a_spec_has_the_lowest_version_that_has_its_fields(specs: SpecFolder, tmp_path: Path) -> None:
+    specs.write("aliquot.io/gpu=abc", OWNER, replace(EDITS, groups=(44,)))
+    (path,) = (tmp_path / "cdi").iterdir()
+    written = msgspec.json.decode(path.read_bytes())
+    assert written["cdiVersion"] == "0.7.0"
+    assert written["devices"][0]["containerEdits"]["additionalGids"] == [44]
+
+
+def test_edits_together_have_everything_once_and_the_first_wins() -> None:
+    first = ContainerEdits({"A": "1"}, (DeviceNode("/dev/a", "/1"),), (Mount("/m", "/1"),), (Hook("x", "/h"),), (1,))
+    second = ContainerEdits(
+        {"A": "2", "B": "2"},
+        (DeviceNode("/dev/a", "/2"), DeviceNode("/dev/b", "/2")),
+        (Mount("/m", "/2"), Mount("/n", "/2")),
+        (Hook("x", "/h"), Hook("x", "/i")),
+        (1, 2),
+    )
+    assert first + second == ContainerEdits(
+        {"A": "1", "B": "2"},
+        (DeviceNode("/dev/a", "/1"), DeviceNode("/dev/b", "/2")),
+        (Mount("/m", "/1"), Mount("/n", "/2")),
+        (Hook("x", "/h"), Hook("x", "/i")),
+        (1, 2),
+    )
 
 
 def test_a_spec_that_stands_there_already_is_not_touched(specs: SpecFolder, tmp_path: Path) -> None:

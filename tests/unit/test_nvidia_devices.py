@@ -7,8 +7,11 @@ from typing import Any
 import pynvml
 import pytest
 
-from aliquot.agent.devices import DeviceNode, DeviceSource
+from aliquot.agent.devices import DeviceNode, DeviceSource, Mount
 from aliquot.agent.nvidia import NvidiaDevices, visible_cards
+from aliquot.agent.nvidia.driver_files import DriverFiles
+from aliquot.agent.nvidia.injection import Injection, NvidiaRuntime
+from aliquot.agent.nvidia.toolkit_spec import ToolkitSpecs
 from aliquot.embedded.gpus import SimulatedGpus
 from aliquot.errors import NoDriver, Refused
 from aliquot.model import Gpu
@@ -150,6 +153,27 @@ def test_a_container_gets_its_cards_and_the_control_nodes_that_there_are(folder:
     assert NvidiaDevices(folder).edits([make_gpu(minor=1)]).device_nodes == tuple(
         DeviceNode(f"/dev/{name}", f"{folder}/{name}") for name in ("nvidia1", "nvidiactl", "nvidia-uvm")
     )
+
+
+def test_a_container_also_gets_the_drivers_files_and_what_nvidias_runtime_reads(folder: Path) -> None:
+    host = folder / "host"
+    for name in ("libcuda.so.570.1", "libnvidia-ml.so.1"):
+        (host / "usr/lib64").mkdir(parents=True, exist_ok=True)
+        (host / "usr/lib64" / name).touch()
+    runtime = NvidiaRuntime(("nvidia",), is_default=True)
+    injection = Injection(ToolkitSpecs([host / "cdi"]), DriverFiles("/", str(host)), runtime)
+    edits = NvidiaDevices(folder, injection=injection).edits([make_gpu(minor=1)])
+    assert [node.path for node in edits.device_nodes] == ["/dev/nvidia1", "/dev/nvidiactl", "/dev/nvidia-uvm"]
+    assert edits.environment == {"NVIDIA_VISIBLE_DEVICES": "void"}
+    assert Mount("/usr/lib64/libcuda.so.570.1", "/usr/lib64/libcuda.so.570.1") in edits.mounts
+
+
+def test_the_nodes_of_the_switch_and_of_the_first_imex_channel_come_along(folder: Path) -> None:
+    (folder / "nvidia-caps-imex-channels").mkdir()
+    for name in ("nvidia-nvswitchctl", "nvidia-caps-imex-channels/channel0", "nvidia-caps-imex-channels/channel1"):
+        (folder / name).touch()
+    paths = [node.path for node in NvidiaDevices(folder).edits([make_gpu(minor=1)]).device_nodes]
+    assert paths[3:] == ["/dev/nvidia-nvswitchctl", "/dev/nvidia-caps-imex-channels/channel0"]
 
 
 def test_a_missing_device_node_is_a_refusal_with_its_name(folder: Path) -> None:

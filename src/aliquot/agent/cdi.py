@@ -19,7 +19,7 @@ import msgspec
 import structlog
 
 from aliquot.agent import handover_record
-from aliquot.agent.devices import ContainerEdits
+from aliquot.agent.devices import ContainerEdits, DeviceNode, Hook, Mount
 from aliquot.agent.handover_record import HandOverRecord
 from aliquot.agent.proto import deviceplugin_pb2 as wire
 from aliquot.errors import BadConfig, BadRecord, Refused
@@ -27,7 +27,8 @@ from aliquot.errors import BadConfig, BadRecord, Refused
 _log = structlog.get_logger()
 
 KIND = "aliquot.io/gpu"
-_VERSION = "0.6.0"
+_VERSION, _VERSION_WITH_GROUPS = "0.6.0", "0.7.0"
+"""The lowest that have annotations, and further groups: an older container runtime refuses a higher one."""
 _POD_UID = "aliquot.io/pod-uid"
 _HANDED = "aliquot.io/handed-over"
 _PREFIX = "aliquot.io-gpu_"
@@ -126,7 +127,7 @@ class SpecFolder:
 
 def _spec(name: str, owner: HandOverRecord, edits: ContainerEdits) -> dict[str, Any]:
     return {
-        "cdiVersion": _VERSION,
+        "cdiVersion": _VERSION_WITH_GROUPS if edits.groups else _VERSION,
         "kind": KIND,
         "annotations": {_POD_UID: owner.uid, _HANDED: handover_record.write(owner)},
         "devices": [{"name": name, "containerEdits": _container_edits(edits)}],
@@ -134,21 +135,47 @@ def _spec(name: str, owner: HandOverRecord, edits: ContainerEdits) -> dict[str, 
 
 
 def _container_edits(edits: ContainerEdits) -> dict[str, Any]:
-    written: dict[str, Any] = {
+    written = {
         "env": [f"{key}={value}" for key, value in sorted(edits.environment.items())],
-        "deviceNodes": [{"path": node.path, "hostPath": node.host_path} for node in edits.device_nodes],
+        "deviceNodes": [_device_node(node) for node in edits.device_nodes],
     }
-    if edits.mounts:
-        written["mounts"] = [
-            {"hostPath": mount.host_path, "containerPath": mount.container_path, "options": list(mount.options)}
-            for mount in edits.mounts
-        ]
-    if edits.hooks:
-        written["hooks"] = [
-            {"hookName": hook.stage, "path": hook.path, "args": list(hook.arguments), "env": list(hook.environment)}
-            for hook in edits.hooks
-        ]
-    return written
+    more = {
+        "mounts": [_mount(mount) for mount in edits.mounts],
+        "hooks": [_hook(hook) for hook in edits.hooks],
+        "additionalGids": list(edits.groups),
+    }
+    return written | {name: listed for name, listed in more.items() if listed}
+
+
+def _device_node(node: DeviceNode) -> dict[str, Any]:
+    optional = {
+        "type": node.kind or None,
+        "major": node.major,
+        "minor": node.minor,
+        "fileMode": node.mode,
+        "permissions": node.permissions or None,
+        "uid": node.uid,
+        "gid": node.gid,
+    }
+    return {"path": node.path, "hostPath": node.host_path, **_given(optional)}
+
+
+def _mount(mount: Mount) -> dict[str, Any]:
+    optional = {"options": list(mount.options) or None, "type": mount.kind or None}
+    return {"hostPath": mount.host_path, "containerPath": mount.container_path, **_given(optional)}
+
+
+def _hook(hook: Hook) -> dict[str, Any]:
+    optional = {
+        "args": list(hook.arguments) or None,
+        "env": list(hook.environment) or None,
+        "timeout": hook.timeout,
+    }
+    return {"hookName": hook.stage, "path": hook.path, **_given(optional)}
+
+
+def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _replace(path: Path, temporary: Path, content: bytes) -> None:

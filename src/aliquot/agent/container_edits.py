@@ -19,7 +19,7 @@ def edits_of(
     if not parts:
         return ContainerEdits(environment)
     edits = devices.edits([cards.by_uuid[uuid] for uuid in dict.fromkeys(part.uuid for part in parts)])
-    return replace(edits, environment={**edits.environment, **environment})
+    return replace(edits, environment={**environment, **edits.environment})
 
 
 def edits_beside(resource: str) -> ContainerEdits:

@@ -1,18 +1,29 @@
 """The vendor seam: what the agent asks of the machine's cards. Each vendor has a package that implements it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from aliquot.model import Gpu
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
 class DeviceNode:
-    """A device node for a container: its path there, and its path on this machine."""
+    """A device node for a container: its path there, and its path on this machine. The container runtime reads the
+    other fields from the node on this machine if they are not set."""
 
     path: str
     host_path: str
+    kind: str = ""
+    """`c`, `b`, `u` or `p`."""
+    major: int | None = None
+    minor: int | None = None
+    mode: int | None = None
+    permissions: str = ""
+    uid: int | None = None
+    gid: int | None = None
 
 
 @dataclass(frozen=True)
@@ -22,6 +33,8 @@ class Mount:
     container_path: str
     host_path: str
     options: tuple[str, ...] = ("ro", "nosuid", "nodev", "rbind", "rprivate")
+    kind: str = ""
+    """The type of its file system; empty for a bind mount."""
 
 
 @dataclass(frozen=True)
@@ -33,16 +46,36 @@ class Hook:
     path: str
     arguments: tuple[str, ...] = ()
     environment: tuple[str, ...] = ()
+    timeout: int | None = None
 
 
 @dataclass(frozen=True)
 class ContainerEdits:
-    """What the container runtime adds to a container."""
+    """What the container runtime adds to a container. Its variables win over those of the image and the pod."""
 
     environment: Mapping[str, str] = field(default_factory=dict)
     device_nodes: tuple[DeviceNode, ...] = ()
     mounts: tuple[Mount, ...] = ()
     hooks: tuple[Hook, ...] = ()
+    groups: tuple[int, ...] = ()
+    """Ids of further groups of the container's processes."""
+
+    def __add__(self, other: "ContainerEdits") -> "ContainerEdits":
+        """Both together. What is in both is there once; the first wins if they name one path or variable twice."""
+        return ContainerEdits(
+            {**other.environment, **self.environment},
+            _first_of_each(self.device_nodes + other.device_nodes, lambda node: node.path),
+            _first_of_each(self.mounts + other.mounts, lambda mount: mount.container_path),
+            tuple(dict.fromkeys(self.hooks + other.hooks)),
+            tuple(dict.fromkeys(self.groups + other.groups)),
+        )
+
+
+def _first_of_each(things: Iterable[_T], name: Callable[[_T], str]) -> tuple[_T, ...]:
+    found: dict[str, _T] = {}
+    for thing in things:
+        found.setdefault(name(thing), thing)
+    return tuple(found.values())
 
 
 @dataclass(frozen=True)

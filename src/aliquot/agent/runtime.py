@@ -1,9 +1,10 @@
 """Questions to the container runtime.
 
-Does it inject CDI devices? A runtime without CDI ignores them silently. Which pods have containers? The runtime also
-knows those of pods that kubelet no longer lists.
+Does it inject CDI devices? A runtime without CDI ignores them silently. Through which programs does it start
+containers? Which pods have containers? The runtime also knows those of pods that kubelet no longer lists.
 """
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import grpc.aio
@@ -25,9 +26,38 @@ _POD_UID = "io.kubernetes.pod.uid"
 """kubelet's label on every container."""
 
 
+@dataclass(frozen=True)
+class Handler:
+    """A way in which the runtime starts containers, which a RuntimeClass may name."""
+
+    name: str
+    program: str
+    """The program that it starts instead of runc; empty if none is configured."""
+    is_default: bool
+
+
+class _Options(msgspec.Struct):
+    program: str | None = msgspec.field(name="BinaryName", default=None)
+
+
+class _Handler(msgspec.Struct):
+    options: _Options | None = None
+    path: str | None = msgspec.field(name="runtimePath", default=None)
+
+    @property
+    def program(self) -> str:
+        return (self.options and self.options.program) or self.path or ""
+
+
+class _Handlers(msgspec.Struct):
+    default: str | None = msgspec.field(name="defaultRuntimeName", default=None)
+    named: dict[str, _Handler] | None = msgspec.field(name="runtimes", default=None)
+
+
 class _Config(msgspec.Struct):
     enable_cdi: bool | None = msgspec.field(name="enableCDI", default=None)
     folders: list[str] | None = msgspec.field(name="cdiSpecDirs", default=None)
+    handlers: _Handlers | None = msgspec.field(name="containerd", default=None)
 
     @property
     def has_cdi(self) -> bool:
@@ -49,6 +79,13 @@ async def lacks(endpoint: Path, folder: Path) -> str:
             f"{folder}: set --cdi-folder to one of these"
         )
     return ""
+
+
+async def handlers(endpoint: Path) -> tuple[Handler, ...]:
+    """How the runtime starts containers. Raises BadConfig if it does not answer."""
+    config = (await _config(endpoint)).handlers or _Handlers()
+    named = (config.named or {}).items()
+    return tuple(Handler(name, handler.program, is_default=name == config.default) for name, handler in named)
 
 
 async def running(endpoint: Path) -> frozenset[str]:

@@ -7,14 +7,16 @@ import structlog
 
 import aliquot
 from aliquot import logs
-from aliquot.agent import run
-from aliquot.agent.nvidia import NvidiaDevices
+from aliquot.agent import run, runtime
+from aliquot.agent.nvidia import NvidiaDevices, toolkit_spec
+from aliquot.agent.nvidia.driver_files import DriverFiles
 from aliquot.agent.nvidia.driver_library import DriverLibrary
+from aliquot.agent.nvidia.injection import Injection, find_nvidia_runtime
 from aliquot.agent.rights import say_what_is_missing
 from aliquot.config.agent_tree import AGENT, AgentConfig
 from aliquot.config.declaration import Given
 from aliquot.dialects import make_dialects
-from aliquot.errors import NoDriver
+from aliquot.errors import BadConfig, NoDriver
 from aliquot.kube import Access, Client
 from aliquot.kube.token_claims import node_of
 
@@ -41,7 +43,24 @@ async def serve_config(config: AgentConfig) -> None:
     _warn_of_unbound_token(access, config.node_name)
     async with Client(access) as client:
         await say_what_is_missing(client)
-        await run(config, client, NvidiaDevices(Path(config.dev_folder), library), dialects=dialects)
+        devices = NvidiaDevices(Path(config.dev_folder), library, await _injection(config))
+        await run(config, client, devices, dialects=dialects)
+
+
+async def _injection(config: AgentConfig) -> Injection:
+    """How containers get the driver's files on this node."""
+    host_root = Path(config.host_root)
+    folders = [Path(config.cdi_folder), *(host_root / folder.lstrip("/") for folder in toolkit_spec.FOLDERS)]
+    endpoint = config.runtime_endpoint.removeprefix("unix://")
+    try:
+        handlers = await runtime.handlers(Path(endpoint)) if endpoint else ()
+    except BadConfig:  # if the agent needs the runtime's answer, it will say so
+        handlers = ()
+    return Injection(
+        toolkit_spec.ToolkitSpecs(folders, host_root),
+        DriverFiles(config.driver_root, config.host_root),
+        find_nvidia_runtime(handlers, host_root),
+    )
 
 
 def _warn_of_unbound_token(access: Access, node: str) -> None:

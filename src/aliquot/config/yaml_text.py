@@ -1,4 +1,5 @@
-"""Reads the YAML of a configuration file with strict limits, since a running server reads it on its event loop."""
+"""Reads YAML with strict limits: a configuration file, which a running server reads on its event loop, and specs that
+others write."""
 
 import re
 from collections.abc import Hashable
@@ -13,12 +14,12 @@ from aliquot.plain import why
 _BRACKET = re.compile(r"[\[\]{}]")
 
 
-def parse(text: str, origin: str) -> Any:
-    """The parsed YAML. Raises BadConfig that names the origin."""
-    require_size(origin, text, LARGEST_CONFIG, BadConfig)
+def parse(text: str, origin: str, largest: int = LARGEST_CONFIG, max_values: int = MAX_CONFIG_VALUES) -> Any:
+    """The parsed YAML. Raises BadConfig that names the origin, also if it has more bytes or values than that."""
+    require_size(origin, text, largest, BadConfig)
     _require_shallow(text, origin)
     try:
-        return yaml.load(text, _Loader)
+        return _Loader(text, max_values).get_single_data()
     except yaml.YAMLError as error:
         raise BadConfig(f"{origin} cannot be read as YAML: {why(error)}") from error
     except (ValueError, RecursionError) as error:  # an impossible date or number, endless brackets
@@ -28,8 +29,9 @@ def parse(text: str, origin: str) -> Any:
 class _Loader(yaml.SafeLoader):
     """Rejects duplicate keys, aliases, and texts that are larger or deeper than any configuration."""
 
-    def __init__(self, stream: str) -> None:
+    def __init__(self, stream: str, max_values: int) -> None:
         super().__init__(stream)
+        self._max_values = max_values
         self._depth = self._values = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
@@ -37,8 +39,8 @@ class _Loader(yaml.SafeLoader):
         if self.check_event(yaml.AliasEvent):
             raise yaml.composer.ComposerError(problem="aliases (*name) are not supported", problem_mark=mark)
         self._values += 1
-        if self._values > MAX_CONFIG_VALUES or self._depth > DEEPEST_CONFIG:
-            bounds = f"more than {MAX_CONFIG_VALUES} keys and values, or {DEEPEST_CONFIG} levels"
+        if self._values > self._max_values or self._depth > DEEPEST_CONFIG:
+            bounds = f"more than {self._max_values} keys and values, or {DEEPEST_CONFIG} levels"
             raise yaml.composer.ComposerError(problem=bounds, problem_mark=mark)
         self._depth += 1
         try:

@@ -112,6 +112,13 @@ MAX_QUOTA = 2**40
 LARGEST_UNHEALTHY = 4 * KIB
 """Bytes of one node's list of unhealthy cards."""
 
+LARGEST_VENDOR_SPEC = 256 * KIB
+"""Bytes of a CDI spec that a vendor's program wrote on a node. One of 8 cards has 26 KiB."""
+MAX_VENDOR_VALUES = 32_768
+"""Keys, values, lists and mappings in it."""
+LARGEST_RUNTIME_CONFIG = 64 * KIB
+"""Bytes of the configuration of a vendor's container runtime."""
+
 # -- what is kept in memory
 
 MAX_SEARCHING_PODS, MAX_SEARCHING_NAMESPACES = 10_000, 1_000

@@ -3,12 +3,17 @@
 import asyncio
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
 from aliquot.agent.handover import PATIENCE
+from aliquot.agent.nvidia import NvidiaDevices
+from aliquot.agent.nvidia.driver_files import DriverFiles
+from aliquot.agent.nvidia.injection import Injection, NvidiaRuntime
+from aliquot.agent.nvidia.toolkit_spec import ToolkitSpecs
 from aliquot.dialects.gpushare import ASSIGNED, ASSUME_TIME, CONTAINER, DEV, IDX, POD
 from aliquot.errors import Refused
 from aliquot.model.kubernetes import PodStatus
@@ -27,6 +32,19 @@ async def test_a_container_finds_its_card_and_its_share_inside(node: AgentNode) 
         CONTAINER: "3",
         DEV: "15",
     }
+
+
+async def test_where_nvidias_runtime_would_add_cards_a_container_finds_void(node: AgentNode, folder: Path) -> None:
+    """The spec's own variables win over the dialect's."""
+    for name in ("libcuda.so.570.1", "libnvidia-ml.so.1"):
+        (folder / "driver/lib64").mkdir(parents=True, exist_ok=True)
+        (folder / "driver/lib64" / name).touch()
+    driver = DriverFiles("/", str(folder / "driver"))
+    injection = Injection(ToolkitSpecs([]), driver, NvidiaRuntime(("nvidia",), is_default=True))
+    node.devices = NvidiaDevices(folder / "dev", injection=injection)
+    await node.restart_agent()
+    inside = await node.start(await node.admitted(gpu_mem=3, card=1))
+    assert (inside["NVIDIA_VISIBLE_DEVICES"], inside[IDX]) == ("void", "1")
 
 
 async def test_ten_equal_pods_started_at_once_each_get_the_card_of_their_own_annotation(node: AgentNode) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from aliquot.agent import runtime
+from aliquot.agent.runtime import Handler
 from aliquot.errors import BadConfig
 from tests.fakes import FakeRuntime
 
@@ -41,6 +42,28 @@ async def test_a_runtime_with_cdi_is_accepted(folder: Path, config: str) -> None
 async def test_why_a_runtime_would_ignore_our_specs_is_told(folder: Path, info: dict[str, str], text: str) -> None:
     async with FakeRuntime(folder / "cri.sock", info):
         assert text in await runtime.lacks(folder / "cri.sock", CDI)
+
+
+CONFIG = """{"cdiSpecDirs": ["/etc/cdi"], "containerd": {"defaultRuntimeName": "nvidia", "runtimes": {
+    "runc": {"runtimeType": "io.containerd.runc.v2", "runtimePath": "", "options": null},
+    "nvidia": {"runtimeType": "io.containerd.runc.v2", "options": {"BinaryName": "/opt/nvidia-container-runtime"}},
+    "shim": {"runtimePath": "/opt/shim", "options": {"SystemdCgroup": true}}}}}"""
+"""As containerd 1.7 and 2.4 tell it."""
+
+
+async def test_the_runtime_tells_through_which_programs_it_starts_containers(folder: Path) -> None:
+    async with FakeRuntime(folder / "cri.sock", {"config": CONFIG}):
+        assert await runtime.handlers(folder / "cri.sock") == (
+            Handler("runc", "", is_default=False),
+            Handler("nvidia", "/opt/nvidia-container-runtime", is_default=True),
+            Handler("shim", "/opt/shim", is_default=False),
+        )
+
+
+@pytest.mark.parametrize("config", ["{}", '{"containerd":null}', '{"containerd":{"runtimes":null}}'])
+async def test_a_runtime_that_does_not_tell_its_programs_has_none(folder: Path, config: str) -> None:
+    async with FakeRuntime(folder / "cri.sock", {"config": config}):
+        assert await runtime.handlers(folder / "cri.sock") == ()
 
 
 async def test_a_runtime_that_is_not_there_is_named(folder: Path) -> None:

@@ -8,6 +8,7 @@ import pynvml
 from aliquot.agent.devices import ContainerEdits, DeviceNode, Machine
 from aliquot.agent.nvidia import mig
 from aliquot.agent.nvidia.driver_library import DriverLibrary
+from aliquot.agent.nvidia.injection import Injection
 from aliquot.agent.nvidia.reader import Reader
 from aliquot.agent.nvidia.session import Nvml, Session
 from aliquot.agent.nvidia.threads import Threads, Wait, at_most
@@ -16,18 +17,28 @@ from aliquot.errors import Refused
 from aliquot.model import Gpu
 
 _VISIBLE = "NVIDIA_VISIBLE_DEVICES"
-_CONTROL_NODES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
+_CONTROL_NODES = (
+    "nvidiactl",
+    "nvidia-uvm",
+    "nvidia-uvm-tools",
+    "nvidia-modeset",
+    "nvidia-nvswitchctl",
+    "nvidia-caps-imex-channels/channel0",
+)
+"""The driver makes IMEX channel 0 for all programs of a machine. The others keep jobs apart, so nobody gets them."""
 _WAIT = at_most(seconds=5.0)
 """A card that has not answered by then is unhealthy."""
 
 
 class NvidiaDevices:
-    """The NVIDIA cards of this machine; `folder` holds their device nodes, `library` knows where NVML is."""
+    """The NVIDIA cards of this machine; `folder` holds their device nodes, `library` knows where NVML is,
+    and `injection` where the driver's other files are."""
 
     def __init__(
         self,
         folder: Path = Path("/dev"),
         library: DriverLibrary | None = None,
+        injection: Injection | None = None,
         *,
         nvml: Nvml = pynvml,
         proc: Path = Path("/proc"),
@@ -36,6 +47,7 @@ class NvidiaDevices:
     ) -> None:
         self._folder = folder
         self._library = library or DriverLibrary()
+        self._injection = injection
         self._proc = proc
         session = Session(nvml, proc)
         self._reader = Reader(session, Threads(wait), sysfs)
@@ -43,21 +55,25 @@ class NvidiaDevices:
 
     def read(self) -> Machine:
         self._library.load()
-        return self._reader.read()
+        machine = self._reader.read()
+        if self._injection is not None:
+            self._injection.read()
+        return machine
 
     def wait_for_events(self, seconds: float) -> Sequence[XidEvent]:
         """The XID errors that the driver reports next, none if none comes within `seconds`. Blocks."""
         return self._events.wait(seconds)
 
     def edits(self, gpus: Sequence[Gpu]) -> ContainerEdits:
-        """The cards' own device nodes, those of MIG instances, and those control nodes that this machine has."""
+        """The driver's files, the device nodes of the cards and MIG instances, and the control nodes that there are."""
         cards = dict.fromkeys(name for gpu in gpus for name in self._own_nodes(gpu))
         for card in cards:
             if not (self._folder / card).exists():
                 raise Refused(f"the device node {self._folder / card} is missing: is the driver loaded?")
         control = [name for name in _CONTROL_NODES if (self._folder / name).exists()]
         nodes = tuple(DeviceNode(f"/dev/{name}", str(self._folder / name)) for name in [*cards, *control])
-        return ContainerEdits(device_nodes=nodes)
+        files = self._injection.edits(gpus) if self._injection is not None else ContainerEdits()
+        return files + ContainerEdits(device_nodes=nodes)
 
     def _own_nodes(self, gpu: Gpu) -> tuple[str, ...]:
         card = (f"nvidia{gpu.minor}",)
