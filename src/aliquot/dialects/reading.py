@@ -93,7 +93,8 @@ def cards_of(node: Node, dialects: Dialects) -> NodeGpus:
     pool = _first_label(node, (label for dialect in dialects.values() for label in dialect.pool_labels))
     found = _cards(node, dialects, served)
     registered = registered_on(node, dialects)
-    return replace(found, dialects=served or found.dialects, model=model, pool=pool, registered=registered)
+    serving = _also_served(served or found.dialects, dialects)
+    return replace(found, dialects=serving, model=model, pool=pool, registered=registered)
 
 
 def registered_on(node: Node, dialects: Dialects) -> frozenset[str] | None:
@@ -108,11 +109,27 @@ def dialects_of_node(node: Node, dialects: Dialects) -> frozenset[str]:
     """The dialects that a node serves according to our labels, else to the originals' labels. Empty if there are
     none."""
     labels = node.metadata.labels
-    named = {key.removeprefix(SERVES) for key, value in labels.items() if key.startswith(SERVES) and value == "true"}
-    if named:
-        return frozenset(named)
+    if named := _named(node):
+        return named
     marked = (dialect for dialect in dialects.values() if dialect.node_labels)
     return frozenset(dialect.name for dialect in marked if dialect.node_labels.items() <= labels.items())
+
+
+def _named(node: Node) -> frozenset[str]:
+    """The dialects that our labels name."""
+    labels = node.metadata.labels.items()
+    return frozenset(key.removeprefix(SERVES) for key, value in labels if key.startswith(SERVES) and value == "true")
+
+
+def served_by_label(node: Node, dialects: Dialects) -> frozenset[str]:
+    """The dialects that a node serves because our labels say so."""
+    return _also_served(_named(node), dialects)
+
+
+def _also_served(served: frozenset[str], dialects: Dialects) -> frozenset[str]:
+    """These dialects, and those that they serve as well."""
+    known = [dialects[name] for name in served & dialects.keys()]
+    return served | {other.name for other in dialects.values() for own in known if own.serves(other)}
 
 
 def _first_label(node: Node, keys: Iterable[str]) -> str:
@@ -194,8 +211,7 @@ def _gives_unnamed_cards(pod: Pod, dialect: Dialect, cards: NodeGpus) -> bool:
     agent waits for a placement. If no plugin has registered the resource, nobody gives anything."""
     if dialect.names_cards or not cards.may_hand_over(dialect.name):
         return False
-    offering = {dialect.name, dialect.shares_resources_with}
-    is_served_by_us = not cards.are_made_up and not offering.isdisjoint(cards.dialects)
+    is_served_by_us = not cards.are_made_up and dialect.name in cards.dialects
     return not is_served_by_us or _has_got(pod, dialect, cards)
 
 
