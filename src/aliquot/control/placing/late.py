@@ -36,6 +36,7 @@ from aliquot.model.records import INVENTORY, PLACEMENT
 _log = structlog.get_logger()
 _EACH_SECONDS = 1.0
 _AT_ONCE = 8
+_OBSERVED = "its node is observed: another device plugin hands out its cards"
 _NO_INVENTORY = "its node has no inventory from our agent: another agent hands out its cards"
 
 
@@ -169,6 +170,8 @@ class LatePlacer:
         cards = self._cluster.cards(node.key)
         if INVENTORY not in node.metadata.annotations:
             return _NO_INVENTORY
+        if cards.observed:
+            return _OBSERVED
         is_labelled = dialect.name in served_by_label(node, self._cluster.dialects)
         if not cards.serves(dialect.name) or not (dialect.names_cards or is_labelled):
             return f"our agent does not serve {dialect.name} on its node"
