@@ -240,6 +240,10 @@ class Nvidia(Dialect):
             return [(gpu.uuid, gpu.uuid) for gpu in cards.offered]
         return instance_ids(resource, self.prefix, cards)
 
+    def card_in(self, device_id: str) -> str:
+        """NVIDIA's plugin puts `::` and a number behind the uuid of a card that it hands out several times."""
+        return device_id.partition("::")[0]
+
     # -- showing
 
     def sample_pod(self) -> Mapping[str, Any]:

@@ -284,6 +284,10 @@ class Dialect(ABC):
         """Every (id, uuid) that the device plugin of one resource offers. kubelet hands them out in any order: only
         their number matters."""
 
+    def card_in(self, device_id: str) -> str:
+        """The uuid of the card in a device id of the original's plugin, if its ids name cards."""
+        return device_id
+
     def environment(
         self, pod: Pod, request: Request, container: str, placement: Placement, cards: NodeGpus
     ) -> Mapping[str, str]:

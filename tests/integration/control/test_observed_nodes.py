@@ -34,9 +34,11 @@ def observed(*gpus: Gpu) -> NodeGpus:
     return NodeGpus("n1", gpus or (make_gpu(0), make_gpu(1)), 1024, observed=True)
 
 
-def node_event(cards: NodeGpus, labels: Mapping[str, str] | None = None, **capacity: str) -> NodeSeen:
+def node_event(
+    cards: NodeGpus, labels: Mapping[str, str] | None = None, capacity: Mapping[str, str] = OFFERED
+) -> NodeSeen:
     metadata = {"name": "n1", "labels": labels or {}, "annotations": {INVENTORY: write_inventory(cards)}}
-    return NodeSeen(make_node("n1", cards, metadata=metadata, capacity=capacity or OFFERED))
+    return NodeSeen(make_node("n1", cards, metadata=metadata, capacity=capacity))
 
 
 def cluster_with(cards: NodeGpus, *pods: Pod) -> ClusterState:
@@ -236,8 +238,8 @@ def test_a_pod_of_another_dialect_holds_what_our_agent_gave_it_before() -> None:
 
 
 def test_kubelet_keeps_the_cards_of_an_init_container() -> None:
-    containers = {"containers": [limited("main", {GPU: "1"})], "initContainers": [limited("init", {GPU: "2"})]}
-    pod = named(make_pod(**containers, node="n1"), "GPU-n1-1")
+    main, init = limited("main", {GPU: "1"}), limited("init", {GPU: "2"})
+    pod = named(make_pod(containers=[main], initContainers=[init], node="n1"), "GPU-n1-1")
     assert held(cluster_with(observed(), pod)) == {pod.metadata.uid: {"GPU-n1-0": WHOLE, "GPU-n1-1": WHOLE}}
 
 
@@ -262,7 +264,7 @@ def test_a_pod_with_cards_and_instances_may_have_each_until_they_are_named() -> 
 
 def test_nobody_gives_cards_of_which_kubelet_does_not_know() -> None:
     cluster = ClusterState()
-    cluster.apply(node_event(observed(), **{"example.com/other": "1"}))
+    cluster.apply(node_event(observed(), capacity={"example.com/other": "1"}))
     cluster.apply(PodSeen(bound()))
     assert held(cluster) == {}
 

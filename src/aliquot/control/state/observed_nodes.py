@@ -45,8 +45,8 @@ class ObservedNodes:
         self.settle(node)
 
     def settle(self, node: str) -> None:
-        """Choose anew for the pods of a node whose cards no record names, after claims have come or gone. Pods choose in
-        the order of their UIDs, so that a server that starts anew comes to the same result."""
+        """Choose anew for the pods of a node whose cards no record names, after claims have come or gone. Pods choose
+        in the order of their UIDs, so that a server that starts anew comes to the same result."""
         if node not in self._pods:
             return
         cards, pods = self._totals.cards(node), dict(sorted(self._pods[node].items()))
