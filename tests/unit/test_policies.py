@@ -15,7 +15,8 @@ from aliquot.dialects import Dialect, Dialects, make_dialects, placed_on, standa
 from aliquot.dialects.table import OURS
 from aliquot.embedded.api.policies import is_like
 from aliquot.model import Pod
-from aliquot.model.admission import AGENT_REACH, FENCING, FORGERY, OUR_KEYS, PARAMETERS, SERVER_REACH
+from aliquot.model.admission import AGENT_REACH, FENCING, FORGERY, OUR_KEYS, PARAMETERS, SERVER_KEYS, SERVER_REACH
+from aliquot.model.records import OBSERVED
 from tests.factories import T4, make_cards
 
 ROOT = Path(__file__).parents[2]
@@ -96,7 +97,9 @@ def test_our_accounts_may_write_what_a_dialect_has_them_write(dialect: Dialect) 
     agent, server = (tables(standard_dialects(), policy) for policy in (AGENT_REACH, SERVER_REACH))
     pod = msgspec.convert({**dialect.sample_pod(), "spec": dialect.sample_pod()["spec"] | {"nodeName": "n1"}}, Pod)
     assert set(dialect.hand_over_marks(pod, 0)) <= set(agent["keys"]["pods"])
-    assert {*OUR_KEYS, *dialect.placement_keys} <= set(server["keys"])
+    assert {*SERVER_KEYS, *dialect.placement_keys} <= set(server["keys"])
+    assert OBSERVED in agent["keys"]["pods"]
+    assert OBSERVED not in server["keys"]
     assert set(dialect.guarded_resources) <= set(server["resources"])
 
 

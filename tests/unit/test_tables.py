@@ -22,11 +22,12 @@ from aliquot.model import Reason
 ROOT = Path(__file__).parents[2]
 OWN_WORDS = {
     "gpushare": {"NOT_SERVED", "WRONG_POOL", "NOT_IN_QUOTA", "OVER_QUOTA", "WRONG_MODEL", "WRONG_CARD", "WRONG_MODE"}
-    | {"NO_TOPOLOGY", "SEARCH_LIMIT"},
-    "tencent": {"UNKNOWN_NODE", "NOT_SERVED", "WRONG_MODEL", "WRONG_CARD", "WRONG_MODE", "NO_TOPOLOGY", "SEARCH_LIMIT"},
+    | {"NOT_PROMISED", "NO_TOPOLOGY", "SEARCH_LIMIT"},
+    "tencent": {"UNKNOWN_NODE", "NOT_SERVED", "WRONG_MODEL", "WRONG_CARD", "WRONG_MODE", "NO_TOPOLOGY", "SEARCH_LIMIT"}
+    | {"NOT_PROMISED"},
     "elastic": {"NOT_SERVED", "WRONG_POOL", "NOT_IN_QUOTA", "OVER_QUOTA", "WRONG_MODEL", "WRONG_CARD", "WRONG_MODE"}
-    | {"NO_TOPOLOGY", "SEARCH_LIMIT"},
-    "hami": {"UNKNOWN_NODE", "NO_GPUS", "NOT_SERVED", "WRONG_POOL", "SEARCH_LIMIT"},
+    | {"NOT_PROMISED", "NO_TOPOLOGY", "SEARCH_LIMIT"},
+    "hami": {"UNKNOWN_NODE", "NO_GPUS", "NOT_SERVED", "WRONG_POOL", "NOT_PROMISED", "SEARCH_LIMIT"},
 }
 """The reasons for which a dialect says our text, because its original has no such refusal."""
 

@@ -111,7 +111,7 @@ class HandOver:
         if self._write(holder, pod, demand, record):
             await self._clock.sleep(SETTLING)
         faults.reach("in-prestart")
-        await self._mark(pod, offer.dialect)
+        await self._mark(pod, demand.dialect)
         _log.info(
             "handed over the cards",
             pod=pod.key,
@@ -149,7 +149,7 @@ class HandOver:
         demand = demand_of(pod, self._dialects)
         if demand is None:
             raise Refused(f"pod {pod.key} requests no GPU, but kubelet allocated {offer.resource} to it")
-        if demand.dialect.name != offer.dialect.name:
+        if not offer.dialect.serves(demand.dialect):
             raise Refused(
                 f"pod {pod.key} uses dialect {demand.dialect.name}, but this node serves {offer.resource} for dialect "
                 f"{offer.dialect.name} (--dialect)"

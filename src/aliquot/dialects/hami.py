@@ -7,16 +7,22 @@ from typing import Any
 
 from aliquot.dialects.hami_records import (
     ALLOCATED,
+    BIND_TIME,
     CORDON,
+    NODE,
+    PHASE,
     REGISTER,
     SCORES,
+    TIME,
     TO_ALLOCATE,
+    is_handed_over,
     read_devices,
     read_register,
-    write_devices,
-    write_served,
+    write_handed_over,
+    write_label,
+    write_placed,
 )
-from aliquot.dialects.nvidia import Nvidia, check_priority, names_parts
+from aliquot.dialects.nvidia import Nvidia, check_priority, instance_ids, mig_resources, names_parts
 from aliquot.dialects.protocol import (
     Dialect,
     Resource,
@@ -50,11 +56,7 @@ from aliquot.model import (
 )
 from aliquot.model.bounds import MAX_MIB
 
-NODE = "hami.io/vgpu-node"
-TIME = "hami.io/vgpu-time"
 MIG_ALLOCATIONS = "hami.io/vgpu-mig-allocations"
-PHASE = "hami.io/bind-phase"
-BIND_TIME = "hami.io/bind-time"
 
 USE_TYPE = "nvidia.com/use-gputype"
 AVOID_TYPE = "nvidia.com/nouse-gputype"
@@ -69,7 +71,6 @@ _CONSTRAINTS = frozenset((USE_TYPE, AVOID_TYPE, USE_UUID, AVOID_UUID, NUMA_BIND,
 
 SHARES = 10
 """How many device ids a card has."""
-_LONGEST_LABEL = 63
 _TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
 _FALSE = frozenset(("0", "f", "F", "false", "FALSE", "False"))
 _NODE_POLICIES = {"binpack": "binpack", "spread": "spread"}
@@ -102,6 +103,7 @@ class Hami(Dialect):
     name = "hami"
     standard_prefix = "nvidia.com"
     gpu_policy = "spread"
+    also_serves = "nvidia"
 
     # -- names
 
@@ -133,6 +135,7 @@ class Hami(Dialect):
             Resource(self.gpumem_percentage, "a percent of each card's memory", on_nodes=False),
             Resource(self.gpucores, "a percent of each card's cores", on_nodes=False),
             Resource(self.priority, "0 is high and 1 is low, among the pods that share a card", on_nodes=False),
+            *(mig_resources(self.prefix) if self.prefix == Nvidia.standard_prefix else ()),
         )
 
     @property
@@ -141,7 +144,8 @@ class Hami(Dialect):
 
     @property
     def guarded_resources(self) -> Sequence[str]:
-        return (*(resource.name for resource in self.resources), f"{self.prefix}/mig-*")
+        named = (resource.name for resource in self.resources if not self._is_mig(resource.name))
+        return (*named, f"{self.prefix}/mig-*")
 
     # -- reading
 
@@ -248,25 +252,16 @@ class Hami(Dialect):
         self, pod: Pod, request: Request, placement: Placement, cards: NodeGpus, now_ns: int
     ) -> Mapping[str, str]:
         sizes = {own.name: _sizes(own.part, placement, own.name, cards) for own in request.containers}
-        devices, seconds = write_devices(pod, request, sizes), str(now_ns // 10**9)
-        return {
-            NODE: placement.node,
-            TIME: seconds,
-            TO_ALLOCATE: devices,
-            ALLOCATED: devices,
-            PHASE: "allocating",
-            BIND_TIME: seconds,
-        }
+        return write_placed(pod, request, placement, sizes, now_ns)
 
     def labels(self, pod: Pod, request: Request, placement: Placement, cards: NodeGpus) -> Mapping[str, str]:
-        """A node name may be longer than a label value allows. Then the API server would refuse the whole write."""
-        return {NODE: placement.node} if len(placement.node) <= _LONGEST_LABEL else {}
+        return write_label(placement)
 
     def is_marked(self, pod: Pod) -> bool:
-        return pod.metadata.annotations.get(PHASE) == "success"
+        return is_handed_over(pod)
 
     def hand_over_marks(self, pod: Pod, now_ns: int) -> Mapping[str, str]:
-        return {PHASE: "success", TO_ALLOCATE: write_served(pod, self.held(pod))}
+        return write_handed_over(pod, self.held(pod))
 
     def words(self, reason: Reason) -> str:
         return f"{_WORDS[reason]}: {reason.value}" if reason in _WORDS else reason.value
@@ -274,6 +269,8 @@ class Hami(Dialect):
     # -- on the node
 
     def device_ids(self, resource: str, cards: NodeGpus) -> Sequence[tuple[str, str]]:
+        if self._is_mig(resource):
+            return instance_ids(resource, self.prefix, cards)
         return [(f"{gpu.uuid}-{share}", gpu.uuid) for gpu in cards.offered for share in range(SHARES)]
 
     def environment(

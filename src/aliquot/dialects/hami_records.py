@@ -1,7 +1,7 @@
 """HAMi's records: the cards of a node, and the cards of a pod."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Annotated, TypeVar
+from typing import Annotated, TypeAlias, TypeVar
 
 import msgspec
 
@@ -15,6 +15,12 @@ SCORES = "hami.io/node-nvidia-score"
 CORDON = "hami.io/device-cordon"
 """Annotations of nodes: the cards, how well they reach each other, and the cards that take no new pods."""
 
+NODE = "hami.io/vgpu-node"
+TIME = "hami.io/vgpu-time"
+PHASE = "hami.io/bind-phase"
+BIND_TIME = "hami.io/bind-time"
+"""Annotations of pods: the node, when it was chosen, and how far the hand-over is. The first is also a label."""
+
 TO_ALLOCATE = "hami.io/vgpu-devices-to-allocate"
 ALLOCATED = "hami.io/vgpu-devices-allocated"
 """Annotations of pods: the cards of each container as `uuid,NVIDIA,mib,cores:`, then `;`. The first annotation is
@@ -24,6 +30,7 @@ _FIELDS = ("id", "count", "devmem", "devcore", "type", "numa", "health", "index"
 _SHORT_FIELDS = 7
 """The oldest format ends with the health."""
 _TYPE = "NVIDIA"
+_LONGEST_LABEL = 63
 
 _Size = Annotated[int, msgspec.Meta(ge=1, le=MAX_MIB)]
 _Name = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
@@ -116,8 +123,38 @@ def _from_json(key: str, text: str, kind: type[_Record]) -> _Record:
 # -- pods
 
 
-def write_devices(pod: Pod, request: Request, sizes: Mapping[str, Sequence[tuple[Gpu, int]]]) -> str:
-    """`sizes` says how many MiB each container may use of each of its cards."""
+Sizes: TypeAlias = Mapping[str, Sequence[tuple[Gpu, int]]]
+"""How many MiB each container may use of each of its cards."""
+
+
+def write_placed(pod: Pod, request: Request, placement: Placement, sizes: Sizes, now_ns: int) -> Mapping[str, str]:
+    """The annotations of a pod that was placed and has not been handed its cards."""
+    devices, seconds = write_devices(pod, request, sizes), str(now_ns // 10**9)
+    return {
+        NODE: placement.node,
+        TIME: seconds,
+        TO_ALLOCATE: devices,
+        ALLOCATED: devices,
+        PHASE: "allocating",
+        BIND_TIME: seconds,
+    }
+
+
+def write_label(placement: Placement) -> Mapping[str, str]:
+    """A node name may be longer than a label value allows. Then the API server would refuse the whole write."""
+    return {NODE: placement.node} if len(placement.node) <= _LONGEST_LABEL else {}
+
+
+def write_handed_over(pod: Pod, request: Request) -> Mapping[str, str]:
+    """What changes when the pod has its cards."""
+    return {PHASE: "success", TO_ALLOCATE: write_served(pod, request)}
+
+
+def is_handed_over(pod: Pod) -> bool:
+    return pod.metadata.annotations.get(PHASE) == "success"
+
+
+def write_devices(pod: Pod, request: Request, sizes: Sizes) -> str:
     entries = {
         asked.name: "".join(f"{gpu.uuid},{_TYPE},{mib},{asked.part.cores}:" for gpu, mib in sizes[asked.name])
         for asked in request.containers

@@ -8,12 +8,23 @@ from functools import cache
 from typing import Any
 
 from aliquot.dialects.card_labels import label_value, only_model
-from aliquot.dialects.hami_records import ALLOCATED, REGISTER, TO_ALLOCATE, read_devices
+from aliquot.dialects.hami_records import (
+    ALLOCATED,
+    PHASE,
+    REGISTER,
+    TO_ALLOCATE,
+    is_handed_over,
+    read_devices,
+    write_handed_over,
+    write_label,
+    write_placed,
+)
 from aliquot.dialects.protocol import (
     Dialect,
     Resource,
     asks_any,
     capacity_of,
+    card_called,
     cards_asked,
     equal_cards,
     limit,
@@ -54,6 +65,8 @@ _PROFILE = re.compile(r"((?:\d+c\.)?\d+g\.\d+gb)(?:\.([a-z.]+))?")
 _WHOLE = ""
 """The kind of whole cards; every other kind is a MIG profile."""
 
+_HAMI = "hami"
+
 _UNKNOWN_MIB = 1
 """Nothing says how large the card is, so it can only be sold whole."""
 
@@ -63,7 +76,7 @@ class Nvidia(Dialect):
     standard_prefix = "nvidia.com"
     node_labels = {"nodeinfo": "gpu"}
     node_policy = "free-count"
-    shares_resources_with = "hami"
+    shares_resources_with = _HAMI
     names_cards = False
 
     # -- names
@@ -78,17 +91,13 @@ class Nvidia(Dialect):
         return f"{self.prefix}/gpu.model"
 
     def mig(self, profile: str) -> str:
-        """The resource of a profile. NVIDIA's plugin writes its `+` as a dot."""
-        return f"{self.prefix}/mig-{profile.replace('+', '.')}"
+        return _mig(self.prefix, profile)
 
     @property
     def resources(self) -> Sequence[Resource]:
         return (
             Resource(self.gpu, "a whole card", "nvidia-gpu.sock"),
-            *(
-                Resource(self.mig(profile), f"a whole MIG instance {profile}", f"nvidia-mig-{profile}.sock")
-                for profile in MIG_PROFILES
-            ),
+            *mig_resources(self.prefix),
         )
 
     @property
@@ -206,20 +215,62 @@ class Nvidia(Dialect):
     def annotations(
         self, pod: Pod, request: Request, placement: Placement, cards: NodeGpus, now_ns: int
     ) -> Mapping[str, str]:
-        return {}
+        """NVIDIA's plugin writes nothing. HAMi records whole cards, too, so that it counts them, but no static
+        instances."""
+        if not _is_as_hami(request, cards):
+            return {}
+        sizes = {
+            name: [(gpu, gpu.mib) for part in parts for gpu in (card_called("the placement", part.uuid, cards),)]
+            for name, parts in placement.containers.items()
+        }
+        return write_placed(pod, request, placement, sizes, now_ns)
+
+    def labels(self, pod: Pod, request: Request, placement: Placement, cards: NodeGpus) -> Mapping[str, str]:
+        return write_label(placement) if _is_as_hami(request, cards) else {}
+
+    def hand_over_marks(self, pod: Pod, now_ns: int) -> Mapping[str, str]:
+        """Only HAMi's keys change."""
+        is_waiting = PHASE in pod.metadata.annotations and not is_handed_over(pod)
+        return write_handed_over(pod, self.held(pod)) if is_waiting else {}
 
     # -- on the node
 
     def device_ids(self, resource: str, cards: NodeGpus) -> Sequence[tuple[str, str]]:
         if resource == self.gpu:
             return [(gpu.uuid, gpu.uuid) for gpu in cards.offered]
-        return [(gpu.uuid, gpu.uuid) for gpu in cards.gpus if gpu.parent and self.mig(gpu.profile) == resource]
+        return instance_ids(resource, self.prefix, cards)
+
+    def card_in(self, device_id: str) -> str:
+        """NVIDIA's plugin puts `::` and a number behind the uuid of a card that it hands out several times."""
+        return device_id.partition("::")[0]
 
     # -- showing
 
     def sample_pod(self) -> Mapping[str, Any]:
         annotations = {self.gpu_model: "Tesla T4,A10,A100"}
         return sample("one-whole-gpu", {self.gpu: "1"}, container="cuda", annotations=annotations)
+
+
+def mig_resources(prefix: str) -> Sequence[Resource]:
+    return [
+        Resource(_mig(prefix, profile), f"a whole MIG instance {profile}", f"nvidia-mig-{profile}.sock")
+        for profile in MIG_PROFILES
+    ]
+
+
+def _mig(prefix: str, profile: str) -> str:
+    """The resource of a profile. NVIDIA's plugin writes its `+` as a dot."""
+    return f"{prefix}/mig-{profile.replace('+', '.')}"
+
+
+def instance_ids(resource: str, prefix: str, cards: NodeGpus) -> Sequence[tuple[str, str]]:
+    """The device ids of a profile: the uuids of its instances."""
+    return [(gpu.uuid, gpu.uuid) for gpu in cards.gpus if gpu.parent and _mig(prefix, gpu.profile) == resource]
+
+
+def _is_as_hami(request: Request, cards: NodeGpus) -> bool:
+    """Whether HAMi would record a placement: whole cards of a node that serves its dialect."""
+    return _HAMI in cards.dialects and not request.constraints.mig
 
 
 def names_parts(pod: Pod, prefix: str) -> bool:

@@ -65,6 +65,8 @@ class Dialect(ABC):
     counts."""
     shares_resources_with: ClassVar[str] = ""
     """The dialect that may have a resource of the same name. A pod speaks one of them, never both."""
+    also_serves: ClassVar[str] = ""
+    """The dialect whose pods a node that serves this one serves as well, if both have the same resource."""
     names_cards: ClassVar[bool] = True
     """Whether a pod's record names its cards. If only kubelet knows them, the pod counts by their number."""
     allocator: ClassVar[str] = ""
@@ -86,6 +88,10 @@ class Dialect(ABC):
     @property
     def agent_chooses(self) -> bool:
         return bool(self.allocator)
+
+    def serves(self, other: "Dialect") -> bool:
+        """Whether a node that serves this dialect hands out what pods ask for in another dialect."""
+        return other.name == self.name or (other.name == self.also_serves and other.resource == self.resource)
 
     # -- names
 
@@ -277,6 +283,10 @@ class Dialect(ABC):
     def device_ids(self, resource: str, cards: NodeGpus) -> Sequence[tuple[str, str]]:
         """Every (id, uuid) that the device plugin of one resource offers. kubelet hands them out in any order: only
         their number matters."""
+
+    def card_in(self, device_id: str) -> str:
+        """The uuid of the card in a device id of the original's plugin, if its ids name cards."""
+        return device_id
 
     def environment(
         self, pod: Pod, request: Request, container: str, placement: Placement, cards: NodeGpus

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from aliquot.dialects.aliquot import Aliquot
-from aliquot.dialects.protocol import Dialect
+from aliquot.dialects.protocol import Dialect, asks_any
 from aliquot.dialects.table import Dialects, only_one
 from aliquot.errors import BadDemand, BadRecord, NotPlaced
 from aliquot.model import (
@@ -28,7 +28,8 @@ from aliquot.model import (
     peak,
 )
 from aliquot.model.bounds import MAX_CONTAINERS
-from aliquot.model.records import INVENTORY, PLACEMENT, read_inventory, read_placement
+from aliquot.model.observed import choices
+from aliquot.model.records import INVENTORY, OBSERVED, PLACEMENT, read_inventory, read_observed, read_placement
 from aliquot.model.request import NODE_UNITS, Unit
 
 SERVES = "dialect.aliquot.io/"
@@ -93,7 +94,8 @@ def cards_of(node: Node, dialects: Dialects) -> NodeGpus:
     pool = _first_label(node, (label for dialect in dialects.values() for label in dialect.pool_labels))
     found = _cards(node, dialects, served)
     registered = registered_on(node, dialects)
-    return replace(found, dialects=served or found.dialects, model=model, pool=pool, registered=registered)
+    serving = _of_unnamed_cards(dialects) if found.observed else _also_served(served or found.dialects, dialects)
+    return replace(found, dialects=serving, model=model, pool=pool, registered=registered)
 
 
 def registered_on(node: Node, dialects: Dialects) -> frozenset[str] | None:
@@ -108,11 +110,32 @@ def dialects_of_node(node: Node, dialects: Dialects) -> frozenset[str]:
     """The dialects that a node serves according to our labels, else to the originals' labels. Empty if there are
     none."""
     labels = node.metadata.labels
-    named = {key.removeprefix(SERVES) for key, value in labels.items() if key.startswith(SERVES) and value == "true"}
-    if named:
-        return frozenset(named)
+    if named := _named(node):
+        return named
     marked = (dialect for dialect in dialects.values() if dialect.node_labels)
     return frozenset(dialect.name for dialect in marked if dialect.node_labels.items() <= labels.items())
+
+
+def _of_unnamed_cards(dialects: Dialects) -> frozenset[str]:
+    """The dialects of an observed node, whatever its labels say: another vendor's plugin hands out whole cards."""
+    return frozenset(dialect.name for dialect in dialects.values() if not dialect.names_cards)
+
+
+def _named(node: Node) -> frozenset[str]:
+    """The dialects that our labels name."""
+    labels = node.metadata.labels.items()
+    return frozenset(key.removeprefix(SERVES) for key, value in labels if key.startswith(SERVES) and value == "true")
+
+
+def served_by_label(node: Node, dialects: Dialects) -> frozenset[str]:
+    """The dialects that a node serves because our labels say so."""
+    return _also_served(_named(node), dialects)
+
+
+def _also_served(served: frozenset[str], dialects: Dialects) -> frozenset[str]:
+    """These dialects, and those that they serve as well."""
+    known = [dialects[name] for name in served & dialects.keys()]
+    return served | {other.name for other in dialects.values() for own in known if own.serves(other)}
 
 
 def _first_label(node: Node, keys: Iterable[str]) -> str:
@@ -150,12 +173,49 @@ def _counts_for_another(dialect: Dialect, dialects: Dialects, served: frozenset[
 def holding_of(pod: Pod, cards: NodeGpus, dialects: Dialects) -> Holding | None:
     """What a bound pod holds; None without GPU. Raises BadDemand, and NotPlaced or BadRecord for a pod that has nothing
     yet."""
+    if cards.observed and (holding := observed_holding(pod, cards, dialects)) is not None:
+        return holding
     speaking = dialects.spoken_by(pod)
     if len(speaking) > 1 and (given := [dialect for dialect in speaking if _has_got(pod, dialect, cards)]):
         names = ", ".join(dialect.name for dialect in speaking)
         return in_doubt(pod, given, cards, f"the pod has resources of several dialects ({names})")
     dialect = only_one(speaking)
     return _holding(pod, cards, dialect) if dialect else None
+
+
+def observed_holding(pod: Pod, cards: NodeGpus, dialects: Dialects) -> Holding | None:
+    """What kubelet gives to a pod on an observed node, in whatever dialect the pod speaks: as many whole cards as it
+    asks for. The agent's record names them; cards that it does not name are `unnamed`. None for a pod that asks for no
+    such cards: it may still have what our own agent gave it before. Raises BadDemand.
+
+    Users can write the record: a name that is no card of the node does not count, and never makes the number smaller.
+    """
+    giving = (dialect for dialect in dialects.values() if not dialect.names_cards)
+    dialect = next((dialect for dialect in giving if asks_any(pod, dialect.guards)), None)
+    if dialect is None:
+        return None
+    request, named = dialect.held(pod), _seen_by_agent(pod, cards)
+    whole = Part(whole=True)
+    placement = Placement(
+        cards.node,
+        dialect.name,
+        {name: tuple(cut(whole, gpu, cards.unit_mib) for gpu in gpus) for name, gpus in named.items() if gpus},
+    )
+    held = {gpu.uuid: whole.on(gpu, cards.unit_mib) for gpus in named.values() for gpu in gpus}
+    given = _unnamed(request, cards) if cards.may_hand_over(dialect.name) else 0
+    credited = sum(gpu.uuid in held for gpu in choices(cards, request.constraints))
+    return Holding(placement, held, unnamed=max(0, given - credited), request=request)
+
+
+def _seen_by_agent(pod: Pod, cards: NodeGpus) -> Mapping[str, Sequence[Gpu]]:
+    record = pod.metadata.annotations.get(OBSERVED)
+    if record is None:
+        return {}
+    try:
+        named = read_observed(pod.metadata.uid, record)
+    except BadRecord:
+        return {}
+    return {name: [cards.by_uuid[uuid] for uuid in uuids if uuid in cards.by_uuid] for name, uuids in named.items()}
 
 
 def _has_got(pod: Pod, dialect: Dialect, cards: NodeGpus) -> bool:
@@ -194,8 +254,7 @@ def _gives_unnamed_cards(pod: Pod, dialect: Dialect, cards: NodeGpus) -> bool:
     agent waits for a placement. If no plugin has registered the resource, nobody gives anything."""
     if dialect.names_cards or not cards.may_hand_over(dialect.name):
         return False
-    offering = {dialect.name, dialect.shares_resources_with}
-    is_served_by_us = not cards.are_made_up and not offering.isdisjoint(cards.dialects)
+    is_served_by_us = not cards.are_made_up and dialect.name in cards.dialects
     return not is_served_by_us or _has_got(pod, dialect, cards)
 
 

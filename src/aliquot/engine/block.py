@@ -49,6 +49,7 @@ _PER_CARD: Mapping[str, _CardArray] = {
     "type_id": _CardArray(np.int64, 0, decides=False),
     "numa": _CardArray(np.int64, -1, decides=False),
     "has": _CardArray(np.bool_, False, decides=False),
+    "is_cut": _CardArray(np.bool_, False, decides=False),
     "sellable": _CardArray(np.bool_, False, decides=True),
     "for_shared": _CardArray(np.bool_, False, decides=True),
     "for_whole": _CardArray(np.bool_, False, decides=True),
@@ -65,6 +66,7 @@ _PER_NODE: Mapping[str, tuple[type, Any]] = {
     "unit_mib": (np.int64, 1),
     "wiring_id": (np.int64, 0),
     "rest_mib": (np.int64, 0),
+    "observed": (np.bool_, False),
     "node_mib": (np.int64, 0),
     "node_free_mib": (np.int64, 0),
     "node_free_cores": (np.int64, 0),
@@ -112,6 +114,8 @@ class Block:
     numa: NDArray[np.int64]
     """-1 if unknown."""
     has: NDArray[np.bool_]
+    is_cut: NDArray[np.bool_]
+    """Cards that are cut into MIG instances."""
     sellable: NDArray[np.bool_]
     for_shared: NDArray[np.bool_]
     for_whole: NDArray[np.bool_]
@@ -132,6 +136,8 @@ class Block:
     """Nodes with the same number have the same wiring."""
     rest_mib: NDArray[np.int64]
     """Memory of a node that belongs to none of its cards."""
+    observed: NDArray[np.bool_]
+    """Nodes where another vendor's device plugin chooses the cards."""
     node_mib: NDArray[np.int64]
     node_free_mib: NDArray[np.int64]
     node_free_cores: NDArray[np.int64]
@@ -302,10 +308,12 @@ class Block:
         self._clear(column)
         self.unit_mib[column] = cards.unit_mib
         self.rest_mib[column] = cards.rest_mib
+        self.observed[column] = cards.observed
         self.wiring_id[column] = self._wirings.take(wiring_of(cards.gpus))
         for row, gpu in enumerate(cards.gpus):
             self._places.setdefault(gpu.uuid, set()).add((row, column))
             self.has[row, column] = True
+            self.is_cut[row, column] = gpu.uuid in cards.parents
             self.mib[row, column] = gpu.mib
             self.slots[row, column] = gpu.slots
             self.model_id[row, column] = self._models.take(gpu.model)

@@ -10,7 +10,7 @@ from aliquot.engine.all_nodes.plan import plan
 from aliquot.engine.all_nodes.policy_chain import CardChoice, policy, score
 from aliquot.engine.all_nodes.question import Question
 from aliquot.engine.all_nodes.refusals import FITS, NUMBERED, Numbers, Refusals
-from aliquot.engine.all_nodes.room import Room, wanted
+from aliquot.engine.all_nodes.room import Room, unpromised, wanted
 from aliquot.engine.arrays import Bools, Floats, Ints, joined
 from aliquot.engine.block import Block
 from aliquot.engine.effort import Effort
@@ -201,20 +201,22 @@ def _judged(
     wrong_pools = quota.refused_nodes(block) if quota else None
     over_quota = quota.refused_cards(block) if quota else None
     unnamed = quota.unnamed_cards(block) if quota else None
-    nodes = block.serves(request.dialect)
+    nodes, not_promised = block.serves(request.dialect), unpromised(block, request)
+    if wrong_pools is not None:
+        nodes = nodes & ~wrong_pools
     question = Question(
         fleet=block,
         request=request,
         room=Room.now(block),
         allowed=wanted(block, request, over_quota),
-        nodes=nodes if wrong_pools is None else nodes & ~wrong_pools,
+        nodes=nodes if not_promised is None else nodes & ~not_promised,
         choice=choice,
         settings=settings,
         topology=request.constraints.topology,
         effort=effort,
         among=among,
     )
-    refusals = Refusals(question, plan(question), wrong_pools, over_quota, unnamed)
+    refusals = Refusals(question, plan(question), wrong_pools, over_quota, unnamed, not_promised)
     if effort.spent:
         refusals.reasons  # noqa: B018 (reasons may take effort, too: what this decision costs is known when it is made)
     return refusals

@@ -1,6 +1,6 @@
 """Names of Aliquot's admission policies, of the accounts and ConfigMaps they read, and of the keys they protect."""
 
-from aliquot.model.records import EPOCH, PLACEMENT
+from aliquot.model.records import EPOCH, OBSERVED, PLACEMENT
 
 FENCING = "aliquot-fencing"
 FORGERY = "aliquot-forgery"
@@ -32,8 +32,9 @@ CARDS_HEALTHY = "AliquotCardsHealthy"
 
 WOKEN = "aliquot.io/woken"
 FENCED_KEYS = (PLACEMENT, EPOCH)
-OUR_KEYS = (*FENCED_KEYS, WOKEN)
-"""Keys on pods that only Aliquot may write, whatever the pod asks for."""
+SERVER_KEYS = (*FENCED_KEYS, WOKEN)
+OUR_KEYS = (*SERVER_KEYS, OBSERVED)
+"""Keys on pods that only Aliquot may write, whatever the pod asks for. The last one is the agents'."""
 
 STALE_EPOCH = f"ValidatingAdmissionPolicy '{FENCING}'"
 """Part of the message of every refusal by the fencing policy. A writer that sees it is not the leader."""

@@ -64,6 +64,7 @@ class NodeGpus:
 
     `dialects` are the dialects that the node serves, empty if it does not say. `model` and `pool` come from its labels
     and serve quotas. `registered` are the dialects of which its kubelet knows a resource, None if that is unknown.
+    The node is `observed` if another vendor's device plugin chooses its cards, and our agent only reports them.
     `rest_mib` is memory in its status that belongs to none of its cards: an original's plugin reports only the sum,
     which need not be a multiple of the number of cards. It cannot be sold. `driver` is the version of the driver, empty
     if it is unknown.
@@ -78,6 +79,7 @@ class NodeGpus:
     registered: frozenset[str] | None = None
     rest_mib: int = 0
     driver: str = ""
+    observed: bool = False
 
     @cached_property
     def by_uuid(self) -> Mapping[str, Gpu]:

@@ -19,6 +19,7 @@ class Reason(Enum):
     OVER_QUOTA = "the namespace's GPU quota for the node's model is used up"
     WRONG_MODEL = "no GPU of the requested model"
     WRONG_CARD = "no GPU that the pod's constraints allow"
+    NOT_PROMISED = "another device plugin chooses the node's GPUs and cannot promise those that the pod asks for"
     NOT_SELLABLE = "every GPU that matches is unhealthy or cordoned"
     WRONG_MODE = "every GPU that matches is shared in another mode"
     TOO_LARGE = "request exceeds the node's GPUs even when empty"
@@ -38,6 +39,7 @@ class Reason(Enum):
                 | Reason.NOT_IN_QUOTA
                 | Reason.WRONG_MODEL
                 | Reason.WRONG_CARD
+                | Reason.NOT_PROMISED
                 | Reason.NOT_SELLABLE
                 | Reason.TOO_LARGE
             ):

@@ -1,5 +1,6 @@
 """Our own records on the wire: the placement on a pod and the inventory on a node (v1 JSON annotations)."""
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -21,6 +22,8 @@ PLACEMENT = "aliquot.io/placement"
 INVENTORY = "aliquot.io/inventory"
 CARD_LABELS = "aliquot.io/card-labels"
 """The labels that an agent has written on its Node, with their values."""
+OBSERVED = "aliquot.io/observed"
+"""The cards that kubelet has given to a pod on an observed node."""
 EPOCH = "aliquot.io/epoch"
 """The number of the leadership term in which a placement was written. The API server refuses any number but the current
 one."""
@@ -77,11 +80,23 @@ class _Inventory(msgspec.Struct, frozen=True, omit_defaults=True, rename={"unit_
     unit_mib: _Unit
     gpus: Annotated[list[_Gpu], msgspec.Meta(max_length=MAX_CARDS)]
     driver: _Name = ""
+    observed: bool = False
+
+
+class _Observed(msgspec.Struct, frozen=True):
+    """`uid` keeps the record from counting on a pod that was made from a copy."""
+
+    v: int
+    uid: _Name
+    containers: Annotated[
+        dict[str, Annotated[list[_Name], msgspec.Meta(max_length=MAX_CARDS)]],
+        msgspec.Meta(max_length=MAX_CONTAINERS),
+    ]
 
 
 _PLAIN = tuple(name for name in _Gpu.__struct_fields__ if name != "links")
 
-_Record = TypeVar("_Record", _Placement, _Inventory)
+_Record = TypeVar("_Record", _Placement, _Inventory, _Observed)
 
 
 def write_placement(placement: Placement) -> str:
@@ -111,7 +126,9 @@ def read_placement(text: str) -> Placement:
 
 def write_inventory(node_gpus: NodeGpus) -> str:
     gpus = [_written(gpu) for gpu in node_gpus.gpus]
-    return msgspec.json.encode(_Inventory(_VERSION, node_gpus.unit_mib, gpus, node_gpus.driver)).decode()
+    return msgspec.json.encode(
+        _Inventory(_VERSION, node_gpus.unit_mib, gpus, node_gpus.driver, node_gpus.observed)
+    ).decode()
 
 
 def _written(gpu: Gpu) -> _Gpu:
@@ -132,7 +149,21 @@ def read_inventory(node: str, text: str) -> NodeGpus:
         raise BadRecord(f"{INVENTORY} names a card twice")
     gpus = map(_read_gpu, record.gpus)
     in_order = tuple(sorted(gpus, key=lambda gpu: gpu.index))
-    return NodeGpus(node, in_order, record.unit_mib, driver=record.driver)
+    return NodeGpus(node, in_order, record.unit_mib, driver=record.driver, observed=record.observed)
+
+
+def write_observed(uid: str, cards: Mapping[str, Sequence[str]]) -> str:
+    """`cards` are the uuids that each container has."""
+    record = _Observed(_VERSION, uid, {name: sorted(uuids) for name, uuids in sorted(cards.items())})
+    return msgspec.json.encode(record).decode()
+
+
+def read_observed(uid: str, text: str) -> Mapping[str, Sequence[str]]:
+    """Raises BadRecord, also for the record of another pod."""
+    record = _read(OBSERVED, text, _Observed, LARGEST_RECORD)
+    if record.uid != uid:
+        raise BadRecord(f"{OBSERVED} is of pod {record.uid[:64]}, not of this one")
+    return record.containers
 
 
 def _read(name: str, text: str, kind: type[_Record], most: int) -> _Record:

@@ -9,7 +9,7 @@ import grpc.aio
 import pytest
 
 from aliquot.agent import rpc
-from aliquot.agent.podresources import HeldIds, PodResources
+from aliquot.agent.podresources import HeldIds, PodCards, PodResources
 from aliquot.agent.proto import podresources_pb2 as wire
 from aliquot.errors import Refused
 from tests.fakes import FakeClock
@@ -18,10 +18,12 @@ from tests.fakes import FakeClock
 class FakeLister:
     """Refuses the first calls with a status, then lists two pods."""
 
-    def __init__(self, socket: Path, refusals: int = 0, code: grpc.StatusCode = grpc.StatusCode.OK) -> None:
+    def __init__(
+        self, socket: Path, refusals: int = 0, code: grpc.StatusCode = grpc.StatusCode.OK, version: str = "v1"
+    ) -> None:
         self._refusals, self._code = refusals, code
         methods = {"List": rpc.unary(self._list, wire.ListPodResourcesRequest)}
-        self._server = rpc.server("v1.PodResourcesLister", methods, socket)
+        self._server = rpc.server(f"{version}.PodResourcesLister", methods, socket)
 
     async def __aenter__(self) -> None:
         await self._server.start()
@@ -56,6 +58,22 @@ LISTED = [HeldIds("default/p", "main", frozenset("ab"))]
 async def test_only_the_ids_of_the_resource_are_listed(folder: Path, clock: FakeClock) -> None:
     async with FakeLister(folder / "kubelet.sock"):
         assert await PodResources(folder / "kubelet.sock", clock).holdings("aliyun.com/gpu-mem") == LISTED
+
+
+async def test_an_older_kubelet_is_asked_in_its_own_version(folder: Path, clock: FakeClock) -> None:
+    async with FakeLister(folder / "kubelet.sock", version="v1alpha1"):
+        asked = PodResources(folder / "kubelet.sock", clock)
+        assert await asked.holdings("aliyun.com/gpu-mem") == LISTED
+        assert await asked.pods() == {"default/p", "default/q"}
+
+
+async def test_the_cards_of_each_pod_are_listed_by_container(folder: Path, clock: FakeClock) -> None:
+    async with FakeLister(folder / "kubelet.sock"):
+        asked = PodResources(folder / "kubelet.sock", clock)
+        both = [PodCards("default/p", {"main": ["a", "b", "c"]}), PodCards("default/q", {})]
+        assert await asked.cards(lambda _, device: device) == both
+        one = [PodCards("default/p", {"main": ["GPU-c"]}), PodCards("default/q", {})]
+        assert await asked.cards(lambda name, device: f"GPU-{device}" if name == "nvidia.com/gpu" else "") == one
 
 
 async def test_a_kubelet_that_is_asked_too_fast_is_asked_again(folder: Path, clock: FakeClock) -> None:

@@ -189,10 +189,10 @@ async def test_nothing_is_written_on_a_node_without_our_inventory_and_that_is_sa
     assert patches(room) == []
 
 
-async def test_whole_cards_are_named_where_our_agent_hands_them_over(room: Room) -> None:
-    manifest = {"metadata": {"labels": {f"{SERVES}nvidia": "true"}}}
+@pytest.mark.parametrize("served", ["nvidia", "hami"])
+async def test_whole_cards_are_named_where_our_agent_hands_them_over(room: Room, served: str) -> None:
     await room.add_node(capacity=WHOLE_CARDS)
-    room.api.registry.rewrite(resources.NODES, "", "n1", lambda node: _labelled(node, manifest["metadata"]["labels"]))
+    room.api.registry.rewrite(resources.NODES, "", "n1", lambda node: _labelled(node, {f"{SERVES}{served}": "true"}))
     await room.in_sync()
     limits = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
     pod = await bound(room, containers=[container_manifest(gpu_mem=None) | limits])
@@ -232,7 +232,7 @@ async def test_whole_cards_are_those_of_the_model_that_is_wished(room: Room, *, 
 NO_ROOM_FOR_WHOLE_CARDS: list[Any] = [
     pytest.param({f"{SERVES}nvidia": "true"}, WHOLE_CARDS, id="our agent waits for a placement"),
     pytest.param({f"{SERVES}gpushare": "true"}, {}, id="no plugin has registered whole cards"),
-    pytest.param({f"{SERVES}hami": "true"}, WHOLE_CARDS, id="our agent offers the resource in another dialect"),
+    pytest.param({f"{SERVES}hami": "true"}, WHOLE_CARDS, id="so it does where it serves hami"),
 ]
 
 

@@ -10,7 +10,7 @@ import pytest
 from aliquot.dialects import Dialect, standard_dialects
 from aliquot.dialects.table import OURS
 from aliquot.model.admission import FENCING, FORGERY
-from aliquot.model.records import EPOCH, PLACEMENT
+from aliquot.model.records import EPOCH, OBSERVED, PLACEMENT
 
 SERVER = "system:serviceaccount:kube-system:aliquot-server"
 AGENT = "system:serviceaccount:kube-system:aliquot-agent"
@@ -119,6 +119,7 @@ _SINGLE = [
     _case("an original writes our key", Case(Way.PATCH, Outcome.FORGED, PLACED, original("gpushare"), _GPU)),
     _case("our key on a pod without GPU", Case(Way.PATCH, Outcome.FORGED, PLACED)),
     _case("our key in the labels", Case(Way.PATCH, Outcome.FORGED, {EPOCH: TERM}, where="labels")),
+    _case("the cards that an agent saw", Case(Way.PATCH, Outcome.FORGED, {OBSERVED: "{}"}, limits=_GPU, bound=True)),
     _case("the wake-up key", Case(Way.PATCH, Outcome.FORGED, {"aliquot.io/woken": "now"}, limits=_GPU)),
     _case("a dialect's key on a pod without GPU", Case(Way.PATCH, Outcome.WRITTEN, {INDEX: "0"})),
     _case("a dialect's key on a pod of another", Case(Way.CREATE, Outcome.WRITTEN, {INDEX: "0"}, limits=limits(KETI))),

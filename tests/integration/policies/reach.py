@@ -9,7 +9,7 @@ import pytest
 from aliquot.dialects import Dialect, standard_dialects
 from aliquot.dialects.table import OURS
 from aliquot.model.admission import AGENT_REACH, CARDS_HEALTHY, NO_ROOM, SERVER_REACH, WOKEN
-from aliquot.model.records import INVENTORY, NODE_LEASES
+from aliquot.model.records import INVENTORY, NODE_LEASES, OBSERVED
 from tests.integration.policies.caller import JSON, MERGE, Answer, Caller
 from tests.integration.policies.cases import INDEX, PLACED, placement_key
 
@@ -154,6 +154,8 @@ AGENT = [
     _case("a mark by a token without a node", "agent", MARK, "has no node", token=""),
     _case("a mark on another node's pod", "agent", MARK, OTHERS, where=THERE),
     _case("a mark on a pod that waits", "agent", MARK, OTHERS, where=""),
+    _case("the cards that it saw", "agent", annotated(**{OBSERVED: "{}"})),
+    _case("the cards of another node's pod", "agent", annotated(**{OBSERVED: "{}"}), OTHERS, where=THERE),
     _case("a placement", "agent", annotated(**PLACED), KEYS + "pods"),
     _case("where a pod is", "agent", annotated(**{INDEX: "1"}), KEYS + "pods"),
     _case("any other key", "agent", annotated(team="a"), KEYS + "pods"),
@@ -240,6 +242,7 @@ SERVER = [
     ),
     _case("a key by status", "server", annotated(team="a"), SERVER_KEYS, part="status"),
     _case("a pod deleted", "server", {}, "may not DELETE pods", method="DELETE"),
+    _case("the cards that an agent saw", "server", annotated(**{OBSERVED: "{}"}), SERVER_KEYS),
     _case("a key of a node", "server", annotated(**{INVENTORY: "{}"}), "may not UPDATE nodes", to=NODE),
     _case("a taint", "server", TAINT, "may not UPDATE nodes", to=NODE),
     _case("a node deleted", "server", {}, "may not DELETE nodes", to=NODE, method="DELETE"),

@@ -186,8 +186,7 @@ class Caller:
     # -- somebody with kubectl
 
     def _bind_by_hand(self, pod: Pod) -> None:
-        dialect = dialect_of(pod)
-        serving = [m for m in self._world.machines.values() if m.is_ours and dialect in m.dialects]
+        serving = [m for m in self._world.machines.values() if m.hands_over(dialect_of(pod))]
         fitting = [m for m in serving if self._world.witness.fits(pod, m)]
         chosen = fitting if fitting and self._chance.random() < 0.7 else serving
         if chosen:

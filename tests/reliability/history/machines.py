@@ -43,6 +43,10 @@ class Machine:
     def is_ours(self) -> bool:
         return self.agent == "ours"
 
+    def hands_over(self, dialect: str) -> bool:
+        """Whether our agent gives cards to pods of a dialect there; where it serves hami, whole cards, too."""
+        return self.is_ours and (dialect in self.dialects or (dialect == "nvidia" and "hami" in self.dialects))
+
     @property
     def may_hide(self) -> bool:
         """Whether its cards can be told without an inventory: they are all there, and equal."""

@@ -106,7 +106,7 @@ class Rest:
 
     def _serving(self, pod: Pod) -> list[Machine]:
         """Where our agent hands over cards to such pods."""
-        return [m for m in self._world.machines.values() if m.is_ours and dialect_of(pod) in m.dialects]
+        return [m for m in self._world.machines.values() if m.hands_over(dialect_of(pod))]
 
     # -- what the server holds for free is what is free
 

@@ -470,7 +470,7 @@ def test_the_cards_are_as_hami_registers_them() -> None:
         ("GPU-b", 0, "NVIDIA A100 80GB PCIe", 81920, 0, True, Mode.TIME_SLICED),
         ("GPU-a", 1, "Tesla V100-PCIE-32GB", 32768, 1, True, Mode.TIME_SLICED),
     ]
-    assert (found.unit_mib, found.dialects) == (1, frozenset(("hami",)))
+    assert (found.unit_mib, found.dialects) == (1, frozenset(("hami", "nvidia")))
 
 
 TEXTS: list[Any] = [

@@ -61,11 +61,27 @@ def way_of(state: NodeState, placement: Placement) -> Way:
 
 def is_wanted(cards: NodeGpus, gpu: Gpu, request: Request) -> bool:
     """For sale, and what the pod constraints."""
-    constraints = request.constraints
     if cards.dialects and request.dialect not in cards.dialects:
         return False
-    if not gpu.healthy or gpu.cordoned or any(other.parent == gpu.uuid for other in cards.gpus):
+    if not gpu.healthy or gpu.cordoned or is_cut(cards, gpu) or not is_meant(gpu, request):
         return False
+    return not cards.observed or is_any_card_meant(cards, request)
+
+
+def is_cut(cards: NodeGpus, gpu: Gpu) -> bool:
+    return any(other.parent == gpu.uuid for other in cards.gpus)
+
+
+def is_any_card_meant(cards: NodeGpus, request: Request) -> bool:
+    """Where another device plugin chooses, each card that it may choose has to suit the pod."""
+    if request.constraints.topology is not Topology.ANY and any(own.part.cards > 1 for own in request.containers):
+        return False
+    return all(is_meant(gpu, request) for gpu in cards.gpus if not is_cut(cards, gpu) and is_of_kind(gpu, request))
+
+
+def is_meant(gpu: Gpu, request: Request) -> bool:
+    """What the pod's constraints allow."""
+    constraints = request.constraints
     for wish in constraints.models:  # the names that tests use are parts of the models' names
         if any(name.lower() in gpu.model.lower() for name in wish.names) is wish.avoid:
             return False
@@ -73,9 +89,13 @@ def is_wanted(cards: NodeGpus, gpu: Gpu, request: Request) -> bool:
         constraints.only_uuids is not None and gpu.uuid not in constraints.only_uuids
     ):
         return False
-    if gpu.profile:
-        return constraints.mig in ("any", gpu.profile)
-    return constraints.mig == ""
+    return is_of_kind(gpu, request)
+
+
+def is_of_kind(gpu: Gpu, request: Request) -> bool:
+    """A card, or an instance of the profile."""
+    mig = request.constraints.mig
+    return mig in ("any", gpu.profile) if gpu.profile else mig == ""
 
 
 def is_connected(cards: Sequence[Gpu], topology: Topology) -> bool:

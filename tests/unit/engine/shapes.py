@@ -32,7 +32,7 @@ def node_states(draw: st.DrawFn, node: str = "n0", most: int = 4) -> NodeState:
     count = draw(st.integers(0, most))
     gpus = tuple(draw(_gpus(index, node)) for index in range(count))
     dialects = draw(st.sampled_from([frozenset(), frozenset(), frozenset({"aliquot"}), frozenset({"other"})]))
-    cards = NodeGpus(node, gpus, draw(st.sampled_from([1, 4])), dialects)
+    cards = NodeGpus(node, gpus, draw(st.sampled_from([1, 4])), dialects, observed=draw(st.booleans()))
     used = {gpu.uuid: draw(_charges(gpu)) for gpu in gpus if draw(st.booleans())}
     return NodeState(cards, used)
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aliquot.engine import Fleet, judge
-from aliquot.engine.all_nodes.room import Room, need_of, takes, wanted
+from aliquot.engine.all_nodes.room import Room, need_of, takes, unpromised, wanted
 from aliquot.engine.one_node.obstacles import obstacle
 from aliquot.engine.one_node.search import arrange
 from aliquot.engine.state import NodeState
@@ -46,9 +46,11 @@ def test_the_judgement_fits_exactly_where_there_is_a_way(
 def test_a_card_is_possible_exactly_if_it_has_no_obstacle(states: tuple[NodeState, ...], request: Request) -> None:
     (fleet,), part = fleet_of(*states).blocks, request.containers[0].part
     possible = takes(fleet, Room.now(fleet), need_of(fleet, part)) & fleet.serves(request.dialect)
-    allowed = wanted(fleet, request)
+    allowed, not_promised = wanted(fleet, request), unpromised(fleet, request)
     if allowed is not None:
         possible &= allowed
+    if not_promised is not None:
+        possible &= ~not_promised
     for column, state in enumerate(states):
         for row, gpu in enumerate(state.cards.gpus):
             assert possible[row, column] == (obstacle(state, gpu, part, request) is None)

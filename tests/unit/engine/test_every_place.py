@@ -76,6 +76,7 @@ NODE_FIELDS = {
     "registered": Field(frozenset(["hami"]), judged=False),
     "rest_mib": Field(1024),
     "driver": Field("580.65.06", judged=False),
+    "observed": Field(True),
 }
 """A new field needs a line here, and with it a decision whether it is part of what makes cards or nodes alike."""
 
@@ -118,7 +119,7 @@ def test_a_field_of_a_card_makes_columns_of_the_fleet_differ_as_declared(name: s
 def test_a_field_of_a_node_makes_nodes_differ_as_declared(name: str) -> None:
     before, field = two_cards(), NODE_FIELDS[name]
     after = replace(before, cards=replace(before.cards, **{name: field.other}))
-    assert (label_shape(before) != label_shape(after)) is field.judged
+    assert (label_shape(before, request(gib(1))) != label_shape(after, request(gib(1)))) is field.judged
 
 
 def test_every_array_of_a_block_is_annotated() -> None:
@@ -179,6 +180,11 @@ EXAMPLES: Mapping[Reason, tuple[NodeState, Request, Mapping[str, Any] | None]] =
     Reason.OVER_QUOTA: (node(), request(gib(1)), {"quota": {"T4": 0}}),
     Reason.WRONG_MODEL: (node(), request(gib(1), models=wish("A100")), None),
     Reason.WRONG_CARD: (node(), request(gib(1), not_uuids=frozenset(["GPU-n1-0"])), None),
+    Reason.NOT_PROMISED: (
+        node("n1", {}, {"model": "A100"}, observed=True),
+        request(gib(1), models=wish("A100")),
+        None,
+    ),
     Reason.NOT_SELLABLE: (node("n1", {"healthy": False}), request(gib(1)), None),
     Reason.WRONG_MODE: (node("n1", {"mode": Mode.MPS}), request(gib(1)), None),
     Reason.TOO_LARGE: (node(), request(gib(16)), None),

@@ -433,7 +433,7 @@ def node_states(draw: st.DrawFn, name: str) -> NodeState:
     model, pool = draw(st.sampled_from(("", "M"))), draw(st.sampled_from(("", "a", "b")))
     used = {gpu.uuid: draw(CHARGES) for gpu in gpus}
     unit_mib, rest_mib = draw(st.sampled_from((1, GIB))), draw(st.sampled_from((0, 0, 5)))
-    cards = NodeGpus(name, tuple(gpus), unit_mib, served, model, pool, rest_mib=rest_mib)
+    cards = NodeGpus(name, tuple(gpus), unit_mib, served, model, pool, rest_mib=rest_mib, observed=draw(st.booleans()))
     return NodeState(cards, used)
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from aliquot.control.admission import cel
 from aliquot.dialects import Dialects
-from aliquot.model.admission import CARDS_HEALTHY, NO_ROOM, NODE_OF_TOKEN, OUR_KEYS
+from aliquot.model.admission import CARDS_HEALTHY, NO_ROOM, NODE_OF_TOKEN, SERVER_KEYS
 from aliquot.model.kubernetes import NOT_BEGUN
-from aliquot.model.records import CARD_LABELS, INVENTORY, NODE_LEASES
+from aliquot.model.records import CARD_LABELS, INVENTORY, NODE_LEASES, OBSERVED
 
 _PODS_AND_NODES = ("pods", "pods/*", "bindings", "nodes", "nodes/*")
 _EVERYTHING = ("*",)
@@ -23,7 +23,7 @@ def agent_spec(dialects: Dialects, account: str) -> dict[str, Any]:
     """An agent writes to its own Node, its own Lease and the pods on its node; on these only its own keys. In its
     Node's status it writes one condition. Its events are about its own Node, or about pods."""
     marks = (key for dialect in dialects.values() for key in dialect.mark_keys)
-    keys = {"nodes": [INVENTORY, CARD_LABELS], "pods": list(dict.fromkeys(marks))}
+    keys = {"nodes": [INVENTORY, CARD_LABELS], "pods": list(dict.fromkeys((OBSERVED, *marks)))}
     labels = {"nodes": [key for dialect in dialects.values() for key in dialect.card_label_keys], "pods": []}
     leases = {
         "apiGroups": ["coordination.k8s.io"],
@@ -88,7 +88,7 @@ def agent_spec(dialects: Dialects, account: str) -> dict[str, Any]:
 def server_spec(dialects: Dialects, account: str) -> dict[str, Any]:
     """The server writes Bindings, placement keys, and the status of pods that wait or found no room."""
     placement = (key for dialect in dialects.values() for key in dialect.placement_keys)
-    keys = list(dict.fromkeys((*OUR_KEYS, *placement)))
+    keys = list(dict.fromkeys((*SERVER_KEYS, *placement)))
     resources = list(dict.fromkeys(name for dialect in dialects.values() for name in dialect.guarded_resources))
     why = """
         !(variables.what in variables.written) || request.operation != variables.written[variables.what]

@@ -183,7 +183,9 @@ class Audit:
 
     def _sight(self, pod: Pod) -> Sight:
         uid, node = pod.metadata.uid, pod.spec.node_name
-        first, is_unplaced = self._cluster.adoption.first_records.get(uid), uid in self._cluster.unplaced
+        adoption = self._cluster.adoption
+        first = adoption.first_records.get(uid)
+        is_unplaced = uid in adoption.unplaced or uid in adoption.observed.unnamed
         return Sight(pod, self._cluster.ledger.entry(uid, node), self._cluster.cards(node), first, is_unplaced)
 
     def _is_alive(self, claim: Entry) -> bool:

@@ -15,7 +15,7 @@ from aliquot.control.state.events import Claimed
 from aliquot.dialects import Demand
 from aliquot.errors import BadInput, NotLeading, Refused
 from aliquot.kube import ApiError, Client, NotSent
-from aliquot.ledger import Entry
+from aliquot.ledger import Entry, State
 from aliquot.model import Placement, Pod, as_shown
 
 _log = structlog.get_logger()
@@ -85,6 +85,8 @@ class Committer:
     def _claimed_before(self, held: Entry, demand: Demand) -> Placement:
         """The placement of an earlier Binding without an answer. It is sent again, so that the pod holds only one part.
         Raises Refused if another server or an original has sold its cards meanwhile."""
+        if held.state is State.BOUND and self._cluster.cards(held.node).observed:
+            return held.placement  # its cards are not ours to choose
         if not self._cluster.suits(held, demand):
             raise Refused(
                 f"the API server did not answer an earlier Binding of this pod to {held.node}, and its cards are no "

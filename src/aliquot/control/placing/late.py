@@ -24,7 +24,7 @@ from aliquot.control.placing.transaction import PlacementTransactions
 from aliquot.control.state.cluster_state import ClusterState
 from aliquot.control.state.events import PodSeen
 from aliquot.dialects import Demand, Dialect
-from aliquot.dialects.reading import SERVES
+from aliquot.dialects.reading import served_by_label
 from aliquot.engine import needs_text
 from aliquot.errors import BadDemand, BadRecord, NoRoom, NotLeading, Refused
 from aliquot.kube import Client, KubeError
@@ -36,6 +36,7 @@ from aliquot.model.records import INVENTORY, PLACEMENT
 _log = structlog.get_logger()
 _EACH_SECONDS = 1.0
 _AT_ONCE = 8
+_OBSERVED = "its node is observed: another device plugin hands out its cards"
 _NO_INVENTORY = "its node has no inventory from our agent: another agent hands out its cards"
 
 
@@ -166,10 +167,13 @@ class LatePlacer:
         return None if why else demand
 
     def _why_not_ours(self, pod: Pod, node: Node, dialect: Dialect) -> str:
-        cards, label = self._cluster.cards(node.key), node.metadata.labels.get(f"{SERVES}{dialect.name}")
+        cards = self._cluster.cards(node.key)
         if INVENTORY not in node.metadata.annotations:
             return _NO_INVENTORY
-        if not cards.serves(dialect.name) or not (dialect.names_cards or label == "true"):
+        if cards.observed:
+            return _OBSERVED
+        is_labelled = dialect.name in served_by_label(node, self._cluster.dialects)
+        if not cards.serves(dialect.name) or not (dialect.names_cards or is_labelled):
             return f"our agent does not serve {dialect.name} on its node"
         held = self._cluster.ledger.entry(pod.metadata.uid, node.key)
         if held is not None and held.state is not State.BOUND:

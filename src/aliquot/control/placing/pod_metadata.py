@@ -33,4 +33,6 @@ def placement_metadata(
     own = dialect.annotations(pod, request, placement, cards, now_ns)
     labels = dialect.labels(pod, request, placement, cards)
     version = pod.metadata.resource_version if dialect.demand_can_change(pod) else ""
-    return PodMetadata({PLACEMENT: write_placement(placement), **term, **own}, labels, version)
+    # on an observed node another device plugin chooses: the agent records its choice
+    record = {} if cards.observed else {PLACEMENT: write_placement(placement)}
+    return PodMetadata({**record, **term, **own}, labels, version)

@@ -189,11 +189,11 @@ class PlacementTransactions:
         raise Refused(str(conflict)) from conflict
 
     def _has(self, pod: Pod, placement: Placement, request: Request) -> bool:
-        """Whether a pod is bound with this placement; its record may have other names for the cards."""
-        record = pod.metadata.annotations.get(PLACEMENT)
+        """Whether a pod is bound with this placement; its record may have other names for the cards. On an observed
+        node there is no record."""
+        record, cards = pod.metadata.annotations.get(PLACEMENT), self._cluster.cards(placement.node)
         if pod.spec.node_name != placement.node or record is None:
-            return False
-        cards = self._cluster.cards(placement.node)
+            return pod.spec.node_name == placement.node and cards.observed
         try:
             return as_shown(read_placement(record), request, cards) == as_shown(placement, request, cards)
         except BadRecord:

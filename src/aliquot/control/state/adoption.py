@@ -7,10 +7,11 @@ from dataclasses import replace
 import structlog
 from msgspec import structs
 
+from aliquot.control.state.observed_nodes import ObservedNodes
 from aliquot.control.state.totals import Totals
 from aliquot.control.state.trial import open_trial
 from aliquot.dialects import Dialect, Dialects, Holding, demand_of, holding_of
-from aliquot.dialects.reading import in_doubt
+from aliquot.dialects.reading import in_doubt, observed_holding
 from aliquot.engine import FULL_EFFORT, Effort, NameBlock, judge
 from aliquot.errors import AliquotError, BadDemand, NotPlaced
 from aliquot.ledger import Entry, Owner, State
@@ -28,6 +29,7 @@ class Adoption:
         self._totals = totals
         self._ledger = totals.ledger
         self._dialects = dialects
+        self.observed = ObservedNodes(totals)
         self.provisional: set[str] = set()
         """Pods placed by an original: it may correct its record until it has handed their cards over."""
         self.first_records: dict[str, str] = {}
@@ -66,6 +68,28 @@ class Adoption:
     def see(self, pod: Pod) -> None:
         """Take in a bound pod. It holds something on its own node only."""
         uid, node = pod.metadata.uid, pod.spec.node_name
+        if not self._see_observed(pod):
+            self._see_owned(pod)
+        for claimed in self._ledger.nodes_of(uid) - {node}:
+            self._totals.release(uid, claimed)
+
+    def _see_observed(self, pod: Pod) -> bool:
+        """Whether another vendor's device plugin gives the pod its cards."""
+        uid, cards = pod.metadata.uid, self._totals.cards(pod.spec.node_name)
+        holding = None
+        if cards.observed:
+            with suppress(BadDemand):
+                holding = observed_holding(pod, cards, self._dialects)
+        if holding is None:
+            self.observed.forget(uid)
+            return False
+        self.unplaced.pop(uid, None)
+        self.provisional.discard(uid)
+        self.observed.see(_owner(pod), holding)
+        return True
+
+    def _see_owned(self, pod: Pod) -> None:
+        uid, node = pod.metadata.uid, pod.spec.node_name
         held = self._ledger.entry(uid, node)
         if _is_forged(pod, held):
             pod = _without_record(pod)
@@ -78,8 +102,6 @@ class Adoption:
             self._adopt(pod, was_unplaced=was_unplaced)
         if is_foretold:
             self.unplaced[uid] = _without_record(pod)
-        for claimed in self._ledger.nodes_of(uid) - {node}:
-            self._totals.release(uid, claimed)
 
     def forget(self, uid: str) -> None:
         self.provisional.discard(uid)
@@ -88,6 +110,7 @@ class Adoption:
         self.foretold.pop(uid, None)
         self.older.pop(uid, None)
         self._totals.release(uid)
+        self.observed.forget(uid)
 
     def _is_foretold(self, pod: Pod, held: Entry | None) -> bool:
         """Whether the record on a bound pod was there before the Binding. Another leader may have written the same

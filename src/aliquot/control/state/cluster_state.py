@@ -141,7 +141,7 @@ class ClusterState:
             case Confirmed(uid, name):
                 return self._entries_after(uid, partial(self._confirm, uid, name))
             case Dropped(uid, name):
-                return self._entries_after(uid, partial(self.totals.release, uid, name))
+                return self._entries_after(uid, partial(self._drop, uid, name))
             case Expired(now):
                 return self._expire(now)
             case QuotasRead(text):
@@ -188,6 +188,10 @@ class ClusterState:
         self.ledger.confirm(uid, node)
         self.adoption.trust(uid)
 
+    def _drop(self, uid: str, node: str) -> None:
+        self.totals.release(uid, node)
+        self.adoption.observed.settle(node)
+
     def _reassign(self, request: Request, placement: Placement) -> Effects:
         had = self._entries_of(request.uid)
         self._refuse_over_quota(request, placement)
@@ -196,6 +200,8 @@ class ClusterState:
 
     def _expire(self, now: float | None) -> Effects:
         expired = self.totals.expire(now)
+        for node in sorted({entry.node for entry in expired}):
+            self.adoption.observed.settle(node)
         uids = tuple(entry.uid for entry in expired)
         return Effects(changed=bool(expired), freed=self._openings(expired, heard=False), expired=uids)
 

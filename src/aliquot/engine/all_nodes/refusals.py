@@ -22,13 +22,15 @@ _NUMBERS = {reason: number for number, reason in enumerate(NUMBERED)}
 @dataclass(frozen=True)
 class Refusals:
     """`wrong_pools` are the columns and `over_quota` the cards that the namespace's quota refuses. `unnamed` are those
-    of the cards whose model the quota does not name."""
+    of the cards whose model the quota does not name. `unpromised` are the columns where another device plugin may
+    choose a card that the pod does not want."""
 
     question: Question
     plan: Plan
     wrong_pools: Bools | None = None
     over_quota: Bools | None = None
     unnamed: Bools | None = None
+    unpromised: Bools | None = None
 
     @cached_property
     def reasons(self) -> Numbers:
@@ -60,6 +62,8 @@ class Refusals:
         for need in needs:
             reasons[~(useful & self._mode_allows(need)).any(axis=0)] = _NUMBERS[Reason.WRONG_MODE]
         self._blame_cards(reasons)
+        if self.unpromised is not None:
+            reasons[self.unpromised] = _NUMBERS[Reason.NOT_PROMISED]
         if self.wrong_pools is not None:
             reasons[self.wrong_pools] = _NUMBERS[Reason.WRONG_POOL]
         serves, no_card = fleet.serves(request.dialect), ~fleet.has.any(axis=0)

@@ -7,7 +7,8 @@ import numpy as np
 
 from aliquot.engine.arrays import Bools, Ints
 from aliquot.engine.block import Block
-from aliquot.model import CORES, Life, Part, Request, Unit, peak, peak_by
+from aliquot.model import CORES, Constraints, Life, Part, Request, Unit, peak, peak_by
+from aliquot.model.observed import asks_for_neighbours
 
 _MAX = 1 << 60
 _MAX_FACTOR = 1 << 20
@@ -146,11 +147,7 @@ def wanted_models(fleet: Block, request: Request) -> Bools | None:
 
 def wanted_cards(fleet: Block, request: Request) -> Bools | None:
     constraints = request.constraints
-    allowed: Bools | None = None
-    if constraints.mig or len(fleet.profiles) > 1:
-        allowed = np.array([constraints.allows_instance(profile) for profile in fleet.profiles], np.bool_)[
-            fleet.profile_id
-        ]
+    allowed = _instances(fleet, constraints)
     if constraints.only_uuids is not None:
         only = _cards(fleet, constraints.only_uuids)
         allowed = only if allowed is None else allowed & only
@@ -158,6 +155,31 @@ def wanted_cards(fleet: Block, request: Request) -> Bools | None:
         others = ~_cards(fleet, constraints.not_uuids)
         allowed = others if allowed is None else allowed & others
     return allowed
+
+
+def _instances(fleet: Block, constraints: Constraints) -> Bools | None:
+    if not constraints.mig and len(fleet.profiles) == 1:
+        return None
+    allows = [constraints.allows_instance(profile) for profile in fleet.profiles]
+    return np.array(allows, np.bool_)[fleet.profile_id]
+
+
+def unpromised(fleet: Block, request: Request) -> Bools | None:
+    """[width]: observed nodes where the pod may get a card that its constraints do not allow; None if there are none.
+    The rule is `can_promise` in model/observed.py."""
+    constraints = request.constraints
+    is_free = not constraints.models and constraints.only_uuids is None and not constraints.not_uuids
+    is_apart = not asks_for_neighbours(request)
+    if (is_free and is_apart) or not fleet.observed.any():
+        return None
+    if not is_apart:
+        return fleet.observed
+    instances, allowed = _instances(fleet, constraints), wanted(fleet, request)
+    choices = fleet.has & ~fleet.is_cut
+    if instances is not None:
+        choices &= instances
+    fine = choices if allowed is None else choices & allowed
+    return np.asarray(fleet.observed & fine.any(axis=0) & (choices & ~fine).any(axis=0))
 
 
 def _cards(fleet: Block, uuids: Iterable[str]) -> Bools:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from aliquot.engine.state import NodeState
 from aliquot.model import Charge, Gpu, Part, Reason, Request, peak_charge
+from aliquot.model.observed import can_promise
 from aliquot.model.selling import conflict, is_shut, mode_allows, modes_meet
 
 
@@ -33,6 +34,8 @@ def unwanted(state: NodeState, gpu: Gpu, request: Request) -> Obstacle | None:
     if not constraints.allows_instance(gpu.profile):
         is_what = f"is a MIG instance {gpu.profile}" if gpu.profile else "is not a MIG instance"
         return Obstacle(Reason.WRONG_CARD, f"{is_what}, but the pod wants {constraints.mig or 'a card'}")
+    if not can_promise(cards, request):
+        return Obstacle(Reason.NOT_PROMISED, "would do, but another device plugin may choose one that does not")
     if not state.sells(gpu):
         return Obstacle(Reason.NOT_SELLABLE, _why_not_sold(gpu, state))
     return None

@@ -7,6 +7,7 @@ from operator import attrgetter
 
 from aliquot.engine.state import NodeState
 from aliquot.model import Gpu, NodeGpus, Request, Topology
+from aliquot.model.observed import can_promise
 from aliquot.model.selling import is_shut, left_of
 
 _NOT_JUDGED = frozenset(("node", "gpus", "registered", "driver"))
@@ -20,13 +21,13 @@ def shape(state: NodeState, request: Request) -> Hashable:
     """Equal for nodes on which the request has the same result, card by card."""
     shapes = [card_shape(state, gpu, request) for gpu in state.cards.gpus]
     if request.constraints.topology is Topology.ANY:
-        return label_shape(state), frozenset(Counter(shapes).items())
-    return label_shape(state), *shapes
+        return label_shape(state, request), frozenset(Counter(shapes).items())
+    return label_shape(state, request), *shapes
 
 
-def label_shape(state: NodeState) -> Hashable:
+def label_shape(state: NodeState, request: Request) -> Hashable:
     """What counts of a node besides its cards."""
-    return _of_node(state.cards)
+    return _of_node(state.cards), can_promise(state.cards, request)
 
 
 def card_shape(state: NodeState, gpu: Gpu, request: Request) -> Hashable:

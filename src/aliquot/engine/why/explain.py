@@ -96,7 +96,7 @@ class _Survey:
         self._by_shape = request.needs_search or request.constraints.topology is not Topology.ANY
 
     def add(self, node: str, state: NodeState) -> None:
-        labels = label_shape(state)
+        labels = label_shape(state, self.request)
         cards = [self._card(labels, state, gpu) for gpu in state.cards.gpus]
         key = (
             shape(state, self.request)

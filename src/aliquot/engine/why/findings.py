@@ -8,6 +8,7 @@ from aliquot.engine.one_node.obstacles import Obstacle, no_room_for_pod, unwante
 from aliquot.engine.quotas.quota import QuotaCheck
 from aliquot.engine.state import NodeState
 from aliquot.model import Charge, Gpu, Reason, Request, Topology
+from aliquot.model.observed import can_promise
 from aliquot.model.selling import left_of, mode_allows, modes_meet
 
 
@@ -87,6 +88,8 @@ def node_reason(
         return Reason.NOT_SERVED
     if quota and (refused := quota.refuses_node(cards)):
         return refused
+    if not can_promise(cards, request):
+        return Reason.NOT_PROMISED
     permitted = quota.permits(state) if quota else state
     found = look(permitted, request, effort)
     if found.limited and effort.ran_out and request.needs_search:
