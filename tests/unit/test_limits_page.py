@@ -76,7 +76,7 @@ NOT_REACHED = {
         "app.programs.addresses._MAX_PORT",
         "dialects.card_labels._LONGEST_LABEL",
         "dialects.elastic._LONGEST_KEY",
-        "dialects.hami._LONGEST_LABEL",
+        "dialects.hami_records._LONGEST_LABEL",
         "dialects.protocol._LONGEST_PREFIX",
     },
     "tells GiB from MiB": {
