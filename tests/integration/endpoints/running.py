@@ -12,7 +12,6 @@ from aliquot.embedded.gpus import SimulatedGpus
 from aliquot.embedded.nodes import HollowNodes
 from aliquot.endpoints import native
 from aliquot.model import Gpu, NodeGpus, Pod
-from aliquot.model.records import INVENTORY
 from tests.factories import container_manifest
 from tests.fakes import until
 from tests.integration.endpoints.endpoint import Endpoint, bind_args
@@ -78,7 +77,8 @@ async def running(room: Room, dialect: str, *machines: NodeGpus) -> AsyncIterato
             await nodes.add_simulated(cards.node, Driver(cards.gpus), [dialect])
         living = asyncio.create_task(nodes.run())
         try:
-            await until(lambda: all(INVENTORY in node.metadata.annotations for node in room.plane.nodes.all()))
+            shown = room.plane.cluster.cards
+            await until(lambda: all(shown(cards.node).by_uuid.keys() == cards.by_uuid.keys() for cards in machines))
             async with opened(room, native.routes(room.plane)) as endpoint:
                 yield Running(room, endpoint, nodes)
         finally:
