@@ -17,8 +17,10 @@ from prometheus_client import (
     ProcessCollector,
     disable_created_metrics,
 )
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
+
+from aliquot import counts
 
 disable_created_metrics()  # type: ignore[no-untyped-call]
 REGISTRY = CollectorRegistry()
@@ -89,12 +91,19 @@ INFORMER_SILENCE = Gauge(
 SILENT_AGENTS = Gauge(
     "aliquot_silent_agents", "Nodes whose agent has not renewed its Lease in time.", registry=REGISTRY
 )
-API_REQUESTS = Counter(
-    "aliquot_api_requests",
-    "Requests to the API server, by method and status code.",
-    ["method", "code"],
-    registry=REGISTRY,
-)
+
+
+class _ApiRequests(Collector):
+    def collect(self) -> Iterable[CounterMetricFamily]:
+        requests = CounterMetricFamily(
+            "aliquot_api_requests", "Requests to the API server, by method and status code.", labels=("method", "code")
+        )
+        for labels, count in counts.API_REQUESTS.items():
+            requests.add_metric(labels, count)
+        return (requests,)
+
+
+REGISTRY.register(_ApiRequests())
 
 # -- listening
 

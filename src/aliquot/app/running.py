@@ -3,13 +3,12 @@
 import asyncio
 import signal
 import sys
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import click
 import structlog
-import uvloop
 
 from aliquot.app.process_signals import ends_at_once
 from aliquot.errors import AliquotError
@@ -19,13 +18,21 @@ _log = structlog.get_logger()
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-def run_until_stopped(work: Coroutine[Any, Any, None]) -> None:
+def on_uvloop(work: Coroutine[Any, Any, None]) -> None:
+    import uvloop  # 2 MB, which the agent does not need: it has little to do
+
+    uvloop.run(work)
+
+
+def run_until_stopped(
+    work: Coroutine[Any, Any, None], run: Callable[[Coroutine[Any, Any, None]], None] = on_uvloop
+) -> None:
     """Run to the end, or until a signal; then clean up and exit with 0. Print an AliquotError and exit with 1.
 
-    A second signal ends the process at once.
+    A second signal ends the process at once. `run` runs a coroutine in an event loop of its own.
     """
     with reporting_errors(1):
-        uvloop.run(_stoppable(work))
+        run(_stoppable(work))
 
 
 @contextmanager

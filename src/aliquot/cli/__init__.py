@@ -8,6 +8,7 @@ from importlib import import_module
 import click
 
 import aliquot
+from aliquot.app import light_start
 from aliquot.app.process_signals import handle_sigterm_early
 
 handle_sigterm_early()  # the imports of a command take a second
@@ -30,6 +31,8 @@ class _LazyGroup(click.Group):
     def get_command(self, _: click.Context, name: str) -> click.Command | None:
         if name not in _COMMANDS:
             return None
+        if name == "agent":
+            light_start.prepare()
         command: click.Command = import_module(f"aliquot.cli.{name}").command
         return command
 

@@ -1,5 +1,6 @@
 """`aliquot agent`."""
 
+import asyncio
 from typing import Any
 
 import click
@@ -22,4 +23,4 @@ def command(ctx: click.Context, /, **_: Any) -> None:
     """
     with reporting_errors(1):
         keys = given(ctx)
-    run_until_stopped(serve(keys))
+    run_until_stopped(serve(keys), asyncio.run)

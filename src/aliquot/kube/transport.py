@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import aiohttp
 import msgspec
 
-from aliquot import metrics
+from aliquot import counts
 from aliquot.clock import Clock
 from aliquot.kube import errors
 from aliquot.kube.access import Access
@@ -149,19 +149,19 @@ class Transport:
                     credential = await self._credential(limit)
                     response = await send()
                 answered = True
-                metrics.API_REQUESTS.labels(method, str(response.status)).inc()
+                counts.API_REQUESTS[method, str(response.status)] += 1
                 if response.status >= _FIRST_REFUSAL:
                     raise await _refusal(response)
                 yield response
         except aiohttp.ClientConnectorError as error:
-            metrics.API_REQUESTS.labels(method, "not sent").inc()
+            counts.API_REQUESTS[method, "not sent"] += 1
             raise errors.NotSent(
                 f"the API server at {self._access.server} cannot be reached: {why(error.os_error)}"
             ) from error
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             text = str(error) or type(error).__name__
             if not answered:
-                metrics.API_REQUESTS.labels(method, "no answer").inc()
+                counts.API_REQUESTS[method, "no answer"] += 1
             raise errors.NoAnswer(f"{method} {path} got no answer from the API server: {text}") from error
 
     async def _credential(self, limit: aiohttp.ClientTimeout) -> Credential | None:

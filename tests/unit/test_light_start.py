@@ -1,0 +1,40 @@
+"""The agent's process does not load what it never uses."""
+
+import subprocess
+import sys
+
+import pytest
+
+_LOADS = """
+import sys
+from aliquot.cli import main
+try:
+    main(["agent", "--help"], standalone_mode=False)
+finally:
+    print(*(name for name in sys.modules if sys.modules[name] is not None), file=sys.stderr)
+"""
+
+
+@pytest.fixture(scope="module")
+def loaded() -> set[str]:
+    done = subprocess.run([sys.executable, "-c", _LOADS], capture_output=True, text=True, check=True)
+    return set(done.stderr.split())
+
+
+@pytest.mark.parametrize("name", ["numpy", "prometheus_client", "rich", "uvicorn", "uvloop"])
+def test_the_agent_does_not_load_a_library_that_it_does_not_use(loaded: set[str], name: str) -> None:
+    assert {"aiohttp", "grpc", "pynvml", "structlog"} <= loaded, "what it does use is there"
+    assert name not in loaded
+
+
+def test_the_paths_of_certificate_authorities_are_as_they_were() -> None:
+    """An API server with a public certificate is verified with the machine's own authorities."""
+    code = """
+import os
+from aliquot.app import light_start
+os.environ["SSL_CERT_FILE"] = "mine"
+os.environ.pop("SSL_CERT_DIR", None)
+light_start.prepare()
+assert os.environ["SSL_CERT_FILE"] == "mine" and "SSL_CERT_DIR" not in os.environ, os.environ
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
