@@ -14,7 +14,7 @@ from aliquot.app.demo import overview, samples, screen
 from aliquot.app.demo.cluster import DemoCluster
 from aliquot.app.demo.workload import Workload
 
-_WIDTH, _HEIGHT = 110, 36
+_WIDTH, _HEIGHT = 110, 40
 _SECONDS = 300
 _ENOUGH_RUN, _ENOUGH_WAIT = 15, 2
 _WEB_FONT = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)

@@ -26,7 +26,7 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with printed.open("wb") as output:
         demo = subprocess.Popen([_ALIQUOT, "demo", "--stay", "--no-stream"], stdout=output, stderr=subprocess.STDOUT)
     try:
-        wait_for("the demo's table", lambda: "simulated hand-over" in printed.read_text(), seconds=60)
+        wait_for("the demo's table", lambda: "is back." in printed.read_text(), seconds=60)
         found = re.search(r"kubeconfig +(\S+)", printed.read_text())
         assert found is not None
         yield found[1]

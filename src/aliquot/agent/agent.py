@@ -9,7 +9,7 @@ import structlog
 
 from aliquot.agent import cdi
 from aliquot.agent.allocating import AllocateAnswers
-from aliquot.agent.card_reader import CardReader
+from aliquot.agent.card_reader import READ_SECONDS, CardReader
 from aliquot.agent.device_list import DeviceList, offered
 from aliquot.agent.devices import DeviceSource, Machine
 from aliquot.agent.handover import HandOver
@@ -39,6 +39,7 @@ async def run(
     devices: DeviceSource,
     clock: Clock | None = None,
     dialects: Dialects | None = None,
+    read_seconds: float = READ_SECONDS,
 ) -> None:
     """Serve this node until cancelled. Starts again when the labels of the node name other dialects. Raises BadConfig
     before it registers anything if it cannot serve."""
@@ -46,7 +47,7 @@ async def run(
     chosen = NodeDialects(settings.dialects, settings.node_name, client, known, clock)
     while True:
         try:
-            await _serve(settings, client, devices, clock, known, chosen)
+            await _serve(settings, client, CardReader(devices, clock, read_seconds), devices, clock, known, chosen)
         except* Relabelled:
             _log.info("the labels of the node name other dialects, starting again", node=settings.node_name)
 
@@ -54,6 +55,7 @@ async def run(
 async def _serve(
     settings: AgentConfig,
     client: Client,
+    reader: CardReader,
     devices: DeviceSource,
     clock: Clock,
     known: Dialects,
@@ -61,7 +63,6 @@ async def _serve(
 ) -> None:
     served = await chosen.choose()
     with_cdi = await uses_cdi(settings.injection, _runtime_socket(settings), Path(settings.cdi_folder))
-    reader = CardReader(devices, clock)
     machine = await reader.first()
     shown = [f"{gpu.index}: {gpu.model}, {gpu.mib} MiB, {gpu.uuid}" for gpu in machine.gpus]
     _log.info("cards", node=settings.node_name, cards=shown)

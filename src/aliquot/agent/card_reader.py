@@ -15,9 +15,10 @@ READ_SECONDS = 5.0
 
 
 class CardReader:
-    def __init__(self, devices: DeviceSource, clock: Clock) -> None:
+    def __init__(self, devices: DeviceSource, clock: Clock, every: float = READ_SECONDS) -> None:
         self._devices = devices
         self._clock = clock
+        self._every = every
         self._missing = ""
         self.read: Signal[Machine | None] = Signal()
         """Emitted after each read: what the driver shows, None while there is no driver."""
@@ -25,12 +26,12 @@ class CardReader:
     async def first(self) -> Machine:
         """The cards, as soon as there are any. Says once why there are none."""
         while (machine := await self._read()) is None:
-            await self._clock.sleep(READ_SECONDS)
+            await self._clock.sleep(self._every)
         return machine
 
     async def run(self) -> None:
         while True:
-            await self._clock.sleep(READ_SECONDS)
+            await self._clock.sleep(self._every)
             self.read.emit(await self._read())
 
     async def _read(self) -> Machine | None:

@@ -8,20 +8,26 @@ import os
 import sys
 
 _AUTHORITIES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
-_M_ARENA_MAX = -8
-"""glibc's number of this setting."""
+_ARENAS = -8
+"""glibc's number of M_ARENA_MAX."""
 
 
 def prepare() -> None:
     """Call this before anything imports structlog or aiohttp."""
-    _leave_out_rich()
+    _import_structlog_without_rich()
     _import_aiohttp_without_authorities()
     _use_one_arena()
 
 
-def _leave_out_rich() -> None:
+def _import_structlog_without_rich() -> None:
     """3 MB. structlog imports rich wherever it is installed, for its output on terminals."""
+    if {"rich", "structlog"} & sys.modules.keys():
+        return  # too late
     sys.modules["rich"] = None  # type: ignore[assignment]  # so that importing it fails, as if it were not installed
+    try:
+        import structlog  # noqa: F401  # for its effect
+    finally:
+        del sys.modules["rich"]
 
 
 def _import_aiohttp_without_authorities() -> None:
@@ -42,4 +48,4 @@ def _use_one_arena() -> None:
     """1 MB. By default glibc's malloc keeps an arena for each of gRPC's threads."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other C libraries have none
     if mallopt is not None:
-        mallopt(_M_ARENA_MAX, 1)
+        mallopt(_ARENAS, 1)

@@ -23,13 +23,13 @@ _MAX_NODES = 500
 @click.option(
     "--nodes",
     type=click.IntRange(1, _MAX_NODES),
-    help="Number of GPU nodes.  [default: --agents, and one for each dialect that the agents do not serve]",
+    help="Number of GPU nodes.  [default: two for gpushare, and one for each other dialect]",
 )
 @click.option(
     "--agents",
-    default=2,
+    default=MAX_AGENTS,
     type=click.IntRange(1, MAX_AGENTS),
-    help="Number of nodes that run the real agent and serve gpushare. All other nodes are simulated.",
+    help="Number of nodes that run the real agent. All other nodes are simulated.",
 )
 @click.option("--stream/--no-stream", default=True, help="Create short jobs while the demo stays.")
 @click.option("--seed", default=SEED, type=int, help="Seed of the stream of jobs.")
@@ -54,13 +54,14 @@ def command(
     """Run all of Aliquot on an embedded cluster: no Kubernetes, no GPU, no root.
 
     \b
-    Simulated: the API server, the kubelets, the GPUs and the containers; on most nodes, the agent too.
+    Simulated: the API server, the kubelets, the GPUs and the containers; beyond --agents nodes, the agent too.
     Real:      Aliquot's control plane, scheduler and extender endpoints, the agents of --agents nodes, and all
                communication between them.
 
-    The demo creates one sample pod for each dialect. On a terminal it then shows live which pods hold which cards,
-    which pods wait and why, while a stream of jobs comes and goes. Ctrl-C ends the demo and removes everything. In a
-    pipe it prints a table and exits with 0, or prints the reasons and exits with 1.
+    The demo creates one sample pod for each dialect, one on two linked cards and one on a MIG instance. Then a card
+    fails and returns. On a terminal it then shows live which pods hold which cards, which pods wait and why, while a
+    stream of jobs comes and goes. Ctrl-C ends the demo and removes everything. In a pipe it prints a table and exits
+    with 0, or prints the reasons and exits with 1.
 
     Use kubectl with the kubeconfig that the demo prints. The demo's scheduler counts GPU parts, CPU, memory and all
     other resources, respects nodeSelector, and serves every schedulerName. The annotation aliquot-demo/script says

@@ -95,12 +95,14 @@ async def test_a_server_reads_pods_in_the_prefix_that_it_is_given(tmp_path: Path
 async def test_the_demo_ends_with_a_table_when_every_sample_runs() -> None:
     ended = (await run("demo", "--exit")).clean()
     assert (ended.code, ended.err) == (0, "")
-    rows = ended.out[ended.out.index("POD ") :].splitlines()[1:]
+    table, _, told = ended.out[ended.out.index("POD ") :].partition("\n\n")
+    rows = table.splitlines()[1:]
     dialects = standard_dialects()
     assert {row.split()[1] for row in rows} == set(dialects)
     (row,) = (row for row in rows if " gpushare " in row)
     assert row.split()[:4] == ["default/binpack-1", "gpushare", "gpu-1", "0:"]
-    assert row.endswith("real agent")
+    assert all(row.endswith("real agent") for row in rows)
+    assert told.index("Card 0 of gpu-2 fails") < told.index("Pod patient waits: 0/8 nodes") < told.index("is back")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])

@@ -41,10 +41,19 @@ async def test_the_picture_shows_cards_and_pods_and_why_one_waits(demo: DemoClus
     text = "\n".join(drawn(demo, 100, 40))
     for sample in demo.samples:
         assert sample.name.rpartition("/")[2] in text
-    assert "gpu-1  gpushare*  0 T4         ██░░░░░░░░ 3/15   shared " in text
+    assert "gpu-1  gpushare*  0 T4              ██░░░░░░░░ 3/15   shared " in text
     assert "waits  too-large  0/8 nodes are available:" in text
-    assert "7 run  1 wait" in text
+    assert "9 run  1 wait" in text
+    assert "\n                  3010 MIG 1g.10gb  ██████████ 10/10  ██████ 100% " in text
+    assert text.count("  2 H100 80GB ") == 1, "only that of gpu-3: the one of gpu-7 is cut, so it is not sold"
     assert f"kubectl --kubeconfig {demo.kubeconfig}" in text.splitlines()[-1]
+
+
+async def test_the_picture_shows_that_a_card_has_failed(demo: DemoCluster) -> None:
+    cards = demo.gpus["gpu-3"]
+    cards.fail(cards.read().gpus[0].uuid, "XID 79")
+    await until(lambda: any("0 H100 80GB " in line and " failed " in line for line in drawn(demo, 100, 40)))
+    assert sum(" failed " in line for line in drawn(demo, 100, 40)[1:]) == 1
 
 
 async def test_the_picture_fits_terminals_of_any_size(demo: DemoCluster) -> None:
@@ -68,7 +77,11 @@ async def test_the_table_has_a_row_for_every_sample(demo: DemoCluster, capsys: p
     assert by_dialect["gpushare"].split() == (
         ["default/binpack-1", "gpushare", "gpu-1", "0:", "Tesla", "T4", "shared", "3072", "MiB", "real", "agent"]
     )
-    assert all(by_dialect[name].endswith("simulated hand-over") for name in by_dialect.keys() - {"gpushare"})
+    assert all(row.endswith("real agent") for row in rows)
+    (pair,) = (row for row in rows if "default/linked-pair " in row)
+    assert "0: NVIDIA H100 80GB HBM3, 1: NVIDIA H100 80GB HBM3  50% each" in pair
+    (instance,) = (row for row in rows if "default/mig-instance " in row)
+    assert "gpu-7  3010: NVIDIA H100 80GB HBM3 MIG 1g.10gb " in instance
 
 
 async def test_the_log_of_a_container_says_what_it_would_find_and_that_device_numbers_are_no_indexes(

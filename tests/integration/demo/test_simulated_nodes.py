@@ -232,3 +232,38 @@ async def test_hundreds_of_nodes_share_two_watches_and_run_their_pods(
         living.cancel()
         await asyncio.gather(living, return_exceptions=True)
     assert sum("watch=" in seen.query for seen in scripted.seen) == 2
+
+
+# -- cards that change
+
+
+async def test_a_card_that_fails_is_no_longer_offered_and_returns(
+    scripted: ScriptedApi, client: Client, clock: FakeClock
+) -> None:
+    gpus = SimulatedGpus("n1", MODELS)
+    first, _ = gpus.read().gpus
+    async with HollowNodes(client, clock=clock, dialects=DIALECTS) as nodes:
+        cluster = Cluster(scripted, nodes, clock)
+        cluster.cards["n1"] = await nodes.add_simulated("n1", gpus, ["gpushare"])
+        living = asyncio.create_task(nodes.run())
+
+        def shown() -> tuple[str, list[bool]]:
+            node = cluster.node("n1")
+            inventory = node["metadata"].get("annotations", {}).get(INVENTORY)
+            cards = read_inventory("n1", inventory).gpus if inventory else ()
+            return node["status"]["allocatable"]["aliyun.com/gpu-mem"], [gpu.healthy for gpu in cards]
+
+        await until(lambda: shown() == ("37", [True, True]))
+        cluster.bind(pod_manifest("before"), "n1", 0)
+        await cluster.reaches("before", "Running")
+        gpus.fail(first.uuid, "XID 79")
+        await until(lambda: shown() == ("22", [False, True]))
+        cluster.bind(pod_manifest("after"), "n1", 0)
+        await until(lambda: cluster.warnings("after"), "a warning", passing=clock)
+        assert f"card {first.uuid} of the placement is unhealthy" in cluster.warnings("after")[0][1]
+        assert cluster.pod("before")["status"]["phase"] == "Running"
+        gpus.recover(first.uuid)
+        await until(lambda: shown() == ("37", [True, True]))
+        await until(lambda: cluster.pod("after")["status"]["phase"] == "Running", passing=clock)
+        living.cancel()
+        await asyncio.gather(living, return_exceptions=True)

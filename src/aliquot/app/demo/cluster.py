@@ -10,10 +10,9 @@ from types import TracebackType
 from typing import Any
 
 from aliquot import agent
-from aliquot.app.demo import admission, namespaces
+from aliquot.app.demo import admission, namespaces, samples
 from aliquot.app.demo.events import EventFeed
 from aliquot.app.demo.machines import Machine, plan
-from aliquot.app.demo.samples import Sample
 from aliquot.config.agent_tree import AgentConfig
 from aliquot.config.sections.replicas import LeaseSection
 from aliquot.control import ControlPlane
@@ -30,6 +29,9 @@ from aliquot.errors import AliquotError, BadConfig
 from aliquot.kube import Access, Client
 from aliquot.model.records import NODE_LEASES
 from aliquot.racing import first_of
+
+_READ_SECONDS = 0.5
+"""How often the agents read their cards: nobody wants to wait for a card that fails and returns."""
 
 
 class NotStarted(AliquotError):
@@ -52,8 +54,8 @@ class DemoCluster:
         self.cluster = EmbeddedCluster(port=api_port, logs=self._simulated_logs)
         self.dialects = standard_dialects()
         self.machines = {machine.name: machine for machine in machines or plan(self.dialects)}
-        served = {name for machine in self.machines.values() for name in machine.dialects}
-        self.samples = [Sample(dialect) for dialect in self.dialects.values() if dialect.name in served]
+        self.gpus = {name: SimulatedGpus(name, machine.models, machine.mig) for name, machine in self.machines.items()}
+        self.samples = list(samples.of_machines(self.dialects, self.machines.values()))
         self._folder = folder
         self._api_port, self._gpushare_port = api_port, gpushare_port
         self._patience = patience
@@ -152,11 +154,11 @@ class DemoCluster:
             tasks.create_task(self.events.run())
             tasks.create_task(self.nodes.run())
             for settings, client, gpus in agents:
-                tasks.create_task(agent.run(settings, client, gpus))
+                tasks.create_task(agent.run(settings, client, gpus, read_seconds=_READ_SECONDS))
 
     async def _add(self, machine: Machine) -> tuple[AgentConfig, SimulatedGpus] | None:
         """Add the machine as a node. Returns what its agent needs, or None if it has no agent."""
-        gpus = SimulatedGpus(machine.name, machine.models)
+        gpus = self.gpus[machine.name]
         if not machine.has_agent:
             await self.nodes.add_simulated(machine.name, gpus, machine.dialects)
             return None

@@ -12,7 +12,7 @@ _GIB = 1024
 
 @dataclass(frozen=True)
 class CardUsage:
-    """A card and what pods hold of it.
+    """A card or a MIG instance, and what pods hold of it. Cards that are cut into instances are left out.
 
     `busy` is the percentage of time that its pods use the card, according to their scripts. `serves` lists the
     dialects of the node; a star at its end means that the node runs the real agent.
@@ -45,7 +45,8 @@ def cards(demo: DemoCluster) -> Iterator[CardUsage]:
     for name, machine in demo.machines.items():
         used, entries = cluster.ledger.used(name), cluster.ledger.entries(name)
         uses = demo.nodes[name].kubelet.uses
-        for gpu in cluster.cards(name).gpus:
+        known = cluster.cards(name)
+        for gpu in (gpu for gpu in known.gpus if gpu.uuid not in known.parents):
             holders = [entry for entry in entries if gpu.uuid in entry.charges]
             busy = min(100, sum(uses.get(entry.uid, 0) for entry in holders))
             names = tuple(sorted(_name(entry.owner.pod) for entry in holders))
@@ -80,7 +81,9 @@ def pod_usage(demo: DemoCluster, pod: Pod) -> PodUsage:
 
 def _card(demo: DemoCluster, entry: Entry, uuid: str) -> str:
     gpu = demo.plane.cluster.cards(entry.node).by_uuid.get(uuid)
-    return f"{gpu.index}: {gpu.model}" if gpu else f"{uuid} (gone)"
+    if gpu is None:
+        return f"{uuid} (gone)"
+    return f"{gpu.index}: {gpu.model}" + (f" MIG {gpu.profile}" if gpu.profile else "")
 
 
 def _cores(charge: Charge) -> str:

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import click
 
-from aliquot.app.demo import plain_text, samples, screen
+from aliquot.app.demo import card_failure, plain_text, samples, screen
 from aliquot.app.demo.cluster import DemoCluster
 from aliquot.app.demo.machines import plan
 from aliquot.app.demo.workload import Workload
+from aliquot.clock import SystemClock
 from aliquot.dialects import standard_dialects
 from aliquot.errors import AliquotError
 
@@ -33,7 +34,7 @@ class DemoOptions:
 
 
 async def run(options: DemoOptions) -> None:
-    """Raises SamplesDoNotRun, NotStarted or BadConfig."""
+    """Raises SamplesDoNotRun, NotStarted, CardNotBack or BadConfig."""
     machines = plan(standard_dialects(), options.agents, options.nodes)
     with tempfile.TemporaryDirectory(prefix="aliquot-") as folder:
         click.echo(f"Starting an embedded cluster with {len(machines)} nodes; GPUs are simulated, Aliquot is real.")
@@ -42,6 +43,8 @@ async def run(options: DemoOptions) -> None:
             await samples.create(demo.client, demo.samples)
             await until_samples_run(demo, options.seconds)
             plain_text.table(demo)
+            click.echo()
+            await card_failure.show(demo, click.echo, options.seconds)
             if options.stays:
                 await _stay(demo, options)
 
@@ -62,3 +65,4 @@ async def _stay(demo: DemoCluster, options: DemoOptions) -> None:
         tasks.create_task(screen.live(demo))
         if options.has_stream:
             tasks.create_task(Workload(demo.client, demo.plane, demo.samples, options.seed).run())
+            tasks.create_task(card_failure.now_and_then(demo, options.seed, SystemClock()))

@@ -1,13 +1,16 @@
-"""The demo's sample pods: one per dialect, written as users of that dialect write theirs."""
+"""The demo's sample pods: one per dialect, written as users of that dialect write theirs, and those of what some
+machines can do."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from aliquot.app.demo import namespaces
-from aliquot.dialects import Dialect
+from aliquot.app.demo.machines import Machine
+from aliquot.dialects import Dialect, Dialects
+from aliquot.dialects.protocol import sample
 from aliquot.kube import PODS, Client
 from aliquot.kube.resources import ApiResource
 from aliquot.model import Object, Pod
@@ -22,13 +25,22 @@ _KINDS: dict[str, ApiResource[Any]] = {
 
 @dataclass(frozen=True)
 class Sample:
-    """The sample workload of a dialect, and the pod that it creates."""
+    """The sample workload of a dialect and the pod that it creates, or another pod of that dialect."""
 
     dialect: Dialect
+    another: Mapping[str, Any] | None = None
+
+    @property
+    def pod(self) -> Mapping[str, Any]:
+        return self.another or self.dialect.sample_pod()
+
+    @property
+    def workload(self) -> Mapping[str, Any]:
+        return self.another or self.dialect.sample_workload()
 
     @property
     def name(self) -> str:
-        metadata = self.dialect.sample_pod()["metadata"]
+        metadata = self.pod["metadata"]
         return f"{metadata['namespace']}/{metadata['name']}"
 
     def pod_among(self, pods: Iterable[Pod]) -> Pod | None:
@@ -42,14 +54,43 @@ class Sample:
         return pod is not None and pod.status.phase == "Running" and self.dialect.handed_over(pod)
 
 
+@dataclass(frozen=True)
+class _Ability:
+    """What some machines of a dialect can do, and a pod that asks for it."""
+
+    dialect: str
+    pod: Mapping[str, Any]
+    has: Callable[[Machine], bool]
+
+
+_HALVES = {"aliquot.io/cores": "50", "aliquot.io/memory": "20Gi", "aliquot.io/topology": "nvlink"}
+_PAIR = sample("linked-pair", {"aliquot.io/gpu": "2"}, annotations=_HALVES)
+_INSTANCE = sample("mig-instance", {"nvidia.com/mig-1g.10gb": "1"})
+_ABILITIES = (
+    _Ability("aliquot", _PAIR, lambda machine: machine.has_nvlinks),
+    _Ability("nvidia", _INSTANCE, lambda machine: bool(machine.mig)),
+)
+
+
+def of_machines(dialects: Dialects, machines: Collection[Machine]) -> Iterator[Sample]:
+    """A sample of each dialect that these machines serve, and of what they can do."""
+    for dialect in dialects.values():
+        serving = [machine for machine in machines if dialect.name in machine.dialects]
+        if serving:
+            yield Sample(dialect)
+        for ability in _ABILITIES:
+            if ability.dialect == dialect.name and any(map(ability.has, serving)):
+                yield Sample(dialect, ability.pod)
+
+
 def all_run(samples: Iterable[Sample], pods: Iterable[Pod]) -> bool:
     seen = list(pods)
     return all(sample.runs_among(seen) for sample in samples)
 
 
 async def create(client: Client, samples: Iterable[Sample]) -> None:
-    for sample in samples:
-        manifest = sample.dialect.sample_workload()
+    for each in samples:
+        manifest = each.workload
         namespace = manifest["metadata"]["namespace"]
         await namespaces.ensure(client, namespace)
         await client.create(_KINDS[manifest["kind"]], _as_applied(manifest), namespace)

@@ -56,7 +56,8 @@ def picture(demo: DemoCluster, width: int, height: int) -> Group:
     """The screen: at most `height` lines of `width` columns."""
     waits = overview.waiting(demo)
     cards = list(overview.cards(demo))
-    rows = [_card_row(card, width) for card in cards]
+    firsts = {card.node: card for card in reversed(cards)}
+    rows = [_card_row(card, width, is_first=card is firsts[card.node]) for card in cards]
     room = max(1, height - _FRAME_LINES - 1)
     if len(rows) > room:
         rows = [_node_row(list(own), width) for _, own in groupby(cards, lambda card: card.node)]
@@ -119,14 +120,14 @@ def _table(rows: Sequence[_Row], width: int) -> Table:
     return table
 
 
-def _card_row(card: CardUsage, width: int) -> _Row:
-    model = _OMITTED.sub("", card.gpu.model)
+def _card_row(card: CardUsage, width: int, *, is_first: bool) -> _Row:
+    what = f"MIG {card.gpu.profile}" if card.gpu.profile else _OMITTED.sub("", card.gpu.model)
     return _Row(
-        card.node if card.gpu.index == 0 else "",
-        card.serves if card.gpu.index == 0 else "",
-        f"{card.gpu.index} {model}",
+        card.node if is_first else "",
+        card.serves if is_first else "",
+        f"{card.gpu.index} {what}",
         _memory(card.used.mib, card.gpu.mib, width),
-        _cores(card.used, card.gpu.slots, 1, width),
+        _cores(card.used, card.gpu.slots, 1, width) if card.gpu.healthy else Text("failed", style="red"),
         _percent(card.busy),
         " ".join(card.pods),
     )

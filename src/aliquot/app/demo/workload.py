@@ -47,7 +47,7 @@ def menu(samples: Sequence[Sample], fits: Callable[[Pod], bool]) -> list[list[di
 
 
 def _times(sample: Sample, factor: int) -> dict[str, Any]:
-    manifest = copy.deepcopy(dict(sample.dialect.sample_pod()))
+    manifest = copy.deepcopy(dict(sample.pod))
     ours = {resource.name for resource in sample.dialect.resources}
     for container in manifest["spec"]["containers"]:
         limits = container["resources"]["limits"]

@@ -11,13 +11,14 @@ from pathlib import Path
 import structlog
 
 from aliquot import agent
-from aliquot.agent.devices import DeviceSource
+from aliquot.agent.devices import Machine
 from aliquot.agent.inventory import Publisher
 from aliquot.agent.node_cards import NodeCards
 from aliquot.clock import Clock, SystemClock, rfc3339
 from aliquot.config.agent_tree import AgentConfig
 from aliquot.dialects import Dialect, Dialects, standard_dialects
 from aliquot.dialects.reading import SERVES
+from aliquot.embedded.gpus import SimulatedGpus
 from aliquot.embedded.nodes import objects
 from aliquot.embedded.nodes.agent_devices import AgentDevices
 from aliquot.embedded.nodes.devices import Devices
@@ -113,11 +114,16 @@ class HollowNodes(Mapping[str, HollowNode]):
         return devices
 
     async def add_simulated(
-        self, name: str, source: DeviceSource, served: Sequence[str], unit_mib: int = _UNIT_MIB
+        self, name: str, source: SimulatedGpus, served: Sequence[str], unit_mib: int = _UNIT_MIB
     ) -> NodeGpus:
         """Add a fully simulated node, which offers and hands over its cards without an agent. Raises BadConfig."""
         dialects = agent.served_dialects(served, self._dialects)
-        cards = NodeCards(agent.node_cards(name, source.read().gpus, dialects, unit_mib))
+
+        def node_cards(machine: Machine) -> NodeGpus:
+            return agent.node_cards(name, machine.gpus, dialects, unit_mib)
+
+        cards = NodeCards(node_cards(source.read()))
+        source.changed.subscribe(lambda machine: cards.see(node_cards(machine)))
         devices = SimulatedDevices(
             dialects, self._dialects, cards, source, lambda: self._pods.having("node", name), self._client, self._clock
         )

@@ -45,8 +45,10 @@ class SimulatedDevices:
         self.changed = asyncio.Event()
         self._pods = NodePods(pods)
         self._hand_over = HandOver(served, dialects, self, self._pods, cards, devices, self, client, clock)
-        alike = _without_names(cards.current)
-        self._capacity = {name: count for dialect in served for name, count in _counts(dialect, alike)}
+        self._served = served
+        self._capacity: dict[str, int] = {}
+        self._offer(cards.current)
+        cards.changed.subscribe(self._offer)
         self._admitted: dict[str, Mapping[str, int]] = {}
         self._grants: dict[str, list[Grant]] = {}
         self._edits: dict[str, dict[str, ContainerEdits]] = {}
@@ -60,6 +62,13 @@ class SimulatedDevices:
 
     def capacity(self) -> Mapping[str, int]:
         return self._capacity
+
+    def _offer(self, cards: NodeGpus) -> None:
+        """kubelet never forgets a resource: one that the cards no longer have stays, with a count of 0."""
+        alike = _without_names(cards)
+        counts = {name: count for dialect in self._served for name, count in _counts(dialect, alike)}
+        self._capacity = dict.fromkeys(self._capacity, 0) | counts
+        self.changed.set()
 
     async def admit(self, pod: Pod) -> None:
         asked = {resource: pod.asks(resource) for resource in self._capacity}
@@ -91,7 +100,7 @@ class SimulatedDevices:
         try:
             await self._hand_over.prepare(grant.resource, grant.ids)
         except AliquotError as error:
-            raise Refused(f"simulated hand-over: {error}") from error
+            raise Refused(f"device plugin PreStartContainer rpc failed with err: {error}") from error
 
     def see_pods(self) -> None:
         self._pods.notify()
@@ -131,7 +140,10 @@ def _counts(dialect: Dialect, cards: NodeGpus) -> Sequence[tuple[str, int]]:
 
 def _without_names(cards: NodeGpus) -> NodeGpus:
     """The cards with placeholder UUIDs of the same length: kubelet limits a list's size. Equal machines share it."""
-    gpus = (replace(gpu, uuid=f"{gpu.index:0{len(gpu.uuid)}}") for gpu in cards.gpus)
+    names = {gpu.uuid: f"{gpu.index:0{len(gpu.uuid)}}" for gpu in cards.gpus}
+    gpus = (
+        replace(gpu, uuid=names[gpu.uuid], parent=names.get(gpu.parent, gpu.parent), links=()) for gpu in cards.gpus
+    )
     return NodeGpus("", tuple(gpus), cards.unit_mib)
 
 
