@@ -40,7 +40,11 @@ class SimulatedGpus:
     def read(self) -> Machine:
         return Machine(self._cards)
 
-    def edits(self, gpus: Sequence[Gpu]) -> ContainerEdits:
+    @property
+    def decisive_variables(self) -> frozenset[str]:
+        return frozenset()
+
+    def edits(self, gpus: Sequence[Gpu], *, with_cdi: bool = True) -> ContainerEdits:  # noqa: ARG002
         paths = [*(f"/dev/nvidia{gpu.minor}" for gpu in gpus), "/dev/nvidiactl"]
         return ContainerEdits(device_nodes=tuple(DeviceNode(path, path) for path in paths))
 
