@@ -178,9 +178,9 @@ def agent_log(aliquot: Aliquot) -> str:
 
 
 def driver_files(aliquot: Aliquot) -> str:
-    """What the agent said last about the way of injection."""
-    said = [line for line in agent_log(aliquot).splitlines() if "containers get their cards as CDI devices" in line]
-    return str(json.loads(said[-1])["driver_files"]) if said else ""
+    """Where they come from, as the agent said last."""
+    said = [line for line in agent_log(aliquot).splitlines() if "containers get the driver's files" in line]
+    return str(json.loads(said[-1])["source"]) if said else ""
 
 
 def card_of(rig: Rig, name: str) -> Gpu:

@@ -82,6 +82,50 @@ def test_if_not_it_is_told_the_cards_and_that_they_are_all(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
+    ("runtime", "has_files", "visible"),
+    [
+        pytest.param(None, True, None, id="without NVIDIA's runtime"),
+        pytest.param(NvidiaRuntime(("nvidia",), is_default=True), False, UUIDS, id="it is the default"),
+        pytest.param(NvidiaRuntime(("nvidia",), is_default=False), True, "void", id="it is not the default"),
+        pytest.param(
+            NvidiaRuntime(("nvidia",), is_default=True, from_environment=False),
+            True,
+            "void",
+            id="it accepts no variables",
+        ),
+    ],
+)
+def test_without_cdi_nvidias_runtime_adds_the_files_if_it_can_and_else_they_need_no_hook(
+    host: Path, runtime: NvidiaRuntime | None, has_files: bool, visible: str | None
+) -> None:
+    """The toolkit is there, with its hook and a spec that relies on it."""
+    (host / "usr/bin").mkdir()
+    (host / "usr/bin/nvidia-cdi-hook").touch()
+    (host / "etc/cdi").mkdir(parents=True)
+    (host / "etc/cdi/nvidia.yaml").write_text(
+        """
+        kind: management.nvidia.com/gpu
+        containerEdits: {hooks: [{hookName: createContainer, path: /usr/bin/nvidia-cdi-hook}]}
+        """
+    )
+    way = injection(host, runtime)
+    way.read()
+    assert way.edits(GPUS).hooks != ()
+    edits = way.edits(GPUS, with_cdi=False)
+    assert edits.hooks == ()
+    assert bool(edits.mounts) is has_files
+    assert edits.environment.get("NVIDIA_VISIBLE_DEVICES") == visible
+
+
+@pytest.mark.parametrize("runtime", [None, NvidiaRuntime(("nvidia",), is_default=True, other_variables=("OTHER",))])
+def test_every_variable_that_could_bring_other_devices_is_known(host: Path, runtime: NvidiaRuntime | None) -> None:
+    decisive = injection(host, runtime).decisive_variables
+    assert decisive >= {"NVIDIA_VISIBLE_DEVICES", "NVIDIA_IMEX_CHANNELS", "NVIDIA_GDS", "NVIDIA_MIG_CONFIG_DEVICES"}
+    assert ("OTHER" in decisive) is (runtime is not None)
+    assert "NVIDIA_DRIVER_CAPABILITIES" not in decisive, "pods may set it: it brings no device of another card"
+
+
+@pytest.mark.parametrize(
     ("program", "folder"),
     [
         ("/usr/bin/nvidia-container-runtime", "etc"),
@@ -136,7 +180,7 @@ def test_a_configuration_that_cannot_be_read_counts_as_open_and_is_named(tmp_pat
 
 def test_the_way_of_injection_is_one_line(host: Path) -> None:
     (line,) = told(host, None)
-    assert (line["driver_files"], line["log_level"]) == ("driver root /", "info")
+    assert (line["source"], line["log_level"]) == ("driver root /", "info")
     assert line["nvidia_runtime"] == "not configured in the container runtime"
 
 
@@ -148,7 +192,7 @@ def test_it_is_told_again_when_it_changes(host: Path) -> None:
         way.read()
         (host / "etc/cdi/nvidia.yaml").write_text("kind: nvidia.com/gpu\n")
         way.read()
-    assert [line["driver_files"] for line in lines] == ["driver root /", str(host / "etc/cdi/nvidia.yaml")]
+    assert [line["source"] for line in lines] == ["driver root /", str(host / "etc/cdi/nvidia.yaml")]
 
 
 @pytest.mark.parametrize(

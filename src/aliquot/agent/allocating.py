@@ -135,7 +135,7 @@ class AllocateAnswers:
         placement = placement_of(pod, demand, self._cards.current)
         if container.asks_any(self._before[resource].__contains__):
             return answers.write(placement.dialect, (), edits_beside(resource))
-        edits = edits_of(container.name, pod, demand, placement, self._cards.current, self._devices)
+        edits = edits_of(container.name, pod, demand, placement, self._cards.current, self._devices, with_cdi=False)
         return answers.write(placement.dialect, placement.containers[container.name], edits)
 
 

@@ -11,14 +11,22 @@ ALSO_ASKED = "ALIQUOT_ALSO_ASKED"
 
 
 def edits_of(
-    container: str, pod: Pod, demand: Demand, placement: Placement, cards: NodeGpus, devices: DeviceSource
+    container: str,
+    pod: Pod,
+    demand: Demand,
+    placement: Placement,
+    cards: NodeGpus,
+    devices: DeviceSource,
+    *,
+    with_cdi: bool,
 ) -> ContainerEdits:
     """The devices of the container's cards, and the variables of its dialect. Raises Refused."""
     parts = placement.containers[container]
     environment = demand.dialect.environment(pod, demand.request, container, placement, cards)
     if not parts:
         return ContainerEdits(environment)
-    edits = devices.edits([cards.by_uuid[uuid] for uuid in dict.fromkeys(part.uuid for part in parts)])
+    gpus = [cards.by_uuid[uuid] for uuid in dict.fromkeys(part.uuid for part in parts)]
+    edits = devices.edits(gpus, with_cdi=with_cdi)
     return replace(edits, environment={**environment, **edits.environment})
 
 

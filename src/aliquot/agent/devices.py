@@ -94,8 +94,13 @@ class DeviceSource(Protocol):
         """Every card by index, with its health. May block. Raises NoDriver with what to check if there is no card to
         serve."""
 
-    def edits(self, gpus: Sequence[Gpu]) -> ContainerEdits:
-        """What a container needs to use exactly these cards. Raises Refused if something of a card is missing."""
+    @property
+    def decisive_variables(self) -> frozenset[str]:
+        """Variables by which a container could get other devices. Without CDI, a pod must not set them itself."""
+
+    def edits(self, gpus: Sequence[Gpu], *, with_cdi: bool = True) -> ContainerEdits:
+        """What a container needs to use exactly these cards, without hooks if it does not get it through CDI. Raises
+        Refused if something of a card is missing."""
 
     def visible_cards(self, environment: Mapping[str, str]) -> frozenset[str]:
         """The UUIDs of the cards that a container's environment names."""

@@ -217,8 +217,10 @@ class HandOver:
         return any(is_new)
 
     async def _refuse_own_variables(self, holder: PodGrants, pod: Pod) -> None:
-        """A container whose spec sets a variable that names its cards could see others: it wins over the answer."""
-        answered = [(grant.container, grant.answer.naming_cards) for grant in holder.grants if grant.answer]
+        """A container whose spec sets a variable that decides on its devices could see others: it wins over the
+        answer."""
+        decisive = self._devices.decisive_variables
+        answered = [(grant.container, grant.answer.naming_cards | decisive) for grant in holder.grants if grant.answer]
         own = await own_variables(self._client, pod) if any(names for _, names in answered) else {}
         for container, names in answered:
             if forged := names & own.get(container, frozenset()):
@@ -233,7 +235,8 @@ class HandOver:
         """The parts and the edits that a container must get through this resource."""
         if grant.container in holder.carried:
             return (), edits_beside(grant.resource)
-        edits = edits_of(grant.container, pod, demand, placement, self._cards.current, self._devices)
+        with_cdi = grant.answer is None
+        edits = edits_of(grant.container, pod, demand, placement, self._cards.current, self._devices, with_cdi=with_cdi)
         return placement.containers[grant.container], edits
 
     def _spec(self, promised: str, record: HandOverRecord, edits: ContainerEdits) -> bool:

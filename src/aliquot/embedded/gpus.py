@@ -73,7 +73,11 @@ class SimulatedGpus:
         del self._faults[uuid]
         self.changed.emit(self.read())
 
-    def edits(self, gpus: Sequence[Gpu]) -> ContainerEdits:
+    @property
+    def decisive_variables(self) -> frozenset[str]:
+        return frozenset()
+
+    def edits(self, gpus: Sequence[Gpu], *, with_cdi: bool = True) -> ContainerEdits:  # noqa: ARG002
         paths = dict.fromkeys(path for gpu in gpus for path in (f"/dev/nvidia{gpu.minor}", *self._capabilities(gpu)))
         return ContainerEdits(device_nodes=tuple(DeviceNode(path, path) for path in (*paths, "/dev/nvidiactl")))
 

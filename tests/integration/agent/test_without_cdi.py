@@ -10,6 +10,10 @@ from aliquot.agent import checkpoint
 from aliquot.agent.allocating import PATIENCE
 from aliquot.agent.container_edits import ALSO_ASKED
 from aliquot.agent.kubelet_records import CHECKPOINT
+from aliquot.agent.nvidia import NvidiaDevices
+from aliquot.agent.nvidia.driver_files import DriverFiles
+from aliquot.agent.nvidia.injection import Injection, NvidiaRuntime
+from aliquot.agent.nvidia.toolkit_spec import ToolkitSpecs
 from aliquot.dialects.gpushare import ASSIGNED, CONTAINER, DEV, IDX, POD
 from aliquot.embedded.api import resources
 from aliquot.embedded.api.deletion import DeleteRequest
@@ -230,6 +234,24 @@ async def test_a_container_that_names_cards_itself_gets_none(without_cdi: AgentN
     with pytest.raises(Refused, match=text):
         await without_cdi.start(pod)
     assert without_cdi.patches() == []
+
+
+async def test_a_container_that_asks_nvidias_runtime_for_more_than_its_cards_is_refused(without_cdi: AgentNode) -> None:
+    """Also if its answer says void, which names no card."""
+    folder = without_cdi.cdi_folder.parent
+    for name in ("libcuda.so.570.1", "libnvidia-ml.so.1"):
+        (folder / "driver/lib64").mkdir(parents=True, exist_ok=True)
+        (folder / "driver/lib64" / name).touch()
+    runtime = NvidiaRuntime(("nvidia",), is_default=False)
+    injection = Injection(ToolkitSpecs([]), DriverFiles("/", str(folder / "driver")), runtime)
+    without_cdi.devices = NvidiaDevices(folder / "dev", injection=injection)
+    await without_cdi.restart_agent()
+    for name in ("NVIDIA_VISIBLE_DEVICES", "NVIDIA_IMEX_CHANNELS"):
+        forged = container_manifest("main", 3, env=[{"name": name, "value": "all"}])
+        pod = await without_cdi.admitted(name.lower().replace("_", "-"), containers=[forged], card=0)
+        with pytest.raises(Refused, match=f"sets {name} itself"):
+            await without_cdi.start(pod)
+    assert (await without_cdi.start(await without_cdi.admitted("good", card=0)))["NVIDIA_VISIBLE_DEVICES"] == "void"
 
 
 async def test_other_variables_of_a_container_and_of_its_neighbours_are_its_own_business(

@@ -64,7 +64,11 @@ class NvidiaDevices:
         """The XID errors that the driver reports next, none if none comes within `seconds`. Blocks."""
         return self._events.wait(seconds)
 
-    def edits(self, gpus: Sequence[Gpu]) -> ContainerEdits:
+    @property
+    def decisive_variables(self) -> frozenset[str]:
+        return self._injection.decisive_variables if self._injection is not None else frozenset()
+
+    def edits(self, gpus: Sequence[Gpu], *, with_cdi: bool = True) -> ContainerEdits:
         """The driver's files, the device nodes of the cards and MIG instances, and the control nodes that there are."""
         cards = dict.fromkeys(name for gpu in gpus for name in self._own_nodes(gpu))
         for card in cards:
@@ -72,7 +76,7 @@ class NvidiaDevices:
                 raise Refused(f"the device node {self._folder / card} is missing: is the driver loaded?")
         control = [name for name in _CONTROL_NODES if (self._folder / name).exists()]
         nodes = tuple(DeviceNode(f"/dev/{name}", str(self._folder / name)) for name in [*cards, *control])
-        files = self._injection.edits(gpus) if self._injection is not None else ContainerEdits()
+        files = self._injection.edits(gpus, with_cdi=with_cdi) if self._injection is not None else ContainerEdits()
         return files + ContainerEdits(device_nodes=nodes)
 
     def _own_nodes(self, gpu: Gpu) -> tuple[str, ...]:

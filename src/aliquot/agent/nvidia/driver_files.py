@@ -78,7 +78,7 @@ class DriverFiles:
         found = self._find()
         return found[0].path if found else None
 
-    def edits(self) -> ContainerEdits | None:
+    def edits(self, *, with_hooks: bool = True) -> ContainerEdits | None:
         """What a container needs of the driver besides device nodes, None if there are no libraries."""
         found = self._find()
         if found is None:
@@ -86,7 +86,8 @@ class DriverFiles:
         root, folder, version = found
         libraries = _libraries(root, folder, version)
         others = (*_programs(root), *_firmware(root, version), *_data(root), *_sockets(root))
-        hook = next((program for program in _HOOK_PROGRAMS if self._is_on_host(program[0])), None)
+        hooks = (program for program in _HOOK_PROGRAMS if with_hooks and self._is_on_host(program[0]))
+        hook = next(hooks, None)
         if hook is None:
             return ContainerEdits(mounts=(*_under_every_name(root, libraries, self._searched), *others))
         mounts = (*_under_own_names(root, libraries), *others)

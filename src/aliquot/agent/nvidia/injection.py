@@ -78,6 +78,11 @@ class NvidiaRuntime:
     other_variables: tuple[str, ...] = ()
     """Variables that it prefers to NVIDIA_VISIBLE_DEVICES."""
 
+    @property
+    def adds_files(self) -> bool:
+        """Whether it adds the driver's files to every container that names cards."""
+        return self.is_default and self.from_environment
+
     def environment(self, gpus: Sequence[Gpu], has_driver_files: bool) -> Mapping[str, str]:
         """What it reads in a container with these cards, whose spec carries the driver's files or not."""
         named = (_VISIBLE, *self.other_variables)
@@ -140,11 +145,22 @@ class Injection:
             self._said = source
             _say(source, self._runtime)
 
-    def edits(self, gpus: Sequence[Gpu]) -> ContainerEdits:
+    @property
+    def decisive_variables(self) -> frozenset[str]:
+        """Also if no runtime of NVIDIA's is known: without CDI the container runtime is often not asked."""
+        others = self._runtime.other_variables if self._runtime else ()
+        return frozenset((_VISIBLE, *others, *_EXTRAS))
+
+    def edits(self, gpus: Sequence[Gpu], *, with_cdi: bool = True) -> ContainerEdits:
         """The driver's files for a container with these cards, if they are found, and what NVIDIA's runtime reads."""
-        files = self._toolkit.edits(gpus) or self._driver.edits()
+        files = (self._toolkit.edits(gpus) or self._driver.edits()) if with_cdi else self._without_cdi()
         variables = self._runtime.environment(gpus, files is not None) if self._runtime else {}
         return ContainerEdits(variables) + (files or ContainerEdits())
+
+    def _without_cdi(self) -> ContainerEdits | None:
+        """kubelet keeps an answer to Allocate for the life of a pod, so files in it would not survive an update of the
+        driver. NVIDIA's runtime finds them at every start."""
+        return None if self._runtime and self._runtime.adds_files else self._driver.edits(with_hooks=False)
 
     def _source(self) -> str:
         """Where our specs take the driver's files from; empty if nowhere."""
@@ -157,11 +173,11 @@ class Injection:
 def _say(source: str, runtime: NvidiaRuntime | None) -> None:
     """How containers get their cards on this node, and what is open."""
     _log.info(
-        "containers get their cards as CDI devices",
-        driver_files=source or ("from NVIDIA's container runtime" if runtime else "none"),
+        "containers get the driver's files",
+        source=source or ("from NVIDIA's container runtime" if runtime else "none"),
         nvidia_runtime=_shown(runtime) if runtime else "not configured in the container runtime",
     )
-    if not source and not (runtime and runtime.is_default and runtime.from_environment):
+    if not source and not (runtime and runtime.adds_files):
         _log.warning(
             "CUDA programs will not find the driver's libraries: there is neither a CDI spec of the NVIDIA container "
             "toolkit nor a driver root with libcuda",
