@@ -1,7 +1,7 @@
 """Simulated cards for hollow nodes."""
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from aliquot.agent.devices import ContainerEdits, DeviceNode, Machine
 from aliquot.agent.nvidia import visible_cards
@@ -44,5 +44,7 @@ class SimulatedGpus:
         paths = [*(f"/dev/nvidia{gpu.minor}" for gpu in gpus), "/dev/nvidiactl"]
         return ContainerEdits(device_nodes=tuple(DeviceNode(path, path) for path in paths))
 
-    def visible_cards(self, environment: Mapping[str, str]) -> frozenset[str]:
-        return visible_cards(environment)
+    def visible_cards(
+        self, edits: ContainerEdits, gpus: Sequence[Gpu] = (), cdi_devices: Sequence[str] = ()
+    ) -> frozenset[str]:
+        return visible_cards(edits, gpus, cdi_devices)
