@@ -10,7 +10,7 @@ from tests.rig.images import BUSYBOX
 from tests.rig.waiting import wait_for
 
 GPU_MEM = "aliyun.com/gpu-mem"
-_LOOK = "env; for node in /dev/nvidia* /host/dev/*; do [ -e $node ] && stat -c 'device %n %t %T' $node; done; true"
+LOOK = "env; for node in /dev/nvidia* /host/dev/*; do [ -e $node ] && stat -c 'device %n %t %T' $node; done; true"
 
 
 def pod(name: str, units: int = 3, limits: Mapping[str, str] | None = None, **changes: Any) -> dict[str, Any]:
@@ -73,9 +73,14 @@ def restart(rig: Rig, name: str) -> None:
 
 def look_inside(rig: Rig, name: str, container: str = "main") -> Inside:
     """What the container sees, told by the container itself."""
+    return read_look(rig.kubectl("exec", name, "--container", container, "--", "sh", "-c", LOOK))
+
+
+def read_look(output: str) -> Inside:
+    """What LOOK has printed in a container."""
     environment: dict[str, str] = {}
     devices: dict[str, tuple[int, int]] = {}
-    for line in rig.kubectl("exec", name, "--container", container, "--", "sh", "-c", _LOOK).splitlines():
+    for line in output.splitlines():
         if line.startswith("device "):
             _, path, major, minor = line.split()
             devices[path] = (int(major, 16), int(minor, 16))
@@ -83,6 +88,16 @@ def look_inside(rig: Rig, name: str, container: str = "main") -> Inside:
             key, _, value = line.partition("=")
             environment[key] = value
     return Inside(environment, devices)
+
+
+def told_by_logs(rig: Rig, selector: str) -> dict[str, Inside]:
+    """What containers have told that look around when they start, by pod, in one call."""
+    output = rig.kubectl("logs", f"--selector={selector}", "--prefix", "--tail=-1", "--max-log-requests=100")
+    lines: dict[str, list[str]] = {}
+    for line in output.splitlines():
+        where, _, text = line.partition(" ")
+        lines.setdefault(where.split("/")[1], []).append(text)
+    return {name: read_look("\n".join(told)) for name, told in lines.items()}
 
 
 def observe(rig: Rig) -> Cluster:

@@ -40,19 +40,25 @@ def wait_replaced(rig: Rig, name: str, replicas: int, old: list[str]) -> list[st
     return wait_for(f"{replicas} pods of {name} to run", running, seconds=120, every=0.3)
 
 
+def wait_failed(rig: Rig, names: list[str]) -> None:
+    """Wait until kubelet has failed these pods, and said why."""
+
+    def told() -> bool:
+        statuses = [pods.get(rig, name)["status"] for name in names]
+        return all(status.get("reason") == "UnexpectedAdmissionError" for status in statuses)
+
+    wait_for("kubelet to fail the pods", told, seconds=60, every=0.3)
+    for name in names:
+        assert "aliyun.com/gpu-mem" in pods.get(rig, name)["status"]["message"]
+
+
 def test_after_a_reboot_pods_are_replaced_and_their_parts_given_to_the_new_ones(rig: Rig, aliquot: Aliquot) -> None:
     """kubelet starts before the agent, and refuses to admit a pod whose ids no device plugin offers."""
     before = deploy(rig, "whole", 2, pods.pod("", units=15))
     aliquot.agent.kill()
     rig.power_off()
     rig.power_on()
-
-    def told() -> bool:
-        statuses = [pods.get(rig, name)["status"] for name in before]
-        return all(status.get("reason") == "UnexpectedAdmissionError" for status in statuses)
-
-    wait_for("kubelet to fail the pods", told, seconds=60, every=0.3)
-    print([pods.get(rig, name)["status"] for name in before])
+    wait_failed(rig, before)
     aliquot.start_agent()
     after = wait_replaced(rig, "whole", 2, before)
     assert findings(pods.observe(rig), [f"default/{name}" for name in after]) == []
@@ -83,9 +89,7 @@ def test_what_kubelet_fails_while_the_agent_is_dead_is_replaced_and_what_runs_go
     container = pods.get(rig, "runs")["status"]["containerStatuses"][0]["containerID"]
     aliquot.agent.kill()
     rig.kubelet.restart()
-    failed = lambda: pods.get(rig, before[0])["status"].get("reason") == "UnexpectedAdmissionError"  # noqa: E731
-    wait_for("kubelet to fail the pod", failed, seconds=60, every=0.3)
-    print(pods.get(rig, before[0])["status"])
+    wait_failed(rig, before)
     aliquot.start_agent()
     (after,) = wait_replaced(rig, "begun", 1, before)
     assert pods.get(rig, "runs")["status"]["containerStatuses"][0]["containerID"] == container

@@ -110,7 +110,6 @@ def _take_over(rig: Rig, aliquot: Aliquot, names: Sequence[str], left: Sequence[
 def _restart_kubelet(rig: Rig, aliquot: Aliquot) -> None:
     registered = aliquot.registrations()
     rig.kubelet.restart()
-    rig.kubelet.wait_ready()
     aliquot.wait_registered(registered)
     rig.wait_node_ready()
 
@@ -123,7 +122,6 @@ def _give_back(rig: Rig, aliquot: Aliquot, names: Sequence[str], to: Sequence[Or
         for original in to:
             serving.enter_context(served_by(rig, original, index))
         rig.kubelet.restart()
-        rig.kubelet.wait_ready()
         rig.wait_node_ready()
         assert containers(rig, names) == before
         for name in ("new", names[0]):

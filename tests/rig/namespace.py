@@ -18,7 +18,6 @@ from tests.rig import namespace_init
 from tests.rig.processes import Process
 from tests.rig.waiting import wait_for
 
-
 _UNMOUNT = """
 awk '$5 ~ "^/run/|^/var/lib/kubelet/pods/" {print $5}' /proc/self/mountinfo | sort -r | while read -r place; do
     umount -l "$place"
