@@ -12,6 +12,9 @@ from tests.rig.waiting import wait_for
 GPU_MEM = "aliyun.com/gpu-mem"
 LOOK = "env; for node in /dev/nvidia* /host/dev/*; do [ -e $node ] && stat -c 'device %n %t %T' $node; done; true"
 
+LOOKED = "looked=yes"
+"""What a container prints that has looked around when it started."""
+
 
 def pod(name: str, units: int = 3, limits: Mapping[str, str] | None = None, **changes: Any) -> dict[str, Any]:
     """A pod as gpushare's users write it: one container that asks for GPU memory, or for other `limits`. `changes` go
