@@ -32,17 +32,21 @@ class Scenario:
     environment: Mapping[str, str] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict)
     """Annotations when it runs."""
-    init: str = ""
-    """The life of a first container that asks for the same: `init` or `sidecar`."""
+    beside: str = ""
+    """The life of another container that asks for the same: `init`, `sidecar` or `main`."""
 
     def pod(self) -> dict[str, Any]:
         made = pods.pod(self.name, limits=self.limits)
         made["metadata"]["annotations"] = dict(self.wishes)
         (main,) = made["spec"]["containers"]
-        if self.init == "init":
-            made["spec"]["initContainers"] = [{**main, "name": "first", "command": ["sh", "-c", pods.LOOK]}]
-        elif self.init == "sidecar":
-            made["spec"]["initContainers"] = [{**main, "name": "first", "restartPolicy": "Always"}]
+        other = {**main, "name": "other"}
+        match self.beside:
+            case "init":
+                made["spec"]["initContainers"] = [{**other, "command": ["sh", "-c", pods.LOOK]}]
+            case "sidecar":
+                made["spec"]["initContainers"] = [{**other, "restartPolicy": "Always"}]
+            case "main":
+                made["spec"]["containers"].append(other)
         return made
 
 
@@ -89,14 +93,15 @@ PARTS = [
         wishes={"aliquot.io/cores": "10", "aliquot.io/memory": "1Gi"},
         environment={"ALIQUOT_CORES": "10,10", "ALIQUOT_MEMORY_MIB": "1024,1024"},
     ),
-    Scenario("init-tencent", {"tencent.com/vcuda-core": "10", "tencent.com/vcuda-memory": "4"}, init="init"),
-    Scenario("sidecar-elastic", {"elasticgpu.io/gpu-core": "5", "elasticgpu.io/gpu-memory": "256"}, init="sidecar"),
+    Scenario("init-elastic", {"elasticgpu.io/gpu-core": "5", "elasticgpu.io/gpu-memory": "256"}, beside="init"),
+    Scenario("sidecar-elastic", {"elasticgpu.io/gpu-core": "5", "elasticgpu.io/gpu-memory": "256"}, beside="sidecar"),
 ]
 WHOLE = [
     Scenario("nvidia", {"nvidia.com/gpu": "1"}),
     Scenario("keti", {"keti.com/mpsgpu": "1"}, keys={"UUID": "{uuid}"}),
 ]
 TWO_WHOLE = [Scenario("nvidia-two", {"nvidia.com/gpu": "2"}, cards=2)]
+ONE_CARD_EACH = [Scenario("nvidia-each", {"nvidia.com/gpu": "1"}, beside="main")]
 WHOLE_BY_OTHERS = [
     Scenario(
         "gpushare-count",
@@ -130,8 +135,16 @@ def all_dialects(rig: Rig, started: Aliquot) -> Iterator[Aliquot]:
     started.serve(GPUSHARE, "gpushare")
 
 
+@pytest.fixture(autouse=True)
+def no_pods(rig: Rig, all_dialects: Aliquot) -> Iterator[None]:  # noqa: ARG001
+    yield
+    pods.delete_all(rig)
+
+
 @pytest.mark.parametrize(
-    "scenarios", [PARTS, WHOLE, TWO_WHOLE, WHOLE_BY_OTHERS], ids=["parts", "whole", "two whole", "whole by others"]
+    "scenarios",
+    [PARTS, WHOLE, TWO_WHOLE, ONE_CARD_EACH, WHOLE_BY_OTHERS],
+    ids=["parts", "whole", "two whole", "one card each", "whole by others"],
 )
 def test_each_pod_sees_exactly_its_cards(rig: Rig, scenarios: Sequence[Scenario]) -> None:
     _check(rig, scenarios)
@@ -153,7 +166,6 @@ def test_fifty_equal_pods_at_once_each_see_the_card_of_their_own_annotation(rig:
         assert _gpus_in(seen[name].devices) == {f"/dev/nvidia{card.minor}": (195, card.minor)}
         assert _annotations(listed, name)["elastic-gpu/container-main"] == str(_index(rig, card))
     assert set(Counter(card.uuid for (card,) in placed.values()).values()) == {25}
-    pods.delete_all(rig)
 
 
 def test_hami_s_pods_see_exactly_their_cards(rig: Rig, all_dialects: Aliquot) -> None:
@@ -172,11 +184,11 @@ def _check(rig: Rig, scenarios: Sequence[Scenario]) -> None:
     pods.wait_running(rig, [scenario.name for scenario in scenarios])
     for scenario in scenarios:
         running = pods.get(rig, scenario.name)
-        for container in ("main", *(["first"] if scenario.init else [])):
+        for container in ("main", *(["other"] if scenario.beside else [])):
             cards = _cards(rig, running, container)
             assert len(cards) == scenario.cards, scenario.name
-            if scenario.init == "init" and container == "first":
-                seen = pods.read_look(rig.kubectl("logs", scenario.name, "--container=first"))
+            if (container, scenario.beside) == ("other", "init"):
+                seen = pods.read_look(rig.kubectl("logs", scenario.name, "--container=other"))
             else:
                 seen = pods.look_inside(rig, scenario.name, container)
             expected = {f"/dev/nvidia{card.minor}": (195, card.minor) for card in cards}
@@ -187,7 +199,6 @@ def _check(rig: Rig, scenarios: Sequence[Scenario]) -> None:
         keys = _filled(rig, scenario.keys, _cards(rig, running, "main"))
         annotations = running["metadata"]["annotations"]
         assert {key: annotations.get(key) for key in keys} == keys, scenario.name
-    pods.delete_all(rig)
 
 
 def _filled(rig: Rig, texts: Mapping[str, str], cards: Sequence[Gpu]) -> dict[str, str]:

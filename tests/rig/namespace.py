@@ -62,7 +62,7 @@ class Namespace:
         containers and pods."""
         inside = Path(f"/proc/{self._init_id}/ns/pid").readlink()
         for folder in Path("/proc").glob("[0-9]*"):
-            with suppress(FileNotFoundError, ProcessLookupError):
+            with suppress(FileNotFoundError, ProcessLookupError, PermissionError):  # it ended, or is none of ours
                 if int(folder.name) != self._init_id and (folder / "ns" / "pid").readlink() == inside:
                     os.kill(int(folder.name), signal.SIGKILL)
         for process in self._inside:
