@@ -228,13 +228,13 @@ class HandOver:
 
     async def _refuse_own_variables(self, holder: PodGrants, pod: Pod) -> None:
         """A container whose spec sets a variable that names its cards could see others: it wins over the answer."""
-        answered = [(grant.container, grant.answer.naming_cards) for grant in holder.grants if grant.answer]
+        answered = [(grant.container, self.store.variables_naming_cards(grant)) for grant in holder.grants]
         own = await own_variables(self._client, pod) if any(names for _, names in answered) else {}
         for container, names in answered:
             if forged := names & own.get(container, frozenset()):
                 raise Refused(
-                    f"container {container} of pod {pod.key} sets {', '.join(sorted(forged))} itself, and without CDI "
-                    "that wins over the cards of its placement: remove it from the pod's spec"
+                    f"container {container} of pod {pod.key} sets {', '.join(sorted(forged))} itself, and without a "
+                    "CDI device of ours that wins over the cards of its placement: remove it from the pod's spec"
                 )
 
     def _due(

@@ -1,7 +1,7 @@
 """What this node has handed over. A record stays until kubelet has dropped the pod, whatever happens to its
 annotations.
 
-The agent rebuilds the store from its own CDI specs or, without CDI, from its answers in kubelet's checkpoint, and adopts
+The agent rebuilds the store from its own CDI specs or, without CDI, from its answers in kubelet's checkpoint. It adopts
 what another device plugin has answered there. Users can write none of these. Pods that the checkpoint does not explain
 count by their placements once a container has run. A mark proves nothing, because users can write it.
 """
@@ -191,6 +191,14 @@ class HandOverStore:
     def given_cards(self, grant: Grant) -> frozenset[str]:
         """The cards in the answer of another device plugin."""
         return self._devices.visible_cards(grant.edits, self._cards.gpus, grant.promised)
+
+    def variables_naming_cards(self, grant: Grant) -> frozenset[str]:
+        """The variables that name a card in an answer, whoever's it is."""
+        if grant.answer is not None:
+            return grant.answer.naming_cards
+        environment, gpus = grant.edits.environment.items(), self._cards.gpus
+        each = ((name, ContainerEdits({name: value})) for name, value in environment)
+        return frozenset(name for name, edits in each if self._devices.visible_cards(edits, gpus))
 
     def _recalled(self, uid: str, specs: list[CdiSpec]) -> HandOverRecord:
         found = [spec.record for spec in specs if spec.record is not None]

@@ -105,6 +105,15 @@ async def test_an_answer_without_a_card_is_no_reason_to_start(node: AgentNode) -
         await node.kubelet.pre_start(pod, "main")
 
 
+async def test_an_adopted_container_that_names_its_cards_itself_does_not_start_again(node: AgentNode) -> None:
+    """Its own variable wins over what the other plugin answered."""
+    forged = container_manifest("main", 3, env=[{"name": VISIBLE, "value": "all"}])
+    admitted = await node.admitted("old", containers=[forged], card=None)
+    await adopted(node, node.annotated(admitted, **{IDX: "1"}), visible("1"))
+    with pytest.raises(Refused, match=f"sets {VISIBLE} itself, and without a CDI device of ours that wins"):
+        await node.kubelet.pre_start(admitted, "main")
+
+
 async def test_a_pod_that_our_server_placed_and_the_other_plugin_served_is_adopted(node: AgentNode) -> None:
     """As half way: our record names cards by their index, because the node had no inventory."""
     pod = node.placed(await node.admitted("old", card=None), 1, uuid="n1/1")
