@@ -1,7 +1,7 @@
 """Pods of the end-to-end tests: making them, waiting for them, looking into them."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tests.checker import Cluster, Inside
@@ -10,17 +10,21 @@ from tests.rig.images import BUSYBOX
 from tests.rig.waiting import wait_for
 
 GPU_MEM = "aliyun.com/gpu-mem"
-_LOOK = "env; for node in /dev/nvidia*; do stat -c 'device %n %t %T' $node; done"
+LOOK = "env; for node in /dev/nvidia* /host/dev/*; do [ -e $node ] && stat -c 'device %n %t %T' $node; done; true"
+
+LOOKED = "looked=yes"
+"""What a container prints that has looked around when it started."""
 
 
-def pod(name: str, units: int = 3, **changes: Any) -> dict[str, Any]:
-    """A pod as gpushare's users write it: one container that asks for GPU memory. `changes` go into the pod's spec."""
+def pod(name: str, units: int = 3, limits: Mapping[str, str] | None = None, **changes: Any) -> dict[str, Any]:
+    """A pod as gpushare's users write it: one container that asks for GPU memory, or for other `limits`. `changes` go
+    into the pod's spec."""
     container = {
         "name": "main",
         "image": BUSYBOX,
         "imagePullPolicy": "Never",
         "command": ["sh", "-c", "trap exit TERM; sleep 3600 & wait"],
-        "resources": {"limits": {GPU_MEM: str(units)}},
+        "resources": {"limits": limits or {GPU_MEM: str(units)}},
     }
     return {
         "apiVersion": "v1",
@@ -54,11 +58,32 @@ def wait_running(rig: Rig, names: Iterable[str], seconds: float = 90) -> None:
     wait_for(f"pods {', '.join(sorted(wanted))} to run", running, seconds=seconds, every=0.3)
 
 
+def restart(rig: Rig, name: str) -> None:
+    """End the pod's container, and wait until kubelet has started it once more."""
+    before = get(rig, name)["status"]["containerStatuses"][0]["restartCount"]
+    wait_for(
+        f"kubelet to reach {name}", lambda: rig.kubectl("exec", name, "--", "echo", "here", check=False), seconds=30
+    )
+    # The container takes the exec with it: whether kubectl still hears of success is chance, the restart is the proof.
+    rig.kubectl("exec", name, "--", "kill", "1", check=False)
+
+    def started() -> bool:
+        status = get(rig, name)["status"]["containerStatuses"][0]
+        return bool(status["restartCount"] == before + 1 and "running" in status["state"])
+
+    wait_for(f"the next start of {name}", started, seconds=60, every=0.3)
+
+
 def look_inside(rig: Rig, name: str, container: str = "main") -> Inside:
     """What the container sees, told by the container itself."""
+    return read_look(rig.kubectl("exec", name, "--container", container, "--", "sh", "-c", LOOK))
+
+
+def read_look(output: str) -> Inside:
+    """What LOOK has printed in a container."""
     environment: dict[str, str] = {}
     devices: dict[str, tuple[int, int]] = {}
-    for line in rig.kubectl("exec", name, "--container", container, "--", "sh", "-c", _LOOK).splitlines():
+    for line in output.splitlines():
         if line.startswith("device "):
             _, path, major, minor = line.split()
             devices[path] = (int(major, 16), int(minor, 16))
@@ -66,6 +91,16 @@ def look_inside(rig: Rig, name: str, container: str = "main") -> Inside:
             key, _, value = line.partition("=")
             environment[key] = value
     return Inside(environment, devices)
+
+
+def told_by_logs(rig: Rig, selector: str) -> dict[str, Inside]:
+    """What containers have told that look around when they start, by pod, in one call."""
+    output = rig.kubectl("logs", f"--selector={selector}", "--prefix", "--tail=-1", "--max-log-requests=100")
+    lines: dict[str, list[str]] = {}
+    for line in output.splitlines():
+        where, _, text = line.partition(" ")
+        lines.setdefault(where.split("/")[1], []).append(text)
+    return {name: read_look("\n".join(told)) for name, told in lines.items()}
 
 
 def observe(rig: Rig) -> Cluster:

@@ -56,8 +56,7 @@ def own(progress: Callable[[str], None], images: Path) -> Iterator[Rig]:
         rig.write_scheduler_conf()
         rig.serve_services()
         aliquot = Aliquot(rig)
-        aliquot.agent.argv += ["--dialect", "gpushare", "--dialect", "tencent"]
-        aliquot.start_agent()
+        aliquot.start_agent(dialects=["gpushare", "tencent"])
         yield rig
 
 

@@ -1,7 +1,8 @@
 """Aliquot itself on the rig: its server and agent as plain processes under their own service accounts."""
 
+import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,18 @@ _PROGRAM = Path(sys.executable).with_name("aliquot")
 _FAULT = "ALIQUOT_FAULT"
 _SHORT_LEASE = {"lease-duration": 5, "lease-renew": 3.5, "lease-retry": 0.5}
 """So that the next server does not wait long for one that was killed."""
+_OFFERED = {
+    "gpushare": "aliyun.com/gpu-mem",
+    "tencent": "tencent.com/vcuda-core",
+    "elastic": "elastic-gpu/gpu-percent",
+    "keti": "keti.com/mpsgpu",
+    "nvidia": "nvidia.com/gpu",
+    "hami": "nvidia.com/gpu",
+    "aliquot": "aliquot.io/gpu",
+}
+"""A resource of each dialect that every node offers that serves it."""
+ENDPOINTS = ("gpushare", "native")
+GPUSHARE: tuple[str, ...] = ("gpushare",)
 
 
 class Aliquot:
@@ -26,13 +39,16 @@ class Aliquot:
     def __init__(self, rig: Rig) -> None:
         self._rig = rig
         rig.apply(_DEPLOY / "aliquot.yaml")
-        port = free_port()
-        self.url = f"http://{LOOPBACK}:{port}"
-        flags = {"address": LOOPBACK, "gpushare-port": port, "native-port": 0, "health-port": 0}
+        ports = {endpoint: free_port() for endpoint in ENDPOINTS}
+        self._urls = {endpoint: f"http://{LOOPBACK}:{port}" for endpoint, port in ports.items()}
+        self.url = self._urls["gpushare"]
+        listening = {f"{endpoint}-port": port for endpoint, port in ports.items()}
+        flags = {"address": LOOPBACK, **listening, "health-port": 0}
         others = {f"{endpoint}-enabled": "false" for endpoint in ("admission", "elastic", "nvidia")}
         self.server = self._process("server", flags | others | _SHORT_LEASE, {})
-        environment = {**rig.nvml.environment(), "ALIQUOT_DIALECT": "gpushare"}  # a flag --dialect replaces it
-        self.agent = self._process("agent", self._agent_flags(), environment)
+        self.agent = self._process("agent", self._agent_flags(), rig.nvml.environment())
+        self._agent_command = list(self.agent.argv)
+        self._dialects = GPUSHARE
 
     def start(self) -> None:
         """Start both, make kube-scheduler ask the server, and wait until the node offers its cards."""
@@ -40,26 +56,40 @@ class Aliquot:
         self._rig.restart_scheduler(self.scheduler_config())
         self.start_agent()
 
+    def serve(self, dialects: Sequence[str], endpoint: str) -> None:
+        """Serve these dialects from now on, and let kube-scheduler ask this endpoint."""
+        self._rig.restart_scheduler(self.scheduler_config(endpoint))
+        self.agent.stop()
+        self.start_agent(dialects=dialects)
+
     def start_server(self, fault: str = "") -> None:
         """Start the server and wait until it is in step; with a fault point it will end there."""
         _start(self.server, fault)
         ready = f"{self.url}/readyz"
         wait_for("aliquot server to be ready", lambda: answers(ready), seconds=30, processes=[self.server])
 
-    def start_agent(self, fault: str = "") -> None:
-        """Start the agent and wait until kubelet has taken its registration."""
+    def start_agent(self, fault: str = "", dialects: Sequence[str] = ()) -> None:
+        """Start the agent, with the same dialects as before unless some are named, and wait until kubelet has taken its
+        registrations."""
+        self._dialects = tuple(dialects) or self._dialects
+        self.agent.argv = [*self._agent_command, *(part for name in self._dialects for part in ("--dialect", name))]
         registered = self.registrations()
         _start(self.agent, fault)
+        self.wait_registered(registered)
+
+    def wait_registered(self, before: int) -> None:
+        """Wait until the agent has registered again since there were so many registrations, and the node offers every
+        dialect."""
         wait_for(
-            "kubelet to take the agent's registration",
-            lambda: self.registrations() > registered and self._node_offers_memory(),
+            "kubelet to take the agent's registrations",
+            lambda: self.registrations() > before and self._node_offers_all(),
             seconds=60,
             processes=[self.agent],
         )
 
-    def scheduler_config(self) -> dict[str, Any]:
+    def scheduler_config(self, endpoint: str = "gpushare") -> dict[str, Any]:
         """The shipped kube-scheduler configuration, pointed at this server."""
-        return pointed_at(_DEPLOY / "gpushare" / "kube-scheduler.yaml", self.url)
+        return pointed_at(_DEPLOY / endpoint / "kube-scheduler.yaml", self._urls[endpoint])
 
     def _agent_flags(self) -> dict[str, object]:
         return {
@@ -82,9 +112,9 @@ class Aliquot:
         log = self.agent.log
         return log.read_text().count("registered with kubelet") if log.exists() else 0
 
-    def _node_offers_memory(self) -> bool:
-        path = "jsonpath={.status.allocatable.aliyun\\.com/gpu-mem}"
-        return self._rig.kubectl("get", "node", self._rig.node_name, "--output", path) not in ("", "0")
+    def _node_offers_all(self) -> bool:
+        node = json.loads(self._rig.kubectl("get", "node", self._rig.node_name, "--output=json"))
+        return all(node["status"]["allocatable"].get(_OFFERED[name], "0") != "0" for name in self._dialects)
 
 
 def _start(process: Process, fault: str) -> None:

@@ -8,13 +8,21 @@ container and mount with it. Sockets stay reachable from outside through the fol
 import os
 import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from tests.rig import namespace_init
 from tests.rig.processes import Process
 from tests.rig.waiting import wait_for
+
+_UNMOUNT = """
+awk '$5 ~ "^/run/|^/var/lib/kubelet/pods/" {print $5}' /proc/self/mountinfo | sort -r | while read -r place; do
+    umount -l "$place"
+done
+"""
 
 
 class Namespace:
@@ -48,6 +56,21 @@ class Namespace:
             self._process.wait(30.0)
         for process in self._inside:
             process.wait(10.0)
+
+    def power_off(self) -> None:
+        """Kill everything inside but process 1, and lose what a machine loses with its memory: /run, and the mounts of
+        containers and pods."""
+        inside = Path(f"/proc/{self._init_id}/ns/pid").readlink()
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(FileNotFoundError, ProcessLookupError, PermissionError):  # it ended, or is none of ours
+                if int(folder.name) != self._init_id and (folder / "ns" / "pid").readlink() == inside:
+                    os.kill(int(folder.name), signal.SIGKILL)
+        for process in self._inside:
+            process.wait(10.0)
+        subprocess.run(self.enter(["sh", "-c", _UNMOUNT]), check=True)
+        run = self.folder / "run"
+        for left in run.iterdir():
+            shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
 
     def process(
         self, name: str, argv: Sequence[str | Path], *, log: Path, env: Mapping[str, str] | None = None

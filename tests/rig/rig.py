@@ -242,6 +242,20 @@ class Rig:
         made.start()
         return made
 
+    def power_off(self) -> None:
+        """End the node as when the power fails. Only its disk is left: no container, nothing in /run, no CDI spec."""
+        self._namespace.power_off()
+        for spec in self.cdi_folder.iterdir():
+            spec.unlink()
+
+    def power_on(self) -> None:
+        """Start the container runtime and kubelet again, and wait until the node is Ready."""
+        self.containerd.start()
+        self.containerd.wait_ready()
+        self.kubelet.start()
+        self.kubelet.wait_ready()
+        self.wait_node_ready()
+
     def wait_node_ready(self) -> None:
         wait_for(
             f"node {self.node_name} to be Ready",

@@ -1,11 +1,14 @@
 """kubelet's checkpoint of the device manager."""
 
+import base64
 from pathlib import Path
 
 import pytest
 
 from aliquot.agent import checkpoint
 from aliquot.agent.checkpoint import Grant
+from aliquot.agent.devices import ContainerEdits, DeviceNode, Mount
+from aliquot.agent.proto import deviceplugin_pb2 as wire
 from aliquot.errors import BadRecord
 from tests.factories import GPU_MEM
 
@@ -21,6 +24,8 @@ SAMPLE = """{"Data":{"PodDeviceEntries":[
 "RegisteredDevices":{"aliyun.com/gpu-mem":["GPU-a-_-0","GPU-a-_-1","GPU-b-_-7"],"nvidia.com/gpu":["GPU-c"]}},
 "Checksum":2183672312}"""
 
+ENTRY = '{{"Data":{{"PodDeviceEntries":[{{"PodUID":"u","ContainerName":"c","ResourceName":"r"{more}}}]}}}}'
+
 
 def test_every_grant_of_a_resource_is_read_with_its_promises(tmp_path: Path) -> None:
     (tmp_path / "checkpoint").write_text(SAMPLE)
@@ -31,13 +36,28 @@ def test_every_grant_of_a_resource_is_read_with_its_promises(tmp_path: Path) -> 
     ]
 
 
+def test_another_plugin_s_answer_is_read_as_what_it_gives_to_the_container(tmp_path: Path) -> None:
+    answer = wire.ContainerAllocateResponse(
+        envs={"A": "1"},
+        devices=[wire.DeviceSpec(container_path="/dev/nvidia0", host_path="/dev/nvidia3", permissions="rwm")],
+        mounts=[wire.Mount(container_path="/usr/local/nvidia", host_path="/etc/gpu-manager/vdriver/nvidia")],
+        cdi_devices=[wire.CDIDevice(name="nvidia.com/gpu=0")],
+    )
+    text = base64.b64encode(answer.SerializeToString()).decode()
+    (tmp_path / "checkpoint").write_text(ENTRY.format(more=f',"AllocResp":"{text}"'))
+    (grant,) = checkpoint.read(tmp_path / "checkpoint")
+    node, mount = (
+        DeviceNode("/dev/nvidia0", "/dev/nvidia3"),
+        Mount("/usr/local/nvidia", "/etc/gpu-manager/vdriver/nvidia"),
+    )
+    assert (grant.edits, grant.promised) == (ContainerEdits({"A": "1"}, (node,), (mount,)), ("nvidia.com/gpu=0",))
+    assert not grant.is_ours
+
+
 @pytest.mark.parametrize("entries", ["null", "[]"], ids=["null", "an empty list"])
 def test_a_kubelet_without_devices_has_granted_nothing(tmp_path: Path, entries: str) -> None:
     (tmp_path / "checkpoint").write_text(f'{{"Data":{{"PodDeviceEntries":{entries}}},"Checksum":0}}')
     assert checkpoint.read(tmp_path / "checkpoint", {GPU_MEM}) == []
-
-
-ENTRY = '{{"Data":{{"PodDeviceEntries":[{{"PodUID":"u","ContainerName":"c","ResourceName":"r"{more}}}]}}}}'
 
 
 @pytest.mark.parametrize(

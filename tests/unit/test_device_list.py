@@ -88,10 +88,17 @@ def test_a_node_offers_what_it_has(dialect: str, expected: dict[str, int]) -> No
 
 def test_a_further_resource_that_kubelet_would_drop_is_left_out_with_a_word_in_the_log() -> None:
     with capture_logs() as told:
-        assert offers(ELASTIC, cards(8, 81920)) == {"elastic-gpu/gpu-percent": 800, "elasticgpu.io/gpu-core": 800}
-    (line,) = told
-    assert (line["event"], line["resource"]) == ("not offering a resource on this node", "elasticgpu.io/gpu-memory")
-    assert line["why"].endswith("the list of 655360 ids has 13018400 bytes, but kubelet accepts 4194304")
+        assert offers(ELASTIC, cards(8, 81920)) == {
+            "elastic-gpu/gpu-percent": 800,
+            "elasticgpu.io/gpu-core": 800,
+            "elasticgpu.com/gpu-core": 800,
+            "nano-gpu/gpu-percent": 800,
+            "nano-gpu.io/gpu-core": 800,
+        }
+    prefixes = ("elasticgpu.io", "elasticgpu.com", "nano-gpu.io")
+    assert [line["resource"] for line in told] == [f"{prefix}/gpu-memory" for prefix in prefixes]
+    assert {line["event"] for line in told} == {"not offering a resource on this node"}
+    assert told[0]["why"].endswith("the list of 655360 ids has 13018400 bytes, but kubelet accepts 4194304")
 
 
 def test_a_first_resource_that_kubelet_would_drop_is_refused() -> None:

@@ -8,7 +8,7 @@ import pynvml
 import pytest
 
 from aliquot.agent.devices import DeviceNode, DeviceSource, Mount
-from aliquot.agent.nvidia import NvidiaDevices, visible_cards
+from aliquot.agent.nvidia import NvidiaDevices
 from aliquot.agent.nvidia.driver_files import DriverFiles
 from aliquot.agent.nvidia.injection import Injection, NvidiaRuntime
 from aliquot.agent.nvidia.toolkit_spec import ToolkitSpecs
@@ -215,18 +215,6 @@ def test_a_mig_instance_that_cannot_be_opened_is_a_refusal(folder: Path) -> None
     (folder / "proc" / "driver" / "nvidia-caps" / "mig-minors").unlink()
     with pytest.raises(Refused, match=r"mig-minors cannot be read, so the MIG instance .*No such file"):
         source.edits([first])
-
-
-@pytest.mark.parametrize(
-    ("environment", "uuids"),
-    [
-        ({"NVIDIA_VISIBLE_DEVICES": "GPU-n1-1,GPU-n1-0"}, {"GPU-n1-0", "GPU-n1-1"}),
-        ({"NVIDIA_VISIBLE_DEVICES": ""}, set()),
-        ({"A": "GPU-1"}, set()),
-    ],
-)
-def test_the_cards_that_an_environment_names(environment: Mapping[str, str], uuids: set[str]) -> None:
-    assert visible_cards(environment) == uuids
 
 
 def test_simulated_cards_have_the_nodes_that_the_driver_would_make(folder: Path) -> None:

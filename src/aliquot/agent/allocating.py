@@ -15,7 +15,7 @@ from typing import Protocol
 
 from aliquot.agent import answers
 from aliquot.agent.container_edits import edits_beside, edits_of
-from aliquot.agent.devices import DeviceSource
+from aliquot.agent.devices import ContainerEdits, DeviceSource
 from aliquot.agent.node_cards import NodeCards
 from aliquot.agent.node_pods import NodePods
 from aliquot.agent.proto import deviceplugin_pb2 as wire
@@ -118,7 +118,7 @@ class AllocateAnswers:
     def _shown(self, candidate: _Candidate, found: wire.ContainerAllocateResponse | AliquotError) -> str:
         if isinstance(found, AliquotError):
             return f"{candidate.pod.key} ({found})"
-        cards = sorted(self._devices.visible_cards(found.envs))
+        cards = sorted(self._devices.visible_cards(ContainerEdits(dict(found.envs))))
         return f"{candidate.pod.key} (placed on {', '.join(cards) or 'no card'})"
 
     def _try(self, candidate: _Candidate, resource: str) -> wire.ContainerAllocateResponse | AliquotError:

@@ -7,29 +7,38 @@ The format is kubelet's own. kubelet replaces the file as a whole, so a read nev
 import base64
 import binascii
 from collections.abc import Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 from google.protobuf.message import DecodeError
 
-from aliquot.agent import answers
+from aliquot.agent import answers, cdi
 from aliquot.agent.answers import Answer
+from aliquot.agent.devices import ContainerEdits, DeviceNode, Mount
 from aliquot.agent.proto.deviceplugin_pb2 import ContainerAllocateResponse
 from aliquot.errors import BadRecord
 
 
 @dataclass(frozen=True)
 class Grant:
-    """Ids of a resource that kubelet allocated to a container, and what the agent answered: the promised CDI names, or
-    the devices themselves."""
+    """Ids of a resource that kubelet allocated to a container, and what the device plugin answered. kubelet gives that
+    answer to the container at every start."""
 
     pod_uid: str
     container: str
     resource: str
     ids: frozenset[str]
     promised: tuple[str, ...]
+    """The CDI devices of the answer."""
     answer: Answer | None = None
+    """What this agent answered without CDI."""
+    edits: ContainerEdits = field(default_factory=ContainerEdits)
+    """The answer without its CDI devices, whoever's it is."""
+
+    @property
+    def is_ours(self) -> bool:
+        return self.answer is not None or any(map(cdi.is_ours, self.promised))
 
 
 class _Entry(msgspec.Struct):
@@ -62,4 +71,9 @@ def _grant(entry: _Entry) -> Grant:
     ids = frozenset(device for devices in (entry.ids or {}).values() for device in devices)
     answer = ContainerAllocateResponse.FromString(base64.b64decode(entry.answer, validate=True))
     promised = tuple(device.name for device in answer.cdi_devices)
-    return Grant(entry.pod_uid, entry.container, entry.resource, ids, promised, answers.read(answer))
+    edits = ContainerEdits(
+        dict(answer.envs),
+        tuple(DeviceNode(device.container_path, device.host_path) for device in answer.devices),
+        tuple(Mount(mount.container_path, mount.host_path) for mount in answer.mounts),
+    )
+    return Grant(entry.pod_uid, entry.container, entry.resource, ids, promised, answers.read(answer), edits)

@@ -102,5 +102,9 @@ class DeviceSource(Protocol):
         """What a container needs to use exactly these cards, without hooks if it does not get it through CDI. Raises
         Refused if something of a card is missing."""
 
-    def visible_cards(self, environment: Mapping[str, str]) -> frozenset[str]:
-        """The UUIDs of the cards that a container's environment names."""
+    def visible_cards(
+        self, edits: ContainerEdits, gpus: Sequence[Gpu] = (), cdi_devices: Sequence[str] = ()
+    ) -> frozenset[str]:
+        """The UUIDs of the cards that a container sees with these edits, made by this agent or by another device
+        plugin, and with these CDI devices of the vendor. `gpus` are the node's cards, which other plugins may name by
+        number."""

@@ -13,7 +13,7 @@ from aliquot.agent.checkpoint import Grant
 from aliquot.agent.container_edits import edits_beside, edits_of
 from aliquot.agent.devices import ContainerEdits, DeviceSource
 from aliquot.agent.handover_record import HandOverRecord
-from aliquot.agent.handover_store import HandOverStore, KnowsPromises
+from aliquot.agent.handover_store import HandOverStore, KnowsGrants
 from aliquot.agent.kubelet_records import PodGrants
 from aliquot.agent.node_cards import NodeCards
 from aliquot.agent.node_pods import NodePods
@@ -119,7 +119,7 @@ class HandOver:
             containers=[grant.container for grant in holder.grants],
         )
 
-    async def tidy(self, folder: cdi.SpecFolder, kubelet: KnowsPromises) -> None:
+    async def tidy(self, folder: cdi.SpecFolder, kubelet: KnowsGrants) -> None:
         """Remove what is left of pods that kubelet has dropped."""
         await self.store.tidy(folder, kubelet)
         self._marked = {uid for uid in self._marked if uid in self.store}
@@ -154,7 +154,7 @@ class HandOver:
                 f"pod {pod.key} uses dialect {demand.dialect.name}, but this node serves {offer.resource} for dialect "
                 f"{offer.dialect.name} (--dialect)"
             )
-        record = self._readable(pod, demand)
+        record = self._readable(pod, demand, holder)
         for grant in holder.grants:
             if grant.container not in record.holding.placement.containers:
                 raise Refused(f"pod {pod.key}: its placement has no card for container {grant.container}")
@@ -164,9 +164,10 @@ class HandOver:
             self.store.put(record)
         return pod, demand, record
 
-    def _readable(self, pod: Pod, demand: Demand) -> HandOverRecord:
-        """What the pod gets. Once it has its cards, a rewritten placement does not change them."""
-        if record := self.store.of(pod.metadata.uid):
+    def _readable(self, pod: Pod, demand: Demand, holder: PodGrants) -> HandOverRecord:
+        """What the pod gets. Once it has its cards, from us or from another plugin, a rewritten placement does not
+        change them."""
+        if record := self.store.of(pod.metadata.uid) or self.store.adopted(pod, holder.grants):
             if record.holding.doubt:
                 raise Refused(f"pod {pod.key}: {record.holding.doubt}")
             return record
@@ -200,33 +201,43 @@ class HandOver:
     # -- hand over
 
     def _write(self, holder: PodGrants, pod: Pod, demand: Demand, record: HandOverRecord) -> bool:
-        """Write a CDI spec for every promised name, and check every answer that has carried the devices itself. Returns
-        whether the runtime has something new to read."""
+        """Write a CDI spec for every promised name, and check every answer that has carried the devices itself, ours or
+        another plugin's: kubelet repeats it at every start. Returns whether the runtime has something new to read."""
         is_new: list[bool] = []
         for grant in holder.grants:
+            if not grant.is_ours:
+                self._check_given(grant, holder, pod, record.holding.placement)
+                continue
             parts, edits = self._due(grant, holder, pod, demand, record.holding.placement)
             if grant.answer is not None:
                 grant.answer.refuse_unless_due(f"container {grant.container} of pod {pod.key}", parts, edits)
-                is_new.append(False)
             is_new += [self._spec(promised, record, edits) for promised in grant.promised if cdi.is_ours(promised)]
-        if not is_new:
-            raise Refused(
-                f"pod {pod.key}: kubelet's checkpoint has no CDI device of this agent; "
-                "did another device plugin serve it?"
-            )
         return any(is_new)
+
+    def _check_given(self, grant: Grant, holder: PodGrants, pod: Pod, placement: Placement) -> None:
+        """Raises Refused if another device plugin gave the container other cards than it holds. Its answer for another
+        resource may be empty."""
+        given = self.store.given_cards(grant)
+        held = {part.uuid for part in placement.containers[grant.container]}
+        if given != held and (given or grant.container not in holder.carried):
+            raise Refused(
+                f"pod {pod.key}: another device plugin served container {grant.container} before, and gave it "
+                f"{', '.join(sorted(given)) or 'no card'} instead of {', '.join(sorted(held))}; delete the pod, so "
+                "that it is placed again"
+            )
 
     async def _refuse_own_variables(self, holder: PodGrants, pod: Pod) -> None:
         """A container whose spec sets a variable that decides on its devices could see others: it wins over the
         answer."""
         decisive = self._devices.decisive_variables
-        answered = [(grant.container, grant.answer.naming_cards | decisive) for grant in holder.grants if grant.answer]
+        naming = [(grant, self.store.variables_naming_cards(grant)) for grant in holder.grants]
+        answered = [(grant.container, names | decisive) for grant, names in naming if names or grant.answer]
         own = await own_variables(self._client, pod) if any(names for _, names in answered) else {}
         for container, names in answered:
             if forged := names & own.get(container, frozenset()):
                 raise Refused(
-                    f"container {container} of pod {pod.key} sets {', '.join(sorted(forged))} itself, and without CDI "
-                    "that wins over the cards of its placement: remove it from the pod's spec"
+                    f"container {container} of pod {pod.key} sets {', '.join(sorted(forged))} itself, and without a "
+                    "CDI device of ours that wins over the cards of its placement: remove it from the pod's spec"
                 )
 
     def _due(

@@ -1,24 +1,26 @@
 """What this node has handed over. A record stays until kubelet has dropped the pod, whatever happens to its
 annotations.
 
-The agent rebuilds the store from its own CDI specs or, without CDI, from its answers in kubelet's checkpoint. Users can
-write neither. Pods that another plugin served before
+The agent rebuilds the store from its own CDI specs or, without CDI, from its answers in kubelet's checkpoint. It adopts
+what another device plugin has answered there. Users can write none of these. Pods that the checkpoint does not explain
 count by their placements once a container has run. A mark proves nothing, because users can write it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Protocol
 
 import structlog
 
+from aliquot.agent import cdi
 from aliquot.agent.answers import Answer
 from aliquot.agent.cdi import CdiSpec, SpecFolder
-from aliquot.agent.devices import DeviceSource
+from aliquot.agent.checkpoint import Grant
+from aliquot.agent.devices import ContainerEdits, DeviceSource
 from aliquot.agent.handover_record import HandOverRecord
 from aliquot.agent.node_cards import NodeCards
 from aliquot.agent.node_pods import NodePods
-from aliquot.dialects import Dialects, Holding, holding_among, holding_of, registered_on
+from aliquot.dialects import Dialects, Holding, holding_among, holding_as_given, holding_of, registered_on
 from aliquot.errors import AliquotError
 from aliquot.model import Node, NodeGpus, Placement, Pod, charges_by_life
 
@@ -31,10 +33,10 @@ class KeepsPods(Protocol):
     async def keeps(self, gone: Mapping[str, str]) -> Set[str]: ...
 
 
-class KnowsPromises(Protocol):
-    """Knows which CDI name was promised to which pod: `kubelet_records.KubeletRecords`."""
+class KnowsGrants(Protocol):
+    """Knows what kubelet allocated, and what was answered: `kubelet_records.KubeletRecords`."""
 
-    def promises(self) -> Mapping[str, str]: ...
+    def grants(self) -> Sequence[Grant]: ...
 
 
 class KnowsAnswers(Protocol):
@@ -116,24 +118,26 @@ class HandOverStore:
         self.forget(dropped)
         return dropped
 
-    async def tidy(self, folder: SpecFolder, kubelet: KnowsPromises) -> None:
+    async def tidy(self, folder: SpecFolder, kubelet: KnowsGrants) -> None:
         """Remove the specs of pods that kubelet has dropped. An unreadable spec stays while kubelet's checkpoint lists
         its name."""
         specs = folder.read()
-        promises = None if all(spec.pod_uid for spec in specs) else self._promises(kubelet)
-        owners = [spec.pod_uid or (promises or {}).get(spec.promised, "") for spec in specs]
+        grants = None if all(spec.pod_uid for spec in specs) else _read(kubelet)
+        promises = _promises(grants or ())
+        owners = [spec.pod_uid or promises.get(spec.promised, "") for spec in specs]
         dropped = await self.forget_dropped(filter(None, owners))
         for spec, owner in zip(specs, owners, strict=True):
-            is_nobodys = not owner and promises is not None
+            is_nobodys = not owner and grants is not None
             if owner in dropped or is_nobodys:
                 folder.remove(spec)
 
     # -- after a start
 
-    def recall(self, folder: SpecFolder, kubelet: KnowsPromises) -> None:
-        """Read back what this agent handed over before it restarted. The informer cache of pods must be in sync."""
-        specs = folder.read()
-        promises = (self._promises(kubelet) if specs else None) or {}
+    def recall(self, folder: SpecFolder, kubelet: KnowsGrants) -> None:
+        """Read back what this agent handed over before it restarted, and adopt what another plugin has given to pods of
+        this node. The informer cache of pods must be in sync."""
+        specs, grants = folder.read(), _read(kubelet) or ()
+        promises = _promises(grants)
         by_pod: dict[str, list[CdiSpec]] = {}
         for spec in (_checked(spec, promises) for spec in specs):
             if spec.trouble:
@@ -142,6 +146,15 @@ class HandOverStore:
                 by_pod.setdefault(spec.pod_uid, []).append(spec)
         for uid, own in by_pod.items():
             self.put(self._recalled(uid, own).on(self._cards))
+        for pod in self._pods.all():
+            uid = pod.metadata.uid
+            if uid not in self and not pod.ended and (record := self.adopted(pod, grants)) is not None:
+                self.put(record)
+                _log.info(
+                    "adopted what another device plugin gave to a pod",
+                    pod=pod.key,
+                    cards=sorted(record.holding.charges),
+                )
 
     def recall_answers(self, kubelet: KnowsAnswers) -> None:
         """The same for what the answers to Allocate carried. An answer alone hands nothing over: PreStart must still
@@ -163,13 +176,29 @@ class HandOverStore:
         lives = {container.name: life for container, life in pod.containers()} if pod else {}
         return HandOverRecord(uid, pod.key if pod else "", Holding(placement, charges_by_life(placement, lives)))
 
-    def _promises(self, kubelet: KnowsPromises) -> Mapping[str, str] | None:
-        """None if kubelet's checkpoint cannot be read."""
-        try:
-            return kubelet.promises()
-        except AliquotError as error:
-            _log.warning("cannot compare our CDI specs with kubelet's checkpoint", why=str(error))
+    # -- taking over
+
+    def adopted(self, pod: Pod, grants: Iterable[Grant]) -> HandOverRecord | None:
+        """What another device plugin has given to a pod, according to kubelet's checkpoint; None if nothing."""
+        theirs = [grant for grant in grants if grant.pod_uid == pod.metadata.uid and not grant.is_ours]
+        given = {grant.container: frozenset[str]() for grant in theirs}
+        for grant in theirs:
+            given[grant.container] |= self.given_cards(grant)
+        if not any(given.values()):
             return None
+        return HandOverRecord(pod.metadata.uid, pod.key, holding_as_given(pod, self._cards, self._dialects, given))
+
+    def given_cards(self, grant: Grant) -> frozenset[str]:
+        """The cards in the answer of another device plugin."""
+        return self._devices.visible_cards(grant.edits, self._cards.gpus, grant.promised)
+
+    def variables_naming_cards(self, grant: Grant) -> frozenset[str]:
+        """The variables that name a card in an answer, whoever's it is."""
+        if grant.answer is not None:
+            return grant.answer.naming_cards
+        environment, gpus = grant.edits.environment.items(), self._cards.gpus
+        each = ((name, ContainerEdits({name: value})) for name, value in environment)
+        return frozenset(name for name, edits in each if self._devices.visible_cards(edits, gpus))
 
     def _recalled(self, uid: str, specs: list[CdiSpec]) -> HandOverRecord:
         found = [spec.record for spec in specs if spec.record is not None]
@@ -183,7 +212,8 @@ class HandOverStore:
             return HandOverRecord(
                 uid, name, holding_among(pod, self._cards, self._dialects, self._cards.by_uuid.keys(), why)
             )
-        uuids = frozenset().union(*(self._devices.visible_cards(spec.environment) for spec in specs))
+        seen = (self._devices.visible_cards(ContainerEdits(spec.environment)) for spec in specs)
+        uuids = frozenset().union(*seen)
         return HandOverRecord(uid, name, self._before_records(pod, uuids))
 
     def _before_records(self, pod: Pod | None, uuids: Set[str]) -> Holding:
@@ -198,6 +228,20 @@ class HandOverStore:
             if holding is not None and not holding.doubt and uuids <= holding.charges.keys():
                 return holding
         return holding_among(pod, self._cards, self._dialects, uuids, why)
+
+
+def _read(kubelet: KnowsGrants) -> Sequence[Grant] | None:
+    """None if kubelet's checkpoint cannot be read."""
+    try:
+        return kubelet.grants()
+    except AliquotError as error:
+        _log.warning("cannot compare what is handed over with kubelet's checkpoint", why=str(error))
+        return None
+
+
+def _promises(grants: Iterable[Grant]) -> Mapping[str, str]:
+    """The pod's UID for each CDI name that this agent promised."""
+    return {name: grant.pod_uid for grant in grants for name in grant.promised if cdi.is_ours(name)}
 
 
 def _checked(spec: CdiSpec, promises: Mapping[str, str]) -> CdiSpec:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from aliquot.agent import cdi, checkpoint, runtime
+from aliquot.agent import checkpoint, runtime
 from aliquot.agent.answers import Answer
 from aliquot.agent.checkpoint import Grant
 from aliquot.agent.podresources import HeldIds, PodResources
@@ -88,10 +88,9 @@ class KubeletRecords:
                 found.setdefault(grant.pod_uid, {})[grant.container] = grant.answer
         return found
 
-    def promises(self) -> Mapping[str, str]:
-        """The pod's UID for each CDI name that this agent promised. Raises BadRecord."""
-        grants = checkpoint.read(self._checkpoint)
-        return {name: grant.pod_uid for grant in grants for name in grant.promised if cdi.is_ours(name)}
+    def grants(self) -> list[Grant]:
+        """Everything that kubelet has allocated. Raises BadRecord."""
+        return checkpoint.read(self._checkpoint)
 
 
 def agree(ids: frozenset[str], granted: list[Grant], held: list[HeldIds]) -> PodGrants:

@@ -1,7 +1,7 @@
 """elastic: percent of cards, or cores and MiB; `elastic-gpu/gpu-percent`, `elasticgpu.io/gpu-core` and `gpu-memory`.
 
 The original changed its names four times. Each generation is a family here: a pod speaks one of them, and its keys are
-written in the same family. The two families with sockets are served; the older ones and the misspelt one are only read.
+written in the same family. All of them are served, unless a prefix chooses one: then the others are only read.
 """
 
 from abc import ABC, abstractmethod
@@ -155,6 +155,8 @@ class CoresAndMemory(Family):
     """Whether the original looks at a node's allocatable resources, or at its capacity."""
     has_status: bool = True
     """Whether its scheduler has a page that shows what is left of each card."""
+    sockets: tuple[str, str] = ("elastic-gpushare-core.sock", "elastic-gpushare-mem.sock")
+    """The sockets of cores and of memory."""
 
     @property
     def gpu_core(self) -> str:
@@ -166,10 +168,11 @@ class CoresAndMemory(Family):
 
     @property
     def resources(self) -> tuple[Resource, ...]:
+        core_socket, memory_socket = self.sockets
         memory = "a MiB of memory" if self.unit is Unit.MIB else "a node unit of memory: GiB, unless the node says MiB"
         return (
-            Resource(self.gpu_core, "a percent of a card's cores; 100 is a whole card", "elastic-gpushare-core.sock"),
-            Resource(self.gpu_memory, memory, "elastic-gpushare-mem.sock"),
+            Resource(self.gpu_core, "a percent of a card's cores; 100 is a whole card", core_socket),
+            Resource(self.gpu_memory, memory, memory_socket),
         )
 
     def part(self, container: Container) -> Part | None:
@@ -213,24 +216,34 @@ def _percents(prefix: str, unwritten: str = "") -> Family:
     return Percents(prefix, f"{prefix}/assume", f"{prefix}/container-", unwritten)
 
 
-def _cores_and_memory(prefix: str, keys: str = "") -> Family:
-    keys = keys or prefix
-    return CoresAndMemory(prefix, f"{keys}/assumed", f"{keys}/container-")
+def _cores_and_memory(prefix: str) -> Family:
+    return CoresAndMemory(prefix, f"{prefix}/assumed", f"{prefix}/container-")
 
 
-_SERVED = (_percents("elastic-gpu"), _cores_and_memory("elasticgpu.io"))
-_READ = (
-    _cores_and_memory("elasticgpu.com", keys="elasticgpu.io"),
+_CURRENT = (_percents("elastic-gpu"), _cores_and_memory("elasticgpu.io"))
+_OTHER = (
+    CoresAndMemory(
+        "elasticgpu.com",
+        "elasticgpu.io/assumed",
+        "elasticgpu.io/container-",
+        sockets=("elasticgpu.com-core.sock", "elasticgpu.com-mem.sock"),
+    ),
     _percents("nano-gpu", unwritten="0"),
     CoresAndMemory(
-        "nano-gpu.io", "nano-gpu.io/gpu", "nano-gpu.io/gpu-", unit=Unit.NODE, reads_allocatable=False, has_status=False
+        "nano-gpu.io",
+        "nano-gpu.io/gpu",
+        "nano-gpu.io/gpu-",
+        unit=Unit.NODE,
+        reads_allocatable=False,
+        has_status=False,
+        sockets=("nano-gpu.io-core.sock", "nano-gpu.io-mem.sock"),
     ),
 )
 
 
 def _named(prefix: str) -> tuple[Family, ...]:
     """The families of a configured prefix: those that use it, else new families of both kinds."""
-    known = tuple(family for family in (*_SERVED, *_READ) if family.prefix == prefix)
+    known = tuple(family for family in (*_CURRENT, *_OTHER) if family.prefix == prefix)
     return known or (_percents(prefix), _cores_and_memory(prefix))
 
 
@@ -241,12 +254,13 @@ class Elastic(Dialect):
 
     def __init__(self, prefix: str = "") -> None:
         super().__init__(prefix)
-        self._served = _SERVED if self.prefix == self.standard_prefix else _named(self.prefix)
-        others = tuple(family for family in (*_SERVED, *_READ) if family not in self._served)
-        self._families = (*self._served, *others)
-        served = (resource for family in self._served for resource in family.resources)
-        read = (replace(resource, socket="") for family in others for resource in family.resources)
-        self._resources = (*served, *read)
+        is_standard = self.prefix == self.standard_prefix
+        self._current = _CURRENT if is_standard else _named(self.prefix)
+        others = tuple(family for family in (*_CURRENT, *_OTHER) if family not in self._current)
+        self._families = (*self._current, *others)
+        current = (resource for family in self._current for resource in family.resources)
+        older = (resource for family in others for resource in family.resources)
+        self._resources = (*current, *(older if is_standard else (replace(read, socket="") for read in older)))
 
     # -- names
 
@@ -257,7 +271,7 @@ class Elastic(Dialect):
 
     @property
     def card_resources(self) -> Sequence[str]:
-        return [resource.name for family in self._served for resource in family.resources]
+        return [resource.name for family in self._current for resource in family.resources]
 
     @property
     def placement_keys(self) -> Sequence[str]:
@@ -282,8 +296,8 @@ class Elastic(Dialect):
         return self._request(pod, *self._spoken(pod))
 
     def _spoken(self, pod: Pod) -> Sequence[Family]:
-        """The families in which the pod asks. If it asks for nothing, a family that is served."""
-        return [family for family in self._families if family.asked_by(pod)] or self._served[:1]
+        """The families in which the pod asks. If it asks for nothing, the first."""
+        return [family for family in self._families if family.asked_by(pod)] or self._current[:1]
 
     def _request(self, pod: Pod, *families: Family) -> Request:
         containers = (
@@ -295,7 +309,7 @@ class Elastic(Dialect):
 
     def status_resources(self, nodes: Iterable[Node]) -> Sequence[str]:
         """The resources under which the original's status page shows cards: cores and memory of each generation that
-        these nodes have, else of the generation that is served."""
+        these nodes have, else of the current generation."""
         families = [f for f in self._families if isinstance(f, CoresAndMemory) and f.has_status]
         named = {resource for node in nodes for resource in node.status.capacity or ()}
         used = [family for family in families if family.gpu_core in named] or families[:1]

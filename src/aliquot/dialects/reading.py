@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from aliquot.dialects.aliquot import Aliquot
-from aliquot.dialects.protocol import Dialect, asks_any
+from aliquot.dialects.protocol import Dialect, asks_any, placed_on
 from aliquot.dialects.table import Dialects, only_one
 from aliquot.errors import BadDemand, BadRecord, NotPlaced
 from aliquot.model import (
@@ -345,6 +345,50 @@ def holding_among(pod: Pod | None, cards: NodeGpus, dialects: Dialects, uuids: S
             return held
     everything = {gpu.uuid: Part(whole=True).on(gpu, cards.unit_mib) for gpu in among.gpus}
     return Holding(Placement(cards.node, "", {}), everything, why)
+
+
+def holding_as_given(pod: Pod, cards: NodeGpus, dialects: Dialects, given: Mapping[str, Set[str]]) -> Holding:
+    """What a pod holds if a device plugin has given these cards, by UUID, to its containers. A record on the pod must
+    name the same cards. Without a record the pod has what it was given, as with NVIDIA's plugin, which writes none."""
+    uuids = frozenset[str]().union(*given.values())
+    why = (
+        f"another device plugin gave it {', '.join(sorted(uuids))}, but its annotations name other cards; "
+        "delete the pod, so that it is placed again"
+    )
+    try:
+        dialect = only_one(dialects.spoken_by(pod))
+        if dialect is not None:
+            request = dialect.held(pod)
+            for placement in _recorded(pod, dialect, request, cards) or _as_given(request, cards, given):
+                if all(_cards_in(placement, container) == own for container, own in given.items() if own):
+                    return Holding(placement, charges(placement, request), request=request)
+    except (BadDemand, BadRecord) as error:
+        why = str(error)
+    return holding_among(pod, cards, dialects, uuids, why)
+
+
+def _recorded(pod: Pod, dialect: Dialect, request: Request, cards: NodeGpus) -> Sequence[Placement]:
+    """The placements in our record and in the original's. Raises BadRecord."""
+    try:
+        ours = placement_of(pod, Demand(dialect, request), cards)
+    except NotPlaced:
+        return ()
+    other = _other_record(pod, dialect, cards)
+    return (ours, other) if other else (ours,)
+
+
+def _as_given(request: Request, cards: NodeGpus, given: Mapping[str, Set[str]]) -> Sequence[Placement]:
+    """Empty if the number of cards differs from what a container asks for, or if a card is not on the node."""
+    gpus = {
+        asked.name: [gpu for gpu in cards.gpus if gpu.uuid in given.get(asked.name, ())] for asked in request.containers
+    }
+    if any(len(gpus[asked.name]) != asked.part.cards for asked in request.containers):
+        return ()
+    return (placed_on(request, gpus, cards),)
+
+
+def _cards_in(placement: Placement, container: str) -> Set[str]:
+    return {part.uuid for part in placement.containers.get(container, ())}
 
 
 def in_doubt(pod: Pod, speaking: Sequence[Dialect], cards: NodeGpus, why: str) -> Holding:

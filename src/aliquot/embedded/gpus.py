@@ -89,8 +89,10 @@ class SimulatedGpus:
         first = _FIRST_CAPABILITY + 2 * place
         return tuple(f"/dev/nvidia-caps/nvidia-cap{number}" for number in (first, first + 1))
 
-    def visible_cards(self, environment: Mapping[str, str]) -> frozenset[str]:
-        return visible_cards(environment)
+    def visible_cards(
+        self, edits: ContainerEdits, gpus: Sequence[Gpu] = (), cdi_devices: Sequence[str] = ()
+    ) -> frozenset[str]:
+        return visible_cards(edits, gpus, cdi_devices)
 
 
 def _made_up(node: str, index: int) -> uuid.UUID:

@@ -54,19 +54,19 @@ class _Kubelet:
     """What kubelet and the runtime know: the grants, and which pods may have containers."""
 
     def __init__(self) -> None:
-        self.grants: dict[str, Grant] = {}
+        self.granted: dict[str, Grant] = {}
 
     async def find(self, resource: str, ids: frozenset[str], before: Set[str] = frozenset()) -> PodGrants:
-        for uid, grant in self.grants.items():
+        for uid, grant in self.granted.items():
             if (grant.resource, grant.ids) == (resource, ids) and not before:
                 return PodGrants(uid, None, (grant,))
         raise Refused("kubelet does not know these ids")
 
     async def keeps(self, gone: Mapping[str, str]) -> Set[str]:
-        return gone.keys() & self.grants.keys()
+        return gone.keys() & self.granted.keys()
 
-    def promises(self) -> Mapping[str, str]:
-        return {name: uid for uid, grant in self.grants.items() for name in grant.promised}
+    def grants(self) -> list[Grant]:
+        return list(self.granted.values())
 
 
 class AgentMachine(RuleBasedStateMachine):
@@ -124,7 +124,7 @@ class AgentMachine(RuleBasedStateMachine):
         self._shown[uid] = make_pod(uid, containers=containers, uid=uid, node="n1", metadata=metadata)
         self._sizes[uid] = mib
         ids = frozenset([uid])
-        self._kubelet.grants[uid] = Grant(uid, "main", DIALECT.resource, ids, (cdi.promise(ids),))
+        self._kubelet.granted[uid] = Grant(uid, "main", DIALECT.resource, ids, (cdi.promise(ids),))
         return uid
 
     @rule(uid=pods)
@@ -176,7 +176,7 @@ class AgentMachine(RuleBasedStateMachine):
         if uid in self._shown:
             self._shown[uid] = ended(self._shown[uid])
         else:
-            del self._kubelet.grants[uid]
+            del self._kubelet.granted[uid]
 
     # -- what must hold
 
@@ -193,7 +193,7 @@ class AgentMachine(RuleBasedStateMachine):
             return
 
     def _card_inside(self, uid: str) -> int:
-        (promised,) = self._kubelet.grants[uid].promised
+        (promised,) = self._kubelet.granted[uid].promised
         path = self._cdi / f"aliquot.io-gpu_{promised.partition('=')[2]}.json"
         (device,) = msgspec.json.decode(path.read_bytes())["devices"]
         (node,) = device["containerEdits"]["deviceNodes"]

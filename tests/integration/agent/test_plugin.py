@@ -1,13 +1,11 @@
 """The device plugin and kubelet, over real sockets."""
 
 import asyncio
-import base64
 import socket
 from pathlib import Path
 
 import grpc
 import grpc.aio
-import msgspec
 import pytest
 
 from aliquot.agent import rpc
@@ -146,19 +144,3 @@ async def test_the_plug_in_leaves_no_socket_behind(node: AgentNode) -> None:
     await node.stop_agent()
     assert not (node.kubelet.folder / SOCKET).exists()
     await node.start_agent()
-
-
-async def test_a_pod_in_the_hands_of_another_plug_in_is_told_so(node: AgentNode) -> None:
-    """The checkpoint keeps the answer of whoever served the resource before: it is no promise of ours."""
-    pod = await node.admitted()
-    path = node.kubelet.folder / "kubelet_internal_checkpoint"
-    theirs = wire.ContainerAllocateResponse(cdi_devices=[wire.CDIDevice(name="nvidia.com/gpu=0")])
-    path.write_bytes(_with_answer(path.read_bytes(), theirs.SerializeToString()))
-    with pytest.raises(Refused, match="has no CDI device of this agent; did another device plugin serve it"):
-        await node.start(pod)
-
-
-def _with_answer(checkpoint: bytes, answer: bytes) -> bytes:
-    data = msgspec.json.decode(checkpoint)
-    data["Data"]["PodDeviceEntries"][0]["AllocResp"] = base64.b64encode(answer).decode()
-    return msgspec.json.encode(data)

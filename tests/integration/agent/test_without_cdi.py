@@ -228,9 +228,7 @@ async def test_a_container_that_names_cards_itself_gets_none(without_cdi: AgentN
     """kubelet adds the pod's own variables after those of the answer."""
     forged = container_manifest("main", 3, env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}])
     pod = await without_cdi.admitted(containers=[forged], card=0)
-    text = (
-        "container main of pod default/p sets NVIDIA_VISIBLE_DEVICES itself, and without CDI that wins over the cards"
-    )
+    text = "container main of pod default/p sets NVIDIA_VISIBLE_DEVICES itself, and without a CDI device of ours that"
     with pytest.raises(Refused, match=text):
         await without_cdi.start(pod)
     assert without_cdi.patches() == []

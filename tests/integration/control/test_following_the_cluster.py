@@ -9,9 +9,9 @@ from structlog.testing import capture_logs
 from aliquot.dialects.gpushare import ASSIGNED, IDX, POD
 from aliquot.errors import NoRoom
 from aliquot.kube import NODES, Client
-from aliquot.model import Placement, Pod, Slice
+from aliquot.model import NodeGpus, Placement, Pod, Slice
 from aliquot.model.records import INVENTORY, PLACEMENT, write_placement
-from tests.factories import GPU_COUNT, GPU_MEM, container_manifest, make_cards
+from tests.factories import GPU_COUNT, GPU_MEM, container_manifest, make_cards, make_gpu
 from tests.fakes import FakeClock
 from tests.integration.room import Room
 
@@ -195,6 +195,26 @@ async def test_a_node_s_ids_are_mapped_anew_when_its_inventory_appears(room: Roo
     await room.change_node(make_cards("old"))
     assert list(room.plane.cluster.ledger.used("old")) == ["GPU-old-1"]
     assert room.used("old") == {1: 3}
+
+
+async def test_an_original_s_record_that_names_minors_is_read_again_when_the_inventory_tells_them(room: Room) -> None:
+    """gpu-manager names cards by their minors. Until the node's inventory appears, nobody knows these."""
+    capacity = {"tencent.com/vcuda-core": "200", "tencent.com/vcuda-memory": "120"}
+    limits = {"tencent.com/vcuda-core": "20", "tencent.com/vcuda-memory": "8"}
+    keys = {
+        "tencent.com/predicate-gpu-idx-0": "1",
+        "tencent.com/gpu-assigned": "true",
+        "tencent.com/predicate-time": "1",
+    }
+    await room.add_plain_node("old", capacity)
+    container = container_manifest("main", None, resources={"limits": limits})
+    await room.add_pod(
+        metadata={"annotations": keys}, node="old", containers=[container], status={"containerStatuses": RUNNING}
+    )
+    assert list(room.plane.cluster.ledger.used("old")) == ["old/1"]
+    cards = NodeGpus("old", (make_gpu(0, "old", minor=1), make_gpu(1, "old", minor=0)), 1024)
+    await room.change_node(cards)
+    assert list(room.plane.cluster.ledger.used("old")) == ["GPU-old-0"]
 
 
 async def test_what_was_placed_by_a_node_s_capacity_stays_sold_when_its_inventory_appears(

@@ -324,17 +324,17 @@ def test_a_container_finds_the_uuids_and_the_memory_of_its_cards() -> None:
 # -- the node
 
 
-def test_two_generations_are_served_and_the_others_read() -> None:
+def test_all_generations_are_served_each_on_sockets_of_its_own() -> None:
     """Sockets as the original's."""
     assert {resource.name: resource.socket for resource in ELASTIC.resources} == {
         PERCENT: "elastic-gpu.sock",
         CORE: "elastic-gpushare-core.sock",
         MEMORY: "elastic-gpushare-mem.sock",
-        "elasticgpu.com/gpu-core": "",
-        "elasticgpu.com/gpu-memory": "",
-        "nano-gpu/gpu-percent": "",
-        "nano-gpu.io/gpu-core": "",
-        "nano-gpu.io/gpu-memory": "",
+        "elasticgpu.com/gpu-core": "elasticgpu.com-core.sock",
+        "elasticgpu.com/gpu-memory": "elasticgpu.com-mem.sock",
+        "nano-gpu/gpu-percent": "nano-gpu.sock",
+        "nano-gpu.io/gpu-core": "nano-gpu.io-core.sock",
+        "nano-gpu.io/gpu-memory": "nano-gpu.io-mem.sock",
     }
     assert ELASTIC.resource == PERCENT
 

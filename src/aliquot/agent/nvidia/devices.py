@@ -1,6 +1,7 @@
 """NVIDIA's implementation of the vendor seam."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pynvml
@@ -17,6 +18,10 @@ from aliquot.errors import Refused
 from aliquot.model import Gpu
 
 _VISIBLE = "NVIDIA_VISIBLE_DEVICES"
+_VISIBLE_MOUNTS = "/var/run/nvidia-container-devices"
+"""Where NVIDIA's plugin mounts a file for each card if it does not use the variable, which then names this folder."""
+_NO_CARDS = frozenset(("", "none", "void", _VISIBLE_MOUNTS))
+_CDI_KIND = re.compile(r"([a-z0-9-]+\.)*nvidia\.com/[a-z]+")
 _CONTROL_NODES = (
     "nvidiactl",
     "nvidia-uvm",
@@ -88,9 +93,26 @@ class NvidiaDevices:
             raise Refused(f"the driver does not list the MIG instance {gpu.uuid}")
         return card + mig.capability_nodes(instance, self._proc)
 
-    def visible_cards(self, environment: Mapping[str, str]) -> frozenset[str]:
-        return visible_cards(environment)
+    def visible_cards(
+        self, edits: ContainerEdits, gpus: Sequence[Gpu] = (), cdi_devices: Sequence[str] = ()
+    ) -> frozenset[str]:
+        """NVIDIA's runtime reads names from a variable, from mounts below a folder, or from CDI devices. Without any,
+        the device nodes tell: gpu-manager gives them directly, and elastic-gpu through symbolic links."""
+        return visible_cards(edits, gpus, cdi_devices) or self._with_nodes(edits, gpus)
+
+    def _with_nodes(self, edits: ContainerEdits, gpus: Sequence[Gpu]) -> frozenset[str]:
+        names = {(self._folder / Path(node.host_path).name).resolve().name for node in edits.device_nodes}
+        return frozenset(gpu.uuid for gpu in gpus if f"nvidia{gpu.minor}" in names and not gpu.parent)
 
 
-def visible_cards(environment: Mapping[str, str]) -> frozenset[str]:
-    return frozenset(filter(None, environment.get(_VISIBLE, "").split(",")))
+def visible_cards(edits: ContainerEdits, gpus: Sequence[Gpu] = (), cdi_devices: Sequence[str] = ()) -> frozenset[str]:
+    """The cards that edits and CDI devices name by UUID, by index, or with `all`."""
+    mounted = (Path(mount.container_path) for mount in edits.mounts)
+    names = [
+        *edits.environment.get(_VISIBLE, "").split(","),
+        *(path.name for path in mounted if str(path.parent) == _VISIBLE_MOUNTS),
+        *(name for kind, _, name in (device.partition("=") for device in cdi_devices) if _CDI_KIND.fullmatch(kind)),
+    ]
+    numbers = {str(gpu.index): gpu.uuid for gpu in gpus if not gpu.parent}
+    named = {numbers.get(name, name) for name in names} - _NO_CARDS
+    return frozenset(gpu.uuid for gpu in gpus) if "all" in named else frozenset(named)

@@ -15,7 +15,7 @@ from aliquot.dialects.reading import in_doubt, observed_holding
 from aliquot.engine import FULL_EFFORT, Effort, NameBlock, judge
 from aliquot.errors import AliquotError, BadDemand, NotPlaced
 from aliquot.ledger import Entry, Owner, State
-from aliquot.model import Part, Placement, Pod, Request, as_shown, charges, made_up_uuid
+from aliquot.model import NodeGpus, Part, Placement, Pod, Request, as_shown, charges, made_up_uuid
 from aliquot.model.records import PLACEMENT
 
 _log = structlog.get_logger()
@@ -126,9 +126,16 @@ class Adoption:
         a user gains nothing by rewriting it."""
         if entry is None or entry.state is not State.BOUND or not entry.placement.containers:
             return False
-        if pod.metadata.uid in self.provisional:
+        cards = self._totals.cards(entry.node)
+        if pod.metadata.uid in self.provisional or self._has_new_numbers(pod, entry, cards):
             return False
-        return entry.charges.keys() <= self._totals.cards(entry.node).by_uuid.keys()
+        return entry.charges.keys() <= cards.by_uuid.keys()
+
+    def _has_new_numbers(self, pod: Pod, entry: Entry, cards: NodeGpus) -> bool:
+        """Whether an original's record was read while the node's inventory was missing, and is there now, or the other
+        way round. Originals number cards by index or by minor, and without an inventory these are the same."""
+        was_made_up = any(part.uuid == made_up_uuid(entry.node, part.index) for part in entry.placement.slices())
+        return PLACEMENT not in pod.metadata.annotations and was_made_up != cards.are_made_up
 
     def _adopt(self, pod: Pod, *, was_unplaced: bool) -> None:
         uid, node = pod.metadata.uid, pod.spec.node_name

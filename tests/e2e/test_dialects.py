@@ -1,0 +1,234 @@
+"""Pods of every dialect as real containers: what each sees is exactly its cards, and its annotations say so."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from tests.e2e import pods
+from tests.rig import Rig
+from tests.rig.aliquot import GPUSHARE, Aliquot
+from tests.rig.nvml import Gpu
+
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("all_dialects")]
+
+ALL_BUT_HAMI = ("gpushare", "tencent", "elastic", "keti", "nvidia", "aliquot")
+CONTROL = {"/dev/nvidiactl": (195, 255), "/dev/nvidia-uvm": (235, 0), "/dev/nvidia-uvm-tools": (235, 1)}
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A pod, and what is expected of it besides its cards. `{index}`, `{minor}` and `{uuid}` in a text stand for those
+    of its cards, joined by commas."""
+
+    name: str
+    limits: Mapping[str, str]
+    cards: int = 1
+    wishes: Mapping[str, str] = field(default_factory=dict)
+    """Annotations of the user."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    keys: Mapping[str, str] = field(default_factory=dict)
+    """Annotations when it runs."""
+    beside: str = ""
+    """The life of another container that asks for the same: `init`, `sidecar` or `main`."""
+
+    def pod(self) -> dict[str, Any]:
+        made = pods.pod(self.name, limits=self.limits)
+        made["metadata"]["annotations"] = dict(self.wishes)
+        (main,) = made["spec"]["containers"]
+        other = {**main, "name": "other"}
+        match self.beside:
+            case "init":
+                made["spec"]["initContainers"] = [{**other, "command": ["sh", "-c", pods.LOOK]}]
+            case "sidecar":
+                made["spec"]["initContainers"] = [{**other, "restartPolicy": "Always"}]
+            case "main":
+                made["spec"]["containers"].append(other)
+        return made
+
+
+def of_gpushare(units: str, **keys: str) -> dict[str, str]:
+    return {f"ALIYUN_COM_GPU_MEM_{key}": value for key, value in {"POD": units, **keys}.items()}
+
+
+def of_elastic(prefix: str, limits: Mapping[str, str], key: str, assumed: str, **more: Any) -> Scenario:
+    asked = {f"{prefix}/{name}": amount for name, amount in limits.items()}
+    return Scenario(prefix.replace(".", "-"), asked, keys={f"{key}main": "{index}", assumed: "true"}, **more)
+
+
+PARTS = [
+    Scenario(
+        "gpushare-memory",
+        {"aliyun.com/gpu-mem": "2"},
+        environment=of_gpushare("2", IDX="{index}", CONTAINER="2", DEV="15"),
+        keys=of_gpushare("2", IDX="{index}", ASSIGNED="true"),
+    ),
+    Scenario(
+        "tencent",
+        {"tencent.com/vcuda-core": "10", "tencent.com/vcuda-memory": "4"},
+        keys={"tencent.com/predicate-gpu-idx-0": "{minor}", "tencent.com/gpu-assigned": "true"},
+    ),
+    of_elastic("elastic-gpu", {"gpu-percent": "5"}, "elastic-gpu/container-", "elastic-gpu/assume"),
+    of_elastic(
+        "elasticgpu.io", {"gpu-core": "5", "gpu-memory": "512"}, "elasticgpu.io/container-", "elasticgpu.io/assumed"
+    ),
+    of_elastic(
+        "elasticgpu.com", {"gpu-core": "5", "gpu-memory": "512"}, "elasticgpu.io/container-", "elasticgpu.io/assumed"
+    ),
+    of_elastic("nano-gpu", {"gpu-percent": "5"}, "nano-gpu/container-", "nano-gpu/assume"),
+    of_elastic("nano-gpu.io", {"gpu-core": "5", "gpu-memory": "1"}, "nano-gpu.io/gpu-", "nano-gpu.io/gpu"),
+    Scenario(
+        "native",
+        {"aliquot.io/gpu": "1"},
+        wishes={"aliquot.io/cores": "10", "aliquot.io/memory": "1Gi"},
+        environment={"ALIQUOT_CORES": "10", "ALIQUOT_MEMORY_MIB": "1024"},
+    ),
+    Scenario(
+        "native-on-two-cards",
+        {"aliquot.io/gpu": "2"},
+        cards=2,
+        wishes={"aliquot.io/cores": "10", "aliquot.io/memory": "1Gi"},
+        environment={"ALIQUOT_CORES": "10,10", "ALIQUOT_MEMORY_MIB": "1024,1024"},
+    ),
+    Scenario("init-elastic", {"elasticgpu.io/gpu-core": "5", "elasticgpu.io/gpu-memory": "256"}, beside="init"),
+    Scenario("sidecar-elastic", {"elasticgpu.io/gpu-core": "5", "elasticgpu.io/gpu-memory": "256"}, beside="sidecar"),
+]
+WHOLE = [
+    Scenario("nvidia", {"nvidia.com/gpu": "1"}),
+    Scenario("keti", {"keti.com/mpsgpu": "1"}, keys={"UUID": "{uuid}"}),
+]
+TWO_WHOLE = [Scenario("nvidia-two", {"nvidia.com/gpu": "2"}, cards=2)]
+ONE_CARD_EACH = [Scenario("nvidia-each", {"nvidia.com/gpu": "1"}, beside="main")]
+WHOLE_BY_OTHERS = [
+    Scenario(
+        "gpushare-count",
+        {"aliyun.com/gpu-count": "1"},
+        environment=of_gpushare("15", IDX="{index}", CONTAINER="15", DEV="15"),
+    ),
+    Scenario("elastic-whole", {"elastic-gpu/gpu-percent": "100"}),
+]
+HAMI = [
+    Scenario(
+        "hami",
+        {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000", "nvidia.com/gpucores": "30"},
+        environment={"CUDA_DEVICE_MEMORY_LIMIT_0": "3000m", "CUDA_DEVICE_SM_LIMIT": "30"},
+        keys={"hami.io/vgpu-devices-allocated": "{uuid},NVIDIA,3000,30:;", "hami.io/bind-phase": "success"},
+    ),
+    Scenario(
+        "hami-on-two-cards",
+        {"nvidia.com/gpu": "2", "nvidia.com/gpumem-percentage": "10"},
+        cards=2,
+        environment={"CUDA_DEVICE_MEMORY_LIMIT_0": "1536m", "CUDA_DEVICE_MEMORY_LIMIT_1": "1536m"},
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def all_dialects(rig: Rig, started: Aliquot) -> Iterator[Aliquot]:
+    pods.delete_all(rig)
+    started.serve(ALL_BUT_HAMI, "native")
+    yield started
+    pods.delete_all(rig)
+    started.serve(GPUSHARE, "gpushare")
+
+
+@pytest.fixture(autouse=True)
+def no_pods(rig: Rig, all_dialects: Aliquot) -> Iterator[None]:  # noqa: ARG001
+    yield
+    pods.delete_all(rig)
+
+
+@pytest.mark.parametrize(
+    "scenarios",
+    [PARTS, WHOLE, TWO_WHOLE, ONE_CARD_EACH, WHOLE_BY_OTHERS],
+    ids=["parts", "whole", "two whole", "one card each", "whole by others"],
+)
+def test_each_pod_sees_exactly_its_cards(rig: Rig, scenarios: Sequence[Scenario]) -> None:
+    _check(rig, scenarios)
+
+
+def test_fifty_equal_pods_at_once_each_see_the_card_of_their_own_annotation(rig: Rig) -> None:
+    """4 % each: 25 of them fill a card."""
+    equal = [pods.pod(f"equal-{number}", limits={"elastic-gpu/gpu-percent": "4"}) for number in range(50)]
+    for pod in equal:
+        pod["metadata"]["labels"] = {"app": "equal"}
+        pod["spec"]["containers"][0]["command"] = ["sh", "-c", f"{pods.LOOK}; trap exit TERM; sleep 3600 & wait"]
+    pods.create(rig, equal)
+    pods.wait_running(rig, [pod["metadata"]["name"] for pod in equal], seconds=180)
+    seen = pods.told_by_logs(rig, "app=equal")
+    listed = json.loads(rig.kubectl("get", "pods", "--selector=app=equal", "--output=json"))["items"]
+    placed = {pod["metadata"]["name"]: _cards(rig, pod, "main") for pod in listed}
+    for name, (card,) in placed.items():
+        assert seen[name].environment["NVIDIA_VISIBLE_DEVICES"] == card.uuid
+        assert _gpus_in(seen[name].devices) == {f"/dev/nvidia{card.minor}": (195, card.minor)}
+        assert _annotations(listed, name)["elastic-gpu/container-main"] == str(_index(rig, card))
+    assert set(Counter(card.uuid for (card,) in placed.values()).values()) == {25}
+
+
+def test_hami_s_pods_see_exactly_their_cards(rig: Rig, all_dialects: Aliquot) -> None:
+    """hami and nvidia share a resource: one agent serves one of them."""
+    rig.kubectl("label", "node", rig.node_name, "dialect.aliquot.io/hami=true")
+    try:
+        all_dialects.serve(("hami",), "native")
+        _check(rig, HAMI)
+    finally:
+        rig.kubectl("label", "node", rig.node_name, "dialect.aliquot.io/hami-")
+
+
+def _check(rig: Rig, scenarios: Sequence[Scenario]) -> None:
+    """Run all pods at once, and look into each of their containers."""
+    pods.create(rig, [scenario.pod() for scenario in scenarios])
+    pods.wait_running(rig, [scenario.name for scenario in scenarios])
+    for scenario in scenarios:
+        running = pods.get(rig, scenario.name)
+        for container in ("main", *(["other"] if scenario.beside else [])):
+            cards = _cards(rig, running, container)
+            assert len(cards) == scenario.cards, scenario.name
+            if (container, scenario.beside) == ("other", "init"):
+                seen = pods.read_look(rig.kubectl("logs", scenario.name, "--container=other"))
+            else:
+                seen = pods.look_inside(rig, scenario.name, container)
+            expected = {f"/dev/nvidia{card.minor}": (195, card.minor) for card in cards}
+            assert seen.devices == expected | CONTROL, (scenario.name, container)
+            variables = {"NVIDIA_VISIBLE_DEVICES": "{uuid}", **scenario.environment}
+            told = {name: seen.environment.get(name) for name in variables}
+            assert told == _filled(rig, variables, cards), (scenario.name, container)
+        keys = _filled(rig, scenario.keys, _cards(rig, running, "main"))
+        annotations = running["metadata"]["annotations"]
+        assert {key: annotations.get(key) for key in keys} == keys, scenario.name
+
+
+def _filled(rig: Rig, texts: Mapping[str, str], cards: Sequence[Gpu]) -> dict[str, str]:
+    places = {
+        "{index}": ",".join(str(_index(rig, card)) for card in cards),
+        "{minor}": ",".join(str(card.minor) for card in cards),
+        "{uuid}": ",".join(card.uuid for card in cards),
+    }
+    filled = dict(texts)
+    for place, value in places.items():
+        filled = {name: text.replace(place, value) for name, text in filled.items()}
+    return filled
+
+
+def _cards(rig: Rig, pod: Mapping[str, Any], container: str) -> list[Gpu]:
+    """The cards of the pod's placement."""
+    placement = json.loads(pod["metadata"]["annotations"]["aliquot.io/placement"])
+    by_uuid = {gpu.uuid: gpu for gpu in rig.nvml.gpus}
+    return [by_uuid[part["uuid"]] for part in placement["containers"][container]]
+
+
+def _index(rig: Rig, card: Gpu) -> int:
+    return rig.nvml.gpus.index(card)
+
+
+def _gpus_in(devices: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+    return {path: numbers for path, numbers in devices.items() if path not in CONTROL}
+
+
+def _annotations(listed: Sequence[Mapping[str, Any]], name: str) -> Mapping[str, str]:
+    (found,) = (pod["metadata"]["annotations"] for pod in listed if pod["metadata"]["name"] == name)
+    annotations: Mapping[str, str] = found
+    return annotations

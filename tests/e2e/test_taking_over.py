@@ -1,0 +1,129 @@
+"""A node with running pods changes hands: from an original's device plugin to our agent, and back."""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.checker import Inside
+from tests.e2e import left_behind, pods
+from tests.e2e.left_behind import Original
+from tests.rig import Rig, other_plugin
+from tests.rig.aliquot import GPUSHARE, Aliquot
+from tests.rig.waiting import wait_for
+
+pytestmark = pytest.mark.e2e
+
+TOGETHER = [left_behind.GPUSHARE, left_behind.GPU_MANAGER, left_behind.ELASTIC]
+
+
+@contextmanager
+def served_by(rig: Rig, original: Original, index: int) -> Iterator[None]:
+    """The original's device plugin serves the node; it gives parts of the card at `index`."""
+    offers = original.offers(rig, index)
+    file = other_plugin.write(rig.folder / f"{original.name}.json", offers)
+    command: list[str | Path] = [sys.executable, "-m", "tests.rig.other_plugin", rig.device_plugins, file]
+    process = rig.start(f"plugin-of-{original.name}", command)
+    try:
+        wait_offered(rig, {offer.resource: len(offer.ids) for offer in offers})
+        yield
+    finally:
+        process.kill()
+
+
+def wait_offered(rig: Rig, amounts: dict[str, int]) -> None:
+    def offered() -> bool:
+        node = json.loads(rig.kubectl("get", "node", rig.node_name, "--output=json"))
+        return all(node["status"]["allocatable"].get(name) == str(count) for name, count in amounts.items())
+
+    wait_for(f"the node to offer {amounts}", offered, seconds=60, every=0.3)
+
+
+def started_by(rig: Rig, original: Original, index: int) -> str:
+    """A pod of the original, bound and marked as its scheduler does. Returns its name."""
+    name = f"of-{original.name}"
+    pod = pods.pod(name, limits=original.limits, nodeName=rig.node_name)
+    pod["metadata"]["annotations"] = dict(original.left(rig, index))
+    pods.create(rig, [pod])
+    pods.wait_running(rig, [name])
+    return name
+
+
+def containers(rig: Rig, names: Sequence[str]) -> dict[str, str]:
+    return {name: pods.get(rig, name)["status"]["containerStatuses"][0]["containerID"] for name in names}
+
+
+@pytest.fixture
+def without_us(rig: Rig, aliquot: Aliquot) -> Iterator[Aliquot]:
+    """The node as before Aliquot: no server, no agent, no inventory."""
+    aliquot.server.stop()
+    aliquot.agent.stop()
+    rig.kubectl("annotate", "node", rig.node_name, "aliquot.io/inventory-")
+    yield aliquot
+    pods.delete_all(rig)
+    if not aliquot.server.running:
+        aliquot.start_server()
+    aliquot.serve(GPUSHARE, "gpushare")
+
+
+def test_a_node_of_four_plugins_is_taken_over_and_given_back(rig: Rig, without_us: Aliquot) -> None:
+    everyone = [left_behind.NVIDIA, *TOGETHER]
+    with ExitStack() as serving:
+        serving.enter_context(served_by(rig, left_behind.NVIDIA, 0))
+        names = [started_by(rig, left_behind.NVIDIA, 0)]
+        whole = pods.look_inside(rig, names[0]).environment[left_behind.VISIBLE]
+        shared = next(index for index, gpu in enumerate(rig.nvml.gpus) if gpu.uuid != whole)
+        for original in TOGETHER:
+            serving.enter_context(served_by(rig, original, shared))
+            names.append(started_by(rig, original, shared))
+    new = _take_over(rig, without_us, names, everyone)
+    assert new.environment[left_behind.VISIBLE] == rig.nvml.gpus[shared].uuid, "the other card is NVIDIA's pod's"
+    _give_back(rig, without_us, [*names, "new"], everyone, shared)
+
+
+def test_a_node_of_hami_is_taken_over_and_given_back(rig: Rig, without_us: Aliquot) -> None:
+    with served_by(rig, left_behind.HAMI, 1):
+        names = [started_by(rig, left_behind.HAMI, 1)]
+    _take_over(rig, without_us, names, [left_behind.HAMI])
+    _give_back(rig, without_us, [*names, "new"], [left_behind.HAMI], 1)
+
+
+def _take_over(rig: Rig, aliquot: Aliquot, names: Sequence[str], left: Sequence[Original]) -> Inside:
+    """Our agent follows the originals, and kubelet restarts. What runs goes on, and starts again on its card. Returns
+    what a new pod sees."""
+    before, seen = containers(rig, names), {name: pods.look_inside(rig, name) for name in names}
+    aliquot.start_server()
+    aliquot.serve([original.dialect for original in left], "native")
+    _restart_kubelet(rig, aliquot)
+    assert containers(rig, names) == before
+    for name in names:
+        pods.restart(rig, name)
+        assert pods.look_inside(rig, name) == seen[name]
+    pods.create(rig, [pods.pod("new", limits=left[-1].limits)])
+    pods.wait_running(rig, ["new"])
+    return pods.look_inside(rig, "new")
+
+
+def _restart_kubelet(rig: Rig, aliquot: Aliquot) -> None:
+    registered = aliquot.registrations()
+    rig.kubelet.restart()
+    aliquot.wait_registered(registered)
+    rig.wait_node_ready()
+
+
+def _give_back(rig: Rig, aliquot: Aliquot, names: Sequence[str], to: Sequence[Original], index: int) -> None:
+    """The originals follow our agent, and kubelet restarts. A container of ours starts again on its card, too."""
+    before, seen = containers(rig, names), {name: pods.look_inside(rig, name) for name in names}
+    aliquot.agent.stop()
+    with ExitStack() as serving:
+        for original in to:
+            serving.enter_context(served_by(rig, original, index))
+        rig.kubelet.restart()
+        rig.wait_node_ready()
+        assert containers(rig, names) == before
+        for name in ("new", names[0]):
+            pods.restart(rig, name)
+            assert pods.look_inside(rig, name) == seen[name]
