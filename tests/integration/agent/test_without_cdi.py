@@ -120,7 +120,7 @@ async def test_an_equal_pod_that_is_not_placed_yet_may_be_the_one(alone: AgentNo
 async def test_a_call_for_a_pod_that_the_api_server_does_not_show_is_refused(without_cdi: AgentNode) -> None:
     without_cdi.make("other", 4)
     pod = without_cdi.make()
-    without_cdi.api.registry.delete(resources.PODS, "default", pod.metadata.name, DeleteRequest())
+    without_cdi.api.registry.delete(resources.PODS, "default", pod.metadata.name, DeleteRequest(grace_seconds=0))
     assert "no pod of this node waits for 3 aliyun.com/gpu-mem" in await without_cdi.not_admitted(pod)
 
 
@@ -135,13 +135,9 @@ async def test_an_api_server_that_fails_is_asked_again(without_cdi: AgentNode) -
 
 
 async def test_a_pod_that_is_being_deleted_holds_up_nobody(alone: AgentNode) -> None:
-    alone.make("going", card=0)
-    alone.api.registry.rewrite(
-        resources.PODS,
-        "default",
-        "going",
-        lambda obj: {**obj, "metadata": {**obj["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}},
-    )
+    going = alone.make("going", card=0, metadata={"finalizers": ["tests/held"]})
+    alone.api.registry.delete(resources.PODS, "default", going.metadata.name, DeleteRequest())
+    assert alone.api.registry.get(resources.PODS, "default", going.metadata.name).obj["metadata"]["deletionTimestamp"]
     pod = await alone.admitted(card=1)
     assert (await alone.start(pod))[IDX] == "1"
 
