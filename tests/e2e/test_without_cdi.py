@@ -148,7 +148,6 @@ def test_restarts_of_agent_kubelet_and_container_keep_the_card(rig: Rig, aliquot
     rig.kubectl("exec", "kept", "--", "kill", "1", check=False)
     wait_for("the second start", lambda: _restarted(rig, "kept"), seconds=60)
     assert pods.look_inside(rig, "kept") == before
-    assert findings(pods.observe(rig), ["default/kept"]) == []
 
 
 def test_a_container_that_was_answered_with_another_card_never_starts(rig: Rig, aliquot: Aliquot) -> None:

@@ -22,7 +22,11 @@ def containerd(progress: Progress) -> dict[str, Path]:
         with tempfile.TemporaryDirectory(dir=cache_folder(), prefix=f"{folder.name}.") as part:
             unpacked = Path(part) / "unpacked"
             _run("dpkg", "-x", _downloaded(Path(part)), unpacked)
-            shutil.move(unpacked / "usr" / "bin", folder)
+            try:
+                (unpacked / "usr" / "bin").rename(folder)
+            except OSError:
+                if not folder.exists():  # another run was faster
+                    raise
     return {name: folder / name for name in _PROGRAMS}
 
 
@@ -38,6 +42,8 @@ def _downloaded(folder: Path) -> Path:
 
 
 def _run(*command: str | Path, folder: Path | None = None) -> None:
+    if shutil.which(str(command[0])) is None:
+        raise RigError(f"there is no {command[0]}: Debian's containerd is to be had on Debian only")
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RigError(f"{' '.join(map(str, command))}: {done.stderr.strip()}")

@@ -31,7 +31,7 @@ from aliquot.model import NodeGpus, Placement, Pod, cut
 from aliquot.model.kubernetes import PodStatus
 from aliquot.model.records import PLACEMENT, write_placement
 from tests.factories import make_cards, pod_manifest
-from tests.fakes import FakeClock, ScriptedApi, until
+from tests.fakes import SECONDS, FakeClock, ScriptedApi, until
 
 DIALECT = standard_dialects()["gpushare"]
 
@@ -199,8 +199,13 @@ class AgentNode:
         """A pod that is shown and that kubelet has admitted."""
         pod = self.make(*args, **fields)
         self.show(pod)
-        await self.kubelet.admit(pod)
+        await self.admit(pod)
         return pod
+
+    async def admit(self, *pods: Pod) -> None:
+        """kubelet admits these pods."""
+        async with asyncio.timeout(SECONDS):
+            await asyncio.gather(*(self.kubelet.admit(pod) for pod in pods))
 
     async def not_admitted(self, pod: Pod) -> str:
         """kubelet tries to admit a pod, however long it takes; returns why that failed."""

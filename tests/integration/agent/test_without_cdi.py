@@ -49,7 +49,7 @@ async def test_a_container_finds_its_card_and_its_share_inside(without_cdi: Agen
 async def test_ten_equal_pods_on_one_card_all_start(alone: AgentNode) -> None:
     pods = [alone.make(f"p{number}", 1, card=1) for number in range(10)]
     alone.show(*pods)
-    await asyncio.gather(*(alone.kubelet.admit(pod) for pod in pods))
+    await alone.admit(*pods)
     inside = [await alone.inside(pod) for pod in pods]
     assert {found[IDX] for found, _ in inside} == {"1"}
     assert [nodes for _, nodes in inside] == [["nvidia4"]] * 10
@@ -59,7 +59,7 @@ async def test_ten_equal_pods_on_two_cards_each_find_their_own(without_cdi: Agen
     """kubelet lists a pod from its admission on, so it is known which of them is asked for."""
     pods = [without_cdi.make(f"p{number}", 3, card=number % 2) for number in range(10)]
     without_cdi.show(*pods)
-    await asyncio.gather(*(without_cdi.kubelet.admit(pod) for pod in pods))
+    await without_cdi.admit(*pods)
     inside = [await without_cdi.start(pod) for pod in pods]
     assert [found[IDX] for found in inside] == [pod.metadata.annotations[IDX] for pod in pods]
     assert Counter(found["NVIDIA_VISIBLE_DEVICES"] for found in inside) == {"GPU-n1-0": 5, "GPU-n1-1": 5}
@@ -77,7 +77,7 @@ async def test_of_equal_pods_on_two_cards_the_first_fails_after_a_while_and_the_
         "container runtime has no CDI: default/first (placed on GPU-n1-0), default/second (placed on GPU-n1-1), which "
         "is unexpected"
     )
-    admitting = asyncio.create_task(alone.kubelet.admit(second))
+    admitting = asyncio.create_task(alone.admit(second))
     await until(lambda: alone.clock.sleeping, "the agent has not heard that the first has failed")
     alone.report(first, "Failed")
     await admitting
@@ -95,7 +95,7 @@ async def test_equal_containers_whose_pods_hold_different_amounts_are_told_apart
 async def test_a_placement_that_comes_late_is_waited_for(without_cdi: AgentNode) -> None:
     pod = without_cdi.make(card=None)
     without_cdi.show(pod)
-    admitting = asyncio.create_task(without_cdi.kubelet.admit(pod))
+    admitting = asyncio.create_task(without_cdi.admit(pod))
     await until(lambda: without_cdi.clock.sleeping)
     without_cdi.show(without_cdi.placed(pod, 1))
     await admitting
@@ -113,14 +113,14 @@ async def test_an_equal_pod_that_is_not_placed_yet_may_be_the_one(alone: AgentNo
     assert "default/placed (placed on GPU-n1-0), default/waits (pod default/waits is on node n1 without" in text
     alone.report(waits, "Failed")
     alone.show(placed)
-    await alone.kubelet.admit(placed)
+    await alone.admit(placed)
     assert (await alone.start(placed))[IDX] == "0"
 
 
 async def test_a_call_for_a_pod_that_the_api_server_does_not_show_is_refused(without_cdi: AgentNode) -> None:
     without_cdi.make("other", 4)
     pod = without_cdi.make()
-    without_cdi.api.registry.delete(resources.PODS, "default", pod.metadata.name, DeleteRequest())
+    without_cdi.api.registry.delete(resources.PODS, "default", pod.metadata.name, DeleteRequest(grace_seconds=0))
     assert "no pod of this node waits for 3 aliyun.com/gpu-mem" in await without_cdi.not_admitted(pod)
 
 
@@ -128,20 +128,16 @@ async def test_an_api_server_that_fails_is_asked_again(without_cdi: AgentNode) -
     pod = without_cdi.make(card=1)
     without_cdi.show(pod)
     without_cdi.api.script("GET", r"/pods\?", answer(403, message="not now"))
-    admitting = asyncio.create_task(without_cdi.kubelet.admit(pod))
+    admitting = asyncio.create_task(without_cdi.admit(pod))
     await until(admitting.done, "kubelet has an answer", passing=without_cdi.clock)
     await admitting
     assert (await without_cdi.start(pod))[IDX] == "1"
 
 
 async def test_a_pod_that_is_being_deleted_holds_up_nobody(alone: AgentNode) -> None:
-    alone.make("going", card=0)
-    alone.api.registry.rewrite(
-        resources.PODS,
-        "default",
-        "going",
-        lambda obj: {**obj, "metadata": {**obj["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}},
-    )
+    going = alone.make("going", card=0, metadata={"finalizers": ["tests/held"]})
+    alone.api.registry.delete(resources.PODS, "default", going.metadata.name, DeleteRequest())
+    assert alone.api.registry.get(resources.PODS, "default", going.metadata.name).obj["metadata"]["deletionTimestamp"]
     pod = await alone.admitted(card=1)
     assert (await alone.start(pod))[IDX] == "1"
 
