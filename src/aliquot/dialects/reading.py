@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from aliquot.dialects.aliquot import Aliquot
+from aliquot.dialects.cordons import cordoned
 from aliquot.dialects.protocol import Dialect, asks_any, placed_on
 from aliquot.dialects.table import Dialects, only_one
 from aliquot.errors import BadDemand, BadRecord, NotPlaced
@@ -88,14 +89,16 @@ def demand_of(pod: Pod, dialects: Dialects) -> Demand | None:
 
 
 def cards_of(node: Node, dialects: Dialects) -> NodeGpus:
-    """A node's cards: as its agent published them, else as an original's plugin left them in its status."""
+    """A node's cards: as its agent published them, else as an original's plugin left them in its status, with the
+    cordons of people."""
     served = dialects_of_node(node, dialects)
     model = _first_label(node, (label for dialect in dialects.values() for label in dialect.model_labels))
     pool = _first_label(node, (label for dialect in dialects.values() for label in dialect.pool_labels))
     found = _cards(node, dialects, served)
     registered = registered_on(node, dialects)
     serving = _of_unnamed_cards(dialects) if found.observed else _also_served(served or found.dialects, dialects)
-    return replace(found, dialects=serving, model=model, pool=pool, registered=registered)
+    found = replace(found, dialects=serving, model=model, pool=pool, registered=registered)
+    return cordoned(found, node.metadata.annotations)
 
 
 def registered_on(node: Node, dialects: Dialects) -> frozenset[str] | None:
