@@ -46,7 +46,9 @@ class Aliquot:
         flags = {"address": LOOPBACK, **listening, "health-port": 0}
         others = {f"{endpoint}-enabled": "false" for endpoint in ("admission", "elastic", "nvidia")}
         self.server = self._process("server", flags | others | _SHORT_LEASE, {})
-        self.agent = self._process("agent", self._agent_flags(), rig.nvml.environment())
+        health_port = free_port()
+        self.agent_url = f"http://{LOOPBACK}:{health_port}"
+        self.agent = self._process("agent", self._agent_flags(health_port), rig.nvml.environment())
         self._agent_command = list(self.agent.argv)
         self._dialects = GPUSHARE
 
@@ -91,8 +93,9 @@ class Aliquot:
         """The shipped kube-scheduler configuration, pointed at this server."""
         return pointed_at(_DEPLOY / endpoint / "kube-scheduler.yaml", self._urls[endpoint])
 
-    def _agent_flags(self) -> dict[str, object]:
+    def _agent_flags(self, health_port: int) -> dict[str, object]:
         return {
+            "health-port": health_port,
             "node-name": self._rig.node_name,
             "device-plugins": self._rig.device_plugins,
             "pod-resources": self._rig.pod_resources_socket,

@@ -9,19 +9,28 @@ import structlog
 
 from aliquot.agent import cdi
 from aliquot.agent.allocating import AllocateAnswers
+from aliquot.agent.card_errors_file import CardErrorsFile
+from aliquot.agent.card_health import CardState
 from aliquot.agent.card_reader import READ_SECONDS, CardReader
 from aliquot.agent.device_list import DeviceList, offered
 from aliquot.agent.devices import DeviceSource, Machine
 from aliquot.agent.handover import HandOver
+from aliquot.agent.health_listener import listening
+from aliquot.agent.health_reports import HealthReports
+from aliquot.agent.health_watch import HealthWatch
 from aliquot.agent.heartbeat import Heartbeat
+from aliquot.agent.id_holders import IdHolders
 from aliquot.agent.injection import uses_cdi
 from aliquot.agent.inventory import Publisher
-from aliquot.agent.kubelet_records import KubeletRecords
+from aliquot.agent.kubelet_records import CHECKPOINT, KubeletRecords
+from aliquot.agent.metrics import AgentMetrics
 from aliquot.agent.node_cards import NodeCards
 from aliquot.agent.node_dialects import NodeDialects, Relabelled
 from aliquot.agent.node_pods import NodePods
 from aliquot.agent.plugin import AnswersAllocate, DevicePlugin
 from aliquot.agent.podresources import PodResources
+from aliquot.agent.readiness import Readiness
+from aliquot.agent.unit_change import refuse_unit_change
 from aliquot.clock import Clock, SystemClock
 from aliquot.config.agent_tree import AgentConfig
 from aliquot.dialects import Dialect, Dialects, standard_dialects
@@ -45,11 +54,14 @@ async def run(
     before it registers anything if it cannot serve."""
     known, clock = dialects or standard_dialects(), clock or SystemClock()
     chosen = NodeDialects(settings.dialects, settings.node_name, client, known, clock)
-    while True:
-        try:
-            await _serve(settings, client, CardReader(devices, clock, read_seconds), devices, clock, known, chosen)
-        except* Relabelled:
-            _log.info("the labels of the node name other dialects, starting again", node=settings.node_name)
+    metrics, readiness = AgentMetrics(), Readiness()
+    async with listening(settings.health_port, readiness.trouble, metrics.text):
+        while True:
+            try:
+                reader = CardReader(devices, clock, read_seconds)
+                await _serve(settings, client, reader, devices, clock, known, chosen, metrics, readiness)
+            except* Relabelled:
+                _log.info("the labels of the node name other dialects, starting again", node=settings.node_name)
 
 
 async def _serve(
@@ -60,13 +72,30 @@ async def _serve(
     clock: Clock,
     known: Dialects,
     chosen: NodeDialects,
+    metrics: AgentMetrics,
+    readiness: Readiness,
 ) -> None:
     served = await chosen.choose()
     with_cdi = await uses_cdi(settings.injection, _runtime_socket(settings), Path(settings.cdi_folder))
+    readiness.begin(reader)
     machine = await reader.first()
     shown = [f"{gpu.index}: {gpu.model}, {gpu.mib} MiB, {gpu.uuid}" for gpu in machine.gpus]
     _log.info("cards", node=settings.node_name, cards=shown)
-    await _Agent(settings, served, known, client, clock, reader, machine, devices, chosen, with_cdi=with_cdi).run()
+    agent = _Agent(
+        settings,
+        served,
+        known,
+        client,
+        clock,
+        reader,
+        machine,
+        devices,
+        chosen,
+        metrics,
+        readiness,
+        with_cdi=with_cdi,
+    )
+    await agent.run()
 
 
 def _kubelet_records(settings: AgentConfig, clock: Clock, *, with_cdi: bool) -> KubeletRecords:
@@ -109,6 +138,8 @@ class _Agent:
         machine: Machine,
         devices: DeviceSource,
         chosen: NodeDialects,
+        metrics: AgentMetrics,
+        readiness: Readiness,
         *,
         with_cdi: bool,
     ) -> None:
@@ -118,8 +149,12 @@ class _Agent:
         self._folder = cdi.SpecFolder(Path(settings.cdi_folder))
         self._clock = clock
         self._reader = reader
-        self._cards = NodeCards(self._node_cards(machine))
-        reader.read.subscribe(self._on_read)
+        self._readiness = readiness
+        self._health = HealthWatch(
+            devices, machine, CardErrorsFile(Path(settings.cdi_folder)), metrics, self._on_health
+        )
+        self._cards = NodeCards(self._node_cards(self._health.machine))
+        reader.read.subscribe(self._health.see_machine)
         self._publisher = Publisher(client, self._cards, dialects, clock)
         self._heartbeat = Heartbeat(client, settings.node_name, clock)
         here = {"fieldSelector": f"metadata.name={settings.node_name}"}
@@ -138,6 +173,8 @@ class _Agent:
             self._allocating = AllocateAnswers(
                 served, dialects, self._holders, self._pods, self._cards, devices, client, clock
             )
+        self._id_holders = IdHolders(self._plugins_folder / CHECKPOINT, self._hand_over.store, self._pods, self._cards)
+        self._reports = HealthReports(client, clock, self._pods_on)
         self._offering: set[str] = set()
         self._first_plugins = list(self._new_plugins())
 
@@ -145,14 +182,19 @@ class _Agent:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._node.run())
             tasks.create_task(self._informer.run())
-            tasks.create_task(self._publisher.run())
             tasks.create_task(self._heartbeat.run())
             await self._informer.synced.wait()
+            await self._node.synced.wait()
             self._hand_over.store.recall(self._folder, self._holders)
             self._hand_over.store.recall_answers(self._holders)
+            for node in self._node.all():
+                refuse_unit_change(node, self._cards.current, self._served, self._id_holders)
+            tasks.create_task(self._publisher.run())
             for plugin in self._first_plugins:
                 tasks.create_task(plugin.serve())
             tasks.create_task(self._reader.run())
+            tasks.create_task(self._health.run())
+            tasks.create_task(self._reports.run())
             tasks.create_task(self._tidy())
             tasks.create_task(self._chosen.changes())
             with self._cards.changed.as_event() as changed:
@@ -172,23 +214,30 @@ class _Agent:
             for resource, _ in offered(dialect, self._cards.current):
                 if resource.name not in self._offering:
                     self._offering.add(resource.name)
-                    listed = DeviceList(dialect, resource, self._cards)
-                    yield DevicePlugin(listed, self._plugins_folder, self._allocating, self._hand_over, self._clock)
+                    listed = DeviceList(dialect, resource, self._cards, self._id_holders)
+                    plugin = DevicePlugin(listed, self._plugins_folder, self._allocating, self._hand_over, self._clock)
+                    self._readiness.add(plugin)
+                    yield plugin
 
     def _node_cards(self, machine: Machine) -> NodeGpus:
         cards = node_cards(self._settings.node_name, machine.gpus, self._served, self._settings.unit_mib)
         return replace(cards, driver=machine.driver)
 
-    def _on_read(self, machine: Machine | None) -> None:
-        if machine is not None:
-            self._cards.see(self._node_cards(machine))
-        else:  # a driver that restarts shows no card for a while
-            cards = self._cards.current
-            self._cards.see(replace(cards, gpus=tuple(replace(gpu, healthy=False) for gpu in cards.gpus)))
+    def _on_health(self, states: Sequence[CardState]) -> None:
+        self._cards.see(self._node_cards(self._health.machine))
+        self._reports.see(states)
+
+    def _pods_on(self, uuid: str) -> Iterator[Pod]:
+        for record in self._hand_over.store.others(""):
+            holding = record.holding
+            if uuid in holding.charges and not holding.doubt and (pod := self._pods.by_uid(record.uid)) is not None:
+                yield pod
 
     def _on_node(self, _: Node | None, new: Node | None) -> None:
         self._publisher.see(new)
+        self._reports.see_node(new)
         if new is not None:
+            self._health.see_node(new)
             self._hand_over.store.see_node(new)
             self._chosen.see(new)
 
@@ -199,4 +248,5 @@ class _Agent:
         while True:
             if not self._informer.trouble:
                 await self._hand_over.tidy(self._folder, self._holders)
+                self._id_holders.changed.emit(None)
             await self._clock.sleep(_TIDY_SECONDS)

@@ -19,7 +19,8 @@ class CardReader:
         self._devices = devices
         self._clock = clock
         self._every = every
-        self._missing = ""
+        self.missing = ""
+        """Why there is no card, empty if there are some."""
         self.read: Signal[Machine | None] = Signal()
         """Emitted after each read: what the driver shows, None while there is no driver."""
 
@@ -38,11 +39,11 @@ class CardReader:
         try:
             machine = await off_loop(self._devices.read)
         except NoDriver as error:
-            if str(error) != self._missing:
+            if str(error) != self.missing:
                 _log.warning("no card to serve; the agent waits for one", why=str(error))
-            self._missing = str(error)
+            self.missing = str(error)
             return None
-        if self._missing:
+        if self.missing:
             _log.info("the driver shows its cards", cards=len(machine.gpus))
-        self._missing = ""
+        self.missing = ""
         return machine

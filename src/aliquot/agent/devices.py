@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Protocol, TypeVar
 
 from aliquot.model import Gpu
@@ -80,11 +81,37 @@ def _first_of_each(things: Iterable[_T], name: Callable[[_T], str]) -> tuple[_T,
 
 @dataclass(frozen=True)
 class Machine:
-    """What the driver shows now. `faults` says why a card is unhealthy, by UUID."""
+    """What the driver shows now. `faults` says why a card is unhealthy, by UUID. `absent` are the cards that are off
+    the bus: when they come back, they have been reset."""
 
     gpus: tuple[Gpu, ...]
     driver: str = ""
     faults: Mapping[str, str] = field(default_factory=dict)
+    absent: frozenset[str] = frozenset()
+
+
+class Verdict(Enum):
+    """What follows from an error of a card."""
+
+    IGNORE = "ignore"
+    CORDON = "cordon"
+    """No new pods; running pods go on."""
+    DRAIN = "drain"
+    """The card is unhealthy: no container starts on it."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    verdict: Verdict
+    meaning: str
+
+
+@dataclass(frozen=True)
+class CardError:
+    """An error that the driver reports about a card."""
+
+    uuid: str
+    code: int
 
 
 class DeviceSource(Protocol):
@@ -93,6 +120,12 @@ class DeviceSource(Protocol):
     def read(self) -> Machine:
         """Every card by index, with its health. May block. Raises NoDriver with what to check if there is no card to
         serve."""
+
+    def wait_for_events(self, seconds: float) -> Sequence[CardError]:
+        """The errors that the driver reports next, none if none comes within `seconds`. Blocks."""
+
+    def judge(self, code: int) -> Judgement:
+        """What follows from an error with this code."""
 
     @property
     def decisive_variables(self) -> frozenset[str]:

@@ -27,6 +27,7 @@ _SERVICE = "v1beta1.DevicePlugin"
 _REGISTER = "/v1beta1.Registration/Register"
 _KUBELET = "kubelet.sock"
 _LOOK_SECONDS = 1.0
+_GRACE_SECONDS = 1.0
 _OPTIONS = wire.DevicePluginOptions(pre_start_required=True)
 
 
@@ -44,13 +45,15 @@ class DevicePlugin:
         self, listed: DeviceList, folder: Path, allocating: AnswersAllocate, hand_over: HandOver, clock: Clock
     ) -> None:
         self._clock = clock
-        self._resource = listed.resource.name
+        self.resource = listed.resource.name
         self._folder = folder
         self._socket = folder / listed.resource.socket
         self._listed = listed
         self._allocating = allocating
         self._hand_over = hand_over
         self._stopping = asyncio.Event()
+        self.is_registered = False
+        """Whether kubelet knows this plugin."""
 
     async def serve(self) -> None:
         """Serve until cancelled. Registers again when kubelet restarts: it forgets its plugins and their sockets."""
@@ -60,20 +63,23 @@ class DevicePlugin:
             self._stopping = asyncio.Event()
             await server.start()
             ours = _identity(self._socket)
+            grace: float | None = _GRACE_SECONDS
             try:
-                await self._register_and_watch(ours)
+                if await self._register_and_watch(ours):
+                    grace = None
             finally:
                 self._stopping.set()
-                await self._stop(server, ours)
+                await self._stop(server, ours, grace)
 
-    async def _stop(self, server: grpc.aio.Server, ours: tuple[int, int] | None) -> None:
-        """Stop the server. gRPC removes any file at the socket's path, so a rival's socket there is put back."""
+    async def _stop(self, server: grpc.aio.Server, ours: tuple[int, int] | None, grace: float | None) -> None:
+        """Stop the server, with some seconds of `grace` for calls in progress. gRPC removes any file at the socket's
+        path, so a rival's socket there is put back."""
         rival = _identity(self._socket) not in (None, ours)
         kept = self._socket.with_name(f".{self._socket.name}.kept")
         if rival:
             kept.unlink(missing_ok=True)
             kept.hardlink_to(self._socket)
-        await server.stop(grace=1.0)
+        await server.stop(grace)
         if rival:
             kept.rename(self._socket)
         else:
@@ -86,21 +92,25 @@ class DevicePlugin:
         except OSError:
             return
         writer.close()
-        raise BadConfig(f"another device plugin serves {self._resource} on {self._socket}; remove it first")
+        raise BadConfig(f"another device plugin serves {self.resource} on {self._socket}; remove it first")
 
-    async def _register_and_watch(self, ours: tuple[int, int] | None) -> None:
-        """Returns when kubelet has restarted or our socket was replaced."""
+    async def _register_and_watch(self, ours: tuple[int, int] | None) -> bool:
+        """Returns when kubelet has restarted or our socket was replaced, and whether it was kubelet: then nobody waits
+        for the calls in progress."""
         kubelet = self._folder / _KUBELET
         while (seen := _identity(kubelet)) is None or not await self._register(kubelet):
             await self._clock.sleep(_LOOK_SECONDS)
-        _log.info("registered with kubelet", resource=self._resource, ids=len(self._listed.current().devices))
+        self.is_registered = True
+        _log.info("registered with kubelet", resource=self.resource, ids=len(self._listed))
         while _identity(self._socket) == ours and _identity(kubelet) == seen:
             await self._clock.sleep(_LOOK_SECONDS)
-        _log.info("kubelet restarted, registering again", resource=self._resource)
+        self.is_registered = False
+        _log.info("kubelet restarted, registering again", resource=self.resource)
+        return _identity(kubelet) != seen
 
     async def _register(self, kubelet: Path) -> bool:
         request = wire.RegisterRequest(
-            version=_VERSION, endpoint=self._socket.name, resource_name=self._resource, options=_OPTIONS
+            version=_VERSION, endpoint=self._socket.name, resource_name=self.resource, options=_OPTIONS
         )
         try:
             async with rpc.channel(kubelet) as channel:
@@ -126,11 +136,12 @@ class DevicePlugin:
     async def _list_and_watch(self, _: wire.Empty, __: rpc.Context) -> AsyncIterator[wire.ListAndWatchResponse]:
         """The list, and again whenever it changes."""
         stopping, told = self._stopping, None
-        with self._listed.cards.changed.as_event() as changed:
+        with self._listed.changed.as_event() as changed:
             while not stopping.is_set():
                 changed.clear()
-                if (listed := self._listed.current()) != told:
-                    yield listed
+                listed, message = self._listed.current()
+                if listed != told:
+                    yield message
                     told = listed
                 await first_of(changed.wait(), stopping.wait())
 
@@ -138,7 +149,7 @@ class DevicePlugin:
         context.add_done_callback(_allocated)  # type: ignore[arg-type]  # the stub wants an object of its own
         asked = [frozenset(container.devices_ids) for container in request.container_requests]
         try:
-            answers = [await self._allocating.allocate(self._resource, ids) for ids in asked]
+            answers = [await self._allocating.allocate(self.resource, ids) for ids in asked]
         except AliquotError as error:
             _log.warning("refused an Allocate call", why=str(error))
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
@@ -148,10 +159,11 @@ class DevicePlugin:
         self, request: wire.PreStartContainerRequest, context: rpc.Context
     ) -> wire.PreStartContainerResponse:
         try:
-            await self._hand_over.prepare(self._resource, frozenset(request.devices_ids))
+            await self._hand_over.prepare(self.resource, frozenset(request.devices_ids))
         except AliquotError as error:
             _log.warning("refused a PreStartContainer call", why=str(error))
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+        self._listed.changed.emit(None)
         return wire.PreStartContainerResponse()
 
 

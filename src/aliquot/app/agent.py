@@ -8,6 +8,7 @@ import structlog
 import aliquot
 from aliquot import logs
 from aliquot.agent import run, runtime
+from aliquot.agent.devices import Verdict
 from aliquot.agent.nvidia import NvidiaDevices, toolkit_spec
 from aliquot.agent.nvidia.driver_files import DriverFiles
 from aliquot.agent.nvidia.driver_library import DriverLibrary
@@ -43,7 +44,8 @@ async def serve_config(config: AgentConfig) -> None:
     _warn_of_unbound_token(access, config.node_name)
     async with Client(access) as client:
         await say_what_is_missing(client)
-        devices = NvidiaDevices(Path(config.dev_folder), library, await _injection(config))
+        verdicts = {code: Verdict(word) for code, word in config.xids.items()}
+        devices = NvidiaDevices(Path(config.dev_folder), library, await _injection(config), verdicts=verdicts)
         await run(config, client, devices, dialects=dialects)
 
 

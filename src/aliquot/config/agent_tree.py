@@ -7,6 +7,7 @@ from msgspec import Meta, field
 from aliquot.config.declaration import Declaration
 from aliquot.config.keys import Key, Section
 from aliquot.config.sections.common import AgentKubernetesSection, LogSection, Prefixes
+from aliquot.config.sections.value_types import Port
 from aliquot.dialects.table import OURS
 
 _UNITS = {"MiB": 1, "GiB": 1024}
@@ -71,6 +72,18 @@ class AgentConfig(Section, frozen=True):
     host_root: Annotated[
         str, Key("Folder where the agent sees the host's files: a mount in the agent's pod.", metavar="PATH")
     ] = "/"
+    xids: Annotated[
+        dict[str, Literal["ignore", "cordon", "drain"]],
+        Key(
+            "What follows from an XID error: ignore, cordon (no new pods) or drain (unhealthy), such as 63=cordon "
+            "(docs/operate.md).",
+            flag="--xid-verdict",
+            metavar="CODE=VERDICT",
+            default="NVIDIA's catalogue",
+            allows=lambda verdicts: all(map(str.isdecimal, verdicts)),
+        ),
+    ] = field(default_factory=dict)
+    health_port: Annotated[Port, Key("Port of the agent's /healthz, /readyz and /metrics; 0 turns it off.")] = 0
     log: LogSection = LogSection()
 
     @property

@@ -1,11 +1,12 @@
 """Simulated cards for hollow nodes: with links, cut into MIG instances if asked for, and able to fail and return."""
 
+import queue
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from aliquot.agent.devices import ContainerEdits, DeviceNode, Machine
-from aliquot.agent.nvidia import visible_cards
+from aliquot.agent.devices import CardError, ContainerEdits, DeviceNode, Judgement, Machine
+from aliquot.agent.nvidia import visible_cards, xids
 from aliquot.errors import BadConfig
 from aliquot.model import Gpu, Link
 from aliquot.model.links import NVLINK, Pcie
@@ -55,6 +56,8 @@ class SimulatedGpus:
         linked = [replace(card, links=tuple(_links(card, cards))) for card in cards]
         self._gpus = (*linked, *instances)
         self._faults: dict[str, str] = {}
+        self._lost: frozenset[str] = frozenset()
+        self._errors: queue.SimpleQueue[CardError] = queue.SimpleQueue()
         self.changed: Signal[Machine] = Signal()
         """Emitted when a card has failed or returned."""
 
@@ -62,14 +65,35 @@ class SimulatedGpus:
         if not self._faults:
             return Machine(self._gpus)
         faults = {gpu.uuid: why for gpu in self._gpus if (why := self._faults.get(gpu.parent or gpu.uuid))}
-        return Machine(tuple(replace(gpu, healthy=gpu.uuid not in faults) for gpu in self._gpus), faults=faults)
+        gpus = tuple(replace(gpu, healthy=gpu.uuid not in faults) for gpu in self._gpus)
+        absent = frozenset(gpu.uuid for gpu in gpus if (gpu.parent or gpu.uuid) in self._lost)
+        return Machine(gpus, faults=faults, absent=absent)
+
+    def wait_for_events(self, seconds: float) -> Sequence[CardError]:
+        try:
+            return [self._errors.get(timeout=seconds)]
+        except queue.Empty:
+            return []
+
+    def judge(self, code: int) -> Judgement:
+        return xids.judge(code, {})
 
     def fail(self, uuid: str, why: str) -> None:
         """Make a card fail, with all of its MIG instances."""
         self._faults[uuid] = why
         self.changed.emit(self.read())
 
+    def lose(self, uuid: str) -> None:
+        """Make a card fall off the bus."""
+        self._lost |= {uuid}
+        self.fail(uuid, "the card fell off the bus")
+
+    def report_xid(self, uuid: str, code: int) -> None:
+        """The driver reports an error of a card."""
+        self._errors.put(CardError(uuid, code))
+
     def recover(self, uuid: str) -> None:
+        self._lost -= {uuid}
         del self._faults[uuid]
         self.changed.emit(self.read())
 

@@ -10,6 +10,8 @@ MIB = 2**20
 
 MAX_CARDS = 128
 """Cards of one node: 16 cards that are each cut into 7 MIG instances make 16 + 112."""
+LARGEST_XID = 999
+"""Codes of XID errors that have a metric each. A driver that reports nonsense must not fill the agent's memory."""
 LARGEST_INVENTORY = 256 * KIB
 """Bytes of a node's inventory, ours or an original's. The API server accepts no more for all annotations together."""
 LONGEST_NAME = 512

@@ -14,6 +14,7 @@ from aliquot.agent import cdi, checkpoint, rpc
 from aliquot.agent.allocating import AllocateAnswers
 from aliquot.agent.device_list import DeviceList, offered
 from aliquot.agent.handover import PATIENCE, HandOver
+from aliquot.agent.id_holders import IdHolders
 from aliquot.agent.kubelet_records import CHECKPOINT, KubeletRecords
 from aliquot.agent.node_cards import NodeCards
 from aliquot.agent.node_pods import NodePods
@@ -126,7 +127,7 @@ class AgentNode:
         """Device plugins with a memory of their own, as after a start of the agent."""
         pod_resources = PodResources(self.kubelet.pod_resources, self.clock) if self._has_pod_resources else None
         self.holders = KubeletRecords(self.kubelet.folder, pod_resources, self.runtime)
-        cards = NodeCards(self.cards)
+        self.node_cards = cards = NodeCards(self.cards)
         self.hand_over = HandOver(
             self.dialects,
             standard_dialects(),
@@ -152,9 +153,14 @@ class AgentNode:
                 self._client,
                 self.clock,
             )
+        holders = IdHolders(self.kubelet.folder / CHECKPOINT, self.hand_over.store, self.pods, cards)
         return [
             DevicePlugin(
-                DeviceList(dialect, resource, cards), self.kubelet.folder, allocating, self.hand_over, self.looks
+                DeviceList(dialect, resource, cards, holders),
+                self.kubelet.folder,
+                allocating,
+                self.hand_over,
+                self.looks,
             )
             for dialect in self.dialects
             for resource, _ in offered(dialect, self.cards)

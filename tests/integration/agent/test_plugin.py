@@ -19,6 +19,7 @@ from tests.fakes import SECONDS, ScriptedApi, until
 from tests.integration.agent.node import DIALECT, AgentNode
 
 SOCKET = DIALECT.resources[0].socket
+OFFERED = {GPU_MEM: 30, GPU_COUNT: 2}
 
 
 async def test_kubelet_is_offered_one_id_per_unit(node: AgentNode) -> None:
@@ -80,6 +81,22 @@ async def test_the_plug_in_registers_again_when_kubelet_restarts(
         await node.registered()
         pod = await node.admitted()
         assert (await node.start(pod))[IDX] == "0"
+
+
+async def test_the_plug_in_registers_again_within_a_second_of_kubelet_s_return(
+    folder: Path, scripted: ScriptedApi, client: Client
+) -> None:
+    node = AgentNode(folder, scripted, client)
+    async with node:
+        await node.kubelet.__aexit__()
+        await node.looks.move(100)
+        node.kubelet = DeviceManager(folder / "device-plugins")
+        await node.kubelet.__aenter__()
+        began = node.looks.monotonic()
+        await until(lambda: node.looks.sleeping == len(OFFERED), "both plugins wait for their next look")
+        await node.looks.move(1)
+        await until(lambda: node.kubelet.capacity() == OFFERED, "both are registered, and no more time goes by")
+        assert node.looks.monotonic() == began + 1
 
 
 async def test_the_plug_in_comes_back_when_its_socket_is_removed(node: AgentNode) -> None:

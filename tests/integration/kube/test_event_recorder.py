@@ -8,8 +8,8 @@ from aliquot.embedded.api import resources
 from aliquot.embedded.api.deletion import DeleteRequest
 from aliquot.kube import Client
 from aliquot.kube.event_recorder import EventRecorder
-from aliquot.model import Pod
-from tests.factories import make_pod
+from aliquot.model import Node, Pod
+from tests.factories import make_node, make_pod
 from tests.fakes import FakeClock, ScriptedApi, answer
 
 
@@ -19,7 +19,7 @@ class Told:
         self.clock = clock
         self._events = EventRecorder(client, clock, "tests")
 
-    async def write(self, pod: Pod, message: str = "no room", reason: str = "FailedScheduling") -> bool:
+    async def write(self, pod: Pod | Node, message: str = "no room", reason: str = "FailedScheduling") -> bool:
         return await self._events.write(pod, kind="Warning", reason=reason, message=message)
 
     def objects(self) -> list[Any]:
@@ -47,9 +47,8 @@ async def test_the_same_again_is_counted_in_the_first_event(told: Told) -> None:
 
 async def test_other_words_reasons_and_pods_are_other_events(told: Told) -> None:
     pod = make_pod()
-    for number, (message, reason) in enumerate([("a", "R"), ("b", "R"), ("a", "S")]):
+    for message, reason in [("a", "R"), ("b", "R"), ("a", "S")]:
         await told.write(pod, message, reason)
-        await told.clock.move(1 + number)
     await told.write(make_pod("q"), "a", "R")
     assert told.shown() == [("a", 1), ("a", 1), ("a", 1), ("b", 1)]
 
@@ -93,3 +92,13 @@ async def test_no_pod_is_flooded_and_others_are_still_told(told: Told) -> None:
     await told.clock.move(300)
     assert await told.write(pod, "later")
     assert not await told.write(pod, "at once")
+
+
+async def test_events_about_a_node_are_in_the_default_namespace(told: Told) -> None:
+    node = make_node("n1")
+    for _ in range(2):
+        assert await told.write(node)
+    (event,) = told.objects()
+    assert (event["metadata"]["namespace"], event["count"]) == ("default", 2)
+    assert (event["involvedObject"]["kind"], event["involvedObject"]["name"]) == ("Node", "n1")
+    assert "namespace" not in event["involvedObject"]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from aliquot import metrics
+from aliquot.agent.metrics import METRICS
 from aliquot.config.agent_tree import AGENT
 from aliquot.config.declaration import Declaration
 from aliquot.config.keys import Setting
@@ -27,7 +28,8 @@ def test_the_guide_lists_every_flag_of_the_agent_as_it_is_declared() -> None:
 def test_the_guide_lists_every_metric_as_it_is_declared() -> None:
     told = {match[0]: match[1] for match in re.findall(r"^\| `(aliquot_\w+)` \| .* \| (.+) \|$", GUIDE, re.MULTILINE)}
     families = {family.name: family for family in metrics.REGISTRY.collect() if family.name.startswith("aliquot_")}
-    assert told == {_shown(name, family.type): family.documentation for name, family in families.items()}
+    declared = {_shown(name, family.type): family.documentation for name, family in families.items()}
+    assert told == declared | {metric.name: metric.help for metric in METRICS}
 
 
 def _shown(name: str, kind: str) -> str:

@@ -1,13 +1,13 @@
 """NVIDIA's implementation of the vendor seam."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pynvml
 
-from aliquot.agent.devices import ContainerEdits, DeviceNode, Machine
-from aliquot.agent.nvidia import mig
+from aliquot.agent.devices import ContainerEdits, DeviceNode, Judgement, Machine, Verdict
+from aliquot.agent.nvidia import mig, xids
 from aliquot.agent.nvidia.driver_library import DriverLibrary
 from aliquot.agent.nvidia.injection import Injection
 from aliquot.agent.nvidia.reader import Reader
@@ -36,8 +36,9 @@ _WAIT = at_most(seconds=5.0)
 
 
 class NvidiaDevices:
-    """The NVIDIA cards of this machine; `folder` holds their device nodes, `library` knows where NVML is,
-    and `injection` where the driver's other files are."""
+    """The NVIDIA cards of this machine; `folder` holds their device nodes, `library` knows where NVML is, and
+    `injection` where the driver's other files are. `verdicts` on XID errors, by code, come before those of NVIDIA's
+    catalogue."""
 
     def __init__(
         self,
@@ -45,6 +46,7 @@ class NvidiaDevices:
         library: DriverLibrary | None = None,
         injection: Injection | None = None,
         *,
+        verdicts: Mapping[str, Verdict] | None = None,
         nvml: Nvml = pynvml,
         proc: Path = Path("/proc"),
         sysfs: Path = Path("/sys"),
@@ -53,6 +55,7 @@ class NvidiaDevices:
         self._folder = folder
         self._library = library or DriverLibrary()
         self._injection = injection
+        self._verdicts = verdicts or {}
         self._proc = proc
         session = Session(nvml, proc)
         self._reader = Reader(session, Threads(wait), sysfs)
@@ -68,6 +71,9 @@ class NvidiaDevices:
     def wait_for_events(self, seconds: float) -> Sequence[XidEvent]:
         """The XID errors that the driver reports next, none if none comes within `seconds`. Blocks."""
         return self._events.wait(seconds)
+
+    def judge(self, code: int) -> Judgement:
+        return xids.judge(code, self._verdicts)
 
     @property
     def decisive_variables(self) -> frozenset[str]:

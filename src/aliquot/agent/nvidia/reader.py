@@ -21,7 +21,8 @@ from aliquot.model.links import Pcie
 _log = structlog.get_logger()
 
 _DRIVER = "driver"
-_NOT_LISTED = "the driver no longer lists it"
+_NOT_LISTED = Failure("the driver no longer lists it", pynvml.NVML_ERROR_NOT_FOUND)
+_OFF_THE_BUS = DRIVER_GONE | {pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_NOT_FOUND}
 
 _Answers = Mapping[int, Card | Failure]
 """What the cards answer, by their place in NVML's order."""
@@ -57,7 +58,7 @@ class Reader:
             if not self._known:
                 raise NoDriver(answers.why)
             self.answering = ()
-            return self._machine(dict.fromkeys(self._known, answers.why))
+            return self._machine(dict.fromkeys(self._known, answers))
         missing = self._learn(answers)
         if not self._known:
             left_out = "; ".join(f"card {place}: {why}" for place, why in self._left_out.items())
@@ -72,7 +73,8 @@ class Reader:
         count, self._driver = listed
         if not count:
             self._session.distrust()
-            return Failure("the driver lists no card; `lspci` and `nvidia-smi -L` on the node show what there is")
+            why = "the driver lists no card; `lspci` and `nvidia-smi -L` on the node show what there is"
+            return Failure(why, pynvml.NVML_ERROR_NOT_FOUND)
         calls = {place: partial(read_card, self._session.nvml, place, self._sysfs) for place in range(count)}
         return self._threads.ask(calls)
 
@@ -82,24 +84,24 @@ class Reader:
             self._session.open()
         return self._session.nvml.nvmlDeviceGetCount(), self._session.driver()
 
-    def _learn(self, answers: _Answers) -> Mapping[str, str]:
+    def _learn(self, answers: _Answers) -> Mapping[str, Failure]:
         """Keep what the cards answer. Returns why known cards are missing, by uuid."""
         self.answering = [answer for answer in answers.values() if isinstance(answer, Card)]
         self._known |= {card.uuid: card for card in self.answering}
         for card in self.answering:
             self._indexes.setdefault(card.uuid, self._free_index(card.gpu.index))
         self._learn_paths()
-        failed = {place: answer.why for place, answer in answers.items() if isinstance(answer, Failure)}
+        failed = {place: answer for place, answer in answers.items() if isinstance(answer, Failure)}
         missing = self._known.keys() - {card.uuid for card in self.answering}
         faults = {uuid: failed.pop(self._known[uuid].gpu.index, _NOT_LISTED) for uuid in missing}
         self._leave_out(failed)
         return faults
 
-    def _leave_out(self, failed: Mapping[int, str]) -> None:
-        for place, why in failed.items():
-            if self._left_out.get(place) != why:
-                _log.warning("a card is left out until it answers", index=place, why=why)
-        self._left_out = failed
+    def _leave_out(self, failed: Mapping[int, Failure]) -> None:
+        for place, failure in failed.items():
+            if self._left_out.get(place) != failure.why:
+                _log.warning("a card is left out until it answers", index=place, why=failure.why)
+        self._left_out = {place: failure.why for place, failure in failed.items()}
 
     def _learn_paths(self) -> None:
         """PCIe paths do not change, so each pair is asked for once."""
@@ -117,17 +119,21 @@ class Reader:
         taken = set(self._indexes.values())
         return wanted if wanted not in taken else next(index for index in range(len(taken) + 1) if index not in taken)
 
-    def _machine(self, missing: Mapping[str, str]) -> Machine:
+    def _machine(self, missing: Mapping[str, Failure]) -> Machine:
         gpus: list[Gpu] = []
         faults: dict[str, str] = {}
+        absent: set[str] = set()
         for uuid, card in self._known.items():
-            index, why = self._indexes[uuid], missing.get(uuid) or card.fault
+            index, failure = self._indexes[uuid], missing.get(uuid)
+            why = failure.why if failure else card.fault
             ways = links(card, self._known.values(), self._paths)
             own = [replace(card.gpu, index=index, links=ways)]
             own += [replace(instance.gpu, index=mig.index(index, instance)) for instance in card.instances]
             gpus += [replace(gpu, healthy=not why) for gpu in own]
             faults |= {gpu.uuid: why for gpu in own if why}
-        return Machine(tuple(sorted(gpus, key=lambda gpu: gpu.index)), self._driver, faults)
+            if failure and failure.code in _OFF_THE_BUS:
+                absent |= {gpu.uuid for gpu in own}
+        return Machine(tuple(sorted(gpus, key=lambda gpu: gpu.index)), self._driver, faults, frozenset(absent))
 
     def instance(self, uuid: str) -> mig.Instance | None:
         """The MIG instance with this uuid, as it was last read."""

@@ -4,12 +4,12 @@ import ctypes
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import pynvml
 import structlog
 
+from aliquot.agent.devices import CardError
 from aliquot.agent.nvidia.card import Card
 from aliquot.agent.nvidia.session import DRIVER_GONE, Handle, Session, if_known
 
@@ -20,12 +20,8 @@ _WAIT_SECONDS = 1.0
 _NO_INSTANCE = 0xFFFFFFFF
 
 
-@dataclass(frozen=True)
-class XidEvent:
+class XidEvent(CardError):
     """An XID error of a card or a MIG instance."""
-
-    uuid: str
-    code: int
 
 
 class XidEvents:

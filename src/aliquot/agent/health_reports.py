@@ -1,0 +1,121 @@
+"""Tells people about the health of cards: a condition on the Node, and events about the Node and about pods."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import structlog
+
+from aliquot.agent.card_health import CardState
+from aliquot.clock import Clock, rfc3339
+from aliquot.kube import NODES, Client, KubeError
+from aliquot.kube.event_recorder import EventRecorder
+from aliquot.model import Node, Pod
+from aliquot.model.admission import CARDS_HEALTHY
+
+_log = structlog.get_logger()
+_COMPONENT = "aliquot-agent"
+_PAUSE = 10.0
+_LONGEST_MESSAGE = 1000
+"""Events take 1,024 characters."""
+
+UNHEALTHY, HEALTHY = "CardUnhealthy", "CardHealthy"
+CORDONED, UNCORDONED = "CardCordoned", "CardUncordoned"
+
+_News = tuple[Node | Pod, str, str, str]
+"""Subject, kind, reason and message of an event."""
+
+
+class HealthReports:
+    """`pods_on` returns the pods that hold a part of a card."""
+
+    def __init__(self, client: Client, clock: Clock, pods_on: Callable[[str], Iterable[Pod]]) -> None:
+        self._client = client
+        self._clock = clock
+        self._pods_on = pods_on
+        self._events = EventRecorder(client, clock, _COMPONENT)
+        self._node: Node | None = None
+        self._states: Sequence[CardState] = ()
+        self._told: Mapping[str, CardState] = {}
+        """What the events have said of each card, by uuid."""
+        self._summary: Sequence[tuple[bool, bool]] = ()
+        self._changed = asyncio.Event()
+        self._trouble = ""
+
+    def see_node(self, node: Node | None) -> None:
+        self._node = node
+        self._changed.set()
+
+    def see(self, states: Sequence[CardState]) -> None:
+        """The cards as they are now."""
+        self._states = states
+        self._changed.set()
+
+    async def run(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            try:
+                await self.report()
+                self._trouble = ""
+            except KubeError as error:
+                if str(error) != self._trouble:
+                    _log.warning("cannot write the condition of the node, retrying", error=str(error))
+                self._trouble = str(error)
+                await self._clock.sleep(_PAUSE)
+                self._changed.set()
+
+    async def report(self) -> None:
+        """Write what is new. Raises KubeError if the condition cannot be written. An event that cannot is logged."""
+        node, states = self._node, self._states
+        if node is None or not states:
+            return
+        news = [each for state in states for each in self._news(node, state)]
+        self._told = {state.gpu.uuid: state for state in states}
+        for subject, kind, reason, message in news:
+            try:
+                await self._events.write(subject, kind=kind, reason=reason, message=message[:_LONGEST_MESSAGE])
+            except KubeError as error:
+                _log.warning("cannot write an event", about=subject.key, message=message, error=str(error))
+        await self._write_condition(node, states)
+
+    async def _write_condition(self, node: Node, states: Sequence[CardState]) -> None:
+        """Numbers in a text, such as a temperature, change too often to write each of them."""
+        wanted, summary = condition(states), [(bool(state.fault), bool(state.cordon)) for state in states]
+        known = next((c for c in node.status.conditions or () if c.type == CARDS_HEALTHY), None)
+        turns = known is None or known.status != wanted["status"]
+        if turns or (summary != self._summary and known is not None and known.message != wanted["message"]):
+            now = rfc3339(self._clock.wall_ns())
+            times = {"lastHeartbeatTime": now, **({"lastTransitionTime": now} if turns else {})}
+            body = {"status": {"conditions": [{**wanted, **times}]}}
+            self._node = await self._client.patch(NODES, node.key, body, part="status", merge_lists=True)
+        self._summary = summary
+
+    def _news(self, node: Node, state: CardState) -> Iterator[_News]:
+        """What has changed for the worse or the better. A card of which nothing was told yet was good."""
+        before = self._told.get(state.gpu.uuid) or CardState(state.gpu)
+        if state.fault and not before.fault:
+            yield node, "Warning", UNHEALTHY, f"{state} is unhealthy, so no container starts on it: {state.fault}"
+            what = "The pod goes on as long as its program can; delete it if the card does not return"
+            for pod in self._pods_on(state.gpu.uuid):
+                yield pod, "Warning", UNHEALTHY, f"{state} is unhealthy: {state.fault}. {what}"
+        if before.fault and not state.fault:
+            yield node, "Normal", HEALTHY, f"{state} is healthy again"
+        if state.cordon and not before.cordon:
+            yield node, "Warning", CORDONED, f"{state} takes no new pods: {state.cordon}"
+        if before.cordon and not state.cordon:
+            yield node, "Normal", UNCORDONED, f"{state} takes new pods again"
+
+
+def condition(states: Sequence[CardState]) -> dict[str, Any]:
+    """The condition of a Node with these cards."""
+    unhealthy = [f"{state}: {state.fault}" for state in states if state.fault]
+    cordoned = [f"{state} is cordoned: {state.cordon}" for state in states if state.cordon]
+    good = f"{len(states) - len(unhealthy)} of {len(states)} cards are healthy"
+    reason = "CardsUnhealthy" if unhealthy else "CardsCordoned" if cordoned else "CardsHealthy"
+    return {
+        "type": CARDS_HEALTHY,
+        "status": "False" if unhealthy else "True",
+        "reason": reason,
+        "message": "; ".join([good, *unhealthy, *cordoned])[:_LONGEST_MESSAGE],
+    }
