@@ -8,6 +8,7 @@ from pathlib import Path
 import structlog
 
 from aliquot.agent import cdi
+from aliquot.agent.adopted_pods import record_cards
 from aliquot.agent.allocating import AllocateAnswers
 from aliquot.agent.card_reader import CardReader
 from aliquot.agent.device_list import DeviceList, offered
@@ -113,6 +114,8 @@ class _Agent:
     ) -> None:
         self._settings = settings
         self._served = served
+        self._dialects = dialects
+        self._client = client
         self._chosen = chosen
         self._folder = cdi.SpecFolder(Path(settings.cdi_folder))
         self._clock = clock
@@ -197,5 +200,6 @@ class _Agent:
     async def _tidy(self) -> None:
         while True:
             if not self._informer.trouble:
+                await record_cards(self._hand_over.store, self._pods, self._dialects, self._client)
                 await self._hand_over.tidy(self._folder, self._holders)
             await self._clock.sleep(_TIDY_SECONDS)
