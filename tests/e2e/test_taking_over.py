@@ -80,6 +80,8 @@ def test_a_node_of_four_plugins_is_taken_over_and_given_back(rig: Rig, without_u
             serving.enter_context(served_by(rig, original, shared))
             names.append(started_by(rig, original, shared))
     new = _take_over(rig, without_us, names, everyone)
+    recorded = json.loads(pods.get(rig, names[0])["metadata"]["annotations"]["aliquot.io/observed"])
+    assert recorded["containers"] == {"main": [whole]}
     assert new.environment[left_behind.VISIBLE] == rig.nvml.gpus[shared].uuid, "the other card is NVIDIA's pod's"
     _give_back(rig, without_us, [*names, "new"], everyone, shared)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import structlog
 
 from aliquot.agent import cdi
+from aliquot.agent.adopted_pods import record_cards
 from aliquot.agent.allocating import AllocateAnswers
 from aliquot.agent.card_errors_file import CardErrorsFile
 from aliquot.agent.card_health import CardState
@@ -145,6 +146,8 @@ class _Agent:
     ) -> None:
         self._settings = settings
         self._served = served
+        self._dialects = dialects
+        self._client = client
         self._chosen = chosen
         self._folder = cdi.SpecFolder(Path(settings.cdi_folder))
         self._clock = clock
@@ -247,6 +250,7 @@ class _Agent:
     async def _tidy(self) -> None:
         while True:
             if not self._informer.trouble:
+                await record_cards(self._hand_over.store, self._pods, self._dialects, self._client)
                 await self._hand_over.tidy(self._folder, self._holders)
                 self._id_holders.changed.emit(None)
             await self._clock.sleep(_TIDY_SECONDS)

@@ -428,7 +428,7 @@ def placement_of(pod: Pod, demand: Demand, cards: NodeGpus) -> Placement:
     """
     record = pod.metadata.annotations.get(PLACEMENT)
     if record is None:
-        placement = demand.dialect.read_back(pod, cards)
+        placement = demand.dialect.read_back(pod, cards) or _placed_as_seen(pod, demand, cards)
         key = f"the record of dialect {demand.dialect.name}"
     else:
         placement, key = read_placement(record), PLACEMENT
@@ -441,6 +441,17 @@ def placement_of(pod: Pod, demand: Demand, cards: NodeGpus) -> Placement:
     known = _on_known_cards(placement, key, cards)
     can_change = demand.dialect.demand_can_change(pod)
     return _as_demanded(known, demand.request, cards, key, can_change=can_change)
+
+
+def _placed_as_seen(pod: Pod, demand: Demand, cards: NodeGpus) -> Placement | None:
+    """Where a pod runs that our agent has adopted from another vendor's plugin. Only our agent's record names its
+    cards."""
+    if demand.dialect.names_cards or not pod.has_run(demand.dialect.guards):
+        return None
+    named = _seen_by_agent(pod, cards)
+    if any(len(named.get(asked.name, ())) != asked.part.cards for asked in demand.request.containers):
+        return None
+    return placed_on(demand.request, named, cards)
 
 
 def _on_known_cards(placement: Placement, key: str, cards: NodeGpus) -> Placement:

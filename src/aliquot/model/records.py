@@ -23,7 +23,7 @@ INVENTORY = "aliquot.io/inventory"
 CARD_LABELS = "aliquot.io/card-labels"
 """The labels that an agent has written on its Node, with their values."""
 OBSERVED = "aliquot.io/observed"
-"""The cards that kubelet has given to a pod on an observed node."""
+"""The cards that kubelet has given to a pod on an observed node, or that a pod kept whose node we took over."""
 EPOCH = "aliquot.io/epoch"
 """The number of the leadership term in which a placement was written. The API server refuses any number but the current
 one."""

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from aliquot.agent import cdi, checkpoint, rpc
+from aliquot.agent.adopted_pods import record_cards
 from aliquot.agent.allocating import AllocateAnswers
 from aliquot.agent.device_list import DeviceList, offered
 from aliquot.agent.handover import PATIENCE, HandOver
@@ -291,6 +292,9 @@ class AgentNode:
         """The API server shows the pod no more; kubelet has not heard of it yet."""
         del self.shown[pod.metadata.uid]
         self.pods.notify()
+
+    async def record_adopted(self) -> None:
+        await record_cards(self.hand_over.store, self.pods, standard_dialects(), self._client)
 
     async def tidy(self) -> None:
         await self.hand_over.tidy(self.cdi, self.holders)

@@ -14,7 +14,7 @@ from aliquot.dialects.gpushare import IDX
 from aliquot.errors import Refused
 from aliquot.kube import Client
 from aliquot.model import Pod
-from aliquot.model.records import PLACEMENT
+from aliquot.model.records import OBSERVED, PLACEMENT, read_observed
 from tests.factories import container_manifest, minor_of
 from tests.fakes import ScriptedApi
 from tests.integration.agent.node import AgentNode, runs
@@ -55,6 +55,8 @@ async def test_an_adopted_container_starts_again_with_what_the_other_plugin_answ
 ) -> None:
     pod = await gpushare_pod(node)
     await adopted(node, pod, visible(named))
+    await node.record_adopted()
+    assert node.patches() == [], "gpushare's own annotations name the card"
     await node.kubelet.pre_start(pod, "main")
     assert not list(node.cdi_folder.iterdir()), "kubelet repeats the other plugin's answer: there is nothing to add"
 
@@ -152,7 +154,10 @@ async def test_a_pod_of_nvidia_s_plugin_has_the_card_that_its_answer_names(
     async with other(folder, scripted, client, "nvidia", "gpushare") as node:
         pod = await node.pod({"nvidia.com/gpu": "1"})
         await adopted(node, pod, answer)
+        await node.record_adopted()
         await node.kubelet.pre_start(pod, "main")
+        (written,) = (patch["metadata"]["annotations"][OBSERVED] for patch in node.patches())
+        assert read_observed(pod.metadata.uid, written) == {"main": ["GPU-n1-1"]}
         assert "would over-commit" in await node.refusal(await node.admitted("new", 3, card=1))
         assert (await node.start(await node.admitted("other", 3, card=0)))[VISIBLE] == "GPU-n1-0"
 

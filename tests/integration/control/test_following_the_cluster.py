@@ -10,7 +10,7 @@ from aliquot.dialects.gpushare import ASSIGNED, IDX, POD
 from aliquot.errors import NoRoom
 from aliquot.kube import NODES, Client
 from aliquot.model import NodeGpus, Placement, Pod, Slice
-from aliquot.model.records import INVENTORY, PLACEMENT, write_placement
+from aliquot.model.records import INVENTORY, OBSERVED, PLACEMENT, write_observed, write_placement
 from tests.factories import GPU_COUNT, GPU_MEM, container_manifest, make_cards, make_gpu
 from tests.fakes import FakeClock
 from tests.integration.room import Room
@@ -215,6 +215,19 @@ async def test_an_original_s_record_that_names_minors_is_read_again_when_the_inv
     cards = NodeGpus("old", (make_gpu(0, "old", minor=1), make_gpu(1, "old", minor=0)), 1024)
     await room.change_node(cards)
     assert list(room.plane.cluster.ledger.used("old")) == ["GPU-old-0"]
+
+
+async def test_a_pod_that_our_agent_adopted_from_nvidia_s_plugin_counts_on_its_own_card(room: Room) -> None:
+    await room.add_plain_node("n1", {"nvidia.com/gpu": "2"})
+    await room.change_node(make_cards())
+    container = container_manifest("main", None, resources={"limits": {"nvidia.com/gpu": "1"}})
+    pod = await room.add_pod(node="n1", containers=[container])
+    await room.report(pod, phase="Running", containerStatuses=RUNNING)
+    (first,) = room.plane.cluster.ledger.used("n1")
+    other = next(uuid for uuid in ("GPU-n1-0", "GPU-n1-1") if uuid != first)
+    record = write_observed(pod.metadata.uid, {"main": [other]})
+    await room.annotate(pod, **{OBSERVED: record})
+    assert list(room.plane.cluster.ledger.used("n1")) == [other]
 
 
 async def test_what_was_placed_by_a_node_s_capacity_stays_sold_when_its_inventory_appears(

@@ -16,7 +16,7 @@ from aliquot.engine import FULL_EFFORT, Effort, NameBlock, judge
 from aliquot.errors import AliquotError, BadDemand, NotPlaced
 from aliquot.ledger import Entry, Owner, State
 from aliquot.model import NodeGpus, Part, Placement, Pod, Request, as_shown, charges, made_up_uuid
-from aliquot.model.records import PLACEMENT
+from aliquot.model.records import OBSERVED, PLACEMENT
 
 _log = structlog.get_logger()
 
@@ -34,6 +34,8 @@ class Adoption:
         """Pods placed by an original: it may correct its record until it has handed their cards over."""
         self.first_records: dict[str, str] = {}
         """Our record on each bound pod as first seen, by UID. Later changes of it are not trusted."""
+        self.named_by_agent: set[str] = set()
+        """Pods whose cards our agent has told, because nothing else names them. The first such record counts."""
         self.unplaced: dict[str, Pod] = {}
         """Pods with unknown cards, on nodes that have cards, by UID."""
         self.foretold: dict[str, str] = {}
@@ -98,13 +100,14 @@ class Adoption:
         self._note_older_keys(pod, held, was_unplaced=was_unplaced)
         if PLACEMENT in pod.metadata.annotations and not is_foretold:
             self.first_records.setdefault(uid, pod.metadata.annotations[PLACEMENT])
-        if not self._is_at_home(pod, held):
+        if self._is_named_now(pod) or not self._is_at_home(pod, held):
             self._adopt(pod, was_unplaced=was_unplaced)
         if is_foretold:
             self.unplaced[uid] = _without_record(pod)
 
     def forget(self, uid: str) -> None:
         self.provisional.discard(uid)
+        self.named_by_agent.discard(uid)
         self.unplaced.pop(uid, None)
         self.first_records.pop(uid, None)
         self.foretold.pop(uid, None)
@@ -120,6 +123,14 @@ class Adoption:
             self.trust(uid)
         record = pod.metadata.annotations.get(PLACEMENT)
         return record is not None and self.foretold.get(uid) == record and not pod.started
+
+    def _is_named_now(self, pod: Pod) -> bool:
+        """Whether our agent has just told which cards an adopted pod has. Until then any cards counted as its."""
+        uid = pod.metadata.uid
+        if OBSERVED not in pod.metadata.annotations or uid in self.named_by_agent:
+            return False
+        self.named_by_agent.add(uid)
+        return True
 
     def _is_at_home(self, pod: Pod, entry: Entry | None) -> bool:
         """Whether a bound pod's holding is settled, on cards that its node has. Its record is then never read again, so
