@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from aliquot.cli.policies import command
 from aliquot.dialects import standard_dialects
 from aliquot.dialects.reading import SERVES
+from aliquot.model.records import OBSERVED
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
 NATIVE = DEPLOY / "native"
@@ -38,9 +39,9 @@ def _managed() -> dict[str, bool]:
 
 
 def _node_labels() -> str:
-    """A term for each label that makes a node serve a dialect: ours, then those of the originals."""
+    """A term for each label that gives a node an agent: ours, then those of the originals."""
     dialects = standard_dialects().values()
-    ours = [(f"{SERVES}{dialect.name}", '"true"') for dialect in dialects]
+    ours = [(key, '"true"') for key in (*(f"{SERVES}{dialect.name}" for dialect in dialects), OBSERVED)]
     theirs = [(key, json.dumps(value)) for dialect in dialects for key, value in dialect.node_labels.items()]
     term = "            - matchExpressions: [{{key: {}, operator: In, values: [{}]}}]\n"
     return "".join(term.format(*label) for label in dict.fromkeys(ours + theirs))

@@ -1,4 +1,5 @@
-"""The dialects that the agent serves: those that its flags name, else those that the labels of its Node name."""
+"""The dialects that the agent serves: those that its flags name, else those that the labels of its Node name. A label
+also says that another vendor's plugin serves the node."""
 
 import asyncio
 from collections.abc import Sequence
@@ -12,13 +13,14 @@ from aliquot.dialects.reading import SERVES
 from aliquot.errors import BadConfig
 from aliquot.kube import NODES, Client, KubeError
 from aliquot.model import Node
+from aliquot.model.records import OBSERVED
 
 _log = structlog.get_logger()
 _LOOK_SECONDS = 10.0
 
 
 class Relabelled(Exception):
-    """The labels of the node name other dialects than those that the agent serves."""
+    """The labels of the node say something else than what the agent does."""
 
 
 class NodeDialects:
@@ -28,13 +30,14 @@ class NodeDialects:
         self._client = client
         self._dialects = dialects
         self._clock = clock
-        self._serving: frozenset[str] = frozenset()
+        self._seen: frozenset[str] | None = frozenset()
+        """The dialects in the labels that the agent follows. None if the node is observed."""
         self._changed = asyncio.Event()
         self._said = ""
 
     async def choose(self) -> Sequence[Dialect]:
-        """The dialects to serve now. Waits until the labels name some, and says once what is missing. Raises BadConfig
-        if the flags name dialects that cannot be served."""
+        """The dialects to serve now; none on an observed node. Waits until the labels name some, and says once what is
+        missing. Raises BadConfig if the flags name dialects that cannot be served."""
         if self._names:
             return served_dialects(self._names, self._dialects)
         while True:
@@ -45,16 +48,19 @@ class NodeDialects:
                 self._say(str(error))
             await self._clock.sleep(_LOOK_SECONDS)
         self._said = ""
-        _log.info("serving the dialects of the node's labels", dialects=[dialect.name for dialect in served])
+        if served:
+            _log.info("serving the dialects of the node's labels", dialects=[dialect.name for dialect in served])
+        else:
+            _log.info("another vendor's plugin serves this node, and the agent observes it", label=OBSERVED)
         return served
 
     def see(self, node: Node) -> None:
         """The Node as the API server shows it now."""
-        if not self._names and dialects_of_node(node, self._dialects) != self._serving:
+        if not self._names and self._labelled(node) != self._seen:
             self._changed.set()
 
     async def changes(self) -> NoReturn:
-        """Raises Relabelled when the labels name other dialects."""
+        """Raises Relabelled when the labels say something else."""
         await self._changed.wait()
         raise Relabelled
 
@@ -62,11 +68,17 @@ class NodeDialects:
         """Raises KubeError, and BadConfig if the labels name no dialect, or some that cannot be served."""
         node = await self._client.get(NODES, self._node)
         self._changed.clear()
-        self._serving = dialects_of_node(node, self._dialects)
-        if not self._serving:
+        self._seen = self._labelled(node)
+        if self._seen is None:
+            return ()
+        if not self._seen:
             names = ", ".join(self._dialects)
             raise BadConfig(f"label the node {SERVES}NAME=true, where NAME is one of {names}")
-        return served_dialects(sorted(self._serving), self._dialects, f"the labels {SERVES}")
+        return served_dialects(sorted(self._seen), self._dialects, f"the labels {SERVES}")
+
+    def _labelled(self, node: Node) -> frozenset[str] | None:
+        is_observed = node.metadata.labels.get(OBSERVED) == "true"
+        return None if is_observed else dialects_of_node(node, self._dialects)
 
     def _say(self, what: str) -> None:
         """Once, as long as it stays the same."""

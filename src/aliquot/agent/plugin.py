@@ -18,6 +18,7 @@ from aliquot.agent.handover import HandOver
 from aliquot.agent.proto import deviceplugin_pb2 as wire
 from aliquot.clock import Clock
 from aliquot.errors import AliquotError, BadConfig
+from aliquot.model.records import OBSERVED
 from aliquot.racing import first_of
 
 _log = structlog.get_logger()
@@ -92,7 +93,10 @@ class DevicePlugin:
         except OSError:
             return
         writer.close()
-        raise BadConfig(f"another device plugin serves {self.resource} on {self._socket}; remove it first")
+        raise BadConfig(
+            f"another device plugin serves {self.resource} on {self._socket}; remove it first, or label the node "
+            f"{OBSERVED}=true if that plugin is to go on"
+        )
 
     async def _register_and_watch(self, ours: tuple[int, int] | None) -> bool:
         """Returns when kubelet has restarted or our socket was replaced, and whether it was kubelet: then nobody waits

@@ -1,0 +1,31 @@
+"""What the parts of the agent share: who they are, and whom they ask."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from aliquot.agent.card_reader import CardReader
+from aliquot.agent.devices import DeviceSource
+from aliquot.agent.metrics import AgentMetrics
+from aliquot.agent.readiness import Readiness
+from aliquot.clock import Clock
+from aliquot.config.agent_tree import AgentConfig
+from aliquot.dialects import Dialects
+from aliquot.kube import Client
+
+
+@dataclass(frozen=True)
+class AgentContext:
+    settings: AgentConfig
+    dialects: Dialects
+    client: Client
+    devices: DeviceSource
+    reader: CardReader
+    metrics: AgentMetrics
+    readiness: Readiness
+    clock: Clock
+
+    @property
+    def runtime_socket(self) -> Path | None:
+        """The socket of the container runtime. None without one, as on a hollow node."""
+        endpoint = self.settings.runtime_endpoint
+        return Path(endpoint.removeprefix("unix://")) if endpoint else None

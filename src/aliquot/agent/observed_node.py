@@ -1,0 +1,46 @@
+"""A node whose cards another vendor's device plugin hands out: the agent publishes them, and records who has which."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from aliquot.agent.context import AgentContext
+from aliquot.agent.devices import Machine
+from aliquot.agent.observing import Observer
+from aliquot.agent.podresources import PodResources
+from aliquot.agent.presence import Presence
+from aliquot.errors import BadRecord
+from aliquot.model import Gpu, NodeGpus, Pod
+from aliquot.model.records import OBSERVED, read_observed
+
+
+class ObservedNode:
+    def __init__(self, context: AgentContext, machine: Machine) -> None:
+        self._context = context
+        self.presence = Presence(context, machine, self._cards_of, self._pods_on)
+        pod_resources = PodResources(Path(context.settings.pod_resources), context.clock)
+        self._observer = Observer(context.dialects, pod_resources, self.presence.pods, context.client, context.clock)
+
+    async def run(self, tasks: asyncio.TaskGroup) -> None:
+        """Record until cancelled."""
+        await self.presence.follow(tasks)
+        self.presence.publish(tasks)
+        self._context.readiness.needs_no_plugin()
+        await self._observer.run()
+
+    def _cards_of(self, gpus: Sequence[Gpu]) -> NodeGpus:
+        settings = self._context.settings
+        return NodeGpus(settings.node_name, tuple(gpus), settings.unit_mib, observed=True)
+
+    def _pods_on(self, uuid: str) -> Iterator[Pod]:
+        for pod in self.presence.pods.all():
+            if not pod.ended and uuid in _cards_on(pod):
+                yield pod
+
+
+def _cards_on(pod: Pod) -> frozenset[str]:
+    try:
+        named = read_observed(pod.metadata.uid, pod.metadata.annotations.get(OBSERVED, ""))
+    except BadRecord:
+        return frozenset()
+    return frozenset(uuid for uuids in named.values() for uuid in uuids)

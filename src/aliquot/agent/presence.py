@@ -1,0 +1,88 @@
+"""What the agent does on every GPU node, whoever hands out its cards: it publishes the cards and their health, renews
+the node's Lease, and follows the Node and its pods."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from aliquot.agent.card_errors_file import CardErrorsFile
+from aliquot.agent.card_health import CardState
+from aliquot.agent.context import AgentContext
+from aliquot.agent.devices import Machine
+from aliquot.agent.health_reports import HealthReports
+from aliquot.agent.health_watch import HealthWatch
+from aliquot.agent.heartbeat import Heartbeat
+from aliquot.agent.inventory import Publisher
+from aliquot.agent.node_cards import NodeCards
+from aliquot.agent.node_pods import NodePods
+from aliquot.kube import NODES, PODS, Informer
+from aliquot.model import Gpu, Node, NodeGpus, Pod
+from aliquot.signals import Signal
+
+
+class Presence:
+    """`cards_of` makes the node's cards of those that the driver shows. `pods_on` returns the pods on a card."""
+
+    def __init__(
+        self,
+        context: AgentContext,
+        machine: Machine,
+        cards_of: Callable[[Sequence[Gpu]], NodeGpus],
+        pods_on: Callable[[str], Iterable[Pod]],
+    ) -> None:
+        settings, client, clock = context.settings, context.client, context.clock
+        self._cards_of = cards_of
+        self._reader = context.reader
+        file = CardErrorsFile(Path(settings.cdi_folder))
+        self._health = HealthWatch(context.devices, machine, file, context.metrics, self._on_health)
+        self.cards = NodeCards(self._node_cards())
+        self._reader.read.subscribe(self._health.see_machine)
+        self._publisher = Publisher(client, self.cards, context.dialects, clock)
+        self._heartbeat = Heartbeat(client, settings.node_name, clock)
+        here = {"fieldSelector": f"metadata.name={settings.node_name}"}
+        self._node: Informer[Node] = Informer(client, NODES, self._on_node, selector=here, clock=clock)
+        on_here = {"fieldSelector": f"spec.nodeName={settings.node_name}"}
+        self._informer: Informer[Pod] = Informer(client, PODS, self._on_pod, selector=on_here, clock=clock)
+        self.pods = NodePods(self._informer.all)
+        self._reports = HealthReports(client, clock, pods_on)
+        self.node_seen: Signal[Node] = Signal()
+
+    @property
+    def knows_pods(self) -> bool:
+        """Whether the list of pods is up to date."""
+        return not self._informer.trouble
+
+    async def follow(self, tasks: asyncio.TaskGroup) -> Sequence[Node]:
+        """Start to follow the API server. Returns the Node, if there is one, when it and its pods are known."""
+        tasks.create_task(self._node.run())
+        tasks.create_task(self._informer.run())
+        tasks.create_task(self._heartbeat.run())
+        await self._informer.synced.wait()
+        await self._node.synced.wait()
+        return self._node.all()
+
+    def publish(self, tasks: asyncio.TaskGroup) -> None:
+        """Start to publish the cards and their health, and to read them again."""
+        tasks.create_task(self._publisher.run())
+        tasks.create_task(self._reader.run())
+        tasks.create_task(self._health.run())
+        tasks.create_task(self._reports.run())
+
+    def _node_cards(self) -> NodeGpus:
+        machine = self._health.machine
+        return replace(self._cards_of(machine.gpus), driver=machine.driver)
+
+    def _on_health(self, states: Sequence[CardState]) -> None:
+        self.cards.see(self._node_cards())
+        self._reports.see(states)
+
+    def _on_node(self, _: Node | None, new: Node | None) -> None:
+        self._publisher.see(new)
+        self._reports.see_node(new)
+        if new is not None:
+            self._health.see_node(new)
+            self.node_seen.emit(new)
+
+    def _on_pod(self, _: Pod | None, __: Pod | None) -> None:
+        self.pods.notify()
