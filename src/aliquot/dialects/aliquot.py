@@ -30,9 +30,10 @@ from aliquot.model import (
     Topology,
     Unit,
 )
+from aliquot.model.admission import OUR_KEYS
 from aliquot.model.bounds import MAX_MIB, MAX_SLOTS
 from aliquot.model.quantity import parse
-from aliquot.model.records import PLACEMENT
+from aliquot.model.records import INVENTORY, PLACEMENT
 
 IDS_PER_CARD = 64
 """The most containers that can share a card."""
@@ -41,7 +42,7 @@ _SIZES = ("cores", "memory", "cores-limit", "memory-limit", "sharing", "slots")
 """Written as `aliquot.io/<word>` for the pod, or `<word>.aliquot.io/<container>` for one container."""
 _CONSTRAINTS = ("model", "not-model", "uuid", "not-uuid", "mig", "topology", "node-policy", "gpu-policy")
 _FOR_USERS = (*_SIZES, "together", *_CONSTRAINTS)
-_WRITTEN_BY_US = ("placement", "epoch", "woken", "inventory")
+_WRITTEN_BY_US = tuple(key.partition("/")[2] for key in (*OUR_KEYS, INVENTORY))
 
 _EXCLUSIVE, _TIME_SLICED, _MPS = "exclusive", "time-sliced", "mps"
 _WORDS_OF_MODE = {

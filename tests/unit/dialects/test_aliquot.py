@@ -317,7 +317,7 @@ def test_containers_that_cannot_share_their_cards_are_refused(
         demand_of(pod(named(words | {"together": "true"}), containers=containers), DIALECTS)
 
 
-@pytest.mark.parametrize("word", ["placement", "epoch", "woken", "inventory"])
+@pytest.mark.parametrize("word", ["placement", "epoch", "woken", "observed", "inventory"])
 def test_what_aliquot_writes_itself_is_known(word: str) -> None:
     assert part({f"aliquot.io/{word}": "x"}).whole
 
