@@ -68,7 +68,7 @@ def _wrong(seen: Inside, placed: list[str], machine: Mapping[str, dict[str, Any]
 def _asked(pod: dict[str, Any], card: dict[str, Any], cards: int) -> Part:
     """What the pod's container takes of one of its cards."""
     (container,) = pod["spec"]["containers"]
-    limits = {name: int(amount) for name, amount in container["resources"]["limits"].items()}
+    limits = {name: _number(amount) for name, amount in container["resources"]["limits"].items()}
     wishes, whole = pod["metadata"].get("annotations", {}), Part(_WHOLE, card["mib"])
     names = {name.partition("/")[2]: amount for name, amount in limits.items()}
     if "aliquot.io/gpu" in limits:
@@ -86,6 +86,11 @@ def _asked(pod: dict[str, Any], card: dict[str, Any], cards: int) -> Part:
     if "gpu-mem" in names:
         return Part(0, names["gpu-mem"] * _GIB // cards)
     return whole
+
+
+def _number(amount: str) -> int:
+    """The API server writes 1000 as 1k."""
+    return int(amount.removesuffix("k")) * (1000 if amount.endswith("k") else 1)
 
 
 def _cards(node: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -48,6 +48,9 @@ def test_a_full_node_has_no_findings() -> None:
             pod("x", {"elasticgpu.io/gpu-core": "1", "elasticgpu.io/gpu-memory": "0"}, 0), "101 %", id="cores"
         ),
         pytest.param(pod("x", {"aliyun.com/gpu-mem": "1"}, 0), "15362 MiB", id="memory"),
+        pytest.param(
+            pod("x", {"elasticgpu.io/gpu-core": "0", "elasticgpu.io/gpu-memory": "2k"}, 0), "16338 MiB", id="thousands"
+        ),
         pytest.param(pod("x", {"keti.com/mpsgpu": "1"}, 1), "110 %", id="a slot of a whole card"),
         pytest.param(pod("x", {"aliyun.com/gpu-count": "1"}, 1), "200 %", id="a card twice"),
         pytest.param(pod("x", {"nvidia.com/gpu": "1"}, 2), "GPU-2, which n does not have", id="a card of nobody"),
