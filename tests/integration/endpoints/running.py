@@ -24,7 +24,7 @@ class Driver(SimulatedGpus):
 
     def __init__(self, gpus: tuple[Gpu, ...]) -> None:
         super().__init__("", ())
-        self._cards = gpus
+        self._gpus = gpus
 
 
 class Running:
