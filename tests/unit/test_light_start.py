@@ -7,17 +7,22 @@ import pytest
 
 _LOADS = """
 import sys
-from aliquot.cli import main
 try:
-    main(["agent", "--help"], standalone_mode=False)
+    {run}
 finally:
     print(*(name for name in sys.modules if sys.modules[name] is not None), file=sys.stderr)
 """
+_AGENT = "from aliquot.cli import main; main(['agent', '--help'], standalone_mode=False)"
+_PROGRAMS = [
+    f"import aliquot.app.programs.device_plugins.{module}"
+    for module in ("gpushare_device_plugin", "elastic_gpu_agent", "gpu_manager")
+]
 
 
-@pytest.fixture(scope="module")
-def loaded() -> set[str]:
-    done = subprocess.run([sys.executable, "-c", _LOADS], capture_output=True, text=True, check=True)
+@pytest.fixture(scope="module", params=[_AGENT, *_PROGRAMS])
+def loaded(request: pytest.FixtureRequest) -> set[str]:
+    code = _LOADS.format(run=request.param)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return set(done.stderr.split())
 
 

@@ -3,12 +3,13 @@ knows them, and so does this agent alone."""
 
 import structlog
 
+from aliquot.agent import observed_record
 from aliquot.agent.handover_store import HandOverStore
 from aliquot.agent.node_pods import NodePods
 from aliquot.dialects import Dialects
-from aliquot.kube import PODS, Client, KubeError
+from aliquot.kube import Client, KubeError
 from aliquot.model import Pod
-from aliquot.model.records import OBSERVED, PLACEMENT, write_observed
+from aliquot.model.records import OBSERVED, PLACEMENT
 
 _log = structlog.get_logger()
 
@@ -19,17 +20,14 @@ async def record_cards(store: HandOverStore, pods: NodePods, dialects: Dialects,
         record = store.of(pod.metadata.uid)
         if record is None or record.holding.doubt or not _is_unrecorded(pod):
             continue
-        placement, own = record.holding.placement, pod.metadata
+        placement = record.holding.placement
         if dialects[placement.dialect].names_cards:
             continue
         cards = {name: [part.uuid for part in parts] for name, parts in placement.containers.items()}
-        body = {"metadata": {"annotations": {OBSERVED: write_observed(own.uid, cards)}}}
         try:
-            await client.patch(PODS, own.name, body, namespace=own.namespace, uid=own.uid)
+            await observed_record.write(client, pod, cards)
         except KubeError as error:
             _log.warning("cannot record which cards an adopted pod has", pod=pod.key, error=str(error))
-        else:
-            _log.info("recorded which cards an adopted pod has", pod=pod.key, cards=cards)
 
 
 def _is_unrecorded(pod: Pod) -> bool:

@@ -6,10 +6,10 @@ from pathlib import Path
 import structlog
 
 from aliquot.agent.card_reader import READ_SECONDS, CardReader
+from aliquot.agent.cdi_choice import uses_cdi
 from aliquot.agent.context import AgentContext
 from aliquot.agent.devices import DeviceSource, Machine
 from aliquot.agent.health_listener import listening
-from aliquot.agent.injection import uses_cdi
 from aliquot.agent.metrics import AgentMetrics
 from aliquot.agent.node_dialects import NodeDialects, Relabelled
 from aliquot.agent.observed_node import ObservedNode

@@ -9,12 +9,12 @@ its controller creates a new one.
 PreStart checks later that the right pod got the answer.
 """
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Protocol
 
 from aliquot.agent import answers
-from aliquot.agent.container_edits import edits_beside, edits_of
+from aliquot.agent.container_edits import edits_beside, edits_of, resources_before
 from aliquot.agent.devices import ContainerEdits, DeviceSource
 from aliquot.agent.node_cards import NodeCards
 from aliquot.agent.node_pods import NodePods
@@ -63,7 +63,7 @@ class AllocateAnswers:
         client: Client,
         clock: Clock,
     ) -> None:
-        self._before = {name: before for dialect in served for name, before in _before(dialect)}
+        self._before = {name: before for dialect in served for name, before in resources_before(dialect)}
         self._dialects = dialects
         self._kubelet = kubelet
         self._pods = pods
@@ -137,14 +137,6 @@ class AllocateAnswers:
             return answers.write(placement.dialect, (), edits_beside(resource))
         edits = edits_of(container.name, pod, demand, placement, self._cards.current, self._devices, with_cdi=False)
         return answers.write(placement.dialect, placement.containers[container.name], edits)
-
-
-def _before(dialect: Dialect) -> Iterator[tuple[str, frozenset[str]]]:
-    """Each resource, with those that come first: a container that also asks for one of them gets its devices through
-    that one."""
-    names = [resource.name for resource in dialect.resources]
-    for place, name in enumerate(names):
-        yield name, frozenset(names[:place])
 
 
 def _next(pod: Pod, resource: str, amount: int, granted: Set[tuple[str, str]]) -> Container | None:

@@ -1,9 +1,10 @@
 """What one container gets of its pod's placed cards."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from aliquot.agent.devices import ContainerEdits, DeviceSource
-from aliquot.dialects import Demand
+from aliquot.dialects import Demand, Dialect
 from aliquot.model import NodeGpus, Placement, Pod
 
 ALSO_ASKED = "ALIQUOT_ALSO_ASKED"
@@ -28,6 +29,14 @@ def edits_of(
     gpus = [cards.by_uuid[uuid] for uuid in dict.fromkeys(part.uuid for part in parts)]
     edits = devices.edits(gpus, with_cdi=with_cdi)
     return replace(edits, environment={**environment, **edits.environment})
+
+
+def resources_before(dialect: Dialect) -> Iterator[tuple[str, frozenset[str]]]:
+    """Each resource of a dialect, with those that come first: a container that also asks for one of them gets its
+    devices through that one."""
+    names = [resource.name for resource in dialect.resources]
+    for place, name in enumerate(names):
+        yield name, frozenset(names[:place])
 
 
 def edits_beside(resource: str) -> ContainerEdits:

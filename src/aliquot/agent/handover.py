@@ -1,7 +1,7 @@
 """The hand-over at PreStart: exactly the placed cards, or nothing and a reason."""
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,7 +10,7 @@ import structlog
 from aliquot import faults
 from aliquot.agent import cdi
 from aliquot.agent.checkpoint import Grant
-from aliquot.agent.container_edits import edits_beside, edits_of
+from aliquot.agent.container_edits import edits_beside, edits_of, resources_before
 from aliquot.agent.devices import ContainerEdits, DeviceSource
 from aliquot.agent.handover_record import HandOverRecord
 from aliquot.agent.handover_store import HandOverStore, KnowsGrants
@@ -56,13 +56,7 @@ class _Offer:
     resource: str
     dialect: Dialect
     before: frozenset[str]
-    """Resources of the dialect that come first: a container that also has one of them gets its devices through it."""
-
-
-def _offers(dialect: Dialect) -> Iterator[_Offer]:
-    names = [resource.name for resource in dialect.resources]
-    for place, name in enumerate(names):
-        yield _Offer(name, dialect, frozenset(names[:place]))
+    """Resources of the dialect that come first (`resources_before`)."""
 
 
 class HandOver:
@@ -83,7 +77,9 @@ class HandOver:
         client: Client,
         clock: Clock,
     ) -> None:
-        self._offers = {offer.resource: offer for dialect in served for offer in _offers(dialect)}
+        self._offers = {
+            name: _Offer(name, dialect, before) for dialect in served for name, before in resources_before(dialect)
+        }
         self._dialects = dialects
         self._holders = holders
         self._pods = pods

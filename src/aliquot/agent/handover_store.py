@@ -39,12 +39,6 @@ class KnowsGrants(Protocol):
     def grants(self) -> Sequence[Grant]: ...
 
 
-class KnowsAnswers(Protocol):
-    """Knows what the agent answered to Allocate: `kubelet_records.KubeletRecords`."""
-
-    def answers(self) -> Mapping[str, Mapping[str, Answer]]: ...
-
-
 class HandOverStore:
     def __init__(
         self, dialects: Dialects, cards: NodeCards, devices: DeviceSource, pods: NodePods, kubelet: KeepsPods
@@ -155,15 +149,14 @@ class HandOverStore:
                     pod=pod.key,
                     cards=sorted(record.holding.charges),
                 )
+        self._recall_answers(grants)
 
-    def recall_answers(self, kubelet: KnowsAnswers) -> None:
-        """The same for what the answers to Allocate carried. An answer alone hands nothing over: PreStart must still
-        check it, unless a container of the pod has run."""
-        try:
-            answers = kubelet.answers()
-        except AliquotError as error:
-            _log.warning("cannot read our answers in kubelet's checkpoint", why=str(error))
-            return
+    def _recall_answers(self, grants: Iterable[Grant]) -> None:
+        """An answer alone hands nothing over: PreStart must still check it, unless a container of the pod has run."""
+        answers: dict[str, dict[str, Answer]] = {}
+        for grant in grants:
+            if grant.answer is not None and grant.answer.parts:
+                answers.setdefault(grant.pod_uid, {})[grant.container] = grant.answer
         for uid, answered in answers.items():
             pod = self._pods.by_uid(uid)
             if uid not in self._records and (pod is None or pod.started):

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aliquot.agent import checkpoint, runtime
-from aliquot.agent.answers import Answer
 from aliquot.agent.checkpoint import Grant
 from aliquot.agent.podresources import HeldIds, PodResources
 from aliquot.errors import Refused
@@ -78,15 +77,6 @@ class KubeletRecords:
         """`namespace/name` of the pods that kubelet manages: it lists a pod from its admission on. None if the agent
         cannot ask. Raises Refused."""
         return await self._pod_resources.pods() if self._pod_resources else None
-
-    def answers(self) -> Mapping[str, Mapping[str, Answer]]:
-        """What this agent answered to Allocate, by the pod's UID and the container that got devices. Raises
-        BadRecord."""
-        found: dict[str, dict[str, Answer]] = {}
-        for grant in checkpoint.read(self._checkpoint):
-            if grant.answer is not None and grant.answer.parts:
-                found.setdefault(grant.pod_uid, {})[grant.container] = grant.answer
-        return found
 
     def grants(self) -> list[Grant]:
         """Everything that kubelet has allocated. Raises BadRecord."""

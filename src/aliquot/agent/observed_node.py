@@ -4,14 +4,13 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from aliquot.agent import observed_record
 from aliquot.agent.context import AgentContext
 from aliquot.agent.devices import Machine
 from aliquot.agent.observing import Observer
 from aliquot.agent.podresources import PodResources
 from aliquot.agent.presence import Presence
-from aliquot.errors import BadRecord
 from aliquot.model import Gpu, NodeGpus, Pod
-from aliquot.model.records import OBSERVED, read_observed
 
 
 class ObservedNode:
@@ -34,13 +33,5 @@ class ObservedNode:
 
     def _pods_on(self, uuid: str) -> Iterator[Pod]:
         for pod in self.presence.pods.all():
-            if not pod.ended and uuid in _cards_on(pod):
+            if not pod.ended and uuid in observed_record.cards_on(pod):
                 yield pod
-
-
-def _cards_on(pod: Pod) -> frozenset[str]:
-    try:
-        named = read_observed(pod.metadata.uid, pod.metadata.annotations.get(OBSERVED, ""))
-    except BadRecord:
-        return frozenset()
-    return frozenset(uuid for uuids in named.values() for uuid in uuids)

@@ -1,19 +1,17 @@
 """On an observed node another vendor's plugin hands out the cards: the agent records on each pod which ones kubelet
 says it has."""
 
-from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 import structlog
 
+from aliquot.agent import observed_record
 from aliquot.agent.node_pods import NodePods
 from aliquot.agent.podresources import PodResources
 from aliquot.clock import Clock
 from aliquot.dialects import Dialects
 from aliquot.errors import AliquotError
-from aliquot.kube import PODS, Client, Invalid, KubeError, NotFound
-from aliquot.model import Pod
-from aliquot.model.records import OBSERVED, write_observed
+from aliquot.kube import Client, Invalid, KubeError, NotFound
 
 _log = structlog.get_logger()
 _LOOK_SECONDS = 10.0
@@ -56,20 +54,13 @@ class Observer:
             entries = [entry for entry in listed if entry.pod == key]
             if len(entries) == 1 and entries[0].containers:
                 try:
-                    await self._record(pod, entries[0].containers)
+                    await observed_record.write(self._client, pod, entries[0].containers)
                 except (NotFound, Invalid):
                     continue  # the pod is gone
                 except KubeError as error:
                     trouble = error
         if trouble is not None:
             raise trouble
-
-    async def _record(self, pod: Pod, cards: Mapping[str, Sequence[str]]) -> None:
-        record, own = write_observed(pod.metadata.uid, cards), pod.metadata
-        if own.annotations.get(OBSERVED) != record:
-            body = {"metadata": {"annotations": {OBSERVED: record}}}
-            await self._client.patch(PODS, own.name, body, namespace=own.namespace, uid=own.uid)
-            _log.info("recorded the cards that kubelet gave to a pod", pod=pod.key, cards=cards)
 
     def _is_observed(self, resource: str) -> bool:
         return any(dialect.guards(resource) for dialect in self._watched)

@@ -63,7 +63,6 @@ class OwnedNode:
         """Serve kubelet until cancelled. Raises BadConfig."""
         nodes = await self.presence.follow(tasks)
         self._hand_over.store.recall(self._folder, self._holders)
-        self._hand_over.store.recall_answers(self._holders)
         for node in nodes:
             refuse_unit_change(node, self._cards.current, self._served, self._id_holders)
         self.presence.publish(tasks)

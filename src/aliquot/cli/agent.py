@@ -18,8 +18,9 @@ from aliquot.config.flags import ConfiguredCommand, given, with_keys
 def command(ctx: click.Context, /, **_: Any) -> None:
     """Run the agent on a GPU node: publish its cards, offer them to kubelet, and give each container its placed cards.
 
-    The agent needs the NVIDIA driver. It prefers a container runtime with CDI, which containerd 2.x enables by default.
-    A container without a placement gets no card, and the events of its pod say why.
+    Without the NVIDIA driver it waits. It prefers a container runtime with CDI; containerd 2.x enables CDI by default.
+    A container without a placement gets no card, and the events of its pod say why. On a node with the label
+    aliquot.io/observed=true it offers nothing, and records which cards another device plugin gave.
     """
     with reporting_errors(1):
         keys = given(ctx)

@@ -141,7 +141,6 @@ class AgentNode:
             self.clock,
         )
         self.hand_over.store.recall(self.cdi, self.holders)
-        self.hand_over.store.recall_answers(self.holders)
         allocating: AnswersAllocate = cdi.Promises()
         if not self.with_cdi:
             allocating = AllocateAnswers(

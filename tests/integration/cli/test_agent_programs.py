@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from aliquot.app.programs import elastic_gpu_agent, gpu_manager, gpushare_device_plugin
-from aliquot.app.programs.agent_program import AgentProgram
+from aliquot.app.programs.device_plugins import elastic_gpu_agent, gpu_manager, gpushare_device_plugin
+from aliquot.app.programs.device_plugins.agent_program import AgentProgram
 from aliquot.config.agent_tree import AGENT
 from image.flavours import SERVER_ONLY
 from tests.integration.cli.programs import ended
@@ -116,7 +116,7 @@ def test_our_variables_override_a_program_s_defaults_and_its_flags_override_both
 async def test_what_cannot_run_says_so_first_and_ends_with_a_code(
     module: str, words: list[str], code: int, error: str
 ) -> None:
-    last = await ended(module, *words)
+    last = await ended(f"device_plugins.{module}", *words)
     assert (last.code, last.out) == (code, "")
     assert error in last.err.splitlines()[0]
 
@@ -124,13 +124,13 @@ async def test_what_cannot_run_says_so_first_and_ends_with_a_code(
 @pytest.mark.parametrize(("script", "module"), MODULES.items())
 def test_a_program_is_installed_by_its_original_s_name(script: str, module: str) -> None:
     scripts = tomllib.loads(Path("pyproject.toml").read_text())["project"]["scripts"]
-    assert scripts[script] == f"aliquot.app.programs.{module}:main"
-    assert callable(import_module(f"aliquot.app.programs.{module}").main)
+    assert scripts[script] == f"aliquot.app.programs.device_plugins.{module}:main"
+    assert callable(import_module(f"aliquot.app.programs.device_plugins.{module}").main)
 
 
 def test_the_agent_and_its_programs_import_nothing_that_only_the_server_needs() -> None:
     """Their image has none of it."""
-    modules = ["aliquot.cli.agent", *(f"aliquot.app.programs.{module}" for module in MODULES.values())]
+    modules = ["aliquot.cli.agent", *(f"aliquot.app.programs.device_plugins.{module}" for module in MODULES.values())]
     code = f"import sys, json; import {', '.join(modules)}; print(json.dumps(sorted(sys.modules)))"
     loaded = json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)
     assert {name.partition(".")[0] for name in loaded} & set(SERVER_ONLY) == set()

@@ -1,8 +1,19 @@
 """What follows from each XID error, after NVIDIA's catalogue (docs.nvidia.com/deploy/xid-errors).
 
-The catalogue names an immediate action for each code. Codes whose action is to restart the program, or nothing, are
-ignored: the card is good. Codes that need a look at the card, or a reset at the next occasion, cordon it. Codes after
-which results cannot be trusted, or after which only a reset helps, drain it.
+The catalogue names an immediate action for each code, and the verdict follows from it:
+
+- restart the program, or nothing: ignored, the card is good;
+- reset the card, or restart the machine: the card is drained;
+- anything else, such as a look at cables or at software: the card is cordoned.
+
+These rows are our own judgement:
+
+- 109 asks for a reset, but NVIDIA's device plugin takes it for a program's error, and so do we.
+- 45 and 154 come with another error, which decides. 48 asks to look for others; results cannot be trusted until then.
+- 74 and 144 to 150 depend on a part of the error that NVML does not hand over, hence the middle verdict.
+- 162 to 172 have no action yet. 162 to 165 tell of power only. 171 and 172 come with 48.
+- 12, 16, 18, 24, 42, 56 to 59, 61, 65, 73, 81 and 122 to 125 are of cards before Ampere. The catalogue no longer has an
+  action for them. 61 is drained like 62, which replaced it.
 
 A code that is not in this table cordons the card: running pods lose nothing, and nobody new gets a card of which the
 driver said something that we do not know.
@@ -12,83 +23,77 @@ from collections.abc import Mapping
 
 from aliquot.agent.devices import Judgement, Verdict
 
+_COPY = "an exception in a copy engine"
+_VIDEO_DECODER = "an exception in a video decoder"
+_IMAGE_DECODER = "an exception in an image decoder"
+_OPTICAL_FLOW = "an exception in an optical flow engine"
+
 _IGNORED: Mapping[int, str] = {
     8: "a channel of a program made no progress",
-    11: "a program sent an invalid method",
-    12: "a program sent an invalid method to its channel",
+    11: "a program's push buffer was corrupt",
     13: "an exception in the graphics engine, mostly an access out of bounds",
-    16: "a display engine made no progress",
-    18: "a display engine made no progress",
-    24: "a program's semaphore made no progress",
+    14: "a test of the driver's error handling",
     25: "a program sent an illegal push buffer",
     31: "a program used an address that it does not have",
     32: "a program's push buffer was corrupt",
-    37: "a program's video work failed",
-    39: "an exception in a copy engine",
-    40: "an exception in a copy engine",
-    41: "an exception in a copy engine",
-    42: "an exception in a video engine",
+    37: "the driver's firmware got a command that it does not know",
+    38: "the driver's firmware ran out of time",
     43: "a program was stopped after an error of its own",
-    44: "an engine failed while it changed programs",
-    45: "a program's channels were removed, mostly because it was killed",
-    59: "a video engine's controller failed",
+    44: "the graphics engine failed while it changed programs",
+    45: "a program's channels were removed, mostly because it was killed or after another error",
+    60: "an exception in a video processor",
     63: "a broken row of memory will be replaced at the next reset",
-    65: "an exception in a video engine",
-    68: "an exception in a video decoder",
-    69: "a program used an engine in a wrong way",
-    70: "an exception in a copy engine",
-    71: "an exception in a copy engine",
-    72: "an exception in a copy engine",
-    73: "an exception in a video encoder",
-    75: "an exception in a copy engine",
-    76: "an exception in a copy engine",
-    77: "an exception in a copy engine",
-    82: "an exception in an image decoder",
-    83: "an exception in a video decoder",
-    84: "an exception in a video decoder",
-    85: "an exception in a copy engine",
-    86: "an exception in an optical flow engine",
-    88: "an exception in a video decoder",
-    89: "an exception in a video decoder",
+    66: "the driver used a register that it may not use",
+    67: "the driver used a register that it may not use",
+    69: "a program used the graphics engine in a wrong way",
+    80: "a program's push buffer came broken to the card",
     92: "many single-bit errors of memory, all corrected",
-    93: "the card's settings memory is written often",
+    93: "the card's settings memory was written more often than was allowed",
     94: "an error of memory that only the program that read it felt",
-    96: "an exception in a video decoder",
-    97: "an exception in a video decoder",
-    98: "an exception in a video decoder",
-    99: "an exception in an image decoder",
-    100: "an exception in an image decoder",
-    101: "an exception in an image decoder",
-    102: "an exception in an image decoder",
-    103: "an exception in an image decoder",
-    104: "an exception in an image decoder",
-    105: "an exception in an image decoder",
-    106: "an exception in an optical flow engine",
+    106: "a test message of the card's management bus",
+    107: "a test message of the card's management bus",
+    108: "a program reached another card at an address that it does not have",
     109: "a program did not give way in time",
+    121: "the link between CPU and card corrected an error",
     137: "a program reached another card in a way that is not allowed",
+    141: "an error in CUDA's fast path",
+    152: "a deep-learning accelerator used an address that it does not have",
+    153: "a deep-learning accelerator made no progress",
     154: "the driver's advice changed; the error before it says why",
-    156: "the card took a broken part of itself out of use",
+    157: "a broken part of the card could not be taken out of use; programs may go on",
     160: "the card took a broken channel of its memory out of use",
+    161: "a broken channel of memory could not be taken out of use; programs may go on",
+    162: "the card smooths its power again",
+    163: "the card no longer smooths its power",
+    164: "the card's power smoothing nears the end of its life",
+    165: "the card's power smoothing is at the end of its life",
+    **dict.fromkeys((39, 40, 41, 70, 71, 72, 75, 76, 77, 85, *range(126, 136)), _COPY),
+    **dict.fromkeys((68, 83, 84, 88, 89, 96, 97, 98), _VIDEO_DECODER),
+    **dict.fromkeys((82, *range(99, 106)), _IMAGE_DECODER),
+    **dict.fromkeys((86, 139), _OPTICAL_FLOW),
 }
 
 _CORDONED: Mapping[int, str] = {
-    38: "the driver's firmware failed",
+    12: "the driver could not handle an exception of the card",
+    16: "the display engine made no progress",
+    18: "the card may not use the bus by itself",
+    24: "a semaphore made no progress",
+    42: "an exception in a video processor",
     54: "auxiliary power is not connected",
     56: "the display engine failed",
     57: "the interface to memory could not be set up",
     58: "the interface to memory is not stable",
-    66: "the driver used an address that it may not use",
-    67: "the driver used an address that it may not use",
+    59: "the card's power controller failed",
+    65: "an exception in a video encoder",
+    73: "an exception in a video encoder",
     74: "an NVLink failed",
     78: "a virtual GPU could not start",
-    80: "data came broken to the card",
     81: "the display failed",
-    87: "an exception in an engine of the card",
-    121: "the link between CPU and card corrected an error",
     122: "the card's settings memory cannot be read",
     123: "the card's settings memory cannot be written",
-    124: "the card's settings memory cannot be accessed",
+    124: "the card's settings memory cannot be erased",
     125: "the card's settings memory has an error",
+    142: "an exception in a video encoder",
     144: "an NVLink had an error in its switch port",
     145: "an NVLink had an error in its receiver",
     146: "an NVLink had an error in its transmitter",
@@ -96,12 +101,16 @@ _CORDONED: Mapping[int, str] = {
     148: "an NVLink had an error in its control unit",
     149: "an NVLink had an error in its physical layer",
     150: "an NVLink had an error in its management engine",
-    155: "software found an error of an NVLink",
     159: "the link between CPU and card had an error",
+    166: "an NVLink had traffic before its encryption was set up",
+    167: "the card did not answer on the bus in time",
+    168: "a protected region of memory has errors; the card may have less memory",
+    169: "the card's security controller halted",
+    170: "an encrypted NVLink raised an interrupt",
 }
 
 _DRAINED: Mapping[int, str] = {
-    46: "the card stopped working and does not stop its programs",
+    46: "the card stopped working",
     48: "a double-bit error of memory, which cannot be corrected",
     61: "the card's power controller stopped",
     62: "the card's power controller halted",
@@ -115,11 +124,10 @@ _DRAINED: Mapping[int, str] = {
     140: "an error of memory that was not recovered",
     143: "the card could not be initialised",
     151: "keys of an encrypted link could not be changed",
-    157: "a broken part of the card could not be taken out of use",
+    155: "software took an NVLink down",
+    156: "a broken part of the card is taken out of use at the next reset",
     158: "the card made no progress for too long",
-    161: "a broken channel of memory could not be taken out of use",
-    170: "an interrupt of the card failed",
-    171: "an uncorrected error of memory, told beside XID 140",
+    171: "an uncorrected error of memory, told beside XID 48",
     172: "an uncorrected error of a cache, told beside XID 48",
 }
 

@@ -1,6 +1,6 @@
 """The originals' programs under their own names, flags and variables.
 
-An extender is `aliquot server` with one endpoint; a device plugin is `aliquot agent` with one dialect.
+An extender is `aliquot server` with one endpoint. The device plugins are in `device_plugins/`.
 """
 
 from aliquot.app.process_signals import handle_sigterm_early

@@ -1,8 +1,8 @@
 """`gpushare-device-plugin-v2`: its flags and variables, served by Aliquot's agent."""
 
 from aliquot.app.programs import klog
-from aliquot.app.programs.agent_program import AgentProgram, access
 from aliquot.app.programs.command_line import CommandLine, Flag, Parsed
+from aliquot.app.programs.device_plugins.agent_program import AgentProgram, access
 from aliquot.app.programs.starting import Translated
 from aliquot.app.programs.values import BOOL, SIZE, TEXT, ValueKind
 from aliquot.config.declaration import Given

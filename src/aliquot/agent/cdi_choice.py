@@ -1,4 +1,4 @@
-"""The way in which this node's containers get their devices, chosen once at start.
+"""Whether this node's containers get their devices through CDI, chosen once at start.
 
 With CDI the agent promises a device name at Allocate and writes its spec at PreStart. Without CDI, the answer to
 Allocate carries the devices.

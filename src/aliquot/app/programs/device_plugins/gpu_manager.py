@@ -4,8 +4,8 @@ import os
 import socket
 
 from aliquot.app.programs import klog
-from aliquot.app.programs.agent_program import AgentProgram, access
 from aliquot.app.programs.command_line import CommandLine, Flag, Parsed
+from aliquot.app.programs.device_plugins.agent_program import AgentProgram, access
 from aliquot.app.programs.starting import Translated
 from aliquot.app.programs.values import BOOL, DURATION, SIZE, TEXT, ValueKind
 from aliquot.config.declaration import Given
