@@ -354,6 +354,20 @@ async def test_a_change_of_the_unit_is_refused_while_pods_hold_ids_in_the_old_on
         await served.shows("the unit has changed", **GOOD | {"offers": offers})
 
 
+async def test_a_node_that_gpushare_served_in_another_unit_is_not_taken_over_beneath_its_pods(served: Served) -> None:
+    """gpushare leaves no inventory, but its unit follows from the capacity of the node."""
+    async with served.agent(memory_unit="MiB"):
+        await served.shows("the ids of a node in MiB", **GOOD | {"offers": {GPU_MEM: 30720, GPU_COUNT: 2}})
+        await _admitted(served, "p", 0)
+    await served.client.patch(NODES, "n1", {"metadata": {"annotations": {INVENTORY: None}}})
+    capacity = {GPU_MEM: "30720", GPU_COUNT: "2"}
+    await served.client.patch(NODES, "n1", {"status": {"capacity": capacity}}, part="status")
+    refused = pytest.RaisesExc(BadConfig, match="in units of 1 MiB; set the unit back from 1024 MiB")
+    with pytest.RaisesGroup(refused):
+        await agent.run(settings(served.folder), served.client, served.gpus, served.clock)
+    assert INVENTORY not in served.node()["metadata"].get("annotations", {})
+
+
 async def test_what_the_api_server_refuses_is_told_once_and_tried_again(served: Served) -> None:
     served.api.script("PATCH", "/nodes/n1/status$", answer(403, message="no"), answer(403, message="no"))
     served.api.script("POST", "/events$", answer(403, message="no events"))
