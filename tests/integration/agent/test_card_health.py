@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pynvml
 import pytest
 from structlog.testing import capture_logs
 
@@ -14,6 +15,7 @@ from aliquot import agent
 from aliquot.agent import checkpoint, rpc
 from aliquot.agent.card_reader import READ_SECONDS
 from aliquot.agent.kubelet_records import CHECKPOINT
+from aliquot.agent.nvidia import NvidiaDevices
 from aliquot.agent.proto import deviceplugin_pb2 as wire
 from aliquot.embedded.api import resources
 from aliquot.embedded.gpus import SimulatedGpus
@@ -25,6 +27,7 @@ from aliquot.model.admission import CARDS_HEALTHY
 from aliquot.model.records import INVENTORY, PLACEMENT, read_inventory, write_placement
 from tests.factories import GPU_COUNT, GPU_MEM, make_cards, make_placement, node_manifest, pod_manifest
 from tests.fakes import FakeClock, ScriptedApi, answer, until
+from tests.fakes.nvml import FakeCard, FakeNvml
 from tests.integration.agent.node import DIALECT, AgentNode
 from tests.integration.agent.test_agent import FakeDevices, settings
 from tests.ports import free_port
@@ -38,7 +41,7 @@ class Served:
     """A node with two simulated cards that the agent serves; its clock passes whenever a test waits."""
 
     def __init__(self, folder: Path, api: ScriptedApi, client: Client, clock: FakeClock) -> None:
-        self.gpus = SimulatedGpus("n1", ["Tesla T4"] * 2)
+        self.gpus: Any = SimulatedGpus("n1", ["Tesla T4"] * 2)
         self.uuids = [gpu.uuid for gpu in self.gpus.read().gpus]
         self.kubelet = DeviceManager(folder / "device-plugins")
         self.client = client
@@ -177,6 +180,20 @@ async def test_an_agent_that_starts_again_remembers_the_errors_of_its_cards(serv
     async with served.agent():
         await served.shows("the card is drained", **FIRST_BAD)
         assert served.cards() == [(False, False), (True, False)]
+
+
+async def test_an_agent_that_starts_again_still_tells_of_a_card_that_is_lost(served: Served, folder: Path) -> None:
+    """The driver counts the card, and no longer tells its UUID."""
+    lost, good = FakeCard("GPU-a", bus=1, error=pynvml.NVML_ERROR_GPU_IS_LOST), FakeCard("GPU-b", minor=1, bus=2)
+    nvml = FakeNvml(lost, good)
+    served.gpus = NvidiaDevices(folder, nvml=nvml, proc=folder, sysfs=folder, wait=nvml.wait)
+    told = "card 0 has not answered since the agent started: GPU is lost"
+    async with served.agent():
+        await served.shows("one card is offered", offers=HALF, cards=[(True, False)], reason="CardsUnhealthy")
+        assert served.condition()["message"] == f"1 of 2 cards are healthy; {told}"
+        assert served.events("Node") == [("CardUnhealthy", f"{told}, so no container starts on it")]
+        lost.error = pynvml.NVML_SUCCESS
+        await served.shows("both are there", **GOOD)
 
 
 async def test_a_file_of_errors_that_cannot_be_read_is_named_and_ends_nothing(served: Served, folder: Path) -> None:
