@@ -249,7 +249,8 @@ def test_server_and_agent_have_no_more_rights_than_they_use(rig: Rig) -> None:
         ("aliquot-server", "delete", "pods", ""): False,
         ("aliquot-server", "get", "secrets", ""): False,
         ("aliquot-agent", "patch", "nodes", ""): True,
-        ("aliquot-agent", "patch", "nodes", "status"): False,
+        ("aliquot-agent", "patch", "nodes", "status"): True,
+        ("aliquot-agent", "update", "nodes", ""): False,
         ("aliquot-agent", "delete", "pods", ""): False,
         ("aliquot-agent", "create", "pods", "binding"): False,
     }

@@ -13,6 +13,8 @@ import pynvml
 
 MIB = 2**20
 NO_INSTANCE = 0xFFFFFFFF
+_OTHER_HANDLES = 1000
+"""How far apart the two handles of a card are."""
 SWITCH = "a switch"
 
 
@@ -51,6 +53,8 @@ class FakeCard:
     has_events: bool = True
     error: int = pynvml.NVML_SUCCESS
     """What every call about the card answers, such as NVML_ERROR_GPU_IS_LOST."""
+    garbled: bool = False
+    """Whether its name is no text."""
     hangs: bool = False
     waiting: int = 0
     """The calls about it that hang."""
@@ -92,11 +96,18 @@ class FakeNvml:
             self._changed.notify_all()
         self.wait(())
 
-    def report(self, card: FakeCard, code: int, instance: tuple[int, int] = (NO_INSTANCE, NO_INSTANCE)) -> None:
+    def report(
+        self,
+        card: FakeCard,
+        code: int,
+        instance: tuple[int, int] = (NO_INSTANCE, NO_INSTANCE),
+        *,
+        by_other_handle: bool = False,
+    ) -> None:
         """Report an XID error, of a MIG instance if its numbers are given."""
         self.events.append(
             SimpleNamespace(
-                device=self._handle(self.cards.index(card)),
+                device=self._handle(self.cards.index(card) + _OTHER_HANDLES * by_other_handle),
                 eventData=code,
                 gpuInstanceId=instance[0],
                 computeInstanceId=instance[1],
@@ -153,6 +164,8 @@ class FakeNvml:
 
     def nvmlDeviceGetName(self, handle: Any) -> str:
         found = self._either("nvmlDeviceGetName", handle)
+        if isinstance(found, FakeCard) and found.garbled:
+            return b"\xff".decode()
         return found.name if isinstance(found, FakeInstance) else found.model
 
     def nvmlDeviceGetMemoryInfo(self, handle: Any) -> Any:
@@ -269,7 +282,7 @@ class FakeNvml:
 
     def _card(self, function: str, handle: Any) -> FakeCard:
         self._enter(function)
-        card = self.cards[(ctypes.cast(handle, ctypes.c_void_p).value or 0) - 1]
+        card = self.cards[((ctypes.cast(handle, ctypes.c_void_p).value or 0) - 1) % _OTHER_HANDLES]
         self.calls.append(f"{function} {card.uuid}")
         with self._changed:
             if card.hangs:

@@ -114,6 +114,16 @@ def test_a_lost_card_is_unhealthy_until_it_answers(node: Node, error: int) -> No
     assert node.read().faults == {}
 
 
+def test_a_card_that_answers_nonsense_is_unhealthy_and_stops_no_other(node: Node) -> None:
+    node.read()
+    node.b.garbled = True
+    machine = node.read()
+    assert healthy(machine) == {"GPU-a": True, "GPU-b": False, "GPU-c": True}
+    assert machine.faults["GPU-b"].startswith("it answers what cannot be read: ")
+    node.b.garbled = False
+    assert node.read().faults == {}
+
+
 def test_a_card_that_is_lost_while_it_is_read_is_unhealthy(node: Node) -> None:
     node.nvml.cards = [node.b]
     node.read()

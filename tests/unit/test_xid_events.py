@@ -67,6 +67,19 @@ def test_the_event_of_a_lost_card_is_told_although_the_card_answers_nothing(node
     assert node.wait() == [XidEvent("GPU-a", 79)]
 
 
+def test_an_event_with_another_handle_of_a_card_is_about_that_card(node: Node) -> None:
+    node.nvml.report(node.whole, 48, by_other_handle=True)
+    node.nvml.report(node.cut, 94, (9, 0), by_other_handle=True)
+    assert node.wait() == [XidEvent("GPU-a", 48), XidEvent("MIG-1", 94)]
+
+
+def test_an_event_of_nobody_known_is_told_without_a_card(node: Node) -> None:
+    assert node.wait() == []
+    node.nvml.report(node.whole, 79, by_other_handle=True)
+    node.whole.error = pynvml.NVML_ERROR_GPU_IS_LOST
+    assert node.wait() == [XidEvent("", 79)]
+
+
 def test_a_card_that_cannot_report_is_named_once_and_the_others_report(node: Node) -> None:
     node.whole.has_events = False
     with capture_logs() as told:

@@ -82,12 +82,14 @@ def _first_of_each(things: Iterable[_T], name: Callable[[_T], str]) -> tuple[_T,
 @dataclass(frozen=True)
 class Machine:
     """What the driver shows now. `faults` says why a card is unhealthy, by UUID. `absent` are the cards that are off
-    the bus: when they come back, they have been reset."""
+    the bus: when they come back, they have been reset. `left_out` says, by index, why cards that have never answered
+    are not among `gpus`."""
 
     gpus: tuple[Gpu, ...]
     driver: str = ""
     faults: Mapping[str, str] = field(default_factory=dict)
     absent: frozenset[str] = frozenset()
+    left_out: Mapping[int, str] = field(default_factory=dict)
 
 
 class Verdict(Enum):

@@ -38,7 +38,9 @@ class HealthReports:
         self._states: Sequence[CardState] = ()
         self._told: Mapping[str, CardState] = {}
         """What the events have said of each card, by uuid."""
-        self._summary: Sequence[tuple[bool, bool]] = ()
+        self._left_out: Mapping[int, str] = {}
+        self._told_left_out: Mapping[int, str] = {}
+        self._summary: object = None
         self._changed = asyncio.Event()
         self._trouble = ""
 
@@ -46,9 +48,9 @@ class HealthReports:
         self._node = node
         self._changed.set()
 
-    def see(self, states: Sequence[CardState]) -> None:
-        """The cards as they are now."""
-        self._states = states
+    def see(self, states: Sequence[CardState], left_out: Mapping[int, str]) -> None:
+        """The cards as they are now, and why others are left out, by index."""
+        self._states, self._left_out = states, left_out
         self._changed.set()
 
     async def run(self) -> None:
@@ -67,21 +69,24 @@ class HealthReports:
 
     async def report(self) -> None:
         """Write what is new. Raises KubeError if the condition cannot be written. An event that cannot is logged."""
-        node, states = self._node, self._states
+        node, states, left_out = self._node, self._states, self._left_out
         if node is None or not states:
             return
         news = [each for state in states for each in self._news(node, state)]
-        self._told = {state.gpu.uuid: state for state in states}
+        unread = [_unread(index, why) for index, why in left_out.items() if index not in self._told_left_out]
+        news += [(node, "Warning", UNHEALTHY, f"{text}, so no container starts on it") for text in unread]
+        self._told, self._told_left_out = {state.gpu.uuid: state for state in states}, left_out
         for subject, kind, reason, message in news:
             try:
                 await self._events.write(subject, kind=kind, reason=reason, message=message[:_LONGEST_MESSAGE])
             except KubeError as error:
                 _log.warning("cannot write an event", about=subject.key, message=message, error=str(error))
-        await self._write_condition(node, states)
+        await self._write_condition(node, states, left_out)
 
-    async def _write_condition(self, node: Node, states: Sequence[CardState]) -> None:
+    async def _write_condition(self, node: Node, states: Sequence[CardState], left_out: Mapping[int, str]) -> None:
         """Numbers in a text, such as a temperature, change too often to write each of them."""
-        wanted, summary = condition(states), [(bool(state.fault), bool(state.cordon)) for state in states]
+        wanted = condition(states, left_out)
+        summary = [(bool(state.fault), bool(state.cordon)) for state in states], frozenset(left_out)
         known = next((c for c in node.status.conditions or () if c.type == CARDS_HEALTHY), None)
         turns = known is None or known.status != wanted["status"]
         if turns or (summary != self._summary and known is not None and known.message != wanted["message"]):
@@ -107,11 +112,13 @@ class HealthReports:
             yield node, "Normal", UNCORDONED, f"{state} takes new pods again"
 
 
-def condition(states: Sequence[CardState]) -> dict[str, Any]:
-    """The condition of a Node with these cards."""
+def condition(states: Sequence[CardState], left_out: Mapping[int, str]) -> dict[str, Any]:
+    """The condition of a Node with these cards, and with others that have never answered."""
     unhealthy = [f"{state}: {state.fault}" for state in states if state.fault]
+    unhealthy += [_unread(index, why) for index, why in sorted(left_out.items())]
     cordoned = [f"{state} is cordoned: {state.cordon}" for state in states if state.cordon]
-    good = f"{len(states) - len(unhealthy)} of {len(states)} cards are healthy"
+    count = len(states) + len(left_out)
+    good = f"{count - len(unhealthy)} of {count} cards are healthy"
     reason = "CardsUnhealthy" if unhealthy else "CardsCordoned" if cordoned else "CardsHealthy"
     return {
         "type": CARDS_HEALTHY,
@@ -119,3 +126,7 @@ def condition(states: Sequence[CardState]) -> dict[str, Any]:
         "reason": reason,
         "message": "; ".join([good, *unhealthy, *cordoned])[:_LONGEST_MESSAGE],
     }
+
+
+def _unread(index: int, why: str) -> str:
+    return f"card {index} has not answered since the agent started: {why}"

@@ -27,7 +27,9 @@ _VERSION = "v1beta1"
 _SERVICE = "v1beta1.DevicePlugin"
 _REGISTER = "/v1beta1.Registration/Register"
 _KUBELET = "kubelet.sock"
-_LOOK_SECONDS = 1.0
+_LOOK_SECONDS = 0.5
+"""How often the plugin looks for a new kubelet. It must be registered within a second of its return, and to start again
+takes a moment, too."""
 _GRACE_SECONDS = 1.0
 _OPTIONS = wire.DevicePluginOptions(pre_start_required=True)
 

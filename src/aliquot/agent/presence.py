@@ -75,7 +75,7 @@ class Presence:
 
     def _on_health(self, states: Sequence[CardState]) -> None:
         self.cards.see(self._node_cards())
-        self._reports.see(states)
+        self._reports.see(states, self._health.machine.left_out)
 
     def _on_node(self, _: Node | None, new: Node | None) -> None:
         self._publisher.see(new)

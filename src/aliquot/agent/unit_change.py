@@ -11,16 +11,12 @@ from aliquot.model.records import INVENTORY, read_inventory
 
 
 def refuse_unit_change(node: Node, cards: NodeGpus, served: Sequence[Dialect], holders: IdHolders) -> None:
-    """Raises BadConfig if pods run whose ids are in the unit of the inventory on the Node, and it is another one."""
-    record = node.metadata.annotations.get(INVENTORY)
-    try:
-        unit_mib = read_inventory(node.metadata.name, record).unit_mib if record is not None else cards.unit_mib
-    except BadRecord:
-        return  # nobody knows the old unit; the inventory is written anew
-    if unit_mib == cards.unit_mib:
-        return
-    before = replace(cards, unit_mib=unit_mib)
+    """Raises BadConfig if pods run whose ids are in another unit than that of these cards."""
     for dialect in served:
+        unit_mib = _unit_before(node, dialect)
+        if unit_mib is None or unit_mib == cards.unit_mib:
+            continue
+        before = replace(cards, unit_mib=unit_mib)
         for resource in dialect.resources:
             is_counted_in_it = dialect.device_ids(resource.name, cards) != dialect.device_ids(resource.name, before)
             if is_counted_in_it and (count := len(holders.of(resource.name))):
@@ -29,3 +25,14 @@ def refuse_unit_change(node: Node, cards: NodeGpus, served: Sequence[Dialect], h
                     f"set the unit back from {cards.unit_mib} MiB, or delete their pods (kubectl get pods "
                     f"--all-namespaces --field-selector spec.nodeName={cards.node}) before you change it"
                 )
+
+
+def _unit_before(node: Node, dialect: Dialect) -> int | None:
+    """The unit in the inventory on the Node. Without one, as after an original's plugin, the unit that the Node's
+    capacity suggests. None if nobody knows it."""
+    record = node.metadata.annotations.get(INVENTORY)
+    try:
+        known = dialect.capacity(node) if record is None else read_inventory(node.metadata.name, record)
+    except BadRecord:
+        return None
+    return known.unit_mib if known is not None else None

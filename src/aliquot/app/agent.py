@@ -1,6 +1,6 @@
 """`aliquot agent`: connects the agent to the API server and to NVIDIA's driver."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import structlog
@@ -50,19 +50,26 @@ async def serve_config(config: AgentConfig) -> None:
 
 
 async def _injection(config: AgentConfig) -> Injection:
-    """How containers get the driver's files on this node."""
+    """How containers get the driver's files on this node. Raises BadConfig."""
     host_root = Path(config.host_root)
     folders = [Path(config.cdi_folder), *(host_root / folder.lstrip("/") for folder in toolkit_spec.FOLDERS)]
-    endpoint = config.runtime_endpoint.removeprefix("unix://")
-    try:
-        handlers = await runtime.handlers(Path(endpoint)) if endpoint else ()
-    except BadConfig:  # if the agent needs the runtime's answer, it will say so
-        handlers = ()
     return Injection(
         toolkit_spec.ToolkitSpecs(folders, host_root),
         DriverFiles(config.driver_root, config.host_root),
-        find_nvidia_runtime(handlers, host_root),
+        find_nvidia_runtime(await _handlers(config), host_root),
     )
+
+
+async def _handlers(config: AgentConfig) -> Sequence[runtime.Handler]:
+    """Raises BadConfig if the runtime is there and silent: it may come up a moment later, and have NVIDIA's among its
+    handlers."""
+    socket = Path(config.runtime_endpoint.removeprefix("unix://"))
+    try:
+        return await runtime.handlers(socket) if config.runtime_endpoint else ()
+    except BadConfig:
+        if socket.parent.is_dir():
+            raise
+        return ()  # an original's manifest does not mount it
 
 
 def _warn_of_unbound_token(access: Access, node: str) -> None:

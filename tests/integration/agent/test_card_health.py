@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pynvml
 import pytest
 from structlog.testing import capture_logs
 
@@ -14,6 +15,7 @@ from aliquot import agent
 from aliquot.agent import checkpoint, rpc
 from aliquot.agent.card_reader import READ_SECONDS
 from aliquot.agent.kubelet_records import CHECKPOINT
+from aliquot.agent.nvidia import NvidiaDevices
 from aliquot.agent.proto import deviceplugin_pb2 as wire
 from aliquot.embedded.api import resources
 from aliquot.embedded.gpus import SimulatedGpus
@@ -25,6 +27,7 @@ from aliquot.model.admission import CARDS_HEALTHY
 from aliquot.model.records import INVENTORY, PLACEMENT, read_inventory, write_placement
 from tests.factories import GPU_COUNT, GPU_MEM, make_cards, make_placement, node_manifest, pod_manifest
 from tests.fakes import FakeClock, ScriptedApi, answer, until
+from tests.fakes.nvml import FakeCard, FakeNvml
 from tests.integration.agent.node import DIALECT, AgentNode
 from tests.integration.agent.test_agent import FakeDevices, settings
 from tests.ports import free_port
@@ -38,7 +41,7 @@ class Served:
     """A node with two simulated cards that the agent serves; its clock passes whenever a test waits."""
 
     def __init__(self, folder: Path, api: ScriptedApi, client: Client, clock: FakeClock) -> None:
-        self.gpus = SimulatedGpus("n1", ["Tesla T4"] * 2)
+        self.gpus: Any = SimulatedGpus("n1", ["Tesla T4"] * 2)
         self.uuids = [gpu.uuid for gpu in self.gpus.read().gpus]
         self.kubelet = DeviceManager(folder / "device-plugins")
         self.client = client
@@ -177,6 +180,20 @@ async def test_an_agent_that_starts_again_remembers_the_errors_of_its_cards(serv
     async with served.agent():
         await served.shows("the card is drained", **FIRST_BAD)
         assert served.cards() == [(False, False), (True, False)]
+
+
+async def test_an_agent_that_starts_again_still_tells_of_a_card_that_is_lost(served: Served, folder: Path) -> None:
+    """The driver counts the card, and no longer tells its UUID."""
+    lost, good = FakeCard("GPU-a", bus=1, error=pynvml.NVML_ERROR_GPU_IS_LOST), FakeCard("GPU-b", minor=1, bus=2)
+    nvml = FakeNvml(lost, good)
+    served.gpus = NvidiaDevices(folder, nvml=nvml, proc=folder, sysfs=folder, wait=nvml.wait)
+    told = "card 0 has not answered since the agent started: GPU is lost"
+    async with served.agent():
+        await served.shows("one card is offered", offers=HALF, cards=[(True, False)], reason="CardsUnhealthy")
+        assert served.condition()["message"] == f"1 of 2 cards are healthy; {told}"
+        assert served.events("Node") == [("CardUnhealthy", f"{told}, so no container starts on it")]
+        lost.error = pynvml.NVML_SUCCESS
+        await served.shows("both are there", **GOOD)
 
 
 async def test_a_file_of_errors_that_cannot_be_read_is_named_and_ends_nothing(served: Served, folder: Path) -> None:
@@ -352,6 +369,20 @@ async def test_a_change_of_the_unit_is_refused_while_pods_hold_ids_in_the_old_on
     async with served.agent(memory_unit="MiB"):
         offers = {GPU_MEM: 30720, GPU_COUNT: 2}
         await served.shows("the unit has changed", **GOOD | {"offers": offers})
+
+
+async def test_a_node_that_gpushare_served_in_another_unit_is_not_taken_over_beneath_its_pods(served: Served) -> None:
+    """gpushare leaves no inventory, but its unit follows from the capacity of the node."""
+    async with served.agent(memory_unit="MiB"):
+        await served.shows("the ids of a node in MiB", **GOOD | {"offers": {GPU_MEM: 30720, GPU_COUNT: 2}})
+        await _admitted(served, "p", 0)
+    await served.client.patch(NODES, "n1", {"metadata": {"annotations": {INVENTORY: None}}})
+    capacity = {GPU_MEM: "30720", GPU_COUNT: "2"}
+    await served.client.patch(NODES, "n1", {"status": {"capacity": capacity}}, part="status")
+    refused = pytest.RaisesExc(BadConfig, match="in units of 1 MiB; set the unit back from 1024 MiB")
+    with pytest.RaisesGroup(refused):
+        await agent.run(settings(served.folder), served.client, served.gpus, served.clock)
+    assert INVENTORY not in served.node()["metadata"].get("annotations", {})
 
 
 async def test_what_the_api_server_refuses_is_told_once_and_tried_again(served: Served) -> None:

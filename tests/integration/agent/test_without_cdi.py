@@ -230,6 +230,16 @@ async def test_a_container_that_names_cards_itself_gets_none(without_cdi: AgentN
     assert without_cdi.patches() == []
 
 
+async def test_a_container_that_names_cards_itself_gets_none_though_its_neighbour_has_started(
+    without_cdi: AgentNode,
+) -> None:
+    forged = container_manifest("second", 4, env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}])
+    pod = await without_cdi.admitted(containers=[container_manifest("main", 3), forged], card=0)
+    await without_cdi.kubelet.pre_start(pod, "main")
+    with pytest.raises(Refused, match="container second of pod default/p sets NVIDIA_VISIBLE_DEVICES itself"):
+        await without_cdi.kubelet.pre_start(pod, "second")
+
+
 async def test_a_container_that_asks_nvidias_runtime_for_more_than_its_cards_is_refused(without_cdi: AgentNode) -> None:
     """Also if its answer says void, which names no card."""
     folder = without_cdi.cdi_folder.parent

@@ -31,9 +31,9 @@ FAILS: list[Any] = [
     pytest.param(["server", "--config-map", "foo"], "--config-map foo: write NAMESPACE/NAME", id="not a ConfigMap"),
     pytest.param(["agent", "--node-name", "n1"], "no API server to talk to", id="an agent without an API server"),
     pytest.param(
-        ["agent", "--node-name", "n1", "--dialect", "gpushare", "--kubeconfig", "{good}"],
-        "the container runtime at /run/containerd/containerd.sock does not answer",
-        id="an agent without a container runtime",
+        ["agent", "--node-name", "n1", "--kubeconfig", "{good}", "--runtime-endpoint", "unix://{folder}/cri.sock"],
+        "the container runtime at {folder}/cri.sock does not answer",
+        id="an agent whose container runtime is silent",
     ),
     pytest.param(
         ["agent", "--node-name", "n1", "--kubeconfig", "{good}", "--dialect", "gpushare", "--dialect", "nobody"],
@@ -63,7 +63,12 @@ async def test_what_cannot_run_says_so_in_one_line_and_ends_with_1(
     good = kubeconfig(tmp_path, scripted.url)
     odd = tmp_path / "odd"
     odd.mkdir()
-    words = {"good": good, "odd": kubeconfig(odd, "localhost:8080"), "taken": scripted.url.rpartition(":")[2]}
+    words = {
+        "good": good,
+        "odd": kubeconfig(odd, "localhost:8080"),
+        "taken": scripted.url.rpartition(":")[2],
+        "folder": str(tmp_path),
+    }
     ended = (await run(*(argument.format(**words) for argument in arguments))).clean()
     assert ended.code == 1, ended
     (line,) = (line for line in ended.err.splitlines() if not line.startswith("{"))

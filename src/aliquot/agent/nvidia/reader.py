@@ -133,7 +133,8 @@ class Reader:
             faults |= {gpu.uuid: why for gpu in own if why}
             if failure and failure.code in _OFF_THE_BUS:
                 absent |= {gpu.uuid for gpu in own}
-        return Machine(tuple(sorted(gpus, key=lambda gpu: gpu.index)), self._driver, faults, frozenset(absent))
+        in_order = tuple(sorted(gpus, key=lambda gpu: gpu.index))
+        return Machine(in_order, self._driver, faults, frozenset(absent), self._left_out)
 
     def instance(self, uuid: str) -> mig.Instance | None:
         """The MIG instance with this uuid, as it was last read."""

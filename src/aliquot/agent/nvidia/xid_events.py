@@ -103,15 +103,25 @@ class XidEvents:
 
     def _about(self, event: Any) -> Iterator[XidEvent]:
         """An event of a MIG instance is about the instance if it is known, else about the card."""
-        uuid = self._uuids[_address(event.device)]
+        uuid = self._uuid(event.device)
+        card = self._known.get(uuid)
         hit = [
             instance.gpu.uuid
-            for instance in self._known[uuid].instances
+            for instance in (card.instances if card else ())
             if event.gpuInstanceId == instance.gpu_instance
             and event.computeInstanceId in (instance.compute_instance, _NO_INSTANCE)
         ]
         for each in hit or [uuid]:
             yield XidEvent(each, event.eventData)
+
+    def _uuid(self, handle: Handle) -> str:
+        """The card of an event, empty if nobody knows it. NVML does not promise that an event has the handle with which
+        its card was registered."""
+        if known := self._uuids.get(_address(handle)):
+            return known
+        with suppress(pynvml.NVMLError, ValueError):
+            return str(self._nvml.nvmlDeviceGetUUID(handle))
+        return ""
 
     def _forget(self) -> None:
         if self._set is not None:
