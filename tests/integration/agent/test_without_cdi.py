@@ -257,6 +257,14 @@ async def test_other_variables_of_a_container_and_of_its_neighbours_are_its_own_
     assert (await without_cdi.start(pod))[IDX] == "0"
 
 
+async def test_every_container_of_a_pod_is_checked_for_variables_of_its_own(without_cdi: AgentNode) -> None:
+    forged = container_manifest("side", 3, env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}])
+    pod = await without_cdi.admitted(containers=[container_manifest("main", 3), forged], card=0)
+    assert (await without_cdi.start(pod))[IDX] == "0"
+    with pytest.raises(Refused, match="container side of pod default/p sets NVIDIA_VISIBLE_DEVICES itself"):
+        await without_cdi.start(pod, "side")
+
+
 async def test_a_container_starts_again_while_the_api_server_is_away(without_cdi: AgentNode) -> None:
     pod = await without_cdi.admitted(card=1)
     await without_cdi.start(pod)
