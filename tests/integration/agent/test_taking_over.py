@@ -158,6 +158,8 @@ async def test_a_pod_of_nvidia_s_plugin_has_the_card_that_its_answer_names(
         await node.kubelet.pre_start(pod, "main")
         (written,) = (patch["metadata"]["annotations"][OBSERVED] for patch in node.patches())
         assert read_observed(pod.metadata.uid, written) == {"main": ["GPU-n1-1"]}
+        node.show(runs(node.annotated(pod, **{OBSERVED: written})))
+        await node.kubelet.pre_start(pod, "main")
         assert "would over-commit" in await node.refusal(await node.admitted("new", 3, card=1))
         assert (await node.start(await node.admitted("other", 3, card=0)))[VISIBLE] == "GPU-n1-0"
 
