@@ -7,30 +7,29 @@ from aliquot.agent.handover_store import HandOverStore
 from aliquot.agent.node_pods import NodePods
 from aliquot.dialects import Dialects
 from aliquot.kube import PODS, Client, KubeError
-from aliquot.model import Pod
 from aliquot.model.records import OBSERVED, PLACEMENT, write_observed
 
 _log = structlog.get_logger()
 
 
 async def record_cards(store: HandOverStore, pods: NodePods, dialects: Dialects, client: Client) -> None:
-    """Write the record of each pod that lacks it. A write that fails is tried again with the next call."""
+    """Write the record of each pod that lacks it, or on which somebody wrote another one. A write that fails is tried
+    again with the next call."""
     for pod in pods.all():
         record = store.of(pod.metadata.uid)
-        if record is None or record.holding.doubt or not _is_unrecorded(pod):
+        if record is None or record.holding.doubt or not pod.started or PLACEMENT in pod.metadata.annotations:
             continue
         placement, own = record.holding.placement, pod.metadata
         if dialects[placement.dialect].names_cards:
             continue
         cards = {name: [part.uuid for part in parts] for name, parts in placement.containers.items()}
-        body = {"metadata": {"annotations": {OBSERVED: write_observed(own.uid, cards)}}}
+        wanted = write_observed(own.uid, cards)
+        if own.annotations.get(OBSERVED) == wanted:
+            continue
+        body = {"metadata": {"annotations": {OBSERVED: wanted}}}
         try:
             await client.patch(PODS, own.name, body, namespace=own.namespace, uid=own.uid)
         except KubeError as error:
             _log.warning("cannot record which cards an adopted pod has", pod=pod.key, error=str(error))
         else:
             _log.info("recorded which cards an adopted pod has", pod=pod.key, cards=cards)
-
-
-def _is_unrecorded(pod: Pod) -> bool:
-    return pod.started and pod.metadata.annotations.keys().isdisjoint((PLACEMENT, OBSERVED))
