@@ -1,5 +1,6 @@
 """CDI specs: one name per Allocate, written whole, read back with what their pod has got."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -244,6 +245,28 @@ def test_a_spec_that_cannot_be_read_says_why_and_keeps_no_other_from_being_read(
     assert (broken.path, broken.pod_uid, broken.record, whole.trouble) == (path, "", None, "")
     assert broken.trouble
     assert why in broken.trouble
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link to endless bytes", "huge"])
+def test_what_cannot_be_a_spec_of_ours_is_not_read(specs: SpecFolder, tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "cdi" / "aliquot.io-gpu_odd.json"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "huge":
+        path.write_bytes(b" " * 5 * 2**20 + b"{}")
+    else:
+        path.symlink_to("/dev/zero")
+    (odd,) = specs.read()
+    assert "is no CDI spec of ours" in odd.trouble
+    with pytest.raises(Refused, match=r"aliquot.io-gpu_odd.json cannot be written: it is no CDI spec of ours"):
+        specs.write("aliquot.io/gpu=odd", OWNER, EDITS)
+
+
+@pytest.mark.parametrize("name", ["../outside", "a/b", "", "a\0b"])
+def test_a_name_that_leads_elsewhere_is_refused(specs: SpecFolder, tmp_path: Path, name: str) -> None:
+    (tmp_path / "cdi" / "aliquot.io-gpu_..").mkdir()
+    with pytest.raises(Refused, match="is no CDI name that this agent gives"):
+        specs.write(f"aliquot.io/gpu={name}", OWNER, EDITS)
 
 
 def test_what_cannot_be_removed_stays_and_is_told(specs: SpecFolder, tmp_path: Path) -> None:

@@ -54,6 +54,12 @@ def test_another_plugin_s_answer_is_read_as_what_it_gives_to_the_container(tmp_p
     assert not grant.is_ours
 
 
+def test_an_answer_that_is_null_is_empty(tmp_path: Path) -> None:
+    """As Go writes a slice that was never set."""
+    (tmp_path / "checkpoint").write_text(ENTRY.format(more=',"AllocResp":null'))
+    assert checkpoint.read(tmp_path / "checkpoint") == [Grant("u", "c", "r", frozenset(), ())]
+
+
 @pytest.mark.parametrize("entries", ["null", "[]"], ids=["null", "an empty list"])
 def test_a_kubelet_without_devices_has_granted_nothing(tmp_path: Path, entries: str) -> None:
     (tmp_path / "checkpoint").write_text(f'{{"Data":{{"PodDeviceEntries":{entries}}},"Checksum":0}}')
@@ -67,6 +73,7 @@ def test_a_kubelet_without_devices_has_granted_nothing(tmp_path: Path, entries: 
         pytest.param(b"{", id="half a file"),
         pytest.param(b"\xff\xfe\x00", id="no text"),
         pytest.param(b'"\xff"', id="no UTF-8 within"),
+        pytest.param(b'{"Data":{"x":' + b"[" * 100_000, id="very deep"),
         pytest.param(b"{}", id="no data"),
         pytest.param(b'{"Data":[]}', id="data of another form"),
         pytest.param(ENTRY.format(more=',"DeviceIDs":["a"]').encode(), id="ids as before 1.20"),

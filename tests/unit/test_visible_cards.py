@@ -46,6 +46,28 @@ def test_the_cards_that_an_answer_names(edits: ContainerEdits, names: Sequence[s
     assert visible_cards(edits, gpus, names) == {gpus[index].uuid for index in indexes}
 
 
+@pytest.mark.parametrize(
+    ("edits", "names"),
+    [
+        pytest.param(_visible("1:0"), (), id="NVIDIA's plugin with the strategy index"),
+        pytest.param(_visible("GPU-n1-1:0"), (), id="by the card's UUID"),
+        pytest.param(_visible("MIG-GPU-n1-1/7/0"), (), id="drivers before 470"),
+        pytest.param(_visible("void"), ("nvidia.com/gpu=1:0",), id="CDI device by index"),
+        pytest.param(_visible("void"), ("nvidia.com/gpu=mig1:0",), id="CDI device by kind and index"),
+    ],
+)
+def test_an_instance_without_its_uuid_may_be_each_instance_of_its_card(
+    edits: ContainerEdits, names: Sequence[str]
+) -> None:
+    instances = [make_gpu(10 + n, uuid=f"MIG-{n}", parent="GPU-n1-1", profile="1g.5gb") for n in range(2)]
+    elsewhere = make_gpu(20, uuid="MIG-2", parent="GPU-n1-0", profile="1g.5gb")
+    assert visible_cards(edits, [make_gpu(0), make_gpu(1), *instances, elsewhere], names) == {"MIG-0", "MIG-1"}
+
+
+def test_a_cdi_spec_may_number_cards_by_their_kind() -> None:
+    assert visible_cards(_visible("void"), make_cards().gpus, ["nvidia.com/gpu=gpu1"]) == {"GPU-n1-1"}
+
+
 def test_a_card_that_is_not_on_the_node_is_named_as_it_stands() -> None:
     assert visible_cards(_visible("GPU-gone"), make_cards().gpus) == {"GPU-gone"}
 

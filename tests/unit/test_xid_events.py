@@ -42,6 +42,12 @@ def test_events_that_come_together_are_told_together(node: Node) -> None:
     assert node.nvml.registered == {0: ["GPU-a", "GPU-b"]}
 
 
+def test_events_without_end_are_told_in_parts(node: Node) -> None:
+    for _ in range(250):
+        node.nvml.report(node.whole, 31)
+    assert [len(node.wait()) for _ in range(4)] == [100, 100, 50, 0]
+
+
 @pytest.mark.parametrize(
     ("instance", "uuids"),
     [

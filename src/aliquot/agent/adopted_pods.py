@@ -8,17 +8,17 @@ from aliquot.agent.handover_store import HandOverStore
 from aliquot.agent.node_pods import NodePods
 from aliquot.dialects import Dialects
 from aliquot.kube import Client, KubeError
-from aliquot.model import Pod
-from aliquot.model.records import OBSERVED, PLACEMENT
+from aliquot.model.records import PLACEMENT
 
 _log = structlog.get_logger()
 
 
 async def record_cards(store: HandOverStore, pods: NodePods, dialects: Dialects, client: Client) -> None:
-    """Write the record of each pod that lacks it. A write that fails is tried again with the next call."""
+    """Write the record of each pod that lacks it, or on which somebody wrote another one. A write that fails is tried
+    again with the next call."""
     for pod in pods.all():
         record = store.of(pod.metadata.uid)
-        if record is None or record.holding.doubt or not _is_unrecorded(pod):
+        if record is None or record.holding.doubt or not pod.started or PLACEMENT in pod.metadata.annotations:
             continue
         placement = record.holding.placement
         if dialects[placement.dialect].names_cards:
@@ -28,7 +28,3 @@ async def record_cards(store: HandOverStore, pods: NodePods, dialects: Dialects,
             await observed_record.write(client, pod, cards)
         except KubeError as error:
             _log.warning("cannot record which cards an adopted pod has", pod=pod.key, error=str(error))
-
-
-def _is_unrecorded(pod: Pod) -> bool:
-    return pod.started and pod.metadata.annotations.keys().isdisjoint((PLACEMENT, OBSERVED))

@@ -29,6 +29,9 @@ from aliquot.model.quantity import whole
 
 PATIENCE = 10.0
 """How many seconds an Allocate waits. kubelet sets no limit, but it admits no other pod meanwhile."""
+_LONGEST, _SHARE = 30.0, 0.2
+"""All calls together wait for this many seconds, and then for this share of the time: a user whose pods nobody places
+must not keep kubelet from all others."""
 _LOOK_SECONDS = 2.0
 """How often it looks again though no pod has changed: kubelet's records change, too."""
 
@@ -71,10 +74,19 @@ class AllocateAnswers:
         self._devices = devices
         self._client = client
         self._clock = clock
+        self._saved, self._saved_at = _LONGEST, clock.monotonic()
 
     async def allocate(self, resource: str, ids: Set[str]) -> wire.ContainerAllocateResponse:
         """Raises AliquotError with the text for the pod's status."""
-        deadline = self._clock.monotonic() + PATIENCE
+        began = self._clock.monotonic()
+        self._saved = min(_LONGEST, self._saved + _SHARE * (began - self._saved_at))
+        try:
+            return await self._wait_for_answer(resource, ids, began + min(PATIENCE, self._saved))
+        finally:
+            self._saved_at = self._clock.monotonic()
+            self._saved = max(0.0, self._saved - (self._saved_at - began))
+
+    async def _wait_for_answer(self, resource: str, ids: Set[str], deadline: float) -> wire.ContainerAllocateResponse:
         while True:
             try:
                 return self._answer(resource, len(ids), await self._candidates(resource, len(ids)))

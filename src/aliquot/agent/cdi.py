@@ -7,9 +7,12 @@ waits a moment before it answers kubelet.
 A spec also carries the pod's hand-over record, which the agent reads back when it starts.
 """
 
+import errno
 import hashlib
 import os
+import re
 import secrets
+import stat
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +36,9 @@ _POD_UID = "aliquot.io/pod-uid"
 _HANDED = "aliquot.io/handed-over"
 _PREFIX = "aliquot.io-gpu_"
 _TEMPORARY = ".aliquot-"
+_NAME = re.compile(r"[A-Za-z0-9-]+")
+_LARGEST = 4 * 2**20
+"""Bytes of a spec of ours, many times over."""
 
 
 def promise(ids: Iterable[str]) -> str:
@@ -103,11 +109,13 @@ class SpecFolder:
     def write(self, promised: str, owner: HandOverRecord, edits: ContainerEdits) -> bool:
         """Write the spec of a promised name. Returns False if it exists already, as after a restart."""
         name = promised.removeprefix(f"{KIND}=")
+        if not _NAME.fullmatch(name):
+            raise Refused(f"{promised!r} is no CDI name that this agent gives")
         path = self._folder / f"{_PREFIX}{name}.json"
         content = msgspec.json.format(msgspec.json.encode(_spec(name, owner, edits)))
-        if path.exists() and path.read_bytes() == content:
-            return False
         try:
+            if path.exists() and _content(path) == content:
+                return False
             _replace(path, self._folder / f"{_TEMPORARY}{name}", content)
         except OSError as error:
             raise Refused(f"the CDI spec {path} cannot be written: {error.strerror}") from error
@@ -186,9 +194,18 @@ def _replace(path: Path, temporary: Path, content: bytes) -> None:
     temporary.rename(path)
 
 
+def _content(path: Path) -> bytes:
+    """What is in a spec. Raises OSError, also if it is something that could be read without end."""
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        seen = os.fstat(file.fileno())
+        if not stat.S_ISREG(seen.st_mode) or seen.st_size > _LARGEST:
+            raise OSError(errno.EINVAL, "it is no CDI spec of ours")
+        return file.read()
+
+
 def _read(path: Path) -> CdiSpec:
     try:
-        written = msgspec.json.decode(path.read_bytes(), type=_Written)
+        written = msgspec.json.decode(_content(path), type=_Written)
         uid, text = written.annotations.get(_POD_UID, ""), written.annotations.get(_HANDED)
         owner = handover_record.read(text) if text is not None else None
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError, BadRecord) as error:

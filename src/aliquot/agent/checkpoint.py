@@ -46,7 +46,7 @@ class _Entry(msgspec.Struct):
     container: str = msgspec.field(name="ContainerName")
     resource: str = msgspec.field(name="ResourceName")
     ids: dict[str, list[str]] | None = msgspec.field(name="DeviceIDs", default=None)
-    answer: str = msgspec.field(name="AllocResp", default="")
+    answer: str | None = msgspec.field(name="AllocResp", default=None)
 
 
 class _Data(msgspec.Struct):
@@ -63,13 +63,13 @@ def read(path: Path, resources: Set[str] | None = None) -> list[Grant]:
         checkpoint = msgspec.json.decode(path.read_bytes(), type=_Checkpoint)
         entries = checkpoint.data.entries or ()
         return [_grant(entry) for entry in entries if resources is None or entry.resource in resources]
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError, DecodeError, binascii.Error) as error:
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError, DecodeError, binascii.Error) as error:
         raise BadRecord(f"kubelet's checkpoint {path} cannot be read: {error}") from error
 
 
 def _grant(entry: _Entry) -> Grant:
     ids = frozenset(device for devices in (entry.ids or {}).values() for device in devices)
-    answer = ContainerAllocateResponse.FromString(base64.b64decode(entry.answer, validate=True))
+    answer = ContainerAllocateResponse.FromString(base64.b64decode(entry.answer or "", validate=True))
     promised = tuple(device.name for device in answer.cdi_devices)
     edits = ContainerEdits(
         dict(answer.envs),

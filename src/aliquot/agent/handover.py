@@ -91,8 +91,7 @@ class HandOver:
         self.store = HandOverStore(dialects, cards, devices, pods, holders)
         self._marked: set[str] = set()
         self._checked: set[tuple[str, str, str]] = set()
-        """The pod's UID, container and resource of grants whose container sets no variable against them: a spec does
-        not change, and a container starts again while the API server is away."""
+        """Pod UID, container and resource of grants on which the own variables of the container have no influence."""
 
     async def prepare(self, resource: str, ids: frozenset[str]) -> None:
         """Prepare a container's cards so that it can start. Raises AliquotError with the text for the pod's event."""
@@ -121,7 +120,7 @@ class HandOver:
         """Remove what is left of pods that kubelet has dropped."""
         await self.store.tidy(folder, kubelet)
         self._marked = {uid for uid in self._marked if uid in self.store}
-        self._checked = {known for known in self._checked if known[0] in self.store}
+        self._checked = {grant for grant in self._checked if grant[0] in self.store}
 
     # -- is it placed, and is there room?
 
@@ -227,11 +226,10 @@ class HandOver:
 
     async def _refuse_own_variables(self, holder: PodGrants, pod: Pod) -> None:
         """A container whose spec sets a variable that decides on its devices could see others: it wins over the
-        answer."""
-        decisive = self._devices.decisive_variables
-        new = {(grant.pod_uid, grant.container, grant.resource): grant for grant in holder.grants}
-        new = {key: grant for key, grant in new.items() if key not in self._checked}
-        naming = [(grant, self.store.variables_naming_cards(grant)) for grant in new.values()]
+        answer. A spec never changes its variables, so each container is checked once."""
+        decisive, uid = self._devices.decisive_variables, pod.metadata.uid
+        grants = [grant for grant in holder.grants if (uid, grant.container, grant.resource) not in self._checked]
+        naming = [(grant, self.store.variables_naming_cards(grant)) for grant in grants]
         answered = [(grant.container, names | decisive) for grant, names in naming if names or grant.answer]
         own = await own_variables(self._client, pod) if any(names for _, names in answered) else {}
         for container, names in answered:
@@ -240,7 +238,7 @@ class HandOver:
                     f"container {container} of pod {pod.key} sets {', '.join(sorted(forged))} itself, and without a "
                     "CDI device of ours that wins over the cards of its placement: remove it from the pod's spec"
                 )
-        self._checked |= new.keys()
+        self._checked |= {(uid, grant.container, grant.resource) for grant in grants}
 
     def _due(
         self, grant: Grant, holder: PodGrants, pod: Pod, demand: Demand, placement: Placement

@@ -9,6 +9,9 @@ from aliquot.errors import BadConfig
 
 _SECONDS = 5.0
 """How long a caller may take for its request, and to read the answer."""
+_MOST_CALLERS = 64
+"""Every pod of the cluster may call, and the agent needs its file descriptors for kubelet. One more caller ends the
+oldest call: callers who send their request at once have their answer by then."""
 
 Answer = tuple[HTTPStatus, str]
 
@@ -31,12 +34,21 @@ async def listening(port: int, not_ready: Callable[[], list[str]], metrics: Call
         "/metrics": lambda: (HTTPStatus.OK, metrics()),
     }
 
+    callers: dict[asyncio.StreamWriter, None] = {}
+
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        callers[writer] = None
+        if len(callers) > _MOST_CALLERS:
+            oldest = next(iter(callers))
+            del callers[oldest]
+            oldest.transport.abort()
         with suppress(OSError, TimeoutError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             async with asyncio.timeout(_SECONDS):
                 writer.write(await _answer(reader, routes))
-                await writer.drain()
-        writer.close()
+                writer.close()
+                await writer.wait_closed()
+        callers.pop(writer, None)
+        writer.transport.abort()
 
     try:
         server = await asyncio.start_server(serve, port=port)

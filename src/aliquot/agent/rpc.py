@@ -24,6 +24,8 @@ _OPTIONS = (
     # by default grpcio sends the socket's path as authority, which Go servers refuse
     ("grpc.default_authority", "localhost"),
     ("grpc.max_reconnect_backoff_ms", 1000),
+    # kubelet and the runtime list what users have written, which may be more than the usual 4 MiB
+    ("grpc.max_receive_message_length", -1),
 )
 
 

@@ -192,12 +192,16 @@ def observed_holding(pod: Pod, cards: NodeGpus, dialects: Dialects) -> Holding |
     such cards: it may still have what our own agent gave it before. Raises BadDemand.
 
     Users can write the record: a name that is no card of the node does not count, and never makes the number smaller.
+    A container with more names than it asks for has none.
     """
     giving = (dialect for dialect in dialects.values() if not dialect.names_cards)
     dialect = next((dialect for dialect in giving if asks_any(pod, dialect.guards)), None)
     if dialect is None:
         return None
-    request, named = dialect.held(pod), _seen_by_agent(pod, cards)
+    request = dialect.held(pod)
+    asked = {container.name: container.part.cards for container in request.containers}
+    seen = _seen_by_agent(pod, cards).items()
+    named = {name: gpus for name, gpus in seen if len(gpus) <= asked.get(name, 0)}
     whole = Part(whole=True)
     placement = Placement(
         cards.node,

@@ -66,6 +66,13 @@ async def test_a_runtime_that_does_not_tell_its_programs_has_none(folder: Path, 
         assert await runtime.handlers(folder / "cri.sock") == ()
 
 
+async def test_users_cannot_make_the_list_of_containers_too_long_to_read(folder: Path) -> None:
+    """kubelet copies the `preStop` hook of a container, which may have a megabyte, into what the runtime lists."""
+    containers = {f"{'x' * 2**20}-{number}": "running" for number in range(16)}
+    async with FakeRuntime(folder / "cri.sock", {}, {**containers, "uid": "running"}):
+        assert "uid" in await runtime.running(folder / "cri.sock")
+
+
 async def test_a_runtime_that_is_not_there_is_named(folder: Path) -> None:
     with pytest.raises(BadConfig, match=f"the container runtime at {folder}/cri.sock does not answer"):
         await runtime.lacks(folder / "cri.sock", CDI)

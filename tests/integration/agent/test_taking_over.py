@@ -14,7 +14,7 @@ from aliquot.dialects.gpushare import IDX
 from aliquot.errors import Refused
 from aliquot.kube import Client
 from aliquot.model import Pod
-from aliquot.model.records import OBSERVED, PLACEMENT, read_observed
+from aliquot.model.records import OBSERVED, PLACEMENT, read_observed, write_observed
 from tests.factories import container_manifest, minor_of
 from tests.fakes import ScriptedApi
 from tests.integration.agent.node import AgentNode, runs
@@ -158,8 +158,26 @@ async def test_a_pod_of_nvidia_s_plugin_has_the_card_that_its_answer_names(
         await node.kubelet.pre_start(pod, "main")
         (written,) = (patch["metadata"]["annotations"][OBSERVED] for patch in node.patches())
         assert read_observed(pod.metadata.uid, written) == {"main": ["GPU-n1-1"]}
+        node.show(runs(node.annotated(pod, **{OBSERVED: written})))
+        await node.kubelet.pre_start(pod, "main")
         assert "would over-commit" in await node.refusal(await node.admitted("new", 3, card=1))
         assert (await node.start(await node.admitted("other", 3, card=0)))[VISIBLE] == "GPU-n1-0"
+
+
+async def test_a_forged_record_on_an_adopted_pod_is_put_right(
+    folder: Path, scripted: ScriptedApi, client: Client
+) -> None:
+    async with other(folder, scripted, client, "nvidia") as node:
+        pod = await node.pod({"nvidia.com/gpu": "1"})
+        await adopted(node, pod, visible("GPU-n1-1"))
+        forged = write_observed(pod.metadata.uid, {"main": ["GPU-n1-0"]})
+        node.show(runs(node.annotated(pod, **{OBSERVED: forged})))
+        await node.record_adopted()
+        (written,) = (patch["metadata"]["annotations"][OBSERVED] for patch in node.patches())
+        node.show(runs(node.annotated(pod, **{OBSERVED: written})))
+        await node.record_adopted()
+        assert read_observed(pod.metadata.uid, written) == {"main": ["GPU-n1-1"]}
+        assert len(node.patches()) == 1, "a true record is left alone"
 
 
 def with_nodes(*names: str, **envs: str) -> wire.ContainerAllocateResponse:

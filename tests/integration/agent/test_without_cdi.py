@@ -107,6 +107,18 @@ async def test_a_pod_without_a_placement_fails_with_the_reason(without_cdi: Agen
     assert "pod default/p is on node n1 without a placement" in await without_cdi.not_admitted(pod)
 
 
+async def test_many_pods_without_a_placement_hold_up_the_others_for_a_while_only(without_cdi: AgentNode) -> None:
+    began = without_cdi.clock.monotonic()
+    for number in range(8):
+        await without_cdi.not_admitted(without_cdi.make(f"nobody-places-it-{number}", 2, card=None))
+    assert without_cdi.clock.monotonic() - began < 5 * PATIENCE
+    await without_cdi.start(await without_cdi.admitted("good", card=1))
+    await without_cdi.clock.move(120)
+    began = without_cdi.clock.monotonic()
+    await without_cdi.not_admitted(without_cdi.make("later", 2, card=None))
+    assert without_cdi.clock.monotonic() - began >= PATIENCE
+
+
 async def test_an_equal_pod_that_is_not_placed_yet_may_be_the_one(alone: AgentNode) -> None:
     placed, waits = alone.make("placed", card=0), alone.make("waits", card=None)
     text = await alone.not_admitted(waits)
@@ -265,6 +277,14 @@ async def test_other_variables_of_a_container_and_of_its_neighbours_are_its_own_
     side = container_manifest("side", None, env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "none"}])
     pod = await without_cdi.admitted(containers=[main, side], card=0)
     assert (await without_cdi.start(pod))[IDX] == "0"
+
+
+async def test_every_container_of_a_pod_is_checked_for_variables_of_its_own(without_cdi: AgentNode) -> None:
+    forged = container_manifest("side", 3, env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}])
+    pod = await without_cdi.admitted(containers=[container_manifest("main", 3), forged], card=0)
+    assert (await without_cdi.start(pod))[IDX] == "0"
+    with pytest.raises(Refused, match="container side of pod default/p sets NVIDIA_VISIBLE_DEVICES itself"):
+        await without_cdi.start(pod, "side")
 
 
 async def test_a_container_starts_again_while_the_api_server_is_away(without_cdi: AgentNode) -> None:

@@ -62,9 +62,9 @@ def bound(amount: int = 1, resource: str = GPU, **more: Any) -> Pod:
     return asking(amount, resource, node="n1", **more)
 
 
-def named(pod: Pod, *uuids: str, uid: str = "") -> Pod:
+def named(pod: Pod, *uuids: str, uid: str = "", container: str = "main") -> Pod:
     """The pod with the agent's record on it."""
-    record = write_observed(uid or pod.metadata.uid, {"main": uuids})
+    record = write_observed(uid or pod.metadata.uid, {container: uuids})
     return annotated(pod, **{OBSERVED: record})
 
 
@@ -202,13 +202,14 @@ FORGED: list[Any] = [
     pytest.param(lambda pod: named(pod, "GPU-n1-1"), 1, id="another card"),
     pytest.param(named, 1, id="no card"),
     pytest.param(lambda pod: annotated(pod, **{OBSERVED: "{"}), 1, id="no record"),
-    pytest.param(lambda pod: named(pod, "GPU-n1-0", "GPU-n1-1"), 0, id="more cards than it asks for"),
+    pytest.param(lambda pod: named(pod, "GPU-n1-0", "GPU-n1-1"), 1, id="more cards than it asks for"),
+    pytest.param(lambda pod: named(pod, "GPU-n1-0", container="other"), 1, id="a container that the pod does not have"),
     pytest.param(lambda pod: annotated(pod, **{PLACEMENT: write_placement(make_placement(observed()))}), 1, id="ours"),
 ]
 
 
 @pytest.mark.parametrize(("forge", "free"), FORGED)
-def test_a_forged_record_never_frees_a_card(forge: Any, free: int) -> None:
+def test_a_forged_record_neither_frees_nor_takes_a_card(forge: Any, free: int) -> None:
     cluster = cluster_with(observed(), forge(bound()))
     assert refusal(cluster, asking(free + 1)) is Reason.NO_CARD_FITS
     assert not free or refusal(cluster, asking(free)) is None

@@ -1,7 +1,7 @@
 """NVIDIA's implementation of the vendor seam."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 
 import pynvml
@@ -22,6 +22,8 @@ _VISIBLE_MOUNTS = "/var/run/nvidia-container-devices"
 """Where NVIDIA's plugin mounts a file for each card if it does not use the variable, which then names this folder."""
 _NO_CARDS = frozenset(("", "none", "void", _VISIBLE_MOUNTS))
 _CDI_KIND = re.compile(r"([a-z0-9-]+\.)*nvidia\.com/[a-z]+")
+_ON_CARD = re.compile(r"gpu(?P<card>\d+)|(?:mig)?(?P<parent>[^:]+):\d+|MIG-(?P<older>GPU-[^/]+)/\d+/\d+")
+"""Further names: `gpu0` is card 0 in a CDI spec. `0:1`, `mig0:1` and `MIG-GPU-…/1/0` are MIG instances of a card."""
 _CONTROL_NODES = (
     "nvidiactl",
     "nvidia-uvm",
@@ -112,13 +114,23 @@ class NvidiaDevices:
 
 
 def visible_cards(edits: ContainerEdits, gpus: Sequence[Gpu] = (), cdi_devices: Sequence[str] = ()) -> frozenset[str]:
-    """The cards that edits and CDI devices name by UUID, by index, or with `all`."""
+    """The cards that edits and CDI devices name by UUID, by index, or with `all`. The number of a MIG instance stands
+    for every instance of its card, because it changes when others come and go."""
     mounted = (Path(mount.container_path) for mount in edits.mounts)
     names = [
         *edits.environment.get(_VISIBLE, "").split(","),
         *(path.name for path in mounted if str(path.parent) == _VISIBLE_MOUNTS),
         *(name for kind, _, name in (device.partition("=") for device in cdi_devices) if _CDI_KIND.fullmatch(kind)),
     ]
-    numbers = {str(gpu.index): gpu.uuid for gpu in gpus if not gpu.parent}
-    named = {numbers.get(name, name) for name in names} - _NO_CARDS
+    named = {uuid for name in names for uuid in _meant(name, gpus)} - _NO_CARDS
     return frozenset(gpu.uuid for gpu in gpus) if "all" in named else frozenset(named)
+
+
+def _meant(name: str, gpus: Sequence[Gpu]) -> Set[str]:
+    numbers = {str(gpu.index): gpu.uuid for gpu in gpus if not gpu.parent}
+    match = _ON_CARD.fullmatch(name)
+    if match is None or match["card"]:
+        number = match["card"] if match else name
+        return {numbers.get(number, name)}
+    card = match["parent"] or match["older"]
+    return {gpu.uuid for gpu in gpus if gpu.parent and gpu.parent == numbers.get(card, card)} or {name}

@@ -17,6 +17,8 @@ _log = structlog.get_logger()
 
 _WAIT_SECONDS = 1.0
 """While it waits, NVML cannot be initialised again."""
+_MOST_EVENTS = 100
+"""At once: a program that fails again and again reports faster than anybody can judge."""
 _NO_INSTANCE = 0xFFFFFFFF
 
 
@@ -94,7 +96,7 @@ class XidEvents:
         """The next event, and those that have come with it."""
         events: list[Any] = []
         try:
-            while True:
+            while len(events) < _MOST_EVENTS:
                 events.append(self._nvml.nvmlEventSetWait(self._set, 0 if events else int(seconds * 1000)))
         except pynvml.NVMLError as error:
             if not events and error.value != pynvml.NVML_ERROR_TIMEOUT:

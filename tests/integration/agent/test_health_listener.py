@@ -1,0 +1,57 @@
+"""The agent's own listener, which every pod of the cluster can call."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from aliquot.agent.health_listener import listening
+from tests.fakes import SECONDS
+from tests.ports import free_port
+
+METRICS = "a_metric 1\n" * 10
+
+
+@pytest.fixture
+async def port() -> AsyncIterator[int]:
+    """Where an agent listens."""
+    found = free_port()
+    async with listening(found, list, lambda: METRICS):
+        yield found
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+async def call(port: int, request: bytes = b"GET /metrics HTTP/1.1\r\n\r\n") -> str:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request)
+    async with asyncio.timeout(SECONDS):
+        answer = await reader.read()
+    writer.close()
+    return answer.decode()
+
+
+async def test_a_caller_gets_its_answer(port: int) -> None:
+    assert (await call(port)).endswith(METRICS)
+    assert (await call(port, b"GET /healthz HTTP/1.1\r\n\r\n")).endswith("\r\n\r\nok")
+
+
+@pytest.mark.parametrize("request_", [b"\r\n\r\n", b"\x00\xff\r\n\r\n", b"x" * 2**18], ids=["nothing", "noise", "long"])
+async def test_what_is_no_request_gets_no_answer(port: int, request_: bytes) -> None:
+    with suppress(ConnectionResetError):
+        assert await call(port, request_) == ""
+    assert (await call(port)).endswith(METRICS)
+
+
+async def test_callers_that_say_nothing_neither_use_up_the_file_descriptors_nor_keep_others_out(port: int) -> None:
+    before = open_files()
+    silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(300)]
+    assert (await call(port)).endswith(METRICS)
+    ours = open_files() - before - len(silent)
+    for _, writer in silent:
+        writer.close()
+    assert ours < 100
