@@ -79,6 +79,11 @@ class Aliquot:
         _start(self.agent, fault)
         self.wait_registered(registered)
 
+    def start_agent_by_labels(self) -> None:
+        """Start the agent without dialects: the labels of the node say what it does."""
+        self.agent.argv = list(self._agent_command)
+        _start(self.agent, "")
+
     def wait_registered(self, before: int) -> None:
         """Wait until the agent has registered again since there were so many registrations, and the node offers every
         dialect."""

@@ -75,6 +75,7 @@ def test_a_library_that_is_missing_is_told_with_the_places(tmp_path: Path) -> No
     told = f"no {LIBRARY} below /opt/driver in {tmp_path}"
     library = DriverLibrary("/opt/driver", str(tmp_path))
     assert library.load() == told
+    assert DriverLibrary(str(tmp_path)).load() == f"no {LIBRARY} below {tmp_path}"
 
 
 def test_a_library_that_is_none_is_named(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ async def _obstacle(runtime_socket: Path | None, cdi_folder: Path) -> str:
     """Why CDI does not work here; empty if it does."""
     if runtime_socket is not None:
         if not runtime_socket.parent.is_dir():
-            return f"the socket {runtime_socket} of the container runtime is not mounted"
+            return f"no container runtime at {runtime_socket}: set --runtime-endpoint, or mount the socket's folder"
         if lacking := await runtime.lacks(runtime_socket, cdi_folder):
             return lacking
     try:

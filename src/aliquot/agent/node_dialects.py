@@ -11,7 +11,7 @@ from aliquot.clock import Clock
 from aliquot.dialects import Dialect, Dialects, dialects_of_node
 from aliquot.dialects.reading import SERVES
 from aliquot.errors import BadConfig
-from aliquot.kube import NODES, Client, KubeError
+from aliquot.kube import NODES, Client, KubeError, NotFound
 from aliquot.model import Node
 from aliquot.model.records import OBSERVED
 
@@ -44,6 +44,8 @@ class NodeDialects:
             try:
                 served = await self._look()
                 break
+            except NotFound:
+                self._say(f"the cluster has no node {self._node}: is --node-name right, and has kubelet registered?")
             except (BadConfig, KubeError) as error:
                 self._say(str(error))
             await self._clock.sleep(_LOOK_SECONDS)

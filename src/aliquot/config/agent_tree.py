@@ -74,6 +74,7 @@ class AgentConfig(Section, frozen=True):
     ] = "/"
     xids: Annotated[
         dict[str, Literal["ignore", "cordon", "drain"]],
+        Meta(description="a mapping of XID codes to ignore, cordon or drain"),
         Key(
             "What follows from an XID error: ignore, cordon (no new pods) or drain (unhealthy), such as 63=cordon "
             "(docs/operate.md).",

@@ -76,7 +76,7 @@ class Setting:
             return f"one of {', '.join(self.choices)}"
         if self.is_mapping:
             name, _, value = self.key.metavar.partition("=")
-            return f"a mapping of {name.lower()} to {value.lower()}"
+            return self.limits.description or f"a mapping of {name.lower()} to {value.lower()}"
         if self.is_list:
             return "a list of names"
         if self.type is bool:

@@ -358,7 +358,11 @@ async def test_a_runtime_that_is_there_and_silent_is_no_reason_to_do_without_cdi
     [
         pytest.param({"injection": "allocate"}, "--injection says so", id="by configuration"),
         pytest.param({"runtime_endpoint": "cri.sock"}, "has CDI disabled", id="the runtime has none"),
-        pytest.param({"runtime_endpoint": "gone/cri.sock"}, "is not mounted", id="no runtime is mounted"),
+        pytest.param(
+            {"runtime_endpoint": "gone/cri.sock"},
+            "set --runtime-endpoint, or mount",
+            id="no runtime is mounted",
+        ),
         pytest.param({"cdi_folder": "cri.sock/cdi"}, "cannot be used: Not a directory", id="the folder is unusable"),
     ],
 )

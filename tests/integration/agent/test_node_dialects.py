@@ -114,6 +114,16 @@ async def test_labels_that_name_nothing_to_serve_are_told_once_and_waited_for(
         await offers(kubelet, clock, GPU_MEM)
 
 
+async def test_a_node_that_is_not_there_is_told_with_what_to_check_and_waited_for(
+    folder: Path, client: Client, scripted: ScriptedApi, clock: FakeClock, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async with running(folder, client, clock) as kubelet:
+        await until(lambda: clock.asked.count(10.0) >= 2, "it looks again", passing=clock)
+        assert capfd.readouterr().out.count("the cluster has no node n1: is --node-name right") == 1
+        make(scripted, {"gpushare": "true"})
+        await offers(kubelet, clock, GPU_MEM)
+
+
 async def test_an_api_server_that_is_away_is_waited_for(
     folder: Path, client: Client, scripted: ScriptedApi, clock: FakeClock
 ) -> None:

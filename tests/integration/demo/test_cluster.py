@@ -1,5 +1,6 @@
 """The demo's demo: everything real but the API server, the kubelets, the cards and the containers."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,20 @@ def inside(demo: DemoCluster, name: str, container: str = "main") -> dict[str, s
     gpu = demo.plane.cluster.cards(node).by_uuid[found.environment["NVIDIA_VISIBLE_DEVICES"]]
     assert (found.environment[IDX], found.devices) == (str(gpu.index), [f"/dev/nvidia{gpu.minor}", "/dev/nvidiactl"])
     return found.environment
+
+
+async def test_the_demo_notices_what_no_event_tells(demo: DemoCluster) -> None:
+    """Such as an API server that answers again."""
+    events: list[None] = []
+    looks: list[int] = []
+    demo.plane.changed.subscribe(events.append)
+
+    def looks_without_an_event() -> bool:
+        looks.append(len(events))
+        return looks[-2:] == [len(events)] * 2
+
+    async with asyncio.timeout(10):
+        await demo.until(looks_without_an_event)
 
 
 async def test_the_sample_pod_runs_with_its_share_inside(demo: DemoCluster) -> None:

@@ -4,6 +4,7 @@ import pytest
 import yaml
 
 from aliquot.config import rendering
+from aliquot.config.agent_tree import AGENT
 from aliquot.config.checks import doubts
 from aliquot.config.declaration import Given
 from aliquot.config.sections.endpoints import ENDPOINTS
@@ -126,6 +127,13 @@ def test_a_mistake_is_named_with_its_key_and_what_is_allowed(text: str, error: s
     with pytest.raises(BadConfig) as raised:
         SERVER.read(text, "f.yaml", {})
     assert error in str(raised.value)
+
+
+@pytest.mark.parametrize("verdicts", [{"79": "kill"}, {"bus": "drain"}], ids=["no verdict", "no code"])
+def test_a_wrong_verdict_is_told_with_the_verdicts_that_there_are(verdicts: dict[str, str]) -> None:
+    given = {"nodeName": Given("n1", "--node-name"), "xids": Given(verdicts, "--xid-verdict")}
+    with pytest.raises(BadConfig, match="is not a mapping of XID codes to ignore, cordon or drain"):
+        AGENT.read("", "", given)
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,8 @@ class DriverLibrary:
         if self._is_loaded:
             return _loaded_path()
         paths = ", ".join(KNOWN_ROOTS) if self._driver_root == AUTO else self._driver_root
-        return f"no {LIBRARY} below {paths} in {self._host_root}"
+        where = "" if self._host_root == "/" else f" in {self._host_root}"
+        return f"no {LIBRARY} below {paths}{where}"
 
     def _load_below_root(self) -> bool:
         root = find_driver_root(self._driver_root, self._host_root)

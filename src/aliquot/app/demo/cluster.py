@@ -13,6 +13,7 @@ from aliquot import agent
 from aliquot.app.demo import admission, namespaces, samples
 from aliquot.app.demo.events import EventFeed
 from aliquot.app.demo.machines import Machine, plan
+from aliquot.clock import came
 from aliquot.config.agent_tree import AgentConfig
 from aliquot.config.sections.replicas import LeaseSection
 from aliquot.control import ControlPlane
@@ -32,6 +33,8 @@ from aliquot.racing import first_of
 
 _READ_SECONDS = 0.5
 """How often the agents read their cards: nobody wants to wait for a card that fails and returns."""
+_LOOK_SECONDS = 0.5
+"""No event tells that the API server answers again, as after a stall of this process."""
 
 
 class NotStarted(AliquotError):
@@ -98,7 +101,7 @@ class DemoCluster:
         with self.plane.changed.as_event() as changed:
             while not condition():
                 changed.clear()
-                await first_of(changed.wait(), self._lives())
+                await first_of(came(changed, _LOOK_SECONDS, self.plane.clock), self._lives())
 
     async def _lives(self) -> None:
         """Wait for the end of `life`. Cancelling the wait does not cancel `life`."""
