@@ -106,7 +106,7 @@ def told_by_logs(rig: Rig, selector: str) -> dict[str, Inside]:
 def observe(rig: Rig) -> Cluster:
     """The whole cluster for the checker, with a look inside every running container."""
     pods = json.loads(rig.kubectl("get", "pods", "--all-namespaces", "--output=json"))["items"]
-    nodes = json.loads(rig.kubectl("get", "nodes", "--output=json"))["items"]
+    nodes = [json.loads(rig.kubectl("get", "node", rig.node_name, "--output=json"))]
     inside = {
         (item["metadata"]["uid"], container["name"]): look_inside(rig, item["metadata"]["name"], container["name"])
         for item in pods

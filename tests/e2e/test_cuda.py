@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -42,24 +42,22 @@ def toolkit(driver: Driver, aliquot: Aliquot) -> Iterator[Driver]:
 @pytest.fixture
 def driver_root(driver: Driver, aliquot: Aliquot) -> Iterator[Driver]:
     """A node without the toolkit."""
-    usual = aliquot.agent.argv
-    restart_agent(aliquot, [*usual, "--driver-root", str(driver.root)])
+    restart_agent(aliquot, "--driver-root", str(driver.root))
     yield driver
-    restart_agent(aliquot, usual)
+    restart_agent(aliquot)
 
 
 @pytest.fixture
 def nvidia_runtime(rig: Rig, driver: Driver, aliquot: Aliquot) -> Iterator[Driver]:
     """NVIDIA's runtime is containerd's default, and obeys the variables of every container."""
-    usual = aliquot.agent.argv
     aliquot.agent.stop()
     rig.containerd.restart(driver.nvidia_runtime())
-    restart_agent(aliquot, [*usual, "--driver-root", str(driver.root)])
+    restart_agent(aliquot, "--driver-root", str(driver.root))
     yield driver
     pods.delete_all(rig)
     aliquot.agent.stop()
     rig.containerd.restart()
-    restart_agent(aliquot, usual)
+    restart_agent(aliquot)
 
 
 def test_a_container_has_everything_of_its_card_in_the_toolkits_spec_and_nothing_of_another(
@@ -151,7 +149,7 @@ def test_nvidias_runtime_adds_nothing_to_what_our_spec_gives(rig: Rig, aliquot: 
     assert environment["NVIDIA_VISIBLE_DEVICES"] == "void"
     assert environment["ALIYUN_COM_GPU_MEM_CONTAINER"] == "3"
 
-    restart_agent(aliquot, aliquot.agent.argv[:-2])  # now the driver's files would come from NVIDIA's runtime
+    restart_agent(aliquot)  # now the driver's files would come from NVIDIA's runtime
     pods.create(rig, [{**greedy, "metadata": {"name": "plain", "namespace": "default"}}])
     pods.wait_running(rig, ["plain"])
     card = card_of(rig, "plain")
@@ -167,10 +165,9 @@ def cuda_pod(name: str, units: int) -> dict[str, Any]:
     return made
 
 
-def restart_agent(aliquot: Aliquot, argv: Sequence[str]) -> None:
+def restart_agent(aliquot: Aliquot, *flags: str) -> None:
     aliquot.agent.stop()
-    aliquot.agent.argv = list(argv)
-    aliquot.start_agent()
+    aliquot.start_agent(flags=flags)
 
 
 def agent_log(aliquot: Aliquot) -> str:

@@ -107,7 +107,8 @@ def test_describe_shows_the_placement_and_the_events(kubectl: Kubectl) -> None:
 
 def test_describe_shows_what_a_node_has_and_who_is_on_it(kubectl: Kubectl) -> None:
     shown = kubectl("describe", "node", "gpu-7")
-    assert re.search(r"nvidia.com/gpu: +3", shown)
+    assert re.search(r"nvidia.com/gpu: +2", shown)
+    assert re.search(r"nvidia.com/mig-1g.10gb: +2", shown)
     assert "one-whole-gpu" in shown
 
 

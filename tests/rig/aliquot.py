@@ -70,11 +70,12 @@ class Aliquot:
         ready = f"{self.url}/readyz"
         wait_for("aliquot server to be ready", lambda: answers(ready), seconds=30, processes=[self.server])
 
-    def start_agent(self, fault: str = "", dialects: Sequence[str] = ()) -> None:
-        """Start the agent, with the same dialects as before unless some are named, and wait until kubelet has taken its
-        registrations."""
+    def start_agent(self, fault: str = "", dialects: Sequence[str] = (), flags: Sequence[str] = ()) -> None:
+        """Start the agent, with the same dialects as before unless some are named and with these flags for once, and
+        wait until kubelet has taken its registrations."""
         self._dialects = tuple(dialects) or self._dialects
-        self.agent.argv = [*self._agent_command, *(part for name in self._dialects for part in ("--dialect", name))]
+        named = (part for name in self._dialects for part in ("--dialect", name))
+        self.agent.argv = [*self._agent_command, *named, *flags]
         registered = self.registrations()
         _start(self.agent, fault)
         self.wait_registered(registered)
