@@ -166,7 +166,9 @@ def test_our_daemon_set_serves_pods_with_a_bound_token_and_no_more_rights_than_i
     first, *others = agent_lines(served)
     assert first["event"] == "starting the agent"
     assert first["nvml"] == f"/host/{DRIVER}/libnvidia-ml.so.1"
-    assert [line for line in others if line["level"] in ("warning", "error")] == []
+    assert [line["what"] for line in others if line["level"] in ("warning", "error")] == [
+        "run nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml, or set --driver-root and --host-root"
+    ], "the rig's driver has no libcuda"
 
 
 def test_labels_change_what_the_daemon_set_serves(served: Rig) -> None:

@@ -29,8 +29,9 @@ def rig(progress: Callable[[str], None]) -> Iterator[Rig]:
 @pytest.fixture(scope="module")
 def started(rig: Rig) -> Aliquot:
     aliquot = Aliquot(rig)
-    aliquot.agent.argv += ["--dialect", "gpushare", "--dialect", "tencent"]
     aliquot.start()
+    aliquot.agent.stop()
+    aliquot.start_agent(dialects=["gpushare", "tencent"])
     return aliquot
 
 
@@ -44,12 +45,9 @@ def aliquot(rig: Rig, started: Aliquot) -> Iterator[Aliquot]:
 @pytest.fixture
 def alone(aliquot: Aliquot) -> Iterator[Aliquot]:
     """The agent cannot reach PodResources, as under an original's manifest."""
-    words = list(aliquot.agent.argv)
-    aliquot.agent.argv += ["--pod-resources", str(Path("not-mounted") / "kubelet.sock")]
     aliquot.agent.stop()
-    aliquot.start_agent()
+    aliquot.start_agent(flags=["--pod-resources", str(Path("not-mounted") / "kubelet.sock")])
     yield aliquot
-    aliquot.agent.argv = words
     aliquot.agent.stop()
     aliquot.start_agent()
 
