@@ -312,12 +312,3 @@ async def test_the_reason_names_the_resource_of_which_kubelet_has_too_few(room: 
     pod = await room.add_pod(containers=limits(**{"aliyun.com/gpu-count": "1"}))
     await scheduler.place_pending()
     assert "1 kubelet has too few devices of aliyun.com/gpu-count left" in why_waiting(room, pod)
-
-
-async def test_the_reason_for_a_pod_that_no_plug_in_serves_says_what_to_request(
-    room: Room, scheduler: Scheduler
-) -> None:
-    await room.add_node()
-    pod = await room.add_pod(containers=limits(**{"nano-gpu/gpu-percent": "20"}))
-    await scheduler.place_pending()
-    assert "ask for elastic-gpu/gpu-percent" in why_waiting(room, pod)

@@ -39,6 +39,7 @@ from aliquot.model import (
     Topology,
     Unit,
 )
+from aliquot.model.observed import can_promise
 from tests.factories import T4, make_gpu
 
 GIB = 1024
@@ -483,7 +484,8 @@ def test_explain_agrees_with_the_search(states: Sequence[NodeState], asked: Requ
         assert results[state.cards.node] is found.reason
         for card in found.cards:
             alone = [obstacle(state, card.gpu, container.part, asked) is None for container in asked.containers]
-            takes = fits_alone(state, card.gpu, asked) if asked.together else any(alone)
+            alike = can_promise(state.cards, asked) and fits_alone(state, card.gpu, asked)
+            takes = alike if asked.together else any(alone)
             assert card.fits is takes
 
 

@@ -61,9 +61,8 @@ class NodeChooser:
     def _refusal(self, node: Node, pod: Pod, dialect: Dialect, judgement: Judgement) -> str:
         if reason := judgement.refusal(node.key):
             return dialect.words_for(reason, self._plane.cluster.cards(node.key), judgement.request)
-        if asked := _asked_ids(pod, dialect):
-            return f"kubelet has too few devices of {' or '.join(sorted(asked))} left"
-        return f"no device plugin offers what the pod asks for; ask for {dialect.resource}"
+        asked = sorted(_asked_ids(pod, dialect)) or [dialect.resource]
+        return f"kubelet has too few devices of {' or '.join(asked)} left"
 
     def _offers(self, node: Node, pod: Pod, dialect: Dialect) -> bool:
         """Whether kubelet has enough device IDs left. kubelet permanently fails a pod that asks for more. While no
