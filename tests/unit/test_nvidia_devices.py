@@ -122,11 +122,6 @@ LIBRARY = "is the NVIDIA driver installed and loaded, and its libnvidia-ml.so.1 
     [
         (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, f"NVML does not work: NVML Shared Library Not Found; {LIBRARY}"),
         (pynvml.NVML_ERROR_DRIVER_NOT_LOADED, f"NVML does not work: Driver Not Loaded; {LIBRARY}"),
-        (
-            pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH,
-            "NVML does not work: RM has detected an NVML/RM version mismatch.; "
-            "the driver was updated, so restart the agent, and the node if that does not help",
-        ),
     ],
 )
 def test_a_machine_without_a_driver_says_what_to_check(tmp_path: Path, error: int, text: str) -> None:

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from aliquot.agent.devices import Machine
 from aliquot.agent.nvidia import NvidiaDevices
-from aliquot.errors import NoDriver
+from aliquot.errors import BadConfig, NoDriver
 from aliquot.model import Gpu
 from tests.fakes.nvml import FakeCard, FakeInstance, FakeNvml
 
@@ -200,6 +200,16 @@ def test_without_a_driver_every_known_card_is_unhealthy_and_they_return_with_it(
     assert all(why.startswith("NVML does not work: Driver Not Loaded; ") for why in machine.faults.values())
     node.nvml.init_error = pynvml.NVML_SUCCESS
     assert node.read().faults == {}
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_an_update_of_the_driver_ends_the_agent_which_must_load_the_new_library(node: Node, is_known: bool) -> None:
+    if is_known:
+        node.read()
+    node.nvml.restart_driver(init_error=pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH)
+    with pytest.raises(BadConfig, match="the driver was updated, so the agent must start again") as raised:
+        node.read()
+    assert not isinstance(raised.value, NoDriver), "the agent would wait for ever"
 
 
 def test_nvml_is_not_initialised_again_beneath_a_call_that_hangs(node: Node) -> None:

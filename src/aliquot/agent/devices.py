@@ -121,7 +121,7 @@ class DeviceSource(Protocol):
 
     def read(self) -> Machine:
         """Every card by index, with its health. May block. Raises NoDriver with what to check if there is no card to
-        serve."""
+        serve, and BadConfig if only a new process can read them."""
 
     def wait_for_events(self, seconds: float) -> Sequence[CardError]:
         """The errors that the driver reports next, none if none comes within `seconds`. Blocks."""

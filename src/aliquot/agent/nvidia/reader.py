@@ -14,7 +14,7 @@ from aliquot.agent.nvidia.card import Card, read_card
 from aliquot.agent.nvidia.session import DRIVER_GONE, Session
 from aliquot.agent.nvidia.threads import Failure, Threads
 from aliquot.agent.nvidia.topology import Pair, links, pcie_paths
-from aliquot.errors import NoDriver
+from aliquot.errors import BadConfig, NoDriver
 from aliquot.model import Gpu
 from aliquot.model.links import Pcie
 
@@ -49,12 +49,15 @@ class Reader:
         """The cards that answered last."""
 
     def read(self) -> Machine:
-        """Every card by index. Raises NoDriver if there is none."""
+        """Every card by index. Raises NoDriver if there is none, and BadConfig if the driver was updated: only a new
+        process can load its new library."""
         answers = self._ask()
         if _is_stale(answers) and not self._threads.are_busy:
             self._session.distrust()
             answers = self._ask()
         if isinstance(answers, Failure):
+            if answers.code == pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH:
+                raise BadConfig(answers.why)
             if not self._known:
                 raise NoDriver(answers.why)
             self.answering = ()
@@ -155,6 +158,6 @@ def _what_to_check(failure: Failure) -> str:
         case None:
             return "the driver may be stuck, `dmesg` on the node can tell"
         case pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH:
-            return "the driver was updated, so restart the agent, and the node if that does not help"
+            return "the driver was updated, so the agent must start again; restart the node if that does not help"
         case _:
             return "is the NVIDIA driver installed and loaded, and its libnvidia-ml.so.1 visible here?"
