@@ -65,6 +65,7 @@ NOT_REACHED = {
         "kube.exec_plugin._MAX_WORDS",
     },
     "for how long, and how often, we ourselves wait and try": {
+        "agent.allocating._LONGEST",
         "agent.heartbeat._LONGEST",
         "control.inputs.agent_heartbeats._LONGEST_SECONDS",
         "control.state.search_budget._LONGEST_PAUSE",

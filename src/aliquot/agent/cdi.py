@@ -26,6 +26,7 @@ from aliquot.agent.devices import ContainerEdits, DeviceNode, Hook, Mount
 from aliquot.agent.handover_record import HandOverRecord
 from aliquot.agent.proto import deviceplugin_pb2 as wire
 from aliquot.errors import BadConfig, BadRecord, Refused
+from aliquot.model.bounds import LARGEST_OWN_SPEC
 
 _log = structlog.get_logger()
 
@@ -37,8 +38,6 @@ _HANDED = "aliquot.io/handed-over"
 _PREFIX = "aliquot.io-gpu_"
 _TEMPORARY = ".aliquot-"
 _NAME = re.compile(r"[A-Za-z0-9-]+")
-_LARGEST = 4 * 2**20
-"""Bytes of a spec of ours, many times over."""
 
 
 def promise(ids: Iterable[str]) -> str:
@@ -198,7 +197,7 @@ def _content(path: Path) -> bytes:
     """What is in a spec. Raises OSError, also if it is something that could be read without end."""
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
         seen = os.fstat(file.fileno())
-        if not stat.S_ISREG(seen.st_mode) or seen.st_size > _LARGEST:
+        if not stat.S_ISREG(seen.st_mode) or seen.st_size > LARGEST_OWN_SPEC:
             raise OSError(errno.EINVAL, "it is no CDI spec of ours")
         return file.read()
 

@@ -114,6 +114,8 @@ MAX_QUOTA = 2**40
 LARGEST_UNHEALTHY = 4 * KIB
 """Bytes of one node's list of unhealthy cards."""
 
+LARGEST_OWN_SPEC = 4 * MIB
+"""Bytes of a CDI spec in the name of our agent, which writes far smaller ones."""
 LARGEST_VENDOR_SPEC = 256 * KIB
 """Bytes of a CDI spec that a vendor's program wrote on a node. One of 8 cards has 26 KiB."""
 MAX_VENDOR_VALUES = 32_768
