@@ -104,8 +104,10 @@ def told_by_logs(rig: Rig, selector: str) -> dict[str, Inside]:
 
 
 def observe(rig: Rig) -> Cluster:
-    """The whole cluster for the checker, with a look inside every running container."""
-    pods = json.loads(rig.kubectl("get", "pods", "--all-namespaces", "--output=json"))["items"]
+    """The cluster for the checker, with a look inside every running container. Other tests leave pods on nodes that
+    are only objects."""
+    listed = json.loads(rig.kubectl("get", "pods", "--all-namespaces", "--output=json"))["items"]
+    pods = [item for item in listed if item["spec"].get("nodeName", rig.node_name) == rig.node_name]
     nodes = [json.loads(rig.kubectl("get", "node", rig.node_name, "--output=json"))]
     inside = {
         (item["metadata"]["uid"], container["name"]): look_inside(rig, item["metadata"]["name"], container["name"])
