@@ -29,9 +29,7 @@ def rig(progress: Callable[[str], None]) -> Iterator[Rig]:
 @pytest.fixture(scope="module")
 def started(rig: Rig) -> Aliquot:
     aliquot = Aliquot(rig)
-    aliquot.start()
-    aliquot.agent.stop()
-    aliquot.start_agent(dialects=["gpushare", "tencent"])
+    aliquot.start(["gpushare", "tencent"])
     return aliquot
 
 

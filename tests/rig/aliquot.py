@@ -52,11 +52,11 @@ class Aliquot:
         self._agent_command = list(self.agent.argv)
         self._dialects = GPUSHARE
 
-    def start(self) -> None:
+    def start(self, dialects: Sequence[str] = ()) -> None:
         """Start both, make kube-scheduler ask the server, and wait until the node offers its cards."""
         self.start_server()
         self._rig.restart_scheduler(self.scheduler_config())
-        self.start_agent()
+        self.start_agent(dialects=dialects)
 
     def serve(self, dialects: Sequence[str], endpoint: str) -> None:
         """Serve these dialects from now on, and let kube-scheduler ask this endpoint."""
