@@ -2,7 +2,7 @@
 once.
 
 Arrays are GPU-major (row = a node's n-th card by index, column = node): a request touches few, long rows. Only `put`,
-`remove` and `set_load` write them, in place.
+`remove`, `set_load` and `set_host` write them, in place.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ from aliquot.engine.card_kinds import CardType, card_type
 from aliquot.engine.numbering import Numbering
 from aliquot.engine.state import NodeState
 from aliquot.engine.topology import Wiring, wiring_of
-from aliquot.model import CORES, Charge, Gpu, NodeGpus
+from aliquot.model import CORES, UNKNOWN_HOST, Charge, Gpu, Host, NodeGpus
 from aliquot.model.selling import left_of, mode_allows
 
 _NOTHING = Charge()
@@ -74,6 +74,8 @@ _PER_NODE: Mapping[str, tuple[type, Any]] = {
     "per_node_mib": (np.float64, 0.0),
     "per_node_cores": (np.float64, 0.0),
     "size": (np.int64, 0),
+    "host_cpu": (np.int64, UNKNOWN_HOST.cpu),
+    "host_memory": (np.int64, UNKNOWN_HOST.memory),
 }
 """Name, type, and the value where there is no node."""
 
@@ -149,6 +151,9 @@ class Block:
     multiplication."""
     size: NDArray[np.int64]
     """MiB of each of a node's sellable cards, -1 if they differ."""
+    host_cpu: NDArray[np.int64]
+    host_memory: NDArray[np.int64]
+    """What a node has left of CPU (thousandths of a core) and memory (MiB), as `model.Host`."""
 
     def __init__(self, rows: int, fleet: Iterable["Block"] = (), *, other_agent: bool = False) -> None:
         """A block for nodes with up to `rows` cards, which our agent or an `other_agent` hands out. `fleet` holds all
@@ -214,6 +219,11 @@ class Block:
             self.load[row, column], self.load_at[row, column] = load.get(gpu.uuid, (np.nan, np.nan))
         self._put_placed(column)
 
+    def set_host(self, node: str, host: Host) -> None:
+        """Sets what a node has left of CPU and memory."""
+        if (column := self._columns.get(node)) is not None:
+            self.host_cpu[column], self.host_memory[column] = host.cpu, host.memory
+
     # -- reading
 
     @property
@@ -268,6 +278,11 @@ class Block:
             for row, gpu in enumerate(self.state_at(column).cards.gpus)
         }
 
+    def host(self, node: str) -> Host:
+        """What `set_host` was given."""
+        column = self._columns[node]
+        return Host(int(self.host_cpu[column]), int(self.host_memory[column]))
+
     def shows(self, cards: NodeGpus, used: Mapping[str, Charge]) -> bool:
         """Whether the block has the node with these cards and this usage."""
         column, state = self._columns.get(cards.node), self.state(cards.node)
@@ -305,7 +320,9 @@ class Block:
 
     def _put_cards(self, column: int, before: NodeState | None, cards: NodeGpus) -> None:
         loads = {} if before is None else self.loads(cards.node)
+        host = self.host(cards.node)
         self._clear(column)
+        self.set_host(cards.node, host)
         self.unit_mib[column] = cards.unit_mib
         self.rest_mib[column] = cards.rest_mib
         self.observed[column] = cards.observed

@@ -10,7 +10,7 @@ from aliquot.engine.arrays import Bools, Ints
 from aliquot.engine.block import Block, PlacedEntry
 from aliquot.engine.lookup import NameTable
 from aliquot.engine.state import NodeState
-from aliquot.model import Charge, NodeGpus
+from aliquot.model import UNKNOWN_HOST, Charge, Host, NodeGpus
 
 _FEWEST_ROWS = 8
 
@@ -47,13 +47,15 @@ class Fleet:
             before.put(cards, used, placed)
             return
         loads: Mapping[str, tuple[float, float]] = {}
+        host = UNKNOWN_HOST
         if before is not None:
-            loads = before.loads(cards.node)
+            loads, host = before.loads(cards.node), before.host(cards.node)
             before.remove(cards.node)
         block = self._block_of[cards.node] = self._block(kind)
         block.put(cards, used, placed)
         if loads:
             block.set_load(cards.node, loads)
+        block.set_host(cards.node, host)
         self._arrange()
 
     def remove(self, node: str) -> None:
@@ -66,6 +68,11 @@ class Fleet:
         """Sets how busy each card was and when that was measured, by uuid. Cards that are left out have no sample."""
         if (block := self._block_of.get(node)) is not None:
             block.set_load(node, load)
+
+    def set_host(self, node: str, host: Host) -> None:
+        """Sets what a node has left of CPU and memory. Until then it counts as boundless."""
+        if (block := self._block_of.get(node)) is not None:
+            block.set_host(node, host)
 
     # -- reading
 

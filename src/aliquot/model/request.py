@@ -7,6 +7,7 @@ from aliquot.errors import BadDemand
 from aliquot.model.charge import Charge, Life
 from aliquot.model.constraints import Constraints
 from aliquot.model.gpu import CORES, Gpu, NodeGpus
+from aliquot.model.host import NO_HOST, Host
 
 
 class Unit(Enum):
@@ -93,6 +94,8 @@ class Request:
     Two fields are for nodes where another agent hands out the cards. `elsewhere` is what the containers get there, if
     that differs. `allocator` is the GPU policy by which that agent chooses cards for one container after another in
     this order; it is empty if the agent follows our choice.
+
+    `host` is what the pod requests of the node besides cards. kube-scheduler checks that; policies weigh it.
     """
 
     uid: str
@@ -104,6 +107,7 @@ class Request:
     constraints: Constraints = field(default_factory=Constraints)
     elsewhere: tuple[ContainerRequest, ...] = ()
     allocator: str = ""
+    host: Host = NO_HOST
 
     @property
     def differs_elsewhere(self) -> bool:
