@@ -2,9 +2,11 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from aliquot.model import Life
+from aliquot.model import UNKNOWN_HOST, Host, Life
+from aliquot.model.host import UNKNOWN
 from tests.factories import container_manifest, make_node, make_pod
 
 RUNNING = {"state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}
@@ -106,3 +108,64 @@ def test_keys_have_a_namespace_where_there_is_one() -> None:
 @pytest.mark.parametrize("ready", [True, False])
 def test_a_node_is_ready_by_its_condition(ready: bool) -> None:
     assert make_node(ready=ready).ready is ready
+
+
+def _asking(name: str = "main", cpu: str = "0", memory: str = "0", **fields: Any) -> dict[str, Any]:
+    return container_manifest(name, resources={"requests": {"cpu": cpu, "memory": memory}}, **fields)
+
+
+_HOSTS: list[Any] = [
+    pytest.param({"containers": [container_manifest()]}, Host(), id="nothing"),
+    pytest.param({"containers": [_asking(cpu="1500m", memory="2Gi")]}, Host(1500, 2048), id="one container"),
+    pytest.param({"containers": [_asking("a", "1"), _asking("b", "2")]}, Host(3000), id="containers are added"),
+    pytest.param({"containers": [_asking(memory="100M")]}, Host(0, 96), id="memory is rounded up to MiB"),
+    pytest.param(
+        {"containers": [_asking("a", memory="512Ki"), _asking("b", memory="512Ki")]}, Host(0, 1), id="once for the pod"
+    ),
+    pytest.param(
+        {"containers": [_asking(cpu="1")], "initContainers": [_asking("i", "4", "1Gi")]},
+        Host(4000, 1024),
+        id="the peak over init containers",
+    ),
+    pytest.param(
+        {"containers": [container_manifest(resources={"limits": {"cpu": "2"}})]},
+        Host(2000),
+        id="a limit stands in for a request",
+    ),
+    pytest.param(
+        {"containers": [_asking(cpu="1")], "overhead": {"cpu": "250m", "memory": "120Mi"}},
+        Host(1250, 120),
+        id="the overhead of its runtime class",
+    ),
+    pytest.param(
+        {
+            "containers": [_asking(cpu="1", memory="1Gi")],
+            "resources": {"requests": {"cpu": "3"}},
+            "overhead": {"cpu": "1"},
+        },
+        Host(4000, 1024),
+        id="requests for all containers together",
+    ),
+    pytest.param({"containers": [_asking(cpu="many", memory="1Gi")]}, Host(0, 1024), id="an unreadable amount"),
+    pytest.param({"containers": [_asking(cpu="9E")]}, Host(UNKNOWN), id="more than an array can hold"),
+]
+
+
+@pytest.mark.parametrize(("spec", "host"), _HOSTS)
+def test_a_pod_requests_cpu_and_memory_as_kube_scheduler_counts_them(spec: dict[str, Any], host: Host) -> None:
+    assert make_pod(**spec).host == host
+
+
+@pytest.mark.parametrize(
+    ("allocatable", "host"),
+    [
+        pytest.param({"cpu": "31500m", "memory": "131889Ki"}, Host(31500, 128), id="memory is rounded down to MiB"),
+        pytest.param({"cpu": "32"}, Host(32000, UNKNOWN), id="what it does not say is unknown"),
+        pytest.param({"cpu": "?", "memory": "-1"}, UNKNOWN_HOST, id="and so is what cannot be read"),
+        pytest.param({}, UNKNOWN_HOST, id="nothing"),
+    ],
+)
+def test_a_node_offers_its_allocatable_cpu_and_memory(allocatable: dict[str, Any], host: Host) -> None:
+    node = make_node()
+    status = msgspec.structs.replace(node.status, allocatable=allocatable)
+    assert msgspec.structs.replace(node, status=status).host == host

@@ -7,7 +7,10 @@ import msgspec
 
 from aliquot.errors import BadQuantity
 from aliquot.model.charge import Life, peak
+from aliquot.model.host import UNKNOWN, Host, shared_host
 from aliquot.model.quantity import milli, whole
+
+_MILLI_PER_MIB = 1000 * 2**20
 
 
 class _Wire(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False):
@@ -71,6 +74,14 @@ class Container(_Wire, frozen=True):
         return any(_is_more_than_none(limits[name]) for name in filter(is_meant, limits))
 
 
+def _requested(resources: Resources, resource: str) -> int | None:
+    """The request in thousandths, for which a limit stands in; None without either. Raises BadQuantity."""
+    requests, limits = resources.requests, resources.limits
+    if requests and resource in requests:
+        return milli(str(requests[resource]))
+    return milli(str(limits[resource])) if limits and resource in limits else None
+
+
 def _is_more_than_none(amount: Quantity) -> bool:
     try:
         return whole(str(amount)) > 0
@@ -86,6 +97,9 @@ class PodSpec(_Wire, frozen=True):
     scheduler_name: str = ""
     scheduling_gates: list[Present] | None = None
     priority: int | None = None
+    overhead: dict[str, Quantity] | None = None
+    resources: Resources | None = None
+    """For all containers together. Kubernetes allows only CPU, memory and huge pages here."""
 
 
 class Waiting(_Wire, frozen=True):
@@ -178,7 +192,33 @@ class Pod(Object, frozen=True):
 
     def requests(self, resource: str) -> int:
         """How many thousandths of a resource the scheduler counts for the pod. Raises BadQuantity."""
-        return peak((life, milli(str(container.requests.get(resource, 0)))) for container, life in self.containers())
+        overhead = milli(str(self.spec.overhead.get(resource, 0))) if self.spec.overhead else 0
+        together = _requested(self.spec.resources, resource) if self.spec.resources else None
+        if together is None and not self.spec.init_containers:  # most pods, and the server counts every pod
+            together = sum(_requested(container.resources, resource) or 0 for container in self.spec.containers)
+        elif together is None:
+            parts = ((life, _requested(own.resources, resource) or 0) for own, life in self.containers())
+            together = peak(parts)
+        return together + overhead
+
+    @property
+    def host(self) -> Host:
+        """What the pod requests of its node's CPU and memory, by its spec. What cannot be read counts as nothing."""
+        return shared_host(
+            _bounded(self._readable("cpu")),
+            _bounded(-(-self._readable("memory") // _MILLI_PER_MIB)),
+        )
+
+    def _readable(self, resource: str) -> int:
+        try:
+            return self.requests(resource)
+        except BadQuantity:
+            return 0
+
+
+def _bounded(amount: int) -> int:
+    """Users may write amounts that no array can hold."""
+    return min(amount, UNKNOWN)
 
 
 class NodeStatus(_Wire, frozen=True):
@@ -198,3 +238,19 @@ class Node(Object, frozen=True):
     @property
     def ready(self) -> bool:
         return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions or ())
+
+    @property
+    def host(self) -> Host:
+        """What the node offers of CPU and memory to all pods together. What it does not say is unknown."""
+        cpu, memory = self._offers("cpu"), self._offers("memory")
+        return Host(
+            UNKNOWN if cpu is None else _bounded(cpu), UNKNOWN if memory is None else _bounded(memory // _MILLI_PER_MIB)
+        )
+
+    def _offers(self, resource: str) -> int | None:
+        """Thousandths."""
+        amounts = self.status.allocatable or {}
+        try:
+            return milli(str(amounts[resource])) if resource in amounts else None
+        except BadQuantity:
+            return None

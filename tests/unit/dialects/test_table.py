@@ -1,13 +1,16 @@
 """The table of dialects: ours, those that others bring, and their prefixes."""
 
+import copy
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from aliquot.dialects import Dialect, make_dialects, standard_dialects
 from aliquot.dialects.table import OURS
 from aliquot.errors import BadConfig
+from aliquot.model import Host, Pod
 
 OUR_DIALECTS = [standard_dialects()[kind.name] for kind in OURS]
 ROOT = Path(__file__).parents[3]
@@ -133,3 +136,10 @@ def test_every_dialect_is_in_the_overview_and_has_a_page_that_shows_its_example(
     assert f"`{dialect.resource}`" in overview
     example = (ROOT / "examples" / f"{dialect.name}.yaml").read_text()
     assert example in (ROOT / "docs" / "dialects" / f"{dialect.name}.md").read_text()
+
+
+@pytest.mark.parametrize("dialect", OUR_DIALECTS, ids=lambda dialect: dialect.name)
+def test_a_request_says_what_the_pod_takes_of_cpu_and_memory(dialect: Dialect) -> None:
+    manifest = copy.deepcopy(dialect.sample_pod())
+    manifest["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "1500m", "memory": "3Gi"}
+    assert dialect.demand(msgspec.convert(manifest, Pod)).host == Host(1500, 3072)
