@@ -76,6 +76,9 @@ _PER_NODE: Mapping[str, tuple[type, Any]] = {
     "size": (np.int64, 0),
     "host_cpu": (np.int64, UNKNOWN_HOST.cpu),
     "host_memory": (np.int64, UNKNOWN_HOST.memory),
+    "whole_cpu": (np.int64, UNKNOWN_HOST.cpu),
+    "whole_memory": (np.int64, UNKNOWN_HOST.memory),
+    "changed": (np.int64, 0),
 }
 """Name, type, and the value where there is no node."""
 
@@ -154,6 +157,11 @@ class Block:
     host_cpu: NDArray[np.int64]
     host_memory: NDArray[np.int64]
     """What a node has left of CPU (thousandths of a core) and memory (MiB), as `model.Host`."""
+    whole_cpu: NDArray[np.int64]
+    whole_memory: NDArray[np.int64]
+    """What it would have without any pod."""
+    changed: NDArray[np.int64]
+    """The `clock` of the last change of a node, so that policies can keep what they worked out for the others."""
 
     def __init__(self, rows: int, fleet: Iterable["Block"] = (), *, other_agent: bool = False) -> None:
         """A block for nodes with up to `rows` cards, which our agent or an `other_agent` hands out. `fleet` holds all
@@ -161,6 +169,8 @@ class Block:
         self.rows = rows
         self.other_agent = other_agent
         self.names: list[str] = []
+        self.clock = 0
+        """Counts the changes of all nodes."""
         self._fleet = fleet
         self._columns: dict[str, int] = {}
         self._vacant: list[int] = []
@@ -197,12 +207,14 @@ class Block:
         self._put_used(column, cards, used)
         self._put_sums(column)
         self._put_placed(column)
+        self._touch(column)
 
     def remove(self, node: str) -> None:
         column = self._columns.pop(node, None)
         if column is None:
             return
         self._clear(column)
+        self._touch(column)
         self._states[column] = None
         self._placed[column] = ()
         self.names[column] = ""
@@ -219,10 +231,12 @@ class Block:
             self.load[row, column], self.load_at[row, column] = load.get(gpu.uuid, (np.nan, np.nan))
         self._put_placed(column)
 
-    def set_host(self, node: str, host: Host) -> None:
-        """Sets what a node has left of CPU and memory."""
+    def set_host(self, node: str, left: Host, whole: Host) -> None:
+        """Sets what a node has left of CPU and memory, and what it would have without any pod."""
         if (column := self._columns.get(node)) is not None:
-            self.host_cpu[column], self.host_memory[column] = host.cpu, host.memory
+            self.host_cpu[column], self.host_memory[column] = left.cpu, left.memory
+            self.whole_cpu[column], self.whole_memory[column] = whole.cpu, whole.memory
+            self._touch(column)
 
     # -- reading
 
@@ -249,9 +263,14 @@ class Block:
         return self._types.values
 
     @property
+    def fleet(self) -> Iterable["Block"]:
+        """All blocks of the Fleet, including this one."""
+        return self._fleet or (self,)
+
+    @property
     def largest_mib(self) -> int:
         """The memory of the largest card of all blocks."""
-        return max(int(block.mib.max(initial=0)) for block in (self._fleet or (self,)))
+        return max(int(block.mib.max(initial=0)) for block in self.fleet)
 
     def column(self, node: str) -> int | None:
         return self._columns.get(node)
@@ -278,10 +297,11 @@ class Block:
             for row, gpu in enumerate(self.state_at(column).cards.gpus)
         }
 
-    def host(self, node: str) -> Host:
+    def host(self, node: str) -> tuple[Host, Host]:
         """What `set_host` was given."""
         column = self._columns[node]
-        return Host(int(self.host_cpu[column]), int(self.host_memory[column]))
+        left = Host(int(self.host_cpu[column]), int(self.host_memory[column]))
+        return left, Host(int(self.whole_cpu[column]), int(self.whole_memory[column]))
 
     def shows(self, cards: NodeGpus, used: Mapping[str, Charge]) -> bool:
         """Whether the block has the node with these cards and this usage."""
@@ -318,11 +338,15 @@ class Block:
 
     # -- inside
 
+    def _touch(self, column: int) -> None:
+        self.clock += 1
+        self.changed[column] = self.clock
+
     def _put_cards(self, column: int, before: NodeState | None, cards: NodeGpus) -> None:
         loads = {} if before is None else self.loads(cards.node)
         host = self.host(cards.node)
         self._clear(column)
-        self.set_host(cards.node, host)
+        self.set_host(cards.node, *host)
         self.unit_mib[column] = cards.unit_mib
         self.rest_mib[column] = cards.rest_mib
         self.observed[column] = cards.observed

@@ -1,30 +1,49 @@
-"""The workload that a cluster expects: shapes of pods and how common each is. The fragmentation policy keeps room for
-them."""
+"""The workload that a cluster expects: shapes of pods and how common each is. Policies keep room for them."""
 
 from dataclasses import dataclass
 
 from aliquot.errors import BadConfig
+from aliquot.model import is_model
 
 WHOLE = 1000
 """A card, in thousandths."""
 
 
 @dataclass(frozen=True, slots=True)
-class PodShape:
-    """A kind of pod: it takes `share` thousandths of each of `cards` cards, and `weight` says how common it is. A pod
-    without GPU has no cards.
+class CardModel:
+    model: str
+    mib: int
 
-    `models` are names as users write them; none means any.
+
+@dataclass(frozen=True, slots=True)
+class PodShape:
+    """A kind of pod: it takes `share` thousandths, and at least `mib` of memory, of each of `cards` cards, and `weight`
+    says how common it is. A pod without GPU has no cards.
+
+    `models` are names as users write them; none means any. `cpu` (thousandths of a core) and `memory` (MiB) are what
+    the pod requests of its node.
     """
 
     cards: int
     share: int
     weight: int
     models: tuple[str, ...] = ()
+    cpu: int = 0
+    memory: int = 0
+    mib: int = 0
 
     def __post_init__(self) -> None:
         if self.cards < 0 or self.weight < 1 or not 0 < self.share <= WHOLE:
             raise BadConfig(f"workload: {self} needs cards >= 0, weight >= 1 and a share of 1 to {WHOLE}")
+        if min(self.cpu, self.memory, self.mib) < 0:
+            raise BadConfig(f"workload: {self} has a negative amount")
+
+    def suits(self, card: CardModel) -> bool:
+        return not self.models or any(is_model(name, card.model) for name in self.models)
+
+    def share_of(self, card: CardModel) -> int:
+        """The thousandths of this card that the shape takes; more than WHOLE if the card is too small."""
+        return max(self.share, -(-self.mib * WHOLE // max(1, card.mib)) if self.mib else 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,14 @@
 """The measures in which a request counts: the memory that it names, the cores that it names, or both."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+
+import numpy as np
 
 from aliquot.engine.arrays import Floats, Ints
+from aliquot.engine.block import Block
 from aliquot.engine.view import PolicyOutcome, View
-from aliquot.model import Part
+from aliquot.engine.workload import WHOLE
+from aliquot.model import CORES, Part
 
 
 def counts_memory(parts: Iterable[Part]) -> bool:
@@ -28,6 +32,17 @@ def left_on_cards(view: View) -> Ints:
     if not _names_cores(view.part):
         return view.free_mib
     return view.left if _names_memory(view.part) else view.free_cores
+
+
+def idle_share(fleet: Block, free_mib: Ints, free_cores: Ints, parts: Collection[Part]) -> Ints:
+    """Thousandths of each card that are idle in every measure."""
+    shares = []
+    if counts_memory(parts):
+        shares.append(free_mib * WHOLE // np.maximum(fleet.mib, 1))
+    if counts_cores(parts) or not shares:
+        shares.append(free_cores * (WHOLE // CORES))
+    idle = np.minimum(*shares) if len(shares) == 2 else shares[0]
+    return np.asarray(idle.clip(0, WHOLE) * fleet.sellable)
 
 
 def left_on_nodes(outcome: PolicyOutcome) -> Floats:

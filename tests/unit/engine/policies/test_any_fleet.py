@@ -11,7 +11,7 @@ from aliquot.engine.all_nodes.question import Question
 from aliquot.engine.all_nodes.room import Room, wanted
 from aliquot.engine.block import Block
 from aliquot.engine.policies import GPU_POLICIES, NODE_POLICIES
-from aliquot.engine.policies.fragmentation import fragments
+from aliquot.engine.policies.fgd import fragments
 from aliquot.engine.view import PolicyOutcome, PolicySettings
 from aliquot.engine.workload import PodShape, Workload
 from aliquot.model import (
@@ -180,7 +180,7 @@ def test_the_fragmentation_measure_is_the_sum_of_its_definition(
         rows = np.nonzero(fleet.has[:, column])[0].tolist()
         shares = [(int(idle[row, column]), fleet.state_at(column).cards.gpus[row].model) for row in rows]
         expected.append(sum(shape.weight * _fragment(shape, shares) for shape in shapes))
-    assert fragments(fleet, idle, Workload(tuple(shapes))).tolist() == expected
+    assert fragments(fleet, idle, fleet.host_cpu, Workload(tuple(shapes))).tolist() == expected
 
 
 def _fragment(shape: PodShape, cards: list[tuple[int, str]]) -> int:

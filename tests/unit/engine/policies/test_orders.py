@@ -7,7 +7,7 @@ import pytest
 
 from aliquot.engine.block import Block
 from aliquot.engine.policies import GPU_POLICIES, NODE_POLICIES
-from aliquot.engine.policies.fragmentation import fragments
+from aliquot.engine.policies.fgd import fragments
 from aliquot.engine.view import PolicySettings
 from aliquot.engine.workload import COMMON, PodShape, Workload
 from aliquot.errors import BadConfig
@@ -132,7 +132,7 @@ def test_what_was_placed_after_the_sample_counts_as_busy() -> None:
     assert score.tolist() == pytest.approx([0.7])
 
 
-# -- fragmentation
+# -- FGD
 
 HALVES = Workload((PodShape(1, 500, 1), PodShape(1, 1000, 1)))
 
@@ -141,39 +141,41 @@ def test_a_part_goes_where_it_leaves_something_useful() -> None:
     """A quarter: on a card with three quarters left it leaves a half, on an empty one it breaks a whole."""
     fleet = fleet_of(node_state([SIZE] * 3, [(100, 1000), (50, 500), (75, 750)]))
     view = view_of(fleet, pod(shared(25, 250)), PolicySettings(workload=HALVES))
-    assert order("fragmentation", view) == [2, 1, 0]
+    assert order("fgd", view) == [2, 1, 0]
 
 
 def test_memory_alone_is_judged_by_memory_alone() -> None:
     fleet = fleet_of(node_state([SIZE] * 2, [(10, 1000), (100, 750)]))
     view = view_of(fleet, pod(shared(0, 250)), PolicySettings(workload=HALVES))
-    assert order("fragmentation", view) == [1, 0]
+    assert order("fgd", view) == [1, 0]
 
 
 def test_the_measure_counts_what_each_shape_cannot_use() -> None:
     fleet = fleet_of(node_state([SIZE] * 3, [(100, 1000), (60, 600), (30, 300)]))
     idle = np.zeros(fleet.has.shape, np.int64)
     idle[:3, 0] = 1000, 600, 300
-    assert fragments(fleet, idle, Workload((PodShape(1, 500, 1),))).tolist() == [300]
-    assert fragments(fleet, idle, Workload((PodShape(2, 700, 1),))).tolist() == [1900]
-    assert fragments(fleet, idle, Workload((PodShape(0, 1, 1),))).tolist() == [1900]
-    assert fragments(fleet, idle, Workload((PodShape(1, 500, 1, ("A100",)),))).tolist() == [1900]
-    assert fragments(fleet, idle, Workload((PodShape(1, 500, 3), PodShape(2, 700, 1)))).tolist() == [3 * 300 + 1900]
+    assert fragments(fleet, idle, fleet.host_cpu, Workload((PodShape(1, 500, 1),))).tolist() == [300]
+    assert fragments(fleet, idle, fleet.host_cpu, Workload((PodShape(2, 700, 1),))).tolist() == [1900]
+    assert fragments(fleet, idle, fleet.host_cpu, Workload((PodShape(0, 1, 1),))).tolist() == [1900]
+    assert fragments(fleet, idle, fleet.host_cpu, Workload((PodShape(1, 500, 1, ("A100",)),))).tolist() == [1900]
+    assert fragments(fleet, idle, fleet.host_cpu, Workload((PodShape(1, 500, 3), PodShape(2, 700, 1)))).tolist() == [
+        3 * 300 + 1900
+    ]
 
 
 def test_equal_gradients_are_equal_ranks_whatever_the_rounding_of_sums() -> None:
     fleet = fleet_of(*(node_state([SIZE] * 8, node=f"n{number}") for number in range(20)))
     for mib in (1, 47, 230, 333, 810):
-        ranks = GPU_POLICIES["fragmentation"].rank(view_of(fleet, pod(shared(0, mib))))
+        ranks = GPU_POLICIES["fgd"].rank(view_of(fleet, pod(shared(0, mib))))
         assert len(np.unique(ranks[fleet.has])) == 1
 
 
 def test_a_card_alone_and_the_node_agree_on_the_gradient() -> None:
     fleet = fleet_of(node_state([SIZE] * 4, LEFT), node_state([SIZE] * 2, node="n2"))
     view = view_of(fleet, pod(shared(10, 230)), PolicySettings(workload=COMMON))
-    ranks = np.broadcast_to(GPU_POLICIES["fragmentation"].rank(view), view.possible.shape)
+    ranks = np.broadcast_to(GPU_POLICIES["fgd"].rank(view), view.possible.shape)
     for row in range(2):
-        scores = NODE_POLICIES["fragmentation"].score(outcome_of(view, [(row,), (row,)]))
+        scores = NODE_POLICIES["fgd"].score(outcome_of(view, [(row,), (row,)]))
         assert scores.tolist() == (-ranks[row]).tolist()
 
 
@@ -194,4 +196,4 @@ def test_an_unhealthy_card_has_nothing_idle() -> None:
     fleet = Block(8)
     fleet.put(broken, {broken.gpus[0].uuid: Charge(50, 500, shares=1)})
     view = view_of(fleet, pod(shared(10, 100)), PolicySettings(workload=Workload((PodShape(2, 100, 1),))))
-    assert np.unique(GPU_POLICIES["fragmentation"].rank(view)[0, 0]) == -52
+    assert np.unique(GPU_POLICIES["fgd"].rank(view)[0, 0]) == -52
