@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from aliquot.engine.card_kinds import CardType, card_type
+from aliquot.engine.card_kinds import CardType, NodeKind, card_type, node_kind
 from aliquot.engine.numbering import Numbering
 from aliquot.engine.state import NodeState
 from aliquot.engine.topology import Wiring, wiring_of
@@ -76,8 +76,7 @@ _PER_NODE: Mapping[str, tuple[type, Any]] = {
     "size": (np.int64, 0),
     "host_cpu": (np.int64, UNKNOWN_HOST.cpu),
     "host_memory": (np.int64, UNKNOWN_HOST.memory),
-    "whole_cpu": (np.int64, UNKNOWN_HOST.cpu),
-    "whole_memory": (np.int64, UNKNOWN_HOST.memory),
+    "kind_id": (np.int64, 0),
     "changed": (np.int64, 0),
 }
 """Name, type, and the value where there is no node."""
@@ -157,9 +156,8 @@ class Block:
     host_cpu: NDArray[np.int64]
     host_memory: NDArray[np.int64]
     """What a node has left of CPU (thousandths of a core) and memory (MiB), as `model.Host`."""
-    whole_cpu: NDArray[np.int64]
-    whole_memory: NDArray[np.int64]
-    """What it would have without any pod."""
+    kind_id: NDArray[np.int64]
+    """Index into `kinds`; 0 is a node without sellable cards."""
     changed: NDArray[np.int64]
     """The `clock` of the last change of a node, so that policies can keep what they worked out for the others."""
 
@@ -181,6 +179,9 @@ class Block:
         self._profiles.take("")  # never given back, so that it stays number 0
         self._types = Numbering[CardType]()
         self._wirings = Numbering[Wiring]()
+        self._kinds = Numbering[NodeKind]()
+        self._kinds.take(NodeKind())
+        self._hosts: list[Host] = []
         self._places: dict[str, set[tuple[int, int]]] = {}
         self._serves: dict[str, NDArray[np.bool_]] = {}
         self._card_mib: NDArray[np.int64] | None = None
@@ -200,6 +201,8 @@ class Block:
         before = self._states[column]
         if before is None or before.cards != cards:
             self._put_cards(column, before, cards)
+            self._states[column] = NodeState(cards, {})
+            self._put_kind(column, self._hosts[column])
         self._states[column] = NodeState(cards, dict(used))
         self._placed[column] = tuple(placed)
         if cards.parents:
@@ -216,6 +219,7 @@ class Block:
         self._clear(column)
         self._touch(column)
         self._states[column] = None
+        self._hosts[column] = UNKNOWN_HOST
         self._placed[column] = ()
         self.names[column] = ""
         self._vacant.append(column)
@@ -235,7 +239,7 @@ class Block:
         """Sets what a node has left of CPU and memory, and what it would have without any pod."""
         if (column := self._columns.get(node)) is not None:
             self.host_cpu[column], self.host_memory[column] = left.cpu, left.memory
-            self.whole_cpu[column], self.whole_memory[column] = whole.cpu, whole.memory
+            self._put_kind(column, whole)
             self._touch(column)
 
     # -- reading
@@ -261,6 +265,10 @@ class Block:
     @property
     def types(self) -> Sequence[CardType]:
         return self._types.values
+
+    @property
+    def kinds(self) -> Sequence[NodeKind]:
+        return self._kinds.values
 
     @property
     def fleet(self) -> Iterable["Block"]:
@@ -301,7 +309,7 @@ class Block:
         """What `set_host` was given."""
         column = self._columns[node]
         left = Host(int(self.host_cpu[column]), int(self.host_memory[column]))
-        return left, Host(int(self.whole_cpu[column]), int(self.whole_memory[column]))
+        return left, self._hosts[column]
 
     def shows(self, cards: NodeGpus, used: Mapping[str, Charge]) -> bool:
         """Whether the block has the node with these cards and this usage."""
@@ -344,9 +352,9 @@ class Block:
 
     def _put_cards(self, column: int, before: NodeState | None, cards: NodeGpus) -> None:
         loads = {} if before is None else self.loads(cards.node)
-        host = self.host(cards.node)
+        host, _ = self.host(cards.node)
         self._clear(column)
-        self.set_host(cards.node, *host)
+        self.host_cpu[column], self.host_memory[column] = host.cpu, host.memory
         self.unit_mib[column] = cards.unit_mib
         self.rest_mib[column] = cards.rest_mib
         self.observed[column] = cards.observed
@@ -367,6 +375,13 @@ class Block:
         self.size[column] = sizes.pop() if len(sizes) == 1 else -bool(sizes)
         for dialect, mask in self._serves.items():
             mask[column] = cards.serves(dialect)
+
+    def _put_kind(self, column: int, host: Host) -> None:
+        self._hosts[column] = host
+        if number := int(self.kind_id[column]):
+            self._kinds.give_back(number)
+        kind = NodeKind() if (state := self._states[column]) is None else node_kind(state.cards, host)
+        self.kind_id[column] = self._kinds.take(kind) if kind.cards else 0
 
     def _put_sellable(self, column: int, state: NodeState) -> None:
         for row, gpu in enumerate(state.cards.gpus):
@@ -415,6 +430,8 @@ class Block:
         state = self._states[column]
         if state is not None:
             self._wirings.give_back(int(self.wiring_id[column]))
+            if number := int(self.kind_id[column]):
+                self._kinds.give_back(number)
             for row, gpu in enumerate(state.cards.gpus):
                 self._clear_card(row, column, gpu)
         for name, (_, fill, _) in _PER_CARD.items():
@@ -440,6 +457,7 @@ class Block:
                 self.names.append(node)
                 self._states.append(None)
                 self._placed.append(())
+                self._hosts.append(UNKNOWN_HOST)
             self._columns[node] = column
         return self._columns[node]
 

@@ -3,7 +3,7 @@
 from aliquot.model.charge import Charge, Life, peak, peak_by, peak_charge
 from aliquot.model.constraints import ANY_MIG, NO_CONSTRAINTS, Constraints, ModelConstraint, Topology, is_model
 from aliquot.model.gpu import CORES, Gpu, Link, Mode, NodeGpus, made_up_uuid
-from aliquot.model.host import UNKNOWN_HOST, Host
+from aliquot.model.host import NO_HOST, UNKNOWN_HOST, Host
 from aliquot.model.kubernetes import Container, Node, Object, Pod
 from aliquot.model.placement import Placement, Slice, as_shown, card_of, charges, charges_by_life, cut, numbered_as
 from aliquot.model.reasons import OF_MODEL, Reason
@@ -13,6 +13,7 @@ __all__ = [
     "CORES",
     "Gpu",
     "Host",
+    "NO_HOST",
     "UNKNOWN_HOST",
     "Link",
     "Mode",
