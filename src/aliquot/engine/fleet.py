@@ -77,6 +77,11 @@ class Fleet:
 
     # -- reading
 
+    def host(self, node: str) -> Host:
+        """What a node has left of CPU and memory."""
+        block = self._block_of.get(node)
+        return block.host(node) if block is not None else UNKNOWN_HOST
+
     @property
     def nbytes(self) -> int:
         """Bytes of the arrays."""

@@ -19,7 +19,7 @@ from aliquot.control.state.events import Claimed, NodeLost, NodeSeen, PodForgott
 from aliquot.dialects import Demand
 from aliquot.errors import BadDemand, NoRoom
 from aliquot.ledger import State
-from aliquot.model import Charge, NodeGpus, Placement, Pod
+from aliquot.model import Charge, Container, Host, Node, NodeGpus, Placement, Pod
 from aliquot.model.records import PLACEMENT, write_placement
 from aliquot.model.selling import is_oversold
 from tests.factories import make_gpu, make_node, make_uid
@@ -43,6 +43,13 @@ def _containers(*limits: Mapping[str, int]) -> list[dict[str, Any]]:
         {"name": f"c{place}", "resources": {"limits": {name: str(amount) for name, amount in limit.items() if amount}}}
         for place, limit in enumerate(limits)
     ]
+
+
+hosts = st.builds(Host, st.integers(0, 9000), st.integers(0, 9000))
+
+
+def _requests(host: Host) -> dict[str, str]:
+    return {"cpu": f"{host.cpu}m", "memory": f"{host.memory}Mi"}
 
 
 _NO_ANNOTATIONS: st.SearchStrategy[dict[str, str]] = st.just({})
@@ -102,23 +109,28 @@ class ClusterMachine(RuleBasedStateMachine):
         super().__init__()
         self.cluster = ClusterState()
         self.nodes: dict[str, NodeGpus] = {}
+        self.offered: dict[str, Host] = dict.fromkeys(HARDWARE, Host(64_000, 64_000))
         self.pods: dict[str, Pod] = {}
         self.waiting: dict[str, Pod] = {}
+        self.claimed: dict[str, str] = {}
+        """The node of each waiting pod."""
+        self.taken: dict[str, Host] = {}
+        """CPU and memory of each bound or waiting pod, as it was drawn; a pod without an item requests none."""
         for cards in HARDWARE.values():
             self._show(cards)
 
     # -- what can happen
 
-    @rule(asked=st.lists(st.tuples(manifests, st.booleans(), st.booleans()), min_size=1, max_size=6))
-    def ask(self, asked: list[tuple[Manifest, bool, bool]]) -> None:
+    @rule(asked=st.lists(st.tuples(manifests, hosts, st.booleans(), st.booleans()), min_size=1, max_size=6))
+    def ask(self, asked: list[tuple[Manifest, Host, bool, bool]]) -> None:
         """Pods come. Some carry only their dialect's own words, as if its original had placed them; some are not bound
         yet."""
-        for manifest, names_only, binds in asked:
-            self._place(manifest, names_only=names_only, binds=binds)
+        for manifest, host, names_only, binds in asked:
+            self._place(manifest, host, names_only=names_only, binds=binds)
 
-    def _place(self, manifest: Manifest, *, names_only: bool, binds: bool) -> None:
+    def _place(self, manifest: Manifest, host: Host, *, names_only: bool, binds: bool) -> None:
         containers, annotations = manifest
-        pod = _pod(containers, annotations)
+        pod = _pod([_requesting(containers[0], host), *containers[1:]], annotations)
         try:
             demand = self.cluster.demand_of(pod)
         except BadDemand:
@@ -135,17 +147,19 @@ class ClusterMachine(RuleBasedStateMachine):
         assert placement is not None, "the best node has no placement"
         self.cluster.apply(Claimed(demand.request, placement))
         self._check_claim(demand, placement, before)
+        self.taken[pod.metadata.uid] = host
         if binds:
             self._bind(pod, demand, placement, names_only=names_only)
         else:
             self.waiting[pod.metadata.uid] = pod
+            self.claimed[pod.metadata.uid] = node
 
     @rule(data=st.data())
     def give_up(self, data: st.DataObject) -> None:
         """A claim that is dropped leaves what was before it."""
         if self.waiting:
             uid = data.draw(st.sampled_from(sorted(self.waiting)))
-            del self.waiting[uid]
+            del self.waiting[uid], self.claimed[uid]
             self.cluster.apply(PodForgotten(uid))
             assert not self.cluster.ledger.nodes_of(uid)
 
@@ -155,6 +169,38 @@ class ClusterMachine(RuleBasedStateMachine):
             ended = _status({"phase": "Succeeded"})
             for uid in data.draw(st.sets(st.sampled_from(sorted(self.pods)), min_size=1)):
                 self.cluster.apply(PodSeen(msgspec.structs.replace(self.pods.pop(uid), status=ended)))
+
+    @rule(data=st.data())
+    def delete(self, data: st.DataObject) -> None:
+        if self.pods:
+            uid = data.draw(st.sampled_from(sorted(self.pods)))
+            del self.pods[uid]
+            self.cluster.apply(PodForgotten(uid))
+
+    @rule(name=st.sampled_from(sorted(HARDWARE)), host=hosts)
+    def run_a_pod_without_gpu(self, name: str, host: Host) -> None:
+        pod = _bound(_pod([_requesting({"name": "main"}, host)], {}), name, {})
+        self.pods[pod.metadata.uid], self.taken[pod.metadata.uid] = pod, host
+        self.cluster.apply(PodSeen(pod))
+
+    @rule(data=st.data(), host=hosts)
+    def resize(self, data: st.DataObject, host: Host) -> None:
+        """A pod's requests change in place, or it is only shown once more."""
+        if self.pods:
+            uid = data.draw(st.sampled_from(sorted(self.pods)))
+            first, *others = self.pods[uid].spec.containers
+            changed = _requesting(msgspec.to_builtins(first), host)
+            spec = msgspec.structs.replace(
+                self.pods[uid].spec, containers=[msgspec.convert(changed, Container), *others]
+            )
+            self.pods[uid], self.taken[uid] = msgspec.structs.replace(self.pods[uid], spec=spec), host
+            self.cluster.apply(PodSeen(self.pods[uid]))
+
+    @rule(name=st.sampled_from(sorted(HARDWARE)), host=hosts)
+    def change_what_a_node_offers(self, name: str, host: Host) -> None:
+        self.offered[name] = host
+        if name in self.nodes:
+            self._show(self.nodes[name])
 
     @rule(name=st.sampled_from(sorted(HARDWARE)), card=st.integers(0, 2), healthy=st.booleans(), cordoned=st.booleans())
     def change_a_card(self, name: str, card: int, healthy: bool, cordoned: bool) -> None:
@@ -181,11 +227,7 @@ class ClusterMachine(RuleBasedStateMachine):
 
     @invariant()
     def books_built_anew_from_the_cluster_are_the_same(self) -> None:
-        anew = ClusterState()
-        for cards in reversed(self.nodes.values()):
-            anew.apply(NodeSeen(make_node(cards.node, cards)))
-        for pod in reversed(self.pods.values()):
-            anew.apply(PodSeen(pod))
+        anew = self._built_anew()
         for name, cards in self.nodes.items():
             bound = {e.uid: e for e in self.cluster.ledger.entries(name) if e.state is State.BOUND}
             again = {e.uid: e for e in anew.ledger.entries(name)}
@@ -195,11 +237,38 @@ class ClusterMachine(RuleBasedStateMachine):
                 if entry.charges.keys() <= cards.by_uuid.keys():
                     assert again[uid].charges == entry.charges
 
+    @invariant()
+    def what_nodes_have_left_is_what_pods_leave(self) -> None:
+        """Pods that are claimed and not bound count, too. Built anew, the cluster state knows none of these."""
+        bound, anew = {uid: pod.spec.node_name for uid, pod in self.pods.items()}, self._built_anew()
+        for name in self.nodes:
+            assert self.cluster.fleet.host(name) == self._left(name, bound | self.claimed)
+            assert anew.fleet.host(name) == self._left(name, bound)
+
     # -- inside
+
+    def _left(self, node: str, node_of: Mapping[str, str]) -> Host:
+        pods = [self.taken.get(uid, Host()) for uid, name in node_of.items() if name == node]
+        offered = self.offered[node]
+        return Host(
+            max(0, offered.cpu - sum(pod.cpu for pod in pods)),
+            max(0, offered.memory - sum(pod.memory for pod in pods)),
+        )
+
+    def _built_anew(self) -> ClusterState:
+        anew = ClusterState()
+        for cards in reversed(self.nodes.values()):
+            anew.apply(NodeSeen(self._node(cards)))
+        for pod in reversed(self.pods.values()):
+            anew.apply(PodSeen(pod))
+        return anew
+
+    def _node(self, cards: NodeGpus) -> Node:
+        return make_node(cards.node, cards, allocatable=_requests(self.offered[cards.node]))
 
     def _show(self, cards: NodeGpus) -> None:
         self.nodes[cards.node] = cards
-        self.cluster.apply(NodeSeen(make_node(cards.node, cards)))
+        self.cluster.apply(NodeSeen(self._node(cards)))
         for pod in self.pods.values():
             if pod.spec.node_name == cards.node:
                 self.cluster.apply(PodSeen(pod))
@@ -231,6 +300,10 @@ class ClusterMachine(RuleBasedStateMachine):
         held = self.cluster.ledger.used(placement.node)
         self.cluster.apply(PodSeen(bound))
         assert self.cluster.ledger.used(placement.node) == held, "what was written is not what was claimed"
+
+
+def _requesting(container: dict[str, Any], host: Host) -> dict[str, Any]:
+    return {**container, "resources": {**container.get("resources", {}), "requests": _requests(host)}}
 
 
 def _pod(containers: list[dict[str, Any]], annotations: dict[str, str]) -> Pod:

@@ -12,12 +12,12 @@ from structlog.testing import capture_logs
 
 from aliquot import metrics
 from aliquot.control.audit.audit import Audit
-from aliquot.control.state.events import Claimed, NodeLost, NodeSeen, PodForgotten, Recounted
+from aliquot.control.state.events import Claimed, HostTaken, NodeLost, NodeSeen, PodForgotten, Recounted
 from aliquot.dialects.gpushare import ASSIGNED, IDX
 from aliquot.errors import AliquotError
 from aliquot.kube import PODS
 from aliquot.ledger import Owner
-from aliquot.model import Charge, Pod
+from aliquot.model import Charge, Host, Pod
 from aliquot.model.records import PLACEMENT
 from tests.factories import make_cards, make_node, make_request
 from tests.fakes import Fault, Next, answer, cut_after, cut_before, held, late, until
@@ -111,6 +111,26 @@ def _has_a_node_too_many(room: Room, _: Pod) -> None:
     room.plane.cluster.apply(NodeSeen(make_node("n9", make_cards("n9"))))
 
 
+def _forgets_its_cpu(room: Room, pod: Pod) -> None:
+    room.plane.cluster.totals.vacate_host(pod.metadata.uid)
+
+
+def _counts_another_cpu(room: Room, pod: Pod) -> None:
+    room.plane.cluster.apply(HostTaken(pod.metadata.uid, "n1", Host(1, 1)))
+
+
+def _counts_the_cpu_of_nobody(room: Room, _: Pod) -> None:
+    room.plane.cluster.apply(HostTaken("gone", "n1", Host(1, 1)))
+
+
+def _adds_up_cpu_wrong(room: Room, _: Pod) -> None:
+    room.plane.cluster.fleet.set_host("n1", Host(1, 1))
+
+
+def _offers_another_cpu(room: Room, _: Pod) -> None:
+    room.plane.cluster.totals.offer_host("n1", Host(1, 1))
+
+
 WRONG: list[Any] = [
     pytest.param(_forgets, {"lost"}, id="a bound pod holds nothing"),
     pytest.param(_charges_less, {"charge"}, id="a pod holds less than it has"),
@@ -123,6 +143,11 @@ WRONG: list[Any] = [
     pytest.param(_has_other_cards, {"cards"}, id="a node's cards are others"),
     pytest.param(_has_lost_a_node, {"cards"}, id="a node is not known"),
     pytest.param(_has_a_node_too_many, {"cards"}, id="a node that is no more is known"),
+    pytest.param(_forgets_its_cpu, {"host"}, id="a bound pod takes no CPU"),
+    pytest.param(_counts_another_cpu, {"host"}, id="a bound pod takes another CPU"),
+    pytest.param(_counts_the_cpu_of_nobody, {"host"}, id="a pod that is no more takes CPU"),
+    pytest.param(_adds_up_cpu_wrong, {"host"}, id="the Fleet shows CPU that is not left"),
+    pytest.param(_offers_another_cpu, {"host"}, id="a node's CPU is another"),
 ]
 
 
@@ -142,6 +167,7 @@ async def test_what_the_books_have_wrong_is_found_put_right_and_said(
     assert room.used() == {0: 9}
     assert room.plane.cluster.ledger.nodes_of(pod.metadata.uid) == {"n1"}
     assert room.plane.cluster.totals.nodes == ["n1"]
+    assert room.plane.cluster.fleet.host("n1").cpu == 32_000
     assert await audit.look() == []
 
 

@@ -49,6 +49,9 @@ def known_to(cluster: ClusterState) -> Any:
         snapshot.provisional,
         cluster.quotas.entries,
         snapshot.marks,
+        snapshot.offered,
+        snapshot.bound,
+        {node: cluster.fleet.host(node) for node in cluster.totals.nodes},
         {node: cluster.totals.wrong_counts(node) for node in cluster.totals.nodes},
     )
 
@@ -176,7 +179,7 @@ def test_a_decision_that_comes_out_otherwise_is_shown_with_both_placements(path:
     path.write_bytes(path.read_bytes().replace(first, first.replace(b"n1-0", b"n1-1"), 1))
     code, output = run(path)
     assert code == 1
-    assert "1 decisions replayed; the last answer differs: line 4" in output
+    assert "1 decisions replayed; the last answer differs: line 5" in output
     assert "then: fits on 1, best n1 (main GPU-n1-1 4096 MiB)" in output
     assert "now:  fits on 1, best n1 (main GPU-n1-0 4096 MiB)" in output
 
@@ -215,7 +218,7 @@ def test_a_last_line_that_was_torn_is_left_out(path: Path) -> None:
             id="a later format",
         ),
         pytest.param(
-            b'{"at":1,"event":{"what":"header","v":2,"aliquot":"1","prefixes":{"acme":"acme.example"}}}\n',
+            b'{"at":1,"event":{"what":"header","v":3,"aliquot":"1","prefixes":{"acme":"acme.example"}}}\n',
             "dialects that are not installed here: acme",
             id="a private dialect that is missing",
         ),
@@ -451,7 +454,7 @@ def test_nothing_is_recorded_that_changes_nothing(path: Path) -> None:
             cluster.drop_claim("nobody", "n1")
             cluster.apply(Expired(1.0))
     told = [msgspec.json.encode(line.event).split(b'"')[3] for _, line in read(path)]
-    assert told == [b"header", b"begun", b"node seen"]
+    assert told == [b"header", b"begun", b"node seen", b"host taken"]
 
 
 def test_lines_are_plain_json(path: Path) -> None:

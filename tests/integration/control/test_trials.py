@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aliquot.control.state.cluster_state import ClusterState
-from aliquot.control.state.events import Claimed, Marked, NodeSeen, QuotasRead, StateEvent
+from aliquot.control.state.events import Claimed, HostTaken, Marked, NodeSeen, QuotasRead, StateEvent
 from aliquot.control.state.trial import Trial
 from aliquot.dialects import Demand
 from aliquot.ledger import Owner
-from aliquot.model import Charge, Placement
-from tests.factories import make_cards, make_node, make_pod
+from aliquot.model import Charge, Host, Placement
+from tests.factories import container_manifest, make_cards, make_node, make_pod
 
 NODES = ("n1", "n2")
 MIB = 15360
@@ -29,23 +29,26 @@ class Kept:
 
 
 def a_cluster(*claims: tuple[str, int]) -> ClusterState:
-    """Two nodes of two cards; each claim is a pod's UID and its units of memory."""
+    """Two nodes of two cards; each claim is a pod's UID and its units of memory. Every other pod is shown as bound."""
     cluster = ClusterState()
     for node in NODES:
         cluster.apply(NodeSeen(make_node(node, make_cards(node, mib=(MIB, MIB)))))
     cluster.apply(QuotasRead('{"default": {"memory": {"T4": "100Gi"}}}'))
-    for uid, units in claims:
+    for number, (uid, units) in enumerate(claims):
         asked = a_demand(cluster, uid, units)
         judgement = cluster.judge(asked)
         best = judgement.best()
         placement = judgement.placement(best) if best else None
         if placement is not None:
             cluster.apply(Claimed(asked.request, placement))
+            if number % 2:
+                cluster.apply(HostTaken(uid, placement.node, Host(2000, 512)))
     return cluster
 
 
 def a_demand(cluster: ClusterState, uid: str, units: int) -> Demand:
-    asked = cluster.demand_of(make_pod(uid, units, uid=uid))
+    container = container_manifest(resources={"limits": {"aliyun.com/gpu-mem": units, "cpu": units}})
+    asked = cluster.demand_of(make_pod(uid, uid=uid, containers=[container]))
     assert asked is not None
     return asked
 
@@ -56,6 +59,7 @@ def known(cluster: ClusterState) -> Any:
     return (
         sorted(ledger.all(), key=lambda entry: (entry.uid, entry.node)),
         [(ledger.used(node), ledger.version(node), totals.wrong_counts(node)) for node in NODES],
+        [cluster.fleet.host(node) for node in NODES],
         ledger.changes,
         ledger.unbound_of("default"),
         totals.usage.of("default"),
@@ -96,8 +100,12 @@ def step(cluster: ClusterState, trial: Trial, what: str, subject: str, size: int
     if what == "remove":
         trial.remove(subject)
         assert not cluster.ledger.nodes_of(subject)
+        assert not cluster.totals.hosts.node_of(subject)
     elif what == "charge":
-        trial.charge(subject, {f"GPU-{subject}-0": Charge(mib=size, shares=1)}, "default/guest")
+        guest = a_demand(cluster, "guest", size % 15 + 1).request
+        left = cluster.totals.host_left(subject).cpu
+        trial.charge(subject, {f"GPU-{subject}-0": Charge(mib=size, shares=1)}, guest)
+        assert cluster.fleet.host(subject).cpu == max(0, left - guest.host.cpu)
     elif what == "place":
         asked = a_demand(cluster, subject, size)
         placement = cluster.judge(asked).placement("n1")

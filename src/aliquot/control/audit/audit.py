@@ -15,10 +15,11 @@ import structlog
 
 from aliquot import metrics
 from aliquot.clock import Clock, after
-from aliquot.control.audit.drift import FORGED, Drift, Sight, drift_of, said
+from aliquot.control.audit.drift import FORGED, Drift, Sight, drift_of, said, said_of
 from aliquot.control.audit.staleness import Staleness
 from aliquot.control.state.cluster_state import ClusterState
 from aliquot.control.state.events import Dropped, NodeLost, NodeSeen, PodForgotten, PodSeen, Recounted
+from aliquot.control.state.host_room import HostRoom
 from aliquot.dialects import cards_of
 from aliquot.errors import BadRecord
 from aliquot.kube import NODES, PODS, Client, Informer, KubeError
@@ -110,13 +111,17 @@ class Audit:
             cards = cards_of(node, self._cluster.dialects)
         except BadRecord:
             return  # the last good inventory stays, and it is unknown here
-        was = self._cluster.marks.without_marks(self._cluster.cards(node.key))
-        if was == cards and self._cluster.totals.knows(node.key):
+        was, host = self._cluster.marks.without_marks(self._cluster.cards(node.key)), self._hosts.offered_by(node.key)
+        has_cards = was == cards and self._cluster.totals.knows(node.key)
+        if has_cards and host == node.host:
             return
         self._cluster.apply(NodeSeen(node))
         for pod in self._pods_on(node.key):
             self._cluster.apply(PodSeen(pod))
-        yield Drift("cards", node=node.key, was=", ".join(was.by_uuid), now=", ".join(cards.by_uuid))
+        if has_cards:
+            yield Drift("host", node=node.key, was=said_of(host), now=said_of(node.host))
+        else:
+            yield Drift("cards", node=node.key, was=", ".join(was.by_uuid), now=", ".join(cards.by_uuid))
 
     # -- pods
 
@@ -134,10 +139,14 @@ class Audit:
                 if self._stale_pods.is_in_sync(pod) and cached is not None:
                     found += self._check_claims(cached, before)
                     found += self._check_holding(cached, before, seen)
+                    found += self._check_host(cached)
                 elif pod.metadata.uid in self._seen:
                     seen[pod.metadata.uid] = self._seen[pod.metadata.uid]
         self._seen = seen
         found += self._check_ghosts(entry for entry in before.values() if entry.uid not in listed)
+        async for uid in _in_turns(self._hosts.uids):
+            if uid not in listed and self._pods.with_uid(uid) is None:
+                found += self._check_ghost_host(uid)
         return found + await _caught_up(self._pods, self._stale_pods)
 
     def _check_claims(self, pod: Pod, before: Mapping[tuple[str, str], Entry]) -> Iterator[Drift]:
@@ -173,6 +182,26 @@ class Audit:
                 yield drift
         seen[uid] = now
 
+    def _check_host(self, pod: Pod) -> Iterator[Drift]:
+        """Check what counts of a pod's CPU and memory."""
+        uid, node = pod.metadata.uid, pod.spec.node_name
+        then, was = self._seen.get(uid), self._hosts.of(uid, self._hosts.node_of(uid))
+        if then is not None and then.pod is pod and then.host is was:
+            return
+        is_bound = bool(node) and not pod.ended
+        if (was, self._hosts.node_of(uid)) != ((pod.host, node) if is_bound else (None, "")):
+            self._cluster.apply(PodSeen(pod) if is_bound else PodForgotten(uid))
+            yield Drift("host", pod.key, node, said_of(was), said_of(pod.host if is_bound else None))
+
+    def _check_ghost_host(self, uid: str) -> Iterator[Drift]:
+        """Forget the CPU and memory of a pod that the API server does not know. Only informer events bring them, so no
+        claim is in flight."""
+        node = self._hosts.node_of(uid)
+        if node:
+            was = self._hosts.of(uid, node)
+            self._cluster.apply(PodForgotten(uid))
+            yield Drift("host", uid, node, said_of(was), "no such pod")
+
     def _check_ghosts(self, entries: Iterable[Entry]) -> Iterator[Drift]:
         """Drop entries, made before the list, of pods that the API server does not know."""
         for entry in entries:
@@ -186,7 +215,12 @@ class Audit:
         adoption = self._cluster.adoption
         first = adoption.first_records.get(uid)
         is_unplaced = uid in adoption.unplaced or uid in adoption.observed.unnamed
-        return Sight(pod, self._cluster.ledger.entry(uid, node), self._cluster.cards(node), first, is_unplaced)
+        entry, cards = self._cluster.ledger.entry(uid, node), self._cluster.cards(node)
+        return Sight(pod, entry, cards, first, is_unplaced, self._hosts.of(uid, node))
+
+    @property
+    def _hosts(self) -> HostRoom:
+        return self._cluster.totals.hosts
 
     def _is_alive(self, claim: Entry) -> bool:
         """Whether a transaction works on a claim, or it will expire."""

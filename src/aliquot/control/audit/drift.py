@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from aliquot.dialects import Dialects, Holding, holding_of
 from aliquot.errors import AliquotError
 from aliquot.ledger import Entry, State
-from aliquot.model import Charge, NodeGpus, Pod
+from aliquot.model import Charge, Host, NodeGpus, Pod
 from aliquot.model.records import PLACEMENT
 
 FORGED = "forged"
@@ -36,6 +36,8 @@ class Sight:
     """Our record on the pod as first seen."""
     is_unplaced: bool = False
     """No trusted record names its cards: the cluster state holds what the pod is expected to get."""
+    host: Host | None = None
+    """What the cluster state counts of the pod's CPU and memory."""
 
     def is_same(self, other: "Sight") -> bool:
         """Whether nothing relevant has changed."""
@@ -76,6 +78,11 @@ def drift_of(now: Sight, then: Sight | None, dialects: Dialects, is_alive: Calla
 def said(charges: Mapping[str, Charge]) -> str:
     """Format charges for people."""
     return ", ".join(f"{uuid} {_amounts(charge)}" for uuid, charge in sorted(charges.items())) or "nothing"
+
+
+def said_of(host: Host | None) -> str:
+    """Format CPU and memory for people."""
+    return f"{host.cpu}m CPU, {host.memory} MiB of memory" if host else "nothing"
 
 
 def _amounts(charge: Charge) -> str:

@@ -10,11 +10,11 @@ import msgspec
 from aliquot.control.state.events import Decided, Snapshot, StateEvent
 from aliquot.errors import BadRecord
 from aliquot.ledger import Entry, Owner, State
-from aliquot.model import Charge, NodeGpus, Placement, Request
+from aliquot.model import Charge, Host, NodeGpus, Placement, Request
 from aliquot.plain import why
 
-VERSION = 2
-"""Since 2 a reservation is a state of its own."""
+VERSION = 3
+"""Since 3 the log has CPU and memory of nodes and pods."""
 
 
 class Header(msgspec.Struct, frozen=True, tag_field="what", tag="header"):
@@ -42,6 +42,15 @@ class HeldPart(msgspec.Struct, frozen=True, tag_field="what", tag="held", omit_d
     request: Request | None = None
 
 
+class Hosts(msgspec.Struct, frozen=True, tag_field="what", tag="hosts", omit_defaults=True):
+    """CPU and memory: what a node offers, and what each pod bound to it requests, by UID. There may be 100,000 pods, so
+    these are only numbers: thousandths of a core, and MiB."""
+
+    node: str
+    offered: tuple[int, int] | None = None
+    pods: dict[str, tuple[int, int]] = {}
+
+
 class Begun(msgspec.Struct, frozen=True, tag_field="what", tag="begun", omit_defaults=True):
     """End of the snapshot. `marks` are the cards marked unhealthy on each node, by index."""
 
@@ -53,10 +62,10 @@ class Line(msgspec.Struct, frozen=True):
     """`at` is nanoseconds since 1970."""
 
     at: int
-    event: Header | Cards | HeldPart | Begun | StateEvent | Decided
+    event: Header | Cards | HeldPart | Hosts | Begun | StateEvent | Decided
 
 
-def first_lines(header: Header, snapshot: Snapshot) -> Iterator[Header | Cards | HeldPart | Begun]:
+def first_lines(header: Header, snapshot: Snapshot) -> Iterator[Header | Cards | HeldPart | Hosts | Begun]:
     """The lines at the beginning of a file."""
     yield header
     for cards in snapshot.cards:
@@ -67,7 +76,14 @@ def first_lines(header: Header, snapshot: Snapshot) -> Iterator[Header | Cards |
         yield HeldPart(
             entry.owner, entry.placement, charges, entry.state, entry.since, entry.until, provisional, entry.request
         )
+    for node in {**snapshot.offered, **snapshot.bound}:
+        offered, pods = snapshot.offered.get(node), snapshot.bound.get(node, {})
+        yield Hosts(node, _numbers(offered) if offered else None, {uid: _numbers(host) for uid, host in pods.items()})
     yield Begun(snapshot.quotas, {node: sorted(indexes) for node, indexes in snapshot.marks.items()})
+
+
+def _numbers(host: Host) -> tuple[int, int]:
+    return host.cpu, host.memory
 
 
 def entry_of(held: HeldPart) -> Entry:

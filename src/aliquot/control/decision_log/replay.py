@@ -3,14 +3,15 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from aliquot.control.decision_log.format import Begun, Cards, Header, HeldPart, Line, entry_of
+from aliquot.control.decision_log.format import Begun, Cards, Header, HeldPart, Hosts, Line, entry_of
 from aliquot.control.state.cluster_state import ClusterState
 from aliquot.control.state.events import Claimed, Decided, Snapshot, Verdict, verdict_of
 from aliquot.dialects import Demand, Dialects, make_dialects
 from aliquot.engine import Effort, Judgement, endless
 from aliquot.errors import BadConfig, Refused
 from aliquot.ledger import Entry
-from aliquot.model import NodeGpus, Placement, Request
+from aliquot.model import Host, NodeGpus, Placement, Request
+from aliquot.model.host import shared_host
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class Replay:
         self._cards: list[NodeGpus] = []
         self._entries: list[Entry] = []
         self._provisional: set[str] = set()
+        self._offered: dict[str, Host] = {}
+        self._bound: dict[str, dict[str, Host]] = {}
         self._judgement: Judgement | None = None
 
     def feed(self, lines: Iterable[tuple[int, Line]]) -> None:
@@ -59,10 +62,16 @@ class Replay:
             case HeldPart() as held:
                 self._entries.append(entry_of(held))
                 self._provisional |= {held.owner.uid} if held.provisional else set()
+            case Hosts(node=node, offered=offered, pods=pods):
+                if offered is not None:
+                    self._offered[node] = Host(*offered)
+                self._bound[node] = {uid: shared_host(*numbers) for uid, numbers in pods.items()}
             case Begun(quotas=quotas, marks=marks):
                 marked = {node: frozenset(indexes) for node, indexes in marks.items()}
-                known = Snapshot(self._cards, self._entries, frozenset(self._provisional), quotas, marked)
-                self.cluster.restore(known)
+                provisional = frozenset(self._provisional)
+                self.cluster.restore(
+                    Snapshot(self._cards, self._entries, provisional, quotas, marked, self._offered, self._bound)
+                )
             case Decided() as decided:
                 self._decide(number, line.at, decided)
             case Claimed() as claimed:
@@ -75,6 +84,7 @@ class Replay:
         """Start over like a new process, which knows only what the following lines say."""
         self.cluster = ClusterState(_dialects(prefixes))
         self._cards, self._entries, self._provisional = [], [], set()
+        self._offered, self._bound = {}, {}
         self._judgement = None
 
     def _decide(self, number: int, at: int, decided: Decided) -> None:

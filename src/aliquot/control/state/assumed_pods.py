@@ -132,7 +132,7 @@ class _NodeTrial:
         if placement is None:
             return False
         request = demand.request.on(self._cards)
-        self._trial.charge(self._node, charges(placement, request), request.pod)
+        self._trial.charge(self._node, charges(placement, request), request)
         return not self._budget.ran_out
 
     def _only_on(self, uuids: Collection[str], demand: Demand) -> Demand:

@@ -19,6 +19,7 @@ from aliquot.control.state.events import (
     Dropped,
     Effects,
     Expired,
+    HostTaken,
     Marked,
     NodeLost,
     NodeSeen,
@@ -117,7 +118,7 @@ class ClusterState:
                 self.recorder.record(structs.replace(event, refused=str(refused)))
             raise
         if self.recorder is not None and effects.changed:
-            self.recorder.record(event)
+            self.recorder.record(effects.record or event)
         for opening in effects.freed:
             self.freed.emit(opening)
         return effects
@@ -126,8 +127,10 @@ class ClusterState:
         match event:
             case PodSeen(pod):
                 return self._see_pod(pod)
+            case HostTaken(uid, name, host):
+                return Effects(changed=self.totals.occupy_host(uid, name, host))
             case PodForgotten(uid):
-                return self._entries_after(uid, partial(self.adoption.forget, uid))
+                return self._forget_pod(uid)
             case NodeSeen(node):
                 return self._see_node(node)
             case NodeLost(name):
@@ -165,9 +168,10 @@ class ClusterState:
             cards = before
         else:
             self.unread.remove(node.key)
+        host_changed = self.totals.offer_host(node.key, node.host)
         if self.totals.put_cards(self.marks.on(cards)):
             return Effects(changed=True, freed=(Opening(node.key, heard=True),))
-        return Effects(changed=cards != before)
+        return Effects(changed=host_changed or cards != before)
 
     def _lose_node(self, node: str) -> Effects:
         self.unread.remove(node)
@@ -177,12 +181,24 @@ class ClusterState:
 
     def _see_pod(self, pod: Pod) -> Effects:
         """A bound pod holds its part until its containers have ended."""
-        uid = pod.metadata.uid
+        uid, node = pod.metadata.uid, pod.spec.node_name
         if pod.ended:
-            return self._entries_after(uid, partial(self.adoption.forget, uid))
-        if pod.spec.node_name:
-            return self._entries_after(uid, partial(self.adoption.see, pod))
-        return Effects(changed=True) if self.adoption.see_unbound(pod) else NO_EFFECTS
+            return self._forget_pod(uid)
+        if not node:
+            return Effects(changed=True) if self.adoption.see_unbound(pod) else NO_EFFECTS
+        host = pod.host
+        host_changed = self.totals.occupy_host(uid, node, host)
+        effects = self._entries_after(uid, partial(self.adoption.see, pod))
+        if effects.changed or not host_changed:
+            return effects
+        return Effects(changed=True, record=HostTaken(uid, node, host))
+
+    def _forget_pod(self, uid: str) -> Effects:
+        host_changed = self.totals.vacate_host(uid)
+        effects = self._entries_after(uid, partial(self.adoption.forget, uid))
+        if effects.changed or not host_changed:
+            return effects
+        return Effects(changed=True, record=PodForgotten(uid))
 
     def _confirm(self, uid: str, node: str) -> None:
         self.ledger.confirm(uid, node)
@@ -426,8 +442,9 @@ class ClusterState:
     def snapshot(self) -> Snapshot:
         """Everything that this cluster state knows."""
         cards = [self.marks.without_marks(self.cards(node)) for node in self.totals.nodes]
-        provisional = frozenset(self.adoption.provisional)
-        return Snapshot(cards, self.ledger.all(), provisional, self._quota_text, dict(self.marks.all))
+        provisional, hosts = frozenset(self.adoption.provisional), self.totals.hosts
+        marks = dict(self.marks.all)
+        return Snapshot(cards, self.ledger.all(), provisional, self._quota_text, marks, hosts.offered, hosts.pods)
 
     def restore(self, snapshot: Snapshot) -> None:
         """Fill an empty cluster state from a snapshot."""
@@ -436,6 +453,11 @@ class ClusterState:
             self.marks.put(node, indexes)
         self.totals.restore([self.marks.on(cards) for cards in snapshot.cards], snapshot.entries)
         self.adoption.provisional |= snapshot.provisional
+        for node, host in snapshot.offered.items():
+            self.totals.offer_host(node, host)
+        for node, pods in snapshot.bound.items():
+            for uid, host in pods.items():
+                self.totals.occupy_host(uid, node, host)
 
 
 def _holders(entries: Iterable[Entry]) -> list[Holder]:

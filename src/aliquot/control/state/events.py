@@ -13,7 +13,7 @@ import msgspec
 from aliquot.control.state.opening import Opening
 from aliquot.engine import Judgement
 from aliquot.ledger import Entry
-from aliquot.model import Node, NodeGpus, Placement, Pod, Request
+from aliquot.model import Host, Node, NodeGpus, Placement, Pod, Request
 
 
 class _StateEvent(msgspec.Struct, frozen=True, tag_field="what", omit_defaults=True):
@@ -32,6 +32,14 @@ class PodSeen(_StateEvent, frozen=True, tag="pod seen"):
     """A pod as the API server has it."""
 
     pod: Pod
+
+
+class HostTaken(_StateEvent, frozen=True, tag="host taken"):
+    """All that matters of a bound pod that holds no cards: what it requests of its node's CPU and memory."""
+
+    uid: str
+    node: str
+    host: Host
 
 
 class PodForgotten(_StateEvent, frozen=True, tag="pod forgotten"):
@@ -123,6 +131,7 @@ StateEvent: TypeAlias = (
     NodeSeen
     | NodeLost
     | PodSeen
+    | HostTaken
     | PodForgotten
     | Expired
     | QuotasRead
@@ -138,11 +147,12 @@ StateEvent: TypeAlias = (
 @dataclass(frozen=True, slots=True)
 class Effects:
     """What an event did: whether it `changed` the cluster state, where it may have `freed` room, and the UIDs of pods
-    whose reservations `expired`."""
+    whose reservations `expired`. `record` is a smaller event with the same effects, if there is one."""
 
     changed: bool = False
     freed: tuple[Opening, ...] = ()
     expired: tuple[str, ...] = ()
+    record: StateEvent | None = None
 
 
 NO_EFFECTS = Effects()
@@ -158,6 +168,10 @@ class Snapshot:
     quotas: str | None
     marks: Mapping[str, frozenset[int]] = field(default_factory=dict)
     """Cards marked unhealthy; `cards` does not include the marks."""
+    offered: Mapping[str, Host] = field(default_factory=dict)
+    """CPU and memory of each node."""
+    bound: Mapping[str, Mapping[str, Host]] = field(default_factory=dict)
+    """What each bound pod requests of them, by node and UID."""
 
 
 class Recorder(Protocol):

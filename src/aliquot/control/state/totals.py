@@ -1,13 +1,16 @@
-"""Ledger, Fleet and quota usage: three counts of the same entries, changed together and only here."""
+"""Ledger, Fleet and quota usage: three counts of the same entries, changed together and only here. What pods request of
+CPU and memory is counted beside them, for all pods."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
 import structlog
 
+from aliquot.control.state.host_room import HostRoom
 from aliquot.engine import Census, Fleet, NodeState, Usage
 from aliquot.ledger import Entry, Ledger, Owner
-from aliquot.model import Charge, ContainerRequest, NodeGpus, Placement, Request, charges
+from aliquot.model import Charge, ContainerRequest, Host, NodeGpus, Placement, Request, charges
+from aliquot.model.host import NO_HOST
 
 _log = structlog.get_logger()
 
@@ -18,6 +21,9 @@ class Totals:
         self._fleet = Fleet()
         self._behind: dict[str, None] = {}
         """Nodes whose numbers in the Fleet lag behind the ledger, in order of change."""
+        self.hosts = HostRoom()
+        self._hosts_behind: dict[str, None] = {}
+        """Nodes whose CPU and memory in the Fleet lag behind, in order of change."""
         self.usage = Usage()
         self.census = Census()
         self._cards: dict[str, NodeGpus] = {}
@@ -31,7 +37,10 @@ class Totals:
         for node in self._behind:
             if node in self._cards:
                 self._fleet.put(self._cards[node], self.ledger.used(node), self.ledger.entries(node))
+        for node in self._hosts_behind:
+            self._fleet.set_host(node, self.host_left(node))
         self._behind.clear()
+        self._hosts_behind.clear()
         return self._fleet
 
     # -- cards of nodes
@@ -65,7 +74,49 @@ class Totals:
         self._cards.pop(node, None)
         self.ledger.drop_node(node)
         self.census.remove(node)
+        self.hosts.withdraw(node)
         self.fleet.remove(node)
+
+    # -- CPU and memory
+
+    def offer_host(self, node: str, host: Host) -> bool:
+        """Set a node's CPU and memory. Returns whether they changed."""
+        changed = self.hosts.offer(node, host)
+        if changed:
+            self._hosts_behind[node] = None
+        return changed
+
+    def occupy_host(self, uid: str, node: str, host: Host) -> bool:
+        """Count what a bound pod requests. Returns whether that changed."""
+        before = self.hosts.node_of(uid)
+        changed = self.hosts.occupy(uid, node, host)
+        if changed:
+            self._hosts_behind |= {name: None for name in (before, node) if name}
+        return changed
+
+    def vacate_host(self, uid: str) -> bool:
+        """Stop counting what a pod requests. Returns whether it counted."""
+        node = self.hosts.vacate(uid)
+        if node:
+            self._hosts_behind[node] = None
+        return bool(node)
+
+    def host_left(self, node: str, *, without: str = "") -> Host:
+        """What a node has left, next to the pods bound to it and to claims of pods that are not shown as bound yet. The
+        pod `without` does not count."""
+        claimed = sum((entry.request.host for entry in self._unshown(node, without) if entry.request), NO_HOST)
+        own = self.hosts.of(without, node) or NO_HOST
+        return self.hosts.left(node, claimed - own)
+
+    def pods_on(self, node: str, *, without: str = "") -> int:
+        """How many pods a node has, counted likewise."""
+        is_own = self.hosts.of(without, node) is not None
+        return self.hosts.count(node) - is_own + sum(1 for _ in self._unshown(node, without))
+
+    def _unshown(self, node: str, without: str) -> Iterator[Entry]:
+        """The entries of pods that are not shown as bound yet."""
+        entries = self.ledger.entries(node)
+        return (entry for entry in entries if entry.uid != without and self.hosts.of(entry.uid, node) is None)
 
     # -- claims and holdings
 
@@ -73,14 +124,14 @@ class Totals:
         """Claim a placement; with `until`, reserve it. Raises NoRoom and AlreadyHeld."""
         request = request.on(self.cards(placement.node))
         taken = charges(placement, request)
-        asked = _shape(request.dialect, request.containers)
+        asked = _shape(request.dialect, request.containers, request.host)
         return self._entered(self.ledger.claim(_owner(request), placement, taken, until=until, request=asked))
 
     def reassign(self, request: Request, placement: Placement) -> Entry:
         """Raises NoRoom and NotPlaced."""
         request = request.on(self.cards(placement.node))
         taken = charges(placement, request)
-        asked = _shape(request.dialect, request.containers)
+        asked = _shape(request.dialect, request.containers, request.host)
         return self._entered(self.ledger.reassign(_owner(request), placement, taken, request=asked))
 
     def adopt(
@@ -88,7 +139,7 @@ class Totals:
     ) -> None:
         """Enter what a bound pod holds. Releases the pod's claims on other nodes."""
         elsewhere = self.ledger.nodes_of(owner.uid) - {placement.node}
-        asked = _shape(request.dialect, request.containers) if request else None
+        asked = _shape(request.dialect, request.containers, request.host) if request else None
         self._entered(self.ledger.adopt(owner, placement, held, request=asked))
         for other in elsewhere:
             self._uncount(owner.uid, other)
@@ -127,6 +178,7 @@ class Totals:
         is_right = {
             "sums": self.ledger.is_summed_right(node),
             "fleet": self.fleet.shows(cards, self.ledger.used(node)),
+            "host": self.hosts.is_summed_right(node) and self.fleet.host(node) == self.host_left(node),
             "quota": all(self.usage.counts(own.uid, own.owner.namespace, cards, own.charges) for own in entries),
         }
         return [kind for kind, right in is_right.items() if not right]
@@ -134,6 +186,7 @@ class Totals:
     def recount(self, node: str) -> None:
         """Recompute a node's counts from its entries."""
         self.ledger.recount(node)
+        self.hosts.recount(node)
         for entry in self.ledger.entries(node):
             self._count(entry)
         self._refresh(node)
@@ -159,7 +212,7 @@ class Totals:
         self._refresh(node)
 
     def _refresh(self, node: str) -> None:
-        self._behind[node] = None
+        self._behind[node] = self._hosts_behind[node] = None
         if not self.in_trial:
             self._report_oversold(node)
 
@@ -174,9 +227,9 @@ class Totals:
 
 
 @lru_cache(maxsize=4096)
-def _shape(dialect: str, containers: tuple[ContainerRequest, ...]) -> Request:
+def _shape(dialect: str, containers: tuple[ContainerRequest, ...], host: Host) -> Request:
     """A request without its pod: thousands of pods share it."""
-    return Request("", "", dialect, containers)
+    return Request("", "", dialect, containers, host=host)
 
 
 def _owner(request: Request) -> Owner:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from aliquot.control.state.totals import Totals
 from aliquot.errors import NoRoom
 from aliquot.ledger import Entry, Owner
-from aliquot.model import Charge, Placement, Request
+from aliquot.model import Charge, Host, Placement, Request
 
 
 class Trial:
@@ -15,23 +15,28 @@ class Trial:
     def __init__(self, totals: Totals) -> None:
         self._totals = totals
         self._ledger = totals.ledger
-        self._before: list[tuple[str, str, Entry | None]] = []
-        """UID, node, and the entry before each change."""
+        self._before: list[tuple[str, str, Entry | None, Host | None]] = []
+        """UID, node, and the entry and the CPU and memory of a bound pod before each change."""
         self._versions: dict[str, int] = {}
         """The version of each node before its first change."""
         self._changes = self._ledger.changes
 
     def remove(self, uid: str) -> None:
         """Count what a pod holds as free, on every node."""
-        for node in self._ledger.nodes_of(uid):
+        bound_to = self._totals.hosts.node_of(uid)
+        for node in {*self._ledger.nodes_of(uid), *([bound_to] if bound_to else [])}:
             self.remove_from(node, uid)
 
     def remove_from(self, node: str, uid: str) -> None:
         """Count what a pod holds as free, on one node."""
-        if (entry := self._ledger.entry(uid, node)) is not None:
-            self._touch(node)
-            self._totals.release(uid, node)
-            self._before.append((uid, node, entry))
+        entry, host = self._ledger.entry(uid, node), self._totals.hosts.of(uid, node)
+        if entry is None and host is None:
+            return
+        self._touch(node)
+        self._totals.release(uid, node)
+        if host is not None:
+            self._totals.vacate_host(uid)
+        self._before.append((uid, node, entry, host))
 
     def take(self, request: Request, placement: Placement) -> bool:
         """Take a placement. Returns whether it is free, and the pod holds nothing there yet."""
@@ -42,15 +47,16 @@ class Trial:
             self._totals.claim(request, placement)
         except NoRoom:
             return False
-        self._before.append((request.uid, placement.node, None))
+        self._before.append((request.uid, placement.node, None, None))
         return True
 
-    def charge(self, node: str, charges: Mapping[str, Charge], pod: str = "") -> None:
-        """Charge cards of a node, and the quota of the pod's namespace, whether there is room or not."""
-        owner = Owner(f"trial-{len(self._before)}", pod)
+    def charge(self, node: str, charges: Mapping[str, Charge], request: Request | None = None) -> None:
+        """Charge cards of a node, whether there is room or not. With a request, also the quota of the pod's namespace,
+        and its CPU and memory."""
+        owner = Owner(f"trial-{len(self._before)}", request.pod if request else "")
         self._touch(node)
-        self._totals.adopt(owner, Placement(node, "", {}), charges)
-        self._before.append((owner.uid, node, None))
+        self._totals.adopt(owner, Placement(node, "", {}), charges, request)
+        self._before.append((owner.uid, node, None, None))
 
     def checkpoint(self) -> int:
         return len(self._before)
@@ -58,11 +64,13 @@ class Trial:
     def rollback(self, checkpoint: int = 0) -> None:
         """Undo everything since the checkpoint, or everything."""
         while len(self._before) > checkpoint:
-            uid, node, entry = self._before.pop()
+            uid, node, entry, host = self._before.pop()
             if entry is None:
                 self._totals.release(uid, node)
             else:
                 self._totals.put_back(entry)
+            if host is not None:
+                self._totals.occupy_host(uid, node, host)
 
     def close(self) -> None:
         """Leave no trace but the order of a node's entries: whoever compares versions sees that nothing has changed."""
