@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from aliquot.control.loops.node_choice import NodeChooser
 from aliquot.control.loops.scheduler import Scheduler
+from aliquot.control.state.events import Claimed
 from aliquot.dialects.gpushare import IDX
 from aliquot.kube import NODES
 from aliquot.model import Pod
@@ -146,6 +148,19 @@ async def test_a_node_takes_pods_up_to_its_resources_and_its_number_of_pods(room
     await room.in_sync()
     assert node_of(room, third) == "n1"
     assert why_waiting(room, fourth) == "0/1 nodes are available: 1 Too many pods"
+
+
+async def test_a_pod_that_is_claimed_and_not_yet_bound_takes_its_cpu(room: Room) -> None:
+    await room.add_node(capacity=PLAIN)
+    first, second = [
+        await room.add_pod(**asking(name, **{"aliquot.io__gpu": "1", "cpu": "2.5"})) for name in ("first", "second")
+    ]
+    cluster = room.plane.cluster
+    demand = cluster.demand_of(first)
+    assert demand is not None
+    cluster.apply(Claimed(demand.request, cluster.fit(demand, "n1")))
+    assert NodeChooser(room.plane).choose(second).why == "0/1 nodes are available: 1 Insufficient cpu"
+    assert NodeChooser(room.plane).choose(first).node == "n1"
 
 
 async def test_events_on_the_pod_report_what_happened(room: Room, scheduler: Scheduler) -> None:

@@ -56,7 +56,8 @@ class NodeChooser:
 
     def _why_barred(self, node: Node, pod: Pod, counted: Sequence[str]) -> str:
         """Why a node is closed, regardless of its cards; the dialect counts its own resources later."""
-        return why_closed(node, pod) or why_short(node, pod, self._plane.pods_on(node.key), but=counted)
+        totals, others = self._plane.cluster.totals, self._plane.pods_on(node.key)
+        return why_closed(node, pod) or why_short(node, pod, totals, others, but=counted)
 
     def _refusal(self, node: Node, pod: Pod, dialect: Dialect, judgement: Judgement) -> str:
         if reason := judgement.refusal(node.key):

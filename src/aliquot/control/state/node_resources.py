@@ -1,29 +1,37 @@
 """What a node lacks for a pod besides GPUs: CPU, memory, pod capacity, unknown resources."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 
+from aliquot.control.state.totals import Totals
 from aliquot.errors import BadQuantity
-from aliquot.model import Node, Pod
+from aliquot.model import Host, Node, Pod
 from aliquot.model.quantity import milli, whole
 
 _PODS = "pods"
+_OF_HOST: Mapping[str, Callable[[Host], int]] = {"cpu": lambda host: host.cpu, "memory": lambda host: host.memory}
 
 
-def why_short(node: Node, pod: Pod, others: Iterable[Pod], *, but: Collection[str] = ()) -> str:
-    """Why a node is too small, in kube-scheduler's words; empty if it has enough next to the bound `others`. Ignores
-    resources in `but`, which are counted elsewhere."""
-    offered = node.status.allocatable or {}
-    living = [other for other in others if not other.ended and other.metadata.uid != pod.metadata.uid]
-    if _PODS in offered and len(living) >= whole(str(offered[_PODS])):
+def why_short(node: Node, pod: Pod, totals: Totals, others: Iterable[Pod], *, but: Collection[str] = ()) -> str:
+    """Why a node is too small, in kube-scheduler's words; empty if it has enough. Ignores resources in `but`, which are
+    counted elsewhere. The bound `others` are asked for resources that the totals do not count."""
+    offered, uid = node.status.allocatable or {}, pod.metadata.uid
+    if _PODS in offered and totals.pods_on(node.key, without=uid) >= whole(str(offered[_PODS])):
         return "Too many pods"
-    asked = {name for container, _ in pod.containers() for name in container.requests if name not in but}
-    short = [
-        name
-        for name in sorted(asked)
-        if (wanted := _requests(pod, name)) > 0
-        and wanted > milli(str(offered.get(name, 0))) - sum(_requests(other, name) for other in living)
-    ]
-    return ", ".join(f"Insufficient {name}" for name in short)
+    host, left = pod.host, totals.host_left(node.key, without=uid)
+
+    def is_short(name: str) -> bool:
+        if (amount := _OF_HOST.get(name)) is not None:
+            return amount(host) > (amount(left) if name in offered else 0)
+        wanted = _requests(pod, name)
+        return wanted > 0 and wanted > milli(str(offered.get(name, 0))) - _taken(name, pod, others)
+
+    asked = {*_OF_HOST, *(name for container, _ in pod.containers() for name in container.requests)}.difference(but)
+    return ", ".join(f"Insufficient {name}" for name in sorted(asked) if is_short(name))
+
+
+def _taken(resource: str, pod: Pod, others: Iterable[Pod]) -> int:
+    living = (other for other in others if not other.ended and other.metadata.uid != pod.metadata.uid)
+    return sum(_requests(other, resource) for other in living)
 
 
 def _requests(pod: Pod, resource: str) -> int:
