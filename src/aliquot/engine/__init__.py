@@ -12,6 +12,7 @@ from aliquot.engine.preempt import Preemption, VictimSet, complete, fits_without
 from aliquot.engine.quotas.quota import QuotaCheck, QuotaLine, check_quota, quota_usage
 from aliquot.engine.quotas.quota_map import Quotas
 from aliquot.engine.quotas.usage import Census, Usage
+from aliquot.engine.shape_counts import CountsRecord, ShapeCounts
 from aliquot.engine.state import NodeState
 from aliquot.engine.view import GpuPolicy, NodePolicy, PodPolicy, PolicyOutcome, PolicySettings, View
 from aliquot.engine.why.explain import Explanation, explain, needs_text
@@ -25,6 +26,8 @@ __all__ = [
     "NUMBERED",
     "NodeState",
     "PolicySettings",
+    "ShapeCounts",
+    "CountsRecord",
     "Judgement",
     "judge",
     "check_policies",

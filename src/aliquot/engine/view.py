@@ -14,6 +14,7 @@ import numpy as np
 
 from aliquot.engine.arrays import Bools, Floats, Ints, Ranks
 from aliquot.engine.block import Block, left_share
+from aliquot.engine.shape_counts import ShapeCounts
 from aliquot.engine.state import NodeState
 from aliquot.engine.workload import Workload
 from aliquot.model import Gpu, Life, Part, Request, peak_by
@@ -28,6 +29,8 @@ class PolicySettings:
     """A measured load that is older than this many seconds is ignored."""
     workload: Workload | None = None
     """The pods to expect."""
+    seen: ShapeCounts | None = None
+    """The pods that have come so far, by shape."""
 
 
 @dataclass(frozen=True)

@@ -127,6 +127,10 @@ LARGEST_RUNTIME_CONFIG = 64 * KIB
 
 MAX_SEARCHING_PODS, MAX_SEARCHING_NAMESPACES = 10_000, 1_000
 """Beyond this, the one that searched longest ago is forgotten."""
+MAX_SHAPES = 512
+"""Shapes of pods that are counted for policies. Beyond this, the rarest is forgotten."""
+MAX_COUNTED_PODS = 20_000
+"""Pods that are counted by shape. Beyond this, every count is halved, so that old pods fade."""
 MAX_ACCEPTED_TOKENS, MAX_REFUSED_TOKENS = 1024, 1024
 """Beyond this, the accepted token that was used longest ago is forgotten, or the refused token that was reviewed
 longest ago. The two kinds are kept apart, so that made-up tokens do not evict accepted ones."""

@@ -186,6 +186,12 @@ class Pod(Object, frozen=True):
         lives = (Life.SIDECAR if each.restart_policy == "Always" else Life.INIT for each in self.spec.init_containers)
         return [*zip(self.spec.init_containers, lives, strict=True), *main]
 
+    @property
+    def asks_extended(self) -> bool:
+        """Whether a container names an extended resource. Only these have a slash."""
+        own = (*self.spec.containers, *(self.spec.init_containers or ()))
+        return any("/" in name for container in own for name in container.limits)
+
     def asks(self, resource: str) -> int:
         """How much of an extended resource Kubernetes counts for the pod. Raises BadQuantity."""
         return peak((life, whole(str(container.limits.get(resource, 0)))) for container, life in self.containers())

@@ -152,6 +152,7 @@ class ClusterMachine(RuleBasedStateMachine):
             self._bind(pod, demand, placement, names_only=names_only)
         else:
             self.waiting[pod.metadata.uid] = pod
+            self.cluster.apply(PodSeen(pod))
             self.claimed[pod.metadata.uid] = node
 
     @rule(data=st.data())

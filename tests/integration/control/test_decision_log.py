@@ -51,6 +51,8 @@ def known_to(cluster: ClusterState) -> Any:
         snapshot.marks,
         snapshot.offered,
         snapshot.bound,
+        snapshot.shapes,
+        snapshot.counted,
         {node: cluster.fleet.host(node) for node in cluster.totals.nodes},
         {node: cluster.totals.wrong_counts(node) for node in cluster.totals.nodes},
     )
@@ -444,17 +446,17 @@ async def test_a_reservation_that_expires_under_a_bound_pod_is_replayed(room: Ro
 
 def test_nothing_is_recorded_that_changes_nothing(path: Path) -> None:
     cluster = ClusterState()
-    node, pod = make_node("n1", make_cards()), make_pod("plain", None, node="n1")
+    node, pod, waiting = make_node("n1", make_cards()), make_pod("plain", None, node="n1"), make_pod("waits")
     with DecisionLog(path, cluster, clock=FakeClock()):
         for _ in range(3):
             cluster.apply(NodeSeen(node))
             cluster.apply(PodSeen(pod))
-            cluster.apply(PodSeen(make_pod("waits")))
+            cluster.apply(PodSeen(waiting))
             cluster.apply(PodForgotten("nobody"))
             cluster.drop_claim("nobody", "n1")
             cluster.apply(Expired(1.0))
     told = [msgspec.json.encode(line.event).split(b'"')[3] for _, line in read(path)]
-    assert told == [b"header", b"begun", b"node seen", b"host taken"]
+    assert told == [b"header", b"begun", b"node seen", b"host taken", b"pod seen"]
 
 
 def test_lines_are_plain_json(path: Path) -> None:

@@ -8,13 +8,14 @@ from pathlib import Path
 import msgspec
 
 from aliquot.control.state.events import Decided, Snapshot, StateEvent
+from aliquot.engine import CountsRecord
 from aliquot.errors import BadRecord
 from aliquot.ledger import Entry, Owner, State
 from aliquot.model import Charge, Host, NodeGpus, Placement, Request
 from aliquot.plain import why
 
 VERSION = 3
-"""Since 3 the log has CPU and memory of nodes and pods."""
+"""Since 3 the log has CPU and memory of nodes and pods, and pods by shape."""
 
 
 class Header(msgspec.Struct, frozen=True, tag_field="what", tag="header"):
@@ -51,6 +52,13 @@ class Hosts(msgspec.Struct, frozen=True, tag_field="what", tag="hosts", omit_def
     pods: dict[str, tuple[int, int]] = {}
 
 
+class Counted(msgspec.Struct, frozen=True, tag_field="what", tag="counted"):
+    """Pods by shape, and the UIDs of those that the cluster still has."""
+
+    shapes: CountsRecord
+    uids: list[str]
+
+
 class Begun(msgspec.Struct, frozen=True, tag_field="what", tag="begun", omit_defaults=True):
     """End of the snapshot. `marks` are the cards marked unhealthy on each node, by index."""
 
@@ -62,10 +70,10 @@ class Line(msgspec.Struct, frozen=True):
     """`at` is nanoseconds since 1970."""
 
     at: int
-    event: Header | Cards | HeldPart | Hosts | Begun | StateEvent | Decided
+    event: Header | Cards | HeldPart | Hosts | Counted | Begun | StateEvent | Decided
 
 
-def first_lines(header: Header, snapshot: Snapshot) -> Iterator[Header | Cards | HeldPart | Hosts | Begun]:
+def first_lines(header: Header, snapshot: Snapshot) -> Iterator[Header | Cards | HeldPart | Hosts | Counted | Begun]:
     """The lines at the beginning of a file."""
     yield header
     for cards in snapshot.cards:
@@ -79,6 +87,8 @@ def first_lines(header: Header, snapshot: Snapshot) -> Iterator[Header | Cards |
     for node in {**snapshot.offered, **snapshot.bound}:
         offered, pods = snapshot.offered.get(node), snapshot.bound.get(node, {})
         yield Hosts(node, _numbers(offered) if offered else None, {uid: _numbers(host) for uid, host in pods.items()})
+    if snapshot.shapes.counts:
+        yield Counted(snapshot.shapes, sorted(snapshot.counted))
     yield Begun(snapshot.quotas, {node: sorted(indexes) for node, indexes in snapshot.marks.items()})
 
 

@@ -55,7 +55,8 @@ def _about(line: Line, pod: str, uids: set[str]) -> Iterator[tuple[str, str]]:
         case Reassigned(request=request, placement=placement) if request.pod == pod:
             yield request.uid, "given cards after another scheduler bound it: " + where(placement)
         case PodSeen(pod=seen) if seen.key == pod:
-            yield seen.metadata.uid, "ended" if seen.ended else f"seen bound on {seen.spec.node_name}"
+            where_bound = f"seen bound on {seen.spec.node_name}" if seen.spec.node_name else "seen, not bound yet"
+            yield seen.metadata.uid, "ended" if seen.ended else where_bound
         case Confirmed(uid=uid, node=node) if uid in uids:
             yield uid, f"the API server accepted the placement on {node}"
         case Dropped(uid=uid, node=node) if uid in uids:

@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from aliquot.control.decision_log.format import Begun, Cards, Header, HeldPart, Hosts, Line, entry_of
+from aliquot.control.decision_log.format import Begun, Cards, Counted, Header, HeldPart, Hosts, Line, entry_of
 from aliquot.control.state.cluster_state import ClusterState
 from aliquot.control.state.events import Claimed, Decided, Snapshot, Verdict, verdict_of
 from aliquot.dialects import Demand, Dialects, make_dialects
-from aliquot.engine import Effort, Judgement, endless
+from aliquot.engine import CountsRecord, Effort, Judgement, endless
 from aliquot.errors import BadConfig, Refused
 from aliquot.ledger import Entry
 from aliquot.model import Host, NodeGpus, Placement, Request
@@ -44,6 +44,7 @@ class Replay:
         self._provisional: set[str] = set()
         self._offered: dict[str, Host] = {}
         self._bound: dict[str, dict[str, Host]] = {}
+        self._shapes, self._counted = CountsRecord(), frozenset[str]()
         self._judgement: Judgement | None = None
 
     def feed(self, lines: Iterable[tuple[int, Line]]) -> None:
@@ -66,12 +67,10 @@ class Replay:
                 if offered is not None:
                     self._offered[node] = Host(*offered)
                 self._bound[node] = {uid: shared_host(*numbers) for uid, numbers in pods.items()}
-            case Begun(quotas=quotas, marks=marks):
-                marked = {node: frozenset(indexes) for node, indexes in marks.items()}
-                provisional = frozenset(self._provisional)
-                self.cluster.restore(
-                    Snapshot(self._cards, self._entries, provisional, quotas, marked, self._offered, self._bound)
-                )
+            case Counted(shapes=shapes, uids=uids):
+                self._shapes, self._counted = shapes, frozenset(uids)
+            case Begun() as begun:
+                self.cluster.restore(self._snapshot(begun))
             case Decided() as decided:
                 self._decide(number, line.at, decided)
             case Claimed() as claimed:
@@ -80,11 +79,25 @@ class Replay:
                 self._judgement = None
                 self.cluster.apply(event)
 
+    def _snapshot(self, begun: Begun) -> Snapshot:
+        return Snapshot(
+            self._cards,
+            self._entries,
+            frozenset(self._provisional),
+            begun.quotas,
+            {node: frozenset(indexes) for node, indexes in begun.marks.items()},
+            self._offered,
+            self._bound,
+            self._shapes,
+            self._counted,
+        )
+
     def _begin_anew(self, prefixes: dict[str, str]) -> None:
         """Start over like a new process, which knows only what the following lines say."""
         self.cluster = ClusterState(_dialects(prefixes))
         self._cards, self._entries, self._provisional = [], [], set()
         self._offered, self._bound = {}, {}
+        self._shapes, self._counted = CountsRecord(), frozenset()
         self._judgement = None
 
     def _decide(self, number: int, at: int, decided: Decided) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from heapq import nlargest
 from itertools import islice
@@ -36,6 +37,7 @@ from aliquot.control.state.events import (
 )
 from aliquot.control.state.opening import Opening
 from aliquot.control.state.search_budget import SearchBudget
+from aliquot.control.state.seen_shapes import SeenShapes
 from aliquot.control.state.totals import Totals
 from aliquot.control.state.trial import Trial, open_trial
 from aliquot.control.state.unhealthy_marks import Marks
@@ -51,6 +53,7 @@ from aliquot.engine import (
     NameBlock,
     NodeFinding,
     NodeState,
+    PolicySettings,
     Preemption,
     QuotaCheck,
     QuotaLine,
@@ -89,6 +92,7 @@ class ClusterState:
         self.totals = Totals()
         self.ledger = self.totals.ledger
         self.quotas = Quotas()
+        self.shapes = SeenShapes(self.dialects)
         self.adoption = Adoption(self.totals, self.dialects)
         self.unplaced = self.adoption.unplaced
         self.recorder: Recorder | None = None
@@ -130,7 +134,9 @@ class ClusterState:
             case HostTaken(uid, name, host):
                 return Effects(changed=self.totals.occupy_host(uid, name, host))
             case PodForgotten(uid):
-                return self._forget_pod(uid)
+                is_counted = self.shapes.forget(uid)
+                effects = self._free(uid)
+                return Effects(changed=True) if is_counted and not effects.changed else effects
             case NodeSeen(node):
                 return self._see_node(node)
             case NodeLost(name):
@@ -181,9 +187,14 @@ class ClusterState:
 
     def _see_pod(self, pod: Pod) -> Effects:
         """A bound pod holds its part until its containers have ended."""
+        is_new = self.shapes.see(pod)
+        effects = self._free(pod.metadata.uid) if pod.ended else self._see_living(pod)
+        if is_new or (effects.record is not None and pod.metadata.uid in self.shapes.uids):
+            return replace(effects, changed=True, record=None)  # a smaller event would say nothing about the shape
+        return effects
+
+    def _see_living(self, pod: Pod) -> Effects:
         uid, node = pod.metadata.uid, pod.spec.node_name
-        if pod.ended:
-            return self._forget_pod(uid)
         if not node:
             return Effects(changed=True) if self.adoption.see_unbound(pod) else NO_EFFECTS
         host = pod.host
@@ -193,7 +204,8 @@ class ClusterState:
             return effects
         return Effects(changed=True, record=HostTaken(uid, node, host))
 
-    def _forget_pod(self, uid: str) -> Effects:
+    def _free(self, uid: str) -> Effects:
+        """Release what a pod that has ended holds and requests."""
         host_changed = self.totals.vacate_host(uid)
         effects = self._entries_after(uid, partial(self.adoption.forget, uid))
         if effects.changed or not host_changed:
@@ -302,7 +314,7 @@ class ClusterState:
 
         def decide_with(effort: Effort) -> Judgement:
             quota = self._quota(request)
-            return judge(self.fleet, request, *policies, quota=quota, effort=effort, among=columns)
+            return judge(self.fleet, request, *policies, self._settings, quota=quota, effort=effort, among=columns)
 
         if effort is not None:
             judgement = decide_with(effort)
@@ -311,6 +323,10 @@ class ClusterState:
         if self.recorder is not None and not self.totals.in_trial:
             self.recorder.record(Decided(request, *policies, verdict_of(judgement), search_of(judgement)))
         return judgement
+
+    @property
+    def _settings(self) -> PolicySettings:
+        return PolicySettings(seen=self.shapes.counts)
 
     def _columns(self, among: Ints | Collection[str] | None) -> Ints | None:
         if among is None or isinstance(among, np.ndarray):
@@ -332,7 +348,8 @@ class ClusterState:
         request, columns = demand.request, self._columns([node]) if demand.request.needs_search else None
 
         def place_with(effort: Effort) -> Placement | None:
-            return judge(self.fleet, request, *_policies(demand), effort=effort, among=columns).placement(node)
+            judged = judge(self.fleet, request, *_policies(demand), self._settings, effort=effort, among=columns)
+            return judged.placement(node)
 
         return self.searches.ask(request, partial(within, budget, place_with))
 
@@ -444,7 +461,17 @@ class ClusterState:
         cards = [self.marks.without_marks(self.cards(node)) for node in self.totals.nodes]
         provisional, hosts = frozenset(self.adoption.provisional), self.totals.hosts
         marks = dict(self.marks.all)
-        return Snapshot(cards, self.ledger.all(), provisional, self._quota_text, marks, hosts.offered, hosts.pods)
+        return Snapshot(
+            cards,
+            self.ledger.all(),
+            provisional,
+            self._quota_text,
+            marks,
+            hosts.offered,
+            hosts.pods,
+            self.shapes.counts.record(),
+            frozenset(self.shapes.uids),
+        )
 
     def restore(self, snapshot: Snapshot) -> None:
         """Fill an empty cluster state from a snapshot."""
@@ -453,6 +480,7 @@ class ClusterState:
             self.marks.put(node, indexes)
         self.totals.restore([self.marks.on(cards) for cards in snapshot.cards], snapshot.entries)
         self.adoption.provisional |= snapshot.provisional
+        self.shapes.restore(snapshot.shapes, snapshot.counted)
         for node, host in snapshot.offered.items():
             self.totals.offer_host(node, host)
         for node, pods in snapshot.bound.items():

@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from aliquot.control.state.opening import Opening
-from aliquot.engine import Judgement
+from aliquot.engine import CountsRecord, Judgement
 from aliquot.ledger import Entry
 from aliquot.model import Host, Node, NodeGpus, Placement, Pod, Request
 
@@ -172,6 +172,9 @@ class Snapshot:
     """CPU and memory of each node."""
     bound: Mapping[str, Mapping[str, Host]] = field(default_factory=dict)
     """What each bound pod requests of them, by node and UID."""
+    shapes: CountsRecord = field(default_factory=CountsRecord)
+    counted: frozenset[str] = frozenset()
+    """UIDs of the pods that were counted by shape."""
 
 
 class Recorder(Protocol):
