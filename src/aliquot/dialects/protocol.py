@@ -190,16 +190,7 @@ class Dialect(ABC):
                 f"no container of the pod asks for more than 0 of {' or '.join(self.card_resources)}"
                 f"{'; it writes ' if written else ''}{written}"
             )
-        return Request(
-            pod.metadata.uid,
-            pod.key,
-            self.name,
-            asking,
-            together,
-            pod.priority,
-            allocator=self.allocator,
-            host=pod.host,
-        )
+        return Request(pod.metadata.uid, pod.key, self.name, asking, together, pod.priority, allocator=self.allocator)
 
     def held(self, pod: Pod) -> Request:
         """What a bound pod holds, as the original counts it. The pod may ask for something that we would not place."""

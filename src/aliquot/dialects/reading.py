@@ -82,7 +82,7 @@ def demand_of(pod: Pod, dialects: Dialects) -> Demand | None:
     for speaker in dict.fromkeys((*ours, dialect, *dialects.values())):
         own = request.constraints & speaker.constraints(pod) if speaker is dialect else speaker.constraints(pod)
         constraints &= own
-    return Demand(dialect, replace(request, constraints=constraints))
+    return Demand(dialect, replace(request, constraints=constraints, host=pod.host))
 
 
 # -- nodes

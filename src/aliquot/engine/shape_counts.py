@@ -1,7 +1,7 @@
 """Which shapes of GPU pods a cluster sees, and how often: what policies may expect to come."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from aliquot.model import Host, Memory, ModelConstraint, Part, Request, peak
@@ -28,30 +28,23 @@ class Shape:
 
 def shape_of(request: Request) -> Shape:
     """The shape of a request. Containers with parts of different sizes count as if each had the largest."""
-    parts = [(container.life, container.part) for container in request.containers]
-    if request.together:
-        cards, part = max(part.cards for _, part in parts), _joined(request)
-    else:
-        cards, part = peak((life, part.cards) for life, part in parts), max((part for _, part in parts), key=_size)
-    return Shape(
-        cards,
-        part.cores,
-        part.memory,
-        part.whole,
-        request.host,
-        request.constraints.models,
-        part.slots,
-        request.constraints.mig,
-    )
+    part = request.containers[0].part if len(request.containers) == 1 else _joined(request)
+    wanted = request.constraints
+    return Shape(part.cards, part.cores, part.memory, part.whole, request.host, wanted.models, part.slots, wanted.mig)
 
 
 def _joined(request: Request) -> Part:
-    """What containers that share their cards take of each card together."""
+    """What several containers take, as if they were one: their cards are added, or each card takes the sum if they
+    share their cards."""
     parts = [(container.life, container.part) for container in request.containers]
     largest = max((part for _, part in parts), key=_size)
+    if not request.together:
+        return replace(largest, cards=peak((life, part.cards) for life, part in parts))
+    cards = max(part.cards for _, part in parts)
     if len({part.memory.unit for _, part in parts}) > 1:
-        return largest
+        return replace(largest, cards=cards)
     return Part(
+        cards=cards,
         cores=peak((life, part.cores) for life, part in parts),
         memory=Memory(peak((life, part.memory.amount) for life, part in parts), largest.memory.unit),
         whole=largest.whole,

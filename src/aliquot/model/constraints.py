@@ -90,6 +90,8 @@ class Constraints:
         """Both constraints. Where only one value can hold (a policy, a topology), the left one wins if it is set."""
         if other is NO_CONSTRAINTS:
             return self
+        if self is NO_CONSTRAINTS:
+            return other
         only = self.only_uuids
         if other.only_uuids is not None:
             only = other.only_uuids if only is None else only & other.only_uuids

@@ -95,7 +95,8 @@ class Request:
     that differs. `allocator` is the GPU policy by which that agent chooses cards for one container after another in
     this order; it is empty if the agent follows our choice.
 
-    `host` is what the pod requests of the node besides cards. kube-scheduler checks that; policies weigh it.
+    `host` is what the pod requests of the node besides cards. kube-scheduler checks that; policies weigh it. It is not
+    part of what a bound pod holds.
     """
 
     uid: str

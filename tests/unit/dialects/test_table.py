@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from aliquot.dialects import Dialect, make_dialects, standard_dialects
+from aliquot.dialects import Dialect, demand_of, make_dialects, standard_dialects
 from aliquot.dialects.table import OURS
 from aliquot.errors import BadConfig
 from aliquot.model import Host, Pod
@@ -139,7 +139,9 @@ def test_every_dialect_is_in_the_overview_and_has_a_page_that_shows_its_example(
 
 
 @pytest.mark.parametrize("dialect", OUR_DIALECTS, ids=lambda dialect: dialect.name)
-def test_a_request_says_what_the_pod_takes_of_cpu_and_memory(dialect: Dialect) -> None:
+def test_a_demand_says_what_the_pod_takes_of_cpu_and_memory(dialect: Dialect) -> None:
     manifest = copy.deepcopy(dialect.sample_pod())
     manifest["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "1500m", "memory": "3Gi"}
-    assert dialect.demand(msgspec.convert(manifest, Pod)).host == Host(1500, 3072)
+    demand = demand_of(msgspec.convert(manifest, Pod), standard_dialects())
+    assert demand is not None
+    assert (demand.dialect.name, demand.request.host) == (dialect.name, Host(1500, 3072))
