@@ -64,8 +64,8 @@ PLUGIN_WEIGHTS = {
     "NodeResourcesBalancedAllocation": 1,
     "ImageLocality": 1,
 }
-"""Of kube-scheduler 1.37 by default. Each plugin scores up to 100 times its weight, and an extender 10 a point times its
-own."""
+"""Of kube-scheduler 1.37 by default. Each plugin scores up to 100 times its weight; a point of an extender counts 10
+times the extender's weight."""
 
 
 @pytest.mark.parametrize("path", CONFIGURATIONS, ids=_name)
