@@ -133,7 +133,7 @@ def test_the_node_with_the_best_score_is_taken(running: Volcano) -> None:
     where = cluster.bound()["first"]
     running.placed(gang(cluster, "second", [asking("second", {GPU_MEM: 6})]))
     scores = running.answers("vprioritize", "second")[-1]["nodeScore"]
-    assert scores == {name: 100 if name == where else 0 for name in ("n1", "n2", "n3")}
+    assert scores == {name: 100_000 if name == where else 0 for name in ("n1", "n2", "n3")}
     assert cluster.bound()["second"] == where
 
 

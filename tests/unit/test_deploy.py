@@ -54,6 +54,30 @@ def _of_kind(path: Path, kind: str) -> list[dict[str, Any]]:
     return [document for document in _documents(path) if document["kind"] == kind]
 
 
+PLUGIN_WEIGHTS = {
+    "TaintToleration": 3,
+    "NodeAffinity": 2,
+    "PodTopologySpread": 2,
+    "InterPodAffinity": 2,
+    "DynamicResources": 2,
+    "NodeResourcesFit": 1,
+    "NodeResourcesBalancedAllocation": 1,
+    "ImageLocality": 1,
+}
+"""Of kube-scheduler 1.37 by default. Each plugin scores up to 100 times its weight; a point of an extender counts 10
+times the extender's weight."""
+
+
+@pytest.mark.parametrize("path", CONFIGURATIONS, ids=_name)
+def test_one_point_of_ours_outweighs_all_in_tree_scores(path: Path) -> None:
+    (document,) = _documents(path)
+    (extender,) = document["extenders"]
+    if "prioritizeVerb" in extender:
+        assert 10 * extender["weight"] > 100 * sum(PLUGIN_WEIGHTS.values())
+    else:
+        assert extender["filterVerb"] == "predicates", "which leaves one node"
+
+
 @pytest.mark.parametrize("path", CONFIGURATIONS, ids=_name)
 def test_a_configuration_has_only_fields_of_its_version(path: Path) -> None:
     (document,) = _documents(path)

@@ -33,7 +33,9 @@ def command(ctx: click.Context, /, config: str | None, config_map: str | None, c
       extenders:
       - urlPrefix: http://ADDRESS:12345/gpushare-scheduler
         filterVerb: filter
+        prioritizeVerb: prioritize
         bindVerb: bind
+        weight: 1000
         nodeCacheCapable: true
         managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}]
 

@@ -53,7 +53,7 @@ _WORDS_OF_MODE = {
 
 _MIB = 2**20
 _MIG = re.compile(r"(\dc\.)?\dg\.\d{1,4}gb(\+[a-z.]{1,16})?", re.ASCII)
-_POLICY = re.compile(r"[a-z][a-z0-9-]{0,62}", re.ASCII)
+_POLICY = re.compile(r"[a-z][a-z0-9.-]{0,62}", re.ASCII)
 
 
 class _Said(NamedTuple):

@@ -23,7 +23,8 @@ from aliquot.endpoints.extender import (
 from aliquot.endpoints.forwarding import Forwarder
 from aliquot.endpoints.metrics import timed
 from aliquot.endpoints.names import Names
-from aliquot.endpoints.verbs import BEST_SCORE, NOT_CHOSEN, FilterResult, Verbs
+from aliquot.endpoints.points import BEST
+from aliquot.endpoints.verbs import NOT_CHOSEN, FilterResult, Verbs
 from aliquot.engine import Ints
 from aliquot.errors import AliquotError
 from aliquot.kube import KubeError
@@ -193,7 +194,7 @@ class Extender:
     def _priorities(self, names: Names, scores: Ints) -> msgspec.Raw:
         if self._wire.every_score:
             return names.scored(scores)
-        points = scores - scores.min(initial=BEST_SCORE)
+        points = scores - scores.min(initial=BEST)
         return names.picked(points > 0).scored(points[points > 0])
 
     # -- bind

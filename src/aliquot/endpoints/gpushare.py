@@ -1,4 +1,4 @@
-"""gpushare's routes, answered as its extender does: filter, bind, inspect, version."""
+"""gpushare's routes, answered as its extender does: filter, bind, inspect, version; and prioritize, which it lacks."""
 
 from typing import Any
 
@@ -20,12 +20,13 @@ class GpuShareEndpoint:
     def __init__(self, plane: ControlPlane, forwarder: Forwarder | None = None, compat: Compat = OURS) -> None:
         self._plane = plane
         self._cluster = plane.cluster
-        self._extender = Extender(plane, self.name, forwarder, Wire(both_forms=True, null_items=True, compat=compat))
+        wire = Wire(both_forms=True, null_items=True, every_score=False, compat=compat)
+        self._extender = Extender(plane, self.name, forwarder, wire)
         self._verbs = self._extender.verbs
 
     def routes(self) -> Table:
         return {
-            **self._extender.routes(_PREFIX, filter="filter", bind="bind"),
+            **self._extender.routes(_PREFIX, filter="filter", prioritize="prioritize", bind="bind"),
             ("GET", f"{_PREFIX}/inspect"): self.inspect,
             ("GET", f"{_PREFIX}/inspect/*"): self.inspect_node,
             ("GET", "/version"): asgi.OpenHandler(self.version),

@@ -15,7 +15,8 @@ from aliquot.dialects import Demand, Dialect
 from aliquot.endpoints.extender import BadCall, BindCall, PreemptCall, Victims
 from aliquot.endpoints.names import Grouped, Names, Texts
 from aliquot.endpoints.pod_checks import CacheMatch, PodChecks
-from aliquot.engine import FITS, NUMBERED, Floats, Ints, Judgement
+from aliquot.endpoints.points import points
+from aliquot.engine import FITS, NUMBERED, Ints, Judgement
 from aliquot.errors import BadDemand, BadInput, Refused
 from aliquot.model import OF_MODEL, Placement, Pod, Reason
 
@@ -23,8 +24,6 @@ _log = structlog.get_logger()
 
 NOT_CHOSEN = "the pod has already been matched to another node"
 """Refusal of nodes that fit, for endpoints that return only the best node."""
-BEST_SCORE = 10
-_EVEN_SCORE = 5
 _PREEMPTED = "PreemptionByScheduler"
 _REFUSALS = {reason: metrics.REFUSALS.labels(reason.name.lower()) for reason in Reason}
 
@@ -229,8 +228,8 @@ class Verbs:
     # -- prioritize
 
     def scores(self, pod: Pod, names: Names) -> tuple[str, Ints]:
-        """The pod's dialect, and a score from 0 to 10 for every node. The best node gets 10, equal nodes get 5. A node
-        gets 0 if the pod does not fit or requests no GPU. The pod's own reservation does not count against its node."""
+        """The pod's dialect, and the points of every node; for a pod that requests no GPU, 0. The pod's own reservation
+        does not count against its node."""
         try:
             demand = self._demand_of(pod)
         except BadDemand:
@@ -239,8 +238,8 @@ class Verbs:
             return "", np.zeros(len(names), np.int64)
         columns, has_claims = names.columns(self._cluster.fleet), bool(self._cluster.ledger.nodes_of(pod.metadata.uid))
         with self._cluster.trial(without=pod.metadata.uid) if has_claims else nullcontext():
-            scores = self._cluster.judge(demand, columns).scores_at(columns)
-        return demand.dialect.name, spread_out(scores)
+            standings = self._cluster.judge(demand, columns).standings_at(columns)
+        return demand.dialect.name, points(standings)
 
     # -- bind
 
@@ -365,13 +364,3 @@ def _is_preempted(pod: Pod) -> bool:
     reason."""
     causes = [c.reason for c in pod.status.conditions or () if c.type == "DisruptionTarget" and c.status == "True"]
     return pod.metadata.deletion_timestamp is not None and all(cause == _PREEMPTED for cause in causes)
-
-
-def spread_out(raw: Floats) -> Ints:
-    """Scale raw scores to integers from 0 to 10; NaN becomes 0."""
-    fits = ~np.isnan(raw)
-    least, most = raw[fits].min(initial=np.inf), raw[fits].max(initial=-np.inf)
-    if least >= most:
-        return np.where(fits, _EVEN_SCORE, 0)
-    points = np.rint((raw - least) * (BEST_SCORE / (most - least)))
-    return np.where(fits, points, 0).astype(np.int64)

@@ -7,8 +7,6 @@ on it also reports where it puts a task: we hold a reservation until the pod is 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from aliquot import metrics
 from aliquot.control import ControlPlane
 from aliquot.control.state import assumed_pods
@@ -18,7 +16,8 @@ from aliquot.endpoints import access_log, asgi
 from aliquot.endpoints.endpoint import Extender, Table, Wire
 from aliquot.endpoints.forwarding import Forwarder
 from aliquot.endpoints.object_limit import BadCall
-from aliquot.endpoints.verbs import Verbs, spread_out
+from aliquot.endpoints.points import points
+from aliquot.endpoints.verbs import Verbs
 from aliquot.endpoints.volcano_wire import (
     Code,
     EventCall,
@@ -37,8 +36,10 @@ from aliquot.errors import AliquotError, BadDemand, NoRoom, Refused
 from aliquot.model import Pod
 from aliquot.model.bounds import MAX_ASSUMED_PODS, MAX_ASSUMED_PODS_OF_NODE
 
-_PER_POINT = 10.0
-"""Volcano adds up the scores of its plugins. Its own plugins score up to 100, kube-scheduler's up to 10."""
+_PER_POINT = 10_000.0
+"""Volcano adds up the scores of its plugins, and knows no weight for ours. Its own plugins score up to 100 times their
+weight, a few thousand together by default, and must not undo our choice. One point is as much as with the weight in our
+configurations of kube-scheduler."""
 _ALLOCATED = Status.ALLOCATED | Status.BINDING | Status.BOUND
 
 
@@ -167,9 +168,9 @@ class Volcano:
             demand = None
         if demand is None:
             return "", dict.fromkeys(names, 0.0)
-        raw = assumed_pods.scores(self._cluster, pod, demand, self._assumed(nodes, pod))
-        points = spread_out(np.array([raw.get(name, np.nan) for name in names])) * _PER_POINT
-        return demand.dialect.name, dict(zip(names, points.tolist(), strict=True))
+        assumed = self._assumed(nodes, pod)
+        scores = points(assumed_pods.standings(self._cluster, pod, demand, assumed)) * _PER_POINT
+        return demand.dialect.name, dict(zip(assumed, scores.tolist(), strict=True))
 
     # -- reservations
 

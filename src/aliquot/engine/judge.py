@@ -1,6 +1,7 @@
 """Which nodes can take a request, which cards it would get, which node is best, and why the others cannot take it."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import compress
 
@@ -24,6 +25,16 @@ from aliquot.errors import BadDemand, BadInput
 from aliquot.model import Placement, Reason, Request, cut
 
 _DEFAULTS = PolicySettings()
+
+
+@dataclass(frozen=True)
+class Standings:
+    """How nodes compare."""
+
+    scores: Floats
+    """The policy's raw scores: higher is better. NaN if the request does not fit."""
+    best: Bools
+    """True for one node that fits, or for all with its score if the policy leaves ties to the scheduler."""
 
 
 class Judgement:
@@ -97,8 +108,14 @@ class Judgement:
         if not len(columns):
             return None
         scores = self._scores[columns]
-        best = columns[scores == scores.max()]
-        return self.fleet.name_at(int(best[self.fleet.name_order[best].argmin()] if len(best) > 1 else best[0]))
+        return self.fleet.name_at(self._first_by_name(columns[scores == scores.max()]))
+
+    def standings_at(self, columns: Ints) -> Standings:
+        scores = self.scores_at(columns)
+        best = scores == scores.max(initial=-np.inf, where=~np.isnan(scores))
+        if best.any() and not all(policy.leaves_ties for policy in self._node_policies):
+            best = columns == self._first_by_name(columns[best])
+        return Standings(scores, best)
 
     def scores(self, nodes: Iterable[str]) -> dict[str, float]:
         """The policy's raw score of each of these nodes that fits: higher is better."""
@@ -126,6 +143,9 @@ class Judgement:
         """[width + 1]; the last value is for nodes without a column."""
         *others, last = self._judged
         return joined([*(each.reasons[:-1] for each in others), last.reasons])
+
+    def _first_by_name(self, columns: Ints) -> int:
+        return int(columns[self.fleet.name_order[columns].argmin()] if len(columns) > 1 else columns[0])
 
     def _columns(self, nodes: Iterable[str]) -> Bools:
         return _mask(self.fleet.table.find(NameBlock.of(nodes)), self.fleet.width)

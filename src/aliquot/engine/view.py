@@ -163,6 +163,9 @@ class NodePolicy(ABC):
     """Chooses the node that a pod gets."""
 
     name: ClassVar[str]
+    leaves_ties: ClassVar[bool] = False
+    """Equal nodes are left to kube-scheduler, as the policy's original does. Where nobody else chooses, the smallest
+    name wins."""
 
     @abstractmethod
     def score(self, outcome: PolicyOutcome) -> Floats:

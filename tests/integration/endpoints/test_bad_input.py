@@ -157,7 +157,7 @@ async def test_bind_arguments_in_lower_case_are_read(endpoint: Endpoint) -> None
         pytest.param("DELETE", f"{INSPECT}/n1", 405, "Method Not Allowed\n", id="inspect a node by DELETE"),
         pytest.param("GET", "/gpushare-scheduler", 404, "404 page not found\n", id="the prefix alone"),
         pytest.param("GET", "/", 404, "404 page not found\n", id="the root"),
-        pytest.param("POST", "/gpushare-scheduler/prioritize", 404, "404 page not found\n", id="an unknown verb"),
+        pytest.param("POST", "/gpushare-scheduler/preempt", 404, "404 page not found\n", id="an unknown verb"),
         pytest.param("GET", f"{INSPECT}/n1/more", 404, "404 page not found\n", id="a path with too many segments"),
     ],
 )

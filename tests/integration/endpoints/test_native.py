@@ -48,13 +48,21 @@ async def test_scores_go_from_0_to_10_in_the_order_of_the_call(native_endpoint: 
     assert 0 < scores["n3"] < 10
 
 
-@pytest.mark.parametrize("gpu_mem", [pytest.param(1, id="with GPU"), pytest.param(None, id="without GPU")])
-async def test_equal_nodes_are_omitted(native_endpoint: Endpoint, gpu_mem: int | None) -> None:
-    for name in ("n1", "n2"):
+@pytest.mark.parametrize(
+    ("gpu_mem", "answer"),
+    [
+        pytest.param(1, b'[{"Host":"n1","Score":1}]', id="with GPU: the first by name"),
+        pytest.param(None, b"[]", id="without GPU"),
+    ],
+)
+async def test_equal_nodes_are_omitted(native_endpoint: Endpoint, gpu_mem: int | None, answer: bytes) -> None:
+    names = ["n3", "n1", "n2"]
+    for name in names:
         await native_endpoint.room.add_node(make_cards(name))
-    call = {"Pod": pod_manifest(gpu_mem=gpu_mem), "NodeNames": ["n1", "n2"]}
-    reply = await native_endpoint.post("/aliquot/prioritize", call)
-    assert reply.body == b"[]"
+    reply = await native_endpoint.post(
+        "/aliquot/prioritize", {"Pod": pod_manifest(gpu_mem=gpu_mem), "NodeNames": names}
+    )
+    assert reply.body == answer
 
 
 async def test_an_unreadable_prioritize_call_is_a_400(native_endpoint: Endpoint) -> None:

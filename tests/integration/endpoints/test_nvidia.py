@@ -126,7 +126,7 @@ async def test_filter_answers_byte_for_byte(nvidia: Endpoint, body: bytes, answe
 @pytest.mark.parametrize(
     ("path", "answer"),
     [
-        pytest.param(PRIORITIZE, b'[{"Host":"t4","Score":5}]\n', id="prioritize"),
+        pytest.param(PRIORITIZE, b'[{"Host":"t4","Score":10}]\n', id="prioritize"),
         pytest.param(PREEMPT, b'{"NodeNameToMetaVictims":{}}\n', id="preempt"),
     ],
 )
@@ -147,7 +147,7 @@ async def test_keys_are_read_in_any_case(nvidia: Endpoint, path: str, case: Call
     [
         pytest.param("Tesla T4", {"t4": 10, "mixed": 0, "a100": 0, "cpu": 0}, id="T4"),
         pytest.param("NVIDIA A100-SXM4-40GB", {"t4": 0, "mixed": 0, "a100": 10, "cpu": 0}, id="A100"),
-        pytest.param("", {"t4": 5, "mixed": 5, "a100": 5, "cpu": 0}, id="no model: equal scores"),
+        pytest.param("", {"t4": 10, "mixed": 10, "a100": 10, "cpu": 0}, id="no model: equal scores"),
     ],
 )
 async def test_the_node_with_most_free_cards_of_the_model_is_best(
@@ -164,7 +164,7 @@ async def test_a_pod_s_own_reservation_does_not_count_against_it(nvidia: Endpoin
     assert (await nvidia.post(FILTER, names_call(pod, ["mixed"]))).json["NodeNames"] == ["mixed"]
     ledger = nvidia.room.plane.cluster.ledger
     held = ledger.entry(uid, "mixed")
-    for asking, score in ((pod, 5), (other, 0)):
+    for asking, score in ((pod, 10), (other, 0)):
         reply = await nvidia.post(PRIORITIZE, names_call(asking, ["mixed"]))
         assert reply.json == [{"Host": "mixed", "Score": score}]
     reply = await nvidia.post(PRIORITIZE, names_call(pod, ["t4", "mixed"]))
@@ -173,10 +173,10 @@ async def test_a_pod_s_own_reservation_does_not_count_against_it(nvidia: Endpoin
 
 
 async def test_scores_are_spread_over_0_to_10(nvidia: Endpoint) -> None:
-    """Four, three and two cards free."""
+    """One, three and four cards free."""
     await nvidia.room.add_node(cards_of_models("t4-too", *["Tesla T4"] * 3))
     reply = await nvidia.post(PRIORITIZE, names_call(wanting(1, "Tesla T4"), ["mixed", "t4-too", "t4"]))
-    assert [entry["Score"] for entry in reply.json] == [0, 7, 10]
+    assert [entry["Score"] for entry in reply.json] == [0, 6, 10]
 
 
 def preempting(pod: Any, victims: dict[str, list[str]], *, whole: bool) -> dict[str, Any]:

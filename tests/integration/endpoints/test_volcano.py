@@ -43,6 +43,7 @@ from tests.integration.room import Room
 
 NO_ROOM = "Insufficient GPU Memory in one device"
 TOO_LARGE = standard_dialects()["gpushare"].words(Reason.TOO_LARGE)
+BEST = 100_000
 HALF_CARD = {"tencent.com/vcuda-core": "50", "tencent.com/vcuda-memory": "30"}
 
 
@@ -229,14 +230,14 @@ def theirs(name: str) -> dict[str, Any]:
     return {"name": name, "labels": {"nvidia-device-enable": "enable"}}
 
 
-async def test_the_best_node_scores_a_hundred_and_a_full_node_zero(cycle: Cycle) -> None:
+async def test_the_best_node_has_the_highest_score_and_a_full_node_zero(cycle: Cycle) -> None:
     room = cycle.endpoint.room
     await room.add_node(make_cards("n3", mib=(15360,)))
     await room.add_pod("held-1", 9, node="n1", metadata={"annotations": {IDX: "0"}})
     await room.add_pod("held-3", 14, node="n3", metadata={"annotations": {IDX: "0"}})
     scores = await cycle.scores(pod_of("p", 5), "n1", "n2", "n3", "ghost")
-    assert scores == {"n1": 100, "n2": 0, "n3": 0, "ghost": 0}
-    assert await cycle.scores(pod_of("p", 5), "n2") == {"n2": 50}
+    assert scores == {"n1": BEST, "n2": 0, "n3": 0, "ghost": 0}
+    assert await cycle.scores(pod_of("p", 5), "n2") == {"n2": BEST}
 
 
 # -- tasks that are only in Volcano's memory
@@ -339,10 +340,10 @@ async def test_a_task_that_is_too_large_is_refused_with_its_field(
 
 async def test_scores_count_tasks_that_volcano_has_placed(cycle: Cycle) -> None:
     cycle.put(pod_of("a", 9))
-    assert await cycle.scores(pod_of("p", 5), "n1", "n2") == {"n1": 100, "n2": 0}
+    assert await cycle.scores(pod_of("p", 5), "n1", "n2") == {"n1": BEST, "n2": 0}
     cycle.put(pod_of("b", 15))
     cycle.put(pod_of("c", 6))
-    assert await cycle.scores(pod_of("p", 5), "n1", "n2") == {"n1": 0, "n2": 50}
+    assert await cycle.scores(pod_of("p", 5), "n1", "n2") == {"n1": 0, "n2": BEST}
 
 
 async def test_a_quota_counts_tasks_of_the_same_cycle(cycle: Cycle, room: Room) -> None:
@@ -441,7 +442,7 @@ async def test_a_reservation_passes_its_own_pod_and_no_other(cycle: Cycle, room:
     anew = Cycle(cycle.endpoint)
     assert (await anew.predicate(first)).fits
     assert (await anew.predicate(pod_of("c", 1))).code is Code.UNSCHEDULABLE
-    assert await anew.scores(first, "n1", "n2") != {"n1": 0, "n2": 50}
+    assert await anew.scores(first, "n1", "n2") != {"n1": 0, "n2": BEST}
     assert await anew.allocate(first, "n2") == ""
     assert (sum(room.used("n1").values()), sum(room.used("n2").values())) == (15, 15)
 

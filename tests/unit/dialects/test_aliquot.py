@@ -154,6 +154,9 @@ WISHES: list[Any] = [
     pytest.param({"topology": "any"}, Constraints(), id="no topology"),
     pytest.param({"node-policy": "spread"}, Constraints(node_policy="spread"), id="a node policy"),
     pytest.param(
+        {"node-policy": "elastic-0.3-spread"}, Constraints(node_policy="elastic-0.3-spread"), id="a name with a version"
+    ),
+    pytest.param(
         {"gpu-policy": "topology, binpack"}, Constraints(gpu_policy="topology,binpack"), id="two GPU policies"
     ),
 ]

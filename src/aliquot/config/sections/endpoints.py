@@ -43,7 +43,7 @@ class GpuShareSection(Section, frozen=True):
     port: Annotated[
         Port,
         Key(
-            "Port of /gpushare-scheduler/filter, bind, inspect and /version; 0: any free port.",
+            "Port of /gpushare-scheduler/filter, prioritize, bind, inspect and /version; 0: any free port.",
             flag="--gpushare-port",
         ),
     ] = 12345

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from aliquot.control.state.cluster_state import ClusterState
 from aliquot.control.state.trial import Trial
 from aliquot.dialects import Demand
-from aliquot.engine import FULL_EFFORT, Effort
+from aliquot.engine import FULL_EFFORT, Effort, NameBlock, Standings
 from aliquot.errors import BadDemand
 from aliquot.model import Charge, Constraints, Pod, Reason, charges
 from aliquot.model.gpu import CORES
@@ -67,16 +67,16 @@ def refusal(
         return reason
 
 
-def scores(cluster: ClusterState, pod: Pod, demand: Demand, assumed: Mapping[str, AssumedPods]) -> dict[str, float]:
-    """The policy's raw scores of the nodes that can take a pod next to the assumed pods. Those are placed only as far
-    as the budget lasts: a score is no promise."""
+def standings(cluster: ClusterState, pod: Pod, demand: Demand, assumed: Mapping[str, AssumedPods]) -> Standings:
+    """How the nodes compare for a pod next to the assumed pods. Those are placed only as far as the budget lasts: a
+    score is no promise."""
     budget = _budget(cluster)
     with cluster.trial(without=pod.metadata.uid) as trial:
         for node, here in assumed.items():
             if here.allocated and not budget.ran_out:
                 on_node = _NodeTrial(cluster, trial, node, budget)
                 on_node.place(on_node.in_order(here.allocated))
-        return cluster.judge(demand, assumed).scores(assumed)
+        return cluster.judge(demand, assumed).standings_at(cluster.fleet.table.find(NameBlock.of(assumed)))
 
 
 class _NodeTrial:

@@ -50,6 +50,7 @@ class FirstRandomCards(_FirstCards):
 
 
 class _FirstNodes(NodePolicy):
+    leaves_ties = True
     cards: ClassVar[type[_FirstCards]]
 
     def score(self, outcome: PolicyOutcome) -> Floats:

@@ -86,6 +86,7 @@ class PercentSpreadCards(_PercentCards):
 
 class PercentBinpackNodes(NodePolicy):
     name = "elastic-0.3-binpack"
+    leaves_ties = True
 
     def score(self, outcome: PolicyOutcome) -> Floats:
         """By what is free before the pod is placed. 29 of 100 count as 28, as in the original's floating-point
@@ -97,6 +98,7 @@ class PercentBinpackNodes(NodePolicy):
 
 class PercentSpreadNodes(NodePolicy):
     name = "elastic-0.3-spread"
+    leaves_ties = True
 
     def score(self, outcome: PolicyOutcome) -> Floats:
         """By what is free before the pod is placed: untouched cards count most."""

@@ -134,6 +134,7 @@ class TradeSpreadCards(_TradeCards):
 
 class TradeBinpackNodes(NodePolicy):
     name = "elastic-binpack"
+    leaves_ties = True
 
     def score(self, outcome: PolicyOutcome) -> Floats:
         rated = np.zeros(outcome.fleet.has.shape, np.bool_)
@@ -152,6 +153,7 @@ def _span(left: Ints, has: Bools) -> Ints:
 
 class TradeSpreadNodes(NodePolicy):
     name = "elastic-spread"
+    leaves_ties = True
 
     def score(self, outcome: PolicyOutcome) -> Floats:
         return np.zeros(outcome.fleet.width)

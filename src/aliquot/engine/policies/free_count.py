@@ -10,6 +10,7 @@ from aliquot.engine.view import NodePolicy, PolicyOutcome
 
 class FreeCountNodes(NodePolicy):
     name = "free-count"
+    leaves_ties = True
 
     def score(self, outcome: PolicyOutcome) -> Floats:
         wanted = wanted_models(outcome.fleet, outcome.request)
