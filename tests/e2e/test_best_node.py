@@ -52,7 +52,7 @@ def pods(count: int) -> Iterator[dict[str, Any]]:
     """Of both dialects, with several policies and sizes. Each prefers one node, which its policy knows nothing of."""
     chance = random.Random(16)
     for place in range(count):
-        policy = chance.choice(["", "binpack", "spread", "random", "fragmentation", "topology,binpack", "tightest"])
+        policy = chance.choice(["", "binpack", "spread", "random", "fgd", "topology,binpack", "tightest"])
         annotations = {"aliquot.io/node-policy": policy} if policy else {}
         limits: dict[str, object] = {"cpu": "100m", "memory": "64Mi"}
         if chance.random() < 0.5:

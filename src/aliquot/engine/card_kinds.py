@@ -1,8 +1,8 @@
-"""Kinds of cards that quotas cannot tell apart, and kinds of nodes that a forecast does not tell apart."""
+"""Kinds of cards that quotas cannot tell apart."""
 
 from dataclasses import dataclass
 
-from aliquot.model import NO_HOST, Gpu, Host, NodeGpus
+from aliquot.model import Gpu, NodeGpus
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,19 +32,3 @@ class CardType:
 def card_type(cards: NodeGpus, gpu: Gpu) -> CardType:
     alike = Gpu("", 0, 0, gpu.model, gpu.mib, slots=gpu.slots)
     return CardType(kind_of(cards, gpu), alike, cards.unit_mib)
-
-
-@dataclass(frozen=True, slots=True)
-class NodeKind:
-    """`cards` sellable cards with this much memory of this model, or of the first one's if they differ. `host` is what
-    a node has without any pod."""
-
-    model: str = ""
-    mib: int = 0
-    cards: int = 0
-    host: Host = NO_HOST
-
-
-def node_kind(cards: NodeGpus, host: Host) -> NodeKind:
-    sold = [gpu for gpu in cards.gpus if cards.sells(gpu)]
-    return NodeKind(sold[0].model, sold[0].mib, len(sold), host) if sold else NodeKind()

@@ -47,7 +47,7 @@ class Fleet:
             before.put(cards, used, placed)
             return
         loads: Mapping[str, tuple[float, float]] = {}
-        host = UNKNOWN_HOST, UNKNOWN_HOST
+        host = UNKNOWN_HOST
         if before is not None:
             loads, host = before.loads(cards.node), before.host(cards.node)
             before.remove(cards.node)
@@ -55,7 +55,7 @@ class Fleet:
         block.put(cards, used, placed)
         if loads:
             block.set_load(cards.node, loads)
-        block.set_host(cards.node, *host)
+        block.set_host(cards.node, host)
         self._arrange()
 
     def remove(self, node: str) -> None:
@@ -69,18 +69,12 @@ class Fleet:
         if (block := self._block_of.get(node)) is not None:
             block.set_load(node, load)
 
-    def set_host(self, node: str, left: Host, whole: Host) -> None:
-        """Sets what a node has left of CPU and memory, and what it would have without any pod. Until then both count as
-        boundless."""
+    def set_host(self, node: str, host: Host) -> None:
+        """Sets what a node has left of CPU and memory. Until then it counts as boundless."""
         if (block := self._block_of.get(node)) is not None:
-            block.set_host(node, left, whole)
+            block.set_host(node, host)
 
     # -- reading
-
-    def host(self, node: str) -> Host:
-        """What a node has left of CPU and memory."""
-        block = self._block_of.get(node)
-        return block.host(node) if block is not None else UNKNOWN_HOST
 
     @property
     def nbytes(self) -> int:
@@ -135,6 +129,11 @@ class Fleet:
     def state(self, node: str) -> NodeState | None:
         block = self._block_of.get(node)
         return None if block is None else block.state(node)
+
+    def host(self, node: str) -> Host:
+        """What a node has left of CPU and memory."""
+        block = self._block_of.get(node)
+        return block.host(node) if block is not None else UNKNOWN_HOST
 
     def shows(self, cards: NodeGpus, used: Mapping[str, Charge]) -> bool:
         """Whether the Fleet has the node with these cards and this usage."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -16,8 +17,18 @@ from aliquot.engine.arrays import Bools, Floats, Ints, Ranks
 from aliquot.engine.block import Block, left_share
 from aliquot.engine.shape_counts import ShapeCounts
 from aliquot.engine.state import NodeState
-from aliquot.engine.workload import Workload
+from aliquot.engine.workload import COMMON, Workload
 from aliquot.model import Gpu, Life, Part, Request, peak_by
+
+_LEARNT: WeakKeyDictionary[ShapeCounts, tuple[int, Workload | None]] = WeakKeyDictionary()
+
+
+def _learnt(seen: ShapeCounts) -> Workload | None:
+    version, workload = _LEARNT.get(seen, (-1, None))
+    if version != seen.version:
+        workload = Workload.of(seen.shapes)
+        _LEARNT[seen] = seen.version, workload
+    return workload
 
 
 @dataclass(frozen=True)
@@ -28,9 +39,12 @@ class PolicySettings:
     stale_after: float = 60.0
     """A measured load that is older than this many seconds is ignored."""
     workload: Workload | None = None
-    """The pods to expect."""
+    """The pods to expect. Without it, they are expected to be like those that were `seen`."""
     seen: ShapeCounts | None = None
-    """The pods that have come so far, by shape."""
+
+    @property
+    def expected(self) -> Workload:
+        return self.workload or (_learnt(self.seen) if self.seen else None) or COMMON
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,17 @@
 """The workload that a cluster expects: shapes of pods and how common each is. Policies keep room for them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from aliquot.engine.shape_counts import Shape
 from aliquot.errors import BadConfig
-from aliquot.model import is_model
+from aliquot.model import CORES, Unit, is_model
+from aliquot.model.request import NODE_UNITS
 
 WHOLE = 1000
 """A card, in thousandths."""
+_COMMON_SHARE = 0.95
+_ENOUGH_PODS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,38 @@ class Workload:
     @property
     def weight(self) -> int:
         return sum(shape.weight for shape in self.shapes)
+
+    @classmethod
+    def of(cls, seen: Mapping[Shape, int]) -> "Workload | None":
+        """The most common of these shapes, as many as FGD's authors take: those of 95 percent of the pods. None if
+        there are too few pods to tell."""
+        total = sum(seen.values())
+        if total < _ENOUGH_PODS:
+            return None
+        common: list[PodShape] = []
+        for shape, count in sorted(seen.items(), key=lambda item: -item[1]):
+            if sum(each.weight for each in common) >= _COMMON_SHARE * total:
+                break
+            common.append(_pod_shape(shape, count))
+        return cls(tuple(common))
+
+
+def _pod_shape(shape: Shape, count: int) -> PodShape:
+    amount = shape.memory.amount
+    share, mib = shape.cores * (WHOLE // CORES), 0
+    match shape.memory.unit:
+        case Unit.MIB:
+            mib = amount
+        case Unit.NODE:
+            mib = amount * max(NODE_UNITS)  # what most nodes have, and the node is not known here
+        case Unit.PERCENT:
+            share = max(share, amount * WHOLE // CORES)
+        case Unit.SLOT:
+            pass  # how much of a card that is depends on the card
+    share = WHOLE if shape.whole else min(max(1, share), WHOLE)
+    named = [constraint for constraint in shape.models if not constraint.avoid]
+    models = named[0].names if len(named) == 1 else ()
+    return PodShape(shape.cards, share, count, models, shape.host.cpu, shape.host.memory, mib)
 
 
 COMMON = Workload(

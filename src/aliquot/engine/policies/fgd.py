@@ -15,7 +15,7 @@ from aliquot.engine.arrays import Bools, Floats, Ints, Ranks
 from aliquot.engine.block import Block
 from aliquot.engine.policies.measures import idle_share
 from aliquot.engine.view import GpuPolicy, NodePolicy, PolicyOutcome, View
-from aliquot.engine.workload import COMMON, WHOLE, CardModel, PodShape, Workload
+from aliquot.engine.workload import WHOLE, CardModel, PodShape, Workload
 
 
 class LeastFragmentingCards(GpuPolicy):
@@ -23,7 +23,7 @@ class LeastFragmentingCards(GpuPolicy):
 
     def rank(self, view: View) -> Ranks:
         """Each card as if only one card's part went there."""
-        fleet, workload = view.fleet, view.settings.workload or COMMON
+        fleet, workload = view.fleet, view.settings.expected
         idle = idle_share(fleet, view.free_mib, view.free_cores, (view.part,))
         left = idle_share(fleet, view.free_mib - view.need_mib, view.free_cores - view.need_cores, (view.part,))
         before, after = fleet.host_cpu, fleet.host_cpu - view.request.host.cpu
@@ -44,7 +44,7 @@ class LeastFragmentingNodes(NodePolicy):
 
     def score(self, outcome: PolicyOutcome) -> Floats:
         fleet, parts = outcome.fleet, tuple(container.part for container in outcome.request.containers)
-        workload = outcome.settings.workload or COMMON
+        workload = outcome.settings.expected
         idle = idle_share(fleet, outcome.before_mib, outcome.before_cores, parts)
         left = idle_share(fleet, outcome.after_mib, outcome.after_cores, parts)
         before = fragments(fleet, idle, fleet.host_cpu, workload)

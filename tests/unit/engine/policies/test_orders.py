@@ -8,10 +8,11 @@ import pytest
 from aliquot.engine.block import Block
 from aliquot.engine.policies import GPU_POLICIES, NODE_POLICIES
 from aliquot.engine.policies.fgd import fragments
+from aliquot.engine.shape_counts import ShapeCounts
 from aliquot.engine.view import PolicySettings
-from aliquot.engine.workload import COMMON, PodShape, Workload
+from aliquot.engine.workload import COMMON, CardModel, PodShape, Workload
 from aliquot.errors import BadConfig
-from aliquot.model import Charge, Constraints, ModelConstraint, Part
+from aliquot.model import Charge, Constraints, Host, ModelConstraint, Part
 from tests.factories import make_gpu
 from tests.states import node_state, pod, shared, whole
 from tests.unit.engine.policies.views import fleet_of, order, outcome_of, view_of
@@ -161,6 +162,47 @@ def test_the_measure_counts_what_each_shape_cannot_use() -> None:
     assert fragments(fleet, idle, fleet.host_cpu, Workload((PodShape(1, 500, 3), PodShape(2, 700, 1)))).tolist() == [
         3 * 300 + 1900
     ]
+
+
+def test_a_shape_that_the_node_has_no_cpu_for_can_use_nothing_there() -> None:
+    fleet = fleet_of(node_state([SIZE]), node_state([SIZE], node="n2"))
+    fleet.set_host("n2", Host(cpu=3999))
+    idle = np.zeros(fleet.has.shape, np.int64)
+    idle[0] = 1000
+    asking = Workload((PodShape(1, 500, 1, cpu=4000), PodShape(1, 500, 1)))
+    assert fragments(fleet, idle, fleet.host_cpu, asking).tolist() == [0, 1000]
+
+
+def test_a_pod_goes_where_its_cpu_leaves_a_card_usable() -> None:
+    """Each takes a part of the same size; on the second node, it takes the CPU that the other card needs."""
+    fleet = fleet_of(node_state([SIZE] * 2), node_state([SIZE] * 2, node="n2"))
+    fleet.set_host("n1", Host(cpu=8000))
+    fleet.set_host("n2", Host(cpu=7000))
+    asking = Workload((PodShape(1, 1000, 1, cpu=4000),))
+    request = replace(pod(shared(50, 500)), host=Host(cpu=4000))
+    view = view_of(fleet, request, PolicySettings(workload=asking))
+    scores = NODE_POLICIES["fgd"].score(outcome_of(view, [(0,), (0,)]))
+    assert scores[0] > scores[1]
+    ranks = GPU_POLICIES["fgd"].rank(view)
+    assert [-ranks[0, column] for column in range(2)] == scores.tolist()
+
+
+def test_memory_is_a_larger_share_of_a_smaller_card() -> None:
+    shape = PodShape(1, 100, 1, mib=8000)
+    assert shape.share_of(CardModel("T4", 16000)) == 500
+    assert shape.share_of(CardModel("A100", 80000)) == 100
+    assert shape.share_of(CardModel("P4", 7000)) > 1000
+
+
+def test_the_workload_is_learnt_from_the_pods_that_come() -> None:
+    seen = ShapeCounts()
+    settings = PolicySettings(seen=seen)
+    for _ in range(49):
+        seen.add(pod(shared(50, 0)))
+    assert settings.expected is COMMON, "too few to tell"
+    seen.add(pod(shared(30, 300)))
+    assert {(shape.share, shape.mib, shape.weight) for shape in settings.expected.shapes} == {(500, 0, 49)}
+    assert settings.expected is settings.expected, "worked out once"
 
 
 def test_equal_gradients_are_equal_ranks_whatever_the_rounding_of_sums() -> None:
