@@ -50,7 +50,7 @@ class System:
 
 ADMISSION = System("gpu-admission", "admission", "tencent", frozenset(("predicates",)), "predicates")
 NVIDIA = System("nvidia-gpu-scheduler", "nvidia", "nvidia", frozenset(("filter", "prioritize", "preempt")))
-GPUSHARE = System("gpushare", "gpushare", "gpushare", frozenset(("filter", "bind")))
+GPUSHARE = System("gpushare", "gpushare", "gpushare", frozenset(("filter", "prioritize", "bind")))
 ELASTIC = System("elastic-gpu", "elastic", "elastic", frozenset(("filter", "priorities", "bind")))
 NATIVE = frozenset(("filter", "prioritize", "bind", "preempt"))
 NATIVE_GPUSHARE = System("native", "native", "gpushare", NATIVE)
@@ -204,6 +204,7 @@ def _only_n1_was_refused(call: Call) -> None:
 SCORED = [
     pytest.param(ELASTIC, {PERCENT: 20}, "priorities", "n1", id="elastic"),
     pytest.param(NVIDIA, {"nvidia.com/gpu": 1}, "prioritize", "n2", id="nvidia"),
+    pytest.param(GPUSHARE, {GPU_MEM: 3}, "prioritize", "n1", id="gpushare"),
     pytest.param(NATIVE_GPUSHARE, {GPU_MEM: 3}, "prioritize", "n1", id="native"),
 ]
 
