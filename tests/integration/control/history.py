@@ -5,7 +5,7 @@ tests/integration runs it briefly, tests/soak for as long as it is told to.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -15,12 +15,13 @@ from aliquot.embedded.api import resources
 from aliquot.errors import AliquotError
 from aliquot.kube import Access, Client
 from aliquot.ledger import State
-from tests.factories import make_cards, node_manifest, pod_manifest
+from tests.factories import GPU_MEM, container_manifest, make_cards, node_manifest, pod_manifest
 from tests.fakes import FakeClock, ScriptedApi, answer, cut_after, cut_before
 from tests.integration.room import Room
 
 NODES = ("n1", "n2")
 UNITS = 15
+CORES = 32
 FAULTS = {"cut before": cut_before, "cut after": cut_after, "500": answer(500), "429": answer(429)}
 
 pods = st.integers(0, 5)
@@ -49,7 +50,7 @@ class History:
 
     async def _make(self, number: int, units: int) -> None:
         if self.room.plane.pods.get(f"default/p{number}") is None:
-            await self.room.add_pod(f"p{number}", units)
+            await self.room.add_pod(f"p{number}", containers=[_container(units)])
 
     async def _bind(self, calls: Sequence[tuple[int, str]]) -> None:
         await asyncio.gather(*(self._commit(number, node) for number, node in calls))
@@ -97,6 +98,14 @@ def assert_nothing_is_sold_twice(api: ScriptedApi) -> None:
         assert sum(units.values()) <= UNITS, f"{node} is over-sold: {units}"
 
 
+def assert_cpu_is_left_by_pods(room: Room, claimed: Mapping[str, Mapping[str, int]] | None = None) -> None:
+    """Every pod takes a core for each of its units, from its claim on."""
+    bound = bound_pods(room.api)
+    for node in NODES:
+        taken = {**(claimed or {}).get(node, {}), **bound[node]}
+        assert room.plane.cluster.fleet.host(node).cpu == 1000 * (CORES - sum(taken.values()))
+
+
 def held_by(room: Room, *states: State) -> dict[str, dict[str, int]]:
     return {
         node: units
@@ -120,7 +129,8 @@ async def play(history: list[tuple[Any, ...]], after_each: Callable[[Room], Awai
         for node in NODES:
             api.registry.create(resources.NODES, "", _node(node))
         for number in range(4):
-            api.registry.create(resources.PODS, "default", pod_manifest(f"p{number}", 4 + number))
+            manifest = pod_manifest(f"p{number}", containers=[_container(4 + number)])
+            api.registry.create(resources.PODS, "default", manifest)
         rooms = AsyncExitStack()
         stack.push_async_exit(rooms)
         played = History(await rooms.enter_async_context(Room(api, client, FakeClock())))
@@ -131,11 +141,17 @@ async def play(history: list[tuple[Any, ...]], after_each: Callable[[Room], Awai
             else:
                 await played.step(*step)
             assert held_by(played.room, State.BOUND) == bound_pods(api)
+            assert_cpu_is_left_by_pods(played.room, held_by(played.room, State.CLAIMED, State.RESERVED))
             if after_each is not None:
                 await after_each(played.room)
         async with Room(api, client, FakeClock()) as rebuilt:
             assert held_by(rebuilt, State.BOUND, State.CLAIMED) == held_by(played.room, State.BOUND)
+            assert_cpu_is_left_by_pods(rebuilt)
 
 
 def _node(name: str) -> dict[str, Any]:
-    return node_manifest(name, make_cards(name, mib=(UNITS * 1024,)))
+    return node_manifest(name, make_cards(name, mib=(UNITS * 1024,)), allocatable={"cpu": str(CORES)})
+
+
+def _container(units: int) -> dict[str, Any]:
+    return container_manifest(resources={"limits": {GPU_MEM: str(units), "cpu": str(units)}})
