@@ -33,7 +33,7 @@ CORE = "tencent.com/vcuda-core"
 @pytest.fixture(scope="module")
 def own(progress: Callable[[str], None], images: Path) -> Iterator[Rig]:
     """A cluster with Aliquot's server and policies, whose node has a driver container and no agent yet."""
-    with Rig.up(progress=progress, node_name="daemon-node", labels={"dialect.aliquot.io/gpushare": "true"}) as rig:
+    with Rig.up(progress=progress, node_name="daemon-node") as rig:
         rig.load_archive(images)
         rig.serve_services()
         driver = rig.node_etc.parent / DRIVER
@@ -46,7 +46,7 @@ def own(progress: Callable[[str], None], images: Path) -> Iterator[Rig]:
         yield rig
 
 
-GPUSHARE, ELASTIC = "gpushare-device-plugin-v2", "elastic-gpu-agent"
+GPUSHARE, ELASTIC, MANAGER = "gpushare-device-plugin-v2", "elastic-gpu-agent", "gpu-manager"
 IN_PLUGINS_FOLDER = "nodes-of-cards"
 """The one folder of the node that the originals' manifests mount has the device nodes, too."""
 
@@ -61,7 +61,7 @@ def beside_nvidias_runtime(own: Rig, images: Path, tmp_path_factory: pytest.Temp
     environment = {"ALIQUOT_DEV_FOLDER": str(inside), "FAKE_NVML_FILE": str(inside / own.nvml.file.name)}
     library = nvml.build(tmp_path_factory.mktemp("nvml"))
     files = {f"usr/lib/{platform.machine()}-linux-gnu/{library.name}": library}
-    for program in (GPUSHARE, ELASTIC):
+    for program in (GPUSHARE, ELASTIC, MANAGER):
         archive = tmp_path_factory.mktemp(program) / "image.tar"
         archive.write_bytes(image.with_more(images, program, files, environment))
         own.load_archive(archive)
@@ -124,6 +124,32 @@ def test_elastic_gpus_own_daemon_set_serves_a_pod_with_only_the_image_changed(be
         assert "Aliquot installs nothing on the node" in told(rig, "elastic-gpu-agent")
 
 
+def test_gpu_managers_own_daemon_set_serves_a_pod_with_only_the_image_changed(beside_nvidias_runtime: Rig) -> None:
+    """Without CDI and PodResources, with the pod's own service account below a mount of the host's /var/run. Its log is
+    a file of the node."""
+    rig = beside_nvidias_runtime
+    manifest = Manifest("gpu-manager.yaml").with_image("gpu-manager", image.with_more_name(MANAGER))
+    log = rig.node_etc / "gpu-manager" / "log" / "gpu-manager.INFO"
+    with running(rig, manifest, "nvidia-device-enable=enable"):
+        try:
+            wait_for("the node to offer its cards", lambda: offered(rig, CORE) == 200, seconds=90)
+            part = pods.pod("part", limits={CORE: "30", "tencent.com/vcuda-memory": "8"}, nodeName=rig.node_name)
+            pods.create(rig, [part])
+            pods.wait_running(rig, ["part"])
+        except RigError as error:
+            said = log.read_text() if log.exists() else "no log"
+            raise RigError(f"{error}\n{told(rig, 'gpu-manager-daemonset')}\n{said}") from error
+        annotations = pods.get(rig, "part")["metadata"]["annotations"]
+        ((card,),) = json.loads(annotations["aliquot.io/placement"])["containers"].values()
+        gpu = next(gpu for gpu in rig.nvml.gpus if gpu.uuid == card["uuid"])
+        seen = pods.look_inside(rig, "part")
+        assert {path for path in seen.devices if path[len("/dev/nvidia") :].isdigit()} == {f"/dev/nvidia{gpu.minor}"}
+        assert seen.environment["NVIDIA_VISIBLE_DEVICES"] == gpu.uuid
+        assert annotations["tencent.com/gpu-assigned"] == "true"
+        assert annotations["tencent.com/predicate-gpu-idx-0"] == str(gpu.minor)
+        assert "starting the agent" in log.read_text()
+
+
 @pytest.fixture(scope="module")
 def served(own: Rig) -> Rig:
     """The same with our DaemonSet. The rig's node has its cards and its CDI folder at other places than a real one, and
@@ -139,6 +165,7 @@ def served(own: Rig) -> Rig:
     container["args"] += [f"--cdi-folder={own.cdi_folder}", f"--dev-folder={own.dev_folder}"]
     container["env"].append({"name": "FAKE_NVML_FILE", "value": str(own.nvml.file)})
     manifest.apply(own)
+    own.kubectl("label", "node", own.node_name, "dialect.aliquot.io/gpushare=true")
     wait_for("the node to offer its cards", lambda: offered(own, pods.GPU_MEM) == 30, seconds=90)
     return own
 

@@ -50,8 +50,9 @@ async def _serve(context: AgentContext, chosen: NodeDialects) -> None:
     served = await chosen.choose()
     node: OwnedNode | ObservedNode
     if served:
-        folder = Path(context.settings.cdi_folder)
-        with_cdi = await uses_cdi(context.settings.injection, context.runtime_socket, folder)
+        settings = context.settings
+        folder, pod_resources = Path(settings.cdi_folder), Path(settings.pod_resources)
+        with_cdi = await uses_cdi(settings.injection, context.runtime_socket, folder, pod_resources)
         node = OwnedNode(context, await _first_cards(context), served, with_cdi=with_cdi)
     else:
         node = ObservedNode(context, await _first_cards(context))

@@ -75,6 +75,7 @@ async def running(
 async def serving(
     folder: Path, client: Client, clock: FakeClock, devices: FakeDevices, **fields: Any
 ) -> AsyncIterator[None]:
+    (folder / "pod-resources").mkdir(exist_ok=True)
     task = asyncio.create_task(agent.run(settings(folder, **fields), client, devices, clock))
     yield
     task.cancel()
@@ -268,10 +269,11 @@ async def test_a_cdi_folder_that_cannot_be_used_is_named_before_anything_is_made
     folder: Path, client: Client, place: str
 ) -> None:
     (folder / "cdi").touch()
+    (folder / "pod-resources").mkdir()
     chosen = settings(folder, cdi_folder=folder / place, injection="cdi")
     with pytest.raises(BadConfig, match=f"the CDI folder {folder / place} cannot be used: "):
         await agent.run(chosen, client, FakeDevices(*CARDS.gpus))
-    assert [path.name for path in folder.iterdir()] == ["cdi"]
+    assert sorted(path.name for path in folder.iterdir()) == ["cdi", "pod-resources"]
 
 
 async def test_a_missing_device_plugins_folder_ends_the_agent_in_words(
@@ -362,6 +364,9 @@ async def test_a_runtime_that_is_there_and_silent_is_no_reason_to_do_without_cdi
             {"runtime_endpoint": "gone/cri.sock"},
             "set --runtime-endpoint, or mount",
             id="no runtime is mounted",
+        ),
+        pytest.param(
+            {"pod_resources": "gone/kubelet.sock"}, "set --pod-resources, or mount", id="no PodResources is mounted"
         ),
         pytest.param({"cdi_folder": "cri.sock/cdi"}, "cannot be used: Not a directory", id="the folder is unusable"),
     ],
