@@ -5,11 +5,13 @@ since the image asks for them; here a further layer and variables of the image d
 """
 
 import json
+import os
 import platform
 import shutil
+import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +166,7 @@ def served(own: Rig) -> Rig:
     spec["volumes"] += [{"name": name, "hostPath": {"path": str(path)}} for name, path in folders.items()]
     container["args"] += [f"--cdi-folder={own.cdi_folder}", f"--dev-folder={own.dev_folder}"]
     container["env"].append({"name": "FAKE_NVML_FILE", "value": str(own.nvml.file)})
+    container["livenessProbe"] |= {"periodSeconds": 1, "timeoutSeconds": 2, "terminationGracePeriodSeconds": 1}
     manifest.apply(own)
     own.kubectl("label", "node", own.node_name, "dialect.aliquot.io/gpushare=true")
     wait_for("the node to offer its cards", lambda: offered(own, pods.GPU_MEM) == 30, seconds=90)
@@ -179,6 +182,26 @@ def no_pods(own: Rig) -> Iterator[None]:
 def offered(rig: Rig, resource: str) -> int:
     node = json.loads(rig.kubectl("get", "node", rig.node_name, "--output=json"))
     return int(node["status"].get("allocatable", {}).get(resource, "0"))
+
+
+def agent_pod(rig: Rig) -> dict[str, Any]:
+    words = ["get", "pods", f"--namespace={NAMESPACE}", "--selector=app.kubernetes.io/component=agent", "--output=json"]
+    (found,) = json.loads(rig.kubectl(*words))["items"]
+    pod: dict[str, Any] = found
+    return pod
+
+
+def agent_process(pod: dict[str, Any]) -> int:
+    """The process id of the agent in this pod, as seen on this machine."""
+
+    def runs_the_agent(process: Path) -> bool:
+        with suppress(OSError):  # it has ended
+            is_in_pod = pod["metadata"]["uid"] in (process / "cgroup").read_text()
+            return is_in_pod and b"--host-root=/host" in (process / "cmdline").read_bytes().split(b"\0")
+        return False
+
+    (found,) = filter(runs_the_agent, Path("/proc").glob("[0-9]*"))
+    return int(found.name)
 
 
 def agent_lines(rig: Rig) -> list[dict[str, Any]]:
@@ -223,3 +246,22 @@ def test_an_update_of_the_agent_disturbs_no_pod(served: Rig, progress: Callable[
     pods.wait_running(served, ["waits"])
     assert pods.get(served, "stays")["status"]["containerStatuses"][0]["containerID"] == before
     assert findings(pods.observe(served), ["default/stays", "default/waits"]) == []
+
+
+def test_kubelet_restarts_an_agent_that_is_stuck_and_no_pod_notices(served: Rig) -> None:
+    """The rig's kubelet asks it more often than that of a real node."""
+    pods.create(served, [pods.pod("stays", units=3)])
+    pods.wait_running(served, ["stays"])
+    before = agent_pod(served)
+    (status,) = before["status"]["containerStatuses"]
+    assert (status["ready"], status["restartCount"]) == (True, 0)
+    os.kill(agent_process(before), signal.SIGSTOP)
+
+    def is_back() -> bool:
+        (now,) = agent_pod(served)["status"]["containerStatuses"]
+        return now["ready"] and now["restartCount"] == 1 and offered(served, pods.GPU_MEM) == 30
+
+    wait_for("kubelet to restart the agent", is_back, seconds=90, every=0.3)
+    pods.create(served, [pods.pod("next", units=12)])
+    pods.wait_running(served, ["next"])
+    assert findings(pods.observe(served), ["default/stays", "default/next"]) == []

@@ -26,6 +26,16 @@ def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
+async def test_one_address_with_many_calls_keeps_out_no_other(port: int) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.2", 0))
+    silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(300)]
+    writer.write(b"GET /healthz HTTP/1.1\r\n\r\n")
+    async with asyncio.timeout(SECONDS):
+        assert (await reader.read()).endswith(b"ok")
+    for _, each in [*silent, (reader, writer)]:
+        each.close()
+
+
 async def call(port: int, request: bytes = b"GET /metrics HTTP/1.1\r\n\r\n") -> str:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(request)
