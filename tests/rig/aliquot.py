@@ -115,7 +115,8 @@ class Aliquot:
         kubeconfig = self._rig.service_account_kubeconfig(_NAMESPACE, f"aliquot-{command}", node)
         words = {"kubeconfig": kubeconfig, **flags}
         arguments = [part for name, value in words.items() for part in (f"--{name}", str(value))]
-        return self._rig.process(f"aliquot-{command}", [_PROGRAM, command, *arguments], env)
+        sees = _sees(self._rig.proc_driver) if node else []
+        return self._rig.process(f"aliquot-{command}", [*sees, _PROGRAM, command, *arguments], env)
 
     def registrations(self) -> int:
         log = self.agent.log
@@ -124,6 +125,12 @@ class Aliquot:
     def _node_offers_all(self) -> bool:
         node = json.loads(self._rig.kubectl("get", "node", self._rig.node_name, "--output=json"))
         return all(node["status"]["allocatable"].get(_OFFERED[name], "0") != "0" for name in self._dialects)
+
+
+def _sees(proc_driver: Path) -> list[str | Path]:
+    """Before a command line: the program has this folder at /proc/driver, where only a driver can make files."""
+    bound = 'mount --bind "$0" /proc/driver && exec "$@"'
+    return ["unshare", "--mount", "--", "sh", "-c", bound, proc_driver]
 
 
 def _start(process: Process, fault: str) -> None:

@@ -87,6 +87,8 @@ class Rig:
         self.folder = Path(note.folder)
         self.node_name = node_name
         self.dev_folder = self.folder / "dev"
+        self.proc_driver = self._workshop("proc-driver")
+        """What the agent sees as /proc/driver."""
         network.add_node_address()
         network.allow_forwarding()
         self._certificates = Certificates(
