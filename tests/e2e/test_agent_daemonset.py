@@ -261,12 +261,9 @@ def test_kubelet_restarts_an_agent_that_is_stuck_and_no_pod_notices(served: Rig)
         (now,) = agent_pod(served)["status"]["containerStatuses"]
         if now["restartCount"] != 1 or not now["ready"]:
             return False
-        return {"registered with kubelet"} <= {line["event"] for line in agent_lines(served)}
+        return any(line["event"] == "registered with kubelet" for line in agent_lines(served))
 
-    try:
-        wait_for("kubelet to restart the agent", is_back, seconds=60, every=0.3)
-    except RigError as error:
-        raise RigError(f"{error}\n{agent_pod(served)['status']}\n{agent_lines(served)}") from error
+    wait_for("kubelet to restart the agent", is_back, seconds=60, every=0.3)
     wait_for("the node to offer its cards", lambda: offered(served, pods.GPU_MEM) == 30, seconds=30)
     pods.create(served, [pods.pod("next", units=12)])
     pods.wait_running(served, ["next"])
