@@ -27,6 +27,7 @@ from aliquot.model import Gpu, Node, Pod
 from aliquot.model.records import INVENTORY, read_inventory
 from tests.factories import GPU_COUNT, GPU_MEM, make_cards, make_node, node_manifest, pod_manifest
 from tests.fakes import FakeClock, FakeRuntime, ScriptedApi, answer, held, until
+from tests.ports import free_port
 
 CARDS = make_cards()
 OFFERED = {GPU_MEM: 30, GPU_COUNT: 2}
@@ -279,9 +280,13 @@ async def test_a_cdi_folder_that_cannot_be_used_is_named_before_anything_is_made
 async def test_a_missing_device_plugins_folder_ends_the_agent_in_words(
     folder: Path, client: Client, clock: FakeClock
 ) -> None:
+    """A part that fails ends all of the agent. Nobody answers kubelet's probe for it."""
+    port = free_port()
     failed = pytest.RaisesExc(BadConfig, match="cannot listen on .*: does its folder exist")
     with pytest.RaisesGroup(failed, failed):
-        await agent.run(settings(folder), client, FakeDevices(*CARDS.gpus), clock)
+        await agent.run(settings(folder, health_port=port), client, FakeDevices(*CARDS.gpus), clock)
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", port)
 
 
 @pytest.mark.usefixtures("node")

@@ -287,6 +287,8 @@ async def test_an_agent_without_a_driver_says_so_on_its_port(folder: Path, clien
     await until(lambda: clock.asked, "it has looked for cards")
     async with aiohttp.ClientSession() as http, http.get(f"http://127.0.0.1:{port}/readyz") as answer:
         assert (answer.status, await answer.text()) == (503, "no card to serve: no driver here")
+    async with aiohttp.ClientSession() as http, http.get(f"http://127.0.0.1:{port}/healthz") as answer:
+        assert answer.status == 200, "a restart would bring no driver"
     with pytest.raises(BadConfig, match=f"--health-port: cannot listen on port {port}: "):
         await agent.run(settings(folder, health_port=port), client, FakeDevices(), clock)
     task.cancel()
