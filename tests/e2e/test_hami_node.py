@@ -102,11 +102,24 @@ def example(name: str, limits: Mapping[str, str], annotations: Mapping[str, str]
     return made
 
 
+def mib_of(limits: Mapping[str, str]) -> int:
+    """Of each card."""
+    return int(limits.get(MEMORY, MIB * int(limits.get(PERCENT, "100")) // 100))
+
+
 def variables(limits: Mapping[str, str]) -> dict[str, str]:
     """What HAMi tells a container with parts of cards."""
-    mib = limits.get(MEMORY) or (MIB * int(limits[PERCENT]) // 100 if PERCENT in limits else 0)
-    told = {f"CUDA_DEVICE_MEMORY_LIMIT_{place}": f"{mib}m" for place in range(int(limits.get(GPU, 0))) if mib}
+    limited = range(int(limits[GPU])) if limits.keys() & {MEMORY, PERCENT} else ()
+    told = {f"CUDA_DEVICE_MEMORY_LIMIT_{place}": f"{mib_of(limits)}m" for place in limited}
     return told | ({"CUDA_DEVICE_SM_LIMIT": limits[CORES]} if CORES in limits else {})
+
+
+def records(limits: Mapping[str, str], uuids: list[str]) -> dict[str, str]:
+    """What HAMi writes on such a pod when it has its cards; nothing on one with MIG instances."""
+    if GPU not in limits:
+        return {}
+    cards = "".join(f"{uuid},NVIDIA,{mib_of(limits)},{limits.get(CORES, '0')}:" for uuid in uuids)
+    return {"hami.io/vgpu-devices-allocated": f"{cards};", "hami.io/bind-phase": "success"}
 
 
 def test_the_examples_of_hami_run_at_once_and_each_sees_its_cards(node: Node) -> None:
@@ -128,9 +141,9 @@ def test_the_examples_of_hami_run_at_once_and_each_sees_its_cards(node: Node) ->
         assert len(uuids) == int(limits.get(GPU, "1")), name
         node.sees(uuids, inside[name])
         assert inside[name].environment.items() >= variables(limits).items(), name
-        allocated = by_name[name]["metadata"]["annotations"].get("hami.io/vgpu-devices-allocated", "")
-        named = [entry.partition(",")[0] for entry in allocated.strip(";").split(":") if entry]
-        assert named == (uuids if GPU in limits else []), name
+        written = by_name[name]["metadata"]["annotations"]
+        told = {key: written[key] for key in ("hami.io/vgpu-devices-allocated", "hami.io/bind-phase") if key in written}
+        assert told == records(limits, uuids), name
         allowed = wishes.get(NAMED, "")
         assert not allowed or set(uuids) <= set(allowed.split(",")), name
         assert not set(uuids) & set(wishes.get("nvidia.com/nouse-gpuuuid", "").split(",")), name
