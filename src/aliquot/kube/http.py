@@ -22,8 +22,9 @@ from aliquot.plain import why
 
 _CONNECT_SECONDS = 5.0
 """For all addresses of the server together, without the TLS handshake."""
-_IDLE_SECONDS = 15.0
-"""How long a connection waits for its next request. Servers and load balancers close theirs later."""
+_IDLE_SECONDS = 45.0
+"""How long a connection waits for its next request. An API server closes it after 90 s, most load balancers after 60 s
+or later."""
 _MOST_HELD = 2**18
 """Bytes of a body that wait for their reader. No more are read from the connection then."""
 _AGENT = f"aliquot/{aliquot.__version__}"
@@ -49,14 +50,16 @@ class Answer:
         self.is_whole = False
         self.keeps_connection = False
         self._transport = transport
-        self._parser = httptools.HttpResponseParser(self)
+        self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
+        """Until the end, because the two refer to each other: buffers would stay until the garbage collector runs."""
         self._changed = asyncio.Event()
         self._has_head = False
         self._ends_with_connection = False
         self._inflate: Any = None
         self._pieces: list[bytes] = []
         self._held = 0
-        self._lost: Exception | None = None
+        self._lost = ""
+        """Why no more data comes."""
 
     async def begin(self) -> None:
         """Wait for status and headers. Raises OSError."""
@@ -84,23 +87,27 @@ class Answer:
         self._transport.abort()
 
     def feed(self, data: bytes) -> None:
+        assert self._parser is not None, "no data comes after the end"
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self.end(ConnectionError(f"the answer is not HTTP/1.1: {error.__context__ or error}"))
+            self.end(f"the answer is not HTTP/1.1: {error.__context__ or error}")
             self._transport.abort()
+        if self.is_whole:
+            self._parser = None
 
-    def end(self, error: Exception | None) -> None:
-        """The connection has ended."""
+    def end(self, fault: str) -> None:
+        """The connection has ended, by a `fault` or as it should."""
         self.keeps_connection = False
-        if self._ends_with_connection and error is None and self._lost is None:
+        if self._ends_with_connection and not fault and not self._lost:
             self.is_whole = True
-        self._lost = self._lost or error or ConnectionResetError("the connection was closed")
+        self._lost = self._lost or fault or "the connection was closed"
+        self._parser = None
         self._changed.set()
 
     async def _more(self) -> None:
-        if self._lost is not None:
-            raise self._lost
+        if self._lost:
+            raise ConnectionError(self._lost)
         self._changed.clear()
         await self._changed.wait()
 
@@ -117,6 +124,7 @@ class Answer:
         self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
+        assert self._parser is not None
         self.status = self._parser.get_status_code()
         if self.status < _FIRST_FINAL_STATUS:  # the answer proper follows
             self.reason = ""
@@ -139,6 +147,7 @@ class Answer:
 
     def on_message_complete(self) -> None:
         if self._has_head:
+            assert self._parser is not None
             self.is_whole = True
             self.keeps_connection = self._parser.should_keep_alive()
             self._changed.set()
@@ -183,7 +192,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._answer is not None:
-            self._answer.end(error)
+            self._answer.end(str(error) or type(error).__name__ if error else "")
         self.ended.set()
         self._forget(self)
 
@@ -246,8 +255,13 @@ class HttpClient:
         return None
 
     def _put_back(self, connection: _Connection) -> None:
+        """The longest idle connections come first in the list, and the latest one is used next."""
+        now = asyncio.get_running_loop().time()
+        for other in self._idle:
+            if other.idle_since <= now - _IDLE_SECONDS:
+                other.close()
         if connection.is_free and not self._is_closed:
-            connection.idle_since = asyncio.get_running_loop().time()
+            connection.idle_since = now
             self._idle.append(connection)
         else:
             connection.close()
@@ -317,7 +331,7 @@ async def _connected(host: str, port: int) -> socket.socket:
 async def _addresses(host: str, port: int) -> list[tuple[Any, ...]]:
     """Only a name takes a thread. Raises OSError."""
     try:
-        return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST))
+        return list(socket.getaddrinfo(host.encode(), port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST))
     except socket.gaierror:
         loop = asyncio.get_running_loop()
         return list(await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM))
