@@ -84,7 +84,8 @@ class Answer:
                 await self._more()
 
     def close(self) -> None:
-        self._transport.abort()
+        if not self._lost:
+            self._transport.abort()
 
     def feed(self, data: bytes) -> None:
         assert self._parser is not None, "no data comes after the end"
@@ -178,7 +179,8 @@ class _Connection(asyncio.Protocol):
         return self._answer
 
     def close(self) -> None:
-        self._transport.abort()
+        if not self.ended.is_set():
+            self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
