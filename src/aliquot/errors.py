@@ -14,7 +14,7 @@ AliquotError
 │   └── NotLeading      this server does not hold the Lease; only the holder commits
 └── KubeError           the API server refused, or did not answer (aliquot.kube.errors)
 
-Errors of libraries (aiohttp, httptools, msgspec, grpc, pynvml) are translated at one boundary each, with `raise ... from`.
+Errors of libraries (aiohttp, msgspec, grpc, pynvml) are translated at one boundary each, with `raise ... from`.
 Code either logs an error or raises it, never both.
 """
 

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import pytest
+import uvloop
 
 from aliquot.kube.errors import NotSent
 from aliquot.kube.http import HttpClient
@@ -124,6 +125,19 @@ async def test_a_large_body_is_read_no_faster_than_it_is_taken() -> None:
             await asyncio.sleep(0)
         assert raw.writers[0].transport.get_write_buffer_size() > size / 2
         assert taken + sum([len(piece) async for piece in pieces]) == size
+
+
+def test_the_client_runs_on_uvloop() -> None:
+    """As in `aliquot server`."""
+
+    async def talk() -> None:
+        size = 2**22
+        large = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size + bytes(size)
+        async with talking(large, OK, CUT, OK) as (raw, client):
+            assert [len(await body_of(client)) for _ in range(3)] == [size, 2, 2]
+        assert raw.connections == 2
+
+    uvloop.run(talk())
 
 
 FAULTS = [
