@@ -7,14 +7,13 @@ import ctypes
 import sys
 
 _ARENAS = -8
-_OWN_MAPPING_FROM = -3
-"""glibc's numbers of M_ARENA_MAX and M_MMAP_THRESHOLD."""
+"""glibc's number of M_ARENA_MAX."""
 
 
 def prepare() -> None:
     """Call this before anything imports structlog."""
     _import_structlog_without_rich()
-    _set_up_malloc()
+    _use_one_arena()
 
 
 def _import_structlog_without_rich() -> None:
@@ -28,10 +27,8 @@ def _import_structlog_without_rich() -> None:
         del sys.modules["rich"]
 
 
-def _set_up_malloc() -> None:
-    """2 MB. By default glibc's malloc keeps an arena for each of gRPC's threads. It also keeps freed blocks of some
-    100 kB, such as the buffers of TLS connections, once it has seen a few of them."""
+def _use_one_arena() -> None:
+    """1 MB. By default glibc's malloc keeps an arena for each of gRPC's threads."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other C libraries have none
     if mallopt is not None:
         mallopt(_ARENAS, 1)
-        mallopt(_OWN_MAPPING_FROM, 2**17)
