@@ -15,7 +15,20 @@ ENVIRONMENT = {
     "PYTHONUNBUFFERED": "1",
 }
 
-SERVER_ONLY = ("numpy", "uvicorn", "httptools", "h11")
+SERVER_ONLY = (
+    "numpy",
+    "uvicorn",
+    "h11",
+    "aiohttp",
+    "aiohappyeyeballs",
+    "aiosignal",
+    "attrs",
+    "frozenlist",
+    "idna",
+    "multidict",
+    "propcache",
+    "yarl",
+)
 """Requirements that the agent does not import."""
 
 _SEES_ALL = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "utility"}

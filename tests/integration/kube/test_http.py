@@ -1,0 +1,301 @@
+"""The HTTP client below the Kubernetes client, against servers that say exactly these bytes."""
+
+import asyncio
+import gc
+import gzip
+import weakref
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import pytest
+import uvloop
+
+from aliquot.kube.errors import NotSent
+from aliquot.kube.http import HttpClient
+from tests.fakes import until
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+HALF = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok"
+CUT = b""
+"""Instead of an answer: the connection ends."""
+
+
+@dataclass
+class RawServer:
+    """Gives prepared answers, whoever asks; `asked` has the request and the number of its connection."""
+
+    answers: list[bytes]
+    asked: list[tuple[str, int]] = field(default_factory=list)
+    url: str = ""
+    connections: int = 0
+    writers: list[asyncio.StreamWriter] = field(default_factory=list)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self.writers.append(writer)
+        number = self.connections
+        while self.answers:
+            try:
+                head = await reader.readuntil(b"\r\n\r\n")
+            except asyncio.IncompleteReadError:
+                break
+            lines = dict(line.split(": ", 1) for line in head.decode().split("\r\n")[1:-2])
+            body = await reader.readexactly(int(lines.get("Content-Length", "0")))
+            self.asked.append(((head + body).decode(), number))
+            if not (answer := self.answers.pop(0)):
+                break
+            writer.write(answer)
+            if b"until the end" in answer:
+                break
+        writer.close()
+
+
+@asynccontextmanager
+async def raw_server(*answers: bytes) -> AsyncIterator[RawServer]:
+    raw = RawServer([*answers])
+    listening = await asyncio.start_server(raw.serve, "127.0.0.1")
+    async with listening:
+        raw.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+        try:
+            yield raw
+        finally:
+            for writer in raw.writers:
+                if not writer.is_closing():
+                    writer.transport.abort()
+
+
+@asynccontextmanager
+async def talking(*answers: bytes, path: str = "") -> AsyncIterator[tuple[RawServer, HttpClient]]:
+    async with raw_server(*answers) as raw:
+        client = HttpClient(raw.url + path, None)
+        yield raw, client
+        await client.close()
+
+
+async def body_of(client: HttpClient, method: str = "GET", sent: bytes | None = None) -> bytes:
+    async with client.request(method, "version", headers={}, body=sent) as answer:
+        return await answer.read()
+
+
+async def test_a_request_says_what_was_asked() -> None:
+    async with talking(OK, path="/k8s/clusters/c-1/") as (raw, client):
+        query, headers = {"fieldSelector": "spec.nodeName=n 1", "watch": "true"}, {"Authorization": "Bearer t"}
+        async with client.request("POST", "api/v1/pods", query=query, headers=headers, body=b"{}") as answer:
+            assert (answer.status, answer.reason, await answer.read()) == (200, "OK", b"ok")
+    first, *lines = raw.asked[0][0].split("\r\n")
+    assert first == "POST /k8s/clusters/c-1/api/v1/pods?fieldSelector=spec.nodeName%3Dn%201&watch=true HTTP/1.1"
+    assert {f"Host: {raw.url.removeprefix('http://')}", "Authorization: Bearer t", "Content-Length: 2"} <= set(lines)
+    assert lines[-1] == "{}"
+
+
+ZIPPED = gzip.compress(b"ok")
+BODIES = [
+    pytest.param(OK, id="of a length that is known"),
+    pytest.param(
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;x=y\r\no\r\n1\r\nk\r\n0\r\n\r\n", id="in chunks"
+    ),
+    pytest.param(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + OK, id="after a 1xx"),
+    pytest.param(
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(ZIPPED) + ZIPPED, id="zipped"
+    ),
+    pytest.param(b"HTTP/1.0 200 OK\r\nX: until the end\r\n\r\nok", id="until the connection ends"),
+]
+
+
+@pytest.mark.parametrize("answer", BODIES)
+async def test_a_body_is_read_however_it_is_sent(answer: bytes) -> None:
+    async with talking(answer) as (_, client):
+        assert await body_of(client) == b"ok"
+
+
+async def test_an_answer_without_a_body_is_whole() -> None:
+    async with talking(b"HTTP/1.1 204 No Content\r\n\r\n", OK) as (raw, client):
+        assert [await body_of(client) for _ in range(2)] == [b"", b"ok"]
+    assert raw.connections == 1
+
+
+async def test_a_large_body_is_read_no_faster_than_it_is_taken() -> None:
+    size = 64 * 2**20
+    large = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size + bytes(size)
+    async with talking(large) as (raw, client), client.request("GET", "version", headers={}) as answer:
+        pieces = answer.pieces()
+        taken = len(await anext(pieces))
+        for _ in range(2000):  # the server would have sent all of it by then
+            await asyncio.sleep(0)
+        assert raw.writers[0].transport.get_write_buffer_size() > size / 2
+        assert taken + sum([len(piece) async for piece in pieces]) == size
+
+
+def test_the_client_runs_on_uvloop() -> None:
+    """As in `aliquot server`."""
+
+    async def talk() -> None:
+        size = 2**22
+        large = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size + bytes(size)
+        async with talking(large, OK, CUT, OK) as (raw, client):
+            assert [len(await body_of(client)) for _ in range(3)] == [size, 2, 2]
+        assert raw.connections == 2
+
+    uvloop.run(talk())
+
+
+FAULTS = [
+    pytest.param(CUT, "the connection was closed", id="no answer"),
+    pytest.param(b"HTTP/1.1 200 OK\r\nX: until the end", "the connection was closed", id="half a head"),
+    pytest.param(
+        b"HTTP/1.1 200 OK\r\nX: until the end\r\nContent-Length: 3\r\n\r\nok", "the connection was closed", id="half"
+    ),
+    pytest.param(b"SSH-2.0-OpenSSH_9.2\r\n", r"the answer is not HTTP/1\.1", id="another protocol"),
+    pytest.param(
+        b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n",
+        r"the answer is not HTTP/1\.1",
+        id="an upgrade that nobody asked for",
+    ),
+    pytest.param(
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\nok", "incorrect header", id="not zipped"
+    ),
+]
+
+
+@pytest.mark.parametrize(("answer", "text"), FAULTS)
+async def test_what_is_no_whole_answer_is_an_error(answer: bytes, text: str) -> None:
+    async with talking(answer) as (raw, client):
+        with pytest.raises(ConnectionError, match=text):
+            await body_of(client)
+    assert len(raw.asked) == 1, "a new connection is no reason to ask again"
+
+
+async def test_a_header_of_two_lines_is_not_sent() -> None:
+    async with talking() as (raw, client):
+        with pytest.raises(NotSent, match="the header Authorization has a line break"):
+            async with client.request("GET", "version", headers={"Authorization": "Bearer a\r\nb"}):
+                pass
+    assert raw.connections == 0
+
+
+@pytest.mark.parametrize("server", ["http://127.0.0.1:port", "http://", "http://é\N{REPLACEMENT CHARACTER}:1"])
+async def test_an_address_that_is_none_cannot_be_reached(server: str) -> None:
+    with pytest.raises(NotSent, match="cannot be reached"):
+        await body_of(HttpClient(server, None))
+
+
+# -- connections
+
+
+async def test_a_connection_is_used_again_and_requests_at_the_same_time_have_their_own() -> None:
+    async with talking(*[OK] * 5) as (raw, client):
+        for _ in range(3):
+            await body_of(client)
+        assert raw.connections == 1
+        await asyncio.gather(body_of(client), body_of(client))
+    assert raw.connections == 2
+
+
+CLOSED = OK.replace(b"OK\r\n", b"OK\r\nConnection: close\r\n")
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param(CLOSED, id="the server wants to close it"),
+        pytest.param(OK + b"HTTP/1.1 200 OK\r\n", id="the server says more than it was asked"),
+    ],
+)
+async def test_some_connections_are_not_used_again(first: bytes) -> None:
+    async with talking(first, OK) as (raw, client):
+        assert [await body_of(client) for _ in range(2)] == [b"ok", b"ok"]
+    assert raw.connections == 2
+
+
+async def test_a_connection_whose_answer_was_not_read_is_not_used_again() -> None:
+    async with talking(HALF, OK) as (raw, client):
+        async with client.request("GET", "version", headers={}) as answer:
+            assert answer.status == 200
+        await until(lambda: raw.writers[0].transport.is_closing(), "the server knows")
+        assert await body_of(client) == b"ok"
+    assert raw.connections == 2
+
+
+@pytest.fixture
+async def later() -> AsyncIterator[Callable[[float], None]]:
+    """Lets the event loop's time jump."""
+    loop = asyncio.get_running_loop()
+    real = loop.time
+
+    def jump(seconds: float) -> None:
+        loop.time = lambda: real() + seconds  # type: ignore[method-assign]
+
+    yield jump
+    loop.time = real  # type: ignore[method-assign]
+
+
+async def test_a_connection_that_was_idle_for_long_is_not_used_again(later: Callable[[float], None]) -> None:
+    async with talking(*[OK] * 5) as (raw, client):
+        await asyncio.gather(body_of(client), body_of(client))
+        later(30)
+        await body_of(client)
+        later(60)
+        await body_of(client)
+        assert raw.connections == 2, "the one of 30 s ago"
+        await until(lambda: any(writer.transport.is_closing() for writer in raw.writers), "the other one is closed")
+        later(120)
+        await body_of(client)
+    assert raw.connections == 3
+
+
+async def test_a_read_is_repeated_if_the_server_closes_an_idle_connection_meanwhile() -> None:
+    async with talking(OK, CUT, OK) as (raw, client):
+        assert [await body_of(client) for _ in range(2)] == [b"ok", b"ok"]
+    assert [number for _, number in raw.asked] == [1, 1, 2]
+
+
+async def test_a_write_is_not_repeated() -> None:
+    async with talking(OK, CUT, OK) as (raw, client):
+        await body_of(client)
+        with pytest.raises(ConnectionError):
+            await body_of(client, "POST", b"{}")
+    assert len(raw.asked) == 2
+
+
+async def test_closing_ends_requests_in_progress() -> None:
+    async with talking(HALF) as (raw, client):
+        reading = asyncio.create_task(body_of(client))
+        await until(lambda: raw.asked, "the request has arrived")
+        await client.close()
+        with pytest.raises(ConnectionError):
+            await reading
+
+
+async def test_a_request_that_is_given_up_leaves_no_connection() -> None:
+    async with talking(HALF) as (raw, client):
+        reading = asyncio.create_task(body_of(client))
+        await until(lambda: raw.asked, "the request has arrived")
+        reading.cancel()
+        await asyncio.wait({reading})
+        await until(lambda: raw.writers[0].transport.is_closing(), "the server knows")
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_collector")
+@pytest.mark.parametrize("answer", [OK, CLOSED, HALF])
+async def test_an_answer_is_freed_without_the_garbage_collector(answer: bytes) -> None:
+    """With TLS it has a buffer of 256 KiB, and the collector seldom runs in an idle process."""
+    async with talking(answer, OK) as (raw, client):
+        async with client.request("GET", "version", headers={}) as given:
+            kept = weakref.ref(given)
+            if answer == HALF:
+                raw.writers[0].transport.abort()
+                with pytest.raises(ConnectionError):
+                    await given.read()
+            else:
+                await given.read()
+        del given
+        await body_of(client)
+        assert kept() is None
