@@ -57,6 +57,7 @@ class OwnedNode:
         self._id_holders = IdHolders(self._plugins_folder / CHECKPOINT, self._hand_over.store, self._pods, self._cards)
         self.presence.node_seen.subscribe(self._hand_over.store.see_node)
         self._offering: set[str] = set()
+        self._offered_for: Sequence[Gpu] | None = None
         self._first_plugins = list(self._new_plugins())
 
     async def run(self, tasks: asyncio.TaskGroup) -> None:
@@ -82,6 +83,11 @@ class OwnedNode:
     def _new_plugins(self) -> Iterator[DevicePlugin]:
         """A device plugin for each resource that the node offers now and has not offered before. kubelet never forgets
         a resource, so a plugin stays, even if its list becomes empty. Raises BadConfig."""
+        # the ids do not depend on these, and to count 600,000 takes half a second
+        cards = [replace(gpu, healthy=True, cordoned=False, links=()) for gpu in self._cards.current.gpus]
+        if cards == self._offered_for:
+            return
+        self._offered_for = cards
         for dialect in self._served:
             for resource, _ in offered(dialect, self._cards.current):
                 if resource.name not in self._offering:

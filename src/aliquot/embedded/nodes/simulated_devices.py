@@ -132,10 +132,7 @@ class SimulatedDevices:
 @cache
 def _counts(dialect: Dialect, cards: NodeGpus) -> Sequence[tuple[str, int]]:
     """The number of ids of each resource that the agent would offer. Equal machines share the cached result."""
-    return [
-        (resource.name, sum(device.health == "Healthy" for device in listed.devices))
-        for resource, listed in offered(dialect, cards)
-    ]
+    return [(resource.name, len(listed.ids) - len(listed.unhealthy)) for resource, listed in offered(dialect, cards)]
 
 
 def _without_names(cards: NodeGpus) -> NodeGpus:
