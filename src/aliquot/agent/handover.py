@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import structlog
@@ -17,13 +18,14 @@ from aliquot.agent.handover_store import HandOverStore, KnowsGrants
 from aliquot.agent.kubelet_records import PodGrants
 from aliquot.agent.node_cards import NodeCards
 from aliquot.agent.node_pods import NodePods
+from aliquot.agent.off_loop import off_loop
 from aliquot.agent.own_variables import own_variables
 from aliquot.clock import Clock
 from aliquot.dialects import Demand, Dialect, Dialects, Holding, demand_of, placement_of
 from aliquot.errors import NoRoom, NotPlaced, Refused
 from aliquot.kube import PODS, Client
 from aliquot.ledger import Ledger, Owner
-from aliquot.model import Placement, Pod, Slice, charges
+from aliquot.model import NodeGpus, Placement, Pod, Slice, charges
 
 _log = structlog.get_logger()
 
@@ -105,7 +107,7 @@ class HandOver:
         holder = await self._holders.find(offer.resource, ids, offer.before)
         pod, demand, record = await self._wait_for_placement(holder, offer)
         await self._refuse_own_variables(holder, pod)
-        if self._write(holder, pod, demand, record):
+        if await off_loop(partial(self._write, holder, pod, demand, record, self._cards.current)):
             await self._clock.sleep(SETTLING)
         faults.reach("in-prestart")
         await self._mark(pod, demand.dialect)
@@ -198,15 +200,16 @@ class HandOver:
 
     # -- hand over
 
-    def _write(self, holder: PodGrants, pod: Pod, demand: Demand, record: HandOverRecord) -> bool:
+    def _write(self, holder: PodGrants, pod: Pod, demand: Demand, record: HandOverRecord, cards: NodeGpus) -> bool:
         """Write a CDI spec for every promised name, and check every answer that has carried the devices itself, ours or
-        another plugin's: kubelet repeats it at every start. Returns whether the runtime has something new to read."""
+        another plugin's: kubelet repeats it at every start. Returns whether the runtime has something new to read.
+        Reads the driver's files and may block."""
         is_new: list[bool] = []
         for grant in holder.grants:
             if not grant.is_ours:
                 self._check_given(grant, holder, pod, record.holding.placement)
                 continue
-            parts, edits = self._due(grant, holder, pod, demand, record.holding.placement)
+            parts, edits = self._due(grant, holder, pod, demand, record.holding.placement, cards)
             if grant.answer is not None:
                 grant.answer.refuse_unless_due(f"container {grant.container} of pod {pod.key}", parts, edits)
             is_new += [self._spec(promised, record, edits) for promised in grant.promised if cdi.is_ours(promised)]
@@ -241,13 +244,13 @@ class HandOver:
         self._checked |= {(uid, grant.container, grant.resource) for grant in grants}
 
     def _due(
-        self, grant: Grant, holder: PodGrants, pod: Pod, demand: Demand, placement: Placement
+        self, grant: Grant, holder: PodGrants, pod: Pod, demand: Demand, placement: Placement, cards: NodeGpus
     ) -> tuple[tuple[Slice, ...], ContainerEdits]:
         """The parts and the edits that a container must get through this resource."""
         if grant.container in holder.carried:
             return (), edits_beside(grant.resource)
         with_cdi = grant.answer is None
-        edits = edits_of(grant.container, pod, demand, placement, self._cards.current, self._devices, with_cdi=with_cdi)
+        edits = edits_of(grant.container, pod, demand, placement, cards, self._devices, with_cdi=with_cdi)
         return placement.containers[grant.container], edits
 
     def _spec(self, promised: str, record: HandOverRecord, edits: ContainerEdits) -> bool:

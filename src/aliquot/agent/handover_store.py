@@ -20,6 +20,7 @@ from aliquot.agent.devices import ContainerEdits, DeviceSource
 from aliquot.agent.handover_record import HandOverRecord
 from aliquot.agent.node_cards import NodeCards
 from aliquot.agent.node_pods import NodePods
+from aliquot.agent.off_loop import off_loop
 from aliquot.dialects import Dialects, Holding, holding_among, holding_as_given, holding_of, registered_on
 from aliquot.errors import AliquotError
 from aliquot.model import Node, NodeGpus, Placement, Pod, charges_by_life
@@ -115,7 +116,7 @@ class HandOverStore:
     async def tidy(self, folder: SpecFolder, kubelet: KnowsGrants) -> None:
         """Remove the specs of pods that kubelet has dropped. An unreadable spec stays while kubelet's checkpoint lists
         its name."""
-        specs = folder.read()
+        specs = await off_loop(folder.read)
         grants = None if all(spec.pod_uid for spec in specs) else _read(kubelet)
         promises = _promises(grants or ())
         owners = [spec.pod_uid or promises.get(spec.promised, "") for spec in specs]

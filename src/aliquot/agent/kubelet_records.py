@@ -10,10 +10,12 @@ kubelet forgets a pod that was deleted by force while its containers still termi
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from aliquot.agent import checkpoint, runtime
 from aliquot.agent.checkpoint import Grant
+from aliquot.agent.off_loop import off_loop
 from aliquot.agent.podresources import HeldIds, PodResources
 from aliquot.errors import Refused
 
@@ -45,7 +47,7 @@ class KubeletRecords:
     async def find(self, resource: str, ids: frozenset[str], before: Set[str] = frozenset()) -> PodGrants:
         """The pod with these ids of a resource. A container that also has one of the resources `before` gets its
         devices through that one. Raises Refused or BadRecord with the reason."""
-        grants = checkpoint.read(self._checkpoint, before | {resource})
+        grants = await off_loop(partial(checkpoint.read, self._checkpoint, before | {resource}))
         granted = [grant for grant in grants if grant.resource == resource and grant.ids & ids]
         holdings = await self._pod_resources.holdings(resource) if self._pod_resources else ()
         held = [holding for holding in holdings if holding.ids & ids]

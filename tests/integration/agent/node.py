@@ -216,7 +216,9 @@ class AgentNode:
     async def not_admitted(self, pod: Pod) -> str:
         """kubelet tries to admit a pod, however long it takes; returns why that failed."""
         admitting = asyncio.create_task(self.kubelet.admit(pod))
-        await until(admitting.done, "kubelet has an answer", passing=self.clock)
+        while not admitting.done():
+            await until(lambda: admitting.done() or self.clock.sleeping, "kubelet has an answer, or the agent waits")
+            await self.clock.move(1)
         with pytest.raises(AdmissionError) as refusal:
             await admitting
         return str(refusal.value)
