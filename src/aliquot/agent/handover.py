@@ -33,6 +33,8 @@ PATIENCE = 15.0
 """How many seconds a PreStart waits for a placement."""
 LIMIT = 27.0
 """How many seconds a PreStart may take. After 30 s kubelet gives up and shows its own message instead of ours."""
+_LOOK_SECONDS = 2.0
+"""How often it looks again though no pod has changed: the container runtime tells nobody when a container ends."""
 SETTLING = 0.1
 """How many seconds the container runtime gets to notice a new spec."""
 
@@ -43,6 +45,8 @@ class FindsGrants(Protocol):
     async def find(self, resource: str, ids: frozenset[str], before: Set[str] = frozenset()) -> PodGrants: ...
 
     async def keeps(self, gone: Mapping[str, str]) -> Set[str]: ...
+
+    async def running(self, ended: Set[str]) -> Set[str]: ...
 
 
 class WritesSpecs(Protocol):
@@ -127,7 +131,8 @@ class HandOver:
     # -- is it placed, and is there room?
 
     async def _wait_for_placement(self, holder: PodGrants, offer: _Offer) -> tuple[Pod, Demand, HandOverRecord]:
-        """Wait before refusing: the informer cache can lag behind kubelet, and some endpoints place pods late."""
+        """Wait before refusing: the informer cache can lag behind kubelet, some endpoints place pods late, and
+        containers of an earlier pod may still be ending."""
         deadline = self._clock.monotonic() + PATIENCE
         while True:
             await self.store.forget_dropped()
@@ -135,8 +140,9 @@ class HandOver:
                 return self._placed(holder, offer)
             except (NotPlaced, NoRoom):
                 left = deadline - self._clock.monotonic()
-                if not await self._pods.wait_for_change(left, self._clock):
+                if left <= 0:
                     raise
+                await self._pods.wait_for_change(min(left, _LOOK_SECONDS), self._clock)
 
     def _placed(self, holder: PodGrants, offer: _Offer) -> tuple[Pod, Demand, HandOverRecord]:
         pod = self._pods.by_uid(holder.pod_uid)
@@ -144,6 +150,8 @@ class HandOver:
             raise NotPlaced(f"the API server shows no pod {holder.pod or holder.pod_uid} on this node")
         if pod.metadata.deletion_timestamp:
             raise Refused(f"pod {pod.key} is being deleted")
+        if pod.has_final_phase:
+            raise Refused(f"pod {pod.key} is already {pod.status.phase}")
         if holder.pod is not None and holder.pod != pod.key:
             raise Refused(f"kubelet's checkpoint and its PodResources API disagree: {pod.key} or {holder.pod}")
         demand = demand_of(pod, self._dialects)

@@ -1,5 +1,5 @@
-"""What this node has handed over. A record stays until kubelet has dropped the pod, whatever happens to its
-annotations.
+"""What this node has handed over. A record stays until kubelet has dropped the pod and its containers have ended,
+whatever happens to its annotations and its phase.
 
 The agent rebuilds the store from its own CDI specs or, without CDI, from its answers in kubelet's checkpoint. It adopts
 what another device plugin has answered there. Users can write none of these. Pods that the checkpoint does not explain
@@ -32,6 +32,8 @@ class KeepsPods(Protocol):
     """Knows which pods kubelet has dropped: `kubelet_records.KubeletRecords`."""
 
     async def keeps(self, gone: Mapping[str, str]) -> Set[str]: ...
+
+    async def running(self, ended: Set[str]) -> Set[str]: ...
 
 
 class KnowsGrants(Protocol):
@@ -97,19 +99,21 @@ class HandOverStore:
             self._records.pop(uid, None)
 
     async def forget_dropped(self, others: Iterable[str] = ()) -> Set[str]:
-        """Forget pods whose containers have ended, and pods that both the API server and kubelet have dropped.
+        """Forget pods that have ended and have no running container, and pods that both the API server and kubelet have
+        dropped.
 
-        Returns their UIDs, including those of `others`. If kubelet does not answer, no pod counts as dropped.
+        Returns their UIDs, including those of `others`. If kubelet or the runtime does not answer, none is forgotten.
         """
         known = {**dict.fromkeys(others, ""), **{uid: record.pod for uid, record in self._records.items()}}
         shown = {pod.metadata.uid: pod for pod in self._pods.all()}
         gone = {uid: name for uid, name in known.items() if uid not in shown}
-        dropped = {uid for uid, pod in shown.items() if uid in known and pod.ended}
-        if gone:
-            try:
-                dropped |= gone.keys() - await self._kubelet.keeps(gone)
-            except AliquotError as error:
-                _log.warning("cannot tell which pods kubelet has dropped, counting all of them", why=str(error))
+        ended = {uid for uid, pod in shown.items() if uid in known and pod.ended}
+        dropped: set[str] = set()
+        try:
+            dropped |= ended - await self._kubelet.running(ended) if ended else ended
+            dropped |= gone.keys() - await self._kubelet.keeps(gone) if gone else gone.keys()
+        except AliquotError as error:
+            _log.warning("cannot tell which pods kubelet has dropped, counting all of them", why=str(error))
         self.forget(dropped)
         return dropped
 
@@ -143,13 +147,14 @@ class HandOverStore:
             self.put(self._recalled(uid, own).on(self._cards))
         for pod in self._pods.all():
             uid = pod.metadata.uid
-            if uid not in self and not pod.ended and (record := self.adopted(pod, grants)) is not None:
-                self.put(record)
-                _log.info(
-                    "adopted what another device plugin gave to a pod",
-                    pod=pod.key,
-                    cards=sorted(record.holding.charges),
-                )
+            if uid not in self and (record := self.adopted(pod, grants)) is not None:
+                self.put(record)  # also if it has ended: only the runtime knows whether its containers have
+                if not pod.ended:
+                    _log.info(
+                        "adopted what another device plugin gave to a pod",
+                        pod=pod.key,
+                        cards=sorted(record.holding.charges),
+                    )
         self._recall_answers(grants)
 
     def _recall_answers(self, grants: Iterable[Grant]) -> None:

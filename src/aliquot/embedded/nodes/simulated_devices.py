@@ -124,6 +124,9 @@ class SimulatedDevices:
     async def keeps(self, gone: Mapping[str, str]) -> Set[str]:
         return gone.keys() & self._admitted.keys()
 
+    async def running(self, ended: Set[str]) -> Set[str]:
+        return ended & self._admitted.keys()
+
     def write(self, promised: str, owner: HandOverRecord, edits: ContainerEdits) -> bool:
         self._edits.setdefault(owner.uid, {})[promised] = edits
         return False  # there is no runtime to wait for
