@@ -51,7 +51,7 @@ async def _serve(context: AgentContext, chosen: NodeDialects) -> None:
     node: OwnedNode | ObservedNode
     if served:
         folder = Path(context.settings.cdi_folder)
-        with_cdi = await uses_cdi(context.settings.injection, context.runtime_socket, folder)
+        with_cdi = await uses_cdi(context.settings.injection, context.settings.runtime_socket, folder)
         node = OwnedNode(context, await _first_cards(context), served, with_cdi=with_cdi)
     else:
         node = ObservedNode(context, await _first_cards(context))

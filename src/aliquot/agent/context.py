@@ -1,7 +1,6 @@
 """What the parts of the agent share: who they are, and whom they ask."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from aliquot.agent.card_reader import CardReader
 from aliquot.agent.devices import DeviceSource
@@ -23,9 +22,3 @@ class AgentContext:
     metrics: AgentMetrics
     readiness: Readiness
     clock: Clock
-
-    @property
-    def runtime_socket(self) -> Path | None:
-        """The socket of the container runtime. None without one, as on a hollow node."""
-        endpoint = self.settings.runtime_endpoint
-        return Path(endpoint.removeprefix("unix://")) if endpoint else None

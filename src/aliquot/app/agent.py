@@ -63,9 +63,11 @@ async def _injection(config: AgentConfig) -> Injection:
 async def _handlers(config: AgentConfig) -> Sequence[runtime.Handler]:
     """Raises BadConfig if the runtime is there and silent: it may come up a moment later, and have NVIDIA's among its
     handlers."""
-    socket = Path(config.runtime_endpoint.removeprefix("unix://"))
+    socket = config.runtime_socket
+    if socket is None:
+        return ()
     try:
-        return await runtime.handlers(socket) if config.runtime_endpoint else ()
+        return await runtime.handlers(socket)
     except BadConfig:
         if socket.parent.is_dir():
             raise

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from aliquot.agent.kubelet_records import CHECKPOINT
 from aliquot.agent.proto import deviceplugin_pb2 as wire
@@ -16,7 +17,7 @@ from aliquot.kube import Client
 from aliquot.model import Pod
 from aliquot.model.records import OBSERVED, PLACEMENT, read_observed, write_observed
 from tests.factories import container_manifest, minor_of
-from tests.fakes import ScriptedApi
+from tests.fakes import ScriptedApi, answer
 from tests.integration.agent.node import AgentNode, runs
 
 DIALECTS = standard_dialects()
@@ -28,8 +29,8 @@ def gave(node: AgentNode, pod: Pod, *answers: wire.ContainerAllocateResponse) ->
     path = node.kubelet.folder / CHECKPOINT
     data = msgspec.json.decode(path.read_bytes())
     own = [entry for entry in data["Data"]["PodDeviceEntries"] if entry["PodUID"] == pod.metadata.uid]
-    for entry, answer in zip(own, answers, strict=True):
-        entry["AllocResp"] = base64.b64encode(answer.SerializeToString()).decode()
+    for entry, given in zip(own, answers, strict=True):
+        entry["AllocResp"] = base64.b64encode(given.SerializeToString()).decode()
     path.write_bytes(msgspec.json.encode(data))
 
 
@@ -136,7 +137,7 @@ def other(folder: Path, scripted: ScriptedApi, client: Client, *names: str) -> O
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "given",
     [
         pytest.param(visible("GPU-n1-1"), id="the variable"),
         pytest.param(
@@ -149,11 +150,11 @@ def other(folder: Path, scripted: ScriptedApi, client: Client, *names: str) -> O
     ],
 )
 async def test_a_pod_of_nvidia_s_plugin_has_the_card_that_its_answer_names(
-    folder: Path, scripted: ScriptedApi, client: Client, answer: wire.ContainerAllocateResponse
+    folder: Path, scripted: ScriptedApi, client: Client, given: wire.ContainerAllocateResponse
 ) -> None:
     async with other(folder, scripted, client, "nvidia", "gpushare") as node:
         pod = await node.pod({"nvidia.com/gpu": "1"})
-        await adopted(node, pod, answer)
+        await adopted(node, pod, given)
         await node.record_adopted()
         await node.kubelet.pre_start(pod, "main")
         (written,) = (patch["metadata"]["annotations"][OBSERVED] for patch in node.patches())
@@ -178,6 +179,22 @@ async def test_a_forged_record_on_an_adopted_pod_is_put_right(
         await node.record_adopted()
         assert read_observed(pod.metadata.uid, written) == {"main": ["GPU-n1-1"]}
         assert len(node.patches()) == 1, "a true record is left alone"
+
+
+async def test_a_record_that_cannot_be_written_is_told_once_and_tried_again(
+    folder: Path, scripted: ScriptedApi, client: Client
+) -> None:
+    async with other(folder, scripted, client, "nvidia") as node:
+        pod = await node.pod({"nvidia.com/gpu": "1"})
+        await adopted(node, pod, visible("GPU-n1-1"))
+        faults = [answer(403, message=reason) for reason in ("no", "no", "never")]
+        scripted.script("PATCH", "/pods/.*$", *faults)
+        with capture_logs() as told:
+            for _ in range(len(faults) + 1):
+                await node.record_adopted()
+        errors = [line["error"] for line in told if line["log_level"] == "warning"]
+        assert [error.rpartition(" ")[2] for error in errors] == ["no", "never"]
+        assert told[-1]["event"] == "recorded the cards that another device plugin gave to a pod"
 
 
 def with_nodes(*names: str, **envs: str) -> wire.ContainerAllocateResponse:
