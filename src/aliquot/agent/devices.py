@@ -143,3 +143,7 @@ class DeviceSource(Protocol):
         """The UUIDs of the cards that a container sees with these edits, made by this agent or by another device
         plugin, and with these CDI devices of the vendor. `gpus` are the node's cards, which other plugins may name by
         number."""
+
+    def restore_links(self, edits: ContainerEdits, gpus: Sequence[Gpu]) -> None:
+        """Make the links in `/dev` again by which another device plugin gave a container these cards: a reboot removes
+        them. Raises Refused if that fails."""

@@ -215,7 +215,7 @@ class HandOver:
         is_new: list[bool] = []
         for grant in holder.grants:
             if not grant.is_ours:
-                self._check_given(grant, holder, pod, record.holding.placement)
+                self._check_given(grant, holder, pod, record.holding.placement, cards)
                 continue
             parts, edits = self._due(grant, holder, pod, demand, record.holding.placement, cards)
             if grant.answer is not None:
@@ -223,12 +223,13 @@ class HandOver:
             is_new += [self._spec(promised, record, edits) for promised in grant.promised if cdi.is_ours(promised)]
         return any(is_new)
 
-    def _check_given(self, grant: Grant, holder: PodGrants, pod: Pod, placement: Placement) -> None:
+    def _check_given(self, grant: Grant, holder: PodGrants, pod: Pod, placement: Placement, cards: NodeGpus) -> None:
         """Raises Refused if another device plugin gave the container other cards than it holds. Its answer for another
         resource may be empty."""
+        held = dict.fromkeys(part.uuid for part in placement.containers[grant.container])
+        self._devices.restore_links(grant.edits, [cards.by_uuid[uuid] for uuid in held])
         given = self.store.given_cards(grant)
-        held = {part.uuid for part in placement.containers[grant.container]}
-        if given != held and (given or grant.container not in holder.carried):
+        if given != held.keys() and (given or grant.container not in holder.carried):
             raise Refused(
                 f"pod {pod.key}: another device plugin served container {grant.container} before, and gave it "
                 f"{', '.join(sorted(given)) or 'no card'} instead of {', '.join(sorted(held))}; delete the pod, so "

@@ -247,3 +247,60 @@ async def test_what_each_original_leaves_is_adopted(
         await node.kubelet.pre_start(pod, "main")
         assert PLACEMENT not in pod.metadata.annotations
         assert "would over-commit" in await node.refusal(await node.admitted("new", 15, card=1))
+
+
+@pytest.mark.parametrize(
+    ("percent", "card", "names", "links"),
+    [
+        pytest.param(
+            "20",
+            "1",
+            ("elastic-gpu-0a1b2c3d", "elastic-gpuctl-0a1b2c3d", "nvidia-uvm"),
+            {"elastic-gpu-0a1b2c3d": f"nvidia{minor_of(1)}", "elastic-gpuctl-0a1b2c3d": "nvidiactl"},
+            id="its older versions",
+        ),
+        pytest.param(
+            "200",
+            "1,0",
+            ("elastic-gpu-0a1b2c3d-0", "elastic-gpu-0a1b2c3d-1"),
+            {
+                "elastic-gpu-0a1b2c3d-0": f"nvidia{minor_of(1)}",
+                "elastic-gpu-0a1b2c3d-1": f"nvidia{minor_of(0)}",
+            },
+            id="its last version, two cards",
+        ),
+    ],
+)
+async def test_the_links_of_elastic_gpu_are_made_again_after_a_reboot(
+    folder: Path,
+    scripted: ScriptedApi,
+    client: Client,
+    percent: str,
+    card: str,
+    names: Sequence[str],
+    links: dict[str, str],
+) -> None:
+    """/dev is empty then, and kubelet repeats an answer that names them."""
+    async with other(folder, scripted, client, "elastic") as node:
+        annotations = {"elastic-gpu/assume": "true", "elastic-gpu/container-main": card}
+        pod = await node.pod({"elastic-gpu/gpu-percent": percent}, **annotations)
+        await adopted(node, pod, with_nodes(*names, NVIDIA_VISIBLE_DEVICES="none", GPU="0a1b2c3d"))
+        await node.kubelet.pre_start(pod, "main")
+        made = {path.name: path.readlink() for path in (folder / "dev").iterdir() if path.is_symlink()}
+        assert made == {name: folder / "dev" / target for name, target in links.items()}
+        await node.kubelet.pre_start(pod, "main")
+
+
+async def test_a_link_of_elastic_gpu_to_another_card_is_left_alone(
+    folder: Path, scripted: ScriptedApi, client: Client
+) -> None:
+    async with other(folder, scripted, client, "elastic") as node:
+        annotations = {"elastic-gpu/assume": "true", "elastic-gpu/container-main": "1"}
+        pod = await node.pod({"elastic-gpu/gpu-percent": "20"}, **annotations)
+        gave(node, pod, with_nodes("elastic-gpu-0a1b2c3d", NVIDIA_VISIBLE_DEVICES="none"))
+        link = folder / "dev" / "elastic-gpu-0a1b2c3d"
+        link.symlink_to(f"/dev/nvidia{minor_of(0)}")
+        node.show(pod)
+        with pytest.raises(Refused, match="gave it GPU-n1-0"):
+            await node.kubelet.pre_start(pod, "main")
+        assert link.readlink() == Path(f"/dev/nvidia{minor_of(0)}")
