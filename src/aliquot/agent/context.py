@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from aliquot.agent.card_errors import CardErrors
 from aliquot.agent.card_reader import CardReader
 from aliquot.agent.devices import DeviceSource
 from aliquot.agent.metrics import AgentMetrics
@@ -19,6 +20,7 @@ class AgentContext:
     client: Client
     devices: DeviceSource
     reader: CardReader
+    errors: CardErrors
     metrics: AgentMetrics
     readiness: Readiness
     clock: Clock
