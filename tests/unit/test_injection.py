@@ -126,6 +126,14 @@ def test_every_variable_that_could_bring_other_devices_is_known(host: Path, runt
 
 
 @pytest.mark.parametrize(
+    "runtime", [None, NvidiaRuntime(("nvidia",), is_default=True, from_environment=False)], ids=["none", "obeys none"]
+)
+def test_no_variable_brings_devices_where_nobody_obeys_it(host: Path, runtime: NvidiaRuntime | None) -> None:
+    driver = DriverFiles("/", str(host))
+    assert Injection(ToolkitSpecs([]), driver, runtime, is_complete=True).decisive_variables == frozenset()
+
+
+@pytest.mark.parametrize(
     ("program", "folder"),
     [
         ("/usr/bin/nvidia-container-runtime", "etc"),

@@ -131,7 +131,8 @@ class DeviceSource(Protocol):
 
     @property
     def decisive_variables(self) -> frozenset[str]:
-        """Variables by which a container could get other devices. Without CDI, a pod must not set them itself."""
+        """Variables that something on this node obeys, so that a container could get other devices by them. Without
+        CDI, a pod must not set them itself."""
 
     def edits(self, gpus: Sequence[Gpu], *, with_cdi: bool = True) -> ContainerEdits:
         """What a container needs to use exactly these cards, without hooks if it does not get it through CDI. Raises

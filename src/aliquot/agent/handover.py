@@ -19,7 +19,7 @@ from aliquot.agent.kubelet_records import PodGrants
 from aliquot.agent.node_cards import NodeCards
 from aliquot.agent.node_pods import NodePods
 from aliquot.agent.off_loop import off_loop
-from aliquot.agent.own_variables import own_variables
+from aliquot.agent.own_variables import OwnVariables
 from aliquot.clock import Clock
 from aliquot.dialects import Demand, Dialect, Dialects, Holding, demand_of, placement_of
 from aliquot.errors import NoRoom, NotPlaced, Refused
@@ -96,8 +96,7 @@ class HandOver:
         self._clock = clock
         self.store = HandOverStore(dialects, cards, devices, pods, holders)
         self._marked: set[str] = set()
-        self._checked: set[tuple[str, str, str]] = set()
-        """Pod UID, container and resource of grants on which the own variables of the container have no influence."""
+        self._own_variables = OwnVariables(client, devices, self.store)
 
     async def prepare(self, resource: str, ids: frozenset[str]) -> None:
         """Prepare a container's cards so that it can start. Raises AliquotError with the text for the pod's event."""
@@ -110,7 +109,7 @@ class HandOver:
     async def _prepare(self, offer: _Offer, ids: frozenset[str]) -> None:
         holder = await self._holders.find(offer.resource, ids, offer.before)
         pod, demand, record = await self._wait_for_placement(holder, offer)
-        await self._refuse_own_variables(holder, pod)
+        await self._own_variables.refuse(holder.grants, pod)
         if await off_loop(partial(self._write, holder, pod, demand, record, self._cards.current)):
             await self._clock.sleep(SETTLING)
         faults.reach("in-prestart")
@@ -126,7 +125,7 @@ class HandOver:
         """Remove what is left of pods that kubelet has dropped."""
         await self.store.tidy(folder, kubelet)
         self._marked = {uid for uid in self._marked if uid in self.store}
-        self._checked = {grant for grant in self._checked if grant[0] in self.store}
+        self._own_variables.forget()
 
     # -- is it placed, and is there room?
 
@@ -235,22 +234,6 @@ class HandOver:
                 f"{', '.join(sorted(given)) or 'no card'} instead of {', '.join(sorted(held))}; delete the pod, so "
                 "that it is placed again"
             )
-
-    async def _refuse_own_variables(self, holder: PodGrants, pod: Pod) -> None:
-        """A container whose spec sets a variable that decides on its devices could see others: it wins over the
-        answer. A spec never changes its variables, so each container is checked once."""
-        decisive, uid = self._devices.decisive_variables, pod.metadata.uid
-        grants = [grant for grant in holder.grants if (uid, grant.container, grant.resource) not in self._checked]
-        naming = [(grant, self.store.variables_naming_cards(grant)) for grant in grants]
-        answered = [(grant.container, names | decisive) for grant, names in naming if names or grant.answer]
-        own = await own_variables(self._client, pod) if any(names for _, names in answered) else {}
-        for container, names in answered:
-            if forged := names & own.get(container, frozenset()):
-                raise Refused(
-                    f"container {container} of pod {pod.key} sets {', '.join(sorted(forged))} itself, and without a "
-                    "CDI device of ours that wins over the cards of its placement: remove it from the pod's spec"
-                )
-        self._checked |= {(uid, grant.container, grant.resource) for grant in grants}
 
     def _due(
         self, grant: Grant, holder: PodGrants, pod: Pod, demand: Demand, placement: Placement, cards: NodeGpus

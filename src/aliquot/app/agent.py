@@ -53,10 +53,12 @@ async def _injection(config: AgentConfig) -> Injection:
     """How containers get the driver's files on this node. Raises BadConfig."""
     host_root = Path(config.host_root)
     folders = [Path(config.cdi_folder), *(host_root / folder.lstrip("/") for folder in toolkit_spec.FOLDERS)]
+    handlers = await _handlers(config)
     return Injection(
         toolkit_spec.ToolkitSpecs(folders, host_root),
         DriverFiles(config.driver_root, config.host_root),
-        find_nvidia_runtime(await _handlers(config), host_root),
+        find_nvidia_runtime(handlers, host_root),
+        is_complete=bool(handlers),
     )
 
 

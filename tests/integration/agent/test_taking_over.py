@@ -9,6 +9,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from aliquot.agent.kubelet_records import CHECKPOINT
+from aliquot.agent.nvidia import NvidiaDevices
+from aliquot.agent.nvidia.driver_files import DriverFiles
+from aliquot.agent.nvidia.injection import Injection, NvidiaRuntime
+from aliquot.agent.nvidia.toolkit_spec import ToolkitSpecs
 from aliquot.agent.proto import deviceplugin_pb2 as wire
 from aliquot.dialects import standard_dialects
 from aliquot.dialects.gpushare import IDX
@@ -114,6 +118,20 @@ async def test_an_adopted_container_that_names_its_cards_itself_does_not_start_a
     admitted = await node.admitted("old", containers=[forged], card=None)
     await adopted(node, node.annotated(admitted, **{IDX: "1"}), visible("1"))
     with pytest.raises(Refused, match=f"sets {VISIBLE} itself, and without a CDI device of ours that wins"):
+        await node.kubelet.pre_start(admitted, "main")
+
+
+async def test_an_adopted_container_whose_variables_nobody_can_see_does_not_start_again(
+    node: AgentNode, folder: Path
+) -> None:
+    runtime = NvidiaRuntime(("nvidia",), is_default=True)
+    node.devices = NvidiaDevices(
+        folder / "dev", injection=Injection(ToolkitSpecs([]), DriverFiles("/", str(folder)), runtime)
+    )
+    hidden = container_manifest("main", 3, envFrom=[{"secretRef": {"name": "settings"}}])
+    admitted = await node.admitted("old", containers=[hidden], card=None)
+    await adopted(node, node.annotated(admitted, **{IDX: "1"}), visible("1"))
+    with pytest.raises(Refused, match=r"takes variables from a ConfigMap or Secret \(envFrom\)"):
         await node.kubelet.pre_start(admitted, "main")
 
 

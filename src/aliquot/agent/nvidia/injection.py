@@ -129,12 +129,20 @@ def _read_config(programs: Iterable[PurePosixPath], host_root: Path) -> tuple[st
 
 class Injection:
     """What a container gets besides the device nodes of its cards. It is read again with the cards, and what changes is
-    logged."""
+    logged. `is_complete` if the container runtime has named its handlers: without CDI it is often not asked."""
 
-    def __init__(self, toolkit: ToolkitSpecs, driver: DriverFiles, runtime: NvidiaRuntime | None = None) -> None:
+    def __init__(
+        self,
+        toolkit: ToolkitSpecs,
+        driver: DriverFiles,
+        runtime: NvidiaRuntime | None = None,
+        *,
+        is_complete: bool = False,
+    ) -> None:
         self._toolkit = toolkit
         self._driver = driver
         self._runtime = runtime
+        self._is_complete = is_complete
         self._said: str | None = None
 
     def read(self) -> None:
@@ -147,7 +155,9 @@ class Injection:
 
     @property
     def decisive_variables(self) -> frozenset[str]:
-        """Also if no runtime of NVIDIA's is known: without CDI the container runtime is often not asked."""
+        """Those that NVIDIA's runtime obeys, unless it is known that it is not there or obeys none."""
+        if self._is_complete and not (self._runtime and self._runtime.from_environment):
+            return frozenset()
         others = self._runtime.other_variables if self._runtime else ()
         return frozenset((_VISIBLE, *others, *_EXTRAS))
 
