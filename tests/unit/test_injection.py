@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from aliquot.agent.nvidia.container_runtime import NvidiaRuntime, find_nvidia_runtime
 from aliquot.agent.nvidia.driver_files import DriverFiles
-from aliquot.agent.nvidia.injection import Injection, NvidiaRuntime, find_nvidia_runtime
+from aliquot.agent.nvidia.injection import Injection
 from aliquot.agent.nvidia.toolkit_spec import ToolkitSpecs
 from aliquot.agent.runtime import Handler
 from tests.factories import make_gpu

@@ -9,8 +9,9 @@ import pytest
 
 from aliquot.agent.devices import DeviceNode, DeviceSource, Mount
 from aliquot.agent.nvidia import NvidiaDevices
+from aliquot.agent.nvidia.container_runtime import NvidiaRuntime
 from aliquot.agent.nvidia.driver_files import DriverFiles
-from aliquot.agent.nvidia.injection import Injection, NvidiaRuntime
+from aliquot.agent.nvidia.injection import Injection
 from aliquot.agent.nvidia.toolkit_spec import ToolkitSpecs
 from aliquot.embedded.gpus import SimulatedGpus
 from aliquot.errors import NoDriver, Refused

@@ -10,9 +10,10 @@ from aliquot import logs
 from aliquot.agent import run, runtime
 from aliquot.agent.devices import Verdict
 from aliquot.agent.nvidia import NvidiaDevices, toolkit_spec
+from aliquot.agent.nvidia.container_runtime import find_nvidia_runtime
 from aliquot.agent.nvidia.driver_files import DriverFiles
 from aliquot.agent.nvidia.driver_library import DriverLibrary
-from aliquot.agent.nvidia.injection import Injection, find_nvidia_runtime
+from aliquot.agent.nvidia.injection import Injection
 from aliquot.agent.rights import say_what_is_missing
 from aliquot.config.agent_tree import AGENT, AgentConfig
 from aliquot.config.declaration import Given

@@ -14,8 +14,9 @@ import pytest
 from aliquot.agent.devices import ContainerEdits
 from aliquot.agent.handover import PATIENCE
 from aliquot.agent.nvidia import NvidiaDevices
+from aliquot.agent.nvidia.container_runtime import NvidiaRuntime
 from aliquot.agent.nvidia.driver_files import DriverFiles
-from aliquot.agent.nvidia.injection import Injection, NvidiaRuntime
+from aliquot.agent.nvidia.injection import Injection
 from aliquot.agent.nvidia.toolkit_spec import ToolkitSpecs
 from aliquot.dialects.gpushare import ASSIGNED, ASSUME_TIME, CONTAINER, DEV, IDX, POD
 from aliquot.errors import Refused

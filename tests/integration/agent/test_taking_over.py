@@ -10,8 +10,9 @@ from structlog.testing import capture_logs
 
 from aliquot.agent.kubelet_records import CHECKPOINT
 from aliquot.agent.nvidia import NvidiaDevices
+from aliquot.agent.nvidia.container_runtime import NvidiaRuntime
 from aliquot.agent.nvidia.driver_files import DriverFiles
-from aliquot.agent.nvidia.injection import Injection, NvidiaRuntime
+from aliquot.agent.nvidia.injection import Injection
 from aliquot.agent.nvidia.toolkit_spec import ToolkitSpecs
 from aliquot.agent.proto import deviceplugin_pb2 as wire
 from aliquot.dialects import standard_dialects

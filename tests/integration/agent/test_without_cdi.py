@@ -12,8 +12,9 @@ from aliquot.agent.allocating import PATIENCE
 from aliquot.agent.container_edits import ALSO_ASKED
 from aliquot.agent.kubelet_records import CHECKPOINT
 from aliquot.agent.nvidia import NvidiaDevices
+from aliquot.agent.nvidia.container_runtime import NvidiaRuntime
 from aliquot.agent.nvidia.driver_files import DriverFiles
-from aliquot.agent.nvidia.injection import Injection, NvidiaRuntime
+from aliquot.agent.nvidia.injection import Injection
 from aliquot.agent.nvidia.toolkit_spec import ToolkitSpecs
 from aliquot.dialects.gpushare import ASSIGNED, CONTAINER, DEV, IDX, POD
 from aliquot.embedded.api import resources

@@ -9,6 +9,7 @@ import structlog
 
 from aliquot.agent.devices import ContainerEdits, DeviceNode, Judgement, Machine, Verdict
 from aliquot.agent.nvidia import mig, xids
+from aliquot.agent.nvidia.container_runtime import VISIBLE
 from aliquot.agent.nvidia.driver_library import DriverLibrary
 from aliquot.agent.nvidia.injection import Injection
 from aliquot.agent.nvidia.reader import Reader
@@ -21,7 +22,6 @@ from aliquot.plain import why
 
 _log = structlog.get_logger()
 
-_VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 _VISIBLE_MOUNTS = "/var/run/nvidia-container-devices"
 """Where NVIDIA's plugin mounts a file for each card if it does not use the variable, which then names this folder."""
 _NO_CARDS = frozenset(("", "none", "void", _VISIBLE_MOUNTS))
@@ -145,7 +145,7 @@ def visible_cards(edits: ContainerEdits, gpus: Sequence[Gpu] = (), cdi_devices: 
     for every instance of its card, because it changes when others come and go."""
     mounted = (Path(mount.container_path) for mount in edits.mounts)
     names = [
-        *edits.environment.get(_VISIBLE, "").split(","),
+        *edits.environment.get(VISIBLE, "").split(","),
         *(path.name for path in mounted if str(path.parent) == _VISIBLE_MOUNTS),
         *(name for kind, _, name in (device.partition("=") for device in cdi_devices) if _CDI_KIND.fullmatch(kind)),
     ]
