@@ -173,6 +173,19 @@ async def test_a_write_that_fails_is_tried_again(client: Client, scripted: Scrip
 
 
 @pytest.mark.usefixtures("node")
+async def test_a_write_that_keeps_failing_is_told_once(
+    folder: Path, client: Client, scripted: ScriptedApi, clock: FakeClock
+) -> None:
+    scripted.script("PATCH", "/nodes/n1$", *[answer(500, message="no")] * 3)
+    with capture_logs() as told:
+        async with running(folder, client, clock):
+            await until(
+                lambda: INVENTORY in shown(scripted)["metadata"].get("annotations", {}), "at last", passing=clock
+            )
+    assert [line["event"] for line in told].count("cannot publish the inventory, retrying") == 1
+
+
+@pytest.mark.usefixtures("node")
 async def test_an_account_that_may_write_the_status_alone_publishes_there(
     client: Client, scripted: ScriptedApi, clock: FakeClock
 ) -> None:
