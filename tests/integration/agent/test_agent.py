@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +175,19 @@ async def test_a_write_that_fails_is_tried_again(client: Client, scripted: Scrip
 
 
 @pytest.mark.usefixtures("node")
+async def test_a_write_that_keeps_failing_is_told_once(
+    folder: Path, client: Client, scripted: ScriptedApi, clock: FakeClock
+) -> None:
+    scripted.script("PATCH", "/nodes/n1$", *[answer(500, message="no")] * 3)
+    with capture_logs() as told:
+        async with running(folder, client, clock):
+            await until(
+                lambda: INVENTORY in shown(scripted)["metadata"].get("annotations", {}), "at last", passing=clock
+            )
+    assert [line["event"] for line in told].count("cannot publish the inventory, retrying") == 1
+
+
+@pytest.mark.usefixtures("node")
 async def test_an_account_that_may_write_the_status_alone_publishes_there(
     client: Client, scripted: ScriptedApi, clock: FakeClock
 ) -> None:
@@ -337,6 +351,25 @@ async def test_cards_that_change_are_told_to_kubelet_and_published_and_so_is_the
         await until(lambda: kubelet.capacity() == offers and healthy() == published, "it changed", passing=clock)
         devices.gpus = CARDS.gpus
         await until(lambda: kubelet.capacity() == OFFERED and healthy() == [True, True], "it is back", passing=clock)
+
+
+@pytest.mark.usefixtures("node")
+async def test_a_card_that_fails_does_not_make_the_agent_count_all_ids_again(
+    folder: Path, client: Client, clock: FakeClock
+) -> None:
+    """Two resources of elastic have too many ids here, which the log says once."""
+    cards = make_cards(mib=[220_000])
+    devices, offers = FakeDevices(*cards.gpus), {"elastic-gpu/gpu-percent": 100}
+    with capture_logs() as told:
+        async with (
+            DeviceManager(folder / "device-plugins") as kubelet,
+            serving(folder, client, clock, devices, dialects=("elastic",)),
+        ):
+            await until(lambda: kubelet.capacity().items() >= offers.items(), "it is registered", passing=clock)
+            devices.gpus = tuple(replace(gpu, healthy=False) for gpu in cards.gpus)
+            await until(lambda: not any(kubelet.capacity().values()), "the card has failed", passing=clock)
+    refused = [line["resource"] for line in told if line["event"] == "not offering a resource on this node"]
+    assert refused == ["elasticgpu.io/gpu-memory", "elasticgpu.com/gpu-memory"]
 
 
 WITHOUT_CDI = "containers get their devices at Allocate, without CDI"
