@@ -69,9 +69,9 @@ class Node:
         return self._namespace.folder / "etc"
 
     @property
-    def pod_logs(self) -> Path:
-        """Its /var/log/pods: what containers have printed, whether kubelet lives or not."""
-        return self._namespace.folder / "log" / "pods"
+    def var_lib(self) -> Path:
+        """Its own /var/lib."""
+        return self._namespace.folder / "lib"
 
     def start_runtime(self) -> None:
         """Start what needs no API server."""

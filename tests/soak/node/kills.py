@@ -1,0 +1,57 @@
+"""Agents, kubelets and container runtimes of all nodes are killed at random, and start again a moment later."""
+
+import random
+import time
+from collections import Counter
+
+from tests.rig import Process, Rig
+from tests.rig.aliquot import Aliquot
+
+BETWEEN_SECONDS = (4.0, 12.0)
+DEAD_SECONDS = (0.0, 4.0)
+
+
+class Kills:
+    def __init__(self, rig: Rig, aliquot: Aliquot, chance: random.Random) -> None:
+        self._chance = chance
+        self._victims = {
+            (kind, node.name): process
+            for node, agent in zip(rig.nodes, aliquot.agents, strict=True)
+            for kind, process in (
+                ("agent", agent.process),
+                ("kubelet", node.kubelet.process),
+                ("containerd", node.containerd.process),
+            )
+        }
+        self._dead: list[tuple[float, Process]] = []
+        self._next = time.monotonic() + chance.uniform(*BETWEEN_SECONDS)
+        self.count: Counter[str] = Counter()
+        self.last = ""
+
+    def step(self) -> list[str]:
+        """Kill one and start others again, as it is time. Returns what has ended by itself."""
+        now = time.monotonic()
+        dead = [process for _, process in self._dead]
+        ended = [
+            f"{kind} of {node} has ended by itself ({process.returncode}):\n{process.tail()}"
+            for (kind, node), process in self._victims.items()
+            if process not in dead and not process.running
+        ]
+        for again, process in [each for each in self._dead if each[0] <= now]:
+            process.start()
+            self._dead.remove((again, process))
+        if now >= self._next and not ended:
+            (kind, node), process = self._chance.choice(list(self._victims.items()))
+            if process.running:
+                process.kill()
+                self._dead.append((now + self._chance.uniform(*DEAD_SECONDS), process))
+                self.count[kind] += 1
+                self.last = f"{kind} of {node}"
+            self._next = now + self._chance.uniform(*BETWEEN_SECONDS)
+        return ended
+
+    def finish(self) -> None:
+        """Start what is dead."""
+        for _, process in self._dead:
+            process.start()
+        self._dead.clear()
