@@ -20,7 +20,7 @@ from tests.real.by_hand import Asking
 from tests.real.tunnel import tunnel
 from tests.rig import Gpu, NodeSpec, Rig, missing
 from tests.rig.aliquot import Aliquot
-from tests.rig.waiting import wait_for
+from tests.rig.waiting import answers, wait_for
 from tests.soak.node.history import History
 from tests.soak.node.kills import Kills
 
@@ -79,8 +79,11 @@ def test_nobody_is_on_a_wrong_card_and_nothing_is_left(cluster: tuple[Rig, Aliqu
             assert history.wrong == []
             time.sleep(ROUND_SECONDS)
         kills.finish()
-        print(dict(sorted(history.placed.items())))
+        print("placed:", dict(sorted(history.placed.items())))
+        print(*(f"{how}: {words}" for how, words in history.words.items() if words), sep="\n")
     assert history.not_seen <= PODS // 100, "what containers see was written down"
+    for agent in aliquot.agents:
+        wait_for(f"{agent.process.name} to be ready", partial(answers, f"{agent.url}/readyz"), seconds=60)
     wait_for("every pod to be gone", lambda: not rig.kubectl("get", "pods", "--output=name"), seconds=120, every=1)
     for node in rig.nodes:
         folder = node.containerd.cdi_folder

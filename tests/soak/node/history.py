@@ -15,6 +15,8 @@ from tests.soak.node.looks import Looks, alive
 from tests.soak.node.pods import LABEL, Planned, plan
 
 AT_ONCE = 24
+MOST_PER_ROUND = 4
+"""A node whose agent is dead fails pods at once: it shall not swallow them all."""
 EARLY_SECONDS = (2.0, 8.0)
 """After so long, a pod that is not to end by itself is deleted."""
 PATIENCE = 60.0
@@ -25,6 +27,8 @@ LONGEST_LIFE = 240.0
 """From its Binding until it has ended, and from its deletion until it is gone."""
 _PODS = "/api/v1/namespaces/default/pods"
 _ENDED = ("Succeeded", "Failed")
+_WHY = {"connection refused": ", agent dead", "no healthy devices": ", agent not registered"}
+"""How the messages of UnexpectedAdmissionError differ."""
 
 
 @dataclass
@@ -54,6 +58,8 @@ class History:
         """How pods ended."""
         self.placed: Counter[str] = Counter()
         """In which dialect, and on which node."""
+        self.words: dict[str, str] = {}
+        """What was said about the first pod that ended in each way."""
         self.restarts = 0
         """Containers that saw their cards more than once."""
         self.wrong: list[str] = []
@@ -72,7 +78,7 @@ class History:
         now = time.monotonic()
         if any(not life.bound and now - life.created > PATIENCE for life in self._lives.values()):
             return
-        for _ in range(min(AT_ONCE - len(self._lives), self._count - self._created)):
+        for _ in range(min(AT_ONCE - len(self._lives), self._count - self._created, MOST_PER_ROUND)):
             planned = plan(self._created, self._chance)
             self._ask("POST", _PODS, planned.pod)
             delete_at = now + self._chance.uniform(*EARLY_SECONDS) if planned.is_deleted_early else 0.0
@@ -112,7 +118,9 @@ class History:
         if not life.deleted and (phase in _ENDED or 0.0 < life.delete_at <= now):
             self._ask("DELETE", f"{_PODS}/{name}")
             life.deleted = now
-            self.ends[_how_it_ended(pod)] += 1
+            how, words = _how_it_ended(pod)
+            self.ends[how] += 1
+            self.words.setdefault(how, words)
         if life.deleted:
             self._judge(pod, "is not gone", now - life.deleted, LONGEST_LIFE)
         elif life.bound:
@@ -134,13 +142,16 @@ def _dialect(pod: dict[str, Any]) -> str:
     return str(json.loads(pod["metadata"]["annotations"].get("aliquot.io/placement", "{}")).get("dialect"))
 
 
-def _how_it_ended(pod: dict[str, Any]) -> str:
+def _how_it_ended(pod: dict[str, Any]) -> tuple[str, str]:
+    """In a word or two, and in those of kubelet and the container runtime."""
     status = pod["status"]
     if status["phase"] != "Failed":
-        return "ended well" if status["phase"] == "Succeeded" else f"deleted while {status['phase']}"
+        return "ended well" if status["phase"] == "Succeeded" else f"deleted while {status['phase']}", ""
     if "reason" in status:
-        return f"failed: {status['reason']}"
+        why = next((why for phrase, why in _WHY.items() if phrase in status["message"]), "")
+        return f"failed: {status['reason']}{why}", status["message"]
     containers = (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ()))
-    ends = (each["state"].get("terminated", {}) for each in containers)
-    why = sorted({f"{end['reason']} {end['exitCode']}" for end in ends if end.get("exitCode")})
-    return f"failed: {', '.join(why)}"
+    ends = [each["state"].get("terminated", {}) for each in containers]
+    failed = [end for end in ends if end.get("exitCode")]
+    how = sorted({f"{end['reason']} {end['exitCode']}" for end in failed})
+    return f"failed: {', '.join(how)}", "; ".join(end.get("message", "") for end in failed)

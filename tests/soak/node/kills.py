@@ -7,8 +7,8 @@ from collections import Counter
 from tests.rig import Process, Rig
 from tests.rig.aliquot import Aliquot
 
-BETWEEN_SECONDS = (4.0, 12.0)
-DEAD_SECONDS = (0.0, 4.0)
+BETWEEN_SECONDS = (4.0, 14.0)
+DEAD_SECONDS = (0.0, 3.0)
 
 
 class Kills:
