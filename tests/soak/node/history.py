@@ -27,7 +27,12 @@ LONGEST_LIFE = 240.0
 """From its Binding until it has ended, and from its deletion until it is gone."""
 _PODS = "/api/v1/namespaces/default/pods"
 _ENDED = ("Succeeded", "Failed")
-_WHY = {"connection refused": ", agent dead", "no healthy devices": ", agent not registered"}
+_WHY = {
+    "connection refused": ", agent dead",
+    "no such file": ", agent dead",
+    "no healthy devices": ", agent not registered",
+    "number of devices unavailable": ", ids not free",
+}
 """How the messages of UnexpectedAdmissionError differ."""
 
 

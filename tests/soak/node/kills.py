@@ -1,5 +1,6 @@
 """Agents, kubelets and container runtimes of all nodes are killed at random, and start again a moment later."""
 
+import math
 import random
 import time
 from collections import Counter
@@ -9,6 +10,8 @@ from tests.rig.aliquot import Aliquot
 
 BETWEEN_SECONDS = (4.0, 14.0)
 DEAD_SECONDS = (0.0, 3.0)
+NO_RUNTIME = "the container runtime at"
+"""An agent that starts without a container runtime says so and ends. Its DaemonSet starts it again."""
 
 
 class Kills:
@@ -26,17 +29,21 @@ class Kills:
         self._dead: list[tuple[float, Process]] = []
         self._next = time.monotonic() + chance.uniform(*BETWEEN_SECONDS)
         self.count: Counter[str] = Counter()
-        self.last = ""
+        self.agents_without_runtime = 0
 
     def step(self) -> list[str]:
         """Kill one and start others again, as it is time. Returns what has ended by itself."""
         now = time.monotonic()
         dead = [process for _, process in self._dead]
-        ended = [
-            f"{kind} of {node} has ended by itself ({process.returncode}):\n{process.tail()}"
-            for (kind, node), process in self._victims.items()
-            if process not in dead and not process.running
-        ]
+        ended = []
+        for (kind, node), process in self._victims.items():
+            if process.running or process in dead:
+                continue
+            if kind == "agent" and NO_RUNTIME in process.tail(1):
+                self._dead.append((now + 1.0, process))
+                self.agents_without_runtime += 1
+            else:
+                ended.append(f"{kind} of {node} has ended by itself ({process.returncode}):\n{process.tail()}")
         for again, process in [each for each in self._dead if each[0] <= now]:
             process.start()
             self._dead.remove((again, process))
@@ -46,12 +53,9 @@ class Kills:
                 process.kill()
                 self._dead.append((now + self._chance.uniform(*DEAD_SECONDS), process))
                 self.count[kind] += 1
-                self.last = f"{kind} of {node}"
             self._next = now + self._chance.uniform(*BETWEEN_SECONDS)
         return ended
 
     def finish(self) -> None:
-        """Start what is dead."""
-        for _, process in self._dead:
-            process.start()
-        self._dead.clear()
+        """Kill nobody any more; what is dead still starts again."""
+        self._next = math.inf
