@@ -28,6 +28,8 @@ PODS = int(os.environ.get("ALIQUOT_SOAK_PODS", "1000"))
 SEED = int(os.environ.get("ALIQUOT_SOAK_SEED", "1"))
 ROUND_SECONDS = 0.5
 TOLD_SECONDS = 20.0
+MOST_FINDINGS = 10
+"""It goes on after the first ones: the next may tell more."""
 MOST_DIALECTS = ("gpushare", "tencent", "elastic", "keti", "aliquot")
 MINORS = (1, 0, 3, 2)
 UNITS = 8
@@ -73,15 +75,16 @@ def test_nobody_is_on_a_wrong_card_and_nothing_is_left(cluster: tuple[Rig, Aliqu
         while history.ended < PODS:
             history.fill()
             history.look()
-            history.wrong += kills.step()
-            if history.wrong or time.monotonic() > told + TOLD_SECONDS or history.ended == PODS:
+            history.wrong |= dict.fromkeys(kills.step())
+            if time.monotonic() > told + TOLD_SECONDS or history.ended == PODS:
                 told = time.monotonic()
                 _tell(history, kills, told - started)
-            assert history.wrong == []
+            assert len(history.wrong) <= MOST_FINDINGS, list(history.wrong)
             time.sleep(ROUND_SECONDS)
         kills.finish()
         print("placed:", dict(sorted(history.placed.items())))
         print(*(f"{how}: {words}" for how, words in history.words.items() if words), sep="\n")
+    assert list(history.wrong) == []
     assert history.not_seen <= PODS // 100, "what containers see was written down"
     urls = [f"{agent.url}/readyz" for agent in aliquot.agents]
     wait_for("both agents to be ready", lambda: not kills.step() and all(map(answers, urls)), seconds=60)

@@ -43,6 +43,8 @@ class _Life:
     delete_at: float
     bound: float = 0.0
     deleted: float = 0.0
+    is_late: bool = False
+    """It took too long, and that was told."""
 
 
 class History:
@@ -67,7 +69,8 @@ class History:
         """What was said about the first pod that ended in each way."""
         self.restarts = 0
         """Containers that saw their cards more than once."""
-        self.wrong: list[str] = []
+        self.wrong: dict[str, None] = {}
+        """Each sentence once, in the order in which they were found."""
 
     @property
     def ended(self) -> int:
@@ -102,7 +105,7 @@ class History:
             inside |= looks.inside
         self.seen = len(inside)
         self.restarts = sum(len(looks) > 1 for looks in inside.values())
-        self.wrong += [*findings(pods, nodes, inside), *crowded(pods, nodes, living)]
+        self.wrong |= dict.fromkeys([*findings(pods, nodes, inside), *crowded(pods, nodes, living)])
         now = time.monotonic()
         for pod in pods:
             self._follow(pod, now)
@@ -120,27 +123,28 @@ class History:
         if pod["spec"].get("nodeName") and not life.bound:
             life.bound = now
             self.placed[f"{_dialect(pod)} on {pod['spec']['nodeName']}"] += 1
-        if not life.deleted and (phase in _ENDED or 0.0 < life.delete_at <= now):
+        if not life.deleted and (phase in _ENDED or life.is_late or 0.0 < life.delete_at <= now):
             self._ask("DELETE", f"{_PODS}/{name}")
             life.deleted = now
             how, words = _how_it_ended(pod)
             self.ends[how] += 1
             self.words.setdefault(how, words)
-        if life.deleted:
-            self._judge(pod, "is not gone", now - life.deleted, LONGEST_LIFE)
-        elif life.bound:
-            self._judge(pod, "has not ended", now - life.bound, LONGEST_LIFE)
-        else:
-            self._judge(pod, "is not bound", now - life.created, LONGEST_WAIT)
-
-    def _judge(self, pod: dict[str, Any], what: str, seconds: float, most: float) -> None:
-        if seconds > most:
-            self.wrong.append(f"{pod['metadata']['name']} {what} after {seconds:.0f} s: {pod['spec']} {pod['status']}")
+        if not life.is_late and (what := _too_late(life, now)):
+            life.is_late = True
+            self.wrong[f"{name} {what}: {pod['spec']} {pod['status']}"] = None
 
     def _gone(self, name: str) -> None:
         life = self._lives.pop(name)
         if not life.deleted:
-            self.wrong.append(f"{name} is gone, and nobody deleted it")
+            self.wrong[f"{name} is gone, and nobody deleted it"] = None
+
+
+def _too_late(life: _Life, now: float) -> str:
+    if life.deleted:
+        return "was deleted and is not gone" if now - life.deleted > LONGEST_LIFE else ""
+    if life.bound:
+        return "is bound and has not ended" if now - life.bound > LONGEST_LIFE else ""
+    return "is not bound" if now - life.created > LONGEST_WAIT else ""
 
 
 def _dialect(pod: dict[str, Any]) -> str:

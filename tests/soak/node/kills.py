@@ -39,15 +39,15 @@ class Kills:
         for (kind, node), process in self._victims.items():
             if process.running or process in dead:
                 continue
+            self._dead.append((now + 1.0, process))
             if kind == "agent" and NO_RUNTIME in process.tail(1):
-                self._dead.append((now + 1.0, process))
                 self.agents_without_runtime += 1
             else:
                 ended.append(f"{kind} of {node} has ended by itself ({process.returncode}):\n{process.tail()}")
         for again, process in [each for each in self._dead if each[0] <= now]:
             process.start()
             self._dead.remove((again, process))
-        if now >= self._next and not ended:
+        if now >= self._next:
             (kind, node), process = self._chance.choice(list(self._victims.items()))
             if process.running:
                 process.kill()

@@ -72,6 +72,8 @@ def plan(number: int, chance: random.Random) -> Planned:
     seconds = UNTIL_DELETED if is_deleted_early else chance.randint(*LIVES)
     made = pod(name, limits=kind.limits, restartPolicy="OnFailure" if fails_first else "Never")
     made["metadata"] |= {"labels": {**LABEL, **kind.labels}, "annotations": dict(kind.wishes)}
+    # A kubelet that restarts when the containers have just ended cannot mount the token again, and never ends the pod.
+    made["spec"]["automountServiceAccountToken"] = False
     made["spec"]["volumes"] = [{"name": "looks", "hostPath": {"path": FOLDER, "type": "DirectoryOrCreate"}}]
     main = made["spec"]["containers"][0] | _looking(name, "main", seconds, fails_first=fails_first)
     made["spec"]["containers"] = [main]
