@@ -63,7 +63,7 @@ def node(rig: Rig, started: Aliquot) -> Iterator[Node]:
     started.agent.stop()
     cards = [Gpu(uuid, FIRST_MINOR + place, MIB, CARD) for place, uuid in enumerate(UUIDS)]
     made = [devices.add_card(rig.dev_folder, card.minor) for card in (*cards, CUT)]
-    capabilities = devices.Capabilities(rig.dev_folder, rig.proc_driver)
+    capabilities = devices.Capabilities(rig.dev_folder, rig.node.proc_driver)
     with_other_cards = Node(rig, {card.uuid: devices_of(card) for card in cards}, capabilities)
     with_other_cards.cut(INSTANCES)
     rig.nvml.replace_gpus([*cards, CUT])
