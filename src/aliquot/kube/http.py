@@ -31,6 +31,7 @@ _AGENT = f"aliquot/{aliquot.__version__}"
 """The part before the slash is also our name in the managedFields of objects."""
 _PORTS = {"http": 80, "https": 443}
 _FIRST_FINAL_STATUS = 200
+_WE_CLOSED = "we have closed the connection"
 _KEEP_ALIVE = {
     socket.TCP_KEEPIDLE: 15,
     socket.TCP_KEEPINTVL: 5,
@@ -83,8 +84,9 @@ class Answer:
             else:
                 await self._more()
 
-    def close(self) -> None:
+    def close(self, fault: str = _WE_CLOSED) -> None:
         if not self._lost:
+            self.end(fault)
             self._transport.abort()
 
     def feed(self, data: bytes) -> None:
@@ -92,8 +94,7 @@ class Answer:
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self.end(f"the answer is not HTTP/1.1: {error.__context__ or error}")
-            self._transport.abort()
+            self.close(f"the answer is not HTTP/1.1: {error.__context__ or error}")
         if self.is_whole:
             self._parser = None
 
@@ -157,8 +158,8 @@ class Answer:
 class _Connection(asyncio.Protocol):
     """A connection with one request at a time."""
 
-    def __init__(self, forget: Callable[["_Connection"], None]) -> None:
-        self._forget = forget
+    def __init__(self, made: Callable[["_Connection"], None], lost: Callable[["_Connection"], None]) -> None:
+        self._made, self._lost = made, lost
         self._transport: asyncio.Transport
         self._answer: Answer | None = None
         self.ended = asyncio.Event()
@@ -180,10 +181,13 @@ class _Connection(asyncio.Protocol):
 
     def close(self) -> None:
         if not self.ended.is_set():
+            if self._answer is not None:
+                self._answer.end(_WE_CLOSED)
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are not derived from it
+        self._made(self)
 
     def data_received(self, data: bytes) -> None:
         if self._answer is None or self._answer.is_whole:
@@ -195,7 +199,7 @@ class _Connection(asyncio.Protocol):
         if self._answer is not None:
             self._answer.end(str(error) or type(error).__name__ if error else "")
         self.ended.set()
-        self._forget(self)
+        self._lost(self)
 
 
 class HttpClient:
@@ -243,7 +247,7 @@ class HttpClient:
                 return connection, await connection.ask(message)
             except BaseException as error:
                 connection.close()
-                if idle is None or not may_repeat or not isinstance(error, ConnectionError):
+                if idle is None or not may_repeat or self._is_closed or not isinstance(error, ConnectionError):
                     raise
 
     def _take_idle(self) -> _Connection | None:
@@ -276,16 +280,21 @@ class HttpClient:
         try:
             url = urlsplit(self._server)
             host = url.hostname or ""
-            connected = await _connected(host, url.port or _PORTS[url.scheme])
             tls: dict[str, Any] = {}
             if url.scheme == "https":
                 tls = {"ssl": self._tls or ssl.create_default_context(), "server_hostname": self._server_name or host}
+            connected = await _connected(host, url.port or _PORTS[url.scheme])
             loop = asyncio.get_running_loop()
-            _, connection = await loop.create_connection(lambda: _Connection(self._forget), sock=connected, **tls)
+            _, connection = await loop.create_connection(self._new_connection, sock=connected, **tls)
         except (OSError, ValueError) as error:
             raise NotSent(f"the API server at {self._server} cannot be reached: {why(error)}") from error
-        self._open.add(connection)
+        if self._is_closed:
+            connection.close()
+            raise NotSent("the client was closed meanwhile")
         return connection
+
+    def _new_connection(self) -> _Connection:
+        return _Connection(self._open.add, self._forget)
 
     def _message(
         self, method: str, path: str, query: Mapping[str, str] | None, headers: Mapping[str, str], body: bytes | None

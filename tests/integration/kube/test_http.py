@@ -267,6 +267,35 @@ async def test_closing_ends_requests_in_progress() -> None:
             await reading
 
 
+async def test_closing_ends_a_read_that_would_be_repeated() -> None:
+    async with talking(OK, HALF[:9], OK) as (raw, client):
+        await body_of(client)
+        reading = asyncio.create_task(body_of(client))
+        await until(lambda: len(raw.asked) == 2, "the request has arrived")
+        await client.close()
+        with pytest.raises(ConnectionError, match="we have closed the connection"):
+            await reading
+    assert raw.connections == 1
+
+
+async def test_closing_ends_a_request_that_still_connects() -> None:
+    async with talking(OK) as (raw, client):
+        connecting = asyncio.create_task(body_of(client))
+        await asyncio.sleep(0)
+        await client.close()
+        with pytest.raises(NotSent, match="the client was closed meanwhile"):
+            await connecting
+    assert not raw.asked
+
+
+async def test_closing_does_not_complete_a_body_that_ends_with_the_connection() -> None:
+    async with talking(OK.replace(b"Content-Length: 2\r\n", b"")) as (_, client):
+        async with client.request("GET", "version", headers={}) as answer:
+            await client.close()
+            with pytest.raises(ConnectionError, match="we have closed the connection"):
+                await answer.read()
+
+
 async def test_a_request_that_is_given_up_leaves_no_connection() -> None:
     async with talking(HALF) as (raw, client):
         reading = asyncio.create_task(body_of(client))
