@@ -49,11 +49,11 @@ class Answer:
         self.headers: dict[str, str] = {}
         """By lowercase name."""
         self.is_whole = False
-        self.keeps_connection = False
         self._transport = transport
         self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
         """Until the end, because the two refer to each other: buffers would stay until the garbage collector runs."""
         self._changed = asyncio.Event()
+        self._may_keep_connection = False
         self._has_head = False
         self._ends_with_connection = False
         self._inflate: Any = None
@@ -61,6 +61,11 @@ class Answer:
         self._held = 0
         self._lost = ""
         """Why no more data comes."""
+
+    @property
+    def keeps_connection(self) -> bool:
+        """Not while some of the body waits for a reader: the connection may have been paused for it."""
+        return self._may_keep_connection and not self._pieces
 
     async def begin(self) -> None:
         """Wait for status and headers. Raises OSError."""
@@ -100,7 +105,7 @@ class Answer:
 
     def end(self, fault: str) -> None:
         """The connection has ended, by a `fault` or as it should."""
-        self.keeps_connection = False
+        self._may_keep_connection = False
         if self._ends_with_connection and not fault and not self._lost:
             self.is_whole = True
         self._lost = self._lost or fault or "the connection was closed"
@@ -151,7 +156,7 @@ class Answer:
         if self._has_head:
             assert self._parser is not None
             self.is_whole = True
-            self.keeps_connection = self._parser.should_keep_alive()
+            self._may_keep_connection = self._parser.should_keep_alive()
             self._changed.set()
 
 
@@ -167,7 +172,7 @@ class _Connection(asyncio.Protocol):
 
     @property
     def is_free(self) -> bool:
-        """Whether the last request and its answer are complete, and another one may follow."""
+        """Whether the last request is sent and its answer taken, and another one may follow."""
         answer, transport = self._answer, self._transport
         complete = answer is not None and answer.keeps_connection and not transport.get_write_buffer_size()
         return complete and not transport.is_closing()

@@ -217,6 +217,17 @@ async def test_a_connection_whose_answer_was_not_read_is_not_used_again() -> Non
     assert raw.connections == 2
 
 
+async def test_a_connection_that_was_paused_for_a_reader_who_left_is_not_used_again() -> None:
+    size = 2**18 + 1
+    large = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size + bytes(size)
+    async with talking(large, OK) as (raw, client):
+        async with client.request("GET", "version", headers={}) as answer:
+            await until(lambda: answer.is_whole, "all of it has arrived")
+        async with asyncio.timeout(5):
+            assert await body_of(client) == b"ok"
+    assert raw.connections == 2
+
+
 @pytest.fixture
 async def later() -> AsyncIterator[Callable[[float], None]]:
     """Lets the event loop's time jump."""
