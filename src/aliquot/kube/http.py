@@ -9,7 +9,7 @@ import os
 import socket
 import ssl
 import zlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, cast
 from urllib.parse import quote, urlencode, urlsplit
@@ -18,6 +18,7 @@ import httptools
 
 import aliquot
 from aliquot.kube.errors import NotSent
+from aliquot.model.bounds import LARGEST_ANSWER
 from aliquot.plain import why
 
 _CONNECT_SECONDS = 5.0
@@ -26,7 +27,7 @@ _IDLE_SECONDS = 45.0
 """How long a connection waits for its next request. An API server closes it after 90 s, most load balancers after 60 s
 or later."""
 _MOST_HELD = 2**18
-"""Bytes of a body that wait for their reader. No more are read from the connection then."""
+"""Bytes of a body that wait for their reader. No more are read from the connection then, nor inflated at a time."""
 _AGENT = f"aliquot/{aliquot.__version__}"
 """The part before the slash is also our name in the managedFields of objects."""
 _PORTS = {"http": 80, "https": 443}
@@ -38,6 +39,29 @@ _KEEP_ALIVE = {
     socket.TCP_KEEPCNT: 3,
     socket.TCP_USER_TIMEOUT: 30_000,
 }
+
+
+class _Gunzip:
+    """Inflates a body in pieces of a bounded size. It may have several members, as gzip's own files."""
+
+    def __init__(self) -> None:
+        self._member: Any = None
+
+    def __call__(self, data: bytes) -> Iterator[bytes]:
+        """Raises ConnectionError."""
+        try:
+            while data:
+                if self._member is None or self._member.eof:
+                    self._member = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+                yield self._member.decompress(data, _MOST_HELD)
+                data = self._member.unconsumed_tail or self._member.unused_data
+        except zlib.error as error:
+            raise ConnectionError(f"the answer's body is not gzip: {error}") from error
+
+    def end(self) -> None:
+        """Raises ConnectionError."""
+        if self._member is not None and not self._member.eof:
+            raise ConnectionError("the answer's gzip body was cut")
 
 
 class Answer:
@@ -56,7 +80,7 @@ class Answer:
         self._may_keep_connection = False
         self._has_head = False
         self._ends_with_connection = False
-        self._inflate: Any = None
+        self._gunzip: _Gunzip | None = None
         self._pieces: list[bytes] = []
         self._held = 0
         self._lost = ""
@@ -72,9 +96,15 @@ class Answer:
         while not self._has_head:
             await self._more()
 
-    async def read(self) -> bytes:
-        """The whole body. Raises OSError."""
-        return b"".join([piece async for piece in self.pieces()])
+    async def read(self, most: int = LARGEST_ANSWER) -> bytes:
+        """The whole body of at most so many bytes. Raises OSError."""
+        pieces, size = [], 0
+        async for piece in self.pieces():
+            pieces.append(piece)
+            size += len(piece)
+            if size > most:
+                raise ConnectionError(f"the answer has more than {most} bytes")
+        return b"".join(pieces)
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """The body as it arrives. Raises OSError."""
@@ -83,8 +113,11 @@ class Answer:
                 taken = b"".join(self._pieces)
                 self._pieces, self._held = [], 0
                 self._transport.resume_reading()
-                yield taken
+                for piece in self._gunzip(taken) if self._gunzip else (taken,):
+                    yield piece
             elif self.is_whole:
+                if self._gunzip:
+                    self._gunzip.end()
                 return
             else:
                 await self._more()
@@ -137,15 +170,13 @@ class Answer:
             self.reason = ""
             self.headers.clear()
             return
-        if self.headers.get("content-encoding") == "gzip":
-            self._inflate = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+        if self.headers.get("content-encoding", "").lower() == "gzip":
+            self._gunzip = _Gunzip()
         self._ends_with_connection = not {"content-length", "transfer-encoding"} & self.headers.keys()
         self._has_head = True
         self._changed.set()
 
     def on_body(self, piece: bytes) -> None:
-        if self._inflate is not None:
-            piece = self._inflate.decompress(piece)
         self._pieces.append(piece)
         self._held += len(piece)
         if self._held > _MOST_HELD:

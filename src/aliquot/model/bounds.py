@@ -70,6 +70,11 @@ MAX_SLOTS = 1024
 LONGEST_LINE = 8 * MIB
 """Bytes of one line of a watch: an object and what the API server writes around it."""
 
+LARGEST_ANSWER = 1024 * MIB
+"""Bytes of an inflated body: a page of a list has 500 objects of at most 1.5 MiB each."""
+LARGEST_REFUSAL = MIB
+"""The same of an answer that is an error."""
+
 # -- calls
 
 LARGEST_HEAD = 64 * KIB

@@ -89,16 +89,19 @@ async def test_a_request_says_what_was_asked() -> None:
     assert lines[-1] == "{}"
 
 
-ZIPPED = gzip.compress(b"ok")
+def zipped(body: bytes) -> bytes:
+    return b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+
+
 BODIES = [
     pytest.param(OK, id="of a length that is known"),
     pytest.param(
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;x=y\r\no\r\n1\r\nk\r\n0\r\n\r\n", id="in chunks"
     ),
     pytest.param(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + OK, id="after a 1xx"),
-    pytest.param(
-        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(ZIPPED) + ZIPPED, id="zipped"
-    ),
+    pytest.param(zipped(gzip.compress(b"ok")), id="zipped"),
+    pytest.param(zipped(gzip.compress(b"ok")).replace(b"gzip", b"GZip"), id="zipped, in other letters"),
+    pytest.param(zipped(gzip.compress(b"o") + gzip.compress(b"k")), id="zipped in two members"),
     pytest.param(b"HTTP/1.0 200 OK\r\nX: until the end\r\n\r\nok", id="until the connection ends"),
 ]
 
@@ -107,6 +110,22 @@ BODIES = [
 async def test_a_body_is_read_however_it_is_sent(answer: bytes) -> None:
     async with talking(answer) as (_, client):
         assert await body_of(client) == b"ok"
+
+
+async def test_a_small_body_does_not_fill_the_memory_when_it_is_inflated() -> None:
+    size = 2**25
+    async with talking(zipped(gzip.compress(bytes(size)))) as (_, client):
+        async with client.request("GET", "version", headers={}) as answer:
+            sizes = [len(piece) async for piece in answer.pieces()]
+    assert sum(sizes) == size
+    assert max(sizes) <= 2**18
+
+
+async def test_a_body_is_no_larger_than_its_reader_allows() -> None:
+    async with talking(zipped(gzip.compress(b"ok"))) as (_, client):
+        async with client.request("GET", "version", headers={}) as answer:
+            with pytest.raises(ConnectionError, match="the answer has more than 1 bytes"):
+                await answer.read(1)
 
 
 async def test_an_answer_without_a_body_is_whole() -> None:
@@ -152,9 +171,9 @@ FAULTS = [
         r"the answer is not HTTP/1\.1",
         id="an upgrade that nobody asked for",
     ),
-    pytest.param(
-        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\nok", "incorrect header", id="not zipped"
-    ),
+    pytest.param(zipped(b"ok"), "incorrect header", id="not zipped"),
+    pytest.param(zipped(gzip.compress(b"ok") + b"ok"), "incorrect header", id="zipped in part"),
+    pytest.param(zipped(gzip.compress(b"ok")[:-1]), "gzip body was cut", id="zipped, half"),
 ]
 
 
