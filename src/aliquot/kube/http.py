@@ -18,7 +18,7 @@ import httptools
 
 import aliquot
 from aliquot.kube.errors import NotSent
-from aliquot.model.bounds import LARGEST_ANSWER
+from aliquot.model.bounds import LARGEST_ANSWER, LARGEST_HEAD
 from aliquot.plain import why
 
 _CONNECT_SECONDS = 5.0
@@ -83,6 +83,8 @@ class Answer:
         self._gunzip: _Gunzip | None = None
         self._pieces: list[bytes] = []
         self._held = 0
+        self._beside_body = 0
+        """Bytes since the last of the body: of a head, of trailers, or around chunks."""
         self._lost = ""
         """Why no more data comes."""
 
@@ -129,10 +131,13 @@ class Answer:
 
     def feed(self, data: bytes) -> None:
         assert self._parser is not None, "no data comes after the end"
+        self._beside_body += len(data)
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self.close(f"the answer is not HTTP/1.1: {error.__context__ or error}")
+        if self._beside_body > LARGEST_HEAD:
+            self.close("the answer's head is too large")
         if self.is_whole:
             self._parser = None
 
@@ -177,6 +182,7 @@ class Answer:
         self._changed.set()
 
     def on_body(self, piece: bytes) -> None:
+        self._beside_body = 0
         self._pieces.append(piece)
         self._held += len(piece)
         if self._held > _MOST_HELD:

@@ -78,7 +78,7 @@ LARGEST_REFUSAL = MIB
 # -- calls
 
 LARGEST_HEAD = 64 * KIB
-"""Bytes of a call's first line and headers."""
+"""Bytes of the first line and headers of a call, and of an answer of the API server."""
 LONGEST_PROFILE = 300.0
 """Seconds."""
 MAX_SHOWN_LIMITS = 2000
