@@ -30,6 +30,8 @@ _MOST_HELD = 2**18
 """Bytes of a body that wait for their reader. No more are read from the connection then, nor inflated at a time."""
 _AGENT = f"aliquot/{aliquot.__version__}"
 """The part before the slash is also our name in the managedFields of objects."""
+_PATH_MARKS = "/%:@!$&'()*+,;="
+"""Also the percent sign, since the path in a server's address is already quoted."""
 _PORTS = {"http": 80, "https": 443}
 _FIRST_FINAL_STATUS = 200
 _WE_CLOSED = "we have closed the connection"
@@ -273,7 +275,10 @@ class HttpClient:
         body: bytes | None = None,
     ) -> AsyncIterator[Answer]:
         """Send a request, and give its answer from the body on. Raises NotSent, and OSError once it is sent."""
-        message = self._message(method, path, query, headers, body)
+        try:
+            message = self._message(method, path, query, headers, body)
+        except ValueError as error:
+            raise NotSent(f"no request can be made for the API server at {self._server}: {error}") from error
         connection, answer = await self._ask(message, may_repeat=method == "GET")
         try:
             yield answer
@@ -341,15 +346,17 @@ class HttpClient:
     def _message(
         self, method: str, path: str, query: Mapping[str, str] | None, headers: Mapping[str, str], body: bytes | None
     ) -> bytes:
-        """Raises NotSent for a header that would be more than one."""
+        """Raises ValueError for an address that is none, and for a header that would be more than one."""
         url = urlsplit(self._server)
-        target = f"{url.path.rstrip('/')}/{path}" + (f"?{urlencode(query, quote_via=quote)}" if query else "")
+        target = quote(f"{url.path.rstrip('/')}/{path}", safe=_PATH_MARKS)
+        if query:
+            target += f"?{urlencode(query, quote_via=quote)}"
         every = {"Host": url.netloc.rpartition("@")[2], "User-Agent": _AGENT, "Accept-Encoding": "gzip", **headers}
         if body is not None:
             every["Content-Length"] = str(len(body))
         for name, value in every.items():
             if not value.isprintable():
-                raise NotSent(f"the header {name} has a line break or another control character")
+                raise ValueError(f"the header {name} has a line break or another control character")
         lines = (f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in every.items()), "", "")
         return "\r\n".join(lines).encode() + (body or b"")
 

@@ -202,10 +202,31 @@ async def test_a_header_of_two_lines_is_not_sent() -> None:
     assert raw.connections == 0
 
 
+async def test_a_path_stays_one_path() -> None:
+    async with talking(OK, path="/a b%20c") as (raw, client):
+        async with client.request("GET", "api/v1?x#\r\nX: y", headers={}):
+            pass
+    assert raw.asked[0][0].startswith("GET /a%20b%20c/api/v1%3Fx%23%0D%0AX:%20y HTTP/1.1\r\nHost")
+
+
+async def test_a_query_that_has_no_bytes_is_not_sent() -> None:
+    """As the name of a node would be if the environment has no UTF-8."""
+    async with talking() as (raw, client):
+        with pytest.raises(NotSent, match="no request can be made"):
+            async with client.request("GET", "version", query={"fieldSelector": "\udc80"}, headers={}):
+                pass
+    assert raw.connections == 0
+
+
 @pytest.mark.parametrize("server", ["http://127.0.0.1:port", "http://", "http://é\N{REPLACEMENT CHARACTER}:1"])
 async def test_an_address_that_is_none_cannot_be_reached(server: str) -> None:
     with pytest.raises(NotSent, match="cannot be reached"):
         await body_of(HttpClient(server, None))
+
+
+async def test_an_address_that_is_not_closed_is_not_asked() -> None:
+    with pytest.raises(NotSent, match="no request can be made for the API server at .*: Invalid IPv6 URL"):
+        await body_of(HttpClient("http://[::1", None))
 
 
 # -- connections
