@@ -7,12 +7,15 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import pytest
 import uvloop
+from hypothesis import given
+from hypothesis import strategies as st
 
 from aliquot.kube.errors import NotSent
-from aliquot.kube.http import HttpClient
+from aliquot.kube.http import Answer, HttpClient
 from tests.fakes import until
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -112,6 +115,13 @@ async def test_a_body_is_read_however_it_is_sent(answer: bytes) -> None:
         assert await body_of(client) == b"ok"
 
 
+async def test_trailers_change_no_header() -> None:
+    chunked = b"HTTP/1.1 429 Busy\r\nTransfer-Encoding: chunked\r\nRetry-After: 1\r\n\r\n0\r\nRetry-After: 9\r\n\r\n"
+    async with talking(chunked) as (_, client), client.request("GET", "version", headers={}) as answer:
+        await answer.read()
+        assert answer.headers["retry-after"] == "1"
+
+
 async def test_a_small_body_does_not_fill_the_memory_when_it_is_inflated() -> None:
     size = 2**25
     async with talking(zipped(gzip.compress(bytes(size)))) as (_, client):
@@ -192,6 +202,66 @@ async def test_what_is_no_whole_answer_is_an_error(answer: bytes, text: str) -> 
         with pytest.raises(ConnectionError, match=text):
             await body_of(client)
     assert len(raw.asked) == 1, "a new connection is no reason to ask again"
+
+
+class Quiet(asyncio.Transport):
+    """A transport that only remembers whether it was ended."""
+
+    is_ended = False
+
+    def abort(self) -> None:
+        self.is_ended = True
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+
+@st.composite
+def framed(draw: st.DrawFn) -> tuple[bytes, bytes]:
+    """An answer, and the body that its reader must see."""
+    body = draw(st.binary(max_size=200))
+    head, sent = b"HTTP/1.1 200 OK\r\n", body
+    if draw(st.booleans()):
+        head, sent = head + b"Content-Encoding: gzip\r\n", gzip.compress(body[:9]) + gzip.compress(body[9:])
+    informed = b"HTTP/1.1 103 Early Hints\r\nContent-Length: 7\r\n\r\n" * draw(st.integers(0, 2))
+    if draw(st.booleans()):
+        return informed + head + b"Content-Length: %d\r\n\r\n" % len(sent) + sent, body
+    size, extension, trailer = (
+        draw(st.integers(1, 99)),
+        draw(st.sampled_from([b"", b";a", b';a="b"'])),
+        draw(st.sampled_from([b"", b"Content-Encoding: x\r\n"])),
+    )
+    parts = [sent[start : start + size] for start in range(0, len(sent), size)]
+    chunks = b"".join(b"%x%b\r\n%b\r\n" % (len(part), extension, part) for part in parts)
+    return informed + head + b"Transfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n" + trailer + b"\r\n", body
+
+
+async def taken(segments: list[bytes]) -> bytes:
+    """What a reader gets of an answer that comes in these segments, after which the connection ends."""
+    answer = Answer(Quiet())
+    for segment in segments:
+        answer.feed(segment)
+    answer.end("")
+    await answer.begin()
+    return await answer.read()
+
+
+@given(framed(), st.lists(st.integers(0, 600)))
+def test_an_answer_is_the_same_in_any_segments(framed: tuple[bytes, bytes], cuts: list[int]) -> None:
+    data, body = framed
+    places = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
+    segments = [data[start:end] for start, end in pairwise(places)]
+    assert asyncio.run(taken(segments)) == body
+
+
+@given(framed(), st.data())
+def test_an_answer_that_is_cut_anywhere_is_an_error(framed: tuple[bytes, bytes], drawn: st.DataObject) -> None:
+    data, _ = framed
+    with pytest.raises(ConnectionError):
+        asyncio.run(taken([data[: drawn.draw(st.integers(0, len(data) - 1))]]))
 
 
 async def test_a_header_of_two_lines_is_not_sent() -> None:
