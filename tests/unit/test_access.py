@@ -128,7 +128,7 @@ def test_a_server_may_have_another_name_in_its_certificate(tmp_path: Path) -> No
 @pytest.mark.parametrize("name", [".api", "a\0b", "a" * 64, 5])
 def test_a_name_that_no_certificate_has_is_refused(tmp_path: Path, name: object) -> None:
     config = kubeconfig(tmp_path, {"server": "https://one", "tls-server-name": name})
-    with pytest.raises(BadConfig, match="tls-server-name .* is not the name of a server"):
+    with pytest.raises(BadConfig, match=r"tls-server-name .* is not the name of a server"):
         from_kubeconfig(config)
 
 

@@ -203,8 +203,8 @@ class Answer:
 class _Connection(asyncio.Protocol):
     """A connection with one request at a time."""
 
-    def __init__(self, made: Callable[["_Connection"], None], lost: Callable[["_Connection"], None]) -> None:
-        self._made, self._lost = made, lost
+    def __init__(self, forget: Callable[["_Connection"], None]) -> None:
+        self._forget = forget
         self._transport: asyncio.Transport
         self._answer: Answer | None = None
         self.ended = asyncio.Event()
@@ -232,7 +232,6 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are not derived from it
-        self._made(self)
 
     def data_received(self, data: bytes) -> None:
         if self._answer is None or self._answer.is_whole:
@@ -244,7 +243,7 @@ class _Connection(asyncio.Protocol):
         if self._answer is not None:
             self._answer.end(str(error) or type(error).__name__ if error else "")
         self.ended.set()
-        self._lost(self)
+        self._forget(self)
 
 
 class HttpClient:
@@ -333,16 +332,14 @@ class HttpClient:
                 tls = {"ssl": self._tls or ssl.create_default_context(), "server_hostname": self._server_name or host}
             connected = await _connected(host, url.port or _PORTS[url.scheme])
             loop = asyncio.get_running_loop()
-            _, connection = await loop.create_connection(self._new_connection, sock=connected, **tls)
+            _, connection = await loop.create_connection(lambda: _Connection(self._forget), sock=connected, **tls)
         except (OSError, ValueError) as error:
             raise NotSent(f"the API server at {self._server} cannot be reached: {why(error)}") from error
         if self._is_closed:
             connection.close()
             raise NotSent("the client was closed meanwhile")
+        self._open.add(connection)  # not earlier: uvloop tells no protocol that its connection was given up
         return connection
-
-    def _new_connection(self) -> _Connection:
-        return _Connection(self._open.add, self._forget)
 
     def _message(
         self, method: str, path: str, query: Mapping[str, str] | None, headers: Mapping[str, str], body: bytes | None

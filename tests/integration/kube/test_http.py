@@ -124,18 +124,18 @@ async def test_trailers_change_no_header() -> None:
 
 async def test_a_small_body_does_not_fill_the_memory_when_it_is_inflated() -> None:
     size = 2**25
-    async with talking(zipped(gzip.compress(bytes(size)))) as (_, client):
-        async with client.request("GET", "version", headers={}) as answer:
-            sizes = [len(piece) async for piece in answer.pieces()]
+    bomb = zipped(gzip.compress(bytes(size)))
+    async with talking(bomb) as (_, client), client.request("GET", "version", headers={}) as answer:
+        sizes = [len(piece) async for piece in answer.pieces()]
     assert sum(sizes) == size
     assert max(sizes) <= 2**18
 
 
 async def test_a_body_is_no_larger_than_its_reader_allows() -> None:
-    async with talking(zipped(gzip.compress(b"ok"))) as (_, client):
-        async with client.request("GET", "version", headers={}) as answer:
-            with pytest.raises(ConnectionError, match="the answer has more than 1 bytes"):
-                await answer.read(1)
+    answers = zipped(gzip.compress(b"ok"))
+    async with talking(answers) as (_, client), client.request("GET", "version", headers={}) as answer:
+        with pytest.raises(ConnectionError, match="the answer has more than 1 bytes"):
+            await answer.read(1)
 
 
 async def test_an_answer_without_a_body_is_whole() -> None:
@@ -273,9 +273,9 @@ async def test_a_header_of_two_lines_is_not_sent() -> None:
 
 
 async def test_a_path_stays_one_path() -> None:
-    async with talking(OK, path="/a b%20c") as (raw, client):
-        async with client.request("GET", "api/v1?x#\r\nX: y", headers={}):
-            pass
+    path = "api/v1?x#\r\nX: y"
+    async with talking(OK, path="/a b%20c") as (raw, client), client.request("GET", path, headers={}):
+        pass
     assert raw.asked[0][0].startswith("GET /a%20b%20c/api/v1%3Fx%23%0D%0AX:%20y HTTP/1.1\r\nHost")
 
 
@@ -295,7 +295,7 @@ async def test_an_address_that_is_none_cannot_be_reached(server: str) -> None:
 
 
 async def test_an_address_that_is_not_closed_is_not_asked() -> None:
-    with pytest.raises(NotSent, match="no request can be made for the API server at .*: Invalid IPv6 URL"):
+    with pytest.raises(NotSent, match=r"no request can be made for the API server at .*: Invalid IPv6 URL"):
         await body_of(HttpClient("http://[::1", None))
 
 
@@ -419,11 +419,12 @@ async def test_closing_ends_a_request_that_still_connects() -> None:
 
 
 async def test_closing_does_not_complete_a_body_that_ends_with_the_connection() -> None:
-    async with talking(OK.replace(b"Content-Length: 2\r\n", b"")) as (_, client):
-        async with client.request("GET", "version", headers={}) as answer:
-            await client.close()
-            with pytest.raises(ConnectionError, match="we have closed the connection"):
-                await answer.read()
+    endless = OK.replace(b"Content-Length: 2\r\n", b"X: y\r\n")
+    waiting = [endless, CUT]
+    async with talking(*waiting) as (_, client), client.request("GET", "version", headers={}) as answer:
+        await client.close()
+        with pytest.raises(ConnectionError, match="we have closed the connection"):
+            await answer.read()
 
 
 async def test_a_request_that_is_given_up_leaves_no_connection() -> None:
@@ -433,6 +434,26 @@ async def test_a_request_that_is_given_up_leaves_no_connection() -> None:
         reading.cancel()
         await asyncio.wait({reading})
         await until(lambda: raw.writers[0].transport.is_closing(), "the server knows")
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_a_request_may_be_given_up_at_any_moment(run: Callable[..., None]) -> None:
+    async def give_up(after: int) -> None:
+        async with talking(OK, OK) as (_, client):
+            reading = asyncio.create_task(body_of(client))
+            for _ in range(after):
+                await asyncio.sleep(0)
+            reading.cancel()
+            await asyncio.wait({reading})
+            async with asyncio.timeout(5):
+                assert await body_of(client) == b"ok"
+                await client.close()
+
+    async def give_up_everywhere() -> None:
+        for after in range(20):
+            await give_up(after)
+
+    run(give_up_everywhere())
 
 
 @pytest.fixture
