@@ -9,7 +9,7 @@ import os
 import socket
 import ssl
 import zlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, cast
 from urllib.parse import quote, urlencode, urlsplit
@@ -18,6 +18,7 @@ import httptools
 
 import aliquot
 from aliquot.kube.errors import NotSent
+from aliquot.model.bounds import LARGEST_ANSWER, LARGEST_HEAD
 from aliquot.plain import why
 
 _CONNECT_SECONDS = 5.0
@@ -26,17 +27,43 @@ _IDLE_SECONDS = 45.0
 """How long a connection waits for its next request. An API server closes it after 90 s, most load balancers after 60 s
 or later."""
 _MOST_HELD = 2**18
-"""Bytes of a body that wait for their reader. No more are read from the connection then."""
+"""Bytes of a body that wait for their reader. No more are read from the connection then, nor inflated at a time."""
 _AGENT = f"aliquot/{aliquot.__version__}"
 """The part before the slash is also our name in the managedFields of objects."""
+_PATH_MARKS = "/%:@!$&'()*+,;="
+"""Also the percent sign, since the path in a server's address is already quoted."""
 _PORTS = {"http": 80, "https": 443}
 _FIRST_FINAL_STATUS = 200
+_WE_CLOSED = "we have closed the connection"
 _KEEP_ALIVE = {
     socket.TCP_KEEPIDLE: 15,
     socket.TCP_KEEPINTVL: 5,
     socket.TCP_KEEPCNT: 3,
     socket.TCP_USER_TIMEOUT: 30_000,
 }
+
+
+class _Gunzip:
+    """Inflates a body in pieces of a bounded size. It may have several members, as gzip's own files."""
+
+    def __init__(self) -> None:
+        self._member: Any = None
+
+    def __call__(self, data: bytes) -> Iterator[bytes]:
+        """Raises ConnectionError."""
+        try:
+            while data:
+                if self._member is None or self._member.eof:
+                    self._member = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+                yield self._member.decompress(data, _MOST_HELD)
+                data = self._member.unconsumed_tail or self._member.unused_data
+        except zlib.error as error:
+            raise ConnectionError(f"the answer's body is not gzip: {error}") from error
+
+    def end(self) -> None:
+        """Raises ConnectionError."""
+        if self._member is not None and not self._member.eof:
+            raise ConnectionError("the answer's gzip body was cut")
 
 
 class Answer:
@@ -48,27 +75,40 @@ class Answer:
         self.headers: dict[str, str] = {}
         """By lowercase name."""
         self.is_whole = False
-        self.keeps_connection = False
         self._transport = transport
         self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
         """Until the end, because the two refer to each other: buffers would stay until the garbage collector runs."""
         self._changed = asyncio.Event()
+        self._may_keep_connection = False
         self._has_head = False
         self._ends_with_connection = False
-        self._inflate: Any = None
+        self._gunzip: _Gunzip | None = None
         self._pieces: list[bytes] = []
         self._held = 0
+        self._beside_body = 0
+        """Bytes since the last of the body: of a head, of trailers, or around chunks."""
         self._lost = ""
         """Why no more data comes."""
+
+    @property
+    def keeps_connection(self) -> bool:
+        """Not while some of the body waits for a reader: the connection may have been paused for it."""
+        return self._may_keep_connection and not self._pieces
 
     async def begin(self) -> None:
         """Wait for status and headers. Raises OSError."""
         while not self._has_head:
             await self._more()
 
-    async def read(self) -> bytes:
-        """The whole body. Raises OSError."""
-        return b"".join([piece async for piece in self.pieces()])
+    async def read(self, most: int = LARGEST_ANSWER) -> bytes:
+        """The whole body of at most so many bytes. Raises OSError."""
+        pieces, size = [], 0
+        async for piece in self.pieces():
+            pieces.append(piece)
+            size += len(piece)
+            if size > most:
+                raise ConnectionError(f"the answer has more than {most} bytes")
+        return b"".join(pieces)
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """The body as it arrives. Raises OSError."""
@@ -77,29 +117,35 @@ class Answer:
                 taken = b"".join(self._pieces)
                 self._pieces, self._held = [], 0
                 self._transport.resume_reading()
-                yield taken
+                for piece in self._gunzip(taken) if self._gunzip else (taken,):
+                    yield piece
             elif self.is_whole:
+                if self._gunzip:
+                    self._gunzip.end()
                 return
             else:
                 await self._more()
 
-    def close(self) -> None:
+    def close(self, fault: str = _WE_CLOSED) -> None:
         if not self._lost:
+            self.end(fault)
             self._transport.abort()
 
     def feed(self, data: bytes) -> None:
         assert self._parser is not None, "no data comes after the end"
+        self._beside_body += len(data)
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self.end(f"the answer is not HTTP/1.1: {error.__context__ or error}")
-            self._transport.abort()
+            self.close(f"the answer is not HTTP/1.1: {error.__context__ or error}")
+        if self._beside_body > LARGEST_HEAD:
+            self.close("the answer's head is too large")
         if self.is_whole:
             self._parser = None
 
     def end(self, fault: str) -> None:
         """The connection has ended, by a `fault` or as it should."""
-        self.keeps_connection = False
+        self._may_keep_connection = False
         if self._ends_with_connection and not fault and not self._lost:
             self.is_whole = True
         self._lost = self._lost or fault or "the connection was closed"
@@ -122,7 +168,8 @@ class Answer:
         self.reason += reason.decode("latin-1")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+        if not self._has_head:  # a trailer comes too late to change anything
+            self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
         assert self._parser is not None
@@ -131,15 +178,14 @@ class Answer:
             self.reason = ""
             self.headers.clear()
             return
-        if self.headers.get("content-encoding") == "gzip":
-            self._inflate = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+        if self.headers.get("content-encoding", "").lower() == "gzip":
+            self._gunzip = _Gunzip()
         self._ends_with_connection = not {"content-length", "transfer-encoding"} & self.headers.keys()
         self._has_head = True
         self._changed.set()
 
     def on_body(self, piece: bytes) -> None:
-        if self._inflate is not None:
-            piece = self._inflate.decompress(piece)
+        self._beside_body = 0
         self._pieces.append(piece)
         self._held += len(piece)
         if self._held > _MOST_HELD:
@@ -150,7 +196,7 @@ class Answer:
         if self._has_head:
             assert self._parser is not None
             self.is_whole = True
-            self.keeps_connection = self._parser.should_keep_alive()
+            self._may_keep_connection = self._parser.should_keep_alive()
             self._changed.set()
 
 
@@ -166,7 +212,7 @@ class _Connection(asyncio.Protocol):
 
     @property
     def is_free(self) -> bool:
-        """Whether the last request and its answer are complete, and another one may follow."""
+        """Whether the last request is sent and its answer taken, and another one may follow."""
         answer, transport = self._answer, self._transport
         complete = answer is not None and answer.keeps_connection and not transport.get_write_buffer_size()
         return complete and not transport.is_closing()
@@ -180,6 +226,8 @@ class _Connection(asyncio.Protocol):
 
     def close(self) -> None:
         if not self.ended.is_set():
+            if self._answer is not None:
+                self._answer.end(_WE_CLOSED)
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -227,7 +275,10 @@ class HttpClient:
         body: bytes | None = None,
     ) -> AsyncIterator[Answer]:
         """Send a request, and give its answer from the body on. Raises NotSent, and OSError once it is sent."""
-        message = self._message(method, path, query, headers, body)
+        try:
+            message = self._message(method, path, query, headers, body)
+        except ValueError as error:
+            raise NotSent(f"no request can be made for the API server at {self._server}: {error}") from error
         connection, answer = await self._ask(message, may_repeat=method == "GET")
         try:
             yield answer
@@ -243,7 +294,7 @@ class HttpClient:
                 return connection, await connection.ask(message)
             except BaseException as error:
                 connection.close()
-                if idle is None or not may_repeat or not isinstance(error, ConnectionError):
+                if idle is None or not may_repeat or self._is_closed or not isinstance(error, ConnectionError):
                     raise
 
     def _take_idle(self) -> _Connection | None:
@@ -276,29 +327,34 @@ class HttpClient:
         try:
             url = urlsplit(self._server)
             host = url.hostname or ""
-            connected = await _connected(host, url.port or _PORTS[url.scheme])
             tls: dict[str, Any] = {}
             if url.scheme == "https":
                 tls = {"ssl": self._tls or ssl.create_default_context(), "server_hostname": self._server_name or host}
+            connected = await _connected(host, url.port or _PORTS[url.scheme])
             loop = asyncio.get_running_loop()
             _, connection = await loop.create_connection(lambda: _Connection(self._forget), sock=connected, **tls)
         except (OSError, ValueError) as error:
             raise NotSent(f"the API server at {self._server} cannot be reached: {why(error)}") from error
-        self._open.add(connection)
+        if self._is_closed:
+            connection.close()
+            raise NotSent("the client was closed meanwhile")
+        self._open.add(connection)  # not earlier: uvloop tells no protocol that its connection was given up
         return connection
 
     def _message(
         self, method: str, path: str, query: Mapping[str, str] | None, headers: Mapping[str, str], body: bytes | None
     ) -> bytes:
-        """Raises NotSent for a header that would be more than one."""
+        """Raises ValueError for an address that is none, and for a header that would be more than one."""
         url = urlsplit(self._server)
-        target = f"{url.path.rstrip('/')}/{path}" + (f"?{urlencode(query, quote_via=quote)}" if query else "")
+        target = quote(f"{url.path.rstrip('/')}/{path}", safe=_PATH_MARKS)
+        if query:
+            target += f"?{urlencode(query, quote_via=quote)}"
         every = {"Host": url.netloc.rpartition("@")[2], "User-Agent": _AGENT, "Accept-Encoding": "gzip", **headers}
         if body is not None:
             every["Content-Length"] = str(len(body))
         for name, value in every.items():
             if not value.isprintable():
-                raise NotSent(f"the header {name} has a line break or another control character")
+                raise ValueError(f"the header {name} has a line break or another control character")
         lines = (f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in every.items()), "", "")
         return "\r\n".join(lines).encode() + (body or b"")
 

@@ -15,6 +15,7 @@ from aliquot.kube.access import Access
 from aliquot.kube.exec_plugin import Credential
 from aliquot.kube.http import Answer, HttpClient
 from aliquot.kube.stream import Silence, lines
+from aliquot.model.bounds import LARGEST_REFUSAL
 from aliquot.plain import why
 
 _Read = TypeVar("_Read")
@@ -128,7 +129,7 @@ class Transport:
 
                 answer = await send()
                 if answer.status == _UNAUTHORIZED and credential is not None and self._access.plugin is not None:
-                    await answer.read()
+                    await answer.read(LARGEST_REFUSAL)
                     self._access.plugin.forget(credential)
                     credential = await self._credential(limit)
                     answer = await send()
@@ -195,7 +196,7 @@ def failure(body: msgspec.Raw) -> errors.KubeError:
 
 
 async def _refusal(answer: Answer) -> errors.KubeError:
-    body = await answer.read()
+    body = await answer.read(LARGEST_REFUSAL)
     try:
         status = msgspec.json.decode(body, type=_Status)
     except (msgspec.DecodeError, UnicodeDecodeError):
