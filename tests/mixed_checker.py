@@ -54,11 +54,11 @@ class _Held:
 def findings(
     pods: Iterable[dict[str, Any]], nodes: Iterable[dict[str, Any]], inside: Mapping[Named, Sequence[Inside]]
 ) -> list[str]:
-    """Everything wrong with bound pods. `inside` has what a container saw at each of its starts. A container that
-    nobody looked into is no finding."""
+    """Everything wrong with bound pods. One without a placement must see no card. `inside` has what a container saw at
+    each of its starts. A container that nobody looked into is no finding."""
     machines = _machines(nodes)
     found, sold = list[str](), _Sums()
-    for pod in (pod for pod in pods if pod["spec"].get("nodeName") and _placed(pod)):
+    for pod in (pod for pod in pods if pod["spec"].get("nodeName")):
         node, name = pod["spec"]["nodeName"], pod["metadata"]["name"]
         found += [f"{name} {what}" for what in _wrong(pod, machines[node], inside)]
         if not _ended(pod):
@@ -91,7 +91,7 @@ def _wrong(
     pod: dict[str, Any], machine: Mapping[str, dict[str, Any]], inside: Mapping[Named, Sequence[Inside]]
 ) -> Iterator[str]:
     node = _record(pod).get("node")
-    if node != pod["spec"]["nodeName"]:
+    if node is not None and node != pod["spec"]["nodeName"]:
         yield f"is placed on {node} and bound to {pod['spec']['nodeName']}"
     placed = _placed(pod)
     for uuid in sorted({uuid for cards in placed.values() for uuid in cards} - machine.keys()):

@@ -139,3 +139,10 @@ def test_a_container_without_a_card_that_sees_one_is_found() -> None:
     made["spec"]["containers"].append({"name": "none", "resources": {}})
     assert findings([made], NODES, {("a", "none"): [Inside({}, {})]}) == []
     assert len(findings([made], NODES, {("a", "none"): [seen("GPU-0", 1)]})) == 2
+
+
+def test_a_pod_without_a_placement_that_sees_a_card_is_found() -> None:
+    made = pod("a", TEN_PERCENT)
+    del made["metadata"]["annotations"]["aliquot.io/placement"]
+    assert findings([made], NODES, {("a", "main"): [Inside({}, {})]}) == []
+    assert len(findings([made], NODES, {("a", "main"): [seen("GPU-0", 1)]})) == 2

@@ -11,6 +11,7 @@ from aliquot.agent.cdi_choice import uses_cdi
 from aliquot.agent.context import AgentContext
 from aliquot.agent.devices import DeviceSource, Machine
 from aliquot.agent.health_listener import listening
+from aliquot.agent.kubelet_version import kubelet_version
 from aliquot.agent.metrics import AgentMetrics
 from aliquot.agent.node_dialects import NodeDialects, Relabelled
 from aliquot.agent.observed_node import ObservedNode
@@ -53,7 +54,8 @@ async def _serve(context: AgentContext, chosen: NodeDialects) -> None:
     if served:
         settings = context.settings
         folder, pod_resources = Path(settings.cdi_folder), Path(settings.pod_resources)
-        with_cdi = await uses_cdi(settings.injection, settings.runtime_socket, folder, pod_resources)
+        kubelet = await kubelet_version(context.client, settings.node_name, context.clock)
+        with_cdi = await uses_cdi(settings.injection, kubelet, settings.runtime_socket, folder, pod_resources)
         node = OwnedNode(context, await _first_cards(context), served, with_cdi=with_cdi)
     else:
         node = ObservedNode(context, await _first_cards(context))
