@@ -8,6 +8,7 @@ count by their placements once a container has run. A mark proves nothing, becau
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Protocol
 
 import structlog
@@ -26,6 +27,7 @@ from aliquot.errors import AliquotError
 from aliquot.model import Node, NodeGpus, Placement, Pod, charges_by_life
 
 _log = structlog.get_logger()
+_NO_PODS: Mapping[str, str] = MappingProxyType({})
 
 
 class KeepsPods(Protocol):
@@ -98,13 +100,14 @@ class HandOverStore:
         for uid in uids:
             self._records.pop(uid, None)
 
-    async def forget_dropped(self, others: Iterable[str] = ()) -> Set[str]:
+    async def forget_dropped(self, others: Mapping[str, str] = _NO_PODS) -> Set[str]:
         """Forget pods that have ended and have no running container, and pods that both the API server and kubelet have
         dropped.
 
-        Returns their UIDs, including those of `others`. If kubelet or the runtime does not answer, none is forgotten.
+        Returns their UIDs, including those of `others`, which has `namespace/name` by UID, empty if unknown. If kubelet
+        or the runtime does not answer, none is forgotten.
         """
-        known = {**dict.fromkeys(others, ""), **{uid: record.pod for uid, record in self._records.items()}}
+        known = {**others, **{uid: record.pod for uid, record in self._records.items()}}
         shown = {pod.metadata.uid: pod for pod in self._pods.all()}
         gone = {uid: name for uid, name in known.items() if uid not in shown}
         ended = {uid for uid, pod in shown.items() if uid in known and pod.ended}
@@ -124,7 +127,8 @@ class HandOverStore:
         grants = None if all(spec.pod_uid for spec in specs) else _read(kubelet)
         promises = _promises(grants or ())
         owners = [spec.pod_uid or promises.get(spec.promised, "") for spec in specs]
-        dropped = await self.forget_dropped(filter(None, owners))
+        names = (spec.record.pod if spec.record else "" for spec in specs)
+        dropped = await self.forget_dropped({uid: name for uid, name in zip(owners, names, strict=True) if uid})
         for spec, owner in zip(specs, owners, strict=True):
             is_nobodys = not owner and grants is not None
             if owner in dropped or is_nobodys:

@@ -186,6 +186,26 @@ async def test_a_spec_is_removed_when_its_pod_has_ended_or_kubelet_has_dropped_i
     assert [path.exists() for path in specs] == [True, False, False]
 
 
+async def test_a_spec_is_removed_although_another_hand_over_has_forgotten_its_pod(node: AgentNode) -> None:
+    """The pod is deleted before the agent tidies up. kubelet writes its checkpoint anew when it next allocates ids."""
+    over, other = await node.admitted("over", 3), await node.admitted("other", 3)
+    node.runtime = node.cdi_folder.parent / "cri.sock"
+    async with FakeRuntime(node.runtime, {}, {}):
+        await node.restart_agent()
+        await node.start(over)
+        spec = node.spec(over)
+        node.show(ended(over))
+        await node.start(other)
+        assert over.metadata.uid not in node.hand_over.store
+        node.delete_by_force(over)
+        path = node.kubelet.folder / CHECKPOINT
+        before = path.read_bytes()
+        node.kubelet.release(over.metadata.uid)
+        path.write_bytes(before)
+        await node.tidy()
+    assert not spec.exists()
+
+
 async def test_nothing_is_removed_while_kubelet_s_checkpoint_cannot_be_read(node: AgentNode) -> None:
     first, broken = await node.admitted("first", 3), await node.admitted("broken", 3)
     specs = [node.spec(pod) for pod in (first, broken)]
