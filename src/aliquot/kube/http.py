@@ -9,10 +9,11 @@ import os
 import socket
 import ssl
 import zlib
+from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, cast
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
 import httptools
 
@@ -349,7 +350,11 @@ class HttpClient:
         target = quote(f"{url.path.rstrip('/')}/{path}", safe=_PATH_MARKS)
         if query:
             target += f"?{urlencode(query, quote_via=quote)}"
-        every = {"Host": url.netloc.rpartition("@")[2], "User-Agent": _AGENT, "Accept-Encoding": "gzip", **headers}
+        credentials, _, host = url.netloc.rpartition("@")
+        every = {"Host": host, "User-Agent": _AGENT, "Accept-Encoding": "gzip"}
+        if credentials:  # as kubectl sends them
+            every["Authorization"] = f"Basic {b64encode(unquote(credentials).encode()).decode()}"
+        every |= headers
         if body is not None:
             every["Content-Length"] = str(len(body))
         for name, value in every.items():
