@@ -39,7 +39,7 @@ cluster: $(DEV) ## bring up the real Kubernetes of `make e2e` for a person (root
 bench: $(DEV) ## every benchmark, with ratios against a peer; ONLY=name runs one
 	@$(BIN)/python -m bench $(if $(ONLY),--only $(ONLY))
 
-soak: $(DEV) ## the property tests for hours; EXAMPLES= per property, MINUTES= per history test, PODS= on a real node, PROPERTIES= files
+soak: $(DEV) ## the property tests for hours; EXAMPLES= per property, MINUTES= per history test, PODS= on real nodes, PROPERTIES= files
 	ALIQUOT_SOAK_EXAMPLES=$(or $(EXAMPLES),100000) ALIQUOT_SOAK_MINUTES=$(or $(MINUTES),60) ALIQUOT_SOAK_PODS=$(or $(PODS),1000) $(BIN)/pytest -s tests/soak $(ARGS)
 	ALIQUOT_SOAK_EXAMPLES=$(or $(EXAMPLES),100000) $(BIN)/pytest --hypothesis-profile=soak -m hypothesis $(or $(PROPERTIES),tests/unit/dialects tests/unit/engine) $(ARGS)
 

@@ -10,7 +10,7 @@ import aliquot
 from image import base, bytecode, wheels
 from image.archive import Image
 from image.errors import ImageError
-from image.flavours import FLAVOURS, INSTALL, SERVER_ONLY
+from image.flavours import FLAVOURS, GPU_MANAGER_LOGS, INSTALL, SERVER_ONLY
 from image.tree import TIME, Tree
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -63,6 +63,7 @@ def images(
     wheels.unpack([own], ours, python)
     programs = wheels.add_programs(own, ours)
     ours.file("usr/bin/install.sh", INSTALL, 0o755)
+    ours.folder(GPU_MANAGER_LOGS)
     trees = (debian, needed, server, ours)
     progress("compiling Python's files")
     compiled(trees, python)

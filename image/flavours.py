@@ -15,15 +15,31 @@ ENVIRONMENT = {
     "PYTHONUNBUFFERED": "1",
 }
 
-SERVER_ONLY = ("numpy", "uvicorn", "httptools", "h11")
+SERVER_ONLY = (
+    "numpy",
+    "uvicorn",
+    "h11",
+    "aiohttp",
+    "aiohappyeyeballs",
+    "aiosignal",
+    "attrs",
+    "frozenlist",
+    "idna",
+    "multidict",
+    "propcache",
+    "yarl",
+)
 """Requirements that the agent does not import."""
 
 _SEES_ALL = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "utility"}
 """With these, NVIDIA's container runtime gives a container every card and NVML. The originals' manifests rely on
 it; ours mounts the driver instead."""
 
-_GPU_MANAGER = """\
-exec gpu-manager --hostname-override="$NODE_NAME" --share-mode=true --v=$LOG_LEVEL --logtostderr=true $EXTRA_FLAGS"""
+GPU_MANAGER_LOGS = "var/log/gpu-manager"
+_GPU_MANAGER = f"""\
+exec gpu-manager --hostname-override="$NODE_NAME" --share-mode=true --v=$LOG_LEVEL --log-dir=/{GPU_MANAGER_LOGS} \
+$EXTRA_FLAGS"""
+"""The original's manifest mounts the folder, and says `--logtostderr=false` in EXTRA_FLAGS."""
 
 INSTALL = """\
 #!/bin/sh

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from aliquot.cli.policies import command
 from aliquot.dialects import standard_dialects
-from aliquot.dialects.reading import SERVES
+from aliquot.dialects.node_reading import SERVES
 from aliquot.model.records import OBSERVED
 
 DEPLOY = Path(__file__).parent.parent / "deploy"

@@ -1,7 +1,7 @@
 """A simulated GPU machine and the real `aliquot agent` on it, in a process of its own.
 
 Below the agent is the rig's fake NVML library, under the real nvidia-ml-py. API server, kubelet and container runtime
-are simulated, in the caller's process.
+are simulated, in the caller's process; the agent reaches the API server by TLS.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from aliquot.embedded.nodes import AgentDevices, HollowNodes
 from aliquot.kube import Access, Client
 from aliquot.model import NodeGpus, Pod
 from aliquot.model.records import INVENTORY, NODE_LEASES, PLACEMENT, read_inventory, write_placement
+from bench.handing_over.tls_front import tls_front
 from tests.factories import pod_manifest
 from tests.fakes import FakeRuntime
 from tests.rig import FakeNvml, Gpu, Process, nvml
@@ -90,7 +91,9 @@ async def machine(folder: Path, cards: int) -> AsyncIterator[Machine]:
         await stack.enter_async_context(FakeRuntime(folder / "cri.sock", {"config": config}))
         running = asyncio.create_task(nodes.run())
         stack.push_async_callback(_end, running)
-        agent = _agent(folder, cards, cluster, devices)
+        kubeconfig = folder / "kubeconfig"
+        await stack.enter_async_context(tls_front(cluster.url, kubeconfig))
+        agent = _agent(folder, cards, kubeconfig, devices)
         agent.start()
         stack.callback(agent.kill)
         made = Machine(cluster, nodes, agent)
@@ -98,7 +101,7 @@ async def machine(folder: Path, cards: int) -> AsyncIterator[Machine]:
         yield made
 
 
-def _agent(folder: Path, cards: int, cluster: EmbeddedCluster, devices: AgentDevices) -> Process:
+def _agent(folder: Path, cards: int, kubeconfig: Path, devices: AgentDevices) -> Process:
     dev, library = folder / "dev", folder / "nvml"
     for path in (dev, library):
         path.mkdir()
@@ -106,8 +109,6 @@ def _agent(folder: Path, cards: int, cluster: EmbeddedCluster, devices: AgentDev
     for gpu in gpus:
         (dev / f"nvidia{gpu.minor}").touch()
     nvml.build(library)
-    kubeconfig = folder / "kubeconfig"
-    cluster.write_kubeconfig(kubeconfig)
     flags = {
         "--kubeconfig": kubeconfig,
         "--node-name": _NODE,

@@ -10,7 +10,8 @@ from tests.rig.images import BUSYBOX
 from tests.rig.waiting import wait_for
 
 GPU_MEM = "aliyun.com/gpu-mem"
-LOOK = "env; for node in /dev/nvidia* /host/dev/*; do [ -e $node ] && stat -c 'device %n %t %T' $node; done; true"
+_NODES = "/dev/nvidia* /dev/nvidia-caps/* /host/dev/*"
+LOOK = f"env; for node in {_NODES}; do [ -c $node ] && stat -c 'device %n %t %T' $node; done; true"
 
 LOOKED = "looked=yes"
 """What a container prints that has looked around when it started."""

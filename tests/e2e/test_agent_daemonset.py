@@ -5,11 +5,13 @@ since the image asks for them; here a further layer and variables of the image d
 """
 
 import json
+import os
 import platform
 import shutil
+import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +35,7 @@ CORE = "tencent.com/vcuda-core"
 @pytest.fixture(scope="module")
 def own(progress: Callable[[str], None], images: Path) -> Iterator[Rig]:
     """A cluster with Aliquot's server and policies, whose node has a driver container and no agent yet."""
-    with Rig.up(progress=progress, node_name="daemon-node", labels={"dialect.aliquot.io/gpushare": "true"}) as rig:
+    with Rig.up(progress=progress, node_name="daemon-node") as rig:
         rig.load_archive(images)
         rig.serve_services()
         driver = rig.node_etc.parent / DRIVER
@@ -46,7 +48,7 @@ def own(progress: Callable[[str], None], images: Path) -> Iterator[Rig]:
         yield rig
 
 
-GPUSHARE, ELASTIC = "gpushare-device-plugin-v2", "elastic-gpu-agent"
+GPUSHARE, ELASTIC, MANAGER = "gpushare-device-plugin-v2", "elastic-gpu-agent", "gpu-manager"
 IN_PLUGINS_FOLDER = "nodes-of-cards"
 """The one folder of the node that the originals' manifests mount has the device nodes, too."""
 
@@ -61,7 +63,7 @@ def beside_nvidias_runtime(own: Rig, images: Path, tmp_path_factory: pytest.Temp
     environment = {"ALIQUOT_DEV_FOLDER": str(inside), "FAKE_NVML_FILE": str(inside / own.nvml.file.name)}
     library = nvml.build(tmp_path_factory.mktemp("nvml"))
     files = {f"usr/lib/{platform.machine()}-linux-gnu/{library.name}": library}
-    for program in (GPUSHARE, ELASTIC):
+    for program in (GPUSHARE, ELASTIC, MANAGER):
         archive = tmp_path_factory.mktemp(program) / "image.tar"
         archive.write_bytes(image.with_more(images, program, files, environment))
         own.load_archive(archive)
@@ -124,6 +126,32 @@ def test_elastic_gpus_own_daemon_set_serves_a_pod_with_only_the_image_changed(be
         assert "Aliquot installs nothing on the node" in told(rig, "elastic-gpu-agent")
 
 
+def test_gpu_managers_own_daemon_set_serves_a_pod_with_only_the_image_changed(beside_nvidias_runtime: Rig) -> None:
+    """Without CDI and PodResources, with the pod's own service account below a mount of the host's /var/run. Its log is
+    a file of the node."""
+    rig = beside_nvidias_runtime
+    manifest = Manifest("gpu-manager.yaml").with_image("gpu-manager", image.with_more_name(MANAGER))
+    log = rig.node_etc / "gpu-manager" / "log" / "gpu-manager.INFO"
+    with running(rig, manifest, "nvidia-device-enable=enable"):
+        try:
+            wait_for("the node to offer its cards", lambda: offered(rig, CORE) == 200, seconds=90)
+            part = pods.pod("part", limits={CORE: "30", "tencent.com/vcuda-memory": "8"}, nodeName=rig.node_name)
+            pods.create(rig, [part])
+            pods.wait_running(rig, ["part"])
+        except RigError as error:
+            said = log.read_text() if log.exists() else "no log"
+            raise RigError(f"{error}\n{told(rig, 'gpu-manager-daemonset')}\n{said}") from error
+        annotations = pods.get(rig, "part")["metadata"]["annotations"]
+        ((card,),) = json.loads(annotations["aliquot.io/placement"])["containers"].values()
+        gpu = next(gpu for gpu in rig.nvml.gpus if gpu.uuid == card["uuid"])
+        seen = pods.look_inside(rig, "part")
+        assert {path for path in seen.devices if path[len("/dev/nvidia") :].isdigit()} == {f"/dev/nvidia{gpu.minor}"}
+        assert seen.environment["NVIDIA_VISIBLE_DEVICES"] == gpu.uuid
+        assert annotations["tencent.com/gpu-assigned"] == "true"
+        assert annotations["tencent.com/predicate-gpu-idx-0"] == str(gpu.minor)
+        assert "starting the agent" in log.read_text()
+
+
 @pytest.fixture(scope="module")
 def served(own: Rig) -> Rig:
     """The same with our DaemonSet. The rig's node has its cards and its CDI folder at other places than a real one, and
@@ -139,6 +167,7 @@ def served(own: Rig) -> Rig:
     container["args"] += [f"--cdi-folder={own.cdi_folder}", f"--dev-folder={own.dev_folder}"]
     container["env"].append({"name": "FAKE_NVML_FILE", "value": str(own.nvml.file)})
     manifest.apply(own)
+    own.kubectl("label", "node", own.node_name, "dialect.aliquot.io/gpushare=true")
     wait_for("the node to offer its cards", lambda: offered(own, pods.GPU_MEM) == 30, seconds=90)
     return own
 
@@ -154,9 +183,29 @@ def offered(rig: Rig, resource: str) -> int:
     return int(node["status"].get("allocatable", {}).get(resource, "0"))
 
 
+def agent_pod(rig: Rig) -> dict[str, Any]:
+    words = ["get", "pods", f"--namespace={NAMESPACE}", "--selector=app.kubernetes.io/component=agent", "--output=json"]
+    (found,) = json.loads(rig.kubectl(*words))["items"]
+    pod: dict[str, Any] = found
+    return pod
+
+
+def agent_process(pod: dict[str, Any]) -> int:
+    """The process id of the agent in this pod, as seen on this machine."""
+
+    def runs_the_agent(process: Path) -> bool:
+        with suppress(OSError):  # it has ended
+            is_in_pod = pod["metadata"]["uid"] in (process / "cgroup").read_text()
+            return is_in_pod and b"--host-root=/host" in (process / "cmdline").read_bytes().split(b"\0")
+        return False
+
+    (found,) = filter(runs_the_agent, Path("/proc").glob("[0-9]*"))
+    return int(found.name)
+
+
 def agent_lines(rig: Rig) -> list[dict[str, Any]]:
     words = ["logs", f"--namespace={NAMESPACE}", "daemonset/aliquot-agent"]
-    return [json.loads(line) for line in rig.kubectl(*words).splitlines() if line.startswith("{")]
+    return [json.loads(line) for line in rig.kubectl(*words, check=False).splitlines() if line.startswith("{")]
 
 
 def test_our_daemon_set_serves_pods_with_a_bound_token_and_no_more_rights_than_it_needs(served: Rig) -> None:
@@ -196,3 +245,43 @@ def test_an_update_of_the_agent_disturbs_no_pod(served: Rig, progress: Callable[
     pods.wait_running(served, ["waits"])
     assert pods.get(served, "stays")["status"]["containerStatuses"][0]["containerID"] == before
     assert findings(pods.observe(served), ["default/stays", "default/waits"]) == []
+
+
+@pytest.fixture
+def impatient(served: Rig) -> Rig:
+    """The same with a kubelet that does not wait a minute for the agent's answer."""
+    probe = {"periodSeconds": 1, "timeoutSeconds": 1, "terminationGracePeriodSeconds": 1}
+    spec = {"containers": [{"name": "agent", "livenessProbe": probe}]}
+    daemon_set = (f"--namespace={NAMESPACE}", "daemonset/aliquot-agent")
+    served.kubectl("patch", *daemon_set, "--patch", json.dumps({"spec": {"template": {"spec": spec}}}))
+    served.kubectl("rollout", "status", *daemon_set, "--timeout=60s")
+    wait_for("the next agent", lambda: has_registered(served), seconds=60)
+    wait_for("the node to offer its cards", lambda: offered(served, pods.GPU_MEM) == 30, seconds=30)
+    return served
+
+
+def has_registered(rig: Rig) -> bool:
+    return any(line["event"] == "registered with kubelet" for line in agent_lines(rig))
+
+
+def test_kubelet_restarts_an_agent_that_is_stuck_and_no_pod_notices(impatient: Rig) -> None:
+    pods.create(impatient, [pods.pod("stays", units=3)])
+    pods.wait_running(impatient, ["stays"])
+    before = agent_pod(impatient)
+    (status,) = before["status"]["containerStatuses"]
+    assert status["ready"]
+    os.kill(agent_process(before), signal.SIGSTOP)
+
+    def is_back() -> bool:
+        (now,) = agent_pod(impatient)["status"]["containerStatuses"]
+        is_next = now["restartCount"] == status["restartCount"] + 1
+        return is_next and now["ready"] and has_registered(impatient)
+
+    try:
+        wait_for("kubelet to restart the agent", is_back, seconds=60, every=0.3)
+    except RigError as error:
+        raise RigError(f"{error}\n{agent_pod(impatient)['status']}\n{agent_lines(impatient)}") from error
+    wait_for("the node to offer its cards", lambda: offered(impatient, pods.GPU_MEM) == 30, seconds=30)
+    pods.create(impatient, [pods.pod("next", units=12)])
+    pods.wait_running(impatient, ["next"])
+    assert findings(pods.observe(impatient), ["default/stays", "default/next"]) == []

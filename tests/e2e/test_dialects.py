@@ -1,4 +1,5 @@
-"""Pods of every dialect as real containers: what each sees is exactly its cards, and its annotations say so."""
+"""Pods of every dialect as real containers: what each sees is exactly its cards, and its annotations say so. Those of
+hami, which shares a resource with nvidia, are in test_hami_node.py."""
 
 import json
 from collections import Counter
@@ -110,20 +111,6 @@ WHOLE_BY_OTHERS = [
     ),
     Scenario("elastic-whole", {"elastic-gpu/gpu-percent": "100"}),
 ]
-HAMI = [
-    Scenario(
-        "hami",
-        {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000", "nvidia.com/gpucores": "30"},
-        environment={"CUDA_DEVICE_MEMORY_LIMIT_0": "3000m", "CUDA_DEVICE_SM_LIMIT": "30"},
-        keys={"hami.io/vgpu-devices-allocated": "{uuid},NVIDIA,3000,30:;", "hami.io/bind-phase": "success"},
-    ),
-    Scenario(
-        "hami-on-two-cards",
-        {"nvidia.com/gpu": "2", "nvidia.com/gpumem-percentage": "10"},
-        cards=2,
-        environment={"CUDA_DEVICE_MEMORY_LIMIT_0": "1536m", "CUDA_DEVICE_MEMORY_LIMIT_1": "1536m"},
-    ),
-]
 
 
 @pytest.fixture(scope="module")
@@ -166,16 +153,6 @@ def test_fifty_equal_pods_at_once_each_see_the_card_of_their_own_annotation(rig:
         assert _gpus_in(seen[name].devices) == {f"/dev/nvidia{card.minor}": (195, card.minor)}
         assert _annotations(listed, name)["elastic-gpu/container-main"] == str(_index(rig, card))
     assert set(Counter(card.uuid for (card,) in placed.values()).values()) == {25}
-
-
-def test_hami_s_pods_see_exactly_their_cards(rig: Rig, all_dialects: Aliquot) -> None:
-    """hami and nvidia share a resource: one agent serves one of them."""
-    rig.kubectl("label", "node", rig.node_name, "dialect.aliquot.io/hami=true")
-    try:
-        all_dialects.serve(("hami",), "native")
-        _check(rig, HAMI)
-    finally:
-        rig.kubectl("label", "node", rig.node_name, "dialect.aliquot.io/hami-")
 
 
 def _check(rig: Rig, scenarios: Sequence[Scenario]) -> None:

@@ -266,6 +266,25 @@ def test_the_agent_tells_why_a_card_is_unhealthy(steered: FakeNvml, agent: Obser
     assert agent.ask("read()") == [*healthy(), []]
 
 
+def test_the_agent_reads_the_retired_pages_of_a_card_that_remaps_no_rows(steered: FakeNvml, agent: Observer) -> None:
+    steered.change(0, pages=60, pages_pending=0)
+    steered.change(1, pages=1, pages_pending=1, ecc_errors=1)
+    many = "60 pages of its memory are broken, and NVIDIA replaces cards from 60 on"
+    in_use = "a broken page of its memory is in use until the next reset; 1 uncorrected ECC errors so far"
+    assert agent.ask("read()") == [*healthy("GPU-a", "GPU-b"), [["GPU-a", many], ["GPU-b", in_use]]]
+    steered.change(0, pages=2)
+    steered.change(1, pages_pending=0, ecc_errors=0)
+    assert agent.ask("read()") == [*healthy(), []]
+
+
+def test_the_agent_reads_what_the_driver_asks_for(steered: FakeNvml, agent: Observer) -> None:
+    steered.change(0, recovery=1)
+    steered.change(1, recovery=0)
+    assert agent.ask("read()") == [*healthy("GPU-a"), [["GPU-a", "the driver asks to reset it"]]]
+    steered.change(0, recovery=0)
+    assert agent.ask("read()") == [*healthy(), []]
+
+
 def test_a_lost_card_returns_to_the_agent(steered: FakeNvml, agent: Observer) -> None:
     agent.ask("read()")
     steered.change(1, state="lost")

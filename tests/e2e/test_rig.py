@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.machine import Machine
-from tests.rig import BUSYBOX, Image, Rig, RigError, programs, wait_for
+from tests.rig import BUSYBOX, Image, NodeSpec, Rig, RigError, programs, wait_for
 from tests.rig.processes import Process
 
 pytestmark = pytest.mark.e2e
@@ -85,7 +85,7 @@ def test_a_kubelet_restart_keeps_the_container(rig: Rig, talker: dict[str, Any])
 
 def test_the_node_has_only_a_nodes_rights(rig: Rig) -> None:
     def may(*what: str) -> bool:
-        as_kubelet = f"--kubeconfig={rig.folder / 'kubelet.kubeconfig'}"
+        as_kubelet = f"--kubeconfig={rig.node.kubeconfig}"
         return rig.kubectl("auth", "can-i", *what, as_kubelet, check=False).startswith("yes")
 
     assert may("get", f"node/{rig.node_name}")
@@ -211,10 +211,20 @@ def test_sigkill_ends_every_process_and_down_clears_the_rest(progress: Callable[
     assert Machine.look().changes_since(before) == {}
 
 
-def test_a_second_rig_runs_beside_the_first(progress: Callable[[str], None]) -> None:
+def test_a_second_rig_of_two_nodes_runs_beside_the_first(progress: Callable[[str], None]) -> None:
     """How long it takes is told, not judged: other work on the machine decides as much."""
     programs.find(progress)
+    before = Machine.look()
     started = time.monotonic()
-    with Rig.up() as second:
+    with Rig.up(more_nodes=[NodeSpec("other-node")]) as second:
         progress(f"a second rig beside the first is up after {time.monotonic() - started:.1f} s")
         assert isinstance(second.kubelet.process, Process)
+        names = [node.name for node in second.nodes]
+        for name in names:
+            document = json.loads(pod(f"on-{name}", "sleep", "3600"))
+            document["spec"]["nodeName"] = name
+            second.apply(json.dumps(document))
+        addresses = [running(second, f"on-{name}")["podIP"] for name in names]
+        ping = second.kubectl("exec", f"on-{names[0]}", "--", "ping", "-c1", "-W5", addresses[1])
+        assert "1 packets received" in ping
+    assert Machine.look().changes_since(before) == {}

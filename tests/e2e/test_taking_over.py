@@ -126,6 +126,6 @@ def _give_back(rig: Rig, aliquot: Aliquot, names: Sequence[str], to: Sequence[Or
         rig.kubelet.restart()
         rig.wait_node_ready()
         assert containers(rig, names) == before
-        for name in ("new", names[0]):
+        for name in names:
             pods.restart(rig, name)
             assert pods.look_inside(rig, name) == seen[name]

@@ -11,8 +11,10 @@ import pytest
 
 from tests.checker import Inside, findings
 from tests.e2e import pods
+from tests.e2e.test_cuda import card_of, cards_in, count_cards, cuda_pod, device_nodes, restart_agent
 from tests.rig import Rig
 from tests.rig.aliquot import Aliquot
+from tests.rig.cuda import Driver
 from tests.rig.waiting import wait_for
 
 pytestmark = pytest.mark.e2e
@@ -182,6 +184,59 @@ def test_without_podresources_one_of_equal_pods_on_two_cards_fails_and_is_replac
     names = [f"default/{pod['metadata']['name']}" for pod in _of_phase(rig, "Running")]
     assert findings(pods.observe(rig), names) == []
     rig.kubectl("delete", "deployment", "twins", "--cascade=foreground")
+
+
+@pytest.fixture(scope="module")
+def driver(rig: Rig) -> Driver:
+    made = Driver(rig)
+    made.install()
+    return made
+
+
+@pytest.fixture
+def driver_root(driver: Driver, aliquot: Aliquot) -> Iterator[None]:
+    """A node without NVIDIA's runtime."""
+    restart_agent(aliquot, "--driver-root", str(driver.root))
+    yield
+    restart_agent(aliquot)
+
+
+@pytest.fixture
+def nvidia_runtime(rig: Rig, driver: Driver, aliquot: Aliquot) -> Iterator[None]:
+    """NVIDIA's runtime is containerd's default, and obeys the variables of every container."""
+    aliquot.agent.stop()
+    rig.containerd.restart(driver.nvidia_runtime())
+    aliquot.start_agent(flags=["--driver-root", str(driver.root)])
+    yield
+    pods.delete_all(rig)
+    aliquot.agent.stop()
+    rig.containerd.restart()
+    aliquot.start_agent()
+
+
+@pytest.mark.usefixtures("driver_root")
+def test_a_cuda_program_runs_with_the_files_of_the_driver_root(rig: Rig) -> None:
+    pods.create(rig, [cuda_pod("cuda", units=3)])
+    pods.wait_running(rig, ["cuda"])
+    card = card_of(rig, "cuda")
+    assert count_cards(rig, "cuda") == [card.uuid]
+    assert cards_in(device_nodes(rig, "cuda")) == {f"/dev/nvidia{card.minor}"}
+
+
+@pytest.mark.usefixtures("nvidia_runtime")
+def test_nvidias_runtime_adds_the_card_of_the_placement_though_the_image_asks_for_all(rig: Rig) -> None:
+    """The driver's files come from NVIDIA's runtime, so it must be told the card. The pod that asks for no GPU shows
+    what that runtime does with the image's own words."""
+    bare = cuda_pod("bare", units=0)
+    del bare["spec"]["containers"][0]["resources"]
+    pods.create(rig, [cuda_pod("one", units=3), bare])
+    pods.wait_running(rig, ["one", "bare"])
+    assert cards_in(device_nodes(rig, "bare")) == {f"/dev/nvidia{card.minor}" for card in rig.nvml.gpus}
+    card = card_of(rig, "one")
+    assert cards_in(device_nodes(rig, "one")) == {f"/dev/nvidia{card.minor}"}
+    environment = pods.look_inside(rig, "one").environment
+    assert environment["NVIDIA_VISIBLE_DEVICES"] == card.uuid
+    assert environment["NVIDIA_DRIVER_CAPABILITIES"] == "compute,utility"
 
 
 def _at_once(rig: Rig, objects: list[dict[str, Any]]) -> None:

@@ -47,6 +47,10 @@ class FakeCard:
     mig: bool | None = None
     instances: list[FakeInstance | None] = field(default_factory=list)
     remapped_rows: tuple[int, int, int, int] | None = None
+    recovery_action: int | None = None
+    retired_pages: tuple[int, int] | None = None
+    """After single-bit errors, and after double-bit errors."""
+    has_pending_pages: bool | None = None
     uncorrected: int | None = None
     celsius: int | None = None
     shutdown_celsius: int | None = None
@@ -185,6 +189,21 @@ class FakeNvml:
         if rows is None:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         return rows
+
+    def nvmlDeviceGetFieldValues(self, handle: Any, fields: list[int]) -> list[Any]:
+        assert fields == [pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION]
+        action = self._card("nvmlDeviceGetFieldValues", handle).recovery_action
+        code = pynvml.NVML_ERROR_NOT_SUPPORTED if action is None else pynvml.NVML_SUCCESS
+        return [SimpleNamespace(nvmlReturn=code, value=SimpleNamespace(uiVal=action or 0))]
+
+    def nvmlDeviceGetRetiredPages(self, handle: Any, cause: int) -> list[int]:
+        pages = self._card("nvmlDeviceGetRetiredPages", handle).retired_pages
+        if pages is None:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        return list(range(pages[cause]))
+
+    def nvmlDeviceGetRetiredPagesPendingStatus(self, handle: Any) -> int:
+        return _supported(self._card("nvmlDeviceGetRetiredPagesPendingStatus", handle).has_pending_pages)
 
     def nvmlDeviceGetTotalEccErrors(self, handle: Any, kind: int, counter: int) -> int:
         assert (kind, counter) == (pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC)

@@ -13,7 +13,7 @@ class FakeRuntime:
 
     def __init__(self, socket: Path, info: dict[str, str], containers: Mapping[str, str] | None = None) -> None:
         self._info = info
-        self._containers = dict(containers or {})
+        self._containers = containers if containers is not None else {}
         methods = {
             "Status": rpc.unary(self._status, wire.StatusRequest),
             "ListContainers": rpc.unary(self._list, wire.ListContainersRequest),

@@ -11,7 +11,6 @@ from tests.real.tunnel import tunnel
 from tests.rig import programs
 from tests.rig.certificates import Certificates
 from tests.rig.control_plane import ControlPlane
-from tests.rig.network import LOOPBACK
 
 # the accounts that it wants in every namespace are made by kube-controller-manager, which also takes away the taint
 # that a new node gets
@@ -33,7 +32,7 @@ class ApiServer:
         found = programs.find(progress)
         with tempfile.TemporaryDirectory(prefix="aliquot-api-") as made:
             folder = Path(made)
-            held = Certificates(folder / "certificates", node_name="none", node_address=LOOPBACK)
+            held = Certificates(folder / "certificates")
             control_plane = ControlPlane(folder, found, held, apiserver=_FLAGS)
             try:
                 control_plane.start_store()

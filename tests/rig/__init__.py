@@ -2,6 +2,7 @@
 
 from tests.rig.errors import RigError
 from tests.rig.images import BUSYBOX, PAUSE, Image
+from tests.rig.node import Node, NodeSpec
 from tests.rig.nvml import FakeNvml, Gpu, GpuProcess
 from tests.rig.prerequisites import missing
 from tests.rig.processes import Process
@@ -10,6 +11,8 @@ from tests.rig.waiting import wait_for
 
 __all__ = [
     "Rig",
+    "Node",
+    "NodeSpec",
     "RigError",
     "Process",
     "missing",

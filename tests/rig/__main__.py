@@ -30,6 +30,7 @@ The cluster is up. In another terminal:
 
 The image {image} is there; there is no registry, no kube-proxy and no DNS.
 Logs of every program, aliquot-server.log and aliquot-agent.log among them, are in {rig.folder}.
+Those of kubelet and containerd are in {rig.node.folder}.
 The GPUs are simulated: {rig.nvml.file} describes them; the agent reads it when it starts.
 """
 

@@ -16,11 +16,19 @@ class Identity:
     key: Path
 
 
+@dataclass(frozen=True, slots=True)
+class NodeIdentity:
+    """What kubelet serves with, and who it is for the API server."""
+
+    server: Identity
+    client: Identity
+
+
 class Certificates:
     """One certificate authority for the cluster, one for the front proxy of aggregated APIs."""
 
-    def __init__(self, folder: Path, *, node_name: str, node_address: str, api_address: str = "127.0.0.1") -> None:
-        """`api_address` is that of the Service through which pods reach the API server."""
+    def __init__(self, folder: Path, *api_addresses: str) -> None:
+        """`api_addresses` are further ones at which the API server is reached: a node's, that of its Service."""
         folder.mkdir()
         self._folder = folder
         self._cluster = trustme.CA()
@@ -30,15 +38,17 @@ class Certificates:
         self._cluster.cert_pem.write_to_path(str(self.authority))
         self._front_proxy.cert_pem.write_to_path(str(self.front_proxy_authority))
 
-        self.loopback_server = self._server("loopback", "localhost", "127.0.0.1", node_address, api_address)
-        self.kubelet_server = self._server("kubelet-server", node_name, node_address)
+        self.loopback_server = self._server("loopback", "localhost", "127.0.0.1", *api_addresses)
         self.admin = self._client("admin", user="admin", group="system:masters")
         self.controller_manager = self._client("controller-manager", user="system:kube-controller-manager")
         self.scheduler = self._client("scheduler", user="system:kube-scheduler")
-        self.kubelet = self._client("kubelet", user=f"system:node:{node_name}", group="system:nodes")
         self.apiserver_to_kubelet = self._client("apiserver-to-kubelet", user="kube-apiserver", group="system:masters")
         self.front_proxy = self._issue(self._front_proxy, "front-proxy", "front-proxy.rig", user="front-proxy")
         self.service_accounts = self._server("service-accounts", "service-accounts.rig").key
+
+    def of_node(self, name: str, address: str) -> NodeIdentity:
+        server = self._server(f"{name}-server", name, address)
+        return NodeIdentity(server, self._client(name, user=f"system:node:{name}", group="system:nodes"))
 
     def kubeconfig(self, path: Path, *, server: str, identity: Identity | None = None, token: str = "") -> Path:
         """A kubeconfig that needs no other file, for an identity or for a service account's token."""

@@ -1,4 +1,4 @@
-"""The cgroup below which one rig's kubelet puts its pods, in every hierarchy that the machine has."""
+"""The cgroup below which one kubelet of a rig puts its pods, in every hierarchy that the machine has."""
 
 import os
 import time

@@ -70,12 +70,12 @@ imports = []
 """
 
 _OTHER_RUNTIME = """\
-[plugins.'io.containerd.cri.v1.runtime'.containerd]
+[plugins.'{plugin}'.containerd]
   default_runtime_name = '{name}'
-[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.{name}]
+[plugins.'{plugin}'.containerd.runtimes.{name}]
   runtime_type = 'io.containerd.runc.v2'
   runtime_path = '{shim}'
-[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.{name}.options]
+[plugins.'{plugin}'.containerd.runtimes.{name}.options]
   BinaryName = '{program}'
 """
 
@@ -95,6 +95,7 @@ class Containerd:
         self._shim = programs["containerd-shim-runc-v2"]
         self._config = folder / "containerd.toml"
         is_1 = programs_of_rig.version_of(programs["containerd"]) < (2, 0, 0)
+        self._plugin = "io.containerd.grpc.v1.cri" if is_1 else "io.containerd.cri.v1.runtime"
         self._usual = (_CONFIG_OF_1 if is_1 else _CONFIG).format(
             socket=_SOCKET,
             pause=PAUSE,
@@ -117,7 +118,7 @@ class Containerd:
     def restart(self, default_runtime: Path | None = None) -> None:
         """Stop, start and wait until it answers. It starts containers through this program instead of runc."""
         self.process.stop()
-        other = {"name": "nvidia", "shim": self._shim, "program": default_runtime}
+        other = {"plugin": self._plugin, "name": "nvidia", "shim": self._shim, "program": default_runtime}
         self._config.write_text(self._usual + (_OTHER_RUNTIME.format(**other) if default_runtime else ""))
         self.start()
         self.wait_ready()

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from tests.ports import free_port
-from tests.rig.certificates import Certificates
+from tests.rig.certificates import Certificates, Identity
 from tests.rig.namespace import Namespace
 from tests.rig.network import PodNetwork
 from tests.rig.waiting import answers, wait_for
@@ -28,9 +28,11 @@ class Kubelet:
         network: PodNetwork,
         *,
         kubeconfig: Path,
+        serving: Identity,
         node_name: str,
         labels: Mapping[str, str],
         cgroup: str,
+        dns_address: str,
     ) -> None:
         root = namespace.folder / ROOT
         self.device_plugins = root / "device-plugins"
@@ -40,9 +42,23 @@ class Kubelet:
         port, health_port = free_port(address), free_port(address)
         self._health_url = f"http://{address}:{health_port}/healthz"
         config = folder / "kubelet.yaml"
-        config.write_text(
-            yaml.safe_dump(_configuration(folder, certificates, network, port, health_port, cgroup), sort_keys=False)
-        )
+        settings = {
+            **_configuration(folder),
+            "address": address,
+            "port": port,
+            "healthzBindAddress": address,
+            "healthzPort": health_port,
+            "tlsCertFile": str(serving.certificate),
+            "tlsPrivateKeyFile": str(serving.key),
+            "authentication": {
+                "anonymous": {"enabled": False},
+                "webhook": {"enabled": True},
+                "x509": {"clientCAFile": str(certificates.authority)},
+            },
+            "cgroupRoot": f"/{cgroup}",
+            "clusterDNS": [dns_address],
+        }
+        config.write_text(yaml.safe_dump(settings, sort_keys=False))
         flags = {
             "config": config,
             "kubeconfig": kubeconfig,
@@ -77,31 +93,17 @@ class Kubelet:
         )
 
 
-def _configuration(
-    folder: Path, certificates: Certificates, network: PodNetwork, port: int, health_port: int, cgroup: str
-) -> dict[str, Any]:
-    address = network.node_address
+def _configuration(folder: Path) -> dict[str, Any]:
+    """What every kubelet of a rig has alike."""
     resolv_conf = folder / "resolv.conf"
     resolv_conf.write_text("")
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
-        "address": address,
-        "port": port,
-        "healthzBindAddress": address,
-        "healthzPort": health_port,
         "readOnlyPort": 0,
-        "tlsCertFile": str(certificates.kubelet_server.certificate),
-        "tlsPrivateKeyFile": str(certificates.kubelet_server.key),
-        "authentication": {
-            "anonymous": {"enabled": False},
-            "webhook": {"enabled": True},
-            "x509": {"clientCAFile": str(certificates.authority)},
-        },
         "authorization": {"mode": "Webhook"},
         "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
         "cgroupDriver": "cgroupfs",
-        "cgroupRoot": f"/{cgroup}",
         "failCgroupV1": False,
         "failSwapOn": False,
         "enforceNodeAllocatable": [],
@@ -116,7 +118,6 @@ def _configuration(
         "localStorageCapacityIsolation": False,
         "makeIPTablesUtilChains": False,
         "resolvConf": str(resolv_conf),
-        "clusterDNS": [network.dns_address],
         "clusterDomain": "cluster.local",
         "volumePluginDir": "/var/lib/kubelet/volume-plugins",
         "registerWithTaints": [],

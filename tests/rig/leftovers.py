@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,12 +23,12 @@ class Note:
     folder: str
     owner: int
     owner_started: int
-    subnet: str
+    subnets: list[str]
     cgroup: str
     forwarding_before: str
 
     @classmethod
-    def write(cls, network: PodNetwork) -> "Note":
+    def write(cls, networks: Iterable[PodNetwork]) -> "Note":
         """Make a folder for a new rig and leave the note in it."""
         before = next(
             (note.forwarding_before for note in every_note()), FORWARDING.read_text().strip()
@@ -38,7 +38,7 @@ class Note:
             folder=str(folder),
             owner=os.getpid(),
             owner_started=_started(os.getpid()) or 0,
-            subnet=network.subnet,
+            subnets=[network.subnet for network in networks],
             cgroup=folder.name,
             forwarding_before=before,
         )
@@ -51,12 +51,18 @@ class Note:
     def in_use(self) -> bool:
         return _started(self.owner) == self.owner_started
 
+    @property
+    def cgroups(self) -> list[str]:
+        """One for each node: kubelet removes what it does not know below its own."""
+        return [f"{self.cgroup}-{number}" for number in range(len(self.subnets))]
+
     def undo(self) -> None:
         """Undo all that the rig changed; its processes must have ended or be about to."""
-        network = PodNetwork(self.subnet)
-        cgroups.remove(self.cgroup)
-        network.remove_links()
-        network.remove_node_address()
+        for cgroup in self.cgroups:
+            cgroups.remove(cgroup)
+        for network in map(PodNetwork, self.subnets):
+            network.remove_links()
+            network.remove_node_address()
         shutil.rmtree(self.folder)
         if not any(every_note()):
             FORWARDING.write_text(self.forwarding_before)

@@ -17,20 +17,25 @@ _SERVICES = "10.96"
 
 @dataclass(frozen=True, slots=True)
 class PodNetwork:
-    """The addresses of one rig: a /24 for its pods, the last address of it for its node, another /24 for Services."""
+    """The addresses of one node: a /24 for its pods, the last address of it for itself. Those of a rig's first node
+    have another /24 for Services."""
 
     subnet: str
 
     @classmethod
     def choose(cls) -> "PodNetwork":
-        """A /24 that no route and no address of this machine lies in."""
+        return cls.choose_several(1)[0]
+
+    @classmethod
+    def choose_several(cls, count: int) -> list["PodNetwork"]:
+        """So many /24 that no route and no address of this machine lies in."""
         answer = _ip("-json", "-4", "route", "show", "table", "all")
         taken = [route["dst"] for route in json.loads(answer) if route["dst"] != "default"]
         used = [ipaddress.ip_network(dst, strict=False) for dst in taken if _is_network(dst)]
         free = [net for net in _ALL_PODS.subnets(new_prefix=24) if not any(net.overlaps(each) for each in used)]
-        if not free:
+        if len(free) < count:
             raise RigError(f"no /24 is free in {_ALL_PODS}: see `ip route show table all`")
-        return cls(str(random.choice(free)))
+        return [cls(str(each)) for each in random.sample(free, count)]
 
     @property
     def node_address(self) -> str:

@@ -1,4 +1,4 @@
-"""The rig: a real Kubernetes of one node with simulated GPUs, as plain processes of this machine."""
+"""The rig: a real Kubernetes of one or more nodes with simulated GPUs, as plain processes of this machine."""
 
 import json
 import os
@@ -9,15 +9,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from tests.rig import cgroups, debian, devices, images, leftovers, nvml, prerequisites, programs
+from tests.rig import debian, images, leftovers, nvml, prerequisites, programs
 from tests.rig.certificates import Certificates
-from tests.rig.containerd import Containerd
 from tests.rig.control_plane import ControlPlane, Scheduler, SchedulerConfig
 from tests.rig.errors import RigError
-from tests.rig.kubelet import Kubelet
-from tests.rig.namespace import Namespace
 from tests.rig.network import LOOPBACK, PodNetwork
-from tests.rig.nvml import FakeNvml, Gpu
+from tests.rig.node import Node, NodeSpec
+from tests.rig.nvml import Gpu
 from tests.rig.processes import Process
 from tests.rig.services import Settings
 from tests.rig.waiting import wait_for
@@ -26,7 +24,8 @@ DEFAULT_NODE = "gpu-node"
 
 
 class Rig:
-    """A running cluster; leave the context, or call `down`, to end it without a trace.
+    """A running cluster; leave the context, or call `down`, to end it without a trace. `node` is the first of `nodes`;
+    what belongs to a node and is reached through the rig belongs to that one.
 
     Use it from the main thread: its processes end with the thread that started them.
     """
@@ -39,10 +38,11 @@ class Rig:
         node_name: str = DEFAULT_NODE,
         labels: Mapping[str, str] | None = None,
         gpus: Sequence[Gpu] | None = None,
+        more_nodes: Sequence[NodeSpec] = (),
         scheduler: SchedulerConfig = "",
         has_cdi: bool = True,
     ) -> "Rig":
-        """Bring a cluster up and wait until its node is Ready. Without CDI, it has Debian's containerd.
+        """Bring a cluster up and wait until its nodes are Ready. Without CDI, they have Debian's containerd.
 
         Raises RigError, and leaves nothing behind, when a prerequisite is missing or a program fails.
         """
@@ -53,11 +53,12 @@ class Rig:
         if not has_cdi:
             found |= debian.containerd(progress)
         started = time.monotonic()
-        network = PodNetwork.choose()
-        note = leftovers.Note.write(network)
+        first = NodeSpec(node_name, labels or {}, nvml.default_gpus() if gpus is None else gpus)
+        specs = [first, *more_nodes]
+        networks = PodNetwork.choose_several(len(specs))
+        note = leftovers.Note.write(networks)
         try:
-            cards = nvml.default_gpus() if gpus is None else gpus
-            rig = cls(found, note, network, node_name=node_name, labels=labels or {}, gpus=cards)
+            rig = cls(found, note, networks, specs)
         except BaseException:
             note.undo()
             raise
@@ -73,64 +74,56 @@ class Rig:
         self,
         found: Mapping[str, Path],
         note: leftovers.Note,
-        network: PodNetwork,
-        *,
-        node_name: str,
-        labels: Mapping[str, str],
-        gpus: Sequence[Gpu],
+        networks: Sequence[PodNetwork],
+        specs: Sequence[NodeSpec],
     ) -> None:
         """Prepare all files of a new cluster; `up` is what callers want."""
-        self._network = network
+        network = self._network = networks[0]
         self._note = note
         self._programs = found
         self._others: list[Process] = []
         self.folder = Path(note.folder)
-        self.node_name = node_name
-        self.dev_folder = self.folder / "dev"
-        network.add_node_address()
         network.allow_forwarding()
-        self._certificates = Certificates(
-            self.folder / "certificates",
-            node_name=node_name,
-            node_address=network.node_address,
-            api_address=network.api_address,
-        )
+        self._certificates = Certificates(self.folder / "certificates", network.node_address, network.api_address)
         self._control_plane = ControlPlane(self.folder, found, self._certificates, services=network.services)
         self.admin_kubeconfig = self._control_plane.kubeconfig("admin")
-        self._namespace = Namespace(self.folder / "node")
-        self.containerd = Containerd(self.folder, found, self._namespace, network)
-        self.kubelet = Kubelet(
-            self.folder,
-            found["kubelet"],
-            self._certificates,
-            self._namespace,
-            network,
-            kubeconfig=self._control_plane.kubeconfig("kubelet"),
-            node_name=node_name,
-            labels=labels,
-            cgroup=note.cgroup,
-        )
-        self.nvml = FakeNvml(self._workshop("nvml"), gpus)
+        self.nodes = [
+            Node(
+                self.folder / spec.name,
+                found,
+                self._certificates,
+                own,
+                spec=spec,
+                cgroup=cgroup,
+                api=self.apiserver_url,
+                dns_address=network.dns_address,
+            )
+            for spec, own, cgroup in zip(specs, networks, note.cgroups, strict=True)
+        ]
+        self.node = self.nodes[0]
+        self.node_name = self.node.name
+        self.dev_folder = self.node.dev_folder
+        self.containerd = self.node.containerd
+        self.kubelet = self.node.kubelet
+        self.nvml = self.node.nvml
 
     def _start(self, scheduler: SchedulerConfig, progress: Callable[[str], None]) -> None:
         progress("starting etcd, kube-apiserver and containerd")
-        cgroups.create(self._note.cgroup)
         self._control_plane.start_store()
-        self._namespace.start()
-        self.containerd.start()
-        devices.make(self.dev_folder, [gpu.minor for gpu in self.nvml.gpus])
-        nvml.build(self.folder / "nvml")
-        workshop = self._workshop("images")
-        basics = [images.pause(workshop), images.busybox()]
-        self.containerd.wait_ready()
+        for node in self.nodes:
+            node.start_runtime()
+        basics = [images.pause(self._workshop()), images.busybox()]
+        for node in self.nodes:
+            node.containerd.wait_ready()
         self.load_images(basics)
         self._control_plane.wait_for_apiserver()
         progress("starting kube-controller-manager, kube-scheduler and kubelet")
         self._control_plane.start_controllers(scheduler)
-        self.kubelet.start()
+        for node in self.nodes:
+            node.kubelet.start()
         self._control_plane.wait_for_controllers()
-        self.kubelet.wait_ready()
-        self.wait_node_ready()
+        for node in self.nodes:
+            self._wait_ready(node)
         self._wait_for_default_account()
 
     # what a test reaches
@@ -162,8 +155,7 @@ class Rig:
 
     @property
     def node_etc(self) -> Path:
-        """The node's own copy of /etc."""
-        return self._namespace.folder / "etc"
+        return self.node.etc
 
     @property
     def kubectl_program(self) -> Path:
@@ -194,19 +186,22 @@ class Rig:
         """A kubeconfig with a token of this service account, which must exist; bound to a node, if one is named."""
         bound = ("--bound-object-kind=Node", f"--bound-object-name={node}") if node else ()
         token = self.kubectl("create", "token", name, f"--namespace={namespace}", "--duration=24h", *bound).strip()
-        path = self.folder / f"{namespace}-{name}.kubeconfig"
+        path = self.folder / f"{'-'.join(filter(None, (namespace, name, node)))}.kubeconfig"
         return self._certificates.kubeconfig(path, server=self.apiserver_url, token=token)
 
     def restart_scheduler(self, config: SchedulerConfig) -> None:
         self.scheduler.restart(config)
 
     def load_images(self, more: Iterable[images.Image]) -> None:
-        """Give images to the node; pods use them with `imagePullPolicy: Never` or `IfNotPresent`."""
-        self.containerd.load(more, self._workshop("images"))
+        """Give images to every node; pods use them with `imagePullPolicy: Never` or `IfNotPresent`."""
+        images = list(more)
+        for node in self.nodes:
+            node.containerd.load(images, self._workshop())
 
     def load_archive(self, archive: Path) -> None:
-        """Give the node all images of one archive."""
-        self.containerd.load_archive(archive)
+        """Give every node all images of one archive."""
+        for node in self.nodes:
+            node.containerd.load_archive(archive)
 
     def serve_services(self) -> Process:
         """Let Services and their names be reached, from pods and from this machine."""
@@ -243,25 +238,28 @@ class Rig:
         return made
 
     def power_off(self) -> None:
-        """End the node as when the power fails. Only its disk is left: no container, nothing in /run, no CDI spec."""
-        self._namespace.power_off()
-        for spec in self.cdi_folder.iterdir():
-            spec.unlink()
+        self.node.power_off()
 
     def power_on(self) -> None:
         """Start the container runtime and kubelet again, and wait until the node is Ready."""
         self.containerd.start()
         self.containerd.wait_ready()
         self.kubelet.start()
-        self.kubelet.wait_ready()
-        self.wait_node_ready()
+        self._wait_ready(self.node)
 
     def wait_node_ready(self) -> None:
+        self._wait_node_ready(self.node)
+
+    def _wait_ready(self, node: Node) -> None:
+        node.kubelet.wait_ready()
+        self._wait_node_ready(node)
+
+    def _wait_node_ready(self, node: Node) -> None:
         wait_for(
-            f"node {self.node_name} to be Ready",
-            self._node_is_ready,
+            f"node {node.name} to be Ready",
+            lambda: self._is_ready(node.name),
             seconds=60,
-            processes=[self.kubelet.process, self.containerd.process],
+            processes=[node.kubelet.process, node.containerd.process],
             every=0.25,
         )
 
@@ -271,11 +269,12 @@ class Rig:
             return
         for process in reversed(self._others):
             process.stop()
-        self._namespace.end()
+        for node in self.nodes:
+            node.end()
         for process in self._control_plane.processes:
             process.kill()
         if kept := os.environ.get("ALIQUOT_RIG_LOGS"):
-            _keep_logs(self.folder, Path(kept))
+            _keep_logs(self.folder, self.nodes, Path(kept))
         self._note.undo()
 
     def __enter__(self) -> "Rig":
@@ -289,8 +288,8 @@ class Rig:
     ) -> None:
         self.down()
 
-    def _node_is_ready(self) -> bool:
-        answer = self.kubectl("get", "node", self.node_name, "--output=json", check=False)
+    def _is_ready(self, name: str) -> bool:
+        answer = self.kubectl("get", "node", name, "--output=json", check=False)
         node = json.loads(answer or "{}")
         conditions = node.get("status", {}).get("conditions", [])
         ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
@@ -306,13 +305,16 @@ class Rig:
             processes=[self._control_plane.controller_manager],
         )
 
-    def _workshop(self, name: str) -> Path:
-        folder = self.folder / name
+    def _workshop(self) -> Path:
+        folder = self.folder / "images"
         folder.mkdir(exist_ok=True)
         return folder
 
 
-def _keep_logs(folder: Path, kept: Path) -> None:
+def _keep_logs(folder: Path, nodes: Iterable[Node], kept: Path) -> None:
     kept.mkdir(parents=True, exist_ok=True)
     for log in folder.glob("*.log"):
         shutil.copy(log, kept)
+    for node in nodes:
+        for log in node.folder.glob("*.log"):
+            shutil.copy(log, kept / f"{node.name}-{log.name}")

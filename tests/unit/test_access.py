@@ -125,6 +125,13 @@ def test_a_server_may_have_another_name_in_its_certificate(tmp_path: Path) -> No
     assert from_kubeconfig(kubeconfig(tmp_path, {"tls-server-name": "api"})).server_name == "api"
 
 
+@pytest.mark.parametrize("name", [".api", "a\0b", "a" * 64, 5])
+def test_a_name_that_no_certificate_has_is_refused(tmp_path: Path, name: object) -> None:
+    config = kubeconfig(tmp_path, {"server": "https://one", "tls-server-name": name})
+    with pytest.raises(BadConfig, match=r"tls-server-name .* is not the name of a server"):
+        from_kubeconfig(config)
+
+
 V1 = "client.authentication.k8s.io/v1"
 BROKEN_PLUGINS: list[Any] = [
     pytest.param({"apiVersion": V1}, "exec needs a command", id="no command"),

@@ -15,7 +15,7 @@ GOOD = Machine((A, B))
 LOST = Machine((replace(A, healthy=False), B), faults={"GPU-a": "lost"}, absent=frozenset(["GPU-a"]))
 HOT = Machine((replace(A, healthy=False), B), faults={"GPU-a": "it has 99 degrees"})
 DRAINED = "XID 79: the card fell off the bus"
-CORDONED = "XID 74: an NVLink failed"
+CORDONED = "XID 74: an NVLink failed; `dmesg` on the node tells whether it was fatal"
 
 
 def make_health(machine: Machine = GOOD, errors: Mapping[str, LastingError] | None = None) -> CardHealth:

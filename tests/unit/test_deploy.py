@@ -175,6 +175,7 @@ def test_the_agent_is_started_with_flags_that_it_has_and_sees_what_they_name(mon
         (place,) = (place for place in mounts if path == place or path.startswith(f"{place}/"))
         assert mounts[place] == place, path
     assert mounts[keys.host_root] == "/"
+    assert [(port["name"], port["containerPort"]) for port in container["ports"]] == [("health", keys.health_port)]
     read_only = {mount["mountPath"] for mount in container["volumeMounts"] if mount.get("readOnly")}
     assert set(mounts) - read_only == {keys.device_plugins, keys.cdi_folder, keys.dev_folder}
 

@@ -1,13 +1,23 @@
 """The list of ids that kubelet is offered, and kubelet's limit of 4 MiB for it."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 from structlog.testing import capture_logs
 
-from aliquot.agent.device_list import device_list, offered
+from aliquot.agent.device_list import DeviceList, offered
+from aliquot.agent.handover_store import HandOverStore
+from aliquot.agent.id_holders import IdHolders
+from aliquot.agent.kubelet_records import KubeletRecords
+from aliquot.agent.node_cards import NodeCards
+from aliquot.agent.node_pods import NodePods
+from aliquot.agent.nvidia import NvidiaDevices
+from aliquot.agent.proto.deviceplugin_pb2 import ListAndWatchResponse
 from aliquot.dialects import Dialect, standard_dialects
 from aliquot.errors import BadConfig
 from aliquot.model import NodeGpus
-from tests.factories import GPU_MEM, make_cards, make_gpu
+from tests.factories import make_cards, make_gpu
 
 GPUSHARE = standard_dialects()["gpushare"]
 UUID = "GPU-4ffe26fe-7bda-4a5c-8b0a-1d0f3f4b6e0{}"
@@ -17,6 +27,15 @@ UUID = "GPU-4ffe26fe-7bda-4a5c-8b0a-1d0f3f4b6e0{}"
 def cards(count: int, mib: int, unit_mib: int = 1) -> NodeGpus:
     gpus = tuple(make_gpu(index, mib=mib, uuid=UUID.format(index)) for index in range(count))
     return NodeGpus("n1", gpus, unit_mib)
+
+
+def device_list(dialect: Dialect, node: NodeGpus) -> ListAndWatchResponse:
+    """The list of a dialect's first resource, on a node where nobody holds an id."""
+    folder, current, pods = Path("no-such-folder"), NodeCards(node), NodePods(list)
+    store = HandOverStore(standard_dialects(), current, NvidiaDevices(), pods, KubeletRecords(folder, None))
+    holders = IdHolders(folder / "checkpoint", store, pods, current)
+    _, message = DeviceList(dialect, dialect.resources[0], current, holders).current()
+    return message
 
 
 @pytest.mark.parametrize(
@@ -29,7 +48,7 @@ def cards(count: int, mib: int, unit_mib: int = 1) -> NodeGpus:
 )
 def test_lists_within_kubelet_s_limit_have_the_sizes_of_the_original(count: int, mib: int, size: int) -> None:
     """As the original gpushare does it."""
-    listed = device_list(GPUSHARE, GPU_MEM, cards(count, mib))
+    listed = device_list(GPUSHARE, cards(count, mib))
     assert (listed.ByteSize(), len(listed.devices)) == (size, count * mib)
 
 
@@ -50,12 +69,20 @@ def test_lists_that_kubelet_would_drop_are_refused_with_the_numbers_and_the_way_
         r"use a larger unit than 1 MiB \(--memory-unit\)"
     )
     with pytest.raises(BadConfig, match=expected):
-        device_list(GPUSHARE, GPU_MEM, cards(count, mib))
-    assert len(device_list(GPUSHARE, GPU_MEM, cards(count, mib, unit_mib=1024)).devices) == count * (mib // 1024)
+        device_list(GPUSHARE, cards(count, mib))
+    assert len(device_list(GPUSHARE, cards(count, mib, unit_mib=1024)).devices) == count * (mib // 1024)
+
+
+def test_the_word_for_unhealthy_ids_counts_in_the_size() -> None:
+    """It is two bytes longer."""
+    node = cards(5, 16276)
+    failed = replace(node, gpus=(replace(node.gpus[0], healthy=False), *node.gpus[1:]))
+    with pytest.raises(BadConfig, match=f"has {4908630 + 2 * 16276} bytes"):
+        device_list(GPUSHARE, failed)
 
 
 def test_the_ids_of_an_unhealthy_card_are_offered_as_such() -> None:
-    listed = device_list(GPUSHARE, GPU_MEM, make_cards(mib=(2048, 2048), unhealthy=[1]))
+    listed = device_list(GPUSHARE, make_cards(mib=(2048, 2048), unhealthy=[1]))
     assert [(device.ID, device.health) for device in listed.devices] == [
         ("GPU-n1-0-_-0", "Healthy"),
         ("GPU-n1-0-_-1", "Healthy"),
@@ -71,7 +98,7 @@ ELASTIC = standard_dialects()["elastic"]
 
 
 def offers(dialect: Dialect, node: NodeGpus) -> dict[str, int]:
-    return {resource.name: len(listed.devices) for resource, listed in offered(dialect, node)}
+    return {resource.name: len(listed.ids) for resource, listed in offered(dialect, node)}
 
 
 @pytest.mark.parametrize(

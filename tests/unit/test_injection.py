@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from aliquot.agent.nvidia.container_runtime import NvidiaRuntime, find_nvidia_runtime
 from aliquot.agent.nvidia.driver_files import DriverFiles
-from aliquot.agent.nvidia.injection import Injection, NvidiaRuntime, find_nvidia_runtime
+from aliquot.agent.nvidia.injection import Injection
 from aliquot.agent.nvidia.toolkit_spec import ToolkitSpecs
 from aliquot.agent.runtime import Handler
 from tests.factories import make_gpu
@@ -123,6 +124,14 @@ def test_every_variable_that_could_bring_other_devices_is_known(host: Path, runt
     assert decisive >= {"NVIDIA_VISIBLE_DEVICES", "NVIDIA_IMEX_CHANNELS", "NVIDIA_GDS", "NVIDIA_MIG_CONFIG_DEVICES"}
     assert ("OTHER" in decisive) is (runtime is not None)
     assert "NVIDIA_DRIVER_CAPABILITIES" not in decisive, "pods may set it: it brings no device of another card"
+
+
+@pytest.mark.parametrize(
+    "runtime", [None, NvidiaRuntime(("nvidia",), is_default=True, from_environment=False)], ids=["none", "obeys none"]
+)
+def test_no_variable_brings_devices_where_nobody_obeys_it(host: Path, runtime: NvidiaRuntime | None) -> None:
+    driver = DriverFiles("/", str(host))
+    assert Injection(ToolkitSpecs([]), driver, runtime, is_complete=True).decisive_variables == frozenset()
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,9 @@ import pytest
 
 from aliquot.agent.devices import DeviceNode, DeviceSource, Mount
 from aliquot.agent.nvidia import NvidiaDevices
+from aliquot.agent.nvidia.container_runtime import NvidiaRuntime
 from aliquot.agent.nvidia.driver_files import DriverFiles
-from aliquot.agent.nvidia.injection import Injection, NvidiaRuntime
+from aliquot.agent.nvidia.injection import Injection
 from aliquot.agent.nvidia.toolkit_spec import ToolkitSpecs
 from aliquot.embedded.gpus import SimulatedGpus
 from aliquot.errors import NoDriver, Refused
@@ -72,6 +73,31 @@ def test_the_numa_node_is_that_of_the_closest_cpu(
             "more rows wait for the next reset",
             id="broken memory and its errors",
         ),
+        pytest.param({"retired_pages": (20, 39), "has_pending_pages": False, "uncorrected": 2}, "", id="59 pages"),
+        pytest.param(
+            {"retired_pages": (20, 40), "has_pending_pages": False},
+            "60 pages of its memory are broken, and NVIDIA replaces cards from 60 on",
+            id="60 pages",
+        ),
+        pytest.param(
+            {"retired_pages": (1, 0), "has_pending_pages": True, "uncorrected": 0}, "", id="a page waits, no harm done"
+        ),
+        pytest.param(
+            {"retired_pages": (0, 1), "has_pending_pages": True, "uncorrected": 2},
+            "a broken page of its memory is in use until the next reset; 2 uncorrected ECC errors so far",
+            id="a broken page is in use",
+        ),
+        pytest.param(
+            {"remapped_rows": (0, 0, 0, 0), "retired_pages": (60, 60)}, "", id="a card that remaps rows has no pages"
+        ),
+        pytest.param({"recovery_action": 0}, "", id="the driver asks for nothing"),
+        pytest.param({"recovery_action": 1}, "the driver asks to reset it", id="the driver asks for a reset"),
+        pytest.param({"recovery_action": 5}, "", id="the driver asks for something that is not about the card"),
+        pytest.param(
+            {"recovery_action": 99},
+            "the driver asks to do something that Aliquot does not know (action 99)",
+            id="the driver asks for something new",
+        ),
         pytest.param({"celsius": 95, "shutdown_celsius": 96}, "", id="warm"),
         pytest.param({"celsius": 95}, "", id="no threshold"),
         pytest.param(
@@ -98,10 +124,13 @@ def test_a_card_that_cools_down_is_healthy_again(tmp_path: Path) -> None:
 def test_functions_that_an_old_driver_lacks_fail_no_card(tmp_path: Path) -> None:
     nvml = FakeNvml(FakeCard("GPU-1"), FakeCard("GPU-2", minor=1, bus=0x5E))
     too_new = {
+        "nvmlDeviceGetFieldValues",
         "nvmlDeviceGetMigMode",
         "nvmlDeviceGetNumaNodeId",
         "nvmlDeviceGetNvLinkState",
         "nvmlDeviceGetRemappedRows",
+        "nvmlDeviceGetRetiredPages",
+        "nvmlDeviceGetRetiredPagesPendingStatus",
         "nvmlDeviceGetTemperature",
         "nvmlDeviceGetTemperatureThreshold",
         "nvmlDeviceGetTopologyCommonAncestor",

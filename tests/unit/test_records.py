@@ -1,5 +1,6 @@
 """Our records on pods and nodes: what is written is read back, and nothing else is."""
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aliquot.errors import BadRecord
-from aliquot.model import Gpu, NodeGpus, Placement, Slice
+from aliquot.model import Gpu, Link, NodeGpus, Placement, Slice
 from aliquot.model.bounds import LARGEST_INVENTORY, LARGEST_RECORD, LONGEST_NAME, MAX_CARDS, MAX_MIB
 from aliquot.model.records import read_inventory, read_placement, write_inventory, write_placement
 from tests.factories import make_cards, make_placement
@@ -61,6 +62,34 @@ def test_cards_are_ordered_by_index_and_later_fields_are_ignored() -> None:
     card = '{{"uuid":"{0}","index":{0},"minor":0,"model":"m","mib":1,"later":true}}'
     text = f'{{"v":1,"unitMiB":1,"gpus":[{card.format(2)},{card.format(0)}],"later":1}}'
     assert [gpu.index for gpu in read_inventory("n1", text).gpus] == [0, 2]
+
+
+def test_the_largest_machine_fits_into_an_annotation_with_room_for_others() -> None:
+    """Sixteen cards that are all linked, each cut into seven instances, with names as long as NVML has them."""
+    model, driver = "M" * 96, "D" * 80
+    uuids = [f"GPU-{number:036}" for number in range(16)]
+    cards = [
+        Gpu(uuid, index, index, model, MAX_MIB, 7, links=tuple(Link(other, 100) for other in uuids if other != uuid))
+        for index, uuid in enumerate(uuids)
+    ]
+    instances = [
+        replace(
+            card,
+            uuid=f"MIG-{card.index:018}{place:018}",
+            index=1000 * (card.index + 1) + place,
+            healthy=False,
+            parent=card.uuid,
+            profile="1g.10gb+me",
+            links=(),
+        )
+        for card in cards
+        for place in range(7)
+    ]
+    node = NodeGpus("n1", (*cards, *instances), 1024, driver=driver)
+    text = write_inventory(node)
+    assert len(node.gpus) == MAX_CARDS
+    assert len(text) < LARGEST_INVENTORY / 2
+    assert read_inventory("n1", text) == node
 
 
 BROKEN = [

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import structlog
 
+from aliquot.agent.card_errors import CardErrors
 from aliquot.agent.card_reader import READ_SECONDS, CardReader
 from aliquot.agent.cdi_choice import uses_cdi
 from aliquot.agent.context import AgentContext
 from aliquot.agent.devices import DeviceSource, Machine
 from aliquot.agent.health_listener import listening
+from aliquot.agent.kubelet_version import kubelet_version
 from aliquot.agent.metrics import AgentMetrics
 from aliquot.agent.node_dialects import NodeDialects, Relabelled
 from aliquot.agent.observed_node import ObservedNode
@@ -35,12 +37,12 @@ async def run(
     before it registers anything if it cannot serve."""
     known, clock = dialects or standard_dialects(), clock or SystemClock()
     chosen = NodeDialects(settings.dialects, settings.node_name, client, known, clock)
-    metrics, readiness = AgentMetrics(), Readiness()
+    metrics, readiness, errors = AgentMetrics(), Readiness(), CardErrors(devices)
     async with listening(settings.health_port, readiness.trouble, metrics.text):
         while True:
             try:
                 reader = CardReader(devices, clock, read_seconds)
-                context = AgentContext(settings, known, client, devices, reader, metrics, readiness, clock)
+                context = AgentContext(settings, known, client, devices, reader, errors, metrics, readiness, clock)
                 await _serve(context, chosen)
             except* Relabelled:
                 _log.info("the labels of the node have changed, starting again", node=settings.node_name)
@@ -50,8 +52,10 @@ async def _serve(context: AgentContext, chosen: NodeDialects) -> None:
     served = await chosen.choose()
     node: OwnedNode | ObservedNode
     if served:
-        folder = Path(context.settings.cdi_folder)
-        with_cdi = await uses_cdi(context.settings.injection, context.runtime_socket, folder)
+        settings = context.settings
+        folder, pod_resources = Path(settings.cdi_folder), Path(settings.pod_resources)
+        kubelet = await kubelet_version(context.client, settings.node_name, context.clock)
+        with_cdi = await uses_cdi(settings.injection, kubelet, settings.runtime_socket, folder, pod_resources)
         node = OwnedNode(context, await _first_cards(context), served, with_cdi=with_cdi)
     else:
         node = ObservedNode(context, await _first_cards(context))

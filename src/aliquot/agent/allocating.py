@@ -11,6 +11,7 @@ PreStart checks later that the right pod got the answer.
 
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from aliquot.agent import answers
@@ -18,12 +19,13 @@ from aliquot.agent.container_edits import edits_beside, edits_of, resources_befo
 from aliquot.agent.devices import ContainerEdits, DeviceSource
 from aliquot.agent.node_cards import NodeCards
 from aliquot.agent.node_pods import NodePods
+from aliquot.agent.off_loop import off_loop
 from aliquot.agent.proto import deviceplugin_pb2 as wire
 from aliquot.clock import Clock
 from aliquot.dialects import Dialect, Dialects, demand_of, placement_of
 from aliquot.errors import AliquotError, Refused
 from aliquot.kube import PODS, Client
-from aliquot.model import Pod
+from aliquot.model import NodeGpus, Pod
 from aliquot.model.kubernetes import Container
 from aliquot.model.quantity import whole
 
@@ -89,7 +91,8 @@ class AllocateAnswers:
     async def _wait_for_answer(self, resource: str, ids: Set[str], deadline: float) -> wire.ContainerAllocateResponse:
         while True:
             try:
-                return self._answer(resource, len(ids), await self._candidates(resource, len(ids)))
+                candidates = await self._candidates(resource, len(ids))
+                return await off_loop(partial(self._answer, resource, len(ids), candidates, self._cards.current))
             except AliquotError:
                 left = deadline - self._clock.monotonic()
                 if left <= 0:
@@ -111,11 +114,13 @@ class AllocateAnswers:
         listed = await self._kubelet.listed()
         return [each for each in found if listed is not None and each.pod.key in listed] or found
 
-    def _answer(self, resource: str, amount: int, candidates: Sequence[_Candidate]) -> wire.ContainerAllocateResponse:
-        """The answer that is right for all of them. Raises Refused."""
+    def _answer(
+        self, resource: str, amount: int, candidates: Sequence[_Candidate], cards: NodeGpus
+    ) -> wire.ContainerAllocateResponse:
+        """The answer that is right for all of them. Reads the driver's files and may block. Raises Refused."""
         if not candidates:
             raise Refused(f"no pod of this node waits for {amount} {resource}")
-        found = [self._try(each, resource) for each in candidates]
+        found = [self._try(each, resource, cards) for each in candidates]
         first = found[0]
         if isinstance(first, AliquotError) or any(other != first for other in found):
             if len(found) == 1:
@@ -133,21 +138,25 @@ class AllocateAnswers:
         cards = sorted(self._devices.visible_cards(ContainerEdits(dict(found.envs))))
         return f"{candidate.pod.key} (placed on {', '.join(cards) or 'no card'})"
 
-    def _try(self, candidate: _Candidate, resource: str) -> wire.ContainerAllocateResponse | AliquotError:
+    def _try(
+        self, candidate: _Candidate, resource: str, cards: NodeGpus
+    ) -> wire.ContainerAllocateResponse | AliquotError:
         """The answer that is right for a candidate, or why there is none."""
         try:
-            return self._answer_for(candidate.pod, candidate.container, resource)
+            return self._answer_for(candidate.pod, candidate.container, resource, cards)
         except AliquotError as error:
             return error
 
-    def _answer_for(self, pod: Pod, container: Container, resource: str) -> wire.ContainerAllocateResponse:
+    def _answer_for(
+        self, pod: Pod, container: Container, resource: str, cards: NodeGpus
+    ) -> wire.ContainerAllocateResponse:
         demand = demand_of(pod, self._dialects)
         if demand is None:
             raise Refused(f"pod {pod.key} requests no GPU")
-        placement = placement_of(pod, demand, self._cards.current)
+        placement = placement_of(pod, demand, cards)
         if container.asks_any(self._before[resource].__contains__):
             return answers.write(placement.dialect, (), edits_beside(resource))
-        edits = edits_of(container.name, pod, demand, placement, self._cards.current, self._devices, with_cdi=False)
+        edits = edits_of(container.name, pod, demand, placement, cards, self._devices, with_cdi=False)
         return answers.write(placement.dialect, placement.containers[container.name], edits)
 
 

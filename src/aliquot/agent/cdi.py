@@ -115,7 +115,7 @@ class SpecFolder:
         try:
             if path.exists() and _content(path) == content:
                 return False
-            _replace(path, self._folder / f"{_TEMPORARY}{name}", content)
+            _replace(path, self._folder / f"{_TEMPORARY}{name}-{secrets.token_hex(4)}", content)
         except OSError as error:
             raise Refused(f"the CDI spec {path} cannot be written: {error.strerror}") from error
         return True
@@ -186,11 +186,15 @@ def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _replace(path: Path, temporary: Path, content: bytes) -> None:
-    with temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.rename(path)
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.rename(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def _content(path: Path) -> bytes:

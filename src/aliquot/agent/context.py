@@ -1,8 +1,8 @@
 """What the parts of the agent share: who they are, and whom they ask."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
+from aliquot.agent.card_errors import CardErrors
 from aliquot.agent.card_reader import CardReader
 from aliquot.agent.devices import DeviceSource
 from aliquot.agent.metrics import AgentMetrics
@@ -20,12 +20,7 @@ class AgentContext:
     client: Client
     devices: DeviceSource
     reader: CardReader
+    errors: CardErrors
     metrics: AgentMetrics
     readiness: Readiness
     clock: Clock
-
-    @property
-    def runtime_socket(self) -> Path | None:
-        """The socket of the container runtime. None without one, as on a hollow node."""
-        endpoint = self.settings.runtime_endpoint
-        return Path(endpoint.removeprefix("unix://")) if endpoint else None

@@ -1,6 +1,7 @@
 """The list of device ids that the agent offers to kubelet for one resource."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import structlog
@@ -21,29 +22,24 @@ _MAX_LIST_BYTES = 4 * 2**20
 _HEALTHY, _UNHEALTHY = "Healthy", "Unhealthy"
 
 
-def offered(dialect: Dialect, cards: NodeGpus) -> Iterator[tuple[Resource, wire.ListAndWatchResponse]]:
-    """The resources of a dialect that this node offers to kubelet.
+def offered(dialect: Dialect, cards: NodeGpus) -> Iterator[tuple[Resource, ListedIds]]:
+    """The resources of a dialect that this node offers to kubelet, with their ids while nobody holds any.
 
     Raises BadConfig if the first one cannot be offered. A further one is left out if this node has none of it, or if
     its list is too long for kubelet, which the log says.
     """
     served = [resource for resource in dialect.resources if resource.socket]
     for resource in served:
+        listed = list_ids(*_ids(dialect, resource.name, cards), holders=())
         try:
-            listed = device_list(dialect, resource.name, cards)
+            _refuse_long_list(dialect, resource.name, cards, listed)
         except BadConfig as error:
             if resource is served[0]:
                 raise
             _log.error("not offering a resource on this node", resource=resource.name, why=str(error))
             continue
-        if listed.devices or resource is served[0]:
+        if listed.ids or resource is served[0]:
             yield resource, listed
-
-
-def device_list(dialect: Dialect, resource: str, cards: NodeGpus) -> wire.ListAndWatchResponse:
-    """The device list of a resource for kubelet while nobody holds an id. Raises BadConfig with the numbers if kubelet
-    would drop it."""
-    return _message(dialect, resource, cards, list_ids(*_ids(dialect, resource, cards), holders=()))
 
 
 def _ids(dialect: Dialect, resource: str, cards: NodeGpus) -> tuple[Sequence[str], frozenset[str]]:
@@ -54,16 +50,33 @@ def _ids(dialect: Dialect, resource: str, cards: NodeGpus) -> tuple[Sequence[str
 
 
 def _message(dialect: Dialect, resource: str, cards: NodeGpus, listed: ListedIds) -> wire.ListAndWatchResponse:
+    """The list of a resource for kubelet. Raises BadConfig with the numbers if kubelet would drop it."""
+    _refuse_long_list(dialect, resource, cards, listed)
     devices = [wire.Device(ID=each, health=_health(each, listed)) for each in listed.ids]
-    message = wire.ListAndWatchResponse(devices=devices)
-    if (size := message.ByteSize()) > _MAX_LIST_BYTES:
+    return wire.ListAndWatchResponse(devices=devices)
+
+
+def _refuse_long_list(dialect: Dialect, resource: str, cards: NodeGpus, listed: ListedIds) -> None:
+    if (size := _size(listed)) > _MAX_LIST_BYTES:
         fewer = dialect.device_ids(resource, replace(cards, unit_mib=2 * cards.unit_mib))
         way_out = f"; use a larger unit than {cards.unit_mib} MiB (--memory-unit)"
         raise BadConfig(
-            f"{resource}: the list of {len(devices)} ids has {size} bytes, but kubelet accepts {_MAX_LIST_BYTES}"
-            f"{way_out if len(fewer) < len(devices) else ''}"
+            f"{resource}: the list of {len(listed.ids)} ids has {size} bytes, but kubelet accepts {_MAX_LIST_BYTES}"
+            f"{way_out if len(fewer) < len(listed.ids) else ''}"
         )
-    return message
+
+
+def _size(listed: ListedIds) -> int:
+    """The size of the message with these ids. One that is too long takes seconds to build, so it is only counted."""
+    unhealthy = _bytes(listed.unhealthy, _UNHEALTHY) - _bytes(listed.unhealthy, _HEALTHY)
+    return _bytes(listed.ids, _HEALTHY) + unhealthy
+
+
+def _bytes(ids: Collection[str], health: str) -> int:
+    """The size of the message with these ids: those of one length are as large as each other."""
+    lengths = Counter(len(each.encode()) for each in ids)
+    one = {n: wire.ListAndWatchResponse(devices=[wire.Device(ID="0" * n, health=health)]) for n in lengths}
+    return sum(count * one[length].ByteSize() for length, count in lengths.items())
 
 
 def _health(device: str, listed: ListedIds) -> str:

@@ -131,7 +131,8 @@ class DeviceSource(Protocol):
 
     @property
     def decisive_variables(self) -> frozenset[str]:
-        """Variables by which a container could get other devices. Without CDI, a pod must not set them itself."""
+        """Variables that something on this node obeys, so that a container could get other devices by them. Without
+        CDI, a pod must not set them itself."""
 
     def edits(self, gpus: Sequence[Gpu], *, with_cdi: bool = True) -> ContainerEdits:
         """What a container needs to use exactly these cards, without hooks if it does not get it through CDI. Raises
@@ -143,3 +144,7 @@ class DeviceSource(Protocol):
         """The UUIDs of the cards that a container sees with these edits, made by this agent or by another device
         plugin, and with these CDI devices of the vendor. `gpus` are the node's cards, which other plugins may name by
         number."""
+
+    def restore_links(self, edits: ContainerEdits, gpus: Sequence[Gpu]) -> None:
+        """Make the links in `/dev` again by which another device plugin gave a container these cards: a reboot removes
+        them. Raises Refused if that fails."""

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import structlog
@@ -17,13 +18,14 @@ from aliquot.agent.handover_store import HandOverStore, KnowsGrants
 from aliquot.agent.kubelet_records import PodGrants
 from aliquot.agent.node_cards import NodeCards
 from aliquot.agent.node_pods import NodePods
-from aliquot.agent.own_variables import own_variables
+from aliquot.agent.off_loop import off_loop
+from aliquot.agent.own_variables import OwnVariables
 from aliquot.clock import Clock
 from aliquot.dialects import Demand, Dialect, Dialects, Holding, demand_of, placement_of
 from aliquot.errors import NoRoom, NotPlaced, Refused
 from aliquot.kube import PODS, Client
 from aliquot.ledger import Ledger, Owner
-from aliquot.model import Placement, Pod, Slice, charges
+from aliquot.model import NodeGpus, Placement, Pod, Slice, charges
 
 _log = structlog.get_logger()
 
@@ -31,6 +33,8 @@ PATIENCE = 15.0
 """How many seconds a PreStart waits for a placement."""
 LIMIT = 27.0
 """How many seconds a PreStart may take. After 30 s kubelet gives up and shows its own message instead of ours."""
+_LOOK_SECONDS = 2.0
+"""How often it looks again though no pod has changed: the container runtime tells nobody when a container ends."""
 SETTLING = 0.1
 """How many seconds the container runtime gets to notice a new spec."""
 
@@ -41,6 +45,8 @@ class FindsGrants(Protocol):
     async def find(self, resource: str, ids: frozenset[str], before: Set[str] = frozenset()) -> PodGrants: ...
 
     async def keeps(self, gone: Mapping[str, str]) -> Set[str]: ...
+
+    async def running(self, ended: Set[str]) -> Set[str]: ...
 
 
 class WritesSpecs(Protocol):
@@ -90,8 +96,7 @@ class HandOver:
         self._clock = clock
         self.store = HandOverStore(dialects, cards, devices, pods, holders)
         self._marked: set[str] = set()
-        self._checked: set[tuple[str, str, str]] = set()
-        """Pod UID, container and resource of grants on which the own variables of the container have no influence."""
+        self._own_variables = OwnVariables(client, devices, self.store)
 
     async def prepare(self, resource: str, ids: frozenset[str]) -> None:
         """Prepare a container's cards so that it can start. Raises AliquotError with the text for the pod's event."""
@@ -104,8 +109,8 @@ class HandOver:
     async def _prepare(self, offer: _Offer, ids: frozenset[str]) -> None:
         holder = await self._holders.find(offer.resource, ids, offer.before)
         pod, demand, record = await self._wait_for_placement(holder, offer)
-        await self._refuse_own_variables(holder, pod)
-        if self._write(holder, pod, demand, record):
+        await self._own_variables.refuse(holder.grants, pod)
+        if await off_loop(partial(self._write, holder, pod, demand, record, self._cards.current)):
             await self._clock.sleep(SETTLING)
         faults.reach("in-prestart")
         await self._mark(pod, demand.dialect)
@@ -120,12 +125,13 @@ class HandOver:
         """Remove what is left of pods that kubelet has dropped."""
         await self.store.tidy(folder, kubelet)
         self._marked = {uid for uid in self._marked if uid in self.store}
-        self._checked = {grant for grant in self._checked if grant[0] in self.store}
+        self._own_variables.forget()
 
     # -- is it placed, and is there room?
 
     async def _wait_for_placement(self, holder: PodGrants, offer: _Offer) -> tuple[Pod, Demand, HandOverRecord]:
-        """Wait before refusing: the informer cache can lag behind kubelet, and some endpoints place pods late."""
+        """Wait before refusing: the informer cache can lag behind kubelet, some endpoints place pods late, and
+        containers of an earlier pod may still be ending."""
         deadline = self._clock.monotonic() + PATIENCE
         while True:
             await self.store.forget_dropped()
@@ -133,8 +139,9 @@ class HandOver:
                 return self._placed(holder, offer)
             except (NotPlaced, NoRoom):
                 left = deadline - self._clock.monotonic()
-                if not await self._pods.wait_for_change(left, self._clock):
+                if left <= 0:
                     raise
+                await self._pods.wait_for_change(min(left, _LOOK_SECONDS), self._clock)
 
     def _placed(self, holder: PodGrants, offer: _Offer) -> tuple[Pod, Demand, HandOverRecord]:
         pod = self._pods.by_uid(holder.pod_uid)
@@ -142,6 +149,8 @@ class HandOver:
             raise NotPlaced(f"the API server shows no pod {holder.pod or holder.pod_uid} on this node")
         if pod.metadata.deletion_timestamp:
             raise Refused(f"pod {pod.key} is being deleted")
+        if pod.has_final_phase:
+            raise Refused(f"pod {pod.key} is already {pod.status.phase}")
         if holder.pod is not None and holder.pod != pod.key:
             raise Refused(f"kubelet's checkpoint and its PodResources API disagree: {pod.key} or {holder.pod}")
         demand = demand_of(pod, self._dialects)
@@ -198,56 +207,42 @@ class HandOver:
 
     # -- hand over
 
-    def _write(self, holder: PodGrants, pod: Pod, demand: Demand, record: HandOverRecord) -> bool:
+    def _write(self, holder: PodGrants, pod: Pod, demand: Demand, record: HandOverRecord, cards: NodeGpus) -> bool:
         """Write a CDI spec for every promised name, and check every answer that has carried the devices itself, ours or
-        another plugin's: kubelet repeats it at every start. Returns whether the runtime has something new to read."""
+        another plugin's: kubelet repeats it at every start. Returns whether the runtime has something new to read.
+        Reads the driver's files and may block."""
         is_new: list[bool] = []
         for grant in holder.grants:
             if not grant.is_ours:
-                self._check_given(grant, holder, pod, record.holding.placement)
+                self._check_given(grant, holder, pod, record.holding.placement, cards)
                 continue
-            parts, edits = self._due(grant, holder, pod, demand, record.holding.placement)
+            parts, edits = self._due(grant, holder, pod, demand, record.holding.placement, cards)
             if grant.answer is not None:
                 grant.answer.refuse_unless_due(f"container {grant.container} of pod {pod.key}", parts, edits)
             is_new += [self._spec(promised, record, edits) for promised in grant.promised if cdi.is_ours(promised)]
         return any(is_new)
 
-    def _check_given(self, grant: Grant, holder: PodGrants, pod: Pod, placement: Placement) -> None:
+    def _check_given(self, grant: Grant, holder: PodGrants, pod: Pod, placement: Placement, cards: NodeGpus) -> None:
         """Raises Refused if another device plugin gave the container other cards than it holds. Its answer for another
         resource may be empty."""
+        held = dict.fromkeys(part.uuid for part in placement.containers[grant.container])
+        self._devices.restore_links(grant.edits, [cards.by_uuid[uuid] for uuid in held])
         given = self.store.given_cards(grant)
-        held = {part.uuid for part in placement.containers[grant.container]}
-        if given != held and (given or grant.container not in holder.carried):
+        if given != held.keys() and (given or grant.container not in holder.carried):
             raise Refused(
                 f"pod {pod.key}: another device plugin served container {grant.container} before, and gave it "
                 f"{', '.join(sorted(given)) or 'no card'} instead of {', '.join(sorted(held))}; delete the pod, so "
                 "that it is placed again"
             )
 
-    async def _refuse_own_variables(self, holder: PodGrants, pod: Pod) -> None:
-        """A container whose spec sets a variable that decides on its devices could see others: it wins over the
-        answer. A spec never changes its variables, so each container is checked once."""
-        decisive, uid = self._devices.decisive_variables, pod.metadata.uid
-        grants = [grant for grant in holder.grants if (uid, grant.container, grant.resource) not in self._checked]
-        naming = [(grant, self.store.variables_naming_cards(grant)) for grant in grants]
-        answered = [(grant.container, names | decisive) for grant, names in naming if names or grant.answer]
-        own = await own_variables(self._client, pod) if any(names for _, names in answered) else {}
-        for container, names in answered:
-            if forged := names & own.get(container, frozenset()):
-                raise Refused(
-                    f"container {container} of pod {pod.key} sets {', '.join(sorted(forged))} itself, and without a "
-                    "CDI device of ours that wins over the cards of its placement: remove it from the pod's spec"
-                )
-        self._checked |= {(uid, grant.container, grant.resource) for grant in grants}
-
     def _due(
-        self, grant: Grant, holder: PodGrants, pod: Pod, demand: Demand, placement: Placement
+        self, grant: Grant, holder: PodGrants, pod: Pod, demand: Demand, placement: Placement, cards: NodeGpus
     ) -> tuple[tuple[Slice, ...], ContainerEdits]:
         """The parts and the edits that a container must get through this resource."""
         if grant.container in holder.carried:
             return (), edits_beside(grant.resource)
         with_cdi = grant.answer is None
-        edits = edits_of(grant.container, pod, demand, placement, self._cards.current, self._devices, with_cdi=with_cdi)
+        edits = edits_of(grant.container, pod, demand, placement, cards, self._devices, with_cdi=with_cdi)
         return placement.containers[grant.container], edits
 
     def _spec(self, promised: str, record: HandOverRecord, edits: ContainerEdits) -> bool:

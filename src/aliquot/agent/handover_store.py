@@ -1,5 +1,5 @@
-"""What this node has handed over. A record stays until kubelet has dropped the pod, whatever happens to its
-annotations.
+"""What this node has handed over. A record stays until kubelet has dropped the pod and its containers have ended,
+whatever happens to its annotations and its phase.
 
 The agent rebuilds the store from its own CDI specs or, without CDI, from its answers in kubelet's checkpoint. It adopts
 what another device plugin has answered there. Users can write none of these. Pods that the checkpoint does not explain
@@ -8,6 +8,7 @@ count by their placements once a container has run. A mark proves nothing, becau
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Protocol
 
 import structlog
@@ -20,17 +21,21 @@ from aliquot.agent.devices import ContainerEdits, DeviceSource
 from aliquot.agent.handover_record import HandOverRecord
 from aliquot.agent.node_cards import NodeCards
 from aliquot.agent.node_pods import NodePods
+from aliquot.agent.off_loop import off_loop
 from aliquot.dialects import Dialects, Holding, holding_among, holding_as_given, holding_of, registered_on
 from aliquot.errors import AliquotError
 from aliquot.model import Node, NodeGpus, Placement, Pod, charges_by_life
 
 _log = structlog.get_logger()
+_NO_PODS: Mapping[str, str] = MappingProxyType({})
 
 
 class KeepsPods(Protocol):
     """Knows which pods kubelet has dropped: `kubelet_records.KubeletRecords`."""
 
     async def keeps(self, gone: Mapping[str, str]) -> Set[str]: ...
+
+    async def running(self, ended: Set[str]) -> Set[str]: ...
 
 
 class KnowsGrants(Protocol):
@@ -95,31 +100,35 @@ class HandOverStore:
         for uid in uids:
             self._records.pop(uid, None)
 
-    async def forget_dropped(self, others: Iterable[str] = ()) -> Set[str]:
-        """Forget pods whose containers have ended, and pods that both the API server and kubelet have dropped.
+    async def forget_dropped(self, others: Mapping[str, str] = _NO_PODS) -> Set[str]:
+        """Forget pods that have ended and have no running container, and pods that both the API server and kubelet have
+        dropped.
 
-        Returns their UIDs, including those of `others`. If kubelet does not answer, no pod counts as dropped.
+        Returns their UIDs, including those of `others`, which has `namespace/name` by UID, empty if unknown. If kubelet
+        or the runtime does not answer, none is forgotten.
         """
-        known = {**dict.fromkeys(others, ""), **{uid: record.pod for uid, record in self._records.items()}}
+        known = {**others, **{uid: record.pod for uid, record in self._records.items()}}
         shown = {pod.metadata.uid: pod for pod in self._pods.all()}
         gone = {uid: name for uid, name in known.items() if uid not in shown}
-        dropped = {uid for uid, pod in shown.items() if uid in known and pod.ended}
-        if gone:
-            try:
-                dropped |= gone.keys() - await self._kubelet.keeps(gone)
-            except AliquotError as error:
-                _log.warning("cannot tell which pods kubelet has dropped, counting all of them", why=str(error))
+        ended = {uid for uid, pod in shown.items() if uid in known and pod.ended}
+        dropped: set[str] = set()
+        try:
+            dropped |= ended - await self._kubelet.running(ended) if ended else ended
+            dropped |= gone.keys() - await self._kubelet.keeps(gone) if gone else gone.keys()
+        except AliquotError as error:
+            _log.warning("cannot tell which pods kubelet has dropped, counting all of them", why=str(error))
         self.forget(dropped)
         return dropped
 
     async def tidy(self, folder: SpecFolder, kubelet: KnowsGrants) -> None:
         """Remove the specs of pods that kubelet has dropped. An unreadable spec stays while kubelet's checkpoint lists
         its name."""
-        specs = folder.read()
+        specs = await off_loop(folder.read)
         grants = None if all(spec.pod_uid for spec in specs) else _read(kubelet)
         promises = _promises(grants or ())
         owners = [spec.pod_uid or promises.get(spec.promised, "") for spec in specs]
-        dropped = await self.forget_dropped(filter(None, owners))
+        names = (spec.record.pod if spec.record else "" for spec in specs)
+        dropped = await self.forget_dropped({uid: name for uid, name in zip(owners, names, strict=True) if uid})
         for spec, owner in zip(specs, owners, strict=True):
             is_nobodys = not owner and grants is not None
             if owner in dropped or is_nobodys:
@@ -142,13 +151,14 @@ class HandOverStore:
             self.put(self._recalled(uid, own).on(self._cards))
         for pod in self._pods.all():
             uid = pod.metadata.uid
-            if uid not in self and not pod.ended and (record := self.adopted(pod, grants)) is not None:
-                self.put(record)
-                _log.info(
-                    "adopted what another device plugin gave to a pod",
-                    pod=pod.key,
-                    cards=sorted(record.holding.charges),
-                )
+            if uid not in self and (record := self.adopted(pod, grants)) is not None:
+                self.put(record)  # also if it has ended: only the runtime knows whether its containers have
+                if not pod.ended:
+                    _log.info(
+                        "adopted what another device plugin gave to a pod",
+                        pod=pod.key,
+                        cards=sorted(record.holding.charges),
+                    )
         self._recall_answers(grants)
 
     def _recall_answers(self, grants: Iterable[Grant]) -> None:

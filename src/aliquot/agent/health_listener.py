@@ -1,6 +1,7 @@
 """The agent's own listener: /healthz, /readyz and /metrics. An HTTP server of a library would take 2 MB of memory."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
@@ -11,7 +12,7 @@ _SECONDS = 5.0
 """How long a caller may take for its request, and to read the answer."""
 _MOST_CALLERS = 64
 """Every pod of the cluster may call, and the agent needs its file descriptors for kubelet. One more caller ends the
-oldest call: callers who send their request at once have their answer by then."""
+oldest call of the address that has most, so that a pod with many calls cannot keep out kubelet's probes."""
 
 Answer = tuple[HTTPStatus, str]
 
@@ -34,12 +35,13 @@ async def listening(port: int, not_ready: Callable[[], list[str]], metrics: Call
         "/metrics": lambda: (HTTPStatus.OK, metrics()),
     }
 
-    callers: dict[asyncio.StreamWriter, None] = {}
+    callers: dict[asyncio.StreamWriter, str] = {}
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        callers[writer] = None
+        callers[writer] = writer.get_extra_info("peername")[0]
         if len(callers) > _MOST_CALLERS:
-            oldest = next(iter(callers))
+            ((busiest, _),) = Counter(callers.values()).most_common(1)
+            oldest = next(caller for caller, address in callers.items() if address == busiest)
             del callers[oldest]
             oldest.transport.abort()
         with suppress(OSError, TimeoutError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):

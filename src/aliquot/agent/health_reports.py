@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import structlog
 
 from aliquot.agent.card_health import CardState
+from aliquot.agent.written_on_change import write_on_change
 from aliquot.clock import Clock, rfc3339
 from aliquot.kube import NODES, Client, KubeError
 from aliquot.kube.event_recorder import EventRecorder
@@ -42,7 +43,6 @@ class HealthReports:
         self._told_left_out: Mapping[int, str] = {}
         self._summary: object = None
         self._changed = asyncio.Event()
-        self._trouble = ""
 
     def see_node(self, node: Node | None) -> None:
         self._node = node
@@ -53,19 +53,9 @@ class HealthReports:
         self._states, self._left_out = states, left_out
         self._changed.set()
 
-    async def run(self) -> None:
-        while True:
-            await self._changed.wait()
-            self._changed.clear()
-            try:
-                await self.report()
-                self._trouble = ""
-            except KubeError as error:
-                if str(error) != self._trouble:
-                    _log.warning("cannot write the condition of the node, retrying", error=str(error))
-                self._trouble = str(error)
-                await self._clock.sleep(_PAUSE)
-                self._changed.set()
+    async def run(self) -> NoReturn:
+        complaint = "cannot write the condition of the node, retrying"
+        await write_on_change(self._changed, self.report, self._clock, pause=_PAUSE, complaint=complaint)
 
     async def report(self) -> None:
         """Write what is new. Raises KubeError if the condition cannot be written. An event that cannot is logged."""

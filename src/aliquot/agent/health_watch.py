@@ -6,34 +6,34 @@ from typing import NoReturn
 
 import structlog
 
+from aliquot.agent.card_errors import CardErrors
 from aliquot.agent.card_errors_file import CardErrorsFile
 from aliquot.agent.card_health import CardHealth, CardState
-from aliquot.agent.devices import CardError, DeviceSource, Machine, Verdict
+from aliquot.agent.devices import CardError, Judgement, Machine, Verdict
 from aliquot.agent.metrics import AgentMetrics
-from aliquot.agent.off_loop import off_loop
 from aliquot.dialects.cordons import CORDON, names_of
 from aliquot.model import Node, NodeGpus
 
 _log = structlog.get_logger()
-_WAIT_SECONDS = 5.0
 
 
 class HealthWatch:
-    """`tell` gets the cards whenever something may have changed."""
+    """`judge` says what follows from an error. `tell` gets the cards whenever something may have changed."""
 
     def __init__(
         self,
-        devices: DeviceSource,
+        judge: Callable[[int], Judgement],
+        errors: CardErrors,
         machine: Machine,
         file: CardErrorsFile,
         metrics: AgentMetrics,
         tell: Callable[[Sequence[CardState]], None],
     ) -> None:
-        self._devices = devices
+        self._errors = errors
         self._file = file
         self._metrics = metrics
         self._tell = tell
-        self._health = CardHealth(devices.judge, machine, file.read())
+        self._health = CardHealth(judge, machine, file.read())
         self._unknown: frozenset[str] = frozenset()
 
     @property
@@ -54,11 +54,8 @@ class HealthWatch:
         """Wait for errors of the driver."""
         self._report()
         while True:
-            for error in await off_loop(self._wait):
+            for error in await self._errors.wait():
                 self._see_error(error)
-
-    def _wait(self) -> Sequence[CardError]:
-        return self._devices.wait_for_events(_WAIT_SECONDS)
 
     def _see_error(self, error: CardError) -> None:
         judgement = self._health.see_error(error)

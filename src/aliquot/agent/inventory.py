@@ -2,15 +2,16 @@
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import structlog
 
 from aliquot.agent import node_labels
 from aliquot.agent.node_cards import NodeCards
+from aliquot.agent.written_on_change import write_on_change
 from aliquot.clock import Clock
 from aliquot.dialects import Dialects
-from aliquot.kube import NODES, Client, KubeError
+from aliquot.kube import NODES, Client
 from aliquot.kube.errors import Forbidden
 from aliquot.model import Node
 from aliquot.model.records import INVENTORY, write_inventory
@@ -35,16 +36,9 @@ class Publisher:
         self._seen = node
         self._changed.set()
 
-    async def run(self) -> None:
-        while True:
-            await self._changed.wait()
-            self._changed.clear()
-            try:
-                await self.publish()
-            except KubeError as error:
-                _log.warning("cannot publish the inventory, retrying", error=str(error))
-                await self._clock.sleep(_PAUSE)
-                self._changed.set()
+    async def run(self) -> NoReturn:
+        complaint = "cannot publish the inventory, retrying"
+        await write_on_change(self._changed, self.publish, self._clock, pause=_PAUSE, complaint=complaint)
 
     async def publish(self) -> None:
         """Compare the Node once, and write what differs, in one patch. Raises KubeError."""

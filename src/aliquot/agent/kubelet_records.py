@@ -5,15 +5,18 @@ PodResources API. If both list a pod they must agree. The agent refuses anything
 
 A manifest of an original does not mount the PodResources socket. Then the checkpoint is the only source.
 
-kubelet forgets a pod that was deleted by force while its containers still terminate. The container runtime knows those.
+kubelet forgets a pod that was deleted by force, or that the control plane has set to Failed, while its containers still
+terminate. The container runtime knows those.
 """
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from aliquot.agent import checkpoint, runtime
 from aliquot.agent.checkpoint import Grant
+from aliquot.agent.off_loop import off_loop
 from aliquot.agent.podresources import HeldIds, PodResources
 from aliquot.errors import Refused
 
@@ -45,7 +48,7 @@ class KubeletRecords:
     async def find(self, resource: str, ids: frozenset[str], before: Set[str] = frozenset()) -> PodGrants:
         """The pod with these ids of a resource. A container that also has one of the resources `before` gets its
         devices through that one. Raises Refused or BadRecord with the reason."""
-        grants = checkpoint.read(self._checkpoint, before | {resource})
+        grants = await off_loop(partial(checkpoint.read, self._checkpoint, before | {resource}))
         granted = [grant for grant in grants if grant.resource == resource and grant.ids & ids]
         holdings = await self._pod_resources.holdings(resource) if self._pod_resources else ()
         held = [holding for holding in holdings if holding.ids & ids]
@@ -68,6 +71,12 @@ class KubeletRecords:
         if looked_after is None:
             return running | listed
         return running | {uid for uid in listed if gone[uid] in looked_after or not gone[uid]}
+
+    async def running(self, ended: Set[str]) -> Set[str]:
+        """Which of these pods, by UID, still have running containers, though the API server shows them as ended. Raises
+        Refused if the runtime does not answer. kubelet's own records forget such a pod at once. Without the runtime the
+        API server's word counts."""
+        return ended & await runtime.running(self._runtime) if self._runtime is not None else frozenset()
 
     def granted(self, resource: str) -> Set[tuple[str, str]]:
         """The containers that have ids of a resource, by their pod's UID and their name. Raises BadRecord."""

@@ -9,7 +9,7 @@ import structlog
 
 from aliquot.clock import Clock
 from aliquot.dialects import Dialect, Dialects, dialects_of_node
-from aliquot.dialects.reading import SERVES
+from aliquot.dialects.node_reading import SERVES
 from aliquot.errors import BadConfig
 from aliquot.kube import NODES, Client, KubeError, NotFound
 from aliquot.model import Node

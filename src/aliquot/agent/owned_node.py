@@ -8,7 +8,7 @@ from pathlib import Path
 import structlog
 
 from aliquot.agent import cdi
-from aliquot.agent.adopted_pods import record_cards
+from aliquot.agent.adopted_pods import AdoptedPods
 from aliquot.agent.allocating import AllocateAnswers
 from aliquot.agent.context import AgentContext
 from aliquot.agent.device_list import DeviceList, offered
@@ -49,6 +49,7 @@ class OwnedNode:
         self._hand_over = HandOver(
             served, dialects, self._holders, self._pods, self._cards, context.devices, specs, client, clock
         )
+        self._adopted = AdoptedPods(self._hand_over.store, self._pods, dialects, client)
         self._allocating: AnswersAllocate = cdi.Promises()
         if not with_cdi:
             self._allocating = AllocateAnswers(
@@ -57,6 +58,7 @@ class OwnedNode:
         self._id_holders = IdHolders(self._plugins_folder / CHECKPOINT, self._hand_over.store, self._pods, self._cards)
         self.presence.node_seen.subscribe(self._hand_over.store.see_node)
         self._offering: set[str] = set()
+        self._offered_for: Sequence[Gpu] | None = None
         self._first_plugins = list(self._new_plugins())
 
     async def run(self, tasks: asyncio.TaskGroup) -> None:
@@ -82,6 +84,11 @@ class OwnedNode:
     def _new_plugins(self) -> Iterator[DevicePlugin]:
         """A device plugin for each resource that the node offers now and has not offered before. kubelet never forgets
         a resource, so a plugin stays, even if its list becomes empty. Raises BadConfig."""
+        # the ids do not depend on these, and to count 600,000 takes half a second
+        cards = [replace(gpu, healthy=True, cordoned=False, links=()) for gpu in self._cards.current.gpus]
+        if cards == self._offered_for:
+            return
+        self._offered_for = cards
         for dialect in self._served:
             for resource, _ in offered(dialect, self._cards.current):
                 if resource.name not in self._offering:
@@ -106,7 +113,7 @@ class OwnedNode:
     async def _tidy(self) -> None:
         while True:
             if self.presence.knows_pods:
-                await record_cards(self._hand_over.store, self._pods, self._context.dialects, self._context.client)
+                await self._adopted.record_cards()
                 await self._hand_over.tidy(self._folder, self._holders)
                 self._id_holders.changed.emit(None)
             await self._context.clock.sleep(_TIDY_SECONDS)
@@ -115,7 +122,7 @@ class OwnedNode:
 def _kubelet_records(context: AgentContext, *, with_cdi: bool) -> KubeletRecords:
     """Without CDI the agent does what it can with what is mounted: an original's manifest mounts the folder of device
     plugins and no more."""
-    pod_resources, runtime_socket = Path(context.settings.pod_resources), context.runtime_socket
+    pod_resources, runtime_socket = Path(context.settings.pod_resources), context.settings.runtime_socket
     has_pod_resources = with_cdi or pod_resources.parent.is_dir()
     if not has_pod_resources:
         _log.warning(

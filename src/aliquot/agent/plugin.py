@@ -30,6 +30,10 @@ _KUBELET = "kubelet.sock"
 _LOOK_SECONDS = 0.5
 """How often the plugin looks for a new kubelet. It must be registered within a second of its return, and to start again
 takes a moment, too."""
+_REGISTER_SECONDS = 15.0
+"""kubelet calls the plugin back for up to 10 s before it answers. A call that is given up early may still register the
+plugin, and the next call is then refused."""
+_ALREADY_CONNECTED = "device plugin already connected"
 _GRACE_SECONDS = 1.0
 _OPTIONS = wire.DevicePluginOptions(pre_start_required=True)
 
@@ -50,11 +54,15 @@ class DevicePlugin:
         self._clock = clock
         self.resource = listed.resource.name
         self._folder = folder
-        self._socket = folder / listed.resource.socket
+        self._usual_socket = folder / listed.resource.socket
+        self._socket = self._usual_socket
+        self._refused_sockets = 0
         self._listed = listed
         self._allocating = allocating
         self._hand_over = hand_over
         self._stopping = asyncio.Event()
+        self._watched: asyncio.Event | None = None
+        """The `_stopping` of the server on which kubelet follows the list."""
         self.is_registered = False
         """Whether kubelet knows this plugin."""
 
@@ -62,50 +70,46 @@ class DevicePlugin:
         """Serve until cancelled. Registers again when kubelet restarts: it forgets its plugins and their sockets."""
         while True:
             await self._refuse_rival()
-            server = rpc.server(_SERVICE, self._methods(), self._socket)
+            socket = self._socket
+            server = rpc.server(_SERVICE, self._methods(), socket)
             self._stopping = asyncio.Event()
             await server.start()
-            ours = _identity(self._socket)
+            ours = _identity(socket)
             grace: float | None = _GRACE_SECONDS
             try:
                 if await self._register_and_watch(ours):
                     grace = None
+                    self._socket = self._usual_socket
+                    self._refused_sockets = 0
             finally:
                 self._stopping.set()
-                await self._stop(server, ours, grace)
-
-    async def _stop(self, server: grpc.aio.Server, ours: tuple[int, int] | None, grace: float | None) -> None:
-        """Stop the server, with some seconds of `grace` for calls in progress. gRPC removes any file at the socket's
-        path, so a rival's socket there is put back."""
-        rival = _identity(self._socket) not in (None, ours)
-        kept = self._socket.with_name(f".{self._socket.name}.kept")
-        if rival:
-            kept.unlink(missing_ok=True)
-            kept.hardlink_to(self._socket)
-        await server.stop(grace)
-        if rival:
-            kept.rename(self._socket)
-        else:
-            self._socket.unlink(missing_ok=True)
+                await _stop(server, socket, ours, grace)
 
     async def _refuse_rival(self) -> None:
-        """Raises BadConfig if another plugin serves the socket: two would take turns, so the first one stays."""
-        try:
-            _, writer = await asyncio.open_unix_connection(self._socket)
-        except OSError:
-            return
-        writer.close()
-        raise BadConfig(
-            f"another device plugin serves {self.resource} on {self._socket}; remove it first, or label the node "
-            f"{OBSERVED}=true if that plugin is to go on"
-        )
+        """Raises BadConfig if another plugin serves the socket: two would take turns, so the first one stays. Removes
+        what killed agents left beside it."""
+        further = sorted(self._folder.glob(f"{self._usual_socket.name}.*"))
+        for path in (self._usual_socket, *further):
+            try:
+                _, writer = await asyncio.open_unix_connection(path)
+            except OSError:
+                continue
+            writer.close()
+            raise BadConfig(
+                f"another device plugin serves {self.resource} on {path}; remove it first, or label the node "
+                f"{OBSERVED}=true if that plugin is to go on"
+            )
+        for path in further:
+            path.unlink(missing_ok=True)
 
     async def _register_and_watch(self, ours: tuple[int, int] | None) -> bool:
-        """Returns when kubelet has restarted or our socket was replaced, and whether it was kubelet: then nobody waits
-        for the calls in progress."""
+        """Returns when kubelet has restarted, or our socket was replaced or must be another. Says whether it was
+        kubelet: then nobody waits for the calls in progress."""
         kubelet = self._folder / _KUBELET
         while (seen := _identity(kubelet)) is None or not await self._register(kubelet):
             await self._clock.sleep(_LOOK_SECONDS)
+            if _identity(self._socket) != ours:  # kubelet removes every socket when it starts
+                return False
         self.is_registered = True
         _log.info("registered with kubelet", resource=self.resource, ids=len(self._listed))
         while _identity(self._socket) == ours and _identity(kubelet) == seen:
@@ -120,11 +124,21 @@ class DevicePlugin:
         )
         try:
             async with rpc.channel(kubelet) as channel:
-                await rpc.call(channel, _REGISTER, request, wire.Empty, timeout=5.0)
+                await rpc.call(channel, _REGISTER, request, wire.Empty, timeout=_REGISTER_SECONDS)
         except grpc.aio.AioRpcError as error:
+            if self._watched is self._stopping:  # kubelet knows this plugin, and only its answer was lost
+                return True
             _log.warning("kubelet does not accept the registration yet", error=error.details())
+            if (error.details() or "").startswith(_ALREADY_CONNECTED):
+                self._take_another_socket()
             return False
         return True
+
+    def _take_another_socket(self) -> None:
+        """kubelet 1.37 holds on to a plugin that has died, and refuses its socket from then on, if the next one
+        registers before kubelet has noticed."""
+        self._refused_sockets += 1
+        self._socket = self._usual_socket.with_name(f"{self._usual_socket.name}.{self._refused_sockets}")
 
     # -- what kubelet calls
 
@@ -141,7 +155,8 @@ class DevicePlugin:
 
     async def _list_and_watch(self, _: wire.Empty, __: rpc.Context) -> AsyncIterator[wire.ListAndWatchResponse]:
         """The list, and again whenever it changes."""
-        stopping, told = self._stopping, None
+        self._watched = stopping = self._stopping
+        told = None
         with self._listed.changed.as_event() as changed:
             while not stopping.is_set():
                 changed.clear()
@@ -171,6 +186,21 @@ class DevicePlugin:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
         self._listed.changed.emit(None)
         return wire.PreStartContainerResponse()
+
+
+async def _stop(server: grpc.aio.Server, socket: Path, ours: tuple[int, int] | None, grace: float | None) -> None:
+    """Stop the server, with some seconds of `grace` for calls in progress. gRPC removes any file at the socket's path,
+    so a rival's socket there is put back."""
+    rival = _identity(socket) not in (None, ours)
+    kept = socket.with_name(f".{socket.name}.kept")
+    if rival:
+        kept.unlink(missing_ok=True)
+        kept.hardlink_to(socket)
+    await server.stop(grace)
+    if rival:
+        kept.rename(socket)
+    else:
+        socket.unlink(missing_ok=True)
 
 
 def _allocated(_: object) -> None:

@@ -35,7 +35,9 @@ class Presence:
         self._cards_of = cards_of
         self._reader = context.reader
         file = CardErrorsFile(Path(settings.cdi_folder))
-        self._health = HealthWatch(context.devices, machine, file, context.metrics, self._on_health)
+        self._health = HealthWatch(
+            context.devices.judge, context.errors, machine, file, context.metrics, self._on_health
+        )
         self.cards = NodeCards(self._node_cards())
         self._reader.read.subscribe(self._health.see_machine)
         self._publisher = Publisher(client, self.cards, context.dialects, clock)

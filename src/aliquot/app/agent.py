@@ -10,9 +10,10 @@ from aliquot import logs
 from aliquot.agent import run, runtime
 from aliquot.agent.devices import Verdict
 from aliquot.agent.nvidia import NvidiaDevices, toolkit_spec
+from aliquot.agent.nvidia.container_runtime import find_nvidia_runtime
 from aliquot.agent.nvidia.driver_files import DriverFiles
 from aliquot.agent.nvidia.driver_library import DriverLibrary
-from aliquot.agent.nvidia.injection import Injection, find_nvidia_runtime
+from aliquot.agent.nvidia.injection import Injection
 from aliquot.agent.rights import say_what_is_missing
 from aliquot.config.agent_tree import AGENT, AgentConfig
 from aliquot.config.declaration import Given
@@ -53,19 +54,23 @@ async def _injection(config: AgentConfig) -> Injection:
     """How containers get the driver's files on this node. Raises BadConfig."""
     host_root = Path(config.host_root)
     folders = [Path(config.cdi_folder), *(host_root / folder.lstrip("/") for folder in toolkit_spec.FOLDERS)]
+    handlers = await _handlers(config)
     return Injection(
         toolkit_spec.ToolkitSpecs(folders, host_root),
         DriverFiles(config.driver_root, config.host_root),
-        find_nvidia_runtime(await _handlers(config), host_root),
+        find_nvidia_runtime(handlers, host_root),
+        is_complete=bool(handlers),
     )
 
 
 async def _handlers(config: AgentConfig) -> Sequence[runtime.Handler]:
     """Raises BadConfig if the runtime is there and silent: it may come up a moment later, and have NVIDIA's among its
     handlers."""
-    socket = Path(config.runtime_endpoint.removeprefix("unix://"))
+    socket = config.runtime_socket
+    if socket is None:
+        return ()
     try:
-        return await runtime.handlers(socket) if config.runtime_endpoint else ()
+        return await runtime.handlers(socket)
     except BadConfig:
         if socket.parent.is_dir():
             raise

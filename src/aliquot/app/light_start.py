@@ -4,18 +4,15 @@ Measured with 8 cards and 100 pods (`make bench ONLY=agent`); each function says
 """
 
 import ctypes
-import os
 import sys
 
-_AUTHORITIES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 _ARENAS = -8
 """glibc's number of M_ARENA_MAX."""
 
 
 def prepare() -> None:
-    """Call this before anything imports structlog or aiohttp."""
+    """Call this before anything imports structlog."""
     _import_structlog_without_rich()
-    _import_aiohttp_without_authorities()
     _use_one_arena()
 
 
@@ -28,20 +25,6 @@ def _import_structlog_without_rich() -> None:
         import structlog  # noqa: F401  # for its effect
     finally:
         del sys.modules["rich"]
-
-
-def _import_aiohttp_without_authorities() -> None:
-    """2 MB. aiohttp reads this machine's certificate authorities when it is imported. `Access` never uses that copy: it
-    makes its own TLS context, for the cluster's authority."""
-    before = {name: os.environ.get(name) for name in _AUTHORITIES}
-    os.environ |= dict.fromkeys(_AUTHORITIES, os.devnull)
-    try:
-        import aiohttp  # noqa: F401  # for its effect
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name)
-            if value is not None:
-                os.environ[name] = value
 
 
 def _use_one_arena() -> None:

@@ -1,5 +1,6 @@
 """The configuration of `aliquot agent`: every key, declared once. Variable, flag and documents follow."""
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from msgspec import Meta, field
@@ -11,6 +12,7 @@ from aliquot.config.sections.value_types import Port
 from aliquot.dialects.table import OURS
 
 _UNITS = {"MiB": 1, "GiB": 1024}
+_UNIX = "unix://"
 
 Injection = Literal["auto", "cdi", "allocate"]
 
@@ -45,8 +47,11 @@ class AgentConfig(Section, frozen=True):
     )
     runtime_endpoint: Annotated[
         str,
-        Meta(description="the socket of a container runtime"),
-        Key("Socket of the container runtime. The agent asks it whether it injects CDI devices.", allows=bool),
+        Meta(description="the absolute path of a socket, with unix:// before it or without"),
+        Key(
+            "Socket of the container runtime. The agent asks it whether it injects CDI devices.",
+            allows=lambda endpoint: endpoint.removeprefix(_UNIX).startswith("/"),
+        ),
     ] = "unix:///run/containerd/containerd.sock"
     cdi_folder: Annotated[str, Key("Folder where the container runtime reads CDI specs.", metavar="PATH")] = (
         "/var/run/cdi"
@@ -86,6 +91,11 @@ class AgentConfig(Section, frozen=True):
     ] = field(default_factory=dict)
     health_port: Annotated[Port, Key("Port of the agent's /healthz, /readyz and /metrics; 0 turns it off.")] = 0
     log: LogSection = LogSection()
+
+    @property
+    def runtime_socket(self) -> Path | None:
+        """The socket of the container runtime. None without one, as on a hollow node."""
+        return Path(self.runtime_endpoint.removeprefix(_UNIX)) if self.runtime_endpoint else None
 
     @property
     def unit_mib(self) -> int:

@@ -3,6 +3,8 @@
 This package exports what you need to write your own dialect; docs/extend.md shows how.
 """
 
+from aliquot.dialects.holding import Demand, Holding
+from aliquot.dialects.node_reading import cards_of, dialects_of_node, registered_on
 from aliquot.dialects.protocol import (
     Dialect,
     Resource,
@@ -20,16 +22,11 @@ from aliquot.dialects.protocol import (
     sample,
 )
 from aliquot.dialects.reading import (
-    Demand,
-    Holding,
-    cards_of,
     demand_of,
-    dialects_of_node,
     holding_among,
     holding_as_given,
     holding_of,
     placement_of,
-    registered_on,
 )
 from aliquot.dialects.table import Dialects, make_dialects, standard_dialects
 

@@ -392,7 +392,7 @@ class Elastic(Dialect):
         pod = sample("cuda-gpu-test", {self.resource: "20"}, container="cuda", labels=labels, seconds=100_000)
         (container,) = pod["spec"]["containers"]
         del container["imagePullPolicy"]
-        container["image"] = "nvidia/cuda:10.0-base"
+        container["image"] = "nvidia/cuda:12.4.1-base-ubuntu22.04"
         return pod
 
     def sample_workload(self) -> Mapping[str, Any]:

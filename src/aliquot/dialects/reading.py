@@ -1,14 +1,15 @@
-"""Reads pods and nodes in whatever dialect they speak."""
+"""Reads pods in whatever dialect they speak."""
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import msgspec
 
 from aliquot.dialects.aliquot import Aliquot
-from aliquot.dialects.cordons import cordoned
-from aliquot.dialects.protocol import Dialect, asks_any, placed_on
+from aliquot.dialects.holding import Demand, Holding
+from aliquot.dialects.observed_pods import observed_holding, seen_by_agent, unnamed_cards
+from aliquot.dialects.protocol import Dialect, placed_on
 from aliquot.dialects.table import Dialects, only_one
 from aliquot.errors import BadDemand, BadRecord, NotPlaced
 from aliquot.model import (
@@ -16,7 +17,6 @@ from aliquot.model import (
     NO_CONSTRAINTS,
     Charge,
     Gpu,
-    Node,
     NodeGpus,
     Part,
     Placement,
@@ -26,39 +26,10 @@ from aliquot.model import (
     card_of,
     charges,
     cut,
-    peak,
 )
 from aliquot.model.bounds import MAX_CONTAINERS
-from aliquot.model.observed import choices
-from aliquot.model.records import INVENTORY, OBSERVED, PLACEMENT, read_inventory, read_observed, read_placement
+from aliquot.model.records import PLACEMENT, read_placement
 from aliquot.model.request import NODE_UNITS, Unit
-
-SERVES = "dialect.aliquot.io/"
-"""Node labels `dialect.aliquot.io/<name>=true` decide which dialects a node serves."""
-
-
-@dataclass(frozen=True)
-class Demand:
-    """A pod's request and its dialect."""
-
-    dialect: Dialect
-    request: Request
-
-
-@dataclass(frozen=True)
-class Holding:
-    """What a bound pod holds of its node's cards.
-
-    If nothing tells which card that is, `doubt` says why, and the pod is charged on every card that it may have: none
-    of them may be sold again. `unnamed` is the number of whole cards from kubelet that no record names; they are not
-    charged here. `request` is what the placement was cut for.
-    """
-
-    placement: Placement
-    charges: Mapping[str, Charge]
-    doubt: str = ""
-    unnamed: int = 0
-    request: Request | None = None
 
 
 def demand_of(pod: Pod, dialects: Dialects) -> Demand | None:
@@ -85,91 +56,6 @@ def demand_of(pod: Pod, dialects: Dialects) -> Demand | None:
     return Demand(dialect, replace(request, constraints=constraints, host=pod.host))
 
 
-# -- nodes
-
-
-def cards_of(node: Node, dialects: Dialects) -> NodeGpus:
-    """A node's cards: as its agent published them, else as an original's plugin left them in its status, with the
-    cordons of people."""
-    served = dialects_of_node(node, dialects)
-    model = _first_label(node, (label for dialect in dialects.values() for label in dialect.model_labels))
-    pool = _first_label(node, (label for dialect in dialects.values() for label in dialect.pool_labels))
-    found = _cards(node, dialects, served)
-    registered = registered_on(node, dialects)
-    serving = _of_unnamed_cards(dialects) if found.observed else _also_served(served or found.dialects, dialects)
-    found = replace(found, dialects=serving, model=model, pool=pool, registered=registered)
-    return cordoned(found, node.metadata.annotations)
-
-
-def registered_on(node: Node, dialects: Dialects) -> frozenset[str] | None:
-    """The dialects with a resource that the node's kubelet knows. kubelet keeps a resource whose plugin is gone. None
-    if the node's kubelet has not reported anything yet."""
-    if not node.status.capacity:
-        return None
-    return frozenset(name for name, dialect in dialects.items() if any(map(dialect.guards, node.status.capacity)))
-
-
-def dialects_of_node(node: Node, dialects: Dialects) -> frozenset[str]:
-    """The dialects that a node serves according to our labels, else to the originals' labels. Empty if there are
-    none."""
-    labels = node.metadata.labels
-    if named := _named(node):
-        return named
-    marked = (dialect for dialect in dialects.values() if dialect.node_labels)
-    return frozenset(dialect.name for dialect in marked if dialect.node_labels.items() <= labels.items())
-
-
-def _of_unnamed_cards(dialects: Dialects) -> frozenset[str]:
-    """The dialects of an observed node, whatever its labels say: another vendor's plugin hands out whole cards."""
-    return frozenset(dialect.name for dialect in dialects.values() if not dialect.names_cards)
-
-
-def _named(node: Node) -> frozenset[str]:
-    """The dialects that our labels name."""
-    labels = node.metadata.labels.items()
-    return frozenset(key.removeprefix(SERVES) for key, value in labels if key.startswith(SERVES) and value == "true")
-
-
-def served_by_label(node: Node, dialects: Dialects) -> frozenset[str]:
-    """The dialects that a node serves because our labels say so."""
-    return _also_served(_named(node), dialects)
-
-
-def _also_served(served: frozenset[str], dialects: Dialects) -> frozenset[str]:
-    """These dialects, and those that they serve as well."""
-    known = [dialects[name] for name in served & dialects.keys()]
-    return served | {other.name for other in dialects.values() for own in known if own.serves(other)}
-
-
-def _first_label(node: Node, keys: Iterable[str]) -> str:
-    return next((node.metadata.labels[key] for key in keys if node.metadata.labels.get(key)), "")
-
-
-def _cards(node: Node, dialects: Dialects, served: frozenset[str]) -> NodeGpus:
-    """Raises BadRecord if no dialect can read what the node reports of its cards."""
-    inventory = node.metadata.annotations.get(INVENTORY)
-    if inventory is not None:
-        return read_inventory(node.metadata.name, inventory)
-    seen, unread = list[NodeGpus](), list[BadRecord]()
-    for dialect in sorted(dialects.values(), key=lambda d: d.name not in served):
-        if _counts_for_another(dialect, dialects, served):
-            continue
-        try:
-            if cards := dialect.capacity(node):
-                seen.append(cards)
-        except BadRecord as error:
-            unread.append(error)
-    if not seen and unread:
-        raise unread[0]
-    return next((cards for cards in seen if cards.gpus), seen[0] if seen else NodeGpus(node.metadata.name, (), 1))
-
-
-def _counts_for_another(dialect: Dialect, dialects: Dialects, served: frozenset[str]) -> bool:
-    """Whether a dialect that the node does not serve shares its resource with one that the node does serve."""
-    is_served = dialect.name in served
-    return not is_served and any(dialects[name].guards(dialect.resource) for name in served & dialects.keys())
-
-
 # -- what bound pods hold
 
 
@@ -184,45 +70,6 @@ def holding_of(pod: Pod, cards: NodeGpus, dialects: Dialects) -> Holding | None:
         return in_doubt(pod, given, cards, f"the pod has resources of several dialects ({names})")
     dialect = only_one(speaking)
     return _holding(pod, cards, dialect) if dialect else None
-
-
-def observed_holding(pod: Pod, cards: NodeGpus, dialects: Dialects) -> Holding | None:
-    """What kubelet gives to a pod on an observed node, in whatever dialect the pod speaks: as many whole cards as it
-    asks for. The agent's record names them; cards that it does not name are `unnamed`. None for a pod that asks for no
-    such cards: it may still have what our own agent gave it before. Raises BadDemand.
-
-    Users can write the record: a name that is no card of the node does not count, and never makes the number smaller.
-    A container with more names than it asks for has none.
-    """
-    giving = (dialect for dialect in dialects.values() if not dialect.names_cards)
-    dialect = next((dialect for dialect in giving if asks_any(pod, dialect.guards)), None)
-    if dialect is None:
-        return None
-    request = dialect.held(pod)
-    asked = {container.name: container.part.cards for container in request.containers}
-    seen = _seen_by_agent(pod, cards).items()
-    named = {name: gpus for name, gpus in seen if len(gpus) <= asked.get(name, 0)}
-    whole = Part(whole=True)
-    placement = Placement(
-        cards.node,
-        dialect.name,
-        {name: tuple(cut(whole, gpu, cards.unit_mib) for gpu in gpus) for name, gpus in named.items() if gpus},
-    )
-    held = {gpu.uuid: whole.on(gpu, cards.unit_mib) for gpus in named.values() for gpu in gpus}
-    given = _unnamed(request, cards) if cards.may_hand_over(dialect.name) else 0
-    credited = sum(gpu.uuid in held for gpu in choices(cards, request.constraints))
-    return Holding(placement, held, unnamed=max(0, given - credited), request=request)
-
-
-def _seen_by_agent(pod: Pod, cards: NodeGpus) -> Mapping[str, Sequence[Gpu]]:
-    record = pod.metadata.annotations.get(OBSERVED)
-    if record is None:
-        return {}
-    try:
-        named = read_observed(pod.metadata.uid, record)
-    except BadRecord:
-        return {}
-    return {name: [cards.by_uuid[uuid] for uuid in uuids if uuid in cards.by_uuid] for name, uuids in named.items()}
 
 
 def _has_got(pod: Pod, dialect: Dialect, cards: NodeGpus) -> bool:
@@ -240,7 +87,7 @@ def _holding(pod: Pod, cards: NodeGpus, dialect: Dialect) -> Holding:
     except (BadRecord, NotPlaced) as error:
         is_broken = isinstance(error, BadRecord) and _has_got(pod, dialect, cards)
         if not is_broken and _gives_unnamed_cards(pod, dialect, cards):
-            return Holding(Placement(cards.node, dialect.name, {}), {}, unnamed=_unnamed(request, cards))
+            return Holding(Placement(cards.node, dialect.name, {}), {}, unnamed=unnamed_cards(request, cards))
         among = cards.gpus if isinstance(error, BadRecord) else dialect.unrecorded(pod, cards)
         if among and _has_got(pod, dialect, cards):
             return in_doubt(pod, [dialect], replace(cards, gpus=tuple(among)), str(error))
@@ -334,12 +181,6 @@ def _both(ours: Mapping[str, Charge], theirs: Mapping[str, Charge], cards: NodeG
         own = ours.get(uuid, other)
         both[uuid] = own.at_least(other)._replace(shares=own.shares)  # both records describe the same parts
     return both
-
-
-def _unnamed(request: Request, cards: NodeGpus) -> int:
-    if request.constraints.mig and not cards.parents:
-        return 0  # the node does not report its instances, so the pod has none of the cards that it does report
-    return peak((asked.life, asked.part.cards) for asked in request.containers)
 
 
 def holding_among(pod: Pod | None, cards: NodeGpus, dialects: Dialects, uuids: Set[str], why: str) -> Holding:
@@ -452,7 +293,7 @@ def _placed_as_seen(pod: Pod, demand: Demand, cards: NodeGpus) -> Placement | No
     cards."""
     if demand.dialect.names_cards or not pod.has_run(demand.dialect.guards):
         return None
-    named = _seen_by_agent(pod, cards)
+    named = seen_by_agent(pod, cards)
     if any(len(named.get(asked.name, ())) != asked.part.cards for asked in demand.request.containers):
         return None
     return placed_on(demand.request, named, cards)

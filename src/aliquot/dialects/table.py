@@ -1,8 +1,11 @@
 """The table of dialects: those of this package, and those that other packages register as entry points."""
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence, ValuesView
+from contextlib import suppress
 from functools import cache
-from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aliquot.dialects.aliquot import Aliquot
 from aliquot.dialects.elastic import Elastic
@@ -14,6 +17,9 @@ from aliquot.dialects.protocol import Dialect
 from aliquot.dialects.tencent import Tencent
 from aliquot.errors import BadConfig, BadDemand
 from aliquot.model import Pod
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 ENTRY_POINTS = "aliquot.dialects"
 
@@ -97,9 +103,26 @@ def standard_dialects() -> Dialects:
     return make_dialects()
 
 
+def _registered() -> "Iterable[EntryPoint]":
+    """importlib.metadata takes 1.5 MB of memory, so it is imported only if a package names the group."""
+    if not any(map(_names_our_group, sys.path)):
+        return ()
+    from importlib.metadata import entry_points
+
+    return entry_points(group=ENTRY_POINTS)
+
+
+def _names_our_group(folder: str) -> bool:
+    for file in Path(folder).glob("*-info/entry_points.txt"):
+        with suppress(OSError):  # as importlib.metadata does
+            if ENTRY_POINTS.encode() in file.read_bytes():
+                return True
+    return False
+
+
 def _installed() -> Iterator[type[Dialect]]:
     names = {ours.name for ours in OURS}
-    for entry in entry_points(group=ENTRY_POINTS):
+    for entry in _registered():
         try:
             kind = entry.load()
         except Exception as error:  # another package's code may raise anything, and the error must name the culprit

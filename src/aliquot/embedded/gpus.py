@@ -118,6 +118,9 @@ class SimulatedGpus:
     ) -> frozenset[str]:
         return visible_cards(edits, gpus, cdi_devices)
 
+    def restore_links(self, edits: ContainerEdits, gpus: Sequence[Gpu]) -> None:
+        """No other plugin serves these cards."""
+
 
 def _made_up(node: str, index: int) -> uuid.UUID:
     return uuid.uuid5(uuid.NAMESPACE_DNS, f"{index}.{node}.aliquot.io")

@@ -351,7 +351,7 @@ class Verbs:
     def _can_end(self, uid: str) -> bool:
         """Report whether kube-scheduler knows this UID: it gives up all victims for a single unknown UID."""
         pod = self._plane.pod_by_uid(uid)
-        return pod is not None and bool(pod.spec.node_name) and pod.status.phase not in ("Succeeded", "Failed")
+        return pod is not None and bool(pod.spec.node_name) and not pod.has_final_phase
 
     def _priority(self, uid: str) -> int:
         """A victim's priority. kube-scheduler expects the highest first, and compares nodes by it."""

@@ -132,8 +132,11 @@ def from_kubeconfig(*paths: Path, context: str = "") -> Access:
     if not server.startswith(("http://", "https://")):
         raise BadConfig(f"kubeconfig {shown}: server {server!r} must start with https:// or http://")
     tls = _tls(cluster_folder, cluster, user_folder, user) if server.startswith("https:") else None
+    name = cluster.get("tls-server-name")
+    if tls and name and not _is_server_name(tls, name):
+        raise BadConfig(f"kubeconfig {shown}: tls-server-name {name!r} is not the name of a server")
     token_file = user_folder / user["tokenFile"] if "tokenFile" in user else None
-    return Access(server, tls, user.get("token"), token_file, plugin, cluster.get("tls-server-name"))
+    return Access(server, tls, user.get("token"), token_file, plugin, name)
 
 
 def _read(paths: tuple[Path, ...]) -> list[tuple[Path, dict[str, Any]]]:
@@ -186,6 +189,15 @@ def _tls(folder: Path, cluster: dict[str, Any], user_folder: Path, user: dict[st
         where = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
         raise BadConfig(f"kubeconfig in {folder}: a certificate cannot be used: {where}{why(error)}") from error
     return context
+
+
+def _is_server_name(context: ssl.SSLContext, name: object) -> bool:
+    """Whether a handshake can ask for it. asyncio would leave a socket open for each connection with another one."""
+    try:
+        context.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_hostname=name)  # type: ignore[arg-type]
+    except (ValueError, TypeError, AttributeError):
+        return False
+    return True
 
 
 def _pem(folder: Path, section: dict[str, Any], name: str) -> bytes | None:

@@ -1,4 +1,4 @@
-"""A thin asynchronous Kubernetes client on aiohttp and msgspec."""
+"""A thin asynchronous Kubernetes client on httptools and msgspec."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing

@@ -4,20 +4,19 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Self
 
-import aiohttp
-
 from aliquot.kube import errors
+from aliquot.kube.http import Answer
 from aliquot.model.bounds import LONGEST_LINE
 
 
 class Silence:
-    """Closes a response after so many seconds without data.
+    """Closes an answer after so many seconds without data.
 
-    aiohttp can do this, too, but moves a timer for every chunk. This one checks once the time is over.
+    It moves no timer when data arrives, but checks once the time is over.
     """
 
-    def __init__(self, response: aiohttp.ClientResponse, seconds: float) -> None:
-        self._response = response
+    def __init__(self, answer: Answer, seconds: float) -> None:
+        self._answer = answer
         self._seconds = seconds
         self._loop = asyncio.get_running_loop()
         self._heard = self._loop.time()
@@ -42,14 +41,14 @@ class Silence:
             self._timer = self._loop.call_later(left, self._look)
         else:
             self.was_too_long = True
-            self._response.close()
+            self._answer.close()
 
 
-async def lines(response: aiohttp.ClientResponse, silence: Silence) -> AsyncIterator[bytes]:
-    """The lines of a stream, of any length: aiohttp's own reader gives up at 128 KiB."""
+async def lines(answer: Answer, silence: Silence) -> AsyncIterator[bytes]:
+    """The lines of a stream. Raises NoAnswer for one that is longer than any object."""
     pieces: list[bytes] = []
     size = 0
-    async for chunk in _chunks(response, silence):
+    async for chunk in _chunks(answer, silence):
         *complete, rest = chunk.split(b"\n")
         for piece in complete:
             yield b"".join((*pieces, piece)) if pieces else piece
@@ -61,10 +60,10 @@ async def lines(response: aiohttp.ClientResponse, silence: Silence) -> AsyncIter
             raise errors.NoAnswer("the API server sent a watch event that is too long")
 
 
-async def _chunks(response: aiohttp.ClientResponse, silence: Silence) -> AsyncIterator[bytes]:
+async def _chunks(answer: Answer, silence: Silence) -> AsyncIterator[bytes]:
     try:
-        async for chunk in response.content.iter_any():
+        async for chunk in answer.pieces():
             silence.end()
             yield chunk
-    except aiohttp.ClientError as error:
+    except OSError as error:
         raise (errors.NoAnswer(str(silence)) if silence.was_too_long else error) from error

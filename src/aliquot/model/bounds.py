@@ -70,10 +70,15 @@ MAX_SLOTS = 1024
 LONGEST_LINE = 8 * MIB
 """Bytes of one line of a watch: an object and what the API server writes around it."""
 
+LARGEST_ANSWER = 1024 * MIB
+"""Bytes of an inflated body: a page of a list has 500 objects of at most 1.5 MiB each."""
+LARGEST_REFUSAL = MIB
+"""The same of an answer that is an error."""
+
 # -- calls
 
 LARGEST_HEAD = 64 * KIB
-"""Bytes of a call's first line and headers."""
+"""Bytes of the first line and headers of a call, and of an answer of the API server."""
 LONGEST_PROFILE = 300.0
 """Seconds."""
 MAX_SHOWN_LIMITS = 2000

@@ -159,9 +159,13 @@ class Pod(Object, frozen=True):
         return not (self.spec.node_name or held_back or self.ended)
 
     @property
+    def has_final_phase(self) -> bool:
+        return self.status.phase in ("Succeeded", "Failed")
+
+    @property
     def ended(self) -> bool:
         """Whether the pod's containers have ended: the phase says so, and no container is still terminating."""
-        if self.status.phase not in ("Succeeded", "Failed"):
+        if not self.has_final_phase:
             return False
         statuses = [*(self.status.container_statuses or ()), *(self.status.init_container_statuses or ())]
         return all(s.state.running is None for s in statuses)

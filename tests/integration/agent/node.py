@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from aliquot.agent import cdi, checkpoint, rpc
-from aliquot.agent.adopted_pods import record_cards
+from aliquot.agent.adopted_pods import AdoptedPods
 from aliquot.agent.allocating import AllocateAnswers
 from aliquot.agent.device_list import DeviceList, offered
 from aliquot.agent.handover import PATIENCE, HandOver
@@ -140,6 +140,7 @@ class AgentNode:
             self._client,
             self.clock,
         )
+        self._adopted = AdoptedPods(self.hand_over.store, self.pods, standard_dialects(), self._client)
         self.hand_over.store.recall(self.cdi, self.holders)
         allocating: AnswersAllocate = cdi.Promises()
         if not self.with_cdi:
@@ -216,7 +217,9 @@ class AgentNode:
     async def not_admitted(self, pod: Pod) -> str:
         """kubelet tries to admit a pod, however long it takes; returns why that failed."""
         admitting = asyncio.create_task(self.kubelet.admit(pod))
-        await until(admitting.done, "kubelet has an answer", passing=self.clock)
+        while not admitting.done():
+            await until(lambda: admitting.done() or self.clock.sleeping, "kubelet has an answer, or the agent waits")
+            await self.clock.move(1)
         with pytest.raises(AdmissionError) as refusal:
             await admitting
         return str(refusal.value)
@@ -293,7 +296,7 @@ class AgentNode:
         self.pods.notify()
 
     async def record_adopted(self) -> None:
-        await record_cards(self.hand_over.store, self.pods, standard_dialects(), self._client)
+        await self._adopted.record_cards()
 
     async def tidy(self) -> None:
         await self.hand_over.tidy(self.cdi, self.holders)

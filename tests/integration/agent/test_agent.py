@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from aliquot.model import Gpu, Node, Pod
 from aliquot.model.records import INVENTORY, read_inventory
 from tests.factories import GPU_COUNT, GPU_MEM, make_cards, make_node, node_manifest, pod_manifest
 from tests.fakes import FakeClock, FakeRuntime, ScriptedApi, answer, held, until
+from tests.ports import free_port
 
 CARDS = make_cards()
 OFFERED = {GPU_MEM: 30, GPU_COUNT: 2}
@@ -75,6 +77,7 @@ async def running(
 async def serving(
     folder: Path, client: Client, clock: FakeClock, devices: FakeDevices, **fields: Any
 ) -> AsyncIterator[None]:
+    (folder / "pod-resources").mkdir(exist_ok=True)
     task = asyncio.create_task(agent.run(settings(folder, **fields), client, devices, clock))
     yield
     task.cancel()
@@ -169,6 +172,19 @@ async def test_a_write_that_fails_is_tried_again(client: Client, scripted: Scrip
         await publisher.publish()
     await publisher.publish()
     assert INVENTORY in shown(scripted)["metadata"]["annotations"]
+
+
+@pytest.mark.usefixtures("node")
+async def test_a_write_that_keeps_failing_is_told_once(
+    folder: Path, client: Client, scripted: ScriptedApi, clock: FakeClock
+) -> None:
+    scripted.script("PATCH", "/nodes/n1$", *[answer(500, message="no")] * 3)
+    with capture_logs() as told:
+        async with running(folder, client, clock):
+            await until(
+                lambda: INVENTORY in shown(scripted)["metadata"].get("annotations", {}), "at last", passing=clock
+            )
+    assert [line["event"] for line in told].count("cannot publish the inventory, retrying") == 1
 
 
 @pytest.mark.usefixtures("node")
@@ -268,18 +284,23 @@ async def test_a_cdi_folder_that_cannot_be_used_is_named_before_anything_is_made
     folder: Path, client: Client, place: str
 ) -> None:
     (folder / "cdi").touch()
+    (folder / "pod-resources").mkdir()
     chosen = settings(folder, cdi_folder=folder / place, injection="cdi")
     with pytest.raises(BadConfig, match=f"the CDI folder {folder / place} cannot be used: "):
         await agent.run(chosen, client, FakeDevices(*CARDS.gpus))
-    assert [path.name for path in folder.iterdir()] == ["cdi"]
+    assert sorted(path.name for path in folder.iterdir()) == ["cdi", "pod-resources"]
 
 
 async def test_a_missing_device_plugins_folder_ends_the_agent_in_words(
     folder: Path, client: Client, clock: FakeClock
 ) -> None:
+    """A part that fails ends all of the agent. Nobody answers kubelet's probe for it."""
+    port = free_port()
     failed = pytest.RaisesExc(BadConfig, match="cannot listen on .*: does its folder exist")
     with pytest.RaisesGroup(failed, failed):
-        await agent.run(settings(folder), client, FakeDevices(*CARDS.gpus), clock)
+        await agent.run(settings(folder, health_port=port), client, FakeDevices(*CARDS.gpus), clock)
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", port)
 
 
 @pytest.mark.usefixtures("node")
@@ -332,6 +353,25 @@ async def test_cards_that_change_are_told_to_kubelet_and_published_and_so_is_the
         await until(lambda: kubelet.capacity() == OFFERED and healthy() == [True, True], "it is back", passing=clock)
 
 
+@pytest.mark.usefixtures("node")
+async def test_a_card_that_fails_does_not_make_the_agent_count_all_ids_again(
+    folder: Path, client: Client, clock: FakeClock
+) -> None:
+    """Two resources of elastic have too many ids here, which the log says once."""
+    cards = make_cards(mib=[220_000])
+    devices, offers = FakeDevices(*cards.gpus), {"elastic-gpu/gpu-percent": 100}
+    with capture_logs() as told:
+        async with (
+            DeviceManager(folder / "device-plugins") as kubelet,
+            serving(folder, client, clock, devices, dialects=("elastic",)),
+        ):
+            await until(lambda: kubelet.capacity().items() >= offers.items(), "it is registered", passing=clock)
+            devices.gpus = tuple(replace(gpu, healthy=False) for gpu in cards.gpus)
+            await until(lambda: not any(kubelet.capacity().values()), "the card has failed", passing=clock)
+    refused = [line["resource"] for line in told if line["event"] == "not offering a resource on this node"]
+    assert refused == ["elasticgpu.io/gpu-memory", "elasticgpu.com/gpu-memory"]
+
+
 WITHOUT_CDI = "containers get their devices at Allocate, without CDI"
 
 
@@ -362,6 +402,9 @@ async def test_a_runtime_that_is_there_and_silent_is_no_reason_to_do_without_cdi
             {"runtime_endpoint": "gone/cri.sock"},
             "set --runtime-endpoint, or mount",
             id="no runtime is mounted",
+        ),
+        pytest.param(
+            {"pod_resources": "gone/kubelet.sock"}, "set --pod-resources, or mount", id="no PodResources is mounted"
         ),
         pytest.param({"cdi_folder": "cri.sock/cdi"}, "cannot be used: Not a directory", id="the folder is unusable"),
     ],

@@ -1,7 +1,7 @@
 """Cards that fail and return, as kubelet, the API server and people see them."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 from aliquot import agent
 from aliquot.agent import checkpoint, rpc
 from aliquot.agent.card_reader import READ_SECONDS
+from aliquot.agent.devices import CardError
 from aliquot.agent.kubelet_records import CHECKPOINT
 from aliquot.agent.nvidia import NvidiaDevices
 from aliquot.agent.proto import deviceplugin_pb2 as wire
@@ -182,6 +183,35 @@ async def test_an_agent_that_starts_again_remembers_the_errors_of_its_cards(serv
         assert served.cards() == [(False, False), (True, False)]
 
 
+class AskedGpus(SimulatedGpus):
+    waiting = 0
+    """Calls that wait for errors."""
+
+    def wait_for_events(self, seconds: float) -> Sequence[CardError]:
+        self.waiting += 1
+        try:
+            return super().wait_for_events(seconds)
+        finally:
+            self.waiting -= 1
+
+
+async def test_an_error_that_comes_while_the_labels_of_the_node_change_is_not_lost(served: Served) -> None:
+    served.gpus = AskedGpus("n1", ["Tesla T4"] * 2)
+
+    async def label(word: str | None) -> None:
+        await served.client.patch(NODES, "n1", {"metadata": {"labels": {"gpushare": word}}})
+
+    await label("true")
+    async with served.agent(dialects=()):
+        await served.shows("all is well", **GOOD)
+        await label(None)
+        await until(lambda: not any(served.kubelet.capacity().values()), "nothing is served", passing=served.clock)
+        served.gpus.report_xid(served.uuids[0], 79)
+        await until(lambda: not served.gpus.waiting, "the driver has told of the error")
+        await label("true")
+        await served.shows("the card is drained", **FIRST_BAD)
+
+
 async def test_an_agent_that_starts_again_still_tells_of_a_card_that_is_lost(served: Served, folder: Path) -> None:
     """The driver counts the card, and no longer tells its UUID."""
     lost, good = FakeCard("GPU-a", bus=1, error=pynvml.NVML_ERROR_GPU_IS_LOST), FakeCard("GPU-b", minor=1, bus=2)
@@ -287,6 +317,8 @@ async def test_an_agent_without_a_driver_says_so_on_its_port(folder: Path, clien
     await until(lambda: clock.asked, "it has looked for cards")
     async with aiohttp.ClientSession() as http, http.get(f"http://127.0.0.1:{port}/readyz") as answer:
         assert (answer.status, await answer.text()) == (503, "no card to serve: no driver here")
+    async with aiohttp.ClientSession() as http, http.get(f"http://127.0.0.1:{port}/healthz") as answer:
+        assert answer.status == 200, "a restart would bring no driver"
     with pytest.raises(BadConfig, match=f"--health-port: cannot listen on port {port}: "):
         await agent.run(settings(folder, health_port=port), client, FakeDevices(), clock)
     task.cancel()

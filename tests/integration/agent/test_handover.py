@@ -1,7 +1,9 @@
 """At PreStart a container gets exactly its placed card, or nothing and a reason."""
 
 import asyncio
+import threading
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,17 +11,20 @@ from typing import Any
 import msgspec
 import pytest
 
+from aliquot.agent.devices import ContainerEdits
 from aliquot.agent.handover import PATIENCE
 from aliquot.agent.nvidia import NvidiaDevices
+from aliquot.agent.nvidia.container_runtime import NvidiaRuntime
 from aliquot.agent.nvidia.driver_files import DriverFiles
-from aliquot.agent.nvidia.injection import Injection, NvidiaRuntime
+from aliquot.agent.nvidia.injection import Injection
 from aliquot.agent.nvidia.toolkit_spec import ToolkitSpecs
 from aliquot.dialects.gpushare import ASSIGNED, ASSUME_TIME, CONTAINER, DEV, IDX, POD
 from aliquot.errors import Refused
+from aliquot.model import Gpu
 from aliquot.model.kubernetes import PodStatus
 from aliquot.model.records import PLACEMENT
 from tests.factories import container_manifest, make_cards, make_node
-from tests.fakes import answer, until
+from tests.fakes import SECONDS, answer, until
 from tests.integration.agent.node import AgentNode, ended, runs
 
 
@@ -45,6 +50,37 @@ async def test_where_nvidias_runtime_would_add_cards_a_container_finds_void(node
     await node.restart_agent()
     inside = await node.start(await node.admitted(gpu_mem=3, card=1))
     assert (inside["NVIDIA_VISIBLE_DEVICES"], inside[IDX]) == ("void", "1")
+
+
+class SlowDriver(NvidiaDevices):
+    """Its files are on a disk that does not answer until the test says so."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.answers, self.is_asked = threading.Event(), False
+
+    def edits(self, gpus: Sequence[Gpu], *, with_cdi: bool = True) -> ContainerEdits:
+        self.is_asked = True
+        assert self.answers.wait(SECONDS), "the agent stands still meanwhile"
+        return super().edits(gpus, with_cdi=with_cdi)
+
+
+@pytest.mark.parametrize("with_cdi", [pytest.param(True, id="at PreStart"), pytest.param(False, id="at Allocate")])
+async def test_the_agent_goes_on_while_a_disk_does_not_answer(node: AgentNode, folder: Path, *, with_cdi: bool) -> None:
+    node.devices = slow = SlowDriver(folder / "dev")
+    node.with_cdi = with_cdi
+    await node.restart_agent()
+    pod = node.make(gpu_mem=3, card=1)
+    node.show(pod)
+
+    async def admit_and_start() -> dict[str, str]:
+        await node.admit(pod)
+        return await node.start(pod)
+
+    starting = asyncio.create_task(admit_and_start())
+    await until(lambda: slow.is_asked, "the driver's files are read")
+    slow.answers.set()
+    assert (await starting)[IDX] == "1"
 
 
 async def test_ten_equal_pods_started_at_once_each_get_the_card_of_their_own_annotation(node: AgentNode) -> None:

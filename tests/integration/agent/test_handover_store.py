@@ -1,5 +1,6 @@
 """The agent remembers what it handed over, through restarts, and until kubelet has dropped the pod."""
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from aliquot.dialects.gpushare import ASSIGNED, IDX
 from aliquot.errors import Refused
 from aliquot.model.records import PLACEMENT
 from tests.factories import container_manifest
-from tests.fakes import FakeRuntime, answer
+from tests.fakes import FakeRuntime, answer, until
 from tests.integration.agent.node import AgentNode, ended, runs
 
 OVERCOMMITS = "would over-commit this node: card GPU-n1-{} has 5120 MiB"
@@ -121,6 +122,53 @@ async def test_while_the_runtime_does_not_answer_nothing_is_forgotten(node: Agen
         assert (await node.start(second))[IDX] == "0"
 
 
+@pytest.mark.parametrize("restarts", [pytest.param(False, id="agent"), pytest.param(True, id="restarted agent")])
+async def test_a_pod_that_the_control_plane_fails_holds_its_card_until_its_containers_have_ended(
+    node: AgentNode, *, restarts: bool
+) -> None:
+    """kubelet had no time to report that they run, and forgets the pod at once."""
+    first = await node.admitted("first", 10)
+    await node.start(first)
+    node.runtime = node.cdi_folder.parent / "cri.sock"
+    containers = {first.metadata.uid: "running"}
+    async with FakeRuntime(node.runtime, {}, containers):
+        await node.restart_agent()
+        node.show(ended(first))
+        node.kubelet.release(first.metadata.uid)
+        if restarts:
+            await node.restart_agent()
+        await node.tidy()
+        second = await node.admitted("second", 10)
+        assert OVERCOMMITS.format(0) in await node.refusal(second)
+        containers[first.metadata.uid] = "exited"
+        assert (await node.start(second))[IDX] == "0"
+        await node.tidy()
+        assert first.metadata.uid not in node.hand_over.store
+
+
+async def test_a_pod_waits_until_the_containers_of_a_failed_one_have_ended(node: AgentNode) -> None:
+    """No change of a pod tells it."""
+    first = await node.admitted("first", 10)
+    await node.start(first)
+    node.runtime = node.cdi_folder.parent / "cri.sock"
+    containers = {first.metadata.uid: "running"}
+    async with FakeRuntime(node.runtime, {}, containers):
+        await node.restart_agent()
+        node.show(ended(first))
+        starting = asyncio.create_task(node.start(await node.admitted("second", 10)))
+        await until(lambda: node.clock.sleeping, "the hand-over waits")
+        containers[first.metadata.uid] = "exited"
+        await node.clock.move(2)
+        assert (await starting)[IDX] == "0"
+
+
+async def test_a_pod_that_is_failed_before_its_container_starts_gets_nothing(node: AgentNode) -> None:
+    pod = await node.admitted()
+    node.show(ended(pod))
+    with pytest.raises(Refused, match="pod default/p is already Succeeded"):
+        await node.start(pod)
+
+
 # -- specs
 
 
@@ -136,6 +184,26 @@ async def test_a_spec_is_removed_when_its_pod_has_ended_or_kubelet_has_dropped_i
     node.kubelet.release(forced.metadata.uid)
     await node.tidy()
     assert [path.exists() for path in specs] == [True, False, False]
+
+
+async def test_a_spec_is_removed_although_another_hand_over_has_forgotten_its_pod(node: AgentNode) -> None:
+    """The pod is deleted before the agent tidies up. kubelet writes its checkpoint anew when it next allocates ids."""
+    over, other = await node.admitted("over", 3), await node.admitted("other", 3)
+    node.runtime = node.cdi_folder.parent / "cri.sock"
+    async with FakeRuntime(node.runtime, {}, {}):
+        await node.restart_agent()
+        await node.start(over)
+        spec = node.spec(over)
+        node.show(ended(over))
+        await node.start(other)
+        assert over.metadata.uid not in node.hand_over.store
+        node.delete_by_force(over)
+        path = node.kubelet.folder / CHECKPOINT
+        before = path.read_bytes()
+        node.kubelet.release(over.metadata.uid)
+        path.write_bytes(before)
+        await node.tidy()
+    assert not spec.exists()
 
 
 async def test_nothing_is_removed_while_kubelet_s_checkpoint_cannot_be_read(node: AgentNode) -> None:

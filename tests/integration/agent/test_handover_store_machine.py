@@ -53,8 +53,9 @@ class _Clock(FakeClock):
 class _Kubelet:
     """What kubelet and the runtime know: the grants, and which pods may have containers."""
 
-    def __init__(self) -> None:
+    def __init__(self, containers: Mapping[str, object]) -> None:
         self.granted: dict[str, Grant] = {}
+        self._containers = containers
 
     async def find(self, resource: str, ids: frozenset[str], before: Set[str] = frozenset()) -> PodGrants:
         for uid, grant in self.granted.items():
@@ -64,6 +65,9 @@ class _Kubelet:
 
     async def keeps(self, gone: Mapping[str, str]) -> Set[str]:
         return gone.keys() & self.granted.keys()
+
+    async def running(self, ended: Set[str]) -> Set[str]:
+        return ended & self._containers.keys()
 
     def grants(self) -> list[Grant]:
         return list(self.granted.values())
@@ -84,11 +88,11 @@ class AgentMachine(RuleBasedStateMachine):
         self._folder = cdi.SpecFolder(root / "cdi")
         self._folder.prepare()
         self._cdi = root / "cdi"
-        self._kubelet = _Kubelet()
         self._shown: dict[str, Pod] = {}
         self._sizes: dict[str, int] = {}
         self.containers: dict[str, tuple[int, int]] = {}
         """The card and the MiB that a container really has, by the UID of its pod."""
+        self._kubelet = _Kubelet(self.containers)
         self._start_agent()
 
     def teardown(self) -> None:
@@ -168,6 +172,12 @@ class AgentMachine(RuleBasedStateMachine):
     def delete_by_force(self, uid: str) -> None:
         """Its containers go on."""
         self._shown.pop(uid, None)
+
+    @rule(uid=pods)
+    def fail(self, uid: str) -> None:
+        """The control plane sets it to Failed. Its containers go on until kubelet has ended them."""
+        if uid in self._shown:
+            self._shown[uid] = ended(self._shown[uid])
 
     @rule(uid=consumes(pods))
     def end(self, uid: str) -> None:

@@ -1,6 +1,8 @@
 """The agent's own listener, which every pod of the cluster can call."""
 
 import asyncio
+import http.client
+import threading
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +26,53 @@ async def port() -> AsyncIterator[int]:
 
 def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_healthz_does_not_answer_while_the_event_loop_hangs() -> None:
+    """Which is what kubelet's probe is for."""
+    found, loop, goes_on = free_port(), asyncio.new_event_loop(), threading.Event()
+
+    async def listen() -> None:
+        async with listening(found, list, str):
+            await asyncio.Event().wait()
+
+    listener = loop.create_task(listen())
+    thread = threading.Thread(target=lambda: loop.run_until_complete(asyncio.gather(listener, return_exceptions=True)))
+    thread.start()
+    try:
+        while not answers(found, SECONDS):
+            assert thread.is_alive()
+        loop.call_soon_threadsafe(goes_on.wait)
+        assert not answers(found, 0.2)
+        goes_on.set()
+        assert answers(found, SECONDS)
+    finally:
+        goes_on.set()
+        loop.call_soon_threadsafe(listener.cancel)
+        thread.join()
+        loop.close()
+
+
+def answers(port: int, seconds: float) -> bool:
+    """Whether a call of /healthz is answered."""
+    caller = http.client.HTTPConnection("127.0.0.1", port, timeout=seconds)
+    try:
+        caller.request("GET", "/healthz")
+        return caller.getresponse().status == 200
+    except (TimeoutError, ConnectionRefusedError):
+        return False
+    finally:
+        caller.close()
+
+
+async def test_one_address_with_many_calls_keeps_out_no_other(port: int) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.2", 0))
+    silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(300)]
+    writer.write(b"GET /healthz HTTP/1.1\r\n\r\n")
+    async with asyncio.timeout(SECONDS):
+        assert (await reader.read()).endswith(b"ok")
+    for _, each in [*silent, (reader, writer)]:
+        each.close()
 
 
 async def call(port: int, request: bytes = b"GET /metrics HTTP/1.1\r\n\r\n") -> str:

@@ -2,6 +2,8 @@
 
 import asyncio
 import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import grpc
@@ -9,6 +11,7 @@ import grpc.aio
 import pytest
 
 from aliquot.agent import rpc
+from aliquot.agent.plugin import DevicePlugin
 from aliquot.agent.proto import deviceplugin_pb2 as wire
 from aliquot.dialects.gpushare import IDX
 from aliquot.embedded.kubelet_devices import DeviceManager
@@ -105,6 +108,111 @@ async def test_the_plug_in_comes_back_when_its_socket_is_removed(node: AgentNode
     path.unlink()
     await until(path.exists, "the socket is there again", passing=node.looks)
     await node.registered()
+
+
+@asynccontextmanager
+async def taking_registrations(folder: Path, answer: Callable[[str], Awaitable[str]]) -> AsyncIterator[list[str]]:
+    """A kubelet that only takes registrations; `answer` gets the name of the plugin's socket and says why it is
+    refused. The names that were sent are in the list."""
+    sent: list[str] = []
+
+    async def register(request: wire.RegisterRequest, context: "rpc.Context") -> wire.Empty:
+        sent.append(request.endpoint)
+        if refusal := await answer(request.endpoint):
+            await context.abort(grpc.StatusCode.UNKNOWN, refusal)
+        return wire.Empty()
+
+    methods = {"Register": rpc.unary(register, wire.RegisterRequest)}
+    server = rpc.server("v1beta1.Registration", methods, folder / "kubelet.sock")
+    await server.start()
+    yield sent
+    await server.stop(None)
+
+
+@pytest.fixture
+async def plugin(folder: Path, scripted: ScriptedApi, client: Client) -> AsyncIterator[tuple[AgentNode, DevicePlugin]]:
+    """A plugin that serves, and a kubelet that has not started yet."""
+    node = AgentNode(folder, scripted, client)
+    node.kubelet.folder.mkdir(parents=True)
+    made = node.plugins()[0]
+    serving = asyncio.create_task(made.serve())
+    await until((node.kubelet.folder / SOCKET).exists, "the plugin serves")
+    yield node, made
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
+    assert [left.name for left in node.kubelet.folder.iterdir() if left.name.startswith(SOCKET)] == []
+
+
+async def test_a_socket_that_kubelet_removes_before_it_takes_registrations_comes_back(
+    plugin: tuple[AgentNode, DevicePlugin],
+) -> None:
+    """The agent was there first. kubelet removes every socket when it starts, and calls back to whoever registers."""
+    node, made = plugin
+    folder = node.kubelet.folder
+    (folder / SOCKET).unlink()
+
+    async def call_back(endpoint: str) -> str:
+        return "" if (folder / endpoint).exists() else "failed to dial device plugin"
+
+    async with taking_registrations(folder, call_back):
+        await until(lambda: made.is_registered, "the plugin is registered", passing=node.looks)
+
+
+async def test_a_kubelet_that_holds_on_to_a_dead_plugin_is_offered_another_socket(
+    plugin: tuple[AgentNode, DevicePlugin],
+) -> None:
+    """kubelet 1.37 does so when the next agent registers before kubelet has noticed that the last one has died."""
+    node, made = plugin
+    held = [SOCKET, f"{SOCKET}.1"]
+
+    async def refuse(endpoint: str) -> str:
+        return f"device plugin already connected: {endpoint}" if endpoint in held else ""
+
+    async with taking_registrations(node.kubelet.folder, refuse) as sent:
+        await until(lambda: made.is_registered, "the plugin is registered", passing=node.looks)
+        assert sent == [*held, f"{SOCKET}.2"]
+        assert [path.name for path in node.kubelet.folder.glob(f"{SOCKET}*")] == [f"{SOCKET}.2"]
+        held.clear()
+    (node.kubelet.folder / "kubelet.sock").unlink(missing_ok=True)
+    async with taking_registrations(node.kubelet.folder, refuse) as sent:
+        await until(lambda: made.is_registered and sent, "it is registered with the next kubelet", passing=node.looks)
+        assert sent == [SOCKET]
+
+
+async def test_a_registration_whose_answer_is_lost_counts(plugin: tuple[AgentNode, DevicePlugin]) -> None:
+    node, made = plugin
+
+    async def follow(endpoint: str) -> str:
+        async with rpc.channel(node.kubelet.folder / endpoint) as channel:
+            lists = channel.unary_stream(
+                "/v1beta1.DevicePlugin/ListAndWatch",
+                request_serializer=wire.Empty.SerializeToString,
+                response_deserializer=wire.ListAndWatchResponse.FromString,
+            )
+            await lists(wire.Empty()).read()
+        return f"device plugin already connected: {endpoint}"
+
+    async with taking_registrations(node.kubelet.folder, follow) as sent:
+        await until(lambda: made.is_registered, "the plugin is registered", passing=node.looks)
+        assert sent == [SOCKET]
+
+
+async def test_sockets_that_killed_agents_left_are_removed_and_a_living_one_is_named(
+    folder: Path, scripted: ScriptedApi, client: Client
+) -> None:
+    node = AgentNode(folder, scripted, client)
+    node.kubelet.folder.mkdir(parents=True)
+    for number in (1, 2):
+        with socket.socket(socket.AF_UNIX) as dead:
+            dead.bind(str(node.kubelet.folder / f"{SOCKET}.{number}"))
+    async with node:
+        assert [path.name for path in node.kubelet.folder.glob(f"{SOCKET}*")] == [SOCKET]
+        await node.stop_agent()
+        with socket.socket(socket.AF_UNIX) as living:
+            living.bind(str(node.kubelet.folder / f"{SOCKET}.1"))
+            living.listen()
+            with pytest.raises(BadConfig, match=rf"another device plugin serves {GPU_MEM} on .*{SOCKET}\.1;"):
+                await asyncio.wait_for(node.plugins()[0].serve(), SECONDS)
 
 
 async def test_a_rival_on_the_same_socket_is_named_and_left_alone(node: AgentNode) -> None:

@@ -6,8 +6,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from aliquot.agent.kubelet_records import CHECKPOINT
+from aliquot.agent.nvidia import NvidiaDevices
+from aliquot.agent.nvidia.container_runtime import NvidiaRuntime
+from aliquot.agent.nvidia.driver_files import DriverFiles
+from aliquot.agent.nvidia.injection import Injection
+from aliquot.agent.nvidia.toolkit_spec import ToolkitSpecs
 from aliquot.agent.proto import deviceplugin_pb2 as wire
 from aliquot.dialects import standard_dialects
 from aliquot.dialects.gpushare import IDX
@@ -16,7 +22,7 @@ from aliquot.kube import Client
 from aliquot.model import Pod
 from aliquot.model.records import OBSERVED, PLACEMENT, read_observed, write_observed
 from tests.factories import container_manifest, minor_of
-from tests.fakes import ScriptedApi
+from tests.fakes import ScriptedApi, answer
 from tests.integration.agent.node import AgentNode, runs
 
 DIALECTS = standard_dialects()
@@ -28,8 +34,8 @@ def gave(node: AgentNode, pod: Pod, *answers: wire.ContainerAllocateResponse) ->
     path = node.kubelet.folder / CHECKPOINT
     data = msgspec.json.decode(path.read_bytes())
     own = [entry for entry in data["Data"]["PodDeviceEntries"] if entry["PodUID"] == pod.metadata.uid]
-    for entry, answer in zip(own, answers, strict=True):
-        entry["AllocResp"] = base64.b64encode(answer.SerializeToString()).decode()
+    for entry, given in zip(own, answers, strict=True):
+        entry["AllocResp"] = base64.b64encode(given.SerializeToString()).decode()
     path.write_bytes(msgspec.json.encode(data))
 
 
@@ -116,6 +122,20 @@ async def test_an_adopted_container_that_names_its_cards_itself_does_not_start_a
         await node.kubelet.pre_start(admitted, "main")
 
 
+async def test_an_adopted_container_whose_variables_nobody_can_see_does_not_start_again(
+    node: AgentNode, folder: Path
+) -> None:
+    runtime = NvidiaRuntime(("nvidia",), is_default=True)
+    node.devices = NvidiaDevices(
+        folder / "dev", injection=Injection(ToolkitSpecs([]), DriverFiles("/", str(folder)), runtime)
+    )
+    hidden = container_manifest("main", 3, envFrom=[{"secretRef": {"name": "settings"}}])
+    admitted = await node.admitted("old", containers=[hidden], card=None)
+    await adopted(node, node.annotated(admitted, **{IDX: "1"}), visible("1"))
+    with pytest.raises(Refused, match=r"takes variables from a ConfigMap or Secret \(envFrom\)"):
+        await node.kubelet.pre_start(admitted, "main")
+
+
 async def test_a_pod_that_our_server_placed_and_the_other_plugin_served_is_adopted(node: AgentNode) -> None:
     """As half way: our record names cards by their index, because the node had no inventory."""
     pod = node.placed(await node.admitted("old", card=None), 1, uuid="n1/1")
@@ -136,7 +156,7 @@ def other(folder: Path, scripted: ScriptedApi, client: Client, *names: str) -> O
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "given",
     [
         pytest.param(visible("GPU-n1-1"), id="the variable"),
         pytest.param(
@@ -149,11 +169,11 @@ def other(folder: Path, scripted: ScriptedApi, client: Client, *names: str) -> O
     ],
 )
 async def test_a_pod_of_nvidia_s_plugin_has_the_card_that_its_answer_names(
-    folder: Path, scripted: ScriptedApi, client: Client, answer: wire.ContainerAllocateResponse
+    folder: Path, scripted: ScriptedApi, client: Client, given: wire.ContainerAllocateResponse
 ) -> None:
     async with other(folder, scripted, client, "nvidia", "gpushare") as node:
         pod = await node.pod({"nvidia.com/gpu": "1"})
-        await adopted(node, pod, answer)
+        await adopted(node, pod, given)
         await node.record_adopted()
         await node.kubelet.pre_start(pod, "main")
         (written,) = (patch["metadata"]["annotations"][OBSERVED] for patch in node.patches())
@@ -178,6 +198,22 @@ async def test_a_forged_record_on_an_adopted_pod_is_put_right(
         await node.record_adopted()
         assert read_observed(pod.metadata.uid, written) == {"main": ["GPU-n1-1"]}
         assert len(node.patches()) == 1, "a true record is left alone"
+
+
+async def test_a_record_that_cannot_be_written_is_told_once_and_tried_again(
+    folder: Path, scripted: ScriptedApi, client: Client
+) -> None:
+    async with other(folder, scripted, client, "nvidia") as node:
+        pod = await node.pod({"nvidia.com/gpu": "1"})
+        await adopted(node, pod, visible("GPU-n1-1"))
+        faults = [answer(403, message=reason) for reason in ("no", "no", "never")]
+        scripted.script("PATCH", "/pods/.*$", *faults)
+        with capture_logs() as told:
+            for _ in range(len(faults) + 1):
+                await node.record_adopted()
+        errors = [line["error"] for line in told if line["log_level"] == "warning"]
+        assert [error.rpartition(" ")[2] for error in errors] == ["no", "never"]
+        assert told[-1]["event"] == "recorded the cards that another device plugin gave to a pod"
 
 
 def with_nodes(*names: str, **envs: str) -> wire.ContainerAllocateResponse:
@@ -230,3 +266,60 @@ async def test_what_each_original_leaves_is_adopted(
         await node.kubelet.pre_start(pod, "main")
         assert PLACEMENT not in pod.metadata.annotations
         assert "would over-commit" in await node.refusal(await node.admitted("new", 15, card=1))
+
+
+@pytest.mark.parametrize(
+    ("percent", "card", "names", "links"),
+    [
+        pytest.param(
+            "20",
+            "1",
+            ("elastic-gpu-0a1b2c3d", "elastic-gpuctl-0a1b2c3d", "nvidia-uvm"),
+            {"elastic-gpu-0a1b2c3d": f"nvidia{minor_of(1)}", "elastic-gpuctl-0a1b2c3d": "nvidiactl"},
+            id="its older versions",
+        ),
+        pytest.param(
+            "200",
+            "1,0",
+            ("elastic-gpu-0a1b2c3d-0", "elastic-gpu-0a1b2c3d-1"),
+            {
+                "elastic-gpu-0a1b2c3d-0": f"nvidia{minor_of(1)}",
+                "elastic-gpu-0a1b2c3d-1": f"nvidia{minor_of(0)}",
+            },
+            id="its last version, two cards",
+        ),
+    ],
+)
+async def test_the_links_of_elastic_gpu_are_made_again_after_a_reboot(
+    folder: Path,
+    scripted: ScriptedApi,
+    client: Client,
+    percent: str,
+    card: str,
+    names: Sequence[str],
+    links: dict[str, str],
+) -> None:
+    """/dev is empty then, and kubelet repeats an answer that names them."""
+    async with other(folder, scripted, client, "elastic") as node:
+        annotations = {"elastic-gpu/assume": "true", "elastic-gpu/container-main": card}
+        pod = await node.pod({"elastic-gpu/gpu-percent": percent}, **annotations)
+        await adopted(node, pod, with_nodes(*names, NVIDIA_VISIBLE_DEVICES="none", GPU="0a1b2c3d"))
+        await node.kubelet.pre_start(pod, "main")
+        made = {path.name: path.readlink() for path in (folder / "dev").iterdir() if path.is_symlink()}
+        assert made == {name: folder / "dev" / target for name, target in links.items()}
+        await node.kubelet.pre_start(pod, "main")
+
+
+async def test_a_link_of_elastic_gpu_to_another_card_is_left_alone(
+    folder: Path, scripted: ScriptedApi, client: Client
+) -> None:
+    async with other(folder, scripted, client, "elastic") as node:
+        annotations = {"elastic-gpu/assume": "true", "elastic-gpu/container-main": "1"}
+        pod = await node.pod({"elastic-gpu/gpu-percent": "20"}, **annotations)
+        gave(node, pod, with_nodes("elastic-gpu-0a1b2c3d", NVIDIA_VISIBLE_DEVICES="none"))
+        link = folder / "dev" / "elastic-gpu-0a1b2c3d"
+        link.symlink_to(f"/dev/nvidia{minor_of(0)}")
+        node.show(pod)
+        with pytest.raises(Refused, match="gave it GPU-n1-0"):
+            await node.kubelet.pre_start(pod, "main")
+        assert link.readlink() == Path(f"/dev/nvidia{minor_of(0)}")

@@ -62,6 +62,12 @@ def keys(program: AgentProgram, *words: str) -> dict[str, Any]:
         ),
         pytest.param(
             MANAGER,
+            ["--incluster-mode=true", "--docker-endpoint=unix:////var/run/docker.sock"],
+            {"dialects": ("tencent",), "kubernetes.asPod": True},
+            id="gpu-manager's first manifest",
+        ),
+        pytest.param(
+            MANAGER,
             ["--container-runtime-endpoint=/run/c.sock", "--kubeconfig=/k"],
             {
                 "dialects": ("tencent",),

@@ -11,7 +11,7 @@ from aliquot.control.placing.late import LatePlacer
 from aliquot.control.placing.reservations import Reservations
 from aliquot.control.placing.transaction import PlacementTransactions
 from aliquot.dialects.gpushare import ASSIGNED, ASSUME_TIME, IDX, POD
-from aliquot.dialects.reading import SERVES
+from aliquot.dialects.node_reading import SERVES
 from aliquot.embedded.api import resources
 from aliquot.errors import NoRoom, NotLeading, Refused
 from aliquot.ledger import State

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from aliquot.dialects.reading import SERVES
+from aliquot.dialects.node_reading import SERVES
 from aliquot.embedded.api import resources
 from aliquot.errors import NoRoom
 from aliquot.kube import Client

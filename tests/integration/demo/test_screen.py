@@ -46,7 +46,9 @@ async def test_the_picture_shows_cards_and_pods_and_why_one_waits(demo: DemoClus
     assert "9 run  1 wait" in text
     assert "\n                  3010 MIG 1g.10gb  ██████████ 10/10  ██████ 100% " in text
     assert text.count("  2 H100 80GB ") == 1, "only that of gpu-3: the one of gpu-7 is cut, so it is not sold"
-    assert f"kubectl --kubeconfig {demo.kubeconfig}" in text.splitlines()[-1]
+    last = drawn(demo, 200, 40)[-1]
+    assert f"kubectl --kubeconfig {demo.kubeconfig}" in last
+    assert last.endswith("* real agent"), "all of its nodes have it"
 
 
 async def test_the_picture_shows_that_a_card_has_failed(demo: DemoCluster) -> None:

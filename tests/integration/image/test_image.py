@@ -169,11 +169,16 @@ def test_only_the_originals_device_plugins_see_all_gpus(written: Archive) -> Non
 def test_gpu_manager_starts_with_the_originals_flags_and_those_of_the_manifest(
     written: Archive, tmp_path: Path
 ) -> None:
-    environment = {"NODE_NAME": "n1", "LOG_LEVEL": "4", "EXTRA_FLAGS": "--incluster-mode=true -x"}
+    """The first and the last manifest of the original."""
+    environment = {"NODE_NAME": "n1", "LOG_LEVEL": "4", "EXTRA_FLAGS": "--incluster-mode=true --logtostderr=false"}
     flags = _started(written, "gpu-manager", tmp_path, environment)
     assert flags[:2] == ["--hostname-override=n1", "--share-mode=true"]
-    assert "--v=4" in flags
-    assert flags[-2:] == ["--incluster-mode=true", "-x"]
+    assert {"--v=4", "--log-dir=/var/log/gpu-manager"} <= set(flags)
+    assert flags[-2:] == ["--incluster-mode=true", "--logtostderr=false"]
+
+
+def test_the_folder_of_gpu_managers_log_is_there_without_a_mount(tmp_path: Path) -> None:
+    assert _files(tmp_path)["var/log/gpu-manager"].isdir()
 
 
 def test_elastic_gpus_installer_is_there_and_changes_nothing(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from tests.fakes import FakeClock, Fault, Next, ScriptedApi, answer, body, cut_a
 BINDING = {"metadata": {"name": "p", "namespace": "default"}, "target": {"name": "n1"}}
 
 ERRORS: list[Any] = [
+    pytest.param(answer(302, message="why"), ApiError, 302, id="302: nobody is followed with our token"),
     pytest.param(answer(400, message="why"), BadRequest, 400, id="400"),
     pytest.param(answer(401, message="why"), Unauthorized, 401, id="401"),
     pytest.param(answer(403, message="why"), Forbidden, 403, id="403"),

@@ -32,7 +32,11 @@ class Gpu:
     shutdown_celsius: int = -1
     rows_pending: int = -1
     rows_failed: int = -1
+    pages: int = -1
+    pages_pending: int = -1
     ecc_errors: int = -1
+    recovery: int = -1
+    """The driver's advice: NVML_GPU_RECOVERY_ACTION_…"""
     pcie_switch: int = -1
     nvlinks: str = ""
     """What is at the far end of each link, between commas: a uuid, `switch` or `down`."""

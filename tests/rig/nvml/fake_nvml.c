@@ -7,8 +7,8 @@
  *
  *   driver version=550.90.07 cuda=12040 boot=1
  *   gpu uuid=GPU-... minor=0 mib=15360 model="Tesla T4" used_mib=0 util=0 numa=0 watts=30 celsius=40 state=ok
- *       shutdown_celsius=96 rows_pending=0 rows_failed=0 ecc_errors=0 pcie_switch=0 nvlinks=GPU-...,switch,down mig=1
- *       events=1
+ *       shutdown_celsius=96 rows_pending=0 rows_failed=0 pages=0 pages_pending=0 ecc_errors=0 recovery=0
+ *       pcie_switch=0 nvlinks=GPU-...,switch,down mig=1 events=1
  *   instance gpu=0 uuid=MIG-... gi=9 ci=0 mib=4864 profile=1g.5gb
  *   process gpu=0 pid=4711 mib=512
  *   xid number=1 gpu=0 code=48 gi=9 ci=0
@@ -46,7 +46,7 @@ typedef struct {
     char uuid[96], model[96], nvlinks[2048];
     unsigned minor, util, watts, celsius, instance_count;
     unsigned long long mib, used_mib;
-    int numa, lost, hang, shutdown_celsius, rows_pending, rows_failed, ecc_errors, pcie_switch, mig, events;
+    int numa, lost, hang, shutdown_celsius, rows_pending, rows_failed, pages, pages_pending, ecc_errors, recovery, pcie_switch, mig, events;
     Instance instances[MAX_INSTANCES];
 } Gpu;
 typedef struct { unsigned gpu, pid; unsigned long long mib; } Work;
@@ -91,6 +91,7 @@ static void read_gpu(World *into, char *rest) {
     if (into->gpu_count == MAX_GPUS) return;
     Gpu *gpu = &into->gpus[into->gpu_count++];
     gpu->numa = gpu->shutdown_celsius = gpu->rows_pending = gpu->rows_failed = gpu->ecc_errors = -1;
+    gpu->pages = gpu->pages_pending = gpu->recovery = -1;
     gpu->pcie_switch = gpu->mig = -1;
     gpu->events = 1;
     for (char *key, *value; next_pair(&rest, &key, &value);) {
@@ -106,6 +107,9 @@ static void read_gpu(World *into, char *rest) {
         else if (!strcmp(key, "shutdown_celsius")) gpu->shutdown_celsius = atoi(value);
         else if (!strcmp(key, "rows_pending")) gpu->rows_pending = atoi(value);
         else if (!strcmp(key, "rows_failed")) gpu->rows_failed = atoi(value);
+        else if (!strcmp(key, "pages")) gpu->pages = atoi(value);
+        else if (!strcmp(key, "pages_pending")) gpu->pages_pending = atoi(value);
+        else if (!strcmp(key, "recovery")) gpu->recovery = atoi(value);
         else if (!strcmp(key, "ecc_errors")) gpu->ecc_errors = atoi(value);
         else if (!strcmp(key, "pcie_switch")) gpu->pcie_switch = atoi(value);
         else if (!strcmp(key, "nvlinks")) snprintf(gpu->nvlinks, sizeof gpu->nvlinks, "%s", value);
@@ -371,11 +375,40 @@ int nvmlDeviceGetRemappedRows(Device device, unsigned *corrected, unsigned *unco
         *corrected = 0;
         *uncorrected = *pending = gpu->rows_pending > 0;
         *failed = gpu->rows_failed > 0)
+int nvmlDeviceGetRetiredPages(Device device, int cause, unsigned *count, unsigned long long *addresses)
+    ABOUT_GPU(
+        enum { DOUBLE_BIT = 1 };
+        if (gpu->pages < 0) return leave(NOT_SUPPORTED);
+        unsigned found = cause == DOUBLE_BIT ? gpu->pages : 0;
+        unsigned room = *count;
+        *count = found;
+        if (room < found) return leave(INSUFFICIENT_SIZE);
+        for (unsigned page = 0; page < found; page++) addresses[page] = page)
+int nvmlDeviceGetRetiredPagesPendingStatus(Device device, int *pending)
+    ABOUT_GPU(if (gpu->pages_pending < 0) return leave(NOT_SUPPORTED); *pending = gpu->pages_pending > 0)
 int nvmlDeviceGetTotalEccErrors(Device device, int kind, int counter, unsigned long long *count)
     ABOUT_GPU(
         enum { UNCORRECTED = 1, VOLATILE = 0 };
         if (gpu->ecc_errors < 0) return leave(NOT_SUPPORTED);
         *count = kind == UNCORRECTED && counter == VOLATILE ? gpu->ecc_errors : 0)
+
+typedef struct {
+    unsigned field, scope;
+    long long timestamp, latency;
+    unsigned type;
+    int answer;
+    union { double number; unsigned word; unsigned long long room; } value;
+} FieldValue;
+
+int nvmlDeviceGetFieldValues(Device device, int count, FieldValue *values)
+    ABOUT_GPU(
+        enum { RECOVERY_ACTION = 230, UNSIGNED_INT = 1 };
+        for (int place = 0; place < count; place++) {
+            FieldValue *value = &values[place];
+            value->answer = value->field == RECOVERY_ACTION && gpu->recovery >= 0 ? SUCCESS : NOT_SUPPORTED;
+            value->type = UNSIGNED_INT;
+            value->value.word = gpu->recovery;
+        })
 
 /* ---- MIG ---- */
 

@@ -1,5 +1,7 @@
 """From texts, variables and flags to one configuration."""
 
+from pathlib import Path
+
 import pytest
 import yaml
 
@@ -127,6 +129,19 @@ def test_a_mistake_is_named_with_its_key_and_what_is_allowed(text: str, error: s
     with pytest.raises(BadConfig) as raised:
         SERVER.read(text, "f.yaml", {})
     assert error in str(raised.value)
+
+
+@pytest.mark.parametrize("endpoint", ["tcp://127.0.0.1:1234", "unix://cri.sock", "npipe:////./pipe/c", ""])
+def test_a_runtime_endpoint_that_is_no_socket_is_named(endpoint: str) -> None:
+    given = {"nodeName": Given("n1", "--node-name"), "runtimeEndpoint": Given(endpoint, "--runtime-endpoint")}
+    with pytest.raises(BadConfig, match=f"'{endpoint}' is not the absolute path of a socket, with unix:// before it"):
+        AGENT.read("", "", given)
+
+
+@pytest.mark.parametrize("endpoint", ["unix:///run/c.sock", "/run/c.sock"])
+def test_a_runtime_endpoint_is_a_socket(endpoint: str) -> None:
+    given = {"nodeName": Given("n1", "--node-name"), "runtimeEndpoint": Given(endpoint, "--runtime-endpoint")}
+    assert AGENT.read("", "", given).tree.runtime_socket == Path("/run/c.sock")
 
 
 @pytest.mark.parametrize("verdicts", [{"79": "kill"}, {"bus": "drain"}], ids=["no verdict", "no code"])

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from aliquot.dialects import cards_of, demand_of, holding_of, placement_of, standard_dialects
 from aliquot.dialects.hami import Hami
+from aliquot.dialects.holding import Demand
 from aliquot.dialects.nvidia import Nvidia
-from aliquot.dialects.reading import Demand
 from aliquot.errors import BadDemand, BadRecord, NotPlaced
 from aliquot.model import (
     Constraints,

@@ -5,9 +5,11 @@ from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 
 import pynvml
+import structlog
 
 from aliquot.agent.devices import ContainerEdits, DeviceNode, Judgement, Machine, Verdict
 from aliquot.agent.nvidia import mig, xids
+from aliquot.agent.nvidia.container_runtime import VISIBLE
 from aliquot.agent.nvidia.driver_library import DriverLibrary
 from aliquot.agent.nvidia.injection import Injection
 from aliquot.agent.nvidia.reader import Reader
@@ -16,14 +18,18 @@ from aliquot.agent.nvidia.threads import Threads, Wait, at_most
 from aliquot.agent.nvidia.xid_events import XidEvent, XidEvents
 from aliquot.errors import Refused
 from aliquot.model import Gpu
+from aliquot.plain import why
 
-_VISIBLE = "NVIDIA_VISIBLE_DEVICES"
+_log = structlog.get_logger()
+
 _VISIBLE_MOUNTS = "/var/run/nvidia-container-devices"
 """Where NVIDIA's plugin mounts a file for each card if it does not use the variable, which then names this folder."""
 _NO_CARDS = frozenset(("", "none", "void", _VISIBLE_MOUNTS))
 _CDI_KIND = re.compile(r"([a-z0-9-]+\.)*nvidia\.com/[a-z]+")
 _ON_CARD = re.compile(r"gpu(?P<card>\d+)|(?:mig)?(?P<parent>[^:]+):\d+|MIG-(?P<older>GPU-[^/]+)/\d+/\d+")
 """Further names: `gpu0` is card 0 in a CDI spec. `0:1`, `mig0:1` and `MIG-GPU-…/1/0` are MIG instances of a card."""
+_LINK = re.compile(r"elastic-gpu(?P<control>ctl)?-[0-9a-f]{8}(-(?P<place>\d{1,3}))?")
+"""The links of elastic-gpu's agent in /dev. Its older versions do not number them."""
 _CONTROL_NODES = (
     "nvidiactl",
     "nvidia-uvm",
@@ -108,6 +114,27 @@ class NvidiaDevices:
         the device nodes tell: gpu-manager gives them directly, and elastic-gpu through symbolic links."""
         return visible_cards(edits, gpus, cdi_devices) or self._with_nodes(edits, gpus)
 
+    def restore_links(self, edits: ContainerEdits, gpus: Sequence[Gpu]) -> None:
+        """elastic-gpu's agent makes its links in PreStart: for each card in the order of the pod's annotation, and for
+        the control node."""
+        for name in (Path(node.host_path).name for node in edits.device_nodes):
+            match, link = _LINK.fullmatch(name), self._folder / name
+            if match is None or link.is_symlink():
+                continue
+            place = int(match["place"] or 0)
+            if place >= len(gpus):
+                raise Refused(f"the container would get {link}, but its placement has {len(gpus)} cards")
+            target = "nvidiactl" if match["control"] else f"nvidia{gpus[place].minor}"
+            try:
+                link.symlink_to(self._folder / target)
+            except FileExistsError:
+                continue
+            except OSError as error:
+                raise Refused(
+                    f"{link}, which another device plugin gave, cannot be made again: {why(error)}"
+                ) from error
+            _log.info("made a link of another device plugin again", link=str(link), target=target)
+
     def _with_nodes(self, edits: ContainerEdits, gpus: Sequence[Gpu]) -> frozenset[str]:
         names = {(self._folder / Path(node.host_path).name).resolve().name for node in edits.device_nodes}
         return frozenset(gpu.uuid for gpu in gpus if f"nvidia{gpu.minor}" in names and not gpu.parent)
@@ -118,7 +145,7 @@ def visible_cards(edits: ContainerEdits, gpus: Sequence[Gpu] = (), cdi_devices: 
     for every instance of its card, because it changes when others come and go."""
     mounted = (Path(mount.container_path) for mount in edits.mounts)
     names = [
-        *edits.environment.get(_VISIBLE, "").split(","),
+        *edits.environment.get(VISIBLE, "").split(","),
         *(path.name for path in mounted if str(path.parent) == _VISIBLE_MOUNTS),
         *(name for kind, _, name in (device.partition("=") for device in cdi_devices) if _CDI_KIND.fullmatch(kind)),
     ]

@@ -11,130 +11,35 @@ Containers that ask for no GPU get no spec from us. What such a container gets i
 runtime, and the agent warns if that is open.
 """
 
-import tomllib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
-from typing import Annotated
+from collections.abc import Sequence
 
-import msgspec
 import structlog
-from msgspec import Meta, field
 
 from aliquot.agent.devices import ContainerEdits
+from aliquot.agent.nvidia.container_runtime import OBEYED_BY_DEFAULT, NvidiaRuntime, say_what_is_open
 from aliquot.agent.nvidia.driver_files import DriverFiles
 from aliquot.agent.nvidia.toolkit_spec import ToolkitSpecs
-from aliquot.agent.runtime import Handler
-from aliquot.errors import BadConfig
 from aliquot.model import Gpu
-from aliquot.model.bounds import LARGEST_RUNTIME_CONFIG, require_size
-from aliquot.plain import why
 
 _log = structlog.get_logger()
-
-_VISIBLE = "NVIDIA_VISIBLE_DEVICES"
-_NOTHING = "void"
-_COMPUTING = {"NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
-_EXTRAS = dict.fromkeys(
-    (
-        "NVIDIA_IMEX_CHANNELS",
-        "NVIDIA_NVSWITCH",
-        "NVIDIA_GDS",
-        "NVIDIA_GDRCOPY",
-        "NVIDIA_MOFED",
-        "NVIDIA_MIG_CONFIG_DEVICES",
-        "NVIDIA_MIG_MONITOR_DEVICES",
-    ),
-    "",
-)
-"""Variables by which a container asks NVIDIA's runtime for more than cards."""
-
-_PROGRAM = "nvidia-container-runtime"
-"""How the names of its programs begin: there are also one with `.cdi` and one with `.legacy` at its end."""
-_CONFIG = "nvidia-container-runtime/config.toml"
-_FROM_ENVIRONMENT = "accept-nvidia-visible-devices-envvar-when-unprivileged"
-_FROM_MOUNTS = "accept-nvidia-visible-devices-as-volume-mounts"
-
-
-class _Config(msgspec.Struct):
-    """What counts here of the configuration of NVIDIA's runtime, with its defaults."""
-
-    from_environment: bool = field(name=_FROM_ENVIRONMENT, default=True)
-    from_mounts: bool = field(name=_FROM_MOUNTS, default=False)
-    swarm_resource: Annotated[str, Meta(max_length=1024)] = field(name="swarm-resource", default="")
-
-
-@dataclass(frozen=True)
-class NvidiaRuntime:
-    """NVIDIA's container runtime on this node."""
-
-    handlers: tuple[str, ...]
-    """The handlers of containerd that use it."""
-    is_default: bool
-    config: str = ""
-    """The path of its configuration on the host; empty if there is none."""
-    from_environment: bool = True
-    from_mounts: bool = False
-    other_variables: tuple[str, ...] = ()
-    """Variables that it prefers to NVIDIA_VISIBLE_DEVICES."""
-
-    @property
-    def adds_files(self) -> bool:
-        """Whether it adds the driver's files to every container that names cards."""
-        return self.is_default and self.from_environment
-
-    def environment(self, gpus: Sequence[Gpu], has_driver_files: bool) -> Mapping[str, str]:
-        """What it reads in a container with these cards, whose spec carries the driver's files or not."""
-        named = (_VISIBLE, *self.other_variables)
-        if has_driver_files:
-            return dict.fromkeys(named, _NOTHING)
-        return {**dict.fromkeys(named, ",".join(gpu.uuid for gpu in gpus)), **_COMPUTING, **_EXTRAS}
-
-
-def find_nvidia_runtime(handlers: Iterable[Handler], host_root: Path) -> NvidiaRuntime | None:
-    """NVIDIA's runtime among containerd's handlers, with its configuration on the host. None without it."""
-    found = [each for each in handlers if PurePosixPath(each.program).name.startswith(_PROGRAM)]
-    if not found:
-        return None
-    path, config = _read_config((PurePosixPath(each.program) for each in found), host_root)
-    return NvidiaRuntime(
-        handlers=tuple(each.name for each in found),
-        is_default=any(each.is_default for each in found),
-        config=path,
-        from_environment=config.from_environment,
-        from_mounts=config.from_mounts,
-        other_variables=tuple(filter(None, map(str.strip, config.swarm_resource.split(",")))),
-    )
-
-
-def _read_config(programs: Iterable[PurePosixPath], host_root: Path) -> tuple[str, _Config]:
-    """The GPU Operator keeps the configuration beside the program. One that cannot be read counts as NVIDIA's default,
-    which is open."""
-    paths = [*(program.parent / ".config" / _CONFIG for program in programs), PurePosixPath("/etc", _CONFIG)]
-    for path in paths:
-        try:
-            with (host_root / str(path).lstrip("/")).open("rb") as file:
-                text = file.read(LARGEST_RUNTIME_CONFIG + 1).decode()
-            require_size("it", text, LARGEST_RUNTIME_CONFIG, BadConfig)
-            return str(path), msgspec.convert(tomllib.loads(text), _Config)
-        except FileNotFoundError:
-            continue
-        except (OSError, ValueError, RecursionError, msgspec.ValidationError, BadConfig) as error:
-            _log.warning(
-                "the configuration of NVIDIA's container runtime cannot be read", path=str(path), why=why(error)
-            )
-            return str(path), _Config()
-    return "", _Config()
 
 
 class Injection:
     """What a container gets besides the device nodes of its cards. It is read again with the cards, and what changes is
-    logged."""
+    logged. `is_complete` if the container runtime has named its handlers: without CDI it is often not asked."""
 
-    def __init__(self, toolkit: ToolkitSpecs, driver: DriverFiles, runtime: NvidiaRuntime | None = None) -> None:
+    def __init__(
+        self,
+        toolkit: ToolkitSpecs,
+        driver: DriverFiles,
+        runtime: NvidiaRuntime | None = None,
+        *,
+        is_complete: bool = False,
+    ) -> None:
         self._toolkit = toolkit
         self._driver = driver
         self._runtime = runtime
+        self._is_complete = is_complete
         self._said: str | None = None
 
     def read(self) -> None:
@@ -147,9 +52,10 @@ class Injection:
 
     @property
     def decisive_variables(self) -> frozenset[str]:
-        """Also if no runtime of NVIDIA's is known: without CDI the container runtime is often not asked."""
-        others = self._runtime.other_variables if self._runtime else ()
-        return frozenset((_VISIBLE, *others, *_EXTRAS))
+        """Those that NVIDIA's runtime obeys. If nobody knows whether it is there, those that it obeys by default."""
+        if self._runtime is not None:
+            return self._runtime.obeyed_variables
+        return frozenset() if self._is_complete else OBEYED_BY_DEFAULT
 
     def edits(self, gpus: Sequence[Gpu], *, with_cdi: bool = True) -> ContainerEdits:
         """The driver's files for a container with these cards, if they are found, and what NVIDIA's runtime reads."""
@@ -175,7 +81,7 @@ def _say(source: str, runtime: NvidiaRuntime | None) -> None:
     _log.info(
         "containers get the driver's files",
         source=source or ("from NVIDIA's container runtime" if runtime else "none"),
-        nvidia_runtime=_shown(runtime) if runtime else "not configured in the container runtime",
+        nvidia_runtime=str(runtime) if runtime else "not configured in the container runtime",
     )
     if not source and not (runtime and runtime.adds_files):
         _log.warning(
@@ -184,23 +90,4 @@ def _say(source: str, runtime: NvidiaRuntime | None) -> None:
             what="run nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml, or set --driver-root and --host-root",
         )
     if runtime is not None:
-        _say_what_is_open(runtime)
-
-
-def _shown(runtime: NvidiaRuntime) -> str:
-    return f"handler {', '.join(runtime.handlers)}{', the default' if runtime.is_default else ''}"
-
-
-def _say_what_is_open(runtime: NvidiaRuntime) -> None:
-    who = "every container" if runtime.is_default else f"every container of a RuntimeClass with {_shown(runtime)}"
-    path = runtime.config or f"/etc/{_CONFIG}"
-    if runtime.from_environment:
-        _log.warning(
-            f"{who} that asks for no GPU gets all cards if its image or pod sets {_VISIBLE}=all",
-            what=f"set {_FROM_ENVIRONMENT} = false in {path}, once our specs carry the driver's files",
-        )
-    if runtime.from_mounts:
-        _log.warning(
-            f"{who} gets the cards that it names as mounts of /dev/null, whatever else it was given",
-            what=f"set {_FROM_MOUNTS} = false in {path}",
-        )
+        say_what_is_open(runtime)

@@ -10,7 +10,8 @@ These rows are our own judgement:
 
 - 109 asks for a reset, but NVIDIA's device plugin takes it for a program's error, and so do we.
 - 45 and 154 come with another error, which decides. 48 asks to look for others; results cannot be trusted until then.
-- 74 and 144 to 150 depend on a part of the error that NVML does not hand over, hence the middle verdict.
+- 74 and 144 to 150 depend on a part of the error that is in the kernel's log only, hence the middle verdict. Where the
+  driver then asks for a reset, `faults` reads that, and no container starts on the card.
 - 162 to 172 have no action yet. 162 to 165 tell of power only. 171 and 172 come with 48.
 - 12, 16, 18, 24, 42, 56 to 59, 61, 65, 73, 81 and 122 to 125 are of cards before Ampere. The catalogue no longer has an
   action for them. 61 is drained like 62, which replaced it.
@@ -27,6 +28,7 @@ _COPY = "an exception in a copy engine"
 _VIDEO_DECODER = "an exception in a video decoder"
 _IMAGE_DECODER = "an exception in an image decoder"
 _OPTICAL_FLOW = "an exception in an optical flow engine"
+_IN_THE_LOG = "; `dmesg` on the node tells whether it was fatal"
 
 _IGNORED: Mapping[int, str] = {
     8: "a channel of a program made no progress",
@@ -86,7 +88,7 @@ _CORDONED: Mapping[int, str] = {
     59: "the card's power controller failed",
     65: "an exception in a video encoder",
     73: "an exception in a video encoder",
-    74: "an NVLink failed",
+    74: f"an NVLink failed{_IN_THE_LOG}",
     78: "a virtual GPU could not start",
     81: "the display failed",
     122: "the card's settings memory cannot be read",
@@ -94,13 +96,13 @@ _CORDONED: Mapping[int, str] = {
     124: "the card's settings memory cannot be erased",
     125: "the card's settings memory has an error",
     142: "an exception in a video encoder",
-    144: "an NVLink had an error in its switch port",
-    145: "an NVLink had an error in its receiver",
-    146: "an NVLink had an error in its transmitter",
-    147: "an NVLink had an error in its routing",
-    148: "an NVLink had an error in its control unit",
-    149: "an NVLink had an error in its physical layer",
-    150: "an NVLink had an error in its management engine",
+    144: f"an NVLink had an error in its switch port{_IN_THE_LOG}",
+    145: f"an NVLink had an error in its receiver{_IN_THE_LOG}",
+    146: f"an NVLink had an error in its transmitter{_IN_THE_LOG}",
+    147: f"an NVLink had an error in its routing{_IN_THE_LOG}",
+    148: f"an NVLink had an error in its control unit{_IN_THE_LOG}",
+    149: f"an NVLink had an error in its physical layer{_IN_THE_LOG}",
+    150: f"an NVLink had an error in its management engine{_IN_THE_LOG}",
     159: "the link between CPU and card had an error",
     166: "an NVLink had traffic before its encryption was set up",
     167: "the card did not answer on the bus in time",

@@ -29,7 +29,8 @@ _FRAME_LINES = 4
 _OMITTED = re.compile(r"^(NVIDIA|Tesla) |-SXM\d| HBM\d")
 """Parts of a model's name that the screen omits."""
 _GAP = 2
-_LAST_LINE = "Ctrl-C ends the demo  kubectl --kubeconfig {}  * real agent, other nodes are simulated"
+_LAST_LINE = "Ctrl-C ends the demo  kubectl --kubeconfig {}  * real agent"
+_OTHERS = ", other nodes are simulated"
 _COLUMNS = {
     "node": "node",
     "serves": "serves",
@@ -72,7 +73,8 @@ def picture(demo: DemoCluster, width: int, height: int) -> Group:
     events = min(_MAX_EVENTS, left - waiting_lines - 1)
     if events > 0:
         parts += [Text(), *_events(demo, events)]
-    parts.append(_one_line(Text(_LAST_LINE.format(demo.kubeconfig), style="dim")))
+    others = "" if all(machine.has_agent for machine in demo.machines.values()) else _OTHERS
+    parts.append(_one_line(Text(_LAST_LINE.format(demo.kubeconfig) + others, style="dim")))
     return Group(*parts)
 
 

@@ -24,7 +24,7 @@ from aliquot.control.placing.transaction import PlacementTransactions
 from aliquot.control.state.cluster_state import ClusterState
 from aliquot.control.state.events import PodSeen
 from aliquot.dialects import Demand, Dialect
-from aliquot.dialects.reading import served_by_label
+from aliquot.dialects.node_reading import served_by_label
 from aliquot.engine import needs_text
 from aliquot.errors import BadDemand, BadRecord, NoRoom, NotLeading, Refused
 from aliquot.kube import Client, KubeError

@@ -11,7 +11,8 @@ from aliquot.control.state.observed_nodes import ObservedNodes
 from aliquot.control.state.totals import Totals
 from aliquot.control.state.trial import open_trial
 from aliquot.dialects import Dialect, Dialects, Holding, demand_of, holding_of
-from aliquot.dialects.reading import in_doubt, observed_holding
+from aliquot.dialects.observed_pods import observed_holding
+from aliquot.dialects.reading import in_doubt
 from aliquot.engine import FULL_EFFORT, Effort, NameBlock, judge
 from aliquot.errors import AliquotError, BadDemand, NotPlaced
 from aliquot.ledger import Entry, Owner, State

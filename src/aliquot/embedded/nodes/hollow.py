@@ -17,7 +17,7 @@ from aliquot.agent.node_cards import NodeCards
 from aliquot.clock import Clock, SystemClock, rfc3339
 from aliquot.config.agent_tree import AgentConfig
 from aliquot.dialects import Dialect, Dialects, standard_dialects
-from aliquot.dialects.reading import SERVES
+from aliquot.dialects.node_reading import SERVES
 from aliquot.embedded.gpus import SimulatedGpus
 from aliquot.embedded.nodes import objects
 from aliquot.embedded.nodes.agent_devices import AgentDevices

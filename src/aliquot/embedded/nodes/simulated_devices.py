@@ -124,6 +124,9 @@ class SimulatedDevices:
     async def keeps(self, gone: Mapping[str, str]) -> Set[str]:
         return gone.keys() & self._admitted.keys()
 
+    async def running(self, ended: Set[str]) -> Set[str]:
+        return ended & self._admitted.keys()
+
     def write(self, promised: str, owner: HandOverRecord, edits: ContainerEdits) -> bool:
         self._edits.setdefault(owner.uid, {})[promised] = edits
         return False  # there is no runtime to wait for
@@ -132,10 +135,7 @@ class SimulatedDevices:
 @cache
 def _counts(dialect: Dialect, cards: NodeGpus) -> Sequence[tuple[str, int]]:
     """The number of ids of each resource that the agent would offer. Equal machines share the cached result."""
-    return [
-        (resource.name, sum(device.health == "Healthy" for device in listed.devices))
-        for resource, listed in offered(dialect, cards)
-    ]
+    return [(resource.name, len(listed.ids) - len(listed.unhealthy)) for resource, listed in offered(dialect, cards)]
 
 
 def _without_names(cards: NodeGpus) -> NodeGpus:

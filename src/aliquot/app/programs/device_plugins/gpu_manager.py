@@ -33,6 +33,7 @@ _IDLE: dict[str, tuple[str, ValueKind, str]] = {
     "cgroup-driver": (_NO_LIMITS, TEXT, "cgroupfs"),
     "runtime-request-timeout": ("the agent has limits of its own", DURATION, "5s"),
     "wait-timeout": ("the agent waits for kubelet for as long as it takes", DURATION, "1m"),
+    "docker-endpoint": ("the agent asks the container runtime over CRI", TEXT, "unix:////var/run/docker.sock"),
     "extra-config": ("containers get no further devices", TEXT, ""),
     "volume-config": ("the driver's files come from the driver root or NVIDIA's toolkit", TEXT, ""),
 }
@@ -40,6 +41,7 @@ _IDLE: dict[str, tuple[str, ValueKind, str]] = {
 _FLAGS = (
     Flag("driver", "Kind of the cards; nvidia is the only one.", default="nvidia"),
     Flag("kubeconfig", "Path of the kubeconfig (default $KUBECONFIG, the pod's service account, ~/.kube/config)."),
+    Flag("incluster-mode", "Use the pod's service account even if there is a kubeconfig.", BOOL),
     Flag("hostname-override", "Name of this node (default $NODE_NAME, the host's name)."),
     Flag(
         "device-plugin-path",
@@ -57,6 +59,8 @@ def _translate(parsed: Parsed) -> Translated:
     if parsed["driver"] != "nvidia":
         raise BadConfig(f"--driver {parsed['driver']}: Aliquot serves NVIDIA's cards only")
     given = {**klog.given(parsed), **access("--kubeconfig", parsed["kubeconfig"])}
+    if "incluster-mode" in parsed.written:
+        given["kubernetes.asPod"] = Given(parsed["incluster-mode"], "--incluster-mode")
     node = parsed["hostname-override"] or os.environ.get("NODE_NAME") or socket.gethostname().lower()
     given["nodeName"] = Given(node, "--hostname-override")
     for flag, key in _KEYS.items():
