@@ -10,6 +10,7 @@ from tests.e2e import image, pods
 from tests.real.scheduler import Scheduling
 from tests.rig import Rig, missing
 from tests.rig.aliquot import Aliquot
+from tests.rig.cuda import Driver
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -84,6 +85,14 @@ def aliquot(rig: Rig, started: Aliquot) -> Iterator[Aliquot]:
     pods.delete_all(rig)
     yield started
     pods.delete_all(rig)
+
+
+@pytest.fixture(scope="module")
+def driver(rig: Rig) -> Driver:
+    """The made-up driver and CUDA program, on the node of this module's rig."""
+    made = Driver(rig)
+    made.install()
+    return made
 
 
 @pytest.fixture(scope="session")

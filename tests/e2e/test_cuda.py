@@ -21,13 +21,6 @@ RED_HAT = "/usr/lib64"
 _NODES = r"find /dev \( -name 'nvidia*' -o -path '/dev/dri/*' \) -type c -exec stat -c '%n %t:%T' {} +"
 
 
-@pytest.fixture(scope="module")
-def driver(rig: Rig) -> Driver:
-    made = Driver(rig)
-    made.install()
-    return made
-
-
 @pytest.fixture
 def toolkit(driver: Driver, aliquot: Aliquot) -> Iterator[Driver]:
     """The toolkit has written its spec while the agent ran."""

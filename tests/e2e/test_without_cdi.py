@@ -186,13 +186,6 @@ def test_without_podresources_one_of_equal_pods_on_two_cards_fails_and_is_replac
     rig.kubectl("delete", "deployment", "twins", "--cascade=foreground")
 
 
-@pytest.fixture(scope="module")
-def driver(rig: Rig) -> Driver:
-    made = Driver(rig)
-    made.install()
-    return made
-
-
 @pytest.fixture
 def driver_root(driver: Driver, aliquot: Aliquot) -> Iterator[None]:
     """A node without NVIDIA's runtime."""

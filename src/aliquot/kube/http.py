@@ -4,9 +4,6 @@ There are no redirects, no cookies and no proxies: an API server needs none.
 """
 
 import asyncio
-import errno
-import os
-import socket
 import ssl
 import zlib
 from base64 import b64encode
@@ -19,11 +16,10 @@ import httptools
 
 import aliquot
 from aliquot.kube.errors import NotSent
+from aliquot.kube.sockets import connected
 from aliquot.model.bounds import LARGEST_ANSWER, LARGEST_HEAD
 from aliquot.plain import why
 
-_CONNECT_SECONDS = 5.0
-"""For all addresses of the server together, without the TLS handshake."""
 _IDLE_SECONDS = 45.0
 """How long a connection waits for its next request. An API server closes it after 90 s, most load balancers after 60 s
 or later."""
@@ -36,12 +32,6 @@ _PATH_MARKS = "/%:@!$&'()*+,;="
 _PORTS = {"http": 80, "https": 443}
 _FIRST_FINAL_STATUS = 200
 _WE_CLOSED = "we have closed the connection"
-_KEEP_ALIVE = {
-    socket.TCP_KEEPIDLE: 15,
-    socket.TCP_KEEPINTVL: 5,
-    socket.TCP_KEEPCNT: 3,
-    socket.TCP_USER_TIMEOUT: 30_000,
-}
 
 
 class _Gunzip:
@@ -331,9 +321,9 @@ class HttpClient:
             tls: dict[str, Any] = {}
             if url.scheme == "https":
                 tls = {"ssl": self._tls or ssl.create_default_context(), "server_hostname": self._server_name or host}
-            connected = await _connected(host, url.port or _PORTS[url.scheme])
+            made = await connected(host, url.port or _PORTS[url.scheme])
             loop = asyncio.get_running_loop()
-            _, connection = await loop.create_connection(lambda: _Connection(self._forget), sock=connected, **tls)
+            _, connection = await loop.create_connection(lambda: _Connection(self._forget), sock=made, **tls)
         except (OSError, ValueError) as error:
             raise NotSent(f"the API server at {self._server} cannot be reached: {why(error)}") from error
         if self._is_closed:
@@ -362,51 +352,3 @@ class HttpClient:
                 raise ValueError(f"the header {name} has a line break or another control character")
         lines = (f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in every.items()), "", "")
         return "\r\n".join(lines).encode() + (body or b"")
-
-
-async def _connected(host: str, port: int) -> socket.socket:
-    """A connection to the first address that accepts one. Raises OSError."""
-    loop = asyncio.get_running_loop()
-    error: OSError = OSError(errno.EADDRNOTAVAIL, os.strerror(errno.EADDRNOTAVAIL))
-    found = await _addresses(host, port)
-    for family, kind, protocol, _, address in found:
-        try:
-            made = _watched_socket(family, kind, protocol)
-        except OSError as failed:  # such as a machine without IPv6
-            error = failed
-            continue
-        try:
-            async with asyncio.timeout(_CONNECT_SECONDS / len(found)):
-                await loop.sock_connect(made, address)
-            return made
-        except TimeoutError:
-            error = OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
-        except OSError as failed:
-            error = failed
-        except BaseException:
-            made.close()
-            raise
-        made.close()
-    raise error
-
-
-async def _addresses(host: str, port: int) -> list[tuple[Any, ...]]:
-    """Only a name takes a thread. Raises OSError."""
-    try:
-        return list(socket.getaddrinfo(host.encode(), port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST))
-    except socket.gaierror:
-        loop = asyncio.get_running_loop()
-        return list(await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM))
-
-
-def _watched_socket(family: int, kind: int, protocol: int) -> socket.socket:
-    """A socket that fails half a minute after its peer has vanished.
-
-    A watch may be quiet for minutes, so only TCP keep-alive can tell a quiet peer from a dead one.
-    """
-    made = socket.socket(family, kind, protocol)
-    made.setblocking(False)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in _KEEP_ALIVE.items():
-        made.setsockopt(socket.IPPROTO_TCP, option, value)
-    return made
