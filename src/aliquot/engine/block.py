@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from aliquot.engine.card_kinds import CardType, card_type
+from aliquot.engine.card_kinds import CardType, NodeKind, card_type, node_kind
 from aliquot.engine.numbering import Numbering
 from aliquot.engine.state import NodeState
 from aliquot.engine.topology import Wiring, wiring_of
@@ -76,6 +76,8 @@ _PER_NODE: Mapping[str, tuple[type, Any]] = {
     "size": (np.int64, 0),
     "host_cpu": (np.int64, UNKNOWN_HOST.cpu),
     "host_memory": (np.int64, UNKNOWN_HOST.memory),
+    "kind_id": (np.int64, 0),
+    "changed": (np.int64, 0),
 }
 """Name, type, and the value where there is no node."""
 
@@ -154,6 +156,10 @@ class Block:
     host_cpu: NDArray[np.int64]
     host_memory: NDArray[np.int64]
     """What a node has left of CPU (thousandths of a core) and memory (MiB), as `model.Host`."""
+    kind_id: NDArray[np.int64]
+    """Index into `kinds`; 0 is a node without sellable cards."""
+    changed: NDArray[np.int64]
+    """The `clock` of the last change of a node, so that policies can keep what they worked out for the others."""
 
     def __init__(self, rows: int, fleet: Iterable["Block"] = (), *, other_agent: bool = False) -> None:
         """A block for nodes with up to `rows` cards, which our agent or an `other_agent` hands out. `fleet` holds all
@@ -161,6 +167,8 @@ class Block:
         self.rows = rows
         self.other_agent = other_agent
         self.names: list[str] = []
+        self.clock = 0
+        """Counts the changes of all nodes."""
         self._fleet = fleet
         self._columns: dict[str, int] = {}
         self._vacant: list[int] = []
@@ -171,6 +179,9 @@ class Block:
         self._profiles.take("")  # never given back, so that it stays number 0
         self._types = Numbering[CardType]()
         self._wirings = Numbering[Wiring]()
+        self._kinds = Numbering[NodeKind]()
+        self._kinds.take(NodeKind())
+        self._hosts: list[Host] = []
         self._places: dict[str, set[tuple[int, int]]] = {}
         self._serves: dict[str, NDArray[np.bool_]] = {}
         self._card_mib: NDArray[np.int64] | None = None
@@ -190,6 +201,8 @@ class Block:
         before = self._states[column]
         if before is None or before.cards != cards:
             self._put_cards(column, before, cards)
+            self._states[column] = NodeState(cards, {})
+            self._put_kind(column, self._hosts[column])
         self._states[column] = NodeState(cards, dict(used))
         self._placed[column] = tuple(placed)
         if cards.parents:
@@ -197,13 +210,16 @@ class Block:
         self._put_used(column, cards, used)
         self._put_sums(column)
         self._put_placed(column)
+        self._touch(column)
 
     def remove(self, node: str) -> None:
         column = self._columns.pop(node, None)
         if column is None:
             return
         self._clear(column)
+        self._touch(column)
         self._states[column] = None
+        self._hosts[column] = UNKNOWN_HOST
         self._placed[column] = ()
         self.names[column] = ""
         self._vacant.append(column)
@@ -219,10 +235,13 @@ class Block:
             self.load[row, column], self.load_at[row, column] = load.get(gpu.uuid, (np.nan, np.nan))
         self._put_placed(column)
 
-    def set_host(self, node: str, host: Host) -> None:
-        """Sets what a node has left of CPU and memory."""
+    def set_host(self, node: str, left: Host, whole: Host) -> None:
+        """Sets what a node has left of CPU and memory, and what it would have without any pod."""
         if (column := self._columns.get(node)) is not None:
-            self.host_cpu[column], self.host_memory[column] = host.cpu, host.memory
+            self.host_cpu[column], self.host_memory[column] = left.cpu, left.memory
+            if self._hosts[column] != whole:
+                self._put_kind(column, whole)
+            self._touch(column)
 
     # -- reading
 
@@ -249,9 +268,22 @@ class Block:
         return self._types.values
 
     @property
+    def kinds(self) -> Sequence[NodeKind]:
+        return self._kinds.values
+
+    @property
+    def kinds_in_use(self) -> tuple[NodeKind, ...]:
+        return self._kinds.in_use
+
+    @property
+    def fleet(self) -> Iterable["Block"]:
+        """All blocks of the Fleet, including this one."""
+        return self._fleet or (self,)
+
+    @property
     def largest_mib(self) -> int:
         """The memory of the largest card of all blocks."""
-        return max(int(block.mib.max(initial=0)) for block in (self._fleet or (self,)))
+        return max(int(block.mib.max(initial=0)) for block in self.fleet)
 
     def column(self, node: str) -> int | None:
         return self._columns.get(node)
@@ -279,9 +311,13 @@ class Block:
         }
 
     def host(self, node: str) -> Host:
-        """What `set_host` was given."""
+        """What a node has left of CPU and memory."""
         column = self._columns[node]
         return Host(int(self.host_cpu[column]), int(self.host_memory[column]))
+
+    def whole_host(self, node: str) -> Host:
+        """What a node would have without any pod."""
+        return self._hosts[self._columns[node]]
 
     def shows(self, cards: NodeGpus, used: Mapping[str, Charge]) -> bool:
         """Whether the block has the node with these cards and this usage."""
@@ -318,11 +354,15 @@ class Block:
 
     # -- inside
 
+    def _touch(self, column: int) -> None:
+        self.clock += 1
+        self.changed[column] = self.clock
+
     def _put_cards(self, column: int, before: NodeState | None, cards: NodeGpus) -> None:
         loads = {} if before is None else self.loads(cards.node)
         host = self.host(cards.node)
         self._clear(column)
-        self.set_host(cards.node, host)
+        self.host_cpu[column], self.host_memory[column] = host.cpu, host.memory
         self.unit_mib[column] = cards.unit_mib
         self.rest_mib[column] = cards.rest_mib
         self.observed[column] = cards.observed
@@ -343,6 +383,13 @@ class Block:
         self.size[column] = sizes.pop() if len(sizes) == 1 else -bool(sizes)
         for dialect, mask in self._serves.items():
             mask[column] = cards.serves(dialect)
+
+    def _put_kind(self, column: int, host: Host) -> None:
+        self._hosts[column] = host
+        if number := int(self.kind_id[column]):
+            self._kinds.give_back(number)
+        kind = NodeKind() if (state := self._states[column]) is None else node_kind(state.cards, host)
+        self.kind_id[column] = self._kinds.take(kind) if kind.cards else 0
 
     def _put_sellable(self, column: int, state: NodeState) -> None:
         for row, gpu in enumerate(state.cards.gpus):
@@ -391,6 +438,8 @@ class Block:
         state = self._states[column]
         if state is not None:
             self._wirings.give_back(int(self.wiring_id[column]))
+            if number := int(self.kind_id[column]):
+                self._kinds.give_back(number)
             for row, gpu in enumerate(state.cards.gpus):
                 self._clear_card(row, column, gpu)
         for name, (_, fill, _) in _PER_CARD.items():
@@ -416,6 +465,7 @@ class Block:
                 self.names.append(node)
                 self._states.append(None)
                 self._placed.append(())
+                self._hosts.append(UNKNOWN_HOST)
             self._columns[node] = column
         return self._columns[node]
 

@@ -47,15 +47,16 @@ class Fleet:
             before.put(cards, used, placed)
             return
         loads: Mapping[str, tuple[float, float]] = {}
-        host = UNKNOWN_HOST
+        left = whole = UNKNOWN_HOST
         if before is not None:
-            loads, host = before.loads(cards.node), before.host(cards.node)
+            loads = before.loads(cards.node)
+            left, whole = before.host(cards.node), before.whole_host(cards.node)
             before.remove(cards.node)
         block = self._block_of[cards.node] = self._block(kind)
         block.put(cards, used, placed)
         if loads:
             block.set_load(cards.node, loads)
-        block.set_host(cards.node, host)
+        block.set_host(cards.node, left, whole)
         self._arrange()
 
     def remove(self, node: str) -> None:
@@ -69,10 +70,11 @@ class Fleet:
         if (block := self._block_of.get(node)) is not None:
             block.set_load(node, load)
 
-    def set_host(self, node: str, host: Host) -> None:
-        """Sets what a node has left of CPU and memory. Until then it counts as boundless."""
+    def set_host(self, node: str, left: Host, whole: Host | None = None) -> None:
+        """Sets what a node has left of CPU and memory, and what it would have without any pod (as much, if this is left
+        out). Until then both count as boundless."""
         if (block := self._block_of.get(node)) is not None:
-            block.set_host(node, host)
+            block.set_host(node, left, whole or left)
 
     # -- reading
 

@@ -16,6 +16,10 @@ class Numbering(Generic[_Value]):
         self._users: list[int] = []
         self._vacant: list[int] = []
 
+    @property
+    def in_use(self) -> tuple[_Value, ...]:
+        return tuple(self._numbers)
+
     def take(self, value: _Value) -> int:
         number = self._numbers.get(value)
         if number is None:

@@ -10,7 +10,6 @@ from aliquot.model.request import NODE_UNITS
 
 WHOLE = 1000
 """A card, in thousandths."""
-_COMMON_SHARE = 0.95
 _ENOUGH_PODS = 50
 
 
@@ -51,8 +50,10 @@ class PodShape:
         return max(self.share, -(-self.mib * WHOLE // max(1, card.mib)) if self.mib else 0)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Workload:
+    """Compared by identity: policies keep what they derive from it."""
+
     shapes: tuple[PodShape, ...]
 
     def __post_init__(self) -> None:
@@ -65,17 +66,10 @@ class Workload:
 
     @classmethod
     def of(cls, seen: Mapping[Shape, int]) -> "Workload | None":
-        """The most common of these shapes, as many as FGD's authors take: those of 95 percent of the pods. None if
-        there are too few pods to tell."""
-        total = sum(seen.values())
-        if total < _ENOUGH_PODS:
+        """The shapes of pods that were seen, most common first. None if there are too few pods to tell."""
+        if sum(seen.values()) < _ENOUGH_PODS:
             return None
-        common: list[PodShape] = []
-        for shape, count in sorted(seen.items(), key=lambda item: -item[1]):
-            if sum(each.weight for each in common) >= _COMMON_SHARE * total:
-                break
-            common.append(_pod_shape(shape, count))
-        return cls(tuple(common))
+        return cls(tuple(_pod_shape(shape, count) for shape, count in sorted(seen.items(), key=lambda item: -item[1])))
 
 
 def _pod_shape(shape: Shape, count: int) -> PodShape:

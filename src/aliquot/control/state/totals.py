@@ -38,7 +38,7 @@ class Totals:
             if node in self._cards:
                 self._fleet.put(self._cards[node], self.ledger.used(node), self.ledger.entries(node))
         for node in self._hosts_behind:
-            self._fleet.set_host(node, self.host_left(node))
+            self._fleet.set_host(node, self.host_left(node), self.hosts.offered_by(node))
         self._behind.clear()
         self._hosts_behind.clear()
         return self._fleet

@@ -1,0 +1,168 @@
+"""What becomes scarce: rooms for pods that need several whole cards of one node, and models that some pods insist on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import sqrt
+
+import numpy as np
+
+from aliquot.engine.arrays import Floats, Ints
+from aliquot.engine.block import Block
+from aliquot.engine.card_kinds import NodeKind
+from aliquot.engine.forecast.now import Now
+from aliquot.engine.workload import WHOLE, Workload
+from aliquot.model import is_model
+
+_UNSEEN = 0.3
+"""How many pods that fill a whole node count as seen before any was: somebody will ask for the largest nodes."""
+_ALMOST = 0.9
+"""The share of a node's CPU and memory that such a pod asks for: other pods run on every node."""
+_CHANCES, _PRESSURES = 8, 8
+"""Chances and pressures are rounded to so many parts of one: what follows from them can be kept until they change."""
+_CONTESTED = 0.4
+"""What a card of a model costs that only pods who insist on it should get."""
+_MOST_PRESSURE = 1.5
+
+
+@dataclass(frozen=True)
+class Large:
+    """Pods that need `cards` whole cards of one node; `count` of them were seen."""
+
+    cards: int
+    cpu: int
+    memory: int
+    models: tuple[str, ...]
+    count: float
+
+    def covers(self, other: "Large") -> bool:
+        """Whether such a pod takes a room that the other could use."""
+        narrower = not other.models or bool(self.models) and set(self.models) <= set(other.models)
+        return self.cards >= other.cards and self.cpu >= other.cpu and self.memory >= other.memory and narrower
+
+
+class Demand:
+    """What a workload says about large and particular pods, for the kinds of nodes that there are."""
+
+    def __init__(self, workload: Workload, kinds: Sequence[NodeKind]) -> None:
+        asking = [shape for shape in workload.shapes if shape.cards]
+        self._total = max(1, sum(shape.weight for shape in asking))
+        asked = {shape: shape.weight * shape.cards * shape.share / WHOLE for shape in asking}
+        self._mean = max(sum(asked.values()) / self._total, 1e-9)
+        self.large = [
+            Large(shape.cards, shape.cpu, shape.memory, shape.models, shape.weight)
+            for shape in asking
+            if shape.cards > 1 and shape.share == WHOLE
+        ]
+        fills = (
+            Large(kind.cards, int(kind.host.cpu * _ALMOST), int(kind.host.memory * _ALMOST), (kind.model,), _UNSEEN)
+            for kind in kinds
+            if kind.cards > 1
+        )
+        self.large += dict.fromkeys(fills)
+        self._particular: dict[tuple[str, ...], float] = {}
+        for shape in asking:
+            if shape.models:
+                self._particular[shape.models] = self._particular.get(shape.models, 0.0) + asked[shape] / self._total
+
+    @cached_property
+    def cards(self) -> Ints:
+        return np.array([each.cards for each in self.large], np.int64)
+
+    @cached_property
+    def cpu(self) -> Ints:
+        return np.array([each.cpu for each in self.large], np.int64)
+
+    @cached_property
+    def memory(self) -> Ints:
+        return np.array([each.memory for each in self.large], np.int64)
+
+    @cached_property
+    def _frequency(self) -> Floats:
+        """How many rooms of each kind the pods seen would take, of all pods, with some doubt."""
+        seen = [
+            sum(other.count * (other.cards // each.cards) for other in self.large if other.covers(each))
+            for each in self.large
+        ]
+        return np.array([count + sqrt(count + 1) for count in seen], np.float64) / self._total
+
+    def suits(self, kinds: Sequence[NodeKind]) -> Ints:
+        """[large, kinds]: 1 where a kind of node has a model that the pods accept."""
+        accepted = [[not each.models or _is_one_of(kind.model, each.models) for kind in kinds] for each in self.large]
+        return np.array(accepted, np.int64).reshape(len(self.large), len(kinds))
+
+    def rooms(self, whole: Ints, cpu: Ints, memory: Ints) -> Ints:
+        """[large, n]: how many of each kind of large pods fit on n nodes with so many whole cards left, whatever their
+        model."""
+        rooms = whole // self.cards[:, np.newaxis]
+        np.minimum(rooms, cpu // np.maximum(self.cpu, 1)[:, np.newaxis], out=rooms)
+        np.minimum(rooms, memory // np.maximum(self.memory, 1)[:, np.newaxis], out=rooms)
+        return np.asarray(np.maximum(rooms, 0, out=rooms))
+
+    def covered(self, cards: int, cpu: int, memory: int) -> Ints:
+        """[large]: how many rooms of each kind such a pod fills itself."""
+        fills = (self.cards <= cards) & (self.cpu <= cpu) & (self.memory <= memory)
+        return np.asarray(np.where(fills, cards // self.cards, 0) if cards > 1 else np.zeros_like(self.cards))
+
+    def prices(self, rooms: Ints, idle: float) -> Floats:
+        """[large]: the cards that a lost room costs: as many as it needs, by the chance that there will be more such
+        pods than rooms, until the cluster is full."""
+        expected = idle / self._mean * self._frequency
+        away = (expected - rooms + 0.5) / np.sqrt(np.maximum(expected, 0.25))
+        return np.asarray(self.cards * np.round(_normal(away) * _CHANCES) / _CHANCES)
+
+    def pressure(self, models: Sequence[str], idle: Floats) -> Floats:
+        """[models]: what a card of each model costs, by the part of the idle ones that pods who insist on it will ask
+        for. `idle` has the idle cards of each model."""
+        pressure = np.zeros(len(models))
+        to_come = float(idle.sum()) / self._mean
+        for wanted, asked in self._particular.items():
+            suits = np.array([_is_one_of(model, wanted) for model in models], np.bool_)
+            left = float(idle[suits].sum())
+            if left > 0:
+                pressure += suits * (to_come * asked / left)
+        return np.minimum(np.round(pressure * _PRESSURES) / _PRESSURES, _MOST_PRESSURE) * _CONTESTED
+
+    @property
+    def is_particular(self) -> bool:
+        return bool(self._particular)
+
+
+class Rooms:
+    """What a block has left for large pods, kept up to date."""
+
+    def __init__(self, block: Block, demand: Demand) -> None:
+        self._demand = demand
+        self._at = -1
+        self._kinds: tuple[NodeKind, ...] = ()
+        self._suits = demand.suits(())
+        self.left = np.zeros((len(demand.large), block.width), np.int64)
+        self.idle = np.zeros(block.width)
+        """Idle cards of each node."""
+        self.total = np.zeros(len(demand.large), np.int64)
+
+    def update(self, block: Block) -> None:
+        (columns,) = (block.changed > self._at).nonzero()
+        if len(columns):
+            self._at = block.clock
+            now = Now.of(block, columns)
+            left = self.on(block, columns, now.whole, now.cpu, now.memory)
+            self.total += left.sum(axis=1) - self.left[:, columns].sum(axis=1)
+            self.left[:, columns] = left
+            self.idle[columns] = now.idle.sum(axis=0) / WHOLE
+
+    def on(self, block: Block, columns: Ints, whole: Ints, cpu: Ints, memory: Ints) -> Ints:
+        """[large, n]: the rooms of these nodes if they have so much left."""
+        kinds = tuple(block.kinds)
+        if kinds != self._kinds:
+            self._kinds, self._suits = kinds, self._demand.suits(kinds)
+        return np.asarray(self._demand.rooms(whole, cpu, memory) * self._suits[:, block.kind_id[columns]])
+
+
+def _is_one_of(model: str, names: Sequence[str]) -> bool:
+    return any(is_model(name, model) for name in names)
+
+
+def _normal(away: Floats) -> Floats:
+    """The normal distribution function, right to a thousandth."""
+    return np.asarray(1.0 / (1.0 + np.exp(-np.clip(1.5976 * away + 0.07056 * away**3, -50.0, 50.0))))

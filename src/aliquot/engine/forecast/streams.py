@@ -1,0 +1,81 @@
+"""Streams of pods, drawn from the expected workload: each is one possible future of a node."""
+
+import random
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import accumulate
+from typing import NamedTuple
+
+import numpy as np
+
+from aliquot.engine.arrays import Ints
+from aliquot.engine.workload import WHOLE, CardModel, PodShape, Workload
+
+STREAMS = 16
+LENGTH = 32
+"""Pods in a stream: about as many as a node is offered while it fills up. In a much longer stream every gap finds a pod
+that fits, which is not so: such pods are as scarce as others."""
+SHARE_STEP = 10
+"""Shares of cards are rounded to this many thousandths."""
+
+
+class StreamPod(NamedTuple):
+    stream: int
+    cards: int
+    share: int
+    """Of each card, in SHARE_STEPs."""
+    cpu: int
+    memory: int
+
+
+@dataclass(frozen=True)
+class Streams:
+    """The pods of all streams that a node with a certain number of cards of one model could run at all."""
+
+    pods: Sequence[StreamPod]
+
+    @cached_property
+    def needs(self) -> Ints:
+        """[3, pods]: share, CPU and memory."""
+        return np.array([[pod.share, pod.cpu, pod.memory] for pod in self.pods], np.int64).reshape(-1, 3).T.copy()
+
+
+@lru_cache(64)
+def streams_for(workload: Workload, card: CardModel, rows: int) -> Streams:
+    """The streams of nodes with up to `rows` such cards."""
+    runs = {
+        shape: StreamPod(0, shape.cards, _steps(shape.share_of(card)), shape.cpu, shape.memory)
+        for shape in workload.shapes
+        if shape.suits(card) and shape.share_of(card) <= WHOLE and shape.cards <= rows
+    }
+    drawn = ((number, shape) for number, stream in enumerate(_drawn(workload)) for shape in stream)
+    return Streams([runs[shape]._replace(stream=number) for number, shape in drawn if shape in runs])
+
+
+@lru_cache(8)
+def _drawn(workload: Workload) -> Sequence[Sequence[PodShape]]:
+    """STREAMS x LENGTH shapes. Every step draws from all strata of the workload, one for each stream (a Latin
+    hypercube), so that few streams stand for the whole. Pods without GPU are left out."""
+    shapes = sorted((shape for shape in workload.shapes if shape.cards), key=_size)
+    if not shapes:
+        return []
+    sums = list(accumulate(shape.weight for shape in shapes))
+    chance = random.Random(LENGTH)
+    streams: list[list[PodShape]] = [[] for _ in range(STREAMS)]
+    for _ in range(LENGTH):
+        strata = sorted(range(STREAMS), key=lambda _: chance.random())
+        for stream, stratum in zip(streams, strata, strict=True):
+            place = bisect_right(sums, (stratum + chance.random()) / STREAMS * sums[-1])
+            stream.append(shapes[min(place, len(shapes) - 1)])
+    return streams
+
+
+def _size(shape: PodShape) -> tuple[int, int, int, int, int, tuple[str, ...]]:
+    return shape.cards, shape.share, shape.mib, shape.cpu, shape.memory, shape.models
+
+
+def _steps(share: int) -> int:
+    """Rounded to the nearest step: three thirds of a card fit on it."""
+    return max(1, (share + SHARE_STEP // 2) // SHARE_STEP)
