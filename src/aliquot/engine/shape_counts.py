@@ -7,8 +7,8 @@ from types import MappingProxyType
 from aliquot.model import Host, Memory, ModelConstraint, Part, Request, peak
 from aliquot.model.bounds import MAX_COUNTED_PODS, MAX_SHAPES
 
-_STEP = 3
-"""What policies see changes when the pods since then are a third of all: what they derive from it is dear."""
+_STEP = 2
+"""What policies see changes when the pods since then are half of all: what they derive from it is dear."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from aliquot.engine.card_kinds import NodeKind
 from aliquot.engine.forecast.filling import Filling
 from aliquot.engine.forecast.now import Now, idle_shares
 from aliquot.engine.forecast.scarcity import Demand, Rooms
-from aliquot.engine.workload import WHOLE, CardModel, Workload
+from aliquot.engine.workload import WHOLE, Workload
 from aliquot.model import Host
 
 _STEP = 0.02
@@ -164,8 +164,8 @@ class Forecast:
         numbers = np.unique(kinds).tolist()
         values = np.zeros(len(columns))
         for number in numbers:
-            kind, at = block.kinds[number], kinds == number if len(numbers) > 1 else slice(None)
-            values[at] = self._filling.idle_after(CardModel(kind.model, kind.mib), idle[:, at], cpu[at], memory[at])
+            at = kinds == number if len(numbers) > 1 else slice(None)
+            values[at] = self._filling.idle_after(block.kinds[number], idle[:, at], cpu[at], memory[at])
         return values
 
     def _prices(self, block: Block) -> _Prices:

@@ -14,7 +14,7 @@ from aliquot.engine.arrays import Ints
 from aliquot.engine.workload import WHOLE, CardModel, PodShape, Workload
 
 STREAMS = 16
-LENGTH = 32
+LENGTH = 48
 """Pods in a stream: about as many as a node is offered while it fills up. In a much longer stream every gap finds a pod
 that fits, which is not so: such pods are as scarce as others."""
 SHARE_STEP = 10
@@ -22,36 +22,39 @@ SHARE_STEP = 10
 
 
 class StreamPod(NamedTuple):
-    stream: int
-    cards: int
     share: int
     """Of each card, in SHARE_STEPs."""
     cpu: int
     memory: int
+    cards: int
 
 
 @dataclass(frozen=True)
 class Streams:
-    """The pods of all streams that a node with a certain number of cards of one model could run at all."""
+    """The pods of all streams that a node with a certain number of cards of one model could run at all, one stream
+    after the other."""
 
     pods: Sequence[StreamPod]
+    starts: Ints
+    """Where each stream starts, and where the last one ends."""
 
     @cached_property
     def needs(self) -> Ints:
         """[3, pods]: share, CPU and memory."""
-        return np.array([[pod.share, pod.cpu, pod.memory] for pod in self.pods], np.int64).reshape(-1, 3).T.copy()
+        return np.array([pod[:3] for pod in self.pods], np.int64).reshape(-1, 3).T.copy()
 
 
 @lru_cache(64)
 def streams_for(workload: Workload, card: CardModel, rows: int) -> Streams:
     """The streams of nodes with up to `rows` such cards."""
     runs = {
-        shape: StreamPod(0, shape.cards, _steps(shape.share_of(card)), shape.cpu, shape.memory)
+        shape: StreamPod(_steps(shape.share_of(card)), shape.cpu, shape.memory, shape.cards)
         for shape in workload.shapes
         if shape.suits(card) and shape.share_of(card) <= WHOLE and shape.cards <= rows
     }
-    drawn = ((number, shape) for number, stream in enumerate(_drawn(workload)) for shape in stream)
-    return Streams([runs[shape]._replace(stream=number) for number, shape in drawn if shape in runs])
+    streams = [[runs[shape] for shape in stream if shape in runs] for stream in _drawn(workload)]
+    starts = list(accumulate(map(len, streams), initial=0))
+    return Streams([pod for stream in streams for pod in stream], np.array(starts, np.int64))
 
 
 @lru_cache(8)
