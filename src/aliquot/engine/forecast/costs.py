@@ -11,14 +11,13 @@ from functools import lru_cache
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aliquot.engine.arrays import Bools, Floats, Ints
 from aliquot.engine.block import Block
 from aliquot.engine.card_kinds import NodeKind
 from aliquot.engine.forecast.filling import Filling
-from aliquot.engine.forecast.now import Now, idle_shares
-from aliquot.engine.forecast.scarcity import Demand, Rooms
+from aliquot.engine.forecast.present import Present
+from aliquot.engine.forecast.scarcity import Demand
 from aliquot.engine.workload import WHOLE, Workload
 from aliquot.model import Host
 
@@ -41,11 +40,6 @@ class Ask:
     host: Host
 
 
-@lru_cache(4)
-def forecast(workload: Workload) -> "Forecast":
-    return Forecast(workload)
-
-
 @dataclass
 class _Kept:
     """The costs of one kind of request: [options, width]. A pod with one card has an option per card, others have
@@ -62,6 +56,24 @@ class _Kept:
     prices: bytes = b""
     at: int = -1
 
+    @classmethod
+    def new(cls, options: int, width: int) -> "_Kept":
+        lost = np.zeros((2, width), np.int64)
+        return cls(np.zeros((options, width)), lost, np.zeros(width), np.zeros((options, width)))
+
+    def number(self, lost: Ints) -> Ints:
+        """[n]: the number of each column of `lost` in `losses`: of thousands of nodes most lose the same rooms."""
+        small = np.ascontiguousarray(lost.T.astype(np.int16))
+        data, size = small.tobytes(), small.itemsize * small.shape[1]
+        numbers = []
+        for place in range(len(small)):
+            key = data[place * size : (place + 1) * size]
+            if (number := self.numbers.get(key)) is None:
+                number = self.numbers[key] = len(self.losses)
+                self.losses.append(lost[:, place].copy())
+            numbers.append(number)
+        return np.array(numbers, np.int64)
+
 
 @dataclass(frozen=True)
 class _Prices:
@@ -69,6 +81,23 @@ class _Prices:
     models: Floats
     """By number of the block's kinds of nodes."""
     key: bytes
+
+
+@dataclass(frozen=True)
+class _Options:
+    """n ways to place a pod on some columns: on the card in row `rows[n]` of column `columns[at[n]]`, which leaves
+    `after[:, n]`. `twins` leads from every card to the one that stands for it."""
+
+    columns: Ints
+    rows: Ints
+    at: Ints
+    after: Ints
+    twins: Ints | None = None
+
+
+@lru_cache(4)
+def forecast(workload: Workload) -> "Forecast":
+    return Forecast(workload)
 
 
 class Forecast:
@@ -79,7 +108,7 @@ class Forecast:
         self._filling = Filling(workload)
         self._kinds: tuple[NodeKind, ...] = ()
         self._demand = Demand(workload, ())
-        self._rooms: WeakKeyDictionary[Block, Rooms] = WeakKeyDictionary()
+        self._presents: WeakKeyDictionary[Block, Present] = WeakKeyDictionary()
         self._kept: WeakKeyDictionary[Block, OrderedDict[Hashable, _Kept]] = WeakKeyDictionary()
 
     def costs(self, block: Block, ask: Ask, containers: Hashable = ()) -> Floats:
@@ -93,31 +122,29 @@ class Forecast:
             self._work_out(kept, block, ask, columns)
         if kept.prices != prices.key:
             kept.prices = prices.key
-            self._add_up(kept, block, np.arange(block.width), prices)
+            _add_up(kept, block, np.arange(block.width), prices)
         elif len(columns):
-            self._add_up(kept, block, columns, prices)
+            _add_up(kept, block, columns, prices)
         return kept.total
+
+    def costs_after(self, block: Block, columns: Ints, free: tuple[Ints, Ints], cards: int, host: Host) -> Floats:
+        """[n]: for a pod with several containers, `cards` cards together, that leaves so much memory and cores of the
+        cards in these columns free."""
+        prices, kept, each = self._prices(block), _Kept.new(1, block.width), np.arange(len(columns))
+        after = self._presents[block].idle_shares(columns, *free)
+        self._settle(kept, block, _Options(columns, np.zeros_like(each), each, after), cards, host)
+        _add_up(kept, block, columns, prices)
+        return np.asarray(kept.total[0, columns])
 
     def _entry(self, block: Block, ask: Ask, key: Hashable) -> _Kept:
         entries = self._kept.setdefault(block, OrderedDict())
         kept = entries.pop(key, None)
         if kept is None or kept.total.shape[1] != block.width:
-            kept = _new(block.rows if ask.cards == 1 else 1, block.width)
+            kept = _Kept.new(block.rows if ask.cards == 1 else 1, block.width)
         entries[key] = kept
         if len(entries) > _KEPT:
             entries.popitem(last=False)
         return kept
-
-    def costs_after(self, block: Block, columns: Ints, after: Ints, cards: int, host: Host) -> Floats:
-        """[n]: for a pod with several containers, `cards` cards together, that leaves `after` thousandths [rows, n] of
-        the cards in these columns."""
-        prices = self._prices(block)
-        kept = _new(1, block.width)
-        each = np.arange(len(columns))
-        options = _Options(columns, Now.of(block, columns), np.zeros_like(each), each, after)
-        self._settle(kept, block, options, cards, host)
-        self._add_up(kept, block, columns, prices)
-        return np.asarray(kept.total[0, columns])
 
     def _work_out(self, kept: _Kept, block: Block, ask: Ask, columns: Ints) -> None:
         """Everything but prices, for nodes that have changed and have room."""
@@ -128,64 +155,53 @@ class Forecast:
         if not room.all():
             columns, fits, free_mib, free_cores = columns[room], fits[:, room], free_mib[:, room], free_cores[:, room]
         if len(columns):
-            now, left = Now.of(block, columns), idle_shares(block, columns, free_mib, free_cores)
+            present = self._presents[block]
+            idle, left = present.idle[:, columns], present.idle_shares(columns, free_mib, free_cores)
             options = _one_card if ask.cards == 1 else _tightest_cards
-            self._settle(kept, block, options(columns, now, left, fits, ask.cards), ask.cards, ask.host)
+            self._settle(kept, block, options(columns, idle, left, fits, ask.cards), ask.cards, ask.host)
 
-    def _settle(self, kept: _Kept, block: Block, options: "_Options", cards: int, host: Host) -> None:
-        columns, now, rows, at, after = options.columns, options.now, options.rows, options.at, options.after
-        cpu, memory = now.cpu - host.cpu, now.memory - host.memory
-        before = self._values(block, columns, now.idle, now.cpu, now.memory)
-        added = self._values(block, columns[at], after, cpu[at], memory[at]) - before[at]
-        idle = after.sum(axis=0)
+    def _settle(self, kept: _Kept, block: Block, options: _Options, cards: int, host: Host) -> None:
+        columns, rows, at, after, present = (
+            options.columns,
+            options.rows,
+            options.at,
+            options.after,
+            self._presents[block],
+        )
+        cpu, memory = block.host_cpu[columns] - host.cpu, block.host_memory[columns] - host.memory
+        added = present.wasted_after(columns[at], after, cpu[at], memory[at]) - present.wasted[columns][at]
+        idle = after.sum(axis=0) / WHOLE
         wasted = np.zeros((len(kept.wasted), len(columns)))
-        wasted[rows, at] = np.ceil(added / _STEP - 1e-9) * _STEP + _FULLER * idle / WHOLE
+        wasted[rows, at] = np.ceil(added / _STEP - 1e-9) * _STEP + _FULLER * idle
         kept.wasted[:, columns] = wasted if options.twins is None else np.take_along_axis(wasted, options.twins, axis=0)
-        kept.took[columns[at]] = (now.idle.sum(axis=0)[at] - idle) / WHOLE
-        own = self._demand.covered(cards, host.cpu, host.memory)[:, np.newaxis]
-        rooms = self._rooms[block]
-        taken = (0, 1) if len(wasted) > 1 else (now.whole - (after == WHOLE).sum(axis=0),)
-        for plane, whole in enumerate(taken):
-            lost = rooms.left[:, columns] - rooms.on(block, columns, now.whole - whole, cpu, memory) - own
-            kept.lost[plane, columns] = _numbered(kept, np.maximum(lost, 0))
-
-    def _add_up(self, kept: _Kept, block: Block, columns: Ints, prices: _Prices) -> None:
-        total = kept.wasted[:, columns]
-        if kept.losses and prices.rooms.any():
-            worst = (np.array(kept.losses) * prices.rooms).max(axis=1)[kept.lost[:, columns]]
-            total += np.where(block.open_whole[:, columns], worst[1], worst[0]) if len(total) > 1 else worst[0]
-        if prices.models.any():
-            total += prices.models[block.kind_id[columns]] * kept.took[columns]
-        kept.total[:, columns] = total
-
-    def _values(self, block: Block, columns: Ints, idle: Ints, cpu: Ints, memory: Ints) -> Floats:
-        """Cards that stay idle on each of these nodes."""
-        kinds = block.kind_id[columns]
-        numbers = np.unique(kinds).tolist()
-        values = np.zeros(len(columns))
-        for number in numbers:
-            at = kinds == number if len(numbers) > 1 else slice(None)
-            values[at] = self._filling.idle_after(block.kinds[number], idle[:, at], cpu[at], memory[at])
-        return values
+        kept.took[columns[at]] = present.cards[columns][at] - idle
+        whole = present.whole[columns]
+        planes = [whole, whole - 1] if len(wasted) > 1 else [(after == WHOLE).sum(axis=0)]
+        times = len(planes)
+        rooms = present.rooms_after(
+            np.tile(columns, times), np.concatenate(planes), np.tile(cpu, times), np.tile(memory, times)
+        )
+        own = self._demand.covered(cards, host.cpu, host.memory)
+        lost = np.tile(present.rooms[:, columns], times) - rooms - own[:, np.newaxis]
+        kept.lost[:times, columns] = kept.number(np.maximum(lost, 0)).reshape(times, -1)
 
     def _prices(self, block: Block) -> _Prices:
         fleet = list(block.fleet)
         kinds = tuple(kind for each in fleet for kind in each.kinds_in_use)
         if kinds != self._kinds:
             self._kinds, self._demand = kinds, Demand(self._workload, kinds)
-            self._rooms.clear()
+            self._presents.clear()
             self._kept.clear()
-        total, idle = np.zeros(len(self._demand.large), np.int64), 0.0
+        rooms, idle = np.zeros(len(self._demand.large), np.int64), 0.0
         for each in fleet:
-            rooms = self._rooms.get(each)
-            if rooms is None or rooms.idle.shape != (each.width,):
-                rooms = self._rooms[each] = Rooms(each, self._demand)
-            rooms.update(each)
-            total += rooms.total
-            idle += float(rooms.idle.sum())
-        rooms_cost = self._demand.prices(total, idle)
-        models = self._model_prices(block, fleet)
-        return _Prices(rooms_cost, models, rooms_cost.tobytes() + models.tobytes())
+            present = self._presents.get(each)
+            if present is None or present.width != each.width:
+                present = self._presents[each] = Present(each, self._filling, self._demand)
+            present.update()
+            rooms += present.all_rooms
+            idle += float(present.cards.sum())
+        prices, models = self._demand.prices(rooms, idle), self._model_prices(block, fleet)
+        return _Prices(prices, models, prices.tobytes() + models.tobytes())
 
     def _model_prices(self, block: Block, fleet: Sequence[Block]) -> Floats:
         """[kinds of the block]"""
@@ -193,7 +209,7 @@ class Forecast:
             return np.zeros(len(block.kinds))
         idle: dict[str, float] = {}
         for each in fleet:
-            by_kind = np.bincount(each.kind_id, self._rooms[each].idle, len(each.kinds)).tolist()
+            by_kind = np.bincount(each.kind_id, self._presents[each].cards, len(each.kinds)).tolist()
             for kind, cards in zip(each.kinds, by_kind, strict=True):
                 idle[kind.model] = idle.get(kind.model, 0.0) + cards
         models = list(idle)
@@ -201,60 +217,32 @@ class Forecast:
         return np.array([prices[kind.model] for kind in block.kinds])
 
 
+def _add_up(kept: _Kept, block: Block, columns: Ints, prices: _Prices) -> None:
+    total = kept.wasted[:, columns]
+    if kept.losses and prices.rooms.any():
+        worst = (np.array(kept.losses) * prices.rooms).max(axis=1)[kept.lost[:, columns]]
+        total += np.where(block.open_whole[:, columns], worst[1], worst[0]) if len(total) > 1 else worst[0]
+    if prices.models.any():
+        total += prices.models[block.kind_id[columns]] * kept.took[columns]
+    kept.total[:, columns] = total
+
+
+def _one_card(columns: Ints, idle: Ints, left: Ints, fits: Bools, _cards: int) -> _Options:
+    alike = idle * (WHOLE + 1) + left
+    twins = (alike[np.newaxis] == alike[:, np.newaxis]).argmax(axis=1)
+    rows, at = (fits & (twins == np.arange(len(twins))[:, np.newaxis])).nonzero()
+    after = idle[:, at]
+    after[rows, np.arange(len(at))] = left[rows, at]
+    return _Options(columns, rows, at, after, twins)
+
+
+def _tightest_cards(columns: Ints, idle: Ints, left: Ints, fits: Bools, cards: int) -> _Options:
+    after, each = idle.copy(), np.arange(len(columns))
+    if cards:
+        rows = np.argsort(np.where(fits, idle, WHOLE + 1), axis=0, kind="stable")[:cards]
+        np.put_along_axis(after, rows, np.take_along_axis(left, rows, axis=0), axis=0)
+    return _Options(columns, np.zeros_like(each), each, after)
+
+
 def _at(need: Ints, columns: Ints) -> Ints:
     return need if need.ndim == 0 or need.shape[-1] == 1 else need[..., columns]
-
-
-@dataclass(frozen=True)
-class _Options:
-    """n ways to place a pod on some columns: on the card in row `rows[n]` of column `columns[at[n]]`, which leaves
-    `after[:, n]`. `twins` leads from every card to the one that stands for it."""
-
-    columns: Ints
-    now: Now
-    rows: Ints
-    at: Ints
-    after: Ints
-    twins: Ints | None = None
-
-
-def _one_card(columns: Ints, now: Now, left: Ints, fits: Bools, _cards: int) -> _Options:
-    twins = _twins(now.idle, left)
-    rows, at = (fits & (twins == np.arange(len(twins))[:, np.newaxis])).nonzero()
-    after = now.idle[:, at]
-    after[rows, np.arange(len(at))] = left[rows, at]
-    return _Options(columns, now, rows, at, after, twins)
-
-
-def _tightest_cards(columns: Ints, now: Now, left: Ints, fits: Bools, cards: int) -> _Options:
-    after, each = now.idle.copy(), np.arange(len(columns))
-    if cards:
-        rows = np.argsort(np.where(fits, now.idle, WHOLE + 1), axis=0, kind="stable")[:cards]
-        np.put_along_axis(after, rows, np.take_along_axis(left, rows, axis=0), axis=0)
-    return _Options(columns, now, np.zeros_like(each), each, after)
-
-
-def _new(options: int, width: int) -> _Kept:
-    lost = np.zeros((2, width), np.int64)
-    return _Kept(np.zeros((options, width)), lost, np.zeros(width), np.zeros((options, width)))
-
-
-def _twins(idle: Ints, left: Ints) -> Ints:
-    """[rows, n]: for each card the first one of its node that is as idle, before and after."""
-    alike = idle * (WHOLE + 1) + left
-    return np.asarray((alike[np.newaxis] == alike[:, np.newaxis]).argmax(axis=1))
-
-
-def _numbered(kept: _Kept, lost: Ints) -> Ints:
-    """[n]: equal columns have equal numbers: of thousands of nodes most lose the same rooms."""
-    small: NDArray[np.int16] = np.ascontiguousarray(lost.T.astype(np.int16))
-    data, size = small.tobytes(), small.itemsize * small.shape[1]
-    numbers = []
-    for place in range(len(small)):
-        key = data[place * size : (place + 1) * size]
-        number = kept.numbers.get(key)
-        if number is None:
-            number = kept.numbers[key] = len(kept.losses)
-            kept.losses.append(lost[:, place])
-        numbers.append(number)
-    return np.array(numbers, np.int64)

@@ -1,7 +1,6 @@
 """How much of a node stays idle when the expected workload fills it."""
 
 from bisect import bisect_left, insort
-from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -50,23 +49,27 @@ class Filling:
         return np.array(values, np.float64)
 
 
-def _left(streams: Streams, idle: Sequence[int], cpu: int, memory: int) -> float:
+def _left(streams: Streams, idle: list[int], cpu: int, memory: int) -> float:
     """The mean over all streams of what stays idle, in cards. `idle` is ascending, in steps. Each pod of a stream that
     fits takes the fullest cards that have room for it."""
     share_of, cpu_of, memory_of = streams.needs
-    (places,) = ((share_of <= idle[-1]) & (cpu_of <= cpu) & (memory_of <= memory)).nonzero()
-    fitting = [streams.pods[place] for place in places.tolist()]  # others will not fit later, either
+    (fits,) = ((share_of <= idle[-1]) & (cpu_of <= cpu) & (memory_of <= memory)).nonzero()
+    fitting, pods = fits.tolist(), streams.pods  # others will not fit later, either
     left = sum(idle) * STREAMS
-    for first, last in pairwise(places.searchsorted(streams.starts).tolist()):
-        cards, most, cpu_left, memory_left = list(idle), idle[-1], cpu, memory
-        for share, pod_cpu, pod_memory, count in fitting[first:last]:
+    for first, last in pairwise(fits.searchsorted(streams.starts).tolist()):
+        cards, most, cpu_left, memory_left = idle.copy(), idle[-1], cpu, memory
+        for place in fitting[first:last]:
+            share, pod_cpu, pod_memory, count = pods[place]
             if share > most or pod_cpu > cpu_left or pod_memory > memory_left or share > cards[-count]:
                 continue
             at = bisect_left(cards, share)
-            for card in [cards.pop(at) for _ in range(count)] if count > 1 else (cards.pop(at),):
-                insort(cards, card - share)
-            most = cards[-1]
+            if count == 1:
+                insort(cards, cards.pop(at) - share)
+            else:
+                for card in [cards.pop(at) for _ in range(count)]:
+                    insort(cards, card - share)
             left -= count * share
-            cpu_left -= pod_cpu
-            memory_left -= pod_memory
+            most, cpu_left, memory_left = cards[-1], cpu_left - pod_cpu, memory_left - pod_memory
+            if most < streams.least_share or cpu_left < streams.least_cpu:
+                break
     return left * SHARE_STEP / (STREAMS * WHOLE)

@@ -1,4 +1,4 @@
-"""What becomes scarce: rooms for pods that need several whole cards of one node, and models that some pods insist on."""
+"""What becomes scarce: rooms for pods that need several whole cards of a node, and models that some pods insist on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,9 +8,7 @@ from math import sqrt
 import numpy as np
 
 from aliquot.engine.arrays import Floats, Ints
-from aliquot.engine.block import Block
 from aliquot.engine.card_kinds import NodeKind
-from aliquot.engine.forecast.now import Now
 from aliquot.engine.workload import WHOLE, Workload
 from aliquot.model import is_model
 
@@ -37,7 +35,7 @@ class Large:
 
     def covers(self, other: "Large") -> bool:
         """Whether such a pod takes a room that the other could use."""
-        narrower = not other.models or bool(self.models) and set(self.models) <= set(other.models)
+        narrower = not other.models or (bool(self.models) and set(self.models) <= set(other.models))
         return self.cards >= other.cards and self.cpu >= other.cpu and self.memory >= other.memory and narrower
 
 
@@ -126,37 +124,6 @@ class Demand:
     @property
     def is_particular(self) -> bool:
         return bool(self._particular)
-
-
-class Rooms:
-    """What a block has left for large pods, kept up to date."""
-
-    def __init__(self, block: Block, demand: Demand) -> None:
-        self._demand = demand
-        self._at = -1
-        self._kinds: tuple[NodeKind, ...] = ()
-        self._suits = demand.suits(())
-        self.left = np.zeros((len(demand.large), block.width), np.int64)
-        self.idle = np.zeros(block.width)
-        """Idle cards of each node."""
-        self.total = np.zeros(len(demand.large), np.int64)
-
-    def update(self, block: Block) -> None:
-        (columns,) = (block.changed > self._at).nonzero()
-        if len(columns):
-            self._at = block.clock
-            now = Now.of(block, columns)
-            left = self.on(block, columns, now.whole, now.cpu, now.memory)
-            self.total += left.sum(axis=1) - self.left[:, columns].sum(axis=1)
-            self.left[:, columns] = left
-            self.idle[columns] = now.idle.sum(axis=0) / WHOLE
-
-    def on(self, block: Block, columns: Ints, whole: Ints, cpu: Ints, memory: Ints) -> Ints:
-        """[large, n]: the rooms of these nodes if they have so much left."""
-        kinds = tuple(block.kinds)
-        if kinds != self._kinds:
-            self._kinds, self._suits = kinds, self._demand.suits(kinds)
-        return np.asarray(self._demand.rooms(whole, cpu, memory) * self._suits[:, block.kind_id[columns]])
 
 
 def _is_one_of(model: str, names: Sequence[str]) -> bool:

@@ -43,6 +43,14 @@ class Streams:
         """[3, pods]: share, CPU and memory."""
         return np.array([pod[:3] for pod in self.pods], np.int64).reshape(-1, 3).T.copy()
 
+    @cached_property
+    def least_share(self) -> int:
+        return min((pod.share for pod in self.pods), default=0)
+
+    @cached_property
+    def least_cpu(self) -> int:
+        return min((pod.cpu for pod in self.pods), default=0)
+
 
 @lru_cache(64)
 def streams_for(workload: Workload, card: CardModel, rows: int) -> Streams:

@@ -8,7 +8,6 @@ import numpy as np
 
 from aliquot.engine.arrays import Floats, Ranks
 from aliquot.engine.forecast.costs import Ask, forecast
-from aliquot.engine.forecast.now import idle_shares
 from aliquot.engine.view import GpuPolicy, NodePolicy, PolicyOutcome, View
 
 
@@ -29,7 +28,8 @@ class LookaheadNodes(NodePolicy):
     def score(self, outcome: PolicyOutcome) -> Floats:
         if not outcome.seen:
             nothing = np.zeros(1, np.int64)
-            return -forecast(outcome.settings.expected).costs(outcome.fleet, Ask(0, nothing, nothing, outcome.request.host))[0]
+            ask = Ask(0, nothing, nothing, outcome.request.host)
+            return np.asarray(-forecast(outcome.settings.expected).costs(outcome.fleet, ask)[0])
         if len(outcome.seen) > 1:
             return -_pod_costs(outcome)
         (view,) = outcome.seen
@@ -37,7 +37,7 @@ class LookaheadNodes(NodePolicy):
         if view.count == 1:
             ((_, rows),) = outcome.views
             costs = np.take_along_axis(costs, rows, axis=0)
-        return -costs[0]
+        return np.asarray(-costs[0])
 
 
 def _costs(view: View) -> Floats:
@@ -51,7 +51,7 @@ def _pod_costs(outcome: PolicyOutcome) -> Floats:
     costs = np.full(block.width, np.inf)
     (columns,) = outcome.fits.nonzero()
     if len(columns):
-        after = idle_shares(block, columns, outcome.after_mib[:, columns], outcome.after_cores[:, columns])
+        free = outcome.after_mib[:, columns], outcome.after_cores[:, columns]
         cards = sum(view.count for view in outcome.seen)
-        costs[columns] = forecast(outcome.settings.expected).costs_after(block, columns, after, cards, request.host)
+        costs[columns] = forecast(outcome.settings.expected).costs_after(block, columns, free, cards, request.host)
     return costs
