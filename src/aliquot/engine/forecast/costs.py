@@ -16,7 +16,7 @@ from aliquot.engine.arrays import Bools, Floats, Ints
 from aliquot.engine.block import Block
 from aliquot.engine.card_kinds import NodeKind
 from aliquot.engine.forecast.filling import Filling
-from aliquot.engine.forecast.present import Present
+from aliquot.engine.forecast.present import Present, idle_shares
 from aliquot.engine.forecast.scarcity import Demand
 from aliquot.engine.workload import WHOLE, Workload
 from aliquot.model import Host
@@ -81,6 +81,8 @@ class _Prices:
     models: Floats
     """By number of the block's kinds of nodes."""
     key: bytes
+    clocks: Hashable
+    """Of all blocks, when the prices were worked out."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,7 @@ class Forecast:
         self._kinds: tuple[NodeKind, ...] = ()
         self._demand = Demand(workload, ())
         self._presents: WeakKeyDictionary[Block, Present] = WeakKeyDictionary()
+        self._priced: WeakKeyDictionary[Block, _Prices] = WeakKeyDictionary()
         self._kept: WeakKeyDictionary[Block, OrderedDict[Hashable, _Kept]] = WeakKeyDictionary()
 
     def costs(self, block: Block, ask: Ask, containers: Hashable = ()) -> Floats:
@@ -131,7 +134,7 @@ class Forecast:
         """[n]: for a pod with several containers, `cards` cards together, that leaves so much memory and cores of the
         cards in these columns free."""
         prices, kept, each = self._prices(block), _Kept.new(1, block.width), np.arange(len(columns))
-        after = self._presents[block].idle_shares(columns, *free)
+        after = idle_shares(block, columns, *free)
         self._settle(kept, block, _Options(columns, np.zeros_like(each), each, after), cards, host)
         _add_up(kept, block, columns, prices)
         return np.asarray(kept.total[0, columns])
@@ -156,7 +159,7 @@ class Forecast:
             columns, fits, free_mib, free_cores = columns[room], fits[:, room], free_mib[:, room], free_cores[:, room]
         if len(columns):
             present = self._presents[block]
-            idle, left = present.idle[:, columns], present.idle_shares(columns, free_mib, free_cores)
+            idle, left = present.idle[:, columns], idle_shares(block, columns, free_mib, free_cores)
             options = _one_card if ask.cards == 1 else _tightest_cards
             self._settle(kept, block, options(columns, idle, left, fits, ask.cards), ask.cards, ask.host)
 
@@ -169,7 +172,7 @@ class Forecast:
             self._presents[block],
         )
         cpu, memory = block.host_cpu[columns] - host.cpu, block.host_memory[columns] - host.memory
-        added = present.wasted_after(columns[at], after, cpu[at], memory[at]) - present.wasted[columns][at]
+        added = present.wasted_after(block, columns[at], after, cpu[at], memory[at]) - present.wasted[columns][at]
         idle = after.sum(axis=0) / WHOLE
         wasted = np.zeros((len(kept.wasted), len(columns)))
         wasted[rows, at] = np.ceil(added / _STEP - 1e-9) * _STEP + _FULLER * idle
@@ -179,14 +182,21 @@ class Forecast:
         planes = [whole, whole - 1] if len(wasted) > 1 else [(after == WHOLE).sum(axis=0)]
         times = len(planes)
         rooms = present.rooms_after(
-            np.tile(columns, times), np.concatenate(planes), np.tile(cpu, times), np.tile(memory, times)
+            block, np.tile(columns, times), np.concatenate(planes), np.tile(cpu, times), np.tile(memory, times)
         )
         own = self._demand.covered(cards, host.cpu, host.memory)
         lost = np.tile(present.rooms[:, columns], times) - rooms - own[:, np.newaxis]
         kept.lost[:times, columns] = kept.number(np.maximum(lost, 0)).reshape(times, -1)
 
     def _prices(self, block: Block) -> _Prices:
-        fleet = list(block.fleet)
+        fleet = tuple(block.fleet)
+        clocks = tuple((each.clock, each.width) for each in fleet)
+        known = self._priced.get(block)
+        if known is None or known.clocks != clocks:
+            known = self._priced[block] = self._price(block, fleet, clocks)
+        return known
+
+    def _price(self, block: Block, fleet: Sequence[Block], clocks: Hashable) -> _Prices:
         kinds = tuple(kind for each in fleet for kind in each.kinds_in_use)
         if kinds != self._kinds:
             self._kinds, self._demand = kinds, Demand(self._workload, kinds)
@@ -197,11 +207,11 @@ class Forecast:
             present = self._presents.get(each)
             if present is None or present.width != each.width:
                 present = self._presents[each] = Present(each, self._filling, self._demand)
-            present.update()
+            present.update(each)
             rooms += present.all_rooms
             idle += float(present.cards.sum())
         prices, models = self._demand.prices(rooms, idle), self._model_prices(block, fleet)
-        return _Prices(prices, models, prices.tobytes() + models.tobytes())
+        return _Prices(prices, models, prices.tobytes() + models.tobytes(), clocks)
 
     def _model_prices(self, block: Block, fleet: Sequence[Block]) -> Floats:
         """[kinds of the block]"""

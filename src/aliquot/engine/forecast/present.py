@@ -1,7 +1,5 @@
 """What the nodes of a block have left, and what that is worth, kept up to date as nodes change."""
 
-from typing import TypeAlias
-
 import numpy as np
 
 from aliquot.engine.arrays import Floats, Ints
@@ -12,12 +10,9 @@ from aliquot.engine.forecast.scarcity import Demand
 from aliquot.engine.workload import WHOLE
 from aliquot.model import CORES
 
-_Columns: TypeAlias = Ints
-
 
 class Present:
     def __init__(self, block: Block, filling: Filling, demand: Demand) -> None:
-        self._block = block
         self._filling = filling
         self._demand = demand
         self._at = -1
@@ -39,45 +34,45 @@ class Present:
     def width(self) -> int:
         return len(self.whole)
 
-    def update(self) -> None:
-        block = self._block
+    def update(self, block: Block) -> None:
         (columns,) = (block.changed > self._at).nonzero()
         if not len(columns):
             return
         self._at = block.clock
-        idle = self.idle_shares(columns, block.free_mib[:, columns], block.free_cores[:, columns])
+        idle = idle_shares(block, columns, block.free_mib[:, columns], block.free_cores[:, columns])
         cpu, memory = block.host_cpu[columns], block.host_memory[columns]
         self.idle[:, columns] = idle
         self.whole[columns] = (idle == WHOLE).sum(axis=0)
         self.cards[columns] = idle.sum(axis=0) / WHOLE
-        self.wasted[columns] = self.wasted_after(columns, idle, cpu, memory)
-        rooms = self.rooms_after(columns, self.whole[columns], cpu, memory)
+        self.wasted[columns] = self.wasted_after(block, columns, idle, cpu, memory)
+        rooms = self.rooms_after(block, columns, self.whole[columns], cpu, memory)
         self.all_rooms += rooms.sum(axis=1) - self.rooms[:, columns].sum(axis=1)
         self.rooms[:, columns] = rooms
 
-    def idle_shares(self, columns: _Columns, free_mib: Ints, free_cores: Ints) -> Ints:
-        """[rows, n]: the thousandths, if so much of the cards in these columns is free."""
-        shares = free_mib * WHOLE // np.maximum(self._block.mib[:, columns], 1)
-        np.minimum(shares, free_cores * (WHOLE // CORES), out=shares)
-        np.minimum(shares, WHOLE, out=shares)
-        np.maximum(shares, 0, out=shares)
-        return np.asarray(shares * self._block.sellable[:, columns])
-
-    def wasted_after(self, columns: _Columns, idle: Ints, cpu: Ints, memory: Ints) -> Floats:
+    def wasted_after(self, block: Block, columns: Ints, idle: Ints, cpu: Ints, memory: Ints) -> Floats:
         """[n]: the cards that will stay idle on these nodes if they have so much left now."""
-        kinds = self._block.kind_id[columns]
+        kinds = block.kind_id[columns]
         numbers = np.unique(kinds).tolist()
         if len(numbers) == 1:
-            return self._filling.idle_after(self._block.kinds[numbers[0]], idle, cpu, memory)
+            return self._filling.idle_after(block.kinds[numbers[0]], idle, cpu, memory)
         wasted = np.zeros(len(columns))
         for number in numbers:
             at = kinds == number
-            wasted[at] = self._filling.idle_after(self._block.kinds[number], idle[:, at], cpu[at], memory[at])
+            wasted[at] = self._filling.idle_after(block.kinds[number], idle[:, at], cpu[at], memory[at])
         return wasted
 
-    def rooms_after(self, columns: _Columns, whole: Ints, cpu: Ints, memory: Ints) -> Ints:
+    def rooms_after(self, block: Block, columns: Ints, whole: Ints, cpu: Ints, memory: Ints) -> Ints:
         """[large, n]: the rooms of these nodes if they have so much left."""
-        kinds = tuple(self._block.kinds)
+        kinds = tuple(block.kinds)
         if kinds != self._kinds:
             self._kinds, self._suits = kinds, self._demand.suits(kinds)
-        return np.asarray(self._demand.rooms(whole, cpu, memory) * self._suits[:, self._block.kind_id[columns]])
+        return np.asarray(self._demand.rooms(whole, cpu, memory) * self._suits[:, block.kind_id[columns]])
+
+
+def idle_shares(block: Block, columns: Ints, free_mib: Ints, free_cores: Ints) -> Ints:
+    """[rows, n]: the thousandths, if so much of the cards in these columns is free."""
+    shares = free_mib * WHOLE // np.maximum(block.mib[:, columns], 1)
+    np.minimum(shares, free_cores * (WHOLE // CORES), out=shares)
+    np.minimum(shares, WHOLE, out=shares)
+    np.maximum(shares, 0, out=shares)
+    return np.asarray(shares * block.sellable[:, columns])
