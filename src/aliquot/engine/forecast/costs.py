@@ -65,13 +65,15 @@ class _Kept:
         """[n]: the number of each column of `lost` in `losses`: of thousands of nodes most lose the same rooms."""
         small = np.ascontiguousarray(lost.T.astype(np.int16))
         data, size = small.tobytes(), small.itemsize * small.shape[1]
-        numbers = []
-        for place in range(len(small)):
-            key = data[place * size : (place + 1) * size]
-            if (number := self.numbers.get(key)) is None:
-                number = self.numbers[key] = len(self.losses)
-                self.losses.append(lost[:, place].copy())
-            numbers.append(number)
+        keys = [data[start : start + size] for start in range(0, len(data), size)] if size else [b""] * len(small)
+        numbers = [self.numbers.get(key, -1) for key in keys]
+        for place, number in enumerate(numbers):
+            if number < 0:
+                key = keys[place]
+                if key not in self.numbers:
+                    self.numbers[key] = len(self.losses)
+                    self.losses.append(lost[:, place].copy())
+                numbers[place] = self.numbers[key]
         return np.array(numbers, np.int64)
 
 
@@ -179,14 +181,11 @@ class Forecast:
         kept.wasted[:, columns] = wasted if options.twins is None else np.take_along_axis(wasted, options.twins, axis=0)
         kept.took[columns[at]] = present.cards[columns][at] - idle
         whole = present.whole[columns]
-        planes = [whole, whole - 1] if len(wasted) > 1 else [(after == WHOLE).sum(axis=0)]
-        times = len(planes)
-        rooms = present.rooms_after(
-            block, np.tile(columns, times), np.concatenate(planes), np.tile(cpu, times), np.tile(memory, times)
-        )
-        own = self._demand.covered(cards, host.cpu, host.memory)
-        lost = np.tile(present.rooms[:, columns], times) - rooms - own[:, np.newaxis]
-        kept.lost[:times, columns] = kept.number(np.maximum(lost, 0)).reshape(times, -1)
+        left = np.stack([whole, whole - 1]) if len(wasted) > 1 else (after == WHOLE).sum(axis=0)[np.newaxis]
+        own = self._demand.covered(cards, host.cpu, host.memory)[:, np.newaxis]
+        had = present.rooms[:, columns] - own
+        lost = np.maximum(had[:, np.newaxis] - present.rooms_after(block, columns, left, cpu, memory), 0)
+        kept.lost[: len(left), columns] = kept.number(lost.reshape(len(lost), -1)).reshape(left.shape)
 
     def _prices(self, block: Block) -> _Prices:
         fleet = tuple(block.fleet)

@@ -33,8 +33,8 @@ class Filling:
             known.clear()
         states = np.empty((count, rows + 2), np.uint16)
         states[:, :rows] = np.sort((idle + SHARE_STEP // 2) // SHARE_STEP, axis=0).T
-        states[:, rows] = (cpu // cpu_step).clip(0, _MOST_STEPS)
-        states[:, rows + 1] = (memory // memory_step).clip(0, _MOST_STEPS)
+        states[:, rows] = np.minimum(np.maximum(cpu // cpu_step, 0), _MOST_STEPS)
+        states[:, rows + 1] = np.minimum(np.maximum(memory // memory_step, 0), _MOST_STEPS)
         data, size = states.tobytes(), states.itemsize * (rows + 2)
         keys = [data[at : at + size] for at in range(0, len(data), size)]
         values = [known.get(key, -1.0) for key in keys]

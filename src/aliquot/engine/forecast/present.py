@@ -52,11 +52,10 @@ class Present:
     def wasted_after(self, block: Block, columns: Ints, idle: Ints, cpu: Ints, memory: Ints) -> Floats:
         """[n]: the cards that will stay idle on these nodes if they have so much left now."""
         kinds = block.kind_id[columns]
-        numbers = np.unique(kinds).tolist()
-        if len(numbers) == 1:
-            return self._filling.idle_after(block.kinds[numbers[0]], idle, cpu, memory)
+        if len(kinds) and (kinds == kinds[0]).all():
+            return self._filling.idle_after(block.kinds[kinds[0]], idle, cpu, memory)
         wasted = np.zeros(len(columns))
-        for number in numbers:
+        for number in np.unique(kinds).tolist():
             at = kinds == number
             wasted[at] = self._filling.idle_after(block.kinds[number], idle[:, at], cpu[at], memory[at])
         return wasted
@@ -66,7 +65,8 @@ class Present:
         kinds = tuple(block.kinds)
         if kinds != self._kinds:
             self._kinds, self._suits = kinds, self._demand.suits(kinds)
-        return np.asarray(self._demand.rooms(whole, cpu, memory) * self._suits[:, block.kind_id[columns]])
+        suits = self._suits[:, block.kind_id[columns]]
+        return np.asarray(self._demand.rooms(whole, cpu, memory) * (suits if whole.ndim == 1 else suits[:, np.newaxis]))
 
 
 def idle_shares(block: Block, columns: Ints, free_mib: Ints, free_cores: Ints) -> Ints:

@@ -76,6 +76,14 @@ class Demand:
         return np.array([each.memory for each in self.large], np.int64)
 
     @cached_property
+    def _least_cpu(self) -> Ints:
+        return np.maximum(self.cpu, 1)[:, np.newaxis]
+
+    @cached_property
+    def _least_memory(self) -> Ints:
+        return np.maximum(self.memory, 1)[:, np.newaxis]
+
+    @cached_property
     def _frequency(self) -> Floats:
         """How many rooms of each kind the pods seen would take, of all pods, with some doubt."""
         seen = [
@@ -90,12 +98,13 @@ class Demand:
         return np.array(accepted, np.int64).reshape(len(self.large), len(kinds))
 
     def rooms(self, whole: Ints, cpu: Ints, memory: Ints) -> Ints:
-        """[large, n]: how many of each kind of large pods fit on n nodes with so many whole cards left, whatever their
-        model."""
-        rooms = whole // self.cards[:, np.newaxis]
-        np.minimum(rooms, cpu // np.maximum(self.cpu, 1)[:, np.newaxis], out=rooms)
-        np.minimum(rooms, memory // np.maximum(self.memory, 1)[:, np.newaxis], out=rooms)
-        return np.asarray(np.maximum(rooms, 0, out=rooms))
+        """[large, ..., n]: how many of each kind of large pods fit on n nodes with so much CPU and memory and [..., n]
+        whole cards left, whatever their model."""
+        by_host = np.minimum(cpu // self._least_cpu, memory // self._least_memory)
+        cards = self.cards.reshape(-1, *[1] * whole.ndim)
+        return np.asarray(
+            np.minimum(whole // cards, np.maximum(by_host, 0).reshape(len(cards), *[1] * (whole.ndim - 1), -1))
+        )
 
     def covered(self, cards: int, cpu: int, memory: int) -> Ints:
         """[large]: how many rooms of each kind such a pod fills itself."""
