@@ -250,6 +250,8 @@ def _named(prefix: str) -> tuple[Family, ...]:
 class Elastic(Dialect):
     name = "elastic"
     standard_prefix = "elastic-gpu"
+    node_policy = "binpack"
+    gpu_policy = "binpack"
     original_words = _ORIGINAL_WORDS
 
     def __init__(self, prefix: str = "") -> None:

@@ -102,6 +102,7 @@ class _Asked:
 class Hami(Dialect):
     name = "hami"
     standard_prefix = "nvidia.com"
+    node_policy = "binpack"
     gpu_policy = "spread"
     also_serves = "nvidia"
 

@@ -56,9 +56,10 @@ class Dialect(ABC):
     """The prefix of its resources and annotations. A cluster may configure another prefix."""
     node_labels: ClassVar[Mapping[str, str]] = {}
     """Labels with which the original marks its nodes. `dialect.aliquot.io/<name>=true` always works."""
-    node_policy: str = "binpack"
-    gpu_policy: str = "binpack"
-    """The default policies, by their names in the engine's tables."""
+    node_policy: str = "lookahead"
+    gpu_policy: str = "lookahead"
+    """The default policies, by their names in the engine's tables. A dialect whose original promises a choice has its
+    own."""
     model_labels: Sequence[str] = ()
     pool_labels: Sequence[str] = ()
     """Node labels that name the model and the pool of a node's cards for quotas. The first label that is present

@@ -235,12 +235,13 @@ class Block:
             self.load[row, column], self.load_at[row, column] = load.get(gpu.uuid, (np.nan, np.nan))
         self._put_placed(column)
 
-    def set_host(self, node: str, left: Host, whole: Host) -> None:
-        """Sets what a node has left of CPU and memory, and what it would have without any pod."""
+    def set_host(self, node: str, left: Host, whole: Host | None = None) -> None:
+        """Sets what a node has left of CPU and memory, and what it would have without any pod (as much, if this is left
+        out)."""
         if (column := self._columns.get(node)) is not None:
             self.host_cpu[column], self.host_memory[column] = left.cpu, left.memory
-            if self._hosts[column] != whole:
-                self._put_kind(column, whole)
+            if self._hosts[column] != (whole or left):
+                self._put_kind(column, whole or left)
             self._touch(column)
 
     # -- reading

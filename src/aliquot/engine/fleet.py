@@ -74,7 +74,7 @@ class Fleet:
         """Sets what a node has left of CPU and memory, and what it would have without any pod (as much, if this is left
         out). Until then both count as boundless."""
         if (block := self._block_of.get(node)) is not None:
-            block.set_host(node, left, whole or left)
+            block.set_host(node, left, whole)
 
     # -- reading
 

@@ -103,12 +103,24 @@ class Judgement:
 
     def best(self, nodes: Iterable[str] | None = None) -> str | None:
         """The node with the highest score, among all nodes if `nodes` is None. Ties go to the smallest name."""
-        fits = self.fits if nodes is None else self.fits & self._columns(nodes)
-        (columns,) = fits.nonzero()
-        if not len(columns):
-            return None
-        scores = self._scores[columns]
-        return self.fleet.name_at(self._first_by_name(columns[scores == scores.max()]))
+        column = self._best_column(self.fits if nodes is None else self.fits & self._columns(nodes))
+        return None if column is None else self.fleet.name_at(column)
+
+    def why(self) -> str:
+        """Why the best of all nodes is better than the others that fit, in the numbers of its policy."""
+        best = self._best_column(self.fits)
+        if best is None:
+            return ""
+        said = [each.why(*self._outcome_at(best)) for each in self._node_policies]
+        others = self.fits.copy()
+        others[best] = False
+        second = self._best_column(others)
+        if second is None:
+            said.append("no other node fits")
+        else:
+            rival, scores = self.fleet.name_at(second), self._scores[[best, second]].tolist()
+            said.append(f"score {scores[0]:.6g}, next {rival} with {scores[1]:.6g}")
+        return "; ".join(filter(None, said))
 
     def standings_at(self, columns: Ints) -> Standings:
         scores = self.scores_at(columns)
@@ -143,6 +155,21 @@ class Judgement:
         """[width + 1]; the last value is for nodes without a column."""
         *others, last = self._judged
         return joined([*(each.reasons[:-1] for each in others), last.reasons])
+
+    def _best_column(self, fits: Bools) -> int | None:
+        (columns,) = fits.nonzero()
+        if not len(columns):
+            return None
+        scores = self._scores[columns]
+        return self._first_by_name(columns[scores == scores.max()])
+
+    def _outcome_at(self, column: int) -> tuple[PolicyOutcome, int]:
+        """The outcome of a column's block, and the column within it."""
+        for outcome in self.outcomes:
+            if column < outcome.fleet.width:
+                return outcome, column
+            column -= outcome.fleet.width
+        raise IndexError("there is no such column")
 
     def _first_by_name(self, columns: Ints) -> int:
         return int(columns[self.fleet.name_order[columns].argmin()] if len(columns) > 1 else columns[0])

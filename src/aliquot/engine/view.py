@@ -126,7 +126,7 @@ class PolicyOutcome:
         return self._taken([view.need_cores for view in self.seen])
 
     def _taken(self, needs: Sequence[Ints]) -> Ints:
-        if len(needs) > 1:
+        if len(needs) != 1:
             return np.asarray(self._held(needs).sum(axis=0))
         (need,) = needs
         if need.ndim < 2:  # every card costs the same, whichever is chosen
@@ -138,6 +138,8 @@ class PolicyOutcome:
     def _held(self, needs: Sequence[Ints]) -> Ints:
         """[rows, width]: the peak of what the pod holds of each card."""
         shape = self.fleet.has.shape
+        if not needs:
+            return np.zeros(shape, np.int64)
         parts = []
         for need, (_, rows) in zip(needs, self.views, strict=True):
             part = np.zeros(shape, np.int64)
@@ -184,3 +186,7 @@ class NodePolicy(ABC):
     @abstractmethod
     def score(self, outcome: PolicyOutcome) -> Floats:
         """A number per column. The highest wins; ties go to the smallest node name."""
+
+    def why(self, outcome: PolicyOutcome, column: int) -> str:  # noqa: ARG002 (for those that have more to say)
+        """What the score of a column is made of, for the decision log."""
+        return ""

@@ -77,7 +77,8 @@ def said(verdict: Verdict) -> str:
     refused = "; ".join(f"{count} refused: {reason}" for reason, count in verdict.refused.items())
     if verdict.placement is None:
         return f"fits nowhere{'; ' if refused else ''}{refused}"
-    return f"fits on {verdict.fits}, best {where(verdict.placement)}{'; ' if refused else ''}{refused}"
+    because = f" because {verdict.why}" if verdict.why else ""
+    return f"fits on {verdict.fits}, best {where(verdict.placement)}{because}{'; ' if refused else ''}{refused}"
 
 
 def where(placement: Placement) -> str:

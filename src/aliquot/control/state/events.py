@@ -67,11 +67,13 @@ class Marked(_StateEvent, frozen=True, tag="marked unhealthy"):
 
 
 class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The chosen placement, if any, the number of nodes that fit, and the number of refused nodes by reason."""
+    """The chosen placement, if any, the number of nodes that fit, and the number of refused nodes by reason. `why` says
+    what made the chosen node the best."""
 
     fits: int
     placement: Placement | None = None
     refused: Mapping[str, int] = {}
+    why: str = ""
 
 
 class Searched(msgspec.Struct, frozen=True):
@@ -192,4 +194,4 @@ def verdict_of(judgement: Judgement) -> Verdict:
     node = judgement.best()
     refused = Counter(reason.value for reason in judgement.refusals(judgement.fleet.nodes).values())
     placement = judgement.placement(node) if node is not None else None
-    return Verdict(int(judgement.fits.sum()), placement, dict(sorted(refused.items())))
+    return Verdict(int(judgement.fits.sum()), placement, dict(sorted(refused.items())), judgement.why())

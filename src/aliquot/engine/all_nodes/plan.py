@@ -18,7 +18,7 @@ from aliquot.engine.all_nodes.node_search import NodeSearch
 from aliquot.engine.all_nodes.originals import Originals
 from aliquot.engine.all_nodes.question import Question
 from aliquot.engine.all_nodes.room import need_of, takes, together
-from aliquot.engine.arrays import Bools, Ints, enough, lowest, masked
+from aliquot.engine.arrays import Bools, Ints, Ranks, enough, lowest, masked
 from aliquot.engine.one_node.puzzle import Cards
 from aliquot.engine.view import View
 from aliquot.model import Life
@@ -86,11 +86,14 @@ class PlanForOne(Plan):
         self.view = question.view(part, need, question.room, possible)
         self.views = [self.view]
         self.lives = [Life.MAIN]
-        self.ranks = question.rank(self.view)
         self.fits = enough(possible, part.cards)
         self._connected_rows: Ints | None = None
         if question.is_connected(part):
             self._connected_rows, self.fits = question.connected(self.view, self.ranks, self.fits)
+
+    @cached_property
+    def ranks(self) -> Ranks:
+        return self.question.rank(self.view)
 
     def _own_rows_at(self, column: int) -> Sequence[Cards]:
         if self._connected_rows is not None:

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -38,6 +39,17 @@ class Ask:
     need_mib: Ints
     need_cores: Ints
     host: Host
+
+
+class Cost(NamedTuple):
+    """In cards."""
+
+    wasted: float
+    """Cards that stay idle in the end, and a little for each idle card."""
+    rooms: float
+    """Rooms for large pods that are lost."""
+    model: float
+    """Cards of a contested model."""
 
 
 @dataclass
@@ -119,6 +131,16 @@ class Forecast:
     def costs(self, block: Block, ask: Ask, containers: Hashable = ()) -> Floats:
         """[rows, width] for a pod with one card, [1, width] for others. Costs of nodes without room have no meaning.
         Equal `containers` have equal needs. The next call changes the result."""
+        return self._up_to_date(block, ask, containers)[0].total
+
+    def cost_at(self, block: Block, ask: Ask, row: int, column: int, containers: Hashable = ()) -> "Cost":
+        """What the cost of one option is made of."""
+        kept, prices = self._up_to_date(block, ask, containers)
+        wasted = float(kept.wasted[row, column])
+        model = float(prices.models[block.kind_id[column]] * kept.took[column])
+        return Cost(wasted, float(kept.total[row, column]) - wasted - model, model)
+
+    def _up_to_date(self, block: Block, ask: Ask, containers: Hashable) -> tuple[_Kept, _Prices]:
         prices = self._prices(block)
         kept = self._entry(block, ask, (containers, ask.host))
         (columns,) = (block.changed > kept.at).nonzero()
@@ -130,7 +152,7 @@ class Forecast:
             _add_up(kept, block, np.arange(block.width), prices)
         elif len(columns):
             _add_up(kept, block, columns, prices)
-        return kept.total
+        return kept, prices
 
     def costs_after(self, block: Block, columns: Ints, free: tuple[Ints, Ints], cards: int, host: Host) -> Floats:
         """[n]: for a pod with several containers, `cards` cards together, that leaves so much memory and cores of the

@@ -4,11 +4,15 @@ What a node is worth is worked out by filling it with streams of the expected wo
 (`engine.forecast`).
 """
 
+from collections.abc import Hashable
+
 import numpy as np
 
 from aliquot.engine.arrays import Floats, Ranks
 from aliquot.engine.forecast.costs import Ask, forecast
 from aliquot.engine.view import GpuPolicy, NodePolicy, PolicyOutcome, View
+
+_NOTHING = np.zeros(1, np.int64)
 
 
 class LookaheadCards(GpuPolicy):
@@ -19,31 +23,41 @@ class LookaheadCards(GpuPolicy):
             return np.zeros(1, np.int64)
         if view.count > 1 or view.free_mib is not view.fleet.free_mib:
             return view.left  # the fullest cards, as the forecast has it
-        return _costs(view)
+        ask, containers = _ask_of(view)
+        return forecast(view.settings.expected).costs(view.fleet, ask, containers)
 
 
 class LookaheadNodes(NodePolicy):
     name = "lookahead"
 
     def score(self, outcome: PolicyOutcome) -> Floats:
-        if not outcome.seen:
-            nothing = np.zeros(1, np.int64)
-            ask = Ask(0, nothing, nothing, outcome.request.host)
-            return np.asarray(-forecast(outcome.settings.expected).costs(outcome.fleet, ask)[0])
         if len(outcome.seen) > 1:
             return -_pod_costs(outcome)
-        (view,) = outcome.seen
-        costs = _costs(view)
-        if view.count == 1:
+        costs = forecast(outcome.settings.expected).costs(outcome.fleet, *_ask(outcome))
+        if len(costs) > 1:
             ((_, rows),) = outcome.views
             costs = np.take_along_axis(costs, rows, axis=0)
         return np.asarray(-costs[0])
 
+    def why(self, outcome: PolicyOutcome, column: int) -> str:
+        if len(outcome.seen) > 1:
+            return ""
+        ask, containers = _ask(outcome)
+        row = int(outcome.views[0][1][0, column]) if ask.cards == 1 else 0
+        cost = forecast(outcome.settings.expected).cost_at(outcome.fleet, ask, row, column, containers)
+        parts = {"idle in the end": cost.wasted, "rooms for large pods": cost.rooms, "contested model": cost.model}
+        return "costs in cards: " + ", ".join(f"{what} {each:.3f}" for what, each in parts.items())
 
-def _costs(view: View) -> Floats:
-    ask = Ask(view.count, view.need_mib, view.need_cores, view.request.host)
+
+def _ask(outcome: PolicyOutcome) -> tuple[Ask, Hashable]:
+    if not outcome.seen:
+        return Ask(0, _NOTHING, _NOTHING, outcome.request.host), ()
+    return _ask_of(outcome.seen[0])
+
+
+def _ask_of(view: View) -> tuple[Ask, Hashable]:
     containers = tuple((container.part, container.life) for container in view.request.containers)
-    return forecast(view.settings.expected).costs(view.fleet, ask, containers)
+    return Ask(view.count, view.need_mib, view.need_cores, view.request.host), containers
 
 
 def _pod_costs(outcome: PolicyOutcome) -> Floats:
