@@ -248,7 +248,7 @@ def test_the_story_of_one_pod(path: Path) -> None:
     code, output = run(path, "--pod", "default/p")
     assert code == 0
     assert [line.split("  ", 1)[1] for line in output.splitlines()] == [
-        "asked (gpushare, tightest/tightest): fits on 1, best n1 (main GPU-n1-0 4096 MiB)",
+        "asked (gpushare, tightest/tightest): fits on 1, best n1 (main GPU-n1-0 4096 MiB) because no other node fits",
         "claimed: n1 (main GPU-n1-0 4096 MiB)",
         "the API server accepted the placement on n1",
         "asked (gpushare, tightest/tightest): fits nowhere; 1 refused: request exceeds the node's GPUs even when empty",

@@ -62,12 +62,12 @@ def test_old_pods_fade() -> None:
     counts = ShapeCounts()
     for number in range(MAX_COUNTED_PODS):
         counts.add(numbered(number % 2))
-    for _ in range(MAX_COUNTED_PODS):
+    for _ in range(2 * MAX_COUNTED_PODS):
         counts.add(numbered(3))
     shares = {shape.host.cpu: count / counts.total for shape, count in counts.shapes.items()}
     assert counts.total <= MAX_COUNTED_PODS
     assert shares[3] > 0.7
-    assert 0.1 < shares[0] == pytest.approx(shares[1], abs=0.01)
+    assert 0.01 < shares[0] == pytest.approx(shares[1], abs=0.01)
 
 
 def test_of_too_many_shapes_the_rarest_is_dropped() -> None:
@@ -95,12 +95,12 @@ def test_counts_are_right_and_go_on_after_they_were_restored(numbers: list[int],
         assert (restored.shapes, restored.total, restored.version) == (counts.shapes, counts.total, counts.version)
 
 
-def test_what_policies_see_changes_with_the_version_and_lags_little() -> None:
+def test_what_policies_see_changes_seldom_and_lags_by_half_of_the_pods_at_most() -> None:
     counts, versions = ShapeCounts(), set()
     for added in range(1, 4000):
         before, version = counts.shapes, counts.version
         counts.add(numbered(added % 9))
         assert (counts.shapes is before) == (counts.version == version)
-        assert added - counts.total <= added / 32
+        assert added - counts.total <= added / 2
         versions.add(counts.version)
-    assert len(versions) < 400
+    assert len(versions) < 20

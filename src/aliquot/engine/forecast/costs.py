@@ -188,13 +188,8 @@ class Forecast:
             self._settle(kept, block, options(columns, idle, left, fits, ask.cards), ask.cards, ask.host)
 
     def _settle(self, kept: _Kept, block: Block, options: _Options, cards: int, host: Host) -> None:
-        columns, rows, at, after, present = (
-            options.columns,
-            options.rows,
-            options.at,
-            options.after,
-            self._presents[block],
-        )
+        present, columns, rows, at = self._presents[block], options.columns, options.rows, options.at
+        after = options.after
         cpu, memory = block.host_cpu[columns] - host.cpu, block.host_memory[columns] - host.memory
         added = present.wasted_after(block, columns[at], after, cpu[at], memory[at]) - present.wasted[columns][at]
         idle = after.sum(axis=0) / WHOLE
@@ -207,7 +202,7 @@ class Forecast:
         own = self._demand.covered(cards, host.cpu, host.memory)[:, np.newaxis]
         had = present.rooms[:, columns] - own
         lost = np.maximum(had[:, np.newaxis] - present.rooms_after(block, columns, left, cpu, memory), 0)
-        kept.lost[: len(left), columns] = kept.number(lost.reshape(len(lost), -1)).reshape(left.shape)
+        kept.lost[: len(left), columns] = kept.number(lost.reshape(len(lost), left.size)).reshape(left.shape)
 
     def _prices(self, block: Block) -> _Prices:
         fleet = tuple(block.fleet)

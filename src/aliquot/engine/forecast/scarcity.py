@@ -100,10 +100,10 @@ class Demand:
     def rooms(self, whole: Ints, cpu: Ints, memory: Ints) -> Ints:
         """[large, ..., n]: how many of each kind of large pods fit on n nodes with so much CPU and memory and [..., n]
         whole cards left, whatever their model."""
-        by_host = np.minimum(cpu // self._least_cpu, memory // self._least_memory)
-        cards = self.cards.reshape(-1, *[1] * whole.ndim)
+        by_host = np.maximum(np.minimum(cpu // self._least_cpu, memory // self._least_memory), 0)
+        between = tuple(range(1, whole.ndim))
         return np.asarray(
-            np.minimum(whole // cards, np.maximum(by_host, 0).reshape(len(cards), *[1] * (whole.ndim - 1), -1))
+            np.minimum(np.expand_dims(by_host, between), whole // np.expand_dims(self.cards, (*between, -1)))
         )
 
     def covered(self, cards: int, cpu: int, memory: int) -> Ints:

@@ -200,8 +200,12 @@ def test_the_workload_is_learnt_from_the_pods_that_come() -> None:
     for _ in range(49):
         seen.add(pod(shared(50, 0)))
     assert settings.expected is COMMON, "too few to tell"
-    seen.add(pod(shared(30, 300)))
-    assert {(shape.share, shape.mib, shape.weight) for shape in settings.expected.shapes} == {(500, 0, 49)}
+    for _ in range(15):
+        seen.add(pod(shared(30, 300)))
+    assert {(shape.share, shape.mib, shape.weight) for shape in settings.expected.shapes} == {
+        (500, 0, 49),
+        (300, 300, 15),
+    }
     assert settings.expected is settings.expected, "worked out once"
 
 
