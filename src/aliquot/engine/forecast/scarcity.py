@@ -98,13 +98,12 @@ class Demand:
         return np.array(accepted, np.int64).reshape(len(self.large), len(kinds))
 
     def rooms(self, whole: Ints, cpu: Ints, memory: Ints) -> Ints:
-        """[large, ..., n]: how many of each kind of large pods fit on n nodes with so much CPU and memory and [..., n]
-        whole cards left, whatever their model."""
+        """[large, n], or [large, m, n]: how many of each kind of large pods fit on n nodes with so much CPU and memory
+        and [n] or [m, n] whole cards left, whatever their model."""
         by_host = np.maximum(np.minimum(cpu // self._least_cpu, memory // self._least_memory), 0)
-        between = tuple(range(1, whole.ndim))
-        return np.asarray(
-            np.minimum(np.expand_dims(by_host, between), whole // np.expand_dims(self.cards, (*between, -1)))
-        )
+        if whole.ndim == 1:
+            return np.asarray(np.minimum(by_host, whole // self.cards[:, np.newaxis]))
+        return np.asarray(np.minimum(by_host[:, np.newaxis], whole // self.cards[:, np.newaxis, np.newaxis]))
 
     def covered(self, cards: int, cpu: int, memory: int) -> Ints:
         """[large]: how many rooms of each kind such a pod fills itself."""

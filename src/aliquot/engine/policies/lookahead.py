@@ -31,20 +31,22 @@ class LookaheadNodes(NodePolicy):
     name = "lookahead"
 
     def score(self, outcome: PolicyOutcome) -> Floats:
+        """A node is worth its best card, whichever card another GPU policy takes."""
         if len(outcome.seen) > 1:
             return -_pod_costs(outcome)
         costs = forecast(outcome.settings.expected).costs(outcome.fleet, *_ask(outcome))
         if len(costs) > 1:
-            ((_, rows),) = outcome.views
-            costs = np.take_along_axis(costs, rows, axis=0)
+            return np.asarray(-np.where(outcome.seen[0].possible, costs, np.inf).min(axis=0))
         return np.asarray(-costs[0])
 
     def why(self, outcome: PolicyOutcome, column: int) -> str:
         if len(outcome.seen) > 1:
             return ""
-        ask, containers = _ask(outcome)
-        row = int(outcome.views[0][1][0, column]) if ask.cards == 1 else 0
-        cost = forecast(outcome.settings.expected).cost_at(outcome.fleet, ask, row, column, containers)
+        known, (ask, containers), row = forecast(outcome.settings.expected), _ask(outcome), 0
+        if ask.cards == 1:
+            costs = known.costs(outcome.fleet, ask, containers)[:, column]
+            row = int(np.where(outcome.seen[0].possible[:, column], costs, np.inf).argmin())
+        cost = known.cost_at(outcome.fleet, ask, row, column, containers)
         parts = {"idle in the end": cost.wasted, "rooms for large pods": cost.rooms, "contested model": cost.model}
         return "costs in cards: " + ", ".join(f"{what} {each:.3f}" for what, each in parts.items())
 
