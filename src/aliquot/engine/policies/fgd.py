@@ -25,7 +25,7 @@ class LeastFragmentingCards(GpuPolicy):
 
     def rank(self, view: View) -> Ranks:
         """Each card as if only one card's part went there."""
-        fleet, workload = view.fleet, _common(view.settings.expected)
+        fleet, workload = view.fleet, common(view.settings.expected)
         idle = idle_share(fleet, view.free_mib, view.free_cores, (view.part,))
         left = idle_share(fleet, view.free_mib - view.need_mib, view.free_cores - view.need_cores, (view.part,))
         before, after = fleet.host_cpu, fleet.host_cpu - view.request.host.cpu
@@ -46,16 +46,20 @@ class LeastFragmentingNodes(NodePolicy):
 
     def score(self, outcome: PolicyOutcome) -> Floats:
         fleet, parts = outcome.fleet, tuple(container.part for container in outcome.request.containers)
-        workload = _common(outcome.settings.expected)
+        workload = common(outcome.settings.expected)
         idle = idle_share(fleet, outcome.before_mib, outcome.before_cores, parts)
         left = idle_share(fleet, outcome.after_mib, outcome.after_cores, parts)
         before = fragments(fleet, idle, fleet.host_cpu, workload)
         after = fragments(fleet, left, fleet.host_cpu - outcome.request.host.cpu, workload)
         return _rounded(after - before, workload).astype(np.float64)
 
+    def score_without_gpu(self, outcome: PolicyOutcome) -> Floats:
+        """CPU that goes makes idle GPU useless, too."""
+        return self.score(outcome)
+
 
 @lru_cache(8)
-def _common(workload: Workload) -> Workload:
+def common(workload: Workload) -> Workload:
     """The most common shapes, those of 95 percent of the pods: as many as its authors take."""
     shapes: list[PodShape] = []
     for shape in sorted(workload.shapes, key=lambda shape: -shape.weight):

@@ -1,0 +1,162 @@
+"""Lists in CSV: those of the openb trace, and one's own in the same columns.
+
+Nodes: `sn`, `cpu_milli`, `memory_mib`, `gpu`, `model`, and optionally `gpu_memory_mib` and `count`.
+Pods: `name`, `cpu_milli`, `memory_mib`, `num_gpu`, `gpu_milli`, and optionally `gpu_memory_mib`, `gpu_spec`, `class` or
+`qos`, `creation_time`, `deletion_time` and `count`.
+"""
+
+import csv
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from aliquot.engine.workload import WHOLE
+from aliquot.errors import BadInput
+from aliquot.model import (
+    CORES,
+    NO_CONSTRAINTS,
+    Constraints,
+    ContainerRequest,
+    Gpu,
+    Host,
+    Memory,
+    ModelConstraint,
+    NodeGpus,
+    Part,
+    Request,
+    Unit,
+)
+from aliquot.model.bounds import MAX_CARDS
+from aliquot.plain import why
+from aliquot.simulate.scenario import Arrival, Order, SimulatedNode, SimulatedPod
+
+DIALECT = "aliquot"
+CARD_MIB = 100 * WHOLE
+"""The memory of a card whose list does not say it. Every percent of it is a whole number of MiB."""
+
+_Row = Mapping[str, str]
+
+
+def read_nodes(path: Path) -> list[SimulatedNode]:
+    """In the order of their names. Raises BadInput."""
+    nodes = [node for line, row in _rows(path, ("sn", "gpu")) for node in _nodes(_Fields(path, line, row))]
+    return sorted(nodes, key=lambda node: node.name)
+
+
+def read_pods(path: Path) -> list[SimulatedPod]:
+    """In the order of their names. Raises BadInput."""
+    pods = [pod for line, row in _rows(path, ("name", "num_gpu")) for pod in _pods(_Fields(path, line, row))]
+    return sorted(pods, key=lambda pod: pod.name)
+
+
+def read_order(path: Path, nodes: int, pods: int) -> Order:
+    """An order of arrival as FGD's authors drew it: the rank of each node, and the number of each pod that arrives, on
+    two lines. Raises BadInput."""
+    try:
+        lines = path.read_text().splitlines()
+        ranks, numbers = (list(map(int, line.split())) for line in lines[:2])
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {why(error)}") from error
+    except ValueError as error:
+        raise BadInput(f"{path} is not an order of arrival: it has no two lines of numbers") from error
+    if len(ranks) != nodes:
+        raise BadInput(f"{path}: its first line ranks {len(ranks)} nodes; the cluster has {nodes}")
+    if any(not 0 <= number < pods for number in numbers):
+        raise BadInput(f"{path}: its second line names pods that the list of {pods} pods does not have")
+    return Order(path.stem, [Arrival(number, at) for at, number in enumerate(numbers)], ranks)
+
+
+class _Fields:
+    """The columns of a row, with errors that say where."""
+
+    def __init__(self, path: Path, line: int, row: _Row) -> None:
+        self._where = f"{path}, line {line}"
+        self._row = row
+
+    def text(self, name: str) -> str:
+        return (self._row.get(name) or "").strip()
+
+    def number(self, name: str, default: int = 0, most: int = 1 << 40) -> int:
+        text = self.text(name)
+        try:
+            number = int(text) if text else default
+        except ValueError:
+            number = -1
+        if not 0 <= number <= most:
+            raise self.wrong(f"{name}: {text!r} is not a whole number from 0 to {most}")
+        return number
+
+    def time(self, name: str) -> float | None:
+        text = self.text(name)
+        try:
+            return float(text) if text else None
+        except ValueError as error:
+            raise self.wrong(f"{name}: {text!r} is not a number of seconds") from error
+
+    def names(self, name: str) -> tuple[str, ...]:
+        return tuple(filter(None, (part.strip() for part in self.text(name).split("|"))))
+
+    def wrong(self, why: str) -> BadInput:
+        return BadInput(f"{self._where}: {why}")
+
+
+def _rows(path: Path, needed: tuple[str, ...]) -> Iterator[tuple[int, _Row]]:
+    try:
+        with path.open(newline="") as file:
+            reader = csv.DictReader(file)
+            if missing := [name for name in needed if name not in (reader.fieldnames or ())]:
+                raise BadInput(
+                    f"{path} has no column {missing[0]!r}; it has {', '.join(reader.fieldnames or ['none'])}"
+                )
+            for row in reader:
+                yield reader.line_num, row
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        text = why(error) if isinstance(error, OSError) else str(error)
+        raise BadInput(f"{path} cannot be read: {text}") from error
+
+
+def _nodes(row: _Fields) -> Iterator[SimulatedNode]:
+    count = row.number("count", 1)
+    for number in range(count):
+        name = row.text("sn") if count == 1 else f"{row.text('sn')}-{number:04d}"
+        host = Host(row.number("cpu_milli"), row.number("memory_mib"))
+        cards = row.number("gpu", most=MAX_CARDS)
+        yield simulated_node(name, row.text("model"), cards, row.number("gpu_memory_mib", CARD_MIB), host)
+
+
+def simulated_node(name: str, model: str, cards: int, card_mib: int, host: Host) -> SimulatedNode:
+    gpus = (Gpu(f"{name}-{index}", index, index, model, card_mib) for index in range(cards))
+    return SimulatedNode(NodeGpus(name, tuple(gpus), 1, model=model), host)
+
+
+def _pods(row: _Fields) -> Iterator[SimulatedPod]:
+    count = row.number("count", 1)
+    cards = row.number("num_gpu", most=MAX_CARDS)
+    milli = row.number("gpu_milli", WHOLE, WHOLE)
+    part = _part(row, cards, milli, row.number("gpu_memory_mib")) if cards else None
+    host = Host(row.number("cpu_milli"), row.number("memory_mib"))
+    arrives, leaves = row.time("creation_time") or 0.0, row.time("deletion_time")
+    for number in range(count):
+        name = row.text("name") if count == 1 else f"{row.text('name')}-{number:04d}"
+        request = simulated_request(name, part, host, row.names("gpu_spec"))
+        yield SimulatedPod(request, row.text("class") or row.text("qos"), arrives=arrives, leaves=leaves)
+
+
+def simulated_request(name: str, part: Part | None, host: Host, models: tuple[str, ...]) -> Request:
+    containers = () if part is None else (ContainerRequest("main", part),)
+    constraints = Constraints((ModelConstraint(models),)) if models else NO_CONSTRAINTS
+    return Request(name, name, DIALECT, containers, constraints=constraints, host=host)
+
+
+def _part(row: _Fields, cards: int, milli: int, mib: int) -> Part:
+    if mib:
+        return Part(cards, memory=Memory(mib))
+    if not milli:
+        raise row.wrong("gpu_milli is 0, but num_gpu is not")
+    return part_of_share(cards, milli)
+
+
+def part_of_share(cards: int, milli: int) -> Part:
+    """A share of each card, in thousandths; rounded up to percent, in which the engine counts."""
+    if milli == WHOLE:
+        return Part(cards, whole=True)
+    return Part(cards, memory=Memory(-(-milli * CORES // WHOLE), Unit.PERCENT))

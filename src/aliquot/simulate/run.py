@@ -1,0 +1,191 @@
+"""One run: pods arrive in an order, and the engine places each of them, or it fails."""
+
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from time import perf_counter
+
+import numpy as np
+
+from aliquot.engine import Bools, Fleet, PolicySettings, ShapeCounts, judge
+from aliquot.engine.workload import COMMON, WHOLE, Workload
+from aliquot.model import Charge, Host, charges
+from aliquot.simulate.demand import Demands, taken_of
+from aliquot.simulate.gauges import Gauge, gauge
+from aliquot.simulate.policy_names import PolicyPair
+from aliquot.simulate.results import Measures, ModelResult, Point, RunResult
+from aliquot.simulate.scenario import Order, SimulatedNode, SimulatedPod, World
+from aliquot.simulate.workload import known_workload
+
+
+@dataclass(frozen=True)
+class _Held:
+    """What a placed pod holds."""
+
+    node: str
+    charges: dict[str, Charge]
+    host: Host
+
+
+class SimulatedCluster:
+    """The cluster as the engine sees it, and the pods that it has placed."""
+
+    def __init__(self, nodes: Sequence[SimulatedNode], ranks: Sequence[int] = ()) -> None:
+        """Of equally good nodes the engine takes the one with the smallest name, so a rank comes first in the name."""
+        self.fleet = Fleet()
+        self.taken = 0
+        """Thousandths of cards."""
+        self._left: dict[str, Host] = {}
+        self._nodes: dict[str, SimulatedNode] = {}
+        self._held: dict[int, _Held] = {}
+        self._selected: dict[tuple[tuple[str, str], ...], Bools] = {}
+        for place, node in enumerate(nodes):
+            named = _renamed(node, f"{ranks[place]:06d}-{node.name}") if ranks else node
+            self._nodes[named.name] = named
+            self._left[named.name] = named.host - named.taken
+            self.taken += taken_of(named.cards, named.used)
+            self.fleet.put(named.cards, named.used)
+            self.fleet.set_host(named.name, self._left[named.name], named.host)
+        self._names = self.fleet.names
+
+    def place(self, number: int, pod: SimulatedPod, policy: PolicyPair, settings: PolicySettings) -> bool:
+        """Place a pod under a number of its own. Returns whether it fits."""
+        request = replace(pod.request, uid=str(number))
+        (columns,) = np.nonzero(self._room(pod))
+        if not len(columns):
+            return False
+        judgement = judge(self.fleet, request, policy.gpu, policy.node, settings)
+        best = judgement.standings_at(columns).best
+        if not best.any():
+            return False
+        node = self._names[int(columns[best.argmax()])]
+        placement = judgement.placement(node)
+        assert placement is not None, "the node fits"
+        held = _Held(node, charges(placement, request), request.host)
+        self._held[number] = held
+        self._change(held, +1)
+        return True
+
+    def release(self, number: int) -> None:
+        """A placed pod leaves."""
+        self._change(self._held.pop(number), -1)
+
+    def node_of(self, number: int) -> str:
+        """The node that a placed pod has."""
+        return self._held[number].node
+
+    def _room(self, pod: SimulatedPod) -> Bools:
+        """Columns with enough CPU and memory, and with the labels that the pod selects."""
+        host, blocks = pod.request.host, self.fleet.blocks
+        room = [(block.host_cpu >= host.cpu) & (block.host_memory >= host.memory) for block in blocks]
+        found = room[0] if len(room) == 1 else np.concatenate(room)
+        return found & self._with_labels(tuple(sorted(pod.selector.items()))) if pod.selector else found
+
+    def _with_labels(self, wanted: tuple[tuple[str, str], ...]) -> Bools:
+        if wanted not in self._selected:
+            labels = [self._nodes[name].labels.items() if name else {}.items() for name in self._names]
+            self._selected[wanted] = np.array([set(wanted) <= own for own in labels], np.bool_)
+        return self._selected[wanted]
+
+    def _change(self, held: _Held, sign: int) -> None:
+        state = self.fleet.state(held.node)
+        assert state is not None, "nodes never go"
+        if held.charges:
+            after = state.plus(held.charges) if sign > 0 else state.minus(held.charges)
+            self.taken += taken_of(after.cards, after.used) - taken_of(state.cards, state.used)
+            self.fleet.put(after.cards, after.used)
+        left = self._left[held.node]
+        self._left[held.node] = left = left - held.host if sign > 0 else left + held.host
+        self.fleet.set_host(held.node, left, self._nodes[held.node].host)
+
+
+def _renamed(node: SimulatedNode, name: str) -> SimulatedNode:
+    return replace(node, cards=replace(node.cards, node=name))
+
+
+def run(
+    world: World,
+    order: Order,
+    policy: PolicyPair,
+    *,
+    know_workload: bool = False,
+    limit: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> RunResult:
+    """Replay an order, or its first `limit` arrivals. With `know_workload` the policy knows how common each shape of
+    the list is; without, it learns that from the pods that come, as in the server."""
+    began = perf_counter()
+    cluster, counts, demands = SimulatedCluster(world.nodes, order.ranks), ShapeCounts(), Demands(world.nodes)
+    expected = known_workload(world.pods)
+    settings = PolicySettings(workload=expected) if know_workload and expected else PolicySettings(seen=counts)
+    record = _Record(cluster, world.capacity, expected or COMMON)
+    leaving: list[tuple[float, int]] = []
+    arrivals = order.arrivals[:limit]
+    for number, arrival in enumerate(arrivals):
+        while leaving and leaving[0][0] <= arrival.at:
+            cluster.release(heapq.heappop(leaving)[1])
+        pod = world.pods[arrival.pod]
+        if pod.request.containers:
+            counts.add(pod.request)
+        fits = cluster.place(number, pod, policy, settings)
+        if fits and arrival.leaves is not None:
+            heapq.heappush(leaving, (arrival.leaves, number))
+        record.arrived(number, pod, demands.of(pod), fits)
+        if progress is not None and not number % 100:
+            progress(number)
+    return record.result(policy.name, order.name, len(arrivals), perf_counter() - began)
+
+
+class _Record:
+    """What happened so far. Between two whole percents of arrived cards, the allocation is the mean after each arrival,
+    as FGD's authors report it; the rest is measured once, at the first arrival."""
+
+    def __init__(self, cluster: SimulatedCluster, capacity: int, expected: Workload) -> None:
+        self._cluster, self._capacity, self._expected = cluster, capacity, expected
+        self._asked = self._placed = 0
+        self._failed: list[int] = []
+        self._failed_gpu = self._failed_multi = 0
+        self._bins: dict[int, list[int]] = {}
+        self._gauges: dict[int, Gauge] = {}
+
+    def arrived(self, number: int, pod: SimulatedPod, size: int, fits: bool) -> None:
+        self._asked += size
+        if fits:
+            self._placed += size
+        else:
+            self._failed.append(number)
+            self._failed_gpu += bool(pod.cards)
+            self._failed_multi += pod.cards > 1
+        percent = round(self._asked / (self._capacity * WHOLE) * 100)
+        if percent not in self._bins:
+            self._gauges[percent] = gauge(self._cluster.fleet, self._expected)
+        self._bins.setdefault(percent, []).append(self._cluster.taken)
+
+    def result(self, policy: str, order: str, arrivals: int, seconds: float) -> RunResult:
+        last = gauge(self._cluster.fleet, self._expected)
+        return RunResult(
+            policy=policy,
+            order=order,
+            cards=self._capacity,
+            arrivals=arrivals,
+            arrived=self._asked / WHOLE,
+            placed=self._placed / WHOLE,
+            allocated=self._cluster.taken / WHOLE,
+            failed=tuple(self._failed),
+            failed_gpu=self._failed_gpu,
+            failed_multi=self._failed_multi,
+            points=tuple(self._point(percent, taken) for percent, taken in sorted(self._bins.items())),
+            last=self._measures(last),
+            models=tuple(
+                ModelResult(each.model, each.cards, each.cards - each.idle / WHOLE, each.stranded / WHOLE)
+                for each in last.models
+            ),
+            seconds=seconds,
+        )
+
+    def _point(self, percent: int, taken: list[int]) -> Point:
+        allocation = sum(taken) / len(taken) / (self._capacity * WHOLE) * 100
+        return Point(percent, allocation, self._measures(self._gauges[percent]))
+
+    def _measures(self, own: Gauge) -> Measures:
+        return Measures(own.idle / WHOLE, own.fragments / WHOLE, own.stranded / WHOLE, own.starved / WHOLE)
