@@ -43,10 +43,20 @@ def shuffled(world: World, seed: int, arrived: float) -> Order:
     return Order(str(seed), [Arrival(number, at) for at, number in enumerate(drawn)], ranks)
 
 
-def leaving(order: Order, world: World, load: float, seed: int) -> Order:
+def first_part(order: Order, world: World, arrived: float) -> Order:
+    """The arrivals until so many percent of the cluster's cards were asked for."""
+    demands, most, total = Demands(world.nodes), arrived / 100 * world.capacity * WHOLE, 0
+    for count, arrival in enumerate(order.arrivals):
+        total += demands.of(world.pods[arrival.pod])
+        if total > most:
+            return replace(order, arrivals=order.arrivals[:count])
+    return order
+
+
+def leaving(order: Order, world: World, load: float) -> Order:
     """The same arrivals, but pods leave again: each stays until, on average, `load` percent of the cluster's cards were
     asked for after it. If every pod fitted, the cluster would settle at that load."""
-    chance = random.Random(f"leaving {seed}")
+    chance = random.Random(f"leaving {order.name}")
     demands, stay = Demands(world.nodes), load / 100 * world.capacity * WHOLE
     arrivals, total = list[Arrival](), 0.0
     for arrival in order.arrivals:

@@ -1,8 +1,11 @@
 """What a run found, and the mean and spread of several."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import mean, stdev
+from typing import Any
+
+import msgspec
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,14 @@ class RunResult:
     last: Measures
     models: tuple[ModelResult, ...]
     seconds: float
+    peaks: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """The most that each node had taken at any time: thousandths of cards, and of cores."""
+    variant: str = ""
+    """What was changed for this run; empty if nothing was."""
+
+    @property
+    def label(self) -> str:
+        return f"{self.policy}, {self.variant}" if self.variant else self.policy
 
     def at(self, percent: int) -> Point | None:
         return next((point for point in self.points if point.arrived == percent), None)
@@ -74,9 +85,16 @@ def spread(runs: Sequence[RunResult], value: Callable[[RunResult], float]) -> Sp
     return Spread.of([value(each) for each in runs])
 
 
-def by_policy(runs: Sequence[RunResult]) -> dict[str, list[RunResult]]:
-    """In the order in which policies were asked for."""
+def by_label(runs: Sequence[RunResult]) -> dict[str, list[RunResult]]:
+    """The runs of each policy and variant, in the order in which they were asked for."""
     grouped: dict[str, list[RunResult]] = {}
     for each in runs:
-        grouped.setdefault(each.policy, []).append(each)
+        grouped.setdefault(each.label, []).append(each)
     return grouped
+
+
+def as_plain(run: RunResult) -> dict[str, Any]:
+    """For JSON."""
+    plain: dict[str, Any] = msgspec.to_builtins(run)
+    del plain["peaks"]
+    return {**plain, "failed": len(run.failed), "failed_arrivals": list(run.failed)}

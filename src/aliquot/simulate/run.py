@@ -31,22 +31,25 @@ class SimulatedCluster:
     """The cluster as the engine sees it, and the pods that it has placed."""
 
     def __init__(self, nodes: Sequence[SimulatedNode], ranks: Sequence[int] = ()) -> None:
-        """Of equally good nodes the engine takes the one with the smallest name, so a rank comes first in the name."""
+        """Of equally good nodes the one with the lowest rank wins; without ranks, the one with the smallest name."""
         self.fleet = Fleet()
         self.taken = 0
         """Thousandths of cards."""
-        self._left: dict[str, Host] = {}
-        self._nodes: dict[str, SimulatedNode] = {}
+        self.peaks: dict[str, tuple[int, int]] = {}
+        """The most that a node had taken at any time: thousandths of cards, and of cores."""
+        self._left = {node.name: node.host - node.taken for node in nodes}
+        self._nodes = {node.name: node for node in nodes}
         self._held: dict[int, _Held] = {}
         self._selected: dict[tuple[tuple[str, str], ...], Bools] = {}
-        for place, node in enumerate(nodes):
-            named = _renamed(node, f"{ranks[place]:06d}-{node.name}") if ranks else node
-            self._nodes[named.name] = named
-            self._left[named.name] = named.host - named.taken
-            self.taken += taken_of(named.cards, named.used)
-            self.fleet.put(named.cards, named.used)
-            self.fleet.set_host(named.name, self._left[named.name], named.host)
+        for node in nodes:
+            taken = taken_of(node.cards, node.used)
+            self.taken += taken
+            self.peaks[node.name] = taken, node.taken.cpu
+            self.fleet.put(node.cards, node.used)
+            self.fleet.set_host(node.name, self._left[node.name], node.host)
         self._names = self.fleet.names
+        rank_of = {node.name: rank for node, rank in zip(nodes, ranks, strict=True)} if ranks else {}
+        self._ranks = np.array([rank_of[name] for name in self._names]) if ranks else self.fleet.name_order
 
     def place(self, number: int, pod: SimulatedPod, policy: PolicyPair, settings: PolicySettings) -> bool:
         """Place a pod under a number of its own. Returns whether it fits."""
@@ -55,10 +58,12 @@ class SimulatedCluster:
         if not len(columns):
             return False
         judgement = judge(self.fleet, request, policy.gpu, policy.node, settings)
-        best = judgement.standings_at(columns).best
-        if not best.any():
+        columns = columns[judgement.fits[columns]]
+        if not len(columns):
             return False
-        node = self._names[int(columns[best.argmax()])]
+        scores = judgement.scores_at(columns)
+        best = columns[scores == scores.max()]
+        node = self._names[int(best[self._ranks[best].argmin()])]
         placement = judgement.placement(node)
         assert placement is not None, "the node fits"
         held = _Held(node, charges(placement, request), request.host)
@@ -69,10 +74,6 @@ class SimulatedCluster:
     def release(self, number: int) -> None:
         """A placed pod leaves."""
         self._change(self._held.pop(number), -1)
-
-    def node_of(self, number: int) -> str:
-        """The node that a placed pod has."""
-        return self._held[number].node
 
     def _room(self, pod: SimulatedPod) -> Bools:
         """Columns with enough CPU and memory, and with the labels that the pod selects."""
@@ -88,19 +89,21 @@ class SimulatedCluster:
         return self._selected[wanted]
 
     def _change(self, held: _Held, sign: int) -> None:
-        state = self.fleet.state(held.node)
+        name, node = held.node, self._nodes[held.node]
+        state = self.fleet.state(name)
         assert state is not None, "nodes never go"
         if held.charges:
             after = state.plus(held.charges) if sign > 0 else state.minus(held.charges)
             self.taken += taken_of(after.cards, after.used) - taken_of(state.cards, state.used)
             self.fleet.put(after.cards, after.used)
-        left = self._left[held.node]
-        self._left[held.node] = left = left - held.host if sign > 0 else left + held.host
-        self.fleet.set_host(held.node, left, self._nodes[held.node].host)
-
-
-def _renamed(node: SimulatedNode, name: str) -> SimulatedNode:
-    return replace(node, cards=replace(node.cards, node=name))
+            state = after
+        left = self._left[name]
+        self._left[name] = left = left - held.host if sign > 0 else left + held.host
+        self.fleet.set_host(name, left, node.host)
+        if sign > 0:
+            cards, cpu = self.peaks[name]
+            now = taken_of(state.cards, state.used), node.host.cpu - left.cpu
+            self.peaks[name] = max(cards, now[0]), max(cpu, now[1])
 
 
 def run(
@@ -181,6 +184,7 @@ class _Record:
                 for each in last.models
             ),
             seconds=seconds,
+            peaks=self._cluster.peaks,
         )
 
     def _point(self, percent: int, taken: list[int]) -> Point:

@@ -5,58 +5,82 @@ from collections.abc import Callable, Sequence
 from rich import box
 from rich.table import Table
 
-from aliquot.simulate.results import RunResult, by_policy, spread
+from aliquot.simulate.results import RunResult, by_label, spread
+from aliquot.simulate.returnable import Returnable
 
 _MARK = 100
 """The percentage of arrived cards at which allocations are compared, besides the end."""
+_FEW = 5
 
 
 def summary(runs: Sequence[RunResult]) -> Table:
-    """A row per policy: means over the orders, and their spread if there are several."""
+    """A row per policy: means over the orders, and their standard deviation if there are several."""
     marks = _marks(runs)
-    table = _table("policy", *(f"allocated at {mark} %" for mark in marks), "fragments", "stranded", "no CPU")
-    for column in ("failed pods", "several cards", "s/run"):
-        table.add_column(column, justify="right")
-    for policy, own in by_policy(runs).items():
+    table = _table(
+        "policy",
+        *(f"allocated at {mark} %" for mark in marks),
+        "allocated cards",
+        "fragments",
+        "stranded",
+        "no CPU",
+        "failed pods",
+        "several cards",
+        "s/run",
+    )
+    for label, own in by_label(runs).items():
         table.add_row(
-            policy,
+            label,
             *(_shown(own, _allocation_at(mark)) for mark in marks),
+            _shown(own, lambda each: each.allocated, 1),
             _shown(own, lambda each: 100 * each.last.fragments / each.cards),
             _shown(own, lambda each: each.last.stranded, 1),
             _shown(own, lambda each: each.last.starved, 1),
-            _shown(own, lambda each: float(len(each.failed)), 1),
-            _shown(own, lambda each: float(each.failed_multi), 1),
+            _shown(own, lambda each: len(each.failed), 1),
+            _shown(own, lambda each: each.failed_multi, 1),
             _shown(own, lambda each: each.seconds, 1),
         )
-    table.caption = (
-        "allocated and fragments: percent of all cards; stranded: cards' worth of idle GPU that no expected pod can "
-        "use, and of it for lack of the node's CPU or memory"
-    )
     return table
+
+
+LEGEND = """\
+allocated at N %: percent of all cards, when pods have asked for N % of them
+fragments:        percent of all cards that are idle and of no use to an average expected pod (FGD's measure)
+stranded:         cards' worth of idle GPU that no expected pod can use; no CPU: of it, for lack of CPU or memory
+several cards:    failed pods that asked for more than one card"""
 
 
 def per_model(runs: Sequence[RunResult]) -> Table:
     """A row per model and policy, at the end of the runs."""
     table = _table("model", "policy", "cards", "allocated %", "stranded")
-    groups = by_policy(runs)
-    for model in dict.fromkeys(each.model for run in runs for each in run.models):
-        for policy, own in groups.items():
+    groups = by_label(runs)
+    for model in sorted({each.model for run in runs for each in run.models}):
+        for label, own in groups.items():
             here = [each for run in own for each in run.models if each.model == model]
             cards = sum(each.cards for each in here)
-            table.add_row(
-                model or "unknown",
-                policy,
-                f"{cards / len(here):.0f}",
-                f"{100 * sum(each.allocated for each in here) / cards:.2f}",
-                f"{sum(each.stranded for each in here) / len(here):.1f}",
-            )
+            if cards:
+                table.add_row(
+                    model or "unknown",
+                    label,
+                    f"{cards / len(here):.0f}",
+                    f"{100 * sum(each.allocated for each in here) / cards:.2f}",
+                    f"{sum(each.stranded for each in here) / len(here):.1f}",
+                )
+    return table
+
+
+def returning(found: Sequence[Returnable]) -> Table:
+    """What could be returned. Rows do not add up: each is by itself."""
+    table = _table("policy", "model", "nodes that could go", "of", "cards", "such as")
+    for each in found:
+        names = ", ".join(each.nodes[:_FEW]) + (", ..." if len(each.nodes) > _FEW else "")
+        table.add_row(each.policy, each.model or "any", str(len(each.nodes)), str(each.of), str(each.cards), names)
     return table
 
 
 def _table(*columns: str) -> Table:
     table = Table(box=box.SIMPLE, pad_edge=False)
-    for place, column in enumerate(columns):
-        table.add_column(column, justify="right" if place else "left")
+    for column in columns:
+        table.add_column(column, justify="left" if column in ("policy", "model", "such as") else "right")
     return table
 
 

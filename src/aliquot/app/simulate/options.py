@@ -13,20 +13,28 @@ class SourceOptions:
     pod_list: str = "default"
     nodes: Path | None = None
     pods: Path | None = None
+    from_cluster: bool = False
+    kubeconfig: str = ""
+    context: str = ""
+    decision_log: Path | None = None
+    keep_bound: bool = False
     arrivals: Sequence[Path] = ()
     order: str = ""
     seeds: str = ""
-    arrived: float = 130.0
+    arrived: float | None = None
     departures: str = ""
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """`policies` are names or pairs of names, as `parsed_policy` reads them."""
+    """`policies`, `add_nodes` and `grow` are as the command line has them; their parsers say how they are written."""
 
     policies: Sequence[str]
     know_workload: bool = False
     jobs: int = 1
+    add_nodes: Sequence[str] = ()
+    grow: Sequence[str] = ()
+    returnable: bool = False
 
 
 @dataclass(frozen=True)

@@ -11,38 +11,81 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from aliquot.app.simulate.options import OutputOptions, RunOptions, SourceOptions
 from aliquot.app.simulate.sources import read_orders, read_world
-from aliquot.simulate.many import Task, run_all
+from aliquot.errors import BadInput
+from aliquot.simulate.changes import Change, parsed_growth, parsed_nodes
+from aliquot.simulate.many import Heard, Runner, Task
+from aliquot.simulate.plots import check_plots, draw
 from aliquot.simulate.policy_names import parsed_policy
-from aliquot.simulate.results import RunResult
-from aliquot.simulate.tables import per_model, summary
+from aliquot.simulate.results import RunResult, as_plain
+from aliquot.simulate.returnable import Returnable, returnable
+from aliquot.simulate.scenario import Order, World
+from aliquot.simulate.tables import LEGEND, per_model, returning, summary
 
-_WIDTH_IN_A_PIPE = 160
+_WIDTH_IN_A_PIPE = 200
+_SHOWN_LEFT_OUT = 10
 
 
 def simulate(source: SourceOptions, how: RunOptions, output: OutputOptions) -> None:
-    """Raises BadInput."""
+    """Raises BadInput, and KubeError."""
     policies = [parsed_policy(name) for name in how.policies]
-    world = read_world(source)
-    orders = read_orders(source, world)
-    tasks = [Task(order, policy, how.know_workload) for policy in policies for order in orders]
-    with _progress(len(tasks), shown=output.progress) as done:
-        runs = run_all(world, tasks, how.jobs, done)
-    _print(runs, output)
+    changes: list[Change] = [*map(parsed_nodes, how.add_nodes), *map(parsed_growth, how.grow)]
+    if changes and how.returnable:
+        raise BadInput("--returnable asks about the cluster as it is: leave out --add-node and --grow")
+    check_plots(output.plots)
+    world, left_out = read_world(source)
+    _tell(left_out)
+    variants = _variants(world, read_orders(source, world), changes)
+    tasks = [
+        Task(order, policy, how.know_workload, place, text)
+        for policy in policies
+        for place, (text, _, orders) in enumerate(variants)
+        for order in orders
+    ]
+    found: list[Returnable] = []
+    with Runner([own for _, own, _ in variants], how.jobs) as runner, _progress(shown=output.progress) as count:
+        runs = runner.run(tasks, count(len(tasks)))
+        for policy in policies if how.returnable else ():
+            places = [place for place, task in enumerate(tasks) if task.policy == policy]
+            own = [tasks[place] for place in places]
+            found += returnable(runner, world, own, [runs[place] for place in places], count(None))
+    _print(runs, found, output)
 
 
-def _print(runs: Sequence[RunResult], output: OutputOptions) -> None:
+def _variants(
+    world: World, orders: Sequence[Order], changes: Sequence[Change]
+) -> list[tuple[str, World, Sequence[Order]]]:
+    """As it is, and each change by itself."""
+    return [("", world, orders), *((change.text, *change.apply(world, orders)) for change in changes)]
+
+
+def _tell(left_out: Sequence[str]) -> None:
+    for line in left_out[:_SHOWN_LEFT_OUT]:
+        click.echo(f"left out: {line}", err=True)
+    if (more := len(left_out) - _SHOWN_LEFT_OUT) > 0:
+        click.echo(f"left out: {more} more", err=True)
+
+
+def _print(runs: Sequence[RunResult], found: Sequence[Returnable], output: OutputOptions) -> None:
+    for path in output.plots:
+        draw(runs, path)
     if output.json:
-        click.echo(msgspec.json.format(msgspec.json.encode({"runs": runs})).decode())
+        plain = {"runs": list(map(as_plain, runs)), **({"returnable": found} if found else {})}
+        click.echo(msgspec.json.format(msgspec.json.encode(plain)).decode())
         return
     console = Console(width=None if sys.stdout.isatty() else _WIDTH_IN_A_PIPE)
-    console.print(summary(runs))
-    console.print(per_model(runs))
+    for table in (summary(runs), per_model(runs), *((returning(found),) if found else ())):
+        console.print(table)
+    console.print(LEGEND, highlight=False)
 
 
 @contextmanager
-def _progress(total: int, *, shown: bool) -> Iterator[Callable[[RunResult], None]]:
-    """A bar on stderr."""
-    columns = (TextColumn("simulating"), BarColumn(), MofNCompleteColumn(), TextColumn("runs"), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), disable=not shown, transient=True) as bar:
-        task = bar.add_task("", total=total)
-        yield lambda _: bar.advance(task)
+def _progress(*, shown: bool) -> Iterator[Callable[[int | None], Heard]]:
+    """Bars on stderr; yields a function that opens one for so many runs, or for a number that nobody knows."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), disable=not shown, transient=True) as bars:
+
+        def count(total: int | None) -> Heard:
+            bar = bars.add_task("runs" if total else "runs with fewer nodes", total=total)
+            return lambda _: bars.advance(bar)
+
+        yield count

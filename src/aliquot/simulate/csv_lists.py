@@ -11,27 +11,11 @@ from pathlib import Path
 
 from aliquot.engine.workload import WHOLE
 from aliquot.errors import BadInput
-from aliquot.model import (
-    CORES,
-    NO_CONSTRAINTS,
-    Constraints,
-    ContainerRequest,
-    Gpu,
-    Host,
-    Memory,
-    ModelConstraint,
-    NodeGpus,
-    Part,
-    Request,
-    Unit,
-)
+from aliquot.model import Host, Memory, Part
 from aliquot.model.bounds import MAX_CARDS
 from aliquot.plain import why
-from aliquot.simulate.scenario import Arrival, Order, SimulatedNode, SimulatedPod
-
-DIALECT = "aliquot"
-CARD_MIB = 100 * WHOLE
-"""The memory of a card whose list does not say it. Every percent of it is a whole number of MiB."""
+from aliquot.simulate.making import CARD_MIB, part_of_share, simulated_node, simulated_request
+from aliquot.simulate.scenario import SimulatedNode, SimulatedPod
 
 _Row = Mapping[str, str]
 
@@ -46,23 +30,6 @@ def read_pods(path: Path) -> list[SimulatedPod]:
     """In the order of their names. Raises BadInput."""
     pods = [pod for line, row in _rows(path, ("name", "num_gpu")) for pod in _pods(_Fields(path, line, row))]
     return sorted(pods, key=lambda pod: pod.name)
-
-
-def read_order(path: Path, nodes: int, pods: int) -> Order:
-    """An order of arrival as FGD's authors drew it: the rank of each node, and the number of each pod that arrives, on
-    two lines. Raises BadInput."""
-    try:
-        lines = path.read_text().splitlines()
-        ranks, numbers = (list(map(int, line.split())) for line in lines[:2])
-    except OSError as error:
-        raise BadInput(f"{path} cannot be read: {why(error)}") from error
-    except ValueError as error:
-        raise BadInput(f"{path} is not an order of arrival: it has no two lines of numbers") from error
-    if len(ranks) != nodes:
-        raise BadInput(f"{path}: its first line ranks {len(ranks)} nodes; the cluster has {nodes}")
-    if any(not 0 <= number < pods for number in numbers):
-        raise BadInput(f"{path}: its second line names pods that the list of {pods} pods does not have")
-    return Order(path.stem, [Arrival(number, at) for at, number in enumerate(numbers)], ranks)
 
 
 class _Fields:
@@ -123,11 +90,6 @@ def _nodes(row: _Fields) -> Iterator[SimulatedNode]:
         yield simulated_node(name, row.text("model"), cards, row.number("gpu_memory_mib", CARD_MIB), host)
 
 
-def simulated_node(name: str, model: str, cards: int, card_mib: int, host: Host) -> SimulatedNode:
-    gpus = (Gpu(f"{name}-{index}", index, index, model, card_mib) for index in range(cards))
-    return SimulatedNode(NodeGpus(name, tuple(gpus), 1, model=model), host)
-
-
 def _pods(row: _Fields) -> Iterator[SimulatedPod]:
     count = row.number("count", 1)
     cards = row.number("num_gpu", most=MAX_CARDS)
@@ -141,22 +103,9 @@ def _pods(row: _Fields) -> Iterator[SimulatedPod]:
         yield SimulatedPod(request, row.text("class") or row.text("qos"), arrives=arrives, leaves=leaves)
 
 
-def simulated_request(name: str, part: Part | None, host: Host, models: tuple[str, ...]) -> Request:
-    containers = () if part is None else (ContainerRequest("main", part),)
-    constraints = Constraints((ModelConstraint(models),)) if models else NO_CONSTRAINTS
-    return Request(name, name, DIALECT, containers, constraints=constraints, host=host)
-
-
 def _part(row: _Fields, cards: int, milli: int, mib: int) -> Part:
     if mib:
         return Part(cards, memory=Memory(mib))
     if not milli:
         raise row.wrong("gpu_milli is 0, but num_gpu is not")
     return part_of_share(cards, milli)
-
-
-def part_of_share(cards: int, milli: int) -> Part:
-    """A share of each card, in thousandths; rounded up to percent, in which the engine counts."""
-    if milli == WHOLE:
-        return Part(cards, whole=True)
-    return Part(cards, memory=Memory(-(-milli * CORES // WHOLE), Unit.PERCENT))
