@@ -26,7 +26,7 @@ _LEARNT: WeakKeyDictionary[ShapeCounts, tuple[int, Workload | None]] = WeakKeyDi
 def _learnt(seen: ShapeCounts) -> Workload | None:
     version, workload = _LEARNT.get(seen, (-1, None))
     if version != seen.version:
-        workload = Workload.of(seen.shapes)
+        workload = Workload.learnt(seen.shapes)
         _LEARNT[seen] = seen.version, workload
     return workload
 

@@ -24,6 +24,8 @@ class Task:
     world: int = 0
     variant: str = ""
     without: frozenset[str] = frozenset()
+    may_fail: frozenset[int] | None = None
+    """The run ends when another arrival fails."""
 
 
 class Runner:
@@ -80,5 +82,5 @@ def _run(worlds: Sequence[World], task: Task) -> RunResult:
         kept = [place for place, node in enumerate(world.nodes) if node.name not in task.without]
         world = World([world.nodes[place] for place in kept], world.pods)
         order = replace(order, ranks=[order.ranks[place] for place in kept] if order.ranks else ())
-    result = run(world, order, task.policy, know_workload=task.know_workload)
+    result = run(world, order, task.policy, know_workload=task.know_workload, may_fail=task.may_fail)
     return replace(result, variant=task.variant)

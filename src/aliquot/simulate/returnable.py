@@ -68,7 +68,11 @@ class _Search:
         return names[:good]
 
     def _can_go(self, names: Sequence[str], lengths: Sequence[int]) -> list[bool]:
-        tasks = [replace(task, without=frozenset(names[:length])) for length in lengths for task in self._tasks]
+        tasks = [
+            replace(task, without=frozenset(names[:length]), may_fail=frozenset(now.failed))
+            for length in lengths
+            for task, now in zip(self._tasks, self._now, strict=True)
+        ]
         results = self._runner.run(tasks, self._done)
         width = len(self._tasks)
         return [self._is_fine(results[start : start + width]) for start in range(0, len(results), width)]

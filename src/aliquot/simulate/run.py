@@ -1,14 +1,14 @@
 """One run: pods arrive in an order, and the engine places each of them, or it fails."""
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 
 import numpy as np
 
 from aliquot.engine import Bools, Fleet, PolicySettings, ShapeCounts, judge
-from aliquot.engine.workload import COMMON, WHOLE, Workload
+from aliquot.engine.workload import WHOLE, Workload
 from aliquot.model import Charge, Host, charges
 from aliquot.simulate.demand import Demands, taken_of
 from aliquot.simulate.gauges import Gauge, gauge
@@ -112,19 +112,18 @@ def run(
     policy: PolicyPair,
     *,
     know_workload: bool = False,
-    limit: int | None = None,
-    progress: Callable[[int], None] | None = None,
+    may_fail: Container[int] | None = None,
 ) -> RunResult:
-    """Replay an order, or its first `limit` arrivals. With `know_workload` the policy knows how common each shape of
-    the list is; without, it learns that from the pods that come, as in the server."""
+    """Replay an order. With `know_workload` the policy knows how common each shape of the list is; without, it learns
+    that from the pods that come, as in the server. If only these arrivals `may_fail`, the run ends when another
+    does."""
     began = perf_counter()
     cluster, counts, demands = SimulatedCluster(world.nodes, order.ranks), ShapeCounts(), Demands(world.nodes)
     expected = known_workload(world.pods)
-    settings = PolicySettings(workload=expected) if know_workload and expected else PolicySettings(seen=counts)
-    record = _Record(cluster, world.capacity, expected or COMMON)
+    settings = PolicySettings(workload=expected) if know_workload else PolicySettings(seen=counts)
+    record = _Record(cluster, world.capacity, expected)
     leaving: list[tuple[float, int]] = []
-    arrivals = order.arrivals[:limit]
-    for number, arrival in enumerate(arrivals):
+    for number, arrival in enumerate(order.arrivals):
         while leaving and leaving[0][0] <= arrival.at:
             cluster.release(heapq.heappop(leaving)[1])
         pod = world.pods[arrival.pod]
@@ -134,9 +133,9 @@ def run(
         if fits and arrival.leaves is not None:
             heapq.heappush(leaving, (arrival.leaves, number))
         record.arrived(number, pod, demands.of(pod), fits)
-        if progress is not None and not number % 100:
-            progress(number)
-    return record.result(policy.name, order.name, len(arrivals), perf_counter() - began)
+        if not fits and may_fail is not None and number not in may_fail:
+            break
+    return record.result(policy.name, order.name, perf_counter() - began)
 
 
 class _Record:
@@ -145,13 +144,14 @@ class _Record:
 
     def __init__(self, cluster: SimulatedCluster, capacity: int, expected: Workload) -> None:
         self._cluster, self._capacity, self._expected = cluster, capacity, expected
-        self._asked = self._placed = 0
+        self._arrivals = self._asked = self._placed = 0
         self._failed: list[int] = []
         self._failed_gpu = self._failed_multi = 0
         self._bins: dict[int, list[int]] = {}
         self._gauges: dict[int, Gauge] = {}
 
     def arrived(self, number: int, pod: SimulatedPod, size: int, fits: bool) -> None:
+        self._arrivals += 1
         self._asked += size
         if fits:
             self._placed += size
@@ -164,13 +164,13 @@ class _Record:
             self._gauges[percent] = gauge(self._cluster.fleet, self._expected)
         self._bins.setdefault(percent, []).append(self._cluster.taken)
 
-    def result(self, policy: str, order: str, arrivals: int, seconds: float) -> RunResult:
+    def result(self, policy: str, order: str, seconds: float) -> RunResult:
         last = gauge(self._cluster.fleet, self._expected)
         return RunResult(
             policy=policy,
             order=order,
             cards=self._capacity,
-            arrivals=arrivals,
+            arrivals=self._arrivals,
             arrived=self._asked / WHOLE,
             placed=self._placed / WHOLE,
             allocated=self._cluster.taken / WHOLE,

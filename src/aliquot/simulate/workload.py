@@ -9,8 +9,8 @@ from aliquot.model import Host, Memory, Request
 from aliquot.simulate.scenario import SimulatedPod
 
 
-def known_workload(pods: Iterable[SimulatedPod]) -> Workload | None:
-    """Pods without GPU count; the memory of nodes does not. None if there are too few pods to tell."""
+def known_workload(pods: Iterable[SimulatedPod]) -> Workload:
+    """Pods without GPU count; the memory of nodes does not. There is at least one pod."""
     counts = Counter(_shape(pod.request) for pod in pods)
     # of equally common shapes, those that ask for more come first
     return Workload.of(dict(sorted(counts.items(), key=lambda item: _size(item[0]), reverse=True)))
