@@ -24,8 +24,16 @@ _FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
 @click.option("--openb", type=_FOLDER, metavar="DIR", help="The openb trace: the folder with its lists.")
 @click.option("--list", "pod_list", default="default", metavar="NAME", help="Which of openb's lists of pods.")
 @click.option("--from-cluster", is_flag=True, help="The nodes and pods of a live cluster, as they are now.")
-@click.option("--kubeconfig", default="", metavar="FILE", help="For --from-cluster: path of the kubeconfig.")
-@click.option("--context", default="", metavar="NAME", help="For --from-cluster: context of the kubeconfig to use.")
+@click.option(
+    "--kubeconfig", default="", show_default=False, metavar="FILE", help="For --from-cluster: path of the kubeconfig."
+)
+@click.option(
+    "--context",
+    default="",
+    show_default=False,
+    metavar="NAME",
+    help="For --from-cluster: context of the kubeconfig to use.",
+)
 @click.option("--decision-log", type=_FILE, metavar="FILE", help="The nodes and pods of a server's decision log.")
 @click.option(
     "--keep-bound",
@@ -55,6 +63,7 @@ _FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
     "--departures",
     metavar="times|LOAD",
     default="",
+    show_default=False,
     help="Pods leave again: at the times in their list, or so that the cluster would settle at a load, in percent of "
     "its cards, if every pod fitted.",
 )

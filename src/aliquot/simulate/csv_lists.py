@@ -21,15 +21,13 @@ _Row = Mapping[str, str]
 
 
 def read_nodes(path: Path) -> list[SimulatedNode]:
-    """In the order of their names. Raises BadInput."""
-    nodes = [node for line, row in _rows(path, ("sn", "gpu")) for node in _nodes(_Fields(path, line, row))]
-    return sorted(nodes, key=lambda node: node.name)
+    """Raises BadInput."""
+    return [node for line, row in _rows(path, ("sn", "gpu")) for node in _nodes(_Fields(path, line, row))]
 
 
 def read_pods(path: Path) -> list[SimulatedPod]:
-    """In the order of their names. Raises BadInput."""
-    pods = [pod for line, row in _rows(path, ("name", "num_gpu")) for pod in _pods(_Fields(path, line, row))]
-    return sorted(pods, key=lambda pod: pod.name)
+    """Raises BadInput."""
+    return [pod for line, row in _rows(path, ("name", "num_gpu")) for pod in _pods(_Fields(path, line, row))]
 
 
 class _Fields:

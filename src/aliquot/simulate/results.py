@@ -65,8 +65,9 @@ class RunResult:
     def label(self) -> str:
         return f"{self.policy}, {self.variant}" if self.variant else self.policy
 
-    def at(self, percent: int) -> Point | None:
-        return next((point for point in self.points if point.arrived == percent), None)
+    def at(self, percent: int) -> Point:
+        """The last point up to there: a large pod may have left this very percentage out."""
+        return [point for point in self.points if point.arrived <= percent][-1]
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ def summary(runs: Sequence[RunResult]) -> Table:
     marks = _marks(runs)
     table = _table(
         "policy",
-        *(f"allocated at {mark} %" for mark in marks),
+        *(title for title, _ in marks),
         "allocated cards",
         "fragments",
         "stranded",
@@ -30,7 +30,7 @@ def summary(runs: Sequence[RunResult]) -> Table:
     for label, own in by_label(runs).items():
         table.add_row(
             label,
-            *(_shown(own, _allocation_at(mark)) for mark in marks),
+            *(_shown(own, _allocation_at(mark)) for _, mark in marks),
             _shown(own, lambda each: each.allocated, 1),
             _shown(own, lambda each: 100 * each.last.fragments / each.cards),
             _shown(own, lambda each: each.last.stranded, 1),
@@ -84,19 +84,15 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def _marks(runs: Sequence[RunResult]) -> list[int]:
-    """100 %, if every run reached it, and the last percentage that all reached."""
-    common = set.intersection(*({point.arrived for point in each.points} for each in runs))
-    return sorted({max(common), *({_MARK} & common)}) if common else []
+def _marks(runs: Sequence[RunResult]) -> list[tuple[str, int]]:
+    """Percentages of arrived cards, with their titles: 100 if every run went beyond it, and the end."""
+    ends = {each.points[-1].arrived for each in runs}
+    last = f"allocated at {max(ends)} %" if len(ends) == 1 else "allocated at the end"
+    return [*([(f"allocated at {_MARK} %", _MARK)] if min(ends) > _MARK else []), (last, max(ends))]
 
 
 def _allocation_at(percent: int) -> Callable[[RunResult], float]:
-    """Of runs that reached it."""
-
-    def allocation(each: RunResult) -> float:
-        return next(point.allocation for point in each.points if point.arrived == percent)
-
-    return allocation
+    return lambda each: each.at(percent).allocation
 
 
 def _shown(runs: Sequence[RunResult], value: Callable[[RunResult], float], digits: int = 2) -> str:

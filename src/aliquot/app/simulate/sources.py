@@ -79,7 +79,7 @@ def _orders(source: SourceOptions, world: World) -> list[Order]:
     if source.departures == TIMES:
         return [by_time(world, departures=True)]
     if source.arrivals:
-        return [read_order(path, len(world.nodes), len(world.pods)) for path in source.arrivals]
+        return [read_order(path, world) for path in source.arrivals]
     order = source.order or (PUBLISHED if source.openb else LISTED)
     if order == LISTED:
         return [by_time(world, departures=False)]
@@ -98,7 +98,7 @@ def _published(folder: Path, name: str, seed: int, world: World) -> Order:
             f"{path} does not exist: of this list and seed there is no published order; use other --seeds, or "
             f"--order {SHUFFLED}"
         )
-    return replace(read_order(path, len(world.nodes), len(world.pods)), name=str(seed))
+    return replace(read_order(path, world), name=str(seed))
 
 
 def _openb_pods(folder: Path, name: str) -> Path:
