@@ -1,16 +1,18 @@
 """What if: the same simulation with more nodes, or with more jobs of a class."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from aliquot.errors import BadInput
 from aliquot.simulate.demand import Demands
 from aliquot.simulate.making import node_like
-from aliquot.simulate.scenario import Arrival, Order, SimulatedNode, World
+from aliquot.simulate.scenario import Arrival, Order, SimulatedNode, SimulatedPod, World
 from aliquot.simulate.selection import parsed_selection
 
 _MOST = 10_000
+_TINY = 1e-9
+"""Tenths do not add up exactly."""
 
 
 @dataclass(frozen=True)
@@ -59,26 +61,29 @@ class MoreJobs:
         return f"{self.selection} {self.percent:+g} %"
 
     def apply(self, world: World, orders: Sequence[Order]) -> tuple[World, list[Order]]:
-        """Copies arrive right after an original, evenly spread over the originals. Raises BadInput if the class is
-        empty."""
+        """Copies arrive right after an original, evenly spread over originals of the same size. Raises BadInput if the
+        class is empty."""
         chosen = parsed_selection(self.selection, Demands(world.nodes))
-        members = frozenset(number for number, pod in enumerate(world.pods) if chosen(pod))
-        if not members:
+        sizes = {number: _size(pod) for number, pod in enumerate(world.pods) if chosen(pod)}
+        if not sizes:
             raise BadInput(f"no pod is of the class {self.selection!r}")
-        return world, [replace(order, arrivals=self._changed(order.arrivals, members)) for order in orders]
+        return world, [replace(order, arrivals=self._changed(order.arrivals, sizes)) for order in orders]
 
-    def _changed(self, arrivals: Sequence[Arrival], members: frozenset[int]) -> list[Arrival]:
-        changed, due = list[Arrival](), 0.0
+    def _changed(self, arrivals: Sequence[Arrival], sizes: Mapping[int, Hashable]) -> list[Arrival]:
+        changed, due = list[Arrival](), dict[Hashable, float]()
         for arrival in arrivals:
-            if arrival.pod not in members:
+            if (size := sizes.get(arrival.pod)) is None:
                 changed.append(arrival)
                 continue
-            due += 1 + self.percent / 100
-            # a tiny bit more, since tenths do not add up exactly
-            copies = int(due + 1e-9)
-            due -= copies
+            owed = due.get(size, 0.0) + 1 + self.percent / 100
+            copies = int(owed + _TINY)
+            due[size] = owed - copies
             changed += [arrival] * copies
         return changed
+
+
+def _size(pod: SimulatedPod) -> Hashable:
+    return pod.request.containers, pod.request.constraints.models, pod.request.host
 
 
 Change = MoreNodes | MoreJobs

@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 
 from aliquot.simulate.many import Heard, Runner, Task
 from aliquot.simulate.results import RunResult
-from aliquot.simulate.scenario import World
+from aliquot.simulate.scenario import SimulatedNode, World
 
 
 @dataclass(frozen=True)
 class Returnable:
-    """These nodes of one model, or of any model if it is empty, of the `of` nodes that there are."""
+    """These nodes of one model, or of any model if it is empty, of the `of` nodes that hold no pod that stays."""
 
     policy: str
     model: str
@@ -23,20 +23,16 @@ def returnable(
     runner: Runner, world: World, tasks: Sequence[Task], now: Sequence[RunResult], done: Heard | None = None
 ) -> list[Returnable]:
     """For any model, and for each model alone. `tasks` are the orders of one policy, and `now` their results: no order
-    may get worse. The nodes that had least to do go first; which ones could go together is a search, not a proof that
-    there are no more."""
+    may get worse. The nodes that had least to do go first. This is a search: perhaps even more nodes could go."""
     search = _Search(runner, sum(node.sellable > 0 for node in world.nodes), tasks, now, done)
     idle_first = sorted(world.nodes, key=lambda node: (search.peak(node.name), node.name))
     # pods that stay hold cards of the others
     candidates = [node for node in idle_first if node.sellable and not node.used]
-    found = []
-    for model in ["", *sorted({node.model for node in candidates})]:
-        own = [node for node in candidates if model in ("", node.model)]
-        names = search.most([node.name for node in own])
-        cards = sum(node.sellable for node in own[: len(names)])
-        of = sum(node.sellable > 0 and model in ("", node.model) for node in world.nodes)
-        found.append(Returnable(tasks[0].policy.name, model, of, tuple(names), cards))
-    return found
+    models = sorted({node.model for node in candidates})
+    found = [search.found(model, [node for node in candidates if node.model == model]) for model in models]
+    mixed = search.found("", candidates)
+    largest = max((mixed, *found), key=lambda each: (each.cards, len(each.nodes)))
+    return [replace(largest, model="", of=mixed.of), *found]
 
 
 class _Search:
@@ -51,7 +47,12 @@ class _Search:
         peaks = [each.peaks[node] for each in self._now]
         return max(cards for cards, _ in peaks), max(cpu for _, cpu in peaks)
 
-    def most(self, names: Sequence[str]) -> Sequence[str]:
+    def found(self, model: str, nodes: Sequence[SimulatedNode]) -> Returnable:
+        names = self._most([node.name for node in nodes])
+        cards = sum(node.sellable for node in nodes[: len(names)])
+        return Returnable(self._tasks[0].policy.name, model, len(nodes), tuple(names), cards)
+
+    def _most(self, names: Sequence[str]) -> Sequence[str]:
         """The longest beginning that can go, as far as every shorter one can: tries as many lengths at once as there
         are processes."""
         good, bad = 0, len(names) + 1
