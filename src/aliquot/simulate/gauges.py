@@ -1,7 +1,7 @@
 """What a cluster looks like at one moment: how much is allocated, how much of the rest is of use to expected pods."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -9,8 +9,10 @@ from aliquot.engine import Bools, Fleet, Ints
 from aliquot.engine.block import Block
 from aliquot.engine.policies.fgd import common
 from aliquot.engine.policies.measures import idle_share
-from aliquot.engine.workload import WHOLE, CardModel, PodShape, Workload
+from aliquot.engine.workload import WHOLE, CardModel, PodShape
 from aliquot.model import CORES, Memory, Part
+from aliquot.simulate.scenario import SimulatedPod
+from aliquot.simulate.workload import known_workload
 
 _BOTH = (Part(cores=CORES, memory=Memory(1)),)
 """A card is idle as far as both its memory and its cores are."""
@@ -41,9 +43,30 @@ class Gauge:
     models: tuple[ModelGauge, ...] = ()
 
 
-def gauge(fleet: Fleet, workload: Workload) -> Gauge:
-    """Only common shapes of the workload count, as FGD's authors count them."""
-    expected = common(workload)
+@dataclass(frozen=True)
+class Expected:
+    """The pods to expect: `shapes` as FGD's authors count them, without the memory of nodes, for their measure; and
+    `needs`, with memory, of which no shape needs as much as another one and more."""
+
+    shapes: Sequence[PodShape]
+    needs: Sequence[PodShape]
+
+    @classmethod
+    def of(cls, pods: Sequence[SimulatedPod]) -> "Expected":
+        """Only common shapes count."""
+        shapes = common(known_workload(pods)).shapes
+        asked = common(known_workload(pods, memory=True)).shapes
+        needs = dict.fromkeys(replace(shape, weight=1) for shape in asked if shape.cards)
+        return cls(shapes, [need for need in needs if not any(_is_more(need, other) for other in needs)])
+
+
+def _is_more(need: PodShape, other: PodShape) -> bool:
+    """Whether a pod of the same size needs more of the node than another one."""
+    alike = replace(need, cpu=other.cpu, memory=other.memory) == other
+    return alike and need != other and need.cpu >= other.cpu and need.memory >= other.memory
+
+
+def gauge(fleet: Fleet, expected: Expected) -> Gauge:
     parts = [_of_block(block, expected) for block in fleet.blocks]
     return Gauge(
         sum(part.idle for part in parts),
@@ -54,32 +77,37 @@ def gauge(fleet: Fleet, workload: Workload) -> Gauge:
     )
 
 
-def _of_block(block: Block, workload: Workload) -> Gauge:
+def _of_block(block: Block, expected: Expected) -> Gauge:
     idle = idle_share(block, block.free_mib, block.free_cores, _BOTH)
-    total, weight = int(idle.sum()), workload.weight
-    of_use = np.zeros(idle.shape, np.bool_)
-    with_cpu = np.zeros(idle.shape, np.bool_)
-    usable = 0
+    total, weight = int(idle.sum()), sum(shape.weight for shape in expected.shapes)
     cards = [CardModel(kind.gpu.model, kind.gpu.mib) for kind in block.types]
-    for shape in workload.shapes:
+    usable = 0
+    for shape in expected.shapes:
         if shape.cards:
-            takes = idle >= _least(shape, cards, block.type_id)
-            runs = takes & (takes.sum(axis=0) >= shape.cards)
-            with_cpu |= runs
-            runs &= (block.host_cpu >= shape.cpu) & (block.host_memory >= shape.memory)
-            of_use |= runs
-            usable += shape.weight * int(idle[runs].sum())
+            runs = _takes(block, idle, cards, shape)
+            usable += shape.weight * int(idle[runs & (block.host_cpu >= shape.cpu)].sum())
+    of_use, with_more = np.zeros(idle.shape, np.bool_), np.zeros(idle.shape, np.bool_)
+    for shape in expected.needs:
+        runs = _takes(block, idle, cards, shape)
+        with_more |= runs
+        of_use |= runs & (block.host_cpu >= shape.cpu) & (block.host_memory >= shape.memory)
     stranded = np.where(of_use, 0, idle)
     return Gauge(
         total,
         total - usable / weight,
         int(stranded.sum()),
-        int(stranded[with_cpu].sum()),
+        int(stranded[with_more].sum()),
         tuple(_by_model(block, idle, stranded)),
     )
 
 
-def _least(shape: PodShape, cards: list[CardModel], type_id: Ints) -> Ints:
+def _takes(block: Block, idle: Ints, cards: Sequence[CardModel], shape: PodShape) -> Bools:
+    """Cards that the shape could use, if the node has enough CPU and memory."""
+    takes = idle >= _least(shape, cards, block.type_id)
+    return np.asarray(takes & (takes.sum(axis=0) >= shape.cards))
+
+
+def _least(shape: PodShape, cards: Sequence[CardModel], type_id: Ints) -> Ints:
     """The idle share that each card needs for the shape; more than a whole card if it never takes it."""
     shares = [shape.share_of(card) if shape.suits(card) else WHOLE + 1 for card in cards]
     return np.array([*shares, WHOLE + 1], np.int64)[type_id]

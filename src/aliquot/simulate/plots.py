@@ -1,7 +1,6 @@
 """Results as plots."""
 
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING
@@ -28,13 +27,16 @@ def check_plots(paths: Sequence[Path]) -> None:
     for path in paths:
         if path.suffix.lower() not in FORMATS:
             raise BadInput(f"--plot: {path} does not end in {' or '.join(FORMATS)}")
-    if paths and find_spec("matplotlib") is None:
-        raise BadConfig("plots need matplotlib; install it with: pip install 'aliquot[simulate]'")
+    if paths:
+        try:
+            import matplotlib  # noqa: F401 (an extra that only plots need)
+        except ImportError as error:
+            raise BadConfig("plots need matplotlib; install it with: pip install 'aliquot[simulate]'") from error
 
 
 def draw(runs: Sequence[RunResult], path: Path) -> None:
     """Four curves over what has arrived, with the range of all orders, and two bars."""
-    from matplotlib.figure import Figure  # an extra that only plots need
+    from matplotlib.figure import Figure
 
     figure = Figure(figsize=(15, 9), layout="constrained")
     axes = figure.subplots(2, 3).flatten()

@@ -8,10 +8,10 @@ from time import perf_counter
 import numpy as np
 
 from aliquot.engine import Bools, Fleet, PolicySettings, ShapeCounts, judge
-from aliquot.engine.workload import WHOLE, Workload
+from aliquot.engine.workload import WHOLE
 from aliquot.model import Charge, Host, charges
 from aliquot.simulate.demand import Demands, taken_of
-from aliquot.simulate.gauges import Gauge, gauge
+from aliquot.simulate.gauges import Expected, Gauge, gauge
 from aliquot.simulate.policy_names import PolicyPair
 from aliquot.simulate.results import Measures, ModelResult, Point, RunResult
 from aliquot.simulate.scenario import Order, SimulatedNode, SimulatedPod, World
@@ -119,9 +119,8 @@ def run(
     does."""
     began = perf_counter()
     cluster, counts, demands = SimulatedCluster(world.nodes, order.ranks), ShapeCounts(), Demands(world.nodes)
-    expected = known_workload(world.pods)
-    settings = PolicySettings(workload=expected) if know_workload else PolicySettings(seen=counts)
-    record = _Record(cluster, world.capacity, expected)
+    settings = PolicySettings(workload=known_workload(world.pods)) if know_workload else PolicySettings(seen=counts)
+    record = _Record(cluster, world.capacity, Expected.of(world.pods))
     leaving: list[tuple[float, int]] = []
     for number, arrival in enumerate(order.arrivals):
         while leaving and leaving[0][0] <= arrival.at:
@@ -142,7 +141,7 @@ class _Record:
     """What happened so far. Between two whole percents of arrived cards, the allocation is the mean after each arrival,
     as FGD's authors report it; the rest is measured once, at the first arrival."""
 
-    def __init__(self, cluster: SimulatedCluster, capacity: int, expected: Workload) -> None:
+    def __init__(self, cluster: SimulatedCluster, capacity: int, expected: Expected) -> None:
         self._cluster, self._capacity, self._expected = cluster, capacity, expected
         self._arrivals = self._asked = self._placed = 0
         self._failed: list[int] = []

@@ -13,19 +13,19 @@ _MARK = 100
 _FEW = 5
 
 
+LEGEND = """\
+at N %      cards that are allocated, in percent of all, when pods have asked for N % of them
+cards       the same at the end, as a number
+fragments   percent of all cards that are idle and of no use to an average expected pod (FGD's measure)
+stranded    cards' worth of idle GPU that no expected pod can use; no CPU/mem: of it, for lack of CPU or memory
+failed      pods that found no node; several: of these, pods that asked for several cards"""
+
+
 def summary(runs: Sequence[RunResult]) -> Table:
     """A row per policy: means over the orders, and their standard deviation if there are several."""
     marks = _marks(runs)
     table = _table(
-        "policy",
-        *(title for title, _ in marks),
-        "allocated cards",
-        "fragments",
-        "stranded",
-        "no CPU",
-        "failed pods",
-        "several cards",
-        "s/run",
+        "policy", *(title for title, _ in marks), "cards", "fragments", "stranded", "no CPU/mem", "failed", "several"
     )
     for label, own in by_label(runs).items():
         table.add_row(
@@ -37,16 +37,8 @@ def summary(runs: Sequence[RunResult]) -> Table:
             _shown(own, lambda each: each.last.starved, 1),
             _shown(own, lambda each: len(each.failed), 1),
             _shown(own, lambda each: each.failed_multi, 1),
-            _shown(own, lambda each: each.seconds, 1),
         )
     return table
-
-
-LEGEND = """\
-allocated at N %: percent of all cards, when pods have asked for N % of them
-fragments:        percent of all cards that are idle and of no use to an average expected pod (FGD's measure)
-stranded:         cards' worth of idle GPU that no expected pod can use; no CPU: of it, for lack of CPU or memory
-several cards:    failed pods that asked for more than one card"""
 
 
 def per_model(runs: Sequence[RunResult]) -> Table:
@@ -78,7 +70,7 @@ def returning(found: Sequence[Returnable]) -> Table:
 
 
 def _table(*columns: str) -> Table:
-    table = Table(box=box.SIMPLE, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for column in columns:
         table.add_column(column, justify="left" if column in ("policy", "model", "such as") else "right")
     return table
@@ -87,8 +79,8 @@ def _table(*columns: str) -> Table:
 def _marks(runs: Sequence[RunResult]) -> list[tuple[str, int]]:
     """Percentages of arrived cards, with their titles: 100 if every run went beyond it, and the end."""
     ends = {each.points[-1].arrived for each in runs}
-    last = f"allocated at {max(ends)} %" if len(ends) == 1 else "allocated at the end"
-    return [*([(f"allocated at {_MARK} %", _MARK)] if min(ends) > _MARK else []), (last, max(ends))]
+    last = f"at {max(ends)} %" if len(ends) == 1 else "at the end"
+    return [*([(f"at {_MARK} %", _MARK)] if min(ends) > _MARK else []), (last, max(ends))]
 
 
 def _allocation_at(percent: int) -> Callable[[RunResult], float]:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 
 from aliquot.engine.shape_counts import Shape, shape_of
 from aliquot.engine.workload import Workload
@@ -9,19 +10,17 @@ from aliquot.model import Host, Memory, Request
 from aliquot.simulate.scenario import SimulatedPod
 
 
-def known_workload(pods: Iterable[SimulatedPod]) -> Workload:
-    """Pods without GPU count; the memory of nodes does not. There is at least one pod."""
-    counts = Counter(_shape(pod.request) for pod in pods)
+def known_workload(pods: Iterable[SimulatedPod], *, memory: bool = False) -> Workload:
+    """Pods without GPU count. What pods ask of their node's memory makes no difference, unless `memory` says so. There
+    is at least one pod."""
+    counts = Counter(_shape(pod.request, memory=memory) for pod in pods)
     # of equally common shapes, those that ask for more come first
     return Workload.of(dict(sorted(counts.items(), key=lambda item: _size(item[0]), reverse=True)))
 
 
-def _shape(request: Request) -> Shape:
-    host = Host(request.host.cpu)
-    if not request.containers:
-        return Shape(0, 0, Memory(), False, host)
-    own = shape_of(request)
-    return Shape(own.cards, own.cores, own.memory, own.whole, host, own.models, own.slots, own.mig)
+def _shape(request: Request, *, memory: bool) -> Shape:
+    host = request.host if memory else Host(request.host.cpu)
+    return replace(shape_of(request), host=host) if request.containers else Shape(0, 0, Memory(), False, host)
 
 
 def _size(shape: Shape) -> tuple[int, bool, int, int, tuple[str, ...]]:

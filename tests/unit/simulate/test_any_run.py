@@ -1,5 +1,7 @@
 """Whatever the cluster and the pods: nothing is allocated twice, and what leaves is returned."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 from aliquot.engine import Ints, PolicySettings, ShapeCounts
 from aliquot.engine.block import Block
 from aliquot.engine.workload import PodShape, Workload
-from aliquot.simulate.gauges import gauge
+from aliquot.simulate.gauges import Expected, gauge
 from aliquot.simulate.policy_names import PolicyPair, parsed_policy
 from aliquot.simulate.run import SimulatedCluster, run
 from aliquot.simulate.scenario import Arrival, Order, SimulatedNode, SimulatedPod, World
@@ -96,33 +98,45 @@ def test_what_a_run_reports_adds_up(nodes: list[SimulatedNode], pods: list[Simul
 
 
 @given(NODES, PODS)
-def test_the_measure_is_what_its_definition_says(nodes: list[SimulatedNode], pods: list[SimulatedPod]) -> None:
+def test_the_measures_are_what_their_definitions_say(nodes: list[SimulatedNode], pods: list[SimulatedPod]) -> None:
     cluster, policy, settings = SimulatedCluster(named(nodes)), parsed_policy("spread"), PolicySettings()
     for number, each in enumerate(pods):
         cluster.place(number, each, policy, settings)
-    workload = known_workload(pods)
-    shapes = _common(workload)
+    shapes = _common(known_workload(pods))
     weight = sum(shape.weight for shape in shapes)
-    fragments, stranded = 0.0, 0.0
+    fragments = stranded = starved = 0.0
     for name in cluster.fleet.nodes:
-        state, host = cluster.fleet.state(name), cluster.fleet.host(name)
-        assert state is not None
-        idle = [
-            min((gpu.mib - state.taken(gpu).mib) * 1000 // gpu.mib, (100 - state.taken(gpu).cores) * 10)
-            for gpu in state.cards.gpus
-        ]
-        used = set[int]()
+        idle = _idle(cluster, name)
         for shape in shapes:
-            takes = [place for place, left in enumerate(idle) if left >= shape.share]
-            suits = not shape.models or bool(state.cards.gpus and state.cards.gpus[0].model in shape.models)
-            runs = 0 < shape.cards <= len(takes) and suits and host.cpu >= shape.cpu
-            of_use = takes if runs else []
-            used.update(of_use)
+            of_use = _of_use(cluster, name, shape)
             fragments += shape.weight / weight * (sum(idle) - sum(idle[place] for place in of_use))
+        expected = _common(known_workload(pods, memory=True))
+        used = {place for shape in expected for place in _of_use(cluster, name, shape)}
+        with_more = {place for shape in expected for place in _of_use(cluster, name, replace(shape, cpu=0, memory=0))}
         stranded += sum(left for place, left in enumerate(idle) if place not in used)
-    measured = gauge(cluster.fleet, workload)
-    assert abs(measured.fragments - fragments) < 1e-6
-    assert measured.stranded == stranded
+        starved += sum(left for place, left in enumerate(idle) if place in with_more - used)
+    measured = gauge(cluster.fleet, Expected.of(pods))
+    assert measured.fragments == pytest.approx(fragments)
+    assert (measured.stranded, measured.starved) == (stranded, starved)
+
+
+def _idle(cluster: SimulatedCluster, name: str) -> list[int]:
+    state = cluster.fleet.state(name)
+    assert state is not None
+    return [
+        min((gpu.mib - state.taken(gpu).mib) * 1000 // gpu.mib, (100 - state.taken(gpu).cores) * 10)
+        for gpu in state.cards.gpus
+    ]
+
+
+def _of_use(cluster: SimulatedCluster, name: str, shape: PodShape) -> list[int]:
+    """The cards of a node that the shape can use."""
+    state, host, idle = cluster.fleet.state(name), cluster.fleet.host(name), _idle(cluster, name)
+    assert state is not None
+    takes = [place for place, left in enumerate(idle) if left >= shape.share]
+    suits = not shape.models or bool(state.cards.gpus and state.cards.gpus[0].model in shape.models)
+    runs = 0 < shape.cards <= len(takes) and suits and host.cpu >= shape.cpu and host.memory >= shape.memory
+    return takes if runs else []
 
 
 def _common(workload: Workload) -> list[PodShape]:

@@ -3,11 +3,13 @@
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from io import StringIO
 
 import click
 import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
 
 from aliquot.app.simulate.options import OutputOptions, RunOptions, SourceOptions
 from aliquot.app.simulate.sources import read_orders, read_world
@@ -21,7 +23,7 @@ from aliquot.simulate.returnable import Returnable, returnable
 from aliquot.simulate.scenario import Order, World
 from aliquot.simulate.tables import LEGEND, per_model, returning, summary
 
-_WIDTH_IN_A_PIPE = 200
+_WIDTH_IN_A_PIPE = 1000
 _SHOWN_LEFT_OUT = 10
 
 
@@ -72,10 +74,20 @@ def _print(runs: Sequence[RunResult], found: Sequence[Returnable], output: Outpu
         plain = {"runs": list(map(as_plain, runs)), **({"returnable": found} if found else {})}
         click.echo(msgspec.json.format(msgspec.json.encode(plain)).decode())
         return
-    console = Console(width=None if sys.stdout.isatty() else _WIDTH_IN_A_PIPE)
-    for table in (summary(runs), per_model(runs), *((returning(found),) if found else ())):
+    tables = (summary(runs), per_model(runs), *((returning(found),) if found else ()))
+    if sys.stdout.isatty():
+        console = Console(highlight=False)
+        console.print(*(part for table in tables for part in (table, "")), LEGEND, sep="\n")
+    else:
+        click.echo("\n".join((*map(_as_text, tables), LEGEND)))
+
+
+def _as_text(table: Table) -> str:
+    """Plain, and as wide as it needs to be."""
+    console = Console(width=_WIDTH_IN_A_PIPE, no_color=True, highlight=False, file=StringIO())
+    with console.capture() as captured:
         console.print(table)
-    console.print(LEGEND, highlight=False)
+    return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
 
 @contextmanager
