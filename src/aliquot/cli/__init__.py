@@ -18,6 +18,7 @@ _COMMANDS = {
     "agent": "Run the agent of a GPU node: offer its cards and give them to containers.",
     "policies": "Print the admission policies that protect placements, for kubectl.",
     "replay": "Repeat the decisions of a decision log, and compare the answers.",
+    "simulate": "Replay pods on a described cluster, and compare policies.",
     "demo": "Run all of Aliquot on an embedded cluster: no Kubernetes, no GPU, no root.",
 }
 

@@ -11,6 +11,9 @@ Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 Ranks: TypeAlias = NDArray[np.int64 | np.float64]
 
+ALL = slice(None)
+"""All columns."""
+
 _Item = TypeVar("_Item", bound=np.generic)
 
 _LAST = np.iinfo(np.int64).max

@@ -26,7 +26,7 @@ _LEARNT: WeakKeyDictionary[ShapeCounts, tuple[int, Workload | None]] = WeakKeyDi
 def _learnt(seen: ShapeCounts) -> Workload | None:
     version, workload = _LEARNT.get(seen, (-1, None))
     if version != seen.version:
-        workload = Workload.of(seen.shapes)
+        workload = Workload.learnt(seen.shapes)
         _LEARNT[seen] = seen.version, workload
     return workload
 
@@ -186,6 +186,10 @@ class NodePolicy(ABC):
     @abstractmethod
     def score(self, outcome: PolicyOutcome) -> Floats:
         """A number per column. The highest wins; ties go to the smallest node name."""
+
+    def score_without_gpu(self, outcome: PolicyOutcome) -> Floats:
+        """The same for a pod that asks for no GPU. By default all nodes are equal."""
+        return np.zeros(outcome.fleet.width)
 
     def why(self, outcome: PolicyOutcome, column: int) -> str:  # noqa: ARG002 (for those that have more to say)
         """What the score of a column is made of, for the decision log."""

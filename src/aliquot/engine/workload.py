@@ -65,11 +65,15 @@ class Workload:
         return sum(shape.weight for shape in self.shapes)
 
     @classmethod
-    def of(cls, seen: Mapping[Shape, int]) -> "Workload | None":
-        """The shapes of pods that were seen, most common first. None if there are too few pods to tell."""
-        if sum(seen.values()) < _ENOUGH_PODS:
-            return None
-        return cls(tuple(_pod_shape(shape, count) for shape, count in sorted(seen.items(), key=lambda item: -item[1])))
+    def learnt(cls, seen: Mapping[Shape, int]) -> "Workload | None":
+        """The shapes of pods that were seen. None if there are too few pods to tell."""
+        return cls.of(seen) if sum(seen.values()) >= _ENOUGH_PODS else None
+
+    @classmethod
+    def of(cls, counts: Mapping[Shape, int]) -> "Workload":
+        """Most common first; of equally common shapes in their order."""
+        shapes = sorted(counts.items(), key=lambda item: -item[1])
+        return cls(tuple(_pod_shape(shape, count) for shape, count in shapes))
 
 
 def _pod_shape(shape: Shape, count: int) -> PodShape:

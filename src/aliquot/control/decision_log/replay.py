@@ -94,7 +94,7 @@ class Replay:
 
     def _begin_anew(self, prefixes: dict[str, str]) -> None:
         """Start over like a new process, which knows only what the following lines say."""
-        self.cluster = ClusterState(_dialects(prefixes))
+        self.cluster = ClusterState(logged_dialects(prefixes))
         self._cards, self._entries, self._provisional = [], [], set()
         self._offered, self._bound = {}, {}
         self._shapes, self._counted = CountsRecord(), frozenset()
@@ -133,7 +133,8 @@ class Replay:
             self.difference = Difference(number, at, request.pod, then, now)
 
 
-def _dialects(prefixes: dict[str, str]) -> Dialects:
+def logged_dialects(prefixes: dict[str, str]) -> Dialects:
+    """Those that a log was written with. Raises BadConfig if one is not installed."""
     dialects = make_dialects()
     if unknown := sorted(prefixes.keys() - dialects.keys()):
         raise BadConfig(f"the log was written with dialects that are not installed here: {', '.join(unknown)}")

@@ -64,7 +64,23 @@ class Plan(ABC):
 
 
 def plan(question: Question) -> Plan:
+    if not question.request.containers:
+        return PlanForNone(question)
     return PlanForMany(question) if question.request.needs_search else PlanForOne(question)
+
+
+class PlanForNone(Plan):
+    """For a pod without GPU: every node has room for it, as far as cards go."""
+
+    views, lives = (), ()
+    _own_rows = ()
+
+    def __init__(self, question: Question) -> None:
+        super().__init__(question)
+        self.fits = np.array([bool(name) for name in question.fleet.names], np.bool_)
+
+    def _own_rows_at(self, _: int) -> Sequence[Cards]:
+        return ()
 
 
 class PlanForOne(Plan):

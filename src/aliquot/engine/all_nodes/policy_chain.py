@@ -45,11 +45,15 @@ class CardChoice:
 
 def score(policies: Sequence[NodePolicy], outcomes: Sequence[PolicyOutcome]) -> Floats:
     """The score of every column of all blocks."""
-    scores = [joined([each.score(outcome) for outcome in outcomes]) for each in policies]
+    scores = [joined([_score(each, outcome) for outcome in outcomes]) for each in policies]
     if len(scores) == 1:
         return scores[0]
     width = sum(len(outcome.fits) for outcome in outcomes)
     return _one_after_another(scores, (width,)).astype(np.float64)
+
+
+def _score(own: NodePolicy, outcome: PolicyOutcome) -> Floats:
+    return own.score(outcome) if outcome.request.containers else own.score_without_gpu(outcome)
 
 
 def _one_after_another(numbers: Sequence[Ranks], shape: tuple[int, ...]) -> Ints:

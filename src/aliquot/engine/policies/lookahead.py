@@ -50,6 +50,9 @@ class LookaheadNodes(NodePolicy):
         parts = {"idle in the end": cost.wasted, "rooms for large pods": cost.rooms, "contested model": cost.model}
         return "costs in cards: " + ", ".join(f"{what} {each:.3f}" for what, each in parts.items())
 
+    def score_without_gpu(self, outcome: PolicyOutcome) -> Floats:
+        return self.score(outcome)
+
 
 def _ask(outcome: PolicyOutcome) -> tuple[Ask, Hashable]:
     if not outcome.seen:

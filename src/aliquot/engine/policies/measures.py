@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 
 import numpy as np
 
-from aliquot.engine.arrays import Floats, Ints
+from aliquot.engine.arrays import ALL, Floats, Ints
 from aliquot.engine.block import Block
 from aliquot.engine.view import PolicyOutcome, View
 from aliquot.engine.workload import WHOLE
@@ -34,15 +34,17 @@ def left_on_cards(view: View) -> Ints:
     return view.left if _names_memory(view.part) else view.free_cores
 
 
-def idle_share(fleet: Block, free_mib: Ints, free_cores: Ints, parts: Collection[Part]) -> Ints:
-    """Thousandths of each card that are idle in every measure."""
+def idle_share(
+    fleet: Block, free_mib: Ints, free_cores: Ints, parts: Collection[Part], columns: Ints | slice = ALL
+) -> Ints:
+    """Thousandths of each card in these columns that are idle in every measure. `free_*` have the same columns."""
     shares = []
     if counts_memory(parts):
-        shares.append(free_mib * WHOLE // np.maximum(fleet.mib, 1))
+        shares.append(free_mib * WHOLE // np.maximum(fleet.mib[:, columns], 1))
     if counts_cores(parts) or not shares:
         shares.append(free_cores * (WHOLE // CORES))
     idle = np.minimum(*shares) if len(shares) == 2 else shares[0]
-    return np.asarray(idle.clip(0, WHOLE) * fleet.sellable)
+    return np.asarray(idle.clip(0, WHOLE) * fleet.sellable[:, columns])
 
 
 def left_on_nodes(outcome: PolicyOutcome) -> Floats:

@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 
 from aliquot.engine.policies import (
     admission,
+    bestfit,
     binpack,
     elastic_first,
     elastic_percent,
@@ -83,6 +84,7 @@ GPU_POLICIES: PolicyTable[GpuPolicy] = PolicyTable(
         random.RandomCards,
         fgd.LeastFragmentingCards,
         lookahead.LookaheadCards,
+        bestfit.BestFittingCards,
         topology.WellConnectedCards,
         load.CoolestCards,
         tightest.TightestCard,
@@ -108,6 +110,7 @@ NODE_POLICIES: PolicyTable[NodePolicy] = PolicyTable(
         random.RandomNodes,
         fgd.LeastFragmentingNodes,
         lookahead.LookaheadNodes,
+        bestfit.BestFittingNodes,
         topology.WellConnectedNodes,
         load.CoolestNodes,
         admission.AdmissionNodes,

@@ -1,0 +1,1 @@
+"""`aliquot simulate`: from options to tables, plots and JSON."""

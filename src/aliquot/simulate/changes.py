@@ -1,0 +1,109 @@
+"""What if: the same simulation with more nodes, or with more jobs of a class."""
+
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from aliquot.errors import BadInput
+from aliquot.simulate.demand import Demands
+from aliquot.simulate.making import node_like
+from aliquot.simulate.scenario import Arrival, Order, SimulatedNode, SimulatedPod, World
+from aliquot.simulate.selection import parsed_selection
+
+_MOST = 10_000
+_TINY = 1e-9
+"""Tenths do not add up exactly."""
+
+
+@dataclass(frozen=True)
+class MoreNodes:
+    model: str
+    count: int
+
+    @property
+    def text(self) -> str:
+        return f"{self.count:+d} {self.model}"
+
+    def apply(self, world: World, orders: Sequence[Order]) -> tuple[World, list[Order]]:
+        """New nodes are like the most common node of the model, and come last where nodes are equally good. Raises
+        BadInput if there is none."""
+        alike = Counter(_kind(node) for node in world.nodes if node.model.casefold() == self.model.casefold())
+        if not alike:
+            models = ", ".join(sorted({node.model for node in world.nodes if node.model}))
+            raise BadInput(f"no node has cards of model {self.model!r}; there are {models or 'none'}")
+        ((common, _),) = alike.most_common(1)
+        like = next(node for node in world.nodes if _kind(node) == common)
+        names = {node.name for node in world.nodes}
+        numbers = (f"zz-added-{number:04d}" for number in range(len(names) + self.count))
+        new = [node_like(like, name) for name in numbers if name not in names][: self.count]
+        have = len(world.nodes)
+        ranked = [
+            replace(order, ranks=[*order.ranks, *range(have, have + self.count)]) if order.ranks else order
+            for order in orders
+        ]
+        return World([*world.nodes, *new], world.pods), ranked
+
+
+def _kind(node: SimulatedNode) -> tuple[object, ...]:
+    gpu = node.cards.gpus[0] if node.cards.gpus else None
+    return (node.model, len(node.cards.gpus), gpu.mib if gpu else 0, node.host)
+
+
+@dataclass(frozen=True)
+class MoreJobs:
+    """`percent` more pods of a class, or fewer if it is negative."""
+
+    selection: str
+    percent: float
+
+    @property
+    def text(self) -> str:
+        return f"{self.selection} {self.percent:+g} %"
+
+    def apply(self, world: World, orders: Sequence[Order]) -> tuple[World, list[Order]]:
+        """Copies arrive right after an original, evenly spread over originals of the same size. Raises BadInput if the
+        class is empty."""
+        chosen = parsed_selection(self.selection, Demands(world.nodes))
+        sizes = {number: _size(pod) for number, pod in enumerate(world.pods) if chosen(pod)}
+        if not sizes:
+            raise BadInput(f"no pod is of the class {self.selection!r}")
+        return world, [replace(order, arrivals=self._changed(order.arrivals, sizes)) for order in orders]
+
+    def _changed(self, arrivals: Sequence[Arrival], sizes: Mapping[int, Hashable]) -> list[Arrival]:
+        changed, due = list[Arrival](), dict[Hashable, float]()
+        for arrival in arrivals:
+            if (size := sizes.get(arrival.pod)) is None:
+                changed.append(arrival)
+                continue
+            owed = due.get(size, 0.0) + 1 + self.percent / 100
+            copies = int(owed + _TINY)
+            due[size] = owed - copies
+            changed += [arrival] * copies
+        return changed
+
+
+def _size(pod: SimulatedPod) -> Hashable:
+    return pod.request.containers, pod.request.constraints.models, pod.request.host
+
+
+Change = MoreNodes | MoreJobs
+
+
+def parsed_nodes(text: str) -> MoreNodes:
+    """`G2`, or `G2=10`. Raises BadInput."""
+    model, _, count = text.rpartition("=") if "=" in text else (text, "", "1")
+    if not model or not count.isdecimal() or not 0 < int(count) <= _MOST:
+        raise BadInput(f"--add-node: {text!r} is neither a model nor MODEL=NUMBER")
+    return MoreNodes(model, int(count))
+
+
+def parsed_growth(text: str) -> MoreJobs:
+    """`cards=8:30%`. Raises BadInput."""
+    selection, _, percent = text.rpartition(":")
+    try:
+        number = float(percent.removesuffix("%"))
+    except ValueError:
+        number = float("nan")
+    if not selection or not -100 <= number <= 10_000:
+        raise BadInput(f"--grow: {text!r} is not CLASS:PERCENT, such as cards=8:30% or class=training:-20%")
+    return MoreJobs(selection, number)
