@@ -91,8 +91,7 @@ _FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
     metavar="CLASS:PERCENT",
     help="What if there are so many percent more jobs of a class? May be repeated, for each by itself.",
 )
-@click.option("--jobs", "-j", type=click.IntRange(min=1), help="Number of processes.  [default: one per CPU]")
-@click.option("--output", "-o", default="table", type=click.Choice(["table", "json"]), help="How results are printed.")
+@click.option("--jobs", type=click.IntRange(min=1), help="Number of processes.  [default: one per CPU]")
 @click.option(
     "--plot",
     "plots",
@@ -101,6 +100,7 @@ _FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
     metavar="FILE",
     help="Draw a .png or .svg. May be repeated.",
 )
+@click.option("--output", "-o", default="table", type=click.Choice(["table", "json"]), help="How results are printed.")
 def command(
     nodes: Path | None,
     pods: Path | None,
