@@ -75,8 +75,9 @@ def _points_of_cards(view: View) -> Ints:
 
     if view.free_mib is not fleet.free_mib:  # other containers of the pod come first
         return points(np.arange(fleet.width))
-    containers = tuple((container.part, container.life) for container in view.request.containers)
-    return _KEPT.numbers(fleet, (workload, view.part, containers, view.request.host.cpu), points)
+    request = view.request
+    containers = tuple((container.part, container.life) for container in request.containers)
+    return _KEPT.numbers(fleet, (workload, view.part, containers, request.together, request.host.cpu), points)
 
 
 def _grown(fleet: Block, columns: Ints, idle: Ints, left: Ints, before: Ints, after: Ints, workload: Workload) -> Ints:
