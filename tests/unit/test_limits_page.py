@@ -81,6 +81,10 @@ NOT_REACHED = {
         "dialects.hami_records._LONGEST_LABEL",
         "dialects.protocol._LONGEST_PREFIX",
     },
+    "what a person asks of a simulation on a machine of their own": {
+        "app.simulate.sources._LARGEST_LOAD",
+        "simulate.orders._MAX_ARRIVALS",
+    },
     "tells GiB from MiB": {
         "dialects.elastic._GIB_UNITS_AT_MAX",
         "dialects.gpushare._GIB_UNITS_AT_MAX",

@@ -7,7 +7,7 @@ from aliquot.engine.policies.measures import idle_share
 from aliquot.engine.view import GpuPolicy, NodePolicy, PolicyOutcome, View
 from aliquot.engine.workload import WHOLE
 
-_LARGEST_CPU, _LARGEST_GPU = 128_000, 8 * WHOLE
+_ALL_CPU, _ALL_GPU = 128_000, 8 * WHOLE
 """The largest node of the authors' cluster: 128 cores and 8 cards."""
 
 
@@ -27,7 +27,7 @@ class BestFittingNodes(NodePolicy):
         parts = [container.part for container in outcome.request.containers]
         left = idle_share(outcome.fleet, outcome.after_mib, outcome.after_cores, parts).sum(axis=0)
         cpu = outcome.fleet.host_cpu - outcome.request.host.cpu
-        return np.asarray(np.floor(100 * (1 - 0.5 * cpu / _LARGEST_CPU - 0.5 * left / _LARGEST_GPU)), np.float64)
+        return np.asarray(np.floor(100 * (1 - 0.5 * cpu / _ALL_CPU - 0.5 * left / _ALL_GPU)), np.float64)
 
     def score_without_gpu(self, outcome: PolicyOutcome) -> Floats:
         return self.score(outcome)
