@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
-Ranks: TypeAlias = NDArray[np.int64 | np.float64]
+SmallFloats: TypeAlias = NDArray[np.float32]
+Ranks: TypeAlias = NDArray[np.int64 | np.float64 | np.float32]
 
 ALL = slice(None)
 """All columns."""

@@ -12,8 +12,9 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from numpy.typing import NDArray
 
-from aliquot.engine.arrays import Bools, Floats, Ints
+from aliquot.engine.arrays import Bools, Floats, Ints, SmallFloats
 from aliquot.engine.block import Block
 from aliquot.engine.card_kinds import NodeKind
 from aliquot.engine.forecast.filling import Filling
@@ -26,7 +27,7 @@ _STEP = 0.02
 """Differences below this many cards are chance; the fuller node wins then."""
 _FULLER = 0.02 / 8
 """What an idle card of the node costs, so that fuller nodes win where nothing else differs."""
-_KEPT = 128
+_KEPT = 96
 """Kinds of requests for which the costs of all nodes are kept."""
 
 
@@ -55,14 +56,14 @@ class Cost(NamedTuple):
 @dataclass
 class _Kept:
     """The costs of one kind of request: [options, width]. A pod with one card has an option per card, others have
-    one."""
+    one. In small numbers: there are many of these."""
 
-    wasted: Floats
-    lost: Ints
+    wasted: SmallFloats
+    lost: NDArray[np.int32]
     """[2, width]: which rooms are lost on a card in use, and on a whole one; an index into `losses`."""
-    took: Floats
+    took: SmallFloats
     """[width]: the cards that the pod takes."""
-    total: Floats
+    total: SmallFloats
     losses: list[Ints] = field(default_factory=list)
     numbers: dict[bytes, int] = field(default_factory=dict)
     prices: bytes = b""
@@ -70,8 +71,8 @@ class _Kept:
 
     @classmethod
     def new(cls, options: int, width: int) -> "_Kept":
-        lost = np.zeros((2, width), np.int64)
-        return cls(np.zeros((options, width)), lost, np.zeros(width), np.zeros((options, width)))
+        wasted, total = (np.zeros((options, width), np.float32) for _ in range(2))
+        return cls(wasted, np.zeros((2, width), np.int32), np.zeros(width, np.float32), total)
 
     def number(self, lost: Ints) -> Ints:
         """[n]: the number of each column of `lost` in `losses`: of thousands of nodes most lose the same rooms."""
@@ -111,7 +112,7 @@ class _Options:
     twins: Ints | None = None
 
 
-@lru_cache(4)
+@lru_cache(2)
 def forecast(workload: Workload) -> "Forecast":
     return Forecast(workload)
 
@@ -128,7 +129,7 @@ class Forecast:
         self._priced: WeakKeyDictionary[Block, _Prices] = WeakKeyDictionary()
         self._kept: WeakKeyDictionary[Block, OrderedDict[Hashable, _Kept]] = WeakKeyDictionary()
 
-    def costs(self, block: Block, ask: Ask, containers: Hashable = ()) -> Floats:
+    def costs(self, block: Block, ask: Ask, containers: Hashable = ()) -> SmallFloats:
         """[rows, width] for a pod with one card, [1, width] for others. Costs of nodes without room have no meaning.
         Equal `containers` have equal needs. The next call changes the result."""
         return self._up_to_date(block, ask, containers)[0].total
