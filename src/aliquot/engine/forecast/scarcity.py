@@ -12,7 +12,7 @@ from aliquot.engine.card_kinds import NodeKind
 from aliquot.engine.workload import WHOLE, Workload
 from aliquot.model import is_model
 
-_UNSEEN = 0.3
+_UNSEEN = 1.0
 """How many pods that fill a whole node count as seen before any was: somebody will ask for the largest nodes."""
 _ALMOST = 0.9
 """The share of a node's CPU and memory that such a pod asks for: other pods run on every node."""

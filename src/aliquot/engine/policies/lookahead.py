@@ -36,8 +36,8 @@ class LookaheadNodes(NodePolicy):
             return -_pod_costs(outcome)
         costs = forecast(outcome.settings.expected).costs(outcome.fleet, *_ask(outcome))
         if len(costs) > 1:
-            return -np.where(outcome.seen[0].possible, costs, np.inf).min(axis=0).astype(np.float64)
-        return -costs[0].astype(np.float64)
+            return np.asarray(-np.where(outcome.seen[0].possible, costs, np.inf).min(axis=0), np.float64)
+        return np.asarray(-costs[0], np.float64)
 
     def why(self, outcome: PolicyOutcome, column: int) -> str:
         if len(outcome.seen) > 1:
