@@ -65,6 +65,8 @@ class DevicePlugin:
         """The `_stopping` of the server on which kubelet follows the list."""
         self.is_registered = False
         """Whether kubelet knows this plugin."""
+        self._said: str | None = None
+        """Why kubelet does not take the registration, as the log said last."""
 
     async def serve(self) -> None:
         """Serve until cancelled. Registers again when kubelet restarts: it forgets its plugins and their sockets."""
@@ -111,6 +113,7 @@ class DevicePlugin:
             if _identity(self._socket) != ours:  # kubelet removes every socket when it starts
                 return False
         self.is_registered = True
+        self._said = None
         _log.info("registered with kubelet", resource=self.resource, ids=len(self._listed))
         while _identity(self._socket) == ours and _identity(kubelet) == seen:
             await self._clock.sleep(_LOOK_SECONDS)
@@ -128,7 +131,9 @@ class DevicePlugin:
         except grpc.aio.AioRpcError as error:
             if self._watched is self._stopping:  # kubelet knows this plugin, and only its answer was lost
                 return True
-            _log.warning("kubelet does not accept the registration yet", error=error.details())
+            if error.details() != self._said:  # kubelet may be away for minutes, as in a reboot
+                self._said = error.details()
+                _log.warning("kubelet does not accept the registration yet", error=self._said, resource=self.resource)
             if (error.details() or "").startswith(_ALREADY_CONNECTED):
                 self._take_another_socket()
             return False

@@ -9,6 +9,7 @@ from pathlib import Path
 import grpc
 import grpc.aio
 import pytest
+from structlog.testing import capture_logs
 
 from aliquot.agent import rpc
 from aliquot.agent.plugin import DevicePlugin
@@ -177,6 +178,21 @@ async def test_a_kubelet_that_holds_on_to_a_dead_plugin_is_offered_another_socke
     async with taking_registrations(node.kubelet.folder, refuse) as sent:
         await until(lambda: made.is_registered and sent, "it is registered with the next kubelet", passing=node.looks)
         assert sent == [SOCKET]
+
+
+async def test_a_refusal_is_logged_once_until_kubelet_takes_the_registration(
+    plugin: tuple[AgentNode, DevicePlugin],
+) -> None:
+    node, made = plugin
+    answers = ["busy"] * 5 + ["busier"] * 5 + [""]
+
+    async def refuse(_: str) -> str:
+        return answers.pop(0)
+
+    with capture_logs() as logs:
+        async with taking_registrations(node.kubelet.folder, refuse):
+            await until(lambda: made.is_registered, "the plugin is registered", passing=node.looks)
+    assert [log["error"] for log in logs if log["log_level"] == "warning"] == ["busy", "busier"]
 
 
 async def test_a_registration_whose_answer_is_lost_counts(plugin: tuple[AgentNode, DevicePlugin]) -> None:
