@@ -94,13 +94,15 @@ def test_a_node_of_hami_is_taken_over_and_given_back(rig: Rig, without_us: Aliqu
 
 
 def _take_over(rig: Rig, aliquot: Aliquot, names: Sequence[str], left: Sequence[Original]) -> Inside:
-    """Our agent follows the originals, and kubelet restarts. What runs goes on, and starts again on its card. Returns
-    what a new pod sees."""
+    """Our agent follows the originals, and kubelet restarts. What runs goes on, and starts again on its card, even if
+    elastic's links in /dev have gone as in a reboot. Returns what a new pod sees."""
     before, seen = containers(rig, names), {name: pods.look_inside(rig, name) for name in names}
     aliquot.start_server()
     aliquot.serve([original.dialect for original in left], "native")
     _restart_kubelet(rig, aliquot)
     assert containers(rig, names) == before
+    for link in rig.dev_folder.glob("elastic-gpu*"):
+        link.unlink()
     for name in names:
         pods.restart(rig, name)
         assert pods.look_inside(rig, name) == seen[name]
