@@ -3,13 +3,15 @@
 import json
 import urllib.request
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
 from tests.e2e import pods
-from tests.rig import Rig
+from tests.rig import Rig, devices
 from tests.rig.aliquot import Aliquot
+from tests.rig.nvml import Gpu
 from tests.rig.waiting import wait_for
 
 pytestmark = pytest.mark.e2e
@@ -37,6 +39,11 @@ class Node:
     def condition(self) -> tuple[str, str]:
         found = {c["type"]: (c["status"], c["reason"]) for c in self.shown()["status"]["conditions"]}
         return found.get("AliquotCardsHealthy", ("", ""))
+
+    def complains_of(self, text: str) -> bool:
+        """Whether the condition says that."""
+        found = {c["type"]: c["message"] for c in self.shown()["status"]["conditions"]}
+        return text in found["AliquotCardsHealthy"]
 
     def allocatable(self) -> list[str]:
         allocatable = self.shown()["status"]["allocatable"]
@@ -72,9 +79,10 @@ GOOD = [(True, False), (True, False)], ("True", "CardsHealthy")
 def node(rig: Rig, aliquot: Aliquot) -> Iterator[Node]:
     made = Node(rig, aliquot)
     made.wait("both cards to be good", *GOOD)
+    before = rig.nvml.gpus
     yield made
+    rig.nvml.replace_gpus(before)
     for card in range(2):
-        rig.nvml.change(card, state="ok")
         made.say(card, "=false")
     made.wait("both cards to be good again", *GOOD)
     for card in range(2):
@@ -144,6 +152,73 @@ def test_a_card_that_hangs_is_unhealthy_until_it_answers(node: Node) -> None:
     assert _card_of(node.rig, "beside") == node.uuids[0]
     node.rig.nvml.change(1, state="ok")
     node.wait("the card to answer again", *GOOD)
+
+
+FAULTS = [
+    ({"celsius": 97, "shutdown_celsius": 96}, "it has 97 degrees Celsius and shuts down at 96"),
+    (
+        {"rows_failed": 1, "rows_pending": 0, "ecc_errors": 3},
+        "a broken row of its memory could not be replaced; 3 uncorrected ECC errors",
+    ),
+    ({"pages": 64}, "64 pages of its memory are broken"),
+    ({"recovery": 1}, "the driver asks to reset it"),
+]
+"""What NVML tells of a card, and what the agent makes of it."""
+
+
+def test_a_hot_or_broken_card_gets_no_pod_until_it_is_good_again(node: Node) -> None:
+    """One card after the other: when the next one fails, the last one is good."""
+    rig, good = node.rig, node.rig.nvml.gpus
+    for number, (readings, why) in enumerate(FAULTS):
+        bad = number % 2
+        rig.nvml.replace_gpus(good)
+        rig.nvml.change(bad, **readings)
+        states = [(card != bad, False) for card in range(2)]
+        node.wait(f"the fault to be told: {why}", states, ("False", "CardsUnhealthy"))
+        wait_for("the reason", partial(node.complains_of, why), seconds=20, every=0.3)
+        name = f"beside-{number}"
+        pods.create(rig, [pods.pod(name, units=WHOLE)])
+        pods.wait_running(rig, [name])
+        assert _card_of(rig, name) == node.uuids[1 - bad]
+        rig.kubectl("delete", "pod", name, "--grace-period=1")
+
+
+@pytest.fixture
+def slot(node: Node) -> Iterator[Gpu]:
+    """A card that can be plugged in. Only another agent forgets a card."""
+    rig = node.rig
+    card = Gpu("GPU-00000000-0000-4000-8000-000000000002", 2)
+    before = rig.nvml.gpus
+    path = devices.add_card(rig.dev_folder, card.minor)
+    yield card
+    path.unlink()
+    node.aliquot.agent.stop()
+    rig.nvml.replace_gpus(before)
+    node.aliquot.start_agent()
+    node.wait("the two cards", *GOOD)
+
+
+def test_a_card_that_is_plugged_in_serves_a_pod_and_takes_nobody_with_it_when_it_is_pulled_out(
+    node: Node, slot: Gpu
+) -> None:
+    rig, before = node.rig, node.rig.nvml.gpus
+    pods.create(rig, [pods.pod(name, units=WHOLE) for name in ("first", "second")])
+    pods.wait_running(rig, ["first", "second"])
+    pods.create(rig, [pods.pod("third", units=WHOLE)])
+    rig.nvml.replace_gpus([*before, slot])
+    pods.wait_running(rig, ["third"])
+    seen = pods.look_inside(rig, "third")
+    assert seen.environment["NVIDIA_VISIBLE_DEVICES"] == slot.uuid
+    assert "/dev/nvidia2" in seen.devices
+    wait_for("kubelet to offer three cards", lambda: node.allocatable() == ["45", "3"], seconds=30, every=0.3)
+    assert node.cards() == [(True, False)] * 3
+
+    rig.nvml.replace_gpus(before)
+    node.wait("the card to be missed", [(True, False), (True, False), (False, False)], ("False", "CardsUnhealthy"))
+    wait_for("kubelet to offer two cards", lambda: node.allocatable() == ["30", "2"], seconds=30, every=0.3)
+    wait_for("the pod to be told", lambda: node.events("third") == ["CardUnhealthy"], seconds=20, every=0.3)
+    pods.restart(rig, "first")
+    assert {pods.get(rig, name)["status"]["phase"] for name in ("first", "second", "third")} == {"Running"}
 
 
 def test_xid_errors_cordon_or_drain_a_card_until_a_person_says_that_it_is_good(node: Node) -> None:
