@@ -120,7 +120,7 @@ def test_a_lost_card_takes_nobody_with_it_and_returns_without_a_restart(node: No
     wait_for("the agent to register again", lambda: node.aliquot.registrations() >= registered + 2, seconds=30)
     hello = ("exec", other, "--", "echo", "here")
     wait_for("kubelet to reach containers", lambda: rig.kubectl(*hello, check=False), seconds=30, every=0.3)
-    assert node.allocatable() == ["15", "1"]
+    wait_for("kubelet to offer that card again", lambda: node.allocatable() == ["15", "1"], seconds=30, every=0.3)
     rig.kubectl("exec", other, "--", "kill", "1", check=False)  # it ends with the container
     wait_for("the container beside to start again", lambda: _restarts(rig, other) == 1, seconds=60, every=0.3)
     assert _card_of(rig, other) == kept

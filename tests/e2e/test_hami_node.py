@@ -179,8 +179,8 @@ def test_a_container_on_a_mig_instance_sees_that_instance_and_no_other(node: Nod
         node.sees([uuid], driver_view.look(rig, node.driver, name))
     written = rig.cdi_folder.glob("aliquot.io-*")
     specs = [path.read_text() for path in written]  # those of earlier pods may still be there
-    named = [[uuid for uuid in ("MIG-1", "MIG-2") if uuid in spec] for spec in specs if "MIG-" in spec]
-    assert sorted(named) == [["MIG-1"], ["MIG-2"]]
+    named = {tuple(uuid for uuid in ("MIG-1", "MIG-2") if uuid in spec) for spec in specs if "MIG-" in spec}
+    assert named == {("MIG-1",), ("MIG-2",)}
     own, other = (node.capability_numbers[uuid] for uuid in ("MIG-1", "MIG-2"))
     (holder,) = (name for name in uuids if uuids[name] == ["MIG-1"])
     assert [opening(rig, holder, *numbers) for numbers in own] == ["No such device or address"] * 2, "no driver"
