@@ -80,16 +80,29 @@ def _first_of_each(things: Iterable[_T], name: Callable[[_T], str]) -> tuple[_T,
 
 
 @dataclass(frozen=True)
+class Usage:
+    """How busy a card is. A card may not know all of it: a MIG instance knows its memory only."""
+
+    cores: float | None = None
+    """The part of the time in which a program ran on it, from 0 to 1."""
+    memory_bytes: int | None = None
+    """With what the driver keeps for itself."""
+    celsius: float | None = None
+    watts: float | None = None
+
+
+@dataclass(frozen=True)
 class Machine:
     """What the driver shows now. `faults` says why a card is unhealthy, by UUID. `absent` are the cards that are off
     the bus: when they come back, they have been reset. `left_out` says, by index, why cards that have never answered
-    are not among `gpus`."""
+    are not among `gpus`. `usage` has the cards that answer now, by UUID."""
 
     gpus: tuple[Gpu, ...]
     driver: str = ""
     faults: Mapping[str, str] = field(default_factory=dict)
     absent: frozenset[str] = frozenset()
     left_out: Mapping[int, str] = field(default_factory=dict)
+    usage: Mapping[str, Usage] = field(default_factory=dict)
 
 
 class Verdict(Enum):
@@ -120,8 +133,8 @@ class DeviceSource(Protocol):
     """The cards of this machine, as their vendor's driver knows them."""
 
     def read(self) -> Machine:
-        """Every card by index, with its health. May block. Raises NoDriver with what to check if there is no card to
-        serve, and BadConfig if only a new process can read them."""
+        """Every card by index, with its health and usage. May block. Raises NoDriver with what to check if there is no
+        card to serve, and BadConfig if only a new process can read them."""
 
     def wait_for_events(self, seconds: float) -> Sequence[CardError]:
         """The errors that the driver reports next, none if none comes within `seconds`. Blocks."""

@@ -307,6 +307,7 @@ async def test_the_agent_s_own_port_tells_why_it_is_not_ready_and_what_its_cards
                 assert f"aliquot_card_healthy{{{first}}} 0\n" in text
                 assert f"aliquot_card_healthy{{{second}}} 1\n" in text
                 assert f"aliquot_card_cordoned{{{second}}} 1\n" in text
+                assert f"aliquot_card_memory_used_bytes{{{second}}} 0\n" in text
                 for xid in ("79", "13", "other"):
                     assert f'aliquot_xid_errors_total{{uuid="{served.uuids[0]}",xid="{xid}"}} 1\n' in text
 
