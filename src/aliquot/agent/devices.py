@@ -147,6 +147,11 @@ class DeviceSource(Protocol):
         """Variables that something on this node obeys, so that a container could get other devices by them. Without
         CDI, a pod must not set them itself."""
 
+    @property
+    def limited_variables(self) -> frozenset[str]:
+        """Variables that list what a container gets besides its cards. Without CDI, a pod may set one itself to a part
+        of what our answer lists, and to nothing else."""
+
     def edits(self, gpus: Sequence[Gpu], *, with_cdi: bool = True) -> ContainerEdits:
         """What a container needs to use exactly these cards, without hooks if it does not get it through CDI. Raises
         Refused if something of a card is missing."""

@@ -104,6 +104,10 @@ class SimulatedGpus:
     def decisive_variables(self) -> frozenset[str]:
         return frozenset()
 
+    @property
+    def limited_variables(self) -> frozenset[str]:
+        return frozenset()
+
     def edits(self, gpus: Sequence[Gpu], *, with_cdi: bool = True) -> ContainerEdits:  # noqa: ARG002
         paths = dict.fromkeys(path for gpu in gpus for path in (f"/dev/nvidia{gpu.minor}", *self._capabilities(gpu)))
         return ContainerEdits(device_nodes=tuple(DeviceNode(path, path) for path in (*paths, "/dev/nvidiactl")))

@@ -24,7 +24,8 @@ _log = structlog.get_logger()
 
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 _NOTHING = "void"
-_COMPUTING = {"NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
+CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"
+_COMPUTING = {CAPABILITIES: "compute,utility"}
 _EXTRAS = dict.fromkeys(
     (
         "NVIDIA_IMEX_CHANNELS",
@@ -38,6 +39,8 @@ _EXTRAS = dict.fromkeys(
     "",
 )
 """Variables by which a container asks NVIDIA's runtime for more than cards."""
+NO_MORE_THAN_COMPUTING = {**_COMPUTING, **_EXTRAS}
+"""What a container with cards may get from it besides them."""
 OBEYED_BY_DEFAULT = frozenset((VISIBLE, *_EXTRAS))
 """Variables by which a container gets devices of its own choice."""
 
@@ -88,7 +91,7 @@ class NvidiaRuntime:
         named = (VISIBLE, *self.other_variables)
         if has_driver_files:
             return dict.fromkeys(named, _NOTHING)
-        return {**dict.fromkeys(named, ",".join(gpu.uuid for gpu in gpus)), **_COMPUTING, **_EXTRAS}
+        return {**dict.fromkeys(named, ",".join(gpu.uuid for gpu in gpus)), **NO_MORE_THAN_COMPUTING}
 
 
 def find_nvidia_runtime(handlers: Iterable[Handler], host_root: Path) -> NvidiaRuntime | None:

@@ -87,6 +87,10 @@ class NvidiaDevices:
     def decisive_variables(self) -> frozenset[str]:
         return self._injection.decisive_variables if self._injection is not None else frozenset()
 
+    @property
+    def limited_variables(self) -> frozenset[str]:
+        return self._injection.limited_variables if self._injection is not None else frozenset()
+
     def edits(self, gpus: Sequence[Gpu], *, with_cdi: bool = True) -> ContainerEdits:
         """The driver's files, the device nodes of the cards and MIG instances, and the control nodes that there are."""
         cards = dict.fromkeys(name for gpu in gpus for name in self._own_nodes(gpu))
