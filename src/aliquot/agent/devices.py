@@ -129,6 +129,14 @@ class CardError:
     code: int
 
 
+@dataclass(frozen=True)
+class OpenWay:
+    """Who gets cards past this agent, and what to do about it."""
+
+    who: str
+    remedy: str
+
+
 class DeviceSource(Protocol):
     """The cards of this machine, as their vendor's driver knows them."""
 
@@ -151,6 +159,10 @@ class DeviceSource(Protocol):
     def limited_variables(self) -> frozenset[str]:
         """Variables that list what a container gets besides its cards. Without CDI, a pod may set one itself to a part
         of what our answer lists, and to nothing else."""
+
+    @property
+    def open_ways(self) -> Sequence[OpenWay] | None:
+        """How containers could get cards on this node without asking for any. None if nobody knows."""
 
     def edits(self, gpus: Sequence[Gpu], *, with_cdi: bool = True) -> ContainerEdits:
         """What a container needs to use exactly these cards, without hooks if it does not get it through CDI. Raises

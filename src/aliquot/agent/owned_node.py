@@ -13,6 +13,7 @@ from aliquot.agent.allocating import AllocateAnswers
 from aliquot.agent.context import AgentContext
 from aliquot.agent.device_list import DeviceList, offered
 from aliquot.agent.devices import Machine
+from aliquot.agent.guard_report import GuardReport
 from aliquot.agent.handover import HandOver
 from aliquot.agent.id_holders import IdHolders
 from aliquot.agent.kubelet_records import CHECKPOINT, KubeletRecords
@@ -57,6 +58,8 @@ class OwnedNode:
             )
         self._id_holders = IdHolders(self._plugins_folder / CHECKPOINT, self._hand_over.store, self._pods, self._cards)
         self.presence.node_seen.subscribe(self._hand_over.store.see_node)
+        self._guard = GuardReport(client, clock, context.devices, self.presence.events)
+        self.presence.node_seen.subscribe(self._guard.see_node)
         self._offering: set[str] = set()
         self._offered_for: Sequence[Gpu] | None = None
         self._first_plugins = list(self._new_plugins())
@@ -71,6 +74,7 @@ class OwnedNode:
         for plugin in self._first_plugins:
             tasks.create_task(plugin.serve())
         tasks.create_task(self._tidy())
+        tasks.create_task(self._guard.run())
         with self._cards.changed.as_event() as changed:
             while True:
                 await changed.wait()

@@ -17,8 +17,11 @@ from aliquot.agent.inventory import Publisher
 from aliquot.agent.node_cards import NodeCards
 from aliquot.agent.node_pods import NodePods
 from aliquot.kube import NODES, PODS, Informer
+from aliquot.kube.event_recorder import EventRecorder
 from aliquot.model import Gpu, Node, NodeGpus, Pod
 from aliquot.signals import Signal
+
+_COMPONENT = "aliquot-agent"
 
 
 class Presence:
@@ -47,7 +50,8 @@ class Presence:
         on_here = {"fieldSelector": f"spec.nodeName={settings.node_name}"}
         self._informer: Informer[Pod] = Informer(client, PODS, self._on_pod, selector=on_here, clock=clock)
         self.pods = NodePods(self._informer.all)
-        self._reports = HealthReports(client, clock, pods_on)
+        self.events = EventRecorder(client, clock, _COMPONENT)
+        self._reports = HealthReports(client, clock, pods_on, self.events)
         self.node_seen: Signal[Node] = Signal()
 
     @property

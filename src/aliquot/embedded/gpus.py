@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from aliquot.agent.devices import CardError, ContainerEdits, DeviceNode, Judgement, Machine, Usage
+from aliquot.agent.devices import CardError, ContainerEdits, DeviceNode, Judgement, Machine, OpenWay, Usage
 from aliquot.agent.nvidia import visible_cards, xids
 from aliquot.errors import BadConfig
 from aliquot.model import Gpu, Link
@@ -107,6 +107,10 @@ class SimulatedGpus:
     @property
     def limited_variables(self) -> frozenset[str]:
         return frozenset()
+
+    @property
+    def open_ways(self) -> Sequence[OpenWay]:
+        return ()
 
     def edits(self, gpus: Sequence[Gpu], *, with_cdi: bool = True) -> ContainerEdits:  # noqa: ARG002
         paths = dict.fromkeys(path for gpu in gpus for path in (f"/dev/nvidia{gpu.minor}", *self._capabilities(gpu)))

@@ -419,7 +419,8 @@ async def test_a_node_that_gpushare_served_in_another_unit_is_not_taken_over_ben
 
 
 async def test_what_the_api_server_refuses_is_told_once_and_tried_again(served: Served) -> None:
-    served.api.script("PATCH", "/nodes/n1/status$", answer(403, message="no"), answer(403, message="no"))
+    # there are two conditions
+    served.api.script("PATCH", "/nodes/n1/status$", *[answer(403, message="no")] * 4)
     served.api.script("POST", "/events$", answer(403, message="no events"))
     served.gpus.fail(served.uuids[0], "hot")
     with capture_logs() as logs:
