@@ -106,6 +106,10 @@ class DeviceList:
     def __len__(self) -> int:
         return len(self._listed.ids)
 
+    async def refresh(self) -> None:
+        """Ask kubelet who holds ids now."""
+        await self._holders.refresh()
+
     def current(self) -> tuple[ListedIds, wire.ListAndWatchResponse]:
         """The ids, and the message with them, which changes with the next call."""
         now = self._now()

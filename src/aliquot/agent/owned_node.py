@@ -16,7 +16,7 @@ from aliquot.agent.devices import Machine
 from aliquot.agent.guard_report import GuardReport
 from aliquot.agent.handover import HandOver
 from aliquot.agent.id_holders import IdHolders
-from aliquot.agent.kubelet_records import CHECKPOINT, KubeletRecords
+from aliquot.agent.kubelet_records import KubeletRecords
 from aliquot.agent.plugin import AnswersAllocate, DevicePlugin
 from aliquot.agent.podresources import PodResources
 from aliquot.agent.presence import Presence
@@ -56,7 +56,7 @@ class OwnedNode:
             self._allocating = AllocateAnswers(
                 served, dialects, self._holders, self._pods, self._cards, context.devices, client, clock
             )
-        self._id_holders = IdHolders(self._plugins_folder / CHECKPOINT, self._hand_over.store, self._pods, self._cards)
+        self._id_holders = IdHolders(self._holders, self._hand_over.store, self._pods, self._cards)
         self.presence.node_seen.subscribe(self._hand_over.store.see_node)
         self._guard = GuardReport(client, clock, context.devices, self.presence.events)
         self.presence.node_seen.subscribe(self._guard.see_node)
@@ -67,7 +67,8 @@ class OwnedNode:
     async def run(self, tasks: asyncio.TaskGroup) -> None:
         """Serve kubelet until cancelled. Raises BadConfig."""
         nodes = await self.presence.follow(tasks)
-        self._hand_over.store.recall(self._folder, self._holders)
+        await self._hand_over.store.recall(self._folder, self._holders)
+        await self._id_holders.refresh()
         for node in nodes:
             refuse_unit_change(node, self._cards.current, self._served, self._id_holders)
         self.presence.publish(tasks)

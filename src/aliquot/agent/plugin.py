@@ -160,6 +160,7 @@ class DevicePlugin:
         with self._listed.changed.as_event() as changed:
             while not stopping.is_set():
                 changed.clear()
+                await self._listed.refresh()
                 listed, message = self._listed.current()
                 if listed != told:
                     yield message

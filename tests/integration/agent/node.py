@@ -100,7 +100,7 @@ class AgentNode:
         await self.kubelet.__aexit__()
 
     async def start_agent(self) -> None:
-        plugins = self.plugins()
+        plugins = await self.plugins()
         self._serving = [asyncio.create_task(plugin.serve()) for plugin in plugins]
         await self.registered()
 
@@ -124,7 +124,7 @@ class AgentNode:
             serving.cancel()
         await asyncio.gather(*self._serving, return_exceptions=True)
 
-    def plugins(self) -> list[DevicePlugin]:
+    async def plugins(self) -> list[DevicePlugin]:
         """Device plugins with a memory of their own, as after a start of the agent."""
         pod_resources = PodResources(self.kubelet.pod_resources, self.clock) if self._has_pod_resources else None
         self.holders = KubeletRecords(self.kubelet.folder, pod_resources, self.runtime)
@@ -141,7 +141,7 @@ class AgentNode:
             self.clock,
         )
         self._adopted = AdoptedPods(self.hand_over.store, self.pods, standard_dialects(), self._client)
-        self.hand_over.store.recall(self.cdi, self.holders)
+        await self.hand_over.store.recall(self.cdi, self.holders)
         allocating: AnswersAllocate = cdi.Promises()
         if not self.with_cdi:
             allocating = AllocateAnswers(
@@ -154,7 +154,7 @@ class AgentNode:
                 self._client,
                 self.clock,
             )
-        holders = IdHolders(self.kubelet.folder / CHECKPOINT, self.hand_over.store, self.pods, cards)
+        holders = IdHolders(self.holders, self.hand_over.store, self.pods, cards)
         return [
             DevicePlugin(
                 DeviceList(dialect, resource, cards, holders),
