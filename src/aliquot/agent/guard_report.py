@@ -8,24 +8,21 @@ import asyncio
 from collections.abc import Sequence
 from typing import NoReturn
 
-import structlog
-
+from aliquot.agent.agent_events import LONGEST_MESSAGE, AgentEvents
 from aliquot.agent.devices import DeviceSource, OpenWay
-from aliquot.agent.node_conditions import LONGEST_MESSAGE, condition_of, write_condition
+from aliquot.agent.node_conditions import condition_of, write_condition
 from aliquot.agent.written_on_change import write_on_change
 from aliquot.clock import Clock
-from aliquot.kube import Client, KubeError
-from aliquot.kube.event_recorder import EventRecorder
+from aliquot.kube import Client
 from aliquot.model import Node
 from aliquot.model.admission import CARDS_GUARDED
 
-_log = structlog.get_logger()
 _PAUSE = 10.0
 OPEN = "CardsOpen"
 
 
 class GuardReport:
-    def __init__(self, client: Client, clock: Clock, devices: DeviceSource, events: EventRecorder) -> None:
+    def __init__(self, client: Client, clock: Clock, devices: DeviceSource, events: AgentEvents) -> None:
         self._client = client
         self._clock = clock
         self._devices = devices
@@ -42,7 +39,7 @@ class GuardReport:
         await write_on_change(self._changed, self.report, self._clock, pause=_PAUSE, complaint=complaint)
 
     async def report(self) -> None:
-        """Write what is new. Raises KubeError if the condition cannot be written. An event that cannot is logged."""
+        """Write what is new. Raises KubeError if the condition cannot be written."""
         node = self._node
         if node is None:
             return
@@ -51,10 +48,7 @@ class GuardReport:
             return
         self._node = await write_condition(self._client, self._clock, node, wanted)
         if wanted["reason"] == OPEN:
-            try:
-                await self._events.write(node, kind="Warning", reason=OPEN, message=wanted["message"])
-            except KubeError as error:
-                _log.warning("cannot write an event", about=node.key, error=str(error))
+            await self._events.write(node, OPEN, wanted["message"])
 
 
 def condition(ways: Sequence[OpenWay] | None) -> dict[str, str]:

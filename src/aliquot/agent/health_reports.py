@@ -4,18 +4,15 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NoReturn
 
-import structlog
-
+from aliquot.agent.agent_events import LONGEST_MESSAGE, AgentEvents
 from aliquot.agent.card_health import CardState
-from aliquot.agent.node_conditions import LONGEST_MESSAGE, condition_of, write_condition
+from aliquot.agent.node_conditions import condition_of, write_condition
 from aliquot.agent.written_on_change import write_on_change
 from aliquot.clock import Clock
-from aliquot.kube import Client, KubeError
-from aliquot.kube.event_recorder import EventRecorder
+from aliquot.kube import Client
 from aliquot.model import Node, Pod
 from aliquot.model.admission import CARDS_HEALTHY
 
-_log = structlog.get_logger()
 _PAUSE = 10.0
 
 UNHEALTHY, HEALTHY = "CardUnhealthy", "CardHealthy"
@@ -29,7 +26,7 @@ class HealthReports:
     """`pods_on` returns the pods that hold a part of a card."""
 
     def __init__(
-        self, client: Client, clock: Clock, pods_on: Callable[[str], Iterable[Pod]], events: EventRecorder
+        self, client: Client, clock: Clock, pods_on: Callable[[str], Iterable[Pod]], events: AgentEvents
     ) -> None:
         self._client = client
         self._clock = clock
@@ -58,7 +55,7 @@ class HealthReports:
         await write_on_change(self._changed, self.report, self._clock, pause=_PAUSE, complaint=complaint)
 
     async def report(self) -> None:
-        """Write what is new. Raises KubeError if the condition cannot be written. An event that cannot is logged."""
+        """Write what is new. Raises KubeError if the condition cannot be written."""
         node, states, left_out = self._node, self._states, self._left_out
         if node is None or not states:
             return
@@ -67,10 +64,7 @@ class HealthReports:
         news += [(node, "Warning", UNHEALTHY, f"{text}, so no container starts on it") for text in unread]
         self._told, self._told_left_out = {state.gpu.uuid: state for state in states}, left_out
         for subject, kind, reason, message in news:
-            try:
-                await self._events.write(subject, kind=kind, reason=reason, message=message[:LONGEST_MESSAGE])
-            except KubeError as error:
-                _log.warning("cannot write an event", about=subject.key, message=message, error=str(error))
+            await self._events.write(subject, reason, message, kind=kind)
         await self._write_condition(node, states, left_out)
 
     async def _write_condition(self, node: Node, states: Sequence[CardState], left_out: Mapping[int, str]) -> None:

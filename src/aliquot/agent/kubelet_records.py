@@ -95,6 +95,10 @@ class KubeletRecords:
         """What kubelet has allocated of these resources, or of all. Raises BadRecord."""
         return await off_loop(partial(checkpoint.read, self._checkpoint, resources))
 
+    async def registered_ids(self, resources: Set[str]) -> Mapping[str, Set[str]]:
+        """The healthy ids of these resources that kubelet was last told, by whichever plugin. Raises BadRecord."""
+        return await off_loop(partial(checkpoint.registered_ids, self._checkpoint, resources))
+
     async def known_grants(self) -> Sequence[Grant]:
         """What kubelet has allocated. The checkpoint is read again only if it has changed. Raises BadRecord."""
         self._known = await off_loop(partial(self._read_if_changed, *self._known))

@@ -7,9 +7,6 @@ from aliquot.kube import NODES, Client
 from aliquot.model import Node
 from aliquot.model.kubernetes import Condition
 
-LONGEST_MESSAGE = 1000
-"""Events take 1,024 characters."""
-
 
 def condition_of(node: Node, kind: str) -> Condition | None:
     return next((each for each in node.status.conditions or () if each.type == kind), None)

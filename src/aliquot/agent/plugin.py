@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Set
+from collections.abc import AsyncIterator, Sequence, Set
 from pathlib import Path
 from typing import Protocol
 
@@ -65,6 +65,13 @@ class DevicePlugin:
         """The `_stopping` of the server on which kubelet follows the list."""
         self.is_registered = False
         """Whether kubelet knows this plugin."""
+        self.rival = ""
+        """What is known of another plugin of this resource."""
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """The ids that it offers."""
+        return self._listed.ids
 
     async def serve(self) -> None:
         """Serve until cancelled. Registers again when kubelet restarts: it forgets its plugins and their sockets."""
@@ -111,7 +118,7 @@ class DevicePlugin:
             if _identity(self._socket) != ours:  # kubelet removes every socket when it starts
                 return False
         self.is_registered = True
-        _log.info("registered with kubelet", resource=self.resource, ids=len(self._listed))
+        _log.info("registered with kubelet", resource=self.resource, ids=len(self.ids))
         while _identity(self._socket) == ours and _identity(kubelet) == seen:
             await self._clock.sleep(_LOOK_SECONDS)
         self.is_registered = False

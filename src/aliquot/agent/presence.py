@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from aliquot.agent.agent_events import AgentEvents
 from aliquot.agent.card_errors_file import CardErrorsFile
 from aliquot.agent.card_health import CardState
 from aliquot.agent.context import AgentContext
@@ -17,11 +18,8 @@ from aliquot.agent.inventory import Publisher
 from aliquot.agent.node_cards import NodeCards
 from aliquot.agent.node_pods import NodePods
 from aliquot.kube import NODES, PODS, Informer
-from aliquot.kube.event_recorder import EventRecorder
 from aliquot.model import Gpu, Node, NodeGpus, Pod
 from aliquot.signals import Signal
-
-_COMPONENT = "aliquot-agent"
 
 
 class Presence:
@@ -50,7 +48,7 @@ class Presence:
         on_here = {"fieldSelector": f"spec.nodeName={settings.node_name}"}
         self._informer: Informer[Pod] = Informer(client, PODS, self._on_pod, selector=on_here, clock=clock)
         self.pods = NodePods(self._informer.all)
-        self.events = EventRecorder(client, clock, _COMPONENT)
+        self.events = AgentEvents(client, clock)
         self._reports = HealthReports(client, clock, pods_on, self.events)
         self.node_seen: Signal[Node] = Signal()
 
@@ -58,6 +56,11 @@ class Presence:
     def knows_pods(self) -> bool:
         """Whether the list of pods is up to date."""
         return not self._informer.trouble
+
+    async def warn(self, reason: str, message: str) -> None:
+        """Write an event about the Node."""
+        for node in self._node.all():
+            await self.events.write(node, reason, message)
 
     async def follow(self, tasks: asyncio.TaskGroup) -> Sequence[Node]:
         """Start to follow the API server. Returns the Node, if there is one, when it and its pods are known."""

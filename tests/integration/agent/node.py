@@ -82,6 +82,7 @@ class AgentNode:
         self.shown: dict[str, Pod] = {}
         self.pods = NodePods(lambda: list(self.shown.values()))
         self._client = client
+        self.serving: list[DevicePlugin] = []
         self._serving: list[asyncio.Task[None]] = []
         (folder / "dev").mkdir()
         for gpu in self.cards.gpus:
@@ -100,8 +101,8 @@ class AgentNode:
         await self.kubelet.__aexit__()
 
     async def start_agent(self) -> None:
-        plugins = await self.plugins()
-        self._serving = [asyncio.create_task(plugin.serve()) for plugin in plugins]
+        self.serving = await self.plugins()
+        self._serving = [asyncio.create_task(plugin.serve()) for plugin in self.serving]
         await self.registered()
 
     async def registered(self) -> None:

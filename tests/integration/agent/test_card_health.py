@@ -31,6 +31,7 @@ from tests.fakes import FakeClock, ScriptedApi, answer, until
 from tests.fakes.nvml import FakeCard, FakeNvml
 from tests.integration.agent.node import DIALECT, AgentNode
 from tests.integration.agent.test_agent import FakeDevices, settings
+from tests.integration.agent.test_rivals import OFFERS, rival
 from tests.ports import free_port
 
 ALL = {GPU_MEM: 30, GPU_COUNT: 2}
@@ -310,6 +311,18 @@ async def test_the_agent_s_own_port_tells_why_it_is_not_ready_and_what_its_cards
                 assert f"aliquot_card_memory_used_bytes{{{second}}} 0\n" in text
                 for xid in ("79", "13", "other"):
                     assert f'aliquot_xid_errors_total{{uuid="{served.uuids[0]}",xid="{xid}"}} 1\n' in text
+
+
+async def test_the_log_an_event_and_readyz_name_a_rival(served: Served) -> None:
+    port = free_port()
+    async with served.agent(health_port=port):
+        await served.shows("all is well", **GOOD)
+        async with rival(served.kubelet, ["nvidia0"]):
+            await until(lambda: served.events("Node"), "it is told", passing=served.clock)
+            assert served.events("Node") == [("RivalDevicePlugin", OFFERS)]
+            async with aiohttp.ClientSession() as http, http.get(f"http://127.0.0.1:{port}/readyz") as answer:
+                assert (answer.status, await answer.text()) == (503, OFFERS)
+            assert served.kubelet.capacity() == {GPU_MEM: 1, GPU_COUNT: 2}
 
 
 async def test_an_agent_without_a_driver_says_so_on_its_port(folder: Path, client: Client, clock: FakeClock) -> None:

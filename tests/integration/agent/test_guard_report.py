@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from aliquot.agent.agent_events import AgentEvents
 from aliquot.agent.guard_report import OPEN, GuardReport
 from aliquot.agent.nvidia import NvidiaDevices
 from aliquot.agent.nvidia.container_runtime import NvidiaRuntime
@@ -15,7 +16,6 @@ from aliquot.agent.nvidia.toolkit_spec import ToolkitSpecs
 from aliquot.embedded.api import resources
 from aliquot.kube import NODES, Client
 from aliquot.kube.errors import Forbidden
-from aliquot.kube.event_recorder import EventRecorder
 from aliquot.model.admission import CARDS_GUARDED
 from tests.factories import node_manifest
 from tests.fakes import FakeClock, ScriptedApi, answer
@@ -43,7 +43,7 @@ class Reported:
         driver = DriverFiles("/", str(self._folder))
         injection = Injection(ToolkitSpecs([]), driver, runtime, is_complete=is_complete)
         devices = NvidiaDevices(self._folder, injection=injection)
-        events = EventRecorder(self.client, self._clock, "aliquot-agent")
+        events = AgentEvents(self.client, self._clock)
         reports = GuardReport(self.client, self._clock, devices, events)
         reports.see_node(await self.client.get(NODES, "n1"))
         await reports.report()
