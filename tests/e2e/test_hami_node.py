@@ -14,6 +14,7 @@ from tests.hami_examples import CARD, CORES, EXAMPLES, GPU, MEMORY, MIB, PERCENT
 from tests.rig import Rig, devices
 from tests.rig.aliquot import GPUSHARE, Aliquot
 from tests.rig.nvml import Gpu, MigInstance, default_gpus
+from tests.rig.waiting import wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -176,6 +177,14 @@ def test_a_container_on_a_mig_instance_sees_that_instance_and_no_other(node: Nod
     (holder,) = (name for name in uuids if uuids[name] == ["MIG-1"])
     assert [opening(rig, holder, *numbers) for numbers in own] == ["No such device or address"] * 2, "no driver"
     assert [opening(rig, holder, *numbers) for numbers in other] == ["Operation not permitted"] * 2
+    pods.create(rig, [pods.pod("third", limits={f"nvidia.com/mig-{PROFILE}": "1"})])
+    wait_for(
+        "the reason of the refusal",
+        lambda: "not enough room on the node's GPUs now" in refusals(rig, "third"),
+        seconds=30,
+        every=0.3,
+    )
+    assert "nodeName" not in pods.get(rig, "third")["spec"], "kube-scheduler itself counts one that is free"
 
 
 def test_an_instance_that_is_made_while_the_agent_runs_is_offered_and_handed_over(node: Node) -> None:
@@ -186,6 +195,10 @@ def test_an_instance_that_is_made_while_the_agent_runs_is_offered_and_handed_ove
     pods.wait_running(rig, ["later"])
     assert placed(pods.get(rig, "later")) == ["MIG-9"]
     node.sees(["MIG-9"], pods.look_inside(rig, "later"))
+
+
+def refusals(rig: Rig, name: str) -> str:
+    return rig.kubectl("get", "events", f"--field-selector=involvedObject.name={name}", "--output=jsonpath={..message}")
 
 
 def opening(rig: Rig, name: str, major: int, minor: int) -> str:
