@@ -1,4 +1,4 @@
-"""A real kubelet on Debian's containerd 1.x, which has no CDI: the answer to Allocate carries the devices."""
+"""A real kubelet on Debian's containerd 1.6, which has no CDI: the answer to Allocate carries the devices."""
 
 import json
 import re
@@ -54,7 +54,7 @@ def alone(aliquot: Aliquot) -> Iterator[Aliquot]:
 
 def test_a_gpushare_pod_sees_exactly_its_card(rig: Rig, aliquot: Aliquot) -> None:
     version = rig.kubectl("get", "node", rig.node_name, "--output=jsonpath={.status.nodeInfo.containerRuntimeVersion}")
-    assert version.startswith("containerd://1.")
+    assert version.startswith("containerd://1.6.")
     said = [line for line in aliquot.agent.log.read_text().splitlines() if WITHOUT_CDI in line]
     assert ["has CDI disabled" in line for line in said] == [True]
     pods.create(rig, [pods.pod("plain", units=3)])
