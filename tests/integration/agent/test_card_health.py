@@ -27,7 +27,7 @@ from aliquot.model import Pod
 from aliquot.model.admission import CARDS_HEALTHY
 from aliquot.model.records import INVENTORY, PLACEMENT, read_inventory, write_placement
 from tests.factories import GPU_COUNT, GPU_MEM, make_cards, make_placement, node_manifest, pod_manifest
-from tests.fakes import FakeClock, ScriptedApi, answer, until
+from tests.fakes import SECONDS, FakeClock, ScriptedApi, answer, until
 from tests.fakes.nvml import FakeCard, FakeNvml
 from tests.integration.agent.node import DIALECT, AgentNode
 from tests.integration.agent.test_agent import FakeDevices, settings
@@ -211,6 +211,26 @@ async def test_an_error_that_comes_while_the_labels_of_the_node_change_is_not_lo
         await until(lambda: not served.gpus.waiting, "the driver has told of the error")
         await label("true")
         await served.shows("the card is drained", **FIRST_BAD)
+
+
+async def test_the_series_of_the_cards_end_while_the_labels_of_the_node_name_nothing(served: Served) -> None:
+    port = free_port()
+
+    async def metrics() -> str:
+        async with aiohttp.ClientSession() as http, http.get(f"http://127.0.0.1:{port}/metrics") as answer:
+            return await answer.text()
+
+    async def label(word: str | None) -> None:
+        await served.client.patch(NODES, "n1", {"metadata": {"labels": {"gpushare": word}}})
+
+    await label("true")
+    async with served.agent(dialects=(), health_port=port):
+        await served.shows("all is well", **GOOD)
+        assert "aliquot_card_cores_busy_ratio{" in await metrics()
+        await label(None)
+        async with asyncio.timeout(SECONDS):
+            while "aliquot_card_cores_busy_ratio{" in await metrics():
+                await served.clock.move(1)
 
 
 async def test_an_agent_that_starts_again_still_tells_of_a_card_that_is_lost(served: Served, folder: Path) -> None:
