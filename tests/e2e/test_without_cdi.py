@@ -219,11 +219,15 @@ def test_a_cuda_program_runs_with_the_files_of_the_driver_root(rig: Rig) -> None
 @pytest.mark.usefixtures("nvidia_runtime")
 def test_nvidias_runtime_adds_the_card_of_the_placement_though_the_image_asks_for_all(rig: Rig) -> None:
     """The driver's files come from NVIDIA's runtime, so it must be told the card. The pod that asks for no GPU shows
-    what that runtime does with the image's own words."""
-    bare = cuda_pod("bare", units=0)
+    what that runtime does with the image's own words, and the Node says so. A pod cannot ask for more of the driver."""
+    bare, greedy = cuda_pod("bare", units=0), cuda_pod("greedy", units=1)
     del bare["spec"]["containers"][0]["resources"]
-    pods.create(rig, [cuda_pod("one", units=3), bare])
+    greedy["spec"]["containers"][0]["env"] = [{"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "all"}]
+    pods.create(rig, [cuda_pod("one", units=3), bare, greedy])
     pods.wait_running(rig, ["one", "bare"])
+    wait_for("the refusal", lambda: "sets NVIDIA_DRIVER_CAPABILITIES itself" in _waiting(rig, "greedy"), seconds=60)
+    said = '--output=jsonpath={.status.conditions[?(@.type=="AliquotCardsGuarded")].reason}'
+    assert rig.kubectl("get", "node", rig.node_name, said) == "CardsOpen"
     assert cards_in(device_nodes(rig, "bare")) == {f"/dev/nvidia{card.minor}" for card in rig.nvml.gpus}
     card = card_of(rig, "one")
     assert cards_in(device_nodes(rig, "one")) == {f"/dev/nvidia{card.minor}"}
