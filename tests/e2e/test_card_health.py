@@ -36,9 +36,9 @@ class Node:
         gpus = json.loads(self.shown()["metadata"]["annotations"]["aliquot.io/inventory"])["gpus"]
         return [(gpu.get("healthy", True), gpu.get("cordoned", False)) for gpu in gpus]
 
-    def condition(self) -> tuple[str, str]:
+    def condition(self, kind: str = "AliquotCardsHealthy") -> tuple[str, str]:
         found = {c["type"]: (c["status"], c["reason"]) for c in self.shown()["status"]["conditions"]}
-        return found.get("AliquotCardsHealthy", ("", ""))
+        return found.get(kind, ("", ""))
 
     def complains_of(self, text: str) -> bool:
         """Whether the condition says that."""
@@ -87,6 +87,19 @@ def node(rig: Rig, aliquot: Aliquot) -> Iterator[Node]:
     made.wait("both cards to be good again", *GOOD)
     for card in range(2):
         made.say(card, "-")
+
+
+def test_a_node_tells_how_busy_its_cards_are_and_that_nobody_gets_them_unasked(rig: Rig, node: Node) -> None:
+    rig.nvml.change(1, util=42, watts=71)
+    wait_for(
+        "the usage to be shown",
+        lambda: node.metric("aliquot_card_cores_busy_ratio", node.uuids[1]) == 0.42,
+        seconds=40,
+        every=0.3,
+    )
+    assert [node.metric("aliquot_card_power_watts", uuid) for uuid in node.uuids] == [30, 71]
+    rig.nvml.change(1, util=0, watts=30)
+    assert node.condition("AliquotCardsGuarded") == ("True", "CardsGuarded")
 
 
 def _card_of(rig: Rig, name: str) -> str:

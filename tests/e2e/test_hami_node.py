@@ -17,6 +17,7 @@ from tests.rig.aliquot import GPUSHARE, Aliquot
 from tests.rig.cuda import Driver
 from tests.rig.cuda.toolkit_spec import Card
 from tests.rig.nvml import Gpu, MigInstance, default_gpus
+from tests.rig.waiting import wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -185,6 +186,14 @@ def test_a_container_on_a_mig_instance_sees_that_instance_and_no_other(node: Nod
     (holder,) = (name for name in uuids if uuids[name] == ["MIG-1"])
     assert [opening(rig, holder, *numbers) for numbers in own] == ["No such device or address"] * 2, "no driver"
     assert [opening(rig, holder, *numbers) for numbers in other] == ["Operation not permitted"] * 2
+    pods.create(rig, [pods.pod("third", limits={f"nvidia.com/mig-{PROFILE}": "1"})])
+    wait_for(
+        "the reason of the refusal",
+        lambda: "not enough room on the node's GPUs now" in refusals(rig, "third"),
+        seconds=30,
+        every=0.3,
+    )
+    assert "nodeName" not in pods.get(rig, "third")["spec"], "kube-scheduler itself counts one that is free"
 
 
 def test_an_instance_that_is_made_while_the_agent_runs_is_offered_and_handed_over(node: Node) -> None:
@@ -195,6 +204,10 @@ def test_an_instance_that_is_made_while_the_agent_runs_is_offered_and_handed_ove
     pods.wait_running(rig, ["later"])
     assert placed(pods.get(rig, "later")) == ["MIG-9"]
     node.sees(["MIG-9"], driver_view.look(rig, node.driver, "later"))
+
+
+def refusals(rig: Rig, name: str) -> str:
+    return rig.kubectl("get", "events", f"--field-selector=involvedObject.name={name}", "--output=jsonpath={..message}")
 
 
 def opening(rig: Rig, name: str, major: int, minor: int) -> str:

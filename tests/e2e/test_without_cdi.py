@@ -1,4 +1,4 @@
-"""A real kubelet on Debian's containerd 1.x, which has no CDI: the answer to Allocate carries the devices."""
+"""A real kubelet on Debian's containerd 1.6, which has no CDI: the answer to Allocate carries the devices."""
 
 import json
 import re
@@ -54,7 +54,7 @@ def alone(aliquot: Aliquot) -> Iterator[Aliquot]:
 
 def test_a_gpushare_pod_sees_exactly_its_card(rig: Rig, aliquot: Aliquot) -> None:
     version = rig.kubectl("get", "node", rig.node_name, "--output=jsonpath={.status.nodeInfo.containerRuntimeVersion}")
-    assert version.startswith("containerd://1.")
+    assert version.startswith("containerd://1.6.")
     said = [line for line in aliquot.agent.log.read_text().splitlines() if WITHOUT_CDI in line]
     assert ["has CDI disabled" in line for line in said] == [True]
     pods.create(rig, [pods.pod("plain", units=3)])
@@ -256,15 +256,19 @@ def test_a_cuda_program_runs_with_the_files_of_the_driver_root(rig: Rig) -> None
 @pytest.mark.usefixtures("nvidia_runtime")
 def test_nvidias_runtime_adds_the_card_of_the_placement_though_the_image_asks_for_all(rig: Rig) -> None:
     """The driver's files come from NVIDIA's runtime, so it must be told the card. The pod that asks for no GPU shows
-    what that runtime does with the image's own words."""
-    bare, hidden = cuda_pod("bare", units=0), cuda_pod("hidden", units=3)
+    what that runtime does with the image's own words, and the Node says so. A pod cannot ask for more of the driver."""
+    bare, hidden, greedy = cuda_pod("bare", units=0), cuda_pod("hidden", units=3), cuda_pod("greedy", units=1)
     del bare["spec"]["containers"][0]["resources"]
     rig.kubectl("create", "configmap", "hidden", "--from-literal=NVIDIA_VISIBLE_DEVICES=all")
     hidden["spec"]["containers"][0]["envFrom"] = [{"configMapRef": {"name": "hidden"}}]
-    pods.create(rig, [cuda_pod("one", units=3), bare, hidden])
+    greedy["spec"]["containers"][0]["env"] = [{"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "all"}]
+    pods.create(rig, [cuda_pod("one", units=3), bare, hidden, greedy])
     pods.wait_running(rig, ["one", "bare"])
     wait_for("the refusal of what nobody sees", lambda: "envFrom" in _waiting(rig, "hidden"), seconds=60)
+    wait_for("the refusal", lambda: "sets NVIDIA_DRIVER_CAPABILITIES itself" in _waiting(rig, "greedy"), seconds=60)
     rig.kubectl("delete", "configmap", "hidden")
+    said = '--output=jsonpath={.status.conditions[?(@.type=="AliquotCardsGuarded")].reason}'
+    assert rig.kubectl("get", "node", rig.node_name, said) == "CardsOpen"
     assert cards_in(rig, "bare") == {f"/dev/nvidia{card.minor}" for card in rig.nvml.gpus}
     card = card_of(rig, "one")
     assert cards_in(rig, "one") == {f"/dev/nvidia{card.minor}"}

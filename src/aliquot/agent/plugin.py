@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Set
+from collections.abc import AsyncIterator, Sequence, Set
 from pathlib import Path
 from typing import Protocol
 
@@ -67,6 +67,13 @@ class DevicePlugin:
         """Whether kubelet knows this plugin."""
         self._said: str | None = None
         """Why kubelet does not take the registration, as the log said last."""
+        self.rival = ""
+        """What is known of another plugin of this resource."""
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """The ids that it offers."""
+        return self._listed.ids
 
     async def serve(self) -> None:
         """Serve until cancelled. Registers again when kubelet restarts: it forgets its plugins and their sockets."""
@@ -114,7 +121,7 @@ class DevicePlugin:
                 return False
         self.is_registered = True
         self._said = None
-        _log.info("registered with kubelet", resource=self.resource, ids=len(self._listed))
+        _log.info("registered with kubelet", resource=self.resource, ids=len(self.ids))
         while _identity(self._socket) == ours and _identity(kubelet) == seen:
             await self._clock.sleep(_LOOK_SECONDS)
         self.is_registered = False
@@ -165,6 +172,7 @@ class DevicePlugin:
         with self._listed.changed.as_event() as changed:
             while not stopping.is_set():
                 changed.clear()
+                await self._listed.refresh()
                 listed, message = self._listed.current()
                 if listed != told:
                     yield message
