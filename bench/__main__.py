@@ -21,12 +21,22 @@ def names() -> list[str]:
 @click.option("--only", type=click.Choice(names()), help="Run one benchmark.")
 @click.option("--quick", is_flag=True, help="Smaller sizes where a benchmark has them: shows that it works, no more.")
 def main(only: str | None, quick: bool) -> None:
-    """Run every benchmark, or one."""
+    """Run every benchmark, or one. Fails if a limit is exceeded."""
+    broken: list[str] = []
     for name in [only] if only else names():
         module = import_module(f"bench.{name}")
         rows: list[Row] = list(module.run(quick=True) if quick and hasattr(module, "QUICK") else module.run())
         _show(name, getattr(module, "RATIO", _RATIO), module.PEER, rows)
         click.echo(msgspec.json.encode({"bench": name, "rows": rows}))
+        broken += exceeded(name, rows)
+    if broken:
+        raise click.ClickException("above the limit: " + "; ".join(broken))
+
+
+def exceeded(name: str, rows: list[Row]) -> list[str]:
+    """The limits that were exceeded, in words."""
+    above = (row for row in rows if row.is_limit and row.ours > row.peer)
+    return [f"{name}: {row.case}: {row.ours:.3f} {row.unit}, limit {row.peer:g}" for row in above]
 
 
 def _show(name: str, ratio: str, peer: str, rows: list[Row]) -> None:

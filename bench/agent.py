@@ -26,7 +26,7 @@ from tests.factories import pod_manifest
 from tests.rig import Process
 
 PEER = "the limits of 60 MB and 1 % of a core; for the start of a pod, a plugin in Python that answers and does nothing"
-RATIO = "ratio = ours / peer, so below 1 is within the limit"
+RATIO = "ratio = ours / peer, so below 1 is within the limit; above a limit, the benchmark fails"
 
 _LIMIT_MB = 60.0
 _LIMIT_PERCENT = 1.0
@@ -51,9 +51,11 @@ def run(*, quick: bool = False) -> Iterable[Row]:
     size = QUICK if quick else FULL
     measured = asyncio.run(measure(size))
     calls_ms = asyncio.run(idle_calls_ms(size.pods))
-    yield _row(f"{size}: memory (RSS)", measured.rss_mb, _LIMIT_MB, "MB")
-    yield _row(f"{size}: memory (PSS)", measured.pss_mb, _LIMIT_MB, "MB")
-    yield _row(f"{size}: {size.idle_seconds:g} s of nothing", measured.idle_percent, _LIMIT_PERCENT, "% of a core")
+    idle = f"{size}: {size.idle_seconds:g} s of nothing"
+    is_limit = not quick  # a second of nothing is too short to be judged
+    yield _row(f"{size}: memory (RSS)", measured.rss_mb, _LIMIT_MB, "MB", is_limit=is_limit)
+    yield _row(f"{size}: memory (PSS)", measured.pss_mb, _LIMIT_MB, "MB", is_limit=is_limit)
+    yield _row(idle, measured.idle_percent, _LIMIT_PERCENT, "% of a core", is_limit=is_limit)
     yield _row(f"{size}: Allocate and PreStart", measured.start_ms, calls_ms, "ms CPU")
 
 
@@ -107,8 +109,8 @@ def _asking(number: int) -> Pod:
     return msgspec.convert(manifest, Pod)
 
 
-def _row(case: str, ours: float, peer: float, unit: str) -> Row:
-    return Row(case, ours, peer, ours / peer, unit)
+def _row(case: str, ours: float, peer: float, unit: str, *, is_limit: bool = False) -> Row:
+    return Row(case, ours, peer, ours / peer, unit, is_limit=is_limit)
 
 
 @contextmanager

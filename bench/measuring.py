@@ -16,6 +16,8 @@ class Row(msgspec.Struct):
     unit: str
     spread: tuple[float, float] | None = None
     """The least and the most that the ratio was, where it was measured in turns."""
+    is_limit: bool = False
+    """Whether the peer is a limit. The benchmark fails if ours is above it."""
 
 
 def say(line: str) -> None:

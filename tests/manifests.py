@@ -32,10 +32,10 @@ def generated() -> Iterator[tuple[Path, str]]:
 
 
 def _managed() -> dict[str, bool]:
-    """Every resource, and whether kube-scheduler must ignore it because no node offers it. It counts slices of cards
-    (MIG) by itself."""
+    """Every resource, and whether kube-scheduler must ignore it because no node offers it. A scheduler that counts MIG
+    instances by itself does not see those that pods of other dialects hold."""
     resources = (resource for dialect in standard_dialects().values() for resource in dialect.resources)
-    return {resource.name: not resource.on_nodes for resource in resources if "/mig-" not in resource.name}
+    return {resource.name: not resource.on_nodes for resource in resources}
 
 
 def _node_labels() -> str:

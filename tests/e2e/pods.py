@@ -80,6 +80,19 @@ def look_inside(rig: Rig, name: str, container: str = "main") -> Inside:
     return read_look(rig.kubectl("exec", name, "--container", container, "--", "sh", "-c", LOOK))
 
 
+def cards_of(rig: Rig, name: str) -> list[str]:
+    """The UUIDs of the cards of a pod with one container: those of its placement, and the container sees exactly
+    these."""
+    ((parts),) = json.loads(get(rig, name)["metadata"]["annotations"]["aliquot.io/placement"])["containers"].values()
+    uuids = [part["uuid"] for part in parts]
+    seen = look_inside(rig, name)
+    assert seen.environment["NVIDIA_VISIBLE_DEVICES"] == ",".join(uuids), name
+    minors = {gpu.minor for gpu in rig.nvml.gpus if gpu.uuid in uuids}
+    nodes = {f"/dev/nvidia{gpu.minor}" for gpu in rig.nvml.gpus} & seen.devices.keys()
+    assert nodes == {f"/dev/nvidia{minor}" for minor in minors}, name
+    return uuids
+
+
 def read_look(output: str) -> Inside:
     """What LOOK has printed in a container."""
     environment: dict[str, str] = {}
@@ -94,14 +107,14 @@ def read_look(output: str) -> Inside:
     return Inside(environment, devices)
 
 
-def told_by_logs(rig: Rig, selector: str) -> dict[str, Inside]:
-    """What containers have told that look around when they start, by pod, in one call."""
+def told_by_logs(rig: Rig, selector: str) -> dict[str, str]:
+    """The logs of these pods by name, in one call."""
     output = rig.kubectl("logs", f"--selector={selector}", "--prefix", "--tail=-1", "--max-log-requests=100")
     lines: dict[str, list[str]] = {}
     for line in output.splitlines():
         where, _, text = line.partition(" ")
         lines.setdefault(where.split("/")[1], []).append(text)
-    return {name: read_look("\n".join(told)) for name, told in lines.items()}
+    return {name: "\n".join(told) for name, told in lines.items()}
 
 
 def observe(rig: Rig) -> Cluster:

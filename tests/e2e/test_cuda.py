@@ -3,32 +3,40 @@
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.e2e import pods
-from tests.rig import Rig
+from tests.e2e import driver_view, pods
+from tests.rig import Rig, devices
 from tests.rig.aliquot import Aliquot
-from tests.rig.cuda import IMAGE, LIBRARIES, NAMES, OTHERS, VERSION, Driver
+from tests.rig.cuda import LIBRARIES, NAMES, OTHERS, Driver
+from tests.rig.cuda.toolkit_spec import V1_17, V1_20, Toolkit
 from tests.rig.nvml import Gpu
 from tests.rig.waiting import wait_for
 
 pytestmark = pytest.mark.e2e
 
-OF_EVERY_CARD = {"/dev/nvidiactl": "195:255", "/dev/nvidia-uvm": "235:0", "/dev/nvidia-uvm-tools": "235:1"}
 RED_HAT = "/usr/lib64"
-_NODES = r"find /dev \( -name 'nvidia*' -o -path '/dev/dri/*' \) -type c -exec stat -c '%n %t:%T' {} +"
 
 
 @pytest.fixture
-def toolkit(driver: Driver, aliquot: Aliquot) -> Iterator[Driver]:
-    """The toolkit has written its spec while the agent ran."""
-    driver.write_spec()
-    source = str(driver.spec)
-    wait_for("the agent to read the toolkit's spec", lambda: driver_files(aliquot) == source, seconds=30)
-    yield driver
-    driver.spec.unlink()
+def fabric(rig: Rig) -> Iterator[None]:
+    """The node has NVSwitch and IMEX."""
+    made = devices.Fabric(rig.dev_folder)
+    yield
+    made.remove()
+
+
+@pytest.fixture(params=[V1_20, V1_17], ids=lambda toolkit: toolkit.spec_name)
+def toolkit(request: pytest.FixtureRequest, driver: Driver, aliquot: Aliquot) -> Iterator[Toolkit]:
+    """The toolkit of a version, which has written its spec while the agent ran."""
+    made: Toolkit = request.param
+    spec = driver.write_spec(made)
+    wait_for("the agent to read the toolkit's spec", lambda: driver_files(aliquot) == str(spec), seconds=30)
+    yield made
+    spec.unlink()
     wait_for("the agent to forget the toolkit's spec", lambda: driver_files(aliquot) == "none", seconds=30)
 
 
@@ -53,47 +61,24 @@ def nvidia_runtime(rig: Rig, driver: Driver, aliquot: Aliquot) -> Iterator[Drive
     restart_agent(aliquot)
 
 
+@pytest.mark.usefixtures("fabric")
 def test_a_container_has_everything_of_its_card_in_the_toolkits_spec_and_nothing_of_another(
-    rig: Rig, toolkit: Driver
+    rig: Rig, driver: Driver, toolkit: Toolkit
 ) -> None:
     """Each pod fills a card."""
     pods.create(rig, [cuda_pod(name, units=15) for name in ("first", "second")])
     pods.wait_running(rig, ["first", "second"])
-    seen = [card_of(rig, name) for name in ("first", "second")]
-    assert {card.uuid for card in seen} == {card.uuid for card in rig.nvml.gpus}
-    for name, card in zip(("first", "second"), seen, strict=True):
-        assert count_cards(rig, name) == [card.uuid]
-        render = 128 + card.minor
-        assert device_nodes(rig, name) == {
-            f"/dev/nvidia{card.minor}": f"195:{card.minor}",
-            f"/dev/dri/card{card.minor}": f"226:{card.minor}",
-            f"/dev/dri/renderD{render}": f"226:{render}",
-            **OF_EVERY_CARD,
-        }
-        assert set(mounts(rig, name, toolkit)) == {
-            f"{LIBRARIES}/libcuda.so.{VERSION}",
-            f"{LIBRARIES}/libnvidia-ml.so.{VERSION}",
-            f"/usr/share/nvidia/cards/{card.minor}",
-            *OTHERS,
-        }
-        by_path = f"/dev/dri/by-path/pci-0000:0{card.minor}:00.0-card"
-        assert inside(rig, name, "cat /hooks").splitlines() == [
-            f"create-symlinks --link libcuda.so.1::{LIBRARIES}/libcuda.so",
-            f"update-ldcache --folder {LIBRARIES}",
-            f"create-symlinks --link ../card{card.minor}::{by_path}",
-        ]
-        assert inside(rig, name, "ls /dev/dri/by-path").split() == [by_path.rpartition("/")[2]]
-        links = {
-            f"{LIBRARIES}/libcuda.so": "libcuda.so.1",
-            f"{LIBRARIES}/libcuda.so.1": f"libcuda.so.{VERSION}",
-            by_path: f"../card{card.minor}",
-        }
-        assert inside(rig, name, f"for link in {' '.join(links)}; do readlink $link; done").split() == [*links.values()]
-        environment = pods.look_inside(rig, name).environment
-        assert environment["NVIDIA_VISIBLE_DEVICES"] == card.uuid, "neither the image's all nor the toolkit's void"
-        assert environment["NVIDIA_CTK_LIBCUDA_DIR"] == LIBRARIES
+    cards = {name: card_of(rig, name) for name in ("first", "second")}
+    assert {card.uuid for card in cards.values()} == {card.uuid for card in rig.nvml.gpus}
+    for name, card in cards.items():
+        seen = driver_view.look(rig, driver, name)
+        expected = driver_view.of_toolkit(driver, [card], toolkit)
+        assert seen.driver == replace(expected, nodes={**expected.nodes, **devices.Fabric.FOR_ALL})
+        assert seen.environment["NVIDIA_VISIBLE_DEVICES"] == card.uuid, "neither the image's all nor the toolkit's void"
+        assert ("NVIDIA_CTK_LIBCUDA_DIR" in seen.environment) == toolkit.names_libcuda
 
 
+@pytest.mark.usefixtures("fabric")
 def test_without_the_toolkit_a_cuda_program_finds_the_drivers_files_below_the_driver_root(
     rig: Rig, driver_root: Driver
 ) -> None:
@@ -102,14 +87,21 @@ def test_without_the_toolkit_a_cuda_program_finds_the_drivers_files_below_the_dr
     both["metadata"]["labels"] = {"aliyun.com/gpu-count": "2"}
     pods.create(rig, [both])
     pods.wait_running(rig, ["both"])
-    assert sorted(count_cards(rig, "both")) == sorted(card.uuid for card in rig.nvml.gpus)
-    assert device_nodes(rig, "both") == {
-        **{f"/dev/nvidia{card.minor}": f"195:{card.minor}" for card in rig.nvml.gpus},
-        **OF_EVERY_CARD,
-    }
+    seen = driver_view.look(rig, driver_root, "both").driver
     libraries = {f"{folder}/{name}" for folder in (LIBRARIES, RED_HAT) for name in NAMES}
-    assert set(mounts(rig, "both", driver_root)) == libraries | set(OTHERS)
-    assert inside(rig, "both", "cat /usr/bin/nvidia-smi").strip() == "/usr/bin/nvidia-smi"
+    assert seen == driver_view.DriverView(
+        nodes={
+            **{f"/dev/nvidia{card.minor}": (195, card.minor) for card in rig.nvml.gpus},
+            **driver_view.CONTROL,
+            **devices.Fabric.FOR_ALL,
+        },
+        mounts=frozenset(libraries | set(OTHERS)),
+        files={path: path for path in OTHERS},
+        links={},
+        hooks=[],
+        drm_groups=frozenset(),
+        cuda=tuple(sorted(card.minor for card in rig.nvml.gpus)),
+    )
 
 
 @pytest.mark.usefixtures("driver_root")
@@ -132,12 +124,12 @@ def test_nvidias_runtime_adds_nothing_to_what_our_spec_gives(rig: Rig, aliquot: 
     del bare["spec"]["containers"][0]["resources"]
     pods.create(rig, [greedy, bare])
     pods.wait_running(rig, ["greedy", "bare"])
-    assert cards_in(device_nodes(rig, "bare")) == {f"/dev/nvidia{card.minor}" for card in rig.nvml.gpus}
+    assert cards_in(rig, "bare") == {f"/dev/nvidia{card.minor}" for card in rig.nvml.gpus}
     assert "every container that asks for no GPU gets all cards" in agent_log(aliquot)
 
     card = card_of(rig, "greedy")
     assert count_cards(rig, "greedy") == [card.uuid]
-    assert cards_in(device_nodes(rig, "greedy")) == {f"/dev/nvidia{card.minor}"}
+    assert cards_in(rig, "greedy") == {f"/dev/nvidia{card.minor}"}
     environment = pods.look_inside(rig, "greedy").environment
     assert environment["NVIDIA_VISIBLE_DEVICES"] == "void"
     assert environment["ALIYUN_COM_GPU_MEM_CONTAINER"] == "3"
@@ -146,16 +138,14 @@ def test_nvidias_runtime_adds_nothing_to_what_our_spec_gives(rig: Rig, aliquot: 
     pods.create(rig, [{**greedy, "metadata": {"name": "plain", "namespace": "default"}}])
     pods.wait_running(rig, ["plain"])
     card = card_of(rig, "plain")
-    assert cards_in(device_nodes(rig, "plain")) == {f"/dev/nvidia{card.minor}"}
+    assert cards_in(rig, "plain") == {f"/dev/nvidia{card.minor}"}
     environment = pods.look_inside(rig, "plain").environment
     assert environment["NVIDIA_VISIBLE_DEVICES"] == card.uuid
     assert environment["NVIDIA_DRIVER_CAPABILITIES"] == "compute,utility"
 
 
 def cuda_pod(name: str, units: int) -> dict[str, Any]:
-    made = pods.pod(name, units)
-    made["spec"]["containers"][0]["image"] = IMAGE
-    return made
+    return driver_view.with_cuda(pods.pod(name, units))
 
 
 def restart_agent(aliquot: Aliquot, *flags: str) -> None:
@@ -189,17 +179,6 @@ def count_cards(rig: Rig, name: str) -> list[str]:
     return uuids
 
 
-def device_nodes(rig: Rig, name: str) -> dict[str, str]:
-    """The numbers of NVIDIA's device nodes by their paths."""
-    lines = (line.split() for line in inside(rig, name, _NODES).splitlines())
-    return {path: ":".join(str(int(number, 16)) for number in numbers.split(":")) for path, numbers in lines}
-
-
-def cards_in(nodes: dict[str, str]) -> set[str]:
-    return {path for path in nodes if re.fullmatch(r"/dev/nvidia\d+", path)}
-
-
-def mounts(rig: Rig, name: str, driver: Driver) -> list[str]:
-    """Where the container has files of the driver root."""
-    lines = (line.split() for line in inside(rig, name, "cat /proc/self/mountinfo").splitlines())
-    return [fields[4] for fields in lines if f"/{driver.root.name}/" in fields[3]]
+def cards_in(rig: Rig, name: str) -> set[str]:
+    """The paths of the device nodes of cards in a pod's container."""
+    return {path for path in pods.look_inside(rig, name).devices if re.fullmatch(r"/dev/nvidia\d+", path)}

@@ -1,5 +1,5 @@
-"""Pods of every dialect as real containers: what each sees is exactly its cards, and its annotations say so. Those of
-hami, which shares a resource with nvidia, are in test_hami_node.py."""
+"""Pods of every dialect as real containers: each sees exactly its cards, with all that the toolkit's spec has of them,
+and its annotations say so. Those of hami, which shares a resource with nvidia, are in test_hami_node.py."""
 
 import json
 from collections import Counter
@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from tests.e2e import pods
+from tests.e2e import driver_view, pods
 from tests.rig import Rig
 from tests.rig.aliquot import GPUSHARE, Aliquot
+from tests.rig.cuda import Driver
 from tests.rig.nvml import Gpu
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("all_dialects")]
 
 ALL_BUT_HAMI = ("gpushare", "tencent", "elastic", "keti", "nvidia", "aliquot")
-CONTROL = {"/dev/nvidiactl": (195, 255), "/dev/nvidia-uvm": (235, 0), "/dev/nvidia-uvm-tools": (235, 1)}
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,12 @@ class Scenario:
         other = {**main, "name": "other"}
         match self.beside:
             case "init":
-                made["spec"]["initContainers"] = [{**other, "command": ["sh", "-c", pods.LOOK]}]
+                made["spec"]["initContainers"] = [{**other, "command": ["sh", "-c", driver_view.LOOK]}]
             case "sidecar":
                 made["spec"]["initContainers"] = [{**other, "restartPolicy": "Always"}]
             case "main":
                 made["spec"]["containers"].append(other)
-        return made
+        return driver_view.with_cuda(made)
 
 
 def of_gpushare(units: str, **keys: str) -> dict[str, str]:
@@ -114,11 +114,14 @@ WHOLE_BY_OTHERS = [
 
 
 @pytest.fixture(scope="module")
-def all_dialects(rig: Rig, started: Aliquot) -> Iterator[Aliquot]:
+def all_dialects(rig: Rig, started: Aliquot, driver: Driver) -> Iterator[Aliquot]:
+    """The node serves them, and has the toolkit's spec of its cards."""
     pods.delete_all(rig)
+    spec = driver.write_spec()
     started.serve(ALL_BUT_HAMI, "native")
     yield started
     pods.delete_all(rig)
+    spec.unlink()
     started.serve(GPUSHARE, "gpushare")
 
 
@@ -133,8 +136,50 @@ def no_pods(rig: Rig, all_dialects: Aliquot) -> Iterator[None]:  # noqa: ARG001
     [PARTS, WHOLE, TWO_WHOLE, ONE_CARD_EACH, WHOLE_BY_OTHERS],
     ids=["parts", "whole", "two whole", "one card each", "whole by others"],
 )
-def test_each_pod_sees_exactly_its_cards(rig: Rig, scenarios: Sequence[Scenario]) -> None:
-    _check(rig, scenarios)
+def test_each_pod_sees_exactly_its_cards(rig: Rig, driver: Driver, scenarios: Sequence[Scenario]) -> None:
+    _check(rig, driver, scenarios)
+
+
+MODEL = "nvidia.com/gpu.model"
+OTHER_MODEL = "NVIDIA A10"
+
+
+@pytest.fixture
+def two_models(rig: Rig, all_dialects: Aliquot) -> Iterator[dict[str, Gpu]]:
+    """The node's cards by the name of their model, as pods write it."""
+    before = rig.nvml.gpus
+    rig.nvml.change(1, model=OTHER_MODEL)
+    all_dialects.agent.stop()
+    all_dialects.start_agent()
+    yield dict(zip(("T4", "A10"), rig.nvml.gpus, strict=True))
+    pods.delete_all(rig)
+    all_dialects.agent.stop()
+    rig.nvml.replace_gpus(before)
+    all_dialects.start_agent()
+
+
+def test_a_pod_of_any_dialect_that_asks_for_a_model_gets_a_card_of_it(rig: Rig, two_models: dict[str, Gpu]) -> None:
+    on_one_card = [scenario for scenario in PARTS if scenario.cards == 1]
+    for asking in (on_one_card, on_one_card), (WHOLE[:1], WHOLE[1:]), (WHOLE[1:], WHOLE[:1]):
+        wanted = {
+            f"{scenario.name}-{model.lower()}": (scenario, model)
+            for model, scenarios in zip(two_models, asking, strict=True)
+            for scenario in scenarios
+        }
+        pods.create(rig, [_of_model(name, *each) for name, each in wanted.items()])
+        pods.wait_running(rig, wanted)
+        for name, (_, model) in wanted.items():
+            card = two_models[model]
+            assert _cards(rig, pods.get(rig, name), "main") == [card], name
+            assert pods.look_inside(rig, name).environment["NVIDIA_VISIBLE_DEVICES"] == card.uuid, name
+        pods.delete_all(rig)
+
+
+def _of_model(name: str, scenario: Scenario, model: str) -> dict[str, Any]:
+    pod = scenario.pod()
+    pod["metadata"]["name"] = name
+    pod["metadata"]["annotations"][MODEL] = model
+    return pod
 
 
 def test_fifty_equal_pods_at_once_each_see_the_card_of_their_own_annotation(rig: Rig) -> None:
@@ -145,7 +190,7 @@ def test_fifty_equal_pods_at_once_each_see_the_card_of_their_own_annotation(rig:
         pod["spec"]["containers"][0]["command"] = ["sh", "-c", f"{pods.LOOK}; trap exit TERM; sleep 3600 & wait"]
     pods.create(rig, equal)
     pods.wait_running(rig, [pod["metadata"]["name"] for pod in equal], seconds=180)
-    seen = pods.told_by_logs(rig, "app=equal")
+    seen = {name: pods.read_look(told) for name, told in pods.told_by_logs(rig, "app=equal").items()}
     listed = json.loads(rig.kubectl("get", "pods", "--selector=app=equal", "--output=json"))["items"]
     placed = {pod["metadata"]["name"]: _cards(rig, pod, "main") for pod in listed}
     for name, (card,) in placed.items():
@@ -155,7 +200,7 @@ def test_fifty_equal_pods_at_once_each_see_the_card_of_their_own_annotation(rig:
     assert set(Counter(card.uuid for (card,) in placed.values()).values()) == {25}
 
 
-def _check(rig: Rig, scenarios: Sequence[Scenario]) -> None:
+def _check(rig: Rig, driver: Driver, scenarios: Sequence[Scenario]) -> None:
     """Run all pods at once, and look into each of their containers."""
     pods.create(rig, [scenario.pod() for scenario in scenarios])
     pods.wait_running(rig, [scenario.name for scenario in scenarios])
@@ -165,11 +210,10 @@ def _check(rig: Rig, scenarios: Sequence[Scenario]) -> None:
             cards = _cards(rig, running, container)
             assert len(cards) == scenario.cards, scenario.name
             if (container, scenario.beside) == ("other", "init"):
-                seen = pods.read_look(rig.kubectl("logs", scenario.name, "--container=other"))
+                seen = driver_view.read(rig.kubectl("logs", scenario.name, "--container=other"), driver)
             else:
-                seen = pods.look_inside(rig, scenario.name, container)
-            expected = {f"/dev/nvidia{card.minor}": (195, card.minor) for card in cards}
-            assert seen.devices == expected | CONTROL, (scenario.name, container)
+                seen = driver_view.look(rig, driver, scenario.name, container)
+            assert seen.driver == driver_view.of_toolkit(driver, cards), (scenario.name, container)
             variables = {"NVIDIA_VISIBLE_DEVICES": "{uuid}", **scenario.environment}
             told = {name: seen.environment.get(name) for name in variables}
             assert told == _filled(rig, variables, cards), (scenario.name, container)
@@ -202,7 +246,7 @@ def _index(rig: Rig, card: Gpu) -> int:
 
 
 def _gpus_in(devices: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
-    return {path: numbers for path, numbers in devices.items() if path not in CONTROL}
+    return {path: numbers for path, numbers in devices.items() if path not in driver_view.CONTROL}
 
 
 def _annotations(listed: Sequence[Mapping[str, Any]], name: str) -> Mapping[str, str]:

@@ -226,6 +226,13 @@ def test_the_agent_reads_every_field_of_a_card(agent: Observer) -> None:
     assert agent.ask(first) == ["GPU-a", 3, "Tesla T4", 16276, 0, ""]
 
 
+def test_the_agent_reads_how_busy_a_card_is(steered: FakeNvml, agent: Observer) -> None:
+    usage = "[[u.cores, u.memory_bytes, u.celsius, u.watts] for u in agent.read().usage.values()]"
+    steered.change(0, util=73, used_mib=100, celsius=61, watts=250)
+    steered.change(1, util=-1, celsius=-1, watts=-1)
+    assert agent.ask(usage) == [[0.73, 100 * MIB, 61, 250], [None, 0, None, None]]
+
+
 def test_the_agent_reads_how_cards_are_connected(steered: FakeNvml, agent: Observer) -> None:
     assert agent.ask("links()") == [["GPU-a", [["GPU-b", 10]]], ["GPU-b", [["GPU-a", 10]]]]
     steered.change(0, nvlinks="GPU-b,down,GPU-b")

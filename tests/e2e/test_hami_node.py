@@ -3,21 +3,24 @@
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.checker import Inside
-from tests.e2e import pods
+from tests.e2e import driver_view, pods
+from tests.e2e.driver_view import Seen
 from tests.hami_examples import CARD, CORES, EXAMPLES, GPU, MEMORY, MIB, PERCENT, REFUSED
 from tests.rig import Rig, devices
 from tests.rig.aliquot import GPUSHARE, Aliquot
+from tests.rig.cuda import Driver
+from tests.rig.cuda.toolkit_spec import Card
 from tests.rig.nvml import Gpu, MigInstance, default_gpus
+from tests.rig.waiting import wait_for
 
 pytestmark = pytest.mark.e2e
 
-CONTROL = {"/dev/nvidiactl": (195, 255), "/dev/nvidia-uvm": (235, 0), "/dev/nvidia-uvm-tools": (235, 1)}
 UUIDS = ["GPU-n2-0", *(f"GPU-n3-{number}" for number in range(17))]
 """Enough for all examples at once, among them those that examples name."""
 FIRST_MINOR = 10
@@ -31,43 +34,47 @@ LABELS = ("dialect.aliquot.io/hami", "dialect.aliquot.io/aliquot")
 
 @dataclass
 class Node:
-    """What a container sees of each card and each instance, by UUID."""
+    """A node with a MIG card, and with the toolkit's spec of its cards and instances."""
 
     rig: Rig
-    nodes: dict[str, dict[str, tuple[int, int]]]
+    driver: Driver
     capabilities: devices.Capabilities
+    capability_numbers: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    """Of the device nodes that open an instance, by UUID."""
+    instances: dict[str, Card] = field(default_factory=dict)
 
-    def sees(self, uuids: list[str], inside: Inside) -> None:
-        """The container sees exactly the device nodes of these cards and instances, and their names."""
-        assert inside.devices == CONTROL | {path: node for uuid in uuids for path, node in self.nodes[uuid].items()}
-        assert inside.environment["NVIDIA_VISIBLE_DEVICES"] == ",".join(uuids)
+    def sees(self, uuids: list[str], seen: Seen) -> None:
+        """The container sees exactly what there is of these cards or of this instance, and their names."""
+        if instance := self.instances.get(uuids[0]):
+            expected = driver_view.of_instance(self.driver, instance, CUT)
+        else:
+            gpus = {gpu.uuid: gpu for gpu in self.rig.nvml.gpus}
+            expected = driver_view.of_toolkit(self.driver, [gpus[uuid] for uuid in uuids])
+        assert seen.driver == expected
+        assert seen.environment["NVIDIA_VISIBLE_DEVICES"] == ",".join(uuids)
 
-    def capability_numbers(self, uuid: str) -> list[tuple[int, int]]:
-        return [numbers for path, numbers in self.nodes[uuid].items() if path.startswith("/dev/nvidia-caps/")]
-
-    def cut(self, instances: list[MigInstance]) -> None:
-        """Make instances of the MIG card, beside those that there are."""
+    def cut(self, instances: list[MigInstance]) -> Path:
+        """Make instances of the MIG card, beside those that there are. Returns the file of the new spec."""
         for each in instances:
-            card = devices_of(CUT)
-            self.nodes[each.uuid] = card | self.capabilities.add(CUT.minor, each.gi, each.ci)
-
-
-def devices_of(card: Gpu) -> dict[str, tuple[int, int]]:
-    return {f"/dev/nvidia{card.minor}": (195, card.minor)}
+            nodes = self.capabilities.add(CUT.minor, each.gi, each.ci)
+            self.capability_numbers[each.uuid] = [*nodes.values()]
+            name = f"{len(UUIDS)}:{len(self.instances)}"
+            self.instances[each.uuid] = Card(name, each.uuid, [f"/dev/nvidia{CUT.minor}", *nodes])
+        return self.driver.write_spec(instances=[*self.instances.values()])
 
 
 @pytest.fixture(scope="module")
-def node(rig: Rig, started: Aliquot) -> Iterator[Node]:
+def node(rig: Rig, started: Aliquot, driver: Driver) -> Iterator[Node]:
     """The rig's node with other cards."""
     pods.delete_all(rig)
     started.agent.stop()
     cards = [Gpu(uuid, FIRST_MINOR + place, MIB, CARD) for place, uuid in enumerate(UUIDS)]
     made = [devices.add_card(rig.dev_folder, card.minor) for card in (*cards, CUT)]
     capabilities = devices.Capabilities(rig.dev_folder, rig.node.proc_driver)
-    with_other_cards = Node(rig, {card.uuid: devices_of(card) for card in cards}, capabilities)
-    with_other_cards.cut(INSTANCES)
+    with_other_cards = Node(rig, driver, capabilities)
     rig.nvml.replace_gpus([*cards, CUT])
     rig.nvml.replace_instances(INSTANCES)
+    spec = with_other_cards.cut(INSTANCES)
     rig.kubectl("label", "node", rig.node_name, *(f"{label}=true" for label in LABELS))
     started.serve(("hami", "aliquot"), "native")
     yield with_other_cards
@@ -77,6 +84,7 @@ def node(rig: Rig, started: Aliquot) -> Iterator[Node]:
     rig.nvml.replace_instances([])
     rig.nvml.replace_gpus(default_gpus())
     capabilities.remove()
+    spec.unlink()
     for path in made:
         path.unlink()
     started.serve(GPUSHARE, "gpushare")
@@ -95,10 +103,10 @@ def placed(pod: Mapping[str, Any]) -> list[str]:
 
 
 def example(name: str, limits: Mapping[str, str], annotations: Mapping[str, str]) -> dict[str, Any]:
-    """The pod of an example, with the rig's own image and a command that looks around and waits."""
-    made = pods.pod(name, limits=limits)
+    """The pod of an example, with an image of the rig and a command that looks around and waits."""
+    made = driver_view.with_cuda(pods.pod(name, limits=limits))
     made["metadata"] |= {"labels": {"from": "hami"}, "annotations": dict(annotations)}
-    made["spec"]["containers"][0]["command"] = ["sh", "-c", f"{pods.LOOK}; trap exit TERM; sleep 3600 & wait"]
+    made["spec"]["containers"][0]["command"] = ["sh", "-c", f"{driver_view.LOOK}; trap exit TERM; sleep 3600 & wait"]
     return made
 
 
@@ -133,7 +141,7 @@ def test_the_examples_of_hami_run_at_once_and_each_sees_its_cards(node: Node) ->
     pods.wait_running(rig, runs)
     listed = json.loads(rig.kubectl("get", "pods", "--selector=from=hami", "--output=json"))["items"]
     by_name = {pod["metadata"]["name"]: pod for pod in listed}
-    inside = pods.told_by_logs(rig, "from=hami")
+    inside = {name: driver_view.read(told, node.driver) for name, told in pods.told_by_logs(rig, "from=hami").items()}
     holders: Counter[str] = Counter()
     whole: set[str] = set()
     for name, (limits, wishes) in runs.items():
@@ -163,29 +171,43 @@ def test_a_container_on_a_mig_instance_sees_that_instance_and_no_other(node: Nod
     rig = node.rig
     ours = pods.pod("ours", limits={"aliquot.io/gpu": "1"})
     ours["metadata"]["annotations"] = {"aliquot.io/mig": PROFILE}
-    pods.create(rig, [pods.pod("theirs", limits={f"nvidia.com/mig-{PROFILE}": "1"}), ours])
+    theirs = pods.pod("theirs", limits={f"nvidia.com/mig-{PROFILE}": "1"})
+    pods.create(rig, [driver_view.with_cuda(theirs), driver_view.with_cuda(ours)])
     pods.wait_running(rig, ["theirs", "ours"])
     uuids = {name: placed(pods.get(rig, name)) for name in ("theirs", "ours")}
     assert sorted(uuids.values()) == [["MIG-1"], ["MIG-2"]], "both of one card"
     for name, (uuid,) in uuids.items():
-        node.sees([uuid], pods.look_inside(rig, name))
-    specs = [path.read_text() for path in rig.cdi_folder.iterdir()]  # those of earlier pods may still be there
-    named = [[uuid for uuid in ("MIG-1", "MIG-2") if uuid in spec] for spec in specs if "MIG-" in spec]
-    assert sorted(named) == [["MIG-1"], ["MIG-2"]]
-    own, other = (node.capability_numbers(uuid) for uuid in ("MIG-1", "MIG-2"))
+        node.sees([uuid], driver_view.look(rig, node.driver, name))
+    written = rig.cdi_folder.glob("aliquot.io-*")
+    specs = [path.read_text() for path in written]  # those of earlier pods may still be there
+    named = {tuple(uuid for uuid in ("MIG-1", "MIG-2") if uuid in spec) for spec in specs if "MIG-" in spec}
+    assert named == {("MIG-1",), ("MIG-2",)}
+    own, other = (node.capability_numbers[uuid] for uuid in ("MIG-1", "MIG-2"))
     (holder,) = (name for name in uuids if uuids[name] == ["MIG-1"])
     assert [opening(rig, holder, *numbers) for numbers in own] == ["No such device or address"] * 2, "no driver"
     assert [opening(rig, holder, *numbers) for numbers in other] == ["Operation not permitted"] * 2
+    pods.create(rig, [pods.pod("third", limits={f"nvidia.com/mig-{PROFILE}": "1"})])
+    wait_for(
+        "the reason of the refusal",
+        lambda: "not enough room on the node's GPUs now" in refusals(rig, "third"),
+        seconds=30,
+        every=0.3,
+    )
+    assert "nodeName" not in pods.get(rig, "third")["spec"], "kube-scheduler itself counts one that is free"
 
 
 def test_an_instance_that_is_made_while_the_agent_runs_is_offered_and_handed_over(node: Node) -> None:
     rig = node.rig
     node.cut(PROMPT)
     rig.nvml.replace_instances([*INSTANCES, *PROMPT])
-    pods.create(rig, [pods.pod("later", limits={"nvidia.com/mig-1g.5gb": "1"})])
+    pods.create(rig, [driver_view.with_cuda(pods.pod("later", limits={"nvidia.com/mig-1g.5gb": "1"}))])
     pods.wait_running(rig, ["later"])
     assert placed(pods.get(rig, "later")) == ["MIG-9"]
-    node.sees(["MIG-9"], pods.look_inside(rig, "later"))
+    node.sees(["MIG-9"], driver_view.look(rig, node.driver, "later"))
+
+
+def refusals(rig: Rig, name: str) -> str:
+    return rig.kubectl("get", "events", f"--field-selector=involvedObject.name={name}", "--output=jsonpath={..message}")
 
 
 def opening(rig: Rig, name: str, major: int, minor: int) -> str:

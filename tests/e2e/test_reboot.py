@@ -1,75 +1,88 @@
 """The node reboots, or its agent is dead while kubelet restarts: nobody ends up on a wrong card, and every part that
 kubelet takes from a pod is given to the pod that replaces it."""
 
-import json
 import re
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
 
 import pytest
 
 from tests.checker import findings
-from tests.e2e import pods
+from tests.e2e import deployments, pods
 from tests.rig import Rig
-from tests.rig.aliquot import Aliquot
+from tests.rig.aliquot import GPUSHARE, Aliquot
 from tests.rig.waiting import wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("aliquot", "deployments")]
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("aliquot", "a_node_that_works")]
 
 
 @pytest.fixture
-def deployments(rig: Rig, aliquot: Aliquot) -> Iterator[None]:
+def a_node_that_works(rig: Rig, aliquot: Aliquot) -> Iterator[None]:
     """Without Deployments, and with a node that works, after each test."""
     yield
-    rig.kubectl("delete", "deployments", "--all", "--namespace=default", "--wait=true")
+    deployments.delete_all(rig)
     if not rig.kubelet.process.running:
         rig.power_on()
     if not aliquot.agent.running:
         aliquot.start_agent()
 
 
-def deploy(rig: Rig, name: str, replicas: int, pod: dict[str, Any]) -> list[str]:
-    """A Deployment of pods like this one. Returns their names when all of them run."""
-    labels = {"app": name}
-    template = {"metadata": {"labels": labels}, "spec": pod["spec"]}
-    spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
-    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}
-    rig.kubectl("create", "-f", "-", input=json.dumps(deployment))
-    return wait_replaced(rig, name, replicas, [])
-
-
-def wait_replaced(rig: Rig, name: str, replicas: int, old: list[str]) -> list[str]:
-    def running() -> list[str]:
-        listed = json.loads(rig.kubectl("get", "pods", f"--selector=app={name}", "--output=json"))["items"]
-        found = [pod["metadata"]["name"] for pod in listed if pod["status"]["phase"] == "Running"]
-        return [each for each in found if each not in old] if len(set(found) - set(old)) == replicas else []
-
-    return wait_for(f"{replicas} pods of {name} to run", running, seconds=120, every=0.3)
-
-
-def wait_failed(rig: Rig, names: list[str]) -> None:
-    """Wait until kubelet has failed these pods, and said why."""
-
-    def told() -> bool:
-        statuses = [pods.get(rig, name)["status"] for name in names]
-        return all(status.get("reason") == "UnexpectedAdmissionError" for status in statuses)
-
-    wait_for("kubelet to fail the pods", told, seconds=60, every=0.3)
-    for name in names:
-        assert "aliyun.com/gpu-mem" in pods.get(rig, name)["status"]["message"]
-
-
 def test_after_a_reboot_pods_are_replaced_and_their_parts_given_to_the_new_ones(rig: Rig, aliquot: Aliquot) -> None:
     """kubelet starts before the agent, and refuses to admit a pod whose ids no device plugin offers."""
-    before = deploy(rig, "whole", 2, pods.pod("", units=15))
+    before = deployments.create(rig, "whole", 2, pods.pod("", units=15))
     aliquot.agent.kill()
     rig.power_off()
     rig.power_on()
-    wait_failed(rig, before)
+    deployments.wait_failed(rig, before)
     aliquot.start_agent()
-    after = wait_replaced(rig, "whole", 2, before)
+    after = deployments.wait_replaced(rig, "whole", 2, before)
     assert findings(pods.observe(rig), [f"default/{name}" for name in after]) == []
+
+
+OTHER_DIALECTS = {
+    "tencent": pods.pod("", limits={"tencent.com/vcuda-core": "20", "tencent.com/vcuda-memory": "8"}),
+    "elastic": pods.pod("", limits={"elasticgpu.io/gpu-core": "20", "elasticgpu.io/gpu-memory": "1024"}),
+    "native": pods.pod("", limits={"aliquot.io/gpu": "1"}),
+    "nvidia": pods.pod("", limits={"nvidia.com/gpu": "1"}),
+}
+OTHER_DIALECTS["native"]["metadata"]["annotations"] = {"aliquot.io/cores": "20"}
+
+
+@pytest.fixture
+def all_dialects(aliquot: Aliquot) -> Iterator[Aliquot]:
+    aliquot.serve(("gpushare", "tencent", "elastic", "keti", "nvidia", "aliquot"), "native")
+    yield aliquot
+    if not aliquot.agent.running:
+        aliquot.start_agent()
+    aliquot.serve(GPUSHARE, "gpushare")
+
+
+def test_after_a_reboot_pods_of_other_dialects_are_back_on_their_cards_or_are_replaced(
+    rig: Rig, all_dialects: Aliquot
+) -> None:
+    """Twice: kubelet starts before the agent, then the agent before kubelet."""
+    before = [name for each, pod in OTHER_DIALECTS.items() for name in deployments.create(rig, each, 1, pod)]
+    all_dialects.agent.kill()
+    rig.power_off()
+    rig.power_on()
+    deployments.wait_failed(rig, before)
+    all_dialects.start_agent()
+    between = {each: deployments.wait_replaced(rig, each, 1, before) for each in OTHER_DIALECTS}
+    cards = {name: pods.cards_of(rig, name) for names in between.values() for name in names}
+
+    ended = {each: deployments.containers(rig, each) for each in OTHER_DIALECTS}
+    all_dialects.agent.kill()
+    rig.power_off()
+    registered = all_dialects.registrations()
+    all_dialects.agent.start()
+    rig.power_on()
+    all_dialects.wait_registered(registered)
+    after = {each: deployments.wait_back_or_replaced(rig, each, old) for each, old in ended.items()}
+    cards_now = {name: pods.cards_of(rig, name) for names in after.values() for name in names}
+    back = cards_now.keys() & cards.keys()
+    assert {name: cards_now[name] for name in back} == {name: cards[name] for name in back}
+    whole = after["nvidia"][0]
+    assert all(cards_now[whole] != found for name, found in cards_now.items() if name != whole)
 
 
 def test_a_container_that_starts_again_finds_its_card_though_every_spec_is_lost(rig: Rig, aliquot: Aliquot) -> None:
@@ -93,13 +106,13 @@ def test_what_kubelet_fails_while_the_agent_is_dead_is_replaced_and_what_runs_go
     with_init = pods.pod("", units=15)
     (main,) = with_init["spec"]["containers"]
     with_init["spec"]["initContainers"] = [{**main, "name": "first", "command": ["true"]}]
-    before = deploy(rig, "begun", 1, with_init)
+    before = deployments.create(rig, "begun", 1, with_init)
     container = pods.get(rig, "runs")["status"]["containerStatuses"][0]["containerID"]
     aliquot.agent.kill()
     rig.kubelet.restart()
-    wait_failed(rig, before)
+    deployments.wait_failed(rig, before)
     aliquot.start_agent()
-    (after,) = wait_replaced(rig, "begun", 1, before)
+    (after,) = deployments.wait_replaced(rig, "begun", 1, before)
     assert pods.get(rig, "runs")["status"]["containerStatuses"][0]["containerID"] == container
     assert findings(pods.observe(rig), [f"default/{name}" for name in ("runs", after)]) == []
 

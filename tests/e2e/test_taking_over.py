@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from tests.e2e import left_behind, pods
 from tests.e2e.left_behind import Original
 from tests.rig import Rig, other_plugin
 from tests.rig.aliquot import GPUSHARE, Aliquot
+from tests.rig.other_plugin import Offer
 from tests.rig.waiting import wait_for
 
 pytestmark = pytest.mark.e2e
@@ -20,13 +21,16 @@ pytestmark = pytest.mark.e2e
 TOGETHER = [left_behind.GPUSHARE, left_behind.GPU_MANAGER, left_behind.ELASTIC]
 
 
-@contextmanager
-def served_by(rig: Rig, original: Original, index: int) -> Iterator[None]:
+def served_by(rig: Rig, original: Original, index: int) -> AbstractContextManager[None]:
     """The original's device plugin serves the node; it gives parts of the card at `index`."""
-    offers = original.offers(rig, index)
-    file = other_plugin.write(rig.folder / f"{original.name}.json", offers)
+    return offered_by(rig, original.name, original.offers(rig, index))
+
+
+@contextmanager
+def offered_by(rig: Rig, name: str, offers: Sequence[Offer]) -> Iterator[None]:
+    file = other_plugin.write(rig.folder / f"{name}.json", offers)
     command: list[str | Path] = [sys.executable, "-m", "tests.rig.other_plugin", rig.device_plugins, file]
-    process = rig.start(f"plugin-of-{original.name}", command)
+    process = rig.start(f"plugin-of-{name}", command)
     try:
         wait_offered(rig, {offer.resource: len(offer.ids) for offer in offers})
         yield
@@ -94,13 +98,15 @@ def test_a_node_of_hami_is_taken_over_and_given_back(rig: Rig, without_us: Aliqu
 
 
 def _take_over(rig: Rig, aliquot: Aliquot, names: Sequence[str], left: Sequence[Original]) -> Inside:
-    """Our agent follows the originals, and kubelet restarts. What runs goes on, and starts again on its card. Returns
-    what a new pod sees."""
+    """Our agent follows the originals, and kubelet restarts. What runs goes on, and starts again on its card, even if
+    elastic's links in /dev have gone as in a reboot. Returns what a new pod sees."""
     before, seen = containers(rig, names), {name: pods.look_inside(rig, name) for name in names}
     aliquot.start_server()
     aliquot.serve([original.dialect for original in left], "native")
     _restart_kubelet(rig, aliquot)
     assert containers(rig, names) == before
+    for link in rig.dev_folder.glob("elastic-gpu*"):
+        link.unlink()
     for name in names:
         pods.restart(rig, name)
         assert pods.look_inside(rig, name) == seen[name]
@@ -129,3 +135,21 @@ def _give_back(rig: Rig, aliquot: Aliquot, names: Sequence[str], to: Sequence[Or
         for name in names:
             pods.restart(rig, name)
             assert pods.look_inside(rig, name) == seen[name]
+
+
+def test_a_rival_on_a_socket_that_nobody_knows_is_named(rig: Rig, aliquot: Aliquot) -> None:
+    """kubelet tells neither plugin of the other, and asks the one that came last."""
+    rival = Offer(pods.GPU_MEM, "1763459952.sock", ["nvidia0", "nvidia1", "nvidia2"], {})
+
+    def told() -> str:
+        return rig.kubectl(
+            "get", "events", "--field-selector=reason=RivalDevicePlugin", "--output=jsonpath={..message}"
+        )
+
+    with offered_by(rig, "a-stranger", [rival]):
+        named = f"another device plugin offers {pods.GPU_MEM}, too, with ids such as nvidia0: remove that plugin"
+        wait_for("the rival to be named", lambda: named in told(), seconds=60, every=0.3)
+    aliquot.agent.stop()
+    aliquot.start_agent()
+    pods.create(rig, [pods.pod("after-it")])
+    pods.wait_running(rig, ["after-it"])

@@ -1,4 +1,4 @@
-"""A real kubelet on Debian's containerd 1.x, which has no CDI: the answer to Allocate carries the devices."""
+"""A real kubelet on Debian's containerd 1.6, which has no CDI: the answer to Allocate carries the devices."""
 
 import json
 import re
@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.checker import Inside, findings
-from tests.e2e import pods
-from tests.e2e.test_cuda import card_of, cards_in, count_cards, cuda_pod, device_nodes, restart_agent
+from tests.e2e import deployments, pods
+from tests.e2e.test_cuda import card_of, cards_in, count_cards, cuda_pod, restart_agent
 from tests.rig import Rig
 from tests.rig.aliquot import Aliquot
 from tests.rig.cuda import Driver
@@ -54,7 +54,7 @@ def alone(aliquot: Aliquot) -> Iterator[Aliquot]:
 
 def test_a_gpushare_pod_sees_exactly_its_card(rig: Rig, aliquot: Aliquot) -> None:
     version = rig.kubectl("get", "node", rig.node_name, "--output=jsonpath={.status.nodeInfo.containerRuntimeVersion}")
-    assert version.startswith("containerd://1.")
+    assert version.startswith("containerd://1.6.")
     said = [line for line in aliquot.agent.log.read_text().splitlines() if WITHOUT_CDI in line]
     assert ["has CDI disabled" in line for line in said] == [True]
     pods.create(rig, [pods.pod("plain", units=3)])
@@ -183,7 +183,44 @@ def test_without_podresources_one_of_equal_pods_on_two_cards_fails_and_is_replac
         assert all(f"placed on {gpu.uuid}" in message for gpu in rig.nvml.gpus)
     names = [f"default/{pod['metadata']['name']}" for pod in _of_phase(rig, "Running")]
     assert findings(pods.observe(rig), names) == []
-    rig.kubectl("delete", "deployment", "twins", "--cascade=foreground")
+    deployments.delete_all(rig)
+
+
+@pytest.mark.parametrize("agent_first", [False, True], ids=["kubelet first", "agent first"])
+@pytest.mark.usefixtures("deployed")
+def test_after_a_reboot_pods_are_back_on_their_cards_or_are_replaced(
+    rig: Rig, aliquot: Aliquot, *, agent_first: bool
+) -> None:
+    """kubelet keeps the answer to Allocate for the life of a pod."""
+    limits = {"tencent.com/vcuda-core": "20", "tencent.com/vcuda-memory": "8"}
+    wanted = {"gpushare": pods.pod("", units=8), "tencent": pods.pod("", limits=limits)}
+    running = [name for each, pod in wanted.items() for name in deployments.create(rig, each, 1, pod)]
+    cards = {name: pods.cards_of(rig, name) for name in running}
+    ended = {each: deployments.containers(rig, each) for each in wanted}
+    aliquot.agent.kill()
+    rig.power_off()
+    registered = aliquot.registrations()
+    if agent_first:
+        aliquot.agent.start()
+        rig.power_on()
+    else:
+        rig.power_on()
+        deployments.wait_failed(rig, running)
+        aliquot.agent.start()
+    aliquot.wait_registered(registered)
+    after = [name for each, old in ended.items() for name in deployments.wait_back_or_replaced(rig, each, old)]
+    cards_now = {name: pods.cards_of(rig, name) for name in after}
+    back = cards_now.keys() & cards.keys()
+    assert {name: cards_now[name] for name in back} == {name: cards[name] for name in back}
+
+
+@pytest.fixture
+def deployed(rig: Rig, aliquot: Aliquot) -> Iterator[None]:
+    """Without Deployments, and with an agent, after the test."""
+    yield
+    deployments.delete_all(rig)
+    if not aliquot.agent.running:
+        aliquot.start_agent()
 
 
 @pytest.fixture
@@ -213,20 +250,28 @@ def test_a_cuda_program_runs_with_the_files_of_the_driver_root(rig: Rig) -> None
     pods.wait_running(rig, ["cuda"])
     card = card_of(rig, "cuda")
     assert count_cards(rig, "cuda") == [card.uuid]
-    assert cards_in(device_nodes(rig, "cuda")) == {f"/dev/nvidia{card.minor}"}
+    assert cards_in(rig, "cuda") == {f"/dev/nvidia{card.minor}"}
 
 
 @pytest.mark.usefixtures("nvidia_runtime")
 def test_nvidias_runtime_adds_the_card_of_the_placement_though_the_image_asks_for_all(rig: Rig) -> None:
     """The driver's files come from NVIDIA's runtime, so it must be told the card. The pod that asks for no GPU shows
-    what that runtime does with the image's own words."""
-    bare = cuda_pod("bare", units=0)
+    what that runtime does with the image's own words, and the Node says so. A pod cannot ask for more of the driver."""
+    bare, hidden, greedy = cuda_pod("bare", units=0), cuda_pod("hidden", units=3), cuda_pod("greedy", units=1)
     del bare["spec"]["containers"][0]["resources"]
-    pods.create(rig, [cuda_pod("one", units=3), bare])
+    rig.kubectl("create", "configmap", "hidden", "--from-literal=NVIDIA_VISIBLE_DEVICES=all")
+    hidden["spec"]["containers"][0]["envFrom"] = [{"configMapRef": {"name": "hidden"}}]
+    greedy["spec"]["containers"][0]["env"] = [{"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "all"}]
+    pods.create(rig, [cuda_pod("one", units=3), bare, hidden, greedy])
     pods.wait_running(rig, ["one", "bare"])
-    assert cards_in(device_nodes(rig, "bare")) == {f"/dev/nvidia{card.minor}" for card in rig.nvml.gpus}
+    wait_for("the refusal of what nobody sees", lambda: "envFrom" in _waiting(rig, "hidden"), seconds=60)
+    wait_for("the refusal", lambda: "sets NVIDIA_DRIVER_CAPABILITIES itself" in _waiting(rig, "greedy"), seconds=60)
+    rig.kubectl("delete", "configmap", "hidden")
+    said = '--output=jsonpath={.status.conditions[?(@.type=="AliquotCardsGuarded")].reason}'
+    assert rig.kubectl("get", "node", rig.node_name, said) == "CardsOpen"
+    assert cards_in(rig, "bare") == {f"/dev/nvidia{card.minor}" for card in rig.nvml.gpus}
     card = card_of(rig, "one")
-    assert cards_in(device_nodes(rig, "one")) == {f"/dev/nvidia{card.minor}"}
+    assert cards_in(rig, "one") == {f"/dev/nvidia{card.minor}"}
     environment = pods.look_inside(rig, "one").environment
     assert environment["NVIDIA_VISIBLE_DEVICES"] == card.uuid
     assert environment["NVIDIA_DRIVER_CAPABILITIES"] == "compute,utility"

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 import pynvml
 
@@ -16,6 +16,8 @@ NO_INSTANCE = 0xFFFFFFFF
 _OTHER_HANDLES = 1000
 """How far apart the two handles of a card are."""
 SWITCH = "a switch"
+
+_Number = TypeVar("_Number", int, float)
 
 
 @dataclass
@@ -26,6 +28,7 @@ class FakeInstance:
     gpu_instance: int
     mib: int = 4864
     compute_instance: int = 0
+    used_mib: int = 0
     name: str = "NVIDIA A100-SXM4-40GB MIG 1g.5gb"
     slices: tuple[int, int] = (1, 1)
 
@@ -52,6 +55,9 @@ class FakeCard:
     """After single-bit errors, and after double-bit errors."""
     has_pending_pages: bool | None = None
     uncorrected: int | None = None
+    used_mib: int = 0
+    util: int | None = None
+    watts: float | None = None
     celsius: int | None = None
     shutdown_celsius: int | None = None
     has_events: bool = True
@@ -173,7 +179,8 @@ class FakeNvml:
         return found.name if isinstance(found, FakeInstance) else found.model
 
     def nvmlDeviceGetMemoryInfo(self, handle: Any) -> Any:
-        return SimpleNamespace(total=self._either("nvmlDeviceGetMemoryInfo", handle).mib * MIB)
+        found = self._either("nvmlDeviceGetMemoryInfo", handle)
+        return SimpleNamespace(total=found.mib * MIB, used=found.used_mib * MIB)
 
     def nvmlDeviceGetMinorNumber(self, handle: Any) -> int:
         return self._card("nvmlDeviceGetMinorNumber", handle).minor
@@ -208,6 +215,12 @@ class FakeNvml:
     def nvmlDeviceGetTotalEccErrors(self, handle: Any, kind: int, counter: int) -> int:
         assert (kind, counter) == (pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC)
         return _supported(self._card("nvmlDeviceGetTotalEccErrors", handle).uncorrected)
+
+    def nvmlDeviceGetUtilizationRates(self, handle: Any) -> Any:
+        return SimpleNamespace(gpu=_supported(self._card("nvmlDeviceGetUtilizationRates", handle).util))
+
+    def nvmlDeviceGetPowerUsage(self, handle: Any) -> int:
+        return int(1000 * _supported(self._card("nvmlDeviceGetPowerUsage", handle).watts))
 
     def nvmlDeviceGetTemperature(self, handle: Any, sensor: int) -> int:
         assert sensor == pynvml.NVML_TEMPERATURE_GPU
@@ -325,7 +338,7 @@ def _check(code: int) -> None:
         raise pynvml.NVMLError(code)
 
 
-def _supported(value: int | None) -> int:
+def _supported(value: _Number | None) -> _Number:
     if value is None:
         raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
     return value

@@ -1,8 +1,10 @@
 """The cgroup below which one kubelet of a rig puts its pods, in every hierarchy that the machine has."""
 
 import os
+import signal
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 _ROOT = Path("/sys/fs/cgroup")
@@ -27,6 +29,15 @@ def remove(name: str) -> None:
                 if time.monotonic() > end:
                     raise
                 time.sleep(0.05)
+
+
+def kill(name: str) -> None:
+    """Kill every process in it or below, in whatever namespaces it is."""
+    for hierarchy in _hierarchies():
+        for processes in (hierarchy / name).rglob("cgroup.procs"):
+            for process in processes.read_text().split():
+                with suppress(ProcessLookupError):
+                    os.kill(int(process), signal.SIGKILL)
 
 
 def _hierarchies() -> Iterator[Path]:

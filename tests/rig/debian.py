@@ -14,7 +14,7 @@ _PROGRAMS = ("containerd", "containerd-shim-runc-v2", "ctr")
 
 
 def containerd(progress: Progress) -> dict[str, Path]:
-    """Debian's containerd 1.x, which does not inject CDI devices; unpacked into the cache if it is not there yet."""
+    """Debian 12's containerd 1.6, which does not inject CDI devices; unpacked into the cache if it is not there yet."""
     folder = cache_folder() / "debian-containerd"
     if not folder.exists():
         progress("unpacking Debian's containerd")

@@ -5,10 +5,13 @@ import shutil
 import stat
 from collections.abc import Iterable
 from pathlib import Path
+from typing import ClassVar
 
 _GPU_MAJOR = 195
 _UVM_MAJOR = 235
 _CAPS_MAJOR = 236
+_SWITCH_MAJOR = 237
+_IMEX_MAJOR = 238
 
 
 def make(folder: Path, minors: Iterable[int]) -> None:
@@ -49,6 +52,36 @@ class Capabilities:
         minor = self._numbers.setdefault(name, len(self._numbers) + 3)
         _make(self._nodes / f"nvidia-cap{minor}", _CAPS_MAJOR, minor)
         return minor
+
+
+class Fabric:
+    """The device nodes of a machine with NVSwitch and IMEX."""
+
+    FOR_ALL: ClassVar = {
+        "/dev/nvidia-nvswitchctl": (_SWITCH_MAJOR, 255),
+        "/dev/nvidia-caps-imex-channels/channel0": (_IMEX_MAJOR, 0),
+    }
+    """Those that every container with a card gets."""
+    _OTHERS: ClassVar = {
+        "/dev/nvidia-nvswitch0": (_SWITCH_MAJOR, 0),
+        "/dev/nvidia-caps-imex-channels/channel1": (_IMEX_MAJOR, 1),
+        "/dev/nvidia-caps/nvidia-cap1": (_CAPS_MAJOR, 1),
+        "/dev/nvidia-caps/nvidia-cap2": (_CAPS_MAJOR, 2),
+    }
+    """A switch and another job's channel; what may configure and watch MIG."""
+
+    def __init__(self, dev_folder: Path) -> None:
+        self._nodes: list[Path] = []
+        for path, numbers in (self.FOR_ALL | self._OTHERS).items():
+            node = dev_folder / path.removeprefix("/dev/")
+            node.parent.mkdir(exist_ok=True)
+            self._nodes.append(_make(node, *numbers))
+
+    def remove(self) -> None:
+        for node in self._nodes:
+            node.unlink()
+            if node.parent.name.startswith("nvidia-caps") and not any(node.parent.iterdir()):
+                node.parent.rmdir()
 
 
 def _make(node: Path, major: int, minor: int) -> Path:

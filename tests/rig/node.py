@@ -85,8 +85,12 @@ class Node:
         nvml.build(self.folder / "nvml")
 
     def power_off(self) -> None:
-        """End it as when the power fails. Only its disk is left: no container, nothing in /run, no CDI spec."""
+        """End it as when the power fails. Only its disk is left: no container, no cgroup, nothing in /run, no CDI
+        spec."""
         self._namespace.power_off()
+        cgroups.kill(self._cgroup)
+        cgroups.remove(self._cgroup)
+        cgroups.create(self._cgroup)
         for spec in self.containerd.cdi_folder.iterdir():
             spec.unlink()
 

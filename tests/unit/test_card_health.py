@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from aliquot.agent.card_health import CardHealth, LastingError
-from aliquot.agent.devices import CardError, Machine
+from aliquot.agent.devices import CardError, Machine, Usage
 from aliquot.agent.nvidia import xids
 from tests.factories import make_gpu
 
@@ -47,6 +47,16 @@ def test_without_a_driver_every_card_is_unhealthy(health: CardHealth) -> None:
     assert [state.fault for state in health.states()] == ["the driver shows no card"] * 2
     health.see_machine(GOOD)
     assert shown(health) == [FINE, FINE]
+
+
+def test_the_usage_of_a_card_ends_with_its_answers(health: CardHealth) -> None:
+    busy, idle = Usage(cores=0.5), Usage(cores=0.0)
+    health.see_machine(replace(HOT, usage={"GPU-a": busy, "GPU-b": idle}))
+    assert [state.usage for state in health.states()] == [busy, idle]
+    health.see_machine(replace(LOST, usage={"GPU-b": idle}))
+    assert [state.usage for state in health.states()] == [Usage(), idle]
+    health.see_machine(None)
+    assert [state.usage for state in health.states()] == [Usage(), Usage()]
 
 
 @pytest.mark.parametrize(

@@ -32,8 +32,9 @@ def cards(count: int, mib: int, unit_mib: int = 1) -> NodeGpus:
 def device_list(dialect: Dialect, node: NodeGpus) -> ListAndWatchResponse:
     """The list of a dialect's first resource, on a node where nobody holds an id."""
     folder, current, pods = Path("no-such-folder"), NodeCards(node), NodePods(list)
-    store = HandOverStore(standard_dialects(), current, NvidiaDevices(), pods, KubeletRecords(folder, None))
-    holders = IdHolders(folder / "checkpoint", store, pods, current)
+    kubelet = KubeletRecords(folder, None)
+    store = HandOverStore(standard_dialects(), current, NvidiaDevices(), pods, kubelet)
+    holders = IdHolders(kubelet, store, pods, current)
     _, message = DeviceList(dialect, dialect.resources[0], current, holders).current()
     return message
 

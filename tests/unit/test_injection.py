@@ -123,7 +123,8 @@ def test_every_variable_that_could_bring_other_devices_is_known(host: Path, runt
     decisive = injection(host, runtime).decisive_variables
     assert decisive >= {"NVIDIA_VISIBLE_DEVICES", "NVIDIA_IMEX_CHANNELS", "NVIDIA_GDS", "NVIDIA_MIG_CONFIG_DEVICES"}
     assert ("OTHER" in decisive) is (runtime is not None)
-    assert "NVIDIA_DRIVER_CAPABILITIES" not in decisive, "pods may set it: it brings no device of another card"
+    assert injection(host, runtime).limited_variables == {"NVIDIA_DRIVER_CAPABILITIES"}
+    assert "NVIDIA_DRIVER_CAPABILITIES" not in decisive, "pods may set it to a part of what we give"
 
 
 @pytest.mark.parametrize(
@@ -131,7 +132,18 @@ def test_every_variable_that_could_bring_other_devices_is_known(host: Path, runt
 )
 def test_no_variable_brings_devices_where_nobody_obeys_it(host: Path, runtime: NvidiaRuntime | None) -> None:
     driver = DriverFiles("/", str(host))
-    assert Injection(ToolkitSpecs([]), driver, runtime, is_complete=True).decisive_variables == frozenset()
+    way = Injection(ToolkitSpecs([]), driver, runtime, is_complete=True)
+    assert way.decisive_variables == way.limited_variables == frozenset()
+
+
+def test_if_nobody_knows_whether_nvidias_runtime_is_there_it_adds_no_more_than_computing_needs(tmp_path: Path) -> None:
+    """The image's own variables would widen what a container gets. The dialect's name the cards."""
+    environment = injection(tmp_path, None).edits(GPUS, with_cdi=False).environment
+    assert environment["NVIDIA_DRIVER_CAPABILITIES"] == "compute,utility"
+    assert {value for name, value in environment.items() if name != "NVIDIA_DRIVER_CAPABILITIES"} == {""}
+    assert "NVIDIA_VISIBLE_DEVICES" not in environment
+    known = Injection(ToolkitSpecs([]), DriverFiles("/", str(tmp_path)), None, is_complete=True)
+    assert known.edits(GPUS, with_cdi=False).environment == {}
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ NOT_REACHED = {
         "engine.all_nodes.room._MAX_FACTOR",
     },
     "how much of a text or a list is shown, not how much is read": {
-        "agent.health_reports._LONGEST_MESSAGE",
+        "agent.agent_events.LONGEST_MESSAGE",
         "app.programs.command_line._MAX_WIDTH",
         "app.replay._MAX_SUGGESTIONS",
         "config.declaration._MAX_SHOWN",

@@ -7,7 +7,7 @@ from typing import Any
 import pynvml
 import pytest
 
-from aliquot.agent.devices import DeviceNode, DeviceSource, Mount
+from aliquot.agent.devices import DeviceNode, DeviceSource, Mount, Usage
 from aliquot.agent.nvidia import NvidiaDevices
 from aliquot.agent.nvidia.container_runtime import NvidiaRuntime
 from aliquot.agent.nvidia.driver_files import DriverFiles
@@ -17,7 +17,7 @@ from aliquot.embedded.gpus import SimulatedGpus
 from aliquot.errors import NoDriver, Refused
 from aliquot.model import Gpu
 from tests.factories import make_gpu
-from tests.fakes.nvml import FakeCard, FakeInstance, FakeNvml
+from tests.fakes.nvml import MIB, FakeCard, FakeInstance, FakeNvml
 
 
 @pytest.fixture
@@ -111,6 +111,25 @@ def test_a_card_is_healthy_unless_nvml_says_otherwise(tmp_path: Path, state: Map
     machine = devices(FakeNvml(FakeCard("GPU-1", **state)), tmp_path).read()
     assert [gpu.healthy for gpu in machine.gpus] == [not fault]
     assert machine.faults == ({"GPU-1": fault} if fault else {})
+
+
+def test_a_card_tells_how_busy_it_is(tmp_path: Path) -> None:
+    card = FakeCard("GPU-1", used_mib=1024, util=73, watts=250.5, celsius=61)
+    machine = devices(FakeNvml(card), tmp_path).read()
+    assert machine.usage == {"GPU-1": Usage(cores=0.73, memory_bytes=1024 * MIB, celsius=61, watts=250.5)}
+
+
+def test_what_a_card_cannot_tell_is_unknown_and_not_zero(tmp_path: Path) -> None:
+    assert devices(FakeNvml(FakeCard("GPU-1")), tmp_path).read().usage == {"GPU-1": Usage(memory_bytes=0)}
+
+
+def test_a_mig_instance_tells_its_own_memory_only(tmp_path: Path) -> None:
+    card = FakeCard("GPU-1", mig=True, instances=[FakeInstance("MIG-1", 9, used_mib=7)], used_mib=20, watts=80)
+    machine = devices(FakeNvml(card), tmp_path).read()
+    assert machine.usage == {
+        "GPU-1": Usage(memory_bytes=20 * MIB, watts=80),
+        "MIG-1": Usage(memory_bytes=7 * MIB),
+    }
 
 
 def test_a_card_that_cools_down_is_healthy_again(tmp_path: Path) -> None:

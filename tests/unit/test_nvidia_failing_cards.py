@@ -8,7 +8,7 @@ import pynvml
 import pytest
 from structlog.testing import capture_logs
 
-from aliquot.agent.devices import Machine
+from aliquot.agent.devices import Machine, Usage
 from aliquot.agent.nvidia import NvidiaDevices
 from aliquot.errors import BadConfig, NoDriver
 from aliquot.model import Gpu
@@ -53,6 +53,19 @@ def test_a_hanging_card_keeps_its_last_values_and_stops_no_other(node: Node) -> 
     node.nvml.release(node.b)
     assert node.read().faults == {}
     assert all(gpu.healthy for gpu in node.read().gpus)
+
+
+@pytest.mark.parametrize("state", [{"hangs": True}, {"error": LOST}], ids=["hanging", "lost"])
+def test_nobody_knows_the_usage_of_a_card_that_does_not_answer(node: Node, state: dict[str, Any]) -> None:
+    node.b.mig, node.b.instances = True, [FakeInstance("MIG-1", 9)]
+    assert node.read().usage.keys() == {"GPU-a", "GPU-b", "GPU-c", "MIG-1"}
+    for name, value in state.items():
+        setattr(node.b, name, value)
+    node.a.util = 50
+    assert node.read().usage == {"GPU-a": Usage(cores=0.5, memory_bytes=0), "GPU-c": Usage(memory_bytes=0)}
+    node.b.error = pynvml.NVML_SUCCESS
+    node.nvml.release(node.b)
+    assert node.read().usage.keys() == {"GPU-a", "GPU-b", "GPU-c", "MIG-1"}
 
 
 def test_a_hanging_card_is_not_asked_again_until_it_has_come_back(node: Node) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from aliquot.agent.devices import Machine
+from aliquot.agent.devices import Machine, Usage
 from aliquot.embedded.gpus import SimulatedGpus
 from aliquot.errors import BadConfig
 from aliquot.model import NodeGpus
@@ -49,6 +49,17 @@ def test_a_cut_card_is_listed_with_its_instances_and_is_not_sold() -> None:
     assert {gpu.parent for gpu in gpus[2:]} == {gpus[1].uuid}
     assert [cards.sells(gpu) for gpu in gpus] == [True, False, True, True]
     assert len({gpu.uuid for gpu in gpus}) == 4
+
+
+def test_nothing_runs_on_a_simulated_card_and_a_lost_one_tells_nothing() -> None:
+    source = SimulatedGpus("n1", [T4, T4])
+    first, second = (gpu.uuid for gpu in source.read().gpus)
+    idle = Usage(cores=0.0, memory_bytes=0)
+    assert source.read().usage == {first: idle, second: idle}
+    source.fail(first, "hot")
+    assert source.read().usage == {first: idle, second: idle}
+    source.lose(first)
+    assert source.read().usage == {second: idle}
 
 
 def test_an_instance_has_its_card_s_device_node_and_two_of_its_own() -> None:

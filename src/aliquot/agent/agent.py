@@ -40,6 +40,7 @@ async def run(
     metrics, readiness, errors = AgentMetrics(), Readiness(), CardErrors(devices)
     async with listening(settings.health_port, readiness.trouble, metrics.text):
         while True:
+            metrics.cards = ()
             try:
                 reader = CardReader(devices, clock, read_seconds)
                 context = AgentContext(settings, known, client, devices, reader, errors, metrics, readiness, clock)

@@ -41,7 +41,7 @@ _LOOK_SECONDS = 2.0
 class KnowsAdmissions(Protocol):
     """Knows how far kubelet's admission of pods is: `kubelet_records.KubeletRecords`."""
 
-    def granted(self, resource: str) -> Set[tuple[str, str]]: ...
+    async def granted(self, resource: str) -> Set[tuple[str, str]]: ...
 
     async def listed(self) -> Set[str] | None: ...
 
@@ -104,7 +104,7 @@ class AllocateAnswers:
         Raises KubeError, Refused or BadRecord if somebody does not answer."""
         here = {"fieldSelector": f"spec.nodeName={self._cards.current.node}"}
         pods = (await self._client.list(PODS, selector=here)).items
-        granted = self._kubelet.granted(resource)
+        granted = await self._kubelet.granted(resource)
         found = [
             _Candidate(pod, container)
             for pod in pods

@@ -6,9 +6,9 @@
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from aliquot.agent.devices import CardError, Judgement, Machine, Verdict
+from aliquot.agent.devices import CardError, Judgement, Machine, Usage, Verdict
 from aliquot.dialects.cordons import NO, YES, words
 from aliquot.model import Gpu, NodeGpus
 
@@ -26,11 +26,13 @@ class LastingError:
 
 @dataclass(frozen=True)
 class CardState:
-    """A card as it is published. `fault` says why it is unhealthy, `cordon` why it takes no new pods."""
+    """A card as it is published. `fault` says why it is unhealthy, `cordon` why it takes no new pods. Its `usage` is
+    unknown while it does not answer."""
 
     gpu: Gpu
     fault: str = ""
     cordon: str = ""
+    usage: Usage = field(default_factory=Usage)
 
     def __str__(self) -> str:
         return f"card {self.gpu.index} ({self.gpu.uuid})"
@@ -106,7 +108,8 @@ class CardHealth:
             faults.insert(0, self.machine.faults.get(gpu.uuid, "its reading says so"))
         by_hand = [_BY_HAND] if self._words.get(gpu.uuid) == YES else []
         shown = replace(gpu, healthy=not faults, cordoned=gpu.cordoned or bool(cordons))
-        return CardState(shown, "; ".join(faults), "; ".join(cordons + by_hand))
+        usage = self.machine.usage.get(gpu.uuid) if self._has_driver else None
+        return CardState(shown, "; ".join(faults), "; ".join(cordons + by_hand), usage or Usage())
 
     def _errors_of(self, gpu: Gpu) -> Iterator[tuple[Verdict, str]]:
         """The errors of a card, and for a MIG instance those of its card, too."""

@@ -6,7 +6,8 @@ The format is kubelet's own. kubelet replaces the file as a whole, so a read nev
 
 import base64
 import binascii
-from collections.abc import Set
+from collections.abc import Iterator, Mapping, Set
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -41,6 +42,9 @@ class Grant:
         return self.answer is not None or any(map(cdi.is_ours, self.promised))
 
 
+_IDS = list[str] | None
+
+
 class _Entry(msgspec.Struct):
     pod_uid: str = msgspec.field(name="PodUID")
     container: str = msgspec.field(name="ContainerName")
@@ -51,6 +55,7 @@ class _Entry(msgspec.Struct):
 
 class _Data(msgspec.Struct):
     entries: list[_Entry] | None = msgspec.field(name="PodDeviceEntries", default=None)
+    registered: dict[str, msgspec.Raw] | None = msgspec.field(name="RegisteredDevices", default=None)
 
 
 class _Checkpoint(msgspec.Struct):
@@ -59,12 +64,30 @@ class _Checkpoint(msgspec.Struct):
 
 def read(path: Path, resources: Set[str] | None = None) -> list[Grant]:
     """The grants of these resources, or all grants. Raises BadRecord if the file is missing or has another format."""
-    try:
-        checkpoint = msgspec.json.decode(path.read_bytes(), type=_Checkpoint)
-        entries = checkpoint.data.entries or ()
+    entries = _read(path).entries or ()
+    with _named(path):
         return [_grant(entry) for entry in entries if resources is None or entry.resource in resources]
+
+
+def _read(path: Path) -> _Data:
+    with _named(path):
+        return msgspec.json.decode(path.read_bytes(), type=_Checkpoint).data
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    try:
+        yield
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError, DecodeError, binascii.Error) as error:
         raise BadRecord(f"kubelet's checkpoint {path} cannot be read: {error}") from error
+
+
+def registered_ids(path: Path, resources: Set[str]) -> Mapping[str, frozenset[str]]:
+    """The healthy ids of these resources that kubelet was last told, by whichever device plugin. Raises BadRecord."""
+    registered = _read(path).registered or {}
+    with _named(path):
+        found = {name: msgspec.json.decode(registered[name], type=_IDS) for name in resources & registered.keys()}
+        return {name: frozenset(ids or ()) for name, ids in found.items()}
 
 
 def _grant(entry: _Entry) -> Grant:

@@ -103,8 +103,13 @@ class DeviceList:
         cards.changed.subscribe(lambda _: self.changed.emit(None))
         holders.changed.subscribe(self.changed.emit)
 
-    def __len__(self) -> int:
-        return len(self._listed.ids)
+    @property
+    def ids(self) -> Sequence[str]:
+        return self._listed.ids
+
+    async def refresh(self) -> None:
+        """Ask kubelet who holds ids now."""
+        await self._holders.refresh()
 
     def current(self) -> tuple[ListedIds, wire.ListAndWatchResponse]:
         """The ids, and the message with them, which changes with the next call."""

@@ -80,16 +80,29 @@ def _first_of_each(things: Iterable[_T], name: Callable[[_T], str]) -> tuple[_T,
 
 
 @dataclass(frozen=True)
+class Usage:
+    """How busy a card is. A card may not know all of it: a MIG instance knows its memory only."""
+
+    cores: float | None = None
+    """The part of the time in which a program ran on it, from 0 to 1."""
+    memory_bytes: int | None = None
+    """With what the driver keeps for itself."""
+    celsius: float | None = None
+    watts: float | None = None
+
+
+@dataclass(frozen=True)
 class Machine:
     """What the driver shows now. `faults` says why a card is unhealthy, by UUID. `absent` are the cards that are off
     the bus: when they come back, they have been reset. `left_out` says, by index, why cards that have never answered
-    are not among `gpus`."""
+    are not among `gpus`. `usage` has the cards that answer now, by UUID."""
 
     gpus: tuple[Gpu, ...]
     driver: str = ""
     faults: Mapping[str, str] = field(default_factory=dict)
     absent: frozenset[str] = frozenset()
     left_out: Mapping[int, str] = field(default_factory=dict)
+    usage: Mapping[str, Usage] = field(default_factory=dict)
 
 
 class Verdict(Enum):
@@ -116,12 +129,20 @@ class CardError:
     code: int
 
 
+@dataclass(frozen=True)
+class OpenWay:
+    """Who gets cards past this agent, and what to do about it."""
+
+    who: str
+    remedy: str
+
+
 class DeviceSource(Protocol):
     """The cards of this machine, as their vendor's driver knows them."""
 
     def read(self) -> Machine:
-        """Every card by index, with its health. May block. Raises NoDriver with what to check if there is no card to
-        serve, and BadConfig if only a new process can read them."""
+        """Every card by index, with its health and usage. May block. Raises NoDriver with what to check if there is no
+        card to serve, and BadConfig if only a new process can read them."""
 
     def wait_for_events(self, seconds: float) -> Sequence[CardError]:
         """The errors that the driver reports next, none if none comes within `seconds`. Blocks."""
@@ -133,6 +154,15 @@ class DeviceSource(Protocol):
     def decisive_variables(self) -> frozenset[str]:
         """Variables that something on this node obeys, so that a container could get other devices by them. Without
         CDI, a pod must not set them itself."""
+
+    @property
+    def limited_variables(self) -> frozenset[str]:
+        """Variables that list what a container gets besides its cards. Without CDI, a pod may set one itself to a part
+        of what our answer lists, and to nothing else."""
+
+    @property
+    def open_ways(self) -> Sequence[OpenWay] | None:
+        """How containers could get cards on this node without asking for any. None if nobody knows."""
 
     def edits(self, gpus: Sequence[Gpu], *, with_cdi: bool = True) -> ContainerEdits:
         """What a container needs to use exactly these cards, without hooks if it does not get it through CDI. Raises

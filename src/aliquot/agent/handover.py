@@ -181,10 +181,23 @@ class HandOver:
         try:
             placement = placement_of(pod, demand, self._cards.current)
         except NotPlaced as error:
-            raise NotPlaced(
-                f"{error}, so it gets no card: is Aliquot configured as an extender of the scheduler that bound it?"
-            ) from error
+            raise NotPlaced(f"{error}, so it gets no card: {self._why_not_placed(pod, demand, holder)}") from error
         return HandOverRecord(pod.metadata.uid, pod.key, Holding(placement, charges(placement, demand.request)))
+
+    def _why_not_placed(self, pod: Pod, demand: Demand, holder: PodGrants) -> str:
+        """A scheduler that counts whole cards or MIG instances by itself does not see those that pods of other dialects
+        hold."""
+        (grant, *_) = holder.grants
+        ids = demand.dialect.device_ids(grant.resource, self._cards.current)
+        whole = {uuid for _, uuid in ids}
+        on_them = [other for other in self.store.others(pod.metadata.uid) if other.holding.charges.keys() & whole]
+        free = whole.difference(*(other.holding.charges for other in on_them))
+        if len(whole) == len(ids) and len(free) < len(grant.ids):
+            named = ", ".join(sorted(other.pod for other in on_them))
+            return (
+                f"of {len(whole)} {grant.resource} on this node {len(free)} are free, and it waits for {named} to end"
+            )
+        return "is Aliquot configured as an extender of the scheduler that bound it?"
 
     def _refuse_sick_cards(self, placement: Placement) -> None:
         for part in placement.slices():

@@ -41,7 +41,7 @@ class KeepsPods(Protocol):
 class KnowsGrants(Protocol):
     """Knows what kubelet allocated, and what was answered: `kubelet_records.KubeletRecords`."""
 
-    def grants(self) -> Sequence[Grant]: ...
+    async def grants(self) -> Sequence[Grant]: ...
 
 
 class HandOverStore:
@@ -124,7 +124,7 @@ class HandOverStore:
         """Remove the specs of pods that kubelet has dropped. An unreadable spec stays while kubelet's checkpoint lists
         its name."""
         specs = await off_loop(folder.read)
-        grants = None if all(spec.pod_uid for spec in specs) else _read(kubelet)
+        grants = None if all(spec.pod_uid for spec in specs) else await _read(kubelet)
         promises = _promises(grants or ())
         owners = [spec.pod_uid or promises.get(spec.promised, "") for spec in specs]
         names = (spec.record.pod if spec.record else "" for spec in specs)
@@ -136,10 +136,10 @@ class HandOverStore:
 
     # -- after a start
 
-    def recall(self, folder: SpecFolder, kubelet: KnowsGrants) -> None:
+    async def recall(self, folder: SpecFolder, kubelet: KnowsGrants) -> None:
         """Read back what this agent handed over before it restarted, and adopt what another plugin has given to pods of
         this node. The informer cache of pods must be in sync."""
-        specs, grants = folder.read(), _read(kubelet) or ()
+        specs, grants = await off_loop(folder.read), await _read(kubelet) or ()
         promises = _promises(grants)
         by_pod: dict[str, list[CdiSpec]] = {}
         for spec in (_checked(spec, promises) for spec in specs):
@@ -233,10 +233,10 @@ class HandOverStore:
         return holding_among(pod, self._cards, self._dialects, uuids, why)
 
 
-def _read(kubelet: KnowsGrants) -> Sequence[Grant] | None:
+async def _read(kubelet: KnowsGrants) -> Sequence[Grant] | None:
     """None if kubelet's checkpoint cannot be read."""
     try:
-        return kubelet.grants()
+        return await kubelet.grants()
     except AliquotError as error:
         _log.warning("cannot compare what is handed over with kubelet's checkpoint", why=str(error))
         return None

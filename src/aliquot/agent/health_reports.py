@@ -2,23 +2,18 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
-import structlog
-
+from aliquot.agent.agent_events import LONGEST_MESSAGE, AgentEvents
 from aliquot.agent.card_health import CardState
+from aliquot.agent.node_conditions import condition_of, write_condition
 from aliquot.agent.written_on_change import write_on_change
-from aliquot.clock import Clock, rfc3339
-from aliquot.kube import NODES, Client, KubeError
-from aliquot.kube.event_recorder import EventRecorder
+from aliquot.clock import Clock
+from aliquot.kube import Client
 from aliquot.model import Node, Pod
 from aliquot.model.admission import CARDS_HEALTHY
 
-_log = structlog.get_logger()
-_COMPONENT = "aliquot-agent"
 _PAUSE = 10.0
-_LONGEST_MESSAGE = 1000
-"""Events take 1,024 characters."""
 
 UNHEALTHY, HEALTHY = "CardUnhealthy", "CardHealthy"
 CORDONED, UNCORDONED = "CardCordoned", "CardUncordoned"
@@ -30,11 +25,13 @@ _News = tuple[Node | Pod, str, str, str]
 class HealthReports:
     """`pods_on` returns the pods that hold a part of a card."""
 
-    def __init__(self, client: Client, clock: Clock, pods_on: Callable[[str], Iterable[Pod]]) -> None:
+    def __init__(
+        self, client: Client, clock: Clock, pods_on: Callable[[str], Iterable[Pod]], events: AgentEvents
+    ) -> None:
         self._client = client
         self._clock = clock
         self._pods_on = pods_on
-        self._events = EventRecorder(client, clock, _COMPONENT)
+        self._events = events
         self._node: Node | None = None
         self._states: Sequence[CardState] = ()
         self._told: Mapping[str, CardState] = {}
@@ -58,7 +55,7 @@ class HealthReports:
         await write_on_change(self._changed, self.report, self._clock, pause=_PAUSE, complaint=complaint)
 
     async def report(self) -> None:
-        """Write what is new. Raises KubeError if the condition cannot be written. An event that cannot is logged."""
+        """Write what is new. Raises KubeError if the condition cannot be written."""
         node, states, left_out = self._node, self._states, self._left_out
         if node is None or not states:
             return
@@ -67,23 +64,17 @@ class HealthReports:
         news += [(node, "Warning", UNHEALTHY, f"{text}, so no container starts on it") for text in unread]
         self._told, self._told_left_out = {state.gpu.uuid: state for state in states}, left_out
         for subject, kind, reason, message in news:
-            try:
-                await self._events.write(subject, kind=kind, reason=reason, message=message[:_LONGEST_MESSAGE])
-            except KubeError as error:
-                _log.warning("cannot write an event", about=subject.key, message=message, error=str(error))
+            await self._events.write(subject, reason, message, kind=kind)
         await self._write_condition(node, states, left_out)
 
     async def _write_condition(self, node: Node, states: Sequence[CardState], left_out: Mapping[int, str]) -> None:
         """Numbers in a text, such as a temperature, change too often to write each of them."""
         wanted = condition(states, left_out)
         summary = [(bool(state.fault), bool(state.cordon)) for state in states], frozenset(left_out)
-        known = next((c for c in node.status.conditions or () if c.type == CARDS_HEALTHY), None)
+        known = condition_of(node, CARDS_HEALTHY)
         turns = known is None or known.status != wanted["status"]
         if turns or (summary != self._summary and known is not None and known.message != wanted["message"]):
-            now = rfc3339(self._clock.wall_ns())
-            times = {"lastHeartbeatTime": now, **({"lastTransitionTime": now} if turns else {})}
-            body = {"status": {"conditions": [{**wanted, **times}]}}
-            self._node = await self._client.patch(NODES, node.key, body, part="status", merge_lists=True)
+            self._node = await write_condition(self._client, self._clock, node, wanted)
         self._summary = summary
 
     def _news(self, node: Node, state: CardState) -> Iterator[_News]:
@@ -102,7 +93,7 @@ class HealthReports:
             yield node, "Normal", UNCORDONED, f"{state} takes new pods again"
 
 
-def condition(states: Sequence[CardState], left_out: Mapping[int, str]) -> dict[str, Any]:
+def condition(states: Sequence[CardState], left_out: Mapping[int, str]) -> dict[str, str]:
     """The condition of a Node with these cards, and with others that have never answered."""
     unhealthy = [f"{state}: {state.fault}" for state in states if state.fault]
     unhealthy += [_unread(index, why) for index, why in sorted(left_out.items())]
@@ -114,7 +105,7 @@ def condition(states: Sequence[CardState], left_out: Mapping[int, str]) -> dict[
         "type": CARDS_HEALTHY,
         "status": "False" if unhealthy else "True",
         "reason": reason,
-        "message": "; ".join([good, *unhealthy, *cordoned])[:_LONGEST_MESSAGE],
+        "message": "; ".join([good, *unhealthy, *cordoned])[:LONGEST_MESSAGE],
     }
 
 

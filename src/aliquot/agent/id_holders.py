@@ -1,15 +1,14 @@
 """Who holds which device ids: kubelet's checkpoint, joined with the cards that were handed over."""
 
 from collections.abc import Sequence, Set
-from pathlib import Path
 
 import structlog
 
-from aliquot.agent import checkpoint
 from aliquot.agent.checkpoint import Grant
 from aliquot.agent.handover_record import HandOverRecord
 from aliquot.agent.handover_store import HandOverStore
 from aliquot.agent.id_rule import IdHolder
+from aliquot.agent.kubelet_records import KubeletRecords
 from aliquot.agent.node_cards import NodeCards
 from aliquot.agent.node_pods import NodePods
 from aliquot.errors import BadRecord
@@ -19,21 +18,29 @@ _log = structlog.get_logger()
 
 
 class IdHolders:
-    """`path` is kubelet's checkpoint."""
-
-    def __init__(self, path: Path, store: HandOverStore, pods: NodePods, cards: NodeCards) -> None:
-        self._path = path
+    def __init__(self, kubelet: KubeletRecords, store: HandOverStore, pods: NodePods, cards: NodeCards) -> None:
+        self._kubelet = kubelet
         self._store = store
         self._pods = pods
         self._cards = cards
-        self._seen: tuple[int, int, int] | None = None
         self._grants: Sequence[Grant] = ()
+        self._trouble = ""
         self.changed: Signal[None] = Signal()
         """Emitted when ids may have changed hands."""
 
+    async def refresh(self) -> None:
+        """Ask kubelet who holds ids now. While its checkpoint cannot be read, what it said last counts."""
+        try:
+            self._grants, trouble = await self._kubelet.known_grants(), ""
+        except BadRecord as error:
+            trouble = str(error)
+        if trouble and trouble != self._trouble:
+            _log.warning("cannot tell which ids containers hold now", why=trouble)
+        self._trouble = trouble
+
     def of(self, resource: str) -> list[IdHolder]:
         """The containers of live pods with ids of a resource."""
-        grants = [grant for grant in self._read() if grant.resource == resource]
+        grants = [grant for grant in self._grants if grant.resource == resource]
         if not grants:
             return []
         live = {pod.metadata.uid for pod in self._pods.all() if not pod.ended}
@@ -46,21 +53,6 @@ class IdHolders:
             for grant in grants
             if (uid := grant.pod_uid) in live or uid in self._store
         ]
-
-    def _read(self) -> Sequence[Grant]:
-        """What kubelet's checkpoint says. It is read again only if it has changed; while it cannot be read, what it
-        said last counts."""
-        try:
-            status = self._path.stat()
-            now = (status.st_ino, status.st_mtime_ns, status.st_size)
-            if now != self._seen:
-                self._seen = now
-                self._grants = checkpoint.read(self._path)
-        except FileNotFoundError:
-            self._grants, self._seen = (), None
-        except BadRecord as error:
-            _log.warning("cannot tell which ids containers hold now", why=str(error))
-        return self._grants
 
 
 def _cards(grant: Grant, record: HandOverRecord | None) -> Set[str]:

@@ -9,7 +9,7 @@ kubelet forgets a pod that was deleted by force, or that the control plane has s
 terminate. The container runtime knows those.
 """
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,9 @@ from aliquot.agent.podresources import HeldIds, PodResources
 from aliquot.errors import Refused
 
 CHECKPOINT = "kubelet_internal_checkpoint"
+
+_Identity = tuple[int, int, int] | None
+"""What changes when a file is written again; None while there is none."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +47,12 @@ class KubeletRecords:
         self._checkpoint = device_plugins / CHECKPOINT
         self._pod_resources = pod_resources
         self._runtime = runtime_endpoint
+        self._known: tuple[_Identity, Sequence[Grant]] = (None, ())
 
     async def find(self, resource: str, ids: frozenset[str], before: Set[str] = frozenset()) -> PodGrants:
         """The pod with these ids of a resource. A container that also has one of the resources `before` gets its
         devices through that one. Raises Refused or BadRecord with the reason."""
-        grants = await off_loop(partial(checkpoint.read, self._checkpoint, before | {resource}))
+        grants = await self.grants(before | {resource})
         granted = [grant for grant in grants if grant.resource == resource and grant.ids & ids]
         holdings = await self._pod_resources.holdings(resource) if self._pod_resources else ()
         held = [holding for holding in holdings if holding.ids & ids]
@@ -63,7 +67,7 @@ class KubeletRecords:
         PodResources API decides: kubelet rewrites its checkpoint only when it allocates ids again. Raises Refused or
         BadRecord if kubelet or the runtime does not answer.
         """
-        listed = gone.keys() & {grant.pod_uid for grant in checkpoint.read(self._checkpoint)}
+        listed = gone.keys() & {grant.pod_uid for grant in await self.grants()}
         if self._runtime is None:
             return listed
         running = gone.keys() & await runtime.running(self._runtime)
@@ -78,18 +82,39 @@ class KubeletRecords:
         API server's word counts."""
         return ended & await runtime.running(self._runtime) if self._runtime is not None else frozenset()
 
-    def granted(self, resource: str) -> Set[tuple[str, str]]:
+    async def granted(self, resource: str) -> Set[tuple[str, str]]:
         """The containers that have ids of a resource, by their pod's UID and their name. Raises BadRecord."""
-        return {(grant.pod_uid, grant.container) for grant in checkpoint.read(self._checkpoint, {resource})}
+        return {(grant.pod_uid, grant.container) for grant in await self.grants({resource})}
 
     async def listed(self) -> Set[str] | None:
         """`namespace/name` of the pods that kubelet manages: it lists a pod from its admission on. None if the agent
         cannot ask. Raises Refused."""
         return await self._pod_resources.pods() if self._pod_resources else None
 
-    def grants(self) -> list[Grant]:
-        """Everything that kubelet has allocated. Raises BadRecord."""
-        return checkpoint.read(self._checkpoint)
+    async def grants(self, resources: Set[str] | None = None) -> Sequence[Grant]:
+        """What kubelet has allocated of these resources, or of all. Raises BadRecord."""
+        return await off_loop(partial(checkpoint.read, self._checkpoint, resources))
+
+    async def registered_ids(self, resources: Set[str]) -> Mapping[str, Set[str]]:
+        """The healthy ids of these resources that kubelet was last told, by whichever plugin. Raises BadRecord."""
+        return await off_loop(partial(checkpoint.registered_ids, self._checkpoint, resources))
+
+    async def known_grants(self) -> Sequence[Grant]:
+        """What kubelet has allocated. The checkpoint is read again only if it has changed. Raises BadRecord."""
+        self._known = await off_loop(partial(self._read_if_changed, *self._known))
+        return self._known[1]
+
+    def _read_if_changed(self, seen: _Identity, grants: Sequence[Grant]) -> tuple[_Identity, Sequence[Grant]]:
+        now = _identity(self._checkpoint)
+        return (now, grants) if now and now == seen else (now, checkpoint.read(self._checkpoint))
+
+
+def _identity(path: Path) -> _Identity:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def agree(ids: frozenset[str], granted: list[Grant], held: list[HeldIds]) -> PodGrants:

@@ -2,11 +2,11 @@
 
 kubelet adds them after those of a device plugin's answer, so they win. Those of a CDI spec are added later still. So
 without a CDI device of ours, a container could choose its devices itself by a variable that something on the node
-obeys. `envFrom` names a ConfigMap or a Secret, which the agent has no right to read, and only perhaps a prefix of the
-variables in it.
+obeys, or get more of the driver than we give. `envFrom` names a ConfigMap or a Secret, which the agent has no right to
+read, and only perhaps a prefix of the variables in it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -22,6 +22,8 @@ from aliquot.model import Object, Pod
 
 class _Variable(msgspec.Struct, frozen=True):
     name: str
+    value: str | None = None
+    """None if the value comes from elsewhere."""
 
 
 class _Source(msgspec.Struct, frozen=True):
@@ -49,10 +51,23 @@ _VARIABLES = ApiResource(PODS.prefix, PODS.plural, _Pod, PODS.namespaced)
 
 @dataclass(frozen=True)
 class _Own:
-    """The names of a container's own variables, and the prefixes of those that `envFrom` brings in."""
+    """A container's own variables, and the prefixes of those that `envFrom` brings in."""
 
-    names: frozenset[str] = frozenset()
+    variables: tuple[_Variable, ...] = ()
     prefixes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Rules:
+    """What a container's own variables must not do."""
+
+    container: str
+    forbidden: frozenset[str]
+    """Variables that it must not set at all."""
+    obeyed: frozenset[str]
+    """Those of them that nobody may hide from us, either."""
+    limits: Mapping[str, str]
+    """Variables that it may set to a part of this list."""
 
 
 class OwnVariables:
@@ -68,13 +83,21 @@ class OwnVariables:
     async def refuse(self, grants: Sequence[Grant], pod: Pod) -> None:
         """Raises Refused if one of these containers may not start, and KubeError."""
         new = [grant for grant in grants if _key(grant) not in self._checked]
-        obeyed = self._devices.decisive_variables
-        naming = [(grant, self._store.variables_naming_cards(grant)) for grant in new]
-        answered = [(grant.container, names | obeyed) for grant, names in naming if names or grant.answer]
-        own = await _read(self._client, pod) if any(names for _, names in answered) else {}
-        for container, names in answered:
-            _refuse(f"container {container} of pod {pod.key}", own.get(container, _Own()), names, obeyed)
+        rules = [each for grant in new if (each := self._rules(grant)) is not None]
+        own = await _read(self._client, pod) if rules else {}
+        for each in rules:
+            _refuse(f"container {each.container} of pod {pod.key}", own.get(each.container, _Own()), each)
         self._checked |= set(map(_key, new))
+
+    def _rules(self, grant: Grant) -> _Rules | None:
+        """None if no variable matters: a CDI device of ours brings the cards, or nobody obeys any. What another plugin
+        gave besides cards is its business."""
+        names, obeyed = self._store.variables_naming_cards(grant), self._devices.decisive_variables
+        if not (names or (grant.answer and obeyed)):
+            return None
+        answered = grant.edits.environment if grant.answer else {}
+        limits = {name: answered[name] for name in self._devices.limited_variables & answered.keys()}
+        return _Rules(grant.container, names | obeyed, obeyed | limits.keys(), limits)
 
     def forget(self) -> None:
         """Forget pods that the store has forgotten."""
@@ -85,18 +108,29 @@ def _key(grant: Grant) -> tuple[str, str, str]:
     return grant.pod_uid, grant.container, grant.resource
 
 
-def _refuse(whose: str, own: _Own, names: Set[str], obeyed: Set[str]) -> None:
-    if forged := names & own.names:
+def _refuse(whose: str, own: _Own, rules: _Rules) -> None:
+    if forged := rules.forbidden & {variable.name for variable in own.variables}:
         raise Refused(
             f"{whose} sets {_listed(forged)} itself, and without a CDI device of ours that wins over the cards of its "
             "placement: remove it from the pod's spec"
         )
-    if open_to := {name for name in obeyed if name.startswith(own.prefixes)}:
+    for name, limit in rules.limits.items():
+        if any(variable.name == name and not _is_part(variable.value, limit) for variable in own.variables):
+            raise Refused(
+                f"{whose} sets {name} itself to something else than a part of {limit}, and without a CDI device of "
+                "ours that widens what it gets: remove it from the pod's spec, or enable CDI in the container runtime "
+                "of the node"
+            )
+    if open_to := {name for name in rules.obeyed if name.startswith(own.prefixes)}:
         raise Refused(
             f"{whose} takes variables from a ConfigMap or Secret (envFrom), which may set {_listed(open_to)}, and "
             "without a CDI device of ours that wins over the cards of its placement: enable CDI in the container "
             "runtime of the node, name the variables one by one (env), or give envFrom a prefix"
         )
+
+
+def _is_part(value: str | None, limit: str) -> bool:
+    return value is not None and {word.strip() for word in value.split(",")} <= set(limit.split(","))
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -111,7 +145,7 @@ async def _read(client: Client, pod: Pod) -> Mapping[str, _Own]:
     containers = [*found.spec.containers, *(found.spec.init_containers or ())]
     return {
         each.name: _Own(
-            frozenset(variable.name for variable in each.env or ()),
+            tuple(each.env or ()),
             tuple(source.prefix for source in each.env_from or ()),
         )
         for each in containers

@@ -13,12 +13,14 @@ from aliquot.agent.allocating import AllocateAnswers
 from aliquot.agent.context import AgentContext
 from aliquot.agent.device_list import DeviceList, offered
 from aliquot.agent.devices import Machine
+from aliquot.agent.guard_report import GuardReport
 from aliquot.agent.handover import HandOver
 from aliquot.agent.id_holders import IdHolders
-from aliquot.agent.kubelet_records import CHECKPOINT, KubeletRecords
+from aliquot.agent.kubelet_records import KubeletRecords
 from aliquot.agent.plugin import AnswersAllocate, DevicePlugin
 from aliquot.agent.podresources import PodResources
 from aliquot.agent.presence import Presence
+from aliquot.agent.rivals import Rivals
 from aliquot.agent.unit_change import refuse_unit_change
 from aliquot.dialects import Dialect
 from aliquot.errors import BadConfig
@@ -26,6 +28,7 @@ from aliquot.model import Gpu, NodeGpus, Pod
 
 _log = structlog.get_logger()
 _TIDY_SECONDS = 10.0
+_RIVAL = "RivalDevicePlugin"
 
 
 def node_cards(node: str, gpus: Iterable[Gpu], served: Sequence[Dialect], unit_mib: int) -> NodeGpus:
@@ -55,28 +58,35 @@ class OwnedNode:
             self._allocating = AllocateAnswers(
                 served, dialects, self._holders, self._pods, self._cards, context.devices, client, clock
             )
-        self._id_holders = IdHolders(self._plugins_folder / CHECKPOINT, self._hand_over.store, self._pods, self._cards)
+        self._id_holders = IdHolders(self._holders, self._hand_over.store, self._pods, self._cards)
         self.presence.node_seen.subscribe(self._hand_over.store.see_node)
+        self._guard = GuardReport(client, clock, context.devices, self.presence.events)
+        self.presence.node_seen.subscribe(self._guard.see_node)
         self._offering: set[str] = set()
         self._offered_for: Sequence[Gpu] | None = None
-        self._first_plugins = list(self._new_plugins())
+        self._rivals = Rivals(self._holders)
+        self._plugins = list(self._new_plugins())
 
     async def run(self, tasks: asyncio.TaskGroup) -> None:
         """Serve kubelet until cancelled. Raises BadConfig."""
         nodes = await self.presence.follow(tasks)
-        self._hand_over.store.recall(self._folder, self._holders)
+        await self._hand_over.store.recall(self._folder, self._holders)
+        await self._id_holders.refresh()
+        await self._rivals.look(())
         for node in nodes:
             refuse_unit_change(node, self._cards.current, self._served, self._id_holders)
         self.presence.publish(tasks)
-        for plugin in self._first_plugins:
+        for plugin in self._plugins:
             tasks.create_task(plugin.serve())
         tasks.create_task(self._tidy())
+        tasks.create_task(self._guard.run())
         with self._cards.changed.as_event() as changed:
             while True:
                 await changed.wait()
                 changed.clear()
                 try:
                     for plugin in self._new_plugins():
+                        self._plugins.append(plugin)
                         tasks.create_task(plugin.serve())
                 except BadConfig as error:
                     _log.error("kubelet keeps the last device list", why=str(error))
@@ -116,6 +126,9 @@ class OwnedNode:
                 await self._adopted.record_cards()
                 await self._hand_over.tidy(self._folder, self._holders)
                 self._id_holders.changed.emit(None)
+            for rival in await self._rivals.look(self._plugins):
+                _log.error("two device plugins serve a resource", why=rival)
+                await self.presence.warn(_RIVAL, rival)
             await self._context.clock.sleep(_TIDY_SECONDS)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Set
+from collections.abc import AsyncIterator, Sequence, Set
 from pathlib import Path
 from typing import Protocol
 
@@ -65,6 +65,15 @@ class DevicePlugin:
         """The `_stopping` of the server on which kubelet follows the list."""
         self.is_registered = False
         """Whether kubelet knows this plugin."""
+        self._said: str | None = None
+        """Why kubelet does not take the registration, as the log said last."""
+        self.rival = ""
+        """What is known of another plugin of this resource."""
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """The ids that it offers."""
+        return self._listed.ids
 
     async def serve(self) -> None:
         """Serve until cancelled. Registers again when kubelet restarts: it forgets its plugins and their sockets."""
@@ -111,7 +120,8 @@ class DevicePlugin:
             if _identity(self._socket) != ours:  # kubelet removes every socket when it starts
                 return False
         self.is_registered = True
-        _log.info("registered with kubelet", resource=self.resource, ids=len(self._listed))
+        self._said = None
+        _log.info("registered with kubelet", resource=self.resource, ids=len(self.ids))
         while _identity(self._socket) == ours and _identity(kubelet) == seen:
             await self._clock.sleep(_LOOK_SECONDS)
         self.is_registered = False
@@ -128,7 +138,9 @@ class DevicePlugin:
         except grpc.aio.AioRpcError as error:
             if self._watched is self._stopping:  # kubelet knows this plugin, and only its answer was lost
                 return True
-            _log.warning("kubelet does not accept the registration yet", error=error.details())
+            if error.details() != self._said:  # kubelet may be away for minutes, as in a reboot
+                self._said = error.details()
+                _log.warning("kubelet does not accept the registration yet", error=self._said, resource=self.resource)
             if (error.details() or "").startswith(_ALREADY_CONNECTED):
                 self._take_another_socket()
             return False
@@ -160,6 +172,7 @@ class DevicePlugin:
         with self._listed.changed.as_event() as changed:
             while not stopping.is_set():
                 changed.clear()
+                await self._listed.refresh()
                 listed, message = self._listed.current()
                 if listed != told:
                     yield message

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from aliquot.agent.agent_events import AgentEvents
 from aliquot.agent.card_errors_file import CardErrorsFile
 from aliquot.agent.card_health import CardState
 from aliquot.agent.context import AgentContext
@@ -47,13 +48,19 @@ class Presence:
         on_here = {"fieldSelector": f"spec.nodeName={settings.node_name}"}
         self._informer: Informer[Pod] = Informer(client, PODS, self._on_pod, selector=on_here, clock=clock)
         self.pods = NodePods(self._informer.all)
-        self._reports = HealthReports(client, clock, pods_on)
+        self.events = AgentEvents(client, clock)
+        self._reports = HealthReports(client, clock, pods_on, self.events)
         self.node_seen: Signal[Node] = Signal()
 
     @property
     def knows_pods(self) -> bool:
         """Whether the list of pods is up to date."""
         return not self._informer.trouble
+
+    async def warn(self, reason: str, message: str) -> None:
+        """Write an event about the Node."""
+        for node in self._node.all():
+            await self.events.write(node, reason, message)
 
     async def follow(self, tasks: asyncio.TaskGroup) -> Sequence[Node]:
         """Start to follow the API server. Returns the Node, if there is one, when it and its pods are known."""

@@ -30,7 +30,7 @@ class Readiness:
         if self._needs_plugin and not self._plugins:
             return ["the cards have not been read yet"]
         return [
-            f"kubelet does not know the device plugin of {plugin.resource} yet"
+            plugin.rival or f"kubelet does not know the device plugin of {plugin.resource} yet"
             for plugin in self._plugins
-            if not plugin.is_registered
+            if plugin.rival or not plugin.is_registered
         ]

@@ -17,7 +17,7 @@ _RIGHTS = (
     Right(Action("list", "nodes"), "the agent does not see its own Node", ("get", "watch")),
     Right(Action("list", "pods"), "the agent sees no pod and hands over no card", ("watch",)),
     Right(Action("patch", "pods"), "the agent cannot mark pods and hands over no card"),
-    Right(_STATUS, "the Node has no condition that tells of broken cards"),
+    Right(_STATUS, "the Node has no conditions that tell of broken or unguarded cards"),
     Right(Action("create", "events"), "no event tells of broken cards", ("patch",)),
     Right(Action("patch", "leases", _GROUP, namespace=NODE_LEASES), _HEARTBEAT, ("get", "create")),
 )

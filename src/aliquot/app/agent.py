@@ -15,6 +15,7 @@ from aliquot.agent.nvidia.driver_files import DriverFiles
 from aliquot.agent.nvidia.driver_library import DriverLibrary
 from aliquot.agent.nvidia.injection import Injection
 from aliquot.agent.rights import say_what_is_missing
+from aliquot.app import light_start
 from aliquot.config.agent_tree import AGENT, AgentConfig
 from aliquot.config.declaration import Given
 from aliquot.dialects import make_dialects
@@ -47,6 +48,7 @@ async def serve_config(config: AgentConfig) -> None:
         await say_what_is_missing(client)
         verdicts = {code: Verdict(word) for code, word in config.xids.items()}
         devices = NvidiaDevices(Path(config.dev_folder), library, await _injection(config), verdicts=verdicts)
+        light_start.drop_code_of_the_start()
         await run(config, client, devices, dialects=dialects)
 
 

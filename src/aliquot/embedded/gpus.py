@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from aliquot.agent.devices import CardError, ContainerEdits, DeviceNode, Judgement, Machine
+from aliquot.agent.devices import CardError, ContainerEdits, DeviceNode, Judgement, Machine, OpenWay, Usage
 from aliquot.agent.nvidia import visible_cards, xids
 from aliquot.errors import BadConfig
 from aliquot.model import Gpu, Link
@@ -31,6 +31,8 @@ _SWITCHED = {"NVIDIA A100-SXM4-40GB": 12, "NVIDIA A100-SXM4-80GB": 12, "NVIDIA H
 """Models of which each card reaches every other one through NVSwitches, with so many NVLinks."""
 _FIRST_CAPABILITY = 3
 """The first device node of a MIG instance. Those before it open the configuration of MIG."""
+_IDLE = Usage(cores=0.0, memory_bytes=0)
+"""No program runs on a simulated card, and it has no sensors."""
 
 
 class SimulatedGpus:
@@ -63,11 +65,12 @@ class SimulatedGpus:
 
     def read(self) -> Machine:
         if not self._faults:
-            return Machine(self._gpus)
+            return Machine(self._gpus, usage={gpu.uuid: _IDLE for gpu in self._gpus})
         faults = {gpu.uuid: why for gpu in self._gpus if (why := self._faults.get(gpu.parent or gpu.uuid))}
         gpus = tuple(replace(gpu, healthy=gpu.uuid not in faults) for gpu in self._gpus)
         absent = frozenset(gpu.uuid for gpu in gpus if (gpu.parent or gpu.uuid) in self._lost)
-        return Machine(gpus, faults=faults, absent=absent)
+        usage = {gpu.uuid: _IDLE for gpu in gpus if gpu.uuid not in absent}
+        return Machine(gpus, faults=faults, absent=absent, usage=usage)
 
     def wait_for_events(self, seconds: float) -> Sequence[CardError]:
         try:
@@ -100,6 +103,14 @@ class SimulatedGpus:
     @property
     def decisive_variables(self) -> frozenset[str]:
         return frozenset()
+
+    @property
+    def limited_variables(self) -> frozenset[str]:
+        return frozenset()
+
+    @property
+    def open_ways(self) -> Sequence[OpenWay]:
+        return ()
 
     def edits(self, gpus: Sequence[Gpu], *, with_cdi: bool = True) -> ContainerEdits:  # noqa: ARG002
         paths = dict.fromkeys(path for gpu in gpus for path in (f"/dev/nvidia{gpu.minor}", *self._capabilities(gpu)))

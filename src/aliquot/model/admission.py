@@ -28,7 +28,10 @@ NO_ROOM = "AliquotNoRoom"
 """The reason in the status of a pod that was bound to a node where it does not fit."""
 
 CARDS_HEALTHY = "AliquotCardsHealthy"
-"""The condition of a Node in which its agent reports the health of the cards."""
+CARDS_GUARDED = "AliquotCardsGuarded"
+NODE_CONDITIONS = (CARDS_HEALTHY, CARDS_GUARDED)
+"""The conditions of a Node in which its agent reports the health of the cards, and whether containers can get cards
+without asking for any."""
 
 WOKEN = "aliquot.io/woken"
 FENCED_KEYS = (PLACEMENT, EPOCH)

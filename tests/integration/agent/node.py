@@ -82,6 +82,7 @@ class AgentNode:
         self.shown: dict[str, Pod] = {}
         self.pods = NodePods(lambda: list(self.shown.values()))
         self._client = client
+        self.serving: list[DevicePlugin] = []
         self._serving: list[asyncio.Task[None]] = []
         (folder / "dev").mkdir()
         for gpu in self.cards.gpus:
@@ -100,8 +101,8 @@ class AgentNode:
         await self.kubelet.__aexit__()
 
     async def start_agent(self) -> None:
-        plugins = self.plugins()
-        self._serving = [asyncio.create_task(plugin.serve()) for plugin in plugins]
+        self.serving = await self.plugins()
+        self._serving = [asyncio.create_task(plugin.serve()) for plugin in self.serving]
         await self.registered()
 
     async def registered(self) -> None:
@@ -124,7 +125,7 @@ class AgentNode:
             serving.cancel()
         await asyncio.gather(*self._serving, return_exceptions=True)
 
-    def plugins(self) -> list[DevicePlugin]:
+    async def plugins(self) -> list[DevicePlugin]:
         """Device plugins with a memory of their own, as after a start of the agent."""
         pod_resources = PodResources(self.kubelet.pod_resources, self.clock) if self._has_pod_resources else None
         self.holders = KubeletRecords(self.kubelet.folder, pod_resources, self.runtime)
@@ -141,7 +142,7 @@ class AgentNode:
             self.clock,
         )
         self._adopted = AdoptedPods(self.hand_over.store, self.pods, standard_dialects(), self._client)
-        self.hand_over.store.recall(self.cdi, self.holders)
+        await self.hand_over.store.recall(self.cdi, self.holders)
         allocating: AnswersAllocate = cdi.Promises()
         if not self.with_cdi:
             allocating = AllocateAnswers(
@@ -154,7 +155,7 @@ class AgentNode:
                 self._client,
                 self.clock,
             )
-        holders = IdHolders(self.kubelet.folder / CHECKPOINT, self.hand_over.store, self.pods, cards)
+        holders = IdHolders(self.holders, self.hand_over.store, self.pods, cards)
         return [
             DevicePlugin(
                 DeviceList(dialect, resource, cards, holders),

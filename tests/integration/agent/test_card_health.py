@@ -27,10 +27,11 @@ from aliquot.model import Pod
 from aliquot.model.admission import CARDS_HEALTHY
 from aliquot.model.records import INVENTORY, PLACEMENT, read_inventory, write_placement
 from tests.factories import GPU_COUNT, GPU_MEM, make_cards, make_placement, node_manifest, pod_manifest
-from tests.fakes import FakeClock, ScriptedApi, answer, until
+from tests.fakes import SECONDS, FakeClock, ScriptedApi, answer, until
 from tests.fakes.nvml import FakeCard, FakeNvml
 from tests.integration.agent.node import DIALECT, AgentNode
 from tests.integration.agent.test_agent import FakeDevices, settings
+from tests.integration.agent.test_rivals import OFFERS, rival
 from tests.ports import free_port
 
 ALL = {GPU_MEM: 30, GPU_COUNT: 2}
@@ -212,6 +213,26 @@ async def test_an_error_that_comes_while_the_labels_of_the_node_change_is_not_lo
         await served.shows("the card is drained", **FIRST_BAD)
 
 
+async def test_the_series_of_the_cards_end_while_the_labels_of_the_node_name_nothing(served: Served) -> None:
+    port = free_port()
+
+    async def metrics() -> str:
+        async with aiohttp.ClientSession() as http, http.get(f"http://127.0.0.1:{port}/metrics") as answer:
+            return await answer.text()
+
+    async def label(word: str | None) -> None:
+        await served.client.patch(NODES, "n1", {"metadata": {"labels": {"gpushare": word}}})
+
+    await label("true")
+    async with served.agent(dialects=(), health_port=port):
+        await served.shows("all is well", **GOOD)
+        assert "aliquot_card_cores_busy_ratio{" in await metrics()
+        await label(None)
+        async with asyncio.timeout(SECONDS):
+            while "aliquot_card_cores_busy_ratio{" in await metrics():
+                await served.clock.move(1)
+
+
 async def test_an_agent_that_starts_again_still_tells_of_a_card_that_is_lost(served: Served, folder: Path) -> None:
     """The driver counts the card, and no longer tells its UUID."""
     lost, good = FakeCard("GPU-a", bus=1, error=pynvml.NVML_ERROR_GPU_IS_LOST), FakeCard("GPU-b", minor=1, bus=2)
@@ -307,8 +328,21 @@ async def test_the_agent_s_own_port_tells_why_it_is_not_ready_and_what_its_cards
                 assert f"aliquot_card_healthy{{{first}}} 0\n" in text
                 assert f"aliquot_card_healthy{{{second}}} 1\n" in text
                 assert f"aliquot_card_cordoned{{{second}}} 1\n" in text
+                assert f"aliquot_card_memory_used_bytes{{{second}}} 0\n" in text
                 for xid in ("79", "13", "other"):
                     assert f'aliquot_xid_errors_total{{uuid="{served.uuids[0]}",xid="{xid}"}} 1\n' in text
+
+
+async def test_the_log_an_event_and_readyz_name_a_rival(served: Served) -> None:
+    port = free_port()
+    async with served.agent(health_port=port):
+        await served.shows("all is well", **GOOD)
+        async with rival(served.kubelet, ["nvidia0"]):
+            await until(lambda: served.events("Node"), "it is told", passing=served.clock)
+            assert served.events("Node") == [("RivalDevicePlugin", OFFERS)]
+            async with aiohttp.ClientSession() as http, http.get(f"http://127.0.0.1:{port}/readyz") as answer:
+                assert (answer.status, await answer.text()) == (503, OFFERS)
+            assert served.kubelet.capacity() == {GPU_MEM: 1, GPU_COUNT: 2}
 
 
 async def test_an_agent_without_a_driver_says_so_on_its_port(folder: Path, client: Client, clock: FakeClock) -> None:
@@ -418,7 +452,8 @@ async def test_a_node_that_gpushare_served_in_another_unit_is_not_taken_over_ben
 
 
 async def test_what_the_api_server_refuses_is_told_once_and_tried_again(served: Served) -> None:
-    served.api.script("PATCH", "/nodes/n1/status$", answer(403, message="no"), answer(403, message="no"))
+    # there are two conditions
+    served.api.script("PATCH", "/nodes/n1/status$", *[answer(403, message="no")] * 4)
     served.api.script("POST", "/events$", answer(403, message="no events"))
     served.gpus.fail(served.uuids[0], "hot")
     with capture_logs() as logs:

@@ -69,7 +69,7 @@ class _Kubelet:
     async def running(self, ended: Set[str]) -> Set[str]:
         return ended & self._containers.keys()
 
-    def grants(self) -> list[Grant]:
+    async def grants(self) -> list[Grant]:
         return list(self.granted.values())
 
 
@@ -113,7 +113,7 @@ class AgentMachine(RuleBasedStateMachine):
             sentinel.no_client,
             self._clock,
         )
-        self._agent.store.recall(self._folder, self._kubelet)
+        self._run(self._agent.store.recall(self._folder, self._kubelet))
 
     def _run(self, waiting: Any) -> Any:
         return self._loop.run_until_complete(waiting)

@@ -9,6 +9,7 @@ from pathlib import Path
 import grpc
 import grpc.aio
 import pytest
+from structlog.testing import capture_logs
 
 from aliquot.agent import rpc
 from aliquot.agent.plugin import DevicePlugin
@@ -134,7 +135,7 @@ async def plugin(folder: Path, scripted: ScriptedApi, client: Client) -> AsyncIt
     """A plugin that serves, and a kubelet that has not started yet."""
     node = AgentNode(folder, scripted, client)
     node.kubelet.folder.mkdir(parents=True)
-    made = node.plugins()[0]
+    made = (await node.plugins())[0]
     serving = asyncio.create_task(made.serve())
     await until((node.kubelet.folder / SOCKET).exists, "the plugin serves")
     yield node, made
@@ -179,6 +180,21 @@ async def test_a_kubelet_that_holds_on_to_a_dead_plugin_is_offered_another_socke
         assert sent == [SOCKET]
 
 
+async def test_a_refusal_is_logged_once_until_kubelet_takes_the_registration(
+    plugin: tuple[AgentNode, DevicePlugin],
+) -> None:
+    node, made = plugin
+    answers = ["busy"] * 5 + ["busier"] * 5 + [""]
+
+    async def refuse(_: str) -> str:
+        return answers.pop(0)
+
+    with capture_logs() as logs:
+        async with taking_registrations(node.kubelet.folder, refuse):
+            await until(lambda: made.is_registered, "the plugin is registered", passing=node.looks)
+    assert [log["error"] for log in logs if log["log_level"] == "warning"] == ["busy", "busier"]
+
+
 async def test_a_registration_whose_answer_is_lost_counts(plugin: tuple[AgentNode, DevicePlugin]) -> None:
     node, made = plugin
 
@@ -212,12 +228,12 @@ async def test_sockets_that_killed_agents_left_are_removed_and_a_living_one_is_n
             living.bind(str(node.kubelet.folder / f"{SOCKET}.1"))
             living.listen()
             with pytest.raises(BadConfig, match=rf"another device plugin serves {GPU_MEM} on .*{SOCKET}\.1;"):
-                await asyncio.wait_for(node.plugins()[0].serve(), SECONDS)
+                await asyncio.wait_for((await node.plugins())[0].serve(), SECONDS)
 
 
 async def test_a_rival_on_the_same_socket_is_named_and_left_alone(node: AgentNode) -> None:
     with pytest.raises(BadConfig, match=f"another device plugin serves aliyun.com/gpu-mem on .*{SOCKET}"):
-        await asyncio.wait_for(node.plugins()[0].serve(), SECONDS)
+        await asyncio.wait_for((await node.plugins())[0].serve(), SECONDS)
     assert node.kubelet.capacity() == {GPU_MEM: 30, GPU_COUNT: 2}
 
 
@@ -225,7 +241,7 @@ async def test_a_rival_that_came_with_a_restart_of_kubelet_keeps_its_socket_and_
     """kubelet removes every socket when it starts, and whoever is first serves on the path from then on."""
     await node.stop_agent()
     await until(lambda: not node.kubelet.capacity()[GPU_MEM], "kubelet hears that it has ended", passing=node.looks)
-    serving = asyncio.create_task(node.plugins()[0].serve())
+    serving = asyncio.create_task((await node.plugins())[0].serve())
     await until(lambda: node.kubelet.capacity()[GPU_MEM], "the plugin is registered", passing=node.looks)
     path = node.kubelet.folder / SOCKET
     path.unlink()
@@ -251,7 +267,7 @@ async def test_a_folder_in_which_no_socket_can_be_is_named(
     if name != "gone":
         node.kubelet.folder.mkdir()
     with pytest.raises(BadConfig, match=f"cannot listen on {folder / name}/{SOCKET}"):
-        await asyncio.wait_for(node.plugins()[0].serve(), SECONDS)
+        await asyncio.wait_for((await node.plugins())[0].serve(), SECONDS)
 
 
 async def test_the_socket_of_a_plug_in_that_died_is_replaced(

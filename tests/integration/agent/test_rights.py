@@ -34,7 +34,7 @@ GPUSHARE_S_RIGHTS = [
             {
                 "may not list pods: the agent sees no pod and hands over no card",
                 "may not patch pods: the agent cannot mark pods and hands over no card",
-                "may not patch nodes/status: the Node has no condition that tells of broken cards",
+                "may not patch nodes/status: the Node has no conditions that tell of broken or unguarded cards",
                 "may not patch nodes: the server does not see the cards of this node",
                 "may not patch leases in namespace aliquot-nodes: the server cannot notice when this agent stops",
             },

@@ -1,6 +1,7 @@
 """A dialect with several resources: each has its plugin, and a container gets its devices exactly once."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ from aliquot.dialects import standard_dialects
 from aliquot.dialects.gpushare import CONTAINER, DEV, IDX, POD
 from aliquot.errors import Refused
 from aliquot.kube import Client
-from tests.factories import GPU_COUNT, GPU_MEM, container_manifest, make_cards
+from aliquot.model import NodeGpus
+from tests.factories import GPU_COUNT, GPU_MEM, container_manifest, make_cards, make_gpu
 from tests.fakes import ScriptedApi
-from tests.integration.agent.node import DIALECT, AgentNode
+from tests.integration.agent.node import DIALECT, AgentNode, runs
 
 MEMORY, COUNT = DIALECT.resources
 BOTH = {GPU_MEM: "8", GPU_COUNT: "2"}
@@ -158,6 +160,39 @@ async def test_dialects_that_share_a_node_share_its_books(mixed: AgentNode) -> N
     second = await mixed.admitted("second", 3, card=0)
     assert "would over-commit this node: card GPU-n1-0" in await mixed.refusal(second)
     assert await mixed.start(await mixed.admitted("third", 3, card=1))
+
+
+async def test_a_whole_card_that_a_pod_of_another_dialect_holds_is_named_as_the_reason(mixed: AgentNode) -> None:
+    """The scheduler that bound the pod counts nvidia.com/gpu by itself, and asked nobody."""
+    for card in range(2):
+        await mixed.start(await mixed.admitted(f"part-{card}", 3, card=card))
+    whole = await mixed.admitted("whole", containers=[asking({"nvidia.com/gpu": "1"})], card=None)
+    assert (await mixed.refusal(whole)).endswith(
+        "pod default/whole is on node n1 without a placement, so it gets no card: of 2 nvidia.com/gpu on this node 0 "
+        "are free, and it waits for default/part-0, default/part-1 to end"
+    )
+
+
+async def test_a_whole_card_that_is_free_but_not_placed_is_the_schedulers_business(mixed: AgentNode) -> None:
+    await mixed.start(await mixed.admitted("part", 3, card=0))
+    whole = await mixed.admitted("whole", containers=[asking({"nvidia.com/gpu": "1"})], card=None)
+    assert "is Aliquot configured as an extender" in await mixed.refusal(whole)
+
+
+async def test_an_instance_that_a_pod_of_another_dialect_holds_is_named_as_the_reason(
+    folder: Path, scripted: ScriptedApi, client: Client
+) -> None:
+    cut = make_gpu(0)
+    instance = replace(cut, uuid="MIG-1", index=1010, mib=4864, parent=cut.uuid, profile="1g.5gb")
+    cards = NodeGpus("n1", (cut, make_gpu(1), instance), 1024)
+    dialects = [standard_dialects()[name] for name in ("aliquot", "nvidia")]
+    async with AgentNode(folder, scripted, client, cards, dialects) as node:
+        ours = node.make("ours", containers=[asking({"aliquot.io/gpu": "1"})], card=None)
+        node.show(runs(node.placed(ours, 1010)))
+        theirs = await node.admitted("theirs", containers=[asking({"nvidia.com/mig-1g.5gb": "1"})], card=None)
+        assert (await node.refusal(theirs)).endswith(
+            "of 1 nvidia.com/mig-1g.5gb on this node 0 are free, and it waits for default/ours to end"
+        )
 
 
 async def test_a_pod_in_the_words_of_a_dialect_that_the_node_does_not_serve_is_refused(mixed: AgentNode) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -328,6 +329,59 @@ async def test_with_cdi_a_container_may_take_variables_from_elsewhere(node: Agen
     await node.restart_agent()
     hidden = container_manifest("main", 3, envFrom=[SOURCE])
     assert (await node.start(await node.admitted(containers=[hidden], card=0)))[IDX] == "0"
+
+
+CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"
+
+
+@pytest.mark.parametrize("runtime", [DEFAULT, None], ids=["the default", "nobody knows whether it is there"])
+@pytest.mark.parametrize(
+    "own",
+    [
+        pytest.param({"value": "all"}, id="all"),
+        pytest.param({"value": "compute,video"}, id="one more"),
+        pytest.param({"value": ""}, id="empty, which old images understand as all"),
+        pytest.param({"value": "$(OTHER)"}, id="another variable"),
+        pytest.param({"valueFrom": {"configMapKeyRef": {"name": "settings", "key": "x"}}}, id="from elsewhere"),
+    ],
+)
+async def test_a_container_cannot_ask_nvidias_runtime_for_more_of_the_driver(
+    without_cdi: AgentNode, runtime: NvidiaRuntime | None, own: dict[str, Any]
+) -> None:
+    without_cdi.devices = with_runtime(without_cdi.cdi_folder.parent, runtime, is_complete=runtime is not None)
+    await without_cdi.restart_agent()
+    greedy = container_manifest("main", 3, env=[{"name": CAPABILITIES, **own}])
+    with pytest.raises(Refused, match=f"sets {CAPABILITIES} itself to something else than a part of compute,utility"):
+        await without_cdi.start(await without_cdi.admitted(containers=[greedy], card=0))
+    assert without_cdi.patches() == []
+
+
+@pytest.mark.parametrize(
+    ("runtime", "value"),
+    [
+        pytest.param(DEFAULT, "utility", id="a part"),
+        pytest.param(DEFAULT, "utility, compute", id="all that the node gives"),
+        pytest.param(replace(DEFAULT, from_environment=False), "all", id="NVIDIA's runtime obeys no variables"),
+        pytest.param(None, "all", id="it is not there"),
+    ],
+)
+async def test_a_container_may_ask_for_what_it_gets_and_for_what_nobody_obeys(
+    without_cdi: AgentNode, runtime: NvidiaRuntime | None, value: str
+) -> None:
+    without_cdi.devices = with_runtime(without_cdi.cdi_folder.parent, runtime)
+    await without_cdi.restart_agent()
+    modest = container_manifest("main", 3, env=[{"name": CAPABILITIES, "value": value}])
+    assert (await without_cdi.start(await without_cdi.admitted(containers=[modest], card=0)))[IDX] == "0"
+
+
+async def test_a_container_whose_hidden_variables_may_ask_for_more_of_the_driver_gets_no_card(
+    without_cdi: AgentNode,
+) -> None:
+    without_cdi.devices = with_runtime(without_cdi.cdi_folder.parent, DEFAULT)
+    await without_cdi.restart_agent()
+    hidden = container_manifest("main", 3, envFrom=[{**SOURCE, "prefix": "NVIDIA_DRIVER_"}])
+    with pytest.raises(Refused, match=rf"\(envFrom\), which may set {CAPABILITIES}, and"):
+        await without_cdi.start(await without_cdi.admitted(containers=[hidden], card=0))
 
 
 async def test_other_variables_of_a_container_and_of_its_neighbours_are_its_own_business(

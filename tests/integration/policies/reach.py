@@ -8,7 +8,7 @@ import pytest
 
 from aliquot.dialects import Dialect, standard_dialects
 from aliquot.dialects.table import OURS
-from aliquot.model.admission import AGENT_REACH, CARDS_HEALTHY, NO_ROOM, SERVER_REACH, WOKEN
+from aliquot.model.admission import AGENT_REACH, CARDS_GUARDED, CARDS_HEALTHY, NO_ROOM, SERVER_REACH, WOKEN
 from aliquot.model.records import INVENTORY, NODE_LEASES, OBSERVED
 from tests.integration.policies.caller import JSON, MERGE, Answer, Caller
 from tests.integration.policies.cases import INDEX, PLACED, placement_key
@@ -66,7 +66,7 @@ READY = {"type": "Ready", "status": "True"}
 
 
 SICK = {"type": CARDS_HEALTHY, "status": "False", "reason": "XidError", "message": "card 0"}
-ONE_CONDITION = f"an agent may change only the condition {CARDS_HEALTHY} of its Node's status"
+OUR_CONDITIONS = f"an agent may change only these conditions of its Node's status: {CARDS_HEALTHY}, {CARDS_GUARDED}"
 EVENTS = f"the agent of node {HERE} may write events about its own Node and about pods only"
 
 
@@ -123,13 +123,14 @@ AGENT = [
     _case("a finalizer on its node", "agent", {"metadata": {"finalizers": ["a.example/b"]}}, KEYS + "nodes", to=NODE),
     _case("a taint on another node", "agent", TAINT, OTHERS, to=NODE, where=THERE),
     _case("its condition", "agent", condition(), to=NODE, part="status", media=STRATEGIC),
+    _case("its other condition", "agent", condition(type=CARDS_GUARDED), to=NODE, part="status", media=STRATEGIC),
     _case("its condition elsewhere", "agent", condition(), OTHERS, to=NODE, where=THERE, part="status"),
     _case("its condition without a node", "agent", condition(), "has no node", to=NODE, part="status", token=""),
     _case(
         "another condition",
         "agent",
         condition(type="Ready"),
-        ONE_CONDITION,
+        OUR_CONDITIONS,
         to=NODE,
         part="status",
         media=STRATEGIC,
@@ -138,12 +139,12 @@ AGENT = [
         "capacity by status",
         "agent",
         {"status": {"capacity": {"aliyun.com/gpu-mem": "99"}}},
-        ONE_CONDITION,
+        OUR_CONDITIONS,
         to=NODE,
         part="status",
     ),
-    _case("a label by status", "agent", labelled(team="a"), ONE_CONDITION, to=NODE, part="status"),
-    _case("an annotation by status", "agent", annotated(team="a"), ONE_CONDITION, to=NODE, part="status"),
+    _case("a label by status", "agent", labelled(team="a"), OUR_CONDITIONS, to=NODE, part="status"),
+    _case("an annotation by status", "agent", annotated(team="a"), OUR_CONDITIONS, to=NODE, part="status"),
     _case("an event about its node", "agent", event("Node", HERE), to=EVENT, method="POST"),
     _case("an event about a pod", "agent", event("Pod", "p"), to=EVENT, method="POST"),
     _case("an event about another node", "agent", event("Node", THERE), EVENTS, to=EVENT, method="POST"),

@@ -1,6 +1,6 @@
-"""A driver that CUDA programs find, without a card: its files, the toolkit's spec of them, and NVIDIA's runtime.
+"""A driver that CUDA programs find, without a card: its files, and NVIDIA's runtime.
 
-The library, the program that counts cards, and the two programs of the toolkit are beside this file.
+The library, the program that counts cards, and the programs and the CDI spec of the toolkit are beside this file.
 """
 
 import json
@@ -10,12 +10,14 @@ import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from tests.rig import images, nvml
+from tests.rig.cuda.toolkit_spec import V1_20, Card, Host, Toolkit
 from tests.rig.images import Image
+from tests.rig.nvml import Gpu
 from tests.rig.rig import Rig
 
 IMAGE = "docker.io/local/cuda:1"
@@ -24,11 +26,15 @@ LIBRARIES = f"/usr/lib/{platform.machine()}-linux-gnu"
 """The folder of libraries, in the driver root and in a container."""
 NAMES = ("libcuda.so", "libcuda.so.1", f"libcuda.so.{VERSION}", "libnvidia-ml.so.1", f"libnvidia-ml.so.{VERSION}")
 """The names of the driver's libraries in that folder."""
-OTHERS = ("/usr/bin/nvidia-smi", f"/lib/firmware/nvidia/{VERSION}/gsp_ga10x.bin", "/run/nvidia-persistenced/socket")
-"""The driver's other files."""
+_FILES = ("/usr/bin/nvidia-smi", f"/lib/firmware/nvidia/{VERSION}/gsp_ga10x.bin")
+_SOCKETS = ("/run/nvidia-persistenced/socket",)
+OTHERS = _FILES + _SOCKETS
+"""The driver's other files. Each has its own path in it."""
 
 _HERE = Path(__file__).parent
 _DRM_MAJOR = 226
+_VIDEO, _RENDER = 44, 105
+"""The groups of DRM nodes on Debian and Ubuntu."""
 
 
 class Driver:
@@ -37,11 +43,16 @@ class Driver:
     def __init__(self, rig: Rig) -> None:
         self._rig = rig
         self.root = rig.folder / "driver"
-        self.spec = rig.cdi_folder / "nvidia.yaml"
         self._programs = rig.folder / "toolkit"
+        hook = self._programs / "nvidia-cdi-hook"
+        libraries = [f"{LIBRARIES}/{name}" for name in NAMES if name.endswith(VERSION)]
+        self.host = Host(rig.dev_folder, self.root, hook, LIBRARIES, VERSION, [*libraries, *_FILES], _SOCKETS)
 
     def install(self) -> None:
-        """Make its files and device nodes, and give the node an image with a CUDA program and without the driver."""
+        """Make its files, and give the node an image with a CUDA program and without the driver. The second time there
+        is nothing to do."""
+        if self.root.exists():
+            return
         libraries = self.root / LIBRARIES.lstrip("/")
         libraries.mkdir(parents=True)
         self._programs.mkdir()
@@ -60,41 +71,52 @@ class Driver:
             (libraries / link).symlink_to(target)
         program = self._programs / "count-cards"
         subprocess.run([*compile_c, "-o", program, _HERE / "count_cards.c", library], check=True)
-        self._put_other_files()
-        self._make_drm_nodes()
+        shutil.copy(_HERE / self.host.hook.name, self.host.hook)
+        self.host.hook.chmod(0o755)
+        self._put(OTHERS)
         self._rig.load_images([_image(program)])
 
-    def _put_other_files(self) -> None:
-        cards = [f"/usr/share/nvidia/cards/{gpu.minor}" for gpu in self._rig.nvml.gpus]
-        for inside in (*OTHERS, *cards):
+    def write_spec(self, toolkit: Toolkit = V1_20, instances: Sequence[Card] = ()) -> Path:
+        """Let the toolkit write its spec of this driver, the node's cards, and these MIG instances, whose cards are not
+        in it. Returns the file. Makes what only the toolkit sees of cards."""
+        whole = [gpu for gpu in self._rig.nvml.gpus if gpu.mig != 1]
+        cards = [self.card(gpu) for gpu in whole]
+        for gpu, card in zip(whole, cards, strict=True):
+            self._put(card.files)
+            self._make_drm_nodes(gpu)
+        return toolkit.write(self._rig.cdi_folder, self.host, [*cards, *instances])
+
+    def card(self, gpu: Gpu) -> Card:
+        """A card as the toolkit finds it."""
+        minor = gpu.minor
+        render = 128 + minor
+        bus = f"/dev/dri/by-path/pci-0000:{minor:02x}:00.0"
+        return Card(
+            str(self._rig.nvml.gpus.index(gpu)),
+            gpu.uuid,
+            [f"/dev/nvidia{minor}", f"/dev/dri/card{minor}", f"/dev/dri/renderD{render}"],
+            {f"{bus}-card": f"../card{minor}", f"{bus}-render": f"../renderD{render}"},
+            [f"/usr/share/nvidia/cards/{minor}"],
+        )
+
+    def _put(self, files: Sequence[str]) -> None:
+        for inside in files:
             path = self.root / inside.lstrip("/")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(f"{inside}\n")
 
-    def _make_drm_nodes(self) -> None:
+    def _make_drm_nodes(self, gpu: Gpu) -> None:
         folder = self._rig.dev_folder / "dri"
-        folder.mkdir()
-        for gpu in self._rig.nvml.gpus:
-            for name, minor in ((f"card{gpu.minor}", gpu.minor), (f"renderD{128 + gpu.minor}", 128 + gpu.minor)):
-                os.mknod(folder / name, stat.S_IFCHR | 0o666, os.makedev(_DRM_MAJOR, minor))
-
-    def write_spec(self) -> None:
-        """What nvidia-ctk cdi generate writes for this driver and these cards."""
-        hook = self._programs / "nvidia-cdi-hook"
-        shutil.copy(_HERE / hook.name, hook)
-        hook.chmod(0o755)
-        text = (_HERE / "toolkit_spec.yaml").read_text()
-        for word, value in {
-            "@DEV@": self._rig.dev_folder,
-            "@DRIVER@": self.root,
-            "@HOOK@": hook,
-            "@LIBRARIES@": LIBRARIES,
-            "@VERSION@": VERSION,
-        }.items():
-            text = text.replace(word, str(value))
-        part = self.spec.with_suffix(".part")
-        part.write_text(text)
-        part.rename(self.spec)
+        folder.mkdir(exist_ok=True)
+        for name, minor, group in (
+            (f"card{gpu.minor}", gpu.minor, _VIDEO),
+            (f"renderD{128 + gpu.minor}", 128 + gpu.minor, _RENDER),
+        ):
+            node = folder / name
+            if not node.exists():
+                os.mknod(node, stat.S_IFCHR, os.makedev(_DRM_MAJOR, minor))
+                node.chmod(0o660)
+                os.chown(node, 0, group)
 
     def nvidia_runtime(self) -> Path:
         """The program that containerd starts instead of runc."""

@@ -44,9 +44,9 @@ enum {
 typedef struct { char uuid[96], profile[32]; unsigned gi, ci; unsigned long long mib; } Instance;
 typedef struct {
     char uuid[96], model[96], nvlinks[2048];
-    unsigned minor, util, watts, celsius, instance_count;
+    unsigned minor, instance_count;
     unsigned long long mib, used_mib;
-    int numa, lost, hang, shutdown_celsius, rows_pending, rows_failed, pages, pages_pending, ecc_errors, recovery, pcie_switch, mig, events;
+    int util, watts, celsius, numa, lost, hang, shutdown_celsius, rows_pending, rows_failed, pages, pages_pending, ecc_errors, recovery, pcie_switch, mig, events;
     Instance instances[MAX_INSTANCES];
 } Gpu;
 typedef struct { unsigned gpu, pid; unsigned long long mib; } Work;
@@ -98,9 +98,9 @@ static void read_gpu(World *into, char *rest) {
         if (!strcmp(key, "uuid")) snprintf(gpu->uuid, sizeof gpu->uuid, "%s", value);
         else if (!strcmp(key, "model")) snprintf(gpu->model, sizeof gpu->model, "%s", value);
         else if (!strcmp(key, "minor")) gpu->minor = strtoul(value, NULL, 10);
-        else if (!strcmp(key, "util")) gpu->util = strtoul(value, NULL, 10);
-        else if (!strcmp(key, "watts")) gpu->watts = strtoul(value, NULL, 10);
-        else if (!strcmp(key, "celsius")) gpu->celsius = strtoul(value, NULL, 10);
+        else if (!strcmp(key, "util")) gpu->util = atoi(value);
+        else if (!strcmp(key, "watts")) gpu->watts = atoi(value);
+        else if (!strcmp(key, "celsius")) gpu->celsius = atoi(value);
         else if (!strcmp(key, "mib")) gpu->mib = strtoull(value, NULL, 10);
         else if (!strcmp(key, "used_mib")) gpu->used_mib = strtoull(value, NULL, 10);
         else if (!strcmp(key, "numa")) gpu->numa = atoi(value);
@@ -353,7 +353,8 @@ int nvmlDeviceGetHandleByUUID(const char *uuid, Device *device) {
 
 int nvmlDeviceGetIndex(Device device, unsigned *value) ABOUT_GPU(*value = index)
 int nvmlDeviceGetMinorNumber(Device device, unsigned *value) ABOUT_GPU(*value = gpu->minor)
-int nvmlDeviceGetPowerUsage(Device device, unsigned *milliwatts) ABOUT_GPU(*milliwatts = gpu->watts * 1000)
+int nvmlDeviceGetPowerUsage(Device device, unsigned *milliwatts)
+    ABOUT_GPU(if (gpu->watts < 0) return leave(NOT_SUPPORTED); *milliwatts = gpu->watts * 1000)
 int nvmlDeviceGetUUID(Device device, char *room, unsigned length)
     ABOUT_EITHER(return leave(put_text(room, length, instance ? instance->uuid : gpu->uuid)))
 int nvmlDeviceGetName(Device device, char *room, unsigned length)
@@ -362,7 +363,10 @@ int nvmlDeviceGetName(Device device, char *room, unsigned length)
         snprintf(name, sizeof name, instance ? "%s MIG %s" : "%s", gpu->model, instance ? instance->profile : "");
         return leave(put_text(room, length, name)))
 int nvmlDeviceGetTemperature(Device device, int sensor, unsigned *value)
-    ABOUT_GPU(if (sensor != 0) return leave(INVALID_ARGUMENT); *value = gpu->celsius)
+    ABOUT_GPU(
+        if (sensor != 0) return leave(INVALID_ARGUMENT);
+        if (gpu->celsius < 0) return leave(NOT_SUPPORTED);
+        *value = gpu->celsius)
 int nvmlDeviceGetNumaNodeId(Device device, unsigned *node)
     ABOUT_GPU(if (gpu->numa < 0) return leave(NOT_SUPPORTED); *node = gpu->numa)
 int nvmlDeviceGetTemperatureThreshold(Device device, int threshold, unsigned *value)
@@ -457,6 +461,7 @@ typedef struct { unsigned gpu, memory; } Utilization;
 
 int nvmlDeviceGetUtilizationRates(Device device, Utilization *rates)
     ABOUT_GPU(
+        if (gpu->util < 0) return leave(NOT_SUPPORTED);
         rates->gpu = gpu->util;
         rates->memory = gpu->mib ? used_bytes(index) * 100 / (gpu->mib * MIB) : 0)
 

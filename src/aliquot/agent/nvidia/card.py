@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pynvml
 
+from aliquot.agent.devices import Usage
 from aliquot.agent.nvidia import mig
 from aliquot.agent.nvidia.faults import fault
 from aliquot.agent.nvidia.session import Handle, Nvml, if_known
@@ -28,6 +29,7 @@ class Card:
     """The active NVLinks to NVSwitches."""
     instances: tuple[mig.Instance, ...]
     fault: str
+    usage: Usage
 
     @property
     def uuid(self) -> str:
@@ -38,19 +40,33 @@ def read_card(nvml: Nvml, place: int, sysfs: Path) -> Card:
     """The card at a place in NVML's order. Raises NVMLError if it does not answer."""
     handle = nvml.nvmlDeviceGetHandleByIndex(place)
     bus_id = _bus_id(nvml.nvmlDeviceGetPciInfo(handle))
+    memory = nvml.nvmlDeviceGetMemoryInfo(handle)
     gpu = Gpu(
         uuid=nvml.nvmlDeviceGetUUID(handle),
         index=place,
         minor=nvml.nvmlDeviceGetMinorNumber(handle),
         model=nvml.nvmlDeviceGetName(handle),
-        mib=nvml.nvmlDeviceGetMemoryInfo(handle).total // _MIB,
+        mib=memory.total // _MIB,
         numa=_numa(nvml, handle, bus_id, sysfs),
     )
     nvlinks, switch_links = _nvlinks(nvml, handle)
     has_mig = mig.has_mig(nvml, handle)
     instances = mig.instances(nvml, handle, gpu) if has_mig else ()
-    trouble = "MIG is enabled and it has no MIG instance" if has_mig and not instances else fault(nvml, handle)
-    return Card(gpu, handle, bus_id, nvlinks, switch_links, instances, trouble)
+    usage = _usage(nvml, handle, memory.used)
+    is_useless = has_mig and not instances
+    trouble = "MIG is enabled and it has no MIG instance" if is_useless else fault(nvml, handle, usage.celsius)
+    return Card(gpu, handle, bus_id, nvlinks, switch_links, instances, trouble, usage)
+
+
+def _usage(nvml: Nvml, handle: Handle, memory_bytes: int) -> Usage:
+    rates = if_known(None, nvml.nvmlDeviceGetUtilizationRates, handle)
+    milliwatts = if_known(None, nvml.nvmlDeviceGetPowerUsage, handle)
+    return Usage(
+        cores=None if rates is None else rates.gpu / 100,
+        memory_bytes=memory_bytes,
+        celsius=if_known(None, nvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU),
+        watts=None if milliwatts is None else milliwatts / 1000,
+    )
 
 
 def _bus_id(pci: pynvml.nvmlPciInfo_t) -> str:

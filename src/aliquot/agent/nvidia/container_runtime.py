@@ -14,6 +14,7 @@ import msgspec
 import structlog
 from msgspec import Meta, field
 
+from aliquot.agent.devices import OpenWay
 from aliquot.agent.runtime import Handler
 from aliquot.errors import BadConfig
 from aliquot.model import Gpu
@@ -24,7 +25,8 @@ _log = structlog.get_logger()
 
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 _NOTHING = "void"
-_COMPUTING = {"NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
+CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"
+_COMPUTING = {CAPABILITIES: "compute,utility"}
 _EXTRAS = dict.fromkeys(
     (
         "NVIDIA_IMEX_CHANNELS",
@@ -38,6 +40,8 @@ _EXTRAS = dict.fromkeys(
     "",
 )
 """Variables by which a container asks NVIDIA's runtime for more than cards."""
+NO_MORE_THAN_COMPUTING = {**_COMPUTING, **_EXTRAS}
+"""What a container with cards may get from it besides them."""
 OBEYED_BY_DEFAULT = frozenset((VISIBLE, *_EXTRAS))
 """Variables by which a container gets devices of its own choice."""
 
@@ -83,12 +87,27 @@ class NvidiaRuntime:
         """The variables by which a container gets devices of its own choice."""
         return OBEYED_BY_DEFAULT.union(self.other_variables) if self.from_environment else frozenset()
 
+    @property
+    def open_ways(self) -> Sequence[OpenWay]:
+        """How it gives cards to containers that ask for none."""
+        who = "every container" if self.is_default else f"every container of a RuntimeClass with {self}"
+        path = self.config or f"/etc/{_CONFIG}"
+        ways = []
+        if self.from_environment:
+            what = f"{who} that asks for no GPU gets all cards if its image or pod sets {VISIBLE}=all"
+            first = "once our specs carry the driver's files, "
+            ways.append(OpenWay(what, f"{first}set {_FROM_ENVIRONMENT} = false in {path}, and restart the agent"))
+        if self.from_mounts:
+            what = f"{who} gets the cards that it names as mounts of /dev/null, whatever else it was given"
+            ways.append(OpenWay(what, f"set {_FROM_MOUNTS} = false in {path}, and restart the agent"))
+        return ways
+
     def environment(self, gpus: Sequence[Gpu], has_driver_files: bool) -> Mapping[str, str]:
         """What it reads in a container with these cards, whose spec carries the driver's files or not."""
         named = (VISIBLE, *self.other_variables)
         if has_driver_files:
             return dict.fromkeys(named, _NOTHING)
-        return {**dict.fromkeys(named, ",".join(gpu.uuid for gpu in gpus)), **_COMPUTING, **_EXTRAS}
+        return {**dict.fromkeys(named, ",".join(gpu.uuid for gpu in gpus)), **NO_MORE_THAN_COMPUTING}
 
 
 def find_nvidia_runtime(handlers: Iterable[Handler], host_root: Path) -> NvidiaRuntime | None:
@@ -125,18 +144,3 @@ def _read_config(programs: Iterable[PurePosixPath], host_root: Path) -> tuple[st
             )
             return str(path), _Config()
     return "", _Config()
-
-
-def say_what_is_open(runtime: NvidiaRuntime) -> None:
-    who = "every container" if runtime.is_default else f"every container of a RuntimeClass with {runtime}"
-    path = runtime.config or f"/etc/{_CONFIG}"
-    if runtime.from_environment:
-        _log.warning(
-            f"{who} that asks for no GPU gets all cards if its image or pod sets {VISIBLE}=all",
-            what=f"set {_FROM_ENVIRONMENT} = false in {path}, once our specs carry the driver's files",
-        )
-    if runtime.from_mounts:
-        _log.warning(
-            f"{who} gets the cards that it names as mounts of /dev/null, whatever else it was given",
-            what=f"set {_FROM_MOUNTS} = false in {path}",
-        )

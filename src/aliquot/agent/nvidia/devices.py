@@ -7,7 +7,7 @@ from pathlib import Path
 import pynvml
 import structlog
 
-from aliquot.agent.devices import ContainerEdits, DeviceNode, Judgement, Machine, Verdict
+from aliquot.agent.devices import ContainerEdits, DeviceNode, Judgement, Machine, OpenWay, Verdict
 from aliquot.agent.nvidia import mig, xids
 from aliquot.agent.nvidia.container_runtime import VISIBLE
 from aliquot.agent.nvidia.driver_library import DriverLibrary
@@ -86,6 +86,14 @@ class NvidiaDevices:
     @property
     def decisive_variables(self) -> frozenset[str]:
         return self._injection.decisive_variables if self._injection is not None else frozenset()
+
+    @property
+    def limited_variables(self) -> frozenset[str]:
+        return self._injection.limited_variables if self._injection is not None else frozenset()
+
+    @property
+    def open_ways(self) -> Sequence[OpenWay] | None:
+        return self._injection.open_ways if self._injection is not None else None
 
     def edits(self, gpus: Sequence[Gpu], *, with_cdi: bool = True) -> ContainerEdits:
         """The driver's files, the device nodes of the cards and MIG instances, and the control nodes that there are."""

@@ -23,14 +23,14 @@ _MOST_RETIRED_PAGES = 60
 """From so many on NVIDIA replaces a card; the driver has room for four more."""
 
 
-def fault(nvml: Nvml, handle: Handle) -> str:
-    """Why a card must not be used, empty if nothing is known against it.
+def fault(nvml: Nvml, handle: Handle, celsius: float | None) -> str:
+    """Why a card with this temperature must not be used, empty if nothing is known against it.
 
     A row of memory that waits for its replacement is no fault: the driver keeps it out of use until the next reset.
     """
     rows = if_known(None, nvml.nvmlDeviceGetRemappedRows, handle)
     memory = _broken_rows(nvml, handle, *rows) if rows is not None else _broken_pages(nvml, handle)
-    return memory or _advice(nvml, handle) or _heat(nvml, handle)
+    return memory or _advice(nvml, handle) or _heat(nvml, handle, celsius)
 
 
 def _advice(nvml: Nvml, handle: Handle) -> str:
@@ -82,8 +82,7 @@ def _uncorrected(nvml: Nvml, handle: Handle) -> int:
     )
 
 
-def _heat(nvml: Nvml, handle: Handle) -> str:
-    celsius = if_known(None, nvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU)
+def _heat(nvml: Nvml, handle: Handle, celsius: float | None) -> str:
     shutdown = if_known(
         None, nvml.nvmlDeviceGetTemperatureThreshold, handle, pynvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN
     )

@@ -8,15 +8,20 @@ files by them. So a spec of ours always says what that runtime is to do:
 - Our spec does not: exactly the container's cards, only what computing needs, and none of its extras.
 
 Containers that ask for no GPU get no spec from us. What such a container gets is up to the configuration of NVIDIA's
-runtime, and the agent warns if that is open.
+runtime. If that is open, the agent says so in its log and in a condition of the Node.
 """
 
 from collections.abc import Sequence
 
 import structlog
 
-from aliquot.agent.devices import ContainerEdits
-from aliquot.agent.nvidia.container_runtime import OBEYED_BY_DEFAULT, NvidiaRuntime, say_what_is_open
+from aliquot.agent.devices import ContainerEdits, OpenWay
+from aliquot.agent.nvidia.container_runtime import (
+    CAPABILITIES,
+    NO_MORE_THAN_COMPUTING,
+    OBEYED_BY_DEFAULT,
+    NvidiaRuntime,
+)
 from aliquot.agent.nvidia.driver_files import DriverFiles
 from aliquot.agent.nvidia.toolkit_spec import ToolkitSpecs
 from aliquot.model import Gpu
@@ -57,10 +62,26 @@ class Injection:
             return self._runtime.obeyed_variables
         return frozenset() if self._is_complete else OBEYED_BY_DEFAULT
 
+    @property
+    def limited_variables(self) -> frozenset[str]:
+        """That by which NVIDIA's runtime adds more of the driver's files, if it obeys any."""
+        return frozenset((CAPABILITIES,)) if self.decisive_variables else frozenset()
+
+    @property
+    def open_ways(self) -> Sequence[OpenWay] | None:
+        """None if nobody knows whether NVIDIA's runtime is there."""
+        if self._runtime is not None:
+            return self._runtime.open_ways
+        return () if self._is_complete else None
+
     def edits(self, gpus: Sequence[Gpu], *, with_cdi: bool = True) -> ContainerEdits:
-        """The driver's files for a container with these cards, if they are found, and what NVIDIA's runtime reads."""
+        """The driver's files for a container with these cards, if they are found, and what NVIDIA's runtime reads. If
+        nobody knows whether it is there, it reads which cards in the variables of the dialect."""
         files = (self._toolkit.edits(gpus) or self._driver.edits()) if with_cdi else self._without_cdi()
-        variables = self._runtime.environment(gpus, files is not None) if self._runtime else {}
+        if self._runtime is not None:
+            variables = self._runtime.environment(gpus, files is not None)
+        else:
+            variables = {} if with_cdi or self._is_complete else NO_MORE_THAN_COMPUTING
         return ContainerEdits(variables) + (files or ContainerEdits())
 
     def _without_cdi(self) -> ContainerEdits | None:
@@ -89,5 +110,5 @@ def _say(source: str, runtime: NvidiaRuntime | None) -> None:
             "toolkit nor a driver root with libcuda",
             what="run nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml, or set --driver-root and --host-root",
         )
-    if runtime is not None:
-        say_what_is_open(runtime)
+    for way in runtime.open_ways if runtime else ():
+        _log.warning(way.who, what=way.remedy)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pynvml
 
+from aliquot.agent.devices import Usage
 from aliquot.agent.nvidia.session import Handle, Nvml, if_known
 from aliquot.errors import Refused
 from aliquot.model import Gpu
@@ -22,6 +23,7 @@ class Instance:
     gpu: Gpu
     gpu_instance: int
     compute_instance: int
+    usage: Usage
 
 
 def has_mig(nvml: Nvml, handle: Handle) -> bool:
@@ -44,15 +46,16 @@ def index(card: int, instance: Instance) -> int:
 
 def _instance(nvml: Nvml, card_handle: Handle, card: Gpu, place: int) -> Instance:
     handle = nvml.nvmlDeviceGetMigDeviceHandleByIndex(card_handle, place)
-    memory = nvml.nvmlDeviceGetMemoryInfo(handle).total
+    memory = nvml.nvmlDeviceGetMemoryInfo(handle)
     gpu = replace(
         card,
         uuid=nvml.nvmlDeviceGetUUID(handle),
-        mib=memory // _MIB,
+        mib=memory.total // _MIB,
         parent=card.uuid,
         profile=_profile(nvml, handle, card),
     )
-    return Instance(gpu, nvml.nvmlDeviceGetGpuInstanceId(handle), nvml.nvmlDeviceGetComputeInstanceId(handle))
+    numbers = nvml.nvmlDeviceGetGpuInstanceId(handle), nvml.nvmlDeviceGetComputeInstanceId(handle)
+    return Instance(gpu, *numbers, Usage(memory_bytes=memory.used))
 
 
 def _profile(nvml: Nvml, handle: Handle, card: Gpu) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pynvml
 import structlog
 
-from aliquot.agent.devices import Machine
+from aliquot.agent.devices import Machine, Usage
 from aliquot.agent.nvidia import mig
 from aliquot.agent.nvidia.card import Card, read_card
 from aliquot.agent.nvidia.session import DRIVER_GONE, Session
@@ -126,6 +126,7 @@ class Reader:
         gpus: list[Gpu] = []
         faults: dict[str, str] = {}
         absent: set[str] = set()
+        usage: dict[str, Usage] = {}
         for uuid, card in self._known.items():
             index, failure = self._indexes[uuid], missing.get(uuid)
             why = failure.why if failure else card.fault
@@ -136,8 +137,10 @@ class Reader:
             faults |= {gpu.uuid: why for gpu in own if why}
             if failure and failure.code in _OFF_THE_BUS:
                 absent |= {gpu.uuid for gpu in own}
+            if not failure:
+                usage |= {uuid: card.usage, **{each.gpu.uuid: each.usage for each in card.instances}}
         in_order = tuple(sorted(gpus, key=lambda gpu: gpu.index))
-        return Machine(in_order, self._driver, faults, frozenset(absent), self._left_out)
+        return Machine(in_order, self._driver, faults, frozenset(absent), self._left_out, usage)
 
     def instance(self, uuid: str) -> mig.Instance | None:
         """The MIG instance with this uuid, as it was last read."""

@@ -31,6 +31,13 @@ class Flag:
     kind: ValueKind = TEXT
     default: str = ""
     letter: str = ""
+    idle: str = ""
+    """Why it has no effect."""
+
+
+def idle_flag(name: str, why: str, kind: ValueKind = TEXT, default: str = "") -> Flag:
+    """A flag of the original that has no effect here."""
+    return Flag(name, f"Has no effect: {why}.", kind, default, idle=why)
 
 
 @dataclass(frozen=True)
@@ -40,6 +47,8 @@ class Parsed:
     values: dict[str, Any]
     written: dict[str, str] = field(default_factory=dict)
     others: tuple[str, ...] = ()
+    idle: tuple[str, ...] = ()
+    """The flags that were given and have no effect, each with the reason."""
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
@@ -78,7 +87,8 @@ class CommandLine:
             except ValueError as error:
                 raise WrongUsage(self._invalid(flag, text, str(error))) from error
             given[flag.name] = written
-        return Parsed(values, given, tuple(others))
+        idle = (f"{given[flag.name]}: {flag.idle}" for flag in self.flags if flag.idle and flag.name in given)
+        return Parsed(values, given, tuple(others), tuple(idle))
 
     def _flag(self, word: str, left: list[str]) -> tuple[Flag, str, str]:
         """The flag that a word names, how the word writes it, and its value."""

@@ -19,7 +19,7 @@ from structlog.processors import CallsiteParameter, CallsiteParameterAdder
 from structlog.typing import EventDict, Processor
 
 import aliquot
-from aliquot.app.programs.command_line import Flag, Parsed
+from aliquot.app.programs.command_line import Flag, Parsed, idle_flag
 from aliquot.app.programs.values import BOOL, DURATION, LEVEL, MODULES, SEVERITY, SIZE, TEXT
 from aliquot.config.declaration import Given
 from aliquot.errors import BadConfig
@@ -29,16 +29,6 @@ from aliquot.plain import why
 _NOT_ROTATED = "Aliquot does not rotate log files"
 _ONE_FILE = "Aliquot writes one log file, without a header"
 _ONE_FORM = "log lines have only one format"
-_IGNORED = {
-    "log-file-max-size": (_NOT_ROTATED, SIZE, "1800"),
-    "log-flush-frequency": ("Aliquot writes every line immediately", DURATION, "5s"),
-    "one-output": (_ONE_FILE, BOOL, ""),
-    "skip-log-headers": (_ONE_FILE, BOOL, ""),
-    "skip-headers": (_ONE_FORM, BOOL, ""),
-    "add-dir-header": (_ONE_FORM, BOOL, ""),
-    "log-backtrace-at": ("Aliquot logs the stack trace of every unexpected error", TEXT, ":0"),
-}
-"""Flags without effect: the reason, the kind of value and klog's default."""
 
 KLOG_FLAGS = (
     Flag("logtostderr", "Log to standard error, and not to a file.", BOOL, "true"),
@@ -59,7 +49,13 @@ KLOG_FLAGS = (
     ),
     Flag("log-dir", "With --logtostderr=false: the folder of the log file, PROGRAM.INFO (default: $TMPDIR)."),
     Flag("log-file", "With --logtostderr=false: the path of the log file."),
-    *(Flag(name, f"Has no effect: {reason}.", kind, default) for name, (reason, kind, default) in _IGNORED.items()),
+    idle_flag("log-file-max-size", _NOT_ROTATED, SIZE, "1800"),
+    idle_flag("log-flush-frequency", "Aliquot writes every line immediately", DURATION, "5s"),
+    idle_flag("one-output", _ONE_FILE, BOOL),
+    idle_flag("skip-log-headers", _ONE_FILE, BOOL),
+    idle_flag("skip-headers", _ONE_FORM, BOOL),
+    idle_flag("add-dir-header", _ONE_FORM, BOOL),
+    idle_flag("log-backtrace-at", "Aliquot logs the stack trace of every unexpected error", TEXT, ":0"),
 )
 
 _SEVERITIES = {"warning": 1, "error": 2, "critical": 2}
@@ -74,13 +70,6 @@ def given(parsed: Parsed) -> dict[str, Given]:
     highest = max(parsed["v"], *(level for _, level in parsed["vmodule"]), 0)
     level = "debug" if highest >= DEBUG_VERBOSITY else "info"
     return {"log.level": Given(level, ", ".join(written))} if written else {}
-
-
-def ignored(parsed: Parsed) -> Iterator[str]:
-    """The flags that were given and have no effect, each with the reason."""
-    for name, (reason, *_) in _IGNORED.items():
-        if name in parsed.written:
-            yield f"{parsed.written[name]}: {reason}"
 
 
 @contextmanager

@@ -4,24 +4,17 @@ import os
 
 from aliquot.app.programs import klog
 from aliquot.app.programs.addresses import EVERY, port_of
-from aliquot.app.programs.command_line import CommandLine, Flag, Parsed
+from aliquot.app.programs.command_line import CommandLine, Parsed, idle_flag
 from aliquot.app.programs.priorities import policies, priority_flag
 from aliquot.app.programs.program import Program
 from aliquot.app.programs.starting import Translated
-from aliquot.app.programs.values import BOOL, DURATION, TEXT, ValueKind
+from aliquot.app.programs.values import BOOL, DURATION
 from aliquot.config.declaration import Given
 
 _NAME = "nano-gpu-scheduler"
 _PORT = 39999
 _PRIORITIES = {"binpack": "elastic-0.3-binpack", "spread": "elastic-0.3-spread"}
 _NO_LOAD = "Aliquot reads no load from Prometheus and places pods as with -isLoadSchedule=false"
-_NO_EFFECT = {
-    "isLoadSchedule": _NO_LOAD,
-    "policyConfigPath": _NO_LOAD,
-    "prometheusUrl": _NO_LOAD,
-    "instancePort": "the original ignores it, too",
-    "sync-period": "Aliquot watches the cluster and sees each change at once",
-}
 _ABOUT = """
 nano-gpu-scheduler, served by Aliquot: a scheduler extender for nano-gpu/gpu-percent, and for the resources of its
 successor elastic-gpu-scheduler.
@@ -38,25 +31,20 @@ This program is `aliquot server` with only this endpoint. You can set every key 
 """
 
 
-def _idle(name: str, default: str, kind: ValueKind = TEXT) -> Flag:
-    return Flag(name, f"Has no effect: {_NO_EFFECT[name]}.", kind, default)
-
-
 _FLAGS = (
     priority_flag("the largest container goes first. binpack takes the fullest card, spread the emptiest."),
-    _idle("isLoadSchedule", "false", BOOL),
-    _idle("policyConfigPath", "/data/policy.yaml"),
-    _idle("prometheusUrl", "http://thanos-prometheus.kube-system:80"),
-    _idle("instancePort", "9100"),
-    _idle("sync-period", "5s", DURATION),
+    idle_flag("isLoadSchedule", _NO_LOAD, BOOL, "false"),
+    idle_flag("policyConfigPath", _NO_LOAD, default="/data/policy.yaml"),
+    idle_flag("prometheusUrl", _NO_LOAD, default="http://thanos-prometheus.kube-system:80"),
+    idle_flag("instancePort", "the original ignores it, too", default="9100"),
+    idle_flag("sync-period", "Aliquot watches the cluster and sees each change at once", DURATION, "5s"),
     *klog.KLOG_FLAGS,
 )
 
 
 def _translate(parsed: Parsed) -> Translated:
     given = {**klog.given(parsed), "endpoints.elastic.port": Given(port_of(os.environ.get("PORT", ""), _PORT), "$PORT")}
-    remarks = tuple(f"{parsed.written[name]}: {why}" for name, why in _NO_EFFECT.items() if name in parsed.written)
-    return Translated(given, klog.form(_NAME, parsed), remarks, policies(parsed, _PRIORITIES))
+    return Translated(given, klog.form(_NAME, parsed), defaults=policies(parsed, _PRIORITIES))
 
 
 PROGRAM = Program(CommandLine(_NAME, _ABOUT, _FLAGS), "elastic", EVERY, _translate)

@@ -10,7 +10,6 @@ import click
 import structlog
 
 from aliquot import logs
-from aliquot.app.programs import klog
 from aliquot.app.programs.command_line import CommandLine, HelpWanted, Parsed, WrongUsage
 from aliquot.config.declaration import Given
 from aliquot.config.flags import ConfiguredCommand, given, with_keys
@@ -27,7 +26,7 @@ class Translated:
     given: Mapping[str, Given]
     form: AbstractContextManager[logs.Form | None] = field(default_factory=nullcontext)
     remarks: tuple[str, ...] = ()
-    """Flags that were given and have no effect, each with the reason."""
+    """Values that were given and have no effect, each with the reason."""
     defaults: Mapping[str, Given] = field(default_factory=dict)
     """Keys that our variables override. In a mapping, they override only the entries that they name."""
 
@@ -45,7 +44,7 @@ def parse(line: CommandLine, words: Sequence[str] | None) -> Parsed:
 
 
 def say_what_has_no_effect(parsed: Parsed, translated: Translated) -> None:
-    for remark in (*translated.remarks, *klog.ignored(parsed), *_remarks(parsed)):
+    for remark in (*translated.remarks, *parsed.idle, *_remarks(parsed)):
         _log.warning("this has no effect", what=remark)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from aliquot.control.admission import cel
 from aliquot.dialects import Dialects
-from aliquot.model.admission import CARDS_HEALTHY, NO_ROOM, NODE_OF_TOKEN, SERVER_KEYS
+from aliquot.model.admission import NO_ROOM, NODE_CONDITIONS, NODE_OF_TOKEN, SERVER_KEYS
 from aliquot.model.kubernetes import NOT_BEGUN
 from aliquot.model.records import CARD_LABELS, INVENTORY, NODE_LEASES, OBSERVED
 
@@ -48,8 +48,8 @@ def agent_spec(dialects: Dialects, account: str) -> dict[str, Any]:
         ? "an agent may not " + request.operation + " " + variables.what
         : variables.owner != variables.node ? variables.others
         : variables.what == "nodes/status"
-        ? (variables.statusIsOurs ? "" : "an agent may change only the condition " + variables.condition
-          + " of its Node's status")
+        ? (variables.statusIsOurs ? "" : "an agent may change only these conditions of its Node's status: "
+          + variables.conditions.join(", "))
         : variables.changesMore
         ? "an agent may change only these keys of " + variables.what + ": "
           + (variables.keys[variables.what] + variables.labelKeys[variables.what]).join(", ")
@@ -59,7 +59,7 @@ def agent_spec(dialects: Dialects, account: str) -> dict[str, Any]:
         "node": f'request.userInfo.?extra[?"{NODE_OF_TOKEN}"][?0].orValue("")',
         "keys": cel.literal(keys),
         "labelKeys": cel.literal(labels),
-        "condition": cel.literal(CARDS_HEALTHY),
+        "conditions": cel.literal(list(NODE_CONDITIONS)),
         "owner": own,
         "others": '"the agent of node " + variables.node + " may write to its own Node, Lease and pods only"',
         "changesMore": f"""
@@ -78,8 +78,8 @@ def agent_spec(dialects: Dialects, account: str) -> dict[str, Any]:
             && ({_same("dyn(object)", "dyn(oldObject)", ["metadata", "status"])})
             && ({_same("dyn(object).metadata", "dyn(oldObject).metadata", _MANAGED)})
             && ({_same("variables.status", "variables.oldStatus", ["conditions"])})
-            && {_others("variables.status", "variables.condition")}
-              == {_others("variables.oldStatus", "variables.condition")}
+            && {_others("variables.status", "variables.conditions")}
+              == {_others("variables.oldStatus", "variables.conditions")}
             """,
     }
     return _spec(account, constraints, more, why)
@@ -90,6 +90,7 @@ def server_spec(dialects: Dialects, account: str) -> dict[str, Any]:
     placement = (key for dialect in dialects.values() for key in dialect.placement_keys)
     keys = list(dict.fromkeys((*SERVER_KEYS, *placement)))
     resources = list(dict.fromkeys(name for dialect in dialects.values() for name in dialect.guarded_resources))
+    waits = cel.literal(["PodScheduled"])
     why = """
         !(variables.what in variables.written) || request.operation != variables.written[variables.what]
         ? "the server may not " + request.operation + " " + variables.what
@@ -125,7 +126,7 @@ def server_spec(dialects: Dialects, account: str) -> dict[str, Any]:
             """,
         "statusIsOurs": f"""
             ({_same("variables.status", "variables.oldStatus", ["phase", "reason", "message", "conditions"])})
-            && {_others("variables.status", '"PodScheduled"')} == {_others("variables.oldStatus", '"PodScheduled"')}
+            && {_others("variables.status", waits)} == {_others("variables.oldStatus", waits)}
             && (["phase", "reason", "message"].all(field, variables.status[?field] == variables.oldStatus[?field])
               || (variables.status.?phase.orValue("") == "Failed"
                 && variables.oldStatus.?phase.orValue("") in {cel.literal(NOT_BEGUN)}
@@ -177,9 +178,9 @@ def _is_event_of_node(event: str) -> str:
               || ({about}.?kind.orValue("") == "Node" && {about}.?name.orValue("") == variables.node)"""
 
 
-def _others(status: str, condition: str) -> str:
-    """The conditions of a status except for one type."""
-    return f"{status}.?conditions.orValue([]).filter(held, held.type != {condition})"
+def _others(status: str, types: str) -> str:
+    """The conditions of a status except for these types."""
+    return f"{status}.?conditions.orValue([]).filter(held, !(held.type in {types}))"
 
 
 def _same(now: str, was: str, but: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from aliquot.model.records import NODE_LEASES
 
 _MANAGED = ("annotations", "labels", "managedFields", "resourceVersion", "generation")
 _FAILED = ("phase", "reason", "message")
-_WAITS = "PodScheduled"
+_WAITS = ("PodScheduled",)
 
 
 def agent(asked: PolicyRequest) -> str | None:
@@ -32,7 +32,7 @@ def agent(asked: PolicyRequest) -> str | None:
     if text_at(asked.old, *path) != asked.node:
         return others
     if asked.what == "nodes/status":
-        return _why_not_status_of_node(asked, asked.table("condition"))
+        return _why_not_status_of_node(asked, asked.table("conditions"))
     own, labels = keys[asked.what], asked.table("labelKeys")[asked.what]
     is_ours = _are_like(own, asked.changed("annotations")) and _are_like(labels, asked.changed("labels"))
     if is_ours and _is_same(asked.new, asked.old, ["metadata"]) and _has_same_metadata(asked):
@@ -45,7 +45,7 @@ def _is_event_of(node: str, event: Object) -> bool:
     return kind == "Pod" or (kind, name) == ("Node", node)
 
 
-def _why_not_status_of_node(asked: PolicyRequest, condition: str) -> str | None:
+def _why_not_status_of_node(asked: PolicyRequest, conditions: Sequence[str]) -> str | None:
     now, was = dig(asked.new, "status") or {}, dig(asked.old, "status") or {}
     is_ours = (
         not asked.changed("annotations")
@@ -53,9 +53,11 @@ def _why_not_status_of_node(asked: PolicyRequest, condition: str) -> str | None:
         and _is_same(asked.new, asked.old, ["metadata", "status"])
         and _has_same_metadata(asked)
         and _is_same(now, was, ["conditions"])
-        and _others(now, condition) == _others(was, condition)
+        and _others(now, conditions) == _others(was, conditions)
     )
-    return None if is_ours else f"an agent may change only the condition {condition} of its Node's status"
+    return (
+        None if is_ours else f"an agent may change only these conditions of its Node's status: {', '.join(conditions)}"
+    )
 
 
 def server(asked: PolicyRequest) -> str | None:
@@ -88,9 +90,9 @@ def _status_is_ours(asked: PolicyRequest) -> bool:
     return is_failed and was.get("phase", "") in NOT_BEGUN and _asks_for_gpu(asked)
 
 
-def _others(status: Object, condition: str) -> list[Any]:
-    """The conditions of a status except for one type."""
-    return [held for held in status.get("conditions") or () if held.get("type") != condition]
+def _others(status: Object, types: Sequence[str]) -> list[Any]:
+    """The conditions of a status except for these types."""
+    return [held for held in status.get("conditions") or () if held.get("type") not in types]
 
 
 def _asks_for_gpu(asked: PolicyRequest) -> bool:

@@ -10,7 +10,7 @@ import structlog
 from structlog.typing import Processor
 
 from aliquot.app.programs.command_line import CommandLine
-from aliquot.app.programs.klog import KLOG_FLAGS, form, given, ignored
+from aliquot.app.programs.klog import KLOG_FLAGS, form, given
 from aliquot.config.declaration import Given
 from aliquot.errors import BadConfig
 
@@ -39,12 +39,12 @@ def test_the_flags_that_have_no_effect_are_named() -> None:
         "-one_output",
         "-skip_headers",
     ]
-    assert [remark.partition(":")[0] for remark in ignored(LINE.parse(words))] == [
+    assert [remark.partition(":")[0] for remark in LINE.parse(words).idle] == [
         "-log_file_max_size",
         "-one_output",
         "-skip_headers",
     ]
-    assert list(ignored(LINE.parse(["-v=4", "-vmodule=a=1", "-logtostderr=false", "-log_dir=/tmp"]))) == []
+    assert LINE.parse(["-v=4", "-vmodule=a=1", "-logtostderr=false", "-log_dir=/tmp"]).idle == ()
 
 
 @pytest.mark.parametrize("words", [["-log_dir=FOLDER"], ["-log_dir=/gone", "-log_file=FOLDER/prog.INFO"]])

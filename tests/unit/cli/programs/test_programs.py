@@ -182,11 +182,11 @@ def test_the_manifest_s_priority_keeps_the_original_s_placement_unless_our_varia
 def test_of_nano_gpu_scheduler_s_flags_those_for_load_are_said_to_have_no_effect() -> None:
     parsed = NANO.line.parse(MANIFEST_0_4)
     assert parsed.others == ("true",), "as Go reads a switch"
-    told = NANO.translate(parsed).remarks
+    told = parsed.idle
     flags = ["--isLoadSchedule", "--policyConfigPath", "--prometheusUrl"]
     why = "Aliquot reads no load from Prometheus and places pods as with -isLoadSchedule=false"
     assert sorted(told) == [f"{flag}: {why}" for flag in flags]
-    assert NANO.translate(NANO.line.parse(MANIFEST_0_3)).remarks == ()
+    assert NANO.line.parse(MANIFEST_0_3).idle == ()
 
 
 def test_a_priority_that_does_nothing_in_the_original_is_told() -> None:

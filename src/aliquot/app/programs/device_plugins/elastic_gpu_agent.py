@@ -1,7 +1,7 @@
 """`elastic-gpu-agent`: its flags and variables, served by Aliquot's agent."""
 
 from aliquot.app.programs import klog
-from aliquot.app.programs.command_line import CommandLine, Flag, Parsed
+from aliquot.app.programs.command_line import CommandLine, Flag, Parsed, idle_flag
 from aliquot.app.programs.device_plugins.agent_program import AgentProgram, access
 from aliquot.app.programs.starting import Translated
 from aliquot.config.declaration import Given
@@ -19,14 +19,14 @@ elastic-gpu/gpu-percent on one node.
 This program is `aliquot agent` with only this dialect. You can set every key of the agent as an ALIQUOT_ variable
 (docs/configuration.md). docs/programs.md lists the differences from the original.
 """
-_NO_DATABASE = "Has no effect: Aliquot keeps no database. It rebuilds from kubelet, CDI specs and pods."
+_NO_DATABASE = "Aliquot keeps no database, and rebuilds from kubelet, CDI specs and pods"
 _FLAGS = (
     Flag("nodeName", "Name of this node (default $NODE_NAME)."),
     Flag("nodename", "The same, as earlier versions spell it."),
     Flag("kubeconf", "Path of the kubeconfig (default $KUBECONFIG, the pod's service account)."),
     Flag("kubeconfig", "The same, as earlier versions spell it."),
-    Flag("dbFile", _NO_DATABASE),
-    Flag("dbfile", _NO_DATABASE),
+    idle_flag("dbFile", _NO_DATABASE),
+    idle_flag("dbfile", _NO_DATABASE),
     Flag("gpuPluginName", "gpushare; other plugins of the original do not exist or do nothing.", default="gpushare"),
     *klog.KLOG_FLAGS,
 )
@@ -39,10 +39,8 @@ def _translate(parsed: Parsed) -> Translated:
     given = {**klog.given(parsed), **access("-kubeconf", parsed["kubeconf"] or parsed["kubeconfig"])}
     if node := parsed["nodeName"] or parsed["nodename"]:
         given["nodeName"] = Given(node, "-nodeName")
-    remarks = [f"{parsed.written[name]}: Aliquot keeps no database" for name in ("dbFile", "dbfile") if parsed[name]]
-    if plugin != _PLUGINS[0]:
-        remarks.append(f"-gpuPluginName {plugin}: only {_PLUGINS[0]} has an effect")
-    return Translated(given, klog.form(_NAME, parsed), tuple(remarks))
+    remark = f"-gpuPluginName {plugin}: only {_PLUGINS[0]} has an effect"
+    return Translated(given, klog.form(_NAME, parsed), () if plugin == _PLUGINS[0] else (remark,))
 
 
 PROGRAM = AgentProgram(CommandLine(_NAME, _ABOUT, _FLAGS), "elastic", _translate)

@@ -4,10 +4,10 @@ import os
 import socket
 
 from aliquot.app.programs import klog
-from aliquot.app.programs.command_line import CommandLine, Flag, Parsed
+from aliquot.app.programs.command_line import CommandLine, Flag, Parsed, idle_flag
 from aliquot.app.programs.device_plugins.agent_program import AgentProgram, access
 from aliquot.app.programs.starting import Translated
-from aliquot.app.programs.values import BOOL, DURATION, SIZE, TEXT, ValueKind
+from aliquot.app.programs.values import BOOL, DURATION, SIZE
 from aliquot.config.declaration import Given
 from aliquot.errors import BadConfig
 
@@ -21,23 +21,6 @@ This program is `aliquot agent` with only this dialect. You can set every key of
 _NO_LIMITS = "Aliquot does not limit memory or cores inside a card"
 _NO_QUERIES = "the agent has no port"
 _NO_CHECKPOINT = "the agent rebuilds from kubelet, CDI specs and pods"
-_IDLE: dict[str, tuple[str, ValueKind, str]] = {
-    "query-addr": (_NO_QUERIES, TEXT, "localhost"),
-    "query-port": (_NO_QUERIES, SIZE, "5678"),
-    "sample-period": (_NO_LIMITS, SIZE, "1"),
-    "node-labels": ("the agent labels its node with the model by itself", TEXT, ""),
-    "virtual-manager-path": (_NO_LIMITS, TEXT, "/etc/gpu-manager/vm"),
-    "checkpoint-path": (_NO_CHECKPOINT, TEXT, "/etc/gpu-manager/checkpoint"),
-    "share-mode": ("the agent always hands over parts of cards, too", BOOL, ""),
-    "allocation-check-period": ("the agent refuses a wrong pod before it starts", SIZE, "30"),
-    "cgroup-driver": (_NO_LIMITS, TEXT, "cgroupfs"),
-    "runtime-request-timeout": ("the agent has limits of its own", DURATION, "5s"),
-    "wait-timeout": ("the agent waits for kubelet for as long as it takes", DURATION, "1m"),
-    "docker-endpoint": ("the agent asks the container runtime over CRI", TEXT, "unix:////var/run/docker.sock"),
-    "extra-config": ("containers get no further devices", TEXT, ""),
-    "volume-config": ("the driver's files come from the driver root or NVIDIA's toolkit", TEXT, ""),
-}
-"""Flags without effect: the reason, the kind of value and the original's default."""
 _FLAGS = (
     Flag("driver", "Kind of the cards; nvidia is the only one.", default="nvidia"),
     Flag("kubeconfig", "Path of the kubeconfig (default $KUBECONFIG, the pod's service account, ~/.kube/config)."),
@@ -49,7 +32,22 @@ _FLAGS = (
         default="/var/lib/kubelet/device-plugins/",
     ),
     Flag("container-runtime-endpoint", "Socket of the container runtime (default containerd's)."),
-    *(Flag(name, f"Has no effect: {why}.", kind, default) for name, (why, kind, default) in _IDLE.items()),
+    idle_flag("query-addr", _NO_QUERIES, default="localhost"),
+    idle_flag("query-port", _NO_QUERIES, SIZE, "5678"),
+    idle_flag("sample-period", _NO_LIMITS, SIZE, "1"),
+    idle_flag("node-labels", "the agent labels its node with the model by itself"),
+    idle_flag("virtual-manager-path", _NO_LIMITS, default="/etc/gpu-manager/vm"),
+    idle_flag("checkpoint-path", _NO_CHECKPOINT, default="/etc/gpu-manager/checkpoint"),
+    idle_flag("share-mode", "the agent always hands over parts of cards, too", BOOL),
+    idle_flag("allocation-check-period", "the agent refuses a wrong pod before it starts", SIZE, "30"),
+    idle_flag("cgroup-driver", _NO_LIMITS, default="cgroupfs"),
+    idle_flag("runtime-request-timeout", "the agent has limits of its own", DURATION, "5s"),
+    idle_flag("wait-timeout", "the agent waits for kubelet for as long as it takes", DURATION, "1m"),
+    idle_flag(
+        "docker-endpoint", "the agent asks the container runtime over CRI", default="unix:////var/run/docker.sock"
+    ),
+    idle_flag("extra-config", "containers get no further devices"),
+    idle_flag("volume-config", "the driver's files come from the driver root or NVIDIA's toolkit"),
     *klog.KLOG_FLAGS,
 )
 _KEYS = {"device-plugin-path": "devicePlugins", "container-runtime-endpoint": "runtimeEndpoint"}
@@ -66,8 +64,7 @@ def _translate(parsed: Parsed) -> Translated:
     for flag, key in _KEYS.items():
         if flag in parsed.written:
             given[key] = Given(parsed[flag], f"--{flag}")
-    remarks = [f"{parsed.written[name]}: {why}" for name, (why, *_) in _IDLE.items() if name in parsed.written]
-    return Translated(given, klog.form(_NAME, parsed), tuple(remarks))
+    return Translated(given, klog.form(_NAME, parsed))
 
 
 PROGRAM = AgentProgram(CommandLine(_NAME, _ABOUT, _FLAGS, gnu=True), "tencent", _translate)
