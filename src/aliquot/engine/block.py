@@ -6,6 +6,7 @@ Arrays are GPU-major (row = a node's n-th card by index, column = node): a reque
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -19,6 +20,8 @@ from aliquot.model import CORES, UNKNOWN_HOST, Charge, Gpu, Host, NodeGpus
 from aliquot.model.selling import left_of, mode_allows
 
 _NOTHING = Charge()
+_CLOCK = count(1)
+"""For all blocks: a block that replaces another never shows a time that the other had."""
 _FIRST_CELLS = 512
 """Cards for which a new block has room."""
 
@@ -168,7 +171,7 @@ class Block:
         self.other_agent = other_agent
         self.names: list[str] = []
         self.clock = 0
-        """Counts the changes of all nodes."""
+        """When any of its nodes changed last. Every change has a time of its own, in whichever block."""
         self._fleet = fleet
         self._columns: dict[str, int] = {}
         self._vacant: list[int] = []
@@ -356,8 +359,7 @@ class Block:
     # -- inside
 
     def _touch(self, column: int) -> None:
-        self.clock += 1
-        self.changed[column] = self.clock
+        self.changed[column] = self.clock = next(_CLOCK)
 
     def _put_cards(self, column: int, before: NodeState | None, cards: NodeGpus) -> None:
         loads = {} if before is None else self.loads(cards.node)

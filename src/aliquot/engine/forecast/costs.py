@@ -218,6 +218,7 @@ class Forecast:
         if kinds != self._kinds:
             self._kinds, self._demand = kinds, Demand(self._workload, kinds)
             self._presents.clear()
+            self._priced.clear()
             self._kept.clear()
         rooms, idle = np.zeros(len(self._demand.large), np.int64), 0.0
         for each in fleet:
