@@ -7,6 +7,7 @@ import numpy as np
 
 from aliquot.engine.arrays import Floats, Ints
 from aliquot.engine.card_kinds import NodeKind
+from aliquot.engine.forecast.filling_many import left_of_many
 from aliquot.engine.forecast.streams import SHARE_STEP, STREAMS, Streams, streams_for
 from aliquot.engine.workload import WHOLE, CardModel, Workload
 
@@ -15,6 +16,8 @@ _CPU_STEPS, _MEMORY_STEPS = 48, 12
 out."""
 _MOST_STEPS = (1 << 16) - 1
 _REMEMBERED = 1 << 17
+_MANY = 32
+"""So many nodes are filled together, step by step: after a start there are thousands to fill, before one decision."""
 
 
 class Filling:
@@ -40,12 +43,15 @@ class Filling:
         values = [known.get(key, -1.0) for key in keys]
         if -1.0 in values:
             streams = streams_for(self._workload, CardModel(kind.model, kind.mib), rows)
-            for place, key in enumerate(keys):
-                if values[place] < 0:
-                    if key not in known:
-                        *shares, cpu_steps, memory_steps = states[place].tolist()
-                        known[key] = _left(streams, shares, cpu_steps * cpu_step, memory_steps * memory_step)
-                    values[place] = known[key]
+            new = {key: place for place, key in enumerate(keys) if values[place] < 0}
+            if len(new) < _MANY:
+                for key, place in new.items():
+                    *shares, cpu_steps, memory_steps = states[place].tolist()
+                    known[key] = _left(streams, shares, cpu_steps * cpu_step, memory_steps * memory_step)
+            else:
+                left = left_of_many(streams, states[list(new.values())].astype(np.int64), cpu_step, memory_step)
+                known |= zip(new, left.tolist(), strict=True)
+            values = [known[key] for key in keys]
         return np.array(values, np.float64)
 
 

@@ -5,12 +5,13 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import accumulate
+from itertools import accumulate, pairwise, zip_longest
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from aliquot.engine.arrays import Ints
+from aliquot.engine.arrays import ALL, Ints
 from aliquot.engine.workload import WHOLE, CardModel, PodShape, Workload
 
 STREAMS = 16
@@ -29,6 +30,20 @@ class StreamPod(NamedTuple):
     cards: int
 
 
+_NO_POD = StreamPod(WHOLE // SHARE_STEP + 1, 0, 0, 1)
+"""It fits on no card."""
+
+
+class StreamStep(NamedTuple):
+    """One pod for each of n `streams`, all with the same number of cards. Arrays are [n, 1]."""
+
+    cards: int
+    streams: Ints | slice
+    share: NDArray[np.int16]
+    cpu: Ints
+    memory: Ints
+
+
 @dataclass(frozen=True)
 class Streams:
     """The pods of all streams that a node with a certain number of cards of one model could run at all, one stream
@@ -42,6 +57,12 @@ class Streams:
     def needs(self) -> Ints:
         """[3, pods]: share, CPU and memory."""
         return np.array([pod[:3] for pod in self.pods], np.int64).reshape(-1, 3).T.copy()
+
+    @cached_property
+    def steps(self) -> Sequence[Sequence[StreamStep]]:
+        """The n-th pod of every stream, by the number of their cards."""
+        streams = [self.pods[start:end] for start, end in pairwise(self.starts.tolist())]
+        return [_steps_of(pods) for pods in zip_longest(*streams, fillvalue=_NO_POD)]
 
     @cached_property
     def least_share(self) -> int:
@@ -63,6 +84,21 @@ def streams_for(workload: Workload, card: CardModel, rows: int) -> Streams:
     streams = [[runs[shape] for shape in stream if shape in runs] for stream in _drawn(workload)]
     starts = list(accumulate(map(len, streams), initial=0))
     return Streams([pod for stream in streams for pod in stream], np.array(starts, np.int64))
+
+
+def _steps_of(pods: Sequence[StreamPod]) -> list[StreamStep]:
+    """Single cards come for all streams at once, which is fastest: most pods ask for one."""
+    singles = [pod if pod.cards == 1 else _NO_POD for pod in pods]
+    steps = [] if singles == [_NO_POD] * len(pods) else [_step(1, ALL, singles)]
+    for cards in sorted({pod.cards for pod in pods} - {1}):
+        at = [stream for stream, pod in enumerate(pods) if pod.cards == cards]
+        steps.append(_step(cards, np.array(at, np.int64), [pods[stream] for stream in at]))
+    return steps
+
+
+def _step(cards: int, at: Ints | slice, pods: Sequence[StreamPod]) -> StreamStep:
+    share, cpu, memory = np.array([pod[:3] for pod in pods], np.int64).T[..., np.newaxis].copy()
+    return StreamStep(cards, at, share.astype(np.int16), cpu, memory)
 
 
 @lru_cache(8)

@@ -73,3 +73,13 @@ def test_never_more_stays_idle_than_there_is(shapes: list[PodShape], idle: list[
     left = stays_idle(workload, idle, data.draw(st.integers(-5000, 60_000)), data.draw(st.integers(-5000, 300_000)))
     assert -1e-9 <= left <= (sum(idle) + 4 * 5) / WHOLE
     assert stays_idle(workload, list(reversed(idle))) == stays_idle(workload, idle)
+
+
+@given(st.lists(SHAPES, min_size=1, max_size=6), st.sampled_from((4, 8, 16, 128)), st.integers(0, 1 << 32))
+def test_many_nodes_are_filled_at_once_as_one_by_one(shapes: list[PodShape], rows: int, seed: int) -> None:
+    chance, count = np.random.default_rng(seed), 70
+    idle = chance.integers(0, 2, (rows, count)) * chance.integers(0, 2 * WHOLE, (rows, count)).clip(0, WHOLE)
+    cpu, memory = chance.integers(-5000, 60_000, count), chance.integers(-5000, 300_000, count)
+    at_once, filling = Filling(Workload(tuple(shapes))), Filling(Workload(tuple(shapes)))
+    singly = [filling.idle_after(KIND, idle[:, [n]], cpu[[n]], memory[[n]]).item() for n in range(count)]
+    assert at_once.idle_after(KIND, idle, cpu, memory).tolist() == singly

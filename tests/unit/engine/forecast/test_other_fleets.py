@@ -1,7 +1,5 @@
 """Kept prices follow the Fleet that is judged, also when it loses a block, and next to other Fleets."""
 
-import numpy as np
-
 from aliquot.engine import Fleet, PolicySettings, judge
 from aliquot.engine.workload import PodShape, Workload
 from aliquot.model import Charge, Host, Memory, NodeGpus, Part
@@ -24,8 +22,8 @@ def _put(fleet: Fleet, name: str, cards: int, model: str = "Tesla T4", *, full: 
     fleet.set_host(name, _HOST)
 
 
-def _scores(fleet: Fleet, settings: PolicySettings) -> list[float]:
-    return judge(fleet, _PART, "lookahead", "lookahead", settings).scores_at(np.arange(fleet.width)).tolist()
+def _scores(fleet: Fleet, settings: PolicySettings) -> dict[str, float]:
+    return judge(fleet, _PART, "lookahead", "lookahead", settings).scores(sorted(fleet.nodes))
 
 
 def test_a_node_replaces_the_only_node_of_its_block() -> None:
@@ -36,7 +34,7 @@ def test_a_node_replaces_the_only_node_of_its_block() -> None:
     fleet.remove("c")
     _put(fleet, "d", 16, full=True)
     anew = _scores(fleet, PolicySettings(workload=Workload(_SHAPES)))
-    np.testing.assert_array_equal(_scores(fleet, settings), anew)
+    assert _scores(fleet, settings) == anew
 
 
 def test_two_fleets_expect_the_same_workload() -> None:
