@@ -40,8 +40,8 @@ class ModelResult:
 @dataclass(frozen=True)
 class RunResult:
     """One policy and one order. `arrived`, `placed` and `allocated` are in cards. `left` counts pods that left again.
-    `failed` are the numbers of the arrivals that found no node, `failed_gpu` counts those with GPU, `failed_multi` those
-    with several cards."""
+    `failed` are the numbers of the arrivals that found no node, `failed_gpu` counts those with GPU, and `failed_multi`
+    those with several cards."""
 
     policy: str
     order: str
