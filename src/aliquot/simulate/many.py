@@ -1,9 +1,12 @@
 """Many runs, over processes."""
 
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context, parent_process
+from signal import SIG_IGN, SIGINT, signal
+from threading import Thread
 from types import TracebackType
 
 from aliquot.simulate.policy_names import PolicyPair
@@ -42,6 +45,9 @@ class Runner:
 
     def __exit__(self, _: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._pool is not None:
+            if error is not None:  # nobody waits for runs that were given up
+                for child in active_children():
+                    child.terminate()
             self._pool.shutdown(cancel_futures=True)
 
     def run(self, tasks: Sequence[Task], done: Heard | None = None) -> list[RunResult]:
@@ -69,7 +75,16 @@ _worlds: Sequence[World]
 
 def _enter(worlds: Sequence[World]) -> None:
     global _worlds
+    signal(SIGINT, SIG_IGN)  # Ctrl-C is for the process that started this one
+    Thread(target=_end_with_parent, daemon=True).start()
     _worlds = worlds
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    assert parent is not None, "this is a worker"
+    parent.join()
+    os._exit(1)
 
 
 def _run_here(task: Task) -> RunResult:
