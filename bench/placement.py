@@ -15,7 +15,7 @@ from aliquot.simulate.many import Runner, Task
 from aliquot.simulate.policy_names import parsed_policy
 from aliquot.simulate.published_order import read_order
 from aliquot.simulate.results import RunResult
-from aliquot.simulate.scenario import World
+from aliquot.simulate.scenario import Scene, World
 from bench.measuring import Row, say
 
 PEER = "the published figures, or FGD in the same orders; means over the seeds 42 to 51"
@@ -65,11 +65,11 @@ def _runs(name: str, published: list[str], seeds: range) -> dict[str, list[RunRe
     world = World(read_nodes(_OPENB / "openb_node_list_gpu_node.csv"), read_pods(_OPENB / f"openb_pod_list_{name}.csv"))
     orders = [read_order(_OPENB / "arrivals" / f"{name}_{seed}.txt", world) for seed in seeds]
     tasks = [
-        Task(order, parsed_policy(policy), know_workload=policy != _OURS)
+        Task(parsed_policy(policy), know_workload=policy != _OURS, order=order)
         for policy in (*published, _OURS)
-        for order in orders
+        for order in range(len(orders))
     ]
-    with Runner([world], len(os.sched_getaffinity(0))) as runner:
+    with Runner([Scene(world, orders)], len(os.sched_getaffinity(0))) as runner:
         results = runner.run(tasks, lambda each: say(f"  {each.policy} {each.order}: {each.at(130).allocation:.2f} %"))
     return {policy: [each for each in results if each.policy == policy] for policy in (*published, _OURS)}
 

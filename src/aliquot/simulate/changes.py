@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from aliquot.errors import BadInput
 from aliquot.simulate.demand import Demands
 from aliquot.simulate.making import node_like
-from aliquot.simulate.scenario import Arrival, Order, SimulatedNode, SimulatedPod, World
+from aliquot.simulate.scenario import Arrival, Order, Scene, SimulatedNode, SimulatedPod, World
 from aliquot.simulate.selection import parsed_selection
 
 _MOST = 10_000
@@ -24,7 +24,7 @@ class MoreNodes:
     def text(self) -> str:
         return f"{self.count:+d} {self.model}"
 
-    def apply(self, world: World, orders: Sequence[Order]) -> tuple[World, list[Order]]:
+    def apply(self, world: World, orders: Sequence[Order]) -> Scene:
         """New nodes are like the most common node of the model, and come last where nodes are equally good. Raises
         BadInput if there is none."""
         alike = Counter(_kind(node) for node in world.nodes if node.model.casefold() == self.model.casefold())
@@ -41,7 +41,7 @@ class MoreNodes:
             replace(order, ranks=[*order.ranks, *range(have, have + self.count)]) if order.ranks else order
             for order in orders
         ]
-        return World([*world.nodes, *new], world.pods), ranked
+        return Scene(World([*world.nodes, *new], world.pods), ranked, self.text)
 
 
 def _kind(node: SimulatedNode) -> tuple[object, ...]:
@@ -60,14 +60,15 @@ class MoreJobs:
     def text(self) -> str:
         return f"{self.selection} {self.percent:+g} %"
 
-    def apply(self, world: World, orders: Sequence[Order]) -> tuple[World, list[Order]]:
+    def apply(self, world: World, orders: Sequence[Order]) -> Scene:
         """Copies arrive right after an original, evenly spread over originals of the same size. Raises BadInput if the
         class is empty."""
         chosen = parsed_selection(self.selection, Demands(world.nodes))
         sizes = {number: _size(pod) for number, pod in enumerate(world.pods) if chosen(pod)}
         if not sizes:
             raise BadInput(f"no pod is of the class {self.selection!r}")
-        return world, [replace(order, arrivals=self._changed(order.arrivals, sizes)) for order in orders]
+        changed = [replace(order, arrivals=self._changed(order.arrivals, sizes)) for order in orders]
+        return Scene(world, changed, self.text)
 
     def _changed(self, arrivals: Sequence[Arrival], sizes: Mapping[int, Hashable]) -> list[Arrival]:
         changed, due = list[Arrival](), dict[Hashable, float]()

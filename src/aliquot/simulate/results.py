@@ -39,8 +39,9 @@ class ModelResult:
 
 @dataclass(frozen=True)
 class RunResult:
-    """One policy and one order. `arrived`, `placed` and `allocated` are in cards. `failed` are the numbers of the
-    arrivals that found no node, `failed_gpu` counts those with GPU, `failed_multi` those with several cards."""
+    """One policy and one order. `arrived`, `placed` and `allocated` are in cards. `left` counts pods that left again.
+    `failed` are the numbers of the arrivals that found no node, `failed_gpu` counts those with GPU, and `failed_multi`
+    those with several cards."""
 
     policy: str
     order: str
@@ -49,6 +50,7 @@ class RunResult:
     arrived: float
     placed: float
     allocated: float
+    left: int
     failed: tuple[int, ...]
     failed_gpu: int
     failed_multi: int
@@ -64,6 +66,13 @@ class RunResult:
     @property
     def label(self) -> str:
         return f"{self.policy}, {self.variant}" if self.variant else self.policy
+
+    @property
+    def settled(self) -> float:
+        """The mean allocation during the second half of what arrived, in percent: what a cluster that pods enter and
+        leave settles at."""
+        last = self.points[-1].arrived
+        return mean(point.allocation for point in self.points if 2 * point.arrived >= last)
 
     def at(self, percent: int) -> Point:
         """The last point up to there: a large pod may have left this very percentage out."""
@@ -98,4 +107,4 @@ def as_plain(run: RunResult) -> dict[str, Any]:
     """For JSON."""
     plain: dict[str, Any] = msgspec.to_builtins(run)
     del plain["peaks"]
-    return {**plain, "failed": len(run.failed), "failed_arrivals": list(run.failed)}
+    return {**plain, "settled": run.settled, "failed": len(run.failed), "failed_arrivals": list(run.failed)}

@@ -24,7 +24,7 @@ def returnable(
 ) -> list[Returnable]:
     """For any model, and for each model alone. `tasks` are the orders of one policy, and `now` their results: no order
     may get worse. The nodes that had least to do go first. This is a search: perhaps even more nodes could go."""
-    search = _Search(runner, sum(node.sellable > 0 for node in world.nodes), tasks, now, done)
+    search = _Search(runner, world, tasks, now, done)
     idle_first = sorted(world.nodes, key=lambda node: (search.peak(node.name), node.name))
     # pods that stay hold cards of the others
     candidates = [node for node in idle_first if node.sellable and not node.used]
@@ -37,10 +37,11 @@ def returnable(
 
 class _Search:
     def __init__(
-        self, runner: Runner, nodes: int, tasks: Sequence[Task], now: Sequence[RunResult], done: Heard | None
+        self, runner: Runner, world: World, tasks: Sequence[Task], now: Sequence[RunResult], done: Heard | None
     ) -> None:
-        """`nodes` is the number of nodes with cards."""
-        self._runner, self._nodes, self._tasks, self._now, self._done = runner, nodes, tasks, now, done
+        self._runner, self._tasks, self._now, self._done = runner, tasks, now, done
+        self._places = {node.name: place for place, node in enumerate(world.nodes)}
+        self._nodes = sum(node.sellable > 0 for node in world.nodes)
 
     def peak(self, node: str) -> tuple[int, int]:
         """The most that it had to do in any order: cards, and CPU."""
@@ -70,7 +71,9 @@ class _Search:
 
     def _can_go(self, names: Sequence[str], lengths: Sequence[int]) -> list[bool]:
         tasks = [
-            replace(task, without=frozenset(names[:length]), may_fail=frozenset(now.failed))
+            replace(
+                task, without=frozenset(map(self._places.__getitem__, names[:length])), may_fail=frozenset(now.failed)
+            )
             for length in lengths
             for task, now in zip(self._tasks, self._now, strict=True)
         ]

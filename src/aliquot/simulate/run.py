@@ -125,6 +125,7 @@ def run(
     for number, arrival in enumerate(order.arrivals):
         while leaving and leaving[0][0] <= arrival.at:
             cluster.release(heapq.heappop(leaving)[1])
+            record.left += 1
         pod = world.pods[arrival.pod]
         if pod.request.containers:
             counts.add(pod.request)
@@ -144,6 +145,7 @@ class _Record:
     def __init__(self, cluster: SimulatedCluster, capacity: int, expected: Expected) -> None:
         self._cluster, self._capacity, self._expected = cluster, capacity, expected
         self._arrivals = self._asked = self._placed = 0
+        self.left = 0
         self._failed: list[int] = []
         self._failed_gpu = self._failed_multi = 0
         self._bins: dict[int, list[int]] = {}
@@ -173,6 +175,7 @@ class _Record:
             arrived=self._asked / WHOLE,
             placed=self._placed / WHOLE,
             allocated=self._cluster.taken / WHOLE,
+            left=self.left,
             failed=tuple(self._failed),
             failed_gpu=self._failed_gpu,
             failed_multi=self._failed_multi,

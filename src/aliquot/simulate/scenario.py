@@ -95,3 +95,12 @@ class Order:
     arrivals: Sequence[Arrival]
     ranks: Sequence[int] = ()
     """Of each node of the world."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A world, and orders in which its pods arrive. `variant` says what was changed; empty if nothing was."""
+
+    world: World
+    orders: Sequence[Order]
+    variant: str = ""

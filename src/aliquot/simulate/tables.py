@@ -15,7 +15,8 @@ _FEW = 5
 
 LEGEND = """\
 at N %      cards that are allocated, in percent of all, when pods have asked for N % of them
-cards       the same at the end, as a number
+settled     with departures: the mean of that over the second half; placed: percent of the cards asked for
+cards       cards that are allocated at the end
 fragments   percent of all cards that are idle and of no use to an average expected pod (FGD's measure)
 stranded    cards' worth of idle GPU that no expected pod can use; no CPU/mem: of it, for lack of CPU or memory
 failed      pods that found no node; several: of these, pods that asked for several cards"""
@@ -23,14 +24,12 @@ failed      pods that found no node; several: of these, pods that asked for seve
 
 def summary(runs: Sequence[RunResult]) -> Table:
     """A row per policy: means over the orders, and their standard deviation if there are several."""
-    marks = _marks(runs)
-    table = _table(
-        "policy", *(title for title, _ in marks), "cards", "fragments", "stranded", "no CPU/mem", "failed", "several"
-    )
+    shares = _settled() if any(each.left for each in runs) else _marks(runs)
+    table = _table("policy", *shares, "cards", "fragments", "stranded", "no CPU/mem", "failed", "several")
     for label, own in by_label(runs).items():
         table.add_row(
             label,
-            *(_shown(own, _allocation_at(mark)) for _, mark in marks),
+            *(_shown(own, value) for value in shares.values()),
             _shown(own, lambda each: each.allocated, 1),
             _shown(own, lambda each: 100 * each.last.fragments / each.cards),
             _shown(own, lambda each: each.last.stranded, 1),
@@ -76,17 +75,26 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def _marks(runs: Sequence[RunResult]) -> list[tuple[str, int]]:
-    """Percentages of arrived cards, with their titles: 100 if every run went beyond it, and the end."""
+_Value = Callable[[RunResult], float]
+
+
+def _marks(runs: Sequence[RunResult]) -> dict[str, _Value]:
+    """The allocation at 100 % of arrived cards, if every run went beyond it, and at the end."""
     ends = {each.points[-1].arrived for each in runs}
     last = f"at {max(ends)} %" if len(ends) == 1 else "at the end"
-    return [*([(f"at {_MARK} %", _MARK)] if min(ends) > _MARK else []), (last, max(ends))]
+    first = {f"at {_MARK} %": _allocation_at(_MARK)} if min(ends) > _MARK else {}
+    return {**first, last: _allocation_at(max(ends))}
 
 
-def _allocation_at(percent: int) -> Callable[[RunResult], float]:
+def _allocation_at(percent: int) -> _Value:
     return lambda each: each.at(percent).allocation
 
 
-def _shown(runs: Sequence[RunResult], value: Callable[[RunResult], float], digits: int = 2) -> str:
+def _settled() -> dict[str, _Value]:
+    """For pods that leave again."""
+    return {"settled": lambda each: each.settled, "placed": lambda each: 100 * each.placed / max(each.arrived, 1e-9)}
+
+
+def _shown(runs: Sequence[RunResult], value: _Value, digits: int = 2) -> str:
     own = spread(runs, value)
     return f"{own.mean:.{digits}f}" + (f" ±{own.deviation:.{digits}f}" if len(runs) > 1 else "")

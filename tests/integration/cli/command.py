@@ -33,6 +33,10 @@ class Process:
         self._process = process
         self._seen = ""
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     async def says(self, text: str) -> None:
         """Return when a line with this text has come, from either of its mouths."""
         async with asyncio.timeout(LONGEST):

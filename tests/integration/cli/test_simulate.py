@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,8 @@ from aliquot.control.state.cluster_state import ClusterState
 from aliquot.control.state.events import NodeSeen, PodForgotten, PodSeen
 from aliquot.embedded.api import resources
 from tests.factories import container_manifest, make_cards, make_node, make_pod, node_manifest, pod_manifest
-from tests.fakes import FakeClock, ScriptedApi
-from tests.integration.cli.command import ALIQUOT, run
+from tests.fakes import FakeClock, ScriptedApi, until
+from tests.integration.cli.command import ALIQUOT, run, started
 from tests.integration.cli.servers import kubeconfig
 
 ROOT = Path(__file__).parents[3]
@@ -175,3 +176,19 @@ def test_the_pods_of_a_decision_log_arrive_and_leave(tmp_path: Path) -> None:
     (stay,), (leave,) = runs("--decision-log", path), runs("--decision-log", path, "--departures", "times")
     assert (stay["cards"], stay["arrivals"], stay["failed"]) == (2, 3, 1)
     assert (leave["arrivals"], leave["failed"]) == (3, 0)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+async def test_whoever_stops_it_stops_all_of_its_processes(number: signal.Signals) -> None:
+    args = (*LISTS, "--order", "shuffled", "--arrived", "10000", "--seeds", "1-50", "--jobs", "2")
+    async with started(*ALIQUOT, "simulate", *args, "--policy", "binpack") as process:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+
+        def workers() -> list[str]:
+            commands = {pid: Path(f"/proc/{pid}/cmdline").read_text() for pid in children.read_text().split()}
+            return [pid for pid, command in commands.items() if "spawn_main" in command]
+
+        await until(lambda: len(workers()) == 2, "two workers run")
+        began = workers()
+        assert (await process.stop(number)).code != 0
+        await until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in began), "both have ended")

@@ -10,7 +10,7 @@ from aliquot.simulate.many import Runner, Task
 from aliquot.simulate.orders import shuffled
 from aliquot.simulate.policy_names import parsed_policy
 from aliquot.simulate.returnable import Returnable, returnable
-from aliquot.simulate.scenario import World
+from aliquot.simulate.scenario import Scene, World
 from tests.unit.simulate.worlds import node, one_by_one, pod
 
 POLICY = parsed_policy("binpack")
@@ -19,7 +19,9 @@ POLICY = parsed_policy("binpack")
 def test_a_new_node_is_like_the_most_common_one_of_its_model() -> None:
     world = World([node("a", 4, "A100"), node("b", 8, "A100"), node("c", 8, "A100"), node("d")], [pod()])
     order = shuffled(world, 1, 100)
-    changed, (then,) = parsed_nodes("a100=2").apply(world, [order])
+    scene = parsed_nodes("a100=2").apply(world, [order])
+    changed, (then,) = scene.world, scene.orders
+    assert scene.variant == "+2 a100"
     assert [(each.model, each.sellable) for each in changed.nodes[4:]] == [("A100", 8)] * 2
     assert changed.capacity == world.capacity + 16
     assert list(then.ranks) == [*order.ranks, 4, 5]
@@ -59,14 +61,14 @@ def test_a_class_grows_and_no_other(selection: str, names: set[str]) -> None:
         pod("web", 0),
     ]
     world = World([node()], pods * 10)
-    _, (then,) = parsed_growth(f"{selection}:30%").apply(world, [one_by_one(world)])
+    (then,) = parsed_growth(f"{selection}:30%").apply(world, [one_by_one(world)]).orders
     counts = Counter(world.pods[each.pod].name for each in then.arrivals)
     assert counts == {each.name: 13 if each.name in names else 10 for each in pods}
 
 
 def test_a_class_can_shrink() -> None:
     world = World([node()], [pod()] * 10)
-    _, (then,) = parsed_growth("cards=1:-20%").apply(world, [one_by_one(world)])
+    (then,) = parsed_growth("cards=1:-20%").apply(world, [one_by_one(world)]).orders
     assert len(then.arrivals) == 8
 
 
@@ -92,8 +94,8 @@ def test_a_class_that_nobody_is_of_is_refused(text: str, words: str) -> None:
 
 
 def found(world: World, policy: str = "binpack") -> list[Returnable]:
-    with Runner([world]) as runner:
-        tasks = [Task(one_by_one(world), parsed_policy(policy))]
+    with Runner([Scene(world, [one_by_one(world)])]) as runner:
+        tasks = [Task(parsed_policy(policy))]
         return returnable(runner, world, tasks, runner.run(tasks))
 
 

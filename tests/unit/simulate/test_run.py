@@ -95,3 +95,12 @@ def test_a_pair_of_policies_is_for_nodes_and_cards() -> None:
     assert parsed_policy("free-count/topology+binpack") == PolicyPair(
         "free-count/topology+binpack", "free-count", "topology,binpack"
     )
+
+
+def test_what_a_cluster_settles_at_is_the_mean_of_the_second_half() -> None:
+    pods = [pod("a", leaves=2.5), pod("b", arrives=1.0), pod("c", arrives=2.0), pod("d", arrives=3.0)]
+    world = World([node(cards=4)], pods)
+    result = run(world, by_time(world, departures=True), BINPACK)
+    assert [(point.arrived, point.allocation) for point in result.points] == [(25, 25), (50, 50), (75, 75), (100, 75)]
+    assert result.left == 1
+    assert result.settled == pytest.approx(200 / 3)

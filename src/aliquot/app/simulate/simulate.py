@@ -20,7 +20,7 @@ from aliquot.simulate.plots import check_plots, draw
 from aliquot.simulate.policy_names import parsed_policy
 from aliquot.simulate.results import RunResult, as_plain
 from aliquot.simulate.returnable import Returnable, returnable
-from aliquot.simulate.scenario import Order, World
+from aliquot.simulate.scenario import Scene
 from aliquot.simulate.tables import LEGEND, per_model, returning, summary
 
 _WIDTH_IN_A_PIPE = 1000
@@ -36,28 +36,22 @@ def simulate(source: SourceOptions, how: RunOptions, output: OutputOptions) -> N
     check_plots(output.plots)
     world, left_out = read_world(source)
     _tell(left_out)
-    variants = _variants(world, read_orders(source, world), changes)
+    orders = read_orders(source, world)
+    scenes = [Scene(world, orders), *(change.apply(world, orders) for change in changes)]
     tasks = [
-        Task(order, policy, how.know_workload, place, text)
+        Task(policy, how.know_workload, scene, order)
         for policy in policies
-        for place, (text, _, orders) in enumerate(variants)
-        for order in orders
+        for scene in range(len(scenes))
+        for order in range(len(orders))
     ]
     found: list[Returnable] = []
-    with Runner([own for _, own, _ in variants], how.jobs) as runner, _progress(shown=output.progress) as count:
+    with Runner(scenes, how.jobs) as runner, _progress(shown=output.progress) as count:
         runs = runner.run(tasks, count(len(tasks)))
         for policy in policies if how.returnable else ():
             places = [place for place, task in enumerate(tasks) if task.policy == policy]
             own = [tasks[place] for place in places]
             found += returnable(runner, world, own, [runs[place] for place in places], count(None))
     _print(runs, found, output)
-
-
-def _variants(
-    world: World, orders: Sequence[Order], changes: Sequence[Change]
-) -> list[tuple[str, World, Sequence[Order]]]:
-    """As it is, and each change by itself."""
-    return [("", world, orders), *((change.text, *change.apply(world, orders)) for change in changes)]
 
 
 def _tell(left_out: Sequence[str]) -> None:

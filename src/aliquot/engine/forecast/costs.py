@@ -29,6 +29,8 @@ _FULLER = 0.02 / 8
 """What an idle card of the node costs, so that fuller nodes win where nothing else differs."""
 _KEPT = 96
 """Kinds of requests for which the costs of all nodes are kept."""
+_MOST_LOSSES = 2048
+"""Of so many different losses most are out of date."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +169,7 @@ class Forecast:
     def _entry(self, block: Block, ask: Ask, key: Hashable) -> _Kept:
         entries = self._kept.setdefault(block, OrderedDict())
         kept = entries.pop(key, None)
-        if kept is None or kept.total.shape[1] != block.width:
+        if kept is None or kept.total.shape[1] != block.width or len(kept.losses) > _MOST_LOSSES:
             kept = _Kept.new(block.rows if ask.cards == 1 else 1, block.width)
         entries[key] = kept
         if len(entries) > _KEPT:
@@ -193,11 +195,11 @@ class Forecast:
         after = options.after
         cpu, memory = block.host_cpu[columns] - host.cpu, block.host_memory[columns] - host.memory
         added = present.wasted_after(block, columns[at], after, cpu[at], memory[at]) - present.wasted[columns][at]
-        idle = after.sum(axis=0) / WHOLE
+        idle = after.sum(axis=0)
         wasted = np.zeros((len(kept.wasted), len(columns)))
-        wasted[rows, at] = np.ceil(added / _STEP - 1e-9) * _STEP + _FULLER * idle
+        wasted[rows, at] = np.ceil(added / _STEP - 1e-9) * _STEP + _FULLER * idle / WHOLE
         kept.wasted[:, columns] = wasted if options.twins is None else np.take_along_axis(wasted, options.twins, axis=0)
-        kept.took[columns[at]] = present.cards[columns][at] - idle
+        kept.took[columns[at]] = (present.idle_sum[columns][at] - idle) / WHOLE
         whole = present.whole[columns]
         left = np.stack([whole, whole - 1]) if len(wasted) > 1 else (after == WHOLE).sum(axis=0)[np.newaxis]
         own = self._demand.covered(cards, host.cpu, host.memory)[:, np.newaxis]
@@ -220,15 +222,15 @@ class Forecast:
             self._presents.clear()
             self._priced.clear()
             self._kept.clear()
-        rooms, idle = np.zeros(len(self._demand.large), np.int64), 0.0
+        rooms, idle = np.zeros(len(self._demand.large), np.int64), 0
         for each in fleet:
             present = self._presents.get(each)
             if present is None or present.width != each.width:
                 present = self._presents[each] = Present(each, self._filling, self._demand)
             present.update(each)
             rooms += present.all_rooms
-            idle += float(present.cards.sum())
-        prices, models = self._demand.prices(rooms, idle), self._model_prices(block, fleet)
+            idle += int(present.idle_sum.sum())
+        prices, models = self._demand.prices(rooms, idle / WHOLE), self._model_prices(block, fleet)
         return _Prices(prices, models, prices.tobytes() + models.tobytes(), clocks)
 
     def _model_prices(self, block: Block, fleet: Sequence[Block]) -> Floats:
@@ -237,11 +239,13 @@ class Forecast:
             return np.zeros(len(block.kinds))
         idle: dict[str, float] = {}
         for each in fleet:
-            by_kind = np.bincount(each.kind_id, self._presents[each].cards, len(each.kinds)).tolist()
-            for kind, cards in zip(each.kinds, by_kind, strict=True):
-                idle[kind.model] = idle.get(kind.model, 0.0) + cards
+            by_kind = np.bincount(each.kind_id, self._presents[each].idle_sum, len(each.kinds)).tolist()
+            for kind, thousandths in zip(each.kinds, by_kind, strict=True):
+                idle[kind.model] = idle.get(kind.model, 0.0) + thousandths
         models = list(idle)
-        prices = dict(zip(models, self._demand.pressure(models, np.array(list(idle.values()))).tolist(), strict=True))
+        prices = dict(
+            zip(models, self._demand.pressure(models, np.array(list(idle.values())) / WHOLE).tolist(), strict=True)
+        )
         return np.array([prices[kind.model] for kind in block.kinds])
 
 

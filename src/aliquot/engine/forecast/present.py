@@ -22,8 +22,8 @@ class Present:
         """Thousandths of each card that are idle in memory and cores."""
         self.whole = np.zeros(block.width, np.int64)
         """Cards of which nothing is taken."""
-        self.cards = np.zeros(block.width)
-        """Idle cards of each node, in all."""
+        self.idle_sum = np.zeros(block.width, np.int64)
+        """Of all cards of a node."""
         self.wasted = np.zeros(block.width)
         """Cards that will stay idle in the end."""
         self.rooms = np.zeros((len(demand.large), block.width), np.int64)
@@ -43,7 +43,7 @@ class Present:
         cpu, memory = block.host_cpu[columns], block.host_memory[columns]
         self.idle[:, columns] = idle
         self.whole[columns] = (idle == WHOLE).sum(axis=0)
-        self.cards[columns] = idle.sum(axis=0) / WHOLE
+        self.idle_sum[columns] = idle.sum(axis=0)
         self.wasted[columns] = self.wasted_after(block, columns, idle, cpu, memory)
         rooms = self.rooms_after(block, columns, self.whole[columns], cpu, memory)
         self.all_rooms += rooms.sum(axis=1) - self.rooms[:, columns].sum(axis=1)

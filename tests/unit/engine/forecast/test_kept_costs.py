@@ -91,4 +91,4 @@ class KeptCosts(RuleBasedStateMachine):
 
 
 TestKeptCosts = KeptCosts.TestCase
-TestKeptCosts.settings = settings(max_examples=40, stateful_step_count=25)
+TestKeptCosts.settings = settings(max_examples=15, stateful_step_count=20)
