@@ -90,6 +90,29 @@ def test_a_node_of_four_plugins_is_taken_over_and_given_back(rig: Rig, without_u
     _give_back(rig, without_us, [*names, "new"], everyone, shared)
 
 
+@pytest.fixture
+def nvidia_with_cdi(rig: Rig) -> Iterator[Original]:
+    yield left_behind.NVIDIA_WITH_CDI
+    left_behind.nvidia_spec(rig).unlink()
+
+
+def test_a_node_of_nvidias_plugin_with_cdi_is_taken_over_and_given_back(
+    rig: Rig, without_us: Aliquot, nvidia_with_cdi: Original
+) -> None:
+    """Only the CDI device in kubelet's checkpoint says which card its pod has."""
+    with served_by(rig, nvidia_with_cdi, 0):
+        names = [started_by(rig, nvidia_with_cdi, 0)]
+    seen = pods.look_inside(rig, names[0])
+    assert seen.environment[left_behind.VISIBLE] == "void"
+    (held,) = (gpu for gpu in rig.nvml.gpus if f"/dev/nvidia{gpu.minor}" in seen.devices)
+    (free,) = (gpu for gpu in rig.nvml.gpus if gpu != held)
+    new = _take_over(rig, without_us, names, [nvidia_with_cdi])
+    recorded = json.loads(pods.get(rig, names[0])["metadata"]["annotations"]["aliquot.io/observed"])
+    assert recorded["containers"] == {"main": [held.uuid]}
+    assert new.environment[left_behind.VISIBLE] == free.uuid
+    _give_back(rig, without_us, [*names, "new"], [nvidia_with_cdi], 0)
+
+
 def test_a_node_of_hami_is_taken_over_and_given_back(rig: Rig, without_us: Aliquot) -> None:
     with served_by(rig, left_behind.HAMI, 1):
         names = [started_by(rig, left_behind.HAMI, 1)]
