@@ -2,6 +2,7 @@
 keys on pods."""
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,6 +101,32 @@ def _nvidia(rig: Rig, _: int) -> Sequence[Offer]:
     ]
 
 
+def nvidia_spec(rig: Rig) -> Path:
+    """The file of the CDI spec that NVIDIA's plugin writes. It stays when the plugin has gone."""
+    return Path(rig.cdi_folder, "k8s.device-plugin.nvidia.com-gpu.json")
+
+
+def _nvidia_with_cdi(rig: Rig, _: int) -> Sequence[Offer]:
+    """As the GPU Operator configures it from 25.10 on: the answer has CDI devices and no variable."""
+    kind = "k8s.device-plugin.nvidia.com/gpu"
+    nodes = {gpu.uuid: [f"nvidia{gpu.minor}", *_CONTROL] for gpu in rig.nvml.gpus}
+    devices = [
+        {
+            "name": uuid,
+            "containerEdits": {
+                "deviceNodes": [{"path": f"/dev/{name}", "hostPath": str(rig.dev_folder / name)} for name in names]
+            },
+        }
+        for uuid, names in nodes.items()
+    ]
+    common = {"env": [f"{VISIBLE}=void"]}
+    spec = {"cdiVersion": "0.5.0", "kind": kind, "devices": devices, "containerEdits": common}
+    part = nvidia_spec(rig).with_suffix(".part")
+    part.write_text(json.dumps(spec))
+    part.rename(nvidia_spec(rig))
+    return [Offer("nvidia.com/gpu", "nvidia-gpu.sock", [*nodes], {1: Answer(cdi_kind=kind)})]
+
+
 def _hami(rig: Rig, index: int) -> Sequence[Offer]:
     gpu = rig.nvml.gpus[index]
     ids = [f"{each.uuid}-{share}" for each in rig.nvml.gpus for share in range(10)]
@@ -121,6 +148,7 @@ def _hami_keys(rig: Rig, index: int) -> Mapping[str, str]:
 
 
 NVIDIA = Original("nvidia", "nvidia", {"nvidia.com/gpu": "1"}, _nvidia)
+NVIDIA_WITH_CDI = Original("nvidia-with-cdi", "nvidia", {"nvidia.com/gpu": "1"}, _nvidia_with_cdi)
 GPUSHARE = Original("gpushare", "gpushare", {"aliyun.com/gpu-mem": "3"}, _gpushare, _gpushare_keys)
 GPU_MANAGER = Original(
     "gpu-manager",

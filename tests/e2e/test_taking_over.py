@@ -90,6 +90,29 @@ def test_a_node_of_four_plugins_is_taken_over_and_given_back(rig: Rig, without_u
     _give_back(rig, without_us, [*names, "new"], everyone, shared)
 
 
+@pytest.fixture
+def nvidia_with_cdi(rig: Rig) -> Iterator[Original]:
+    yield left_behind.NVIDIA_WITH_CDI
+    left_behind.nvidia_spec(rig).unlink()
+
+
+def test_a_node_of_nvidias_plugin_with_cdi_is_taken_over_and_given_back(
+    rig: Rig, without_us: Aliquot, nvidia_with_cdi: Original
+) -> None:
+    """Only the CDI device in kubelet's checkpoint says which card its pod has."""
+    with served_by(rig, nvidia_with_cdi, 0):
+        names = [started_by(rig, nvidia_with_cdi, 0)]
+    seen = pods.look_inside(rig, names[0])
+    assert seen.environment[left_behind.VISIBLE] == "void"
+    (held,) = (gpu for gpu in rig.nvml.gpus if f"/dev/nvidia{gpu.minor}" in seen.devices)
+    (free,) = (gpu for gpu in rig.nvml.gpus if gpu != held)
+    new = _take_over(rig, without_us, names, [nvidia_with_cdi])
+    recorded = json.loads(pods.get(rig, names[0])["metadata"]["annotations"]["aliquot.io/observed"])
+    assert recorded["containers"] == {"main": [held.uuid]}
+    assert new.environment[left_behind.VISIBLE] == free.uuid
+    _give_back(rig, without_us, [*names, "new"], [nvidia_with_cdi], 0)
+
+
 def test_a_node_of_hami_is_taken_over_and_given_back(rig: Rig, without_us: Aliquot) -> None:
     with served_by(rig, left_behind.HAMI, 1):
         names = [started_by(rig, left_behind.HAMI, 1)]
@@ -137,8 +160,9 @@ def _give_back(rig: Rig, aliquot: Aliquot, names: Sequence[str], to: Sequence[Or
             assert pods.look_inside(rig, name) == seen[name]
 
 
-def test_a_rival_on_a_socket_that_nobody_knows_is_named(rig: Rig, aliquot: Aliquot) -> None:
-    """kubelet tells neither plugin of the other, and asks the one that came last."""
+def test_rivals_on_a_socket_that_nobody_knows_and_for_another_resource_are_named(rig: Rig, aliquot: Aliquot) -> None:
+    """kubelet tells no plugin of the others, and asks the one that came last. NVIDIA's hands out whole cards of which
+    our agent gives parts."""
     rival = Offer(pods.GPU_MEM, "1763459952.sock", ["nvidia0", "nvidia1", "nvidia2"], {})
 
     def told() -> str:
@@ -146,9 +170,13 @@ def test_a_rival_on_a_socket_that_nobody_knows_is_named(rig: Rig, aliquot: Aliqu
             "get", "events", "--field-selector=reason=RivalDevicePlugin", "--output=jsonpath={..message}"
         )
 
-    with offered_by(rig, "a-stranger", [rival]):
-        named = f"another device plugin offers {pods.GPU_MEM}, too, with ids such as nvidia0: remove that plugin"
-        wait_for("the rival to be named", lambda: named in told(), seconds=60, every=0.3)
+    uuids = sorted(gpu.uuid for gpu in rig.nvml.gpus)
+    with offered_by(rig, "a-stranger", [rival]), served_by(rig, left_behind.NVIDIA, 0):
+        named = [
+            f"another device plugin offers {pods.GPU_MEM}, too, with ids such as nvidia0: remove that plugin",
+            f"another device plugin offers nvidia.com/gpu with ids such as {uuids[0]}, and so hands out cards",
+        ]
+        wait_for("the rivals to be named", lambda: all(text in told() for text in named), seconds=60, every=0.3)
     aliquot.agent.stop()
     aliquot.start_agent()
     pods.create(rig, [pods.pod("after-it")])

@@ -25,12 +25,13 @@ _LOOK_SECONDS = 0.1
 @dataclass(frozen=True)
 class Answer:
     """An answer to Allocate. `{ids}` in a variable stands for the ids, joined by commas. Device nodes and mounts are
-    pairs of the container's path and the machine's."""
+    pairs of the container's path and the machine's. With a `cdi_kind`, each id is a CDI device of that kind."""
 
     envs: Mapping[str, str] = field(default_factory=dict)
     devices: Sequence[tuple[str, str]] = ()
     mounts: Sequence[tuple[str, str]] = ()
     annotations: Mapping[str, str] = field(default_factory=dict)
+    cdi_kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,7 @@ class _Plugin:
             devices=[wire.DeviceSpec(container_path=a, host_path=b, permissions="rwm") for a, b in answer["devices"]],
             mounts=[wire.Mount(container_path=a, host_path=b, read_only=True) for a, b in answer["mounts"]],
             annotations=answer["annotations"],
+            cdi_devices=[wire.CDIDevice(name=f"{kind}={each}") for each in ids] if (kind := answer["cdi_kind"]) else [],
         )
 
 

@@ -6,7 +6,7 @@ The format is kubelet's own. kubelet replaces the file as a whole, so a read nev
 
 import base64
 import binascii
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -82,11 +82,12 @@ def _named(path: Path) -> Iterator[None]:
         raise BadRecord(f"kubelet's checkpoint {path} cannot be read: {error}") from error
 
 
-def registered_ids(path: Path, resources: Set[str]) -> Mapping[str, frozenset[str]]:
-    """The healthy ids of these resources that kubelet was last told, by whichever device plugin. Raises BadRecord."""
+def registered_ids(path: Path, is_wanted: Callable[[str], bool]) -> Mapping[str, frozenset[str]]:
+    """The healthy ids of the wanted resources that kubelet was last told, by whichever device plugin. Raises
+    BadRecord."""
     registered = _read(path).registered or {}
     with _named(path):
-        found = {name: msgspec.json.decode(registered[name], type=_IDS) for name in resources & registered.keys()}
+        found = {name: msgspec.json.decode(ids, type=_IDS) for name, ids in registered.items() if is_wanted(name)}
         return {name: frozenset(ids or ()) for name, ids in found.items()}
 
 

@@ -9,7 +9,7 @@ kubelet forgets a pod that was deleted by force, or that the control plane has s
 terminate. The container runtime knows those.
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -95,9 +95,9 @@ class KubeletRecords:
         """What kubelet has allocated of these resources, or of all. Raises BadRecord."""
         return await off_loop(partial(checkpoint.read, self._checkpoint, resources))
 
-    async def registered_ids(self, resources: Set[str]) -> Mapping[str, Set[str]]:
-        """The healthy ids of these resources that kubelet was last told, by whichever plugin. Raises BadRecord."""
-        return await off_loop(partial(checkpoint.registered_ids, self._checkpoint, resources))
+    async def registered_ids(self, is_wanted: Callable[[str], bool]) -> Mapping[str, Set[str]]:
+        """The healthy ids of the wanted resources that kubelet was last told, by whichever plugin. Raises BadRecord."""
+        return await off_loop(partial(checkpoint.registered_ids, self._checkpoint, is_wanted))
 
     async def known_grants(self) -> Sequence[Grant]:
         """What kubelet has allocated. The checkpoint is read again only if it has changed. Raises BadRecord."""

@@ -64,7 +64,7 @@ class OwnedNode:
         self.presence.node_seen.subscribe(self._guard.see_node)
         self._offering: set[str] = set()
         self._offered_for: Sequence[Gpu] | None = None
-        self._rivals = Rivals(self._holders)
+        self._rivals = Rivals(self._holders, dialects)
         self._plugins = list(self._new_plugins())
 
     async def run(self, tasks: asyncio.TaskGroup) -> None:

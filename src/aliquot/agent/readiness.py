@@ -29,8 +29,9 @@ class Readiness:
             return [f"no card to serve: {self._reader.missing}"]
         if self._needs_plugin and not self._plugins:
             return ["the cards have not been read yet"]
-        return [
+        found = (
             plugin.rival or f"kubelet does not know the device plugin of {plugin.resource} yet"
             for plugin in self._plugins
             if plugin.rival or not plugin.is_registered
-        ]
+        )
+        return list(dict.fromkeys(found))  # a rival for other resources is every plugin's

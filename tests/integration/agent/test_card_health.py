@@ -31,7 +31,7 @@ from tests.fakes import SECONDS, FakeClock, ScriptedApi, answer, until
 from tests.fakes.nvml import FakeCard, FakeNvml
 from tests.integration.agent.node import DIALECT, AgentNode
 from tests.integration.agent.test_agent import FakeDevices, settings
-from tests.integration.agent.test_rivals import OFFERS, rival
+from tests.integration.agent.test_rivals import NVIDIA, OFFERS, SELLS, rival
 from tests.ports import free_port
 
 ALL = {GPU_MEM: 30, GPU_COUNT: 2}
@@ -343,6 +343,17 @@ async def test_the_log_an_event_and_readyz_name_a_rival(served: Served) -> None:
             async with aiohttp.ClientSession() as http, http.get(f"http://127.0.0.1:{port}/readyz") as answer:
                 assert (answer.status, await answer.text()) == (503, OFFERS)
             assert served.kubelet.capacity() == {GPU_MEM: 1, GPU_COUNT: 2}
+
+
+async def test_a_rival_for_another_resource_is_named_once(served: Served) -> None:
+    port = free_port()
+    async with served.agent(health_port=port):
+        await served.shows("all is well", **GOOD)
+        async with rival(served.kubelet, ["GPU-n1-0"], NVIDIA):
+            await until(lambda: served.events("Node"), "it is told", passing=served.clock)
+            assert served.events("Node") == [("RivalDevicePlugin", SELLS)]
+            async with aiohttp.ClientSession() as http, http.get(f"http://127.0.0.1:{port}/readyz") as answer:
+                assert (answer.status, await answer.text()) == (503, SELLS)
 
 
 async def test_an_agent_without_a_driver_says_so_on_its_port(folder: Path, client: Client, clock: FakeClock) -> None:

@@ -1,4 +1,4 @@
-"""Another device plugin for our resource, on a socket whose name nobody knows."""
+"""Another device plugin for our cards: for our resource on a socket whose name nobody knows, or for another one."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -10,6 +10,7 @@ from aliquot.agent import rpc
 from aliquot.agent.kubelet_records import CHECKPOINT
 from aliquot.agent.proto import deviceplugin_pb2 as wire
 from aliquot.agent.rivals import Rivals
+from aliquot.dialects import standard_dialects
 from aliquot.embedded.kubelet_devices import DeviceManager
 from aliquot.model import NodeGpus
 from aliquot.model.records import OBSERVED
@@ -22,13 +23,18 @@ REMEDY = (
     f"{OBSERVED}=true if that plugin is to go on"
 )
 OFFERS = f"another device plugin offers {GPU_MEM}, too, with ids such as nvidia0: {REMEDY}"
+NVIDIA = "nvidia.com/gpu"
+SELLS = (
+    f"another device plugin offers {NVIDIA} with ids such as GPU-n1-0, and so hands out cards of this node that "
+    f"Aliquot sells, too: turn that plugin off on this node, or label the node {OBSERVED}=true if it is to go on"
+)
 SERVES = f"another device plugin has served {GPU_MEM} to a new container main: {REMEDY}"
 OURS = [f"GPU-n1-{card}-_-{unit}" for card in range(2) for unit in range(15)]
 
 
 @asynccontextmanager
-async def rival(kubelet: DeviceManager, ids: Sequence[str]) -> AsyncIterator[None]:
-    """A plugin that has registered for our resource, so that kubelet asks it from now on."""
+async def rival(kubelet: DeviceManager, ids: Sequence[str], resource: str = GPU_MEM) -> AsyncIterator[None]:
+    """A plugin that has registered for a resource, ours or another, so that kubelet asks it from now on."""
     ending = asyncio.Event()
 
     async def listed(_: wire.Empty, __: "rpc.Context") -> AsyncIterator[wire.ListAndWatchResponse]:
@@ -45,10 +51,10 @@ async def rival(kubelet: DeviceManager, ids: Sequence[str]) -> AsyncIterator[Non
     }
     server = rpc.server("v1beta1.DevicePlugin", methods, kubelet.folder / "1763459952.sock")
     await server.start()
-    request = wire.RegisterRequest(version="v1beta1", endpoint="1763459952.sock", resource_name=GPU_MEM)
+    request = wire.RegisterRequest(version="v1beta1", endpoint="1763459952.sock", resource_name=resource)
     async with rpc.channel(kubelet.folder / "kubelet.sock") as channel:
         await rpc.call(channel, "/v1beta1.Registration/Register", request, wire.Empty)
-    await until(lambda: kubelet.capacity()[GPU_MEM] == len(ids), "kubelet follows the rival")
+    await until(lambda: kubelet.capacity().get(resource) == len(ids), "kubelet follows the rival")
     write_checkpoint(kubelet)
     yield
     ending.set()
@@ -61,7 +67,7 @@ def write_checkpoint(kubelet: DeviceManager) -> None:
 
 
 async def begun(node: AgentNode) -> Rivals:
-    rivals = Rivals(node.holders)
+    rivals = Rivals(node.holders, standard_dialects())
     write_checkpoint(node.kubelet)
     assert await rivals.look(()) == []
     return rivals
@@ -90,6 +96,28 @@ async def test_a_rival_with_our_ids_is_noticed_by_what_it_has_served(node: Agent
             assert await rivals.look(node.serving) == []
         await node.admitted("new", 3, card=0)
         assert await rivals.look(node.serving) == [SERVES]
+
+
+async def test_a_plugin_for_a_resource_that_the_node_does_not_serve_sells_its_cards_again(node: AgentNode) -> None:
+    """As NVIDIA's plugin on a node for gpushare: nothing of ours has its socket or its ids."""
+    rivals = await begun(node)
+    async with rival(node.kubelet, ["GPU-n1-0", "GPU-n1-1"], NVIDIA):
+        assert await rivals.look(()) == []
+        assert await rivals.look(node.serving) == [], "kubelet may not have written yet that it is gone"
+        assert await rivals.look(node.serving) == [SELLS], "once for all of our plugins"
+        assert await rivals.look(node.serving) == []
+        assert [plugin.rival for plugin in node.serving] == [SELLS, SELLS]
+    await until(lambda: not node.kubelet.capacity().get(NVIDIA), "kubelet has noticed that it is gone")
+    write_checkpoint(node.kubelet)
+    assert await rivals.look(node.serving) == []
+    assert [plugin.rival for plugin in node.serving] == ["", ""]
+
+
+async def test_a_plugin_for_other_devices_is_no_rival(node: AgentNode) -> None:
+    rivals = await begun(node)
+    async with rival(node.kubelet, ["mlx5_0"], "rdma/hca"):
+        for _ in range(3):
+            assert await rivals.look(node.serving) == []
 
 
 async def test_what_another_plugin_served_before_a_node_was_taken_over_is_no_rival_s(node: AgentNode) -> None:
