@@ -2,7 +2,7 @@
 
 A rival for a resource of ours whose socket has a name that we know is found at the start (`plugin.py`). Any other one
 registers on a socket of its own. kubelet then asks whoever registered last, and tells nobody. A plugin for a resource
-of a dialect that this node does not serve, such as NVIDIA's on a node for gpushare, sells our cards a second time.
+of a dialect that this node does not serve, such as the vendor's own for whole cards, sells our cards a second time.
 """
 
 from collections.abc import Mapping, Sequence, Set
