@@ -22,7 +22,7 @@ from aliquot.errors import Refused
 
 CHECKPOINT = "kubelet_internal_checkpoint"
 
-_Identity = tuple[int, int, int] | None
+Version = tuple[int, int, int] | None
 """What changes when a file is written again; None while there is none."""
 
 
@@ -47,7 +47,7 @@ class KubeletRecords:
         self._checkpoint = device_plugins / CHECKPOINT
         self._pod_resources = pod_resources
         self._runtime = runtime_endpoint
-        self._known: tuple[_Identity, Sequence[Grant]] = (None, ())
+        self._known: tuple[Version, Sequence[Grant]] = (None, ())
 
     async def find(self, resource: str, ids: frozenset[str], before: Set[str] = frozenset()) -> PodGrants:
         """The pod with these ids of a resource. A container that also has one of the resources `before` gets its
@@ -95,7 +95,7 @@ class KubeletRecords:
         """What kubelet has allocated of these resources, or of all. Raises BadRecord."""
         return await off_loop(partial(checkpoint.read, self._checkpoint, resources))
 
-    async def registered_ids(self, is_wanted: Callable[[str], bool]) -> Mapping[str, Set[str]]:
+    async def registered_ids(self, is_wanted: Callable[[str], bool]) -> Mapping[str, frozenset[str]]:
         """The healthy ids of the wanted resources that kubelet was last told, by whichever plugin. Raises BadRecord."""
         return await off_loop(partial(checkpoint.registered_ids, self._checkpoint, is_wanted))
 
@@ -104,12 +104,16 @@ class KubeletRecords:
         self._known = await off_loop(partial(self._read_if_changed, *self._known))
         return self._known[1]
 
-    def _read_if_changed(self, seen: _Identity, grants: Sequence[Grant]) -> tuple[_Identity, Sequence[Grant]]:
+    async def version(self) -> Version:
+        """What changes when kubelet writes its checkpoint again; None while there is none."""
+        return await off_loop(partial(_identity, self._checkpoint))
+
+    def _read_if_changed(self, seen: Version, grants: Sequence[Grant]) -> tuple[Version, Sequence[Grant]]:
         now = _identity(self._checkpoint)
         return (now, grants) if now and now == seen else (now, checkpoint.read(self._checkpoint))
 
 
-def _identity(path: Path) -> _Identity:
+def _identity(path: Path) -> Version:
     try:
         status = path.stat()
     except OSError:

@@ -14,7 +14,7 @@ from aliquot.dialects import standard_dialects
 from aliquot.embedded.kubelet_devices import DeviceManager
 from aliquot.model import NodeGpus
 from aliquot.model.records import OBSERVED
-from tests.factories import GPU_MEM, make_cards
+from tests.factories import GPU_COUNT, GPU_MEM, make_cards
 from tests.fakes import until
 from tests.integration.agent.node import AgentNode
 
@@ -132,16 +132,17 @@ async def test_what_another_plugin_served_before_a_node_was_taken_over_is_no_riv
 async def test_our_own_list_may_change(node: AgentNode) -> None:
     rivals = await begun(node)
 
-    async def change(cards: NodeGpus, units: int) -> None:
+    async def change(cards: NodeGpus, offered: int) -> None:
         node.node_cards.see(cards)
         assert await rivals.look(node.serving) == []
-        await until(lambda: node.kubelet.capacity()[GPU_MEM] == units, "kubelet is told")
+        known = {GPU_MEM: 15 * offered, GPU_COUNT: offered}
+        await until(lambda: node.kubelet.capacity() == known, "kubelet is told by both plugins")
         write_checkpoint(node.kubelet)
         assert await rivals.look(node.serving) == []
 
-    await change(make_cards(mib=[15360]), 15)
-    await change(make_cards(), 30)
-    await change(make_cards(unhealthy=[1]), 15)
+    await change(make_cards(mib=[15360]), 1)
+    await change(make_cards(), 2)
+    await change(make_cards(unhealthy=[1]), 1)
 
 
 @pytest.mark.parametrize("text", ["{", '{"Data":{"RegisteredDevices":{"aliyun.com/gpu-mem":7}}}'])
