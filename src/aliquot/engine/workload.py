@@ -11,6 +11,8 @@ from aliquot.model.request import NODE_UNITS
 WHOLE = 1000
 """A card, in thousandths."""
 _ENOUGH_PODS = 50
+_FEW_MODELS = 16
+"""Pods that accept more models than this hardly insist on any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ def _pod_shape(shape: Shape, count: int) -> PodShape:
             pass  # how much of a card that is depends on the card
     share = WHOLE if shape.whole else min(max(1, share), WHOLE)
     named = [constraint for constraint in shape.models if not constraint.avoid]
-    models = named[0].names if len(named) == 1 else ()
+    models = named[0].names if len(named) == 1 and len(named[0].names) <= _FEW_MODELS else ()
     return PodShape(shape.cards, share, count, models, shape.host.cpu, shape.host.memory, mib)
 
 

@@ -56,6 +56,7 @@ def is_model(name: str, model: str) -> bool:
     return bool(wanted) and wanted <= has and has & _ANOTHER_MODEL <= wanted
 
 
+@lru_cache(4096)
 def _words(name: str) -> frozenset[str]:
     text = name.casefold()
     for pattern, plain in _GLUED:

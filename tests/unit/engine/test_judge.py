@@ -188,6 +188,15 @@ def test_where_the_first_policy_sees_no_difference_the_next_decides() -> None:
     assert chosen == {"topology": [0], "topology,tightest": [2], "topology, spread": [0]}
 
 
+def test_the_scores_of_a_chain_do_not_depend_on_nodes_that_were_there_before() -> None:
+    nodes = [(make_cards(name), dict[str, Charge]()) for name in ("a", "b")]
+    fresh, older = fleet_of(*nodes), fleet_of((make_cards("c"), {}), *nodes)
+    older.remove("c")
+    request = make_request(5)
+    said = [judge(fleet, request, "binpack", "topology,lookahead").why() for fleet in (fresh, older)]
+    assert said[0] == said[1], "the decision log has it, and a replay begins with a fresh Fleet"
+
+
 EMPTY = Placement("n1", "gpushare", {})
 
 

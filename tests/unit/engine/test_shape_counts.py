@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from aliquot.engine import ShapeCounts
 from aliquot.engine.shape_counts import Shape, shape_of
+from aliquot.engine.workload import Workload
 from aliquot.model import Constraints, ContainerRequest, Host, Life, Memory, ModelConstraint, Part, Request, Unit
 from aliquot.model.bounds import MAX_COUNTED_PODS, MAX_SHAPES
 
@@ -104,3 +105,11 @@ def test_what_policies_see_changes_seldom_and_lags_by_half_of_the_pods_at_most()
         assert added - counts.total <= added / 2
         versions.add(counts.version)
     assert len(versions) < 20
+
+
+@pytest.mark.parametrize(("count", "expected"), [(3, 3), (200, 0)])
+def test_pods_that_accept_many_models_are_expected_to_accept_any(count: int, expected: int) -> None:
+    names = tuple(f"A{number}" for number in range(count))
+    request = replace(a_request(PART), constraints=Constraints(models=(ModelConstraint(names),)))
+    (shape,) = Workload.of({shape_of(request): 1}).shapes
+    assert len(shape.models) == expected

@@ -44,12 +44,15 @@ class CardChoice:
 
 
 def score(policies: Sequence[NodePolicy], outcomes: Sequence[PolicyOutcome]) -> Floats:
-    """The score of every column of all blocks."""
+    """The score of every column of all blocks. Of a chain, ranks among the columns that fit: what others have depends
+    on what was asked before."""
     scores = [joined([_score(each, outcome) for outcome in outcomes]) for each in policies]
     if len(scores) == 1:
         return scores[0]
-    width = sum(len(outcome.fits) for outcome in outcomes)
-    return _one_after_another(scores, (width,)).astype(np.float64)
+    fits = joined([outcome.fits for outcome in outcomes])
+    ranks = np.zeros(len(fits))
+    ranks[fits] = _one_after_another([each[fits] for each in scores], (int(fits.sum()),))
+    return ranks
 
 
 def _score(own: NodePolicy, outcome: PolicyOutcome) -> Floats:

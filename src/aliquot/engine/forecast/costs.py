@@ -29,8 +29,8 @@ _FULLER = 0.02 / 8
 """What an idle card of the node costs, so that fuller nodes win where nothing else differs."""
 _KEPT = 96
 """Kinds of requests for which the costs of all nodes are kept."""
-_MOST_LOSSES = 2048
-"""Of so many different losses most are out of date."""
+_SPARE_LOSSES = 1024
+"""Besides two for each node. A kind of request that has seen more is worked out anew: nodes have changed since."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,10 @@ class _Kept:
     took: SmallFloats
     """[width]: the cards that the pod takes."""
     total: SmallFloats
-    losses: list[Ints] = field(default_factory=list)
+    losses: list[bytes] = field(default_factory=list)
     numbers: dict[bytes, int] = field(default_factory=dict)
+    worst: Floats = field(default_factory=lambda: np.zeros(0))
+    """The price of each of `losses`: that of the dearest room."""
     prices: bytes = b""
     at: int = -1
 
@@ -87,9 +89,16 @@ class _Kept:
                 key = keys[place]
                 if key not in self.numbers:
                     self.numbers[key] = len(self.losses)
-                    self.losses.append(lost[:, place].copy())
+                    self.losses.append(key)
                 numbers[place] = self.numbers[key]
         return np.array(numbers, np.int64)
+
+    def price(self, rooms: Floats) -> None:
+        """Price the losses that have no price yet."""
+        new = self.losses[len(self.worst) :]
+        if new:
+            lost = np.frombuffer(b"".join(new), np.int16).reshape(len(new), len(rooms))
+            self.worst = np.append(self.worst, (lost * rooms).max(axis=1, initial=0.0))
 
 
 @dataclass(frozen=True)
@@ -151,7 +160,7 @@ class Forecast:
             kept.at = block.clock
             self._work_out(kept, block, ask, columns)
         if kept.prices != prices.key:
-            kept.prices = prices.key
+            kept.prices, kept.worst = prices.key, np.zeros(0)
             _add_up(kept, block, np.arange(block.width), prices)
         elif len(columns):
             _add_up(kept, block, columns, prices)
@@ -169,7 +178,8 @@ class Forecast:
     def _entry(self, block: Block, ask: Ask, key: Hashable) -> _Kept:
         entries = self._kept.setdefault(block, OrderedDict())
         kept = entries.pop(key, None)
-        if kept is None or kept.total.shape[1] != block.width or len(kept.losses) > _MOST_LOSSES:
+        most = 2 * block.width + _SPARE_LOSSES
+        if kept is None or kept.total.shape[1] != block.width or len(kept.losses) > most:
             kept = _Kept.new(block.rows if ask.cards == 1 else 1, block.width)
         entries[key] = kept
         if len(entries) > _KEPT:
@@ -242,17 +252,16 @@ class Forecast:
             by_kind = np.bincount(each.kind_id, self._presents[each].idle_sum, len(each.kinds)).tolist()
             for kind, thousandths in zip(each.kinds, by_kind, strict=True):
                 idle[kind.model] = idle.get(kind.model, 0.0) + thousandths
-        models = list(idle)
-        prices = dict(
-            zip(models, self._demand.pressure(models, np.array(list(idle.values())) / WHOLE).tolist(), strict=True)
-        )
+        pressure = self._demand.pressure(list(idle), np.array(list(idle.values())) / WHOLE)
+        prices = dict(zip(idle, pressure.tolist(), strict=True))
         return np.array([prices[kind.model] for kind in block.kinds])
 
 
 def _add_up(kept: _Kept, block: Block, columns: Ints, prices: _Prices) -> None:
     total = kept.wasted[:, columns]
+    kept.price(prices.rooms)
     if kept.losses and prices.rooms.any():
-        worst = (np.array(kept.losses) * prices.rooms).max(axis=1)[kept.lost[:, columns]]
+        worst = kept.worst[kept.lost[:, columns]]
         total += np.where(block.open_whole[:, columns], worst[1], worst[0]) if len(total) > 1 else worst[0]
     if prices.models.any():
         total += prices.models[block.kind_id[columns]] * kept.took[columns]

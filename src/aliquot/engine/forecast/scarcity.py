@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import sqrt
+from math import fsum, sqrt
 
 import numpy as np
 
@@ -16,6 +16,9 @@ _UNSEEN = 1.0
 """How many pods that fill a whole node count as seen before any was: somebody will ask for the largest nodes."""
 _ALMOST = 0.9
 """The share of a node's CPU and memory that such a pod asks for: other pods run on every node."""
+_MOST_LARGE, _MOST_PARTICULAR = 64, 64
+"""Shapes of large pods that count, and lists of models; the most common ones, because what a decision costs grows with
+their number."""
 _CHANCES, _PRESSURES = 8, 8
 """Chances and pressures are rounded to so many parts of one: what follows from them can be kept until they change."""
 _CONTESTED = 0.4
@@ -47,10 +50,10 @@ class Demand:
         self._total = max(1, sum(shape.weight for shape in asking))
         asked = {shape: shape.weight * shape.cards * shape.share / WHOLE for shape in asking}
         self._mean = max(sum(asked.values()) / self._total, 1e-9)
+        large = [shape for shape in asking if shape.cards > 1 and shape.share == WHOLE]
         self.large = [
             Large(shape.cards, shape.cpu, shape.memory, shape.models, shape.weight)
-            for shape in asking
-            if shape.cards > 1 and shape.share == WHOLE
+            for shape in sorted(large, key=lambda shape: -shape.weight)[:_MOST_LARGE]
         ]
         fills = (
             Large(kind.cards, int(kind.host.cpu * _ALMOST), int(kind.host.memory * _ALMOST), (kind.model,), _UNSEEN)
@@ -58,10 +61,12 @@ class Demand:
             if kind.cards > 1
         )
         self.large += dict.fromkeys(fills)
-        self._particular: dict[tuple[str, ...], float] = {}
+        particular: dict[tuple[str, ...], float] = {}
         for shape in asking:
             if shape.models:
-                self._particular[shape.models] = self._particular.get(shape.models, 0.0) + asked[shape] / self._total
+                particular[shape.models] = particular.get(shape.models, 0.0) + asked[shape] / self._total
+        self._particular = sorted(particular.items(), key=lambda item: -item[1])[:_MOST_PARTICULAR]
+        self._suiting: dict[str, list[bool]] = {}
 
     @cached_property
     def cards(self) -> Ints:
@@ -121,13 +126,20 @@ class Demand:
         """[models]: what a card of each model costs, by the part of the idle ones that pods who insist on it will ask
         for. `idle` has the idle cards of each model."""
         pressure = np.zeros(len(models))
-        to_come = float(idle.sum()) / self._mean
-        for wanted, asked in self._particular.items():
-            suits = np.array([_is_one_of(model, wanted) for model in models], np.bool_)
-            left = float(idle[suits].sum())
+        to_come = fsum(idle) / self._mean  # whatever the order of models
+        suiting = np.array([self._suits_particular(model) for model in models], np.bool_)
+        suiting = suiting.reshape(len(models), len(self._particular))
+        for (_, asked), suits in zip(self._particular, suiting.T, strict=True):
+            left = fsum(idle[suits])
             if left > 0:
                 pressure += suits * (to_come * asked / left)
         return np.minimum(np.round(pressure * _PRESSURES) / _PRESSURES, _MOST_PRESSURE) * _CONTESTED
+
+    def _suits_particular(self, model: str) -> list[bool]:
+        """For each list of models, whether the model is one of them."""
+        if model not in self._suiting:
+            self._suiting[model] = [_is_one_of(model, wanted) for wanted, _ in self._particular]
+        return self._suiting[model]
 
     @property
     def is_particular(self) -> bool:

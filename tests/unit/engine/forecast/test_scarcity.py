@@ -66,3 +66,11 @@ def test_a_model_that_pods_insist_on_costs_more_as_it_runs_out() -> None:
     assert plenty[1] == short[1] == 0.0
     assert demand.pressure(models, np.zeros(2)).tolist() == [0.0, 0.0]
     assert not Demand(Workload((SINGLES,)), ()).is_particular
+
+
+def test_what_counts_is_bounded_however_many_shapes_users_think_of() -> None:
+    shapes = (PodShape(2, 1000, 1 + number, (f"A{number}",), cpu=number) for number in range(500))
+    demand = Demand(Workload((*shapes, EIGHTS)), (KIND,))
+    assert len(demand.large) < 100
+    assert max(each.count for each in demand.large) == 500, "the most common ones count"
+    assert demand.pressure(["A499", "A0", ""], np.array([1.0, 1.0, 1e5])).tolist() == [pytest.approx(0.6), 0.0, 0.0]
