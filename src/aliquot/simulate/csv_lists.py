@@ -12,12 +12,14 @@ from pathlib import Path
 from aliquot.engine.workload import WHOLE
 from aliquot.errors import BadInput
 from aliquot.model import Host, Memory, Part
-from aliquot.model.bounds import MAX_CARDS
+from aliquot.model.bounds import MAX_CARDS, MAX_MIB
 from aliquot.plain import why
 from aliquot.simulate.making import CARD_MIB, part_of_share, simulated_node, simulated_request
 from aliquot.simulate.scenario import SimulatedNode, SimulatedPod
 
 _Row = Mapping[str, str]
+_MOST_ALIKE = 100_000
+"""Nodes or pods of one row."""
 
 
 def read_nodes(path: Path) -> list[SimulatedNode]:
@@ -80,16 +82,16 @@ def _rows(path: Path, needed: tuple[str, ...]) -> Iterator[tuple[int, _Row]]:
 
 
 def _nodes(row: _Fields) -> Iterator[SimulatedNode]:
-    count = row.number("count", 1)
+    count = row.number("count", 1, _MOST_ALIKE)
     for number in range(count):
         name = row.text("sn") if count == 1 else f"{row.text('sn')}-{number:04d}"
         host = Host(row.number("cpu_milli"), row.number("memory_mib"))
         cards = row.number("gpu", most=MAX_CARDS)
-        yield simulated_node(name, row.text("model"), cards, row.number("gpu_memory_mib", CARD_MIB), host)
+        yield simulated_node(name, row.text("model"), cards, row.number("gpu_memory_mib", CARD_MIB, MAX_MIB), host)
 
 
 def _pods(row: _Fields) -> Iterator[SimulatedPod]:
-    count = row.number("count", 1)
+    count = row.number("count", 1, _MOST_ALIKE)
     cards = row.number("num_gpu", most=MAX_CARDS)
     milli = row.number("gpu_milli", WHOLE, WHOLE)
     part = _part(row, cards, milli, row.number("gpu_memory_mib")) if cards else None

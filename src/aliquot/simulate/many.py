@@ -3,12 +3,14 @@
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from multiprocessing import active_children, get_context, parent_process
 from signal import SIG_IGN, SIGINT, signal
 from threading import Thread
 from types import TracebackType
 
+from aliquot.errors import AliquotError
 from aliquot.simulate.policy_names import PolicyPair
 from aliquot.simulate.results import RunResult
 from aliquot.simulate.run import run
@@ -54,16 +56,22 @@ class Runner:
             self._pool.shutdown(cancel_futures=True)
 
     def run(self, tasks: Sequence[Task], done: Heard | None = None) -> list[RunResult]:
-        """The results in the order of the tasks. `done` hears of each as it comes."""
+        """The results in the order of the tasks. `done` hears of each as it comes. Raises AliquotError if a process
+        dies."""
         if self.jobs == 1 or (len(tasks) == 1 and self._pool is None):
             return [_told(_run(self._scenes, task), done) for task in tasks]
         if self._pool is None:
             # fresh interpreters: a fork would copy the locks of threads
             self._pool = ProcessPoolExecutor(self.jobs, get_context("spawn"), _enter, (self._scenes,))
-        futures = [self._pool.submit(_run_here, task) for task in tasks]
-        for future in as_completed(futures):
-            _told(future.result(), done)
-        return [future.result() for future in futures]
+        try:
+            futures = [self._pool.submit(_run_here, task) for task in tasks]
+            for future in as_completed(futures):
+                _told(future.result(), done)
+            return [future.result() for future in futures]
+        except BrokenProcessPool as error:
+            raise AliquotError(
+                "a process of the simulation died, perhaps for lack of memory: use fewer --jobs"
+            ) from error
 
 
 def _told(result: RunResult, done: Heard | None) -> RunResult:

@@ -10,6 +10,9 @@ from aliquot.simulate.demand import Demands
 from aliquot.simulate.scenario import Arrival, Order, World
 
 _MAX_ARRIVALS = 1_000_000
+_MAX_SEEDS = 10_000
+_LONGEST_RANGE = 64
+"""Characters."""
 
 
 def by_time(world: World, *, departures: bool) -> Order:
@@ -70,7 +73,10 @@ def parsed_seeds(text: str) -> Sequence[int]:
     seeds = list[int]()
     for item in text.split(","):
         first, dash, last = item.strip().partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()):
+        if not first.isdecimal() or (dash and not last.isdecimal()) or len(item) > _LONGEST_RANGE:
             raise BadInput(f"seeds: {text!r} is not a list such as 42-51 or 1,2,7")
-        seeds += range(int(first), int(last if dash else first) + 1)
+        found = range(int(first), int(last if dash else first) + 1)
+        if not 0 < len(found) <= _MAX_SEEDS:
+            raise BadInput(f"seeds: {item.strip()} are {len(found)} seeds; ask for 1 to {_MAX_SEEDS}")
+        seeds += found
     return list(dict.fromkeys(seeds))

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 
 from aliquot.errors import BadInput
 from aliquot.model import NO_HOST, Charge, Host, NodeGpus, Request
@@ -65,11 +66,16 @@ class World:
 
     def __post_init__(self) -> None:
         names = [node.name for node in self.nodes]
+        if "" in names:
+            raise BadInput("a node has no name")
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise BadInput(f"node {twice} is there twice")
         if not self.capacity:
             raise BadInput("the cluster has no card that pods can get: there is nothing to simulate")
+        for pod in self.pods:
+            if not isfinite(pod.arrives) or not isfinite(pod.leaves or 0.0):
+                raise BadInput(f"pod {pod.name}: its times are not numbers of seconds")
 
     @property
     def capacity(self) -> int:
@@ -104,3 +110,7 @@ class Scene:
     world: World
     orders: Sequence[Order]
     variant: str = ""
+
+    def __post_init__(self) -> None:
+        if not all(order.arrivals for order in self.orders):
+            raise BadInput("no pod arrives: there is nothing to simulate")

@@ -19,7 +19,8 @@ import yaml
 from aliquot.engine.workload import WHOLE
 from aliquot.errors import BadInput
 from aliquot.model import Host, Memory, Node, Part, Pod
-from aliquot.model.bounds import MAX_CARDS, MIB
+from aliquot.model.bounds import MAX_CARDS, MAX_MIB, MIB
+from aliquot.model.host import UNKNOWN
 from aliquot.model.kubernetes import Quantity
 from aliquot.model.quantity import milli, parse, whole
 from aliquot.plain import why
@@ -47,11 +48,11 @@ class _Short(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only
 
     @property
     def host(self) -> Host:
-        return Host(milli(str(self.cpu)), -(-whole(str(self.memory)) // MIB))
+        return Host(min(milli(str(self.cpu)), UNKNOWN), -(-whole(str(self.memory)) // MIB))
 
     @property
     def card_mib(self) -> int:
-        return -(-whole(str(self.card_memory)) // MIB)
+        return min(-(-whole(str(self.card_memory)) // MIB), MAX_MIB)
 
 
 class _ShortNode(_Short):
@@ -119,7 +120,7 @@ def _read(document: Any, into: Objects) -> None:
             into.nodes += [node for each in short.nodes for node in each.nodes()]
             into.pods += [pod for each in short.pods for pod in each.pods()]
         case "List" | "NodeList" | "PodList" as kind:
-            for item in document.get("items") or ():
+            for item in msgspec.convert(document.get("items") or [], list[dict[str, Any]]):
                 _read({"kind": kind.removesuffix("List"), **item}, into)
         case "Node":
             into.add_node(msgspec.convert(document, Node))
@@ -127,7 +128,7 @@ def _read(document: Any, into: Objects) -> None:
             into.add_pod(msgspec.convert(document, Pod))
         case kind:
             raise BadInput(
-                f"kind {kind!r} is not read here; write Nodes and Pods, or the short form with nodes: and pods:"
+                f"kind {str(kind)[:64]!r} is not read here; write Nodes and Pods, or the short form with nodes and pods"
             )
 
 

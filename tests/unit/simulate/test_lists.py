@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from aliquot.dialects import standard_dialects
@@ -75,6 +76,7 @@ def test_memory_of_cards_counts_where_a_list_has_it(tmp_path: Path) -> None:
         ("name,num_gpu,gpu_milli\np,1,0\n", "line 2: gpu_milli is 0, but num_gpu is not"),
         ("name,num_gpu,gpu_milli\np,1,1001\n", "from 0 to 1000"),
         ("name,num_gpu,creation_time\np,1,noon\n", "'noon' is not a number of seconds"),
+        ("name,num_gpu,count\np,1,1099511627776\n", "count: '1099511627776' is not a whole number from 0 to 100000"),
         ("", "has no column 'name'"),
     ],
 )
@@ -102,6 +104,8 @@ def test_a_share_is_a_percentage_or_a_fraction(tmp_path: Path, share: object) ->
         ("pods: [{name: p, cpu: lots}]", "'lots' is not a Kubernetes quantity"),
         ("nodes: [{cards: 1}]", "missing required field `name`"),
         ("kind: Deployment", "kind 'Deployment' is not read here"),
+        ("{kind: List, items: [1]}", "Expected `object`, got `int`"),
+        ("{kind: List, items: 5}", "Expected `array`, got `int`"),
         ("- 1", "neither an object nor a list"),
         ("a: [", "cannot be read"),
     ],
@@ -136,3 +140,20 @@ def test_a_node_that_is_there_twice_is_refused() -> None:
         World([node("a"), node("a")], [])
     with pytest.raises(BadInput, match="no card"):
         World([node("a", 0)], [])
+
+
+def test_a_node_without_name_is_refused() -> None:
+    with pytest.raises(BadInput, match="a node has no name"):
+        World([node("")], [])
+
+
+@pytest.mark.parametrize(("arrives", "leaves"), [(float("nan"), None), (float("inf"), None), (0.0, float("nan"))])
+def test_times_are_numbers(arrives: float, leaves: float | None) -> None:
+    with pytest.raises(BadInput, match="pod p: its times are not numbers"):
+        World([node()], [pod(arrives=arrives, leaves=leaves)])
+
+
+def test_amounts_in_yaml_that_no_array_can_hold_count_as_boundless(tmp_path: Path) -> None:
+    text = "pods: [{name: p, cards: 1, cpu: 9223372036854775807, memory: 7Ei, cardMemory: 7Ei}]"
+    (found,) = from_yaml(written(tmp_path, text, "a.yaml")).pods
+    np.array([found.request.host.cpu, found.request.host.memory, found.request.containers[0].part.memory.amount * 1000])

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from aliquot.errors import BadInput
 from aliquot.simulate.orders import by_time, first_part, leaving, parsed_seeds, shuffled
-from aliquot.simulate.scenario import World
+from aliquot.simulate.scenario import Order, Scene, World
 from tests.unit.simulate.worlds import node, one_by_one, pod
 
 WORLD = World([node("a", 4), node("b", 4)], [pod("x"), pod("y", milli=500), pod("web", 0)])
@@ -64,7 +64,18 @@ def test_seeds_are_a_range_or_a_list(text: str, seeds: list[int]) -> None:
     assert parsed_seeds(text) == seeds
 
 
-@pytest.mark.parametrize("text", ["", "x", "1-", "-3", "1..3"])
+@pytest.mark.parametrize("text", ["", "x", "1-", "-3", "1..3", "9" * 5000])
 def test_other_seeds_are_refused(text: str) -> None:
     with pytest.raises(BadInput, match="is not a list such as 42-51"):
         parsed_seeds(text)
+
+
+@pytest.mark.parametrize("text", ["5-1", "1-99999999999"])
+def test_no_seeds_and_very_many_are_refused(text: str) -> None:
+    with pytest.raises(BadInput, match="seeds; ask for 1 to"):
+        parsed_seeds(text)
+
+
+def test_without_arrivals_there_is_nothing_to_simulate() -> None:
+    with pytest.raises(BadInput, match="no pod arrives"):
+        Scene(World([node()], [pod()]), [Order("listed", [])])

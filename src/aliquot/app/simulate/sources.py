@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from math import isnan
 from pathlib import Path
 
 from aliquot.app.simulate.options import SourceOptions
@@ -61,6 +62,8 @@ def read_orders(source: SourceOptions, world: World) -> list[Order]:
     """One per seed or file. Raises BadInput."""
     if not world.pods:
         raise BadInput("there is no pod to place")
+    if source.arrived is not None and isnan(source.arrived):
+        raise BadInput("--arrived: 'nan' is not a percentage")
     orders = _orders(source, world)
     if source.arrived is not None:
         orders = [first_part(order, world, source.arrived) for order in orders]
