@@ -159,7 +159,7 @@ def agent_log(aliquot: Aliquot) -> str:
 
 def driver_files(aliquot: Aliquot) -> str:
     """Where they come from, as the agent said last."""
-    said = [line for line in agent_log(aliquot).splitlines() if "containers get the driver's files" in line]
+    said = [line for line in agent_log(aliquot).splitlines() if "found the driver's files" in line]
     return str(json.loads(said[-1])["source"]) if said else ""
 
 

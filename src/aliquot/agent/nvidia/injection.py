@@ -98,10 +98,10 @@ class Injection:
 
 
 def _say(source: str, runtime: NvidiaRuntime | None) -> None:
-    """How containers get their cards on this node, and what is open."""
+    """Where the driver's files are for our own specs, whether NVIDIA's runtime adds its own, and what is open."""
     _log.info(
-        "containers get the driver's files",
-        source=source or ("from NVIDIA's container runtime" if runtime else "none"),
+        "found the driver's files",
+        source=source or "none",
         nvidia_runtime=str(runtime) if runtime else "not configured in the container runtime",
     )
     if not source and not (runtime and runtime.adds_files):
