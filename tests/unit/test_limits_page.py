@@ -83,7 +83,9 @@ NOT_REACHED = {
     },
     "what a person asks of a simulation on a machine of their own": {
         "app.simulate.sources._LARGEST_LOAD",
+        "simulate.orders._LONGEST_RANGE",
         "simulate.orders._MAX_ARRIVALS",
+        "simulate.orders._MAX_SEEDS",
     },
     "tells GiB from MiB": {
         "dialects.elastic._GIB_UNITS_AT_MAX",
