@@ -22,6 +22,8 @@ MAX_MIB = 2**24
 
 # -- pods
 
+MAX_MEASURED_PODS = 256
+"""Pods of one node whose use of cards its Lease reports."""
 LARGEST_POD = 2 * MIB
 """Bytes of a pod in the body of a call. etcd accepts 1.5 MiB, in a shorter encoding."""
 MAX_CONTAINERS = 512

@@ -1,7 +1,7 @@
 """Our own records on the wire: the placement on a pod and the inventory on a node (v1 JSON annotations)."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, TypeVar
+from typing import Annotated, Protocol, TypeVar
 
 import msgspec
 
@@ -29,7 +29,7 @@ EPOCH = "aliquot.io/epoch"
 one."""
 NODE_LEASES = "aliquot-nodes"
 """The namespace of the agents' Leases. Each Lease has the name of its node."""
-_VERSION = 1
+VERSION = 1
 
 _Amount = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 """Never negative, which would create room, and small enough for 64-bit arithmetic."""
@@ -96,12 +96,18 @@ class _Observed(msgspec.Struct, frozen=True):
 
 _PLAIN = tuple(name for name in _Gpu.__struct_fields__ if name != "links")
 
-_Record = TypeVar("_Record", _Placement, _Inventory, _Observed)
+
+class _Versioned(Protocol):
+    @property
+    def v(self) -> int: ...
+
+
+_Record = TypeVar("_Record", bound=_Versioned)
 
 
 def write_placement(placement: Placement) -> str:
     record = _Placement(
-        v=_VERSION,
+        v=VERSION,
         node=placement.node,
         dialect=placement.dialect,
         containers={
@@ -113,7 +119,7 @@ def write_placement(placement: Placement) -> str:
 
 
 def read_placement(text: str) -> Placement:
-    record = _read(PLACEMENT, text, _Placement, LARGEST_RECORD)
+    record = decode(PLACEMENT, text, _Placement, LARGEST_RECORD)
     return Placement(
         node=record.node,
         dialect=record.dialect,
@@ -127,7 +133,7 @@ def read_placement(text: str) -> Placement:
 def write_inventory(node_gpus: NodeGpus) -> str:
     gpus = [_written(gpu) for gpu in node_gpus.gpus]
     return msgspec.json.encode(
-        _Inventory(_VERSION, node_gpus.unit_mib, gpus, node_gpus.driver, node_gpus.observed)
+        _Inventory(VERSION, node_gpus.unit_mib, gpus, node_gpus.driver, node_gpus.observed)
     ).decode()
 
 
@@ -142,7 +148,7 @@ def _read_gpu(record: _Gpu) -> Gpu:
 
 
 def read_inventory(node: str, text: str) -> NodeGpus:
-    record = _read(INVENTORY, text, _Inventory, LARGEST_INVENTORY)
+    record = decode(INVENTORY, text, _Inventory, LARGEST_INVENTORY)
     if len({gpu.uuid for gpu in record.gpus}) < len(record.gpus) or len({gpu.index for gpu in record.gpus}) < len(
         record.gpus
     ):
@@ -154,24 +160,25 @@ def read_inventory(node: str, text: str) -> NodeGpus:
 
 def write_observed(uid: str, cards: Mapping[str, Sequence[str]]) -> str:
     """`cards` are the uuids that each container has."""
-    record = _Observed(_VERSION, uid, {name: sorted(uuids) for name, uuids in sorted(cards.items())})
+    record = _Observed(VERSION, uid, {name: sorted(uuids) for name, uuids in sorted(cards.items())})
     return msgspec.json.encode(record).decode()
 
 
 def read_observed(uid: str, text: str) -> Mapping[str, Sequence[str]]:
     """Raises BadRecord, also for the record of another pod."""
-    record = _read(OBSERVED, text, _Observed, LARGEST_RECORD)
+    record = decode(OBSERVED, text, _Observed, LARGEST_RECORD)
     if record.uid != uid:
         raise BadRecord(f"{OBSERVED} is of pod {record.uid[:64]}, not of this one")
     return record.containers
 
 
-def _read(name: str, text: str, kind: type[_Record], most: int) -> _Record:
+def decode(name: str, text: str, kind: type[_Record], most: int) -> _Record:
+    """Raises BadRecord, also for another version than ours."""
     require_size(name, text, most, BadRecord)
     try:
         record = msgspec.json.decode(text, type=kind)
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
         raise BadRecord(f"{name} cannot be read: {error}") from error
-    if record.v != _VERSION:
-        raise BadRecord(f"{name} has version {record.v}; this Aliquot reads version {_VERSION}")
+    if record.v != VERSION:
+        raise BadRecord(f"{name} has version {record.v}; this Aliquot reads version {VERSION}")
     return record
