@@ -38,6 +38,8 @@ class Access:
     plugin: ExecPlugin | None = None
     server_name: str | None = None
     """The name in the server's certificate, if it differs from the address."""
+    namespace: str = ""
+    """The namespace of the kubeconfig's context, if it names one."""
 
     def headers(self, credential: Credential | None = None) -> dict[str, str]:
         """The headers of a request, with the credential of an exec plugin if there is one."""
@@ -136,7 +138,7 @@ def from_kubeconfig(*paths: Path, context: str = "") -> Access:
     if tls and name and not _is_server_name(tls, name):
         raise BadConfig(f"kubeconfig {shown}: tls-server-name {name!r} is not the name of a server")
     token_file = user_folder / user["tokenFile"] if "tokenFile" in user else None
-    return Access(server, tls, user.get("token"), token_file, plugin, name)
+    return Access(server, tls, user.get("token"), token_file, plugin, name, where.get("namespace") or "")
 
 
 def _read(paths: tuple[Path, ...]) -> list[tuple[Path, dict[str, Any]]]:

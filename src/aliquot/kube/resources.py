@@ -45,6 +45,36 @@ class PodDisruptionBudget(Object, frozen=True):
     status: BudgetStatus = BudgetStatus()
 
 
+class InvolvedObject(msgspec.Struct, rename="camel", frozen=True):
+    kind: str = ""
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+
+
+class EventSource(msgspec.Struct, rename="camel", frozen=True):
+    component: str = ""
+
+
+class Event(Object, frozen=True):
+    """Kubernetes' writers leave out, or set to null, what does not fit their way of counting."""
+
+    involved_object: InvolvedObject = InvolvedObject()
+    type: str = ""
+    reason: str = ""
+    message: str = ""
+    source: EventSource = EventSource()
+    reporting_component: str = ""
+    count: int | None = None
+    first_timestamp: str | None = None
+    last_timestamp: str | None = None
+    event_time: str | None = None
+
+    @property
+    def last_seen(self) -> str:
+        return self.last_timestamp or self.event_time or self.first_timestamp or ""
+
+
 ObjectT = TypeVar("ObjectT", bound=Object)
 
 
@@ -71,6 +101,6 @@ PODS = ApiResource("api/v1", "pods", Pod, namespaced=True)
 NODES = ApiResource("api/v1", "nodes", Node, namespaced=False)
 CONFIG_MAPS = ApiResource("api/v1", "configmaps", ConfigMap, namespaced=True)
 NAMESPACES = ApiResource("api/v1", "namespaces", Object, namespaced=False)
-EVENTS = ApiResource("api/v1", "events", Object, namespaced=True)
+EVENTS = ApiResource("api/v1", "events", Event, namespaced=True)
 LEASES = ApiResource("apis/coordination.k8s.io/v1", "leases", Lease, namespaced=True)
 POD_DISRUPTION_BUDGETS = ApiResource("apis/policy/v1", "poddisruptionbudgets", PodDisruptionBudget, namespaced=True)

@@ -3,29 +3,10 @@
 from collections import deque
 from dataclasses import dataclass
 
-import msgspec
-
-from aliquot.kube import Client, Informer
-from aliquot.kube.resources import ApiResource
-from aliquot.model import Object
+from aliquot.kube import EVENTS, Client, Informer
+from aliquot.kube.resources import Event
 
 _KEPT = 50
-
-
-class _About(msgspec.Struct, frozen=True):
-    name: str = ""
-    namespace: str = ""
-
-
-class _Event(Object, frozen=True):
-    involved_object: _About = _About()
-    type: str = ""
-    reason: str = ""
-    message: str = ""
-    last_timestamp: str | None = None
-
-
-_EVENTS = ApiResource("api/v1", "events", _Event, namespaced=True)
 
 
 @dataclass(frozen=True)
@@ -44,7 +25,7 @@ class EventFeed:
 
     def __init__(self, client: Client) -> None:
         self._lines: deque[EventLine] = deque(maxlen=_KEPT)
-        self._events: Informer[_Event] = Informer(client, _EVENTS, self._on_event)
+        self._events: Informer[Event] = Informer(client, EVENTS, self._on_event)
 
     async def run(self) -> None:
         await self._events.run()
@@ -53,7 +34,7 @@ class EventFeed:
         """The latest events, newest last."""
         return list(self._lines)[-count:] if count > 0 else []
 
-    def _on_event(self, _: _Event | None, new: _Event | None) -> None:
+    def _on_event(self, _: Event | None, new: Event | None) -> None:
         if new is not None:
             time = (new.last_timestamp or "")[11:19]
             self._lines.append(

@@ -20,6 +20,10 @@ class UnreadNodes:
     def remove(self, node: str) -> None:
         self._why.pop(node, None)
 
+    def why(self, node: str) -> str:
+        """Why a node's cards cannot be read; "" if they can."""
+        return self._why.get(node, "")
+
     def notes(self) -> list[str]:
         more = len(self._why) - _MAX_NOTES
         told = [

@@ -1,0 +1,1 @@
+"""The kubectl plug-ins. Importing them must stay cheap: people run them many times a day."""

@@ -1,0 +1,91 @@
+"""How results look: aligned columns, with colours and bars on a terminal; or JSON or YAML."""
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from aliquot.reports.report import Report
+
+_CODES = {"red": "31", "yellow": "33", "green": "32", "cyan": "36", "dim": "2", "bold": "1"}
+_GAP = "   "
+_BAR = 8
+_FULL, _EMPTY = "█", "░"
+_NONE = "-"
+_BUSY, _FULL_SHARE = 0.7, 0.95
+
+
+@dataclass(frozen=True)
+class Cell:
+    text: str
+    color: str = ""
+    bar: float | None = None
+    """A share from 0 to 1 that a terminal also shows as a bar."""
+
+
+class Style:
+    def __init__(self, options: argparse.Namespace) -> None:
+        is_terminal = sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and "NO_COLOR" not in os.environ
+        self.colors = options.color == "always" or (options.color == "auto" and is_terminal)
+        self.headers = not options.no_headers
+
+    def painted(self, text: str, color: str) -> str:
+        return f"\x1b[{_CODES[color]}m{text}\x1b[0m" if self.colors and color else text
+
+    def shown(self, cell: Cell) -> str:
+        return f"{bar(cell.bar)} {cell.text}" if self.colors and cell.bar is not None else cell.text
+
+
+def bar(share: float) -> str:
+    filled = min(_BAR, max(0, round(share * _BAR)))
+    return _FULL * filled + _EMPTY * (_BAR - filled)
+
+
+def share_color(share: float) -> str:
+    return "red" if share >= _FULL_SHARE else "yellow" if share >= _BUSY else "green"
+
+
+def table(titles: Sequence[str], rows: Iterable[Sequence[Cell]], style: Style) -> str:
+    """Columns as kubectl prints them. Empty cells show as `-`."""
+    heads = [[Cell(title) for title in titles]] if style.headers else []
+    shown = [[(style.shown(cell) or _NONE, cell.color) for cell in row] for row in (*heads, *rows)]
+    widths = [max(len(text) for text, _ in column) for column in zip(*shown, strict=True)]
+    return "".join(f"{_joined(row, widths, style)}\n" for row in shown)
+
+
+def _joined(row: Sequence[tuple[str, str]], widths: Sequence[int], style: Style) -> str:
+    cells = [
+        style.painted(text, color) + " " * (width - len(text)) for (text, color), width in zip(row, widths, strict=True)
+    ]
+    return _GAP.join(cells).rstrip()
+
+
+def print_report(report: "Report", form: str) -> None:
+    """As json or yaml."""
+    import msgspec
+
+    if form == "json":
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n")
+        return
+    import yaml
+
+    sys.stdout.write(yaml.safe_dump(msgspec.to_builtins(report), sort_keys=False, allow_unicode=True))
+
+
+def gib(mib: float) -> str:
+    return f"{mib / 1024:.1f}"
+
+
+def percent(share: float | None) -> str:
+    return "" if share is None else f"{share:.0%}"
+
+
+def age(seconds: float) -> str:
+    """As kubectl shows it, roughly: 45s, 12m, 5h, 3d."""
+    for unit, size, most in (("s", 1, 120), ("m", 60, 120 * 60), ("h", 3600, 48 * 3600)):
+        if seconds < most:
+            return f"{max(0, int(seconds // size))}{unit}"
+    return f"{int(seconds // 86400)}d"

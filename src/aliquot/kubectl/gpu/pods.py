@@ -1,0 +1,106 @@
+"""`kubectl gpu pods`."""
+
+import argparse
+import sys
+
+from aliquot.errors import BadInput
+from aliquot.kubectl.gpu.output import Cell, Style, age, gib, percent, print_report, table
+from aliquot.kubectl.gpu.session import Session, print_missing
+from aliquot.reports.pods import HolderReport, HoldersReport, PodReport, PodsReport, holders_report, pods_report
+from aliquot.reports.reading import Optional
+from aliquot.reports.report import Report, Use
+from aliquot.reports.view import seconds_of
+
+EPILOG = """examples:
+  kubectl gpu pods                       # pods of your namespace that ask for cards
+  kubectl gpu pods -A --by namespace     # how much each namespace holds and uses
+  kubectl gpu pods trainer-0 -o json     # one pod, with the UUIDs of its cards
+"""
+
+_TITLES = ("NAME", "STATUS", "NODE", "CARDS", "CORES", "MEMORY(GiB)", "BUSY", "USED(GiB)", "AGE")
+_WIDE = ("MODEL", "DIALECT", "ASKS")
+_BY_TITLES = ("PODS", "WAITING", "CARDS", "CORES", "MEMORY(GiB)", "BUSY", "USED(GiB)")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("names", nargs="*", metavar="POD", help="show only these pods")
+    parser.add_argument("--by", choices=("namespace", "node", "model"), default="", help="sum up the pods")
+
+
+def run(options: argparse.Namespace) -> int:
+    session = Session(options)
+    view = session.view(Optional.LEASES)
+    report = pods_report(view, session.chosen, options.names)
+    if unknown := sorted(set(options.names) - {pod.name for pod in report.pods}):
+        where = f"namespace {session.chosen}" if session.chosen else "any namespace"
+        raise BadInput(f"there is no pod {', '.join(unknown)} that asks for cards in {where}")
+    shown: Report = holders_report(report, options.by) if options.by else report
+    if options.output in ("json", "yaml"):
+        print_report(shown, options.output)
+    elif isinstance(shown, HoldersReport):
+        titles = (shown.by.upper(), *_BY_TITLES)
+        sys.stdout.write(table(titles, [_holder_row(holder) for holder in shown.holders], Style(options)))
+    else:
+        sys.stdout.write(_text(report, view.now, session, options))
+    print_missing(view)
+    return 0
+
+
+def _text(report: PodsReport, now: float, session: Session, options: argparse.Namespace) -> str:
+    if not report.pods:
+        where = f" in namespace {session.chosen}" if session.chosen else ""
+        sys.stderr.write(f"no pods ask for cards{where}\n")
+        return ""
+    is_wide, is_all = options.output == "wide", not session.chosen
+    titles = (("NAMESPACE",) if is_all else ()) + _TITLES + (_WIDE if is_wide else ())
+    rows = [([Cell(pod.namespace)] if is_all else []) + _row(pod, now, is_wide) for pod in report.pods]
+    return table(titles, rows, Style(options))
+
+
+def _row(pod: PodReport, now: float, is_wide: bool) -> list[Cell]:
+    created = seconds_of(pod.created)
+    row = [
+        Cell(pod.name),
+        Cell("Invalid" if pod.trouble else pod.state, _color(pod)),
+        Cell(pod.node),
+        Cell(_numbers(pod)),
+        Cell(_cores(pod)),
+        Cell(gib(pod.memory_mib) if pod.cards else ""),
+        *_use(pod.use),
+        Cell("" if created is None else age(now - created)),
+    ]
+    models = ", ".join(sorted({card.model for card in pod.cards if card.model}))
+    return row + ([Cell(models), Cell(pod.dialect), Cell(pod.trouble or pod.asks)] if is_wide else [])
+
+
+def _color(pod: PodReport) -> str:
+    return "red" if pod.trouble else "yellow" if pod.state in ("Waiting", "Gated", "Terminating") else ""
+
+
+def _numbers(pod: PodReport) -> str:
+    names = ",".join(card.uuid if card.index is None else str(card.index) for card in pod.cards)
+    return f"{names}?" if pod.is_unsure else names
+
+
+def _cores(pod: PodReport) -> str:
+    slots = sum(card.slots for card in pod.cards)
+    if slots:
+        return f"{slots} slots"
+    return f"{pod.cores}%" if pod.cards else ""
+
+
+def _use(use: Use) -> list[Cell]:
+    busy = f"{'~' if use.estimated else ''}{percent(use.cores)}" if use.cores is not None else ""
+    return [Cell(busy), Cell("" if use.memory_bytes is None else gib(use.memory_bytes / 2**20))]
+
+
+def _holder_row(holder: HolderReport) -> list[Cell]:
+    return [
+        Cell(holder.name),
+        Cell(str(holder.pods)),
+        Cell(str(holder.waiting), "yellow" if holder.waiting else ""),
+        Cell(str(holder.cards)),
+        Cell(f"{holder.cores}%"),
+        Cell(gib(holder.memory_mib)),
+        *_use(holder.use),
+    ]

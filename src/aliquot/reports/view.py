@@ -1,0 +1,85 @@
+"""Everything that a report is made of: the cluster state as the server has it, and what else is known."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from aliquot.control.state.cluster_state import ClusterState
+from aliquot.control.state.events import Marked, NodeSeen, PodSeen, QuotasRead
+from aliquot.dialects import Dialects
+from aliquot.dialects.unhealthy import unhealthy_cards
+from aliquot.errors import BadRecord
+from aliquot.kube.resources import Event, Lease
+from aliquot.model import Node, Pod
+from aliquot.model.load import LOAD, NodeLoad, read_load
+from aliquot.reports.objects import ClusterObjects, Missing
+
+LONGEST_LOAD_AGE = 90.0
+"""Seconds after which nobody should take a measurement for the present."""
+
+
+@dataclass(frozen=True)
+class ClusterView:
+    """The server makes one of its informer caches, and `view_of` one of objects that were read once."""
+
+    cluster: ClusterState
+    now: float
+    """Seconds since the epoch."""
+    nodes: Mapping[str, Node]
+    """By name."""
+    pods: Mapping[str, Pod]
+    """By UID."""
+    leases: Mapping[str, Lease] = field(default_factory=dict)
+    """The agents', by node."""
+    loads: Mapping[str, NodeLoad] = field(default_factory=dict)
+    """By node; only recent ones."""
+    events: Sequence[Event] = ()
+    only_namespace: str = ""
+    """The one namespace whose pods are known; empty if all pods are."""
+    missing: Sequence[Missing] = ()
+
+
+def view_of(objects: ClusterObjects, dialects: Dialects | None = None) -> ClusterView:
+    cluster = ClusterState(dialects)
+    cluster.apply(QuotasRead(objects.quotas))
+    for node, text in objects.unhealthy.items():
+        with suppress(BadRecord):  # the server keeps the last readable list, and we have none
+            cluster.apply(Marked(node, sorted(unhealthy_cards(text))))
+    for each in objects.nodes:
+        cluster.apply(NodeSeen(each))
+    for pod in objects.pods:  # after the nodes: reading a pod's placement needs the cards of its node
+        cluster.apply(PodSeen(pod))
+    leases = {lease.metadata.name: lease for lease in objects.leases}
+    return ClusterView(
+        cluster,
+        objects.at,
+        {node.key: node for node in objects.nodes},
+        {pod.metadata.uid: pod for pod in objects.pods},
+        leases,
+        recent_loads(leases, objects.at),
+        objects.events,
+        objects.namespace,
+        objects.missing,
+    )
+
+
+def recent_loads(leases: Mapping[str, Lease], now: float) -> dict[str, NodeLoad]:
+    found = {}
+    for node, lease in leases.items():
+        text = lease.metadata.annotations.get(LOAD)
+        if text is None:
+            continue
+        with suppress(BadRecord):
+            load = read_load(text)
+            if now - load.at <= LONGEST_LOAD_AGE:
+                found[node] = load
+    return found
+
+
+def seconds_of(timestamp: str | None) -> float | None:
+    """Seconds since the epoch; None if there is no readable time."""
+    try:
+        return datetime.fromisoformat(timestamp or "").timestamp()
+    except ValueError:
+        return None
