@@ -17,6 +17,8 @@ from aliquot.engine.state import NodeState
 from aliquot.engine.view import GpuPolicy, NodePolicy, PodPolicy, PolicyOutcome, PolicySettings, View
 from aliquot.engine.why.explain import Explanation, explain, needs_text
 from aliquot.engine.why.findings import NodeFinding, explain_node, node_reason
+from aliquot.engine.why.hopes import fits_once_healthy, has_room_in_sum
+from aliquot.engine.why.relax import Relaxation, RelaxationKind
 
 __all__ = [
     "Fleet",
@@ -49,6 +51,10 @@ __all__ = [
     "explain_node",
     "node_reason",
     "needs_text",
+    "has_room_in_sum",
+    "fits_once_healthy",
+    "Relaxation",
+    "RelaxationKind",
     "Holder",
     "Preemption",
     "VictimSet",

@@ -9,6 +9,7 @@ import msgspec
 from aliquot.kube.errors import NotSent
 from aliquot.kube.selectors import LabelSelector
 from aliquot.model import Node, Object, Pod
+from aliquot.model.pending_pod import PendingPod
 
 _PIECE = re.compile(r"(?!\.\.?$)[A-Za-z0-9._:-]{1,253}")
 """Wider than the API server's rules for most kinds, but never a path segment with another meaning."""
@@ -98,6 +99,8 @@ class ApiResource(Generic[ObjectT]):
 
 
 PODS = ApiResource("api/v1", "pods", Pod, namespaced=True)
+PENDING_PODS = ApiResource("api/v1", "pods", PendingPod, namespaced=True)
+"""Pods, each read with all that kube-scheduler weighs."""
 NODES = ApiResource("api/v1", "nodes", Node, namespaced=False)
 CONFIG_MAPS = ApiResource("api/v1", "configmaps", ConfigMap, namespaced=True)
 NAMESPACES = ApiResource("api/v1", "namespaces", Object, namespaced=False)

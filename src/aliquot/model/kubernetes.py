@@ -237,8 +237,18 @@ class NodeStatus(_Wire, frozen=True):
     conditions: list[Condition] | None = None
 
 
+class Taint(_Wire, frozen=True):
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.key}{f'={self.value}' if self.value else ''}:{self.effect}"
+
+
 class NodeSpec(_Wire, frozen=True):
     unschedulable: bool = False
+    taints: list[Taint] | None = None
 
 
 class Node(Object, frozen=True):

@@ -271,7 +271,7 @@ class ClusterState:
         )
 
     def _refuse_over_quota(self, request: Request, placement: Placement) -> None:
-        if why := self._quota(request).exceeded(self.cards(placement.node), charges(placement, request)):
+        if why := self.quota_for(request).exceeded(self.cards(placement.node), charges(placement, request)):
             raise NoRoom(f"{Reason.OVER_QUOTA.value}: {why}")
 
     # -- questions
@@ -313,7 +313,7 @@ class ClusterState:
         columns = self._columns(among) if request.needs_search else None
 
         def decide_with(effort: Effort) -> Judgement:
-            quota = self._quota(request)
+            quota = self.quota_for(request)
             return judge(self.fleet, request, *policies, self._settings, quota=quota, effort=effort, among=columns)
 
         if effort is not None:
@@ -356,8 +356,8 @@ class ClusterState:
     def refusal(self, demand: Demand, node: str, budget: Effort | None = None) -> Reason | None:
         """Why a demand does not fit on a node; None if it does. Looks at this node alone: judging all nodes takes far
         longer. With a budget, a search uses it."""
-        request, quota = demand.request, self._quota(demand.request)
-        ask: Callable[[Effort], Reason | None] = partial(node_reason, self._state(node), request, quota)
+        request, quota = demand.request, self.quota_for(demand.request)
+        ask: Callable[[Effort], Reason | None] = partial(node_reason, self.state(node), request, quota)
         asked = ask if budget is None else partial(within, budget, ask)
         return self.searches.ask(request, asked, lambda reason: reason is None, places=True)
 
@@ -373,20 +373,20 @@ class ClusterState:
         """Explain why a demand fits or does not, on every node, and what would make it fit."""
         states = self.totals.states()
         holders = {node: self.holders(node) for node in states}
-        request, quota = demand.request, self._quota(demand.request)
+        request, quota = demand.request, self.quota_for(demand.request)
         ask = partial(explain, states, request, quota, holders)
         return self.searches.ask(request, ask, lambda told: told.fits, tries=True)
 
     def explain_node(self, demand: Demand, node: str) -> NodeFinding:
         """Explain a single node, card by card."""
-        request, quota = demand.request, self._quota(demand.request)
+        request, quota = demand.request, self.quota_for(demand.request)
         return self.searches.ask(
-            request, partial(explain_node, self._state(node), request, quota), lambda found: found.fits
+            request, partial(explain_node, self.state(node), request, quota), lambda found: found.fits
         )
 
     def preempt(self, demand: Demand) -> Preemption | None:
         """The cheapest pods of lower priority whose eviction makes a demand fit; None if there are none."""
-        quota = self._quota(demand.request)
+        quota = self.quota_for(demand.request)
         states = {node: quota.permits(state) for node, state in self.totals.states().items()}
         holders = {node: self.holders(node) for node in states}
         return self.searches.ask(demand.request, partial(preempt, states, demand.request, holders), tries=True)
@@ -396,28 +396,28 @@ class ClusterState:
     ) -> dict[str, list[str]]:
         """Complete the proposed victims of each node, by UID, with further pods of lower priority that `can_end`, until
         the demand fits there. Leaves out nodes where that is impossible, and nodes beyond the effort of a decision."""
-        request, quota = demand.request, self._quota(demand.request)
+        request, quota = demand.request, self.quota_for(demand.request)
 
         def complete_on(node: str, effort: Effort) -> list[str] | None:
             entries, ending = self.ledger.entries(node), proposed[node]
             if not effort.take(_NODE_STEPS + _HOLDER_STEPS * len(entries)):
                 return None
             holders = [holder for holder in _holders(entries) if holder.uid in ending or can_end(holder.uid)]
-            return complete(quota.permits(self._state(node)), request, ending, holders, effort)
+            return complete(quota.permits(self.state(node)), request, ending, holders, effort)
 
         return self.searches.ask(request, partial(on_each, [*proposed], complete_on), tries=True)
 
     def emptied_for(self, demand: Demand, victims: Mapping[str, Collection[str]]) -> list[str]:
         """The nodes on which a demand fits after these pods have ended."""
-        request, quota = demand.request, self._quota(demand.request)
+        request, quota = demand.request, self.quota_for(demand.request)
 
         def is_emptied(node: str, effort: Effort) -> bool | None:
             ending = [holder for holder in self.holders(node) if holder.uid in victims[node]]
-            return fits_without(quota.permits(self._state(node)), request, ending, effort) or None
+            return fits_without(quota.permits(self.state(node)), request, ending, effort) or None
 
         return [*self.searches.ask(request, partial(on_each, [*victims], is_emptied))]
 
-    def _state(self, node: str) -> NodeState:
+    def state(self, node: str) -> NodeState:
         return NodeState(self.cards(node), self.ledger.used(node))
 
     def holders(self, node: str) -> list[Holder]:
@@ -429,7 +429,8 @@ class ClusterState:
         namespaces = nlargest(most, self.quotas.entries, key=usage.cards_of)
         return islice(((name, line) for name in namespaces for line in quota_usage(self.quotas, usage, name)), most)
 
-    def _quota(self, request: Request) -> QuotaCheck:
+    def quota_for(self, request: Request) -> QuotaCheck:
+        """What the quota of its namespace leaves to a request."""
         return check_quota(self.quotas, self.totals.usage, self.totals.census, request)
 
     # -- claims

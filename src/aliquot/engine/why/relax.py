@@ -39,12 +39,14 @@ class RelaxationKind(Enum):
 
 @dataclass(frozen=True)
 class Relaxation:
-    """`text` continues "It fits". `node` is a node where it would fit. `amount` is the number in the text, if any."""
+    """`text` continues "It fits". `node` is a node where it would fit. `amount` is the number in the text, if any, and
+    `pod` the pod that it names."""
 
     kind: RelaxationKind
     text: str
     node: str
     amount: int | None = None
+    pod: str = ""
 
 
 def relaxations(
@@ -227,7 +229,7 @@ def _after_a_pod(
                 found.append((freed([holder]), holder.pod, node))
                 break
     for _, pod, node in sorted(found)[:_MAX_SAID]:
-        yield Relaxation(RelaxationKind.POD_ENDS, f"when pod {pod} ends (on {node})", node)
+        yield Relaxation(RelaxationKind.POD_ENDS, f"when pod {pod} ends (on {node})", node, pod=pod)
 
 
 def _with_a_card(

@@ -1,0 +1,148 @@
+"""The whole explanation of a pod: the dominant cause, then every other reason, then the changes that would help."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from aliquot.control.state.cluster_state import ClusterState
+from aliquot.dialects import Demand
+from aliquot.engine import Explanation, NodeFinding, Relaxation, RelaxationKind, needs_text
+from aliquot.model import Pod, Slice
+from aliquot.model.pending_pod import PendingPod
+from aliquot.reports.causes import Cause, Outlook, Verdict
+from aliquot.reports.closed_nodes import ClosedNodes
+from aliquot.reports.scheduler_words import refusal_of_scheduler
+from aliquot.reports.why_waiting import ByReason, Surroundings, with_engine, without_engine
+
+_MAX_NODES_SHOWN = 3
+"""In a small cluster, every node is shown card by card."""
+
+MayRead = Callable[[str], bool]
+"""Whether the caller may read the pods of a namespace."""
+
+
+@dataclass(frozen=True)
+class Explained:
+    """`reasons` count nodes; a node that is closed for two reasons counts for both. `changes` continue "It fits"."""
+
+    pod: str
+    verdict: Verdict
+    needs: str = ""
+    reasons: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    """Nodes card by card, each in several lines."""
+    holds: tuple[str, ...] = ()
+    """What a bound pod has, and where."""
+    scheduler_says: str = ""
+
+    def text(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        waits = "" if self.verdict.outlook is Outlook.SETTLED else " waits"
+        yield f"{self.pod}{waits}. {self.verdict.headline}"
+        if self.needs:
+            yield f"It needs {self.needs}."
+        yield from (f"  {line}" for line in self.holds)
+        yield from (f"  {line}" for line in self.reasons)
+        if self.changes:
+            yield "It fits"
+            yield from (f"  {line}" for line in self.changes)
+        yield from self.nodes
+        if self.scheduler_says:
+            yield f"Its scheduler says: {self.scheduler_says}"
+
+    def record(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "pod": self.pod,
+            "cause": self.verdict.cause.value,
+            "outlook": self.verdict.outlook.name.lower().replace("_", " "),
+            "message": self.verdict.headline,
+            "needs": self.needs,
+            "reasons": list(self.reasons),
+            "changes": list(self.changes),
+            "nodes": list(self.nodes),
+            "holds": list(self.holds),
+            "schedulerSays": self.scheduler_says,
+        }
+
+
+def explain_pod(
+    cluster: ClusterState, pod: PendingPod, around: Surroundings, may_read: MayRead, *, node: str = ""
+) -> Explained:
+    """Explain a pod to a caller, who may read the pods of some namespaces only: no other pod is named. `node` is one
+    to show card by card."""
+    says = refusal_of_scheduler(pod)
+    found = without_engine(cluster, pod, around)
+    if isinstance(found, Verdict):
+        holds = tuple(_holds(cluster, pod)) if found.cause is Cause.BOUND else ()
+        return Explained(pod.key, found, holds=holds, scheduler_says=says)
+    told = cluster.explain(found)
+    by_reason = {group.reason: [name for name in group.nodes if name in around.nodes] for group in told.groups}
+    verdict = with_engine(cluster, pod, around, found, by_reason)
+    return Explained(
+        pod.key,
+        verdict,
+        needs_text(found.request),
+        (*(group.text() for group in told.groups), *_closed(cluster, pod, around, found, by_reason)),
+        tuple(dict.fromkeys(_change(each, may_read) for each in told.relaxations)),
+        tuple(finding.text() for finding in _findings(cluster, found, told, node)),
+        scheduler_says=says,
+    )
+
+
+def _closed(
+    cluster: ClusterState, pod: PendingPod, around: Surroundings, demand: Demand, by_reason: ByReason
+) -> Iterator[str]:
+    """What else closes nodes whose cards could take the pod, now or later."""
+    closed = ClosedNodes(cluster, pod, demand, around.pods_on, around.silent_agents)
+    hopeful = ((reason, nodes) for reason, nodes in by_reason.items() if reason is None or not reason.is_hopeless)
+    counted = Counter(
+        obstacle.text()
+        for reason, nodes in hopeful
+        for name in nodes
+        for obstacle in closed.obstacles(around.nodes[name], fits=reason is None)
+    )
+    yield from (f"{_nodes(count)}: {text}" for text, count in counted.most_common())
+
+
+def _change(change: Relaxation, may_read: MayRead) -> str:
+    if change.kind is not RelaxationKind.POD_ENDS or may_read(change.pod.partition("/")[0]):
+        return change.text
+    return f"when a pod of another namespace ends (on {change.node})"
+
+
+def _findings(cluster: ClusterState, demand: Demand, told: Explanation, node: str) -> Iterable[NodeFinding]:
+    having = [name for group in told.groups for name in group.nodes if cluster.cards(name).gpus]
+    shown = [node] if node else having if len(having) <= _MAX_NODES_SHOWN else []
+    return (cluster.explain_node(demand, name) for name in sorted(shown))
+
+
+def _holds(cluster: ClusterState, pod: Pod) -> Iterator[str]:
+    """What a bound pod has, as the ledger knows it, and why its containers do not run."""
+    node = pod.spec.node_name
+    entry, cards = cluster.ledger.entry(pod.metadata.uid, node), cluster.cards(node)
+    if entry is None:
+        yield f"Aliquot knows of no card that the pod holds on {node}"
+    else:
+        for container, parts in entry.placement.containers.items():
+            for part in parts:
+                gpu = cards.by_uuid.get(part.uuid)
+                model = f" ({gpu.model})" if gpu else ""
+                yield f"container {container}: {_part(part)} of card {part.index}{model}, {part.uuid}"
+    for status in (*(pod.status.container_statuses or ()), *(pod.status.init_container_statuses or ())):
+        if (waiting := status.state.waiting) is not None:
+            yield f"container {status.name} does not run: {waiting.reason}: {waiting.message}".rstrip(": ")
+
+
+def _part(part: Slice) -> str:
+    sizes = [f"{part.mib:,} MiB"] * bool(part.mib) + [f"{part.cores} % of cores"] * bool(part.cores)
+    sizes += [f"{part.slots} MPS slots"] * bool(part.slots)
+    return " and ".join(sizes) or "a part"
+
+
+def _nodes(count: int) -> str:
+    return "1 node" if count == 1 else f"{count:,} nodes"

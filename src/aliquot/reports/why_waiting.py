@@ -1,0 +1,282 @@
+"""The one dominant cause for which a pod waits.
+
+The nodes that come closest to taking the pod decide. If cards on some nodes have room, what closes these nodes is the
+cause. Otherwise the engine's reason that is closest to a fit is, on nodes that are open if there are any.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from aliquot.control.state.cluster_state import ClusterState
+from aliquot.dialects import Demand
+from aliquot.engine import Effort, fits_once_healthy, has_room_in_sum, needs_text
+from aliquot.errors import BadDemand
+from aliquot.model import Node, Pod, Reason
+from aliquot.model.constraints import ModelConstraint
+from aliquot.model.pending_pod import PendingPod
+from aliquot.reports.causes import OF_REASON, Cause, Outlook, Verdict
+from aliquot.reports.closed_nodes import ClosedNodes, Obstacle
+from aliquot.reports.resource_names import advice, asked_resources, offered_resources, unknown_resources
+from aliquot.reports.scheduler_words import about_other_plugins, about_volumes, refusal_of_scheduler
+
+_NO_NODE = Verdict(Cause.NO_NODE, Outlook.NEVER, "no node has a card that Aliquot shares")
+
+ByReason = Mapping[Reason | None, Sequence[str]]
+"""The nodes by the engine's reason; None where the cards have room."""
+
+_NEAREST_LAST = tuple(OF_REASON)
+_MAX_NAMED = 3
+_MAX_TRIED = 64
+_EFFORT = 200_000
+"""Steps of the engine for one verdict, so that a pod that needs a long search costs no more than others."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What is known besides the cluster state. `serves` is None if nobody knows which schedulers ask Aliquot."""
+
+    nodes: Mapping[str, Node]
+    pods_on: Callable[[str], Iterable[Pod]]
+    silent_agents: Collection[str] = ()
+    serves: Callable[[Pod], bool] | None = None
+
+
+def why_waiting(cluster: ClusterState, pod: PendingPod, around: Surroundings) -> Verdict:
+    """The verdict about a pod, without the search for changes that would help: the leader asks for many pods."""
+    known = without_engine(cluster, pod, around)
+    if isinstance(known, Verdict):
+        return known
+    with cluster.trial(without=pod.metadata.uid):  # nothing of it is recorded as a decision
+        judged = cluster.judge(known, effort=Effort(_EFFORT))
+        refused = judged.refusals(around.nodes)
+    by_reason: dict[Reason | None, list[str]] = {}
+    for node in around.nodes:
+        by_reason.setdefault(refused.get(node), []).append(node)
+    return with_engine(cluster, pod, around, known, by_reason)
+
+
+def without_engine(cluster: ClusterState, pod: PendingPod, around: Surroundings) -> Verdict | Demand:
+    """The verdict, if it does not depend on cards; else the pod's demand."""
+    if settled := _settled(pod):
+        return settled
+    offered = offered_resources(around.nodes.values())
+    if unknown := unknown_resources(pod, cluster.dialects, offered):
+        hint = advice(unknown[0], cluster.dialects, offered)
+        sentence = f"no node has the resource {unknown[0]}" + (f"; {hint}" if hint else "")
+        return Verdict(Cause.NO_SUCH_RESOURCE, Outlook.NEVER, sentence)
+    try:
+        demand = cluster.demand_of(pod)
+    except BadDemand as error:
+        return Verdict(Cause.BAD_REQUEST, Outlook.NEVER, str(error))
+    if demand is None:
+        return Verdict(Cause.NO_GPU, Outlook.SETTLED, "the pod asks for no card, so Aliquot does not hold it back")
+    if around.serves is not None and not around.serves(pod):
+        name = pod.spec.scheduler_name or "default-scheduler"
+        sentence = (
+            f"the scheduler {name} is responsible for the pod, and Aliquot does not serve it (spec.schedulerName)"
+        )
+        return Verdict(Cause.OTHER_SCHEDULER, Outlook.NEVER, sentence)
+    if unserved := sorted(asked_resources(pod, demand.dialect) - offered):
+        if not _ours(cluster, offered):
+            return _NO_NODE
+        sentence = f"no node serves {' or '.join(unserved)}; the nodes offer {_ours(cluster, offered)}"
+        return Verdict(Cause.NOT_SERVED, Outlook.NEVER, sentence)
+    if volumes := about_volumes(refusal_of_scheduler(pod)):
+        claims = f" (PersistentVolumeClaims: {', '.join(pod.claims)})" if pod.claims else ""
+        return Verdict(Cause.VOLUME, Outlook.NOT_NOW, f"{volumes}{claims}")
+    return demand
+
+
+def _ours(cluster: ClusterState, offered: Collection[str]) -> str:
+    """The resources of our dialects among those that nodes offer."""
+    ours = {resource.name for dialect in cluster.dialects.values() for resource in dialect.resources}
+    return ", ".join(sorted(ours.intersection(offered)))
+
+
+def _settled(pod: PendingPod) -> Verdict | None:
+    if pod.ended or pod.metadata.deletion_timestamp:
+        return Verdict(Cause.ENDED, Outlook.SETTLED, "the pod has ended or is terminating")
+    if node := pod.spec.node_name:
+        return Verdict(Cause.BOUND, Outlook.SETTLED, f"the pod is bound to {node}", (node,))
+    if pod.spec.scheduling_gates:
+        sentence = "the pod has scheduling gates; no scheduler looks at it until they are removed"
+        return Verdict(Cause.GATED, Outlook.NEVER, sentence)
+    return None
+
+
+def with_engine(
+    cluster: ClusterState, pod: PendingPod, around: Surroundings, demand: Demand, by_reason: ByReason
+) -> Verdict:
+    """The verdict, given the engine's reason for each node."""
+    return _Closest(cluster, pod, around, demand, by_reason).verdict()
+
+
+class _Closest:
+    """Looks for the nodes that come closest to taking the pod."""
+
+    def __init__(
+        self, cluster: ClusterState, pod: PendingPod, around: Surroundings, demand: Demand, by_reason: ByReason
+    ) -> None:
+        self._cluster = cluster
+        self._around = around
+        self._demand = demand
+        self._pod = pod
+        self._by_reason = by_reason
+        self._closed = ClosedNodes(cluster, pod, demand, around.pods_on, around.silent_agents)
+
+    def verdict(self) -> Verdict:
+        if self._by_reason.get(None):
+            return self._closed_although_cards_fit(self._by_reason[None])
+        later = [reason for reason in reversed(_NEAREST_LAST) if self._by_reason.get(reason)]
+        hopeful = [reason for reason in later if not reason.is_hopeless]
+        for reason in hopeful:
+            if open_nodes := self._open(self._by_reason[reason]):
+                return self._by_cards(reason, open_nodes)
+        if hopeful:
+            return self._by_obstacle(self._by_reason[hopeful[0]], fits=False)
+        for reason in later:
+            if reason is not Reason.NOT_SELLABLE or self._would_fit_healthy():
+                return self._by_cards(reason, self._by_reason[reason])
+        return _NO_NODE
+
+    # -- cards have room
+
+    def _closed_although_cards_fit(self, nodes: Sequence[str]) -> Verdict:
+        for name in nodes:
+            if not self._obstacles(name, fits=True):
+                return self._fits_on(name)
+        return self._by_obstacle(nodes, fits=True)
+
+    def _fits_on(self, node: str) -> Verdict:
+        if words := about_other_plugins(refusal_of_scheduler(self._pod)):
+            return Verdict(Cause.SCHEDULER, Outlook.NOT_NOW, f"the cards have room, but kube-scheduler says: {words}")
+        return Verdict(Cause.FITS, Outlook.FITS, "the pod fits; its scheduler has not tried it since", (node,))
+
+    def _by_obstacle(self, nodes: Sequence[str], *, fits: bool) -> Verdict:
+        """By the obstacle that alone closes the most of these nodes, or else is the first on most of them."""
+        found = {name: self._obstacles(name, fits=fits) for name in nodes}
+        fewest = min(map(len, found.values()))
+        first = Counter((each[0].cause, each[0].what) for each in found.values() if len(each) == fewest)
+        (cause, what), _ = min(first.items(), key=lambda item: (-item[1], item[0][0].value, item[0][1]))
+        having = [name for name, each in found.items() if each[0].cause is cause and each[0].what == what]
+        is_forever = all(found[name][0].is_forever for name in having)
+        where = "with room on their cards" if fits else "that could take the pod"
+        return Verdict(cause, *_closed_words(cause, what, having, where, is_forever=is_forever), tuple(having))
+
+    def _open(self, nodes: Sequence[str]) -> list[str]:
+        return [name for name in nodes if not self._obstacles(name, fits=False)]
+
+    def _obstacles(self, name: str, *, fits: bool) -> list[Obstacle]:
+        return self._closed.obstacles(self._around.nodes[name], fits=fits)
+
+    # -- cards have no room
+
+    def _by_cards(self, reason: Reason, nodes: Sequence[str]) -> Verdict:
+        cause = OF_REASON[reason]
+        if reason is Reason.NO_CARD_FITS and self._has_room_in_sum(nodes):
+            cause = Cause.FRAGMENTED
+        outlook = Outlook.NEVER if reason.is_hopeless and cause is not Cause.UNHEALTHY else Outlook.NOT_NOW
+        if reason is Reason.OVER_QUOTA and self._is_beyond_quota(nodes):
+            outlook = Outlook.NEVER
+        return Verdict(cause, outlook, self._sentence(cause, reason, nodes, outlook), tuple(nodes))
+
+    def _has_room_in_sum(self, nodes: Iterable[str]) -> bool:
+        return any(has_room_in_sum(self._cluster.state(node), self._demand.request) for node in nodes)
+
+    def _would_fit_healthy(self) -> bool:
+        effort = Effort(_EFFORT)
+        nodes = islice(self._by_reason[Reason.NOT_SELLABLE], _MAX_TRIED)
+        return any(fits_once_healthy(self._cluster.state(node), self._demand.request, effort) for node in nodes)
+
+    def _is_beyond_quota(self, nodes: Iterable[str]) -> bool:
+        """Whether the pod alone exceeds a limit of the quota for every card that it may use."""
+        quota = self._cluster.quota_for(self._demand.request)
+        of_cards = [quota.lines(cards, gpu) for cards in map(self._cluster.cards, nodes) for gpu in cards.gpus]
+        return all(any(line.needs > line.limit for line in lines) for lines in of_cards if lines)
+
+    def _sentence(self, cause: Cause, reason: Reason, nodes: Sequence[str], outlook: Outlook) -> str:
+        request = self._demand.request
+        match cause:
+            case Cause.NO_NODE:
+                return _NO_NODE.sentence
+            case Cause.NOT_SERVED:
+                names = " or ".join(sorted(asked_resources(self._pod, self._demand.dialect)))
+                offered = offered_resources(self._around.nodes.values())
+                return f"no node serves {names} to pods like this; the nodes offer {_ours(self._cluster, offered)}"
+            case Cause.NOT_IN_QUOTA if reason is Reason.WRONG_POOL:
+                return f"the GPU quota of namespace {request.namespace} does not include the pool of any node"
+            case Cause.NOT_IN_QUOTA:
+                return f"the GPU quota of namespace {request.namespace} does not name {self._models(nodes)}"
+            case Cause.QUOTA if outlook is Outlook.NEVER:
+                return f"the pod alone exceeds the GPU quota of namespace {request.namespace} for {self._models(nodes)}"
+            case Cause.QUOTA:
+                return f"the GPU quota of namespace {request.namespace} for {self._models(nodes)} is used up"
+            case Cause.MODEL:
+                return f"no node has a card of the requested model ({_wanted(request.constraints.models)})"
+            case Cause.CARD:
+                return "no node has a card that the pod's constraints allow"
+            case Cause.TOO_LARGE:
+                return f"no node's cards can hold the pod even when empty; it needs {needs_text(request)}"
+            case Cause.UNHEALTHY:
+                return f"every card that could hold the pod is unhealthy or cordoned ({_some(nodes)})"
+            case Cause.FRAGMENTED:
+                return "no single card has enough left, although a node's cards together have (fragmentation)"
+            case Cause.NO_ROOM:
+                return "every card that suits the pod is too full"
+            case Cause.TOPOLOGY:
+                return f"no node has enough free cards that are connected ({request.constraints.topology.value})"
+            case Cause.MODE:
+                return "every card that suits the pod is shared in another mode"
+            case _:
+                return reason.value
+
+    def _models(self, nodes: Iterable[str]) -> str:
+        """The models for which the quota counts, as its owner knows them."""
+        allows = self._demand.request.constraints.allows_model
+        seen = (
+            cards.model or gpu.model
+            for cards in map(self._cluster.cards, nodes)
+            for gpu in cards.gpus
+            if allows(gpu.model)
+        )
+        return _some({*seen})
+
+
+def _closed_words(
+    cause: Cause, what: str, nodes: Sequence[str], where: str, *, is_forever: bool
+) -> tuple[Outlook, str]:
+    """Whether waiting helps where such an obstacle closes every node, and the sentence."""
+    match cause:
+        case Cause.TAINT:
+            return Outlook.NEVER, f"the nodes {where} have the taint {what}, which the pod does not tolerate"
+        case Cause.NODE_SELECTOR:
+            return Outlook.NEVER, f"no node {where} matches the pod's node selector or affinity"
+        case Cause.CORDONED:
+            return Outlook.NOT_NOW, f"the nodes {where} are cordoned ({_some(nodes)})"
+        case Cause.NOT_READY:
+            return Outlook.NOT_NOW, f"the nodes {where} are not ready ({_some(nodes)})"
+        case Cause.AGENT_SILENT:
+            return (
+                Outlook.NOT_NOW,
+                f"the agent is silent on the nodes {where} ({_some(nodes)}), so kubelet offers no {what}",
+            )
+        case Cause.NO_DEVICES:
+            return Outlook.NOT_NOW, f"kubelet has too few devices of {what} left on the nodes {where}"
+        case Cause.PODS:
+            return Outlook.NOT_NOW, f"the nodes {where} run as many pods as they may"
+        case _:
+            name = {Cause.CPU: "CPU"}.get(cause, what)
+            if is_forever:
+                return Outlook.NEVER, f"no node {where} has as much {name} as the pod requests"
+            return Outlook.NOT_NOW, f"the nodes {where} have too little {name} left"
+
+
+def _wanted(models: Iterable[ModelConstraint]) -> str:
+    return "; ".join(f"{'not ' if each.avoid else ''}{', '.join(each.names)}" for each in models)
+
+
+def _some(names: Collection[str]) -> str:
+    """A few names, and no count of the others: that changes with every node."""
+    return ", ".join(sorted(names)[:_MAX_NAMED]) + (" and others" if len(names) > _MAX_NAMED else "")

@@ -1,0 +1,109 @@
+"""The whole explanation of a pod, as people read it."""
+
+from typing import Any
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
+
+from aliquot.model.kubernetes import ContainerStatus
+from aliquot.reports.explained import explain_pod
+from tests.unit.reports.clusters import SmallCluster, node, waiting
+
+
+def full(namespace: str = "default", other: str = "research") -> SmallCluster:
+    small = SmallCluster(node("n1"), node("n2", spec={"unschedulable": True}))
+    small.hold("own", 12, namespace=namespace)
+    small.hold("theirs", 11, 1, namespace=other)
+    small.hold("large", 14, 0, on="n2", namespace=other)
+    small.hold("larger", 15, 1, on="n2", namespace=other)
+    return small
+
+
+def test_the_cause_comes_first_then_the_rest_then_what_would_help() -> None:
+    small = full()
+
+    told = explain_pod(small.state, waiting(5, says="0/2 nodes are available"), small.around(), lambda _: True)
+
+    assert (
+        told.text()
+        == """\
+default/p waits. Not now: no single card has enough left, although a node's cards together have (fragmentation)
+It needs 5 units of memory of 1 card.
+  2 nodes: not enough room on the node's GPUs now (the freest card has 4,096 MiB left)
+  1 node: the node is cordoned
+It fits
+  if memory <= 4 units
+  when pod research/theirs ends (on n1)
+  when pod research/large ends (on n2)
+n1: not enough room on the node's GPUs now
+  GPU 0 (Tesla T4, 15,360 MiB) has 3072 MiB left; the pod needs 5120 MiB
+  GPU 1 (Tesla T4, 15,360 MiB) has 4096 MiB left; the pod needs 5120 MiB
+n2: not enough room on the node's GPUs now
+  GPU 0 (Tesla T4, 15,360 MiB) has 1024 MiB left; the pod needs 5120 MiB
+  GPU 1 (Tesla T4, 15,360 MiB) has 0 MiB left; the pod needs 5120 MiB
+Its scheduler says: 0/2 nodes are available"""
+    )
+
+
+def test_pods_that_the_caller_may_not_read_have_no_name() -> None:
+    small = full()
+
+    told = explain_pod(small.state, waiting(5), small.around(), lambda namespace: namespace == "default")
+
+    assert told.changes == (
+        "if memory <= 4 units",
+        "when a pod of another namespace ends (on n1)",
+        "when a pod of another namespace ends (on n2)",
+    )
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 15), st.integers(0, 1), st.sampled_from(["n1", "n2"]))),
+    st.integers(1, 17),
+    st.sets(st.sampled_from("abc")),
+)
+def test_no_explanation_names_a_pod_of_a_namespace_that_the_caller_may_not_read(
+    pods: list[tuple[str, int, int, str]], units: int, readable: set[str]
+) -> None:
+    small = SmallCluster(node("n1"), node("n2"))
+    taken = {("n1", 0): 0, ("n1", 1): 0, ("n2", 0): 0, ("n2", 1): 0}
+    for place, (namespace, size, index, on) in enumerate(pods):
+        if taken[on, index] + size <= 15:
+            taken[on, index] += size
+            small.hold(f"holder{place}", size, index, on=on, namespace=f"ns-{namespace}")
+    names = {f"ns-{namespace}" for namespace in readable}
+
+    told = explain_pod(small.state, waiting(units, namespace="ns-a"), small.around(), names.__contains__)
+
+    hidden = {pod.key for pods_here in small.pods.values() for pod in pods_here if pod.metadata.namespace not in names}
+    assert not any(f"{key} " in told.text() for key in hidden)
+    assert not any("holder" in line for line in told.changes) or names
+
+
+def _statuses(*manifests: dict[str, Any]) -> list[ContainerStatus]:
+    return msgspec.convert(list(manifests), list[ContainerStatus])
+
+
+def test_a_bound_pod_is_told_what_it_has_and_why_it_does_not_run() -> None:
+    small = SmallCluster(node())
+    small.hold("own", 12, 1)
+    (pod,) = small.pods["n1"]
+    waits = {"name": "main", "state": {"waiting": {"reason": "CreateContainerConfigError", "message": "no placement"}}}
+    bound = waiting(12, nodeName="n1")
+    bound = structs.replace(
+        bound,
+        metadata=pod.metadata,
+        status=structs.replace(bound.status, container_statuses=_statuses(waits)),
+    )
+
+    told = explain_pod(small.state, bound, small.around(), lambda _: True)
+
+    assert (
+        told.text()
+        == """\
+default/own. Placed: the pod is bound to n1
+  container main: 12,288 MiB of card 1 (Tesla T4), GPU-n1-1
+  container main does not run: CreateContainerConfigError: no placement"""
+    )
