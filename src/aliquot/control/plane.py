@@ -105,7 +105,7 @@ class ControlPlane:
         self.unhealthy_maps = UnhealthyMaps(client, self.cluster, self.clock)
         self.budgets = Budgets(client, self.clock)
         self._labeller = Labeller(client, self.cluster, self.pods, self.leadership, self.clock)
-        self.heartbeats = AgentHeartbeats(client, self.clock)
+        self.heartbeats = AgentHeartbeats(client, self.clock, self.cluster)
         self._contact = ApiContact(client, self.clock)
         self.changed: Signal[None] = Signal()
         """Emitted after every pod or node event, and every change of our role."""

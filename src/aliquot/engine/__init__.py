@@ -6,7 +6,7 @@ from aliquot.engine.effort import FULL as FULL_EFFORT
 from aliquot.engine.effort import Effort, endless, on_each, within
 from aliquot.engine.fleet import Fleet
 from aliquot.engine.holder import Holder
-from aliquot.engine.judge import Judgement, Standings, check_policies, judge
+from aliquot.engine.judge import Judgement, Standings, check_policies, judge, uses_load
 from aliquot.engine.lookup import NameBlock, NameTable
 from aliquot.engine.preempt import Preemption, VictimSet, complete, fits_without, preempt
 from aliquot.engine.quotas.quota import QuotaCheck, QuotaLine, check_quota, quota_usage
@@ -34,6 +34,7 @@ __all__ = [
     "Standings",
     "judge",
     "check_policies",
+    "uses_load",
     "Effort",
     "FULL_EFFORT",
     "endless",

@@ -22,6 +22,8 @@ from aliquot.model.selling import left_of, mode_allows
 _NOTHING = Charge()
 _CLOCK = count(1)
 """For all blocks: a block that replaces another never shows a time that the other had."""
+_WARM_UP = 60.0
+"""Seconds that a pod may take to pull its image, start and load its card."""
 _FIRST_CELLS = 512
 """Cards for which a new block has room."""
 
@@ -89,6 +91,8 @@ class PlacedEntry(Protocol):
     """What the arrays need to know of a ledger entry."""
 
     @property
+    def uid(self) -> str: ...
+    @property
     def since(self) -> float: ...
     @property
     def charges(self) -> Mapping[str, Charge]: ...
@@ -137,7 +141,7 @@ class Block:
     """Measured utilization, 0 to 1; NaN if there is no sample."""
     load_at: NDArray[np.float64]
     placed_since: NDArray[np.float64]
-    """Share of the card that was placed after the sample."""
+    """Share of the card that was placed too late to show in the sample."""
     unit_mib: NDArray[np.int64]
     wiring_id: NDArray[np.int64]
     """Nodes with the same number have the same wiring."""
@@ -177,6 +181,7 @@ class Block:
         self._vacant: list[int] = []
         self._states: list[NodeState | None] = []
         self._placed: list[tuple[PlacedEntry, ...]] = []
+        self._measured: list[frozenset[str]] = []
         self._models = Numbering[str]()
         self._profiles = Numbering[str]()
         self._profiles.take("")  # never given back, so that it stays number 0
@@ -224,16 +229,21 @@ class Block:
         self._states[column] = None
         self._hosts[column] = UNKNOWN_HOST
         self._placed[column] = ()
+        self._measured[column] = frozenset()
         self.names[column] = ""
         self._vacant.append(column)
         for mask in self._serves.values():
             mask[column] = False
 
-    def set_load(self, node: str, load: Mapping[str, tuple[float, float]]) -> None:
-        """Sets how busy each card was and when that was measured, by uuid. Cards that are left out have no sample."""
+    def set_load(
+        self, node: str, load: Mapping[str, tuple[float, float]], measured: frozenset[str] = frozenset()
+    ) -> None:
+        """Sets how busy each card was and when that was measured, by uuid. Cards that are left out have no sample.
+        `measured` are the UIDs of the pods that were seen at work."""
         state, column = self.state(node), self._columns.get(node)
         if state is None or column is None:
             return
+        self._measured[column] = measured
         for row, gpu in enumerate(state.cards.gpus):
             self.load[row, column], self.load_at[row, column] = load.get(gpu.uuid, (np.nan, np.nan))
         self._put_placed(column)
@@ -313,6 +323,10 @@ class Block:
             gpu.uuid: (float(self.load[row, column]), float(self.load_at[row, column]))
             for row, gpu in enumerate(self.state_at(column).cards.gpus)
         }
+
+    def measured(self, node: str) -> frozenset[str]:
+        """The UIDs that `set_load` was given."""
+        return self._measured[self._columns[node]]
 
     def host(self, node: str) -> Host:
         """What a node has left of CPU and memory."""
@@ -430,11 +444,17 @@ class Block:
         self.per_node_cores[column] = 1 / (count * CORES) if count else 0.0
 
     def _put_placed(self, column: int) -> None:
-        state = self.state_at(column)
+        """A pod that was measured is in the load. One that was placed long before the sample, and was not measured, is
+        idle."""
+        state, measured = self.state_at(column), self._measured[column]
         for row, gpu in enumerate(state.cards.gpus):
-            at = self.load_at[row, column]
-            later = (entry.charges.get(gpu.uuid) for entry in self._placed[column] if entry.since > at)
-            self.placed_since[row, column] = sum(_share(charge, gpu) for charge in later if charge)
+            late = self.load_at[row, column] - _WARM_UP
+            unseen = (
+                entry.charges.get(gpu.uuid)
+                for entry in self._placed[column]
+                if entry.since > late and entry.uid not in measured
+            )
+            self.placed_since[row, column] = sum(_share(charge, gpu) for charge in unseen if charge)
 
     def _clear(self, column: int) -> None:
         self._card_mib = None
@@ -468,6 +488,7 @@ class Block:
                 self.names.append(node)
                 self._states.append(None)
                 self._placed.append(())
+                self._measured.append(frozenset())
                 self._hosts.append(UNKNOWN_HOST)
             self._columns[node] = column
         return self._columns[node]

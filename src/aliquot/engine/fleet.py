@@ -47,15 +47,16 @@ class Fleet:
             before.put(cards, used, placed)
             return
         loads: Mapping[str, tuple[float, float]] = {}
+        measured = frozenset[str]()
         left = whole = UNKNOWN_HOST
         if before is not None:
-            loads = before.loads(cards.node)
+            loads, measured = before.loads(cards.node), before.measured(cards.node)
             left, whole = before.host(cards.node), before.whole_host(cards.node)
             before.remove(cards.node)
         block = self._block_of[cards.node] = self._block(kind)
         block.put(cards, used, placed)
         if loads:
-            block.set_load(cards.node, loads)
+            block.set_load(cards.node, loads, measured)
         block.set_host(cards.node, left, whole)
         self._arrange()
 
@@ -65,10 +66,13 @@ class Fleet:
             block.remove(node)
             self._arrange()
 
-    def set_load(self, node: str, load: Mapping[str, tuple[float, float]]) -> None:
-        """Sets how busy each card was and when that was measured, by uuid. Cards that are left out have no sample."""
+    def set_load(
+        self, node: str, load: Mapping[str, tuple[float, float]], measured: frozenset[str] = frozenset()
+    ) -> None:
+        """Sets how busy each card was and when that was measured, by uuid. Cards that are left out have no sample.
+        `measured` are the UIDs of the pods that were seen at work."""
         if (block := self._block_of.get(node)) is not None:
-            block.set_load(node, load)
+            block.set_load(node, load, measured)
 
     def set_host(self, node: str, left: Host, whole: Host | None = None) -> None:
         """Sets what a node has left of CPU and memory, and what it would have without any pod (as much, if this is left

@@ -227,6 +227,13 @@ def judge(
 
 
 @lru_cache
+def uses_load(gpu_policy: str, node_policy: str) -> bool:
+    """Whether a choice of these policies depends on how busy cards are."""
+    chains = _card_choice(gpu_policy).policies, _node_policies(node_policy)
+    return any(each.uses_load for chain in chains for each in chain)
+
+
+@lru_cache
 def _card_choice(names: str) -> CardChoice:
     return CardChoice(policy(GPU_POLICIES, names, "GPU policy"))
 

@@ -153,6 +153,8 @@ class GpuPolicy(ABC):
     """Chooses the cards of a node that a container gets."""
 
     name: ClassVar[str]
+    uses_load: ClassVar[bool] = False
+    """Whether the choice depends on how busy cards are. The decision log has load only where a choice depends on it."""
 
     @abstractmethod
     def rank(self, view: View) -> Ranks:
@@ -179,6 +181,8 @@ class NodePolicy(ABC):
     """Chooses the node that a pod gets."""
 
     name: ClassVar[str]
+    uses_load: ClassVar[bool] = False
+    """As of GPU policies."""
     leaves_ties: ClassVar[bool] = False
     """Equal nodes are left to kube-scheduler, as the policy's original does. Where nobody else chooses, the smallest
     name wins."""

@@ -221,13 +221,15 @@ class Ledger:
         request: Request | None = None,
     ) -> Entry:
         """Enters what the cluster shows as a fact. Never refused: a card that others sold twice is reported, not
-        hidden.
+        hidden. A pod that is already entered there keeps its time.
 
         Drops the pod's claims on other nodes, since it can be bound only once.
         """
         for other in self.nodes_of(owner.uid) - {placement.node}:
             self._give_back(owner.uid, other)
-        return self._enter(Entry(owner, placement, dict(charges), State.BOUND, since, request=request))
+        held = self.entry(owner.uid, placement.node)
+        began = held.since if held is not None else since
+        return self._enter(Entry(owner, placement, dict(charges), State.BOUND, began, request=request))
 
     def confirm(self, uid: str, node: str) -> None:
         """Marks a claim as bound. Does nothing for a pod that has gone in the meantime."""

@@ -24,11 +24,13 @@ from aliquot.control.state.events import (
     Claimed,
     Confirmed,
     Expired,
+    Loaded,
     Marked,
     NodeSeen,
     PodForgotten,
     PodSeen,
     QuotasRead,
+    TimePassed,
 )
 from aliquot.dialects import make_dialects
 from aliquot.errors import BadConfig, NoRoom
@@ -36,7 +38,7 @@ from aliquot.ledger import State
 from aliquot.model import Pod
 from tests.factories import make_cards, make_node, make_pod
 from tests.fakes import FakeClock, answer, cut_after, cut_before, until
-from tests.integration.control.cluster_machine import ClusterMachine
+from tests.integration.control.cluster_machine import HARDWARE, ClusterMachine
 from tests.integration.room import Room
 
 
@@ -90,6 +92,28 @@ class RecordedMachine(ClusterMachine):
     @rule(node=st.sampled_from(["n1", "n2", "n3"]), indexes=st.frozensets(st.integers(0, 2)))
     def mark_cards(self, node: str, indexes: frozenset[int]) -> None:
         self.cluster.apply(Marked(node, sorted(indexes)))
+
+    @rule(now=st.integers(1, 500).map(float))
+    def let_time_pass(self, now: float) -> None:
+        self.cluster.apply(TimePassed(now))
+
+    @rule(
+        node=st.sampled_from(["even", "mixed"]),
+        at=st.integers(1, 500).map(float),
+        busy=st.lists(st.integers(0, 10).map(lambda tenths: tenths / 10), max_size=3),
+        data=st.data(),
+    )
+    def measure_load(self, node: str, at: float, busy: list[float], data: st.DataObject) -> None:
+        uuids = [gpu.uuid for gpu in HARDWARE[node].gpus]
+        measured = data.draw(st.frozensets(st.sampled_from(sorted(self.pods)))) if self.pods else frozenset()
+        self.cluster.apply(Loaded(node, at, dict(zip(uuids, busy, strict=False)), measured))
+
+    @rule(units=st.integers(1, 6), node_policy=st.sampled_from(["load", "binpack"]))
+    def decide_by_load(self, units: int, node_policy: str) -> None:
+        asked = {"aliquot.io/gpu-policy": "load", "aliquot.io/node-policy": node_policy}
+        demand = self.cluster.demand_of(make_pod("by-load", units, metadata={"annotations": asked}))
+        assert demand is not None
+        self.cluster.judge(demand)
 
     @rule(units=st.integers(1, 12))
     def let_a_reservation_expire_under_a_bound_pod(self, units: int) -> None:
@@ -220,7 +244,7 @@ def test_a_last_line_that_was_torn_is_left_out(path: Path) -> None:
             id="a later format",
         ),
         pytest.param(
-            b'{"at":1,"event":{"what":"header","v":3,"aliquot":"1","prefixes":{"acme":"acme.example"}}}\n',
+            b'{"at":1,"event":{"what":"header","v":4,"aliquot":"1","prefixes":{"acme":"acme.example"}}}\n',
             "dialects that are not installed here: acme",
             id="a private dialect that is missing",
         ),
@@ -503,3 +527,34 @@ def test_the_log_of_a_server_that_follows_again_can_be_replayed(folder: Path) ->
     replay = Replay()
     replay.feed(read(folder / "log"))
     assert (replay.difference, replay.decisions) == (None, 1)
+
+
+def test_load_is_logged_before_decisions_that_depend_on_it_and_not_before_others(path: Path) -> None:
+    cluster = ClusterState()
+    cluster.apply(NodeSeen(make_node("n1", make_cards())))
+    by_load = {"aliquot.io/gpu-policy": "load"}
+    with DecisionLog(path, cluster, clock=FakeClock()):
+        cluster.apply(TimePassed(100.0))
+        cluster.apply(Loaded("n1", 100.0, {"GPU-n1-0": 0.9, "GPU-n1-1": 0.2}))
+        place(cluster, other := make_pod("other", 4))
+        measured = frozenset({other.metadata.uid})
+        cluster.apply(Loaded("n1", 100.0, {"GPU-n1-0": 0.1, "GPU-n1-1": 0.2}, measured))
+        place(cluster, make_pod("coolest", 4, metadata={"annotations": by_load}))
+        place(cluster, make_pod("again", 4, metadata={"annotations": by_load}))
+    assert path.read_text().count('"what":"loaded"') == 1
+    assert replayed(path).decisions == 3
+    held = {entry.owner.pod.split("/")[1]: set(entry.charges) for entry in cluster.ledger.all()}
+    assert held["coolest"] == {"GPU-n1-0"}
+    assert held["again"] == {"GPU-n1-1"}, "what was placed a moment ago counts as busy"
+
+
+def test_a_file_begins_with_the_load_and_the_time(path: Path) -> None:
+    cluster = ClusterState()
+    cluster.apply(NodeSeen(make_node("n1", make_cards())))
+    cluster.apply(TimePassed(100.0))
+    cluster.apply(Loaded("n1", 90.0, {"GPU-n1-0": 0.9, "GPU-n1-1": 0.2}, frozenset({"u"})))
+    with DecisionLog(path, cluster, clock=FakeClock()):
+        place(cluster, make_pod("coolest", 4, metadata={"annotations": {"aliquot.io/gpu-policy": "load"}}))
+    replay = replayed(path)
+    assert replay.cluster.snapshot().loads == cluster.snapshot().loads
+    assert replay.cluster.snapshot().now == 100.0

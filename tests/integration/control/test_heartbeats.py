@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 from collections.abc import AsyncIterator
 from itertools import count
 
@@ -9,8 +10,12 @@ import pytest
 
 from aliquot.agent.heartbeat import Heartbeat
 from aliquot.control.inputs.agent_heartbeats import AgentHeartbeats
+from aliquot.control.state.cluster_state import ClusterState
+from aliquot.control.state.events import NodeSeen
 from aliquot.embedded.api import resources
 from aliquot.kube import LEASES, Client
+from aliquot.model.load import LOAD, CardLoad, NodeLoad, PodLoad, write_load
+from tests.factories import make_cards, make_node
 from tests.fakes import FakeClock, ScriptedApi, answer, until
 
 NAMESPACE = "aliquot-nodes"
@@ -22,7 +27,9 @@ pytestmark = pytest.mark.embedded_only("time is moved by hand")
 @pytest.fixture
 async def heard(scripted: ScriptedApi, client: Client, clock: FakeClock) -> AsyncIterator[AgentHeartbeats]:
     scripted.registry.create(resources.NAMESPACES, "", {"metadata": {"name": NAMESPACE}})
-    heartbeats = AgentHeartbeats(client, clock)
+    cluster = ClusterState()
+    cluster.apply(NodeSeen(make_node("n1", make_cards())))
+    heartbeats = AgentHeartbeats(client, clock, cluster)
     task = asyncio.create_task(heartbeats.leases.run())
     await heartbeats.leases.synced.wait()
     yield heartbeats
@@ -78,6 +85,117 @@ async def test_an_agent_goes_on_beating_after_a_failure(
     scripted.script("PATCH", "/leases/", answer(500, message="oops"))
     task = asyncio.create_task(Heartbeat(client, "n1", clock).run())
     await until(lambda: heard.leases.all() != [], passing=clock, between_calls_of=scripted)
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+# -- load
+
+
+def load(at: float, *busy: float, pods: tuple[str, ...] = ()) -> str:
+    cards = {f"GPU-n1-{index}": CardLoad(cores) for index, cores in enumerate(busy)}
+    return write_load(NodeLoad(at, cards, {uid: {"GPU-n1-0": PodLoad(1)} for uid in pods}))
+
+
+async def report(heard: AgentHeartbeats, client: Client, text: str, node: str = "n1") -> None:
+    change = {"metadata": {"annotations": {LOAD: text}}}
+    written = await client.patch(LEASES, node, change, namespace=NAMESPACE)
+    await until(lambda: heard.leases.get(f"{NAMESPACE}/{node}") == written, "the load is heard")
+
+
+def shown(heard: AgentHeartbeats) -> list[tuple[float, float]]:
+    """The load of each card, and when it was measured, as policies see it."""
+    block = heard.cluster.fleet.blocks[0]
+    return [*zip(block.load[:2, 0].tolist(), block.load_at[:2, 0].tolist(), strict=True)]
+
+
+async def test_load_counts_from_when_we_saw_it_whatever_the_node_s_clock_says(
+    heard: AgentHeartbeats, client: Client, clock: FakeClock
+) -> None:
+    await beat(heard, client, "n1")
+    await clock.move(7)
+    await report(heard, client, load(1e10, 0.25, 0.5, pods=("u",)))
+    assert shown(heard) == [(0.25, 1007.0), (0.5, 1007.0)]
+    assert heard.cluster.fleet.blocks[0].measured("n1") == {"u"}
+    assert heard.cluster.totals.now == 1007.0
+
+
+async def test_a_sample_that_does_not_change_grows_old(
+    heard: AgentHeartbeats, client: Client, clock: FakeClock
+) -> None:
+    await beat(heard, client, "n1")
+    await report(heard, client, load(5, 0.25, 0.5))
+    await clock.move(20)
+    await beat(heard, client, "n1")
+    assert (heard.silent(), shown(heard)[0]) == ([], (0.25, 1000.0))
+
+
+async def test_what_the_first_list_shows_may_be_old_and_counts_after_its_next_change(
+    scripted: ScriptedApi, client: Client, clock: FakeClock
+) -> None:
+    scripted.registry.create(resources.NAMESPACES, "", {"metadata": {"name": NAMESPACE}})
+    await Heartbeat(client, "n1", clock).beat()
+    await client.patch(LEASES, "n1", {"metadata": {"annotations": {LOAD: load(5, 0.25)}}}, namespace=NAMESPACE)
+    late = AgentHeartbeats(client, clock, ClusterState())
+    task = asyncio.create_task(late.leases.run())
+    await late.leases.synced.wait()
+    assert late.samples == {}
+    await report(late, client, load(6, 0.5))
+    assert late.samples["n1"].load.cards["GPU-n1-0"].cores == 0.5
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+@pytest.mark.parametrize(
+    "text", ["{", load(5, 0.5).replace('"v":1', '"v":2'), load(5, 0.5).replace("0.5", "7"), "x" * 70000]
+)
+async def test_a_load_that_cannot_be_read_is_named_and_is_no_load(
+    heard: AgentHeartbeats, client: Client, text: str
+) -> None:
+    await beat(heard, client, "n1")
+    await report(heard, client, load(1, 0.25))
+    await report(heard, client, text)
+    assert heard.notes() == ["the load of these nodes cannot be read: n1"]
+    assert math.isnan(shown(heard)[0][0])
+    await report(heard, client, load(2, 0.25))
+    assert (heard.notes(), shown(heard)[0][0]) == ([], 0.25)
+
+
+async def test_load_goes_with_its_lease(heard: AgentHeartbeats, client: Client) -> None:
+    await beat(heard, client, "n1")
+    await report(heard, client, load(1, 0.25))
+    await client.delete(LEASES, "n1", NAMESPACE)
+    await until(lambda: heard.samples == {}, "it is forgotten")
+    assert math.isnan(shown(heard)[0][0])
+
+
+async def test_a_lease_that_asks_for_more_than_two_periods_does_not_get_them(
+    heard: AgentHeartbeats, client: Client, clock: FakeClock
+) -> None:
+    await beat(heard, client, "n1")
+    await client.patch(LEASES, "n1", {"spec": {"leaseDurationSeconds": 9000}}, namespace=NAMESPACE)
+    await beat(heard, client, "n1")
+    await clock.move(61)
+    assert heard.silent() == ["n1"]
+    assert (heard.silence("n1"), heard.silence("n2")) == (61.0, None)
+
+
+async def test_time_passes_for_the_cluster_state_while_load_is_known(
+    scripted: ScriptedApi, client: Client, clock: FakeClock
+) -> None:
+    scripted.registry.create(resources.NAMESPACES, "", {"metadata": {"name": NAMESPACE}})
+    heard = AgentHeartbeats(client, clock, ClusterState())
+    task = asyncio.create_task(heard.run())
+    await heard.leases.synced.wait()
+    await until(lambda: clock.sleeping, "it waits for the next tick")
+    await clock.move(20)
+    assert heard.cluster.totals.now == 0.0
+    await beat(heard, client, "n1")
+    await report(heard, client, load(1, 0.25))
+    await clock.move(20)
+    assert heard.cluster.totals.now == clock.monotonic()
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task

@@ -77,23 +77,34 @@ def test_models_are_numbered_and_dialects_masked_also_for_nodes_that_come_later(
 
 @dataclass(frozen=True)
 class PlacedEntry:
+    uid: str
     since: float
     charges: dict[str, Charge]
 
 
-def test_what_was_placed_after_a_card_s_sample_adds_to_it() -> None:
+def test_what_was_placed_too_late_to_show_in_a_sample_adds_to_it() -> None:
     fleet = Block(8)
-    early, late = PlacedEntry(5.0, {"GPU-n1-0": Charge(30, 1)}), PlacedEntry(15.0, {"GPU-n1-0": Charge(20, 1)})
-    by_memory = PlacedEntry(16.0, {"GPU-n1-0": Charge(0, 7680), "GPU-gone": Charge(1, 1)})
+    early = PlacedEntry("early", 5.0, {"GPU-n1-0": Charge(30, 1)})
+    late = PlacedEntry("late", 45.0, {"GPU-n1-0": Charge(20, 1)})
+    by_memory = PlacedEntry("by-memory", 116.0, {"GPU-n1-0": Charge(0, 7680), "GPU-gone": Charge(1, 1)})
     fleet.put(make_cards(), {}, [early, late, by_memory])
     assert np.isnan(fleet.load[:2, 0]).all()
     assert fleet.placed_since[:2, 0].tolist() == [0.0, 0.0]
-    fleet.set_load("n1", {"GPU-n1-0": (0.25, 10.0)})
+    fleet.set_load("n1", {"GPU-n1-0": (0.25, 100.0)})
     fleet.set_load("ghost", {})
-    assert (fleet.load[0, 0], fleet.load_at[0, 0]) == (0.25, 10.0)
+    assert (fleet.load[0, 0], fleet.load_at[0, 0]) == (0.25, 100.0)
     assert fleet.placed_since[:2, 0].tolist() == [0.7, 0.0]
     fleet.put(make_cards(), {}, [late])
     assert (fleet.load[0, 0], fleet.placed_since[0, 0]) == (0.25, 0.2)
+
+
+def test_a_pod_that_was_measured_is_in_the_load_already() -> None:
+    fleet = Block(8)
+    fleet.put(make_cards(), {}, [PlacedEntry("late", 95.0, {"GPU-n1-0": Charge(20, 1)})])
+    fleet.set_load("n1", {"GPU-n1-0": (0.25, 100.0)}, frozenset({"late"}))
+    assert fleet.placed_since[0, 0] == 0.0
+    fleet.put(NodeGpus("n1", (make_gpu(0),), 1024), {}, [PlacedEntry("late", 95.0, {"GPU-n1-0": Charge(20, 1)})])
+    assert fleet.placed_since[0, 0] == 0.0
 
 
 def test_a_sample_stays_with_its_card_when_the_node_s_cards_change() -> None:

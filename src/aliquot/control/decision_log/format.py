@@ -7,15 +7,15 @@ from pathlib import Path
 
 import msgspec
 
-from aliquot.control.state.events import Decided, Snapshot, StateEvent
+from aliquot.control.state.events import Decided, Loaded, Snapshot, StateEvent, TimePassed
 from aliquot.engine import CountsRecord
 from aliquot.errors import BadRecord
 from aliquot.ledger import Entry, Owner, State
 from aliquot.model import Charge, Host, NodeGpus, Placement, Request
 from aliquot.plain import why
 
-VERSION = 3
-"""Since 3 the log has CPU and memory of nodes and pods, and pods by shape."""
+VERSION = 4
+"""Since 4 the log has the load of cards, for decisions that depend on it."""
 
 
 class Header(msgspec.Struct, frozen=True, tag_field="what", tag="header"):
@@ -73,9 +73,14 @@ class Line(msgspec.Struct, frozen=True):
     event: Header | Cards | HeldPart | Hosts | Counted | Begun | StateEvent | Decided
 
 
-def first_lines(header: Header, snapshot: Snapshot) -> Iterator[Header | Cards | HeldPart | Hosts | Counted | Begun]:
+def first_lines(
+    header: Header, snapshot: Snapshot
+) -> Iterator[Header | Cards | HeldPart | Hosts | Counted | TimePassed | Loaded | Begun]:
     """The lines at the beginning of a file."""
     yield header
+    if snapshot.now:
+        yield TimePassed(snapshot.now)
+    yield from snapshot.loads
     for cards in snapshot.cards:
         yield Cards(cards)
     for entry in snapshot.entries:

@@ -1,24 +1,55 @@
-"""Live agents: an informer cache of the Leases that they renew, one per node."""
+"""Live agents: an informer cache of the Leases that they renew, one per node, and the load that these report."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import NoReturn
+
+import structlog
 
 from aliquot.clock import Clock
+from aliquot.control.state.cluster_state import ClusterState
+from aliquot.control.state.events import Loaded, TimePassed
+from aliquot.errors import BadRecord
 from aliquot.kube import LEASES, Client, Informer, KubeError
 from aliquot.kube.errors import Forbidden
 from aliquot.kube.resources import Lease
+from aliquot.model.load import LOAD, NodeLoad, read_load
 from aliquot.model.records import NODE_LEASES
+from aliquot.signals import Signal
+
+_log = structlog.get_logger()
 
 _LONGEST_SECONDS = 60
-"""For a Lease without a duration."""
+"""Two of an agent's longest periods: a Lease without a duration, or with a longer one, counts as expired then."""
+_TICK_SECONDS = 5.0
 _NAMES = 5
 
 
-class AgentHeartbeats:
-    """Trusts no other machine's clock: a Lease was renewed when we saw it change."""
+@dataclass(frozen=True)
+class Sample:
+    """What a node measured, and when we learnt it."""
 
-    def __init__(self, client: Client, clock: Clock) -> None:
+    node: str
+    at: float
+    load: NodeLoad
+
+
+class AgentHeartbeats:
+    """Trusts no other machine's clock: a Lease was renewed, and a load measured, when we saw it change. What the first
+    list shows may be days old, so it counts only after its next change."""
+
+    def __init__(self, client: Client, clock: Clock, cluster: ClusterState) -> None:
         self._client = client
         self._clock = clock
+        self.cluster = cluster
         self._missing: list[str] = []
         self._moved_at: dict[str, float] = {}
+        self._measured_at: dict[str, float] = {}
+        """By node, the time of its last sample by its own clock."""
+        self._unread: dict[str, str] = {}
+        self.samples: dict[str, Sample] = {}
+        """The last sample of each node."""
+        self.sampled: Signal[Sample] = Signal()
         self.leases: Informer[Lease] = Informer(client, LEASES, self._on_lease, namespace=NODE_LEASES, clock=clock)
 
     async def run(self) -> None:
@@ -26,30 +57,94 @@ class AgentHeartbeats:
         try:
             await self._client.list(LEASES, namespace=NODE_LEASES)
         except Forbidden as error:
-            self._missing = [f"the server cannot notice silent agents: {error}"]
+            self._missing = [f"the server cannot notice silent agents, and knows no load: {error}"]
             return
         except KubeError:
             pass  # the informer retries, and reports it
-        await self.leases.run()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.leases.run())
+            tasks.create_task(self._tick())
 
     def silent(self) -> list[str]:
         """Nodes whose agents have not renewed their Lease within its duration."""
         now = self._clock.monotonic()
         return sorted(
-            lease.metadata.name
-            for lease in self.leases.all()
-            if now - self._moved_at[lease.key] > (lease.spec.lease_duration_seconds or _LONGEST_SECONDS)
+            lease.metadata.name for lease in self.leases.all() if now - self._moved_at[lease.key] > _seconds(lease)
         )
 
+    def silence(self, node: str) -> float | None:
+        """Seconds since we saw a node's agent renew its Lease; None if it has none."""
+        moved_at = self._moved_at.get(f"{NODE_LEASES}/{node}")
+        return None if moved_at is None else self._clock.monotonic() - moved_at
+
     def notes(self) -> list[str]:
-        silent = self.silent()
-        more = f" and {len(silent) - _NAMES} more" if len(silent) > _NAMES else ""
-        told = [f"the agents of these nodes are silent: {', '.join(silent[:_NAMES])}{more}"] if silent else []
+        told = [
+            *_named("the agents of these nodes are silent", self.silent()),
+            *_named("the load of these nodes cannot be read", sorted(self._unread)),
+        ]
         return self._missing + told
+
+    async def _tick(self) -> NoReturn:
+        """Time matters only where load is known."""
+        while True:
+            await self._clock.sleep(_TICK_SECONDS)
+            if self.samples:
+                self.cluster.apply(TimePassed(self._clock.monotonic()))
 
     def _on_lease(self, old: Lease | None, new: Lease | None) -> None:
         if new is None:
             assert old is not None, "an informer event has an old or a new object"
-            del self._moved_at[old.key]
-        elif old is None or old.spec != new.spec:
+            self._forget(old)
+        elif old is None:
             self._moved_at[new.key] = self._clock.monotonic()
+            self._read(new, is_first=True)
+        else:
+            if old.spec != new.spec:
+                self._moved_at[new.key] = self._clock.monotonic()
+            self._read(new)
+
+    def _forget(self, lease: Lease) -> None:
+        node = lease.metadata.name
+        del self._moved_at[lease.key]
+        self._measured_at.pop(node, None)
+        self._unread.pop(node, None)
+        self._lose_load(node)
+
+    def _read(self, lease: Lease, *, is_first: bool = False) -> None:
+        node, text = lease.metadata.name, lease.metadata.annotations.get(LOAD, "")
+        try:
+            load = read_load(text) if text else None
+        except BadRecord as error:
+            if node not in self._unread:
+                _log.warning("cannot use the load of a node", node=node, why=str(error))
+            self._unread[node] = str(error)
+            load = None
+        else:
+            self._unread.pop(node, None)
+        if load is None:
+            self._lose_load(node)
+            return
+        before, self._measured_at[node] = self._measured_at.get(node), load.at
+        if not is_first and load.at != before:
+            self._take(Sample(node, self._clock.monotonic(), load))
+
+    def _take(self, sample: Sample) -> None:
+        if not self.samples:
+            self.cluster.apply(TimePassed(sample.at))
+        self.samples[sample.node] = sample
+        busy = {uuid: card.cores for uuid, card in sample.load.cards.items() if card.cores is not None}
+        self.cluster.apply(Loaded(sample.node, sample.at, busy, frozenset(sample.load.pods)))
+        self.sampled.emit(sample)
+
+    def _lose_load(self, node: str) -> None:
+        if self.samples.pop(node, None) is not None:
+            self.cluster.apply(Loaded(node))
+
+
+def _seconds(lease: Lease) -> int:
+    return min(lease.spec.lease_duration_seconds or _LONGEST_SECONDS, _LONGEST_SECONDS)
+
+
+def _named(what: str, nodes: list[str]) -> list[str]:
+    more = f" and {len(nodes) - _NAMES} more" if len(nodes) > _NAMES else ""
+    return [f"{what}: {', '.join(nodes[:_NAMES])}{more}"] if nodes else []

@@ -21,6 +21,7 @@ from aliquot.control.state.events import (
     Effects,
     Expired,
     HostTaken,
+    Loaded,
     Marked,
     NodeLost,
     NodeSeen,
@@ -32,6 +33,7 @@ from aliquot.control.state.events import (
     Recounted,
     Snapshot,
     StateEvent,
+    TimePassed,
     search_of,
     verdict_of,
 )
@@ -69,6 +71,7 @@ from aliquot.engine import (
     on_each,
     preempt,
     quota_usage,
+    uses_load,
     within,
 )
 from aliquot.errors import BadConfig, BadDemand, BadRecord, NoRoom, Refused
@@ -103,6 +106,8 @@ class ClusterState:
         self.marks = Marks()
         self.unread = UnreadNodes()
         self._quota_text: str | None = None
+        self._unrecorded: dict[str, Loaded] = {}
+        """Load that no decision depended on yet, by node."""
 
     @property
     def fleet(self) -> Fleet:
@@ -141,6 +146,14 @@ class ClusterState:
                 return self._see_node(node)
             case NodeLost(name):
                 return self._lose_node(name)
+            case TimePassed(now):
+                self.totals.now = now
+                return Effects(changed=True)
+            case Loaded() as load:
+                self.totals.set_load(load)
+                if self.recorder is not None:
+                    self._unrecorded[load.node] = load
+                return NO_EFFECTS
             case Claimed(request, placement, until):
                 self._refuse_over_quota(request, placement)
                 self.totals.claim(request, placement, until)
@@ -321,12 +334,19 @@ class ClusterState:
         else:
             judgement = self.searches.ask(request, decide_with, lambda made: made.fits_among(columns), places=True)
         if self.recorder is not None and not self.totals.in_trial:
+            if uses_load(*policies):
+                self._record_loads(self.recorder)
             self.recorder.record(Decided(request, *policies, verdict_of(judgement), search_of(judgement)))
         return judgement
 
+    def _record_loads(self, recorder: Recorder) -> None:
+        for load in self._unrecorded.values():
+            recorder.record(load)
+        self._unrecorded.clear()
+
     @property
     def _settings(self) -> PolicySettings:
-        return PolicySettings(seen=self.shapes.counts)
+        return PolicySettings(now=self.totals.now, seen=self.shapes.counts)
 
     def _columns(self, among: Ints | Collection[str] | None) -> Ints | None:
         if among is None or isinstance(among, np.ndarray):
@@ -472,10 +492,15 @@ class ClusterState:
             hosts.pods,
             self.shapes.counts.record(),
             frozenset(self.shapes.uids),
+            self.totals.now,
+            tuple(self.totals.loads),
         )
 
     def restore(self, snapshot: Snapshot) -> None:
         """Fill an empty cluster state from a snapshot."""
+        self.totals.now = max(self.totals.now, snapshot.now)
+        for load in snapshot.loads:
+            self.totals.set_load(load)
         self._read_quotas(snapshot.quotas)
         for node, indexes in snapshot.marks.items():
             self.marks.put(node, indexes)

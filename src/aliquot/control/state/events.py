@@ -66,6 +66,23 @@ class Marked(_StateEvent, frozen=True, tag="marked unhealthy"):
     indexes: list[int]
 
 
+class TimePassed(_StateEvent, frozen=True, tag="time passed"):
+    """By our own clock, in seconds. Time decides how old a pod and a measured load are."""
+
+    now: float
+
+
+class Loaded(_StateEvent, frozen=True, tag="loaded"):
+    """How busy a node's cards are, from 0 to 1, by uuid, and the UIDs of the pods that were seen at work on them. `at`
+    is when we learnt it, by our own clock. Without cards, nothing is known. It is recorded before a decision that
+    depends on load, and not before others: thousands of nodes report every few seconds."""
+
+    node: str
+    at: float = 0.0
+    cards: dict[str, float] = {}
+    measured: frozenset[str] = frozenset()
+
+
 class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
     """The chosen placement, if any, the number of nodes that fit, and the number of refused nodes by reason. `why` says
     what made the chosen node the best."""
@@ -138,6 +155,8 @@ StateEvent: TypeAlias = (
     | Expired
     | QuotasRead
     | Marked
+    | TimePassed
+    | Loaded
     | Claimed
     | Reassigned
     | Confirmed
@@ -177,6 +196,8 @@ class Snapshot:
     shapes: CountsRecord = field(default_factory=CountsRecord)
     counted: frozenset[str] = frozenset()
     """UIDs of the pods that were counted by shape."""
+    now: float = 0.0
+    loads: Sequence[Loaded] = ()
 
 
 class Recorder(Protocol):

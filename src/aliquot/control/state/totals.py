@@ -6,6 +6,7 @@ from functools import lru_cache
 
 import structlog
 
+from aliquot.control.state.events import Loaded
 from aliquot.control.state.host_room import HostRoom
 from aliquot.engine import Census, Fleet, NodeState, Usage
 from aliquot.ledger import Entry, Ledger, Owner
@@ -28,6 +29,9 @@ class Totals:
         self.census = Census()
         self._cards: dict[str, NodeGpus] = {}
         self._oversold: dict[str, set[str]] = {}
+        self.now = 0.0
+        """When entries that come now began, by our own clock: it moves by events only."""
+        self._loads: dict[str, Loaded] = {}
         self.in_trial = False
         """Whether the totals contain what a trial will roll back."""
 
@@ -36,7 +40,10 @@ class Totals:
         """The Fleet, brought up to date on access: a list of the cluster delivers a node's pods one by one."""
         for node in self._behind:
             if node in self._cards:
+                is_new = node not in self._fleet.nodes
                 self._fleet.put(self._cards[node], self.ledger.used(node), self.ledger.entries(node))
+                if is_new and node in self._loads:
+                    self._show_load(self._loads[node])
         for node in self._hosts_behind:
             self._fleet.set_host(node, self.host_left(node), self.hosts.offered_by(node))
         self._behind.clear()
@@ -118,6 +125,23 @@ class Totals:
         entries = self.ledger.entries(node)
         return (entry for entry in entries if entry.uid != without and self.hosts.of(entry.uid, node) is None)
 
+    # -- load
+
+    @property
+    def loads(self) -> Iterable[Loaded]:
+        return self._loads.values()
+
+    def set_load(self, load: Loaded) -> None:
+        """How busy a node is. The node may not exist yet."""
+        if load.cards:
+            self._loads[load.node] = load
+        else:
+            self._loads.pop(load.node, None)
+        self._show_load(load)
+
+    def _show_load(self, load: Loaded) -> None:
+        self._fleet.set_load(load.node, {uuid: (busy, load.at) for uuid, busy in load.cards.items()}, load.measured)
+
     # -- claims and holdings
 
     def claim(self, request: Request, placement: Placement, until: float | None = None) -> Entry:
@@ -125,7 +149,8 @@ class Totals:
         request = request.on(self.cards(placement.node))
         taken = charges(placement, request)
         asked = _shape(request.dialect, request.containers, request.host)
-        return self._entered(self.ledger.claim(_owner(request), placement, taken, until=until, request=asked))
+        owner = _owner(request)
+        return self._entered(self.ledger.claim(owner, placement, taken, since=self.now, until=until, request=asked))
 
     def reassign(self, request: Request, placement: Placement) -> Entry:
         """Raises NoRoom and NotPlaced."""
@@ -140,7 +165,7 @@ class Totals:
         """Enter what a bound pod holds. Releases the pod's claims on other nodes."""
         elsewhere = self.ledger.nodes_of(owner.uid) - {placement.node}
         asked = _shape(request.dialect, request.containers, request.host) if request else None
-        self._entered(self.ledger.adopt(owner, placement, held, request=asked))
+        self._entered(self.ledger.adopt(owner, placement, held, since=self.now, request=asked))
         for other in elsewhere:
             self._uncount(owner.uid, other)
 

@@ -1,6 +1,6 @@
 """Avoids load: the card that is least busy, by measurement and by what was placed since.
 
-No policy ever rewards load.
+A card without a fresh sample counts as busy as the pods on it asked for. No policy ever rewards load.
 """
 
 import numpy as np
@@ -8,13 +8,12 @@ import numpy as np
 from aliquot.engine.arrays import Floats, Ranks
 from aliquot.engine.block import Block
 from aliquot.engine.view import GpuPolicy, NodePolicy, PolicyOutcome, PolicySettings, View
-
-NEUTRAL = 0.5
-"""The load of a card without a fresh sample: neither high nor low."""
+from aliquot.model import CORES
 
 
 class CoolestCards(GpuPolicy):
     name = "load"
+    uses_load = True
 
     def rank(self, view: View) -> Ranks:
         return estimate(view.fleet, view.settings)
@@ -22,6 +21,7 @@ class CoolestCards(GpuPolicy):
 
 class CoolestNodes(NodePolicy):
     name = "load"
+    uses_load = True
 
     def score(self, outcome: PolicyOutcome) -> Floats:
         """1 minus the mean load of the chosen cards."""
@@ -31,8 +31,14 @@ class CoolestNodes(NodePolicy):
 
 
 def estimate(fleet: Block, settings: PolicySettings) -> Floats:
-    """How busy each card is now: as measured, plus what was placed after the sample."""
+    """How busy each card is now: as measured, plus what was placed too late to show in the sample."""
     # written so that NaN, a sample without a time, a time without a sample and a sample from the future are all stale
     fresh = np.isfinite(fleet.load) & (np.abs(settings.now - fleet.load_at) <= settings.stale_after)
-    busy = np.clip(np.where(fresh, fleet.load, NEUTRAL), 0.0, 1.0)
-    return busy + np.where(fresh, np.maximum(fleet.placed_since, 0.0), 0.0)
+    measured = np.clip(fleet.load, 0.0, 1.0) + np.maximum(fleet.placed_since, 0.0)
+    return np.where(fresh, measured, _asked(fleet))
+
+
+def _asked(fleet: Block) -> Floats:
+    """The share of each card that pods hold, of its cores or of its memory."""
+    cores = 1.0 - fleet.free_cores / CORES
+    return np.maximum(cores, 1.0 - fleet.free_mib / np.maximum(fleet.mib, 1))

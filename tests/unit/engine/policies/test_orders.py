@@ -115,13 +115,13 @@ def loaded(*loads: tuple[float, float]) -> Block:
     return fleet
 
 
-def test_the_coolest_card_comes_first_and_a_stale_sample_is_neutral() -> None:
+def test_the_coolest_card_comes_first_and_a_card_with_a_stale_sample_is_as_busy_as_it_was_sold() -> None:
     view = view_of(
         loaded((0.9, 100), (0.2, 100), (0.0, 10), (float("nan"), 100), (0.4, 100)),
         pod(shared(1, 1)),
         PolicySettings(now=120, stale_after=60),
     )
-    assert order("load", view) == [1, 4, 2, 3, 0]
+    assert order("load", view) == [2, 3, 1, 4, 0]
 
 
 def test_what_was_placed_after_the_sample_counts_as_busy() -> None:
