@@ -2,10 +2,13 @@
 """NVIDIA's library as the agent calls it: those functions of pynvml, over cards that a test describes and changes."""
 
 import ctypes
+import re
+import struct
 import threading
 from collections.abc import Collection
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
@@ -21,6 +24,16 @@ _Number = TypeVar("_Number", int, float)
 
 
 @dataclass
+class FakeProcess:
+    """A process on a card. `samples` are those that the card has taken: microseconds since the epoch, and percent."""
+
+    pid: int
+    mib: int | None = None
+    kind: str = "Compute"
+    samples: list[tuple[int, int]] = field(default_factory=list)
+
+
+@dataclass
 class FakeInstance:
     """A MIG instance; `slices` are those of its compute instance and its GPU instance."""
 
@@ -31,6 +44,7 @@ class FakeInstance:
     used_mib: int = 0
     name: str = "NVIDIA A100-SXM4-40GB MIG 1g.5gb"
     slices: tuple[int, int] = (1, 1)
+    processes: list[FakeProcess] = field(default_factory=list)
 
 
 @dataclass
@@ -60,6 +74,12 @@ class FakeCard:
     watts: float | None = None
     celsius: int | None = None
     shutdown_celsius: int | None = None
+    mhz: tuple[int, int] | None = None
+    """Of its cores, and of its memory."""
+    counts: dict[int, int] = field(default_factory=dict)
+    """What it counts, by the number of the field."""
+    processes: list[FakeProcess] | None = None
+    has_samples: bool = True
     has_events: bool = True
     error: int = pynvml.NVML_SUCCESS
     """What every call about the card answers, such as NVML_ERROR_GPU_IS_LOST."""
@@ -87,6 +107,7 @@ class FakeNvml:
         self.registered: dict[int, list[str]] = {}
         """The uuids of the cards in each event set."""
         self.freed: list[int] = []
+        self.nvmlLib = FakeLibrary(self)
         self._is_initialised = False
         self._changed = threading.Condition()
         self._calls: list[Future[Any]] = []
@@ -170,16 +191,16 @@ class FakeNvml:
         return handle
 
     def nvmlDeviceGetUUID(self, handle: Any) -> str:
-        return self._either("nvmlDeviceGetUUID", handle).uuid
+        return self.either("nvmlDeviceGetUUID", handle).uuid
 
     def nvmlDeviceGetName(self, handle: Any) -> str:
-        found = self._either("nvmlDeviceGetName", handle)
+        found = self.either("nvmlDeviceGetName", handle)
         if isinstance(found, FakeCard) and found.garbled:
             return b"\xff".decode()
         return found.name if isinstance(found, FakeInstance) else found.model
 
     def nvmlDeviceGetMemoryInfo(self, handle: Any) -> Any:
-        found = self._either("nvmlDeviceGetMemoryInfo", handle)
+        found = self.either("nvmlDeviceGetMemoryInfo", handle)
         return SimpleNamespace(total=found.mib * MIB, used=found.used_mib * MIB)
 
     def nvmlDeviceGetMinorNumber(self, handle: Any) -> int:
@@ -197,11 +218,17 @@ class FakeNvml:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         return rows
 
-    def nvmlDeviceGetFieldValues(self, handle: Any, fields: list[int]) -> list[Any]:
-        assert fields == [pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION]
-        action = self._card("nvmlDeviceGetFieldValues", handle).recovery_action
-        code = pynvml.NVML_ERROR_NOT_SUPPORTED if action is None else pynvml.NVML_SUCCESS
-        return [SimpleNamespace(nvmlReturn=code, value=SimpleNamespace(uiVal=action or 0))]
+    def nvmlDeviceGetFieldValues(self, handle: Any, fields: list[int | tuple[int, int]]) -> list[Any]:
+        card = self._card("nvmlDeviceGetFieldValues", handle)
+        known = {pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION: card.recovery_action, **card.counts}
+        numbers = [field[0] if isinstance(field, tuple) else field for field in fields]
+        return [_field(known.get(number)) for number in numbers]
+
+    def nvmlDeviceGetClockInfo(self, handle: Any, clock: int) -> int:
+        mhz = self._card("nvmlDeviceGetClockInfo", handle).mhz
+        if mhz is None:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        return mhz[clock == pynvml.NVML_CLOCK_MEM]
 
     def nvmlDeviceGetRetiredPages(self, handle: Any, cause: int) -> list[int]:
         pages = self._card("nvmlDeviceGetRetiredPages", handle).retired_pages
@@ -229,6 +256,21 @@ class FakeNvml:
     def nvmlDeviceGetTemperatureThreshold(self, handle: Any, threshold: int) -> int:
         assert threshold == pynvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN
         return _supported(self._card("nvmlDeviceGetTemperatureThreshold", handle).shutdown_celsius)
+
+    # -- processes
+
+    def nvmlDeviceGetProcessUtilization(self, handle: Any, since: int) -> list[Any]:
+        found = self.either("nvmlDeviceGetProcessUtilization", handle)
+        if isinstance(found, FakeInstance) or not found.has_samples:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        samples = [
+            SimpleNamespace(pid=process.pid, timeStamp=moment, smUtil=percent)
+            for process in found.processes or ()
+            for moment, percent in process.samples
+            if moment > since
+        ]
+        _check(pynvml.NVML_SUCCESS if samples else pynvml.NVML_ERROR_NOT_FOUND)
+        return samples
 
     # -- links
 
@@ -325,12 +367,54 @@ class FakeNvml:
         _check(card.error)
         return card
 
-    def _either(self, function: str, handle: Any) -> FakeCard | FakeInstance:
+    def either(self, function: str, handle: Any) -> FakeCard | FakeInstance:
         return handle if isinstance(handle, FakeInstance) else self._card(function, handle)
 
     @staticmethod
     def _handle(index: int) -> Any:
         return ctypes.cast(ctypes.c_void_p(index + 1), pynvml.c_nvmlDevice_t)
+
+
+class FakeLibrary:
+    """The C library behind pynvml. It has those functions that list processes, and fills a struct of `size` bytes for
+    each. `lacks` are the versions that it does not have."""
+
+    def __init__(self, nvml: FakeNvml) -> None:
+        self._nvml = nvml
+        self.size = 24
+        self.lacks: tuple[str, ...] = ()
+
+    def __getattr__(self, name: str) -> Any:
+        match = re.fullmatch(r"nvmlDeviceGet(Compute|Graphics|MPSCompute)RunningProcesses(_v2|_v3)?", name)
+        if match is None or (match[2] or "") in self.lacks:
+            raise AttributeError(name)
+        return partial(self._running, match[1])
+
+    def _running(self, kind: str, handle: Any, count: Any, into: Any) -> int:
+        try:
+            found = self._nvml.either(f"nvmlDeviceGet{kind}RunningProcesses", handle)
+        except pynvml.NVMLError as error:
+            return int(error.value)
+        if found.processes is None:
+            return int(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        own = [process for process in found.processes if process.kind == kind]
+        room, count._obj.value = count._obj.value, len(own)
+        if room < len(own):
+            return int(pynvml.NVML_ERROR_INSUFFICIENT_SIZE)
+        for place, process in enumerate(own):
+            memory = 2**64 - 1 if process.mib is None else process.mib * MIB
+            written = struct.pack("@IQIIQ", process.pid, memory, NO_INSTANCE, NO_INSTANCE, 0)
+            written = written[: self.size].ljust(self.size, b"\0")
+            ctypes.memmove(ctypes.addressof(into) + place * self.size, written, self.size)
+        return int(pynvml.NVML_SUCCESS)
+
+
+def _field(value: int | None) -> Any:
+    if value is None:
+        return SimpleNamespace(nvmlReturn=pynvml.NVML_ERROR_NOT_SUPPORTED, valueType=0, value=None)
+    kind = pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG
+    numbers = SimpleNamespace(uiVal=value, ullVal=value)
+    return SimpleNamespace(nvmlReturn=pynvml.NVML_SUCCESS, valueType=kind, value=numbers)
 
 
 def _check(code: int) -> None:

@@ -1,6 +1,7 @@
 """The agent of one GPU node, put together."""
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 
 import structlog
@@ -12,11 +13,12 @@ from aliquot.agent.context import AgentContext
 from aliquot.agent.devices import DeviceSource, Machine
 from aliquot.agent.health_listener import listening
 from aliquot.agent.kubelet_version import kubelet_version
-from aliquot.agent.metrics import AgentMetrics
+from aliquot.agent.metrics import AgentMetrics, Exporter
 from aliquot.agent.node_dialects import NodeDialects, Relabelled
 from aliquot.agent.observed_node import ObservedNode
 from aliquot.agent.owned_node import OwnedNode
 from aliquot.agent.readiness import Readiness
+from aliquot.agent.usage import FindsOwners, HostProcesses
 from aliquot.clock import Clock, SystemClock
 from aliquot.config.agent_tree import AgentConfig
 from aliquot.dialects import Dialects, standard_dialects
@@ -31,19 +33,25 @@ async def run(
     devices: DeviceSource,
     clock: Clock | None = None,
     dialects: Dialects | None = None,
+    owners: FindsOwners | None = None,
+    exporters: Mapping[str, Exporter] | None = None,
     read_seconds: float = READ_SECONDS,
 ) -> None:
     """Serve this node until cancelled. Starts again when the labels of the node say something else. Raises BadConfig
     before it registers anything if it cannot serve."""
     known, clock = dialects or standard_dialects(), clock or SystemClock()
     chosen = NodeDialects(settings.dialects, settings.node_name, client, known, clock)
-    metrics, readiness, errors = AgentMetrics(), Readiness(), CardErrors(devices)
+    owners = owners or HostProcesses(Path(settings.host_root) / "proc")
+    shown = [exporter for name, exporter in (exporters or {}).items() if name in settings.exporters]
+    metrics, readiness, errors = AgentMetrics(settings.node_name, shown), Readiness(), CardErrors(devices)
     async with listening(settings.health_port, readiness.trouble, metrics.text):
         while True:
-            metrics.cards = ()
+            metrics.forget()
             try:
                 reader = CardReader(devices, clock, read_seconds)
-                context = AgentContext(settings, known, client, devices, reader, errors, metrics, readiness, clock)
+                context = AgentContext(
+                    settings, known, client, devices, owners, reader, errors, metrics, readiness, clock
+                )
                 await _serve(context, chosen)
             except* Relabelled:
                 _log.info("the labels of the node have changed, starting again", node=settings.node_name)

@@ -7,6 +7,7 @@ from aliquot.agent.card_reader import CardReader
 from aliquot.agent.devices import DeviceSource
 from aliquot.agent.metrics import AgentMetrics
 from aliquot.agent.readiness import Readiness
+from aliquot.agent.usage import FindsOwners
 from aliquot.clock import Clock
 from aliquot.config.agent_tree import AgentConfig
 from aliquot.dialects import Dialects
@@ -19,6 +20,7 @@ class AgentContext:
     dialects: Dialects
     client: Client
     devices: DeviceSource
+    owners: FindsOwners
     reader: CardReader
     errors: CardErrors
     metrics: AgentMetrics

@@ -80,8 +80,33 @@ def _first_of_each(things: Iterable[_T], name: Callable[[_T], str]) -> tuple[_T,
 
 
 @dataclass(frozen=True)
+class GpuProcess:
+    """A process that uses a card, by the number that the driver gives it: its PID on the host."""
+
+    pid: int
+    memory_bytes: int | None = None
+    cores: float | None = None
+    """Its part of the card's cores, from 0 to 1, on average since the reading before."""
+    sampled_since: float = 0.0
+    """When the oldest sample in `cores` was taken, in seconds since the epoch."""
+    is_mps_client: bool = False
+    """The driver counts the cores of MPS clients as those of their server."""
+
+
+@dataclass(frozen=True)
+class Processes:
+    """The processes on a card. `asked_at` is when the driver was asked, in seconds since boot: a process that started
+    later has inherited the PID of one that has ended."""
+
+    asked_at: float = 0.0
+    running: tuple[GpuProcess, ...] = ()
+    mps_server: str = ""
+    """The name of the process that computes for MPS clients."""
+
+
+@dataclass(frozen=True)
 class Usage:
-    """How busy a card is. A card may not know all of it: a MIG instance knows its memory only."""
+    """How busy a card is. A card may not know all of it: a MIG instance knows its memory and its processes only."""
 
     cores: float | None = None
     """The part of the time in which a program ran on it, from 0 to 1."""
@@ -89,6 +114,20 @@ class Usage:
     """With what the driver keeps for itself."""
     celsius: float | None = None
     watts: float | None = None
+    joules: float | None = None
+    """Since the driver was loaded, as every count below."""
+    core_hertz: int | None = None
+    memory_hertz: int | None = None
+    corrected_errors: int | None = None
+    """ECC errors of its memory."""
+    uncorrected_errors: int | None = None
+    nvlinks: int | None = None
+    """The NVLinks that are up."""
+    nvlink_sent_bytes: int | None = None
+    nvlink_received_bytes: int | None = None
+    nvlink_errors: int | None = None
+    processes: Processes | None = field(default=None, compare=False)
+    """None if the driver does not tell."""
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,14 @@ from aliquot.agent.devices import Machine
 from aliquot.agent.observing import Observer
 from aliquot.agent.podresources import PodResources
 from aliquot.agent.presence import Presence
-from aliquot.model import Gpu, NodeGpus, Pod
+from aliquot.agent.usage import Part
+from aliquot.model import Gpu, NodeGpus
 
 
 class ObservedNode:
     def __init__(self, context: AgentContext, machine: Machine) -> None:
         self._context = context
-        self.presence = Presence(context, machine, self._cards_of, self._pods_on)
+        self.presence = Presence(context, machine, self._cards_of, self._parts)
         pod_resources = PodResources(Path(context.settings.pod_resources), context.clock)
         self._observer = Observer(context.dialects, pod_resources, self.presence.pods, context.client, context.clock)
 
@@ -31,7 +32,8 @@ class ObservedNode:
         settings = self._context.settings
         return NodeGpus(settings.node_name, tuple(gpus), settings.unit_mib, observed=True)
 
-    def _pods_on(self, uuid: str) -> Iterator[Pod]:
+    def _parts(self) -> Iterator[Part]:
         for pod in self.presence.pods.all():
-            if not pod.ended and uuid in observed_record.cards_on(pod):
-                yield pod
+            if not pod.ended:
+                for container, uuids in observed_record.cards_on(pod).items():
+                    yield from (Part(pod.metadata.uid, container, uuid) for uuid in uuids)

@@ -21,10 +21,9 @@ async def write(client: Client, pod: Pod, cards: Mapping[str, Sequence[str]]) ->
         _log.info("recorded the cards that another device plugin gave to a pod", pod=pod.key, cards=cards)
 
 
-def cards_on(pod: Pod) -> frozenset[str]:
-    """The cards in a pod's record; none if it has no record that can be read."""
+def cards_on(pod: Pod) -> Mapping[str, Sequence[str]]:
+    """The cards of each container in a pod's record; none if it has no record that can be read."""
     try:
-        named = read_observed(pod.metadata.uid, pod.metadata.annotations.get(OBSERVED, ""))
+        return read_observed(pod.metadata.uid, pod.metadata.annotations.get(OBSERVED, ""))
     except BadRecord:
-        return frozenset()
-    return frozenset(uuid for uuids in named.values() for uuid in uuids)
+        return {}

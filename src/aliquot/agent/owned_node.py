@@ -22,9 +22,10 @@ from aliquot.agent.podresources import PodResources
 from aliquot.agent.presence import Presence
 from aliquot.agent.rivals import Rivals
 from aliquot.agent.unit_change import refuse_unit_change
+from aliquot.agent.usage import Part
 from aliquot.dialects import Dialect
 from aliquot.errors import BadConfig
-from aliquot.model import Gpu, NodeGpus, Pod
+from aliquot.model import Gpu, NodeGpus
 
 _log = structlog.get_logger()
 _TIDY_SECONDS = 10.0
@@ -43,7 +44,7 @@ class OwnedNode:
         settings, dialects, client, clock = context.settings, context.dialects, context.client, context.clock
         self._context = context
         self._served = served
-        self.presence = Presence(context, machine, self._cards_of, self._pods_on)
+        self.presence = Presence(context, machine, self._cards_of, self._parts)
         self._cards, self._pods = self.presence.cards, self.presence.pods
         self._folder = cdi.SpecFolder(Path(settings.cdi_folder))
         self._plugins_folder = Path(settings.device_plugins)
@@ -114,11 +115,11 @@ class OwnedNode:
         settings = self._context.settings
         return node_cards(settings.node_name, gpus, self._served, settings.unit_mib)
 
-    def _pods_on(self, uuid: str) -> Iterator[Pod]:
+    def _parts(self) -> Iterator[Part]:
         for record in self._hand_over.store.others(""):
-            holding = record.holding
-            if uuid in holding.charges and not holding.doubt and (pod := self._pods.by_uid(record.uid)) is not None:
-                yield pod
+            if not record.holding.doubt:
+                for container, given in record.holding.placement.containers.items():
+                    yield from (Part(record.uid, container, part.uuid, part.cores, part.mib) for part in given)
 
     async def _tidy(self) -> None:
         while True:

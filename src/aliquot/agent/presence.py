@@ -2,7 +2,7 @@
 the node's Lease, and follows the Node and its pods."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,24 +16,26 @@ from aliquot.agent.health_watch import HealthWatch
 from aliquot.agent.heartbeat import Heartbeat
 from aliquot.agent.inventory import Publisher
 from aliquot.agent.node_cards import NodeCards
-from aliquot.agent.node_pods import NodePods
-from aliquot.kube import NODES, PODS, Informer
+from aliquot.agent.node_pods import NODE_PODS, NodePod, NodePods
+from aliquot.agent.usage import Collector, Part
+from aliquot.kube import NODES, Informer
 from aliquot.model import Gpu, Node, NodeGpus, Pod
 from aliquot.signals import Signal
 
 
 class Presence:
-    """`cards_of` makes the node's cards of those that the driver shows. `pods_on` returns the pods on a card."""
+    """`cards_of` makes the node's cards of those that the driver shows. `parts` are what pods have been given."""
 
     def __init__(
         self,
         context: AgentContext,
         machine: Machine,
         cards_of: Callable[[Sequence[Gpu]], NodeGpus],
-        pods_on: Callable[[str], Iterable[Pod]],
+        parts: Callable[[], Iterable[Part]],
     ) -> None:
         settings, client, clock = context.settings, context.client, context.clock
         self._cards_of = cards_of
+        self._parts = parts
         self._reader = context.reader
         file = CardErrorsFile(Path(settings.cdi_folder))
         self._health = HealthWatch(
@@ -42,14 +44,18 @@ class Presence:
         self.cards = NodeCards(self._node_cards())
         self._reader.read.subscribe(self._health.see_machine)
         self._publisher = Publisher(client, self.cards, context.dialects, clock)
-        self._heartbeat = Heartbeat(client, settings.node_name, clock)
         here = {"fieldSelector": f"metadata.name={settings.node_name}"}
         self._node: Informer[Node] = Informer(client, NODES, self._on_node, selector=here, clock=clock)
         on_here = {"fieldSelector": f"spec.nodeName={settings.node_name}"}
-        self._informer: Informer[Pod] = Informer(client, PODS, self._on_pod, selector=on_here, clock=clock)
+        self._informer: Informer[NodePod] = Informer(client, NODE_PODS, self._on_pod, selector=on_here, clock=clock)
         self.pods = NodePods(self._informer.all)
+        self._collector = Collector(
+            machine, context.owners, self._informer.all, parts, context.metrics.see_collected, clock
+        )
+        self._reader.read.subscribe(self._collector.see_machine)
+        self._heartbeat = Heartbeat(client, settings.node_name, clock, self._collector.load)
         self.events = AgentEvents(client, clock)
-        self._reports = HealthReports(client, clock, pods_on, self.events)
+        self._reports = HealthReports(client, clock, self._pods_on, self.events)
         self.node_seen: Signal[Node] = Signal()
 
     @property
@@ -74,9 +80,15 @@ class Presence:
     def publish(self, tasks: asyncio.TaskGroup) -> None:
         """Start to publish the cards and their health, and to read them again."""
         tasks.create_task(self._publisher.run())
+        tasks.create_task(self._collector.run())
         tasks.create_task(self._reader.run())
         tasks.create_task(self._health.run())
         tasks.create_task(self._reports.run())
+
+    def _pods_on(self, uuid: str) -> Iterator[Pod]:
+        """The pods with a part of a card."""
+        holders = dict.fromkeys(part.pod_uid for part in self._parts() if part.uuid == uuid)
+        yield from (pod for pod in map(self.pods.by_uid, holders) if pod is not None)
 
     def _node_cards(self) -> NodeGpus:
         machine = self._health.machine
@@ -93,5 +105,5 @@ class Presence:
             self._health.see_node(new)
             self.node_seen.emit(new)
 
-    def _on_pod(self, _: Pod | None, __: Pod | None) -> None:
+    def _on_pod(self, _: NodePod | None, __: NodePod | None) -> None:
         self.pods.notify()

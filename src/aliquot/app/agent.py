@@ -13,6 +13,7 @@ from aliquot.agent.nvidia import NvidiaDevices, toolkit_spec
 from aliquot.agent.nvidia.container_runtime import find_nvidia_runtime
 from aliquot.agent.nvidia.driver_files import DriverFiles
 from aliquot.agent.nvidia.driver_library import DriverLibrary
+from aliquot.agent.nvidia.exporters import EXPORTERS
 from aliquot.agent.nvidia.injection import Injection
 from aliquot.agent.rights import say_what_is_missing
 from aliquot.app import light_start
@@ -49,7 +50,7 @@ async def serve_config(config: AgentConfig) -> None:
         verdicts = {code: Verdict(word) for code, word in config.xids.items()}
         devices = NvidiaDevices(Path(config.dev_folder), library, await _injection(config), verdicts=verdicts)
         light_start.drop_code_of_the_start()
-        await run(config, client, devices, dialects=dialects)
+        await run(config, client, devices, dialects=dialects, exporters=EXPORTERS)
 
 
 async def _injection(config: AgentConfig) -> Injection:

@@ -90,6 +90,16 @@ class AgentConfig(Section, frozen=True):
         ),
     ] = field(default_factory=dict)
     health_port: Annotated[Port, Key("Port of the agent's /healthz, /readyz and /metrics; 0 turns it off.")] = 0
+    exporters: Annotated[
+        tuple[Literal["gpu-manager", "elastic-gpu-exporter", "hami", "dcgm"], ...],
+        Key(
+            "Exporter whose metrics, with their own names, /metrics has beside ours: gpu-manager, "
+            "elastic-gpu-exporter, hami or dcgm (docs/metrics.md).",
+            flag="--exporter",
+            metavar="NAME",
+            default="none",
+        ),
+    ] = ()
     log: LogSection = LogSection()
 
     @property

@@ -1,6 +1,6 @@
 """Kubernetes objects, with only the fields that we use, so that decoding stays cheap."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -140,8 +140,8 @@ class PodStatus(_Wire, frozen=True):
     phase: str = ""
     nominated_node_name: str = ""
     conditions: list[Condition] | None = None
-    container_statuses: list[ContainerStatus] | None = None
-    init_container_statuses: list[ContainerStatus] | None = None
+    container_statuses: Sequence[ContainerStatus] | None = None
+    init_container_statuses: Sequence[ContainerStatus] | None = None
 
 
 class Pod(Object, frozen=True):

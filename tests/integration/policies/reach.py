@@ -9,6 +9,7 @@ import pytest
 from aliquot.dialects import Dialect, standard_dialects
 from aliquot.dialects.table import OURS
 from aliquot.model.admission import AGENT_REACH, CARDS_GUARDED, CARDS_HEALTHY, NO_ROOM, SERVER_REACH, WOKEN
+from aliquot.model.load import LOAD
 from aliquot.model.records import INVENTORY, NODE_LEASES, OBSERVED
 from tests.integration.policies.caller import JSON, MERGE, Answer, Caller
 from tests.integration.policies.cases import INDEX, PLACED, placement_key
@@ -55,6 +56,7 @@ def labelled(**keys: str) -> dict[str, Any]:
 
 OTHERS = f"the agent of node {HERE} may write to its own Node, Lease and pods only"
 KEYS = "an agent may change only these keys of "
+LEASE_KEYS = f"an agent may change only the spec of its Lease and its annotation {LOAD}"
 SERVER_KEYS = "the server may change only these keys of a pod"
 TAINT = {"spec": {"taints": [{"key": "a.example/b", "effect": "NoSchedule"}]}}
 IMAGE = {"spec": {"containers": [{"name": "main", "image": "registry.example/other:1"}]}}
@@ -169,6 +171,10 @@ AGENT = [
     _case("a Binding", "agent", bound(), "may not CREATE pods/binding", where="", part="binding", method="POST"),
     _case("a pod deleted", "agent", {}, "may not DELETE pods", method="DELETE"),
     _case("its Lease", "agent", RENEWED, to=LEASE),
+    _case("its Lease with the load", "agent", {**RENEWED, **annotated(**{LOAD: "{}"})}, to=LEASE),
+    _case("another key of its Lease", "agent", annotated(team="a"), LEASE_KEYS, to=LEASE),
+    _case("a label of its Lease", "agent", labelled(team="a"), LEASE_KEYS, to=LEASE),
+    _case("a finalizer of its Lease", "agent", {"metadata": {"finalizers": ["a.example/b"]}}, LEASE_KEYS, to=LEASE),
     _case("its Lease by a token without a node", "agent", RENEWED, "has no node", to=LEASE, token=""),
     _case("another node's Lease", "agent", RENEWED, OTHERS, to=LEASE, where=THERE),
     _case("its Lease deleted", "agent", {}, "may not DELETE leases", to=LEASE, method="DELETE"),

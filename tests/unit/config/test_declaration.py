@@ -14,7 +14,8 @@ from aliquot.config.keys import Setting
 from aliquot.config.server import SERVER
 from tests.unit.config import tables
 
-GUIDE = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text()
+DOCS = Path(__file__).parents[3] / "docs"
+GUIDE = (DOCS / "configuration.md").read_text()
 
 
 def test_the_guide_lists_every_key_as_it_is_declared() -> None:
@@ -29,7 +30,13 @@ def test_the_guide_lists_every_metric_as_it_is_declared() -> None:
     told = {match[0]: match[1] for match in re.findall(r"^\| `(aliquot_\w+)` \| .* \| (.+) \|$", GUIDE, re.MULTILINE)}
     families = {family.name: family for family in metrics.REGISTRY.collect() if family.name.startswith("aliquot_")}
     declared = {_shown(name, family.type): family.documentation for name, family in families.items()}
-    assert told == declared | {metric.name: metric.help for metric in METRICS}
+    assert told == declared
+
+
+def test_the_page_lists_every_metric_of_the_agent_as_it_is_declared() -> None:
+    page = (DOCS / "metrics.md").read_text().partition("## The agent's metrics")[2].partition("\n## ")[0]
+    told = {match[0]: match[1:] for match in re.findall(r"^\| `(aliquot_\w+)` \| (\w+) \| .* \| (.+) \|$", page, re.M)}
+    assert told == {metric.name: (metric.kind, metric.help) for metric in METRICS}
 
 
 def _shown(name: str, kind: str) -> str:

@@ -2,14 +2,15 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pynvml
 
 from aliquot.agent.devices import Usage
-from aliquot.agent.nvidia import mig
+from aliquot.agent.nvidia import counters, mig
 from aliquot.agent.nvidia.faults import fault
+from aliquot.agent.nvidia.processes import ProcessLists
 from aliquot.agent.nvidia.session import Handle, Nvml, if_known
 from aliquot.model import Gpu
 
@@ -36,7 +37,7 @@ class Card:
         return self.gpu.uuid
 
 
-def read_card(nvml: Nvml, place: int, sysfs: Path) -> Card:
+def read_card(nvml: Nvml, place: int, sysfs: Path, processes: ProcessLists) -> Card:
     """The card at a place in NVML's order. Raises NVMLError if it does not answer."""
     handle = nvml.nvmlDeviceGetHandleByIndex(place)
     bus_id = _bus_id(nvml.nvmlDeviceGetPciInfo(handle))
@@ -49,23 +50,36 @@ def read_card(nvml: Nvml, place: int, sysfs: Path) -> Card:
         mib=memory.total // _MIB,
         numa=_numa(nvml, handle, bus_id, sysfs),
     )
-    nvlinks, switch_links = _nvlinks(nvml, handle)
+    nvlinks, switch_links, has_links = _nvlinks(nvml, handle)
     has_mig = mig.has_mig(nvml, handle)
-    instances = mig.instances(nvml, handle, gpu) if has_mig else ()
-    usage = _usage(nvml, handle, memory.used)
+    instances = mig.instances(nvml, handle, gpu, processes) if has_mig else ()
+    links_up = sum(nvlinks.values()) + switch_links if has_links else None
+    usage = _usage(nvml, handle, memory.used, links_up)
+    if not has_mig:  # a card that is cut lists the processes of its instances a second time
+        usage = replace(usage, processes=processes.on(gpu.uuid, handle, memory.total))
     is_useless = has_mig and not instances
     trouble = "MIG is enabled and it has no MIG instance" if is_useless else fault(nvml, handle, usage.celsius)
     return Card(gpu, handle, bus_id, nvlinks, switch_links, instances, trouble, usage)
 
 
-def _usage(nvml: Nvml, handle: Handle, memory_bytes: int) -> Usage:
+def _usage(nvml: Nvml, handle: Handle, memory_bytes: int, nvlinks: int | None) -> Usage:
     rates = if_known(None, nvml.nvmlDeviceGetUtilizationRates, handle)
     milliwatts = if_known(None, nvml.nvmlDeviceGetPowerUsage, handle)
+    counted = counters.read(nvml, handle)
     return Usage(
         cores=None if rates is None else rates.gpu / 100,
         memory_bytes=memory_bytes,
         celsius=if_known(None, nvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU),
         watts=None if milliwatts is None else milliwatts / 1000,
+        joules=counted.joules,
+        core_hertz=counters.hertz(nvml, handle, pynvml.NVML_CLOCK_SM),
+        memory_hertz=counters.hertz(nvml, handle, pynvml.NVML_CLOCK_MEM),
+        corrected_errors=counted.corrected_errors,
+        uncorrected_errors=counted.uncorrected_errors,
+        nvlinks=nvlinks,
+        nvlink_sent_bytes=counted.nvlink_sent_bytes,
+        nvlink_received_bytes=counted.nvlink_received_bytes,
+        nvlink_errors=counted.nvlink_errors,
     )
 
 
@@ -85,12 +99,14 @@ def _numa(nvml: Nvml, handle: Handle, bus_id: str, sysfs: Path) -> int | None:
     return node if node >= 0 else None
 
 
-def _nvlinks(nvml: Nvml, handle: Handle) -> tuple[Mapping[str, int], int]:
-    """The card's active links to cards, by bus id, and the number of those to switches."""
+def _nvlinks(nvml: Nvml, handle: Handle) -> tuple[Mapping[str, int], int, bool]:
+    """The card's active links to cards, by bus id, the number of those to switches, and whether it has any links."""
     cards: Counter[str] = Counter()
-    switches = 0
+    switches, has_links = 0, False
     for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
-        if if_known(0, nvml.nvmlDeviceGetNvLinkState, handle, link) != pynvml.NVML_FEATURE_ENABLED:
+        state = if_known(None, nvml.nvmlDeviceGetNvLinkState, handle, link)
+        has_links = has_links or state is not None
+        if state != pynvml.NVML_FEATURE_ENABLED:
             continue
         far_end = if_known(
             pynvml.NVML_NVLINK_DEVICE_TYPE_UNKNOWN, nvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link
@@ -99,4 +115,4 @@ def _nvlinks(nvml: Nvml, handle: Handle) -> tuple[Mapping[str, int], int]:
             switches += 1
         elif (pci := if_known(None, nvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)) is not None:
             cards[_bus_id(pci)] += 1
-    return cards, switches
+    return cards, switches, has_links

@@ -7,6 +7,7 @@ from pathlib import Path
 import pynvml
 
 from aliquot.agent.devices import Usage
+from aliquot.agent.nvidia.processes import ProcessLists
 from aliquot.agent.nvidia.session import Handle, Nvml, if_known
 from aliquot.errors import Refused
 from aliquot.model import Gpu
@@ -32,9 +33,9 @@ def has_mig(nvml: Nvml, handle: Handle) -> bool:
     return bool(current == pynvml.NVML_DEVICE_MIG_ENABLE)
 
 
-def instances(nvml: Nvml, handle: Handle, card: Gpu) -> tuple[Instance, ...]:
+def instances(nvml: Nvml, handle: Handle, card: Gpu, processes: ProcessLists) -> tuple[Instance, ...]:
     most = if_known(0, nvml.nvmlDeviceGetMaxMigDeviceCount, handle)
-    found = (if_known(None, _instance, nvml, handle, card, place) for place in range(most))
+    found = (if_known(None, _instance, nvml, handle, card, place, processes) for place in range(most))
     return tuple(instance for instance in found if instance is not None)
 
 
@@ -44,7 +45,7 @@ def index(card: int, instance: Instance) -> int:
     return (card + 1) * 1000 + instance.gpu_instance * 10 + instance.compute_instance
 
 
-def _instance(nvml: Nvml, card_handle: Handle, card: Gpu, place: int) -> Instance:
+def _instance(nvml: Nvml, card_handle: Handle, card: Gpu, place: int, processes: ProcessLists) -> Instance:
     handle = nvml.nvmlDeviceGetMigDeviceHandleByIndex(card_handle, place)
     memory = nvml.nvmlDeviceGetMemoryInfo(handle)
     gpu = replace(
@@ -55,7 +56,8 @@ def _instance(nvml: Nvml, card_handle: Handle, card: Gpu, place: int) -> Instanc
         profile=_profile(nvml, handle, card),
     )
     numbers = nvml.nvmlDeviceGetGpuInstanceId(handle), nvml.nvmlDeviceGetComputeInstanceId(handle)
-    return Instance(gpu, *numbers, Usage(memory_bytes=memory.used))
+    running = processes.on(gpu.uuid, handle, memory.total)
+    return Instance(gpu, *numbers, Usage(memory_bytes=memory.used, processes=running))
 
 
 def _profile(nvml: Nvml, handle: Handle, card: Gpu) -> str:

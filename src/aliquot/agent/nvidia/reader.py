@@ -11,6 +11,7 @@ import structlog
 from aliquot.agent.devices import Machine, Usage
 from aliquot.agent.nvidia import mig
 from aliquot.agent.nvidia.card import Card, read_card
+from aliquot.agent.nvidia.processes import ProcessLists
 from aliquot.agent.nvidia.session import DRIVER_GONE, Session
 from aliquot.agent.nvidia.threads import Failure, Threads
 from aliquot.agent.nvidia.topology import Pair, links, pcie_paths
@@ -39,6 +40,7 @@ class Reader:
         self._session = session
         self._threads = threads
         self._sysfs = sysfs
+        self._processes = ProcessLists(session.nvml)
         self._driver = ""
         self._known: dict[str, Card] = {}
         self._indexes: dict[str, int] = {}
@@ -78,8 +80,8 @@ class Reader:
             self._session.distrust()
             why = "the driver lists no card; `lspci` and `nvidia-smi -L` on the node show what there is"
             return Failure(why, pynvml.NVML_ERROR_NOT_FOUND)
-        calls = {place: partial(read_card, self._session.nvml, place, self._sysfs) for place in range(count)}
-        return self._threads.ask(calls)
+        read = partial(read_card, self._session.nvml, sysfs=self._sysfs, processes=self._processes)
+        return self._threads.ask({place: partial(read, place) for place in range(count)})
 
     def _list(self, is_in_use: bool) -> tuple[int, str]:
         """The number of cards and the driver's version. NVML is not initialised again beneath a call."""

@@ -11,6 +11,7 @@ from aliquot.control.admission import cel
 from aliquot.dialects import Dialects
 from aliquot.model.admission import NO_ROOM, NODE_CONDITIONS, NODE_OF_TOKEN, SERVER_KEYS
 from aliquot.model.kubernetes import NOT_BEGUN
+from aliquot.model.load import LOAD
 from aliquot.model.records import CARD_LABELS, INVENTORY, NODE_LEASES, OBSERVED
 
 _PODS_AND_NODES = ("pods", "pods/*", "bindings", "nodes", "nodes/*")
@@ -23,8 +24,16 @@ def agent_spec(dialects: Dialects, account: str) -> dict[str, Any]:
     """An agent writes to its own Node, its own Lease and the pods on its node; on these only its own keys. In its
     Node's status it writes one condition. Its events are about its own Node, or about pods."""
     marks = (key for dialect in dialects.values() for key in dialect.mark_keys)
-    keys = {"nodes": [INVENTORY, CARD_LABELS], "pods": list(dict.fromkeys((OBSERVED, *marks)))}
-    labels = {"nodes": [key for dialect in dialects.values() for key in dialect.card_label_keys], "pods": []}
+    keys = {
+        "nodes": [INVENTORY, CARD_LABELS],
+        "pods": list(dict.fromkeys((OBSERVED, *marks))),
+        "leases": [LOAD],
+    }
+    labels = {
+        "nodes": [key for dialect in dialects.values() for key in dialect.card_label_keys],
+        "pods": [],
+        "leases": [],
+    }
     leases = {
         "apiGroups": ["coordination.k8s.io"],
         "apiVersions": ["v1"],
@@ -40,7 +49,8 @@ def agent_spec(dialects: Dialects, account: str) -> dict[str, Any]:
         variables.node == ""
         ? request.userInfo.username + " has no node: its token must be bound to a pod on the node, or to the Node"
         : variables.what == "leases" && request.operation in ["CREATE", "UPDATE"]
-        ? (request.namespace == "{NODE_LEASES}" && object.metadata.name == variables.node ? "" : variables.others)
+        ? (request.namespace != "{NODE_LEASES}" || object.metadata.name != variables.node ? variables.others
+          : variables.leaseIsOurs ? "" : "an agent may change only the spec of its Lease and its annotation {LOAD}")
         : variables.what == "events" && request.operation in ["CREATE", "UPDATE"]
         ? (variables.eventsAreOurs ? "" : "the agent of node " + variables.node
           + " may write events about its own Node and about pods only")
@@ -67,6 +77,12 @@ def agent_spec(dialects: Dialects, account: str) -> dict[str, Any]:
             || !({_only_keys("labels", "variables.labelKeys[variables.what]")})
             || !({_same("dyn(object)", "dyn(oldObject)", ["metadata"])})
             || !({_same("dyn(object).metadata", "dyn(oldObject).metadata", _MANAGED)})
+            """,
+        "leaseIsOurs": f"""
+            ({_only_keys("annotations", "variables.keys[variables.what]")})
+            && ({_only_keys("labels", "variables.labelKeys[variables.what]")})
+            && (oldObject == null || (({_same("dyn(object)", "dyn(oldObject)", ["metadata", "spec"])})
+              && ({_same("dyn(object).metadata", "dyn(oldObject).metadata", _MANAGED)})))
             """,
         "eventsAreOurs": f"""
             ({_is_event_of_node("dyn(object)")}) && (oldObject == null || {_is_event_of_node("dyn(oldObject)")})

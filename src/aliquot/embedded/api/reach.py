@@ -20,7 +20,7 @@ def agent(asked: PolicyRequest) -> str | None:
         return f"{asked.user} has no node: its token must be bound to a pod on the node, or to the Node"
     others = f"the agent of node {asked.node} may write to its own Node, Lease and pods only"
     if asked.what == "leases" and asked.operation in ("CREATE", "UPDATE"):
-        return None if key_of(asked.new or {}) == (NODE_LEASES, asked.node) else others
+        return _why_not_lease(asked) if key_of(asked.new or {}) == (NODE_LEASES, asked.node) else others
     if asked.what == "events" and asked.operation in ("CREATE", "UPDATE"):
         if all(_is_event_of(asked.node, held) for held in (asked.old, asked.new) if held):
             return None
@@ -38,6 +38,15 @@ def agent(asked: PolicyRequest) -> str | None:
     if is_ours and _is_same(asked.new, asked.old, ["metadata"]) and _has_same_metadata(asked):
         return None
     return f"an agent may change only these keys of {asked.what}: {', '.join([*own, *labels])}"
+
+
+def _why_not_lease(asked: PolicyRequest) -> str | None:
+    own, labels = asked.table("keys")["leases"], asked.table("labelKeys")["leases"]
+    has_our_keys = _are_like(own, asked.changed("annotations")) and _are_like(labels, asked.changed("labels"))
+    is_same = not asked.old or (_is_same(asked.new, asked.old, ["metadata", "spec"]) and _has_same_metadata(asked))
+    if has_our_keys and is_same:
+        return None
+    return f"an agent may change only the spec of its Lease and its annotation {', '.join(own)}"
 
 
 def _is_event_of(node: str, event: Object) -> bool:
