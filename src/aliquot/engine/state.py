@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from aliquot.model import Charge, Gpu, NodeGpus
 from aliquot.model.selling import is_shut
 
+_NOTHING = Charge()
+
 
 @dataclass(frozen=True)
 class NodeState:
@@ -15,7 +17,7 @@ class NodeState:
     used: Mapping[str, Charge]
 
     def taken(self, gpu: Gpu) -> Charge:
-        return self.used.get(gpu.uuid, Charge())
+        return self.used.get(gpu.uuid, _NOTHING)
 
     def sells(self, gpu: Gpu) -> bool:
         """Whether anything of a card may be sold now; nothing of an instance while its card is held as a whole."""

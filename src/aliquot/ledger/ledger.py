@@ -5,7 +5,7 @@ pod was tried elsewhere. All of them stay charged until the cluster shows which 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -278,6 +278,11 @@ class Ledger:
     def entry(self, uid: str, node: str) -> Entry | None:
         account = self._nodes.get(node)
         return account.entries.get(uid) if account else None
+
+    def uids_on(self, node: str) -> Set[str]:
+        """The pods that hold something on a node."""
+        account = self._nodes.get(node)
+        return account.entries.keys() if account else frozenset()
 
     def entries(self, node: str) -> list[Entry]:
         account = self._nodes.get(node)

@@ -1,7 +1,7 @@
 """Why a node is closed to a pod whatever its cards: what kube-scheduler checks by itself."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from aliquot.control.state.cluster_state import ClusterState
 from aliquot.control.state.node_resources import why_short
@@ -11,6 +11,7 @@ from aliquot.model import Node, Pod
 from aliquot.model.pending_pod import PendingPod
 from aliquot.model.quantity import milli
 from aliquot.reports.causes import Cause
+from aliquot.reports.resource_names import asked_resources
 
 _TAINTS = {
     "node.kubernetes.io/not-ready": Cause.NOT_READY,
@@ -59,12 +60,16 @@ class ClosedNodes:
     demand: Demand | None
     pods_on: Callable[[str], Iterable[Pod]]
     silent_agents: Collection[str]
+    _known: dict[tuple[str, bool], list[Obstacle]] = field(default_factory=dict, repr=False)
 
     def obstacles(self, node: Node, *, fits: bool) -> list[Obstacle]:
-        """Why the node is closed, the most lasting reason first. `fits` if its cards could take the pod: only then it
-        matters whether kubelet has devices for them."""
-        found = [*self._rules(node), *self._short(node, fits=fits)]
-        return list(dict.fromkeys(found))
+        """Why the node is closed. The first obstacle counts: room is not counted where a rule closes the node, and
+        kubelet's devices only where all else `fits`, the cards too."""
+        known = self._known.get((node.key, fits))
+        if known is None:
+            found = [*self._rules(node)] or [*self._short(node)] or ([*self._without_devices(node)] if fits else [])
+            known = self._known[node.key, fits] = list(dict.fromkeys(found))
+        return known
 
     def _rules(self, node: Node) -> Iterator[Obstacle]:
         taints = self.pod.untolerated(node)
@@ -77,24 +82,25 @@ class ClosedNodes:
         if not node.ready or Cause.NOT_READY in known:
             yield Obstacle(Cause.NOT_READY)
 
-    def _short(self, node: Node, *, fits: bool) -> Iterator[Obstacle]:
-        ours = self.demand.dialect.resource_names if self.demand else frozenset()
-        hidden = (
-            {resource.name for resource in self.demand.dialect.resources if not resource.on_nodes}
-            if self.demand
-            else ()
-        )
-        but = ours if not fits else hidden
-        short = why_short(node, self.pod, self.cluster.totals, self.pods_on(node.key), but=but)
-        for text in filter(None, short.split(", ")):
-            if text == _TOO_MANY_PODS:
+    def _short(self, node: Node) -> Iterator[Obstacle]:
+        ours = self.demand.dialect.resource_names if self.demand else ()
+        for name in self._short_of(node, ours):
+            if name == _TOO_MANY_PODS:
                 yield Obstacle(Cause.PODS)
-                continue
-            name = text.removeprefix(_SHORT)
-            if name in ours:
-                yield Obstacle(Cause.AGENT_SILENT if self._is_silent(node, name) else Cause.NO_DEVICES, name)
             else:
                 yield Obstacle(_SHORT_OF.get(name, Cause.RESOURCE), name, self._is_too_small(node, name))
+
+    def _without_devices(self, node: Node) -> Iterator[Obstacle]:
+        if self.demand is None:
+            return
+        asked = asked_resources(self.pod, self.demand.dialect)
+        for name in self._short_of(node, self.demand.dialect.resource_names - asked):
+            yield Obstacle(Cause.AGENT_SILENT if self._is_silent(node, name) else Cause.NO_DEVICES, name)
+
+    def _short_of(self, node: Node, but: Collection[str]) -> list[str]:
+        """The names of what the node lacks."""
+        short = why_short(node, self.pod, self.cluster.totals, self.pods_on(node.key), but=but)
+        return [text.removeprefix(_SHORT) for text in short.split(", ") if text]
 
     def _is_silent(self, node: Node, resource: str) -> bool:
         """Whether nobody on the node offers its cards to kubelet, although the cluster state knows them."""

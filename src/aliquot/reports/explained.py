@@ -82,23 +82,21 @@ def explain_pod(
         return Explained(pod.key, found, holds=holds, scheduler_says=says)
     told = cluster.explain(found)
     by_reason = {group.reason: [name for name in group.nodes if name in around.nodes] for group in told.groups}
-    verdict = with_engine(cluster, pod, around, found, by_reason)
+    closed = around.closed_to(cluster, pod, found)
+    verdict = with_engine(around, closed, found, by_reason)
     return Explained(
         pod.key,
         verdict,
         needs_text(found.request),
-        (*(group.text() for group in told.groups), *_closed(cluster, pod, around, found, by_reason)),
+        (*(group.text() for group in told.groups), *_closed(around, closed, by_reason)),
         tuple(dict.fromkeys(_change(each, may_read) for each in told.relaxations)),
         tuple(finding.text() for finding in _findings(cluster, found, told, node)),
         scheduler_says=says,
     )
 
 
-def _closed(
-    cluster: ClusterState, pod: PendingPod, around: Surroundings, demand: Demand, by_reason: ByReason
-) -> Iterator[str]:
+def _closed(around: Surroundings, closed: ClosedNodes, by_reason: ByReason) -> Iterator[str]:
     """What else closes nodes whose cards could take the pod, now or later."""
-    closed = ClosedNodes(cluster, pod, demand, around.pods_on, around.silent_agents)
     hopeful = ((reason, nodes) for reason, nodes in by_reason.items() if reason is None or not reason.is_hopeless)
     counted = Counter(
         obstacle.text()

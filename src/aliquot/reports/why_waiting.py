@@ -42,6 +42,9 @@ class Surroundings:
     silent_agents: Collection[str] = ()
     serves: Callable[[Pod], bool] | None = None
 
+    def closed_to(self, cluster: ClusterState, pod: PendingPod, demand: Demand) -> ClosedNodes:
+        return ClosedNodes(cluster, pod, demand, self.pods_on, self.silent_agents)
+
 
 def why_waiting(cluster: ClusterState, pod: PendingPod, around: Surroundings) -> Verdict:
     """The verdict about a pod, without the search for changes that would help: the leader asks for many pods."""
@@ -54,7 +57,7 @@ def why_waiting(cluster: ClusterState, pod: PendingPod, around: Surroundings) ->
     by_reason: dict[Reason | None, list[str]] = {}
     for node in around.nodes:
         by_reason.setdefault(refused.get(node), []).append(node)
-    return with_engine(cluster, pod, around, known, by_reason)
+    return with_engine(around, around.closed_to(cluster, pod, known), known, by_reason)
 
 
 def without_engine(cluster: ClusterState, pod: PendingPod, around: Surroundings) -> Verdict | Demand:
@@ -106,25 +109,21 @@ def _settled(pod: PendingPod) -> Verdict | None:
     return None
 
 
-def with_engine(
-    cluster: ClusterState, pod: PendingPod, around: Surroundings, demand: Demand, by_reason: ByReason
-) -> Verdict:
+def with_engine(around: Surroundings, closed: ClosedNodes, demand: Demand, by_reason: ByReason) -> Verdict:
     """The verdict, given the engine's reason for each node."""
-    return _Closest(cluster, pod, around, demand, by_reason).verdict()
+    return _Closest(around, closed, demand, by_reason).verdict()
 
 
 class _Closest:
     """Looks for the nodes that come closest to taking the pod."""
 
-    def __init__(
-        self, cluster: ClusterState, pod: PendingPod, around: Surroundings, demand: Demand, by_reason: ByReason
-    ) -> None:
-        self._cluster = cluster
+    def __init__(self, around: Surroundings, closed: ClosedNodes, demand: Demand, by_reason: ByReason) -> None:
         self._around = around
+        self._closed = closed
+        self._cluster = closed.cluster
+        self._pod = closed.pod
         self._demand = demand
-        self._pod = pod
         self._by_reason = by_reason
-        self._closed = ClosedNodes(cluster, pod, demand, around.pods_on, around.silent_agents)
 
     def verdict(self) -> Verdict:
         if self._by_reason.get(None):
@@ -132,13 +131,13 @@ class _Closest:
         later = [reason for reason in reversed(_NEAREST_LAST) if self._by_reason.get(reason)]
         hopeful = [reason for reason in later if not reason.is_hopeless]
         for reason in hopeful:
-            if open_nodes := self._open(self._by_reason[reason]):
-                return self._by_cards(reason, open_nodes)
+            if any(map(self._is_open, self._by_reason[reason])):
+                return self._by_cards(reason)
         if hopeful:
             return self._by_obstacle(self._by_reason[hopeful[0]], fits=False)
         for reason in later:
             if reason is not Reason.NOT_SELLABLE or self._would_fit_healthy():
-                return self._by_cards(reason, self._by_reason[reason])
+                return self._by_cards(reason)
         return _NO_NODE
 
     # -- cards have room
@@ -165,16 +164,16 @@ class _Closest:
         where = "with room on their cards" if fits else "that could take the pod"
         return Verdict(cause, *_closed_words(cause, what, having, where, is_forever=is_forever), tuple(having))
 
-    def _open(self, nodes: Sequence[str]) -> list[str]:
-        return [name for name in nodes if not self._obstacles(name, fits=False)]
+    def _is_open(self, name: str) -> bool:
+        return not self._obstacles(name, fits=False)
 
     def _obstacles(self, name: str, *, fits: bool) -> list[Obstacle]:
         return self._closed.obstacles(self._around.nodes[name], fits=fits)
 
     # -- cards have no room
 
-    def _by_cards(self, reason: Reason, nodes: Sequence[str]) -> Verdict:
-        cause = OF_REASON[reason]
+    def _by_cards(self, reason: Reason) -> Verdict:
+        cause, nodes = OF_REASON[reason], self._by_reason[reason]
         if reason is Reason.NO_CARD_FITS and self._has_room_in_sum(nodes):
             cause = Cause.FRAGMENTED
         outlook = Outlook.NEVER if reason.is_hopeless and cause is not Cause.UNHEALTHY else Outlook.NOT_NOW
@@ -183,7 +182,8 @@ class _Closest:
         return Verdict(cause, outlook, self._sentence(cause, reason, nodes, outlook), tuple(nodes))
 
     def _has_room_in_sum(self, nodes: Iterable[str]) -> bool:
-        return any(has_room_in_sum(self._cluster.state(node), self._demand.request) for node in nodes)
+        together = (node for node in nodes if has_room_in_sum(self._cluster.state(node), self._demand.request))
+        return any(map(self._is_open, together))
 
     def _would_fit_healthy(self) -> bool:
         effort = Effort(_EFFORT)

@@ -3,7 +3,7 @@
 All pods count, with GPU or without. Sums are kept per node, because policies ask for them in every decision.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from aliquot.model.host import NO_HOST, UNKNOWN, UNKNOWN_HOST, Host
 
@@ -68,6 +68,11 @@ class HostRoom:
         """What a pod requests on a node; None if it is not bound there."""
         pods = self._pods.get(node)
         return pods.get(uid) if pods else None
+
+    def uids_on(self, node: str) -> Set[str]:
+        """The pods that are bound to a node."""
+        pods = self._pods.get(node)
+        return pods.keys() if pods else frozenset()
 
     def count(self, node: str) -> int:
         """How many pods are bound to a node."""

@@ -122,8 +122,8 @@ class Totals:
 
     def _unshown(self, node: str, without: str) -> Iterator[Entry]:
         """The entries of pods that are not shown as bound yet."""
-        entries = self.ledger.entries(node)
-        return (entry for entry in entries if entry.uid != without and self.hosts.of(entry.uid, node) is None)
+        uids = self.ledger.uids_on(node) - self.hosts.uids_on(node) - {without}
+        return filter(None, (self.ledger.entry(uid, node) for uid in uids))
 
     # -- load
 

@@ -10,16 +10,17 @@ from aliquot.model.selling import left_of
 
 def has_room_in_sum(state: NodeState, request: Request) -> bool:
     """Whether the cards that the request may use have together what it needs, as if they were one card."""
-    request = request.on(state.cards)
-    gpus = [gpu for gpu in state.cards.gpus if unwanted(state, gpu, request) is None]
-    if not gpus:
+    if not state.cards.gpus:
         return False
-    left = sum((left_of(gpu, state.taken(gpu)) for gpu in gpus), Charge())
-    largest, unit_mib = max(gpus, key=lambda gpu: gpu.mib), state.cards.unit_mib
-    parts = [
-        (c.life, Charge(*(c.part.cards * size for size in c.part.on(largest, unit_mib)))) for c in request.containers
-    ]
-    needs = peak_charge(parts)
+    request, unit_mib = request.on(state.cards), state.cards.unit_mib
+    largest = max(state.cards.gpus, key=lambda gpu: gpu.mib)
+    needs = peak_charge(
+        [(c.life, Charge(*(c.part.cards * size for size in c.part.on(largest, unit_mib)))) for c in request.containers]
+    )
+    if needs.mib > sum(gpu.mib for gpu in state.cards.gpus) - sum(used.mib for used in state.used.values()):
+        return False  # in a full cluster this spares a look at most cards
+    usable = (gpu for gpu in state.cards.gpus if unwanted(state, gpu, request) is None)
+    left = sum((left_of(gpu, state.taken(gpu)) for gpu in usable), Charge())
     return needs.mib <= left.mib and needs.cores <= left.cores and needs.slots <= left.slots
 
 

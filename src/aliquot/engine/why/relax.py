@@ -7,6 +7,7 @@ first.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from heapq import nlargest
 from itertools import islice
 
 from aliquot.engine.effort import Effort
@@ -64,7 +65,7 @@ def relaxations(
     yield from _fewer_constraints(permitted, request, effort)
     yield from _after_a_pod(permitted, request, holders or {}, effort)
     yield from _with_a_card(nodes, states, request, quota, effort)
-    if quota is not None:
+    if quota is not None and quota.quota is not None:
         yield from _more_quota(states, request, quota, effort)
 
 
@@ -218,10 +219,8 @@ def _after_a_pod(
     states: Mapping[str, NodeState], request: Request, holders: Mapping[str, Sequence[Holder]], effort: Effort
 ) -> Iterator[Relaxation]:
     """The pods that give back least, one at a time."""
-    held = sorted((node for node in states if holders.get(node)), key=lambda node: freest(states[node]), reverse=True)
-    hopeful = (
-        node for node in held[:_MAX_NODES] if _fits(largest_gone(states[node], holders[node], 1), request, effort)
-    )
+    held = nlargest(_MAX_NODES, (node for node in states if holders.get(node)), key=lambda node: freest(states[node]))
+    hopeful = (node for node in held if _fits(largest_gone(states[node], holders[node], 1), request, effort))
     found: list[tuple[tuple[int, int], str, str]] = []
     for node in islice(hopeful, _MAX_HOPEFUL):
         for holder in sorted(holders[node], key=lambda holder: (freed([holder]), holder.pod)):
