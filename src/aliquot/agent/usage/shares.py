@@ -32,7 +32,7 @@ def by_container(usage: Usage, owners: Mapping[int, Owner]) -> Mapping[Container
     together = [one for one in alive if one[1].name != server and (one[0].is_mps_client or not has_samples)]
     cores = {process.pid: _sampled(process, owner) for process, owner in alive}
     cores |= _split(_of_mps(alive, server) if has_samples else usage.cores, together)
-    guessed = {owner.container for _, owner in together}
+    guessed = {owner.container for process, owner in together if cores[process.pid] is not None}
     grouped: dict[Container, list[GpuProcess]] = defaultdict(list)
     for process, owner in alive:
         if owner.container is not None and owner.name != server:
