@@ -103,6 +103,10 @@ class Collector:
         at = self._clock.wall_ns() / 1e9
         listed = [each.processes for each in usage.values() if each.processes is not None]
         owners = await off_loop(lambda: self._owners.of(listed)) if listed else None
+        self.join(at, usage, owners)
+
+    def join(self, at: float, usage: Mapping[str, Usage], owners: Mapping[int, Owner] | None) -> None:
+        """Take what was read at a time, and the owners of the processes."""
         self._say_if_blind(is_blind=bool(usage) and owners is None)
         uses = [] if owners is None else list(self._uses(usage, owners))
         joules = self._energy.count(usage, {use.key: use.share for use in uses})
